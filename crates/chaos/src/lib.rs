@@ -1,0 +1,50 @@
+//! Where a kill may be aimed.
+//!
+//! A process calls [`point`] at the places that matter for recovery. In production that is one atomic load. When the
+//! chaos harness has been named with [`aim`], the process tells it the point's name over a Unix socket and waits
+//! for the word to go on, so the harness can kill any process of the run at exactly that instant.
+
+use std::os::unix::net::UnixStream;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// The environment variable that names the harness' socket; a `main` reads it and calls [`aim`].
+pub const VARIABLE: &str = "GRADUS_CHAOS_SOCKET";
+
+/// Every point there is, in the order a run passes them.
+pub const POINTS: [&str; 11] = [
+    "stage",
+    "step",
+    "snapshot",
+    "rename.before",
+    "rename.after",
+    "manifest.before",
+    "manifest.after",
+    "event.before",
+    "event.after",
+    "export",
+    "bill",
+];
+
+static HARNESS: OnceLock<(PathBuf, &'static str)> = OnceLock::new();
+
+/// Names the harness' socket and what this process is (`rank`, `agent` or `loop`), once, at the start of `main`.
+pub fn aim(socket: &Path, process: &'static str) {
+    let _ = HARNESS.set((socket.to_owned(), process));
+}
+
+/// Reports that this process has come to `name`, and waits for the harness' word when there is one.
+pub fn point(name: &str) {
+    if let Some((socket, process)) = HARNESS.get() {
+        report(socket, process, name);
+    }
+}
+
+/// A harness that is gone must not stop a run, so failures here are passed over.
+fn report(socket: &Path, process: &str, name: &str) {
+    let Ok(mut stream) = UnixStream::connect(socket) else { return };
+    if writeln!(stream, "{process} {} {name}", std::process::id()).is_ok() {
+        let _ = stream.read(&mut [0; 1]);
+    }
+}

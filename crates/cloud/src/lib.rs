@@ -1,0 +1,10 @@
+//! What is rented: one [`Provider`] a place, behind one trait and one conformance suite.
+//!
+//! A provider never decides. It lists offers, launches what it is told with the token it is given, says what it sees,
+//! and ends what it is told to end; only its own proof makes an instance gone. Read `local` for the whole contract on
+//! one page.
+
+pub mod local;
+pub mod provider;
+
+pub use provider::{Error, Launch, Provider, Sight};

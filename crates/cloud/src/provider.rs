@@ -1,0 +1,76 @@
+//! The contract of every provider.
+
+use domain::run::Usage;
+use domain::{InstanceId, Offer};
+
+/// A place where machines are rented.
+pub trait Provider {
+    /// The provider's name, as offers carry it.
+    fn name(&self) -> &'static str;
+
+    /// What can be rented now.
+    ///
+    /// # Errors
+    /// [`Error`] when the provider cannot be asked.
+    fn offers(&self) -> Result<Vec<Offer>, Error>;
+
+    /// Rents a machine and starts an agent on it. Asking again with the same token rents nothing more, whatever
+    /// crashed in between.
+    ///
+    /// # Errors
+    /// [`Error`] when the provider refuses or cannot be asked; then nothing new is rented.
+    fn launch(&self, launch: &Launch) -> Result<(), Error>;
+
+    /// What the provider sees of an instance.
+    ///
+    /// # Errors
+    /// [`Error`] when it cannot be asked. That is not the same as gone.
+    fn sight(&self, instance: &InstanceId) -> Result<Sight, Error>;
+
+    /// Asks the provider to end an instance; [`Provider::sight`] tells when it is gone. Asking again does no harm.
+    ///
+    /// # Errors
+    /// [`Error`] when it cannot be asked.
+    fn release(&self, instance: &InstanceId) -> Result<(), Error>;
+
+    /// Every instance of this owner that the provider sees alive, known to us or not.
+    ///
+    /// # Errors
+    /// [`Error`] when it cannot be asked.
+    fn list(&self) -> Result<Vec<InstanceId>, Error>;
+}
+
+/// A machine to rent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// Its name with us; the machine is tagged with it.
+    pub instance: InstanceId,
+    /// The same token rents the same machine.
+    pub token: String,
+    /// Which offer.
+    pub offer: Offer,
+}
+
+/// What a provider sees of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// It never took the request.
+    Unknown,
+    /// It runs, and costs money.
+    Alive,
+    /// It is gone, by the provider's own proof, and was metered; no usage when it never began.
+    Gone(Option<Usage>),
+}
+
+/// Why a provider did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[error("provider `{provider}` cannot {doing}")]
+pub struct Error {
+    /// Which.
+    pub provider: &'static str,
+    /// What it was asked.
+    pub doing: String,
+    /// Why not.
+    #[source]
+    pub source: std::io::Error,
+}

@@ -1,0 +1,109 @@
+//! What has happened. The event log is the truth; every other table is a view that can be rebuilt from it.
+//!
+//! An intent and its outcome are two events, so that a crash between them leaves a trace. Metrics, heartbeats and log
+//! lines are not events. The log is a promise: every later version reads what this one wrote.
+
+use serde::{Deserialize, Serialize};
+
+use crate::finding::Finding;
+use crate::id::{AttemptId, Fence, InstanceId, RunId};
+use crate::job::Job;
+use crate::money::Money;
+use crate::offer::Offer;
+use crate::plan::Plan;
+use crate::rank::Ready;
+use crate::run::{AttemptEnd, Bill, Outcome, StopBy, Usage};
+use crate::time::Timestamp;
+
+/// One event, in its place in the log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// From 1, without gaps.
+    pub seq: u64,
+    /// When it was written, for people; order is by `seq`.
+    pub at: Timestamp,
+    /// What happened.
+    pub event: Event,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// A run was asked for.
+    Submitted(Box<Submitted>),
+    /// Somebody or something wants the run stopped.
+    StopRequested { run: RunId, by: StopBy },
+    /// The user wants a stopped or failed run to go on.
+    ResumeRequested { run: RunId },
+    /// A machine will be rented, with this token; money is set aside.
+    RentIntended(Box<RentIntended>),
+    /// The provider has taken the request.
+    Launched { instance: InstanceId },
+    /// The provider has refused it, or could not be asked; nothing is rented.
+    RentFailed { instance: InstanceId, finding: Finding },
+    /// The agent on the machine has spoken for the first time.
+    AgentUp { instance: InstanceId, started: Timestamp },
+    /// An attempt will be started on a machine.
+    AttemptIntended { run: RunId, attempt: AttemptId, fence: Fence, instance: InstanceId },
+    /// Data and model stand; steps are being made. None for the user's own program.
+    AttemptReady { attempt: AttemptId, ready: Option<Ready> },
+    /// An attempt has ended.
+    AttemptEnded { attempt: AttemptId, end: AttemptEnd },
+    /// The budget's alert was reached.
+    BudgetAlert { run: RunId, spent: Money },
+    /// The run is at its end, or stopped.
+    Ended { run: RunId, end: RunEnd },
+    /// The provider will be asked to end a machine.
+    ReleaseIntended { instance: InstanceId },
+    /// The provider has proved that it is gone, and metered it.
+    Released { instance: InstanceId, usage: Usage },
+    /// All machines are released; the bill is final.
+    Billed { run: RunId, bill: Bill },
+}
+
+/// A run was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Submitted {
+    /// Its name.
+    pub run: RunId,
+    /// What was asked.
+    pub job: Job,
+    /// What was planned and agreed to.
+    pub plan: Plan,
+    /// SHA-256 of what defines the result, in hexadecimal.
+    pub job_hash: String,
+    /// The file as the user named it.
+    pub file: String,
+}
+
+/// A machine will be rented.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RentIntended {
+    /// For whom.
+    pub run: RunId,
+    /// Its name with us.
+    pub instance: InstanceId,
+    /// Sent with every request for it, so that asking twice rents one.
+    pub token: String,
+    /// What is rented, at what price.
+    pub offer: Offer,
+    /// Money set aside in the same transaction.
+    pub reserved: Money,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "end", rename_all = "snake_case")]
+pub enum RunEnd {
+    /// At its end.
+    Done {
+        /// The result. Nested, for its tag has a name of its own.
+        outcome: Outcome,
+    },
+    /// Stopped before it.
+    Stopped {
+        /// By whom.
+        by: StopBy,
+    },
+}

@@ -1,0 +1,1 @@
+//! How the job file is read.

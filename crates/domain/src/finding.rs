@@ -1,0 +1,71 @@
+//! What ended an attempt, said so that a tired person can act on it.
+
+use serde::{Deserialize, Serialize};
+
+/// A cause, a sentence and the next thing to type.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The kind of cause, from which recovery is decided.
+    pub cause: Cause,
+    /// What was done, to what, and why it failed; lower case, no full stop.
+    pub message: String,
+    /// The next thing to type or change.
+    pub hint: Option<String>,
+}
+
+/// Kinds of cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// A file of the data set is missing, unreadable or not what its name says.
+    Data,
+    /// The job asks for something that does not hold, such as another number of classes.
+    Job,
+    /// The loss is not a number.
+    NotFinite,
+    /// Memory ran out.
+    OutOfMemory,
+    /// No space is left on the disk.
+    DiskFull,
+    /// A folder cannot be written.
+    ReadOnly,
+    /// The tensor library is missing, or of another version.
+    Library,
+    /// A newer attempt has taken over; this one's writes are refused.
+    Fenced,
+    /// A rank was ended by a signal.
+    Killed,
+    /// A rank has not reported a step for too long.
+    Hang,
+    /// The user's program ended with a code other than 0.
+    ExitCode,
+    /// The instance is gone.
+    InstanceLost,
+    /// The set-up commands failed.
+    Setup,
+    /// A fault of gradus itself.
+    Internal,
+}
+
+impl Cause {
+    /// Whether another attempt may do better without the user changing anything.
+    pub fn is_transient(self) -> bool {
+        match self {
+            Cause::Killed | Cause::Hang | Cause::InstanceLost | Cause::Fenced => true,
+            Cause::Data | Cause::Job | Cause::NotFinite | Cause::OutOfMemory | Cause::DiskFull | Cause::ReadOnly => false,
+            Cause::Library | Cause::ExitCode | Cause::Setup | Cause::Internal => false,
+        }
+    }
+}
+
+impl Finding {
+    /// A finding without a hint.
+    pub fn new(cause: Cause, message: impl Into<String>) -> Finding {
+        Finding { cause, message: message.into(), hint: None }
+    }
+
+    /// The same finding with the next thing to type.
+    pub fn hint(self, hint: impl Into<String>) -> Finding {
+        Finding { hint: Some(hint.into()), ..self }
+    }
+}

@@ -1,0 +1,61 @@
+//! Names of things. Each kind is a type of its own, so that they never mix.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Wraps a name that was made or read elsewhere.
+            pub fn new(text: impl Into<String>) -> $name {
+                $name(text.into())
+            }
+
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// A run: one job, from its submission to its bill, such as `digits-0193f2a1`.
+    RunId
+);
+id!(
+    /// A rented machine: the run's name and a number, such as `digits-0193f2a1-i1`.
+    InstanceId
+);
+id!(
+    /// One try at a run's work on given instances, such as `digits-0193f2a1-a2`.
+    AttemptId
+);
+
+/// Number of an attempt within its run, from 1. What an attempt writes carries it, and a folder refuses a lower number
+/// than the highest it has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Fence(pub u64);
+
+impl RunId {
+    /// The run's `number`th instance, from 1.
+    pub fn instance(&self, number: u64) -> InstanceId {
+        InstanceId(format!("{self}-i{number}"))
+    }
+
+    /// The attempt with this fence.
+    pub fn attempt(&self, fence: Fence) -> AttemptId {
+        AttemptId(format!("{self}-a{}", fence.0))
+    }
+}

@@ -1,0 +1,87 @@
+//! A job: what the user asks for, after the file was read and every default filled in.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::money::Money;
+use crate::train::Train;
+use crate::units::{Bytes, Duration, Fraction};
+
+/// What a user asks for. Both front ends of the job file lower into this.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Letters a–z, digits and `-`; at most 63.
+    pub name: String,
+    /// What the ranks run.
+    pub work: Work,
+    /// Variables that the work finds in its environment.
+    pub envs: BTreeMap<String, String>,
+    /// What a node must have at least.
+    pub needs: Needs,
+    /// The most that the run may cost.
+    pub budget: Option<Budget>,
+    /// The longest it may take from its submission to its end.
+    pub deadline: Option<Duration>,
+    /// Which ends of an attempt are tried again.
+    pub recovery: Recovery,
+}
+
+/// What a rank runs. All but `train` serves both alike.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "a job holds one")]
+pub enum Work {
+    /// Our own trainer.
+    Train(Train),
+    /// The user's own program, with torchrun's variables.
+    Command(Command),
+}
+
+/// The user's own program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Command {
+    /// Folder copied to the node before each attempt; relative to the job file until submission, then absolute.
+    pub workdir: Option<String>,
+    /// Bash commands run once a node before `run`.
+    pub setup: Option<String>,
+    /// Bash commands run on every node.
+    pub run: String,
+}
+
+/// What a node must have at least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Needs {
+    /// Processor cores.
+    pub cores: Option<u32>,
+    /// Memory.
+    pub memory: Option<Bytes>,
+    /// Free disk.
+    pub disk: Option<Bytes>,
+}
+
+/// The most that a run may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Budget {
+    /// At this amount the run saves its state and stops.
+    pub max: Money,
+    /// At this share of it the user is told.
+    pub alert: Fraction,
+}
+
+/// Which ends of an attempt are tried again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovery {
+    /// Attempts after a lost instance, a kill or a hang.
+    pub restarts: u32,
+    /// Attempts after the user's program ended with a code other than 0.
+    pub restarts_on_errors: u32,
+    /// Codes after which the user's program is always tried again.
+    pub exit_codes: Vec<u8>,
+}
+
+impl Default for Recovery {
+    fn default() -> Recovery {
+        Recovery { restarts: 20, restarts_on_errors: 0, exit_codes: Vec::new() }
+    }
+}

@@ -1,0 +1,35 @@
+//! The words of gradus: values only, and how the job file is read.
+//!
+//! Every other crate speaks in these types. Nothing here does I/O, reads a clock or decides anything; a decision
+//! belongs in `plan`. Start with [`Job`], what a user asks for; then [`Event`], what has happened to it; then
+//! [`rank`] and [`wire`], what the processes of a run say to each other.
+
+pub mod event;
+pub mod file;
+pub mod finding;
+pub mod id;
+pub mod job;
+pub mod money;
+pub mod offer;
+pub mod plan;
+pub mod problem;
+pub mod rank;
+pub mod run;
+pub mod series;
+pub mod time;
+pub mod torch;
+pub mod train;
+pub mod units;
+pub mod wire;
+
+pub use event::{Event, Record};
+pub use finding::{Cause, Finding};
+pub use id::{AttemptId, Fence, InstanceId, RunId};
+pub use job::{Command, Job, Work};
+pub use money::{Money, Rate};
+pub use offer::{Node, Offer};
+pub use plan::{Plan, Share};
+pub use problem::{Problem, Problems};
+pub use time::{Elapsed, Timestamp};
+pub use train::Train;
+pub use units::{Bytes, Duration, Fraction};

@@ -1,0 +1,152 @@
+//! Money in whole micro-dollars. A price is money an hour; nothing is ever a floating-point number of dollars.
+
+use std::fmt;
+use std::ops::{Add, AddAssign};
+use std::str::FromStr;
+
+
+use crate::time::Elapsed;
+
+const MICROS: i64 = 1_000_000;
+const MICROSECONDS_PER_HOUR: i128 = 3_600_000_000;
+
+/// An amount in micro-dollars. In a job file: `$120`, `0.35`, `$1.5k`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Money(i64);
+
+/// A price: micro-dollars an hour. In a job file and on the command line: `0.35/h`, `$2.10/h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Rate(i64);
+
+impl Money {
+    /// An amount in micro-dollars.
+    pub fn from_micros(micros: i64) -> Money {
+        Money(micros)
+    }
+
+    /// The amount in micro-dollars.
+    pub fn micros(self) -> i64 {
+        self.0
+    }
+}
+
+impl Rate {
+    /// A price in micro-dollars an hour.
+    pub fn from_micros_per_hour(micros: i64) -> Rate {
+        Rate(micros)
+    }
+
+    /// The price in micro-dollars an hour.
+    pub fn micros_per_hour(self) -> i64 {
+        self.0
+    }
+
+    /// What `elapsed` costs at this price, rounded up to the next whole micro-dollar.
+    pub fn cost(self, elapsed: Elapsed) -> Money {
+        let product = i128::from(self.0) * i128::from(elapsed.0);
+        let micros = (product + MICROSECONDS_PER_HOUR - 1).div_euclid(MICROSECONDS_PER_HOUR);
+        Money(i64::try_from(micros).unwrap_or(i64::MAX))
+    }
+}
+
+impl Add for Money {
+    type Output = Money;
+    fn add(self, other: Money) -> Money {
+        Money(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Money {
+    fn add_assign(&mut self, other: Money) {
+        *self = *self + other;
+    }
+}
+
+impl std::iter::Sum for Money {
+    fn sum<I: Iterator<Item = Money>>(iter: I) -> Money {
+        iter.fold(Money::default(), Add::add)
+    }
+}
+
+/// `$1.234567`, with two digits after the point at least and six at most.
+impl fmt::Display for Money {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let micros = self.0.unsigned_abs();
+        let mut fraction = format!("{:06}", micros % MICROS as u64);
+        while fraction.len() > 2 && fraction.ends_with('0') {
+            fraction.pop();
+        }
+        write!(f, "{sign}${}.{fraction}", micros / MICROS as u64)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/h", Money(self.0))
+    }
+}
+
+impl FromStr for Money {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Money, String> {
+        let wrong = || format!("`{text}` is no amount of money; write for example `$120` or `0.35`");
+        let bare = text.trim().trim_start_matches('$').trim();
+        let (digits, scale) = match bare.strip_suffix(['k', 'K']) {
+            Some(digits) => (digits.trim(), 1_000),
+            None => (bare, 1),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        if (whole.is_empty() && fraction.is_empty()) || !is_number(whole) || !is_number(fraction) {
+            return Err(wrong());
+        }
+        if fraction.len() > 6 {
+            return Err(format!("`{text}` is finer than a micro-dollar"));
+        }
+        let whole: i64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| wrong())? };
+        let fraction: i64 = format!("{fraction:0<6}").parse().map_err(|_| wrong())?;
+        let micros = whole.checked_mul(MICROS).and_then(|micros| micros.checked_add(fraction));
+        micros.and_then(|micros| micros.checked_mul(scale)).map(Money).ok_or_else(wrong)
+    }
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rate, String> {
+        let amount = text.trim().trim_end_matches("/hour").trim_end_matches("/h");
+        let money: Money = amount.parse().map_err(|_| format!("`{text}` is no price; write for example `0.35/h`"))?;
+        Ok(Rate(money.0))
+    }
+}
+
+crate::units::human_text!(Money, "money", "An amount in US dollars, such as `$120` or `0.35`.");
+crate::units::human_text!(Rate, "rate", "A price in US dollars an hour, such as `0.35/h`.");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn money_reads_and_prints() {
+        let check = |text: &str, printed: &str| assert_eq!(text.parse::<Money>().unwrap().to_string(), printed);
+        check("$120", "$120.00");
+        check("0.35", "$0.35");
+        check("$1.5k", "$1500.00");
+        check(".000001", "$0.000001");
+        for wrong in ["", "$", "a", "1.0000001", "-5", "1e9", "99999999999999999999"] {
+            assert!(wrong.parse::<Money>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn cost_is_exact_and_rounded_up() {
+        let rate: Rate = "0.35/h".parse().unwrap();
+        assert_eq!(rate.cost(Elapsed(3_600_000_000)).micros(), 350_000);
+        assert_eq!(rate.cost(Elapsed(1)).micros(), 1);
+        assert_eq!(rate.cost(Elapsed(0)).micros(), 0);
+        assert_eq!(rate.cost(Elapsed(36_000_000_000_000)).to_string(), "$3500.00");
+    }
+}

@@ -1,0 +1,34 @@
+//! What can be rented, and what it costs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::money::Rate;
+use crate::units::Bytes;
+
+/// One kind of machine at one price.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Name of the provider, such as `local`.
+    pub provider: String,
+    /// The provider's name of the machine.
+    pub kind: String,
+    /// What it is made of.
+    pub node: Node,
+    /// Price while it is rented.
+    pub rate: Rate,
+    /// Where the price comes from, such as `--price` or a dated table.
+    pub price_source: String,
+}
+
+/// What a machine is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Node {
+    /// Name of the processor.
+    pub cpu: String,
+    /// Cores that may be used.
+    pub cores: u32,
+    /// Memory in all.
+    pub memory: Bytes,
+    /// Free disk where the work is kept.
+    pub disk_free: Bytes,
+}

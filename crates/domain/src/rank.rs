@@ -1,0 +1,197 @@
+//! What an agent tells a rank and what a rank tells its agent.
+//!
+//! A rank reads one [`Spec`] from a JSON file and local files, and knows nothing of clouds, money or HTTP. Over a Unix
+//! socket it sends one JSON [`Report`] a line and receives one JSON [`Order`] a line; end of file means that the agent
+//! is gone, and the rank ends itself. Its stdout and stderr are logs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::finding::Finding;
+use crate::id::{AttemptId, Fence, RunId};
+use crate::train::Train;
+
+/// Everything a rank needs to know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Spec {
+    /// Version of this file.
+    pub schema: u32,
+    /// The run this rank works for.
+    pub run: RunId,
+    /// The attempt this rank belongs to.
+    pub attempt: AttemptId,
+    /// Number of this attempt within the run; a manifest with a lower one than the folder's fence is never written.
+    pub fence: Fence,
+    /// Place of this rank among all, from 0.
+    pub rank: u32,
+    /// Number of ranks.
+    pub world_size: u32,
+    /// SHA-256 of what defines the result; a checkpoint of another job is never resumed.
+    pub job_hash: String,
+    /// What to train.
+    pub train: Train,
+    /// Where the data is on this node, absolute.
+    pub data: String,
+    /// Threads of the tensor library.
+    pub threads: u32,
+    /// Folder of checkpoints and manifests, absolute.
+    pub checkpoints: String,
+    /// Folder that `model.safetensors` and `model.json` are written to, absolute.
+    pub export: String,
+    /// Unix socket of the agent, absolute.
+    pub socket: String,
+}
+
+/// The version of [`Spec`] that this program writes and reads.
+pub const SPEC_SCHEMA: u32 = 1;
+
+/// What a rank reports.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "report", rename_all = "snake_case")]
+pub enum Report {
+    /// First word: who it is, and on what it runs.
+    Hello { rank: u32, pid: u32, environment: Environment },
+    /// Data and model stand; training begins at `step`, 0 unless a checkpoint was resumed.
+    Ready(Ready),
+    /// One optimiser step is done.
+    Step(Step),
+    /// One evaluation is done.
+    Evaluated(Evaluated),
+    /// A checkpoint is durable: its manifest was renamed into place and synced.
+    Checkpointed(Checkpointed),
+    /// Something the user should know, and that does not end the run.
+    Note { text: String },
+    /// The model and its card are durable in the export folder.
+    Exported(Exported),
+    /// Last word: all epochs are done, or the target was met.
+    Trained,
+    /// Last word: an order to stop was followed; the state of `step` is durable.
+    Stopped { step: u64 },
+    /// Last word: it cannot go on.
+    Failed(Finding),
+}
+
+/// What an agent orders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "snake_case")]
+pub enum Order {
+    /// Save a checkpoint within one step, then go on.
+    Checkpoint,
+    /// Save a checkpoint within one step, then end with [`Report::Stopped`].
+    Stop,
+}
+
+/// On what a rank runs; kept in the report of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Environment {
+    /// `cpu` or `cuda:0`.
+    pub device: String,
+    /// Name of the processor or card.
+    pub device_name: String,
+    /// Version of libtorch.
+    pub torch: String,
+    /// Threads of the tensor library.
+    pub threads: u32,
+    /// The precision that `auto` came to.
+    pub precision: String,
+    /// Version of `gradus-rank`.
+    pub gradus: String,
+}
+
+/// The start of training.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ready {
+    /// Step that was resumed from; 0 for a fresh start.
+    pub step: u64,
+    /// Last step of the last epoch.
+    pub steps: u64,
+    /// Steps in one epoch.
+    pub steps_per_epoch: u64,
+    /// Samples of training, validation and test.
+    pub samples: [u64; 3],
+    /// Names of the classes, in label order.
+    pub classes: Vec<String>,
+    /// Trainable parameters.
+    pub parameters: u64,
+    /// Checkpoints that did not verify and were passed over, with the reason, newest first.
+    pub passed_over: Vec<String>,
+}
+
+/// One optimiser step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// From 1.
+    pub step: u64,
+    /// From 0.
+    pub epoch: u32,
+    /// Mean loss of the batch.
+    pub loss: f64,
+    /// Learning rate used.
+    pub lr: f64,
+    /// Samples in the batch.
+    pub samples: u32,
+    /// Microseconds from the end of the last step to the end of this one.
+    pub step_us: u64,
+    /// Microseconds of those spent waiting for data.
+    pub data_wait_us: u64,
+    /// Microseconds of those spent on snapshots and waiting for the checkpoint writer.
+    pub checkpoint_us: u64,
+}
+
+/// One evaluation over a whole split.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Evaluated {
+    /// Step after which it was made.
+    pub step: u64,
+    /// Epoch just ended, from 0.
+    pub epoch: u32,
+    /// Which samples.
+    pub split: EvaluatedSplit,
+    /// Mean loss.
+    pub loss: f64,
+    /// Share of samples whose highest score is the true class.
+    pub accuracy: f64,
+    /// Whether this is the best validation accuracy so far.
+    pub best: bool,
+}
+
+/// Which samples an evaluation used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EvaluatedSplit {
+    /// Held out to choose the model.
+    Validation,
+    /// Held out until the end, and used once.
+    Test,
+}
+
+/// A durable checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpointed {
+    /// Step whose state it holds.
+    pub step: u64,
+    /// Size of all its files.
+    pub bytes: u64,
+    /// Microseconds the training thread stood still for it.
+    pub stall_us: u64,
+    /// Microseconds from the snapshot to the durable manifest.
+    pub commit_us: u64,
+}
+
+/// A durable model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Exported {
+    /// Absolute path of `model.safetensors`.
+    pub model: String,
+    /// SHA-256 of that file, in hexadecimal.
+    pub model_sha256: String,
+    /// Size of that file.
+    pub bytes: u64,
+    /// Step whose weights it holds: the best by validation.
+    pub step: u64,
+    /// Accuracy on the validation split, of those weights.
+    pub validation_accuracy: f64,
+    /// Accuracy on the test split, measured once.
+    pub test_accuracy: f64,
+    /// Optimiser steps of the run.
+    pub steps: u64,
+}

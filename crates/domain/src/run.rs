@@ -1,0 +1,145 @@
+//! Where a run, its instances and its attempts stand. Each state carries its data; `plan::lifecycle` holds the moves.
+
+use serde::{Deserialize, Serialize};
+
+use crate::finding::Finding;
+use crate::id::{AttemptId, InstanceId};
+use crate::money::{Money, Rate};
+use crate::rank::Exported;
+use crate::time::{Elapsed, Timestamp};
+
+/// Where a run stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum RunState {
+    /// Waiting for a place.
+    Queued,
+    /// A machine is being rented.
+    Renting { instance: InstanceId },
+    /// An attempt opens data and model.
+    Staging { attempt: AttemptId },
+    /// An attempt makes steps.
+    Running { attempt: AttemptId },
+    /// The last attempt ended without result; another one follows.
+    Recovering { finding: Finding },
+    /// Told to stop; the state is being saved.
+    Stopping { by: StopBy },
+    /// Stopped before its end; it can be resumed.
+    Stopped { by: StopBy },
+    /// At its end.
+    Done { outcome: Outcome },
+}
+
+/// Who stopped a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopBy {
+    /// `gradus stop`.
+    User,
+    /// The budget was reached.
+    Budget,
+    /// The deadline passed.
+    Deadline,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    /// The model stands.
+    Trained { model: Exported },
+    /// The user's program ended with code 0.
+    Succeeded,
+    /// It cannot go on.
+    Failed { finding: Finding },
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "end", rename_all = "snake_case")]
+pub enum AttemptEnd {
+    /// All epochs are done and the model stands.
+    Trained { model: Exported },
+    /// The user's program ended with code 0.
+    Succeeded,
+    /// It followed an order to stop; its state is durable.
+    Stopped { step: Option<u64> },
+    /// It ended otherwise; `exit_code` where there was one.
+    Failed { finding: Finding, exit_code: Option<i32> },
+}
+
+/// Where an instance stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum InstanceState {
+    /// Written down; the provider may or may not have been asked.
+    Intended,
+    /// The provider was asked; the agent has not spoken.
+    Launching,
+    /// The agent speaks.
+    Up,
+    /// The provider is being asked to end it.
+    Releasing,
+    /// The provider has proved that it is gone.
+    Released { usage: Usage },
+}
+
+/// What was used of an instance, as the provider metered it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Start of the rent on the wall clock.
+    pub started: Timestamp,
+    /// Length of the rent.
+    pub elapsed: Elapsed,
+}
+
+/// What a run cost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bill {
+    /// One line an instance.
+    pub lines: Vec<BillLine>,
+    /// Their sum.
+    pub total: Money,
+}
+
+/// What one instance cost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BillLine {
+    /// Which.
+    pub instance: InstanceId,
+    /// The provider's name of the machine.
+    pub kind: String,
+    /// What was used.
+    pub usage: Usage,
+    /// Price at the time of the rent.
+    pub rate: Rate,
+    /// Usage at that price.
+    pub amount: Money,
+}
+
+impl RunState {
+    /// Whether nothing more will happen unless the user asks.
+    pub fn is_final(&self) -> bool {
+        match self {
+            RunState::Stopped { .. } | RunState::Done { .. } => true,
+            RunState::Queued | RunState::Renting { .. } | RunState::Staging { .. } | RunState::Running { .. } => false,
+            RunState::Recovering { .. } | RunState::Stopping { .. } => false,
+        }
+    }
+
+    /// The state's word, as the command line and the API spell it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            RunState::Queued => "queued",
+            RunState::Renting { .. } => "renting",
+            RunState::Staging { .. } => "staging",
+            RunState::Running { .. } => "running",
+            RunState::Recovering { .. } => "recovering",
+            RunState::Stopping { .. } => "stopping",
+            RunState::Stopped { .. } => "stopped",
+            RunState::Done { outcome: Outcome::Trained { .. } } => "trained",
+            RunState::Done { outcome: Outcome::Succeeded } => "succeeded",
+            RunState::Done { outcome: Outcome::Failed { .. } } => "failed",
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! What is measured while a run makes steps: kept beside the event log, and never needed to rebuild it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::AttemptId;
+use crate::rank::Report;
+use crate::time::Timestamp;
+
+/// One measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// When it arrived, for people.
+    pub at: Timestamp,
+    /// Which attempt made it.
+    pub attempt: AttemptId,
+    /// What was measured: a step, an evaluation, a checkpoint, a note.
+    pub report: Report,
+}

@@ -1,0 +1,406 @@
+//! The `train:` section of a job: what our own trainer is asked to do.
+//!
+//! The same types are read from the job file, published in its JSON Schema, documented in `docs/job-file.md` and
+//! handed to a rank. Each key has one meaning, one default and one line of documentation: its doc comment.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Duration, Fraction};
+
+/// Our own trainer, instead of `run`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Train {
+    /// The architecture to train.
+    pub model: Model,
+    /// Where the samples are and how they are split.
+    pub data: Data,
+    /// How often every training sample is seen.
+    pub epochs: u32,
+    /// Samples per optimiser step, over all devices and accumulation steps.
+    pub batch: u32,
+    /// Micro-batches that one optimiser step is split into; the result is that of the whole batch.
+    #[serde(default = "one")]
+    pub accumulate: u32,
+    /// Number format of the matrix products; `auto` takes the fastest one that the device computes natively.
+    #[serde(default)]
+    pub precision: Precision,
+    /// The update rule.
+    #[serde(default)]
+    pub optimizer: Optimizer,
+    /// How the learning rate moves.
+    #[serde(default)]
+    pub schedule: Schedule,
+    /// Probability mass taken from the true class and spread evenly over all classes.
+    #[serde(default)]
+    pub label_smoothing: f64,
+    /// Largest global L2 norm of the gradients; longer ones are scaled down to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip_norm: Option<f64>,
+    /// Order of a picture's values in memory.
+    #[serde(default)]
+    pub memory_format: MemoryFormat,
+    /// Seed of the weights, the split, the sample order and the augmentation.
+    #[serde(default)]
+    pub seed: u64,
+    /// Threads of the tensor library; part of the result, so a resumed run keeps it. Default: this machine's cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    /// Only operations whose result is the same on every run.
+    #[serde(default = "yes")]
+    pub deterministic: bool,
+    /// When to stop before the last epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Stop>,
+    /// When the state is saved, and how many are kept.
+    #[serde(default)]
+    pub checkpoint: Checkpoint,
+}
+
+/// The architectures that can be trained today.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Model {
+    /// Two hidden layers of 128 units with ReLU, over the flattened picture.
+    Mlp,
+    /// Two 3×3 convolutions (32 and 64 channels), each with ReLU, the second pooled; one hidden layer of 128 units.
+    Cnn,
+    /// The 20-layer residual network for 32×32 pictures (He et al. 2015, section 4.2).
+    Resnet20,
+    /// The 18-layer residual network; pictures below 64×64 get a 3×3 stem without pooling.
+    Resnet18,
+}
+
+/// Where the samples are and how they become batches.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Data {
+    /// A folder or tar of `…/<class>/<file>.jpg|png`, a CIFAR-10 binary folder, or a CSV of 64 pixels and a label (`.csv`, `.csv.gz`); relative to the job file.
+    pub path: String,
+    /// Shares of training, validation and test samples, drawn by seed; or `folders`, when the data has `train`, `val` and `test` folders of its own.
+    #[serde(default)]
+    pub split: Split,
+    /// Number of classes the data must have; another number is an error before the first step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<u32>,
+    /// What is done to a training picture, in this order.
+    #[serde(default)]
+    pub augment: Vec<Augment>,
+    /// Mean and standard deviation of each channel, of values in 0–1. Default: measured on the training split.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub normalize: Option<Normalize>,
+    /// Height and width that pictures of another size are resized to. Default: the size of the first picture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u32>,
+    /// What to do with a picture that cannot be read.
+    #[serde(default)]
+    pub corrupt: Corrupt,
+    /// Threads that decode.
+    #[serde(default = "one")]
+    pub workers: u32,
+}
+
+/// How samples are divided into training, validation and test.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Split {
+    /// Shares of training, validation and test; they add up to 1.
+    Shares([f64; 3]),
+    /// `folders`: by the folders `train`, `val` and `test`; without `val`, a tenth of `train` drawn by seed.
+    Folders(Folders),
+}
+
+/// The word `folders`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Folders {
+    /// By folders.
+    Folders,
+}
+
+/// One change to a training picture, drawn by (seed, epoch, sample).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Augment {
+    /// Mirror left to right with probability one half.
+    Flip,
+    /// Pad by this many zero pixels on each side and cut a picture of the first size at a random place.
+    PadCrop(u32),
+}
+
+/// Mean and standard deviation of each channel.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Normalize {
+    /// One mean a channel.
+    pub mean: Vec<f32>,
+    /// One standard deviation a channel.
+    pub std: Vec<f32>,
+}
+
+/// What to do with a picture that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Corrupt {
+    /// End the run and name the file.
+    #[default]
+    Fail,
+    /// Leave it out when the data is opened and say how many were left out.
+    Skip,
+}
+
+/// Number format of the matrix products.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// The fastest that the device computes natively; on CPU fp32.
+    #[default]
+    Auto,
+    /// 32-bit floating point.
+    Fp32,
+    /// bfloat16 by autocast; weights and optimiser stay fp32.
+    Bf16,
+}
+
+/// The update rule and its constants.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Optimizer {
+    /// Stochastic gradient descent.
+    Sgd(Sgd),
+    /// Adam with decoupled weight decay (Loshchilov and Hutter 2017).
+    Adamw(Adamw),
+}
+
+/// Constants of stochastic gradient descent, as in PyTorch.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sgd {
+    /// Learning rate.
+    pub lr: f64,
+    /// Share of the last update that is kept.
+    #[serde(default = "momentum")]
+    pub momentum: f64,
+    /// Nesterov's form of momentum.
+    #[serde(default)]
+    pub nesterov: bool,
+    /// L2 penalty, added to the gradient.
+    #[serde(default)]
+    pub weight_decay: f64,
+}
+
+/// Constants of AdamW, as in PyTorch.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Adamw {
+    /// Learning rate.
+    pub lr: f64,
+    /// Decay rates of the first and second moment.
+    #[serde(default = "betas")]
+    pub betas: [f64; 2],
+    /// Added to the denominator.
+    #[serde(default = "eps")]
+    pub eps: f64,
+    /// Weight decay, apart from the gradient.
+    #[serde(default = "adamw_decay")]
+    pub weight_decay: f64,
+}
+
+/// How the learning rate moves over the run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Schedule {
+    /// Linear rise from zero, as `5 epochs` or `200 steps`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<Span>,
+    /// The way down after the warm-up.
+    #[serde(default)]
+    pub decay: Decay,
+}
+
+/// The way down after the warm-up.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Decay {
+    /// None.
+    #[default]
+    Constant,
+    /// Half a cosine to zero at the last step (Loshchilov and Hutter 2016).
+    Cosine,
+    /// Multiplied by `factor` at each of the given epochs.
+    Step(StepDecay),
+}
+
+/// Multiplied by `factor` at each of the given epochs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepDecay {
+    /// Epochs at whose start the rate drops.
+    pub at: Vec<u32>,
+    /// What the rate is multiplied by.
+    #[serde(default = "tenth")]
+    pub factor: f64,
+}
+
+/// A stretch of training.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Span {
+    /// So many epochs.
+    Epochs(f64),
+    /// So many optimiser steps.
+    Steps(u64),
+}
+
+/// When to stop before the last epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Stop {
+    /// Validation accuracy that is good enough, as `0.98` or `98%`.
+    pub accuracy: Fraction,
+}
+
+/// When the state is saved, and how many are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Checkpoint {
+    /// Steps (`500 steps`), time (`10m`) or `auto`: the interval that loses least by Young and Daly's formula.
+    #[serde(default)]
+    pub every: Every,
+    /// How many of the newest are kept; the best model is kept besides.
+    #[serde(default = "three")]
+    pub keep: u32,
+    /// Mean time between failures that `auto` assumes.
+    #[serde(default = "mtbf")]
+    pub mtbf: Duration,
+}
+
+/// How often the state is saved.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Every {
+    /// From the measured stall and the stated failure rate.
+    #[default]
+    Auto,
+    /// After so many optimiser steps.
+    Steps(u64),
+    /// After so much time.
+    Time(Duration),
+}
+
+/// Order of a picture's values in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryFormat {
+    /// Channel by channel (NCHW).
+    #[default]
+    Contiguous,
+    /// Pixel by pixel (NHWC), which convolutions prefer.
+    ChannelsLast,
+}
+
+impl Default for Split {
+    fn default() -> Split {
+        Split::Shares([0.7, 0.2, 0.1])
+    }
+}
+
+impl Default for Optimizer {
+    fn default() -> Optimizer {
+        Optimizer::Adamw(Adamw { lr: 1e-3, betas: betas(), eps: eps(), weight_decay: adamw_decay() })
+    }
+}
+
+impl Default for Checkpoint {
+    fn default() -> Checkpoint {
+        Checkpoint { every: Every::Auto, keep: three(), mtbf: mtbf() }
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+fn three() -> u32 {
+    3
+}
+fn yes() -> bool {
+    true
+}
+fn momentum() -> f64 {
+    0.9
+}
+fn betas() -> [f64; 2] {
+    [0.9, 0.999]
+}
+fn eps() -> f64 {
+    1e-8
+}
+fn adamw_decay() -> f64 {
+    1e-2
+}
+fn tenth() -> f64 {
+    0.1
+}
+fn mtbf() -> Duration {
+    Duration::from_secs(24 * 3600)
+}
+
+/// `5 epochs`, `0.5 epochs`, `200 steps`.
+impl std::str::FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Span, String> {
+        let wrong = || format!("`{text}` is no stretch of training; write for example `5 epochs` or `200 steps`");
+        let (number, unit) = text.trim().split_once(char::is_whitespace).ok_or_else(wrong)?;
+        match unit.trim() {
+            "epoch" | "epochs" => match number.parse() {
+                Ok(epochs) if (0.0..1e9).contains(&epochs) => Ok(Span::Epochs(epochs)),
+                _ => Err(wrong()),
+            },
+            "step" | "steps" => number.parse().map(Span::Steps).map_err(|_| wrong()),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// `auto`, `500 steps`, `10m`.
+impl std::str::FromStr for Every {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Every, String> {
+        let wrong = || format!("`{text}` is no interval; write for example `auto`, `500 steps` or `10m`");
+        if text.trim() == "auto" {
+            return Ok(Every::Auto);
+        }
+        match text.parse::<Span>() {
+            Ok(Span::Steps(0)) => Err(wrong()),
+            Ok(Span::Steps(steps)) => Ok(Every::Steps(steps)),
+            Ok(Span::Epochs(_)) => Err(wrong()),
+            Err(_) => match text.parse::<Duration>() {
+                Ok(duration) if duration.micros() > 0 => Ok(Every::Time(duration)),
+                _ => Err(wrong()),
+            },
+        }
+    }
+}
+
+impl std::fmt::Display for Span {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Span::Epochs(epochs) => write!(f, "{epochs} epochs"),
+            Span::Steps(steps) => write!(f, "{steps} steps"),
+        }
+    }
+}
+
+impl std::fmt::Display for Every {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Every::Auto => f.write_str("auto"),
+            Every::Steps(steps) => write!(f, "{steps} steps"),
+            Every::Time(duration) => write!(f, "{duration}"),
+        }
+    }
+}
+
+crate::units::human_text!(Span, "span", "A stretch of training, such as `5 epochs` or `200 steps`.");
+crate::units::human_text!(Every, "every", "`auto`, a number of steps such as `500 steps`, or a time such as `10m`.");
