@@ -1,1 +1,18 @@
-//! `plan`.
+//! Every decision, a pure function.
+//!
+//! No I/O, no clock, no randomness that is not passed in, never async; ties break by lowest id; the same inputs give
+//! the same bytes. [`World`] is what is known, folded from the event log; [`reconcile`] says what to do about it;
+//! `orders` what an agent is told; `bill` what it costs.
+
+pub mod bill;
+pub mod lifecycle;
+pub mod orders;
+pub mod reconcile;
+pub mod world;
+
+pub use bill::{bill, spent};
+pub use lifecycle::Illegal;
+pub use orders::{hear, orders};
+pub use reconcile::{Action, Facts, Policy, reconcile};
+pub use world::{Attempt, AttemptState, Instance, Run, World};
+pub mod draft;

@@ -1,0 +1,285 @@
+//! Where everything stands, as a fold over the event log.
+//!
+//! [`World::apply`] is the only way a state changes. It refuses an event that cannot follow, so that a log that was
+//! damaged or written by a mistaken hand is noticed and not believed. Replay of the whole log gives the same world.
+
+use domain::event::{RentIntended, RunEnd, Submitted};
+use domain::run::{AttemptEnd, InstanceState, Outcome, RunState, Usage};
+use domain::{AttemptId, Elapsed, Event, InstanceId, Record, RunId, Timestamp};
+
+use crate::world::{Attempt, AttemptState, Instance, Run, World};
+
+/// An event that cannot follow what is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Illegal {
+    /// Where in the log.
+    pub seq: u64,
+    /// Why not.
+    pub why: String,
+}
+
+impl std::fmt::Display for Illegal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "event {} cannot follow: {}", self.seq, self.why)
+    }
+}
+
+impl std::error::Error for Illegal {}
+
+impl World {
+    /// The world after a whole log.
+    ///
+    /// # Errors
+    /// [`Illegal`] at the first event that cannot follow.
+    pub fn replay<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<World, Illegal> {
+        let mut world = World::default();
+        for record in records {
+            world.apply(record)?;
+        }
+        Ok(world)
+    }
+
+    /// Moves the world by one event.
+    ///
+    /// # Errors
+    /// [`Illegal`] when it cannot follow; the world is then unchanged.
+    pub fn apply(&mut self, record: &Record) -> Result<(), Illegal> {
+        let illegal = |why: String| Illegal { seq: record.seq, why };
+        if record.seq != self.last_seq + 1 {
+            return Err(illegal(format!("it should have number {}", self.last_seq + 1)));
+        }
+        self.follow(record).map_err(illegal)?;
+        self.last_seq = record.seq;
+        Ok(())
+    }
+
+    fn follow(&mut self, record: &Record) -> Result<(), String> {
+        match &record.event {
+            Event::Submitted(submitted) => self.submitted(record, submitted),
+            Event::StopRequested { run, by } => {
+                let run = self.run_mut(run)?;
+                refuse_final(run)?;
+                run.state = RunState::Stopping { by: *by };
+                Ok(())
+            }
+            Event::ResumeRequested { run } => self.resume_requested(run),
+            Event::RentIntended(intent) => self.rent_intended(record, intent),
+            Event::Launched { instance } => self.instance_moves(instance, InstanceState::Launching),
+            Event::RentFailed { instance, finding } => {
+                let usage = Usage { started: record.at, elapsed: Elapsed(0) };
+                self.instance_moves(instance, InstanceState::Released { usage })?;
+                let run = self.run_of_instance(instance)?;
+                run.restarts += 1;
+                if !run.state.is_final() && !matches!(run.state, RunState::Stopping { .. }) {
+                    run.state = RunState::Recovering { finding: finding.clone() };
+                }
+                Ok(())
+            }
+            Event::AgentUp { instance, started } => {
+                self.instance_moves(instance, InstanceState::Up)?;
+                self.instance_mut(instance)?.started = Some(*started);
+                Ok(())
+            }
+            Event::AttemptIntended { run, attempt, fence, instance } => {
+                let new = Attempt {
+                    run: run.clone(),
+                    fence: *fence,
+                    instance: instance.clone(),
+                    intended: record.at,
+                    state: AttemptState::Intended,
+                };
+                self.attempt_intended(attempt, new)
+            }
+            Event::AttemptReady { attempt, ready } => self.attempt_ready(attempt, ready.as_ref()),
+            Event::AttemptEnded { attempt, end } => self.attempt_ended(record.at, attempt, end),
+            Event::BudgetAlert { run, .. } => {
+                self.run_mut(run)?.alerted = true;
+                Ok(())
+            }
+            Event::Ended { run, end } => {
+                let run = self.run_mut(run)?;
+                refuse_final(run)?;
+                run.ended = Some(record.at);
+                run.state = match end {
+                    RunEnd::Done { outcome } => RunState::Done { outcome: outcome.clone() },
+                    RunEnd::Stopped { by } => RunState::Stopped { by: *by },
+                };
+                Ok(())
+            }
+            Event::ReleaseIntended { instance } => self.instance_moves(instance, InstanceState::Releasing),
+            Event::Released { instance, usage } => {
+                self.instance_moves(instance, InstanceState::Released { usage: *usage })
+            }
+            Event::Billed { run, bill } => {
+                let run = self.run_mut(run)?;
+                run.bill = Some(bill.clone());
+                Ok(())
+            }
+        }
+    }
+
+    fn submitted(&mut self, record: &Record, submitted: &Submitted) -> Result<(), String> {
+        if self.runs.contains_key(&submitted.run) {
+            return Err(format!("run `{}` was submitted before", submitted.run));
+        }
+        let run = Run {
+            job: submitted.job.clone(),
+            plan: submitted.plan.clone(),
+            job_hash: submitted.job_hash.clone(),
+            file: submitted.file.clone(),
+            submitted: record.at,
+            order: record.seq,
+            state: RunState::Queued,
+            ready: None,
+            instances: Vec::new(),
+            attempts: Vec::new(),
+            restarts: 0,
+            error_restarts: 0,
+            alerted: false,
+            ended: None,
+            bill: None,
+        };
+        self.runs.insert(submitted.run.clone(), run);
+        Ok(())
+    }
+
+    fn resume_requested(&mut self, id: &RunId) -> Result<(), String> {
+        let run = self.run_mut(id)?;
+        let goes_on = match &run.state {
+            RunState::Stopped { .. } | RunState::Done { outcome: Outcome::Failed { .. } } => true,
+            RunState::Done { .. } | RunState::Queued | RunState::Renting { .. } => false,
+            RunState::Staging { .. } | RunState::Running { .. } => false,
+            RunState::Recovering { .. } | RunState::Stopping { .. } => false,
+        };
+        if !goes_on {
+            return Err(format!("run `{id}` is {} and needs no resume", run.state.word()));
+        }
+        run.state = RunState::Queued;
+        run.ended = None;
+        run.bill = None;
+        run.restarts = 0;
+        run.error_restarts = 0;
+        Ok(())
+    }
+
+    fn rent_intended(&mut self, record: &Record, intent: &RentIntended) -> Result<(), String> {
+        if self.instances.contains_key(&intent.instance) {
+            return Err(format!("instance `{}` was intended before", intent.instance));
+        }
+        let run = self.run_mut(&intent.run)?;
+        refuse_final(run)?;
+        run.instances.push(intent.instance.clone());
+        run.state = RunState::Renting { instance: intent.instance.clone() };
+        let instance = Instance {
+            run: intent.run.clone(),
+            token: intent.token.clone(),
+            offer: intent.offer.clone(),
+            reserved: intent.reserved,
+            intended: record.at,
+            started: None,
+            state: InstanceState::Intended,
+        };
+        self.instances.insert(intent.instance.clone(), instance);
+        Ok(())
+    }
+
+    /// An instance only moves forward: a late word of its agent never brings it back.
+    fn instance_moves(&mut self, id: &InstanceId, to: InstanceState) -> Result<(), String> {
+        let instance = self.instance_mut(id)?;
+        if rank(&to) <= rank(&instance.state) {
+            return Err(format!("instance `{id}` cannot go from {:?} to {to:?}", instance.state));
+        }
+        instance.state = to;
+        Ok(())
+    }
+
+    fn attempt_intended(&mut self, id: &AttemptId, attempt: Attempt) -> Result<(), String> {
+        let instance = self.instance_mut(&attempt.instance)?;
+        if instance.state != InstanceState::Up {
+            return Err(format!("instance `{}` is not up", attempt.instance));
+        }
+        let run = self.run_mut(&attempt.run)?;
+        refuse_final(run)?;
+        if attempt.fence.0 != run.attempts.len() as u64 + 1 {
+            return Err(format!("attempt `{id}` is out of order"));
+        }
+        run.attempts.push(id.clone());
+        run.state = RunState::Staging { attempt: id.clone() };
+        self.attempts.insert(id.clone(), attempt);
+        Ok(())
+    }
+
+    fn attempt_ready(&mut self, id: &AttemptId, ready: Option<&domain::rank::Ready>) -> Result<(), String> {
+        let attempt = self.attempts.get_mut(id).ok_or_else(|| format!("attempt `{id}` is unknown"))?;
+        if attempt.state != AttemptState::Intended {
+            return Err(format!("attempt `{id}` is past being ready"));
+        }
+        attempt.state = AttemptState::Ready { step: ready.map(|ready| ready.step) };
+        let run = self.runs.get_mut(&attempt.run).ok_or("its run is unknown")?;
+        let step_before = run.ready.as_ref().map_or(0, |ready| ready.step);
+        if let Some(ready) = ready {
+            // Restarts count only while they bring nothing forward.
+            if ready.step > step_before {
+                run.restarts = 0;
+            }
+            run.ready = Some(ready.clone());
+        }
+        if matches!(&run.state, RunState::Staging { attempt } if attempt == id) {
+            run.state = RunState::Running { attempt: id.clone() };
+        }
+        Ok(())
+    }
+
+    fn attempt_ended(&mut self, at: Timestamp, id: &AttemptId, end: &AttemptEnd) -> Result<(), String> {
+        let attempt = self.attempts.get_mut(id).ok_or_else(|| format!("attempt `{id}` is unknown"))?;
+        if matches!(attempt.state, AttemptState::Ended { .. }) {
+            return Err(format!("attempt `{id}` has ended before"));
+        }
+        attempt.state = AttemptState::Ended { end: end.clone(), at };
+        let run = self.runs.get_mut(&attempt.run).ok_or("its run is unknown")?;
+        let stays = run.state.is_final() || matches!(run.state, RunState::Stopping { .. });
+        match end {
+            AttemptEnd::Trained { .. } | AttemptEnd::Succeeded => {}
+            // Nobody asked for the stop: the agent's lease was over. The run waits for somebody to attend to it.
+            AttemptEnd::Stopped { .. } if !stays => run.state = RunState::Queued,
+            AttemptEnd::Stopped { .. } => {}
+            AttemptEnd::Failed { finding, exit_code } => {
+                match exit_code {
+                    Some(_) => run.error_restarts += 1,
+                    None => run.restarts += 1,
+                }
+                if !stays {
+                    run.state = RunState::Recovering { finding: finding.clone() };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn run_mut(&mut self, id: &RunId) -> Result<&mut Run, String> {
+        self.runs.get_mut(id).ok_or_else(|| format!("run `{id}` is unknown"))
+    }
+
+    fn instance_mut(&mut self, id: &InstanceId) -> Result<&mut Instance, String> {
+        self.instances.get_mut(id).ok_or_else(|| format!("instance `{id}` is unknown"))
+    }
+
+    fn run_of_instance(&mut self, id: &InstanceId) -> Result<&mut Run, String> {
+        let run = self.instance_mut(id)?.run.clone();
+        self.run_mut(&run)
+    }
+}
+
+fn refuse_final(run: &Run) -> Result<(), String> {
+    if run.state.is_final() { Err(format!("the run is {}", run.state.word())) } else { Ok(()) }
+}
+
+fn rank(state: &InstanceState) -> u8 {
+    match state {
+        InstanceState::Intended => 0,
+        InstanceState::Launching => 1,
+        InstanceState::Up => 2,
+        InstanceState::Releasing => 3,
+        InstanceState::Released { .. } => 4,
+    }
+}

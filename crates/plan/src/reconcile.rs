@@ -1,0 +1,253 @@
+//! What to do next: the only place that decides.
+//!
+//! [`reconcile`] looks at everything that is known and seen, and says what is to be done now. It is level-triggered:
+//! called again with the same facts it says the same, so a crash between saying and doing costs nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::event::RunEnd;
+use domain::run::{AttemptEnd, Bill, InstanceState, Outcome, RunState, Sight, StopBy, Usage};
+use domain::{AttemptId, Cause, Elapsed, Fence, Finding, InstanceId, Money, Offer, RunId, Timestamp};
+
+use crate::bill::{bill, spent};
+use crate::world::{Instance, Run, World};
+
+/// What the shell has gathered for one decision.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// What providers see of each instance that is not released.
+    pub sights: BTreeMap<InstanceId, Sight>,
+    /// Rent so far, as each agent last said.
+    pub meters: BTreeMap<InstanceId, Elapsed>,
+    /// Runs that somebody is waiting for. Others are neither rented for nor started, only cleaned up.
+    pub attended: BTreeSet<RunId>,
+    /// How long nothing has happened to a run, on a clock that never goes back.
+    pub quiet: BTreeMap<RunId, Elapsed>,
+    /// The wall clock, for deadlines.
+    pub now: Timestamp,
+}
+
+/// What the loop may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Instances that may be rented at the same time.
+    pub slots: usize,
+    /// Wait before the second restart without progress; doubled for each further one.
+    pub backoff: Elapsed,
+    /// The longest wait between restarts.
+    pub backoff_max: Elapsed,
+    /// Rent that is kept back from a budget to save the state and leave.
+    pub saving: Elapsed,
+    /// A machine whose agent has not spoken for so long is given up, if the provider sees no sign of it.
+    pub launch_timeout: Elapsed,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            slots: 1,
+            backoff: Elapsed(250_000),
+            backoff_max: Elapsed(60_000_000),
+            saving: Elapsed(5_000_000),
+            launch_timeout: Elapsed(30_000_000),
+        }
+    }
+}
+
+/// One thing to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Write the intent to rent, then ask the provider.
+    Rent { run: RunId, instance: InstanceId, offer: Offer, reserve: Money },
+    /// Ask the provider for an instance that was intended before a crash.
+    Launch { instance: InstanceId },
+    /// Write the intent to start an attempt; the agent hears of it with its next call.
+    Start { run: RunId, attempt: AttemptId, fence: Fence, instance: InstanceId },
+    /// Write down that an attempt ended with its instance.
+    Lose { attempt: AttemptId, finding: Finding },
+    /// Write the end of a run.
+    End { run: RunId, end: RunEnd },
+    /// Ask a run to stop.
+    Stop { run: RunId, by: StopBy },
+    /// Tell that the budget's alert was reached.
+    Alert { run: RunId, spent: Money },
+    /// Write the intent to release; the agent is told to leave.
+    Release { instance: InstanceId },
+    /// Ask the provider to end an instance whose release was intended.
+    Terminate { instance: InstanceId },
+    /// Write down the provider's proof that an instance is gone.
+    Settle { instance: InstanceId, usage: Usage },
+    /// Write the final bill.
+    Bill { run: RunId, bill: Bill },
+}
+
+/// What to do now, earlier runs first.
+pub fn reconcile(world: &World, facts: &Facts, policy: &Policy) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let mut free = policy.slots.saturating_sub(world.live_instances().count());
+    let mut runs: Vec<(&RunId, &Run)> = world.runs.iter().collect();
+    runs.sort_by_key(|(_, run)| run.order);
+    for (id, run) in runs {
+        for instance_id in &run.instances {
+            if let Some(instance) = world.instances.get(instance_id) {
+                actions.extend(for_instance(world, facts, id, run, instance_id, instance));
+            }
+        }
+        if run.state.is_final() {
+            if run.bill.is_none() && let Some(bill) = bill(world, run) {
+                actions.push(Action::Bill { run: id.clone(), bill });
+            }
+            continue;
+        }
+        if let Some(action) = for_run(world, facts, policy, id, run, &mut free) {
+            actions.push(action);
+        }
+    }
+    actions
+}
+
+/// What an instance needs, whatever its run is at.
+fn for_instance(
+    world: &World,
+    facts: &Facts,
+    run_id: &RunId,
+    run: &Run,
+    id: &InstanceId,
+    instance: &Instance,
+) -> Vec<Action> {
+    let sight = facts.sights.get(id).copied();
+    let gone = |usage: Option<Usage>| {
+        let started = instance.started.unwrap_or(instance.intended);
+        let usage = usage.unwrap_or(Usage { started, elapsed: Elapsed(0) });
+        let mut actions = Vec::new();
+        if let Some((attempt, state)) = world.active_attempt(run)
+            && state.instance == *id
+        {
+            let finding = Finding::new(Cause::InstanceLost, format!("instance `{id}` is gone"));
+            actions.push(Action::Lose { attempt: attempt.clone(), finding });
+        }
+        actions.push(Action::Settle { instance: id.clone(), usage });
+        actions
+    };
+    match (&instance.state, sight) {
+        (InstanceState::Released { .. }, _) => Vec::new(),
+        (_, Some(Sight::Gone(usage))) => gone(usage),
+        (InstanceState::Releasing, Some(Sight::Unknown)) => gone(None),
+        (InstanceState::Releasing, _) => vec![Action::Terminate { instance: id.clone() }],
+        (InstanceState::Intended, _) if run.state.is_final() => vec![Action::Release { instance: id.clone() }],
+        (InstanceState::Intended, _) if !facts.attended.contains(run_id) => Vec::new(),
+        (InstanceState::Intended, _) => vec![Action::Launch { instance: id.clone() }],
+        (InstanceState::Launching | InstanceState::Up, _) if run.state.is_final() => {
+            vec![Action::Release { instance: id.clone() }]
+        }
+        (InstanceState::Launching | InstanceState::Up, _) => Vec::new(),
+    }
+}
+
+/// What a run needs that is not at its end.
+fn for_run(world: &World, facts: &Facts, policy: &Policy, id: &RunId, run: &Run, free: &mut usize) -> Option<Action> {
+    if let Some(end) = decided_end(world, run) {
+        return Some(Action::End { run: id.clone(), end });
+    }
+    if let Some(action) = limits(world, facts, policy, id, run) {
+        return Some(action);
+    }
+    if matches!(run.state, RunState::Stopping { .. }) || world.active_attempt(run).is_some() {
+        return None;
+    }
+    if !facts.attended.contains(id) || !rested(facts, policy, id, run) {
+        return None;
+    }
+    match world.live_instance(run) {
+        Some((instance, Instance { state: InstanceState::Up, .. })) => {
+            let fence = Fence(run.attempts.len() as u64 + 1);
+            let attempt = id.attempt(fence);
+            Some(Action::Start { run: id.clone(), attempt, fence, instance: instance.clone() })
+        }
+        Some(_) => None,
+        None if *free == 0 => None,
+        None => {
+            *free -= 1;
+            Some(rent(world, facts, id, run))
+        }
+    }
+}
+
+/// The end that the newest attempt, or the order to stop, has brought.
+fn decided_end(world: &World, run: &Run) -> Option<RunEnd> {
+    let active = world.active_attempt(run).is_some();
+    let end = world.last_end(run);
+    if let Some(AttemptEnd::Trained { model }) = end {
+        return Some(RunEnd::Done { outcome: Outcome::Trained { model: model.clone() } });
+    }
+    if matches!(end, Some(AttemptEnd::Succeeded)) {
+        return Some(RunEnd::Done { outcome: Outcome::Succeeded });
+    }
+    match &run.state {
+        RunState::Stopping { by } if !active => Some(RunEnd::Stopped { by: *by }),
+        RunState::Recovering { finding } => {
+            given_up(run, finding, end).map(|finding| RunEnd::Done { outcome: Outcome::Failed { finding } })
+        }
+        RunState::Stopping { .. } | RunState::Queued | RunState::Renting { .. } => None,
+        RunState::Staging { .. } | RunState::Running { .. } => None,
+        RunState::Stopped { .. } | RunState::Done { .. } => None,
+    }
+}
+
+/// Why a run is not tried again, if it is not.
+fn given_up(run: &Run, finding: &Finding, end: Option<&AttemptEnd>) -> Option<Finding> {
+    let recovery = run.recovery();
+    if let Some(AttemptEnd::Failed { exit_code: Some(code), .. }) = end {
+        let always = u8::try_from(*code).is_ok_and(|code| recovery.exit_codes.contains(&code));
+        let again = always || run.error_restarts <= recovery.restarts_on_errors;
+        return if again { None } else { Some(finding.clone()) };
+    }
+    if !finding.cause.is_transient() {
+        return Some(finding.clone());
+    }
+    if run.restarts <= recovery.restarts {
+        return None;
+    }
+    let message = format!("{}; {} restarts brought no progress", finding.message, recovery.restarts);
+    Some(Finding { message, ..finding.clone() })
+}
+
+/// Budget and deadline.
+fn limits(world: &World, facts: &Facts, policy: &Policy, id: &RunId, run: &Run) -> Option<Action> {
+    if matches!(run.state, RunState::Stopping { .. }) {
+        return None;
+    }
+    if let Some(deadline) = run.job.deadline
+        && run.age(facts.now).0 >= deadline.micros()
+    {
+        return Some(Action::Stop { run: id.clone(), by: StopBy::Deadline });
+    }
+    let budget = run.job.budget?;
+    let spent = spent(world, run, &facts.meters);
+    let saving = world.live_instance(run).map(|(_, instance)| instance.offer.rate.cost(policy.saving));
+    if spent + saving.unwrap_or_default() >= budget.max && (spent > Money::default() || saving.is_some()) {
+        return Some(Action::Stop { run: id.clone(), by: StopBy::Budget });
+    }
+    let alert = budget.max.micros() as f64 * budget.alert.get();
+    if !run.alerted && spent > Money::default() && spent.micros() as f64 >= alert {
+        return Some(Action::Alert { run: id.clone(), spent });
+    }
+    None
+}
+
+/// Whether a run that failed without progress has waited long enough; each failure doubles the wait.
+fn rested(facts: &Facts, policy: &Policy, id: &RunId, run: &Run) -> bool {
+    let failures = run.restarts.max(run.error_restarts);
+    if !matches!(run.state, RunState::Recovering { .. }) || failures <= 1 {
+        return true;
+    }
+    let wait = policy.backoff.0.saturating_mul(1 << (failures - 2).min(20)).min(policy.backoff_max.0);
+    facts.quiet.get(id).is_none_or(|quiet| quiet.0 >= wait)
+}
+
+fn rent(world: &World, facts: &Facts, id: &RunId, run: &Run) -> Action {
+    let instance = id.instance(run.instances.len() as u64 + 1);
+    let spent = spent(world, run, &facts.meters);
+    let reserve = Money::from_micros(run.plan.reserve.micros().saturating_sub(spent.micros()).max(0));
+    Action::Rent { run: id.clone(), instance, offer: run.plan.offer.clone(), reserve }
+}

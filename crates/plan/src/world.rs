@@ -1,0 +1,155 @@
+//! Everything that is known: runs, instances and attempts, each with its state.
+
+use std::collections::BTreeMap;
+
+use domain::job::Recovery;
+use domain::rank::Ready;
+use domain::run::{AttemptEnd, Bill, InstanceState, RunState};
+use domain::{AttemptId, Elapsed, Fence, InstanceId, Job, Money, Offer, Plan, RunId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// Everything that is known, as the event log tells it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct World {
+    /// Number of the last event that is in here.
+    pub last_seq: u64,
+    /// Every run ever submitted.
+    pub runs: BTreeMap<RunId, Run>,
+    /// Every instance ever intended.
+    pub instances: BTreeMap<InstanceId, Instance>,
+    /// Every attempt ever intended.
+    pub attempts: BTreeMap<AttemptId, Attempt>,
+}
+
+/// A run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// What was asked.
+    pub job: Job,
+    /// What was agreed to.
+    pub plan: Plan,
+    /// SHA-256 of what defines the result.
+    pub job_hash: String,
+    /// The job file as the user named it.
+    pub file: String,
+    /// When it was submitted.
+    pub submitted: Timestamp,
+    /// Number of its first event: earlier runs go first.
+    pub order: u64,
+    /// Where it stands.
+    pub state: RunState,
+    /// What the newest attempt said when it was ready.
+    pub ready: Option<Ready>,
+    /// Its instances, oldest first.
+    pub instances: Vec<InstanceId>,
+    /// Its attempts, oldest first.
+    pub attempts: Vec<AttemptId>,
+    /// Restarts since it last came forward.
+    pub restarts: u32,
+    /// Restarts after the user's program failed.
+    pub error_restarts: u32,
+    /// Whether the budget's alert was given.
+    pub alerted: bool,
+    /// When it ended or stopped.
+    pub ended: Option<Timestamp>,
+    /// The final bill.
+    pub bill: Option<Bill>,
+}
+
+/// A rented machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instance {
+    /// For whom.
+    pub run: RunId,
+    /// The same token rents the same machine.
+    pub token: String,
+    /// What was rented, at what price.
+    pub offer: Offer,
+    /// Money set aside.
+    pub reserved: Money,
+    /// When it was intended.
+    pub intended: Timestamp,
+    /// When its rent began.
+    pub started: Option<Timestamp>,
+    /// Where it stands.
+    pub state: InstanceState,
+}
+
+/// One try at a run's work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Of which run.
+    pub run: RunId,
+    /// Its number.
+    pub fence: Fence,
+    /// Where it runs.
+    pub instance: InstanceId,
+    /// When it was intended.
+    pub intended: Timestamp,
+    /// Where it stands.
+    pub state: AttemptState,
+}
+
+/// Where an attempt stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum AttemptState {
+    /// Written down; the agent may or may not have started it.
+    Intended,
+    /// Making steps, from this one on.
+    Ready {
+        /// None for the user's own program.
+        step: Option<u64>,
+    },
+    /// Over.
+    Ended {
+        /// How.
+        end: AttemptEnd,
+        /// When.
+        at: Timestamp,
+    },
+}
+
+impl World {
+    /// The newest attempt of a run, if it has not ended.
+    pub fn active_attempt<'a>(&'a self, run: &'a Run) -> Option<(&'a AttemptId, &'a Attempt)> {
+        let id = run.attempts.last()?;
+        let attempt = self.attempts.get(id)?;
+        match attempt.state {
+            AttemptState::Intended | AttemptState::Ready { .. } => Some((id, attempt)),
+            AttemptState::Ended { .. } => None,
+        }
+    }
+
+    /// How the newest attempt of a run ended, if it has.
+    pub fn last_end<'a>(&'a self, run: &'a Run) -> Option<&'a AttemptEnd> {
+        match &self.attempts.get(run.attempts.last()?)?.state {
+            AttemptState::Intended | AttemptState::Ready { .. } => None,
+            AttemptState::Ended { end, .. } => Some(end),
+        }
+    }
+
+    /// The instance of a run that is not released, if there is one.
+    pub fn live_instance<'a>(&'a self, run: &'a Run) -> Option<(&'a InstanceId, &'a Instance)> {
+        let id = run.instances.last()?;
+        let instance = self.instances.get(id)?;
+        if matches!(instance.state, InstanceState::Released { .. }) { None } else { Some((id, instance)) }
+    }
+
+    /// Every instance that is not released, by id.
+    pub fn live_instances(&self) -> impl Iterator<Item = (&InstanceId, &Instance)> {
+        self.instances.iter().filter(|(_, instance)| !matches!(instance.state, InstanceState::Released { .. }))
+    }
+}
+
+impl Run {
+    /// Which ends are tried again.
+    pub fn recovery(&self) -> &Recovery {
+        &self.job.recovery
+    }
+
+    /// How long ago it was submitted, on the wall clock.
+    pub fn age(&self, now: Timestamp) -> Elapsed {
+        now.since(self.submitted)
+    }
+}
