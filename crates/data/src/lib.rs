@@ -1,1 +1,35 @@
-//! `data`.
+//! `data`: pictures, from files on this machine to the batches of a training step.
+//!
+//! The one idea: a batch is a function of (data set, seed, epoch, position) and of nothing else. The order is a
+//! permutation that is computed, not stored ([`order`]), a picture's augmentation is drawn from a generator keyed by
+//! (seed, epoch, sample), so the whole state of the loader is a [`Cursor`] of two numbers, and neither the number of
+//! threads nor an interruption can be seen in the batches.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), data::Error> {
+//! # let spec: domain::train::Data = unimplemented!();
+//! use std::sync::Arc;
+//! let dataset = Arc::new(data::Dataset::open(&spec, "pictures.tar".as_ref(), 0)?);
+//! let options = data::LoaderOptions { batch: 32, seed: 0, augment: spec.augment.clone(), ..Default::default() };
+//! let mut loader = data::Loader::train(dataset, options, data::Cursor::START, 10);
+//! while let Some(batch) = loader.next() {
+//!     let batch = batch?;
+//!     let (images, labels) = (batch.images(), batch.labels()); // one optimiser step
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! Read on in `dataset` (what is in a data set), then `loader` (how batches are made).
+
+mod dataset;
+mod error;
+mod loader;
+pub mod order;
+mod random;
+mod split;
+
+pub use dataset::{Dataset, Skipped};
+pub use error::Error;
+pub use loader::{Batch, Loader, LoaderOptions};
+pub use order::{Cursor, Order};
+pub use split::Part;

@@ -1,0 +1,118 @@
+//! What can be wrong with a data set, said so that it can be put right.
+
+use std::io;
+use std::path::PathBuf;
+
+use domain::finding::{Cause, Finding};
+
+/// Why a data set cannot be opened, or a picture of it cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nothing is at the path.
+    #[error("there is no data at `{path}`")]
+    Missing {
+        /// The path that was given.
+        path: PathBuf,
+    },
+    /// The system refused to read a file or folder.
+    #[error("cannot read `{name}`: {source}")]
+    Read {
+        /// The file or folder.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The files are not laid out in a form that is known.
+    #[error("the data at `{path}` cannot be used: {why}")]
+    Layout {
+        /// The path that was given.
+        path: PathBuf,
+        /// What was found instead.
+        why: String,
+        /// What to change.
+        hint: String,
+    },
+    /// The data has another number of classes than the job says.
+    #[error("the data has {found} classes, the job says {wanted}: {}", shorten(names))]
+    Classes {
+        /// Classes in the data.
+        found: usize,
+        /// Classes in the job.
+        wanted: u32,
+        /// Names of the classes in the data.
+        names: Vec<String>,
+    },
+    /// A picture is damaged, or of a kind that is not read.
+    #[error("the picture `{name}` cannot be read: {why}")]
+    Picture {
+        /// File, or place inside a file.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A picture is of another size than the first one, and no size was given.
+    #[error("the picture `{name}` is {}×{} pixels, the first one is {}×{}", found.1, found.0, wanted.1, wanted.0)]
+    Size {
+        /// File, or place inside a file.
+        name: String,
+        /// Its height and width.
+        found: (u32, u32),
+        /// Height and width of the first picture.
+        wanted: (u32, u32),
+    },
+    /// The samples cannot be divided as asked.
+    #[error("the data cannot be split: {why}")]
+    Split {
+        /// What is wrong.
+        why: String,
+        /// What to change.
+        hint: String,
+    },
+    /// The given mean or standard deviation does not fit the pictures.
+    #[error("`normalize` does not fit the data: {why}")]
+    Normalize {
+        /// What is wrong.
+        why: String,
+    },
+    /// A fault of this program.
+    #[error("the loader failed: {0}")]
+    Internal(String),
+}
+
+impl Error {
+    /// The next thing to type or change, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::Missing { .. } => Some("check `train.data.path`; it is relative to the job file".into()),
+            Error::Read { .. } => Some("check that the file is there and that you may read it".into()),
+            Error::Layout { hint, .. } | Error::Split { hint, .. } => Some(hint.clone()),
+            Error::Classes { found, .. } => Some(format!("set `classes: {found}`, or leave it out, or correct the data")),
+            Error::Picture { .. } => Some("replace the file, or set `corrupt: skip` to leave such pictures out".into()),
+            Error::Size { wanted: (height, _), .. } => {
+                Some(format!("set a size, such as `size: {height}`, to have all pictures resized"))
+            }
+            Error::Normalize { .. } => Some("leave `normalize` out to have it measured on the training split".into()),
+            Error::Internal(_) => None,
+        }
+    }
+
+    /// The same, as the finding that ends an attempt.
+    pub fn finding(&self) -> Finding {
+        let cause = match self {
+            Error::Missing { .. } | Error::Read { .. } | Error::Layout { .. } | Error::Picture { .. } => Cause::Data,
+            Error::Classes { .. } | Error::Size { .. } | Error::Split { .. } | Error::Normalize { .. } => Cause::Job,
+            Error::Internal(_) => Cause::Internal,
+        };
+        Finding { cause, message: self.to_string(), hint: self.hint() }
+    }
+}
+
+/// The first names of a list, and how many more there are.
+pub(crate) fn shorten(names: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    match names.len().checked_sub(SHOWN) {
+        None | Some(0) => shown.join(", "),
+        Some(more) => format!("{} and {more} more", shown.join(", ")),
+    }
+}
