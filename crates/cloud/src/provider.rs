@@ -1,7 +1,8 @@
 //! The contract of every provider.
 
-use domain::run::Usage;
 use domain::{InstanceId, Offer};
+
+pub use domain::run::Sight;
 
 /// A place where machines are rented.
 pub trait Provider {
@@ -49,17 +50,6 @@ pub struct Launch {
     pub token: String,
     /// Which offer.
     pub offer: Offer,
-}
-
-/// What a provider sees of an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sight {
-    /// It never took the request.
-    Unknown,
-    /// It runs, and costs money.
-    Alive,
-    /// It is gone, by the provider's own proof, and was metered; no usage when it never began.
-    Gone(Option<Usage>),
 }
 
 /// Why a provider did not do what it was asked.

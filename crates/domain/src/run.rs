@@ -143,3 +143,15 @@ impl RunState {
         }
     }
 }
+
+/// What a provider sees of an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sight {
+    /// It never took the request.
+    Unknown,
+    /// It runs, and costs money.
+    Alive,
+    /// It is gone, by the provider's own proof, and was metered; no usage when it never began.
+    Gone(Option<Usage>),
+}
