@@ -1,0 +1,204 @@
+//! What the trainer needs of the tensor library and `tch` lacks.
+//!
+//! One idea: C++ is a handful of plain functions (`shim.cpp`), the border is one file ([`bridge`]), and everything
+//! here is safe, returns a [`Result`], and says what failed in one line. Process groups, recomputation and loss
+//! scaling would be more functions of the same kind.
+
+mod bridge;
+mod load;
+
+use bridge::{adopt, borrow, ffi, lend};
+use tch::{Device, Tensor};
+
+pub use load::{open_cuda, steady_allocator};
+
+/// What the tensor library refused to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Error(String);
+
+/// What a call into the tensor library returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error in our own words.
+    pub fn new(message: impl Into<String>) -> Error {
+        Error(message.into())
+    }
+
+    /// Whether memory ran out, on the host or on the device.
+    pub fn is_out_of_memory(&self) -> bool {
+        ["can't allocate memory", "out of memory", "not enough memory"].iter().any(|words| self.0.contains(words))
+    }
+}
+
+/// The first sentence; what follows is C++ stack.
+impl From<tch::TchError> for Error {
+    fn from(error: tch::TchError) -> Error {
+        Error::from_text(&error.to_string())
+    }
+}
+
+impl From<cxx::Exception> for Error {
+    fn from(error: cxx::Exception) -> Error {
+        Error::from_text(error.what())
+    }
+}
+
+impl Error {
+    fn from_text(text: &str) -> Error {
+        let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no reason was given");
+        Error(first.trim_start_matches("Internal torch error: ").to_owned())
+    }
+}
+
+/// Version of the library that this process runs on, such as `2.11.0`.
+pub fn version() -> Result<String> {
+    let configuration = ffi::build_configuration()?;
+    let start = configuration.find("TORCH_VERSION=").map(|at| at + "TORCH_VERSION=".len());
+    let rest = &configuration[start.ok_or_else(|| Error::new("the tensor library does not state its version"))?..];
+    Ok(rest.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect())
+}
+
+/// Runs `work` with matrix products and convolutions in bfloat16 on `device`, on this thread.
+pub fn autocast<T>(device: Device, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let guard = Autocast { device, before: ffi::autocast_begin(device.is_cuda())? };
+    let result = work();
+    drop(guard);
+    result
+}
+
+/// Ends mixed precision however its scope is left.
+struct Autocast {
+    device: Device,
+    before: bool,
+}
+
+impl Drop for Autocast {
+    fn drop(&mut self) {
+        // Fails only for a kind of device that the beginning would have refused.
+        let _ = ffi::autocast_end(self.device.is_cuda(), self.before);
+    }
+}
+
+/// Constants of one step of stochastic gradient descent.
+#[derive(Debug, Clone, Copy)]
+pub struct SgdConstants {
+    /// Learning rate.
+    pub lr: f64,
+    /// Share of the last update that is kept; 0 for none, and then no momenta are given.
+    pub momentum: f64,
+    /// Nesterov's form.
+    pub nesterov: bool,
+    /// L2 penalty, added to the gradient.
+    pub weight_decay: f64,
+}
+
+/// One step of stochastic gradient descent, as `torch.optim.SGD(fused=True)`, in place.
+pub fn sgd_step(
+    parameters: &[Tensor],
+    gradients: &[Tensor],
+    momenta: &[Tensor],
+    constants: SgdConstants,
+) -> Result<()> {
+    let SgdConstants { lr, momentum, nesterov, weight_decay } = constants;
+    let constants = ffi::SgdConstants { lr, momentum, nesterov, weight_decay };
+    Ok(ffi::sgd_step(&lend(parameters), &lend(gradients), &lend(momenta), &constants)?)
+}
+
+/// Constants of one step of AdamW.
+#[derive(Debug, Clone, Copy)]
+pub struct AdamwConstants {
+    /// Learning rate.
+    pub lr: f64,
+    /// Decay rates of the first and second moment.
+    pub betas: [f64; 2],
+    /// Added to the denominator.
+    pub eps: f64,
+    /// Weight decay, apart from the gradient.
+    pub weight_decay: f64,
+}
+
+/// One step of AdamW, as `torch.optim.AdamW(fused=True)`, in place; `step` counts from 1 and is a float32 scalar.
+pub fn adamw_step(
+    parameters: &[Tensor],
+    gradients: &[Tensor],
+    [first, second]: [&[Tensor]; 2],
+    step: &Tensor,
+    constants: AdamwConstants,
+) -> Result<()> {
+    let AdamwConstants { lr, betas: [beta1, beta2], eps, weight_decay } = constants;
+    let constants = ffi::AdamwConstants { lr, beta1, beta2, eps, weight_decay };
+    let (first, second) = (lend(first), lend(second));
+    Ok(ffi::adamw_step(&lend(parameters), &lend(gradients), &first, &second, borrow(step), &constants)?)
+}
+
+/// The L2 norm of all gradients taken as one vector, a scalar on their device; nothing waits for it.
+pub fn gradient_norm(gradients: &[Tensor]) -> Result<Tensor> {
+    Ok(adopt(ffi::gradient_norm(&lend(gradients))?))
+}
+
+/// Multiplies every tensor by the scalar `factor`, in place.
+pub fn scale(tensors: &[Tensor], factor: &Tensor) -> Result<()> {
+    Ok(ffi::scale(&lend(tensors), borrow(factor))?)
+}
+
+/// Sets every tensor to zero, in place.
+pub fn zero(tensors: &[Tensor]) -> Result<()> {
+    Ok(ffi::zero(&lend(tensors))?)
+}
+
+/// Forgets the gradients, so that the next backward pass hands over its own instead of adding to zeros.
+pub fn drop_gradients(parameters: &[Tensor]) -> Result<()> {
+    Ok(ffi::drop_gradients(&lend(parameters))?)
+}
+
+/// Seeds the generators of every device.
+pub fn seed(value: u64) -> Result<()> {
+    Ok(ffi::seed(value)?)
+}
+
+/// The state of the device's generator, as bytes.
+pub fn random_state(device: Device) -> Result<Tensor> {
+    Ok(adopt(ffi::random_state(device.is_cuda())?))
+}
+
+/// Puts back what [`random_state`] returned.
+pub fn set_random_state(device: Device, state: &Tensor) -> Result<()> {
+    Ok(ffi::set_random_state(device.is_cuda(), borrow(state))?)
+}
+
+/// The same values, pixel by pixel in memory (NHWC); needs four dimensions.
+pub fn channels_last(tensor: &Tensor) -> Result<Tensor> {
+    Ok(adopt(ffi::channels_last(borrow(tensor))?))
+}
+
+/// Only operations whose result is the same on every run.
+pub fn set_deterministic(on: bool) -> Result<()> {
+    Ok(ffi::set_deterministic(on)?)
+}
+
+/// Threads within one operation and between operations; part of the result of a run.
+pub fn set_threads(threads: u32) {
+    tch::set_num_threads(i32::try_from(threads.max(1)).unwrap_or(i32::MAX));
+}
+
+/// The most memory that was ever used: of this process, and of tensors on the accelerator (0 without one).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeakMemory {
+    /// Bytes of this process in RAM.
+    pub host: u64,
+    /// Bytes of tensors on the accelerator.
+    pub device: u64,
+}
+
+/// Reads both figures; the host's is 0 where the system does not state it.
+pub fn peak_memory() -> Result<PeakMemory> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0");
+    let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse().unwrap_or(0);
+    Ok(PeakMemory { host: kibibytes << 10, device: ffi::device_peak_bytes()? })
+}
+
+#[cfg(test)]
+mod tests;

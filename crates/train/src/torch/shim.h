@@ -1,0 +1,65 @@
+// What the tensor library has and `tch` lacks, as plain functions over borrowed tensors.
+//
+// Every function may throw; cxx turns what is thrown into a Rust error. Tensors come as pointers that live as long as
+// the call. Functions that write do so outside of autograd.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+
+#include "rust/cxx.h"
+
+namespace rust::behavior {
+
+// The usual text of a c10::Error carries the whole C++ stack; the user needs the first sentence.
+template <typename Try, typename Fail>
+static void trycatch(Try &&func, Fail &&fail) noexcept try {
+  func();
+} catch (const c10::Error &error) {
+  fail(error.what_without_backtrace());
+} catch (const std::exception &error) {
+  fail(error.what());
+} catch (...) {
+  fail("an exception of unknown kind");
+}
+
+} // namespace rust::behavior
+
+namespace gradus {
+
+struct Borrowed;
+struct SgdConstants;
+struct AdamwConstants;
+using Tensors = rust::Slice<const Borrowed>;
+
+// Mixed precision, on this thread.
+bool autocast_begin(bool cuda);
+void autocast_end(bool cuda, bool before);
+
+// Optimisers.
+void sgd_step(Tensors parameters, Tensors gradients, Tensors momenta, const SgdConstants &constants);
+void adamw_step(Tensors parameters, Tensors gradients, Tensors first, Tensors second, const at::Tensor &step,
+                const AdamwConstants &constants);
+
+// Gradients.
+std::unique_ptr<at::Tensor> gradient_norm(Tensors gradients);
+void scale(Tensors tensors, const at::Tensor &factor);
+void zero(Tensors tensors);
+void drop_gradients(Tensors parameters);
+
+// Random numbers.
+void seed(std::uint64_t value);
+std::unique_ptr<at::Tensor> random_state(bool cuda);
+void set_random_state(bool cuda, const at::Tensor &state);
+
+// The machine.
+std::unique_ptr<at::Tensor> channels_last(const at::Tensor &tensor);
+void set_deterministic(bool on);
+std::uint64_t device_peak_bytes();
+rust::String build_configuration();
+
+} // namespace gradus

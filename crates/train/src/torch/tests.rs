@@ -1,0 +1,125 @@
+use tch::{Device, Kind, Tensor};
+
+use super::*;
+
+fn vector(values: &[f64]) -> Tensor {
+    Tensor::from_slice(values).to_kind(Kind::Float)
+}
+
+fn values(tensor: &Tensor) -> Vec<f64> {
+    Vec::try_from(tensor.to_kind(Kind::Double).contiguous().view(-1)).unwrap()
+}
+
+fn close(left: &[f64], right: &[f64]) {
+    assert_eq!(left.len(), right.len());
+    for (a, b) in left.iter().zip(right) {
+        assert!((a - b).abs() <= 1e-6 * (1.0 + b.abs()), "{left:?} against {right:?}");
+    }
+}
+
+#[test]
+fn sgd_is_the_written_update() {
+    for (momentum, nesterov, weight_decay) in [(0.0, false, 0.0), (0.9, false, 0.01), (0.9, true, 0.01)] {
+        let start = [1.0, -2.0, 0.5];
+        let parameter = vector(&start);
+        let buffer = vector(&[0.0; 3]);
+        let (mut weights, mut velocity) = (start, [0.0; 3]);
+        for step in 0..4 {
+            let gradient = [0.3, -0.1 * f64::from(step), 0.7];
+            let constants = SgdConstants { lr: 0.1, momentum, nesterov, weight_decay };
+            let momenta = if momentum == 0.0 { vec![] } else { vec![buffer.shallow_clone()] };
+            sgd_step(&[parameter.shallow_clone()], &[vector(&gradient)], &momenta, constants).unwrap();
+            for i in 0..3 {
+                let gradient = gradient[i] + weight_decay * weights[i];
+                velocity[i] = momentum * velocity[i] + gradient;
+                let update = if nesterov { gradient + momentum * velocity[i] } else { velocity[i] };
+                weights[i] -= 0.1 * update;
+            }
+        }
+        close(&values(&parameter), &weights);
+    }
+}
+
+#[test]
+fn adamw_is_the_written_update() {
+    let start = [1.0, -2.0, 0.5];
+    let (parameter, first, second) = (vector(&start), vector(&[0.0; 3]), vector(&[0.0; 3]));
+    let (mut weights, mut mean, mut square) = (start, [0.0; 3], [0.0; 3]);
+    let (lr, [beta1, beta2], eps, weight_decay) = (0.01, [0.9, 0.999], 1e-8, 0.1);
+    for count in 1..=4 {
+        let gradient = [0.3, -0.1 * f64::from(count), 0.7];
+        let constants = AdamwConstants { lr, betas: [beta1, beta2], eps, weight_decay };
+        let moments: [&[Tensor]; 2] = [&[first.shallow_clone()], &[second.shallow_clone()]];
+        let step = Tensor::from(count as f32);
+        adamw_step(&[parameter.shallow_clone()], &[vector(&gradient)], moments, &step, constants).unwrap();
+        for i in 0..3 {
+            weights[i] -= lr * weight_decay * weights[i];
+            mean[i] = beta1 * mean[i] + (1.0 - beta1) * gradient[i];
+            square[i] = beta2 * square[i] + (1.0 - beta2) * gradient[i] * gradient[i];
+            let denominator = (square[i] / (1.0 - beta2.powi(count))).sqrt() + eps;
+            weights[i] -= lr * mean[i] / (1.0 - beta1.powi(count)) / denominator;
+        }
+    }
+    close(&values(&parameter), &weights);
+}
+
+#[test]
+fn gradients_are_measured_scaled_and_forgotten() {
+    let gradients = [vector(&[3.0, 0.0]), vector(&[0.0, 4.0])];
+    close(&values(&gradient_norm(&gradients).unwrap()), &[5.0]);
+    scale(&gradients, &Tensor::from(0.5f32)).unwrap();
+    close(&values(&gradients[1]), &[0.0, 2.0]);
+    zero(&gradients).unwrap();
+    close(&values(&gradients[1]), &[0.0, 0.0]);
+
+    let parameter = vector(&[1.0]).set_requires_grad(true);
+    (&parameter * 2.0).sum(Kind::Float).backward();
+    assert!(parameter.grad().defined());
+    drop_gradients(&[parameter.shallow_clone()]).unwrap();
+    assert!(!parameter.grad().defined());
+}
+
+#[test]
+fn random_state_round_trips() {
+    seed(7).unwrap();
+    let state = random_state(Device::Cpu).unwrap();
+    let drawn = values(&Tensor::rand([8], (Kind::Float, Device::Cpu)));
+    assert_ne!(values(&Tensor::rand([8], (Kind::Float, Device::Cpu))), drawn);
+    set_random_state(Device::Cpu, &state).unwrap();
+    assert_eq!(values(&Tensor::rand([8], (Kind::Float, Device::Cpu))), drawn);
+    assert!(set_random_state(Device::Cpu, &vector(&[1.0])).is_err());
+}
+
+#[test]
+fn autocast_holds_within_its_scope_only() {
+    let matrix = Tensor::ones([4, 4], (Kind::Float, Device::Cpu));
+    let product = || Ok(matrix.f_matmul(&matrix)?.kind());
+    assert_eq!(autocast(Device::Cpu, product), Ok(Kind::BFloat16));
+    assert_eq!(product(), Ok(Kind::Float));
+    let _ = autocast::<()>(Device::Cpu, || Err(Error::new("left early")));
+    assert_eq!(product(), Ok(Kind::Float));
+}
+
+#[test]
+fn a_wrong_shape_is_one_line() {
+    let constants = SgdConstants { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
+    let shim = sgd_step(&[vector(&[1.0])], &[], &[], constants).unwrap_err().to_string();
+    let tch = Error::from(vector(&[1.0, 2.0]).f_matmul(&vector(&[1.0])).unwrap_err()).to_string();
+    for text in [shim, tch] {
+        assert!(!text.is_empty() && !text.contains('\n') && !text.contains("frame #"), "{text}");
+    }
+}
+
+#[test]
+fn memory_that_is_not_there_is_told_apart() {
+    let error = Error::from(Tensor::f_empty([1 << 50], (Kind::Float, Device::Cpu)).unwrap_err());
+    assert!(error.is_out_of_memory(), "{error}");
+}
+
+#[test]
+fn the_library_is_the_pinned_one() {
+    assert_eq!(version().unwrap(), domain::torch::VERSION);
+    assert!(peak_memory().unwrap().host > 1 << 20);
+    let picture = Tensor::ones([1, 3, 2, 2], (Kind::Float, Device::Cpu));
+    assert_eq!(channels_last(&picture).unwrap().stride(), [12, 1, 6, 3]);
+}
