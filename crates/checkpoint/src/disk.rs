@@ -1,0 +1,207 @@
+//! Every operation that changes a folder, so that a file appears whole or not at all.
+//!
+//! A file is [staged](Disk::stage) — written under a temporary name, hashed on the way and synced — and then
+//! [published](Disk::publish) by a rename, which is durable once its folder is [synced](Disk::sync_folder). Tests cut
+//! the sequence between any two operations and look at what is left.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::Error;
+use crate::manifest::FileEntry;
+
+/// Bytes hashed and then written at a time: few enough to be still in the processor's cache when they are written.
+const CHUNK: usize = 256 << 10;
+
+/// The end of every temporary name.
+pub(crate) const TEMPORARY: &str = ".tmp";
+
+/// The folder's file system, or a rehearsal of its failing.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Disk {
+    #[cfg(test)]
+    pub(crate) rehearsal: Option<std::sync::Arc<rehearsal::Rehearsal>>,
+}
+
+/// A file that is complete and synced under its temporary name.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    temporary: PathBuf,
+    target: PathBuf,
+    pub(crate) entry: FileEntry,
+}
+
+/// Takes the bytes of one file, hashing them on the way.
+pub(crate) struct Sink<'a> {
+    disk: &'a Disk,
+    path: &'a Path,
+    file: BufWriter<File>,
+    hash: Sha256,
+    bytes: u64,
+}
+
+/// Writes a file that appears under `path` complete and durable, or not at all.
+///
+/// The folder must exist. The entry's name is the file's name.
+///
+/// # Errors
+/// When the folder cannot be written or is full; `path` is then as before.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<FileEntry, Error> {
+    let disk = Disk::default();
+    let staged = disk.stage(path, file_name(path), "", |sink| sink.write(bytes))?;
+    disk.publish_synced(staged)
+}
+
+/// The last part of a path, as text.
+pub(crate) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+impl Disk {
+    /// Writes what `fill` gives under a temporary name beside `target`, hashed and synced. `mark` is part of that
+    /// name, so that two attempts never share one.
+    pub(crate) fn stage(
+        &self,
+        target: &Path,
+        name: String,
+        mark: &str,
+        fill: impl FnOnce(&mut Sink) -> Result<(), Error>,
+    ) -> Result<Staged, Error> {
+        let mut temporary = OsString::from(target);
+        temporary.push(format!("{mark}{TEMPORARY}"));
+        let temporary = PathBuf::from(temporary);
+        let written = self.write_synced(&temporary, fill);
+        if written.is_err() {
+            // Leaves a full disk as it was found; whatever cannot be removed is swept by a later attempt.
+            let _ = self.remove_file(&temporary);
+        }
+        let (bytes, sha256) = written?;
+        Ok(Staged { temporary, target: target.to_owned(), entry: FileEntry { name, bytes, sha256 } })
+    }
+
+    fn write_synced(
+        &self,
+        path: &Path,
+        fill: impl FnOnce(&mut Sink) -> Result<(), Error>,
+    ) -> Result<(u64, String), Error> {
+        self.operation("create", path).map_err(|error| Error::writing("create", path, error))?;
+        let file = File::create(path).map_err(|error| Error::writing("create", path, error))?;
+        let mut sink = Sink { disk: self, path, file: BufWriter::new(file), hash: Sha256::new(), bytes: 0 };
+        fill(&mut sink)?;
+        let (bytes, hash) = (sink.bytes, sink.hash);
+        let file = sink.file.into_inner().map_err(|error| Error::writing("write", path, error.into_error()))?;
+        self.operation("sync", path).and_then(|()| file.sync_all()).map_err(|error| Error::writing("sync", path, error))?;
+        Ok((bytes, hexadecimal(&hash.finalize())))
+    }
+
+    /// Gives a staged file its name. Durable only once the folder is synced.
+    pub(crate) fn publish(&self, staged: Staged) -> Result<FileEntry, Error> {
+        let Staged { temporary, target, entry } = staged;
+        let renamed = self.operation("rename", &target).and_then(|()| fs::rename(&temporary, &target));
+        renamed.map_err(|error| Error::writing("rename", &target, error))?;
+        Ok(entry)
+    }
+
+    /// Gives a staged file its name and syncs the folder it lies in.
+    pub(crate) fn publish_synced(&self, staged: Staged) -> Result<FileEntry, Error> {
+        let folder = staged.target.parent().unwrap_or(Path::new(".")).to_owned();
+        let entry = self.publish(staged)?;
+        self.sync_folder(&folder)?;
+        Ok(entry)
+    }
+
+    /// Makes renames and removals in `folder` durable.
+    pub(crate) fn sync_folder(&self, folder: &Path) -> Result<(), Error> {
+        // A bare file name has the empty path for its parent.
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let synced = self.operation("sync", folder).and_then(|()| File::open(folder)?.sync_all());
+        synced.map_err(|error| Error::writing("sync", folder, error))
+    }
+
+    /// Makes a folder; one that exists is an error of the kind [`io::ErrorKind::AlreadyExists`].
+    pub(crate) fn create_folder(&self, folder: &Path) -> io::Result<()> {
+        self.operation("create", folder)?;
+        fs::create_dir(folder)
+    }
+
+    pub(crate) fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.operation("remove", path)?;
+        fs::remove_file(path)
+    }
+
+    pub(crate) fn remove_folder(&self, folder: &Path) -> io::Result<()> {
+        self.operation("remove", folder)?;
+        fs::remove_dir_all(folder)
+    }
+
+    #[cfg(not(test))]
+    #[inline]
+    fn operation(&self, _doing: &'static str, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    #[cfg(test)]
+    fn operation(&self, doing: &'static str, path: &Path) -> io::Result<()> {
+        self.rehearsal.as_ref().map_or(Ok(()), |rehearsal| rehearsal.operation(doing, path))
+    }
+}
+
+impl Sink<'_> {
+    /// Appends bytes to the file and to its hash.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        for chunk in bytes.chunks(CHUNK) {
+            self.hash.update(chunk);
+            let written = self.disk.operation("write", self.path).and_then(|()| self.file.write_all(chunk));
+            written.map_err(|error| Error::writing("write", self.path, error))?;
+        }
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// The digits of a hash, in lower case.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A disk that stops working after some operations, and remembers what was asked of it.
+#[cfg(test)]
+pub(crate) mod rehearsal {
+    use std::io;
+    use std::path::Path;
+    use std::sync::Mutex;
+
+    use super::Disk;
+
+    #[derive(Debug)]
+    pub(crate) struct Rehearsal {
+        left: Mutex<usize>,
+        seen: Mutex<Vec<String>>,
+    }
+
+    impl Rehearsal {
+        /// A disk on which `operations` succeed and everything after them fails, as if the process had been killed.
+        pub(crate) fn disk(operations: usize) -> Disk {
+            let rehearsal = Rehearsal { left: Mutex::new(operations), seen: Mutex::default() };
+            Disk { rehearsal: Some(rehearsal.into()) }
+        }
+
+        pub(super) fn operation(&self, doing: &str, path: &Path) -> io::Result<()> {
+            let mut left = self.left.lock().unwrap();
+            *left = left.checked_sub(1).ok_or_else(|| io::Error::other("killed here"))?;
+            self.seen.lock().unwrap().push(format!("{doing} {}", super::file_name(path)));
+            Ok(())
+        }
+    }
+
+    impl Disk {
+        /// What was done so far, as `rename model.safetensors`.
+        pub(crate) fn seen(&self) -> Vec<String> {
+            self.rehearsal.as_ref().map_or(Vec::new(), |rehearsal| rehearsal.seen.lock().unwrap().clone())
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Why the state could not be saved, claimed or read.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use domain::finding::{Cause, Finding};
+use domain::id::Fence;
+
+/// Why the state could not be saved, claimed or read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The disk, the quota or the allowed file size is used up.
+    #[error("no space is left to write `{}`", path.display())]
+    DiskFull {
+        /// What was being written.
+        path: PathBuf,
+        /// The system's word.
+        source: io::Error,
+    },
+    /// The folder cannot be written, or is no folder.
+    #[error("`{}` cannot be written", path.display())]
+    ReadOnly {
+        /// What was being written.
+        path: PathBuf,
+        /// The system's word.
+        source: io::Error,
+    },
+    /// A later attempt has claimed the folder; nothing was published.
+    #[error("attempt {} may not write to `{}`: attempt {} has taken over", mine.0, folder.display(), highest.0)]
+    Fenced {
+        /// The folder of checkpoints.
+        folder: PathBuf,
+        /// The attempt that was refused.
+        mine: Fence,
+        /// The attempt that holds the folder.
+        highest: Fence,
+    },
+    /// Another process kept the folder's lock for too long.
+    #[error("`{}` is held by another process for more than {seconds} s", path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// Any other trouble with a file.
+    #[error("could not {doing} `{}`", path.display())]
+    File {
+        /// A verb such as `sync`.
+        doing: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's word.
+        source: io::Error,
+    },
+    /// A file does not hold what its name says.
+    #[error("`{}` is damaged: {why}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A tensor that was handed over contradicts itself, or its name was given twice.
+    #[error("tensor `{name}` cannot be saved: {why}")]
+    Tensor {
+        /// The tensor's name.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The thread that writes has ended by a panic.
+    #[error("the checkpoint writer ended unexpectedly")]
+    WriterGone,
+}
+
+impl Error {
+    /// Sorts trouble with writing `path` into what the user can do about it.
+    pub(crate) fn writing(doing: &'static str, path: &Path, source: io::Error) -> Error {
+        use io::ErrorKind::*;
+        let path = path.to_owned();
+        match source.kind() {
+            StorageFull | QuotaExceeded | FileTooLarge => Error::DiskFull { path, source },
+            ReadOnlyFilesystem | PermissionDenied | NotADirectory | AlreadyExists => Error::ReadOnly { path, source },
+            _ => Error::File { doing, path, source },
+        }
+    }
+
+    /// The same, as what ends an attempt: cause, sentence and the next thing to do.
+    pub fn finding(&self) -> Finding {
+        let (cause, hint) = match self {
+            Error::DiskFull { .. } => (Cause::DiskFull, "free some space there (`df -h` shows it), then resume the run"),
+            Error::ReadOnly { .. } => (Cause::ReadOnly, "make the folder writable, or choose another with `--home`"),
+            Error::Fenced { .. } => (Cause::Fenced, "nothing to do: the later attempt goes on"),
+            Error::Locked { .. } => (Cause::Internal, "look for a rank that hangs (`ps -ef | grep gradus-rank`) and end it"),
+            Error::File { .. } => (Cause::Internal, "check the disk (`dmesg` shows its errors), then resume the run"),
+            Error::Damaged { .. } => (Cause::Internal, "remove that file, then resume the run"),
+            Error::Tensor { .. } | Error::WriterGone => (Cause::Internal, "report this with the rank's log"),
+        };
+        let mut message = self.to_string();
+        if let Some(source) = std::error::Error::source(self) {
+            message = format!("{message}: {source}");
+        }
+        Finding::new(cause, message).hint(hint)
+    }
+}

@@ -1,0 +1,131 @@
+//! How often the state is saved: the interval that loses least.
+//!
+//! Saving costs a stall each time; not saving costs the work since the last time at each failure. With the stall δ and
+//! the mean time between failures M, Young finds the least loss at √(2δM) and Daly a better approximation of it.
+//! Saving in the background changes only δ, which then is what training loses, and not the time until the state is
+//! durable; that time L bounds the interval from below, since one save must end before the next begins: τ ≥ L + δ.
+//! The optimum is flat, so a measured δ and a guessed M are enough. Pure functions; times are passed in.
+
+use domain::train::Every;
+use domain::units::Duration;
+
+/// What saving costs, measured. Seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Costs {
+    /// What training loses for one checkpoint: copying, and waiting for the writer.
+    pub stall: f64,
+    /// From the snapshot to the durable manifest.
+    pub commit: f64,
+    /// One step, without the above.
+    pub step: f64,
+}
+
+/// Longest interval that `auto` chooses, in seconds: people look for what they lose in hours, not in optima.
+const LONGEST: f64 = 3600.0;
+
+/// `auto` first saves after so many steps, to measure what it costs …
+const FIRST_STEPS: u64 = 10;
+/// … but not in the first second, which is warming up, …
+const FIRST_EARLIEST: f64 = 1.0;
+/// … and when steps are long, after so many seconds.
+const FIRST_LATEST: f64 = 60.0;
+
+/// Weight of the newest measurement; the first one includes memory that is used for the first time.
+const NEWEST: f64 = 0.5;
+
+/// Young's interval √(2δM), in the unit of both: J. W. Young, "A first order approximation to the optimum checkpoint
+/// interval", Communications of the ACM 17(9), 1974.
+pub fn young(stall: f64, mtbf: f64) -> f64 {
+    (2.0 * stall * mtbf).sqrt()
+}
+
+/// Daly's interval √(2δM)·[1 + ⅓√(δ/2M) + (δ/2M)/9] − δ for δ < 2M, else M: J. T. Daly, "A higher order estimate of
+/// the optimum checkpoint interval for restart dumps", Future Generation Computer Systems 22, 2006, equation 37.
+pub fn daly(stall: f64, mtbf: f64) -> f64 {
+    let ratio = stall / (2.0 * mtbf);
+    if ratio >= 1.0 {
+        return mtbf;
+    }
+    young(stall, mtbf) * (1.0 + ratio.sqrt() / 3.0 + ratio / 9.0) - stall
+}
+
+/// The interval in seconds for a state that is saved in the background: [`daly`]'s, at least until the last save has
+/// ended, at most an hour unless saving itself takes longer.
+pub fn seconds(costs: Costs, mtbf: f64) -> f64 {
+    daly(costs.stall, mtbf).min(LONGEST).max(costs.commit + costs.stall)
+}
+
+/// The same in steps, at least 1.
+pub fn steps(costs: Costs, mtbf: f64) -> u64 {
+    whole(seconds(costs, mtbf) / costs.step)
+}
+
+/// At least 1, also for what is no number.
+fn whole(steps: f64) -> u64 {
+    (steps.round() as u64).max(1)
+}
+
+/// When the next checkpoint is due, by what the job asks for and what saving was measured to cost.
+#[derive(Debug, Clone)]
+pub struct Pace {
+    every: Every,
+    mtbf: f64,
+    last: u64,
+    costs: Option<Costs>,
+}
+
+impl Pace {
+    /// Starts at `step`, 0 or the one that was resumed from.
+    pub fn new(every: Every, mtbf: Duration, step: u64) -> Pace {
+        Pace { every, mtbf: mtbf.as_secs_f64().max(1.0), last: step, costs: None }
+    }
+
+    /// Whether the state after `step` is to be saved; `since` is the time in seconds since the last one, or the start.
+    ///
+    /// `500 steps` means every multiple of 500, wherever training was resumed.
+    pub fn due(&self, step: u64, since: f64) -> bool {
+        if step <= self.last {
+            return false;
+        }
+        match (self.every, self.costs) {
+            (Every::Steps(steps), _) => step.is_multiple_of(steps.max(1)),
+            (Every::Time(time), _) => since >= time.as_secs_f64(),
+            (Every::Auto, None) => {
+                let enough = step - self.last >= FIRST_STEPS || since >= FIRST_LATEST;
+                enough && since >= FIRST_EARLIEST
+            }
+            (Every::Auto, Some(costs)) => step - self.last >= steps(costs, self.mtbf),
+        }
+    }
+
+    /// Says that the state after `step` was saved, due or by order.
+    pub fn saved(&mut self, step: u64) {
+        self.last = step;
+    }
+
+    /// Says what a checkpoint cost, once it is durable.
+    pub fn measured(&mut self, newest: Costs) {
+        let blend = |before: f64, now: f64| before + NEWEST * (now - before);
+        self.costs = Some(self.costs.map_or(newest, |before| Costs {
+            stall: blend(before.stall, newest.stall),
+            commit: blend(before.commit, newest.commit),
+            step: blend(before.step, newest.step),
+        }));
+    }
+
+    /// Steps from one checkpoint to the next, as far as that is known.
+    pub fn interval(&self) -> Option<u64> {
+        match (self.every, self.costs) {
+            (Every::Steps(steps), _) => Some(steps.max(1)),
+            (Every::Time(time), Some(costs)) => Some(whole(time.as_secs_f64() / costs.step)),
+            (Every::Auto, Some(costs)) => Some(steps(costs, self.mtbf)),
+            (Every::Time(_) | Every::Auto, None) => None,
+        }
+    }
+
+    /// Steps that training may run ahead of a checkpoint that is not durable yet: a fiftieth of the interval, so that
+    /// what a kill costs is the interval and little more; at least 1.
+    pub fn lag(&self) -> u64 {
+        (self.interval().unwrap_or(1) / 50).max(1)
+    }
+}

@@ -1,0 +1,48 @@
+//! The state of a run on disk: written whole or not at all.
+//!
+//! A checkpoint is a few data files and one manifest that names them with their sizes and SHA-256. Data files are
+//! written under a temporary name, hashed, synced and renamed; only then is the manifest, by the same way. So a
+//! manifest that exists names data that exists, whatever instant the process is killed at, and [`newest_verified`]
+//! trusts none of it: it takes the newest manifest of which every byte checks.
+//!
+//! ```text
+//! checkpoints/
+//!   lock                             held while a manifest or the fence changes
+//!   fence                            highest attempt that has claimed the folder
+//!   manifest-00000120.json           step 120 is durable; lists the three files below
+//!   step-00000120-a3/model.safetensors
+//!   step-00000120-a3/training.safetensors
+//!   best-00000100-a2.safetensors     best weights so far; written once, named by every later manifest
+//! ```
+//!
+//! Names of data carry the attempt's number (`a3`), so no attempt ever overwrites what a durable manifest names, not
+//! even one that was thought dead. Its manifest is refused: [`claim`] raises the fence before a new attempt's ranks
+//! start, and a commit checks it under the lock.
+//!
+//! Read next: `commit.rs` (the order of a commit), `restore.rs` (what is trusted), `writer.rs` (the thread that
+//! commits while training goes on), `interval.rs` (how often). This crate knows nothing of the tensor library.
+
+mod commit;
+mod disk;
+mod error;
+mod fence;
+pub mod interval;
+mod manifest;
+#[cfg(feature = "mutants")]
+mod mutant;
+mod restore;
+mod snapshot;
+mod sweep;
+mod tensor;
+mod writer;
+
+pub use disk::write_file;
+pub use error::Error;
+pub use fence::claim;
+pub use manifest::{BestEntry, FileEntry, Manifest, SCHEMA};
+#[cfg(feature = "mutants")]
+pub use mutant::Mutant;
+pub use restore::{Loaded, newest_verified};
+pub use snapshot::{Best, Identity, Snapshot};
+pub use tensor::{Dtype, Tensor, read_tensors, write_tensors};
+pub use writer::Writer;

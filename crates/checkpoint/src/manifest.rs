@@ -1,0 +1,183 @@
+//! The manifest: a promise on disk, of schema [`SCHEMA`].
+//!
+//! Pretty JSON whose last member, `sha256`, is the hash of all bytes before its line, so that no byte of the file can
+//! change unnoticed. Readers pass over members they do not know; a change that old readers must not pass over raises
+//! the schema.
+
+use domain::id::{AttemptId, Fence, RunId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::disk::hexadecimal;
+
+/// The version that this program writes, and the only one it reads.
+pub const SCHEMA: u32 = 1;
+
+/// What is durable after one step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version of this file.
+    pub schema: u32,
+    /// The run.
+    pub run: RunId,
+    /// The attempt that wrote it.
+    pub attempt: AttemptId,
+    /// Number of that attempt.
+    pub fence: Fence,
+    /// SHA-256 of what defines the result.
+    pub job_hash: String,
+    /// The step whose state this is.
+    pub step: u64,
+    /// What the trainer gave besides tensors.
+    pub state: Value,
+    /// The best weights so far, one of `files`.
+    pub best: Option<BestEntry>,
+    /// Every file that belongs to this state: model, training, and best if there is one.
+    pub files: Vec<FileEntry>,
+}
+
+/// Where the best weights are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BestEntry {
+    /// The step after which they were measured.
+    pub step: u64,
+    /// Name of their file.
+    pub name: String,
+}
+
+/// A file as it was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEntry {
+    /// Path below the folder of checkpoints, with `/`.
+    pub name: String,
+    /// Size.
+    pub bytes: u64,
+    /// SHA-256, in hexadecimal.
+    pub sha256: String,
+}
+
+const MODEL: &str = "model.safetensors";
+const TRAINING: &str = "training.safetensors";
+
+impl Manifest {
+    /// The text of the file.
+    pub(crate) fn to_text(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("plain values are always JSON");
+        text.truncate(text.len() - "\n}".len());
+        text.push_str(",\n");
+        let seal = seal(text.as_bytes());
+        text + &seal
+    }
+
+    /// Reads a manifest; any flaw is told as half a sentence.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Manifest, String> {
+        let value: Value = serde_json::from_slice(bytes).map_err(|error| format!("it is no JSON: {error}"))?;
+        let schema = value.get("schema").and_then(Value::as_u64).ok_or("it has no `schema`")?;
+        if schema != u64::from(SCHEMA) {
+            return Err(format!("it is of schema {schema}, and this program reads {SCHEMA}"));
+        }
+        let sealed = bytes.len().checked_sub(seal(b"").len()).map(|end| bytes.split_at(end));
+        if !sealed.is_some_and(|(text, end)| seal(text).as_bytes() == end) {
+            return Err("it does not match its own checksum".into());
+        }
+        let manifest: Manifest = serde_json::from_value(value).map_err(|error| format!("it is not valid: {error}"))?;
+        manifest.check_names()?;
+        Ok(manifest)
+    }
+
+    /// The entry of `model.safetensors`, `training.safetensors` or the best weights.
+    pub(crate) fn model(&self) -> Option<&FileEntry> {
+        self.files.iter().find(|file| file.name.ends_with(&format!("/{MODEL}")))
+    }
+
+    pub(crate) fn training(&self) -> Option<&FileEntry> {
+        self.files.iter().find(|file| file.name.ends_with(&format!("/{TRAINING}")))
+    }
+
+    pub(crate) fn best_file(&self) -> Option<&FileEntry> {
+        let best = self.best.as_ref()?;
+        self.files.iter().find(|file| file.name == best.name)
+    }
+
+    /// Nothing outside the folder, and nothing twice or missing.
+    fn check_names(&self) -> Result<(), String> {
+        for file in &self.files {
+            let folder = file.name.split_once('/').map_or(file.name.as_str(), |(folder, _)| folder);
+            let known = match file.name.split_once('/') {
+                Some((folder, name)) => Data::parse(folder).is_some_and(Data::is_step) && [MODEL, TRAINING].contains(&name),
+                None => Data::parse(folder).is_some_and(|data| !data.is_step()),
+            };
+            if !known {
+                return Err(format!("it names `{}`, which is no file of a checkpoint", file.name.escape_debug()));
+            }
+        }
+        let complete = self.model().is_some() && self.training().is_some();
+        let expected = if self.best.is_some() { 3 } else { 2 };
+        if !complete || self.files.len() != expected || (self.best.is_some() && self.best_file().is_none()) {
+            return Err("it does not name the files of a checkpoint".into());
+        }
+        Ok(())
+    }
+}
+
+/// The last line and bracket: the hash of everything before them.
+fn seal(text: &[u8]) -> String {
+    format!("  \"sha256\": \"{}\"\n}}\n", hexadecimal(&Sha256::digest(text)))
+}
+
+/// The name of a step's manifest.
+pub(crate) fn manifest_name(step: u64) -> String {
+    format!("manifest-{step:08}.json")
+}
+
+/// The step in the name of a manifest; `None` for the name of anything else.
+pub(crate) fn manifest_step(name: &str) -> Option<u64> {
+    let step = name.strip_prefix("manifest-")?.strip_suffix(".json")?.parse().ok()?;
+    (manifest_name(step) == name).then_some(step)
+}
+
+/// The name of a folder or file of data, which no two attempts share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Data {
+    /// `step-00000120-a3`, or `step-00000120-a3-2` when attempt 3 saves step 120 again.
+    Step { step: u64, fence: Fence, again: u64 },
+    /// `best-00000100-a2.safetensors`, or `best-00000100-a2-2.safetensors`.
+    Best { step: u64, fence: Fence, again: u64 },
+}
+
+impl Data {
+    pub(crate) fn name(self) -> String {
+        let (kind, step, fence, again, end) = match self {
+            Data::Step { step, fence, again } => ("step", step, fence, again, ""),
+            Data::Best { step, fence, again } => ("best", step, fence, again, ".safetensors"),
+        };
+        let again = if again == 0 { String::new() } else { format!("-{again}") };
+        format!("{kind}-{step:08}-a{}{again}{end}", fence.0)
+    }
+
+    pub(crate) fn parse(name: &str) -> Option<Data> {
+        let (kind, rest) = name.split_once('-')?;
+        let mut parts = rest.trim_end_matches(".safetensors").split('-');
+        let step = parts.next()?.parse().ok()?;
+        let fence = Fence(parts.next()?.strip_prefix('a')?.parse().ok()?);
+        let again = parts.next().map_or(Some(0), |again| again.parse().ok())?;
+        let data = match kind {
+            "step" => Data::Step { step, fence, again },
+            "best" => Data::Best { step, fence, again },
+            _ => return None,
+        };
+        // Only the exact spelling that this program writes.
+        (data.name() == name).then_some(data)
+    }
+
+    fn is_step(self) -> bool {
+        match self {
+            Data::Step { .. } => true,
+            Data::Best { .. } => false,
+        }
+    }
+
+    /// The names of the files in the folder of a step.
+    pub(crate) const FILES: [&str; 2] = [MODEL, TRAINING];
+}

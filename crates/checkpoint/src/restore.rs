@@ -1,0 +1,120 @@
+//! What is resumed: the newest checkpoint of which every byte is as it was written.
+//!
+//! Nothing found in the folder is trusted. A manifest must match its own checksum, be of this job and name only files
+//! of a checkpoint; each file must have the size and the SHA-256 that it names. Any flaw is said in a sentence, and
+//! the one before is tried.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, open};
+
+use crate::manifest::{FileEntry, Manifest, manifest_name, manifest_step};
+use crate::snapshot::Best;
+use crate::tensor::{Tensor, read_from};
+
+/// Far above any manifest; a larger file is none.
+const LARGEST_MANIFEST: u64 = 64 << 20;
+
+/// A verified checkpoint, in memory.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// What was promised: step, state, who wrote it.
+    pub manifest: Manifest,
+    /// The tensors of the model, sorted by name.
+    pub model: Vec<Tensor>,
+    /// The other tensors, sorted by name.
+    pub training: Vec<Tensor>,
+    /// The best weights at that time.
+    pub best: Option<Best>,
+}
+
+/// Finds the newest checkpoint of the job that verifies, and reads it.
+///
+/// `None` when there is none, as in a folder that is new or missing. The second value has one sentence for each
+/// checkpoint that did not verify, newest first. Reads only; to be called after [`crate::claim`], so that no earlier
+/// attempt adds to the folder meanwhile.
+pub fn newest_verified(folder: &Path, job_hash: &str) -> (Option<Loaded>, Vec<String>) {
+    let mut passed_over = Vec::new();
+    let mut steps = Vec::new();
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return (None, passed_over),
+        Err(error) => {
+            passed_over.push(format!("checkpoints in `{}` cannot be listed: {error}", folder.display()));
+            return (None, passed_over);
+        }
+    };
+    for entry in entries {
+        match entry {
+            Ok(entry) => steps.extend(entry.file_name().to_str().and_then(manifest_step)),
+            Err(error) => passed_over.push(format!("checkpoints in `{}` cannot be listed: {error}", folder.display())),
+        }
+    }
+    steps.sort_unstable_by_key(|step| std::cmp::Reverse(*step));
+    for step in steps {
+        match load(folder, step, job_hash) {
+            Ok(loaded) => return (Some(loaded), passed_over),
+            Err(flaw) => passed_over.push(format!("the checkpoint of step {step} is not used: {flaw}")),
+        }
+    }
+    (None, passed_over)
+}
+
+/// One checkpoint, or the first flaw found.
+fn load(folder: &Path, step: u64, job_hash: &str) -> Result<Loaded, String> {
+    let name = manifest_name(step);
+    let named = |flaw: String| format!("`{name}`: {flaw}");
+    let mut bytes = Vec::new();
+    let file = open_regular(&folder.join(&name)).map_err(named)?;
+    let read = file.take(LARGEST_MANIFEST).read_to_end(&mut bytes);
+    read.map_err(|error| named(format!("it cannot be read: {error}")))?;
+    let manifest = Manifest::read(&bytes).map_err(named)?;
+    if manifest.step != step {
+        return Err(named(format!("it is the manifest of step {}", manifest.step)));
+    }
+    if manifest.job_hash != job_hash {
+        return Err(named("it belongs to another job".into()));
+    }
+
+    let missing = || named("it does not name the files of a checkpoint".into());
+    let model = verified(folder, manifest.model().ok_or_else(missing)?)?;
+    let training = verified(folder, manifest.training().ok_or_else(missing)?)?;
+    let best = match (&manifest.best, manifest.best_file()) {
+        (Some(best), Some(file)) => Some(Best { step: best.step, model: verified(folder, file)? }),
+        (_, _) => None,
+    };
+    Ok(Loaded { manifest, model, training, best })
+}
+
+/// The tensors of a file that is exactly what the manifest says.
+fn verified(folder: &Path, entry: &FileEntry) -> Result<Vec<Tensor>, String> {
+    let named = |flaw: String| format!("`{}`: {flaw}", entry.name);
+    let file = open_regular(&folder.join(&entry.name)).map_err(named)?;
+    let bytes = file.metadata().map_err(|error| named(format!("it cannot be read: {error}")))?.len();
+    if bytes != entry.bytes {
+        return Err(named(format!("it has {bytes} bytes instead of {}", entry.bytes)));
+    }
+    let (tensors, sha256) = read_from(file).map_err(named)?;
+    if sha256 != entry.sha256 {
+        return Err(named("it does not match its checksum".into()));
+    }
+    Ok(tensors)
+}
+
+/// Opens a file that is neither a link nor something that reading could hang on.
+fn open_regular(path: &Path) -> Result<File, String> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match open(path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(rustix::io::Errno::NOENT) => return Err("it is missing".into()),
+        Err(rustix::io::Errno::LOOP) => return Err("it is a link, not a file".into()),
+        Err(error) => return Err(format!("it cannot be opened: {error}")),
+    };
+    match file.metadata() {
+        Ok(metadata) if metadata.is_file() => Ok(file),
+        Ok(_) => Err("it is no file".into()),
+        Err(error) => Err(format!("it cannot be read: {error}")),
+    }
+}

@@ -1,0 +1,62 @@
+//! What a trainer hands over to be saved, and who is saving.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use domain::id::{AttemptId, Fence, RunId};
+use domain::rank::Spec;
+use serde_json::Value;
+
+use crate::Tensor;
+
+/// Who writes: what every manifest carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The run.
+    pub run: RunId,
+    /// The attempt.
+    pub attempt: AttemptId,
+    /// The attempt's number; refused once a higher one has claimed the folder.
+    pub fence: Fence,
+    /// SHA-256 of what defines the result.
+    pub job_hash: String,
+}
+
+impl Identity {
+    /// Who a rank with this specification writes as.
+    pub fn of(spec: &Spec) -> Identity {
+        Identity {
+            run: spec.run.clone(),
+            attempt: spec.attempt.clone(),
+            fence: spec.fence,
+            job_hash: spec.job_hash.clone(),
+        }
+    }
+}
+
+/// The whole state after one step, already copied, so that training may go on.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// The step whose state this is.
+    pub step: u64,
+    /// When copying it began; stall and commit time are counted from here.
+    pub began: Instant,
+    /// Weights and buffers, by their exported names.
+    pub model: Vec<Tensor>,
+    /// Optimiser state, random number generators and whatever else has the form of a tensor.
+    pub training: Vec<Tensor>,
+    /// Whatever else it takes to go on: epoch, position, best metric, threads. Floats come back bit for bit, except
+    /// infinities and NaN, which JSON does not have.
+    pub state: Value,
+    /// The best weights so far, if there are any. Give the same one every time; it is written when its step is new.
+    pub best: Option<Arc<Best>>,
+}
+
+/// The best weights so far.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Best {
+    /// The step after which they were measured.
+    pub step: u64,
+    /// Weights and buffers, by their exported names.
+    pub model: Vec<Tensor>,
+}

@@ -1,0 +1,215 @@
+//! Tensors as plain values, and the safetensors format they are kept in.
+//!
+//! Writing is our own, since the bytes of a file must depend on nothing but its tensors (the model's SHA-256 is
+//! compared between runs) and no second copy may be made; it follows <https://github.com/huggingface/safetensors>.
+//! Reading checks every bound before it is used, by that project's own crate.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use safetensors::tensor::Metadata;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::Error;
+use crate::disk::{Disk, Sink, file_name, hexadecimal};
+use crate::manifest::FileEntry;
+
+/// The longest header that safetensors readers accept.
+const LONGEST_HEADER: u64 = 100_000_000;
+
+/// A named array of numbers, outside the tensor library.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    /// Unique in its file, such as `layer1.0.conv1.weight`.
+    pub name: String,
+    /// The type of each element.
+    pub dtype: Dtype,
+    /// The length of each dimension; empty for a single number.
+    pub shape: Vec<u64>,
+    /// The elements, little-endian, the last dimension changing fastest (C order), without gaps.
+    pub bytes: Vec<u8>,
+}
+
+/// Types of elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dtype {
+    /// 64-bit floating point.
+    F64,
+    /// 64-bit signed integer.
+    I64,
+    /// 32-bit floating point.
+    F32,
+    /// 32-bit signed integer.
+    I32,
+    /// bfloat16.
+    BF16,
+    /// 16-bit floating point.
+    F16,
+    /// Unsigned byte.
+    U8,
+    /// One byte, 0 or 1.
+    Bool,
+}
+
+impl Dtype {
+    /// Bytes of one element.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Dtype::F64 | Dtype::I64 => 8,
+            Dtype::F32 | Dtype::I32 => 4,
+            Dtype::BF16 | Dtype::F16 => 2,
+            Dtype::U8 | Dtype::Bool => 1,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Dtype::F64 => "F64",
+            Dtype::I64 => "I64",
+            Dtype::F32 => "F32",
+            Dtype::I32 => "I32",
+            Dtype::BF16 => "BF16",
+            Dtype::F16 => "F16",
+            Dtype::U8 => "U8",
+            Dtype::Bool => "BOOL",
+        }
+    }
+
+    /// `None` for the types that safetensors has and this program does not use.
+    fn known(dtype: safetensors::Dtype) -> Option<Dtype> {
+        match dtype {
+            safetensors::Dtype::F64 => Some(Dtype::F64),
+            safetensors::Dtype::I64 => Some(Dtype::I64),
+            safetensors::Dtype::F32 => Some(Dtype::F32),
+            safetensors::Dtype::I32 => Some(Dtype::I32),
+            safetensors::Dtype::BF16 => Some(Dtype::BF16),
+            safetensors::Dtype::F16 => Some(Dtype::F16),
+            safetensors::Dtype::U8 => Some(Dtype::U8),
+            safetensors::Dtype::BOOL => Some(Dtype::Bool),
+            // That enum is not closed.
+            _ => None,
+        }
+    }
+}
+
+impl Tensor {
+    /// Bytes that its shape and type ask for; `None` when no memory could hold them.
+    fn expected_bytes(&self) -> Option<u64> {
+        self.shape.iter().try_fold(self.dtype.bytes(), |product, length| product.checked_mul(*length))
+    }
+}
+
+/// Writes a safetensors file that appears under `path` complete and durable, or not at all.
+///
+/// `metadata` becomes the header's `__metadata__`, in this order; PyTorch's tools like to find `("format", "pt")`.
+/// The same tensors, in whatever order, and the same metadata give the same bytes.
+///
+/// # Errors
+/// When the folder is missing, full or read-only, a name is given twice, or a tensor's bytes do not fit its shape.
+pub fn write_tensors(path: &Path, tensors: &[Tensor], metadata: &[(&str, &str)]) -> Result<FileEntry, Error> {
+    let disk = Disk::default();
+    let staged = disk.stage(path, file_name(path), "", |sink| write_to(sink, tensors, metadata))?;
+    disk.publish_synced(staged)
+}
+
+/// Writes the safetensors form of `tensors`: widest elements first, so that each is aligned, then by name.
+pub(crate) fn write_to(sink: &mut Sink, tensors: &[Tensor], metadata: &[(&str, &str)]) -> Result<(), Error> {
+    let mut sorted: Vec<&Tensor> = tensors.iter().collect();
+    sorted.sort_by(|left, right| right.dtype.bytes().cmp(&left.dtype.bytes()).then_with(|| left.name.cmp(&right.name)));
+    sink.write(&header(&sorted, metadata)?)?;
+    for tensor in sorted {
+        sink.write(&tensor.bytes)?;
+    }
+    Ok(())
+}
+
+/// The length of the JSON, the JSON, and spaces up to a multiple of 8.
+fn header(tensors: &[&Tensor], metadata: &[(&str, &str)]) -> Result<Vec<u8>, Error> {
+    let mut entries = Map::new();
+    if !metadata.is_empty() {
+        let pairs = metadata.iter().map(|(key, value)| (key.to_string(), json!(value)));
+        entries.insert("__metadata__".into(), Value::Object(pairs.collect()));
+    }
+    let mut offset = 0;
+    for tensor in tensors {
+        let wrong = |why: String| Error::Tensor { name: tensor.name.clone(), why };
+        let bytes = tensor.bytes.len() as u64;
+        if tensor.expected_bytes() != Some(bytes) {
+            let Tensor { dtype, shape, .. } = tensor;
+            return Err(wrong(format!("{bytes} bytes are not what the shape {shape:?} of {dtype:?} takes")));
+        }
+        let entry = json!({
+            "dtype": tensor.dtype.name(),
+            "shape": tensor.shape,
+            "data_offsets": [offset, offset + bytes],
+        });
+        if entries.insert(tensor.name.clone(), entry).is_some() {
+            return Err(wrong("its name is taken".into()));
+        }
+        offset += bytes;
+    }
+    let mut json = Value::Object(entries).to_string().into_bytes();
+    json.resize(json.len().next_multiple_of(8), b' ');
+    let mut header = (json.len() as u64).to_le_bytes().to_vec();
+    header.append(&mut json);
+    Ok(header)
+}
+
+/// Reads every tensor of a safetensors file, sorted by name. Any bytes may be in it: it is checked, not trusted.
+///
+/// # Errors
+/// When the file cannot be read or is no safetensors file.
+pub fn read_tensors(path: &Path) -> Result<Vec<Tensor>, Error> {
+    let damaged = |why| Error::Damaged { path: path.to_owned(), why };
+    let file = File::open(path).map_err(|source| Error::File { doing: "open", path: path.to_owned(), source })?;
+    Ok(read_from(file).map_err(damaged)?.0)
+}
+
+/// The tensors of an open file, sorted by name, and the SHA-256 of all its bytes; or what is wrong, as half a
+/// sentence.
+pub(crate) fn read_from(mut file: File) -> Result<(Vec<Tensor>, String), String> {
+    let unreadable = |error: io::Error| format!("it cannot be read: {error}");
+    let length = file.metadata().map_err(unreadable)?.len();
+    let mut hash = Sha256::new();
+    let mut take = |bytes: u64| -> Result<Vec<u8>, String> {
+        let mut buffer = Vec::new();
+        let size = usize::try_from(bytes).map_err(|_| "it is larger than memory")?;
+        buffer.try_reserve_exact(size).map_err(|_| "it is larger than memory")?;
+        (&mut file).take(bytes).read_to_end(&mut buffer).map_err(unreadable)?;
+        if buffer.len() != size {
+            return Err("it is cut short".into());
+        }
+        hash.update(&buffer);
+        Ok(buffer)
+    };
+
+    if length < 8 {
+        return Err("it is cut short".into());
+    }
+    let start: [u8; 8] = take(8)?.try_into().map_err(|_| "it is cut short")?;
+    let header_length = u64::from_le_bytes(start);
+    if header_length > LONGEST_HEADER.min(length - 8) {
+        return Err("its header is longer than the file, or than any header may be".into());
+    }
+    let header = take(header_length)?;
+    let metadata: Metadata =
+        serde_json::from_slice(&header).map_err(|error| format!("its header is not valid: {error}"))?;
+    if metadata.data_len() as u64 != length - 8 - header_length {
+        return Err("its header speaks of more or fewer bytes than there are".into());
+    }
+
+    let mut tensors = Vec::new();
+    for name in metadata.offset_keys() {
+        // Every key has its entry; the crate's interface just does not say so.
+        let info = metadata.info(&name).ok_or("its header is not valid")?;
+        let dtype = Dtype::known(info.dtype).ok_or_else(|| format!("`{name}` is of the unknown type {}", info.dtype))?;
+        // The header was checked: ranges follow each other without gaps and are as long as shape and type ask for.
+        let bytes = take((info.data_offsets.1 - info.data_offsets.0) as u64)?;
+        let shape = info.shape.iter().map(|length| *length as u64).collect();
+        tensors.push(Tensor { name, dtype, shape, bytes });
+    }
+    tensors.sort_by(|left, right| left.name.cmp(&right.name));
+    Ok((tensors, hexadecimal(&hash.finalize())))
+}

@@ -1,0 +1,182 @@
+//! The thread that commits while training goes on.
+//!
+//! The training thread copies its state into a [`Snapshot`], hands it over with [`Writer::save`] and takes the next
+//! step; the thread here hashes, writes and syncs. One snapshot is under way at a time. [`Writer::keep_up`] bounds how
+//! far training may run ahead of it, and with that the work a kill can cost.
+//!
+//! ```text
+//! loop {
+//!     report(writer.keep_up(next_step, pace.lag())?);      // waits only when the disk is too slow
+//!     train(next_step);
+//!     if pace.due(next_step, …) {
+//!         let spare = writer.spare();                       // memory of an earlier snapshot, to copy into
+//!         report(writer.save(snapshot(spare))?);            // waits only for an unfinished earlier one
+//!     }
+//! }
+//! report(writer.wait()?);
+//! ```
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use domain::rank::Checkpointed;
+
+use crate::commit::Committer;
+use crate::fence;
+use crate::{Error, Identity, Manifest, Snapshot};
+
+/// Saves snapshots in the background, one at a time. Dropping it waits for the one under way.
+#[derive(Debug)]
+pub struct Writer {
+    /// `None` only while dropping.
+    snapshots: Option<Sender<Snapshot>>,
+    outcomes: Receiver<Outcome>,
+    thread: Option<JoinHandle<()>>,
+    under_way: Option<UnderWay>,
+    spare: Option<Snapshot>,
+}
+
+#[derive(Debug)]
+struct Outcome {
+    bytes: Result<u64, Error>,
+    ended: Instant,
+    snapshot: Snapshot,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    step: u64,
+    began: Instant,
+    stall: Duration,
+}
+
+impl Writer {
+    /// Claims the folder for this identity, and starts the thread.
+    ///
+    /// `keep` is how many of the newest checkpoints stay; `resumed` is the manifest that training goes on from, so that
+    /// its best weights need not be written again.
+    ///
+    /// # Errors
+    /// When a later attempt has claimed the folder, or it cannot be written.
+    pub fn open(folder: &Path, identity: Identity, keep: u32, resumed: Option<&Manifest>) -> Result<Writer, Error> {
+        fence::claim(folder, identity.fence)?;
+        Ok(Writer::start(Committer::new(folder, identity, keep, resumed)))
+    }
+
+    /// The same as [`Writer::open`], with a deliberate mistake.
+    #[cfg(feature = "mutants")]
+    pub fn open_mutant(
+        folder: &Path,
+        identity: Identity,
+        keep: u32,
+        resumed: Option<&Manifest>,
+        mutant: Option<crate::Mutant>,
+    ) -> Result<Writer, Error> {
+        fence::claim(folder, identity.fence)?;
+        Ok(Writer::start(Committer { mutant, ..Committer::new(folder, identity, keep, resumed) }))
+    }
+
+    fn start(mut committer: Committer) -> Writer {
+        let (snapshots, inbox) = channel::<Snapshot>();
+        let (outbox, outcomes) = channel();
+        let thread = std::thread::spawn(move || {
+            for snapshot in inbox {
+                let bytes = committer.commit(&snapshot);
+                let outcome = Outcome { bytes, ended: Instant::now(), snapshot };
+                if outbox.send(outcome).is_err() {
+                    return;
+                }
+            }
+        });
+        Writer { snapshots: Some(snapshots), outcomes, thread: Some(thread), under_way: None, spare: None }
+    }
+
+    /// Hands a snapshot over and returns. Waits first when an earlier one is still under way, and returns its result.
+    ///
+    /// # Errors
+    /// What became of the earlier one; this one is then not saved.
+    pub fn save(&mut self, snapshot: Snapshot) -> Result<Option<Checkpointed>, Error> {
+        chaos::point("snapshot");
+        let earlier = self.wait()?;
+        let (step, began) = (snapshot.step, snapshot.began);
+        let sender = self.snapshots.as_ref().ok_or(Error::WriterGone)?;
+        sender.send(snapshot).map_err(|_| Error::WriterGone)?;
+        self.under_way = Some(UnderWay { step, began, stall: began.elapsed() });
+        Ok(earlier)
+    }
+
+    /// The result of the snapshot under way if it is finished, without waiting.
+    ///
+    /// # Errors
+    /// Why it is not durable; what was durable before still is.
+    pub fn poll(&mut self) -> Result<Option<Checkpointed>, Error> {
+        self.receive(Duration::ZERO)
+    }
+
+    /// Waits for the snapshot under way and returns its result; `None` when there is none.
+    ///
+    /// # Errors
+    /// Why it is not durable; what was durable before still is.
+    pub fn wait(&mut self) -> Result<Option<Checkpointed>, Error> {
+        self.receive(Duration::MAX)
+    }
+
+    /// To be called before step `next`: waits while the snapshot under way is more than `lag` steps behind it.
+    ///
+    /// # Errors
+    /// Why a snapshot is not durable; what was durable before still is.
+    pub fn keep_up(&mut self, next: u64, lag: u64) -> Result<Option<Checkpointed>, Error> {
+        let behind = self.under_way.as_ref().is_some_and(|under_way| next > under_way.step.saturating_add(lag));
+        if !behind {
+            return self.poll();
+        }
+        let began = Instant::now();
+        let result = self.wait();
+        result.map(|done| done.map(|done| Checkpointed { stall_us: done.stall_us + micros(began.elapsed()), ..done }))
+    }
+
+    /// The step of the snapshot under way.
+    pub fn under_way(&self) -> Option<u64> {
+        self.under_way.as_ref().map(|under_way| under_way.step)
+    }
+
+    /// The last snapshot that was finished with, whose memory may be copied into again: fresh memory costs about as
+    /// much as the copy itself. `None` when there is none; its contents mean nothing.
+    pub fn spare(&mut self) -> Option<Snapshot> {
+        self.spare.take()
+    }
+
+    fn receive(&mut self, patience: Duration) -> Result<Option<Checkpointed>, Error> {
+        if self.under_way.is_none() {
+            return Ok(None);
+        }
+        let outcome = match self.outcomes.recv_timeout(patience) {
+            Ok(outcome) => outcome,
+            Err(RecvTimeoutError::Timeout) => return Ok(None),
+            Err(RecvTimeoutError::Disconnected) => {
+                self.under_way = None;
+                return Err(Error::WriterGone);
+            }
+        };
+        self.spare = Some(outcome.snapshot);
+        let Some(UnderWay { step, began, stall }) = self.under_way.take() else { return Ok(None) };
+        let commit_us = micros(outcome.ended.saturating_duration_since(began));
+        Ok(Some(Checkpointed { step, bytes: outcome.bytes?, stall_us: micros(stall), commit_us }))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.snapshots = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic there was already told by its own message.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
