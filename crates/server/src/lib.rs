@@ -1,1 +1,19 @@
-//! `server`.
+//! The control loop and its doors.
+//!
+//! [`State`] keeps the event log; [`control`] wakes on an agent's call, a timer or an interrupt, asks `plan::reconcile`
+//! what to do and lets [`perform`] do it: the only place that acts. Read `control` first.
+
+pub mod clock;
+pub mod control;
+pub mod error;
+pub mod home;
+pub mod perform;
+pub mod routes;
+pub mod series;
+pub mod state;
+pub mod submit;
+
+pub use error::Error;
+pub use home::Home;
+pub use series::Series;
+pub use state::State;

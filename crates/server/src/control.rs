@@ -1,0 +1,196 @@
+//! The control loop: one loop over one closed [`Wake`], so that everything that can wake it is in one place to read.
+//!
+//! Each turn reads what other processes have appended, hears what an agent has said, gathers what providers see, and
+//! performs what `plan::reconcile` decides, until there is nothing left to do. Starting is the same as recovering:
+//! there is no state but the log.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use cloud::Provider;
+use domain::run::{InstanceState, Sight};
+use domain::wire::{Order, Orders, SCHEMA, Start, Tick};
+use domain::{AttemptId, Elapsed, Event, InstanceId, RunId};
+use plan::{Facts, Policy, Run, World};
+
+use crate::clock;
+use crate::error::Error;
+use crate::home::Home;
+use crate::perform;
+use crate::series::Series;
+use crate::state::State;
+
+/// Everything that can wake the loop.
+#[derive(Debug)]
+pub enum Wake {
+    /// An agent called, and waits for the answer.
+    Tick(Box<Tick>, tokio::sync::oneshot::Sender<Orders>),
+    /// The user pressed Ctrl-C, or the process was asked to end.
+    Interrupt,
+}
+
+/// Why the loop ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// What it was there for is done.
+    Done,
+    /// It was interrupted; agents go on until their lease is over.
+    Interrupted,
+}
+
+/// How often the world is looked at when nothing wakes the loop.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// When an agent shall call again, while nothing is wanted of it. A call costs both sides about 0.2 ms.
+const NEXT: domain::Duration = domain::Duration::from_micros(200_000);
+
+/// When it shall call again while it waits for its first order.
+const NEXT_IDLE: domain::Duration = domain::Duration::from_micros(20_000);
+
+/// How often it is told to go on without an answer before it ends its ranks.
+pub const LEASE: domain::Duration = domain::Duration::from_secs(60);
+
+/// The control loop and what it works with.
+pub struct Control<'a> {
+    /// The log.
+    pub state: State,
+    /// Where measurements go.
+    pub series: Series,
+    /// Where it all stands.
+    pub home: &'a Home,
+    /// Who rents.
+    pub providers: &'a [Box<dyn Provider>],
+    /// What it may do.
+    pub policy: Policy,
+    meters: BTreeMap<InstanceId, Elapsed>,
+    sights: BTreeMap<InstanceId, Sight>,
+    changed: BTreeMap<RunId, (u64, Elapsed)>,
+}
+
+impl<'a> Control<'a> {
+    /// A loop over a home's state.
+    pub fn new(state: State, series: Series, home: &'a Home, providers: &'a [Box<dyn Provider>]) -> Control<'a> {
+        let policy = Policy::default();
+        let (meters, sights, changed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Control { state, series, home, providers, policy, meters, sights, changed }
+    }
+
+    /// Runs until `done` says so, or until it is interrupted.
+    ///
+    /// # Errors
+    /// [`Error`] when the state can no longer be kept: nothing can be decided then, and agents end by their lease.
+    pub fn run(&mut self, inbox: &Receiver<Wake>, done: impl Fn(&World) -> bool) -> Result<Left, Error> {
+        loop {
+            self.state.refresh()?;
+            self.look();
+            self.settle()?;
+            if done(self.state.world()) {
+                return Ok(Left::Done);
+            }
+            match inbox.recv_timeout(LOOK) {
+                Ok(Wake::Tick(tick, reply)) => {
+                    let orders = self.hear(&tick)?;
+                    // An agent that did not wait for the answer will call again.
+                    let _ = reply.send(orders);
+                }
+                Ok(Wake::Interrupt) | Err(RecvTimeoutError::Disconnected) => return Ok(Left::Interrupted),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Takes in what an agent says, and answers what is wanted of it.
+    fn hear(&mut self, tick: &Tick) -> Result<Orders, Error> {
+        self.state.refresh()?;
+        let id = &tick.instance;
+        let Some(instance) = self.state.world().instances.get(id).filter(|_| tick.schema == SCHEMA) else {
+            return Ok(answer(tick, vec![Order::Leave]));
+        };
+        let run = instance.run.clone();
+        self.meters.insert(id.clone(), tick.elapsed);
+        self.series.keep(clock::now(), &run, id, &tick.entries)?;
+        let silent = match instance.state {
+            InstanceState::Intended | InstanceState::Launching => true,
+            InstanceState::Up | InstanceState::Releasing | InstanceState::Released { .. } => false,
+        };
+        if silent {
+            self.state.append(vec![Event::AgentUp { instance: id.clone(), started: tick.started }])?;
+        }
+        for entry in &tick.entries {
+            if let Some(event) = plan::hear(self.state.world(), entry) {
+                self.state.append(vec![event])?;
+            }
+        }
+        self.settle()?;
+        let start = |run_id: &RunId, run: &Run, attempt: &AttemptId| self.start(run_id, run, attempt);
+        let orders = plan::orders(self.state.world(), id, start);
+        Ok(answer(tick, orders))
+    }
+
+    fn start(&self, run_id: &RunId, run: &Run, attempt: &AttemptId) -> Start {
+        let fence = self.state.world().attempts.get(attempt).map_or(domain::Fence(0), |attempt| attempt.fence);
+        Start {
+            run: run_id.clone(),
+            attempt: attempt.clone(),
+            fence,
+            job: run.job.clone(),
+            job_hash: run.job_hash.clone(),
+            threads: run.plan.share.map_or(run.plan.offer.node.cores, |share| share.threads),
+            folder: self.home.run(run_id).to_string_lossy().into_owned(),
+        }
+    }
+
+    /// Asks the providers what they see of each instance that is not released. One that cannot be asked says nothing.
+    fn look(&mut self) {
+        self.sights.clear();
+        for (id, instance) in self.state.world().live_instances() {
+            let provider = self.providers.iter().find(|provider| provider.name() == instance.offer.provider);
+            if let Some(Ok(sight)) = provider.map(|provider| provider.sight(id)) {
+                self.sights.insert(id.clone(), sight);
+            }
+        }
+    }
+
+    /// Performs what is decided until nothing more changes.
+    fn settle(&mut self) -> Result<(), Error> {
+        loop {
+            let seq = self.state.world().last_seq;
+            let facts = self.facts();
+            let actions = plan::reconcile(self.state.world(), &facts, &self.policy);
+            for action in actions {
+                perform::perform(&mut self.state, self.home, self.providers, action)?;
+            }
+            if self.state.world().last_seq == seq {
+                return Ok(());
+            }
+        }
+    }
+
+    fn facts(&mut self) -> Facts {
+        let world = self.state.world();
+        let monotonic = clock::monotonic();
+        let unfinished = world.runs.iter().filter(|(_, run)| !run.state.is_final());
+        let mut facts = Facts { now: clock::now(), ..Facts::default() };
+        for (id, run) in unfinished {
+            if self.home.is_attended(id) {
+                facts.attended.insert(id.clone());
+            }
+            let marks = u64::from(run.restarts) + u64::from(run.error_restarts) + run.attempts.len() as u64;
+            let since = self.changed.entry(id.clone()).or_insert((marks, monotonic));
+            if since.0 != marks {
+                *since = (marks, monotonic);
+            }
+            facts.quiet.insert(id.clone(), Elapsed(monotonic.0.saturating_sub(since.1.0)));
+        }
+        facts.sights = self.sights.clone();
+        facts.meters = self.meters.clone();
+        facts
+    }
+}
+
+fn answer(tick: &Tick, orders: Vec<Order>) -> Orders {
+    let acknowledged = tick.entries.last().map_or(0, |entry| entry.seq);
+    let next = if orders.is_empty() { NEXT_IDLE } else { NEXT };
+    Orders { acknowledged, lease: LEASE, next, orders }
+}

@@ -1,0 +1,78 @@
+//! Why the control loop could not do what it should.
+
+use std::path::PathBuf;
+
+/// Why the control loop could not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file or folder of the home could not be used.
+    #[error("cannot {doing} `{}`", path.display())]
+    File {
+        /// What was done.
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The state could not be read or written.
+    #[error("cannot {doing} the state in `{}`", path.display())]
+    State {
+        /// What was done.
+        doing: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// The event log holds something that this version cannot read.
+    #[error("cannot read event {seq} in `{}`", path.display())]
+    Unreadable {
+        /// Where in the log.
+        seq: u64,
+        /// Which file.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// An event cannot follow what is known.
+    #[error("the event log does not allow it")]
+    Illegal(#[from] plan::Illegal),
+    /// A provider could not do what it was asked.
+    #[error(transparent)]
+    Provider(#[from] cloud::Error),
+    /// No run has this name.
+    #[error("no run is called `{0}`")]
+    NoRun(String),
+}
+
+impl Error {
+    pub(crate) fn file(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::File { doing, path, source }
+    }
+
+    /// The next thing to type, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::NoRun(_) => Some("list the runs with `gradus status`".into()),
+            Error::Unreadable { .. } => Some("was the log written by a newer gradus? update this one".into()),
+            Error::File { source, .. } => file_hint(source),
+            Error::State { .. } => Some("check that the home folder is on a writable disk with free space, or choose another with `--home`".into()),
+            Error::Illegal(_) | Error::Provider(_) => None,
+        }
+    }
+}
+
+fn file_hint(source: &std::io::Error) -> Option<String> {
+    match source.kind() {
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+            Some("choose a folder that you can write with `--home`".into())
+        }
+        std::io::ErrorKind::StorageFull => Some("free some space, or choose another folder with `--home`".into()),
+        _ => None,
+    }
+}

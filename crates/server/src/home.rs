@@ -1,0 +1,135 @@
+//! The home folder: everything gradus keeps, in one place.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use domain::RunId;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::error::Error;
+
+/// Longest path of a Unix socket, less a margin for the terminating zero and platform differences.
+const SOCKET_PATH_MAX: usize = 100;
+
+/// The home folder and where things stand in it.
+#[derive(Debug, Clone)]
+pub struct Home {
+    root: PathBuf,
+    owner: String,
+}
+
+/// Held by the one process that runs the control loop of a home.
+#[derive(Debug)]
+pub struct LoopLock(#[expect(dead_code, reason = "the lock lasts as long as the open file")] File);
+
+/// Held by each process that waits for a run; a run that nobody waits for is not started.
+#[derive(Debug)]
+pub struct Attendance(#[expect(dead_code, reason = "the lock lasts as long as the open file")] File);
+
+impl Home {
+    /// Opens the home folder, made on first use.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be made or read.
+    pub fn open(root: &Path) -> Result<Home, Error> {
+        for folder in ["runs", "instances"] {
+            let path = root.join(folder);
+            fs::create_dir_all(&path).map_err(Error::file("make the folder", &path))?;
+        }
+        let root = fs::canonicalize(root).map_err(Error::file("open", root))?;
+        let owner = owner(&root.join("owner"))?;
+        Ok(Home { root, owner })
+    }
+
+    /// The folder itself, absolute.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The name that everything rented from here is tagged with.
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// The event log and its views.
+    pub fn state(&self) -> PathBuf {
+        self.root.join("state.db")
+    }
+
+    /// Measurements.
+    pub fn series(&self) -> PathBuf {
+        self.root.join("series.db")
+    }
+
+    /// Everything of one run: checkpoints, logs, model, report.
+    pub fn run(&self, run: &RunId) -> PathBuf {
+        self.root.join("runs").join(run.as_str())
+    }
+
+    /// The socket where agents of this machine find the loop; in the folder for temporary files when the home lies
+    /// too deep for a socket's name.
+    pub fn socket(&self) -> PathBuf {
+        let path = self.root.join("loop.sock");
+        if path.as_os_str().len() <= SOCKET_PATH_MAX {
+            return path;
+        }
+        std::env::temp_dir().join(format!("gradus-{}.sock", self.owner))
+    }
+
+    /// Takes the loop's lock, or none when another process has it.
+    ///
+    /// # Errors
+    /// [`Error::File`] when the lock file cannot be used.
+    pub fn try_loop(&self) -> Result<Option<LoopLock>, Error> {
+        let path = self.root.join("loop.lock");
+        let file = open_lock(&path)?;
+        Ok(flock(&file, FlockOperation::NonBlockingLockExclusive).ok().map(|()| LoopLock(file)))
+    }
+
+    /// Says that this process waits for a run.
+    ///
+    /// # Errors
+    /// [`Error::File`] when the lock file cannot be used.
+    pub fn attend(&self, run: &RunId) -> Result<Attendance, Error> {
+        let folder = self.run(run);
+        fs::create_dir_all(&folder).map_err(Error::file("make the folder", &folder))?;
+        let path = folder.join("attend.lock");
+        let file = open_lock(&path)?;
+        let locked = flock(&file, FlockOperation::LockShared);
+        locked.map_err(|errno| Error::file("lock", &path)(errno.into()))?;
+        Ok(Attendance(file))
+    }
+
+    /// Whether some process waits for a run.
+    pub fn is_attended(&self, run: &RunId) -> bool {
+        let Ok(file) = File::open(self.run(run).join("attend.lock")) else { return false };
+        flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
+    }
+}
+
+fn open_lock(path: &Path) -> Result<File, Error> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).read(true).open(path);
+    file.map_err(Error::file("open", path))
+}
+
+/// Reads the home's own name, made once. Two processes that make it at the same time agree on one, for a link to the
+/// final name is only ever made once.
+fn owner(path: &Path) -> Result<String, Error> {
+    if !path.exists() {
+        let name = uuid::Uuid::now_v7().simple().to_string();
+        let draft = path.with_extension(format!("{}", std::process::id()));
+        fs::write(&draft, &name).map_err(Error::file("write", &draft))?;
+        let linked = fs::hard_link(&draft, path);
+        let _ = fs::remove_file(&draft);
+        if let Err(error) = linked
+            && error.kind() != std::io::ErrorKind::AlreadyExists
+        {
+            return Err(Error::file("write", path)(error));
+        }
+    }
+    let mut name = String::new();
+    let mut file = File::open(path).map_err(Error::file("open", path))?;
+    file.read_to_string(&mut name).map_err(Error::file("read", path))?;
+    Ok(name.trim().to_owned())
+}

@@ -1,0 +1,55 @@
+//! The loop's door: HTTP on a Unix socket that only this user can open.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::{Json, Router};
+use domain::wire::{Orders, Tick};
+use tokio::net::UnixListener;
+
+use crate::control::Wake;
+use crate::error::Error;
+
+/// An agent's call holds what it has measured while the loop was away.
+const BODY_MAX: usize = 64 << 20;
+
+/// The loop answers within this time or the agent calls again.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Serves agents in a thread of its own; each call wakes the loop. Only the holder of the loop's lock may call this,
+/// for it takes over the socket.
+///
+/// # Errors
+/// [`Error::File`] when the socket cannot be made.
+pub fn serve(socket: &Path, inbox: Sender<Wake>) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(Error::file("start the server at", socket))?;
+    let listener = {
+        let _guard = runtime.enter();
+        let _ = std::fs::remove_file(socket);
+        UnixListener::bind(socket).map_err(Error::file("listen at", socket))?
+    };
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(socket, private).map_err(Error::file("protect", socket))?;
+    let router = Router::new().route("/v1/tick", post(tick)).layer(DefaultBodyLimit::max(BODY_MAX)).with_state(inbox);
+    let serve = move || {
+        // It ends with the process.
+        let _ = runtime.block_on(async { axum::serve(listener, router).await });
+    };
+    let thread = std::thread::Builder::new().name("door".into()).spawn(serve);
+    thread.map(|_| ()).map_err(Error::file("start the server at", socket))
+}
+
+async fn tick(State(inbox): State<Sender<Wake>>, Json(tick): Json<Tick>) -> Result<Json<Orders>, StatusCode> {
+    let (reply, answer) = tokio::sync::oneshot::channel();
+    inbox.send(Wake::Tick(Box::new(tick), reply)).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+    match tokio::time::timeout(ANSWER, answer).await {
+        Ok(Ok(orders)) => Ok(Json(orders)),
+        Ok(Err(_)) | Err(_) => Err(StatusCode::SERVICE_UNAVAILABLE),
+    }
+}

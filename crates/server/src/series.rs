@@ -1,0 +1,105 @@
+//! Measurements: steps, evaluations, checkpoints and notes of every run, in a database of their own.
+//!
+//! They are not events: nothing is decided from them, and losing the newest second of them loses no work. A point is
+//! kept once, however often an agent repeats itself.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use domain::series::Point;
+use domain::wire::{Entry, Word};
+use domain::{AttemptId, InstanceId, RunId, Timestamp};
+use rusqlite::{Connection, params};
+
+use crate::error::Error;
+use crate::home::Home;
+
+/// The measurements of a home.
+#[derive(Debug)]
+pub struct Series {
+    db: Connection,
+    path: PathBuf,
+}
+
+impl Series {
+    /// Opens the measurements of a home, made on first use.
+    ///
+    /// # Errors
+    /// [`Error::State`] when the database cannot be used.
+    pub fn open(home: &Home) -> Result<Series, Error> {
+        let path = home.series();
+        let doing = |doing| Error::sqlite(doing, &path);
+        let db = Connection::open(&path).map_err(doing("open"))?;
+        let set_up = || -> rusqlite::Result<()> {
+            db.busy_timeout(Duration::from_secs(20))?;
+            db.pragma_update(None, "journal_mode", "wal")?;
+            db.pragma_update(None, "synchronous", "normal")?;
+            db.execute_batch(
+                "CREATE TABLE IF NOT EXISTS points (number INTEGER PRIMARY KEY, instance TEXT NOT NULL, seq INTEGER NOT NULL,
+                    run TEXT NOT NULL, attempt TEXT NOT NULL, at INTEGER NOT NULL, report TEXT NOT NULL) STRICT;
+                 CREATE UNIQUE INDEX IF NOT EXISTS points_once ON points (instance, seq);
+                 CREATE INDEX IF NOT EXISTS points_by_run ON points (run, number);",
+            )
+        };
+        set_up().map_err(doing("open"))?;
+        Ok(Series { db, path })
+    }
+
+    /// Keeps what an agent's entries measured.
+    ///
+    /// # Errors
+    /// [`Error::State`] when the disk refuses.
+    pub fn keep(&mut self, at: Timestamp, run: &RunId, instance: &InstanceId, entries: &[Entry]) -> Result<(), Error> {
+        let path = self.path.clone();
+        let mut insert = || -> rusqlite::Result<()> {
+            let transaction = self.db.transaction()?;
+            for entry in entries {
+                let Word::Reported { report, .. } = &entry.word else { continue };
+                let text = serde_json::to_string(report).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+                let sql = "INSERT OR IGNORE INTO points (instance, seq, run, attempt, at, report) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+                let mut statement = transaction.prepare_cached(sql)?;
+                let attempt = entry.attempt.as_str();
+                statement.execute(params![instance.as_str(), entry.seq as i64, run.as_str(), attempt, at.0, text])?;
+            }
+            transaction.commit()
+        };
+        insert().map_err(Error::sqlite("write", &path))
+    }
+
+    /// The points of a run after point `after`, oldest first, each with its number; a point that this version cannot
+    /// read is passed over.
+    ///
+    /// # Errors
+    /// [`Error::State`] when the database cannot be read.
+    pub fn points(&self, run: &RunId, after: u64) -> Result<Vec<(u64, Point)>, Error> {
+        let sql = "SELECT number, attempt, at, report FROM points WHERE run = ?1 AND number > ?2 ORDER BY number";
+        self.select(sql, run, after)
+    }
+
+    /// The newest points of a run, oldest first, at most `most`.
+    ///
+    /// # Errors
+    /// [`Error::State`] when the database cannot be read.
+    pub fn newest(&self, run: &RunId, most: u64) -> Result<Vec<(u64, Point)>, Error> {
+        let sql = "SELECT number, attempt, at, report FROM points WHERE run = ?1 ORDER BY number DESC LIMIT ?2";
+        let mut points = self.select(sql, run, most)?;
+        points.reverse();
+        Ok(points)
+    }
+
+    fn select(&self, sql: &str, run: &RunId, number: u64) -> Result<Vec<(u64, Point)>, Error> {
+        let rows = || -> rusqlite::Result<Vec<(i64, String, i64, String)>> {
+            let mut statement = self.db.prepare_cached(sql)?;
+            let rows = statement.query_map(params![run.as_str(), number as i64], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            })?;
+            rows.collect()
+        };
+        let rows = rows().map_err(Error::sqlite("read", &self.path))?;
+        let point = |(number, attempt, at, text): (i64, String, i64, String)| {
+            let report = serde_json::from_str(&text).ok()?;
+            Some((number as u64, Point { at: Timestamp(at), attempt: AttemptId::new(attempt), report }))
+        };
+        Ok(rows.into_iter().filter_map(point).collect())
+    }
+}

@@ -1,0 +1,180 @@
+//! The event log in SQLite, and the world folded from it.
+//!
+//! [`State::append`] is the only way in: it takes the write lock, reads what other processes have appended, checks
+//! that the new events can follow, and commits them with the views in one synced transaction. An event that was
+//! acknowledged is on disk. `views` holds what can be rebuilt.
+
+mod views;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use domain::{Event, Record, RunId, Timestamp};
+use plan::World;
+use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
+
+use crate::clock;
+use crate::error::Error;
+use crate::home::Home;
+
+/// The event log and the world it amounts to.
+#[derive(Debug)]
+pub struct State {
+    db: Connection,
+    path: PathBuf,
+    world: World,
+}
+
+impl State {
+    /// Opens the log of a home, made on first use.
+    ///
+    /// # Errors
+    /// [`Error::State`], [`Error::Unreadable`] or [`Error::Illegal`] when it cannot be used or believed.
+    pub fn open(home: &Home) -> Result<State, Error> {
+        let path = home.state();
+        let doing = |doing| Error::sqlite(doing, &path);
+        let mut db = Connection::open_with_flags(&path, OpenFlags::default()).map_err(doing("open"))?;
+        configure(&db).map_err(doing("open"))?;
+        let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(doing("open"))?;
+        transaction
+            .execute_batch("CREATE TABLE IF NOT EXISTS events (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, run TEXT, event TEXT NOT NULL) STRICT")
+            .map_err(doing("open"))?;
+        let mut world = views::load(&transaction).map_err(doing("read"))?.unwrap_or_default();
+        let known = world.last_seq;
+        follow(&transaction, &path, &mut world)?;
+        if known != world.last_seq || known == 0 {
+            views::rebuild(&transaction, &world).map_err(doing("write"))?;
+        }
+        transaction.commit().map_err(doing("write"))?;
+        Ok(State { db, path, world })
+    }
+
+    /// Everything that is known.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Reads what other processes have appended since.
+    ///
+    /// # Errors
+    /// As [`State::open`].
+    pub fn refresh(&mut self) -> Result<(), Error> {
+        follow(&self.db, &self.path, &mut self.world)
+    }
+
+    /// Appends events in one transaction; when this returns, they are on disk.
+    ///
+    /// # Errors
+    /// [`Error::Illegal`] when one cannot follow what is known by now; then none is appended. [`Error::State`] when
+    /// the disk refuses; then none is acknowledged.
+    pub fn append(&mut self, events: Vec<Event>) -> Result<Vec<Record>, Error> {
+        let result = self.try_append(events);
+        if result.is_err() {
+            // The world in memory may be ahead of the disk.
+            self.world = World::default();
+            self.refresh()?;
+        }
+        result
+    }
+
+    fn try_append(&mut self, events: Vec<Event>) -> Result<Vec<Record>, Error> {
+        let path = self.path.clone();
+        let doing = |doing| Error::sqlite(doing, &path);
+        let now = clock::now();
+        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(doing("lock"))?;
+        follow(&transaction, &path, &mut self.world)?;
+        let mut records = Vec::with_capacity(events.len());
+        for event in events {
+            let record = Record { seq: self.world.last_seq + 1, at: now, event };
+            self.world.apply(&record)?;
+            insert(&transaction, &self.world, &record).map_err(doing("write"))?;
+            views::update(&transaction, &self.world, &record).map_err(doing("write"))?;
+            records.push(record);
+        }
+        chaos::point("event.before");
+        transaction.commit().map_err(doing("write"))?;
+        chaos::point("event.after");
+        Ok(records)
+    }
+
+    /// Every event of one run, oldest first.
+    ///
+    /// # Errors
+    /// As [`State::open`].
+    pub fn records(&self, run: &RunId) -> Result<Vec<Record>, Error> {
+        let sql = "SELECT seq, at, event FROM events WHERE run = ?1 ORDER BY seq";
+        select(&self.db, &self.path, sql, run.as_str())
+    }
+
+    /// Every event after `seq`, oldest first.
+    ///
+    /// # Errors
+    /// As [`State::open`].
+    pub fn records_after(&self, seq: u64) -> Result<Vec<Record>, Error> {
+        let sql = "SELECT seq, at, event FROM events WHERE seq > ?1 ORDER BY seq";
+        select(&self.db, &self.path, sql, seq as i64)
+    }
+}
+
+impl Error {
+    pub(crate) fn sqlite(doing: &'static str, path: &Path) -> impl FnOnce(rusqlite::Error) -> Error + use<> {
+        let path = path.to_owned();
+        move |source| Error::State { doing, path, source }
+    }
+}
+
+/// WAL with FULL: a commit that was acknowledged survives a power cut.
+fn configure(db: &Connection) -> rusqlite::Result<()> {
+    db.busy_timeout(Duration::from_secs(20))?;
+    db.pragma_update(None, "journal_mode", "wal")?;
+    db.pragma_update(None, "synchronous", "full")
+}
+
+fn follow(db: &Connection, path: &Path, world: &mut World) -> Result<(), Error> {
+    let sql = "SELECT seq, at, event FROM events WHERE seq > ?1 ORDER BY seq";
+    for record in select(db, path, sql, world.last_seq as i64)? {
+        world.apply(&record)?;
+    }
+    Ok(())
+}
+
+fn insert(db: &Connection, world: &World, record: &Record) -> rusqlite::Result<()> {
+    let event = serde_json::to_string(&record.event).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+    let run = run_of(world, &record.event).map(RunId::as_str);
+    let mut statement = db.prepare_cached("INSERT INTO events (seq, at, run, event) VALUES (?1, ?2, ?3, ?4)")?;
+    statement.execute(params![record.seq as i64, record.at.0, run, event])?;
+    Ok(())
+}
+
+fn select(db: &Connection, path: &Path, sql: &str, parameter: impl rusqlite::ToSql) -> Result<Vec<Record>, Error> {
+    let doing = |doing| Error::sqlite(doing, path);
+    let mut statement = db.prepare_cached(sql).map_err(doing("read"))?;
+    let rows = statement.query_map([parameter], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get::<_, String>(2)?)));
+    let mut records = Vec::new();
+    for row in rows.map_err(doing("read"))? {
+        let (seq, at, text) = row.map_err(doing("read"))?;
+        let seq = seq as u64;
+        let event = serde_json::from_str(&text).map_err(|source| Error::Unreadable { seq, path: path.to_owned(), source })?;
+        records.push(Record { seq, at: Timestamp(at), event });
+    }
+    Ok(records)
+}
+
+/// The run that an event is about.
+pub(crate) fn run_of<'a>(world: &'a World, event: &'a Event) -> Option<&'a RunId> {
+    match event {
+        Event::Submitted(submitted) => Some(&submitted.run),
+        Event::RentIntended(intent) => Some(&intent.run),
+        Event::StopRequested { run, .. } | Event::ResumeRequested { run } | Event::AttemptIntended { run, .. } => Some(run),
+        Event::BudgetAlert { run, .. } | Event::Ended { run, .. } | Event::Billed { run, .. } => Some(run),
+        Event::Launched { instance } | Event::RentFailed { instance, .. } | Event::AgentUp { instance, .. } => {
+            world.instances.get(instance).map(|instance| &instance.run)
+        }
+        Event::ReleaseIntended { instance } | Event::Released { instance, .. } => {
+            world.instances.get(instance).map(|instance| &instance.run)
+        }
+        Event::AttemptReady { attempt, .. } | Event::AttemptEnded { attempt, .. } => {
+            world.attempts.get(attempt).map(|attempt| &attempt.run)
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! How a job becomes a run.
+
+use domain::event::Submitted;
+use domain::{Event, Job, Plan, RunId, Work};
+use sha2::{Digest, Sha256};
+
+use crate::error::Error;
+use crate::state::State;
+
+/// Writes a run into the log; when this returns, it will not be forgotten.
+///
+/// # Errors
+/// As [`State::append`].
+pub fn submit(state: &mut State, job: Job, plan: Plan, file: &str) -> Result<RunId, Error> {
+    let run = run_id(&job.name);
+    let job_hash = job_hash(&job, &plan);
+    let submitted = Submitted { run: run.clone(), job, plan, job_hash, file: file.to_owned() };
+    state.append(vec![Event::Submitted(Box::new(submitted))])?;
+    Ok(run)
+}
+
+/// The newest run of the same job file and the same job that is not at its end.
+pub fn unfinished(state: &State, job: &Job, plan: &Plan, file: &str) -> Option<RunId> {
+    let hash = job_hash(job, plan);
+    let same = |run: &&plan::Run| run.job_hash == hash && run.file == file && run.bill.is_none() && &run.job == job;
+    let runs = state.world().runs.iter().filter(|(_, run)| same(run));
+    runs.max_by_key(|(_, run)| run.order).map(|(id, _)| id.clone())
+}
+
+/// SHA-256 of what defines the result: the work and how it is divided. When the state is saved, how many decode
+/// threads there are and when training may end early do not change a step, so a resumed run may change them.
+pub fn job_hash(job: &Job, plan: &Plan) -> String {
+    let mut work = job.work.clone();
+    if let Work::Train(train) = &mut work {
+        train.checkpoint = domain::train::Checkpoint::default();
+        train.data.workers = 1;
+        train.stop = None;
+    }
+    let text = serde_json::json!({ "work": work, "share": plan.share }).to_string();
+    hex(&Sha256::digest(text.as_bytes()))
+}
+
+/// The token of an instance: sent with every request for it, at most 64 ASCII characters.
+pub fn token(owner: &str, instance: &domain::InstanceId) -> String {
+    hex(&Sha256::digest(format!("{owner}|{instance}").as_bytes()))[..32].to_owned()
+}
+
+/// The job's name and the last digits of a time-ordered unique number.
+fn run_id(name: &str) -> RunId {
+    let unique = uuid::Uuid::now_v7().simple().to_string();
+    RunId::new(format!("{name}-{}{}", &unique[6..12], &unique[28..32]))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
