@@ -2,9 +2,11 @@
 //!
 //! A provider never decides. It lists offers, launches what it is told with the token it is given, says what it sees,
 //! and ends what it is told to end; only its own proof makes an instance gone. Read `local` for the whole contract on
-//! one page.
+//! one page, and [`conformance`] for what every provider must show.
 
+pub mod conformance;
 pub mod local;
 pub mod provider;
 
+pub use local::{Local, LocalSettings};
 pub use provider::{Error, Launch, Provider, Sight};

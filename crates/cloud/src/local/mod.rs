@@ -1,0 +1,195 @@
+//! The provider `local`: rents this machine by starting an agent on it, in a session of its own.
+//!
+//! Every promise of a cloud is kept with plain means. The token is kept in the instance's folder; the resource tag is
+//! an environment variable that every process below the agent inherits; the proof that an instance is gone is a free
+//! lock and no process with its tag; the meter is a file that the agent writes and this provider only reads.
+
+pub mod folder;
+mod machine;
+pub mod processes;
+pub mod session;
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use domain::{InstanceId, Offer, Rate};
+use rustix::process::Signal;
+
+use crate::provider::{Error, Launch, Provider, Sight};
+use folder::{Folder, Lock, Order};
+
+/// The provider's name.
+pub const NAME: &str = "local";
+
+/// How long an agent that was asked to end may take before it is killed.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What the provider needs to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalSettings {
+    /// The folder of all state, absolute; instances live in `instances/` below it.
+    pub home: PathBuf,
+    /// The `gradus` executable.
+    pub program: PathBuf,
+    /// Whose instances these are: a text unique to this home.
+    pub owner: String,
+    /// What this machine costs.
+    pub rate: Rate,
+    /// Where that price comes from.
+    pub price_source: String,
+    /// The loop's Unix socket, which agents call.
+    pub socket: PathBuf,
+    /// The executable that our own trainer runs in.
+    pub rank_program: PathBuf,
+    /// Folder of the tensor library, when one was found.
+    pub libtorch: Option<PathBuf>,
+}
+
+/// This machine.
+#[derive(Debug)]
+pub struct Local {
+    settings: LocalSettings,
+    /// When each release was first asked for. Also keeps two calls from trying the same lock at once.
+    releases: Mutex<BTreeMap<InstanceId, Instant>>,
+}
+
+impl Local {
+    /// This machine, as `settings` describe it.
+    pub fn new(settings: LocalSettings) -> Local {
+        Local { settings, releases: Mutex::default() }
+    }
+
+    /// The folder of an instance, which need not exist.
+    pub fn folder(&self, instance: &InstanceId) -> PathBuf {
+        self.settings.home.join("instances").join(instance.as_str())
+    }
+
+    fn releases(&self) -> MutexGuard<'_, BTreeMap<InstanceId, Instant>> {
+        self.releases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_launch(&self, launch: &Launch) -> io::Result<()> {
+        let folder = Folder::new(self.folder(&launch.instance));
+        fs::create_dir_all(folder.path())?;
+        let order = Order {
+            schema: folder::SCHEMA,
+            instance: launch.instance.clone(),
+            token: launch.token.clone(),
+            owner: self.settings.owner.clone(),
+            socket: self.settings.socket.clone(),
+            rank_program: self.settings.rank_program.clone(),
+            libtorch: self.settings.libtorch.clone(),
+        };
+        let _one_at_a_time = self.releases();
+        let asked_before = folder.order()?;
+        if let Some(before) = &asked_before
+            && before.token != order.token
+        {
+            return Err(io::Error::other(format!("it was asked for with token `{}` before", before.token)));
+        }
+        let Some(lock) = folder.lock()? else { return Ok(()) };
+        // What lived here once is never started again, or a lost answer could rent twice.
+        if folder.usage()?.is_some() {
+            return Ok(());
+        }
+        if asked_before.as_ref() != Some(&order) {
+            folder.write_order(&order)?;
+        }
+        self.start_agent(&folder, &order, lock)
+    }
+
+    /// Hands the lock on as the agent's standard input: at no instant between here and the agent's end is it free, so
+    /// an instance that is being started cannot be taken for one that is gone.
+    fn start_agent(&self, folder: &Folder, order: &Order, lock: Lock) -> io::Result<()> {
+        let log = OpenOptions::new().create(true).append(true).open(folder.log())?;
+        let mut command = Command::new(&self.settings.program);
+        command.arg("agent").arg("--folder").arg(folder.path());
+        command.current_dir(folder.path());
+        command.env(processes::OWNER, &order.owner).env(processes::INSTANCE, order.instance.as_str());
+        command.stdin(Stdio::from(lock.into_file())).stdout(Stdio::from(log.try_clone()?)).stderr(Stdio::from(log));
+        session::own(&mut command);
+        let mut agent = command.spawn()?;
+        // Waited for, so that it does not stay behind as a zombie of a loop that goes on.
+        std::thread::spawn(move || agent.wait());
+        Ok(())
+    }
+
+    fn try_sight(&self, instance: &InstanceId) -> io::Result<Sight> {
+        let folder = Folder::new(self.folder(instance));
+        if folder.order()?.is_none() {
+            return Ok(Sight::Unknown);
+        }
+        let _one_at_a_time = self.releases();
+        // In this order: while the lock is held a process may start another, afterwards only the tagged ones can.
+        if folder.is_held()? || processes::any(processes::INSTANCE, instance.as_str())? {
+            return Ok(Sight::Alive);
+        }
+        Ok(Sight::Gone(folder.usage()?))
+    }
+
+    fn try_release(&self, instance: &InstanceId) -> io::Result<()> {
+        let folder = Folder::new(self.folder(instance));
+        let mut releases = self.releases();
+        if folder.is_held()? {
+            let since = releases.entry(instance.clone()).or_insert_with(Instant::now).elapsed();
+            if since < GRACE {
+                // Before it has signed the lock it has started nothing, and the next call finds it.
+                let agent = folder.holder()?;
+                agent.map(|pid| processes::signal_one(pid, processes::INSTANCE, instance.as_str(), Signal::TERM));
+                return Ok(());
+            }
+        }
+        processes::signal(processes::INSTANCE, instance.as_str(), Signal::KILL)?;
+        Ok(())
+    }
+
+    fn error(&self, doing: String) -> impl FnOnce(io::Error) -> Error {
+        move |source| Error { provider: NAME, doing, source }
+    }
+}
+
+impl Provider for Local {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn offers(&self) -> Result<Vec<Offer>, Error> {
+        let home = existing(&self.settings.home);
+        let node = machine::node(home).map_err(self.error("look at this machine".into()))?;
+        Ok(vec![Offer {
+            provider: NAME.into(),
+            kind: "this-machine".into(),
+            node,
+            rate: self.settings.rate,
+            price_source: self.settings.price_source.clone(),
+        }])
+    }
+
+    fn launch(&self, launch: &Launch) -> Result<(), Error> {
+        self.try_launch(launch).map_err(self.error(format!("start an agent for `{}`", launch.instance)))
+    }
+
+    fn sight(&self, instance: &InstanceId) -> Result<Sight, Error> {
+        self.try_sight(instance).map_err(self.error(format!("look for `{instance}`")))
+    }
+
+    fn release(&self, instance: &InstanceId) -> Result<(), Error> {
+        self.try_release(instance).map_err(self.error(format!("end `{instance}`")))
+    }
+
+    fn list(&self) -> Result<Vec<InstanceId>, Error> {
+        let names = processes::values(processes::OWNER, &self.settings.owner, processes::INSTANCE);
+        let names = names.map_err(self.error("list processes".into()))?;
+        Ok(names.into_iter().map(InstanceId::new).collect())
+    }
+}
+
+/// The nearest folder above `path` that exists.
+fn existing(path: &Path) -> &Path {
+    path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"))
+}
