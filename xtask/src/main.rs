@@ -1,28 +1,57 @@
 //! `cargo xtask`: the one door to building, testing and measuring gradus.
+//!
+//! Each command is one function in a module of its own; this file only finds it. Whatever takes long is said on stderr
+//! before it begins, and CI runs nothing that cannot be typed here.
 
+mod build;
+mod check;
+mod doing;
 mod setup;
+mod test;
 
 use std::path::Path;
 use std::process::ExitCode;
 
+use doing::Outcome;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  setup            fetch the tensor library and put it where cargo finds it
+  run [ARGS…]      set up, build both executables, then `gradus run ARGS…`
+  test             set up, check, build, and run every test: what CI runs
+  check            format, lints, arrows between crates, tidiness, licences, documents
+  docs             write the documents that are generated from types
+";
+
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
-    let command = std::env::args().nth(1);
-    let outcome = match command.as_deref() {
-        Some("setup") => setup::setup(root, &|line| eprintln!("{line}")),
-        _ => {
-            eprintln!("usage: cargo xtask setup");
-            return ExitCode::from(2);
-        }
-    };
-    match outcome {
-        Ok(line) => {
-            println!("{line}");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(root, &arguments) {
+        Some(Ok(line)) => {
+            eprintln!("{line}");
             ExitCode::SUCCESS
         }
-        Err(error) => {
+        Some(Err(error)) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE
         }
+        None => {
+            eprint!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs the command that `arguments` name; none when there is no such command.
+fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
+    let (command, rest) = arguments.split_first()?;
+    match (command.as_str(), rest) {
+        ("setup", []) => Some(build::setup(root)),
+        ("run", arguments) => Some(build::run(root, arguments)),
+        ("test", []) => Some(test::test(root)),
+        ("check", []) => Some(check::check(root)),
+        ("docs", []) => Some(build::docs(root)),
+        _ => None,
     }
 }

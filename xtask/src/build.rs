@@ -1,0 +1,42 @@
+//! Set up, build, run: what the README's first command does.
+
+use std::error::Error;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::doing::{self, Outcome};
+use crate::setup;
+
+/// Puts the tensor library where cargo finds it.
+pub fn setup(root: &Path) -> Outcome {
+    Ok(setup::setup(root, &|line| eprintln!("{line}"))?)
+}
+
+/// Builds both executables, `gradus` and `gradus-rank`, and returns the folder they are in.
+pub fn executables(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    let arguments = ["build", "--release", "--package", "gradus-cli", "--package", "gradus-train", "--bins"];
+    doing::run(&mut doing::cargo(root, &arguments), "read the compiler's message above")?;
+    Ok(target(root).join("release"))
+}
+
+/// Sets up, builds, and becomes `gradus run ARGUMENTS`; returns only when that could not be started.
+pub fn run(root: &Path, arguments: &[String]) -> Outcome {
+    eprintln!("{}", setup(root)?);
+    let gradus = executables(root)?.join("gradus");
+    let error = Command::new(&gradus).arg("run").args(arguments).exec();
+    Err(format!("cannot start `{}`: {error}", gradus.display()).into())
+}
+
+/// Where cargo puts what it builds.
+fn target(root: &Path) -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(path) => root.join(path),
+        None => root.join("target"),
+    }
+}
+
+/// Writes the documents that are generated from types.
+pub fn docs(_root: &Path) -> Outcome {
+    Err("no document is generated yet".into())
+}

@@ -1,0 +1,84 @@
+//! Licences and sources of every dependency, held against the lists of `deny.toml`.
+
+use std::error::Error;
+use std::path::Path;
+
+use super::graph::Graph;
+
+/// Returns a sentence for each package whose licence or source is not allowed.
+pub fn check(root: &Path, graph: &Graph) -> Result<Vec<String>, Box<dyn Error>> {
+    let text =
+        std::fs::read_to_string(root.join("deny.toml")).map_err(|error| format!("cannot read `deny.toml`: {error}"))?;
+    complaints(&list(&text, "\nallow = [")?, &list(&text, "\nallow-registry = [")?, graph)
+}
+
+/// The quoted words of one list.
+fn list(text: &str, start: &str) -> Result<Vec<String>, String> {
+    let wrong = || format!("`deny.toml` has no list `{}`", start.trim());
+    let (_, rest) = text.split_once(start).ok_or_else(wrong)?;
+    let (words, _) = rest.split_once(']').ok_or_else(wrong)?;
+    Ok(words.split('"').skip(1).step_by(2).map(str::to_owned).collect())
+}
+
+fn complaints(licences: &[String], registries: &[String], graph: &Graph) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut complaints = Vec::new();
+    for package in graph.values() {
+        let who = format!("`{}` {}", package.name, package.version);
+        if let Some(source) = &package.source {
+            let url = source.strip_prefix("registry+").or_else(|| source.strip_prefix("sparse+"));
+            if !url.is_some_and(|url| registries.iter().any(|registry| registry == url)) {
+                complaints.push(format!("{who} comes from `{source}`, which is not a listed registry"));
+            }
+        }
+        let Some(text) = &package.license else {
+            complaints.push(format!("{who} states no licence"));
+            continue;
+        };
+        let expression = spdx::Expression::parse_mode(text, spdx::ParseMode::LAX)
+            .map_err(|error| format!("the licence of {who} cannot be read: {error}"))?;
+        let is_allowed = expression.evaluate(|requirement| {
+            let asked = requirement.to_string();
+            licences.iter().any(|allowed| *allowed == asked)
+        });
+        if !is_allowed {
+            complaints.push(format!("{who} is under `{text}`, which `deny.toml` does not allow"));
+        }
+    }
+    Ok(complaints)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::graph::Package;
+    use super::*;
+
+    #[test]
+    fn expressions_are_evaluated() {
+        let check = |license: &str| {
+            let package = Package { license: Some(license.into()), ..Package::default() };
+            let graph = Graph::from([("a".to_owned(), package)]);
+            let allowed = ["MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception"].map(str::to_owned);
+            complaints(&allowed, &[], &graph).unwrap().is_empty()
+        };
+        assert!(check("MIT OR GPL-3.0-only"));
+        assert!(check("MIT/Apache-2.0"));
+        assert!(check("(MIT OR Unlicense) AND Apache-2.0"));
+        assert!(check("Apache-2.0 WITH LLVM-exception"));
+        assert!(!check("MIT AND GPL-3.0-only"));
+        assert!(!check("GPL-3.0-only"));
+    }
+
+    #[test]
+    fn sources_are_held_against_the_list() {
+        let text = "[licenses]\nallow = [\n  \"MIT\", # why\n]\n[sources]\nallow-registry = [\"https://index\"]\n";
+        assert_eq!(list(text, "\nallow = [").unwrap(), ["MIT"]);
+        let check = |source: &str| {
+            let package = Package { license: Some("MIT".into()), source: Some(source.into()), ..Package::default() };
+            let registries = list(text, "\nallow-registry = [").unwrap();
+            complaints(&["MIT".to_owned()], &registries, &Graph::from([("a".to_owned(), package)])).unwrap().len()
+        };
+        assert_eq!(check("registry+https://index"), 0);
+        assert_eq!(check("git+https://index"), 1);
+        assert_eq!(check("git+https://elsewhere"), 1);
+    }
+}

@@ -1,0 +1,77 @@
+//! `cargo xtask check`: what a machine can check, a machine checks.
+//!
+//! [`arrows`] reads the table in `ARCHITECTURE.md` and holds cargo's graph against it; [`tidy`] reads every tracked
+//! file; [`licences`] holds every dependency against `deny.toml`; format and lints are left to rustfmt and clippy.
+//! All parts run, so that one call tells everything that is wrong.
+
+mod arrows;
+mod graph;
+mod licences;
+mod tidy;
+
+use std::error::Error;
+use std::path::Path;
+
+use crate::doing::{self, Outcome, step};
+
+/// Runs every check; the fast ones first.
+pub fn check(root: &Path) -> Outcome {
+    let graph = graph::read(root)?;
+    let checks: [(&str, &dyn Fn() -> Result<(), Box<dyn Error>>); 5] = [
+        ("arrows between crates", &|| all_well(arrows::check(root, &graph)?)),
+        ("tidiness", &|| all_well(tidy::check(root)?)),
+        ("licences and sources", &|| licences(root, &graph)),
+        ("format", &|| format(root)),
+        ("lints", &|| lints(root)),
+    ];
+    let mut failed = Vec::new();
+    for (name, check) in checks {
+        if let Err(error) = step(name, check) {
+            eprintln!("error: {name}: {error}");
+            failed.push(name);
+        }
+    }
+    match failed.is_empty() {
+        true => Ok("all checks passed".into()),
+        false => Err(format!("these checks failed: {}", failed.join(", ")).into()),
+    }
+}
+
+/// Turns a list of complaints into one error.
+fn all_well(complaints: Vec<String>) -> Result<(), Box<dyn Error>> {
+    match complaints.is_empty() {
+        true => Ok(()),
+        false => Err(complaints.join("\n  ").into()),
+    }
+}
+
+/// cargo-deny reads the same `deny.toml` more strictly than we do, and takes minutes to build: it is asked where it is
+/// installed, and a fresh machine does without.
+fn licences(root: &Path, graph: &graph::Graph) -> Result<(), Box<dyn Error>> {
+    all_well(licences::check(root, graph)?)?;
+    if !doing::works(&mut doing::cargo(root, &["deny", "--version"])) {
+        eprintln!("xtask: cargo-deny is not installed, so only its `licenses` and `sources` were checked");
+        return Ok(());
+    }
+    let mut deny = doing::cargo(root, &["deny", "--log-level=error", "check", "licenses", "bans", "sources"]);
+    doing::run(&mut deny, "`deny.toml` holds what is allowed")
+}
+
+fn format(root: &Path) -> Result<(), Box<dyn Error>> {
+    component(root, "fmt", "rustfmt")?;
+    doing::run(&mut doing::cargo(root, &["fmt", "--all", "--check"]), "`cargo fmt --all`")
+}
+
+fn lints(root: &Path) -> Result<(), Box<dyn Error>> {
+    component(root, "clippy", "clippy")?;
+    let arguments = ["clippy", "--release", "--workspace", "--quiet", "--", "-D", "warnings"];
+    doing::run(&mut doing::cargo(root, &arguments), "a banned call names its replacement in `clippy.toml`")
+}
+
+/// Fails with the line to type when a part of the toolchain is missing.
+fn component(root: &Path, subcommand: &str, name: &str) -> Result<(), Box<dyn Error>> {
+    match doing::works(&mut doing::cargo(root, &[subcommand, "--version"])) {
+        true => Ok(()),
+        false => Err(format!("`{name}` is not installed\n  hint: `rustup component add {name}`").into()),
+    }
+}

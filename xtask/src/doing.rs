@@ -1,0 +1,58 @@
+//! How xtask does things: other programs, one after the other, each said before it begins and timed after it ended.
+
+use std::error::Error;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// What a command of xtask comes to: a closing line, or what went wrong.
+pub type Outcome = Result<String, Box<dyn Error>>;
+
+/// The cargo that runs us, started at `root`.
+pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root).stdin(Stdio::null());
+    // `.cargo/config.toml` has set this for us. Handed on, it would look like the user's own choice, and cargo would
+    // rebuild what depends on it each time somebody types `cargo` after `cargo xtask`.
+    let ours = root.join("vendor/libtorch");
+    if std::env::var_os("LIBTORCH").is_some_and(|path| Path::new(&path) == ours) {
+        command.env_remove("LIBTORCH");
+    }
+    command
+}
+
+/// Does one step: says what it is, and how long it took.
+pub fn step<T>(what: &str, work: impl FnOnce() -> Result<T, Box<dyn Error>>) -> Result<T, Box<dyn Error>> {
+    eprintln!("xtask: {what}");
+    let start = Instant::now();
+    let done = work()?;
+    eprintln!("xtask: {what}: {:.1} s", start.elapsed().as_secs_f64());
+    Ok(done)
+}
+
+/// Runs a program to its end; its output goes where ours goes.
+pub fn run(command: &mut Command, hint: &str) -> Result<(), Box<dyn Error>> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().map_err(|error| format!("cannot start `{program}`: {error}"))?;
+    if status.success() {
+        return Ok(());
+    }
+    let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy()).collect();
+    let name = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
+    Err(format!("`{name} {}` failed: {status}\n  hint: {hint}", arguments.join(" ")).into())
+}
+
+/// Runs a program to its end and returns its stdout.
+pub fn read(command: &mut Command) -> Result<String, Box<dyn Error>> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("cannot start `{program}`: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("`{program}` failed: {}", String::from_utf8_lossy(&output.stderr).trim()).into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Whether a program can be started with these arguments and succeeds.
+pub fn works(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
