@@ -1,1 +1,58 @@
-fn main() {}
+//! `gradus`: words to calls, results to words.
+//!
+//! Each command is one file in `command`, its arguments and one function. Nothing is decided here.
+
+mod attend;
+mod command;
+mod error;
+mod exit;
+mod machine;
+mod printer;
+mod progress;
+mod settings;
+mod table;
+mod watch;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::command::Command;
+use crate::printer::Printer;
+use crate::settings::Settings;
+
+/// Trains deep-learning models on rented GPU servers: a job file goes in; a plan with hours and dollars comes back;
+/// then the trained model and an exact bill come out, whatever fails in between.
+#[derive(Debug, Parser)]
+#[command(name = "gradus", version, max_term_width = 100, after_help = "Start with: gradus run examples/digits.yaml")]
+struct Arguments {
+    /// Folder of all state [default: `GRADUS_HOME`, else the platform's data folder]
+    #[arg(long, global = true, value_name = "FOLDER")]
+    home: Option<PathBuf>,
+    /// Print JSON to stdout, one value a line
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let mut printer = Printer::new(arguments.json, true);
+    let settings = match Settings::gather(arguments.home) {
+        Ok(settings) => settings,
+        Err(error) => {
+            printer.error(&error);
+            return ExitCode::from(error.code());
+        }
+    };
+    printer = Printer::new(arguments.json, settings.color);
+    match arguments.command.run(&settings, &mut printer) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            printer.error(&error);
+            ExitCode::from(error.code())
+        }
+    }
+}

@@ -159,6 +159,8 @@ fn for_run(world: &World, facts: &Facts, policy: &Policy, id: &RunId, run: &Run,
         return None;
     }
     match world.live_instance(run) {
+        // Its end is written down first; the next round sees that.
+        Some((instance, _)) if matches!(facts.sights.get(instance), Some(Sight::Gone(_))) => None,
         Some((instance, Instance { state: InstanceState::Up, .. })) => {
             let fence = Fence(run.attempts.len() as u64 + 1);
             let attempt = id.attempt(fence);

@@ -1,6 +1,6 @@
 //! The only place that acts: writes the intent, asks the provider, writes the outcome.
 
-use cloud::{Launch, Provider};
+use cloud::{Launch, Provider, Sight};
 use domain::event::RentIntended;
 use domain::{Cause, Event, Finding, InstanceId};
 use plan::Action;
@@ -63,11 +63,23 @@ fn launch(state: &mut State, providers: &[Box<dyn Provider>], id: &InstanceId) -
     let launch = Launch { instance: id.clone(), token: instance.token, offer: instance.offer };
     match provider.launch(&launch) {
         Ok(()) => append(state, Event::Launched { instance: id.clone() }),
-        Err(error) => {
+        // An earlier request, before a crash, may have gone through: only an instance that the provider does not know
+        // was refused. Anything else is asked again, or settled by what the provider sees.
+        Err(error) if matches!(provider.sight(id), Ok(Sight::Unknown)) => {
             let cause = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-            let finding = Finding::new(Cause::InstanceLost, format!("{error}{cause}"));
+            let finding = Finding::new(refusal(&error), format!("{error}{cause}"));
             append(state, Event::RentFailed { instance: id.clone(), finding })
         }
+        Err(_) => Ok(()),
+    }
+}
+
+/// A full or read-only disk is the same at the next request; anything else may not be.
+fn refusal(error: &cloud::Error) -> Cause {
+    match error.source.kind() {
+        std::io::ErrorKind::StorageFull => Cause::DiskFull,
+        std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => Cause::ReadOnly,
+        _ => Cause::InstanceLost,
     }
 }
 

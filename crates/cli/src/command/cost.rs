@@ -1,0 +1,55 @@
+//! `gradus cost`: what runs have cost, to the micro-dollar.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use server::{Home, State};
+
+use super::find;
+use crate::error::Error;
+use crate::exit;
+use crate::printer::Printer;
+use crate::settings::Settings;
+use crate::table;
+
+/// Arguments of `gradus cost`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// One run: its name, the start of it, or `last`
+    run: Option<String>,
+}
+
+/// Prints each rent with its price, and the sum.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+    let home = Home::open(&settings.home)?;
+    let state = State::open(&home)?;
+    let world = state.world();
+    let only = args.run.map(|name| find(world, &name)).transpose()?;
+    let mut runs: Vec<_> = world.runs.iter().filter(|(id, _)| only.as_ref().is_none_or(|only| only == *id)).collect();
+    runs.sort_by_key(|(_, run)| run.order);
+    let mut rows = Vec::new();
+    let mut total = domain::Money::default();
+    for (id, run) in runs {
+        let spent = plan::spent(world, run, &BTreeMap::new());
+        total += spent;
+        if printer.is_json() {
+            printer.json(&json!({ "run": id, "final": run.bill.is_some(), "bill": run.bill, "cost_micro_usd": spent.micros() }));
+            continue;
+        }
+        for line in run.bill.iter().flat_map(|bill| &bill.lines) {
+            let seconds = format!("{:.6} s", line.usage.elapsed.as_secs_f64());
+            rows.push(vec![id.to_string(), line.instance.to_string(), line.rate.to_string(), seconds, line.amount.to_string()]);
+        }
+        if run.bill.is_none() {
+            rows.push(vec![id.to_string(), "not final".to_owned(), run.plan.offer.rate.to_string(), String::new(), spent.to_string()]);
+        }
+    }
+    if !printer.is_json() {
+        rows.push(vec!["total".to_owned(), String::new(), String::new(), String::new(), total.to_string()]);
+        table::lines(&["run", "rent", "price", "time", "amount"], &rows).into_iter().for_each(|line| printer.data(line));
+    }
+    Ok(exit::DONE)
+}

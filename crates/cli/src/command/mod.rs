@@ -1,0 +1,87 @@
+//! The commands. One file each: its arguments, whose comments are the help text, and one function.
+
+mod agent;
+mod cost;
+mod logs;
+mod models;
+mod plan;
+mod report;
+mod resume;
+pub mod run;
+mod status;
+mod stop;
+
+use ::plan::World;
+use domain::RunId;
+
+use crate::error::Error;
+use crate::printer::Printer;
+use crate::settings::Settings;
+
+/// What can be asked.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Say what a job will do, how long it takes and what it costs; nothing is spent
+    Plan(plan::Args),
+    /// Train a job, or run its program; after a crash, go on with it
+    Run(run::Args),
+    /// List runs, or tell where one stands
+    Status(status::Args),
+    /// Print what a run's processes have written
+    Logs(logs::Args),
+    /// Save a run's state and stop it
+    Stop(stop::Args),
+    /// Go on with a run that was stopped, failed or left alone
+    Resume(resume::Args),
+    /// List, show and export trained models
+    Models(models::Args),
+    /// Tell what runs have cost
+    Cost(cost::Args),
+    /// Write a run's report and TensorBoard files again
+    Report(report::Args),
+    /// Look after one node (started by gradus itself)
+    #[command(hide = true)]
+    Agent(agent::Args),
+}
+
+impl Command {
+    /// Does what was asked; returns the exit code.
+    ///
+    /// # Errors
+    /// [`Error`], told to the user.
+    pub fn run(self, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+        match self {
+            Command::Plan(args) => plan::run(args, settings, printer),
+            Command::Run(args) => run::run(args, settings, printer),
+            Command::Status(args) => status::run(args, settings, printer),
+            Command::Logs(args) => logs::run(args, settings, printer),
+            Command::Stop(args) => stop::run(args, settings, printer),
+            Command::Resume(args) => resume::run(args, settings, printer),
+            Command::Models(args) => models::run(args, settings, printer),
+            Command::Cost(args) => cost::run(args, settings, printer),
+            Command::Report(args) => report::run(args, settings, printer),
+            Command::Agent(args) => agent::run(args, settings),
+        }
+    }
+}
+
+/// The run that a user means: its name, the start of it if only one run has that, or `last`.
+fn find(world: &World, name: &str) -> Result<RunId, Error> {
+    if name == "last" {
+        let newest = world.runs.iter().max_by_key(|(_, run)| run.order);
+        return newest.map(|(id, _)| id.clone()).ok_or_else(|| server::Error::NoRun(name.to_owned()).into());
+    }
+    let id = RunId::new(name);
+    if world.runs.contains_key(&id) {
+        return Ok(id);
+    }
+    let mut starting = world.runs.keys().filter(|id| id.as_str().starts_with(name));
+    match (starting.next(), starting.next()) {
+        (Some(id), None) => Ok(id.clone()),
+        (Some(_), Some(_)) => {
+            let message = format!("more than one run starts with `{name}`");
+            Err(Error::Usage { message, hint: "list the runs with `gradus status`".to_owned() })
+        }
+        (None, _) => Err(server::Error::NoRun(name.to_owned()).into()),
+    }
+}

@@ -1,0 +1,141 @@
+//! `gradus models`: what was trained.
+
+use std::path::PathBuf;
+
+use domain::rank::Exported;
+use domain::run::{Outcome, RunState};
+use serde_json::json;
+use server::{Home, State};
+
+use super::find;
+use crate::error::Error;
+use crate::exit;
+use crate::printer::Printer;
+use crate::settings::Settings;
+use crate::table;
+
+/// Arguments of `gradus models`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    ask: Option<Ask>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Ask {
+    /// List every model
+    List,
+    /// Tell everything about one
+    Show {
+        /// The run that trained it: its name, the start of it, or `last`
+        run: String,
+    },
+    /// Copy a model and its card to a folder, verified
+    Export {
+        /// The run that trained it: its name, the start of it, or `last`
+        run: String,
+        /// Where to; made if it is not there
+        #[arg(long, value_name = "FOLDER")]
+        to: PathBuf,
+    },
+}
+
+/// Lists, shows or copies models.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+    let home = Home::open(&settings.home)?;
+    let state = State::open(&home)?;
+    match args.ask.unwrap_or(Ask::List) {
+        Ask::List => list(&state, printer),
+        Ask::Show { run } => show(&state, printer, &run),
+        Ask::Export { run, to } => export(&state, printer, &run, to),
+    }
+}
+
+fn list(state: &State, printer: &mut Printer) -> Result<u8, Error> {
+    let mut runs: Vec<_> = state.world().runs.iter().filter_map(|(id, run)| Some((id, run, trained(run)?))).collect();
+    runs.sort_by_key(|(_, run, _)| run.order);
+    let mut rows = Vec::new();
+    for (id, run, model) in runs {
+        if printer.is_json() {
+            printer.json(&json!({ "run": id, "model": model }));
+        } else {
+            let accuracy = format!("{:.2} %", 100.0 * model.test_accuracy);
+            rows.push(vec![id.to_string(), architecture(run), accuracy, model.model.clone()]);
+        }
+    }
+    if !printer.is_json() && rows.is_empty() {
+        printer.say("no models yet; train one with `gradus run JOB`");
+    } else if !printer.is_json() {
+        table::lines(&["run", "architecture", "test accuracy", "model"], &rows).into_iter().for_each(|line| printer.data(line));
+    }
+    Ok(exit::DONE)
+}
+
+fn show(state: &State, printer: &mut Printer, name: &str) -> Result<u8, Error> {
+    let id = find(state.world(), name)?;
+    let (run, model) = model_of(state, &id)?;
+    if printer.is_json() {
+        printer.json(&json!({ "run": id, "job": run.job, "model": model, "classes": run.ready.as_ref().map(|ready| &ready.classes) }));
+        return Ok(exit::DONE);
+    }
+    printer.data(format!("run         {id}"));
+    printer.data(format!("job         {}", run.file));
+    printer.data(format!("model       {}", architecture(run)));
+    printer.data(format!("file        {} ({} bytes)", model.model, model.bytes));
+    printer.data(format!("sha256      {}", model.model_sha256));
+    printer.data(format!("weights of  step {} of {}", model.step, model.steps));
+    printer.data(format!("validation  {:.2} %", 100.0 * model.validation_accuracy));
+    printer.data(format!("test        {:.2} %", 100.0 * model.test_accuracy));
+    if let Some(ready) = &run.ready {
+        printer.data(format!("classes     {}", crate::printer::plain(&ready.classes.join(", "))));
+    }
+    Ok(exit::DONE)
+}
+
+fn export(state: &State, printer: &mut Printer, name: &str, to: PathBuf) -> Result<u8, Error> {
+    let id = find(state.world(), name)?;
+    let (_, model) = model_of(state, &id)?;
+    let source = PathBuf::from(&model.model);
+    let bytes = std::fs::read(&source).map_err(Error::file("read", &source))?;
+    if server::submit::sha256(&bytes) != model.model_sha256 {
+        let message = format!("`{}` is not what was trained: its SHA-256 differs", source.display());
+        return Err(Error::Code { message, hint: Some(format!("train it again with `gradus run`, or restore it; run `{id}` wrote {}", model.model_sha256)), code: exit::WORLD });
+    }
+    std::fs::create_dir_all(&to).map_err(Error::file("make the folder", &to))?;
+    let target = to.join("model.safetensors");
+    std::fs::write(&target, &bytes).map_err(Error::file("write", &target))?;
+    let card = source.with_file_name("model.json");
+    if card.exists() {
+        let copy = to.join("model.json");
+        std::fs::copy(&card, &copy).map_err(Error::file("write", &copy))?;
+    }
+    printer.data(target.display().to_string());
+    Ok(exit::DONE)
+}
+
+fn model_of<'a>(state: &'a State, id: &domain::RunId) -> Result<(&'a plan::Run, &'a Exported), Error> {
+    let Some(run) = state.world().runs.get(id) else { return Err(server::Error::NoRun(id.to_string()).into()) };
+    let Some(model) = trained(run) else {
+        let message = format!("run `{id}` is {} and has no model", run.state.word());
+        return Err(Error::Code { message, hint: Some(format!("see `gradus status {id}`")), code: exit::NOT_FINISHED });
+    };
+    Ok((run, model))
+}
+
+fn trained(run: &plan::Run) -> Option<&Exported> {
+    match &run.state {
+        RunState::Done { outcome: Outcome::Trained { model } } => Some(model),
+        RunState::Done { .. } | RunState::Stopped { .. } | RunState::Queued | RunState::Renting { .. } => None,
+        RunState::Staging { .. } | RunState::Running { .. } | RunState::Recovering { .. } | RunState::Stopping { .. } => None,
+    }
+}
+
+fn architecture(run: &plan::Run) -> String {
+    match &run.job.work {
+        domain::Work::Train(train) => format!("{:?}", train.model).to_lowercase(),
+        domain::Work::Command(_) => "the user's own".to_owned(),
+    }
+}

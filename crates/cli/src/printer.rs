@@ -1,0 +1,121 @@
+//! The one place that prints: stdout is data, stderr is conversation.
+
+#![expect(clippy::disallowed_macros, clippy::print_stdout, clippy::print_stderr, reason = "the printer prints")]
+
+use std::io::{IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::error::Error;
+
+/// Prints for a person or for a program.
+#[derive(Debug)]
+pub struct Printer {
+    json: bool,
+    terminal: bool,
+    color: bool,
+    /// Whether a progress line stands on the terminal, to be overwritten.
+    progress: bool,
+}
+
+impl Printer {
+    /// A printer for people, or for programs with `json`.
+    pub fn new(json: bool, color: bool) -> Printer {
+        let terminal = std::io::stderr().is_terminal();
+        Printer { json, terminal, color: color && terminal, progress: false }
+    }
+
+    /// Whether a program reads.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether a person watches.
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// A line of data, for people.
+    pub fn data(&mut self, line: impl AsRef<str>) {
+        self.clear();
+        emit(&mut std::io::stdout().lock(), &format!("{}\n", line.as_ref()));
+    }
+
+    /// One JSON value on a line.
+    pub fn json(&mut self, value: &impl Serialize) {
+        self.clear();
+        if let Ok(text) = serde_json::to_string(value) {
+            emit(&mut std::io::stdout().lock(), &format!("{text}\n"));
+        }
+    }
+
+    /// A line of conversation.
+    pub fn say(&mut self, line: impl AsRef<str>) {
+        self.clear();
+        emit(&mut std::io::stderr().lock(), &format!("{}\n", line.as_ref()));
+    }
+
+    /// The progress line: overwritten on a terminal, a line of its own in a log.
+    pub fn progress(&mut self, line: &str) {
+        if !self.terminal {
+            return self.say(line);
+        }
+        let width = terminal_width();
+        let cut: String = line.chars().take(width.saturating_sub(1)).collect();
+        emit(&mut std::io::stderr().lock(), &format!("\r\x1b[2K{cut}"));
+        self.progress = true;
+    }
+
+    /// An error, its causes and the next thing to type.
+    pub fn error(&mut self, error: &Error) {
+        let red = self.paint("31;1");
+        let bold = self.paint("1");
+        let reset = self.paint("0");
+        let mut text = format!("{red}error:{reset} {}", plain(&error.to_string()));
+        let mut source = std::error::Error::source(error);
+        while let Some(cause) = source {
+            text.push_str(&format!("\n  because: {}", plain(&cause.to_string())));
+            source = cause.source();
+        }
+        if let Some(hint) = error.hint() {
+            text.push_str(&format!("\n  {bold}hint:{reset} {}", plain(&hint)));
+        }
+        self.say(text);
+    }
+
+    /// Asks a person, and takes the answer yes for an empty line. No terminal, no.
+    pub fn confirm(&mut self, question: &str) -> bool {
+        if !std::io::stdin().is_terminal() {
+            return false;
+        }
+        self.clear();
+        emit(&mut std::io::stderr().lock(), &format!("{question} [Y/n] "));
+        let mut answer = String::new();
+        let read = std::io::stdin().read_line(&mut answer).unwrap_or(0);
+        read > 0 && matches!(answer.trim().to_ascii_lowercase().as_str(), "" | "y" | "yes")
+    }
+
+    fn paint(&self, code: &str) -> String {
+        if self.color { format!("\x1b[{code}m") } else { String::new() }
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.progress) {
+            emit(&mut std::io::stderr().lock(), "\r\x1b[2K");
+        }
+    }
+}
+
+/// A closed pipe is the reader's way to say enough.
+fn emit(stream: &mut impl Write, text: &str) {
+    let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
+}
+
+/// Text from elsewhere must not steer the terminal.
+pub fn plain(text: &str) -> String {
+    text.chars().filter(|c| *c == '\n' || *c == '\t' || !c.is_control()).collect()
+}
+
+fn terminal_width() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| usize::from(size.ws_col).max(20))
+}

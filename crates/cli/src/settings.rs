@@ -1,0 +1,65 @@
+//! Flags, environment and defaults, merged once. The only place that reads the environment.
+
+#![expect(clippy::disallowed_methods, reason = "settings read the environment")]
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use domain::torch;
+
+use crate::error::Error;
+
+/// What every command needs to know.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Folder of all state.
+    pub home: PathBuf,
+    /// This executable.
+    pub program: PathBuf,
+    /// The executable that our own trainer runs in.
+    pub rank_program: PathBuf,
+    /// Folder of the tensor library, with `lib/` in it, where one was found.
+    pub libtorch: Option<PathBuf>,
+    /// Whether colour is wanted.
+    pub color: bool,
+    /// The chaos harness' socket.
+    pub chaos: Option<PathBuf>,
+}
+
+impl Settings {
+    /// Merges `--home` with the environment: `GRADUS_HOME`, `GRADUS_RANK`, `GRADUS_LIBTORCH`, `NO_COLOR`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when no home folder is known, [`Error::File`] when this executable's place is not.
+    pub fn gather(home: Option<PathBuf>) -> Result<Settings, Error> {
+        let program = env::current_exe().map_err(Error::file("find", "gradus"))?;
+        let rank_program = path("GRADUS_RANK").unwrap_or_else(|| program.with_file_name("gradus-rank"));
+        let libtorch = path("GRADUS_LIBTORCH").or_else(|| installed_libtorch(&program));
+        let color = env::var_os("NO_COLOR").is_none() && env::var("TERM").map_or(true, |term| term != "dumb");
+        let home = match home.or_else(|| path("GRADUS_HOME")).or_else(|| platform("XDG_DATA_HOME", ".local/share")) {
+            Some(home) => home,
+            None => {
+                let message = "no folder is known for the state: `HOME` is not set".to_owned();
+                return Err(Error::Usage { message, hint: "name one with `--home FOLDER` or `GRADUS_HOME`".to_owned() });
+            }
+        };
+        Ok(Settings { home, program, rank_program, libtorch, color, chaos: path(chaos::VARIABLE) })
+    }
+}
+
+/// The pruned copy beside the executable, or the one that `cargo xtask setup` keeps in the user's cache.
+fn installed_libtorch(program: &Path) -> Option<PathBuf> {
+    let beside = program.parent()?.parent()?.join("lib").join(torch::CACHE_FOLDER);
+    let cached = platform("XDG_CACHE_HOME", ".cache")?.join(torch::CACHE_FOLDER);
+    [beside, cached].into_iter().find(|folder| folder.join("lib").is_dir())
+}
+
+/// `gradus` in one of the platform's folders.
+fn platform(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let base = path(variable).or_else(|| path("HOME").map(|home| home.join(below_home)))?;
+    Some(base.join("gradus"))
+}
+
+fn path(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+}

@@ -1,0 +1,81 @@
+//! What is new about a run: read from the log and the measurements, whoever runs the loop.
+
+use domain::series::Point;
+use domain::{Record, RunId};
+use server::{Error, Home, Series, State};
+
+/// One thing that is new.
+#[derive(Debug, Clone, PartialEq)]
+pub enum News {
+    /// An event.
+    Record(Box<Record>),
+    /// A measurement.
+    Point(Box<Point>),
+}
+
+/// A run being watched.
+#[derive(Debug)]
+pub struct Watch {
+    state: State,
+    series: Series,
+    run: RunId,
+    record: u64,
+    point: u64,
+}
+
+impl Watch {
+    /// Watches a run from its first event on, its measurements from point `after` on.
+    ///
+    /// # Errors
+    /// [`Error`] when the state cannot be opened.
+    pub fn open(home: &Home, run: &RunId) -> Result<Watch, Error> {
+        let (state, series) = (State::open(home)?, Series::open(home)?);
+        Ok(Watch { state, series, run: run.clone(), record: 0, point: 0 })
+    }
+
+    /// What is new since the last call: events first, then measurements, each oldest first. An attempt's end is told
+    /// after its measurements.
+    ///
+    /// # Errors
+    /// [`Error`] when the state cannot be read.
+    pub fn news(&mut self) -> Result<Vec<News>, Error> {
+        self.state.refresh()?;
+        let records = self.state.records(&self.run)?;
+        let points = self.series.points(&self.run, self.point)?;
+        let new_records = records.into_iter().filter(|record| record.seq > self.record);
+        let mut news: Vec<News> = new_records.map(|record| News::Record(Box::new(record))).collect();
+        if let Some(News::Record(record)) = news.last() {
+            self.record = record.seq;
+        }
+        if let Some((number, _)) = points.last() {
+            self.point = *number;
+        }
+        let ends = news.iter().position(|news| matches!(news, News::Record(record) if is_end(record)));
+        let points = points.into_iter().map(|(_, point)| News::Point(Box::new(point)));
+        let at = ends.unwrap_or(news.len());
+        news.splice(at..at, points);
+        Ok(news)
+    }
+
+    /// Where the run stands.
+    ///
+    /// # Errors
+    /// [`Error::NoRun`] when it is unknown.
+    pub fn run(&self) -> Result<&plan::Run, Error> {
+        self.state.world().runs.get(&self.run).ok_or_else(|| Error::NoRun(self.run.to_string()))
+    }
+
+    /// Everything that is known.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The measurements.
+    pub fn series(&self) -> &Series {
+        &self.series
+    }
+}
+
+fn is_end(record: &Record) -> bool {
+    matches!(record.event, domain::Event::AttemptEnded { .. })
+}
