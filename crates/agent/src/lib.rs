@@ -1,26 +1,77 @@
-//! One node, looked after: the process between the control loop and the ranks.
+//! One machine, looked after: the process between the control loop and the ranks.
 //!
 //! [`attend`] is one loop over one closed enum of events. It starts what the loop orders, watches it, keeps what it
 //! has to say until the loop has taken it, meters the rent, and ends everything when the loop has not answered for
 //! longer than its lease. Nothing here decides what a run does next.
+//!
+//! Read next: `attend` (the loop), `attempt` (one attempt from its order to its end), `attempt::verdict` (what ended
+//! it).
+
+mod attempt;
+mod attend;
+mod clock;
+mod event;
+mod meter;
+mod post;
+mod signals;
+mod spool;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What an agent needs to know beyond its folder's `launch.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The folder of its instance, absolute.
     pub folder: PathBuf,
+    /// How long it waits for what.
+    pub patience: Patience,
 }
 
-/// Why an agent left; each has an exit code of its own.
+/// How long an agent waits for what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// For the loop's first answer; afterwards the lease that the loop grants counts.
+    pub first_answer: Duration,
+    /// For the answer to one call.
+    pub call: Duration,
+    /// For our own trainer to save its state and end.
+    pub save: Duration,
+    /// For the user's program to end after SIGTERM.
+    pub program: Duration,
+    /// For either, when the agent itself was told to end by a signal.
+    pub hurry: Duration,
+    /// For what a program has left behind to end after SIGTERM.
+    pub leftovers: Duration,
+    /// For the first step, from the start of a rank.
+    pub ready: Duration,
+    /// For the next step, at least; twenty times the median step when that is longer.
+    pub step: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience {
+            first_answer: Duration::from_secs(60),
+            call: Duration::from_secs(15),
+            save: Duration::from_secs(60),
+            program: Duration::from_secs(10),
+            hurry: Duration::from_secs(1),
+            leftovers: Duration::from_secs(1),
+            ready: Duration::from_secs(600),
+            step: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Why an agent left; `exit_code` tells them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {
     /// The loop ordered it.
     Ordered,
     /// A signal asked for it.
     Signalled,
-    /// The lease was over.
+    /// The loop did not answer for longer than the lease.
     LeaseOver,
     /// Another agent looks after this instance.
     Attended,
@@ -42,7 +93,7 @@ impl Departure {
 
 /// Why an agent could not do its work.
 #[derive(Debug, thiserror::Error)]
-#[error("the agent in `{folder}` cannot {doing}")]
+#[error("the agent in `{}` cannot {doing}", folder.display())]
 pub struct Error {
     /// The folder of its instance.
     pub folder: PathBuf,
@@ -59,6 +110,5 @@ pub struct Error {
 /// # Errors
 /// When the folder does not hold what an agent needs, or cannot be written.
 pub fn attend(settings: Settings) -> Result<Departure, Error> {
-    let _ = settings;
-    Ok(Departure::Spent)
+    attend::run(settings)
 }

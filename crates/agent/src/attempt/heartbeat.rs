@@ -1,0 +1,141 @@
+//! When a rank has been silent for so long that it hangs.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use domain::rank::{Ready, Report};
+
+/// Steps whose median is the pace.
+const RECENT: usize = 31;
+
+/// Silence of so many median steps is a hang.
+const STEPS: u32 = 20;
+
+/// An evaluation may take so many times what as many training steps take.
+const EVALUATION: f64 = 3.0;
+
+/// What is known of a rank's pace. Times are since the agent's start.
+#[derive(Debug)]
+pub struct Heartbeat {
+    last: Duration,
+    before_ready: Duration,
+    least: Duration,
+    ready: Option<Shape>,
+    recent: VecDeque<Duration>,
+    is_between_epochs: bool,
+}
+
+#[derive(Debug)]
+struct Shape {
+    steps_per_epoch: u64,
+    /// Training steps that see as many samples as the largest evaluation.
+    evaluation: f64,
+}
+
+impl Heartbeat {
+    /// A rank that was started `now`, has `before_ready` until its first step, and at least `least` between steps.
+    pub fn new(now: Duration, before_ready: Duration, least: Duration) -> Heartbeat {
+        let recent = VecDeque::with_capacity(RECENT);
+        Heartbeat { last: now, before_ready, least, ready: None, recent, is_between_epochs: false }
+    }
+
+    /// Takes in a report.
+    pub fn hear(&mut self, report: &Report, now: Duration) {
+        match report {
+            Report::Ready(ready) => {
+                self.ready = Some(shape(ready));
+                // A resumed rank may begin with the evaluation that its predecessor did not get to.
+                self.is_between_epochs = ready.step > 0;
+            }
+            Report::Step(step) => {
+                if self.recent.len() == RECENT {
+                    self.recent.pop_front();
+                }
+                self.recent.push_back(Duration::from_micros(step.step_us));
+                let per_epoch = self.ready.as_ref().map_or(0, |shape| shape.steps_per_epoch);
+                self.is_between_epochs = per_epoch > 0 && step.step.is_multiple_of(per_epoch);
+            }
+            Report::Evaluated(_) | Report::Checkpointed(_) | Report::Exported(_) => {}
+            Report::Hello { .. } | Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
+            // A note can come from a thread that lives while training hangs.
+            Report::Note { .. } => return,
+        }
+        self.last = now;
+    }
+
+    /// When the rank is to be ended as hanging, unless it reports before.
+    pub fn hangs_at(&self) -> Duration {
+        self.last + self.limit()
+    }
+
+    /// How long nothing was reported.
+    pub fn silence(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.last)
+    }
+
+    fn limit(&self) -> Duration {
+        let Some(shape) = &self.ready else { return self.before_ready };
+        let mut sorted: Vec<Duration> = self.recent.iter().copied().collect();
+        sorted.sort_unstable();
+        let median = sorted.get(sorted.len() / 2).copied().unwrap_or(self.before_ready / STEPS);
+        let evaluation = if self.is_between_epochs { shape.evaluation * EVALUATION } else { 0.0 };
+        let steps = f64::from(STEPS) + evaluation;
+        self.least.max(Duration::try_from_secs_f64(median.as_secs_f64() * steps).unwrap_or(Duration::MAX / 4))
+    }
+}
+
+fn shape(ready: &Ready) -> Shape {
+    let [training, validation, test] = ready.samples;
+    let largest = validation.max(test) as f64;
+    let evaluation = largest / training.max(1) as f64 * ready.steps_per_epoch as f64;
+    Shape { steps_per_epoch: ready.steps_per_epoch, evaluation }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::rank::Step;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn ready(samples: [u64; 3]) -> Report {
+        let ready = Ready { step: 0, steps: 100, steps_per_epoch: 10, samples, classes: vec![], parameters: 1, passed_over: vec![] };
+        Report::Ready(ready)
+    }
+
+    fn step(step: u64, seconds: u64) -> Report {
+        let step_us = seconds * 1_000_000;
+        Report::Step(Step { step, epoch: 0, loss: 1.0, lr: 0.1, samples: 8, step_us, data_wait_us: 0, checkpoint_us: 0 })
+    }
+
+    /// The limit in seconds after these reports.
+    fn check(reports: &[Report], expected: u64) {
+        let mut heartbeat = Heartbeat::new(SECOND, SECOND * 600, SECOND * 60);
+        for report in reports {
+            heartbeat.hear(report, SECOND * 5);
+        }
+        let from = if reports.is_empty() { SECOND } else { SECOND * 5 };
+        assert_eq!(heartbeat.hangs_at(), from + SECOND * expected as u32, "after {reports:?}");
+    }
+
+    #[test]
+    fn the_limit_follows_the_pace() {
+        check(&[], 600);
+        check(&[ready([80, 10, 10])], 600);
+        check(&[ready([80, 10, 10]), step(1, 1)], 60);
+        check(&[ready([80, 10, 10]), step(1, 5)], 100);
+        check(&[ready([80, 10, 10]), step(1, 500), step(2, 5), step(3, 5)], 100);
+        // After an epoch's last step comes an evaluation of twice as many samples as an epoch: 20 steps' worth.
+        check(&[ready([80, 160, 10]), step(9, 5), step(10, 5)], 5 * (20 + 3 * 20));
+        check(&[ready([80, 160, 10]), step(10, 5), step(11, 5)], 100);
+    }
+
+    #[test]
+    fn a_note_is_no_sign_of_life() {
+        let mut heartbeat = Heartbeat::new(SECOND, SECOND * 600, SECOND * 60);
+        heartbeat.hear(&Report::Note { text: "still here".into() }, SECOND * 300);
+        assert_eq!(heartbeat.hangs_at(), SECOND * 601);
+        assert_eq!(heartbeat.silence(SECOND * 300), SECOND * 299);
+    }
+}

@@ -1,0 +1,124 @@
+//! The socket between the agent and one rank.
+//!
+//! A path of a socket has at most 108 bytes, and homes may lie deeper. Then the path goes through the agent's own
+//! handle of the folder, `/proc/<pid>/fd/<n>/…`: short, and gone with the agent.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use domain::AttemptId;
+use domain::rank::Order;
+use rustix::net::Shutdown;
+
+use crate::event::{Event, Happening};
+
+/// Longest path that every system takes, with room for the end.
+const LONGEST: usize = 100;
+
+/// A rank reads its orders at once; one that does not is about to be killed anyway.
+const WRITE: Duration = Duration::from_millis(100);
+
+/// One rank's socket.
+pub struct Link {
+    listener: UnixListener,
+    path: PathBuf,
+    file: PathBuf,
+    /// Keeps the short path alive.
+    _folder: File,
+    stream: Option<UnixStream>,
+    /// Orders that came before the rank did.
+    waiting: Vec<Order>,
+    is_silent: bool,
+}
+
+impl Link {
+    /// Listens in `folder` for the one rank of `attempt`; what it says goes to `events`.
+    pub fn listen(folder: &Path, attempt: &AttemptId, events: Sender<Event>) -> io::Result<Link> {
+        let name = format!("{attempt}.sock");
+        let handle = File::open(folder)?;
+        let file = folder.join(&name);
+        let short = Path::new("/proc").join(std::process::id().to_string()).join("fd");
+        let short = short.join(handle.as_raw_fd().to_string()).join(&name);
+        let path = if file.as_os_str().len() <= LONGEST { file.clone() } else { short };
+        let listener = UnixListener::bind(&path)?;
+        let accepting = listener.try_clone()?;
+        let attempt = attempt.clone();
+        std::thread::spawn(move || {
+            let send = |happening| events.send(Event::Attempt(attempt.clone(), happening)).is_ok();
+            let _ = read(&accepting, send);
+            send(Happening::Silent);
+        });
+        Ok(Link { listener, path, file, _folder: handle, stream: None, waiting: Vec::new(), is_silent: false })
+    }
+
+    /// The path that the rank connects to.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The rank has connected.
+    pub fn connected(&mut self, stream: UnixStream) {
+        let _ = stream.set_write_timeout(Some(WRITE));
+        self.stream = Some(stream);
+        for order in std::mem::take(&mut self.waiting) {
+            self.order(order);
+        }
+    }
+
+    /// Sends an order, or keeps it until the rank connects.
+    pub fn order(&mut self, order: Order) {
+        match &mut self.stream {
+            Some(stream) => {
+                // A rank that cannot be told is killed when its time is over.
+                let _ = serde_json::to_string(&order).map(|line| writeln!(stream, "{line}"));
+            }
+            None => self.waiting.push(order),
+        }
+    }
+
+    /// No rank will connect any more. One that did, and was not noticed yet, is still read to its end.
+    pub fn stop_listening(&self) {
+        let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
+    }
+
+    /// All that was said has been heard.
+    pub fn silent(&mut self) {
+        self.is_silent = true;
+    }
+
+    /// Whether all that was said has been heard.
+    pub fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.stop_listening();
+        if let Some(stream) = &self.stream {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+fn read(listener: &UnixListener, send: impl Fn(Happening) -> bool) -> io::Result<()> {
+    let (stream, _) = listener.accept()?;
+    send(Happening::Connected(stream.try_clone()?));
+    for line in BufReader::new(stream).lines() {
+        let line = line?;
+        let happening = match serde_json::from_str(&line) {
+            Ok(report) => Happening::Reported(Box::new(report)),
+            Err(_) => Happening::Garbled(line),
+        };
+        if !send(happening) {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,398 @@
+//! One attempt, from the order to start it to its end.
+//!
+//! It goes through stages: the working folder is copied, the process runs (for a user's program the set-up first), the
+//! process has ended and its last reports are read, and what it left behind is ended. Then `verdict` says what ended
+//! it. It can be asked to end at any stage; `Why` says by whom, and so how long it may take.
+
+mod heartbeat;
+mod library;
+mod link;
+mod process;
+mod program;
+mod verdict;
+mod workdir;
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use cloud::local::processes;
+use domain::rank::{self, Report, Spec};
+use domain::run::AttemptEnd;
+use domain::wire::{Start, Word};
+use domain::{AttemptId, Cause, Command, Finding, Train, Work};
+use rustix::process::Signal;
+
+use crate::Patience;
+use crate::event::{Event, Happening};
+use heartbeat::Heartbeat;
+use link::Link;
+use process::{Exit, Process};
+use verdict::{Role, Said};
+
+/// The variable that tags every process of an attempt.
+const ATTEMPT: &str = "GRADUS_ATTEMPT";
+
+/// Between two looks for what an ended process has left behind.
+const SWEEP: Duration = Duration::from_millis(20);
+
+/// How long an ended rank's socket may stay open; whoever holds it then is not the rank.
+const LATE: Duration = Duration::from_secs(1);
+
+/// What an attempt needs besides its order.
+pub struct Tools {
+    /// The executable of our own trainer.
+    pub rank_program: PathBuf,
+    /// Folder of the tensor library.
+    pub libtorch: Option<PathBuf>,
+    /// Folder of the instance, for sockets.
+    pub folder: PathBuf,
+    /// How long to wait for what.
+    pub patience: Patience,
+    /// The lease at the start, for messages.
+    pub lease: Duration,
+    /// Where happenings go.
+    pub events: Sender<Event>,
+}
+
+/// Why an attempt is ended before it ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// The loop ordered it to save and stop.
+    Stop,
+    /// The loop has not answered for longer than its lease.
+    LeaseOver,
+    /// The loop ordered the agent to leave.
+    Leave,
+    /// A signal asked the agent to end.
+    Signalled,
+    /// A later attempt is to start.
+    Replaced,
+    /// Nothing was reported for so long.
+    Hang(Duration),
+}
+
+/// One attempt.
+pub struct Attempt {
+    start: Start,
+    tools: Tools,
+    work: Working,
+    stage: Stage,
+    ending: Option<Ending>,
+    log: PathBuf,
+}
+
+enum Working {
+    Train { link: Link, heartbeat: Heartbeat, said: Box<Said> },
+    Command { command: Command, folder: PathBuf },
+}
+
+enum Stage {
+    /// The working folder is being copied.
+    Staging,
+    /// A process runs.
+    Running { process: Process, role: Role, kills: u64 },
+    /// It has ended; its last reports may still be on their way.
+    Ended { exit: Exit, role: Role, is_out_of_memory: bool, since: Duration },
+    /// It is known how it ended; what it left behind is being ended.
+    Sweeping { end: AttemptEnd, kill_at: Duration, next: Duration, is_told: bool },
+}
+
+struct Ending {
+    why: Why,
+    kill_at: Duration,
+    is_killed: bool,
+}
+
+impl Attempt {
+    /// Begins an attempt: claims the folder, then starts what it can. The words are what there is to say at once.
+    pub fn begin(start: Start, tools: Tools, now: Duration) -> Result<(Attempt, Vec<Word>), Box<Finding>> {
+        let run = PathBuf::from(&start.folder);
+        let folder = run.join("attempts").join(start.attempt.as_str());
+        for folder in [&folder, &run.join("logs"), &run.join("export")] {
+            fs::create_dir_all(folder).map_err(|error| process::not_written("make", folder, &error))?;
+        }
+        checkpoint::claim(&run.join("checkpoints"), start.fence).map_err(|error| error.finding())?;
+        let log = run.join("logs").join(format!("{}-rank-0.log", start.attempt));
+        match start.job.work.clone() {
+            Work::Train(train) => Attempt::begin_train(start, tools, train, &folder, log, now),
+            Work::Command(command) => {
+                let workdir = folder.join("workdir");
+                let (source, target) = (command.workdir.clone().map(PathBuf::from), workdir.clone());
+                let (events, id) = (tools.events.clone(), start.attempt.clone());
+                std::thread::spawn(move || {
+                    let result = workdir::copy(source.as_deref(), &target);
+                    let _ = events.send(Event::Attempt(id, Happening::Staged(result)));
+                });
+                let work = Working::Command { command, folder };
+                Ok((Attempt { start, tools, work, stage: Stage::Staging, ending: None, log }, Vec::new()))
+            }
+        }
+    }
+
+    fn begin_train(
+        start: Start,
+        tools: Tools,
+        train: Train,
+        folder: &std::path::Path,
+        log: PathBuf,
+        now: Duration,
+    ) -> Result<(Attempt, Vec<Word>), Box<Finding>> {
+        let libraries = library::check(tools.libtorch.as_deref())?;
+        let link = Link::listen(&tools.folder, &start.attempt, tools.events.clone());
+        let link = link.map_err(|error| process::not_written("listen in", &tools.folder, &error))?;
+        let spec = spec(&start, train, &link);
+        let path = folder.join("rank-0.json");
+        let text = serde_json::to_vec_pretty(&spec).map_err(|error| Finding::new(Cause::Internal, error.to_string()))?;
+        fs::write(&path, text).map_err(|error| process::not_written("write", &path, &error))?;
+
+        let mut command = std::process::Command::new(&tools.rank_program);
+        command.arg(&path).current_dir(folder);
+        command.env("OMP_NUM_THREADS", start.threads.to_string());
+        command.envs(&start.job.envs);
+        command.env("LD_LIBRARY_PATH", libraries).env(ATTEMPT, start.attempt.as_str());
+        let process = Process::start(command, &log, &start.attempt, &tools.events)?;
+        let heartbeat = Heartbeat::new(now, tools.patience.ready, tools.patience.step);
+        let work = Working::Train { link, heartbeat, said: Box::default() };
+        let stage = Stage::Running { process, role: Role::Rank, kills: process::memory_kills() };
+        Ok((Attempt { start, tools, work, stage, ending: None, log }, vec![Word::Started]))
+    }
+
+    /// Its name.
+    pub fn id(&self) -> &AttemptId {
+        &self.start.attempt
+    }
+
+    /// Takes in what happened, and returns what there is to say of it.
+    pub fn hear(&mut self, happening: Happening, now: Duration) -> Vec<Word> {
+        match happening {
+            Happening::Staged(Ok(())) => self.staged(),
+            Happening::Staged(Err(finding)) => {
+                self.sweep(AttemptEnd::Failed { finding, exit_code: None }, now);
+                Vec::new()
+            }
+            Happening::Connected(stream) => {
+                if let Working::Train { link, .. } = &mut self.work {
+                    link.connected(stream);
+                }
+                Vec::new()
+            }
+            Happening::Reported(report) => self.reported(*report, now),
+            Happening::Garbled(line) => {
+                vec![said(Report::Note { text: format!("rank 0 sent a line that is no report: `{line}`") })]
+            }
+            Happening::Silent => {
+                if let Working::Train { link, .. } = &mut self.work {
+                    link.silent();
+                }
+                Vec::new()
+            }
+            Happening::Exited(pid) => self.exited(pid, now),
+        }
+    }
+
+    fn reported(&mut self, report: Report, now: Duration) -> Vec<Word> {
+        if let Working::Train { heartbeat, said, .. } = &mut self.work {
+            heartbeat.hear(&report, now);
+            said.hear(&report);
+        }
+        vec![said(report)]
+    }
+
+    fn staged(&mut self) -> Vec<Word> {
+        let Working::Command { command, .. } = &self.work else { return Vec::new() };
+        if !matches!(self.stage, Stage::Staging) || self.ending.is_some() {
+            return Vec::new();
+        }
+        match command.setup.clone() {
+            Some(text) => self.start_program(Role::Setup, &text),
+            None => self.start_program(Role::Program, &command.run.clone()),
+        }
+    }
+
+    /// Starts one of the user's scripts. The attempt counts as started when `run` does.
+    fn start_program(&mut self, role: Role, text: &str) -> Vec<Word> {
+        let Working::Command { folder, .. } = &self.work else { return Vec::new() };
+        let started = program::command(&self.start, role, text, folder).and_then(|mut command| {
+            command.env(ATTEMPT, self.start.attempt.as_str());
+            Process::start(command, &self.log, &self.start.attempt, &self.tools.events)
+        });
+        match started {
+            Ok(process) => {
+                self.stage = Stage::Running { process, role, kills: process::memory_kills() };
+                if role == Role::Setup { Vec::new() } else { vec![Word::Started] }
+            }
+            Err(finding) => {
+                let end = AttemptEnd::Failed { finding: *finding, exit_code: None };
+                self.stage = Stage::Sweeping { end, kill_at: Duration::ZERO, next: Duration::ZERO, is_told: false };
+                Vec::new()
+            }
+        }
+    }
+
+    fn exited(&mut self, pid: u32, now: Duration) -> Vec<Word> {
+        let Stage::Running { process, role, kills } = &mut self.stage else { return Vec::new() };
+        if process.pid() != pid {
+            return Vec::new();
+        }
+        let (exit, role, is_out_of_memory) = (process.reap(), *role, process::memory_kills() > *kills);
+        if role == Role::Setup && exit == Exit::Code(0) && self.ending.is_none() {
+            let Working::Command { command, .. } = &self.work else { return Vec::new() };
+            return self.start_program(Role::Program, &command.run.clone());
+        }
+        if let Working::Train { link, .. } = &mut self.work {
+            link.stop_listening();
+        }
+        self.stage = Stage::Ended { exit, role, is_out_of_memory, since: now };
+        Vec::new()
+    }
+
+    /// Asks it to end. Asked again, it only gets less time.
+    pub fn end(&mut self, why: Why, now: Duration) {
+        let patience = self.tools.patience;
+        let grace = match (why, &self.work) {
+            (Why::Leave | Why::Replaced | Why::Hang(_), _) => Duration::ZERO,
+            (Why::Signalled, _) => patience.hurry,
+            (Why::Stop | Why::LeaseOver, Working::Train { .. }) => patience.save,
+            (Why::Stop | Why::LeaseOver, Working::Command { .. }) => patience.program,
+        };
+        let kill_at = now + grace;
+        if let Stage::Sweeping { kill_at: before, .. } = &mut self.stage {
+            *before = kill_at.min(*before);
+        }
+        if let Some(ending) = &mut self.ending {
+            ending.kill_at = kill_at.min(ending.kill_at);
+            return;
+        }
+        self.ending = Some(Ending { why, kill_at, is_killed: false });
+        if grace.is_zero() {
+            return;
+        }
+        match (&mut self.work, &self.stage) {
+            (Working::Train { link, .. }, _) => link.order(rank::Order::Stop),
+            (Working::Command { .. }, Stage::Running { process, .. }) => {
+                process.signal(Signal::TERM);
+                self.signal_tagged(Signal::TERM);
+            }
+            (Working::Command { .. }, Stage::Staging | Stage::Ended { .. } | Stage::Sweeping { .. }) => {}
+        }
+    }
+
+    /// Does what is due, and returns the end when it is reached.
+    pub fn turn(&mut self, now: Duration) -> Option<AttemptEnd> {
+        if let (Stage::Running { .. }, Working::Train { heartbeat, .. }, None) = (&self.stage, &self.work, &self.ending)
+            && now >= heartbeat.hangs_at()
+        {
+            self.end(Why::Hang(heartbeat.silence(now)), now);
+        }
+        if let (Stage::Running { process, .. }, Some(ending)) = (&self.stage, &mut self.ending)
+            && now >= ending.kill_at
+            && !ending.is_killed
+        {
+            ending.is_killed = true;
+            process.signal(Signal::KILL);
+            self.signal_tagged(Signal::KILL);
+        }
+        if let (Stage::Staging, Some(_)) = (&self.stage, &self.ending) {
+            let end = self.verdict(Exit::Never, Role::Setup, false);
+            self.sweep(end, now);
+        }
+        if let Stage::Ended { exit, role, is_out_of_memory, since } = self.stage {
+            let is_silent = match &mut self.work {
+                Working::Train { link, .. } => link.is_silent(),
+                Working::Command { .. } => true,
+            };
+            if is_silent || now >= since + LATE {
+                let end = self.verdict(exit, role, is_out_of_memory);
+                self.sweep(end, now);
+            }
+        }
+        self.swept(now)
+    }
+
+    /// When something is due next.
+    pub fn due(&self) -> Duration {
+        match (&self.stage, &self.ending, &self.work) {
+            (Stage::Staging, None, _) => Duration::MAX,
+            (Stage::Staging, Some(_), _) => Duration::ZERO,
+            (Stage::Running { .. }, Some(ending), _) if ending.is_killed => Duration::MAX,
+            (Stage::Running { .. }, Some(ending), _) => ending.kill_at,
+            (Stage::Running { .. }, None, Working::Train { heartbeat, .. }) => heartbeat.hangs_at(),
+            (Stage::Running { .. }, None, Working::Command { .. }) => Duration::MAX,
+            (Stage::Ended { since, .. }, _, _) => *since + LATE,
+            (Stage::Sweeping { next, .. }, _, _) => *next,
+        }
+    }
+
+    fn verdict(&self, exit: Exit, role: Role, is_out_of_memory: bool) -> AttemptEnd {
+        let said = match &self.work {
+            Working::Train { said, .. } => (**said).clone(),
+            Working::Command { .. } => Said::default(),
+        };
+        verdict::verdict(verdict::Facts {
+            role,
+            exit,
+            is_out_of_memory,
+            said,
+            ending: self.ending.as_ref().map(|ending| (ending.why, ending.is_killed)),
+            lease: self.tools.lease,
+            log: &self.log,
+            tail: process::tail(&self.log),
+        })
+    }
+
+    fn sweep(&mut self, end: AttemptEnd, now: Duration) {
+        // Whoever was told to stop may still be saving, though the shell above it is gone.
+        let kill_at = self.ending.as_ref().map_or(now + self.tools.patience.leftovers, |ending| ending.kill_at);
+        let is_told = self.ending.is_some();
+        self.stage = Stage::Sweeping { end, kill_at, next: now, is_told };
+    }
+
+    /// Ends what is left behind, and returns the end once nothing is.
+    fn swept(&mut self, now: Duration) -> Option<AttemptEnd> {
+        let tag = self.start.attempt.as_str();
+        let Stage::Sweeping { end, kill_at, next, is_told } = &mut self.stage else { return None };
+        if now < *next {
+            return None;
+        }
+        let left = match (now >= *kill_at, *is_told) {
+            (true, _) => processes::signal(ATTEMPT, tag, Signal::KILL).map(|count| count > 0),
+            (false, false) => processes::signal(ATTEMPT, tag, Signal::TERM).map(|count| count > 0),
+            (false, true) => processes::any(ATTEMPT, tag),
+        };
+        *is_told = true;
+        *next = now + SWEEP;
+        // Where `/proc` cannot be read nothing more can be done here, and the provider will not say that it is gone.
+        if left.unwrap_or(false) { None } else { Some(end.clone()) }
+    }
+
+    fn signal_tagged(&self, signal: Signal) {
+        // What is missed now is found by the sweep.
+        let _ = processes::signal(ATTEMPT, self.start.attempt.as_str(), signal);
+    }
+}
+
+fn said(report: Report) -> Word {
+    Word::Reported { rank: 0, report }
+}
+
+fn spec(start: &Start, train: Train, link: &Link) -> Spec {
+    let run = PathBuf::from(&start.folder);
+    let text = |path: PathBuf| path.to_string_lossy().into_owned();
+    Spec {
+        schema: rank::SPEC_SCHEMA,
+        run: start.run.clone(),
+        attempt: start.attempt.clone(),
+        fence: start.fence,
+        rank: 0,
+        world_size: 1,
+        job_hash: start.job_hash.clone(),
+        data: train.data.path.clone(),
+        train,
+        threads: start.threads,
+        checkpoints: text(run.join("checkpoints")),
+        export: text(run.join("export")),
+        socket: text(link.path().to_owned()),
+    }
+}

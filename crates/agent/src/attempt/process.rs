@@ -1,0 +1,125 @@
+//! A process that an attempt has started, and what is known of its end.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::Sender;
+
+use cloud::local::session;
+use domain::{AttemptId, Cause, Finding};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use crate::event::{Event, Happening};
+
+/// Bytes of the log that are looked at for a message.
+const TAIL: u64 = 4096;
+
+/// Lines of the log in a message.
+const LINES: usize = 5;
+
+/// A process that leads a session of its own, and dies with the agent.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+    /// It was never started.
+    Never,
+}
+
+impl Process {
+    /// Starts `command`, its output appended to `log`; its end is told by [`Happening::Exited`]. It dies with the
+    /// calling thread.
+    pub fn start(
+        mut command: Command,
+        log: &Path,
+        attempt: &AttemptId,
+        events: &Sender<Event>,
+    ) -> Result<Process, Box<Finding>> {
+        let file = OpenOptions::new().create(true).append(true).open(log);
+        let outputs = file.and_then(|file| Ok((file.try_clone()?, file)));
+        let (stdout, stderr) = outputs.map_err(|error| not_written("open", log, &error))?;
+        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+        session::own_and_bound(&mut command);
+        let child = command.spawn().map_err(|error| {
+            let program = command.get_program().to_string_lossy().into_owned();
+            Finding::new(Cause::Internal, format!("cannot start `{program}`: {error}"))
+                .hint("build the whole workspace, or install gradus again")
+        })?;
+        let (pid, number) = (child.id(), Pid::from_child(&child));
+        let (attempt, events) = (attempt.clone(), events.clone());
+        std::thread::spawn(move || {
+            // Only looks: until it is reaped, no other process can get this number, so a signal cannot hit a stranger.
+            let look = || waitid(WaitId::Pid(number), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            while let Err(rustix::io::Errno::INTR) = look() {}
+            let _ = events.send(Event::Attempt(attempt, Happening::Exited(pid)));
+        });
+        Ok(Process { child })
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal to it and all of its group. Only for a process that was not reaped.
+    pub fn signal(&self, signal: Signal) {
+        // It may have ended just now, which is what is wanted.
+        let _ = kill_process_group(Pid::from_child(&self.child), signal);
+    }
+
+    /// Takes the exit of a process that has ended.
+    pub fn reap(&mut self) -> Exit {
+        match self.child.wait() {
+            Ok(status) => match (status.code(), status.signal()) {
+                (Some(code), _) => Exit::Code(code),
+                (None, Some(signal)) => Exit::Signal(signal),
+                (None, None) => Exit::Never,
+            },
+            Err(_) => Exit::Never,
+        }
+    }
+}
+
+/// How many processes the kernel has killed for memory since the machine started.
+pub fn memory_kills() -> u64 {
+    let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok()).unwrap_or(0)
+}
+
+/// The last lines of a log.
+pub fn tail(log: &Path) -> String {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(log)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
+/// What to say when a file of the run cannot be made.
+pub fn not_written(doing: &str, path: &Path, error: &io::Error) -> Box<Finding> {
+    use io::ErrorKind::*;
+    let (cause, hint) = match error.kind() {
+        StorageFull | QuotaExceeded | FileTooLarge => (Cause::DiskFull, "free some space there (`df -h` shows it), then resume the run"),
+        ReadOnlyFilesystem | PermissionDenied | NotADirectory => {
+            (Cause::ReadOnly, "make the folder writable, or choose another with `--home`")
+        }
+        _ => (Cause::Internal, "check the disk (`dmesg` shows its errors), then resume the run"),
+    };
+    Box::new(Finding::new(cause, format!("cannot {doing} `{}`: {error}", path.display())).hint(hint))
+}

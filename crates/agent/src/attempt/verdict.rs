@@ -1,0 +1,293 @@
+//! What ended an attempt: a pure function of what was said, how the process ended, and who asked for it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use domain::rank::{Exported, Report};
+use domain::run::AttemptEnd;
+use domain::{Cause, Finding};
+
+use super::Why;
+use super::process::Exit;
+
+/// What bash gives as the code of a command that SIGKILL has ended.
+const KILLED_IN_BASH: i32 = 128 + libc::SIGKILL;
+
+/// What a process was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Our own trainer.
+    Rank,
+    /// The user's set-up commands.
+    Setup,
+    /// The user's program.
+    Program,
+}
+
+/// What a rank has said that matters for its end.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Said {
+    exported: Option<Exported>,
+    last: Option<LastWord>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum LastWord {
+    Trained,
+    Stopped(u64),
+    Failed(Finding),
+}
+
+/// What is known of the end.
+#[derive(Debug)]
+pub struct Facts<'a> {
+    /// Which process ended.
+    pub role: Role,
+    /// How.
+    pub exit: Exit,
+    /// The kernel has killed something for memory while it ran.
+    pub is_out_of_memory: bool,
+    /// What it said before.
+    pub said: Said,
+    /// Who asked for the end, and whether it had to be killed.
+    pub ending: Option<(Why, bool)>,
+    /// The lease that the loop granted.
+    pub lease: Duration,
+    /// Where its output is.
+    pub log: &'a Path,
+    /// The end of that output.
+    pub tail: String,
+}
+
+impl Said {
+    /// Takes in a report.
+    pub fn hear(&mut self, report: &Report) {
+        match report {
+            Report::Exported(exported) => self.exported = Some(exported.clone()),
+            Report::Trained => self.last = Some(LastWord::Trained),
+            Report::Stopped { step } => self.last = Some(LastWord::Stopped(*step)),
+            Report::Failed(finding) => self.last = Some(LastWord::Failed(finding.clone())),
+            Report::Hello { .. } | Report::Ready(_) | Report::Step(_) => {}
+            Report::Evaluated(_) | Report::Checkpointed(_) | Report::Note { .. } => {}
+        }
+    }
+}
+
+/// Says how an attempt ended.
+pub fn verdict(facts: Facts) -> AttemptEnd {
+    match facts.role {
+        Role::Rank => of_rank(facts),
+        Role::Setup | Role::Program => of_program(facts),
+    }
+}
+
+fn of_rank(facts: Facts) -> AttemptEnd {
+    let why = facts.ending.map(|(why, _)| why);
+    match (&facts.said.last, &facts.said.exported) {
+        // Whatever came after it, the model stands.
+        (Some(LastWord::Trained), Some(model)) => AttemptEnd::Trained { model: model.clone() },
+        (Some(LastWord::Trained), None) => {
+            failed(&facts, Finding::new(Cause::Internal, "rank 0 has trained and did not report a model"))
+        }
+        (Some(LastWord::Failed(finding)), _) => failed(&facts, finding.clone()),
+        (Some(LastWord::Stopped(step)), _) => match why {
+            Some(Why::Stop) => AttemptEnd::Stopped { step: Some(*step) },
+            Some(why) => failed(&facts, reason(why, &facts)),
+            None => {
+                let message = format!("something else than gradus told rank 0 to stop; the state of step {step} is saved");
+                failed(&facts, Finding::new(Cause::Killed, message))
+            }
+        },
+        (None, _) => match facts.ending {
+            Some((Why::Stop, false)) => failed(&facts, unsaid(&facts)),
+            Some((why, _)) => failed(&facts, reason(why, &facts)),
+            None => failed(&facts, unsaid(&facts)),
+        },
+    }
+}
+
+fn of_program(facts: Facts) -> AttemptEnd {
+    match facts.ending {
+        Some((Why::Stop, false)) => return AttemptEnd::Stopped { step: None },
+        Some((why, _)) => return failed(&facts, reason(why, &facts)),
+        None => {}
+    }
+    let killed_for_memory = facts.is_out_of_memory && facts.exit == Exit::Code(KILLED_IN_BASH);
+    let what = if facts.role == Role::Setup { "`setup`" } else { "`run`" };
+    let cause = if facts.role == Role::Setup { Cause::Setup } else { Cause::ExitCode };
+    match facts.exit {
+        Exit::Code(_) if killed_for_memory => failed(&facts, out_of_memory(what)),
+        Exit::Code(0) if facts.role == Role::Program => AttemptEnd::Succeeded,
+        Exit::Code(code) => {
+            let message = with_tail(format!("{what} ended with code {code}"), &facts);
+            failed(&facts, Finding::new(cause, message).hint(see(&facts)))
+        }
+        Exit::Signal(signal) => failed(&facts, of_signal(what, signal, &facts)),
+        Exit::Never => failed(&facts, Finding::new(Cause::Internal, format!("the end of {what} was not seen"))),
+    }
+}
+
+/// A rank has ended without a last word.
+fn unsaid(facts: &Facts) -> Finding {
+    match facts.exit {
+        Exit::Signal(signal) => of_signal("rank 0", signal, facts),
+        Exit::Code(_) if facts.tail.contains("error while loading shared libraries") => {
+            let hint = "run `cargo xtask setup`, or name a folder of libtorch with `GRADUS_LIBTORCH`";
+            Finding::new(Cause::Library, with_tail("rank 0 cannot load its libraries".into(), facts)).hint(hint)
+        }
+        Exit::Code(code) => {
+            let message = with_tail(format!("rank 0 ended with code {code} and without a last word"), facts);
+            Finding::new(Cause::Internal, message).hint(see(facts))
+        }
+        Exit::Never => Finding::new(Cause::Internal, "the end of rank 0 was not seen"),
+    }
+}
+
+fn of_signal(what: &str, signal: i32, facts: &Facts) -> Finding {
+    if signal == libc::SIGKILL && facts.is_out_of_memory {
+        return out_of_memory(what);
+    }
+    let name = match signal {
+        libc::SIGKILL => "SIGKILL".to_owned(),
+        libc::SIGTERM => "SIGTERM".to_owned(),
+        libc::SIGINT => "SIGINT".to_owned(),
+        libc::SIGSEGV => "SIGSEGV, a fault in its memory".to_owned(),
+        libc::SIGABRT => "SIGABRT, of its own making".to_owned(),
+        libc::SIGBUS => "SIGBUS, often a full disk under a mapped file".to_owned(),
+        libc::SIGILL => "SIGILL, often a processor older than the libraries".to_owned(),
+        other => format!("signal {other}"),
+    };
+    Finding::new(Cause::Killed, with_tail(format!("{what} was ended by {name}"), facts)).hint(see(facts))
+}
+
+fn out_of_memory(what: &str) -> Finding {
+    let hint = "choose a smaller `batch`, or accumulate: the same batch in smaller parts";
+    Finding::new(Cause::OutOfMemory, format!("the kernel killed {what} because memory ran out")).hint(hint)
+}
+
+/// The finding for an attempt that gradus itself has ended.
+fn reason(why: Why, facts: &Facts) -> Finding {
+    match why {
+        Why::Stop => Finding::new(Cause::Killed, "it did not save its state in time after an order to stop, and was killed"),
+        Why::LeaseOver => {
+            let message = format!("the control loop did not answer for {} s, so the agent ended the attempt", facts.lease.as_secs());
+            Finding::new(Cause::InstanceLost, message)
+        }
+        Why::Leave => Finding::new(Cause::InstanceLost, "the instance was released"),
+        Why::Signalled => Finding::new(Cause::InstanceLost, "a signal told the agent to end"),
+        Why::Replaced => Finding::new(Cause::Fenced, "a later attempt has taken over"),
+        Why::Hang(silence) => {
+            let message = with_tail(format!("rank 0 has reported no step for {} s", silence.as_secs()), facts);
+            Finding::new(Cause::Hang, message).hint(see(facts))
+        }
+    }
+}
+
+fn failed(facts: &Facts, finding: Finding) -> AttemptEnd {
+    let exit_code = match facts.exit {
+        Exit::Code(code) => Some(code),
+        Exit::Signal(_) | Exit::Never => None,
+    };
+    AttemptEnd::Failed { finding, exit_code }
+}
+
+fn with_tail(message: String, facts: &Facts) -> String {
+    if facts.tail.is_empty() { message } else { format!("{message}; its last lines were:\n{}", facts.tail) }
+}
+
+fn see(facts: &Facts) -> String {
+    format!("read `{}`", facts.log.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KILL: Exit = Exit::Signal(libc::SIGKILL);
+    const STOP: Option<(Why, bool)> = Some((Why::Stop, false));
+
+    fn model() -> Exported {
+        Exported {
+            model: "/m".into(),
+            model_sha256: "aa".into(),
+            bytes: 1,
+            step: 1,
+            validation_accuracy: 0.9,
+            test_accuracy: 0.9,
+            steps: 1,
+        }
+    }
+
+    /// The end in one word, with the cause and the code of a failure.
+    fn end(role: Role, reports: &[Report], exit: Exit, ending: Option<(Why, bool)>, memory: bool, tail: &str) -> String {
+        let mut said = Said::default();
+        reports.iter().for_each(|report| said.hear(report));
+        let log = Path::new("/run/logs/a1-rank-0.log");
+        let lease = Duration::from_secs(60);
+        let facts = Facts { role, exit, is_out_of_memory: memory, said, ending, lease, log, tail: tail.into() };
+        match verdict(facts) {
+            AttemptEnd::Trained { .. } => "trained".into(),
+            AttemptEnd::Succeeded => "succeeded".into(),
+            AttemptEnd::Stopped { step: Some(step) } => format!("stopped at {step}"),
+            AttemptEnd::Stopped { step: None } => "stopped".into(),
+            AttemptEnd::Failed { finding, exit_code } => {
+                assert!(finding.message.contains(tail.lines().last().unwrap_or("")), "{finding:?}");
+                format!("{:?} {exit_code:?}", finding.cause)
+            }
+        }
+    }
+
+    #[test]
+    fn a_rank_s_last_word_counts() {
+        let trained = [Report::Exported(model()), Report::Trained];
+        let stopped = [Report::Stopped { step: 7 }];
+        let data = [Report::Failed(Finding::new(Cause::Data, "a file is missing"))];
+        let check = |reports: &[Report], exit, ending, expected: &str| {
+            assert_eq!(end(Role::Rank, reports, exit, ending, false, ""), expected, "{reports:?} {exit:?} {ending:?}");
+        };
+        check(&trained, Exit::Code(0), None, "trained");
+        check(&trained, KILL, STOP, "trained");
+        check(&trained[1..], Exit::Code(0), None, "Internal Some(0)");
+        check(&stopped, Exit::Code(0), STOP, "stopped at 7");
+        check(&stopped, Exit::Code(0), None, "Killed Some(0)");
+        check(&stopped, Exit::Code(0), Some((Why::LeaseOver, false)), "InstanceLost Some(0)");
+        check(&data, Exit::Code(1), None, "Data Some(1)");
+        check(&data, Exit::Code(1), STOP, "Data Some(1)");
+        check(&[], KILL, Some((Why::Stop, true)), "Killed None");
+        check(&[], Exit::Code(3), STOP, "Internal Some(3)");
+        check(&[], KILL, Some((Why::Hang(Duration::from_secs(61)), true)), "Hang None");
+        check(&[], KILL, Some((Why::Leave, true)), "InstanceLost None");
+        check(&[], KILL, Some((Why::Replaced, true)), "Fenced None");
+    }
+
+    #[test]
+    fn a_silent_end_is_told_by_its_exit() {
+        let check = |exit, memory, tail: &str, expected: &str| {
+            assert_eq!(end(Role::Rank, &[], exit, None, memory, tail), expected, "{exit:?} {memory} `{tail}`");
+        };
+        check(KILL, false, "", "Killed None");
+        check(KILL, true, "", "OutOfMemory None");
+        check(Exit::Signal(libc::SIGSEGV), true, "", "Killed None");
+        check(Exit::Code(101), false, "thread panicked", "Internal Some(101)");
+        check(Exit::Code(127), false, "rank: error while loading shared libraries: libc10.so", "Library Some(127)");
+    }
+
+    #[test]
+    fn a_program_s_code_counts() {
+        let check = |role, exit, ending, memory, expected: &str| {
+            assert_eq!(end(role, &[], exit, ending, memory, ""), expected, "{role:?} {exit:?} {ending:?}");
+        };
+        check(Role::Program, Exit::Code(0), None, true, "succeeded");
+        check(Role::Program, Exit::Code(3), None, true, "ExitCode Some(3)");
+        check(Role::Setup, Exit::Code(3), None, false, "Setup Some(3)");
+        check(Role::Program, Exit::Code(137), None, false, "ExitCode Some(137)");
+        check(Role::Program, Exit::Code(137), None, true, "OutOfMemory Some(137)");
+        check(Role::Program, KILL, None, false, "Killed None");
+        check(Role::Setup, KILL, None, true, "OutOfMemory None");
+        check(Role::Program, Exit::Signal(libc::SIGTERM), STOP, false, "stopped");
+        check(Role::Program, Exit::Code(0), STOP, false, "stopped");
+        check(Role::Setup, Exit::Never, STOP, false, "stopped");
+        check(Role::Program, KILL, Some((Why::Stop, true)), false, "Killed None");
+        check(Role::Program, Exit::Code(0), Some((Why::LeaseOver, false)), false, "InstanceLost Some(0)");
+    }
+}

@@ -1,0 +1,207 @@
+//! Copies the user's working folder for one attempt, so that what an attempt changes never reaches the original.
+//!
+//! `.git` is left out, and what `.skyignore` names: one pattern a line, `*` and `?` within a name, `**` for any folders,
+//! a leading `/` for the top only, a trailing `/` for folders only. A link that leads out of the folder is refused, for
+//! its target would be shared with the original.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use domain::{Cause, Finding};
+
+use super::process::not_written;
+
+/// Copies `source` to `target`, which is made; without a source it is left empty.
+pub fn copy(source: Option<&Path>, target: &Path) -> Result<(), Finding> {
+    fs::create_dir_all(target).map_err(|error| *not_written("make", target, &error))?;
+    let Some(source) = source else { return Ok(()) };
+    let root = fs::canonicalize(source).map_err(|error| unreadable(source, &error))?;
+    let ignored = match fs::read_to_string(root.join(".skyignore")) {
+        Ok(text) => text.lines().filter_map(Pattern::read).collect(),
+        Err(_) => Vec::new(),
+    };
+    let target = fs::canonicalize(target).map_err(|error| *not_written("open", target, &error))?;
+    Copy { root: &root, target: &target, ignored }.folder(Path::new(""))
+}
+
+struct Copy<'a> {
+    root: &'a Path,
+    target: &'a Path,
+    ignored: Vec<Pattern>,
+}
+
+impl Copy<'_> {
+    /// Copies what stands in the folder `inner` below the root.
+    fn folder(&self, inner: &Path) -> Result<(), Finding> {
+        let source = self.root.join(inner);
+        let entries = fs::read_dir(&source).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        for entry in entries.map_err(|error| unreadable(&source, &error))? {
+            let inner = inner.join(entry.file_name());
+            let (from, to) = (entry.path(), self.target.join(&inner));
+            let kind = entry.file_type().map_err(|error| unreadable(&from, &error))?;
+            let is_left_out = entry.file_name() == ".git" || self.is_ignored(&inner, kind.is_dir());
+            // The home may lie within the working folder; a copy of the copy would have no end.
+            if is_left_out || self.target.starts_with(&from) {
+                continue;
+            }
+            if kind.is_dir() {
+                fs::create_dir_all(&to).map_err(|error| *not_written("make", &to, &error))?;
+                self.folder(&inner)?;
+            } else if kind.is_symlink() {
+                self.link(&from, &to)?;
+            } else if kind.is_file() {
+                fs::copy(&from, &to).map_err(|error| *not_written("copy", &from, &error))?;
+            }
+            // Sockets, pipes and devices are nobody's source.
+        }
+        Ok(())
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> Result<(), Finding> {
+        let aim = fs::read_link(from).map_err(|error| unreadable(from, &error))?;
+        let leads_within = aim.is_relative() && fs::canonicalize(from).is_ok_and(|end| end.starts_with(self.root));
+        if !leads_within {
+            let message = format!("`{}` is a link that leads out of the working folder, to `{}`", from.display(), aim.display());
+            let hint = "name it in `.skyignore`, or pass its target's absolute path in `envs`";
+            return Err(Finding::new(Cause::Job, message).hint(hint));
+        }
+        symlink(&aim, to).map_err(|error| *not_written("link", to, &error))
+    }
+
+    fn is_ignored(&self, inner: &Path, is_folder: bool) -> bool {
+        let parts: Vec<String> = inner.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        self.ignored.iter().any(|pattern| pattern.matches(&parts, is_folder))
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Finding {
+    let message = format!("cannot read `{}` of the working folder: {error}", path.display());
+    Finding::new(Cause::Job, message).hint("check `workdir` and who may read what is in it")
+}
+
+/// One line of `.skyignore`.
+#[derive(Debug)]
+struct Pattern {
+    parts: Vec<String>,
+    folders_only: bool,
+}
+
+impl Pattern {
+    fn read(line: &str) -> Option<Pattern> {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            return None;
+        }
+        let folders_only = line.ends_with('/');
+        let inner = line.trim_end_matches('/');
+        let mut parts: Vec<String> = inner.trim_start_matches('/').split('/').map(str::to_owned).collect();
+        // Without a folder in it a pattern holds anywhere.
+        if !inner.contains('/') {
+            parts.insert(0, "**".into());
+        }
+        Some(Pattern { parts, folders_only })
+    }
+
+    fn matches(&self, path: &[String], is_folder: bool) -> bool {
+        (is_folder || !self.folders_only) && parts_match(&self.parts, path)
+    }
+}
+
+fn parts_match(pattern: &[String], path: &[String]) -> bool {
+    match (pattern.split_first(), path.split_first()) {
+        (None, None) => true,
+        (None, Some(_)) => false,
+        (Some((part, rest)), _) if part == "**" => (0..=path.len()).any(|skipped| parts_match(rest, &path[skipped..])),
+        (Some(_), None) => false,
+        (Some((part, rest)), Some((name, inner))) => {
+            let (part, name): (Vec<char>, Vec<char>) = (part.chars().collect(), name.chars().collect());
+            name_matches(&part, &name) && parts_match(rest, inner)
+        }
+    }
+}
+
+fn name_matches(pattern: &[char], name: &[char]) -> bool {
+    match (pattern.split_first(), name.split_first()) {
+        (None, None) => true,
+        (None, Some(_)) => false,
+        (Some(('*', rest)), _) => (0..=name.len()).any(|skipped| name_matches(rest, &name[skipped..])),
+        (Some(_), None) => false,
+        (Some((expected, rest)), Some((found, inner))) => (*expected == '?' || expected == found) && name_matches(rest, inner),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_they_read() {
+        let check = |line: &str, path: &str, expected: bool| {
+            let is_folder = path.ends_with('/');
+            let parts: Vec<String> = path.trim_end_matches('/').split('/').map(str::to_owned).collect();
+            let matches = Pattern::read(line).is_some_and(|pattern| pattern.matches(&parts, is_folder));
+            assert_eq!(matches, expected, "`{line}` on `{path}`");
+        };
+        check("*.pt", "a/b/model.pt", true);
+        check("*.pt", "model.ptx", false);
+        check("data/", "deep/data/", true);
+        check("data/", "data", false);
+        check("/data", "data", true);
+        check("/data", "deep/data", false);
+        check("a/*/c", "a/b/c", true);
+        check("a/*/c", "a/b/b/c", false);
+        check("a/**/c", "a/c", true);
+        check("a/**/c", "a/b/b/c", true);
+        check("run-?", "run-1", true);
+        check("# *", "x", false);
+        check("", "x", false);
+    }
+
+    fn tree(folder: &Path) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut waiting = vec![folder.to_owned()];
+        while let Some(next) = waiting.pop() {
+            for entry in fs::read_dir(next).unwrap().map(Result::unwrap) {
+                if entry.file_type().unwrap().is_dir() { waiting.push(entry.path()) } else { found.push(entry.path()) }
+            }
+        }
+        let mut found: Vec<_> = found.iter().map(|path| path.strip_prefix(folder).unwrap().to_owned()).collect();
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn a_folder_is_copied_without_what_is_ignored_and_never_into_itself() {
+        let temporary = tempfile::tempdir().unwrap();
+        let root = temporary.path();
+        for (path, text) in [("train.py", "print(1)"), ("lib/a.py", ""), (".git/config", ""), ("data/x.bin", "")] {
+            fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            fs::write(root.join(path), text).unwrap();
+        }
+        fs::write(root.join(".skyignore"), "data/\n*.log\n").unwrap();
+        fs::write(root.join("lib/noise.log"), "").unwrap();
+        symlink("lib/a.py", root.join("inner")).unwrap();
+        let target = root.join("home/attempts/1/workdir");
+        copy(Some(root), &target).unwrap();
+        let expected: Vec<PathBuf> = [".skyignore", "inner", "lib/a.py", "train.py"].map(PathBuf::from).into();
+        assert_eq!(tree(&target), expected);
+        assert_eq!(fs::read_to_string(target.join("train.py")).unwrap(), "print(1)");
+
+        symlink("/etc/passwd", root.join("outer")).unwrap();
+        let finding = copy(Some(root), &temporary.path().join("other")).unwrap_err();
+        assert!(finding.cause == Cause::Job && finding.message.contains("outer"), "{finding:?}");
+        assert!(copy(Some(&root.join("missing")), &root.join("third")).unwrap_err().message.contains("missing"));
+    }
+
+    #[test]
+    fn no_folder_gives_an_empty_one() {
+        let temporary = tempfile::tempdir().unwrap();
+        let target = temporary.path().join("workdir");
+        copy(None, &target).unwrap();
+        assert!(target.is_dir() && tree(&target).is_empty());
+    }
+}

@@ -1,0 +1,37 @@
+//! Everything that can wake the agent, in one place.
+
+use std::os::unix::net::UnixStream;
+
+use domain::rank::Report;
+use domain::wire::Orders;
+use domain::{AttemptId, Finding};
+
+/// What woke the agent.
+#[derive(Debug)]
+pub enum Event {
+    /// Something about an attempt, which may be over by now.
+    Attempt(AttemptId, Happening),
+    /// The loop's answer to a call, or why there is none.
+    Answered(Result<Orders, String>),
+    /// A signal asked the agent to end.
+    Signalled,
+    /// Something is due.
+    Timer,
+}
+
+/// What happened to an attempt.
+#[derive(Debug)]
+pub enum Happening {
+    /// The working folder stands, or why it does not.
+    Staged(Result<(), Finding>),
+    /// The rank has opened its socket.
+    Connected(UnixStream),
+    /// The rank reported.
+    Reported(Box<Report>),
+    /// The rank has sent a line that is no report.
+    Garbled(String),
+    /// No more reports will come.
+    Silent,
+    /// The process with this number has ended.
+    Exited(u32),
+}

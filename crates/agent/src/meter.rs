@@ -1,0 +1,44 @@
+//! The meter: writes the rent so far four times a second, in a thread of its own that nothing else can hold up.
+
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use cloud::local::folder;
+use domain::Elapsed;
+
+use crate::clock::Clock;
+
+/// Between two ticks. A killed agent is billed up to its last tick, so this bounds what goes unbilled.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// A running meter. Stopping it writes a last tick.
+pub struct Meter {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Meter {
+    /// Starts to write ticks of `clock` to `meter`.
+    pub fn start(mut meter: folder::Meter, clock: Clock) -> Meter {
+        let (stop, stopped) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            loop {
+                let waited = stopped.recv_timeout(INTERVAL);
+                // A tick that cannot be written is missing from the bill, in the user's favour.
+                let _ = meter.tick(Elapsed::from_std(clock.now()));
+                match waited {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        });
+        Meter { stop, thread }
+    }
+
+    /// Writes the last tick, and returns when it is durable.
+    pub fn stop(self) {
+        drop(self.stop);
+        let _ = self.thread.join();
+    }
+}

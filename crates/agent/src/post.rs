@@ -1,0 +1,46 @@
+//! The thread that calls the loop: one call at a time, each with a deadline.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Sender};
+use std::time::Duration;
+
+use domain::wire::{Orders, Tick};
+
+use crate::event::Event;
+
+/// Sends calls to the loop; every one is followed by one [`Event::Answered`].
+pub struct Post {
+    calls: Sender<Tick>,
+}
+
+impl Post {
+    /// Starts the thread. `socket` is the loop's; it need not exist yet, and may vanish and come back.
+    pub fn start(socket: PathBuf, deadline: Duration, events: Sender<Event>) -> Post {
+        let (calls, inbox) = mpsc::channel::<Tick>();
+        std::thread::spawn(move || {
+            // Made here, for it takes a few milliseconds that the agent's own thread has better use for.
+            let client = reqwest::blocking::Client::builder().unix_socket(socket).no_proxy().timeout(deadline).build();
+            for tick in inbox {
+                let answer = match &client {
+                    Ok(client) => call(client, &tick).map_err(|error| error.to_string()),
+                    Err(error) => Err(error.to_string()),
+                };
+                if events.send(Event::Answered(answer)).is_err() {
+                    return;
+                }
+            }
+        });
+        Post { calls }
+    }
+
+    /// Makes a call.
+    pub fn send(&self, tick: Tick) {
+        // The thread lives as long as this end of its channel.
+        let _ = self.calls.send(tick);
+    }
+}
+
+fn call(client: &reqwest::blocking::Client, tick: &Tick) -> reqwest::Result<Orders> {
+    // The host's name is not looked up; the socket takes its place.
+    client.post("http://loop/v1/tick").json(tick).send()?.error_for_status()?.json()
+}

@@ -1,0 +1,146 @@
+//! What the agent has to say and the loop has not acknowledged yet: in memory to be sent, on disk for the words whose
+//! loss would cost work.
+//!
+//! The file is append-only while anything in it is unacknowledged, and emptied when nothing is.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use domain::AttemptId;
+use domain::rank::Report;
+use domain::wire::{Entry, Word};
+
+/// The file is emptied only when it is larger than this, so that its end is a readable trace.
+const KEEP: u64 = 1 << 20;
+
+/// The words that wait to be acknowledged, oldest first.
+#[derive(Debug)]
+pub struct Spool {
+    file: BufWriter<File>,
+    written: u64,
+    last: u64,
+    waiting: VecDeque<Entry>,
+    urgent: bool,
+}
+
+impl Spool {
+    /// Begins an empty spool at `path`.
+    pub fn create(path: &Path) -> io::Result<Spool> {
+        let file = OpenOptions::new().create(true).truncate(true).write(true).open(path)?;
+        let file = BufWriter::new(file);
+        Ok(Spool { file, written: 0, last: 0, waiting: VecDeque::new(), urgent: false })
+    }
+
+    /// Adds a word. One that matters is durable when this returns; a full disk does not keep it from being sent.
+    pub fn push(&mut self, attempt: &AttemptId, word: Word) {
+        let matters = matters(&word);
+        self.last += 1;
+        let entry = Entry { seq: self.last, attempt: attempt.clone(), word };
+        // The memory holds it whatever the disk says, and a word that is not said would be the greater loss.
+        let _ = self.write(&entry, matters);
+        self.waiting.push_back(entry);
+        self.urgent |= matters;
+    }
+
+    /// Forgets the words up to `seq`.
+    pub fn acknowledge(&mut self, seq: u64) {
+        while self.waiting.front().is_some_and(|entry| entry.seq <= seq) {
+            self.waiting.pop_front();
+        }
+        if self.waiting.is_empty() && self.written > KEEP {
+            let _ = self.empty();
+        }
+    }
+
+    /// The oldest words, at most `count`, to be sent now.
+    pub fn send(&mut self, count: usize) -> Vec<Entry> {
+        self.urgent = false;
+        self.waiting.iter().take(count).cloned().collect()
+    }
+
+    /// Whether everything was acknowledged.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether a word that matters has not been sent yet.
+    pub fn is_urgent(&self) -> bool {
+        self.urgent
+    }
+
+    fn write(&mut self, entry: &Entry, durable: bool) -> io::Result<()> {
+        let mut line = serde_json::to_vec(entry)?;
+        line.push(b'\n');
+        self.file.write_all(&line)?;
+        self.written += line.len() as u64;
+        if durable {
+            self.file.flush()?;
+            self.file.get_ref().sync_data()?;
+        }
+        Ok(())
+    }
+
+    fn empty(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        self.file.get_ref().set_len(0)?;
+        self.file.seek(SeekFrom::Start(0))?;
+        self.written = 0;
+        Ok(())
+    }
+}
+
+/// Whether losing the word would cost work; measurements would not.
+fn matters(word: &Word) -> bool {
+    match word {
+        Word::Started | Word::Ended { .. } => true,
+        Word::Reported { report, .. } => match report {
+            Report::Ready(_) | Report::Exported(_) | Report::Trained => true,
+            Report::Stopped { .. } | Report::Failed(_) | Report::Checkpointed(_) => true,
+            Report::Hello { .. } | Report::Step(_) | Report::Evaluated(_) | Report::Note { .. } => false,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_wait_in_order_until_acknowledged_and_the_file_does_not_grow_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spool.jsonl");
+        let attempt = AttemptId::new("digits-1-a1");
+        let note = |text: &str| Word::Reported { rank: 0, report: Report::Note { text: text.repeat(1000) } };
+        let mut spool = Spool::create(&path).unwrap();
+        assert!(spool.is_empty() && !spool.is_urgent());
+        for text in ["a", "b", "c"] {
+            spool.push(&attempt, note(text));
+        }
+        assert!(!spool.is_urgent());
+        spool.push(&attempt, Word::Started);
+        assert!(spool.is_urgent());
+        let lines = std::fs::read_to_string(&path).unwrap();
+        let read: Vec<Entry> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(read, spool.send(10), "what matters is on disk, with all before it");
+        assert!(!spool.is_urgent());
+
+        let seqs = |spool: &mut Spool, count| spool.send(count).iter().map(|entry| entry.seq).collect::<Vec<_>>();
+        assert_eq!(seqs(&mut spool, 2), [1, 2]);
+        spool.acknowledge(2);
+        assert_eq!(seqs(&mut spool, 9), [3, 4]);
+        spool.acknowledge(1);
+        assert_eq!(seqs(&mut spool, 9), [3, 4]);
+
+        for _ in 0..2000 {
+            spool.push(&attempt, note("d"));
+        }
+        spool.acknowledge(2003);
+        assert_eq!(seqs(&mut spool, 9), [2004]);
+        spool.acknowledge(u64::MAX);
+        spool.push(&attempt, Word::Started);
+        assert_eq!(seqs(&mut spool, 9), [2005], "numbers go on without gaps");
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
+    }
+}
