@@ -8,10 +8,12 @@ pub mod control;
 pub mod error;
 pub mod home;
 pub mod perform;
+pub mod report;
 pub mod routes;
 pub mod series;
 pub mod state;
 pub mod submit;
+pub mod tensorboard;
 
 pub use error::Error;
 pub use home::Home;

@@ -1,0 +1,227 @@
+//! One chart of a report: lines over optimiser steps, as inline SVG without a script.
+
+use super::markup::Markup;
+use super::words;
+
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 240.0;
+const LEFT: f64 = 54.0;
+const RIGHT: f64 = 14.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 30.0;
+
+/// A line is drawn with this many pairs of points at most: its lowest and highest value in each stretch of steps.
+const STRETCHES: usize = 300;
+
+/// A line with more points than this has no dots.
+const DOTS: usize = 60;
+
+/// Lines over steps.
+pub struct Chart {
+    /// What is shown, with its unit.
+    pub title: &'static str,
+    /// How a value is said.
+    pub say: fn(f64) -> String,
+    /// What is drawn, the lowest first.
+    pub lines: Vec<Line>,
+    /// Steps that an attempt resumed from.
+    pub resumed: Vec<u64>,
+}
+
+/// One line.
+pub struct Line {
+    /// Its name in the legend.
+    pub name: &'static str,
+    /// Its class in the style sheet.
+    pub class: &'static str,
+    /// Step and value, by step.
+    pub points: Vec<(u64, f64)>,
+}
+
+/// A line's mean over the last fiftieth of its length, which shows where a noisy line goes.
+pub fn smoothed(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
+    let window = (points.len() / 50).max(1);
+    let mut sum = 0.0;
+    let mean = |(index, (step, value)): (usize, &(u64, f64))| {
+        sum += value;
+        if index >= window {
+            sum -= points[index - window].1;
+        }
+        (*step, sum / (index + 1).min(window) as f64)
+    };
+    points.iter().enumerate().map(mean).collect()
+}
+
+impl Chart {
+    /// Draws it; nothing when no line has a point.
+    pub fn draw(mut self) -> Markup {
+        let mut page = Markup::default();
+        for line in &mut self.lines {
+            line.points.retain(|(_, value)| value.is_finite());
+        }
+        self.lines.retain(|line| !line.points.is_empty());
+        let Some(axes) = Axes::around(&self.lines) else { return page };
+
+        page.element("<figure><figcaption><b>", self.title, "</b>");
+        for line in &self.lines {
+            let last = line.points.last().map(|(_, value)| (self.say)(*value)).unwrap_or_default();
+            page.tags("<span class=\"key ").text(line.class).tags("\">");
+            page.text(line.name).element(" <em>", last, "</em></span>");
+        }
+        page.tags("</figcaption><svg role=\"img\" viewBox=\"0 0 ").text(WIDTH).tags(" ").text(HEIGHT).tags("\">");
+        page.element("<title>", self.title, " over optimiser steps</title>");
+        self.draw_axes(&mut page, &axes);
+        for step in self.resumed.iter().filter(|step| **step as f64 >= axes.left && **step as f64 <= axes.right) {
+            let x = axes.x(*step);
+            page.tags("<line class=\"resumed\" y1=\"").text(TOP).tags("\" y2=\"").text(HEIGHT - BOTTOM);
+            page.tags("\" x1=\"").text(&x).tags("\" x2=\"").text(&x).tags("\"><title>resumed from step ");
+            page.text(step).tags("</title></line>");
+        }
+        for line in &self.lines {
+            self.draw_line(&mut page, line, &axes);
+        }
+        page.tags("</svg></figure>\n");
+        page
+    }
+
+    fn draw_axes(&self, page: &mut Markup, axes: &Axes) {
+        for value in ticks(axes.bottom, axes.top, axes.rise) {
+            let y = axes.y(value);
+            page.tags("<line class=\"grid\" x1=\"").text(LEFT).tags("\" x2=\"").text(WIDTH - RIGHT);
+            page.tags("\" y1=\"").text(&y).tags("\" y2=\"").text(&y).tags("\"/>");
+            page.tags("<text class=\"y\" x=\"").text(LEFT - 8.0).tags("\" y=\"").text(y).tags("\">");
+            page.text((self.say)(value)).tags("</text>");
+        }
+        let run = nice((axes.right - axes.left) / 5.0).max(1.0);
+        for value in ticks((axes.left / run).ceil() * run, axes.right, run) {
+            let step = value.round() as u64;
+            page.tags("<text class=\"x\" x=\"").text(axes.x(step)).tags("\" y=\"").text(HEIGHT - 10.0).tags("\">");
+            page.text(words::count(step)).tags("</text>");
+        }
+    }
+
+    fn draw_line(&self, page: &mut Markup, line: &Line, axes: &Axes) {
+        page.tags("<polyline class=\"").text(line.class).tags("\" points=\"");
+        for (step, value) in thinned(&line.points) {
+            page.text(axes.x(step)).tags(",").text(axes.y(value)).tags(" ");
+        }
+        page.tags("\"/>");
+        if line.points.len() > DOTS {
+            return;
+        }
+        for (step, value) in &line.points {
+            page.tags("<circle class=\"").text(line.class).tags("\" r=\"3\" cx=\"").text(axes.x(*step));
+            page.tags("\" cy=\"").text(axes.y(*value)).tags("\"><title>step ").text(words::count(*step));
+            page.tags(": ").text((self.say)(*value)).tags("</title></circle>");
+        }
+    }
+}
+
+/// The lowest and highest point of each stretch, so that thinning hides no spike.
+fn thinned(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
+    if points.len() <= 2 * STRETCHES {
+        return points.to_vec();
+    }
+    let mut kept = Vec::with_capacity(2 * STRETCHES);
+    for stretch in points.chunks(points.len().div_ceil(STRETCHES)) {
+        let lowest = stretch.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+        let highest = stretch.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        let mut pair: Vec<(u64, f64)> = lowest.into_iter().chain(highest).copied().collect();
+        pair.sort_by_key(|(step, _)| *step);
+        kept.extend(pair);
+    }
+    kept
+}
+
+/// Where values are drawn.
+struct Axes {
+    left: f64,
+    right: f64,
+    bottom: f64,
+    top: f64,
+    /// From one grid line to the next.
+    rise: f64,
+}
+
+impl Axes {
+    fn around(lines: &[Line]) -> Option<Axes> {
+        let points = || lines.iter().flat_map(|line| &line.points);
+        let left = points().map(|(step, _)| *step).min()? as f64;
+        let right = points().map(|(step, _)| *step).max()? as f64;
+        let low = points().map(|(_, value)| *value).min_by(f64::total_cmp)?;
+        let high = points().map(|(_, value)| *value).max_by(f64::total_cmp)?;
+        let room = if high > low { high - low } else { high.abs().max(1e-9) };
+        let rise = nice(room / 4.0);
+        // A line that comes near zero is shown with it.
+        let low = if low > 0.0 && low < 0.3 * high { 0.0 } else { low };
+        let bottom = (low / rise).floor() * rise;
+        let top = ((high / rise).ceil() * rise).max(bottom + rise);
+        Some(Axes { left, right: right.max(left + 1.0), bottom, top, rise })
+    }
+
+    fn x(&self, step: u64) -> String {
+        let share = (step as f64 - self.left) / (self.right - self.left);
+        format!("{:.1}", LEFT + share * (WIDTH - LEFT - RIGHT))
+    }
+
+    fn y(&self, value: f64) -> String {
+        let share = (value - self.bottom) / (self.top - self.bottom);
+        format!("{:.1}", HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM))
+    }
+}
+
+/// The next larger of 1, 2, 2.5 and 5 times a power of ten.
+fn nice(value: f64) -> f64 {
+    let power = 10f64.powf(value.log10().floor());
+    let factors = [1.0, 2.0, 2.5, 5.0, 10.0];
+    factors.into_iter().map(|factor| factor * power).find(|nice| *nice >= value * 0.999).unwrap_or(10.0 * power)
+}
+
+fn ticks(first: f64, last: f64, rise: f64) -> impl Iterator<Item = f64> {
+    let number = ((last - first) / rise + 0.001).floor().max(0.0) as u32;
+    (0..=number).map(move |index| first + f64::from(index) * rise)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(points: &[(u64, f64)]) -> String {
+        let line = Line { name: "train", class: "a", points: points.to_vec() };
+        let chart = Chart { title: "Loss", say: |value| format!("{value:.2}"), lines: vec![line], resumed: vec![2] };
+        chart.draw().finish()
+    }
+
+    #[test]
+    fn every_line_can_be_drawn() {
+        assert_eq!(check(&[]), "");
+        assert_eq!(check(&[(1, f64::NAN)]), "");
+        for points in
+            [&[(1, 0.0)][..], &[(1, 5.0), (2, 5.0)], &[(1, -1e-12), (2, 1e12)], &[(1, f64::INFINITY), (9, 1.0)]]
+        {
+            let svg = check(points);
+            assert!(svg.contains("<polyline") && !svg.contains("NaN") && !svg.contains("inf"), "{points:?}: {svg}");
+        }
+    }
+
+    #[test]
+    fn thinning_keeps_the_spike() {
+        let mut points: Vec<(u64, f64)> = (0..100_000).map(|step| (step, 1.0)).collect();
+        points[54_321].1 = 9.0;
+        let kept = thinned(&points);
+        assert!(kept.len() <= 2 * STRETCHES);
+        assert!(kept.contains(&(54_321, 9.0)));
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        assert_eq!([nice(0.03), nice(7.0), nice(20.0), nice(2.2)], [0.05, 10.0, 20.0, 2.5]);
+        assert_eq!(ticks(0.0, 1.0, 0.25).collect::<Vec<_>>(), [0.0, 0.25, 0.5, 0.75, 1.0]);
+    }
+
+    #[test]
+    fn smoothing_keeps_the_mean() {
+        let points: Vec<(u64, f64)> = (0..200).map(|step| (step, f64::from(u32::from(step % 2 == 0)))).collect();
+        assert_eq!(smoothed(&points)[199], (199, 0.5));
+    }
+}

@@ -1,0 +1,123 @@
+//! What was measured, each step once, though killed attempts made some of them twice.
+//!
+//! A later attempt wins: it begins at the step that it resumed from, and what an earlier one reported after that step
+//! is no longer part of the run's history.
+
+use std::collections::BTreeMap;
+
+use domain::Timestamp;
+use domain::rank::{Checkpointed, Evaluated, EvaluatedSplit, Report, Step};
+use domain::series::Point;
+
+/// The history of a run by step.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Curves {
+    /// Optimiser steps, in order.
+    pub steps: Vec<(Timestamp, Step)>,
+    /// Evaluations on the validation samples, in order.
+    pub validations: Vec<(Timestamp, Evaluated)>,
+    /// The evaluation on the test samples.
+    pub test: Option<(Timestamp, Evaluated)>,
+    /// Durable checkpoints, in order.
+    pub checkpoints: Vec<(Timestamp, Checkpointed)>,
+    /// Steps that an attempt resumed from, in order of time.
+    pub resumed: Vec<u64>,
+}
+
+impl Curves {
+    /// Sorts out points in the order in which they arrived.
+    pub fn of(points: &[Point]) -> Curves {
+        let mut steps = BTreeMap::new();
+        let mut validations = BTreeMap::new();
+        let mut checkpoints = BTreeMap::new();
+        let mut test = None;
+        let mut resumed = Vec::new();
+        for Point { at, report, attempt: _ } in points {
+            match report {
+                Report::Ready(ready) => {
+                    steps.split_off(&(ready.step + 1));
+                    validations.split_off(&(ready.step + 1));
+                    checkpoints.split_off(&(ready.step + 1));
+                    resumed.extend(Some(ready.step).filter(|step| *step > 0));
+                }
+                Report::Step(step) => {
+                    steps.insert(step.step, (*at, *step));
+                }
+                Report::Evaluated(evaluated) => match evaluated.split {
+                    EvaluatedSplit::Validation => {
+                        validations.insert(evaluated.step, (*at, *evaluated));
+                    }
+                    EvaluatedSplit::Test => test = Some((*at, *evaluated)),
+                },
+                Report::Checkpointed(checkpointed) => {
+                    checkpoints.insert(checkpointed.step, (*at, *checkpointed));
+                }
+                Report::Hello { .. } | Report::Note { .. } | Report::Exported(_) => {}
+                Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
+            }
+        }
+        Curves {
+            steps: steps.into_values().collect(),
+            validations: validations.into_values().collect(),
+            test,
+            checkpoints: checkpoints.into_values().collect(),
+            resumed,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use domain::AttemptId;
+    use domain::rank::Ready;
+
+    use super::*;
+
+    pub(crate) fn point(attempt: u64, seconds: i64, report: Report) -> Point {
+        let at = Timestamp(1_700_000_000_000_000 + seconds * 1_000_000);
+        Point { at, attempt: AttemptId::new(format!("digits-1-a{attempt}")), report }
+    }
+
+    pub(crate) fn ready(step: u64) -> Report {
+        Report::Ready(Ready {
+            step,
+            steps: 12,
+            steps_per_epoch: 4,
+            samples: [1257, 360, 180],
+            classes: (0..10).map(|digit| digit.to_string()).collect(),
+            parameters: 25_450,
+            passed_over: Vec::new(),
+        })
+    }
+
+    pub(crate) fn step(step: u64, loss: f64) -> Report {
+        let epoch = u32::try_from((step - 1) / 4).unwrap();
+        let times = (10_000, 1_000, 500);
+        let (step_us, data_wait_us, checkpoint_us) = times;
+        Report::Step(Step { step, epoch, loss, lr: 0.1, samples: 64, step_us, data_wait_us, checkpoint_us })
+    }
+
+    pub(crate) fn evaluated(step: u64, split: EvaluatedSplit, accuracy: f64) -> Report {
+        let epoch = u32::try_from((step - 1) / 4).unwrap();
+        Report::Evaluated(Evaluated { step, epoch, split, loss: 1.0 - accuracy, accuracy, best: true })
+    }
+
+    #[test]
+    fn a_later_attempt_wins() {
+        let points = [
+            point(1, 0, ready(0)),
+            point(1, 1, step(1, 3.0)),
+            point(1, 2, step(2, 2.0)),
+            point(1, 3, step(3, 1.5)),
+            point(1, 4, step(4, 1.25)),
+            point(1, 5, evaluated(4, EvaluatedSplit::Validation, 0.5)),
+            point(2, 6, ready(2)),
+            point(2, 7, step(3, 1.0)),
+        ];
+        let curves = Curves::of(&points);
+        let losses: Vec<(u64, f64)> = curves.steps.iter().map(|(_, step)| (step.step, step.loss)).collect();
+        assert_eq!(losses, [(1, 3.0), (2, 2.0), (3, 1.0)]);
+        assert_eq!(curves.validations, []);
+        assert_eq!(curves.resumed, [2]);
+    }
+}

@@ -1,0 +1,28 @@
+//! `report.html`: one file that shows a run to somebody who was not there.
+//!
+//! [`html`] is a pure function of the event log and the measurements. [`view`] gathers from them what is shown,
+//! [`page`] writes it down, [`chart`] draws; [`markup`] is why no text from outside can become a tag. The file needs
+//! no network and no script, and follows the reader's choice of light or dark.
+
+mod chart;
+pub(crate) mod curves;
+mod markup;
+mod page;
+mod view;
+mod words;
+mod yaml;
+
+use domain::series::Point;
+use domain::{Record, RunId};
+
+pub use curves::Curves;
+
+/// The report of a run, as an HTML page; none when no event speaks of it.
+///
+/// `records` may hold other runs' events; `points` are this run's, in the order in which they arrived.
+pub fn html(run: &RunId, records: &[Record], points: &[Point]) -> Option<String> {
+    view::View::of(run, records, points).map(|view| page::page(&view))
+}
+
+#[cfg(test)]
+mod tests;

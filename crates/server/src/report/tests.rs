@@ -1,0 +1,171 @@
+//! Reports of whole runs: what they show, and that no text becomes a tag.
+
+use domain::event::{RentIntended, RunEnd, Submitted};
+use domain::rank::{Checkpointed, Environment, EvaluatedSplit, Exported, Report};
+use domain::run::{AttemptEnd, Bill, BillLine, Outcome, Usage};
+use domain::series::Point;
+use domain::*;
+
+use super::curves::tests::{evaluated, point, ready, step};
+use super::html;
+
+const START: i64 = 1_700_000_000_000_000;
+
+fn job(name: &str) -> Job {
+    let train = serde_json::json!({"model": "mlp", "data": {"path": "digits.csv.gz"}, "epochs": 3, "batch": 64});
+    let job = serde_json::json!({
+        "name": name, "work": {"train": train}, "envs": {"NOTE": name},
+        "needs": {"cores": null, "memory": null, "disk": null}, "budget": null, "deadline": null,
+        "recovery": {"restarts": 20, "restarts_on_errors": 0, "exit_codes": []},
+    });
+    serde_json::from_value(job).unwrap()
+}
+
+/// A run of two attempts; every text in it is `word`.
+fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
+    let run = RunId::new(format!("{word}-1"));
+    let (instance, rate) = (run.instance(1), Rate::from_micros_per_hour(350_000));
+    let node = Node { cpu: word.into(), cores: 2, memory: Bytes(8 << 30), disk_free: Bytes(1 << 40) };
+    let offer =
+        Offer { provider: word.into(), kind: word.into(), node, rate, price_source: format!("`--price` {word}") };
+    let plan = domain::Plan {
+        offer: offer.clone(),
+        share: None,
+        memory: None,
+        time: None,
+        cost: None,
+        reserve: Money::from_micros(1),
+        assumptions: vec![word.into()],
+    };
+    let model = Exported {
+        model: format!("/{word}/model.safetensors"),
+        model_sha256: word.into(),
+        bytes: 102_000,
+        step: 12,
+        validation_accuracy: 0.98,
+        test_accuracy: 0.9722,
+        steps: 12,
+    };
+    let finding = Finding::new(Cause::Killed, format!("rank 0 was killed by signal 9 {word}")).hint(word);
+    let usage = Usage { started: Timestamp(START), elapsed: Elapsed(12_345_678) };
+    let amount = rate.cost(usage.elapsed);
+    let kind = word.to_owned();
+    let bill = Bill { lines: vec![BillLine { instance: instance.clone(), kind, usage, rate, amount }], total: amount };
+    let attempts = [run.attempt(Fence(1)), run.attempt(Fence(2))];
+    let begin = |number: usize| Event::AttemptIntended {
+        run: run.clone(),
+        attempt: attempts[number].clone(),
+        fence: Fence(number as u64 + 1),
+        instance: instance.clone(),
+    };
+    let is_ready = |attempt: usize, step: u64, passed_over: &[String]| {
+        let Report::Ready(ready) = ready(step) else { unreachable!() };
+        let ready = rank::Ready { classes: vec![word.into()], passed_over: passed_over.to_vec(), ..ready };
+        Event::AttemptReady { attempt: attempts[attempt].clone(), ready: Some(ready) }
+    };
+    let submitted =
+        Submitted { run: run.clone(), job: job(word), plan, job_hash: word.into(), file: format!("{word}.yaml") };
+    let intended = RentIntended {
+        run: run.clone(),
+        instance: instance.clone(),
+        token: word.into(),
+        offer,
+        reserved: Money::default(),
+    };
+    let events = [
+        Event::Submitted(Box::new(submitted)),
+        Event::RentIntended(Box::new(intended)),
+        Event::Launched { instance: instance.clone() },
+        Event::AgentUp { instance: instance.clone(), started: Timestamp(START) },
+        begin(0),
+        is_ready(0, 0, &[]),
+        Event::AttemptEnded { attempt: attempts[0].clone(), end: AttemptEnd::Failed { finding, exit_code: Some(137) } },
+        begin(1),
+        is_ready(1, 4, &[word.to_owned()]),
+        Event::AttemptEnded { attempt: attempts[1].clone(), end: AttemptEnd::Trained { model: model.clone() } },
+        Event::Ended { run: run.clone(), end: RunEnd::Done { outcome: Outcome::Trained { model } } },
+        Event::ReleaseIntended { instance: instance.clone() },
+        Event::Released { instance, usage },
+        Event::Billed { run: run.clone(), bill },
+    ];
+    let record =
+        |(index, event)| Record { seq: index as u64 + 1, at: Timestamp(START + index as i64 * 900_000), event };
+    (run.clone(), events.into_iter().enumerate().map(record).collect(), points(word))
+}
+
+fn points(word: &str) -> Vec<Point> {
+    let environment = Environment {
+        device: "cpu".into(),
+        device_name: word.into(),
+        torch: word.into(),
+        threads: 2,
+        precision: "fp32".into(),
+        gradus: "0.1.0".into(),
+    };
+    let mut points = vec![
+        point(1, 4, Report::Hello { rank: 0, pid: 7, environment }),
+        point(1, 4, Report::Note { text: word.into() }),
+        point(1, 5, ready(0)),
+    ];
+    let mut train = |attempt, steps: std::ops::RangeInclusive<u64>| {
+        for number in steps {
+            let at = 5 + i64::try_from(number).unwrap();
+            points.push(point(attempt, at, step(number, 2.5 / number as f64)));
+            if number % 4 == 0 {
+                let accuracy = 1.0 - 1.0 / number as f64;
+                points.push(point(attempt, at, evaluated(number, EvaluatedSplit::Validation, accuracy)));
+                let saved = Checkpointed { step: number, bytes: 300_000, stall_us: 400, commit_us: 9_000 };
+                points.push(point(attempt, at, Report::Checkpointed(saved)));
+            }
+        }
+    };
+    train(1, 1..=7);
+    train(2, 5..=12);
+    points.insert(points.len() - 10, point(2, 10, ready(4)));
+    points.push(point(2, 20, evaluated(12, EvaluatedSplit::Test, 0.9722)));
+    points
+}
+
+#[test]
+fn a_run_is_shown() {
+    let (run, records, points) = history("digits");
+    let page = html(&run, &records, &points).unwrap();
+    for expected in [
+        "97.22 %",
+        "<b>$0.001201</b>",
+        "12.345678",
+        "resumes from the checkpoint of step 4",
+        "digits-1-a1 failed with exit code 137",
+        "rank 0 was killed by signal 9",
+        "Checkpoints (3)",
+        "model: mlp",
+        "split: [0.7, 0.2, 0.1]",
+        "1,257 training, 360 validation, 180 test",
+    ] {
+        assert!(page.contains(expected), "`{expected}` is missing");
+    }
+    assert_eq!(page.matches("class=\"resumed\"").count(), 4, "each chart marks the resumed step");
+    assert!(!page.contains("http"), "the page needs no network");
+    if let Some(folder) = std::env::var_os("GRADUS_REPORT_FOLDER") {
+        std::fs::write(std::path::Path::new(&folder).join("report.html"), page).unwrap();
+    }
+}
+
+#[test]
+fn no_text_becomes_a_tag() {
+    let word = "<script>alert(\"1\")</script>'&\u{1b}[31m";
+    let (run, records, points) = history(word);
+    let page = html(&run, &records, &points).unwrap();
+    assert!(page.contains("&lt;script&gt;"));
+    assert!(!page.contains("<script") && !page.contains("alert(\"") && !page.contains('\u{1b}'));
+}
+
+#[test]
+fn a_run_that_has_only_begun_is_shown() {
+    let (run, records, _) = history("digits");
+    for length in 1..records.len() {
+        let page = html(&run, &records[..length], &[]).unwrap();
+        assert!(page.contains("not billed yet"));
+    }
+    assert_eq!(html(&RunId::new("another"), &records, &[]), None);
+}

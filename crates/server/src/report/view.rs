@@ -1,0 +1,226 @@
+//! What a report shows, gathered from the event log and the measurements of one run.
+
+use std::collections::BTreeSet;
+
+use domain::event::{RunEnd, Submitted};
+use domain::rank::{Environment, Ready, Report};
+use domain::run::{AttemptEnd, Bill, Outcome, StopBy};
+use domain::series::Point;
+use domain::{AttemptId, Event, Finding, InstanceId, Offer, Record, RunId, Timestamp};
+
+use super::curves::Curves;
+use super::words;
+
+/// What a report shows.
+#[derive(Debug)]
+pub struct View {
+    pub run: RunId,
+    pub submitted: Submitted,
+    pub submitted_at: Timestamp,
+    pub end: Option<(Timestamp, RunEnd)>,
+    pub bill: Option<Bill>,
+    pub offers: Vec<(InstanceId, Offer)>,
+    pub attempts: usize,
+    pub environment: Option<Environment>,
+    pub ready: Option<Ready>,
+    pub moments: Vec<Moment>,
+    pub curves: Curves,
+}
+
+/// One line of the timeline.
+#[derive(Debug)]
+pub struct Moment {
+    pub at: Timestamp,
+    pub tone: Tone,
+    pub text: String,
+    pub detail: Option<String>,
+}
+
+/// How a line of the timeline is marked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    Plain,
+    Good,
+    Bad,
+}
+
+impl View {
+    /// Gathers what concerns `run`; none when it was never submitted.
+    pub fn of(run: &RunId, records: &[Record], points: &[Point]) -> Option<View> {
+        let (submitted_at, submitted) = records.iter().find_map(|record| match &record.event {
+            Event::Submitted(submitted) if submitted.run == *run => Some((record.at, submitted.as_ref())),
+            _ => None,
+        })?;
+        let mut view = View {
+            run: run.clone(),
+            submitted: submitted.clone(),
+            submitted_at,
+            end: None,
+            bill: None,
+            offers: Vec::new(),
+            attempts: 0,
+            environment: None,
+            ready: None,
+            moments: Vec::new(),
+            curves: Curves::of(points),
+        };
+        let mut ours = Ours::default();
+        for record in records {
+            view.fold(record, &mut ours);
+        }
+        for point in points {
+            view.measured(point);
+        }
+        // Stable, so that what happened in the same microsecond stays in the order of the log.
+        view.moments.sort_by_key(|moment| moment.at);
+        Some(view)
+    }
+
+    fn fold(&mut self, record: &Record, ours: &mut Ours) {
+        let at = record.at;
+        match &record.event {
+            Event::Submitted(submitted) if submitted.run == self.run => {
+                self.plain(at, format!("submitted from {}", submitted.file));
+            }
+            Event::StopRequested { run, by } if *run == self.run => {
+                self.plain(at, format!("told to stop by {}", stopper(*by)));
+            }
+            Event::ResumeRequested { run } if *run == self.run => {
+                self.end = None;
+                self.plain(at, "told to go on".into());
+            }
+            Event::RentIntended(intended) if intended.run == self.run => {
+                ours.instances.insert(intended.instance.clone());
+                self.offers.push((intended.instance.clone(), intended.offer.clone()));
+                let offer = &intended.offer;
+                let (kind, provider, rate) = (&offer.kind, &offer.provider, offer.rate);
+                self.plain(at, format!("rents {} ({kind} at {provider}, {rate})", intended.instance));
+            }
+            Event::RentFailed { instance, finding } if ours.instances.contains(instance) => {
+                self.bad(at, format!("{instance} could not be rented"), finding);
+            }
+            Event::AgentUp { instance, .. } if ours.instances.contains(instance) => {
+                self.plain(at, format!("{instance} is up"));
+            }
+            Event::AttemptIntended { run, attempt, instance, .. } if *run == self.run => {
+                ours.attempts.insert(attempt.clone());
+                self.attempts += 1;
+                self.plain(at, format!("{attempt} begins on {instance}"));
+            }
+            Event::AttemptReady { attempt, ready } if ours.attempts.contains(attempt) => {
+                self.ready_to_train(at, attempt, ready.as_ref());
+            }
+            Event::AttemptEnded { attempt, end } if ours.attempts.contains(attempt) => {
+                self.attempt_ended(at, attempt, end);
+            }
+            Event::BudgetAlert { run, spent } if *run == self.run => {
+                self.plain(at, format!("{spent} are spent, the budget's alert"));
+            }
+            Event::Ended { run, end } if *run == self.run => {
+                self.end = Some((at, end.clone()));
+            }
+            Event::Released { instance, usage } if ours.instances.contains(instance) => {
+                self.plain(at, format!("{instance} is released after {}", words::length(usage.elapsed)));
+            }
+            Event::Billed { run, bill } if *run == self.run => {
+                self.plain(at, format!("billed {}", bill.total));
+                self.bill = Some(bill.clone());
+            }
+            // Of another run, or the first half of what is told when it is done.
+            Event::Submitted(_) | Event::StopRequested { .. } | Event::ResumeRequested { .. } => {}
+            Event::RentIntended(_) | Event::Launched { .. } | Event::RentFailed { .. } | Event::AgentUp { .. } => {}
+            Event::AttemptIntended { .. } | Event::AttemptReady { .. } | Event::AttemptEnded { .. } => {}
+            Event::BudgetAlert { .. } | Event::Ended { .. } | Event::ReleaseIntended { .. } => {}
+            Event::Released { .. } | Event::Billed { .. } => {}
+        }
+    }
+
+    fn ready_to_train(&mut self, at: Timestamp, attempt: &AttemptId, ready: Option<&Ready>) {
+        let Some(ready) = ready else {
+            self.plain(at, format!("{attempt} runs"));
+            return;
+        };
+        let text = match ready.step {
+            0 => format!("{attempt} trains from the beginning"),
+            step => format!("{attempt} resumes from the checkpoint of step {}", words::count(step)),
+        };
+        let passed_over = ready.passed_over.iter().map(|reason| format!("passed over: {reason}")).collect::<Vec<_>>();
+        let detail = Some(passed_over.join("; ")).filter(|detail| !detail.is_empty());
+        self.moments.push(Moment { at, tone: Tone::Plain, text, detail });
+        self.ready = Some(ready.clone());
+    }
+
+    fn attempt_ended(&mut self, at: Timestamp, attempt: &AttemptId, end: &AttemptEnd) {
+        match end {
+            AttemptEnd::Trained { model } => {
+                let steps = words::count(model.steps);
+                self.good(at, format!("{attempt} has trained all {steps} steps; the model stands"));
+            }
+            AttemptEnd::Succeeded => self.good(at, format!("{attempt} succeeded")),
+            AttemptEnd::Stopped { step: Some(step) } => {
+                self.plain(at, format!("{attempt} stopped; the state of step {} is saved", words::count(*step)));
+            }
+            AttemptEnd::Stopped { step: None } => self.plain(at, format!("{attempt} stopped")),
+            AttemptEnd::Failed { finding, exit_code } => {
+                let code = exit_code.map(|code| format!(" with exit code {code}")).unwrap_or_default();
+                self.bad(at, format!("{attempt} failed{code}"), finding);
+            }
+        }
+    }
+
+    fn measured(&mut self, point: &Point) {
+        match &point.report {
+            Report::Hello { environment, .. } => self.environment = Some(environment.clone()),
+            Report::Note { text } => self.plain(point.at, text.clone()),
+            Report::Ready(_) | Report::Step(_) | Report::Evaluated(_) | Report::Checkpointed(_) => {}
+            Report::Exported(_) | Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
+        }
+    }
+
+    fn plain(&mut self, at: Timestamp, text: String) {
+        self.moments.push(Moment { at, tone: Tone::Plain, text, detail: None });
+    }
+
+    fn good(&mut self, at: Timestamp, text: String) {
+        self.moments.push(Moment { at, tone: Tone::Good, text, detail: None });
+    }
+
+    fn bad(&mut self, at: Timestamp, text: String, finding: &Finding) {
+        self.moments.push(Moment { at, tone: Tone::Bad, text, detail: Some(sentence(finding)) });
+    }
+
+    /// How the run stands: a word, its tone, and what there is to say.
+    pub fn standing(&self) -> (&'static str, Tone, Option<String>) {
+        match self.end.as_ref().map(|(_, end)| end) {
+            None => ("not at its end", Tone::Plain, None),
+            Some(RunEnd::Stopped { by }) => ("stopped", Tone::Plain, Some(format!("by {}", stopper(*by)))),
+            Some(RunEnd::Done { outcome }) => match outcome {
+                Outcome::Trained { .. } => ("trained", Tone::Good, None),
+                Outcome::Succeeded => ("succeeded", Tone::Good, None),
+                Outcome::Failed { finding } => ("failed", Tone::Bad, Some(sentence(finding))),
+            },
+        }
+    }
+}
+
+/// Names by which events without a run's name are known as this run's.
+#[derive(Default)]
+struct Ours {
+    instances: BTreeSet<InstanceId>,
+    attempts: BTreeSet<AttemptId>,
+}
+
+fn stopper(by: StopBy) -> &'static str {
+    match by {
+        StopBy::User => "the user",
+        StopBy::Budget => "the budget",
+        StopBy::Deadline => "the deadline",
+    }
+}
+
+fn sentence(finding: &Finding) -> String {
+    match &finding.hint {
+        Some(hint) => format!("{} (hint: {hint})", finding.message),
+        None => finding.message.clone(),
+    }
+}

@@ -1,0 +1,218 @@
+//! Event files as TensorBoard reads them: the scalars of a run, each step once.
+//!
+//! A file is a row of records, each framed by its length and two checksums (TFRecord); a record is an `Event` of
+//! `tensorflow/core/util/event.proto`, of which four fields and two nested messages are written here by hand.
+//! [`encode`] is the whole format as one function; [`EventFile`] keeps such a file while a run goes on.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use domain::Timestamp;
+use domain::rank::{Evaluated, EvaluatedSplit, Report, Step};
+use domain::series::Point;
+
+use crate::error::Error;
+use crate::report::Curves;
+
+/// An event file that grows with its run.
+#[derive(Debug)]
+pub struct EventFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl EventFile {
+    /// Writes all that was measured so far into `folder`, in the place of what was written there before.
+    ///
+    /// # Errors
+    /// [`Error::File`] when the folder cannot be written.
+    pub fn create(folder: &Path, points: &[Point]) -> Result<EventFile, Error> {
+        fs::create_dir_all(folder).map_err(Error::file("make the folder", folder))?;
+        // TensorBoard knows its files by the word `tfevents`.
+        let path = folder.join("events.out.tfevents.gradus");
+        let draft = folder.join("draft");
+        fs::write(&draft, encode(points)).map_err(Error::file("write", &draft))?;
+        fs::rename(&draft, &path).map_err(Error::file("write", &path))?;
+        let file = OpenOptions::new().append(true).open(&path).map_err(Error::file("open", &path))?;
+        Ok(EventFile { file, path })
+    }
+
+    /// Adds what was measured since. When an attempt resumed, TensorBoard is told to forget the steps that are made
+    /// again.
+    ///
+    /// # Errors
+    /// [`Error::File`] when the file cannot be written.
+    pub fn append(&mut self, points: &[Point]) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        for Point { at, report, attempt: _ } in points {
+            match report {
+                Report::Ready(ready) => frame(&mut bytes, &restart(*at, ready.step + 1)),
+                Report::Step(step) => frame(&mut bytes, &step_event(*at, step)),
+                Report::Evaluated(evaluated) => frame(&mut bytes, &evaluation_event(*at, evaluated)),
+                Report::Hello { .. } | Report::Checkpointed(_) | Report::Note { .. } | Report::Exported(_) => {}
+                Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
+            }
+        }
+        self.file.write_all(&bytes).map_err(Error::file("write", &self.path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A whole event file of these points, which come in the order in which they arrived.
+pub fn encode(points: &[Point]) -> Vec<u8> {
+    let curves = Curves::of(points);
+    let begin = points.first().map(|point| point.at).unwrap_or_default();
+    let mut header = event(begin, 0);
+    // Field 3: file_version.
+    bytes_field(&mut header, 3, b"brain.Event:2");
+
+    let mut file = Vec::new();
+    frame(&mut file, &header);
+    for (at, step) in &curves.steps {
+        frame(&mut file, &step_event(*at, step));
+    }
+    for (at, evaluated) in curves.validations.iter().chain(&curves.test) {
+        frame(&mut file, &evaluation_event(*at, evaluated));
+    }
+    file
+}
+
+fn step_event(at: Timestamp, step: &Step) -> Vec<u8> {
+    let seconds = step.step_us as f64 / 1e6;
+    let speed = f64::from(step.samples) / seconds.max(1e-6);
+    let scalars = [
+        ("train/loss", step.loss),
+        ("train/lr", step.lr),
+        ("train/samples_per_second", speed),
+        ("train/data_wait", step.data_wait_us as f64 / 1e6),
+    ];
+    scalar_event(at, step.step, &scalars)
+}
+
+fn evaluation_event(at: Timestamp, evaluated: &Evaluated) -> Vec<u8> {
+    let [loss, accuracy] = match evaluated.split {
+        EvaluatedSplit::Validation => ["validation/loss", "validation/accuracy"],
+        EvaluatedSplit::Test => ["test/loss", "test/accuracy"],
+    };
+    scalar_event(at, evaluated.step, &[(loss, evaluated.loss), (accuracy, evaluated.accuracy)])
+}
+
+/// An `Event` with one `Summary.Value` a scalar.
+fn scalar_event(at: Timestamp, step: u64, scalars: &[(&str, f64)]) -> Vec<u8> {
+    let mut summary = Vec::new();
+    for (tag, value) in scalars {
+        let mut message = Vec::new();
+        // Field 1: tag; field 2: simple_value, a 32-bit number.
+        bytes_field(&mut message, 1, tag.as_bytes());
+        key(&mut message, 2, FIXED32);
+        message.extend((*value as f32).to_le_bytes());
+        bytes_field(&mut summary, 1, &message);
+    }
+    let mut event = event(at, step);
+    // Field 5: summary.
+    bytes_field(&mut event, 5, &summary);
+    event
+}
+
+/// An `Event` whose `SessionLog` says START: what was written for `step` and later is void.
+fn restart(at: Timestamp, step: u64) -> Vec<u8> {
+    let mut event = event(at, step);
+    // Field 7: session_log, with field 1, status, at 1.
+    bytes_field(&mut event, 7, &[1 << 3, 1]);
+    event
+}
+
+/// The fields that every `Event` begins with: 1, wall_time in seconds, and 2, step.
+fn event(at: Timestamp, step: u64) -> Vec<u8> {
+    let mut event = Vec::new();
+    key(&mut event, 1, FIXED64);
+    event.extend((at.0 as f64 / 1e6).to_le_bytes());
+    key(&mut event, 2, VARINT);
+    varint(&mut event, step);
+    event
+}
+
+// Wire types of https://protobuf.dev/programming-guides/encoding/
+const VARINT: u8 = 0;
+const FIXED64: u8 = 1;
+const LENGTH: u8 = 2;
+const FIXED32: u8 = 5;
+
+fn key(message: &mut Vec<u8>, field: u8, wire_type: u8) {
+    message.push(field << 3 | wire_type);
+}
+
+fn bytes_field(message: &mut Vec<u8>, field: u8, bytes: &[u8]) {
+    key(message, field, LENGTH);
+    varint(message, bytes.len() as u64);
+    message.extend(bytes);
+}
+
+fn varint(message: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        message.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    message.push(value as u8);
+}
+
+/// One TFRecord: length, its checksum, the data, its checksum.
+fn frame(file: &mut Vec<u8>, data: &[u8]) {
+    let length = (data.len() as u64).to_le_bytes();
+    file.extend(length);
+    file.extend(masked_checksum(&length).to_le_bytes());
+    file.extend(data);
+    file.extend(masked_checksum(data).to_le_bytes());
+}
+
+/// CRC-32C, rotated and shifted so that a checksum of data that holds checksums stays good
+/// (`tensorflow/core/lib/hash/crc32c.h`).
+fn masked_checksum(data: &[u8]) -> u32 {
+    crc32c::crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::curves::tests::{evaluated, point, ready, step};
+
+    #[test]
+    fn a_record_is_framed() {
+        // An empty record, as TensorFlow writes it.
+        let mut file = Vec::new();
+        frame(&mut file, b"");
+        assert_eq!(file, [0, 0, 0, 0, 0, 0, 0, 0, 0x29, 0x03, 0x98, 0x07, 0xd8, 0xea, 0x82, 0xa2]);
+    }
+
+    #[test]
+    fn numbers_of_any_size_are_written() {
+        let check = |value, expected: &[u8]| {
+            let mut bytes = Vec::new();
+            varint(&mut bytes, value);
+            assert_eq!(bytes, expected);
+        };
+        check(0, &[0]);
+        check(127, &[127]);
+        check(300, &[0xac, 0x02]);
+        check(u64::MAX, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
+    }
+
+    #[test]
+    fn appending_without_a_resume_gives_the_same_scalars() {
+        let folder = tempfile::tempdir().unwrap();
+        let points = [
+            point(1, 0, ready(0)),
+            point(1, 1, step(1, 3.0)),
+            point(1, 2, step(2, 2.0)),
+            point(1, 3, evaluated(2, EvaluatedSplit::Validation, 0.5)),
+        ];
+        let mut file = EventFile::create(folder.path(), &points[..2]).unwrap();
+        file.append(&points[2..]).unwrap();
+        assert_eq!(fs::read(file.path()).unwrap(), encode(&points));
+    }
+}
