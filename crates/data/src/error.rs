@@ -74,6 +74,16 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
+    /// A position that is not in the data: it is not the data that the run was started with.
+    #[error("epoch {epoch} was left at sample {pos}, and there are {samples} to train on")]
+    Position {
+        /// The epoch, from 0.
+        epoch: u64,
+        /// The position in it.
+        pos: u64,
+        /// Samples of the training split.
+        samples: u64,
+    },
     /// A fault of this program.
     #[error("the loader failed: {0}")]
     Internal(String),
@@ -86,12 +96,15 @@ impl Error {
             Error::Missing { .. } => Some("check `train.data.path`; it is relative to the job file".into()),
             Error::Read { .. } => Some("check that the file is there and that you may read it".into()),
             Error::Layout { hint, .. } | Error::Split { hint, .. } => Some(hint.clone()),
-            Error::Classes { found, .. } => Some(format!("set `classes: {found}`, or leave it out, or correct the data")),
+            Error::Classes { found, .. } => {
+                Some(format!("set `classes: {found}`, or leave it out, or correct the data"))
+            }
             Error::Picture { .. } => Some("replace the file, or set `corrupt: skip` to leave such pictures out".into()),
             Error::Size { wanted: (height, _), .. } => {
                 Some(format!("set a size, such as `size: {height}`, to have all pictures resized"))
             }
             Error::Normalize { .. } => Some("leave `normalize` out to have it measured on the training split".into()),
+            Error::Position { .. } => Some("give the data that the run was started with, or start a new run".into()),
             Error::Internal(_) => None,
         }
     }
@@ -99,7 +112,8 @@ impl Error {
     /// The same, as the finding that ends an attempt.
     pub fn finding(&self) -> Finding {
         let cause = match self {
-            Error::Missing { .. } | Error::Read { .. } | Error::Layout { .. } | Error::Picture { .. } => Cause::Data,
+            Error::Missing { .. } | Error::Read { .. } | Error::Layout { .. } => Cause::Data,
+            Error::Picture { .. } | Error::Position { .. } => Cause::Data,
             Error::Classes { .. } | Error::Size { .. } | Error::Split { .. } | Error::Normalize { .. } => Cause::Job,
             Error::Internal(_) => Cause::Internal,
         };

@@ -21,12 +21,18 @@
 //!
 //! Read on in `dataset` (what is in a data set), then `loader` (how batches are made).
 
+mod augment;
 mod dataset;
 mod error;
 mod loader;
 pub mod order;
+mod picture;
 mod random;
+mod resize;
+mod slots;
+mod source;
 mod split;
+mod survey;
 
 pub use dataset::{Dataset, Skipped};
 pub use error::Error;

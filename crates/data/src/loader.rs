@@ -1,16 +1,27 @@
 //! Batches, made ahead of the training step.
+//!
+//! A few batches are open at a time. Threads take slots of the first one that has any left and write each picture,
+//! normalised, at its final address; `next` hands batches out in order and, rather than sleep, fills slots itself.
+//! What a slot holds follows from its position alone, so it does not matter who fills it. The number of open batches
+//! bounds the memory and is the back-pressure.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use domain::train::{Augment, MemoryFormat};
 
-use crate::{Cursor, Dataset, Error, Part};
+use crate::augment::View;
+use crate::dataset::Scratch;
+use crate::slots::{Claim, Filled, Open};
+use crate::{Cursor, Dataset, Error, Order, Part};
 
 /// How batches are made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoaderOptions {
-    /// Samples in a batch; the last one of an epoch has what is left.
+    /// Samples in a batch, at least 1; the last one of an epoch has what is left.
     pub batch: usize,
     /// Seed of the order and the augmentation.
     pub seed: u64,
@@ -29,47 +40,149 @@ impl Default for LoaderOptions {
 }
 
 /// A stream of batches in a fixed order. Dropping it ends its threads.
-pub struct Loader {}
+///
+/// It makes 2 to 4 batches ahead, and keeps the memory of one more than that.
+pub struct Loader {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    scratch: Scratch,
+    /// Why it cannot start.
+    refused: Option<Error>,
+}
 
 /// One batch. Its memory goes back to the loader when it is dropped, so drop it once its values are copied.
-pub struct Batch {}
+pub struct Batch {
+    /// Present until the batch is dropped.
+    filled: Option<Filled>,
+    plan: Plan,
+    wait: Duration,
+    shared: Arc<Shared>,
+}
 
 impl Loader {
     /// Shuffled batches of the training split, from the cursor to the end of epoch `epochs - 1`.
     ///
-    /// `from` is where training stands: [`Cursor::START`], or [`Batch::cursor_after`] of the last batch used.
+    /// `from` is where training stands: [`Cursor::START`], or [`Batch::cursor_after`] of the last batch used. Those
+    /// that were made ahead and not used are made again, so every sample of an epoch is seen exactly once. A cursor
+    /// that does not fit the data is the first error of `next`.
     pub fn train(dataset: Arc<Dataset>, options: LoaderOptions, from: Cursor, epochs: u64) -> Loader {
-        let _ = (dataset, options, from, epochs);
-        Loader {}
+        let augment = options.augment.clone();
+        Loader::start(dataset, Part::Train, options, Walk::Shuffled(augment), from, epochs)
     }
 
     /// Batches of one part in natural order, once, without augmentation.
     pub fn evaluate(dataset: Arc<Dataset>, part: Part, options: LoaderOptions) -> Loader {
-        let _ = (dataset, part, options);
-        Loader {}
+        Loader::start(dataset, part, options, Walk::Natural, Cursor::START, 1)
     }
 
     /// The next batch; `None` after the last one, and after an error.
-    #[allow(clippy::should_implement_trait)]
+    ///
+    /// An error is that of the first picture, in the order of training, that cannot be had.
+    #[allow(clippy::should_implement_trait)] // An iterator's items outlive each other; a batch should be dropped first.
     pub fn next(&mut self) -> Option<Result<Batch, Error>> {
-        Some(Err(Error::Internal("not written yet".into())))
+        let began = Instant::now();
+        if let Some(error) = self.refused.take() {
+            return Some(Err(error));
+        }
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        loop {
+            if state.ended {
+                return None;
+            }
+            if let Some(flying) = state.take_complete() {
+                state.ended = flying.failure.is_some();
+                drop(state); // The threads woken next will ask for it.
+                shared.room.notify_all();
+                return Some(flying.land(&shared, began.elapsed()));
+            }
+            if let Some(task) = state.task(&shared, Reach::Front) {
+                drop(state);
+                shared.perform(task, &mut self.scratch);
+                state = shared.lock();
+            } else if state.flying.is_empty() {
+                state.ended = true;
+            } else {
+                state = shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    fn start(
+        dataset: Arc<Dataset>,
+        part: Part,
+        options: LoaderOptions,
+        walk: Walk,
+        from: Cursor,
+        epochs: u64,
+    ) -> Loader {
+        let batch = options.batch.max(1).min(dataset.part(part).len().max(1));
+        let values = batch * dataset.sample_len();
+        let upcoming = Upcoming { at: from, epochs, samples: dataset.count(part), batch: batch as u64 };
+        let Cursor { epoch, pos } = from;
+        let samples = upcoming.samples;
+        let refused = (epoch < epochs && pos >= samples.max(1)).then_some(Error::Position { epoch, pos, samples });
+        let ended = refused.is_some();
+        let state = State { upcoming, flying: VecDeque::new(), first: 0, spare: Vec::new(), ended };
+        let from_memory = dataset.in_memory();
+        let shared = Arc::new(Shared {
+            order: Order::new(dataset.count(part), options.seed),
+            scaling: dataset.scaling(),
+            dataset,
+            part,
+            walk,
+            seed: options.seed,
+            layout: options.layout,
+            batch,
+            // A picture that is decoded is worth a trip to the lock; one that is only copied is not.
+            taken: if from_memory { (TAKEN_VALUES * batch / values.max(1)).max(1) } else { 1 },
+            ahead: (AHEAD_BYTES / (size_of::<f32>() * values.max(1))).clamp(2, 4),
+            state: Mutex::new(state),
+            room: Condvar::new(),
+            ready: Condvar::new(),
+        });
+        // Waking a thread costs more than copying so little.
+        let workers = if from_memory && values <= INLINE_VALUES { 0 } else { options.workers };
+        let threads = (0..workers).map(|_| {
+            let shared = Arc::clone(&shared);
+            std::thread::spawn(move || shared.work())
+        });
+        Loader { threads: threads.collect(), shared, scratch: Scratch::default(), refused }
+    }
+}
+
+/// Values that are written between two trips to the lock: some 20 µs of work.
+const TAKEN_VALUES: usize = 1 << 15;
+/// Batches up to this size, from memory, are made inside `next`: some 10 µs of work.
+const INLINE_VALUES: usize = 1 << 14;
+/// Bytes of batches that are made ahead, if at least two of them fit.
+const AHEAD_BYTES: usize = 256 << 20;
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.room.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread catches its panics; there is nothing to learn from joining it.
+            let _ = thread.join();
+        }
     }
 }
 
 impl Batch {
     /// Normalised values, `len × channels × height × width`, or `len × height × width × channels` for channels-last.
     pub fn images(&self) -> &[f32] {
-        &[]
+        self.filled.as_ref().map_or(&[], Filled::images)
     }
 
     /// One label a sample: the place of its class in [`Dataset::classes`].
     pub fn labels(&self) -> &[i64] {
-        &[]
+        self.filled.as_ref().map_or(&[], Filled::labels)
     }
 
     /// Samples in this batch.
     pub fn len(&self) -> usize {
-        0
+        self.plan.len as usize
     }
 
     /// Never: a batch holds at least one sample.
@@ -79,16 +192,240 @@ impl Batch {
 
     /// Where training stands once this batch is used; what a checkpoint keeps.
     pub fn cursor_after(&self) -> Cursor {
-        Cursor::START
+        self.plan.after
     }
 
     /// Epoch of this batch, from 0.
     pub fn epoch(&self) -> u64 {
-        0
+        self.plan.from.epoch
     }
 
     /// How long the caller of [`Loader::next`] waited for this batch.
     pub fn wait(&self) -> Duration {
-        Duration::ZERO
+        self.wait
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        if let Some(filled) = self.filled.take()
+            && state.spare.len() <= self.shared.ahead
+        {
+            state.spare.push(filled);
+        }
+    }
+}
+
+/// What all threads of a loader see.
+struct Shared {
+    dataset: Arc<Dataset>,
+    part: Part,
+    walk: Walk,
+    order: Order,
+    seed: u64,
+    layout: MemoryFormat,
+    scaling: Vec<(f32, f32)>,
+    /// Samples in a full batch.
+    batch: usize,
+    /// Slots that a thread takes at a time.
+    taken: usize,
+    /// Batches that are open or complete and not handed out.
+    ahead: usize,
+    state: Mutex<State>,
+    /// A batch may be opened.
+    room: Condvar,
+    /// The first batch is complete.
+    ready: Condvar,
+}
+
+/// In which order a part is gone through.
+enum Walk {
+    Shuffled(Vec<Augment>),
+    Natural,
+}
+
+struct State {
+    upcoming: Upcoming,
+    /// Batches in the order in which they are handed out.
+    flying: VecDeque<Flying>,
+    /// Number of batches handed out, and so the number of the first one flying.
+    first: u64,
+    spare: Vec<Filled>,
+    ended: bool,
+}
+
+/// A batch between its opening and its handing out.
+struct Flying {
+    plan: Plan,
+    batch: Arc<Open>,
+    done: usize,
+    /// The error of the lowest slot that could not be filled.
+    failure: Option<(usize, Error)>,
+}
+
+/// Which samples a batch holds.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    from: Cursor,
+    len: u64,
+    after: Cursor,
+}
+
+/// The plans that are still to come.
+struct Upcoming {
+    at: Cursor,
+    epochs: u64,
+    samples: u64,
+    batch: u64,
+}
+
+/// Slots to be filled.
+struct Task {
+    /// Number of the batch.
+    number: u64,
+    plan: Plan,
+    claim: Claim,
+}
+
+/// Which batches slots are taken from.
+#[derive(Clone, Copy, PartialEq)]
+enum Reach {
+    /// The one that is handed out next.
+    Front,
+    /// All that there is room for.
+    Ahead,
+}
+
+impl Iterator for Upcoming {
+    type Item = Plan;
+
+    fn next(&mut self) -> Option<Plan> {
+        if self.at.epoch >= self.epochs || self.samples == 0 {
+            return None;
+        }
+        let from = self.at;
+        let len = self.batch.min(self.samples - from.pos);
+        let after = match from.pos + len {
+            pos if pos < self.samples => Cursor { pos, ..from },
+            _ => Cursor { epoch: from.epoch + 1, pos: 0 },
+        };
+        self.at = after;
+        Some(Plan { from, len, after })
+    }
+}
+
+impl State {
+    fn take_complete(&mut self) -> Option<Flying> {
+        let front = self.flying.front()?;
+        if (front.done as u64) < front.plan.len {
+            return None;
+        }
+        self.first += 1;
+        self.flying.pop_front()
+    }
+
+    /// Slots of the first batch that has some left; opens one if there is room.
+    fn task(&mut self, shared: &Shared, reach: Reach) -> Option<Task> {
+        let reached = if reach == Reach::Front { 1 } else { shared.ahead };
+        for place in 0..reached {
+            if place == self.flying.len() {
+                let plan = self.upcoming.next()?;
+                let batch = match self.spare.pop() {
+                    Some(spare) => spare.open(plan.len as usize),
+                    None => Open::new(shared.batch, shared.dataset.sample_len(), plan.len as usize),
+                };
+                self.flying.push_back(Flying { plan, batch, done: 0, failure: None });
+            }
+            let Flying { plan, batch, .. } = &self.flying[place];
+            if let Some(claim) = batch.claim(shared.taken) {
+                return Some(Task { number: self.first + place as u64, plan: *plan, claim });
+            }
+        }
+        None
+    }
+}
+
+impl Flying {
+    fn land(self, shared: &Arc<Shared>, wait: Duration) -> Result<Batch, Error> {
+        if let Some((_, error)) = self.failure {
+            return Err(error);
+        }
+        let filled = self.batch.close().map_err(|_| Error::Internal("a complete batch is still written to".into()))?;
+        Ok(Batch { filled: Some(filled), plan: self.plan, wait, shared: Arc::clone(shared) })
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code that can panic runs under the lock, and the state is consistent between any two statements.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A decode thread.
+    fn work(&self) {
+        let mut scratch = Scratch::default();
+        let mut state = self.lock();
+        while !state.ended {
+            match state.task(self, Reach::Ahead) {
+                Some(task) => {
+                    drop(state);
+                    self.perform(task, &mut scratch);
+                    state = self.lock();
+                }
+                None => state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Fills the slots of a task and notes that they are done.
+    fn perform(&self, task: Task, scratch: &mut Scratch) {
+        let Task { number, plan, mut claim } = task;
+        let slots = claim.slots();
+        let mut failure = None;
+        for slot in slots.clone() {
+            let filled = catch_unwind(AssertUnwindSafe(|| self.fill(&plan, &mut claim, slot, scratch)));
+            let filled = filled.unwrap_or_else(|_| Err(Error::Internal("a panic while a batch was made".into())));
+            if let Err(error) = filled {
+                failure = Some((slot, error));
+                break;
+            }
+        }
+        // A batch is closed when its slots are done, and that takes all claims to be gone.
+        drop(claim);
+        let mut state = self.lock();
+        let place = (number - state.first) as usize;
+        let flying = &mut state.flying[place];
+        flying.done += slots.len();
+        let earlier = |slot: usize| flying.failure.as_ref().is_none_or(|(known, _)| slot < *known);
+        if let Some((slot, error)) = failure
+            && earlier(slot)
+        {
+            flying.failure = Some((slot, error));
+        }
+        let complete = flying.done as u64 >= flying.plan.len;
+        drop(state);
+        if complete && place == 0 {
+            self.ready.notify_one();
+        }
+    }
+
+    fn fill(&self, plan: &Plan, claim: &mut Claim, slot: usize, scratch: &mut Scratch) -> Result<(), Error> {
+        let Cursor { epoch, pos } = plan.from;
+        let pos = pos + slot as u64;
+        let (height, width) = (self.dataset.height(), self.dataset.width());
+        let samples = self.dataset.part(self.part);
+        let (sample, view) = match &self.walk {
+            Walk::Natural => (samples[pos as usize], View::whole(height, width)),
+            Walk::Shuffled(augment) => {
+                let sample = samples[self.order.at(epoch, pos) as usize];
+                (sample, View::drawn(augment, self.seed, epoch, sample, height, width))
+            }
+        };
+        let planes = self.dataset.planes(sample, scratch)?;
+        let (values, label) = claim.slot(slot);
+        view.write(planes, &self.scaling, self.layout, values);
+        *label = i64::from(self.dataset.label(sample));
+        Ok(())
     }
 }

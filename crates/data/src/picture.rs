@@ -1,0 +1,225 @@
+//! One JPEG or PNG file, decoded.
+//!
+//! The content decides which of the two it is, not the name. Every picture becomes 8-bit RGB: grey values are
+//! repeated, an alpha channel is dropped, orientation tags are not applied, as torchvision's `ImageFolder` does.
+//! What a file claims is checked before memory is taken for it, and a panic of a decoder is an error like any other.
+
+use std::io::Cursor;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use image::codecs::jpeg::JpegDecoder;
+use image::codecs::png::PngDecoder;
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, Limits};
+
+use crate::Error;
+use crate::resize::resize;
+use crate::source::Encoded;
+
+/// Pixels row by row, three bytes each.
+#[derive(Debug)]
+pub(crate) struct Rgb {
+    pub height: usize,
+    pub width: usize,
+    pub pixels: Vec<u8>,
+}
+
+/// Height and width that every picture of a data set has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Geometry {
+    pub height: usize,
+    pub width: usize,
+    /// Whether pictures of another size are resized; otherwise they are an error.
+    pub resize: bool,
+}
+
+/// A file claiming more is refused: it is 300 MB decoded, and no training picture.
+const MOST_PIXELS: u64 = 100_000_000;
+const MOST_MEMORY: u64 = 1 << 30;
+
+/// Reads and decodes one picture into `planes`: 3 × height × width bytes, channel by channel.
+pub(crate) fn fetch(
+    encoded: &Encoded,
+    sample: usize,
+    geometry: Geometry,
+    bytes: &mut Vec<u8>,
+    planes: &mut [u8],
+) -> Result<(), Error> {
+    encoded.read(sample, bytes)?;
+    let picture = decode(bytes).map_err(|why| Error::Picture { name: encoded.name(sample), why })?;
+    if (picture.height, picture.width) == (geometry.height, geometry.width) {
+        separate(&picture, planes);
+        return Ok(());
+    }
+    if !geometry.resize {
+        return Err(Error::Size {
+            name: encoded.name(sample),
+            found: (picture.height as u32, picture.width as u32),
+            wanted: (geometry.height as u32, geometry.width as u32),
+        });
+    }
+    resize(&picture, geometry.height, geometry.width, planes);
+    Ok(())
+}
+
+/// Decodes a file, or says in a few words why not.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Rgb, String> {
+    catch_unwind(AssertUnwindSafe(|| decode_any(bytes))).unwrap_or_else(|_| Err("the decoder gave up on it".into()))
+}
+
+fn decode_any(bytes: &[u8]) -> Result<Rgb, String> {
+    match image::guess_format(bytes) {
+        Ok(ImageFormat::Jpeg) => {
+            // The decoder fills what is missing with grey, which would be trained on unseen.
+            if !ends(bytes) {
+                return Err("the file ends before the picture does".into());
+            }
+            finish(JpegDecoder::new(Cursor::new(bytes)).map_err(|error| plainly(&error))?)
+        }
+        Ok(ImageFormat::Png) => {
+            let mut limits = Limits::no_limits();
+            limits.max_alloc = Some(MOST_MEMORY);
+            finish(PngDecoder::with_limits(Cursor::new(bytes), limits).map_err(|error| plainly(&error))?)
+        }
+        Ok(other) => Err(format!("it is {other:?}, and only JPEG and PNG are read")),
+        Err(_) => Err("it is neither JPEG nor PNG".into()),
+    }
+}
+
+fn finish(decoder: impl ImageDecoder) -> Result<Rgb, String> {
+    let (width, height) = decoder.dimensions();
+    let pixels = u64::from(width) * u64::from(height);
+    if pixels == 0 || pixels > MOST_PIXELS {
+        return Err(format!("it claims to be {width}×{height} pixels; the limit is {MOST_PIXELS} pixels"));
+    }
+    let picture = DynamicImage::from_decoder(decoder).map_err(|error| plainly(&error))?;
+    Ok(Rgb { height: height as usize, width: width as usize, pixels: picture.into_rgb8().into_raw() })
+}
+
+/// The innermost sentence of a decoder's error.
+fn plainly(error: &ImageError) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+/// Whether a JPEG has its end marker: after the header of the first scan, where tables of other uses cannot hold one.
+///
+/// Markers are those of ITU-T T.81, table B.1.
+fn ends(bytes: &[u8]) -> bool {
+    const START_OF_SCAN: u8 = 0xDA;
+    const END: [u8; 2] = [0xFF, 0xD9];
+    let mut at = 2;
+    while let Some(&[mark, kind, high, low]) = bytes.get(at..at + 4) {
+        if mark != 0xFF {
+            break; // Not a marker: the decoder will say so.
+        }
+        if kind == 0xFF {
+            at += 1; // A fill byte.
+            continue;
+        }
+        at += 2 + usize::from(u16::from_be_bytes([high, low]));
+        if kind == START_OF_SCAN {
+            break;
+        }
+    }
+    bytes.get(at..).is_some_and(|scans| scans.windows(2).rev().any(|pair| pair == END))
+}
+
+/// From three bytes a pixel to three planes.
+fn separate(picture: &Rgb, planes: &mut [u8]) {
+    let (red, rest) = planes.split_at_mut(picture.height * picture.width);
+    let (green, blue) = rest.split_at_mut(picture.height * picture.width);
+    for (((pixel, red), green), blue) in picture.pixels.chunks_exact(3).zip(red).zip(green).zip(blue) {
+        (*red, *green, *blue) = (pixel[0], pixel[1], pixel[2]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use image::codecs::jpeg::JpegEncoder;
+    use image::{DynamicImage, GrayImage, RgbImage, RgbaImage};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn encoded(picture: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
+        let mut bytes = Cursor::new(Vec::new());
+        picture.into().write_to(&mut bytes, format).unwrap();
+        bytes.into_inner()
+    }
+
+    fn noise(width: u32, height: u32) -> RgbImage {
+        RgbImage::from_fn(width, height, |x, y| [(x * 37 + y) as u8, (x * y) as u8, (y * 91) as u8].into())
+    }
+
+    #[test]
+    fn kinds_of_pixels_become_rgb() {
+        let rgb = noise(5, 4);
+        let found = decode(&encoded(rgb.clone(), ImageFormat::Png)).unwrap();
+        assert_eq!((found.height, found.width, found.pixels), (4, 5, rgb.into_raw()));
+        let grey = GrayImage::from_pixel(3, 2, [77].into());
+        for format in [ImageFormat::Png, ImageFormat::Jpeg] {
+            assert_eq!(decode(&encoded(grey.clone(), format)).unwrap().pixels, [77; 18]);
+        }
+        let clear = RgbaImage::from_pixel(1, 1, [1, 2, 3, 0].into());
+        assert_eq!(decode(&encoded(clear, ImageFormat::Png)).unwrap().pixels, [1, 2, 3]);
+        let flat = RgbImage::from_pixel(16, 16, [200, 100, 50].into());
+        let found = decode(&encoded(flat, ImageFormat::Jpeg)).unwrap().pixels;
+        assert!(found.chunks(3).all(|p| p[0].abs_diff(200) < 3 && p[1].abs_diff(100) < 3 && p[2].abs_diff(50) < 3));
+    }
+
+    #[test]
+    fn every_truncation_is_refused() {
+        for format in [ImageFormat::Png, ImageFormat::Jpeg] {
+            let whole = encoded(noise(24, 24), format);
+            for length in 0..whole.len() - 20 {
+                assert!(decode(&whole[..length]).is_err(), "{format:?} of {length} of {} bytes", whole.len());
+            }
+            let mut padded = whole.clone();
+            padded.extend([0; 100]);
+            assert_eq!(decode(&padded).unwrap().pixels, decode(&whole).unwrap().pixels, "{format:?}");
+        }
+    }
+
+    #[test]
+    fn claims_are_checked_before_memory_is_taken() {
+        let check = |bytes: &[u8], wanted: &str| {
+            let why = decode(bytes).unwrap_err();
+            assert!(why.contains(wanted), "{why}");
+        };
+        let mut png = encoded(noise(2, 2), ImageFormat::Png);
+        png[16..20].copy_from_slice(&50_000_u32.to_be_bytes());
+        png[20..24].copy_from_slice(&50_000_u32.to_be_bytes());
+        let checksum = {
+            let mut crc = flate2::Crc::new();
+            crc.update(&png[12..29]);
+            crc.sum()
+        };
+        png[29..33].copy_from_slice(&checksum.to_be_bytes());
+        check(&png, "50000×50000");
+        let mut jpeg = Vec::new();
+        JpegEncoder::new(&mut jpeg).encode_image(&noise(8, 8)).unwrap();
+        let frame = jpeg.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
+        jpeg[frame + 5..frame + 9].copy_from_slice(&[0xFF, 0xF0, 0xFF, 0xF0]);
+        check(&jpeg, "65520×65520");
+        check(b"GIF89a, or so it says", "only JPEG and PNG");
+        check(b"hello", "neither");
+    }
+
+    proptest! {
+        #[test]
+        fn damage_never_panics(flips in prop::collection::vec((0_usize..2000, any::<u8>()), 1..20), jpeg: bool) {
+            let format = if jpeg { ImageFormat::Jpeg } else { ImageFormat::Png };
+            let mut bytes = encoded(noise(16, 16), format);
+            let length = bytes.len();
+            for (at, value) in flips {
+                bytes[at % length] = value;
+            }
+            if let Ok(picture) = decode(&bytes) {
+                prop_assert_eq!(picture.pixels.len(), picture.height * picture.width * 3);
+            }
+        }
+    }
+}
