@@ -37,7 +37,7 @@ const BATCH: usize = 2000;
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// Looks after the instance in `settings.folder`.
-pub fn run(settings: Settings) -> Result<Departure, Error> {
+pub fn run(settings: Settings, patience: Patience) -> Result<Departure, Error> {
     let fail = |doing| {
         let folder = settings.folder.clone();
         move |source| Error { folder, doing, source }
@@ -57,16 +57,16 @@ pub fn run(settings: Settings) -> Result<Departure, Error> {
     // Signed only now: whoever reads it sends signals, and these are watched for.
     lock.sign().map_err(fail("sign the lock"))?;
     let spool = Spool::create(&settings.folder.join("spool.jsonl")).map_err(fail("write the spool"))?;
-    let post = Post::start(order.socket.clone(), settings.patience.call, events.clone());
+    let post = Post::start(order.socket.clone(), patience.call, events.clone());
     let mut agent = Agent {
         clock,
         events,
         post,
         spool,
-        patience: settings.patience,
+        patience,
         attempt: None,
         begun: BTreeSet::new(),
-        lease: Lease { last_answer: Duration::ZERO, length: settings.patience.first_answer, is_refused: false },
+        lease: Lease { last_answer: Duration::ZERO, length: patience.first_answer, is_refused: false },
         calls: Calls { is_under_way: false, last: Duration::ZERO, next: Duration::ZERO, backoff: Duration::ZERO },
         leaving: None,
         folder: settings.folder.clone(),

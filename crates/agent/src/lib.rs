@@ -24,8 +24,6 @@ use std::time::Duration;
 pub struct Settings {
     /// The folder of its instance, absolute.
     pub folder: PathBuf,
-    /// How long it waits for what.
-    pub patience: Patience,
 }
 
 /// How long an agent waits for what.
@@ -110,5 +108,13 @@ pub struct Error {
 /// # Errors
 /// When the folder does not hold what an agent needs, or cannot be written.
 pub fn attend(settings: Settings) -> Result<Departure, Error> {
-    attend::run(settings)
+    attend_with(settings, Patience::default())
+}
+
+/// The same as [`attend`], with another patience.
+///
+/// # Errors
+/// As [`attend`].
+pub fn attend_with(settings: Settings, patience: Patience) -> Result<Departure, Error> {
+    attend::run(settings, patience)
 }
