@@ -17,11 +17,14 @@ pub struct Train {
     /// Where the samples are and how they are split.
     pub data: Data,
     /// How often every training sample is seen.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub epochs: u32,
     /// Samples per optimiser step, over all devices and accumulation steps.
+    #[schemars(range(min = 1, max = 1_048_576))]
     pub batch: u32,
     /// Micro-batches that one optimiser step is split into; the result is that of the whole batch.
     #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1_048_576))]
     pub accumulate: u32,
     /// Number format of the matrix products; `auto` takes the fastest one that the device computes natively.
     #[serde(default)]
@@ -34,9 +37,11 @@ pub struct Train {
     pub schedule: Schedule,
     /// Probability mass taken from the true class and spread evenly over all classes.
     #[serde(default)]
+    #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]
     pub label_smoothing: f64,
     /// Largest global L2 norm of the gradients; longer ones are scaled down to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub clip_norm: Option<f64>,
     /// Order of a picture's values in memory.
     #[serde(default)]
@@ -46,6 +51,7 @@ pub struct Train {
     pub seed: u64,
     /// Threads of the tensor library; part of the result, so a resumed run keeps it. Default: this machine's cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
     pub threads: Option<u32>,
     /// Only operations whose result is the same on every run.
     #[serde(default = "yes")]
@@ -83,6 +89,7 @@ pub struct Data {
     pub split: Split,
     /// Number of classes the data must have; another number is an error before the first step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 2, max = 1_000_000))]
     pub classes: Option<u32>,
     /// What is done to a training picture, in this order.
     #[serde(default)]
@@ -92,12 +99,14 @@ pub struct Data {
     pub normalize: Option<Normalize>,
     /// Height and width that pictures of another size are resized to. Default: the size of the first picture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 8, max = 1024))]
     pub size: Option<u32>,
     /// What to do with a picture that cannot be read.
     #[serde(default)]
     pub corrupt: Corrupt,
     /// Threads that decode.
     #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 256))]
     pub workers: u32,
 }
 
@@ -178,15 +187,18 @@ pub enum Optimizer {
 #[serde(deny_unknown_fields)]
 pub struct Sgd {
     /// Learning rate.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub lr: f64,
     /// Share of the last update that is kept.
     #[serde(default = "momentum")]
+    #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]
     pub momentum: f64,
     /// Nesterov's form of momentum.
     #[serde(default)]
     pub nesterov: bool,
     /// L2 penalty, added to the gradient.
     #[serde(default)]
+    #[schemars(extend("minimum" = 0))]
     pub weight_decay: f64,
 }
 
@@ -195,15 +207,18 @@ pub struct Sgd {
 #[serde(deny_unknown_fields)]
 pub struct Adamw {
     /// Learning rate.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub lr: f64,
     /// Decay rates of the first and second moment.
     #[serde(default = "betas")]
     pub betas: [f64; 2],
     /// Added to the denominator.
     #[serde(default = "eps")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub eps: f64,
     /// Weight decay, apart from the gradient.
     #[serde(default = "adamw_decay")]
+    #[schemars(extend("minimum" = 0))]
     pub weight_decay: f64,
 }
 
@@ -240,6 +255,7 @@ pub struct StepDecay {
     pub at: Vec<u32>,
     /// What the rate is multiplied by.
     #[serde(default = "tenth")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub factor: f64,
 }
 
@@ -269,6 +285,7 @@ pub struct Checkpoint {
     pub every: Every,
     /// How many of the newest are kept; the best model is kept besides.
     #[serde(default = "three")]
+    #[schemars(range(min = 1, max = 1_000))]
     pub keep: u32,
     /// Mean time between failures that `auto` assumes.
     #[serde(default = "mtbf")]

@@ -66,6 +66,11 @@ impl Duration {
 }
 
 impl Fraction {
+    /// So many hundredths; more than 100 are 1.
+    pub const fn percent(hundredths: u8) -> Fraction {
+        Fraction(if hundredths > 100 { 1.0 } else { hundredths as f64 / 100.0 })
+    }
+
     /// The share as a number between 0 and 1.
     pub fn get(self) -> f64 {
         self.0

@@ -1,17 +1,38 @@
-//! How the job file is read: YAML to a tree with line numbers, the tree against the schema of the types, and only
-//! then into a [`Job`]. Every problem is told at once, each with its line.
+//! How the job file is read.
+//!
+//! The text becomes a [`tree`] that knows its lines; the tree is checked against the [`shape`] of the types in
+//! [`keys`]; only then does serde read it and [`lower`] make a [`Job`] of it, whose values [`sense`] checks against
+//! each other. Every step collects problems and goes on, so that a user hears of all of them at once. What SkyPilot's
+//! keys mean here stands in [`served`], how its scalars are read in [`scalar`].
+
+mod keys;
+mod lower;
+mod nearest;
+mod scalar;
+mod sense;
+mod served;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod tree;
 
 use std::path::Path;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
 
 use crate::job::{Job, Work};
 use crate::problem::{Problem, Problems};
+
+pub use served::{SKY_KEYS, Served, SkyKey};
+pub use tree::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
 
 /// A job that was read, and what is worth saying about its file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
     /// The job with every default filled in; its paths stand as they were written, see [`Job::resolve`].
     pub job: Job,
-    /// What the user should know but need not mend.
+    /// What the user should know but need not mend, in the order of the lines.
     pub warnings: Vec<Problem>,
 }
 
@@ -19,11 +40,9 @@ impl Job {
     /// Reads a job file. `file_name` is told in problems, and its stem names a job that has no `name`.
     ///
     /// # Errors
-    /// Everything that is wrong with the file, not only the first thing.
+    /// Everything that is wrong with the file, in the order of its lines.
     pub fn parse(text: &str, file_name: &str) -> Result<Parsed, Problems> {
-        let _ = text;
-        let problems = vec![Problem::at("", "reading job files is being built")];
-        Err(Problems { file: file_name.to_owned(), problems })
+        read(text, file_name).map_err(|problems| Problems { file: file_name.to_owned(), problems })
     }
 
     /// Makes the paths of the job absolute: those that are relative are taken from `base`, the job file's folder.
@@ -34,4 +53,61 @@ impl Job {
             Work::Command(command) => command.workdir.iter_mut().for_each(join),
         }
     }
+}
+
+/// The published JSON Schema of a job file.
+pub fn schema() -> &'static serde_json::Value {
+    static SCHEMA: LazyLock<serde_json::Value> = LazyLock::new(|| schemars::schema_for!(keys::JobFile).into());
+    &SCHEMA
+}
+
+fn read(text: &str, file_name: &str) -> Result<Parsed, Vec<Problem>> {
+    let (tree, mut problems) = tree::read(text)?;
+    if !matches!(tree.value, tree::Value::Map(_)) {
+        let message = "a job file is a mapping of keys to values";
+        let problem = Problem { line: Some(tree.line), ..Problem::at("", message) };
+        return Err(vec![problem.hint("start with `train:` or `run:`")]);
+    }
+    let shaped = shape::check(schema(), &tree, &mut problems);
+    let keys = match keys::JobFile::deserialize(&shaped) {
+        Ok(keys) => keys,
+        Err(error) => {
+            // A required key that could not be read leaves a hole, and then the complaint about it is the reason.
+            if problems.is_empty() {
+                problems.push(Problem::at("", error.to_string()));
+            }
+            without_holes(shaped)
+        }
+    };
+    let lowered = lower::lower(keys, &tree, file_name, &mut problems);
+    let sense = sense::check(&lowered.rest, lowered.work.as_ref());
+    let is_new = |found: &Problem| !problems.iter().any(|said| said.key.starts_with(&found.key));
+    let new: Vec<Problem> = sense.problems.into_iter().filter(is_new).collect();
+    problems.extend(new);
+    let mut warnings = sense.warnings;
+    in_order(&mut problems, &tree);
+    in_order(&mut warnings, &tree);
+    match lowered.job() {
+        Some(job) if problems.is_empty() => Ok(Parsed { job, warnings }),
+        Some(_) | None => Err(problems),
+    }
+}
+
+/// The sections that can be read on their own, so that the others do not hide what is wrong with them.
+fn without_holes(shaped: serde_json::Value) -> keys::JobFile {
+    let sections = shaped.as_object().into_iter().flatten();
+    let readable = sections.filter(|(key, value)| {
+        let alone = serde_json::Map::from_iter([((*key).clone(), (*value).clone())]);
+        keys::JobFile::deserialize(serde_json::Value::Object(alone)).is_ok()
+    });
+    let readable = readable.map(|(key, value)| (key.clone(), value.clone())).collect();
+    keys::JobFile::deserialize(serde_json::Value::Object(readable)).unwrap_or_default()
+}
+
+/// Gives each problem the line of its key and sorts them by line; those of the whole file come first.
+fn in_order(problems: &mut [Problem], tree: &tree::Node) {
+    for problem in problems.iter_mut().filter(|problem| problem.line.is_none() && !problem.key.is_empty()) {
+        problem.line = tree.line_of(&problem.key);
+    }
+    problems.sort_by_key(|problem| problem.line);
 }

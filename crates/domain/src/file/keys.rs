@@ -1,0 +1,190 @@
+//! The keys of a job file, as types. Their doc comments are the documentation, their attributes the published schema.
+//!
+//! What stands here is what was written; [`super::lower`] turns it into a [`crate::Job`]. SkyPilot's keys that cannot
+//! be served yet have no field: [`super::served`] refuses them by name.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::money::Money;
+use crate::train::Train;
+use crate::units::{Bytes, Duration, Fraction, human_text};
+
+/// A job: what to train or run, on what, for how much money and time at most.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "gradus job file")]
+pub(crate) struct JobFile {
+    /// Letters a–z, digits and `-`, at most 63. Default: the file's name.
+    #[schemars(extend("pattern" = "^[a-z0-9-]{1,63}$"))]
+    pub name: Option<String>,
+    /// Our own trainer, instead of `run`.
+    pub train: Option<Train>,
+    /// The most that the run may cost.
+    pub budget: Option<BudgetKeys>,
+    /// The longest that the run may take from its submission to its end.
+    pub deadline: Option<Duration>,
+    /// Variables that the work finds in its environment.
+    pub envs: Option<BTreeMap<String, EnvText>>,
+    /// What a machine must have at least, and when the work is tried again.
+    pub resources: Option<Resources>,
+    /// Folder copied to the machine before each attempt, where `setup` and `run` start; relative to the job file.
+    pub workdir: Option<String>,
+    /// Machines; more than one is not served yet.
+    #[schemars(range(min = 1))]
+    #[expect(dead_code, reason = "the only number that passes is 1")]
+    pub num_nodes: Option<u32>,
+    /// Bash commands that prepare the machine; run once an attempt, before `run`.
+    pub setup: Option<String>,
+    /// Bash commands of your own program, instead of `train`.
+    pub run: Option<String>,
+}
+
+/// The most that the run may cost.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BudgetKeys {
+    /// At this amount the run saves its state and stops.
+    pub max: Money,
+    /// At this share of it you are told.
+    #[serde(default = "alert")]
+    pub alert: Fraction,
+}
+
+/// What a machine must have at least, and when the work is tried again.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Resources {
+    /// Where to rent; `local` is this machine.
+    #[expect(dead_code, reason = "the only place that passes is local")]
+    pub infra: Option<Infra>,
+    /// Processor cores, as `4` or `4+`; both mean at least.
+    pub cpus: Option<Cores>,
+    /// Memory in GB (10⁹ bytes), as `32` or `32+`, or with a unit, as `32GiB`; all mean at least.
+    pub memory: Option<Gigabytes>,
+    /// Free disk in GB (10⁹ bytes), as `256`, or with a unit.
+    pub disk_size: Option<Gigabytes>,
+    /// When the work is tried again; `none` is never.
+    pub job_recovery: Option<JobRecovery>,
+}
+
+/// Where to rent.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Infra {
+    /// This machine.
+    Local,
+}
+
+/// When the work is tried again.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum JobRecovery {
+    /// `none`: never.
+    Word(NoRecovery),
+    /// By rules.
+    Rules(RecoveryRules),
+}
+
+/// The word `none`.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum NoRecovery {
+    /// Never.
+    None,
+}
+
+/// When the work is tried again.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RecoveryRules {
+    /// Attempts after your own program ended with a code other than 0. Default: 0.
+    pub max_restarts_on_errors: Option<u32>,
+    /// Codes, 0 to 255, after which your own program is always tried again. Default: none.
+    pub recover_on_exit_codes: Option<ExitCodes>,
+}
+
+/// One code or several.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum ExitCodes {
+    /// One code.
+    One(u8),
+    /// Several codes.
+    Many(Vec<u8>),
+}
+
+fn alert() -> Fraction {
+    Fraction::percent(80)
+}
+
+/// The value of a variable: any scalar, as the text that Python's `str` gives of what PyYAML reads.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct EnvText(pub String);
+
+impl JsonSchema for EnvText {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "EnvText".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": ["string", "number", "boolean"], "format": "env" })
+    }
+}
+
+/// A number of processor cores: `4`, `4+`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cores(pub u32);
+
+impl FromStr for Cores {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Cores, String> {
+        let wrong = || format!("`{text}` is no number of cores; write for example `4` or `4+`");
+        let number: f64 = text.trim().trim_end_matches('+').parse().map_err(|_| wrong())?;
+        if !(number > 0.0 && number <= 65536.0) {
+            return Err(wrong());
+        }
+        Ok(Cores(number.ceil() as u32))
+    }
+}
+
+impl fmt::Display for Cores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A size whose bare number counts GB (10⁹ bytes): `32`, `32+`, `512GiB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gigabytes(pub Bytes);
+
+impl FromStr for Gigabytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Gigabytes, String> {
+        let wrong = || format!("`{text}` is no size in GB; write for example `32` or `32+`");
+        let bare = text.trim().trim_end_matches('+').trim();
+        let bytes = match bare.parse::<f64>() {
+            Ok(number) if number.is_finite() => format!("{number} GB").parse::<Bytes>(),
+            _ => bare.parse::<Bytes>(),
+        };
+        bytes.map(Gigabytes).map_err(|_| wrong())
+    }
+}
+
+impl fmt::Display for Gigabytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+human_text!(Cores, "cores", "A number of processor cores, such as `4` or `4+`.");
+human_text!(Gigabytes, "gigabytes", "A size in GB (10⁹ bytes), such as `32` or `32+`, or with a unit, such as `32GiB`.");

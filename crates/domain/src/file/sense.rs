@@ -1,0 +1,239 @@
+//! What a job must satisfy beyond the shape of its file: keys that contradict each other, and values that have the
+//! right type and still make no sense. All are told at once.
+
+use super::lower::name_from;
+use super::tree::clip;
+use crate::job::{Command, Job, Recovery, Work};
+use crate::problem::Problem;
+use crate::train::{Augment, Data, Decay, Every, Optimizer, Span, Split, Train};
+
+/// Shares may add up to 1 with this error, so that thirds can be written.
+const SHARE_ERROR: f64 = 1e-6;
+const WIDEST_PAD: u32 = 256;
+/// Longest text of `run`, `setup` and a variable: what Linux takes as one argument of a program.
+const LONGEST_TEXT: usize = 128 * 1024 - 1;
+
+/// What is wrong with the job, and what its author should know.
+pub(super) struct Sense {
+    pub problems: Vec<Problem>,
+    pub warnings: Vec<Problem>,
+}
+
+/// Checks the work, where it could be read, and the rest of the job.
+pub(super) fn check(rest: &Job, work: Option<&Work>) -> Sense {
+    let mut sense = Sense { problems: Vec::new(), warnings: Vec::new() };
+    sense.rest(rest, work);
+    match work {
+        Some(Work::Train(train)) => sense.train(train),
+        Some(Work::Command(command)) => sense.command(command),
+        None => {}
+    }
+    sense
+}
+
+impl Sense {
+    fn wrong(&mut self, key: &str, message: impl Into<String>, hint: impl Into<String>) {
+        self.problems.push(Problem::at(key, message).hint(hint));
+    }
+
+    fn warn(&mut self, key: &str, message: impl Into<String>, hint: impl Into<String>) {
+        self.warnings.push(Problem::at(key, message).hint(hint));
+    }
+
+    fn rest(&mut self, job: &Job, work: Option<&Work>) {
+        let is_name = (1..=63).contains(&job.name.len())
+            && job.name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+        if !is_name {
+            let message = format!("`{}` is no name: it takes letters a–z, digits and `-`, at most 63", clip(&job.name));
+            self.wrong("name", message, format!("write `{}`", name_from(&job.name)));
+        }
+        for (name, value) in &job.envs {
+            let key = format!("envs.{name}");
+            let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+            if !starts_well || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+                let message = format!("`{}` is no name of a variable", clip(name));
+                self.wrong(&key, message, "use letters, digits and `_`, and no digit first");
+            }
+            self.text(&key, value);
+        }
+        if let Some(budget) = job.budget {
+            if budget.max.micros() == 0 {
+                self.wrong("budget.max", "nothing can be done for no money", "write an amount such as `$5`, or leave `budget` out");
+            }
+            if budget.alert.get() == 0.0 {
+                self.wrong("budget.alert", "the alert at nothing would come at once", "write a share such as `80%`");
+            }
+        }
+        if job.deadline.is_some_and(|deadline| deadline.micros() == 0) {
+            self.wrong("deadline", "no job ends in no time", "write a duration such as `2h`, or leave it out");
+        }
+        let usual = Recovery::default();
+        let has_codes = !job.recovery.exit_codes.is_empty() || job.recovery.restarts_on_errors != usual.restarts_on_errors;
+        if has_codes && matches!(work, Some(Work::Train(_))) {
+            let message = "exit codes are those of a `run:` program; `train:` is tried again after every loss, never after an error";
+            self.warn("resources.job_recovery", message, "leave the key out");
+        }
+    }
+
+    /// Text that is handed to another program.
+    fn text(&mut self, key: &str, text: &str) {
+        if text.contains('\0') {
+            self.wrong(key, "the text holds a zero byte, which no program can be given", "leave it out");
+        }
+        if text.len() > LONGEST_TEXT {
+            let message = format!("the text has {} bytes; at most {LONGEST_TEXT} can be handed to a program", text.len());
+            self.wrong(key, message, "put it in a file under `workdir`");
+        }
+    }
+
+    fn command(&mut self, command: &Command) {
+        if command.run.trim().is_empty() {
+            self.wrong("run", "there is nothing to run", "write the commands of your program");
+        }
+        self.text("run", &command.run);
+        if let Some(setup) = &command.setup {
+            self.text("setup", setup);
+        }
+        if let Some(workdir) = &command.workdir {
+            self.path("workdir", workdir);
+            if workdir.contains('$') {
+                self.wrong("workdir", "variables in a path are not filled in", "write the path out");
+            }
+        }
+    }
+
+    fn path(&mut self, key: &str, path: &str) {
+        if path.trim().is_empty() {
+            self.wrong(key, "the path is empty", "write a path, relative to the job file");
+        }
+        if let Some((scheme, _)) = path.split_once("://") {
+            let message = format!("`{}://` cannot be read yet, only local files", clip(scheme));
+            self.wrong(key, message, "copy the data here first and name its path");
+        }
+        if path.contains('\0') {
+            self.wrong(key, "the path holds a zero byte", "leave it out");
+        }
+    }
+
+    fn train(&mut self, train: &Train) {
+        if train.accumulate > train.batch {
+            let message = format!("{} micro-batches cannot be made of {} samples", train.accumulate, train.batch);
+            self.wrong("train.accumulate", message, format!("write at most {}", train.batch));
+        }
+        self.optimizer(&train.optimizer);
+        self.schedule(train);
+        self.data(&train.data);
+        if let Split::Shares([_, validation, _]) = train.data.split
+            && validation == 0.0
+            && train.stop.is_some()
+        {
+            let message = "stopping by accuracy needs validation samples, and the split has none";
+            self.wrong("train.stop", message, "give validation a share in `train.data.split`");
+        }
+        if train.checkpoint.mtbf.micros() == 0 {
+            self.wrong("train.checkpoint.mtbf", "nothing runs that fails all the time", "write a duration such as `24h`");
+        }
+        if train.checkpoint.every == Every::Steps(0) {
+            self.wrong("train.checkpoint.every", "no steps lie between two saves", "write for example `500 steps`");
+        }
+    }
+
+    fn optimizer(&mut self, optimizer: &Optimizer) {
+        match optimizer {
+            Optimizer::Sgd(sgd) => {
+                if sgd.nesterov && sgd.momentum == 0.0 {
+                    let hint = "write `momentum: 0.9`, or leave `nesterov` out";
+                    self.wrong("train.optimizer.sgd.nesterov", "Nesterov's form needs a momentum above 0", hint);
+                }
+            }
+            Optimizer::Adamw(adamw) => {
+                for (index, beta) in adamw.betas.iter().enumerate() {
+                    if !(0.0..1.0).contains(beta) {
+                        let key = format!("train.optimizer.adamw.betas[{index}]");
+                        self.wrong(&key, format!("`{beta}` is out of range: it must be at least 0 and below 1"), "the usual betas are `[0.9, 0.999]`");
+                    }
+                }
+            }
+        }
+    }
+
+    fn schedule(&mut self, train: &Train) {
+        if let Some(Span::Epochs(epochs)) = train.schedule.warmup
+            && epochs > f64::from(train.epochs)
+        {
+            let message = format!("a warm-up of {epochs} epochs does not end within the run's {}", train.epochs);
+            self.wrong("train.schedule.warmup", message, "make it shorter than `train.epochs`");
+        }
+        let Decay::Step(step) = &train.schedule.decay else { return };
+        let key = "train.schedule.decay.step.at";
+        if step.at.is_empty() {
+            self.wrong(key, "the list is empty, so the rate never drops", "write for example `at: [30, 60]`, or `decay: constant`");
+        }
+        if !step.at.is_sorted_by(|one, next| one < next) {
+            self.wrong(key, "the epochs do not rise", "write them in order, each once");
+        }
+        if let Some(late) = step.at.iter().find(|epoch| **epoch >= train.epochs) {
+            let message = format!("epoch {late} is never reached; the run has {} epochs, counted from 0", train.epochs);
+            self.warn(key, message, "leave it out, or train longer");
+        }
+    }
+
+    fn data(&mut self, data: &Data) {
+        self.path("train.data.path", &data.path);
+        if let Split::Shares(shares) = data.split {
+            self.shares(shares);
+        }
+        let mut seen: Vec<Augment> = Vec::new();
+        for (index, augment) in data.augment.iter().enumerate() {
+            let key = format!("train.data.augment[{index}]");
+            let is_same_kind = |other: &Augment| std::mem::discriminant(other) == std::mem::discriminant(augment);
+            if seen.iter().any(is_same_kind) {
+                self.wrong(&key, "the same change stands here twice", "keep one of the two");
+            }
+            seen.push(*augment);
+            let Augment::PadCrop(pad) = *augment else { continue };
+            if pad == 0 || pad > WIDEST_PAD {
+                let message = format!("`{pad}` is out of range: it must be at least 1 and at most {WIDEST_PAD}");
+                self.wrong(&format!("{key}.pad_crop"), message, "4 is usual for pictures of 32×32");
+            } else if data.size.is_some_and(|size| pad >= size) {
+                let message = "the padding is as wide as the picture, so that a crop may show nothing of it";
+                self.wrong(&format!("{key}.pad_crop"), message, "4 is usual for pictures of 32×32");
+            }
+        }
+        if let Some(normalize) = &data.normalize {
+            let (means, deviations) = (normalize.mean.len(), normalize.std.len());
+            if means != deviations {
+                let message = format!("{means} means and {deviations} standard deviations do not fit together");
+                self.wrong("train.data.normalize", message, "write one of each a channel");
+            } else if ![1, 3].contains(&means) {
+                let message = format!("{means} channels are given; a picture has 1 or 3");
+                self.wrong("train.data.normalize", message, "write one mean and one deviation a channel");
+            }
+            if normalize.std.iter().any(|std| *std <= 0.0) {
+                self.wrong("train.data.normalize.std", "a standard deviation is above 0", "leave `normalize` out to have it measured");
+            }
+        }
+    }
+
+    fn shares(&mut self, shares: [f64; 3]) {
+        let key = "train.data.split";
+        let [training, validation, test] = shares;
+        let usual = "the usual split is `[0.7, 0.2, 0.1]`";
+        if shares.iter().any(|share| !(0.0..=1.0).contains(share)) {
+            return self.wrong(key, "a share is not between 0 and 1", usual);
+        }
+        let sum = training + validation + test;
+        if (sum - 1.0).abs() > SHARE_ERROR {
+            self.wrong(key, format!("the shares add up to {}, not to 1", (sum * 1e6).round() / 1e6), usual);
+        }
+        if training == 0.0 {
+            self.wrong(key, "no samples are left to train on", usual);
+        }
+        if validation == 0.0 {
+            self.warn(key, "without validation samples the last model counts as the best", usual);
+        }
+        if test == 0.0 {
+            self.warn(key, "without test samples no test accuracy is reported", usual);
+        }
+    }
+}

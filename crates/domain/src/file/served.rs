@@ -1,0 +1,113 @@
+//! SkyPilot's task keys: which are served, and why the others are refused. One table for the reader of job files and
+//! for `docs/job-file.md`; a key that stands here is never ignored.
+
+/// One of SkyPilot's keys.
+#[derive(Debug, Clone, Copy)]
+pub struct SkyKey {
+    /// Key path, such as `resources.cpus`.
+    pub path: &'static str,
+    /// What becomes of it.
+    pub served: Served,
+}
+
+/// What becomes of one of SkyPilot's keys.
+#[derive(Debug, Clone, Copy)]
+pub enum Served {
+    /// Served; the type's documentation says how.
+    Yes,
+    /// Served for these words only.
+    Only {
+        /// The words.
+        words: &'static [&'static str],
+        /// Why the others are refused: lower case, no full stop.
+        why: &'static str,
+        /// What to write instead.
+        hint: &'static str,
+    },
+    /// Refused, unless it is empty.
+    No {
+        /// Why: lower case, no full stop.
+        why: &'static str,
+        /// What to write instead.
+        hint: &'static str,
+    },
+}
+
+const fn yes(path: &'static str) -> SkyKey {
+    SkyKey { path, served: Served::Yes }
+}
+
+const fn only(path: &'static str, words: &'static [&'static str], why: &'static str, hint: &'static str) -> SkyKey {
+    SkyKey { path, served: Served::Only { words, why, hint } }
+}
+
+const fn no(path: &'static str, why: &'static str, hint: &'static str) -> SkyKey {
+    SkyKey { path, served: Served::No { why, hint } }
+}
+
+const ONE_MACHINE: &str = "only this machine can be rented yet";
+const LEAVE_OUT: &str = "leave the key out";
+const NO_GPU: &str = "accelerators cannot be rented yet";
+const NO_CLOUD: &str = "clouds cannot be rented yet";
+const NO_STORE: &str = "object stores and mounts are not served yet";
+const COPY: &str = "put the files under `workdir`, which is copied to the machine";
+
+/// All of SkyPilot's keys, in the order of its reference.
+pub const SKY_KEYS: &[SkyKey] = &[
+    yes("name"),
+    yes("workdir"),
+    no("workdir.url", "a git repository as `workdir` is not served yet", "clone it and name its folder"),
+    no("workdir.ref", "a git repository as `workdir` is not served yet", "clone it and name its folder"),
+    only("num_nodes", &["1"], "a run on several machines is not served yet", "write `num_nodes: 1` or leave it out"),
+    yes("resources"),
+    only("resources.infra", &["local"], ONE_MACHINE, "write `infra: local` or leave it out"),
+    no("resources.accelerators", NO_GPU, "leave it out to work on this machine's processor cores"),
+    no("resources.accelerator_args", NO_GPU, LEAVE_OUT),
+    yes("resources.cpus"),
+    yes("resources.memory"),
+    no("resources.instance_type", NO_CLOUD, "say what the machine needs with `cpus`, `memory` and `disk_size`"),
+    only("resources.use_spot", &["false"], "spot machines cannot be rented yet", "write `use_spot: false` or leave it out"),
+    yes("resources.disk_size"),
+    no("resources.disk_tier", NO_CLOUD, LEAVE_OUT),
+    no("resources.network_tier", NO_CLOUD, LEAVE_OUT),
+    no("resources.local_disk", NO_CLOUD, LEAVE_OUT),
+    no("resources.ephemeral_storage", "it is SkyPilot's old name of `disk_size`", "write `disk_size`"),
+    no("resources.max_hourly_cost", "a limit on the price an hour is not served yet", "write `budget: {max: $10}` for the whole run"),
+    no("resources.ports", "opening ports is not served yet", LEAVE_OUT),
+    no("resources.image_id", "containers and machine images are not served yet", "install what the program needs in `setup`"),
+    no("resources.labels", NO_CLOUD, LEAVE_OUT),
+    no("resources.autostop", "a machine is always released when its run ends", LEAVE_OUT),
+    no("resources.hooks", "hooks are not served yet", LEAVE_OUT),
+    no("resources.priority", "runs are started in the order of their submission", LEAVE_OUT),
+    no("resources.priority_class", "runs are started in the order of their submission", LEAVE_OUT),
+    yes("resources.job_recovery"),
+    no("resources.job_recovery.strategy", ONE_MACHINE, "leave it out; a lost attempt is tried again on this machine"),
+    yes("resources.job_recovery.max_restarts_on_errors"),
+    yes("resources.job_recovery.recover_on_exit_codes"),
+    no("resources.spot_recovery", "it is SkyPilot's old name of `job_recovery`", "write `job_recovery`"),
+    no("resources.any_of", "a choice between machines is not served yet", "write one set of resources"),
+    no("resources.ordered", "a choice between machines is not served yet", "write one set of resources"),
+    no("resources.volumes", NO_STORE, COPY),
+    no("resources.cloud", NO_CLOUD, "write `infra: local` or leave it out"),
+    no("resources.region", NO_CLOUD, LEAVE_OUT),
+    no("resources.zone", NO_CLOUD, LEAVE_OUT),
+    yes("envs"),
+    no("secrets", "secrets cannot be kept safely yet", "let the program read them from a file that only you can read"),
+    no("file_mounts", NO_STORE, COPY),
+    no("volumes", NO_STORE, COPY),
+    yes("setup"),
+    yes("run"),
+    no("service", "services are not served; a job runs to its end", "write the program under `run:`"),
+    no("pool", "pools are not served yet", LEAVE_OUT),
+    no("config", "SkyPilot's own configuration has no meaning here", LEAVE_OUT),
+    no("experimental", "SkyPilot's own configuration has no meaning here", LEAVE_OUT),
+    no("event_callback", "callbacks are not served yet", LEAVE_OUT),
+    no("inputs", "object stores and mounts are not served yet", COPY),
+    no("outputs", "object stores and mounts are not served yet", "let the program write under its working folder"),
+    no("execution", "several jobs in one file are not served yet", "keep one job in one file"),
+];
+
+/// What becomes of the key at `path`, where SkyPilot knows it.
+pub(super) fn served(path: &str) -> Option<Served> {
+    SKY_KEYS.iter().find(|key| key.path == path).map(|key| key.served)
+}

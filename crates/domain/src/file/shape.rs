@@ -1,0 +1,467 @@
+//! A tree against the schema of the types: every unknown key, wrong type, missing key, unknown word and unreadable
+//! amount at once, each with its line and what to write instead.
+//!
+//! The same walk builds the JSON value that serde then reads, so that a scalar's meaning is decided once, by its
+//! schema and its dialect. It knows the part of JSON Schema that schemars writes for our types and nothing more.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::keys::{Cores, Gigabytes};
+use super::nearest::nearest;
+use super::scalar::{Dialect, Scalar, python_text, resolve};
+use super::served::{SKY_KEYS, Served, served};
+use super::tree::{Key, Node, Raw, Value, clip};
+use crate::money::{Money, Rate};
+use crate::problem::Problem;
+use crate::train::{Every, Span};
+use crate::units::{Bytes, Duration, Fraction};
+
+/// Sections that are ours alone and so follow YAML 1.2; everything else is shared with SkyPilot.
+pub(super) const OUR_SECTIONS: [&str; 3] = ["train", "budget", "deadline"];
+
+/// Checks `node` against `schema` (a whole schema with `$defs`); what cannot be read is left out of the result.
+pub(super) fn check(schema: &Json, node: &Node, problems: &mut Vec<Problem>) -> Json {
+    let mut walk = Walk { definitions: &schema["$defs"], problems };
+    let place = Place { path: String::new(), line: 1, dialect: Dialect::Python };
+    walk.value(schema, node, &place).unwrap_or(Json::Null)
+}
+
+/// Where the walk stands.
+struct Place {
+    path: String,
+    /// Line of the key, for problems with a whole list or mapping.
+    line: u32,
+    dialect: Dialect,
+}
+
+struct Walk<'schema, 'problems> {
+    definitions: &'schema Json,
+    problems: &'problems mut Vec<Problem>,
+}
+
+/// One way to write a value: a schema without references and alternatives.
+type Way<'schema> = &'schema Json;
+
+impl<'schema> Walk<'schema, '_> {
+    fn problem(&mut self, line: u32, path: &str, message: String, hint: Option<String>) {
+        self.problems.push(Problem { line: Some(line), key: path.to_owned(), message, hint });
+    }
+
+    /// All ways to write a value of this schema, references followed.
+    fn ways(&self, schema: &'schema Json) -> Vec<Way<'schema>> {
+        if let Some(name) = schema["$ref"].as_str().and_then(|name| name.strip_prefix("#/$defs/")) {
+            return self.ways(&self.definitions[name]);
+        }
+        match schema["anyOf"].as_array().or(schema["oneOf"].as_array()) {
+            Some(several) => several.iter().flat_map(|one| self.ways(one)).collect(),
+            None => vec![schema],
+        }
+    }
+
+    fn value(&mut self, schema: &'schema Json, node: &Node, place: &Place) -> Option<Json> {
+        let ways = self.ways(schema);
+        match &node.value {
+            Value::Scalar(raw) => self.scalar(&ways, raw, node.line, place),
+            Value::List(items) => match ways.iter().find(|way| allows(way, "array")) {
+                Some(way) => self.list(way, items, place),
+                None => self.mismatch(&ways, "a list", place.line, place),
+            },
+            Value::Map(entries) => {
+                let objects: Vec<Way> = ways.iter().copied().filter(|way| allows(way, "object")).collect();
+                match objects[..] {
+                    [] => self.not_a_map(&ways, entries, place),
+                    [way] if !is_tagged(way) => self.map(way, entries, place),
+                    _ => self.tagged(&ways, &objects, entries, place),
+                }
+            }
+        }
+    }
+
+    fn list(&mut self, way: Way<'schema>, items: &[Node], place: &Place) -> Option<Json> {
+        let before = self.problems.len();
+        let bounds = (way["minItems"].as_u64(), way["maxItems"].as_u64());
+        if let (Some(least), Some(most)) = bounds
+            && !(least..=most).contains(&(items.len() as u64))
+        {
+            let numbers = if least == most { format!("{least}") } else { format!("{least} to {most}") };
+            let message = format!("expected a list of {numbers} values, found {}", items.len());
+            self.problem(place.line, &place.path, message, None);
+        }
+        let mut values = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            let path = format!("{}[{index}]", place.path);
+            let inner = Place { path, line: item.line, dialect: place.dialect };
+            values.extend(self.value(&way["items"], item, &inner));
+        }
+        (self.problems.len() == before).then_some(Json::Array(values))
+    }
+
+    fn map(&mut self, way: Way<'schema>, entries: &[(Key, Node)], place: &Place) -> Option<Json> {
+        let properties = &way["properties"];
+        let others = way.get("additionalProperties").filter(|schema| schema.is_object());
+        let mut values = Map::new();
+        for (key, node) in entries {
+            let name = &key.raw.text;
+            let path = if place.path.is_empty() { name.clone() } else { format!("{}.{name}", place.path) };
+            let is_ours = place.path.is_empty() && OUR_SECTIONS.contains(&name.as_str());
+            let dialect = if is_ours { Dialect::Core } else { place.dialect };
+            let inner = Place { path, line: key.line, dialect };
+            if self.refused(node, properties.get(name).is_some(), &inner) {
+                continue;
+            }
+            if let Some(schema) = properties.get(name) {
+                if let Some(value) = self.value(schema, node, &inner) {
+                    values.insert(name.clone(), value);
+                }
+            } else if let Some(schema) = others {
+                let name = python_text(&key.raw).unwrap_or_else(|| name.clone());
+                if let Some(value) = self.value(schema, node, &inner) {
+                    values.insert(name, value);
+                }
+            } else {
+                let known: Vec<&str> = properties.as_object().into_iter().flat_map(Map::keys).map(String::as_str).collect();
+                self.unknown_key(name, &known, &inner);
+            }
+        }
+        for name in way["required"].as_array().into_iter().flatten().filter_map(Json::as_str) {
+            if !entries.iter().any(|(key, _)| key.raw.text == name) {
+                let meaning = properties[name]["description"].as_str().unwrap_or_default();
+                let key = if place.path.is_empty() { name.to_owned() } else { format!("{}.{name}", place.path) };
+                let hint = format!("add `{name}: …`: {}", sentence(meaning));
+                self.problem(place.line, &key, "this key is missing".to_owned(), Some(hint));
+            }
+        }
+        Some(Json::Object(values))
+    }
+
+    /// Whether the key is one of SkyPilot's that need not be read: it is refused, and that was said, or it is empty.
+    fn refused(&mut self, node: &Node, is_field: bool, place: &Place) -> bool {
+        let (words, why, hint) = match served(&place.path) {
+            Some(Served::No { why, hint }) => (&[][..], why, hint),
+            Some(Served::Only { words, why, hint }) => (words, why, hint),
+            Some(Served::Yes) | None => return false,
+        };
+        let is_harmless = match &node.value {
+            Value::Scalar(raw) => {
+                let scalar = resolve(raw, place.dialect);
+                scalar == Scalar::Null || python_text(raw).is_some_and(|text| words.contains(&text.to_lowercase().as_str()))
+            }
+            Value::List(items) => items.is_empty(),
+            Value::Map(entries) => entries.is_empty(),
+        };
+        if is_harmless {
+            return !is_field;
+        }
+        self.problem(place.line, &place.path, why.to_owned(), Some(hint.to_owned()));
+        true
+    }
+
+    fn unknown_key(&mut self, name: &str, known: &[&str], place: &Place) {
+        let parent = place.path.strip_suffix(name).unwrap_or_default();
+        let theirs = SKY_KEYS.iter().filter_map(|key| key.path.strip_prefix(parent)).filter(|key| !key.contains('.'));
+        let near = nearest(name, known.iter().copied().chain(theirs));
+        let hint = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("known keys here: {}", quoted(known)),
+        };
+        self.problem(place.line, &place.path, "unknown key".to_owned(), Some(hint));
+    }
+
+    /// A mapping where something else belongs; a refused form of the value is named as such.
+    fn not_a_map(&mut self, ways: &[Way], entries: &[(Key, Node)], place: &Place) -> Option<Json> {
+        let mut said = false;
+        for (key, node) in entries {
+            let path = format!("{}.{}", place.path, key.raw.text);
+            said |= self.refused(node, false, &Place { path, line: key.line, dialect: place.dialect });
+        }
+        if said { None } else { self.mismatch(ways, "a mapping", place.line, place) }
+    }
+
+    /// A mapping of one key that says which kind of value it holds, such as `{sgd: {…}}`.
+    fn tagged(&mut self, ways: &[Way], objects: &[Way<'schema>], entries: &[(Key, Node)], place: &Place) -> Option<Json> {
+        let tags: Vec<&str> = objects.iter().flat_map(|way| tag(way)).collect();
+        let choices: Vec<&str> = words(ways).into_iter().chain(tags.iter().copied()).collect();
+        let choice = || match &choices[..] {
+            [one] => format!("write `{one}: …`"),
+            _ => format!("write one of {}", quoted(&choices)),
+        };
+        let [(key, node)] = entries else {
+            let message = format!("expected one key, found {}", entries.len());
+            self.problem(place.line, &place.path, message, Some(choice()));
+            return None;
+        };
+        let name = key.raw.text.as_str();
+        let inner = Place { path: format!("{}.{name}", place.path), line: key.line, dialect: place.dialect };
+        let Some(way) = objects.iter().find(|way| tag(way) == Some(name)) else {
+            let words = words(ways);
+            let hint = match nearest(name, tags.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None if words.contains(&name) => format!("write the word `{name}` alone, without a value"),
+                None => choice(),
+            };
+            self.problem(key.line, &inner.path, "unknown kind".to_owned(), Some(hint));
+            return None;
+        };
+        let value = self.value(&way["properties"][name], node, &inner)?;
+        Some(json!({ name: value }))
+    }
+
+    fn scalar(&mut self, ways: &[Way<'schema>], raw: &Raw, line: u32, place: &Place) -> Option<Json> {
+        let meaning = resolve(raw, place.dialect);
+        if meaning == Scalar::Null && ways.iter().any(|way| allows(way, "null")) {
+            return Some(Json::Null);
+        }
+        if let Some(format) = ways.iter().find_map(|way| human_format(way)) {
+            return self.human(format, raw, &meaning, line, place);
+        }
+        for way in ways {
+            match (&meaning, way["type"].as_str().or(way["type"][0].as_str())) {
+                (Scalar::Text, Some("string")) if way["const"].is_null() || way["const"] == raw.text.as_str() => {
+                    return Some(Json::from(raw.text.as_str()));
+                }
+                (Scalar::Bool(value), Some("boolean")) => return Some(Json::from(*value)),
+                (Scalar::Int(value), Some("integer")) => return self.integer(way, *value, line, place),
+                (Scalar::Int(value), Some("number")) => return self.number(way, *value as f64, raw, line, place),
+                (Scalar::Float(value), Some("number")) => return self.number(way, *value, raw, line, place),
+                _ => {}
+            }
+        }
+        self.wrong_scalar(ways, raw, &meaning, line, place)
+    }
+
+    fn wrong_scalar(&mut self, ways: &[Way], raw: &Raw, meaning: &Scalar, line: u32, place: &Place) -> Option<Json> {
+        let shown = clip(&raw.text);
+        let words = words(ways);
+        let tagged = ways.iter().find(|way| tag(way) == Some(raw.text.as_str()));
+        if let Some(way) = tagged {
+            let needs = self.example(way, &raw.text);
+            self.problem(line, &place.path, format!("`{shown}` needs a value"), Some(format!("write `{needs}`")));
+            return None;
+        }
+        let takes_words_only = ways.iter().all(|way| way["const"].is_string() || tag(way).is_some() || is_null(way));
+        if *meaning == Scalar::Text && !words.is_empty() && takes_words_only {
+            let tags = ways.iter().filter_map(|way| tag(way));
+            let choices: Vec<&str> = words.iter().copied().chain(tags).collect();
+            let hint = match nearest(&raw.text, choices.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("write one of {}", quoted(&choices)),
+            };
+            self.problem(line, &place.path, format!("`{shown}` is not known here"), Some(hint));
+            return None;
+        }
+        let takes = |name: &str| ways.iter().any(|way| way["type"] == name || way["type"][0] == name);
+        let hint = match meaning {
+            Scalar::Float(value) if takes("integer") && value.fract() == 0.0 && value.abs() < 1e15 => {
+                Some(format!("write `{value}`"))
+            }
+            Scalar::Int(_) | Scalar::Float(_) | Scalar::Bool(_) | Scalar::Date if takes("string") => {
+                Some(format!("put it in quotes: `\"{shown}\"`"))
+            }
+            Scalar::Text if takes("boolean") => match raw.text.to_lowercase().as_str() {
+                "yes" | "on" | "y" => Some("write `true`".to_owned()),
+                "no" | "off" | "n" => Some("write `false`".to_owned()),
+                _ => None,
+            },
+            Scalar::Text => nearest(&raw.text, words.iter().copied()).map(|near| format!("did you mean `{near}`?")),
+            _ => None,
+        };
+        let message = format!("expected {}, found {}", expected(ways), found(raw, meaning));
+        self.problem(line, &place.path, message, hint);
+        None
+    }
+
+    /// How a kind that needs constants is written, with its required keys.
+    fn example(&self, way: Way, name: &str) -> String {
+        let inner = self.definitions[way["properties"][name]["$ref"].as_str().unwrap_or_default().trim_start_matches("#/$defs/")]
+            ["required"]
+            .as_array();
+        match inner {
+            Some(required) => {
+                let keys: Vec<String> = required.iter().filter_map(Json::as_str).map(|key| format!("{key}: …")).collect();
+                format!("{name}: {{{}}}", keys.join(", "))
+            }
+            None => format!("{name}: …"),
+        }
+    }
+
+    fn mismatch(&mut self, ways: &[Way], found: &str, line: u32, place: &Place) -> Option<Json> {
+        let message = format!("expected {}, found {found}", expected(ways));
+        self.problem(line, &place.path, message, None);
+        None
+    }
+
+    fn integer(&mut self, way: Way, value: i128, line: u32, place: &Place) -> Option<Json> {
+        let most = match way["format"].as_str() {
+            Some("uint8") => i128::from(u8::MAX),
+            Some("uint32") => i128::from(u32::MAX),
+            _ => i128::from(u64::MAX),
+        };
+        let most = way["maximum"].as_u64().map_or(most, |given| most.min(given.into()));
+        let least = i128::from(way["minimum"].as_i64().unwrap_or(0));
+        if value < least || value > most {
+            let bound = if value < least { format!("at least {least}") } else { format!("at most {most}") };
+            self.problem(line, &place.path, format!("`{value}` is out of range: it must be {bound}"), None);
+            return None;
+        }
+        u64::try_from(value).ok().map(Json::from)
+    }
+
+    fn number(&mut self, way: Way, value: f64, raw: &Raw, line: u32, place: &Place) -> Option<Json> {
+        let bounds = [
+            (value.is_finite(), "a finite number".to_owned()),
+            (way["minimum"].as_f64().is_none_or(|least| value >= least), format!("at least {}", way["minimum"])),
+            (way["maximum"].as_f64().is_none_or(|most| value <= most), format!("at most {}", way["maximum"])),
+            (way["exclusiveMinimum"].as_f64().is_none_or(|low| value > low), format!("above {}", way["exclusiveMinimum"])),
+            (way["exclusiveMaximum"].as_f64().is_none_or(|high| value < high), format!("below {}", way["exclusiveMaximum"])),
+        ];
+        for (holds, bound) in bounds {
+            if !holds {
+                let message = format!("`{}` is out of range: it must be {bound}", clip(&raw.text));
+                self.problem(line, &place.path, message, None);
+                return None;
+            }
+        }
+        Some(Json::from(value))
+    }
+
+    /// An amount as people write it. Its own reader says what is wrong with it, after `; ` what to write instead.
+    fn human(&mut self, format: &str, raw: &Raw, meaning: &Scalar, line: u32, place: &Place) -> Option<Json> {
+        if format == "env" {
+            let text = python_text(raw);
+            if text.is_none() {
+                let hint = "write a value in quotes; `\"\"` is the empty text";
+                let message = format!("expected text, found {}", found(raw, meaning));
+                self.problem(line, &place.path, message, Some(hint.to_owned()));
+            }
+            return text.map(Json::from);
+        }
+        let text = match (meaning, place.dialect) {
+            (Scalar::Text, _) | (Scalar::Float(_), Dialect::Core) => raw.text.clone(),
+            (Scalar::Int(value), _) => value.to_string(),
+            (Scalar::Float(value), Dialect::Python) => value.to_string(),
+            (Scalar::Null | Scalar::Bool(_) | Scalar::Date, _) => {
+                let message = format!("expected {}, found {}", human_name(format), found(raw, meaning));
+                self.problem(line, &place.path, message, None);
+                return None;
+            }
+        };
+        let error = match format {
+            "money" => text.parse::<Money>().err(),
+            "rate" => text.parse::<Rate>().err(),
+            "bytes" => text.parse::<Bytes>().err(),
+            "duration" => text.parse::<Duration>().err(),
+            "fraction" => text.parse::<Fraction>().err(),
+            "span" => text.parse::<Span>().err(),
+            "every" => text.parse::<Every>().err(),
+            "cores" => text.parse::<Cores>().err(),
+            "gigabytes" => text.parse::<Gigabytes>().err(),
+            _ => None,
+        };
+        let Some(error) = error else { return Some(Json::from(text)) };
+        let (message, hint) = match error.split_once("; ") {
+            Some((message, hint)) => (message, Some(hint.to_owned())),
+            None => (error.as_str(), None),
+        };
+        self.problem(line, &place.path, message.to_owned(), hint);
+        None
+    }
+}
+
+/// Whether the schema names this type.
+fn allows(way: Way, name: &str) -> bool {
+    way["type"] == name || way["type"].as_array().is_some_and(|types| types.iter().any(|one| one == name))
+}
+
+fn is_null(way: Way) -> bool {
+    way["type"] == "null"
+}
+
+/// The kind that an alternative of a closed enum holds its value under, such as `sgd`.
+fn tag<'schema>(way: Way<'schema>) -> Option<&'schema str> {
+    // Only enums write an object of exactly one required key without a description of that key.
+    let properties = way["properties"].as_object()?;
+    let (name, schema) = properties.iter().next()?;
+    let is_kind = properties.len() == 1 && way["required"][0] == name.as_str() && schema["description"].is_null();
+    is_kind.then_some(name.as_str())
+}
+
+fn is_tagged(way: Way) -> bool {
+    tag(way).is_some()
+}
+
+/// The words that may be written.
+fn words<'schema>(ways: &[Way<'schema>]) -> Vec<&'schema str> {
+    ways.iter().filter_map(|way| way["const"].as_str()).collect()
+}
+
+/// The format of an alternative that is read from text and numbers alike.
+fn human_format<'schema>(way: Way<'schema>) -> Option<&'schema str> {
+    (allows(way, "string") && allows(way, "number")).then(|| way["format"].as_str()).flatten()
+}
+
+fn human_name(format: &str) -> &'static str {
+    match format {
+        "money" => "an amount of money such as `$120`",
+        "rate" => "a price such as `0.35/h`",
+        "bytes" => "a size such as `16 GiB`",
+        "duration" => "a duration such as `1h30m`",
+        "fraction" => "a share such as `80%`",
+        "span" => "a stretch of training such as `5 epochs`",
+        "every" => "an interval such as `auto`, `500 steps` or `10m`",
+        "cores" => "a number of cores such as `4`",
+        "gigabytes" => "a size in GB such as `32`",
+        _ => "text",
+    }
+}
+
+/// What may be written, in words.
+fn expected(ways: &[Way]) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for way in ways.iter().filter(|way| !is_null(way)) {
+        let name = match (way["const"].as_str(), tag(way), way["type"].as_str().or(way["type"][0].as_str())) {
+            (Some(word), _, _) => format!("`{word}`"),
+            (None, Some(tag), _) => format!("`{tag}: …`"),
+            (None, None, _) if human_format(way).is_some() => human_name(human_format(way).unwrap_or_default()).to_owned(),
+            (None, None, Some("integer")) => "a whole number".to_owned(),
+            (None, None, Some("number")) => "a number".to_owned(),
+            (None, None, Some("boolean")) => "`true` or `false`".to_owned(),
+            (None, None, Some("array")) => "a list".to_owned(),
+            (None, None, Some("object")) => "a mapping".to_owned(),
+            (None, None, _) => "text".to_owned(),
+        };
+        names.push(name);
+    }
+    match &names[..] {
+        [] => "nothing".to_owned(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+fn found(raw: &Raw, meaning: &Scalar) -> String {
+    let shown = clip(&raw.text);
+    match meaning {
+        Scalar::Null => "nothing".to_owned(),
+        Scalar::Bool(value) if raw.text.to_lowercase() == value.to_string() => format!("`{value}`"),
+        Scalar::Bool(value) => format!("`{shown}`, which YAML reads as `{value}`"),
+        Scalar::Int(value) if value.to_string() == raw.text => format!("the number `{shown}`"),
+        Scalar::Int(value) => format!("`{shown}`, which YAML reads as the number `{value}`"),
+        Scalar::Float(_) => format!("the number `{shown}`"),
+        Scalar::Date => format!("the date `{shown}`"),
+        Scalar::Text => format!("the text `{shown}`"),
+    }
+}
+
+fn quoted(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The first sentence of a doc comment, as it stands in a hint.
+fn sentence(text: &str) -> String {
+    let first = text.split(". ").next().unwrap_or(text).trim_end_matches('.');
+    let mut letters = first.chars();
+    match letters.next() {
+        Some(letter) => letter.to_lowercase().chain(letters).collect(),
+        None => String::new(),
+    }
+}
