@@ -212,7 +212,7 @@ fn point_json(point: &Point) -> Value {
 }
 
 /// An event as one JSON value: `event`, `seq`, `at` and the event's own fields.
-fn record_json(record: &Record) -> Value {
+pub fn record_json(record: &Record) -> Value {
     let mut value = serde_json::to_value(&record.event).unwrap_or_default();
     if let Value::Object(fields) = &mut value {
         fields.insert("seq".to_owned(), json!(record.seq));
@@ -222,7 +222,7 @@ fn record_json(record: &Record) -> Value {
 }
 
 /// What an event means, where it is worth a line.
-fn sentence(event: &Event) -> Option<String> {
+pub fn sentence(event: &Event) -> Option<String> {
     let text = match event {
         Event::Submitted(submitted) => {
             let Submitted { run, .. } = &**submitted;

@@ -2,6 +2,7 @@
 
 mod agent;
 mod cost;
+mod events;
 mod logs;
 mod models;
 mod plan;
@@ -37,6 +38,8 @@ pub enum Command {
     Models(models::Args),
     /// Tell what runs have cost
     Cost(cost::Args),
+    /// Print the event log: everything that was decided and done
+    Events(events::Args),
     /// Write a run's report and TensorBoard files again
     Report(report::Args),
     /// Look after one node (started by gradus itself)
@@ -59,6 +62,7 @@ impl Command {
             Command::Resume(args) => resume::run(args, settings, printer),
             Command::Models(args) => models::run(args, settings, printer),
             Command::Cost(args) => cost::run(args, settings, printer),
+            Command::Events(args) => events::run(args, settings, printer),
             Command::Report(args) => report::run(args, settings, printer),
             Command::Agent(args) => agent::run(args, settings),
         }

@@ -71,7 +71,11 @@ pub fn draft(args: &JobArgs, settings: &Settings, home: &Home, printer: &mut Pri
 }
 
 fn reasons(infeasible: &plan::draft::Infeasible) -> Vec<String> {
-    infeasible.reasons.iter().map(ToString::to_string).collect()
+    let line = |reason: &domain::Problem| {
+        let hint = reason.hint.as_ref().map(|hint| format!("\n    hint: {hint}")).unwrap_or_default();
+        format!("  {}{hint}", reason.message)
+    };
+    infeasible.reasons.iter().map(line).collect()
 }
 
 fn read(args: &JobArgs, printer: &mut Printer) -> Result<Job, Error> {
