@@ -1,5 +1,21 @@
 //! Numbers: one rank's share of a run, as the library behind `gradus-rank`.
 //!
-//! It knows nothing of clouds, money or HTTP. Begin with [`torch`], the thin shim over the tensor library.
+//! It knows nothing of clouds, money or HTTP: it reads a specification and local files, talks to its agent over a Unix
+//! socket, and writes checkpoints and a model. Begin with [`run`], the one loop; then [`mod@step`], what is done with a
+//! batch; [`state`], what is saved; [`model`], the architectures; [`torch`], the thin shim over the tensor library.
 
+pub mod channel;
+mod error;
+pub mod evaluate;
+mod export;
+pub mod model;
+pub mod optim;
+pub mod precision;
+pub mod run;
+mod saving;
+pub mod schedule;
+pub mod state;
+pub mod step;
 pub mod torch;
+
+pub use error::Error;

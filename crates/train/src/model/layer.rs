@@ -1,0 +1,126 @@
+//! Layers with weights, initialised as PyTorch does by default unless a model says otherwise.
+
+use tch::{Device, Kind, Tensor};
+
+use super::Weights;
+use crate::torch::Result;
+
+/// A fully connected layer.
+#[derive(Debug)]
+pub struct Linear {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl Linear {
+    /// `nn.Linear(inputs, outputs)`: both tensors even in ±1/√inputs.
+    pub fn new(weights: &mut Weights, name: &str, inputs: i64, outputs: i64) -> Result<Linear> {
+        let bound = 1.0 / (inputs as f64).sqrt();
+        Ok(Linear {
+            weight: weights.uniform(format!("{name}.weight"), &[outputs, inputs], bound)?,
+            bias: weights.uniform(format!("{name}.bias"), &[outputs], bound)?,
+        })
+    }
+
+    /// `x · weightᵀ + bias`.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        Ok(x.f_linear(&self.weight, Some(&self.bias))?)
+    }
+}
+
+/// A convolution over the last two dimensions.
+#[derive(Debug)]
+pub struct Conv {
+    weight: Tensor,
+    bias: Option<Tensor>,
+    stride: i64,
+    padding: i64,
+}
+
+impl Conv {
+    /// `nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2)` with a bias, both even in ±1/√(inputs · kernel²).
+    pub fn with_bias(weights: &mut Weights, name: &str, [inputs, outputs]: [i64; 2], kernel: i64) -> Result<Conv> {
+        let bound = 1.0 / ((inputs * kernel * kernel) as f64).sqrt();
+        let weight = weights.uniform(format!("{name}.weight"), &[outputs, inputs, kernel, kernel], bound)?;
+        let bias = Some(weights.uniform(format!("{name}.bias"), &[outputs], bound)?);
+        Ok(Conv { weight, bias, stride: 1, padding: kernel / 2 })
+    }
+
+    /// A convolution before a batch normalisation, so without a bias; normal by fan-out for ReLU (He et al. 2015,
+    /// "Delving Deep into Rectifiers"), as torchvision initialises its residual networks.
+    pub fn residual(
+        weights: &mut Weights,
+        name: &str,
+        [inputs, outputs]: [i64; 2],
+        kernel: i64,
+        stride: i64,
+    ) -> Result<Conv> {
+        let deviation = (2.0 / (outputs * kernel * kernel) as f64).sqrt();
+        let weight = weights.normal(format!("{name}.weight"), &[outputs, inputs, kernel, kernel], deviation)?;
+        Ok(Conv { weight, bias: None, stride, padding: kernel / 2 })
+    }
+
+    /// `samples × inputs × height × width` to `samples × outputs × height/stride × width/stride`.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let (stride, padding) = ([self.stride; 2], [self.padding; 2]);
+        Ok(x.f_conv2d(&self.weight, self.bias.as_ref(), stride, padding, [1, 1], 1)?)
+    }
+}
+
+/// Batch normalisation over samples, height and width (Ioffe and Szegedy 2015).
+#[derive(Debug)]
+pub struct BatchNorm {
+    weight: Tensor,
+    bias: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    num_batches_tracked: Tensor,
+}
+
+impl BatchNorm {
+    /// `nn.BatchNorm2d(channels)`: momentum 0.1, eps 1e-5.
+    pub fn new(weights: &mut Weights, name: &str, channels: i64) -> Result<BatchNorm> {
+        let float = (Kind::Float, Device::Cpu);
+        let count = Tensor::f_zeros([0i64; 0], (Kind::Int64, Device::Cpu))?;
+        Ok(BatchNorm {
+            weight: weights.parameter(format!("{name}.weight"), Tensor::f_ones([channels], float)?)?,
+            bias: weights.parameter(format!("{name}.bias"), Tensor::f_zeros([channels], float)?)?,
+            running_mean: weights.buffer(format!("{name}.running_mean"), Tensor::f_zeros([channels], float)?)?,
+            running_var: weights.buffer(format!("{name}.running_var"), Tensor::f_ones([channels], float)?)?,
+            num_batches_tracked: weights.buffer(format!("{name}.num_batches_tracked"), count)?,
+        })
+    }
+
+    /// By the batch's statistics while training, else by the running ones.
+    pub fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
+        if train {
+            let _ = self.num_batches_tracked.shallow_clone().f_add_scalar_(1)?;
+        }
+        let (scale, statistics) = ((&self.weight, &self.bias), (&self.running_mean, &self.running_var));
+        Ok(x.f_batch_norm(
+            Some(scale.0),
+            Some(scale.1),
+            Some(statistics.0),
+            Some(statistics.1),
+            train,
+            0.1,
+            1e-5,
+            true,
+        )?)
+    }
+}
+
+/// The mean over height and width, `samples × channels`.
+pub fn global_average(x: &Tensor) -> Result<Tensor> {
+    Ok(x.f_adaptive_avg_pool2d([1, 1])?.f_flatten(1, -1)?)
+}
+
+/// Largest value of each `kernel × kernel` window.
+pub fn max_pool(x: &Tensor, kernel: i64, stride: i64, padding: i64) -> Result<Tensor> {
+    Ok(x.f_max_pool2d([kernel; 2], [stride; 2], [padding; 2], [1, 1], false)?)
+}
+
+/// `max(x, 0)`, in place: neither convolution nor normalisation needs its output again for the backward pass.
+pub fn relu(mut x: Tensor) -> Result<Tensor> {
+    Ok(x.f_relu_()?)
+}

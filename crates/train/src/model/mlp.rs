@@ -1,0 +1,32 @@
+//! Two hidden layers over the flattened picture.
+
+use tch::Tensor;
+
+use super::layer::{Linear, relu};
+use super::{Shape, Weights};
+use crate::torch::Result;
+
+const HIDDEN: i64 = 128;
+
+pub(super) struct Mlp {
+    fc1: Linear,
+    fc2: Linear,
+    fc3: Linear,
+}
+
+impl Mlp {
+    pub(super) fn new(weights: &mut Weights, shape: Shape) -> Result<Mlp> {
+        Ok(Mlp {
+            fc1: Linear::new(weights, "fc1", shape.channels * shape.height * shape.width, HIDDEN)?,
+            fc2: Linear::new(weights, "fc2", HIDDEN, HIDDEN)?,
+            fc3: Linear::new(weights, "fc3", HIDDEN, shape.classes)?,
+        })
+    }
+
+    pub(super) fn forward(&self, images: &Tensor) -> Result<Tensor> {
+        let x = images.f_flatten(1, -1)?;
+        let x = relu(self.fc1.forward(&x)?)?;
+        let x = relu(self.fc2.forward(&x)?)?;
+        self.fc3.forward(&x)
+    }
+}

@@ -1,0 +1,92 @@
+//! The named tensors of a network: where layers get theirs from, and where everybody else finds them.
+
+use domain::train::MemoryFormat;
+use tch::{Device, Kind, Tensor};
+
+use crate::torch::{self, Result};
+
+/// A tensor and its name. The handle is shared: writing to it changes the network.
+#[derive(Debug)]
+pub struct Named {
+    /// Such as `layer1.0.conv1.weight`.
+    pub name: String,
+    /// The values.
+    pub tensor: Tensor,
+}
+
+/// All tensors of a network, sorted by name, so that every rank and every file has them in the same order.
+#[derive(Debug)]
+pub struct Weights {
+    device: Device,
+    format: MemoryFormat,
+    parameters: Vec<Named>,
+    buffers: Vec<Named>,
+}
+
+impl Weights {
+    /// None yet.
+    pub(super) fn new(device: Device, format: MemoryFormat) -> Weights {
+        Weights { device, format, parameters: Vec::new(), buffers: Vec::new() }
+    }
+
+    pub(super) fn sort(&mut self) {
+        self.parameters.sort_by(|left, right| left.name.cmp(&right.name));
+        self.buffers.sort_by(|left, right| left.name.cmp(&right.name));
+    }
+
+    /// A trained tensor with the given first values.
+    pub(super) fn parameter(&mut self, name: String, values: Tensor) -> Result<Tensor> {
+        let tensor = self.place(values)?.f_set_requires_grad(true)?;
+        self.parameters.push(Named { name, tensor: tensor.shallow_clone() });
+        Ok(tensor)
+    }
+
+    /// A trained tensor drawn evenly from `-bound` to `bound`. Drawn on the CPU, whose generator is the same anywhere.
+    pub(super) fn uniform(&mut self, name: String, shape: &[i64], bound: f64) -> Result<Tensor> {
+        let mut values = Tensor::f_empty(shape, (Kind::Float, Device::Cpu))?;
+        let _ = values.f_uniform_(-bound, bound)?;
+        self.parameter(name, values)
+    }
+
+    /// A trained tensor drawn from the normal distribution around zero.
+    pub(super) fn normal(&mut self, name: String, shape: &[i64], deviation: f64) -> Result<Tensor> {
+        let mut values = Tensor::f_empty(shape, (Kind::Float, Device::Cpu))?;
+        let _ = values.f_normal_(0.0, deviation)?;
+        self.parameter(name, values)
+    }
+
+    /// A tensor that is kept with the network and not trained.
+    pub(super) fn buffer(&mut self, name: String, values: Tensor) -> Result<Tensor> {
+        let tensor = self.place(values)?;
+        self.buffers.push(Named { name, tensor: tensor.shallow_clone() });
+        Ok(tensor)
+    }
+
+    fn place(&self, values: Tensor) -> Result<Tensor> {
+        let values = values.f_to_device(self.device)?;
+        match self.format {
+            MemoryFormat::ChannelsLast if values.dim() == 4 => torch::channels_last(&values),
+            MemoryFormat::ChannelsLast | MemoryFormat::Contiguous => Ok(values),
+        }
+    }
+
+    /// What is trained.
+    pub fn parameters(&self) -> &[Named] {
+        &self.parameters
+    }
+
+    /// What is kept besides, such as running statistics.
+    pub fn buffers(&self) -> &[Named] {
+        &self.buffers
+    }
+
+    /// Both.
+    pub fn all(&self) -> impl Iterator<Item = &Named> {
+        self.parameters.iter().chain(&self.buffers)
+    }
+
+    /// Number of trained values.
+    pub fn count(&self) -> u64 {
+        self.parameters.iter().map(|named| named.tensor.numel() as u64).sum()
+    }
+}

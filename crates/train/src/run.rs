@@ -1,0 +1,361 @@
+//! One rank's run, from its specification to its last word, as one loop that reads from the top.
+//!
+//! Everything here happens on one thread. What goes on beside it is the loader's decoding, the writer's hashing and
+//! writing ([`crate::saving`]) and the talk with the agent ([`crate::channel`]).
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use checkpoint::{Identity, Writer};
+use data::{Cursor, Dataset, Loader, LoaderOptions, Part};
+use domain::finding::{Cause, Finding};
+use domain::rank::{Environment, Evaluated, EvaluatedSplit, Order, Ready, Report, SPEC_SCHEMA, Spec, Step};
+use domain::train::MemoryFormat;
+use tch::Device;
+
+use crate::channel::Channel;
+use crate::error::{Error, not_finite};
+use crate::evaluate::{Score, evaluate};
+use crate::export::{Verdict, export};
+use crate::model::Shape;
+use crate::saving::Saving;
+use crate::schedule::{self, Length};
+use crate::state::{BestScore, LeftOut, Trainer};
+use crate::step::{Recipe, samples, step};
+use crate::torch;
+
+/// How a run ended well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// All epochs are done, or the target was met; the model is exported.
+    Trained,
+    /// By order; the state of this step is durable.
+    Stopped { step: u64 },
+}
+
+/// What is not the job's: where to run, and the mistakes that the chaos test makes.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// Where the network is.
+    pub device: Device,
+    /// What a resume leaves out.
+    pub left_out: LeftOut,
+    /// The mistake that the writer makes.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<checkpoint::Mutant>,
+}
+
+impl Setting {
+    /// No mistakes.
+    pub fn on(device: Device) -> Setting {
+        Setting {
+            device,
+            left_out: LeftOut::default(),
+            #[cfg(feature = "mutants")]
+            mutant: None,
+        }
+    }
+}
+
+/// Trains what `spec` says, from where its checkpoints end, and reports over `channel`.
+///
+/// All reports but the last word are sent here; that one is for the caller to send, by what this returns.
+pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, Error> {
+    let (train, device) = (&spec.train, setting.device);
+    let recipe = Recipe::of(train, device);
+    let version = torch::version()?;
+    channel.send(Report::Hello { rank: spec.rank, pid: std::process::id(), environment: environment(spec, &recipe, &version) });
+    check_spec(spec, &version)?;
+
+    let dataset = Arc::new(open_data(spec, channel)?);
+    chaos::point("stage");
+
+    let folder = Path::new(&spec.checkpoints);
+    checkpoint::claim(folder, spec.fence)?;
+    let (loaded, passed_over) = checkpoint::newest_verified(folder, &spec.job_hash);
+    let manifest = loaded.as_ref().map(|loaded| loaded.manifest.clone());
+
+    torch::set_threads(spec.threads);
+    torch::set_deterministic(train.deterministic)?;
+    let mut trainer = Trainer::fresh(train, shape(&dataset), device, spec.threads)?;
+    if let Some(loaded) = loaded {
+        trainer.restore(loaded, setting.left_out)?;
+    }
+    keep_threads(spec, &trainer, channel);
+
+    let writer = open_writer(spec, setting, manifest.as_ref())?;
+    let mut saving = Saving::new(writer, spec, manifest.as_ref(), channel);
+    let mut orders = Orders { channel, save: false, stop: false };
+    let length = length(spec, &dataset)?;
+    let classes = dataset.classes().to_vec();
+    channel.send(Report::Ready(Ready {
+        step: trainer.progress.step,
+        steps: length.steps,
+        steps_per_epoch: length.steps_per_epoch,
+        samples: dataset.counts(),
+        classes,
+        parameters: trainer.network.weights().count(),
+        passed_over,
+    }));
+
+    let options = LoaderOptions {
+        batch: train.batch as usize,
+        seed: train.seed,
+        workers: train.data.workers as usize,
+        layout: train.memory_format,
+        augment: train.data.augment.clone(),
+    };
+    let from = Cursor { epoch: trainer.progress.epoch, pos: trainer.progress.position };
+    let mut loader = Loader::train(Arc::clone(&dataset), options, from, u64::from(train.epochs));
+    let scorer = Scorer { spec, dataset: &dataset, recipe: &recipe, channel };
+    let base_rate = trainer.optimizer.base_rate();
+    let mut ended = Instant::now();
+
+    loop {
+        let at = trainer.progress.step;
+        let epoch_ended = at > 0 && at.is_multiple_of(length.steps_per_epoch);
+        if epoch_ended && !trainer.progress.evaluated && !orders.stop {
+            scorer.validate(&mut trainer, length, &mut orders)?;
+            // A step's time does not include the evaluation before it.
+            ended = Instant::now();
+        }
+        if orders.stop {
+            saving.save(&trainer, epoch_ended)?;
+            saving.finish()?;
+            return Ok(Ending::Stopped { step: at });
+        }
+        let done = at >= length.steps || reached(spec, &trainer);
+        if done || orders.save || saving.due(at) {
+            saving.save(&trainer, done)?;
+            orders.save = false;
+        }
+        if done {
+            break;
+        }
+        saving.keep_up(at + 1)?;
+
+        let batch = loader.next().ok_or_else(|| Finding::new(Cause::Internal, "the data ended before the last step"))??;
+        let (cursor, epoch, wait) = (batch.cursor_after(), batch.epoch(), batch.wait());
+        let values = scorer.samples(&batch)?;
+        drop(batch);
+        let lr = base_rate * schedule::factor(&train.schedule, length, at);
+        let loss = step(&trainer.network, &mut trainer.optimizer, &recipe, &values, lr)?;
+        if !loss.is_finite() {
+            return Err(not_finite(at + 1, loss));
+        }
+        trainer.progress.step = at + 1;
+        (trainer.progress.epoch, trainer.progress.position) = (cursor.epoch, cursor.pos);
+        trainer.progress.evaluated = false;
+
+        let took = ended.elapsed();
+        ended = Instant::now();
+        channel.send(Report::Step(Step {
+            step: at + 1,
+            epoch: u32::try_from(epoch).unwrap_or(u32::MAX),
+            loss,
+            lr,
+            samples: u32::try_from(values.labels.numel()).unwrap_or(u32::MAX),
+            step_us: micros(took),
+            data_wait_us: micros(wait),
+            checkpoint_us: micros(saving.stepped(took)),
+        }));
+        chaos::point("step");
+        orders.take();
+    }
+
+    // Durable before it is exported: a kill from here on costs no step.
+    saving.finish()?;
+    let best = trainer.use_best()?;
+    let Some(test) = scorer.score(&trainer, Part::Test, &mut orders)? else {
+        return Ok(Ending::Stopped { step: trainer.progress.step });
+    };
+    let validation = trainer.progress.best.ok_or_else(|| Finding::new(Cause::Internal, "nothing was evaluated"))?;
+    let epoch = epoch_of(validation.step, length);
+    channel.send(evaluated(validation.step, epoch, EvaluatedSplit::Test, test, true));
+    let parameters = trainer.network.weights().count();
+    let verdict = Verdict { validation, test, parameters, format: recipe.format };
+    channel.send(Report::Exported(export(spec, &dataset, &best, &trainer.progress, &verdict)?));
+    Ok(Ending::Trained)
+}
+
+/// Orders that came and are not followed yet.
+struct Orders<'a> {
+    channel: &'a Channel,
+    save: bool,
+    stop: bool,
+}
+
+impl Orders<'_> {
+    fn take(&mut self) {
+        while let Some(order) = self.channel.try_order() {
+            match order {
+                Order::Checkpoint => self.save = true,
+                Order::Stop => self.stop = true,
+            }
+        }
+    }
+}
+
+/// What it takes to score a split.
+struct Scorer<'a> {
+    spec: &'a Spec,
+    dataset: &'a Arc<Dataset>,
+    recipe: &'a Recipe,
+    channel: &'a Channel,
+}
+
+impl Scorer<'_> {
+    /// Scores the validation split, keeps the weights if they are the best, and reports; unless an order to stop comes.
+    fn validate(&self, trainer: &mut Trainer, length: Length, orders: &mut Orders) -> Result<(), Error> {
+        let Some(score) = self.score(trainer, Part::Validation, orders)? else { return Ok(()) };
+        let at = trainer.progress.step;
+        // Without validation samples, the last weights are the best that can be named.
+        let best = trainer.progress.best.is_none_or(|best| score.accuracy > best.accuracy)
+            || self.dataset.count(Part::Validation) == 0;
+        if best {
+            trainer.keep_best(BestScore { step: at, loss: score.loss, accuracy: score.accuracy })?;
+        }
+        trainer.progress.evaluated = true;
+        self.channel.send(evaluated(at, epoch_of(at, length), EvaluatedSplit::Validation, score, best));
+        Ok(())
+    }
+
+    /// Scores one split; `None` if an order to stop came first.
+    fn score(&self, trainer: &Trainer, part: Part, orders: &mut Orders) -> Result<Option<Score>, Error> {
+        let train = &self.spec.train;
+        let options = LoaderOptions {
+            batch: train.batch.div_ceil(train.accumulate.max(1)) as usize,
+            seed: train.seed,
+            workers: train.data.workers as usize,
+            layout: train.memory_format,
+            augment: Vec::new(),
+        };
+        let mut loader = Loader::evaluate(Arc::clone(self.dataset), part, options);
+        let prepare = |batch: &data::Batch| self.samples(batch);
+        let score = evaluate(&trainer.network, self.recipe, &mut loader, prepare, || {
+            orders.take();
+            !orders.stop
+        })?;
+        match score {
+            Some(score) if !score.loss.is_finite() => Err(not_finite(trainer.progress.step, score.loss)),
+            Some(_) | None => Ok(score),
+        }
+    }
+
+    /// A batch's values on the device.
+    fn samples(&self, batch: &data::Batch) -> Result<crate::step::Samples, torch::Error> {
+        let Shape { channels, height, width, classes: _ } = shape(self.dataset);
+        let last = self.spec.train.memory_format == MemoryFormat::ChannelsLast;
+        samples(batch.images(), batch.labels(), [channels, height, width], last, self.recipe.device)
+    }
+}
+
+/// Refuses what this program cannot do, before any work.
+fn check_spec(spec: &Spec, version: &str) -> Result<(), Error> {
+    if version != domain::torch::VERSION {
+        let message = format!("libtorch {version} was loaded, and {} is needed", domain::torch::VERSION);
+        return Err(Finding::new(Cause::Library, message).hint("`cargo xtask setup`, or set `GRADUS_LIBTORCH`").into());
+    }
+    if spec.schema != SPEC_SCHEMA {
+        let message = format!("the specification is of version {}, this program reads {SPEC_SCHEMA}", spec.schema);
+        return Err(Finding::new(Cause::Internal, message).hint("install `gradus` and `gradus-rank` together").into());
+    }
+    if spec.world_size != 1 {
+        let message = format!("{} ranks were asked for, and one is what can be trained on today", spec.world_size);
+        return Err(Finding::new(Cause::Job, message).hint("leave `num_nodes` and `accelerators` at 1").into());
+    }
+    Ok(())
+}
+
+fn open_data(spec: &Spec, channel: &Channel) -> Result<Dataset, Error> {
+    let dataset = Dataset::open(&spec.train.data, Path::new(&spec.data), spec.train.seed)?;
+    if let Some(first) = dataset.skipped().first() {
+        let count = dataset.skipped().len();
+        let text = format!("{count} pictures cannot be read and are left out; the first is `{}`: {}", first.name, first.why);
+        channel.send(Report::Note { text });
+    }
+    Ok(dataset)
+}
+
+fn shape(dataset: &Dataset) -> Shape {
+    Shape {
+        channels: dataset.channels() as i64,
+        height: dataset.height() as i64,
+        width: dataset.width() as i64,
+        classes: dataset.classes().len() as i64,
+    }
+}
+
+fn length(spec: &Spec, dataset: &Dataset) -> Result<Length, Error> {
+    let samples = dataset.count(Part::Train);
+    if samples == 0 || spec.train.batch == 0 {
+        return Err(Finding::new(Cause::Job, "there is nothing to train on").hint("check `split` and `batch`").into());
+    }
+    let steps_per_epoch = samples.div_ceil(u64::from(spec.train.batch));
+    Ok(Length { steps_per_epoch, steps: steps_per_epoch * u64::from(spec.train.epochs) })
+}
+
+/// The number of threads changes the order of sums, and with it the last bits: a resumed run keeps its own.
+fn keep_threads(spec: &Spec, trainer: &Trainer, channel: &Channel) {
+    let threads = trainer.progress.threads;
+    if threads != spec.threads {
+        torch::set_threads(threads);
+        let text = format!("this run was begun with {threads} threads and keeps them, for the same result");
+        channel.send(Report::Note { text });
+    }
+}
+
+#[cfg(not(feature = "mutants"))]
+fn open_writer(spec: &Spec, _: Setting, resumed: Option<&checkpoint::Manifest>) -> Result<Writer, Error> {
+    Ok(Writer::open(Path::new(&spec.checkpoints), Identity::of(spec), spec.train.checkpoint.keep, resumed)?)
+}
+
+#[cfg(feature = "mutants")]
+fn open_writer(spec: &Spec, setting: Setting, resumed: Option<&checkpoint::Manifest>) -> Result<Writer, Error> {
+    let (folder, keep) = (Path::new(&spec.checkpoints), spec.train.checkpoint.keep);
+    Ok(Writer::open_mutant(folder, Identity::of(spec), keep, resumed, setting.mutant)?)
+}
+
+/// Whether the job's target is met, now or in an earlier attempt.
+fn reached(spec: &Spec, trainer: &Trainer) -> bool {
+    match (spec.train.stop, trainer.progress.best) {
+        (Some(stop), Some(best)) => best.accuracy >= stop.accuracy.get(),
+        (None, _) | (_, None) => false,
+    }
+}
+
+/// The epoch that ended with this step.
+fn epoch_of(step: u64, length: Length) -> u32 {
+    u32::try_from(step.saturating_sub(1) / length.steps_per_epoch).unwrap_or(u32::MAX)
+}
+
+fn evaluated(step: u64, epoch: u32, split: EvaluatedSplit, score: Score, best: bool) -> Report {
+    Report::Evaluated(Evaluated { step, epoch, split, loss: score.loss, accuracy: score.accuracy, best })
+}
+
+fn environment(spec: &Spec, recipe: &Recipe, version: &str) -> Environment {
+    let (device, device_name) = match recipe.device {
+        Device::Cuda(index) => (format!("cuda:{index}"), "CUDA device".into()),
+        Device::Cpu | Device::Mps | Device::Vulkan => ("cpu".into(), processor()),
+    };
+    Environment {
+        device,
+        device_name,
+        torch: version.into(),
+        threads: spec.threads,
+        precision: recipe.format.name().into(),
+        gradus: env!("CARGO_PKG_VERSION").into(),
+    }
+}
+
+/// The processor's name as Linux tells it.
+fn processor() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    name.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.trim().into())
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

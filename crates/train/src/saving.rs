@@ -1,0 +1,99 @@
+//! When the state is saved, and what that costs the training thread.
+
+use std::time::{Duration, Instant};
+
+use checkpoint::interval::{Costs, Pace};
+use checkpoint::{Manifest, Writer};
+use domain::rank::{Checkpointed, Report, Spec};
+
+use crate::channel::Channel;
+use crate::error::Error;
+use crate::state::Trainer;
+
+/// Weight of the newest step in the mean time of a step.
+const NEWEST: f64 = 0.1;
+
+/// The writer, its rhythm, and the clock of both.
+pub struct Saving<'a> {
+    writer: Writer,
+    pace: Pace,
+    channel: &'a Channel,
+    saved: Option<u64>,
+    saved_at: Instant,
+    step_seconds: Option<f64>,
+    stalled: Duration,
+}
+
+impl<'a> Saving<'a> {
+    /// Starts at the state that was resumed, or at step 0.
+    pub fn new(writer: Writer, spec: &Spec, resumed: Option<&Manifest>, channel: &'a Channel) -> Saving<'a> {
+        let checkpoint = spec.train.checkpoint;
+        let step = resumed.map(|manifest| manifest.step);
+        Saving {
+            writer,
+            pace: Pace::new(checkpoint.every, checkpoint.mtbf, step.unwrap_or(0)),
+            channel,
+            saved: step,
+            saved_at: Instant::now(),
+            step_seconds: None,
+            stalled: Duration::ZERO,
+        }
+    }
+
+    /// Whether the state after `step` is due to be saved.
+    pub fn due(&self, step: u64) -> bool {
+        self.pace.due(step, self.saved_at.elapsed().as_secs_f64())
+    }
+
+    /// Copies the state and has it written while training goes on. Does nothing if this step is saved already, unless
+    /// `anew`, for a state that changed without a step.
+    pub fn save(&mut self, trainer: &Trainer, anew: bool) -> Result<(), Error> {
+        let step = trainer.progress.step;
+        if self.saved == Some(step) && !anew {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let snapshot = trainer.snapshot(self.writer.spare())?;
+        let earlier = self.writer.save(snapshot)?;
+        self.report(earlier);
+        self.pace.saved(step);
+        (self.saved, self.saved_at) = (Some(step), Instant::now());
+        self.stalled += began.elapsed();
+        Ok(())
+    }
+
+    /// Before step `next`: tells what has become durable, and waits if training has run too far ahead of it.
+    pub fn keep_up(&mut self, next: u64) -> Result<(), Error> {
+        let began = Instant::now();
+        let done = self.writer.keep_up(next, self.pace.lag())?;
+        self.report(done);
+        self.stalled += began.elapsed();
+        Ok(())
+    }
+
+    /// Waits until what was handed over is durable.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        let done = self.writer.wait()?;
+        self.report(done);
+        Ok(())
+    }
+
+    /// Takes note of a step's time, and returns how much of it went into saving.
+    pub fn stepped(&mut self, took: Duration) -> Duration {
+        let stalled = std::mem::take(&mut self.stalled);
+        let bare = took.saturating_sub(stalled).as_secs_f64();
+        self.step_seconds = Some(self.step_seconds.map_or(bare, |mean| mean + NEWEST * (bare - mean)));
+        stalled
+    }
+
+    fn report(&mut self, done: Option<Checkpointed>) {
+        let Some(done) = done else { return };
+        if let Some(step) = self.step_seconds {
+            let seconds = |micros: u64| micros as f64 / 1e6;
+            // A step of no time at all is a clock that stood still.
+            let costs = Costs { stall: seconds(done.stall_us), commit: seconds(done.commit_us), step: step.max(1e-6) };
+            self.pace.measured(costs);
+        }
+        self.channel.send(Report::Checkpointed(done));
+    }
+}

@@ -1,0 +1,110 @@
+//! One optimiser step: everything that is done with a batch, and nothing else.
+//!
+//! `xtask bench train` measures this function against PyTorch's and the whole run against this function.
+
+use domain::train::Train;
+use tch::{Device, Kind, Reduction, Tensor};
+
+use crate::model::Network;
+use crate::optim::Optimizer;
+use crate::precision::Format;
+use crate::torch::Result;
+
+/// What a step needs to know besides its batch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Recipe {
+    /// Where the network is.
+    pub device: Device,
+    /// The format of matrix products.
+    pub format: Format,
+    /// Micro-batches that the batch is split into.
+    pub accumulate: u32,
+    /// Probability mass taken from the true class.
+    pub label_smoothing: f64,
+    /// Largest norm of the gradients.
+    pub clip_norm: Option<f64>,
+}
+
+impl Recipe {
+    /// What the job says, on this device.
+    pub fn of(train: &Train, device: Device) -> Recipe {
+        Recipe {
+            device,
+            format: Format::choose(train.precision, device),
+            accumulate: train.accumulate.max(1),
+            label_smoothing: train.label_smoothing,
+            clip_norm: train.clip_norm,
+        }
+    }
+}
+
+/// Labelled pictures on the device.
+#[derive(Debug)]
+pub struct Samples {
+    /// Normalised values, `samples × channels × height × width`.
+    pub images: Tensor,
+    /// One class a sample, int64.
+    pub labels: Tensor,
+}
+
+/// Updates the network by one batch and returns the mean loss over its samples, before the update.
+///
+/// Reading the loss is the only time the device is waited for.
+pub fn step(network: &Network, optimizer: &mut Optimizer, recipe: &Recipe, batch: &Samples, lr: f64) -> Result<f64> {
+    let total = batch.labels.size1()?;
+    let mut sum: Option<Tensor> = None;
+    let mut start = 0;
+    for length in micro_batches(total, i64::from(recipe.accumulate)) {
+        let (images, labels) = if length == total {
+            (batch.images.shallow_clone(), batch.labels.shallow_clone())
+        } else {
+            (batch.images.f_narrow(0, start, length)?, batch.labels.f_narrow(0, start, length)?)
+        };
+        start += length;
+        let scores = recipe.format.forward(recipe.device, || network.forward(&images, true))?;
+        let mut loss = cross_entropy(&scores, &labels, recipe.label_smoothing)?;
+        if length != total {
+            // Weighted by its share of the samples, so that uneven micro-batches add up to the whole batch's mean.
+            loss = loss.f_mul_scalar(length as f64 / total as f64)?;
+        }
+        loss.f_backward()?;
+        let loss = loss.f_detach()?;
+        sum = Some(match sum {
+            None => loss,
+            Some(sum) => sum.f_add(&loss)?,
+        });
+    }
+    optimizer.step(lr, recipe.clip_norm)?;
+    Ok(sum.map_or(Ok(0.0), |loss| loss.f_double_value(&[]))?)
+}
+
+/// Mean cross-entropy of scores against classes, with `smoothing` of the mass spread over all classes.
+pub fn cross_entropy(scores: &Tensor, labels: &Tensor, smoothing: f64) -> Result<Tensor> {
+    Ok(scores.f_cross_entropy_loss::<Tensor>(labels, None, Reduction::Mean, -100, smoothing)?)
+}
+
+/// Sizes of at most `parts` micro-batches of `total` samples; the first ones take what is left over.
+fn micro_batches(total: i64, parts: i64) -> impl Iterator<Item = i64> {
+    let parts = parts.clamp(1, total.max(1));
+    (0..parts).map(move |place| total / parts + i64::from(place < total % parts))
+}
+
+/// Moves one batch's values, which may lie in memory pixel by pixel, to the device.
+pub fn samples(
+    images: &[f32],
+    labels: &[i64],
+    [channels, height, width]: [i64; 3],
+    channels_last: bool,
+    device: Device,
+) -> Result<Samples> {
+    let count = labels.len() as i64;
+    let values = Tensor::f_from_slice(images)?;
+    let images = if channels_last {
+        // The pixels stay where they are: only the strides say that channels come last.
+        values.f_view([count, height, width, channels])?.f_permute([0, 3, 1, 2])?
+    } else {
+        values.f_view([count, channels, height, width])?
+    };
+    debug_assert_eq!(images.kind(), Kind::Float);
+    Ok(Samples { images: images.f_to_device(device)?, labels: Tensor::f_from_slice(labels)?.f_to_device(device)? })
+}
