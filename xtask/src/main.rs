@@ -6,6 +6,7 @@
 mod build;
 mod check;
 mod doing;
+mod peers;
 mod setup;
 mod test;
 

@@ -167,7 +167,7 @@ fn download(python: &str, requirement: &str, start: &str, folder: &Path) -> Resu
 }
 
 /// A Python 3 with pip.
-fn python() -> Result<String, Error> {
+pub fn python() -> Result<String, Error> {
     let mut found = false;
     for name in ["python3", "python"] {
         let runs = |arguments: &[&str]| Command::new(name).args(arguments).output().is_ok_and(|o| o.status.success());
@@ -219,7 +219,7 @@ fn version(folder: &Path) -> Option<String> {
 }
 
 /// `$XDG_CACHE_HOME`, else `~/.cache`.
-fn cache() -> Result<PathBuf, Error> {
+pub fn cache() -> Result<PathBuf, Error> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache"))).ok_or_else(|| Error {
         message: "no cache folder is known for libtorch".into(),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::doing::{self, Outcome, step};
-use crate::{build, check};
+use crate::{build, check, peers};
 
 /// Sets up, checks, builds both executables and runs every test.
 pub fn test(root: &Path) -> Outcome {
@@ -13,6 +13,13 @@ pub fn test(root: &Path) -> Outcome {
     step("tests", || {
         let mut tests = doing::cargo(root, &["test", "--release", "--workspace"]);
         doing::run(&mut tests, "`cargo test --release -p PACKAGE NAME` runs one test alone")
+    })?;
+    step("event files, read by TensorBoard", || {
+        // The whole workspace is named so that cargo finds everything built.
+        let mut tests =
+            doing::cargo(root, &["test", "--release", "--workspace", "--test", "tensorboard", "--", "--ignored"]);
+        tests.env("PYTHONPATH", peers::tensorboard()?);
+        doing::run(&mut tests, "`benches/peers/tensorboard_read.py FOLDER` shows what TensorBoard sees")
     })?;
     Ok("everything passed".into())
 }

@@ -13,6 +13,9 @@ const BOTTOM: f64 = 30.0;
 /// A line is drawn with this many pairs of points at most: its lowest and highest value in each stretch of steps.
 const STRETCHES: usize = 300;
 
+/// A smoothed line shows the mean over this share of its length.
+const SMOOTHING: usize = 50;
+
 /// A line with more points than this has no dots.
 const DOTS: usize = 60;
 
@@ -24,6 +27,8 @@ pub struct Chart {
     pub say: fn(f64) -> String,
     /// What is drawn, the lowest first.
     pub lines: Vec<Line>,
+    /// The first and last step of the run, so that all charts are drawn over the same.
+    pub span: (u64, u64),
     /// Steps that an attempt resumed from.
     pub resumed: Vec<u64>,
 }
@@ -38,9 +43,17 @@ pub struct Line {
     pub points: Vec<(u64, f64)>,
 }
 
-/// A line's mean over the last fiftieth of its length, which shows where a noisy line goes.
-pub fn smoothed(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
-    let window = (points.len() / 50).max(1);
+/// A noisy line behind its mean over the last steps, which shows where it goes; a short one by itself.
+pub fn with_mean(name: &'static str, points: Vec<(u64, f64)>) -> Vec<Line> {
+    let mean = Line { name, class: "first", points: smoothed(&points) };
+    match points.len() < 2 * SMOOTHING {
+        true => vec![mean],
+        false => vec![Line { name: "a step", class: "faint", points }, mean],
+    }
+}
+
+fn smoothed(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
+    let window = (points.len() / SMOOTHING).max(1);
     let mut sum = 0.0;
     let mean = |(index, (step, value)): (usize, &(u64, f64))| {
         sum += value;
@@ -60,7 +73,7 @@ impl Chart {
             line.points.retain(|(_, value)| value.is_finite());
         }
         self.lines.retain(|line| !line.points.is_empty());
-        let Some(axes) = Axes::around(&self.lines) else { return page };
+        let Some(axes) = Axes::around(&self.lines, self.span) else { return page };
 
         page.element("<figure><figcaption><b>", self.title, "</b>");
         for line in &self.lines {
@@ -144,19 +157,17 @@ struct Axes {
 }
 
 impl Axes {
-    fn around(lines: &[Line]) -> Option<Axes> {
-        let points = || lines.iter().flat_map(|line| &line.points);
-        let left = points().map(|(step, _)| *step).min()? as f64;
-        let right = points().map(|(step, _)| *step).max()? as f64;
-        let low = points().map(|(_, value)| *value).min_by(f64::total_cmp)?;
-        let high = points().map(|(_, value)| *value).max_by(f64::total_cmp)?;
-        let room = if high > low { high - low } else { high.abs().max(1e-9) };
-        let rise = nice(room / 4.0);
-        // A line that comes near zero is shown with it.
-        let low = if low > 0.0 && low < 0.3 * high { 0.0 } else { low };
+    fn around(lines: &[Line], (first, last): (u64, u64)) -> Option<Axes> {
+        let values = || lines.iter().flat_map(|line| &line.points).map(|(_, value)| *value);
+        let low = values().min_by(f64::total_cmp)?;
+        let high = values().max_by(f64::total_cmp)?;
+        // A line that is level or comes near zero is shown with it.
+        let low = if low > 0.0 && (low < 0.3 * high || low == high) { 0.0 } else { low };
+        let rise = nice(if high > low { (high - low) / 4.0 } else { high.abs().max(1e-9) });
         let bottom = (low / rise).floor() * rise;
-        let top = ((high / rise).ceil() * rise).max(bottom + rise);
-        Some(Axes { left, right: right.max(left + 1.0), bottom, top, rise })
+        let top = ((high / rise - 1e-9).ceil() * rise).max(bottom + rise);
+        let left = first as f64;
+        Some(Axes { left, right: (last as f64).max(left + 1.0), bottom, top, rise })
     }
 
     fn x(&self, step: u64) -> String {
@@ -170,10 +181,10 @@ impl Axes {
     }
 }
 
-/// The next larger of 1, 2, 2.5 and 5 times a power of ten.
+/// The next larger of 1, 2 and 5 times a power of ten.
 fn nice(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
-    let factors = [1.0, 2.0, 2.5, 5.0, 10.0];
+    let factors = [1.0, 2.0, 5.0, 10.0];
     factors.into_iter().map(|factor| factor * power).find(|nice| *nice >= value * 0.999).unwrap_or(10.0 * power)
 }
 
@@ -188,7 +199,13 @@ mod tests {
 
     fn check(points: &[(u64, f64)]) -> String {
         let line = Line { name: "train", class: "a", points: points.to_vec() };
-        let chart = Chart { title: "Loss", say: |value| format!("{value:.2}"), lines: vec![line], resumed: vec![2] };
+        let chart = Chart {
+            title: "Loss",
+            say: |value| format!("{value:.2}"),
+            lines: vec![line],
+            span: (1, 9),
+            resumed: vec![2],
+        };
         chart.draw().finish()
     }
 
@@ -215,7 +232,7 @@ mod tests {
 
     #[test]
     fn ticks_are_round() {
-        assert_eq!([nice(0.03), nice(7.0), nice(20.0), nice(2.2)], [0.05, 10.0, 20.0, 2.5]);
+        assert_eq!([nice(0.03), nice(7.0), nice(20.0), nice(2.2)], [0.05, 10.0, 20.0, 5.0]);
         assert_eq!(ticks(0.0, 1.0, 0.25).collect::<Vec<_>>(), [0.0, 0.25, 0.5, 0.75, 1.0]);
     }
 

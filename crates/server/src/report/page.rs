@@ -5,7 +5,7 @@ use domain::rank::{Evaluated, Exported};
 use domain::run::Outcome;
 use domain::{Timestamp, Work};
 
-use super::chart::{Chart, Line, smoothed};
+use super::chart::{Chart, Line, with_mean};
 use super::markup::Markup;
 use super::view::{Tone, View};
 use super::words::{count, length, percent, size, time};
@@ -52,12 +52,12 @@ fn figures(page: &mut Markup, view: &View) {
         figure(page, "test accuracy", percent(test.accuracy));
     }
     if let Some(best) = best(view) {
-        figure(page, "best validation accuracy", percent(best.accuracy));
+        figure(page, "best validation", percent(best.accuracy));
     }
     let cost = view.bill.as_ref().map(|bill| bill.total.to_string());
     figure(page, "cost", cost.unwrap_or_else(|| "not billed yet".into()));
     if let Some((at, _)) = &view.end {
-        figure(page, "from submission to end", length(at.since(view.submitted_at)));
+        figure(page, "submission to end", length(at.since(view.submitted_at)));
     }
     if let Some((_, step)) = view.curves.steps.last() {
         figure(page, "steps", count(step.step));
@@ -79,20 +79,14 @@ fn curves(page: &mut Markup, view: &View) {
         curves.validations.iter().map(|(_, evaluated)| (evaluated.step, value(evaluated))).collect()
     };
     let resumed = || curves.resumed.clone();
-    let losses = of_steps(|step| step.loss);
-    let speeds = of_steps(|step| f64::from(step.samples) * 1e6 / step.step_us.max(1) as f64);
+    let mut loss = with_mean("training", of_steps(|step| step.loss));
+    loss.push(Line { name: "validation", class: "second", points: of_validations(|evaluated| evaluated.loss) });
+    let speed = |step: &domain::rank::Step| f64::from(step.samples) * 1e6 / step.step_us.max(1) as f64;
+    let ends = [curves.steps.first(), curves.steps.last()].map(|end| end.map_or(0, |(_, step)| step.step));
+    let span = (ends[0], ends[1]);
     let test = curves.test.iter().map(|(_, test)| (test.step, test.accuracy)).collect();
     let charts = [
-        Chart {
-            title: "Loss",
-            say: |value| plain(value),
-            lines: vec![
-                Line { name: "a step", class: "faint", points: losses.clone() },
-                Line { name: "training", class: "first", points: smoothed(&losses) },
-                Line { name: "validation", class: "second", points: of_validations(|evaluated| evaluated.loss) },
-            ],
-            resumed: resumed(),
-        },
+        Chart { title: "Loss", say: |value| plain(value), lines: loss, span, resumed: resumed() },
         Chart {
             title: "Accuracy",
             say: |value| format!("{} %", plain(value * 100.0)),
@@ -100,21 +94,21 @@ fn curves(page: &mut Markup, view: &View) {
                 Line { name: "validation", class: "second", points: of_validations(|evaluated| evaluated.accuracy) },
                 Line { name: "test", class: "third", points: test },
             ],
+            span,
             resumed: resumed(),
         },
         Chart {
             title: "Learning rate",
             say: |value| plain(value),
             lines: vec![Line { name: "training", class: "first", points: of_steps(|step| step.lr) }],
+            span,
             resumed: resumed(),
         },
         Chart {
             title: "Samples a second",
             say: |value| if value < 100.0 { plain(value) } else { count(value.round() as u64) },
-            lines: vec![
-                Line { name: "a step", class: "faint", points: speeds.clone() },
-                Line { name: "training", class: "first", points: smoothed(&speeds) },
-            ],
+            lines: with_mean("training", of_steps(speed)),
+            span,
             resumed: resumed(),
         },
     ];
