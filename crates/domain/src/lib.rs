@@ -16,6 +16,7 @@ pub mod problem;
 pub mod rank;
 pub mod run;
 pub mod series;
+pub mod span;
 pub mod time;
 pub mod torch;
 pub mod train;
