@@ -47,10 +47,27 @@ impl Committer {
     pub(crate) fn commit(&mut self, snapshot: &Snapshot) -> Result<u64, Error> {
         // Said again under the lock; here it only saves the work.
         fence::check(&self.folder, self.identity.fence)?;
-        self.write(snapshot).map_err(|error| {
-            // A later attempt sweeps what an earlier one was still writing. Then that is the reason, not a lost file.
-            fence::check(&self.folder, self.identity.fence).err().filter(|said| matches!(said, Error::Fenced { .. })).unwrap_or(error)
-        })
+        let written = self.write(snapshot);
+        if written.is_err() {
+            // A later attempt sweeps what an earlier one is still writing; then that is the reason, not a lost file.
+            self.tidy()?;
+        }
+        written
+    }
+
+    /// Removes what no manifest names: the remains of dead attempts, and of a commit that failed.
+    ///
+    /// # Errors
+    /// Only [`Error::Fenced`]. What cannot be removed now will be after a later commit.
+    pub(crate) fn tidy(&self) -> Result<(), Error> {
+        let tidied = fence::lock(&self.folder).and_then(|_lock| {
+            fence::check(&self.folder, self.fence())?;
+            sweep::unnamed(&self.disk, &self.folder)
+        });
+        match tidied {
+            Err(error @ Error::Fenced { .. }) => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     fn write(&mut self, snapshot: &Snapshot) -> Result<u64, Error> {
@@ -68,7 +85,9 @@ impl Committer {
 
         let mut files: Vec<FileEntry> = staged.iter().map(|staged| staged.entry.clone()).collect();
         let best = match new_best {
-            Some(best) => files.last().map(|file| (BestEntry { step: best.step, name: file.name.clone() }, file.clone())),
+            Some(best) => {
+                files.last().map(|file| (BestEntry { step: best.step, name: file.name.clone() }, file.clone()))
+            }
             None => {
                 files.extend(self.best.iter().map(|(_, file)| file.clone()));
                 self.best.clone()
@@ -81,7 +100,9 @@ impl Committer {
         self.publish_data(staged, &path)?;
         let manifest_path = self.folder.join(manifest_name(snapshot.step));
         let manifest_text = manifest.to_text();
-        let staged_manifest = self.disk.stage(&manifest_path, String::new(), &self.mark(), |sink| sink.write(manifest_text.as_bytes()))?;
+        let staged_manifest = self
+            .disk
+            .stage(&manifest_path, String::new(), &self.mark(), |sink| sink.write(manifest_text.as_bytes()))?;
         {
             let _lock = fence::lock(&self.folder)?;
             fence::check(&self.folder, self.identity.fence)?;
@@ -92,8 +113,8 @@ impl Committer {
                 self.publish_data(late, &path)?;
             }
             self.best = best;
-            // The state is durable. What cannot be removed now will be after a later commit.
-            let _ = sweep::sweep(&self.disk, &self.folder, &manifest, self.keep);
+            // The state is durable, so trouble with removing is no failure: a later commit tries again.
+            let _ = sweep::old(&self.disk, &self.folder, &manifest, self.keep);
         }
         Ok(bytes)
     }

@@ -94,7 +94,9 @@ impl Disk {
         fill(&mut sink)?;
         let (bytes, hash) = (sink.bytes, sink.hash);
         let file = sink.file.into_inner().map_err(|error| Error::writing("write", path, error.into_error()))?;
-        self.operation("sync", path).and_then(|()| file.sync_all()).map_err(|error| Error::writing("sync", path, error))?;
+        self.operation("sync", path)
+            .and_then(|()| file.sync_all())
+            .map_err(|error| Error::writing("sync", path, error))?;
         Ok((bytes, hexadecimal(&hash.finalize())))
     }
 
@@ -168,33 +170,57 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A disk that stops working after some operations, and remembers what was asked of it.
+/// A disk that stops working after some operations, or lets others act between two of them, and remembers what was
+/// asked of it.
 #[cfg(test)]
 pub(crate) mod rehearsal {
+    use std::fmt;
     use std::io;
     use std::path::Path;
     use std::sync::Mutex;
 
     use super::Disk;
 
-    #[derive(Debug)]
+    type Interlude = Box<dyn FnOnce() + Send>;
+
     pub(crate) struct Rehearsal {
-        left: Mutex<usize>,
+        /// Operations that still succeed.
+        left: usize,
         seen: Mutex<Vec<String>>,
+        interlude: Mutex<Option<(usize, Interlude)>>,
     }
 
     impl Rehearsal {
         /// A disk on which `operations` succeed and everything after them fails, as if the process had been killed.
-        pub(crate) fn disk(operations: usize) -> Disk {
-            let rehearsal = Rehearsal { left: Mutex::new(operations), seen: Mutex::default() };
+        pub(crate) fn killed_after(operations: usize) -> Disk {
+            let rehearsal = Rehearsal { left: operations, seen: Mutex::default(), interlude: Mutex::default() };
+            Disk { rehearsal: Some(rehearsal.into()) }
+        }
+
+        /// A disk that works, but for what `interlude` does after so many operations.
+        pub(crate) fn interrupted_after(operations: usize, interlude: impl FnOnce() + Send + 'static) -> Disk {
+            let interlude = Mutex::new(Some((operations, Box::new(interlude) as Interlude)));
+            let rehearsal = Rehearsal { left: usize::MAX, seen: Mutex::default(), interlude };
             Disk { rehearsal: Some(rehearsal.into()) }
         }
 
         pub(super) fn operation(&self, doing: &str, path: &Path) -> io::Result<()> {
-            let mut left = self.left.lock().unwrap();
-            *left = left.checked_sub(1).ok_or_else(|| io::Error::other("killed here"))?;
+            let done = self.seen.lock().unwrap().len();
+            if done >= self.left {
+                return Err(io::Error::other("killed here"));
+            }
+            let interlude = self.interlude.lock().unwrap().take_if(|(after, _)| done >= *after);
+            if let Some((_, interlude)) = interlude {
+                interlude();
+            }
             self.seen.lock().unwrap().push(format!("{doing} {}", super::file_name(path)));
             Ok(())
+        }
+    }
+
+    impl fmt::Debug for Rehearsal {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("Rehearsal").field("seen", &self.seen).finish_non_exhaustive()
         }
     }
 

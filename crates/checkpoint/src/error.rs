@@ -89,10 +89,14 @@ impl Error {
     /// The same, as what ends an attempt: cause, sentence and the next thing to do.
     pub fn finding(&self) -> Finding {
         let (cause, hint) = match self {
-            Error::DiskFull { .. } => (Cause::DiskFull, "free some space there (`df -h` shows it), then resume the run"),
+            Error::DiskFull { .. } => {
+                (Cause::DiskFull, "free some space there (`df -h` shows it), then resume the run")
+            }
             Error::ReadOnly { .. } => (Cause::ReadOnly, "make the folder writable, or choose another with `--home`"),
             Error::Fenced { .. } => (Cause::Fenced, "nothing to do: the later attempt goes on"),
-            Error::Locked { .. } => (Cause::Internal, "look for a rank that hangs (`ps -ef | grep gradus-rank`) and end it"),
+            Error::Locked { .. } => {
+                (Cause::Internal, "look for a rank that hangs (`ps -ef | grep gradus-rank`) and end it")
+            }
             Error::File { .. } => (Cause::Internal, "check the disk (`dmesg` shows its errors), then resume the run"),
             Error::Damaged { .. } => (Cause::Internal, "remove that file, then resume the run"),
             Error::Tensor { .. } | Error::WriterGone => (Cause::Internal, "report this with the rank's log"),

@@ -129,3 +129,104 @@ impl Pace {
         (self.interval().unwrap_or(1) / 50).max(1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: f64 = 3600.0;
+
+    /// Time lost for each second of work, without restarts: a segment of τ and a save of δ is repeated until no
+    /// failure falls into it (Daly 2006, equation 20).
+    fn loss(interval: f64, stall: f64, mtbf: f64) -> f64 {
+        mtbf * ((interval + stall) / mtbf).exp_m1() / interval - 1.0
+    }
+
+    #[test]
+    fn the_intervals_are_those_of_the_formulas() {
+        assert_eq!(young(2.0, 100.0), 20.0);
+        // √1,296,000 · [1 + ⅓√(30/43,200) + (30/43,200)/9] − 30, and so on, worked out by hand.
+        for (stall, mtbf, expected) in [(30.0, 6.0 * HOUR, 1118.5), (60.0, HOUR, 617.9), (1.0, 6.0 * HOUR, 207.2)] {
+            assert!((daly(stall, mtbf) - expected).abs() < 0.1, "{}", daly(stall, mtbf));
+        }
+        assert_eq!(daly(200.0, 100.0), 100.0);
+        assert_eq!(daly(500.0, 100.0), 100.0);
+    }
+
+    #[test]
+    fn no_other_interval_loses_noticeably_less() {
+        for mtbf in [60.0, HOUR, 24.0 * HOUR] {
+            for stall in [1e-3, 0.1, 1.0, 10.0] {
+                let chosen = loss(daly(stall, mtbf), stall, mtbf);
+                let candidates =
+                    (0..4000).map(|number| stall / 10.0 * 1.01f64.powi(number)).take_while(|tried| *tried < mtbf * 9.0);
+                let least = candidates.map(|tried| loss(tried, stall, mtbf)).fold(f64::INFINITY, f64::min);
+                assert!(chosen <= least * 1.001, "stall {stall}, mtbf {mtbf}: {chosen} against {least}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_save_ends_before_the_next_begins() {
+        let slow = Costs { stall: 0.001, commit: 500.0, step: 1.0 };
+        assert_eq!(steps(slow, HOUR), 500);
+        let fast = Costs { commit: 0.1, ..slow };
+        assert_eq!(steps(fast, HOUR), 3);
+        let reliable = Costs { stall: 30.0, ..fast };
+        assert_eq!(steps(reliable, 1e9), 3600);
+        assert_eq!(steps(Costs { step: 1e9, ..fast }, HOUR), 1);
+        assert_eq!(steps(Costs { step: f64::NAN, ..fast }, HOUR), 1);
+    }
+
+    /// The steps after which the state is saved, when each takes `step` seconds and saving costs what is given.
+    fn saved(every: &str, start: u64, end: u64, step: f64, stall: f64) -> Vec<u64> {
+        let mut pace = Pace::new(every.parse().unwrap(), Duration::from_secs(3600), start);
+        let mut saved = Vec::new();
+        let mut last = start;
+        for number in start + 1..=end {
+            if pace.due(number, (number - last) as f64 * step) {
+                pace.saved(number);
+                pace.measured(Costs { stall, commit: 2.0 * stall, step });
+                saved.push(number);
+                last = number;
+            }
+        }
+        saved
+    }
+
+    #[test]
+    fn the_state_is_saved_when_it_is_due() {
+        assert_eq!(saved("20 steps", 0, 70, 0.1, 0.01), [20, 40, 60]);
+        // A resumed run saves after the same steps as one that was never disturbed.
+        assert_eq!(saved("20 steps", 35, 70, 0.1, 0.01), [40, 60]);
+        assert_eq!(saved("3s", 0, 10, 1.0, 0.01), [3, 6, 9]);
+        assert_eq!(saved("3s", 5, 12, 1.0, 0.01), [8, 11]);
+        // √(2 · 0.02 · 3600) = 12 s, less a little.
+        assert_eq!(saved("auto", 0, 500, 0.1, 0.02), [10, 130, 250, 370, 490]);
+        // Short steps wait for the end of the first second, long ones for no tenth of them.
+        assert_eq!(saved("auto", 0, 1500, 0.001, 0.02), [1000]);
+        assert_eq!(saved("auto", 0, 5, 100.0, 0.02), [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn the_lag_is_a_fiftieth_of_the_interval() {
+        let pace = |every: &str| Pace::new(every.parse().unwrap(), Duration::from_secs(3600), 0);
+        assert_eq!(pace("20 steps").lag(), 1);
+        assert_eq!(pace("500 steps").lag(), 10);
+        assert_eq!((pace("auto").lag(), pace("auto").interval()), (1, None));
+        let mut timed = pace("100s");
+        timed.measured(Costs { stall: 0.1, commit: 0.1, step: 0.5 });
+        assert_eq!((timed.interval(), timed.lag()), (Some(200), 4));
+    }
+
+    #[test]
+    fn one_odd_measurement_does_not_decide() {
+        let mut pace = Pace::new(Every::Auto, Duration::from_secs(3600), 0);
+        pace.measured(Costs { stall: 8.0, commit: 8.0, step: 1.0 });
+        let first = pace.interval();
+        for _ in 0..20 {
+            pace.measured(Costs { stall: 0.02, commit: 0.02, step: 1.0 });
+        }
+        assert_eq!((first, pace.interval()), (Some(235), Some(12)));
+    }
+}

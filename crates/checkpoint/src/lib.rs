@@ -34,6 +34,8 @@ mod restore;
 mod snapshot;
 mod sweep;
 mod tensor;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use disk::write_file;

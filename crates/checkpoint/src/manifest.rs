@@ -57,6 +57,17 @@ pub struct FileEntry {
     pub sha256: String,
 }
 
+/// Why a manifest cannot be used, as half a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Flaw {
+    /// It is not what was written.
+    #[error("{0}")]
+    Damaged(String),
+    /// A later version of this program wrote it. Every later version seals its manifests in the same way.
+    #[error("it is of schema {0}, and this program reads {SCHEMA}")]
+    Later(u64),
+}
+
 const MODEL: &str = "model.safetensors";
 const TRAINING: &str = "training.safetensors";
 
@@ -70,19 +81,21 @@ impl Manifest {
         text + &seal
     }
 
-    /// Reads a manifest; any flaw is told as half a sentence.
-    pub(crate) fn read(bytes: &[u8]) -> Result<Manifest, String> {
-        let value: Value = serde_json::from_slice(bytes).map_err(|error| format!("it is no JSON: {error}"))?;
-        let schema = value.get("schema").and_then(Value::as_u64).ok_or("it has no `schema`")?;
-        if schema != u64::from(SCHEMA) {
-            return Err(format!("it is of schema {schema}, and this program reads {SCHEMA}"));
-        }
+    /// Reads a manifest. Any bytes may be given.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Manifest, Flaw> {
+        let value: Value = serde_json::from_slice(bytes).map_err(|error| damaged(format!("it is no JSON: {error}")))?;
         let sealed = bytes.len().checked_sub(seal(b"").len()).map(|end| bytes.split_at(end));
         if !sealed.is_some_and(|(text, end)| seal(text).as_bytes() == end) {
-            return Err("it does not match its own checksum".into());
+            return Err(damaged("it does not match its own checksum"));
         }
-        let manifest: Manifest = serde_json::from_value(value).map_err(|error| format!("it is not valid: {error}"))?;
-        manifest.check_names()?;
+        match value.get("schema").and_then(Value::as_u64) {
+            Some(schema) if schema == u64::from(SCHEMA) => {}
+            Some(schema) if schema > u64::from(SCHEMA) => return Err(Flaw::Later(schema)),
+            Some(_) | None => return Err(damaged("it has no known `schema`")),
+        }
+        let manifest: Manifest =
+            serde_json::from_value(value).map_err(|error| damaged(format!("it is not valid: {error}")))?;
+        manifest.check_names().map_err(damaged)?;
         Ok(manifest)
     }
 
@@ -105,7 +118,9 @@ impl Manifest {
         for file in &self.files {
             let folder = file.name.split_once('/').map_or(file.name.as_str(), |(folder, _)| folder);
             let known = match file.name.split_once('/') {
-                Some((folder, name)) => Data::parse(folder).is_some_and(Data::is_step) && [MODEL, TRAINING].contains(&name),
+                Some((folder, name)) => {
+                    Data::parse(folder).is_some_and(Data::is_step) && [MODEL, TRAINING].contains(&name)
+                }
                 None => Data::parse(folder).is_some_and(|data| !data.is_step()),
             };
             if !known {
@@ -119,6 +134,10 @@ impl Manifest {
         }
         Ok(())
     }
+}
+
+fn damaged(flaw: impl Into<String>) -> Flaw {
+    Flaw::Damaged(flaw.into())
 }
 
 /// The last line and bracket: the hash of everything before them.

@@ -70,7 +70,7 @@ fn load(folder: &Path, step: u64, job_hash: &str) -> Result<Loaded, String> {
     let file = open_regular(&folder.join(&name)).map_err(named)?;
     let read = file.take(LARGEST_MANIFEST).read_to_end(&mut bytes);
     read.map_err(|error| named(format!("it cannot be read: {error}")))?;
-    let manifest = Manifest::read(&bytes).map_err(named)?;
+    let manifest = Manifest::read(&bytes).map_err(|flaw| named(flaw.to_string()))?;
     if manifest.step != step {
         return Err(named(format!("it is the manifest of step {}", manifest.step)));
     }

@@ -1,7 +1,8 @@
-//! What may go after a commit: old checkpoints, data that no manifest names, temporary files of dead attempts.
+//! What may go: old checkpoints, data that no manifest names, temporary files of dead attempts.
 //!
 //! Runs under the folder's lock, after a look at the fence, so whatever is unfinished here belongs to nobody. Manifests
-//! go before their data, durably, so that no moment shows a manifest without it.
+//! go before their data, durably, so that no moment shows a manifest without it. What cannot be read for a reason that
+//! may pass, or was written by a later version of this program, is left alone with everything else.
 
 use std::collections::HashSet;
 use std::fs;
@@ -9,58 +10,84 @@ use std::path::Path;
 
 use crate::Error;
 use crate::disk::{Disk, TEMPORARY};
-use crate::manifest::{Data, Manifest, manifest_step};
+use crate::manifest::{Data, Flaw, Manifest, manifest_step};
 
 /// Keeps the newest `keep` checkpoints of this job up to and with `newest`, and what is not ours; removes the rest.
 ///
 /// Manifests of later steps go too: they did not verify, or their run was resumed from before them.
-pub(crate) fn sweep(disk: &Disk, folder: &Path, newest: &Manifest, keep: usize) -> Result<(), Error> {
-    let trouble = |source| Error::File { doing: "sweep", path: folder.to_owned(), source };
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).map_err(trouble)? {
-        if let Ok(name) = entry.map_err(trouble)?.file_name().into_string() {
-            names.push(name);
-        }
-    }
-
-    let mut manifests: Vec<(u64, &String)> =
-        names.iter().filter_map(|name| Some((manifest_step(name)?, name))).collect();
-    manifests.sort_unstable_by_key(|(step, _)| std::cmp::Reverse(*step));
-    let mut needed = HashSet::new();
-    let mut doomed = Vec::new();
+pub(crate) fn old(disk: &Disk, folder: &Path, newest: &Manifest, keep: usize) -> Result<(), Error> {
+    let mut manifests = manifests(folder)?;
+    manifests.sort_unstable_by_key(|found| std::cmp::Reverse(found.step));
     let mut kept = 0;
-    for (step, name) in manifests {
-        let manifest = fs::read(folder.join(name)).map_err(|error| error.to_string()).and_then(|bytes| Manifest::read(&bytes));
+    let mut removed = false;
+    for Found { step, path, manifest } in manifests {
         match manifest {
-            Ok(manifest) if manifest.job_hash != newest.job_hash => needed.extend(data_names(&manifest)),
-            Ok(manifest) if step <= newest.step && kept < keep.max(1) => {
-                kept += 1;
-                needed.extend(data_names(&manifest));
+            Some(manifest) if manifest.job_hash != newest.job_hash => {}
+            Some(_) if step <= newest.step && kept < keep.max(1) => kept += 1,
+            Some(_) | None => {
+                disk.remove_file(&path).map_err(|error| Error::writing("remove", &path, error))?;
+                removed = true;
             }
-            Ok(_) | Err(_) => doomed.push(name),
         }
     }
-
-    for name in &doomed {
-        disk.remove_file(&folder.join(name)).map_err(trouble)?;
-    }
-    if !doomed.is_empty() {
+    if removed {
         disk.sync_folder(folder)?;
     }
-    for name in &names {
-        let path = folder.join(name);
-        match Data::parse(name) {
-            Some(_) if needed.contains(name) => {}
-            Some(Data::Step { .. }) => disk.remove_folder(&path).map_err(trouble)?,
-            Some(Data::Best { .. }) => disk.remove_file(&path).map_err(trouble)?,
-            None if name.ends_with(TEMPORARY) => disk.remove_file(&path).map_err(trouble)?,
-            None => {}
-        }
+    unnamed(disk, folder)
+}
+
+/// Removes data that no manifest names, and temporary files.
+pub(crate) fn unnamed(disk: &Disk, folder: &Path) -> Result<(), Error> {
+    let mut named = HashSet::new();
+    for manifest in manifests(folder)?.into_iter().filter_map(|found| found.manifest) {
+        // The folder of its step, or the file of its best weights.
+        let entries = manifest.files.iter().filter_map(|file| file.name.split('/').next());
+        named.extend(entries.map(str::to_owned));
+    }
+    for name in names(folder)? {
+        let path = folder.join(&name);
+        let removed = match Data::parse(&name) {
+            Some(_) if named.contains(&name) => continue,
+            Some(Data::Step { .. }) => disk.remove_folder(&path),
+            Some(Data::Best { .. }) => disk.remove_file(&path),
+            None if name.ends_with(TEMPORARY) => disk.remove_file(&path),
+            None => continue,
+        };
+        removed.map_err(|error| Error::writing("remove", &path, error))?;
     }
     Ok(())
 }
 
-/// The entries of the folder that a manifest needs: the folder of its step, and the file of its best weights.
-fn data_names(manifest: &Manifest) -> impl Iterator<Item = String> {
-    manifest.files.iter().map(|file| file.name.split('/').next().unwrap_or_default().to_owned())
+/// A file with the name of a manifest.
+struct Found {
+    step: u64,
+    path: std::path::PathBuf,
+    /// `None` when it is damaged.
+    manifest: Option<Manifest>,
+}
+
+fn manifests(folder: &Path) -> Result<Vec<Found>, Error> {
+    let mut manifests = Vec::new();
+    for name in names(folder)? {
+        let Some(step) = manifest_step(&name) else { continue };
+        let path = folder.join(&name);
+        let bytes = fs::read(&path).map_err(|source| Error::File { doing: "read", path: path.clone(), source })?;
+        let manifest = match Manifest::read(&bytes) {
+            Ok(manifest) => Some(manifest),
+            Err(Flaw::Damaged(_)) => None,
+            Err(flaw @ Flaw::Later(_)) => return Err(Error::Damaged { path, why: flaw.to_string() }),
+        };
+        manifests.push(Found { step, path, manifest });
+    }
+    Ok(manifests)
+}
+
+/// The names in the folder; those that are not text are not ours.
+fn names(folder: &Path) -> Result<Vec<String>, Error> {
+    let trouble = |source| Error::File { doing: "list", path: folder.to_owned(), source };
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(trouble)? {
+        names.extend(entry.map_err(trouble)?.file_name().into_string());
+    }
+    Ok(names)
 }

@@ -204,7 +204,8 @@ pub(crate) fn read_from(mut file: File) -> Result<(Vec<Tensor>, String), String>
     for name in metadata.offset_keys() {
         // Every key has its entry; the crate's interface just does not say so.
         let info = metadata.info(&name).ok_or("its header is not valid")?;
-        let dtype = Dtype::known(info.dtype).ok_or_else(|| format!("`{name}` is of the unknown type {}", info.dtype))?;
+        let dtype =
+            Dtype::known(info.dtype).ok_or_else(|| format!("`{name}` is of the unknown type {}", info.dtype))?;
         // The header was checked: ranges follow each other without gaps and are as long as shape and type ask for.
         let bytes = take((info.data_offsets.1 - info.data_offsets.0) as u64)?;
         let shape = info.shape.iter().map(|length| *length as u64).collect();

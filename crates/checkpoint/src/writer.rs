@@ -62,7 +62,9 @@ impl Writer {
     /// When a later attempt has claimed the folder, or it cannot be written.
     pub fn open(folder: &Path, identity: Identity, keep: u32, resumed: Option<&Manifest>) -> Result<Writer, Error> {
         fence::claim(folder, identity.fence)?;
-        Ok(Writer::start(Committer::new(folder, identity, keep, resumed)))
+        let committer = Committer::new(folder, identity, keep, resumed);
+        committer.tidy()?;
+        Ok(Writer::start(committer))
     }
 
     /// The same as [`Writer::open`], with a deliberate mistake.
@@ -75,7 +77,9 @@ impl Writer {
         mutant: Option<crate::Mutant>,
     ) -> Result<Writer, Error> {
         fence::claim(folder, identity.fence)?;
-        Ok(Writer::start(Committer { mutant, ..Committer::new(folder, identity, keep, resumed) }))
+        let committer = Committer { mutant, ..Committer::new(folder, identity, keep, resumed) };
+        committer.tidy()?;
+        Ok(Writer::start(committer))
     }
 
     fn start(mut committer: Committer) -> Writer {

@@ -1,0 +1,131 @@
+//! Disks that are really full or read-only: a limit on file sizes, which any user may set, and small file systems in
+//! a mount namespace of their own, where the machine allows that.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use checkpoint::{Dtype, Error, Identity, Snapshot, Tensor, Writer, newest_verified};
+use domain::finding::Cause;
+use domain::id::{Fence, RunId};
+
+const JOB: &str = "job";
+
+fn snapshot(step: u64, bytes: usize) -> Snapshot {
+    let tensor =
+        Tensor { name: "weight".into(), dtype: Dtype::U8, shape: vec![bytes as u64], bytes: vec![step as u8; bytes] };
+    let began = Instant::now();
+    Snapshot {
+        step,
+        began,
+        model: vec![tensor.clone()],
+        training: vec![tensor],
+        state: serde_json::json!(step),
+        best: None,
+    }
+}
+
+fn open(folder: &Path) -> Result<Writer, Error> {
+    let run = RunId::new("digits-1");
+    let identity = Identity { attempt: run.attempt(Fence(1)), run, fence: Fence(1), job_hash: JOB.into() };
+    Writer::open(folder, identity, 3, None)
+}
+
+fn save(writer: &mut Writer, step: u64, bytes: usize) -> Result<(), Error> {
+    writer.save(snapshot(step, bytes)).and_then(|_| writer.wait()).map(drop)
+}
+
+/// The checkpoint of `step` is used, nothing was passed over, and nothing half lies about.
+fn check(folder: &Path, step: u64) {
+    let (loaded, passed_over) = newest_verified(folder, JOB);
+    assert_eq!(loaded.map(|loaded| (loaded.manifest.step, loaded.model[0].bytes[0])), Some((step, step as u8)));
+    assert_eq!(passed_over, [""; 0]);
+    for entry in fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(!name.ends_with(".tmp"), "`{name}` is left");
+    }
+}
+
+/// Run by the others, in a process whose disk is limited; says on stdout how far it came.
+#[test]
+#[ignore = "is run by other tests"]
+#[expect(clippy::disallowed_methods, reason = "the test harness takes no arguments of ours")]
+fn rank() {
+    let folder = std::env::var("FOLDER").unwrap();
+    let folder = Path::new(&folder);
+    match std::env::var("PHASE").unwrap().as_str() {
+        "full" => {
+            let mut writer = open(folder).unwrap();
+            save(&mut writer, 10, 10_000).unwrap();
+            let refused = save(&mut writer, 20, 3_000_000).unwrap_err().finding();
+            assert_eq!(refused.cause, Cause::DiskFull, "{}", refused.message);
+            assert!(refused.message.starts_with("no space is left to write `"), "{}", refused.message);
+            println!("message: {}; hint: {}", refused.message, refused.hint.unwrap());
+            check(folder, 10);
+            // What the failed one had written is gone, so there is room for a small one.
+            save(&mut writer, 30, 20_000).unwrap();
+            check(folder, 30);
+        }
+        "write" => save(&mut open(folder).unwrap(), 10, 10_000).unwrap(),
+        "read-only" => {
+            let refused = open(folder).unwrap_err().finding();
+            assert_eq!(refused.cause, Cause::ReadOnly, "{}", refused.message);
+            println!("message: {}; hint: {}", refused.message, refused.hint.unwrap());
+            check(folder, 10);
+        }
+        phase => panic!("no phase `{phase}`"),
+    }
+    println!("phase done");
+}
+
+/// Runs a shell script in which `rank PHASE` runs the test above; returns what it said.
+fn shell(program: &[&str], script: &str, folder: &Path) -> String {
+    let me = std::env::current_exe().unwrap();
+    let rank = r#"rank() { PHASE="$1" "$RANK" --exact rank --ignored --nocapture; }"#;
+    let mut command = Command::new(program[0]);
+    command.args(&program[1..]).args(["-c", &format!("set -e\n{rank}\n{script}")]);
+    let output = command.env("RANK", me).env("FOLDER", folder).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("phase done"), "{said}");
+    said.lines().filter(|line| line.starts_with("message: ")).collect()
+}
+
+#[test]
+fn a_file_larger_than_allowed_is_a_full_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    // `ulimit -f` counts blocks of 512 bytes or of 1 KiB, by the shell. The signal that goes with it is not wanted.
+    println!("{}", shell(&["sh"], "trap '' XFSZ; ulimit -f 1000; rank full", &folder.path().join("checkpoints")));
+    check(&folder.path().join("checkpoints"), 30);
+}
+
+const NAMESPACE: [&str; 5] = ["unshare", "--user", "--map-root-user", "--mount", "sh"];
+
+/// Whether this machine lets an ordinary user mount a file system that only the user sees.
+fn can_mount(folder: &Path) -> bool {
+    let script = r#"mount -t tmpfs tmpfs "$0""#;
+    let tried = Command::new(NAMESPACE[0]).args(&NAMESPACE[1..]).args(["-c", script]).arg(folder).output();
+    let can = tried.is_ok_and(|tried| tried.status.success());
+    if !can {
+        println!("left out: this machine lets nobody mount a file system of their own");
+    }
+    can
+}
+
+#[test]
+fn a_full_file_system_keeps_what_was_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    if can_mount(folder.path()) {
+        println!("{}", shell(&NAMESPACE, r#"mount -t tmpfs -o size=1m tmpfs "$FOLDER"; rank full"#, folder.path()));
+    }
+}
+
+#[test]
+fn a_read_only_file_system_is_said_before_training() {
+    let folder = tempfile::tempdir().unwrap();
+    if can_mount(folder.path()) {
+        let script = r#"mount -t tmpfs tmpfs "$FOLDER"; rank write; mount -o remount,ro "$FOLDER"; rank read-only"#;
+        println!("{}", shell(&NAMESPACE, script, folder.path()));
+    }
+}
