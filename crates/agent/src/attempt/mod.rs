@@ -150,6 +150,8 @@ impl Attempt {
         let mut command = std::process::Command::new(&tools.rank_program);
         command.arg(&path).current_dir(folder);
         command.env("OMP_NUM_THREADS", start.threads.to_string());
+        // A thread that waits must sleep: spinning for a core that something else uses made steps seven times slower.
+        command.env("OMP_WAIT_POLICY", "passive");
         command.envs(&start.job.envs);
         command.env("LD_LIBRARY_PATH", libraries).env(ATTEMPT, start.attempt.as_str());
         let process = Process::start(command, &log, &start.attempt, &tools.events)?;

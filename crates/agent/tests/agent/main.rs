@@ -1,0 +1,25 @@
+//! The agent as a process of its own, between a control loop and ranks that are real processes too.
+#![allow(clippy::disallowed_methods, reason = "a test program in another role is told so by its environment")]
+
+mod control;
+mod lifetime;
+mod program;
+mod rank;
+mod roles;
+mod scene;
+
+#[test]
+#[ignore = "a role that other tests start"]
+fn agent_process() {
+    if let Some(folder) = std::env::var_os("GRADUS_TEST_FOLDER") {
+        roles::agent(folder.into(), &std::env::var("GRADUS_TEST_PATIENCE").unwrap_or_default());
+    }
+}
+
+#[test]
+#[ignore = "a role that other tests start"]
+fn rank_process() {
+    if let Ok(spec) = std::env::var("GRADUS_TEST_SPEC") {
+        roles::rank(&spec, &std::env::var("GRADUS_TEST_RANK").unwrap_or_default());
+    }
+}

@@ -1,0 +1,120 @@
+//! The user's own program.
+
+use std::fs;
+
+use domain::Cause;
+use domain::run::AttemptEnd;
+use domain::wire::Order;
+
+use crate::scene::{Scene, finding, is_alive, until};
+
+#[test]
+fn a_program_finds_its_variables_and_its_folder_and_its_output_is_logged() {
+    let scene = Scene::new("variables", "");
+    let workdir = scene.folder.parent().unwrap().join("source");
+    fs::create_dir_all(&workdir).unwrap();
+    fs::write(workdir.join("input"), "from the folder").unwrap();
+    let file = format!(
+        "workdir: {}
+envs: {{GREETING: hello}}
+setup: |
+  echo setting up in $(basename $PWD)
+  echo made > made
+run: |
+  echo $GREETING $(cat input) $(cat made)
+  echo rank $RANK $LOCAL_RANK of $WORLD_SIZE $LOCAL_WORLD_SIZE on $NODE_RANK $GROUP_RANK
+  echo at $MASTER_ADDR $((MASTER_PORT > 0)) $PET_NNODES $PET_NPROC_PER_NODE $PET_NODE_RANK $PET_MASTER_ADDR $((PET_MASTER_PORT == MASTER_PORT))
+  echo sky $SKYPILOT_NODE_RANK $SKYPILOT_NODE_IPS $SKYPILOT_NUM_NODES $SKYPILOT_NUM_GPUS_PER_NODE $SKYPILOT_TASK_ID
+  echo gradus $GRADUS_RUN $GRADUS_ATTEMPT $(basename $GRADUS_CHECKPOINTS)
+  echo kept > $GRADUS_CHECKPOINTS/kept
+  echo to stderr >&2
+",
+        workdir.display()
+    );
+    assert_eq!(scene.run(&file), AttemptEnd::Succeeded);
+    let expected = "setting up in workdir
+hello from the folder made
+rank 0 0 of 1 1 on 0 0
+at 127.0.0.1 1 1 1 0 127.0.0.1 1
+sky 0 127.0.0.1 1 0 variables-1
+gradus variables-1 variables-1-a1 checkpoints
+to stderr
+";
+    assert_eq!(scene.log(1), expected);
+    assert!(scene.folder.join("checkpoints/kept").exists());
+    assert!(!workdir.join("made").exists(), "the original is as it was");
+}
+
+#[test]
+fn a_program_s_code_ends_its_attempt_and_the_machine_stays_for_the_next() {
+    let scene = Scene::new("codes", "");
+    let (found, code) = finding(scene.run("run: echo so far; exit 3"));
+    assert_eq!((found.cause, code), (Cause::ExitCode, Some(3)));
+    assert!(found.message.contains("so far") && found.hint.unwrap().contains("codes-1-a1-rank-0.log"));
+
+    scene.control.order(vec![scene.start(2, "{setup: 'echo no; exit 4', run: 'echo never'}")]);
+    let (found, code) = finding(scene.end(2));
+    assert_eq!((found.cause, code), (Cause::Setup, Some(4)));
+    assert_eq!(scene.log(2), "no\n");
+
+    // As in SkyPilot's scripts, a failing line does not end the script.
+    scene.control.order(vec![scene.start(3, "run: |\n  false\n  echo on\n")]);
+    assert_eq!(scene.end(3), AttemptEnd::Succeeded);
+
+    scene.control.order(vec![scene.start(4, "run: kill -SEGV $$")]);
+    let (found, code) = finding(scene.end(4));
+    assert!(found.cause == Cause::Killed && code.is_none() && found.message.contains("SIGSEGV"), "{found:?}");
+}
+
+#[test]
+fn a_stopped_program_may_save_though_its_shell_is_gone() {
+    let scene = Scene::new("stopped", "");
+    let file = r#"run: |
+  bash -c 'trap "sleep 0.3; echo saved > $GRADUS_CHECKPOINTS/state; exit 0" TERM; echo up; while :; do sleep 0.01; done'
+"#;
+    scene.control.order(vec![scene.start(1, file)]);
+    scene.started();
+    until("word of the program", || scene.log(1).contains("up").then_some(()));
+    scene.control.order(vec![Order::Stop { attempt: scene.attempt(1) }]);
+    assert_eq!(scene.end(1), AttemptEnd::Stopped { step: None });
+    assert!(scene.folder.join("checkpoints/state").exists(), "it had the time to save");
+}
+
+#[test]
+fn a_program_that_does_not_stop_is_killed() {
+    let scene = Scene::new("stubborn", "program:200");
+    scene.control.order(vec![scene.start(1, "run: |\n  trap '' TERM\n  echo up\n  while :; do sleep 0.01; done\n")]);
+    scene.started();
+    until("word of the program", || scene.log(1).contains("up").then_some(()));
+    scene.control.order(vec![Order::Stop { attempt: scene.attempt(1) }]);
+    assert_eq!(finding(scene.end(1)).0.cause, Cause::Killed);
+}
+
+#[test]
+fn what_a_program_leaves_behind_is_ended_with_it() {
+    let scene = Scene::new("leftovers", "");
+    let end = scene.run(
+        "run: |
+  sleep 3600 & echo $!
+  setsid sleep 3600 & echo $!
+  (setsid bash -c 'trap \"\" TERM; echo $BASHPID; sleep 3600 & wait; sleep 3600' &)
+  sleep 0.1
+",
+    );
+    assert_eq!(end, AttemptEnd::Succeeded);
+    let pids: Vec<i32> = scene.log(1).lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(pids.len(), 3);
+    for pid in pids {
+        assert!(!is_alive(pid), "process {pid} is ended");
+    }
+}
+
+#[test]
+fn a_stop_that_overtakes_the_start_is_answered() {
+    let scene = Scene::new("overtaken", "");
+    scene.control.order(vec![Order::Stop { attempt: scene.attempt(1) }]);
+    assert_eq!(scene.end(1), AttemptEnd::Stopped { step: None });
+    scene.control.order(vec![scene.start(1, "run: echo never"), scene.start(2, "run: echo once")]);
+    assert_eq!(scene.end(2), AttemptEnd::Succeeded);
+    assert!(!scene.folder.join("attempts").join(scene.attempt(1).as_str()).exists());
+}

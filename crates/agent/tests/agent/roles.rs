@@ -1,0 +1,101 @@
+//! What this test program does when another test starts it as `gradus agent` or as `gradus-rank`.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use agent::{Patience, Settings};
+use domain::rank::{Checkpointed, Environment, Exported, Order, Ready, Report, Spec, Step};
+
+/// Looks after the folder named by the environment, and exits as `gradus agent` does.
+pub fn agent(folder: PathBuf, patience: &str) -> ! {
+    let mut all = Patience::default();
+    for (name, milliseconds) in patience.split(',').filter_map(|pair| pair.split_once(':')) {
+        let value = Duration::from_millis(milliseconds.parse().unwrap());
+        match name {
+            "first_answer" => all.first_answer = value,
+            "call" => all.call = value,
+            "save" => all.save = value,
+            "program" => all.program = value,
+            "step" => all.step = value,
+            other => panic!("no patience is named `{other}`"),
+        }
+    }
+    let departure = agent::attend_with(Settings { folder }, all).unwrap();
+    println!("left: {departure:?}");
+    std::process::exit(departure.exit_code().into());
+}
+
+/// Pretends to train as `GRADUS_TEST_RANK` says: so many steps, or a mischief.
+pub fn rank(spec: &str, behaviour: &str) -> ! {
+    let spec: Spec = serde_json::from_str(&std::fs::read_to_string(spec).unwrap()).unwrap();
+    println!("rank of {} with {} threads", spec.attempt, std::env::var("OMP_NUM_THREADS").unwrap());
+    if behaviour == "mute" {
+        eprintln!("cannot go on");
+        std::process::exit(3);
+    }
+    let stream = UnixStream::connect(&spec.socket).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let said = Arc::new(Mutex::new(stream.try_clone().unwrap()));
+    let (ordered, deaf) = (stop.clone(), behaviour == "deaf");
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            match serde_json::from_str(&line).unwrap() {
+                Order::Stop => ordered.store(true, Ordering::SeqCst),
+                Order::Checkpoint => {}
+            }
+        }
+        // The agent is gone. One that does not listen is ended by the kernel.
+        if !deaf {
+            std::process::exit(9);
+        }
+    });
+    let say = |report: Report| {
+        let mut line = serde_json::to_string(&report).unwrap();
+        line.push('\n');
+        said.lock().unwrap().write_all(line.as_bytes()).unwrap();
+    };
+    say(Report::Hello { rank: 0, pid: std::process::id(), environment: Environment::default() });
+    let ready = Ready {
+        step: 0,
+        steps: 1000,
+        steps_per_epoch: 1000,
+        samples: [8000, 10, 10],
+        classes: vec![],
+        parameters: 1,
+        passed_over: vec![],
+    };
+    say(Report::Ready(ready));
+    let steps: u64 = behaviour.parse().unwrap_or(u64::MAX);
+    for step in 1..=steps {
+        std::thread::sleep(Duration::from_millis(5));
+        let report = Step { step, epoch: 0, loss: 1.0, lr: 0.1, samples: 8, step_us: 5000, data_wait_us: 0, checkpoint_us: 0 };
+        say(Report::Step(report));
+        if behaviour == "hang" && step == 3 {
+            std::thread::sleep(Duration::from_secs(3600));
+        }
+        if behaviour == "abort" && step == 3 {
+            std::process::abort();
+        }
+        if behaviour != "deaf" && stop.load(Ordering::SeqCst) {
+            say(Report::Checkpointed(Checkpointed { step, bytes: 1, stall_us: 1, commit_us: 1 }));
+            say(Report::Stopped { step });
+            std::process::exit(0);
+        }
+    }
+    let exported = Exported {
+        model: format!("{}/model.safetensors", spec.export),
+        model_sha256: "00".into(),
+        bytes: 1,
+        step: steps,
+        validation_accuracy: 0.9,
+        test_accuracy: 0.9,
+        steps,
+    };
+    say(Report::Exported(exported));
+    say(Report::Trained);
+    std::process::exit(0);
+}
