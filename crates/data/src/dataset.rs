@@ -162,7 +162,8 @@ impl Dataset {
     pub(crate) fn scaling(&self) -> Vec<(f32, f32)> {
         let scale = |(mean, std): (&f32, &f32)| {
             let (mean, std) = (f64::from(*mean), f64::from(*std));
-            ((1.0 / (f64::from(self.full) * std)) as f32, (-mean / std) as f32)
+            // 0 - 0 is 0 and -0 is not, and a padded pixel is to equal a black one to the bit.
+            ((1.0 / (f64::from(self.full) * std)) as f32, ((0.0 - mean) / std) as f32)
         };
         self.mean.iter().zip(&self.std).map(scale).collect()
     }

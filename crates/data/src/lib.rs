@@ -33,6 +33,8 @@ mod slots;
 mod source;
 mod split;
 mod survey;
+#[cfg(test)]
+mod tests;
 
 pub use dataset::{Dataset, Skipped};
 pub use error::Error;

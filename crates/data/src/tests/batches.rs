@@ -1,0 +1,247 @@
+//! What a loader gives, and that nothing but data, seed and position can be seen in it.
+
+use std::sync::Arc;
+
+use domain::train::{Augment, Data, MemoryFormat, Normalize};
+use proptest::prelude::*;
+
+use super::{Files, complains, scratch, spec};
+use crate::{Cursor, Dataset, Loader, LoaderOptions, Part};
+
+/// A data set whose pictures tell which they are: value 0 of picture n is n.
+fn numbered(in_memory: bool) -> (tempfile::TempDir, Arc<Dataset>) {
+    let root = scratch();
+    let files = Files::of(&[""], &["a", "b", "c"], 30);
+    let files = Files(files.0.into_iter().filter(|(name, _)| name.ends_with("png")).collect());
+    let spec = Data { normalize: Some(Normalize { mean: vec![0.0; 3], std: vec![1.0 / 255.0; 3] }), ..spec() };
+    let limit = if in_memory { usize::MAX } else { 0 };
+    let dataset = Dataset::open_keeping(&spec, &files.tar(root.path()), 3, limit).unwrap();
+    assert_eq!(dataset.counts(), [42, 12, 6]);
+    (root, Arc::new(dataset))
+}
+
+/// A batch, copied.
+#[derive(Debug, Clone, PartialEq)]
+struct Copy {
+    images: Vec<u32>,
+    labels: Vec<i64>,
+    epoch: u64,
+    after: Cursor,
+}
+
+fn drain(mut loader: Loader) -> Vec<Copy> {
+    let mut batches = Vec::new();
+    while let Some(batch) = loader.next() {
+        let batch = batch.unwrap();
+        assert_eq!(batch.len(), batch.labels().len());
+        assert!(!batch.is_empty());
+        batches.push(Copy {
+            images: batch.images().iter().map(|value| value.to_bits()).collect(),
+            labels: batch.labels().to_vec(),
+            epoch: batch.epoch(),
+            after: batch.cursor_after(),
+        });
+    }
+    assert!(loader.next().is_none());
+    batches
+}
+
+fn options(batch: usize, workers: usize) -> LoaderOptions {
+    let augment = vec![Augment::PadCrop(2), Augment::Flip];
+    LoaderOptions { batch, workers, seed: 11, layout: MemoryFormat::Contiguous, augment }
+}
+
+#[test]
+fn every_sample_comes_once_in_an_epoch() {
+    for in_memory in [true, false] {
+        let (_root, dataset) = numbered(in_memory);
+        for batch in [1, 5, 42, 100] {
+            let plain = LoaderOptions { augment: Vec::new(), ..options(batch, 2) };
+            let batches = drain(Loader::train(Arc::clone(&dataset), plain, Cursor::START, 3));
+            assert_eq!(batches.len(), 3 * 42_usize.div_ceil(batch));
+            let mut orders = Vec::new();
+            for epoch in 0..3 {
+                let of_epoch: Vec<&Copy> = batches.iter().filter(|batch| batch.epoch == epoch).collect();
+                let (last, full) = of_epoch.split_last().unwrap();
+                assert!(full.iter().all(|copy| copy.labels.len() == batch), "a batch within the epoch is not full");
+                assert_eq!(last.after, Cursor { epoch: epoch + 1, pos: 0 });
+                let order: Vec<f32> = of_epoch
+                    .iter()
+                    .flat_map(|batch| batch.images.chunks_exact(108))
+                    .map(|values| f32::from_bits(values[0]).round())
+                    .collect();
+                let mut sorted = order.clone();
+                sorted.sort_by(f32::total_cmp);
+                let mut wanted: Vec<f32> = dataset
+                    .part(Part::Train)
+                    .iter()
+                    .map(|sample| f32::from(dataset.planes(*sample, &mut Default::default()).unwrap()[0]))
+                    .collect();
+                wanted.sort_by(f32::total_cmp);
+                assert_eq!(sorted, wanted);
+                orders.push(order);
+            }
+            assert!(orders[0] != orders[1] && orders[1] != orders[2], "two epochs have the same order");
+        }
+    }
+}
+
+#[test]
+fn threads_cannot_be_seen() {
+    let (_root, kept) = numbered(true);
+    let (_other, read) = numbered(false);
+    let wanted = drain(Loader::train(Arc::clone(&kept), options(4, 0), Cursor::START, 5));
+    for dataset in [kept, read] {
+        for workers in [0, 1, 2, 5] {
+            assert_eq!(drain(Loader::train(Arc::clone(&dataset), options(4, workers), Cursor::START, 5)), wanted);
+        }
+    }
+}
+
+#[test]
+fn layouts_hold_the_same_values() {
+    let (_root, dataset) = numbered(true);
+    let last = LoaderOptions { layout: MemoryFormat::ChannelsLast, ..options(8, 1) };
+    let planes = drain(Loader::train(Arc::clone(&dataset), options(8, 1), Cursor::START, 2));
+    for (a, b) in planes.iter().zip(drain(Loader::train(dataset, last, Cursor::START, 2))) {
+        for (a, b) in a.images.chunks_exact(108).zip(b.images.chunks_exact(108)) {
+            let turned: Vec<u32> = (0..108).map(|at| a[at % 3 * 36 + at / 3]).collect();
+            assert_eq!(turned, b);
+        }
+    }
+}
+
+/// A run that is killed after any batch, and resumed with any number of threads, sees the undisturbed batches.
+#[test]
+fn resuming_gives_the_undisturbed_batches() {
+    for in_memory in [true, false] {
+        let (_root, dataset) = numbered(in_memory);
+        let wanted = drain(Loader::train(Arc::clone(&dataset), options(5, 1), Cursor::START, 3));
+        for (used, workers) in (0..wanted.len()).zip([0, 1, 3].into_iter().cycle()) {
+            let mut loader = Loader::train(Arc::clone(&dataset), options(5, workers), Cursor::START, 3);
+            let mut cursor = Cursor::START;
+            for _ in 0..used {
+                cursor = loader.next().unwrap().unwrap().cursor_after();
+            }
+            drop(loader);
+            assert_eq!(drain(Loader::train(Arc::clone(&dataset), options(5, workers), cursor, 3)), wanted[used..]);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Over any kills, resumed with other batch sizes and threads, each epoch has every sample exactly once.
+    #[test]
+    fn no_sample_is_lost_or_repeated(kills in prop::collection::vec((1_usize..12, 1_usize..9, 0_usize..3), 0..6)) {
+        let (_root, dataset) = numbered(true);
+        let mut cursor = Cursor::START;
+        let mut seen = vec![Vec::new(); 2];
+        let mut note = |loader: &mut Loader, most: usize, cursor: &mut Cursor| {
+            for _ in 0..most {
+                let Some(batch) = loader.next() else { return };
+                let batch = batch.unwrap();
+                seen[batch.epoch() as usize].extend(batch.images().chunks_exact(108).map(|values| values[0].round() as u32));
+                *cursor = batch.cursor_after();
+            }
+        };
+        let plain = |batch, workers| LoaderOptions { augment: Vec::new(), ..options(batch, workers) };
+        for (batch, used, workers) in kills {
+            note(&mut Loader::train(Arc::clone(&dataset), plain(batch, workers), cursor, 2), used, &mut cursor);
+        }
+        note(&mut Loader::train(Arc::clone(&dataset), plain(7, 1), cursor, 2), usize::MAX, &mut cursor);
+        prop_assert_eq!(cursor, Cursor { epoch: 2, pos: 0 });
+        for mut epoch in seen {
+            epoch.sort_unstable();
+            epoch.dedup();
+            prop_assert_eq!(epoch.len(), 42);
+        }
+    }
+}
+
+#[test]
+fn augmentation_is_drawn_anew_each_epoch_and_is_for_training_only() {
+    let (_root, dataset) = numbered(true);
+    let plain = LoaderOptions { augment: Vec::new(), ..options(42, 1) };
+    let changed = drain(Loader::train(Arc::clone(&dataset), options(42, 1), Cursor::START, 2));
+    let unchanged = drain(Loader::train(Arc::clone(&dataset), plain.clone(), Cursor::START, 2));
+    for (a, b) in changed.iter().zip(&unchanged) {
+        assert_eq!(a.labels, b.labels);
+        let same = a.images.chunks_exact(108).zip(b.images.chunks_exact(108)).filter(|(a, b)| a == b).count();
+        assert!(same < 10, "{same} of 42 pictures are unchanged");
+    }
+    let part = |options| drain(Loader::evaluate(Arc::clone(&dataset), Part::Validation, options));
+    assert_eq!(part(options(5, 1)), part(LoaderOptions { seed: 99, ..plain.clone() }).rebatched(5));
+    let by_seed = |seed| {
+        let options = LoaderOptions { seed, ..plain.clone() };
+        drain(Loader::train(Arc::clone(&dataset), options, Cursor::START, 1))[0].labels.clone()
+    };
+    assert_ne!(by_seed(1), by_seed(2));
+}
+
+trait Rebatched {
+    fn rebatched(&self, batch: usize) -> Vec<Copy>;
+}
+
+impl Rebatched for Vec<Copy> {
+    /// The single batch of an evaluation, cut into smaller ones.
+    fn rebatched(&self, batch: usize) -> Vec<Copy> {
+        let [whole] = self.as_slice() else { panic!("{} batches", self.len()) };
+        let samples = whole.labels.len();
+        let cut = |(images, labels): (&[u32], &[i64]), pos: usize| Copy {
+            images: images.to_vec(),
+            labels: labels.to_vec(),
+            epoch: 0,
+            after: if pos < samples { Cursor { epoch: 0, pos: pos as u64 } } else { Cursor { epoch: 1, pos: 0 } },
+        };
+        let pieces = whole.images.chunks(batch * 108).zip(whole.labels.chunks(batch));
+        pieces.zip((batch..).step_by(batch)).map(|(piece, pos)| cut(piece, pos)).collect()
+    }
+}
+
+#[test]
+fn batches_may_be_held() {
+    let (_root, dataset) = numbered(false);
+    let mut loader = Loader::train(dataset, options(2, 2), Cursor::START, 2);
+    let mut held = Vec::new();
+    while let Some(batch) = loader.next() {
+        held.push(batch.unwrap());
+    }
+    drop(loader);
+    assert_eq!(held.len(), 42);
+    assert!(held.iter().all(|batch| batch.images().len() == 2 * 108));
+}
+
+#[test]
+fn memory_is_bounded() {
+    let (_root, dataset) = numbered(false);
+    let mut loader = Loader::train(dataset, options(2, 3), Cursor::START, 50);
+    let mut addresses = std::collections::HashSet::new();
+    while let Some(batch) = loader.next() {
+        addresses.insert(batch.unwrap().images().as_ptr());
+    }
+    assert!(addresses.len() <= 5, "{} pieces of memory for 1050 batches", addresses.len());
+}
+
+#[test]
+fn a_loader_that_is_not_used_ends() {
+    let (_root, dataset) = numbered(false);
+    for workers in [0, 1, 4] {
+        drop(Loader::train(Arc::clone(&dataset), options(3, workers), Cursor::START, 1000));
+    }
+    let done = Cursor { epoch: 3, pos: 0 };
+    assert!(drain(Loader::train(Arc::clone(&dataset), options(3, 1), done, 3)).is_empty());
+    assert_eq!(Arc::strong_count(&dataset), 1, "a thread still holds the data");
+}
+
+#[test]
+fn a_cursor_of_other_data_is_refused() {
+    let (_root, dataset) = numbered(true);
+    for pos in [42, 43, u64::MAX] {
+        let mut loader = Loader::train(Arc::clone(&dataset), options(5, 1), Cursor { epoch: 1, pos }, 3);
+        let error = loader.next().unwrap().err().unwrap();
+        complains(&error, "epoch 1 was left at sample", "started with");
+        assert!(loader.next().is_none());
+    }
+}

@@ -1,0 +1,115 @@
+//! Whole data sets, from files to batches.
+
+mod batches;
+mod forms;
+mod refusals;
+
+use std::fs;
+use std::io::Cursor as Bytes;
+use std::path::{Path, PathBuf};
+
+use domain::train::{Corrupt, Data, Split};
+use image::{ImageFormat, RgbImage};
+
+use crate::{Dataset, Error};
+
+/// A job's `data` section with nothing but defaults.
+fn spec() -> Data {
+    Data {
+        path: String::new(),
+        split: Split::default(),
+        classes: None,
+        augment: Vec::new(),
+        normalize: None,
+        size: None,
+        corrupt: Corrupt::Fail,
+        workers: 1,
+    }
+}
+
+/// A picture that tells its number: every pixel depends on it.
+fn picture(number: usize, size: u32) -> RgbImage {
+    RgbImage::from_fn(size, size, |x, y| [number as u8, (number as u32 * 7 + x * 20) as u8, (y * 31) as u8].into())
+}
+
+fn encoded(picture: &RgbImage, format: ImageFormat) -> Vec<u8> {
+    let mut bytes = Bytes::new(Vec::new());
+    picture.write_to(&mut bytes, format).unwrap();
+    bytes.into_inner()
+}
+
+/// Files by path, to be laid out as a folder or as a tar.
+#[derive(Clone, Default)]
+struct Files(Vec<(String, Vec<u8>)>);
+
+impl Files {
+    /// So many 6×6 pictures for each class, `<above>/<class>/<number>.png`; every third one is a JPEG.
+    fn of(above: &[&str], classes: &[&str], each: usize) -> Files {
+        let mut files = Files::default();
+        for above in above {
+            for class in classes {
+                for _ in 0..each {
+                    let number = files.0.len();
+                    let (format, ending) =
+                        if number % 3 == 2 { (ImageFormat::Jpeg, "jpeg") } else { (ImageFormat::Png, "png") };
+                    let name = format!("{above}{class}/{number:03}.{ending}");
+                    files.0.push((name, encoded(&picture(number, 6), format)));
+                }
+            }
+        }
+        files
+    }
+
+    fn with(mut self, path: &str, bytes: impl Into<Vec<u8>>) -> Files {
+        self.0.push((path.into(), bytes.into()));
+        self
+    }
+
+    fn folder(&self, root: &Path) -> PathBuf {
+        let root = root.join("folder");
+        for (path, bytes) in &self.0 {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        }
+        root
+    }
+
+    /// In the opposite order, with the folders that tools write before their files.
+    fn tar(&self, root: &Path) -> PathBuf {
+        let path = root.join("pictures.tar");
+        let mut tar = tar::Builder::new(fs::File::create(&path).unwrap());
+        for (name, bytes) in self.0.iter().rev() {
+            let mut folder = tar::Header::new_gnu();
+            folder.set_entry_type(tar::EntryType::Directory);
+            folder.set_size(0);
+            tar.append_data(&mut folder, Path::new(name).parent().unwrap().join("x.png"), &[][..]).unwrap();
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            tar.append_data(&mut header, name, &bytes[..]).unwrap();
+        }
+        tar.finish().unwrap();
+        path
+    }
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// The data must not open, its error must say `wanted`, and there must be a hint that says `hinted`.
+#[track_caller]
+fn refused(spec: &Data, path: &Path, wanted: &str, hinted: &str) {
+    let error = Dataset::open(spec, path, 0).expect_err("it opened");
+    complains(&error, wanted, hinted);
+}
+
+#[track_caller]
+fn complains(error: &Error, wanted: &str, hinted: &str) {
+    let message = error.to_string();
+    assert!(message.contains(wanted), "`{wanted}` is not in: {message}");
+    assert!(message.chars().next().is_some_and(|first| !first.is_uppercase()) && !message.ends_with('.'), "{message}");
+    let hint = error.hint().unwrap_or_default();
+    assert!(hint.contains(hinted), "`{hinted}` is not in the hint: {hint}");
+    assert_eq!(error.finding().message, message);
+}
