@@ -20,6 +20,30 @@ pub fn executables(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
     Ok(target(root).join("release"))
 }
 
+/// The executables that the chaos test starts.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    pub gradus: PathBuf,
+    pub rank: PathBuf,
+}
+
+/// Builds both executables; with `mutants`, a trainer that can make deliberate mistakes, in a place of its own.
+pub fn programs(root: &Path, mutants: bool) -> Result<Programs, Box<dyn Error>> {
+    setup(root)?;
+    let folder = executables(root)?;
+    let gradus = folder.join("gradus");
+    if !mutants {
+        return Ok(Programs { gradus, rank: folder.join("gradus-rank") });
+    }
+    let arguments = ["build", "--release", "--package", "gradus-train", "--bin", "gradus-rank", "--features", "mutants"];
+    doing::run(&mut doing::cargo(root, &arguments), "read the compiler's message above")?;
+    let rank = folder.join("gradus-rank-mutants");
+    std::fs::copy(folder.join("gradus-rank"), &rank)?;
+    // The plain trainer takes its place again.
+    executables(root)?;
+    Ok(Programs { gradus, rank })
+}
+
 /// Sets up, builds, and becomes `gradus run ARGUMENTS`; returns only when that could not be started.
 pub fn run(root: &Path, arguments: &[String]) -> Outcome {
     eprintln!("{}", setup(root)?);
@@ -34,9 +58,4 @@ fn target(root: &Path) -> PathBuf {
         Some(path) => root.join(path),
         None => root.join("target"),
     }
-}
-
-/// Writes the documents that are generated from types.
-pub fn docs(_root: &Path) -> Outcome {
-    Err("no document is generated yet".into())
 }

@@ -4,7 +4,9 @@
 //! before it begins, and CI runs nothing that cannot be typed here.
 
 mod build;
+mod chaos;
 mod check;
+mod docs;
 mod doing;
 mod peers;
 mod setup;
@@ -22,7 +24,8 @@ usage: cargo xtask COMMAND
   run [ARGS…]      set up, build both executables, then `gradus run ARGS…`
   test             set up, check, build, and run every test: what CI runs
   check            format, lints, arrows between crates, tidiness, licences, documents
-  docs             write the documents that are generated from types
+  chaos [ARGS…]    kill runs at every phase; they must end as if undisturbed
+  docs [--check]   write the documents that are generated from types, or check that they are not stale
 ";
 
 fn main() -> ExitCode {
@@ -52,7 +55,9 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("run", arguments) => Some(build::run(root, arguments)),
         ("test", []) => Some(test::test(root)),
         ("check", []) => Some(check::check(root)),
-        ("docs", []) => Some(build::docs(root)),
+        ("chaos", arguments) => Some(chaos::chaos(root, arguments)),
+        ("docs", []) => Some(docs::docs(root, false)),
+        ("docs", [flag]) if flag == "--check" => Some(docs::docs(root, true)),
         _ => None,
     }
 }

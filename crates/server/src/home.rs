@@ -101,6 +101,20 @@ impl Home {
         Ok(Attendance(file))
     }
 
+    /// Remembers that somebody was told how a run ended.
+    ///
+    /// # Errors
+    /// [`Error::File`] when the mark cannot be written.
+    pub fn tell(&self, run: &RunId) -> Result<(), Error> {
+        let path = self.run(run).join("told");
+        File::create(&path).map(|_| ()).map_err(Error::file("write", &path))
+    }
+
+    /// Whether somebody was told how a run ended.
+    pub fn is_told(&self, run: &RunId) -> bool {
+        self.run(run).join("told").exists()
+    }
+
     /// Whether some process waits for a run.
     pub fn is_attended(&self, run: &RunId) -> bool {
         let Ok(file) = File::open(self.run(run).join("attend.lock")) else { return false };

@@ -5,6 +5,7 @@ use domain::{Event, Job, Plan, RunId, Work};
 use sha2::{Digest, Sha256};
 
 use crate::error::Error;
+use crate::home::Home;
 use crate::state::State;
 
 /// Writes a run into the log; when this returns, it will not be forgotten.
@@ -19,11 +20,13 @@ pub fn submit(state: &mut State, job: Job, plan: Plan, file: &str) -> Result<Run
     Ok(run)
 }
 
-/// The newest run of the same job file and the same job that is not at its end.
-pub fn unfinished(state: &State, job: &Job, plan: &Plan, file: &str) -> Option<RunId> {
+/// The newest run of the same job file and the same job that is not at its end, or whose end nobody was told: the
+/// process that attended to it may have been killed just before its last word.
+pub fn unfinished(home: &Home, state: &State, job: &Job, plan: &Plan, file: &str) -> Option<RunId> {
     let hash = job_hash(job, plan);
-    let same = |run: &&plan::Run| run.job_hash == hash && run.file == file && run.bill.is_none() && &run.job == job;
-    let runs = state.world().runs.iter().filter(|(_, run)| same(run));
+    let same = |run: &plan::Run| run.job_hash == hash && run.file == file && &run.job == job;
+    let open = |id: &RunId, run: &plan::Run| run.bill.is_none() || !home.is_told(id);
+    let runs = state.world().runs.iter().filter(|(id, run)| same(run) && open(id, run));
     runs.max_by_key(|(_, run)| run.order).map(|(id, _)| id.clone())
 }
 

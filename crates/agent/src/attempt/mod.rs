@@ -144,7 +144,8 @@ impl Attempt {
         let link = link.map_err(|error| process::not_written("listen in", &tools.folder, &error))?;
         let spec = spec(&start, train, &link);
         let path = folder.join("rank-0.json");
-        let text = serde_json::to_vec_pretty(&spec).map_err(|error| Finding::new(Cause::Internal, error.to_string()))?;
+        let text =
+            serde_json::to_vec_pretty(&spec).map_err(|error| Finding::new(Cause::Internal, error.to_string()))?;
         fs::write(&path, text).map_err(|error| process::not_written("write", &path, &error))?;
 
         let mut command = std::process::Command::new(&tools.rank_program);

@@ -1,6 +1,11 @@
 //! `gradus report`: what a run was, for people and for TensorBoard.
 
+use std::fs;
+
 use domain::RunId;
+use domain::series::Point;
+use server::report::html;
+use server::tensorboard::EventFile;
 use server::{Home, Series, State};
 
 use super::find;
@@ -34,6 +39,16 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
 /// # Errors
 /// [`Error`] when they cannot be written.
 pub fn write(home: &Home, state: &State, series: &Series, run: &RunId) -> Result<(), Error> {
-    let _ = (home, state, series, run);
+    let folder = home.run(run);
+    let records = state.records(run)?;
+    let points: Vec<Point> = series.points(run, 0)?.into_iter().map(|(_, point)| point).collect();
+    if let Some(page) = html(run, &records, &points) {
+        let (path, draft) = (folder.join("report.html"), folder.join("report.html.partial"));
+        fs::write(&draft, page).map_err(Error::file("write", &draft))?;
+        fs::rename(&draft, &path).map_err(Error::file("write", &path))?;
+    }
+    if !points.is_empty() {
+        EventFile::create(&folder.join("tensorboard"), &points)?;
+    }
     Ok(())
 }

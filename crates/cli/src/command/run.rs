@@ -36,7 +36,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     let file = std::fs::canonicalize(&args.job.file).map_err(Error::file("open", &args.job.file))?;
     let file = file.to_string_lossy().into_owned();
     let mut state = State::open(&home)?;
-    let unfinished = if args.new { None } else { submit::unfinished(&state, &job, &plan, &file) };
+    let unfinished = if args.new { None } else { submit::unfinished(&home, &state, &job, &plan, &file) };
     if let Some(run) = unfinished {
         printer.say(format!("going on with run {run}; `--new` starts another"));
         drop(state);
@@ -70,6 +70,7 @@ pub fn finish(settings: &Settings, printer: &mut Printer, home: &Home, run: &Run
         } else {
             result_lines(home, run, known).into_iter().for_each(|line| printer.data(line));
         }
+        home.tell(run)?;
     }
     result
 }

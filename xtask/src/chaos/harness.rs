@@ -1,0 +1,169 @@
+//! One run, and its killer.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::PATIENCE;
+use super::processes::{self, Sightings};
+use super::storm::{Kill, Trigger};
+use super::verdict::Run;
+use crate::build::Programs;
+
+/// What this machine costs in the test: a thousand micro-dollars a second.
+const PRICE: &str = "3.6/h";
+
+/// Which kills are left, and what happened so far.
+struct Killer {
+    left: Vec<Kill>,
+    passed: u64,
+    since: Instant,
+    done: Vec<(String, &'static str)>,
+    steps: u64,
+}
+
+impl Killer {
+    /// Whether the next kill is due, now that a process has come to `point`, or that time has passed.
+    fn due(&mut self, point: Option<&str>) -> Option<Kill> {
+        let next = self.left.first()?;
+        let is_due = match &next.trigger {
+            Trigger::Point { name, count } => {
+                if point == Some(name) {
+                    self.passed += 1;
+                }
+                point == Some(name) && self.passed >= *count
+            }
+            Trigger::Time(time) => self.since.elapsed() >= *time,
+        };
+        if !is_due {
+            return None;
+        }
+        let kill = self.left.remove(0);
+        let place = match &kill.trigger {
+            Trigger::Point { name, .. } => (*name).to_owned(),
+            Trigger::Time(_) => "any time".to_owned(),
+        };
+        self.done.push((place, kill.target.word()));
+        (self.passed, self.since) = (0, Instant::now());
+        Some(kill)
+    }
+}
+
+/// Runs the job in a home of its own, with these kills, until it says that it is done.
+pub fn run(programs: &Programs, job: &Path, home: &Path, kills: &[Kill], mutant: Option<&str>) -> Result<Run, String> {
+    fs::create_dir_all(home).map_err(|error| format!("cannot make `{}`: {error}", home.display()))?;
+    let home = home.canonicalize().map_err(|error| error.to_string())?;
+    let socket = home.join("chaos.sock");
+    let listener = UnixListener::bind(&socket).map_err(|error| format!("cannot listen at `{}`: {error}", socket.display()))?;
+    let started = Instant::now();
+    let killer = Killer { left: kills.to_vec(), passed: 0, since: started, done: Vec::new(), steps: 0 };
+    let killer = Arc::new(Mutex::new(killer));
+    let over = Arc::new(AtomicBool::new(false));
+    let listening = listen(listener, killer.clone(), home.clone(), over.clone());
+    let sightings = watch(killer.clone(), home.clone(), started, over.clone());
+    let mut heard: Vec<Value> = Vec::new();
+    let result = loop {
+        let ended = once(programs, job, &home, mutant, &mut heard)?;
+        if ended || started.elapsed() > PATIENCE {
+            break if ended { Ok(()) } else { Err(format!("not done after {} s", PATIENCE.as_secs())) };
+        }
+    };
+    let seconds = started.elapsed().as_secs_f64();
+    over.store(true, Ordering::SeqCst);
+    // The listener waits for one more caller.
+    let _ = std::os::unix::net::UnixStream::connect(&socket);
+    let _ = listening.join();
+    let sightings = sightings.join().map_err(|_| "the watcher panicked".to_owned())?;
+    let leftover = processes::of(&home);
+    processes::kill(&home, super::storm::Target::All);
+    result?;
+    let killer = killer.lock().map_err(|_| "the killer panicked".to_owned())?;
+    let log = events(programs, &home)?;
+    Ok(Run { heard, log, seconds, kills: killer.done.clone(), computed: killer.steps, sightings, leftover: leftover.len() })
+}
+
+/// Starts the loop once and hears it out; says whether it came to the last line.
+fn once(programs: &Programs, job: &Path, home: &Path, mutant: Option<&str>, heard: &mut Vec<Value>) -> Result<bool, String> {
+    let mut command = Command::new(&programs.gradus);
+    command.args(["run", "--yes", "--json", "--price", PRICE, "--home"]).arg(home).arg(job);
+    command.env("GRADUS_CHAOS_SOCKET", home.join("chaos.sock")).env("GRADUS_RANK", &programs.rank);
+    if let Some(mutant) = mutant {
+        command.env("GRADUS_MUTANT", mutant);
+    }
+    let log = fs::File::options().create(true).append(true).open(home.join("loop.log"));
+    let log = log.map_err(|error| format!("cannot write the log: {error}"))?;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    let mut child = command.spawn().map_err(|error| format!("cannot start `{}`: {error}", programs.gradus.display()))?;
+    let mut last = None;
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            // A line that a kill has cut is no word.
+            if let Ok(value) = serde_json::from_str::<Value>(&line) {
+                last = Some(value["event"] == "done");
+                heard.push(value);
+            }
+        }
+    }
+    let status = child.wait().map_err(|error| error.to_string())?;
+    if last == Some(true) {
+        return Ok(true);
+    }
+    match status.code() {
+        // Ended by a signal: start it again.
+        None => Ok(false),
+        Some(code) => Err(format!("gradus left with code {code} and no last line; see {}", home.join("loop.log").display())),
+    }
+}
+
+/// Answers each process that comes to a point, or kills.
+fn listen(listener: UnixListener, killer: Arc<Mutex<Killer>>, home: std::path::PathBuf, over: Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            if over.load(Ordering::SeqCst) {
+                return;
+            }
+            let mut line = String::new();
+            let mut reader = BufReader::new(&stream);
+            if reader.read_line(&mut line).is_err() {
+                continue;
+            }
+            let point = line.split_whitespace().nth(2).unwrap_or_default().to_owned();
+            let Ok(mut killer) = killer.lock() else { return };
+            killer.steps += u64::from(point == "step");
+            if let Some(kill) = killer.due(Some(&point)) {
+                processes::kill(&home, kill.target);
+            }
+        }
+    })
+}
+
+/// Keeps the harness' own clock, and does the kills that wait for a time.
+fn watch(killer: Arc<Mutex<Killer>>, home: std::path::PathBuf, started: Instant, over: Arc<AtomicBool>) -> std::thread::JoinHandle<Sightings> {
+    std::thread::spawn(move || {
+        let mut sightings = Sightings::default();
+        while !over.load(Ordering::SeqCst) {
+            sightings.look(&home, started.elapsed().as_secs_f64());
+            let due = killer.lock().ok().and_then(|mut killer| killer.due(None));
+            if let Some(kill) = due {
+                processes::kill(&home, kill.target);
+            }
+            std::thread::sleep(Duration::from_millis(15));
+        }
+        sightings
+    })
+}
+
+/// The whole event log.
+fn events(programs: &Programs, home: &Path) -> Result<Vec<Value>, String> {
+    let output = Command::new(&programs.gradus).args(["events", "--json", "--home"]).arg(home).output();
+    let output = output.map_err(|error| format!("cannot read the events: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}

@@ -1,0 +1,182 @@
+//! `cargo xtask chaos`: runs are killed with SIGKILL at every phase, and must end as if nothing had happened.
+//!
+//! One run is left alone first; its model is the truth. Then each run gets kills drawn from its seed: at a named point
+//! of a named process, or after some time; of the rank, the agent, the loop or all of them. `storm` draws, `harness`
+//! kills, `verdict` judges. With `--mutant NAME` the same is done to a trainer with a deliberate mistake, and must fail.
+
+mod harness;
+mod processes;
+mod storm;
+mod verdict;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::build;
+use crate::doing::Outcome;
+use storm::{Kill, Storm};
+use verdict::Run;
+
+/// What `cargo xtask chaos` is asked.
+#[derive(Debug, Clone)]
+pub struct Options {
+    runs: u64,
+    seed: u64,
+    mutant: Option<String>,
+    /// Stop at the first run that fails.
+    keep_going: bool,
+}
+
+/// Steps between checkpoints of the job.
+const INTERVAL: u64 = 5;
+
+/// The mutants of `--mutants`.
+const MUTANTS: [&str; 4] = ["no-rng", "no-optimizer", "no-position", "manifest-first"];
+
+/// Reads the arguments and runs the storm.
+pub fn chaos(root: &Path, arguments: &[String]) -> Outcome {
+    if arguments == ["--mutants"] {
+        return mutants(root);
+    }
+    let options = options(arguments)?;
+    let programs = build::programs(root, options.mutant.is_some())?;
+    let tally = storm(root, &programs, &options)?;
+    tally.print();
+    match tally.failures.len() {
+        0 => Ok(format!("chaos: {} runs, {} kills, all as if undisturbed", tally.runs, tally.kills)),
+        failed => Err(format!("chaos: {failed} of {} runs failed (seed {})", tally.runs, options.seed).into()),
+    }
+}
+
+/// Every mutant must be noticed.
+fn mutants(root: &Path) -> Outcome {
+    let programs = build::programs(root, true)?;
+    for mutant in MUTANTS {
+        let options = Options { runs: 40, seed: 1, mutant: Some(mutant.to_owned()), keep_going: false };
+        let tally = storm(root, &programs, &options)?;
+        match tally.failures.first() {
+            Some(failure) => eprintln!("mutant {mutant}: noticed in run {}: {}", tally.runs, failure),
+            None => return Err(format!("mutant {mutant} was not noticed in {} runs", tally.runs).into()),
+        }
+    }
+    Ok(format!("chaos: all {} mutants were noticed", MUTANTS.len()))
+}
+
+fn options(arguments: &[String]) -> Result<Options, String> {
+    let mut options = Options { runs: 100, seed: 1, mutant: None, keep_going: false };
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
+        let number = |text: &String| text.parse::<u64>().map_err(|_| format!("`{text}` is no number"));
+        match word.as_str() {
+            "--runs" => options.runs = number(value()?)?,
+            "--seed" => options.seed = number(value()?)?,
+            "--mutant" => options.mutant = Some(value()?.clone()),
+            "--keep-going" => options.keep_going = true,
+            _ => return Err(format!("`{word}` is not known; there are --runs N, --seed S, --mutant NAME, --keep-going and --mutants")),
+        }
+    }
+    Ok(options)
+}
+
+/// What all runs came to.
+#[derive(Debug, Default)]
+struct Tally {
+    runs: u64,
+    kills: u64,
+    histogram: BTreeMap<(String, &'static str), u64>,
+    seconds: Vec<f64>,
+    failures: Vec<String>,
+}
+
+fn storm(root: &Path, programs: &build::Programs, options: &Options) -> Result<Tally, String> {
+    let folder = std::env::temp_dir().join(format!("gradus-chaos-{}", std::process::id()));
+    let job = job(root, &folder)?;
+    let mut tally = Tally::default();
+    let truth = harness::run(programs, &job, &folder.join("truth"), &[], None)?;
+    let problems = verdict::judge(&truth, None, INTERVAL);
+    if !problems.is_empty() {
+        return Err(format!("the undisturbed run is wrong: {}", problems.join("; ")));
+    }
+    eprintln!("undisturbed: {} steps in {:.2} s, model {}", truth.steps(), truth.seconds, truth.model());
+    for number in 0..options.runs {
+        let seed = options.seed.wrapping_mul(1_000_003).wrapping_add(number);
+        let kills = Storm::new(seed).kills(truth.steps(), truth.seconds);
+        let home = folder.join(format!("run-{number}"));
+        let started = Instant::now();
+        let run = harness::run(programs, &job, &home, &kills, options.mutant.as_deref());
+        tally.seconds.push(started.elapsed().as_secs_f64());
+        tally.runs += 1;
+        let problems = match &run {
+            Ok(run) => verdict::judge(run, Some(&truth), INTERVAL),
+            Err(error) => vec![error.clone()],
+        };
+        if let Ok(run) = &run {
+            tally.count(run);
+        }
+        if problems.is_empty() {
+            let _ = fs::remove_dir_all(&home);
+            continue;
+        }
+        let what = format!("run {number} (seed {seed}): {}; kills: {}; kept in {}", problems.join("; "), told(&kills), home.display());
+        if options.mutant.is_none() {
+            eprintln!("FAILED {what}");
+        }
+        tally.failures.push(what);
+        if !options.keep_going && options.mutant.is_some() {
+            break;
+        }
+    }
+    if tally.failures.is_empty() || options.mutant.is_some() {
+        let _ = fs::remove_dir_all(&folder);
+    }
+    Ok(tally)
+}
+
+impl Tally {
+    fn count(&mut self, run: &Run) {
+        for (place, target) in &run.kills {
+            self.kills += 1;
+            *self.histogram.entry((place.clone(), target)).or_default() += 1;
+        }
+    }
+
+    fn print(&self) {
+        eprintln!("kills by phase and process:");
+        let mut phases: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for ((phase, target), count) in &self.histogram {
+            phases.entry(phase).or_default().push(format!("{target} {count}"));
+        }
+        for (phase, targets) in phases {
+            eprintln!("  {phase:<16} {}", targets.join(", "));
+        }
+        let mut seconds = self.seconds.clone();
+        seconds.sort_by(f64::total_cmp);
+        if let (Some(middle), Some(last)) = (seconds.get(seconds.len() / 2), seconds.last()) {
+            eprintln!("seconds a run: median {middle:.2}, longest {last:.2}");
+        }
+    }
+}
+
+/// The job: small enough to be run a hundred times, with everything that a resume can lose: dropout draws random
+/// numbers, AdamW has state, the order is shuffled.
+fn job(root: &Path, folder: &Path) -> Result<PathBuf, String> {
+    fs::create_dir_all(folder).map_err(|error| format!("cannot make `{}`: {error}", folder.display()))?;
+    let data = root.join("examples/digits.csv.gz");
+    let text = format!(
+        "name: chaos\ntrain:\n  model: cnn\n  data:\n    path: {}\n  epochs: 3\n  batch: 96\n  threads: 1\n  optimizer: {{adamw: {{lr: 2e-3}}}}\n  checkpoint: {{every: {INTERVAL} steps, keep: 2}}\n",
+        data.display()
+    );
+    let path = folder.join("job.yaml");
+    fs::write(&path, text).map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
+    Ok(path)
+}
+
+fn told(kills: &[Kill]) -> String {
+    kills.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// How long one run may take before it counts as lost.
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,0 +1,100 @@
+//! Which kills a run gets: drawn from its seed, so that a failing run can be made again.
+
+use std::fmt;
+use std::time::Duration;
+
+/// One kill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kill {
+    /// When.
+    pub trigger: Trigger,
+    /// Whom.
+    pub target: Target,
+}
+
+/// When a kill happens, counted from the kill before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trigger {
+    /// When a process comes to this point for the `count`th time.
+    Point { name: &'static str, count: u64 },
+    /// After some time.
+    Time(Duration),
+}
+
+/// Who is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    Rank,
+    Agent,
+    Loop,
+    All,
+}
+
+/// Points with how often an undisturbed run passes them, roughly, per hundred steps.
+const POINTS: [(&str, u64); 11] = [
+    ("stage", 1),
+    ("step", 100),
+    ("snapshot", 20),
+    ("rename.before", 40),
+    ("rename.after", 40),
+    ("manifest.before", 20),
+    ("manifest.after", 20),
+    ("event.before", 9),
+    ("event.after", 9),
+    ("export", 1),
+    ("bill", 1),
+];
+
+impl Target {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Target::Rank => "rank",
+            Target::Agent => "agent",
+            Target::Loop => "loop",
+            Target::All => "all",
+        }
+    }
+}
+
+impl fmt::Display for Kill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.trigger {
+            Trigger::Point { name, count } => write!(f, "{} at {name} #{count}", self.target.word()),
+            Trigger::Time(time) => write!(f, "{} after {} ms", self.target.word(), time.as_millis()),
+        }
+    }
+}
+
+/// A source of kills: SplitMix64 (Steele, Lea and Flood 2014).
+pub struct Storm(u64);
+
+impl Storm {
+    pub fn new(seed: u64) -> Storm {
+        Storm(seed)
+    }
+
+    /// One to three kills for a run of so many steps and seconds.
+    pub fn kills(&mut self, steps: u64, seconds: f64) -> Vec<Kill> {
+        let count = 1 + self.below(3);
+        (0..count).map(|_| self.kill(steps, seconds)).collect()
+    }
+
+    fn kill(&mut self, steps: u64, seconds: f64) -> Kill {
+        let target = [Target::Rank, Target::Agent, Target::Loop, Target::All][self.below(4) as usize];
+        let place = self.below(POINTS.len() as u64 + 1) as usize;
+        let trigger = match POINTS.get(place) {
+            Some((name, often)) => Trigger::Point { name, count: 1 + self.below((often * steps / 100).max(*often).max(1)) },
+            None => Trigger::Time(Duration::from_micros(self.below((seconds * 1e6) as u64 + 1))),
+        };
+        Kill { trigger, target }
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % limit
+    }
+}
