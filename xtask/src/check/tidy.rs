@@ -25,7 +25,12 @@ struct Ban {
 const PURE: &[&str] = &["crates/domain/src/", "crates/plan/src/"];
 
 /// Where unsafe code lives: modules that hold nothing else.
-const UNSAFE: &[&str] = &["crates/train/src/torch/", "crates/cloud/src/local/session.rs"];
+const UNSAFE: &[&str] = &[
+    "crates/agent/src/signals.rs",
+    "crates/cloud/src/local/session.rs",
+    "crates/data/src/slots.rs",
+    "crates/train/src/torch/",
+];
 
 const BANS: &[Ban] = &[
     Ban {
@@ -118,7 +123,7 @@ fn read_source(path: &str, text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let tests = lines.windows(2).position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod "));
     let length = tests.unwrap_or(lines.len());
-    if !text.starts_with("//!") {
+    if !lines.iter().find(|line| !line.starts_with("#![")).is_some_and(|line| line.starts_with("//!")) {
         complaints.push(format!("{path}:1: a module opens with a paragraph (`//!`): what it is, and its one idea"));
     }
     if length > LINES && !LONG_FILES.contains(&path) {
