@@ -81,7 +81,11 @@ fn curves(page: &mut Markup, view: &View) {
     let resumed = || curves.resumed.clone();
     let mut loss = with_mean("training", of_steps(|step| step.loss));
     loss.push(Line { name: "validation", class: "second", points: of_validations(|evaluated| evaluated.loss) });
-    let speed = |step: &domain::rank::Step| f64::from(step.samples) * 1e6 / step.step_us.max(1) as f64;
+    // The mean is one of times, so that it is what the whole run made, stalls included.
+    let mut speed = with_mean("training", of_steps(|step| step.step_us as f64 / f64::from(step.samples.max(1))));
+    for (_, value) in speed.iter_mut().flat_map(|line| &mut line.points) {
+        *value = 1e6 / value.max(1e-3);
+    }
     let ends = [curves.steps.first(), curves.steps.last()].map(|end| end.map_or(0, |(_, step)| step.step));
     let span = (ends[0], ends[1]);
     let test = curves.test.iter().map(|(_, test)| (test.step, test.accuracy)).collect();
@@ -107,7 +111,7 @@ fn curves(page: &mut Markup, view: &View) {
         Chart {
             title: "Samples a second",
             say: |value| if value < 100.0 { plain(value) } else { count(value.round() as u64) },
-            lines: with_mean("training", of_steps(speed)),
+            lines: speed,
             span,
             resumed: resumed(),
         },
