@@ -12,15 +12,17 @@ mod tidy;
 use std::error::Error;
 use std::path::Path;
 
+use crate::docs;
 use crate::doing::{self, Outcome, step};
 
 /// Runs every check; the fast ones first.
 pub fn check(root: &Path) -> Outcome {
     let graph = graph::read(root)?;
-    let checks: [(&str, &dyn Fn() -> Result<(), Box<dyn Error>>); 5] = [
+    let checks: [(&str, &dyn Fn() -> Result<(), Box<dyn Error>>); 6] = [
         ("arrows between crates", &|| all_well(arrows::check(root, &graph)?)),
         ("tidiness", &|| all_well(tidy::check(root)?)),
         ("licences and sources", &|| licences(root, &graph)),
+        ("generated documents", &|| docs::docs(root, true).map(drop)),
         ("format", &|| format(root)),
         ("lints", &|| lints(root)),
     ];

@@ -187,4 +187,8 @@ impl fmt::Display for Gigabytes {
 }
 
 human_text!(Cores, "cores", "A number of processor cores, such as `4` or `4+`.");
-human_text!(Gigabytes, "gigabytes", "A size in GB (10⁹ bytes), such as `32` or `32+`, or with a unit, such as `32GiB`.");
+human_text!(
+    Gigabytes,
+    "gigabytes",
+    "A size in GB (10⁹ bytes), such as `32` or `32+`, or with a unit, such as `32GiB`."
+);

@@ -15,6 +15,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod ways;
 
 use std::path::Path;
 use std::sync::LazyLock;

@@ -58,7 +58,11 @@ impl Sense {
         }
         if let Some(budget) = job.budget {
             if budget.max.micros() == 0 {
-                self.wrong("budget.max", "nothing can be done for no money", "write an amount such as `$5`, or leave `budget` out");
+                self.wrong(
+                    "budget.max",
+                    "nothing can be done for no money",
+                    "write an amount such as `$5`, or leave `budget` out",
+                );
             }
             if budget.alert.get() == 0.0 {
                 self.wrong("budget.alert", "the alert at nothing would come at once", "write a share such as `80%`");
@@ -68,7 +72,8 @@ impl Sense {
             self.wrong("deadline", "no job ends in no time", "write a duration such as `2h`, or leave it out");
         }
         let usual = Recovery::default();
-        let has_codes = !job.recovery.exit_codes.is_empty() || job.recovery.restarts_on_errors != usual.restarts_on_errors;
+        let has_codes =
+            !job.recovery.exit_codes.is_empty() || job.recovery.restarts_on_errors != usual.restarts_on_errors;
         if has_codes && matches!(work, Some(Work::Train(_))) {
             let message = "exit codes are those of a `run:` program; `train:` is tried again after every loss, never after an error";
             self.warn("resources.job_recovery", message, "leave the key out");
@@ -81,7 +86,8 @@ impl Sense {
             self.wrong(key, "the text holds a zero byte, which no program can be given", "leave it out");
         }
         if text.len() > LONGEST_TEXT {
-            let message = format!("the text has {} bytes; at most {LONGEST_TEXT} can be handed to a program", text.len());
+            let message =
+                format!("the text has {} bytes; at most {LONGEST_TEXT} can be handed to a program", text.len());
             self.wrong(key, message, "put it in a file under `workdir`");
         }
     }
@@ -131,7 +137,11 @@ impl Sense {
             self.wrong("train.stop", message, "give validation a share in `train.data.split`");
         }
         if train.checkpoint.mtbf.micros() == 0 {
-            self.wrong("train.checkpoint.mtbf", "nothing runs that fails all the time", "write a duration such as `24h`");
+            self.wrong(
+                "train.checkpoint.mtbf",
+                "nothing runs that fails all the time",
+                "write a duration such as `24h`",
+            );
         }
         if train.checkpoint.every == Every::Steps(0) {
             self.wrong("train.checkpoint.every", "no steps lie between two saves", "write for example `500 steps`");
@@ -150,7 +160,11 @@ impl Sense {
                 for (index, beta) in adamw.betas.iter().enumerate() {
                     if !(0.0..1.0).contains(beta) {
                         let key = format!("train.optimizer.adamw.betas[{index}]");
-                        self.wrong(&key, format!("`{beta}` is out of range: it must be at least 0 and below 1"), "the usual betas are `[0.9, 0.999]`");
+                        self.wrong(
+                            &key,
+                            format!("`{beta}` is out of range: it must be at least 0 and below 1"),
+                            "the usual betas are `[0.9, 0.999]`",
+                        );
                     }
                 }
             }
@@ -167,7 +181,11 @@ impl Sense {
         let Decay::Step(step) = &train.schedule.decay else { return };
         let key = "train.schedule.decay.step.at";
         if step.at.is_empty() {
-            self.wrong(key, "the list is empty, so the rate never drops", "write for example `at: [30, 60]`, or `decay: constant`");
+            self.wrong(
+                key,
+                "the list is empty, so the rate never drops",
+                "write for example `at: [30, 60]`, or `decay: constant`",
+            );
         }
         if !step.at.is_sorted_by(|one, next| one < next) {
             self.wrong(key, "the epochs do not rise", "write them in order, each once");
@@ -210,7 +228,11 @@ impl Sense {
                 self.wrong("train.data.normalize", message, "write one mean and one deviation a channel");
             }
             if normalize.std.iter().any(|std| *std <= 0.0) {
-                self.wrong("train.data.normalize.std", "a standard deviation is above 0", "leave `normalize` out to have it measured");
+                self.wrong(
+                    "train.data.normalize.std",
+                    "a standard deviation is above 0",
+                    "leave `normalize` out to have it measured",
+                );
             }
         }
     }

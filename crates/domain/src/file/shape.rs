@@ -11,6 +11,9 @@ use super::nearest::nearest;
 use super::scalar::{Dialect, Scalar, python_text, resolve};
 use super::served::{SKY_KEYS, Served, served};
 use super::tree::{Key, Node, Raw, Value, clip};
+use super::ways::{
+    allows, expected, found, human_format, human_name, is_null, is_tagged, quoted, sentence, tag, words,
+};
 use crate::money::{Money, Rate};
 use crate::problem::Problem;
 use crate::train::{Every, Span};
@@ -119,7 +122,8 @@ impl<'schema> Walk<'schema, '_> {
                     values.insert(name, value);
                 }
             } else {
-                let known: Vec<&str> = properties.as_object().into_iter().flat_map(Map::keys).map(String::as_str).collect();
+                let known: Vec<&str> =
+                    properties.as_object().into_iter().flat_map(Map::keys).map(String::as_str).collect();
                 self.unknown_key(name, &known, &inner);
             }
         }
@@ -144,7 +148,8 @@ impl<'schema> Walk<'schema, '_> {
         let is_harmless = match &node.value {
             Value::Scalar(raw) => {
                 let scalar = resolve(raw, place.dialect);
-                scalar == Scalar::Null || python_text(raw).is_some_and(|text| words.contains(&text.to_lowercase().as_str()))
+                scalar == Scalar::Null
+                    || python_text(raw).is_some_and(|text| words.contains(&text.to_lowercase().as_str()))
             }
             Value::List(items) => items.is_empty(),
             Value::Map(entries) => entries.is_empty(),
@@ -178,7 +183,13 @@ impl<'schema> Walk<'schema, '_> {
     }
 
     /// A mapping of one key that says which kind of value it holds, such as `{sgd: {…}}`.
-    fn tagged(&mut self, ways: &[Way], objects: &[Way<'schema>], entries: &[(Key, Node)], place: &Place) -> Option<Json> {
+    fn tagged(
+        &mut self,
+        ways: &[Way],
+        objects: &[Way<'schema>],
+        entries: &[(Key, Node)],
+        place: &Place,
+    ) -> Option<Json> {
         let tags: Vec<&str> = objects.iter().flat_map(|way| tag(way)).collect();
         let choices: Vec<&str> = words(ways).into_iter().chain(tags.iter().copied()).collect();
         let choice = || match &choices[..] {
@@ -272,12 +283,13 @@ impl<'schema> Walk<'schema, '_> {
 
     /// How a kind that needs constants is written, with its required keys.
     fn example(&self, way: Way, name: &str) -> String {
-        let inner = self.definitions[way["properties"][name]["$ref"].as_str().unwrap_or_default().trim_start_matches("#/$defs/")]
-            ["required"]
+        let inner = self.definitions
+            [way["properties"][name]["$ref"].as_str().unwrap_or_default().trim_start_matches("#/$defs/")]["required"]
             .as_array();
         match inner {
             Some(required) => {
-                let keys: Vec<String> = required.iter().filter_map(Json::as_str).map(|key| format!("{key}: …")).collect();
+                let keys: Vec<String> =
+                    required.iter().filter_map(Json::as_str).map(|key| format!("{key}: …")).collect();
                 format!("{name}: {{{}}}", keys.join(", "))
             }
             None => format!("{name}: …"),
@@ -311,8 +323,14 @@ impl<'schema> Walk<'schema, '_> {
             (value.is_finite(), "a finite number".to_owned()),
             (way["minimum"].as_f64().is_none_or(|least| value >= least), format!("at least {}", way["minimum"])),
             (way["maximum"].as_f64().is_none_or(|most| value <= most), format!("at most {}", way["maximum"])),
-            (way["exclusiveMinimum"].as_f64().is_none_or(|low| value > low), format!("above {}", way["exclusiveMinimum"])),
-            (way["exclusiveMaximum"].as_f64().is_none_or(|high| value < high), format!("below {}", way["exclusiveMaximum"])),
+            (
+                way["exclusiveMinimum"].as_f64().is_none_or(|low| value > low),
+                format!("above {}", way["exclusiveMinimum"]),
+            ),
+            (
+                way["exclusiveMaximum"].as_f64().is_none_or(|high| value < high),
+                format!("below {}", way["exclusiveMaximum"]),
+            ),
         ];
         for (holds, bound) in bounds {
             if !holds {
@@ -364,104 +382,5 @@ impl<'schema> Walk<'schema, '_> {
         };
         self.problem(line, &place.path, message.to_owned(), hint);
         None
-    }
-}
-
-/// Whether the schema names this type.
-fn allows(way: Way, name: &str) -> bool {
-    way["type"] == name || way["type"].as_array().is_some_and(|types| types.iter().any(|one| one == name))
-}
-
-fn is_null(way: Way) -> bool {
-    way["type"] == "null"
-}
-
-/// The kind that an alternative of a closed enum holds its value under, such as `sgd`.
-fn tag<'schema>(way: Way<'schema>) -> Option<&'schema str> {
-    // Only enums write an object of exactly one required key without a description of that key.
-    let properties = way["properties"].as_object()?;
-    let (name, schema) = properties.iter().next()?;
-    let is_kind = properties.len() == 1 && way["required"][0] == name.as_str() && schema["description"].is_null();
-    is_kind.then_some(name.as_str())
-}
-
-fn is_tagged(way: Way) -> bool {
-    tag(way).is_some()
-}
-
-/// The words that may be written.
-fn words<'schema>(ways: &[Way<'schema>]) -> Vec<&'schema str> {
-    ways.iter().filter_map(|way| way["const"].as_str()).collect()
-}
-
-/// The format of an alternative that is read from text and numbers alike.
-fn human_format<'schema>(way: Way<'schema>) -> Option<&'schema str> {
-    (allows(way, "string") && allows(way, "number")).then(|| way["format"].as_str()).flatten()
-}
-
-fn human_name(format: &str) -> &'static str {
-    match format {
-        "money" => "an amount of money such as `$120`",
-        "rate" => "a price such as `0.35/h`",
-        "bytes" => "a size such as `16 GiB`",
-        "duration" => "a duration such as `1h30m`",
-        "fraction" => "a share such as `80%`",
-        "span" => "a stretch of training such as `5 epochs`",
-        "every" => "an interval such as `auto`, `500 steps` or `10m`",
-        "cores" => "a number of cores such as `4`",
-        "gigabytes" => "a size in GB such as `32`",
-        _ => "text",
-    }
-}
-
-/// What may be written, in words.
-fn expected(ways: &[Way]) -> String {
-    let mut names: Vec<String> = Vec::new();
-    for way in ways.iter().filter(|way| !is_null(way)) {
-        let name = match (way["const"].as_str(), tag(way), way["type"].as_str().or(way["type"][0].as_str())) {
-            (Some(word), _, _) => format!("`{word}`"),
-            (None, Some(tag), _) => format!("`{tag}: …`"),
-            (None, None, _) if human_format(way).is_some() => human_name(human_format(way).unwrap_or_default()).to_owned(),
-            (None, None, Some("integer")) => "a whole number".to_owned(),
-            (None, None, Some("number")) => "a number".to_owned(),
-            (None, None, Some("boolean")) => "`true` or `false`".to_owned(),
-            (None, None, Some("array")) => "a list".to_owned(),
-            (None, None, Some("object")) => "a mapping".to_owned(),
-            (None, None, _) => "text".to_owned(),
-        };
-        names.push(name);
-    }
-    match &names[..] {
-        [] => "nothing".to_owned(),
-        [one] => one.clone(),
-        [first @ .., last] => format!("{} or {last}", first.join(", ")),
-    }
-}
-
-fn found(raw: &Raw, meaning: &Scalar) -> String {
-    let shown = clip(&raw.text);
-    match meaning {
-        Scalar::Null => "nothing".to_owned(),
-        Scalar::Bool(value) if raw.text.to_lowercase() == value.to_string() => format!("`{value}`"),
-        Scalar::Bool(value) => format!("`{shown}`, which YAML reads as `{value}`"),
-        Scalar::Int(value) if value.to_string() == raw.text => format!("the number `{shown}`"),
-        Scalar::Int(value) => format!("`{shown}`, which YAML reads as the number `{value}`"),
-        Scalar::Float(_) => format!("the number `{shown}`"),
-        Scalar::Date => format!("the date `{shown}`"),
-        Scalar::Text => format!("the text `{shown}`"),
-    }
-}
-
-fn quoted(words: &[&str]) -> String {
-    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
-}
-
-/// The first sentence of a doc comment, as it stands in a hint.
-fn sentence(text: &str) -> String {
-    let first = text.split(". ").next().unwrap_or(text).trim_end_matches('.');
-    let mut letters = first.chars();
-    match letters.next() {
-        Some(letter) => letter.to_lowercase().chain(letters).collect(),
-        None => String::new(),
     }
 }

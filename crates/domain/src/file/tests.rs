@@ -113,8 +113,14 @@ fn yaml_itself_is_checked() {
     );
     check("run: *nothing\n", "1 -: this is not YAML: while parsing node, found unknown anchor");
     check("envs: &me {a: *me}\nrun: a\n", "1 -: an alias stands inside the value that it names");
-    check("run: !exec a\n", "1 -: the tag `!exec` has no meaning in a job file (put text that starts with `!` in quotes)");
-    check("? [a]\n: b\nrun: a\n", "1 -: a key is a list or a mapping (write a word as the key; text with `{` or `[` in it needs quotes)");
+    check(
+        "run: !exec a\n",
+        "1 -: the tag `!exec` has no meaning in a job file (put text that starts with `!` in quotes)",
+    );
+    check(
+        "? [a]\n: b\nrun: a\n",
+        "1 -: a key is a list or a mapping (write a word as the key; text with `{` or `[` in it needs quotes)",
+    );
     check(
         "train:\n\tmodel: cnn\n",
         "2 -: this is not YAML: tabs disallowed within this context (block indentation) (indent with spaces, not with tabs)",
@@ -167,17 +173,35 @@ fn values_of_a_train_section_make_sense() {
     check("optimizer: sgd", "6 train.optimizer: `sgd` needs a value (write `sgd: {lr: …}`)");
     check("optimizer: {sgd: {}}", "6 train.optimizer.sgd.lr: this key is missing (add `lr: …`: learning rate)");
     check("optimizer: {}", "6 train.optimizer: expected one key, found 0 (write one of `sgd`, `adamw`)");
-    check("optimizer: {sgd: {lr: 1}, adamw: {lr: 1}}", "6 train.optimizer: expected one key, found 2 (write one of `sgd`, `adamw`)");
+    check(
+        "optimizer: {sgd: {lr: 1}, adamw: {lr: 1}}",
+        "6 train.optimizer: expected one key, found 2 (write one of `sgd`, `adamw`)",
+    );
     check("optimizer: {sgd: {lr: 0}}", "6 train.optimizer.sgd.lr: `0` is out of range: it must be above 0");
-    check("optimizer: {sgd: {lr: .inf}}", "6 train.optimizer.sgd.lr: `.inf` is out of range: it must be a finite number");
-    check("optimizer: {sgd: {lr: .nan}}", "6 train.optimizer.sgd.lr: `.nan` is out of range: it must be a finite number");
-    check("optimizer: {sgd: {lr: 0.1, momentum: 1}}", "6 train.optimizer.sgd.momentum: `1` is out of range: it must be below 1");
-    check("optimizer: {sgd: {lr: 0.1, weight_decay: -1}}", "6 train.optimizer.sgd.weight_decay: `-1` is out of range: it must be at least 0");
+    check(
+        "optimizer: {sgd: {lr: .inf}}",
+        "6 train.optimizer.sgd.lr: `.inf` is out of range: it must be a finite number",
+    );
+    check(
+        "optimizer: {sgd: {lr: .nan}}",
+        "6 train.optimizer.sgd.lr: `.nan` is out of range: it must be a finite number",
+    );
+    check(
+        "optimizer: {sgd: {lr: 0.1, momentum: 1}}",
+        "6 train.optimizer.sgd.momentum: `1` is out of range: it must be below 1",
+    );
+    check(
+        "optimizer: {sgd: {lr: 0.1, weight_decay: -1}}",
+        "6 train.optimizer.sgd.weight_decay: `-1` is out of range: it must be at least 0",
+    );
     check(
         "optimizer: {sgd: {lr: 0.1, momentum: 0, nesterov: true}}",
         "6 train.optimizer.sgd.nesterov: Nesterov's form needs a momentum above 0 (write `momentum: 0.9`, or leave `nesterov` out)",
     );
-    check("optimizer: {adamw: {lr: 1e-3, betas: [0.9]}}", "6 train.optimizer.adamw.betas: expected a list of 2 values, found 1");
+    check(
+        "optimizer: {adamw: {lr: 1e-3, betas: [0.9]}}",
+        "6 train.optimizer.adamw.betas: expected a list of 2 values, found 1",
+    );
     check(
         "optimizer: {adamw: {lr: 1e-3, betas: [0.9, 1]}}",
         "6 train.optimizer.adamw.betas[1]: `1` is out of range: it must be at least 0 and below 1 (the usual betas are `[0.9, 0.999]`)",
@@ -187,19 +211,31 @@ fn values_of_a_train_section_make_sense() {
     check("label_smoothing: 0.1", "ok");
     check("clip_norm: 0", "6 train.clip_norm: `0` is out of range: it must be above 0");
     check("clip_norm: null", "ok");
-    check("checkpoint: {every: 0 steps}", "6 train.checkpoint.every: `0 steps` is no interval (write for example `auto`, `500 steps` or `10m`)");
+    check(
+        "checkpoint: {every: 0 steps}",
+        "6 train.checkpoint.every: `0 steps` is no interval (write for example `auto`, `500 steps` or `10m`)",
+    );
     check("checkpoint: {every: 10m, keep: 1, mtbf: 2 days}", "ok");
     check("checkpoint: {keep: 0}", "6 train.checkpoint.keep: `0` is out of range: it must be at least 1");
-    check("checkpoint: {mtbf: 0s}", "6 train.checkpoint.mtbf: nothing runs that fails all the time (write a duration such as `24h`)");
+    check(
+        "checkpoint: {mtbf: 0s}",
+        "6 train.checkpoint.mtbf: nothing runs that fails all the time (write a duration such as `24h`)",
+    );
     check("schedule: {warmup: 3 epochs, decay: cosine}", "ok");
     check(
         "schedule: {warmup: 4 epochs}",
         "6 train.schedule.warmup: a warm-up of 4 epochs does not end within the run's 3 (make it shorter than `train.epochs`)",
     );
     check("schedule: {decay: {step: {at: [1, 2]}}}", "ok");
-    check("schedule: {decay: {cosine: {}}}", "6 train.schedule.decay.cosine: unknown kind (write the word `cosine` alone, without a value)");
+    check(
+        "schedule: {decay: {cosine: {}}}",
+        "6 train.schedule.decay.cosine: unknown kind (write the word `cosine` alone, without a value)",
+    );
     check("schedule: {decay: step}", "6 train.schedule.decay: `step` needs a value (write `step: {at: …}`)");
-    check("schedule: {decay: {step: {at: [2, 1]}}}", "6 train.schedule.decay.step.at: the epochs do not rise (write them in order, each once)");
+    check(
+        "schedule: {decay: {step: {at: [2, 1]}}}",
+        "6 train.schedule.decay.step.at: the epochs do not rise (write them in order, each once)",
+    );
     check(
         "schedule: {decay: {step: {at: []}}}",
         "6 train.schedule.decay.step.at: the list is empty, so the rate never drops (write for example `at: [30, 60]`, or `decay: constant`)",
@@ -210,16 +246,28 @@ fn values_of_a_train_section_make_sense() {
          ok",
     );
     check("precision: fp16", "6 train.precision: `fp16` is not known here (write one of `auto`, `fp32`, `bf16`)");
-    check("precision: 16", "6 train.precision: expected `auto`, `fp32` or `bf16`, found the number `16` (put it in quotes: `\"16\"`)");
+    check(
+        "precision: 16",
+        "6 train.precision: expected `auto`, `fp32` or `bf16`, found the number `16` (put it in quotes: `\"16\"`)",
+    );
     check("memory_format: channels_last", "ok");
-    check("deterministic: yes", "6 train.deterministic: expected `true` or `false`, found the text `yes` (write `true`)");
+    check(
+        "deterministic: yes",
+        "6 train.deterministic: expected `true` or `false`, found the text `yes` (write `true`)",
+    );
     check("seed: 18446744073709551615", "ok");
-    check("seed: 18446744073709551616", "6 train.seed: `18446744073709551616` is out of range: it must be at most 18446744073709551615");
+    check(
+        "seed: 18446744073709551616",
+        "6 train.seed: `18446744073709551616` is out of range: it must be at most 18446744073709551615",
+    );
     check("seed: 1.5", "6 train.seed: expected a whole number, found the number `1.5`");
     check("threads: 0", "6 train.threads: `0` is out of range: it must be at least 1");
     check("stop: {accuracy: 98%}", "ok");
     check("stop: 98%", "6 train.stop: expected a mapping, found the text `98%`");
-    check("learning_rate: 1", "6 train.learning_rate: unknown key (known keys here: `model`, `data`, `epochs`, `batch`, `accumulate`, `precision`, `optimizer`, `schedule`, `label_smoothing`, `clip_norm`, `memory_format`, `seed`, `threads`, `deterministic`, `stop`, `checkpoint`)");
+    check(
+        "learning_rate: 1",
+        "6 train.learning_rate: unknown key (known keys here: `model`, `data`, `epochs`, `batch`, `accumulate`, `precision`, `optimizer`, `schedule`, `label_smoothing`, `clip_norm`, `memory_format`, `seed`, `threads`, `deterministic`, `stop`, `checkpoint`)",
+    );
 }
 
 #[test]
@@ -227,7 +275,10 @@ fn values_of_a_data_section_make_sense() {
     let check = |line: &str, expected: &str| check(&data_with(line), expected);
     let usual = "(the usual split is `[0.7, 0.2, 0.1]`)";
     check("split: folders", "ok");
-    check("split: folder", "7 train.data.split: expected a list or `folders`, found the text `folder` (did you mean `folders`?)");
+    check(
+        "split: folder",
+        "7 train.data.split: expected a list or `folders`, found the text `folder` (did you mean `folders`?)",
+    );
     check("split: [0.8, 0.1, 0.1]", "ok");
     check("split: [0.3333333, 0.3333333, 0.3333334]", "ok");
     check("split: [0.8, 0.2]", "7 train.data.split: expected a list of 3 values, found 2");
@@ -235,19 +286,37 @@ fn values_of_a_data_section_make_sense() {
     check("split: [0.5, 0.2, 0.1]", &format!("7 train.data.split: the shares add up to 0.8, not to 1 {usual}"));
     check("split: [1.5, -0.5, 0]", &format!("7 train.data.split: a share is not between 0 and 1 {usual}"));
     check("split: [0, 0.5, 0.5]", &format!("7 train.data.split: no samples are left to train on {usual}"));
-    check("split: [0.8, 0.2, 0]", &format!("7 train.data.split: without test samples no test accuracy is reported {usual}\nok"));
-    check("split: [0.8, 0, 0.2]", &format!("7 train.data.split: without validation samples the last model counts as the best {usual}\nok"));
+    check(
+        "split: [0.8, 0.2, 0]",
+        &format!("7 train.data.split: without test samples no test accuracy is reported {usual}\nok"),
+    );
+    check(
+        "split: [0.8, 0, 0.2]",
+        &format!("7 train.data.split: without validation samples the last model counts as the best {usual}\nok"),
+    );
     check("augment: [flip, pad_crop: 4]", "ok");
-    check("augment: [{pad_crop: 0}]", "7 train.data.augment[0].pad_crop: `0` is out of range: it must be at least 1 and at most 256 (4 is usual for pictures of 32×32)");
+    check(
+        "augment: [{pad_crop: 0}]",
+        "7 train.data.augment[0].pad_crop: `0` is out of range: it must be at least 1 and at most 256 (4 is usual for pictures of 32×32)",
+    );
     check("augment: [flip, flip]", "7 train.data.augment[1]: the same change stands here twice (keep one of the two)");
     check("augment: [pad_crop]", "7 train.data.augment[0]: `pad_crop` needs a value (write `pad_crop: …`)");
     check("augment: [rotate]", "7 train.data.augment[0]: `rotate` is not known here (write one of `flip`, `pad_crop`)");
     check("augment: [crop: 4]", "7 train.data.augment[0].crop: unknown kind (write one of `flip`, `pad_crop`)");
     check("augment: flip", "7 train.data.augment: expected a list, found the text `flip`");
     check("normalize: {mean: [0.5], std: [0.25]}", "ok");
-    check("normalize: {mean: [0.5], std: [0.2, 0.2]}", "7 train.data.normalize: 1 means and 2 standard deviations do not fit together (write one of each a channel)");
-    check("normalize: {mean: [1, 1], std: [1, 1]}", "7 train.data.normalize: 2 channels are given; a picture has 1 or 3 (write one mean and one deviation a channel)");
-    check("normalize: {mean: [0], std: [0]}", "7 train.data.normalize.std: a standard deviation is above 0 (leave `normalize` out to have it measured)");
+    check(
+        "normalize: {mean: [0.5], std: [0.2, 0.2]}",
+        "7 train.data.normalize: 1 means and 2 standard deviations do not fit together (write one of each a channel)",
+    );
+    check(
+        "normalize: {mean: [1, 1], std: [1, 1]}",
+        "7 train.data.normalize: 2 channels are given; a picture has 1 or 3 (write one mean and one deviation a channel)",
+    );
+    check(
+        "normalize: {mean: [0], std: [0]}",
+        "7 train.data.normalize.std: a standard deviation is above 0 (leave `normalize` out to have it measured)",
+    );
     check("size: 4", "7 train.data.size: `4` is out of range: it must be at least 8");
     check("size: 2048", "7 train.data.size: `2048` is out of range: it must be at most 1024");
     check("classes: 1", "7 train.data.classes: `1` is out of range: it must be at least 2");
@@ -259,7 +328,10 @@ fn values_of_a_data_section_make_sense() {
 #[test]
 fn data_and_folders_are_local() {
     let remote = "train: {model: mlp, epochs: 1, batch: 1, data: {path: 's3://bucket/set'}}";
-    check(remote, "1 train.data.path: `s3://` cannot be read yet, only local files (copy the data here first and name its path)");
+    check(
+        remote,
+        "1 train.data.path: `s3://` cannot be read yet, only local files (copy the data here first and name its path)",
+    );
     let empty = "train: {model: mlp, epochs: 1, batch: 1, data: {path: ''}}";
     check(empty, "1 train.data.path: the path is empty (write a path, relative to the job file)");
     check(&run_with("workdir: ."), "ok");
@@ -279,13 +351,22 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     check("resources: {cpus: '4', memory: 32GiB, use_spot: no, accelerators: }", "ok");
     check("resources: {cpus: 0}", "2 resources.cpus: `0` is no number of cores (write for example `4` or `4+`)");
     check("resources: {memory: 2x}", "2 resources.memory: `2x` is no size in GB (write for example `32` or `32+`)");
-    check("resources: {infra: aws/us-east-1}", "2 resources.infra: only this machine can be rented yet (write `infra: local` or leave it out)");
-    check("resources: {use_spot: true}", "2 resources.use_spot: spot machines cannot be rented yet (write `use_spot: false` or leave it out)");
+    check(
+        "resources: {infra: aws/us-east-1}",
+        "2 resources.infra: only this machine can be rented yet (write `infra: local` or leave it out)",
+    );
+    check(
+        "resources: {use_spot: true}",
+        "2 resources.use_spot: spot machines cannot be rented yet (write `use_spot: false` or leave it out)",
+    );
     check("resources: {acelerators: V100}", "2 resources.acelerators: unknown key (did you mean `accelerators`?)");
     check("resources: {job_recovery: none}", "ok");
     check("resources: {job_recovery: {max_restarts_on_errors: 3, recover_on_exit_codes: [33, 34]}}", "ok");
     check("resources: {job_recovery: {recover_on_exit_codes: 33}}", "ok");
-    check("resources: {job_recovery: FAILOVER}", "2 resources.job_recovery: expected `none` or a mapping, found the text `FAILOVER`");
+    check(
+        "resources: {job_recovery: FAILOVER}",
+        "2 resources.job_recovery: expected `none` or a mapping, found the text `FAILOVER`",
+    );
     check(
         "resources: {job_recovery: {strategy: FAILOVER}}",
         "2 resources.job_recovery.strategy: only this machine can be rented yet (leave it out; a lost attempt is tried again on this machine)",
@@ -295,14 +376,35 @@ fn skypilot_keys_are_served_or_refused_by_name() {
         "2 resources.job_recovery.recover_on_exit_codes[0]: `256` is out of range: it must be at most 255",
     );
     check("num_nodes: 1", "ok");
-    check("num_nodes: 2", "2 num_nodes: a run on several machines is not served yet (write `num_nodes: 1` or leave it out)");
-    check("num_nodes: 0", "2 num_nodes: a run on several machines is not served yet (write `num_nodes: 1` or leave it out)");
-    check("secrets: {TOKEN: abc}", "2 secrets: secrets cannot be kept safely yet (let the program read them from a file that only you can read)");
+    check(
+        "num_nodes: 2",
+        "2 num_nodes: a run on several machines is not served yet (write `num_nodes: 1` or leave it out)",
+    );
+    check(
+        "num_nodes: 0",
+        "2 num_nodes: a run on several machines is not served yet (write `num_nodes: 1` or leave it out)",
+    );
+    check(
+        "secrets: {TOKEN: abc}",
+        "2 secrets: secrets cannot be kept safely yet (let the program read them from a file that only you can read)",
+    );
     check("secrets: {}", "ok");
-    check("file_mounts: {/data: s3://a}", "2 file_mounts: object stores and mounts are not served yet (put the files under `workdir`, which is copied to the machine)");
-    check("volumes: {/data: a}", "2 volumes: object stores and mounts are not served yet (put the files under `workdir`, which is copied to the machine)");
-    check("service: {replicas: 2}", "2 service: services are not served; a job runs to its end (write the program under `run:`)");
-    check("mounts: {}", "2 mounts: unknown key (known keys here: `name`, `train`, `budget`, `deadline`, `envs`, `resources`, `workdir`, `num_nodes`, `setup`, `run`)");
+    check(
+        "file_mounts: {/data: s3://a}",
+        "2 file_mounts: object stores and mounts are not served yet (put the files under `workdir`, which is copied to the machine)",
+    );
+    check(
+        "volumes: {/data: a}",
+        "2 volumes: object stores and mounts are not served yet (put the files under `workdir`, which is copied to the machine)",
+    );
+    check(
+        "service: {replicas: 2}",
+        "2 service: services are not served; a job runs to its end (write the program under `run:`)",
+    );
+    check(
+        "mounts: {}",
+        "2 mounts: unknown key (known keys here: `name`, `train`, `budget`, `deadline`, `envs`, `resources`, `workdir`, `num_nodes`, `setup`, `run`)",
+    );
 }
 
 #[test]
@@ -345,12 +447,19 @@ fn table_and_types_agree() {
 #[test]
 fn scalars_follow_the_section_they_stand_in() {
     // SkyPilot's keys are read as PyYAML reads them, ours by YAML 1.2.
-    let yaml = "envs: {A: yes, B: 010, C: 1:30, D: 1e3, E: 0o10, F: 1_000, G: 1.0, H: '010', I: 2024-01-31, J: ''}\nrun: a\n";
+    let yaml =
+        "envs: {A: yes, B: 010, C: 1:30, D: 1e3, E: 0o10, F: 1_000, G: 1.0, H: '010', I: 2024-01-31, J: ''}\nrun: a\n";
     let job = Job::parse(yaml, "job.yaml").unwrap().job;
     let expected = ["True", "8", "90", "1e3", "0o10", "1000", "1.0", "010", "2024-01-31", ""];
     assert_eq!(job.envs.values().collect::<Vec<_>>(), expected);
-    check("run: a\nname: on\n", "2 name: expected text, found `on`, which YAML reads as `true` (put it in quotes: `\"on\"`)");
-    check("run: a\nname: 010\n", "2 name: expected text, found `010`, which YAML reads as the number `8` (put it in quotes: `\"010\"`)");
+    check(
+        "run: a\nname: on\n",
+        "2 name: expected text, found `on`, which YAML reads as `true` (put it in quotes: `\"on\"`)",
+    );
+    check(
+        "run: a\nname: 010\n",
+        "2 name: expected text, found `010`, which YAML reads as the number `8` (put it in quotes: `\"010\"`)",
+    );
     check("run: a\nresources: {cpus: 010}\n", "ok");
     check(&train_with("seed: 010"), "ok");
     check(&train_with("seed: 0o10"), "ok");
@@ -360,10 +469,19 @@ fn scalars_follow_the_section_they_stand_in() {
         Work::Command(_) => unreachable!(),
     };
     assert_eq!((seed("010"), seed("0o10")), (10, 8));
-    check("run: a\nenvs: {A: }\n", "2 envs.A: expected text, found nothing (write a value in quotes; `\"\"` is the empty text)");
+    check(
+        "run: a\nenvs: {A: }\n",
+        "2 envs.A: expected text, found nothing (write a value in quotes; `\"\"` is the empty text)",
+    );
     check("run: a\nenvs: {A: [b]}\n", "2 envs.A: expected text, found a list");
-    check("run: a\nenvs: {A: 2024-01-31T12:00:00Z}\n", "2 envs.A: expected text, found the date `2024-01-31T12:00:00Z` (write a value in quotes; `\"\"` is the empty text)");
-    check("run: a\nenvs: {1A: b}\n", "2 envs.1A: `1A` is no name of a variable (use letters, digits and `_`, and no digit first)");
+    check(
+        "run: a\nenvs: {A: 2024-01-31T12:00:00Z}\n",
+        "2 envs.A: expected text, found the date `2024-01-31T12:00:00Z` (write a value in quotes; `\"\"` is the empty text)",
+    );
+    check(
+        "run: a\nenvs: {1A: b}\n",
+        "2 envs.1A: `1A` is no name of a variable (use letters, digits and `_`, and no digit first)",
+    );
     check("run: a\nenvs: [A=b]\n", "2 envs: expected a mapping, found a list");
 }
 
@@ -372,9 +490,18 @@ fn money_and_time_make_sense() {
     let check = |line: &str, expected: &str| check(&run_with(line), expected);
     check("budget: {max: $120, alert: 80%}", "ok");
     check("budget: {max: 0.35}", "ok");
-    check("budget: {max: 0}", "2 budget.max: nothing can be done for no money (write an amount such as `$5`, or leave `budget` out)");
-    check("budget: {alert: 50%}", "2 budget.max: this key is missing (add `max: …`: at this amount the run saves its state and stops)");
-    check("budget: {max: $1, alert: 0}", "2 budget.alert: the alert at nothing would come at once (write a share such as `80%`)");
+    check(
+        "budget: {max: 0}",
+        "2 budget.max: nothing can be done for no money (write an amount such as `$5`, or leave `budget` out)",
+    );
+    check(
+        "budget: {alert: 50%}",
+        "2 budget.max: this key is missing (add `max: …`: at this amount the run saves its state and stops)",
+    );
+    check(
+        "budget: {max: $1, alert: 0}",
+        "2 budget.alert: the alert at nothing would come at once (write a share such as `80%`)",
+    );
     check("budget: {max: 1.0000001}", "2 budget.max: `1.0000001` is finer than a micro-dollar");
     check("budget: $5", "2 budget: expected a mapping, found the text `$5`");
     check("deadline: 1h30m", "ok");
@@ -405,7 +532,10 @@ fn defaults_and_names_are_filled_in() {
     assert_eq!(job.needs.cores, Some(3));
     assert_eq!(job.needs.memory.map(|size| size.0), Some(500_000_000));
     assert_eq!(job.needs.disk.map(|size| size.0), Some(10 << 30));
-    assert_eq!((job.recovery.restarts, job.recovery.restarts_on_errors, &job.recovery.exit_codes[..]), (20, 2, &[7][..]));
+    assert_eq!(
+        (job.recovery.restarts, job.recovery.restarts_on_errors, &job.recovery.exit_codes[..]),
+        (20, 2, &[7][..])
+    );
     assert_eq!(Job::parse("run: a\nresources: {job_recovery: none}", "a").unwrap().job.recovery.restarts, 0);
 }
 
@@ -467,8 +597,52 @@ proptest! {
 }
 
 const PIECES: [&str; 48] = [
-    "train", "run", "data", "model", "optimizer", "sgd", "lr", "envs", "resources", "cpus", "job_recovery", "budget",
-    "max", "split", "augment", "pad_crop", "path", "cnn", "folders", ":", ": ", "\n", "\n  ", "\n    ", "- ", "[", "]",
-    "{", "}", ", ", "&a ", "*a", "<<", "!!str ", "'", "\"", "|\n", "? ", "0", "-1", "1e999", "1:30", ".nan", "yes",
-    "null", "é", "\t", "#",
+    "train",
+    "run",
+    "data",
+    "model",
+    "optimizer",
+    "sgd",
+    "lr",
+    "envs",
+    "resources",
+    "cpus",
+    "job_recovery",
+    "budget",
+    "max",
+    "split",
+    "augment",
+    "pad_crop",
+    "path",
+    "cnn",
+    "folders",
+    ":",
+    ": ",
+    "\n",
+    "\n  ",
+    "\n    ",
+    "- ",
+    "[",
+    "]",
+    "{",
+    "}",
+    ", ",
+    "&a ",
+    "*a",
+    "<<",
+    "!!str ",
+    "'",
+    "\"",
+    "|\n",
+    "? ",
+    "0",
+    "-1",
+    "1e999",
+    "1:30",
+    ".nan",
+    "yes",
+    "null",
+    "é",
+    "\t",
+    "#",
 ];

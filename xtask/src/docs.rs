@@ -1,0 +1,279 @@
+//! `cargo xtask docs`: `docs/job-file.md` and `docs/job-file.schema.json`, written from the types of the job file.
+//!
+//! The types, their doc comments and the table of SkyPilot's keys are the source; `cargo xtask check` fails when a
+//! document no longer says what they say.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fmt::Write;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::doing::{self, Outcome};
+
+/// What stands above the tables.
+const OPENING: &str = include_str!("docs/job-file-opening.md");
+
+/// What stands below them.
+const CLOSING: &str = include_str!("docs/job-file-closing.md");
+
+/// Writes the generated documents or, with `check`, fails when one of them is stale.
+pub fn docs(root: &Path, check: bool) -> Outcome {
+    let arguments = ["run", "--release", "--quiet", "--package", "gradus-domain", "--example", "job_file"];
+    let source: Value = serde_json::from_str(&doing::read(&mut doing::cargo(root, &arguments))?)?;
+    let documents = [
+        ("docs/job-file.schema.json", schema(&source)?),
+        ("docs/job-file.md", format!("{OPENING}\n{}{}\n{CLOSING}", sections(&source["schema"]), sky_table(&source))),
+    ];
+    let mut stale = Vec::new();
+    for (path, text) in &documents {
+        let is_new = std::fs::read_to_string(root.join(path)).map_or(true, |old| old != *text);
+        if is_new && check {
+            stale.push(format!("`{path}`"));
+        } else if is_new {
+            std::fs::write(root.join(path), text).map_err(|error| format!("cannot write `{path}`: {error}"))?;
+        }
+    }
+    match stale.is_empty() {
+        true => Ok("the generated documents say what the types say".into()),
+        false => {
+            Err(format!("{} no longer say what the types say\n  hint: `cargo xtask docs`", stale.join(", ")).into())
+        }
+    }
+}
+
+/// The schema, with what says that it is one in front.
+fn schema(source: &Value) -> Result<String, Box<dyn Error>> {
+    let mut front = serde_json::Map::new();
+    for key in ["$schema", "title", "description"] {
+        front.insert(key.to_owned(), source["schema"][key].clone());
+    }
+    for (key, value) in source["schema"].as_object().into_iter().flatten() {
+        front.entry(key).or_insert(value.clone());
+    }
+    Ok(serde_json::to_string_pretty(&Value::Object(front))? + "\n")
+}
+
+/// One table of keys, and the words that they take.
+struct Section<'schema> {
+    path: String,
+    schema: &'schema Value,
+    /// Where a key's meaning was already told above, the definition's own is left out.
+    meaning: &'schema str,
+}
+
+/// A table for each mapping of keys, in the order in which they are first used.
+fn sections(schema: &Value) -> String {
+    let mut text = String::new();
+    let mut waiting = vec![Section { path: String::new(), schema, meaning: "" }];
+    let mut told = BTreeSet::new();
+    while !waiting.is_empty() {
+        let section = waiting.remove(0);
+        let table = Table { all: schema, section };
+        let inner = table.write(&mut text);
+        let new: Vec<Section> = inner.into_iter().filter(|section| told.insert(section.path.clone())).collect();
+        // A section is followed by those inside it.
+        waiting.splice(0..0, new);
+    }
+    text
+}
+
+struct Table<'schema> {
+    all: &'schema Value,
+    section: Section<'schema>,
+}
+
+impl<'schema> Table<'schema> {
+    /// Writes the section and returns those inside it.
+    fn write(&self, text: &mut String) -> Vec<Section<'schema>> {
+        let Section { path, schema, meaning } = &self.section;
+        let heading = if path.is_empty() { "## The keys".to_owned() } else { format!("### `{path}`") };
+        let _ = writeln!(text, "{heading}\n");
+        if !meaning.is_empty() {
+            let _ = writeln!(text, "{meaning}\n");
+        }
+        text.push_str("| key | type | default | meaning |\n|---|---|---|---|\n");
+        let required: Vec<&str> =
+            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let (mut inner, mut words) = (Vec::new(), String::new());
+        for (key, value) in schema["properties"].as_object().into_iter().flatten() {
+            let full = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            let default = match (&value["default"], required.contains(&key.as_str())) {
+                (_, true) => "required".to_owned(),
+                (Value::Null, false) => "–".to_owned(),
+                (given, false) => format!("`{}`", flow(given)),
+            };
+            let meaning = value["description"].as_str().unwrap_or_default();
+            let ways = self.ways(value);
+            let kind = cell(&self.kind(&ways, value));
+            let _ = writeln!(text, "| `{key}` | {kind} | {} | {} |", cell(&default), cell(meaning));
+            words.push_str(&choices(key, &ways));
+            inner.extend(self.inner(&full, &ways));
+        }
+        if !words.is_empty() {
+            let _ = write!(text, "\n{words}");
+        }
+        text.push('\n');
+        inner
+    }
+
+    fn resolve(&self, schema: &'schema Value) -> &'schema Value {
+        match schema["$ref"].as_str().and_then(|name| name.strip_prefix("#/$defs/")) {
+            Some(name) => &self.all["$defs"][name],
+            None => schema,
+        }
+    }
+
+    /// The alternatives of a value, references followed, `null` left out.
+    fn ways(&self, schema: &'schema Value) -> Vec<&'schema Value> {
+        let resolved = self.resolve(schema);
+        match resolved["anyOf"].as_array().or(resolved["oneOf"].as_array()) {
+            Some(several) => {
+                several.iter().flat_map(|one| self.ways(one)).filter(|way| way["type"] != "null").collect()
+            }
+            None => vec![resolved],
+        }
+    }
+
+    /// Sections of the mappings that a value may hold.
+    fn inner(&self, path: &str, ways: &[&'schema Value]) -> Vec<Section<'schema>> {
+        let mut sections = Vec::new();
+        for way in ways {
+            if let Some((name, kind)) = tagged(way) {
+                let schema = self.resolve(kind);
+                if schema["properties"].is_object() {
+                    let meaning = schema["description"].as_str().unwrap_or_default();
+                    sections.push(Section { path: format!("{path}.{name}"), schema, meaning });
+                }
+            } else if way["properties"].is_object() {
+                sections.push(Section { path: path.to_owned(), schema: way, meaning: "" });
+            } else if way["items"].is_object() {
+                sections.extend(self.inner(path, &self.ways(&way["items"])));
+            }
+        }
+        sections
+    }
+
+    /// The type of a value in words. Bounds stand at the key or at its definition.
+    fn kind(&self, ways: &[&'schema Value], key: &Value) -> String {
+        let names: Vec<String> = ways.iter().map(|way| self.name(way, key)).collect();
+        names.join(" or ")
+    }
+
+    fn name(&self, way: &'schema Value, key: &Value) -> String {
+        if let Some(word) = way["const"].as_str() {
+            return format!("`{word}`");
+        }
+        if let Some((name, _)) = tagged(way) {
+            return format!("`{name}: …`");
+        }
+        if let Some(human) = way["format"].as_str().and_then(human) {
+            return human.to_owned();
+        }
+        let name = match way["type"].as_str().or(way["type"][0].as_str()) {
+            Some("integer") => "whole number",
+            Some("number") => "number",
+            Some("boolean") => "`true` or `false`",
+            Some("object") if way["additionalProperties"].is_object() => "mapping of names to text",
+            Some("object") => "mapping",
+            Some("array") => {
+                let items = self.kind(&self.ways(&way["items"]), &Value::Null);
+                return match way["maxItems"].as_u64() {
+                    Some(count) => format!("list of {count}: {items}"),
+                    None => format!("list of: {items}"),
+                };
+            }
+            _ => "text",
+        };
+        let bounds = bounds(if way["type"] == key["type"] { key } else { way });
+        if bounds.is_empty() { name.to_owned() } else { format!("{name}, {bounds}") }
+    }
+}
+
+/// The name and value of an alternative such as `{sgd: {…}}`; see `ways` in the crate `domain`.
+fn tagged(way: &Value) -> Option<(&str, &Value)> {
+    let properties = way["properties"].as_object()?;
+    let (name, schema) = properties.iter().next()?;
+    let is_kind = properties.len() == 1 && way["required"][0] == name.as_str() && schema["description"].is_null();
+    is_kind.then_some((name.as_str(), schema))
+}
+
+/// The words that a key takes, with their meaning.
+fn choices(key: &str, ways: &[&Value]) -> String {
+    let named: Vec<(&str, &str)> = ways
+        .iter()
+        .filter_map(|way| {
+            Some((way["const"].as_str().or(tagged(way).map(|(name, _)| name))?, way["description"].as_str()?))
+        })
+        .collect();
+    if named.len() < 2 {
+        return String::new();
+    }
+    let lines = named.iter().map(|(name, meaning)| format!("- `{key}: {name}` – {meaning}\n"));
+    lines.collect::<String>()
+}
+
+fn bounds(schema: &Value) -> String {
+    let mut parts = Vec::new();
+    for (key, sign) in [("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<")] {
+        // That a count is not negative goes without saying.
+        let is_plain = key == "minimum" && schema["format"].as_str().is_some_and(|format| format.starts_with("uint"));
+        match &schema[key] {
+            Value::Null => {}
+            bound if is_plain && bound == 0 => {}
+            bound => parts.push(format!("{sign} {bound}")),
+        }
+    }
+    parts.join(", ")
+}
+
+/// The name of a format that is read from text and numbers alike.
+fn human(format: &str) -> Option<&'static str> {
+    Some(match format {
+        "money" => "money",
+        "rate" => "price",
+        "bytes" => "size",
+        "duration" => "duration",
+        "fraction" => "share",
+        "span" => "stretch",
+        "every" => "interval",
+        "cores" => "cores",
+        "gigabytes" => "size in GB",
+        "env" => "text",
+        _ => return None,
+    })
+}
+
+/// A JSON value as one would write it in a job file.
+fn flow(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
+        Value::Object(entries) => {
+            let entries: Vec<String> = entries.iter().map(|(key, value)| format!("{key}: {}", flow(value))).collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+fn sky_table(source: &Value) -> String {
+    let mut text = String::from("## SkyPilot's keys\n\n| key | served | otherwise |\n|---|---|---|\n");
+    for key in source["sky_keys"].as_array().into_iter().flatten() {
+        let [path, why, hint] = ["path", "why", "hint"].map(|name| key[name].as_str().unwrap_or_default());
+        let words: Vec<&str> = key["words"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let served = match (why.is_empty(), words.is_empty()) {
+            (true, _) => "yes".to_owned(),
+            (false, true) => "no".to_owned(),
+            (false, false) => format!("only `{}`", words.join("`, `")),
+        };
+        let otherwise = if why.is_empty() { String::new() } else { format!("{why}; {hint}") };
+        let _ = writeln!(text, "| `{path}` | {served} | {} |", cell(&otherwise));
+    }
+    text
+}
