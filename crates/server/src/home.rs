@@ -110,6 +110,11 @@ impl Home {
         File::create(&path).map(|_| ()).map_err(Error::file("write", &path))
     }
 
+    /// Forgets it again, for a run that goes on.
+    pub fn untell(&self, run: &RunId) {
+        let _ = fs::remove_file(self.run(run).join("told"));
+    }
+
     /// Whether somebody was told how a run ended.
     pub fn is_told(&self, run: &RunId) -> bool {
         self.run(run).join("told").exists()

@@ -31,6 +31,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         RunState::Running { .. } | RunState::Recovering { .. } | RunState::Stopping { .. } => false,
     });
     if goes_on {
+        home.untell(&id);
         state.append(vec![Event::ResumeRequested { run: id.clone() }])?;
     }
     drop(state);
