@@ -85,7 +85,7 @@ impl Manifest {
     pub(crate) fn read(bytes: &[u8]) -> Result<Manifest, Flaw> {
         let value: Value = serde_json::from_slice(bytes).map_err(|error| damaged(format!("it is no JSON: {error}")))?;
         let sealed = bytes.len().checked_sub(seal(b"").len()).map(|end| bytes.split_at(end));
-        if !sealed.is_some_and(|(text, end)| seal(text).as_bytes() == end) {
+        if sealed.is_none_or(|(text, end)| seal(text).as_bytes() != end) {
             return Err(damaged("it does not match its own checksum"));
         }
         match value.get("schema").and_then(Value::as_u64) {

@@ -6,7 +6,8 @@ use super::{check, commit, committer, listing, snapshot};
 
 #[test]
 fn the_newest_stay_and_the_best_they_name() {
-    let cases: [(u32, &[u64], &[u64], &[u64]); 5] = [
+    type Steps = &'static [u64];
+    let cases: [(u32, Steps, Steps, Steps); 5] = [
         // keep, saved steps, steps that stay, best that stay
         (1, &[10, 20, 30, 40], &[40], &[40]),
         (3, &[10, 20, 30, 40], &[20, 30, 40], &[20, 40]),
