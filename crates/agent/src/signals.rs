@@ -27,9 +27,7 @@ pub fn watch(events: Sender<Event>) -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
     }
-    std::thread::spawn(move || {
-        while reader.read_exact(&mut [0]).is_ok() && events.send(Event::Signalled).is_ok() {}
-    });
+    std::thread::spawn(move || while reader.read_exact(&mut [0]).is_ok() && events.send(Event::Signalled).is_ok() {});
     Ok(())
 }
 

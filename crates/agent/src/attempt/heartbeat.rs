@@ -100,13 +100,30 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn ready(samples: [u64; 3]) -> Report {
-        let ready = Ready { step: 0, steps: 100, steps_per_epoch: 10, samples, classes: vec![], parameters: 1, passed_over: vec![] };
+        let ready = Ready {
+            step: 0,
+            steps: 100,
+            steps_per_epoch: 10,
+            samples,
+            classes: vec![],
+            parameters: 1,
+            passed_over: vec![],
+        };
         Report::Ready(ready)
     }
 
     fn step(step: u64, seconds: u64) -> Report {
         let step_us = seconds * 1_000_000;
-        Report::Step(Step { step, epoch: 0, loss: 1.0, lr: 0.1, samples: 8, step_us, data_wait_us: 0, checkpoint_us: 0 })
+        Report::Step(Step {
+            step,
+            epoch: 0,
+            loss: 1.0,
+            lr: 0.1,
+            samples: 8,
+            step_us,
+            data_wait_us: 0,
+            checkpoint_us: 0,
+        })
     }
 
     /// The limit in seconds after these reports.

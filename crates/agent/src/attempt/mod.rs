@@ -9,19 +9,20 @@ mod library;
 mod link;
 mod process;
 mod program;
+mod trainer;
 mod verdict;
 mod workdir;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use cloud::local::processes;
-use domain::rank::{self, Report, Spec};
+use domain::rank::{self, Report};
 use domain::run::AttemptEnd;
 use domain::wire::{Start, Word};
-use domain::{AttemptId, Cause, Command, Finding, Train, Work};
+use domain::{AttemptId, Command, Finding, Train, Work};
 use rustix::process::Signal;
 
 use crate::Patience;
@@ -135,26 +136,14 @@ impl Attempt {
         start: Start,
         tools: Tools,
         train: Train,
-        folder: &std::path::Path,
+        folder: &Path,
         log: PathBuf,
         now: Duration,
     ) -> Result<(Attempt, Vec<Word>), Box<Finding>> {
-        let libraries = library::check(tools.libtorch.as_deref())?;
         let link = Link::listen(&tools.folder, &start.attempt, tools.events.clone());
         let link = link.map_err(|error| process::not_written("listen in", &tools.folder, &error))?;
-        let spec = spec(&start, train, &link);
-        let path = folder.join("rank-0.json");
-        let text =
-            serde_json::to_vec_pretty(&spec).map_err(|error| Finding::new(Cause::Internal, error.to_string()))?;
-        fs::write(&path, text).map_err(|error| process::not_written("write", &path, &error))?;
-
-        let mut command = std::process::Command::new(&tools.rank_program);
-        command.arg(&path).current_dir(folder);
-        command.env("OMP_NUM_THREADS", start.threads.to_string());
-        // A thread that waits must sleep: spinning for a core that something else uses made steps seven times slower.
-        command.env("OMP_WAIT_POLICY", "passive");
-        command.envs(&start.job.envs);
-        command.env("LD_LIBRARY_PATH", libraries).env(ATTEMPT, start.attempt.as_str());
+        let mut command = trainer::command(&start, &tools, train, folder, link.path())?;
+        command.env(ATTEMPT, start.attempt.as_str());
         let process = Process::start(command, &log, &start.attempt, &tools.events)?;
         let heartbeat = Heartbeat::new(now, tools.patience.ready, tools.patience.step);
         let work = Working::Train { link, heartbeat, said: Box::default() };
@@ -378,24 +367,4 @@ impl Attempt {
 
 fn said(report: Report) -> Word {
     Word::Reported { rank: 0, report }
-}
-
-fn spec(start: &Start, train: Train, link: &Link) -> Spec {
-    let run = PathBuf::from(&start.folder);
-    let text = |path: PathBuf| path.to_string_lossy().into_owned();
-    Spec {
-        schema: rank::SPEC_SCHEMA,
-        run: start.run.clone(),
-        attempt: start.attempt.clone(),
-        fence: start.fence,
-        rank: 0,
-        world_size: 1,
-        job_hash: start.job_hash.clone(),
-        data: train.data.path.clone(),
-        train,
-        threads: start.threads,
-        checkpoints: text(run.join("checkpoints")),
-        export: text(run.join("export")),
-        socket: text(link.path().to_owned()),
-    }
 }

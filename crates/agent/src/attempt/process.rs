@@ -115,7 +115,9 @@ pub fn tail(log: &Path) -> String {
 pub fn not_written(doing: &str, path: &Path, error: &io::Error) -> Box<Finding> {
     use io::ErrorKind::*;
     let (cause, hint) = match error.kind() {
-        StorageFull | QuotaExceeded | FileTooLarge => (Cause::DiskFull, "free some space there (`df -h` shows it), then resume the run"),
+        StorageFull | QuotaExceeded | FileTooLarge => {
+            (Cause::DiskFull, "free some space there (`df -h` shows it), then resume the run")
+        }
         ReadOnlyFilesystem | PermissionDenied | NotADirectory => {
             (Cause::ReadOnly, "make the folder writable, or choose another with `--home`")
         }

@@ -94,7 +94,8 @@ fn of_rank(facts: Facts) -> AttemptEnd {
             Some(Why::Stop) => AttemptEnd::Stopped { step: Some(*step) },
             Some(why) => failed(&facts, reason(why, &facts)),
             None => {
-                let message = format!("something else than gradus told rank 0 to stop; the state of step {step} is saved");
+                let message =
+                    format!("something else than gradus told rank 0 to stop; the state of step {step} is saved");
                 failed(&facts, Finding::new(Cause::Killed, message))
             }
         },
@@ -168,9 +169,14 @@ fn out_of_memory(what: &str) -> Finding {
 /// The finding for an attempt that gradus itself has ended.
 fn reason(why: Why, facts: &Facts) -> Finding {
     match why {
-        Why::Stop => Finding::new(Cause::Killed, "it did not save its state in time after an order to stop, and was killed"),
+        Why::Stop => {
+            Finding::new(Cause::Killed, "it did not save its state in time after an order to stop, and was killed")
+        }
         Why::LeaseOver => {
-            let message = format!("the control loop did not answer for {} s, so the agent ended the attempt", facts.lease.as_secs());
+            let message = format!(
+                "the control loop did not answer for {} s, so the agent ended the attempt",
+                facts.lease.as_secs()
+            );
             Finding::new(Cause::InstanceLost, message)
         }
         Why::Leave => Finding::new(Cause::InstanceLost, "the instance was released"),
@@ -219,7 +225,14 @@ mod tests {
     }
 
     /// The end in one word, with the cause and the code of a failure.
-    fn end(role: Role, reports: &[Report], exit: Exit, ending: Option<(Why, bool)>, memory: bool, tail: &str) -> String {
+    fn end(
+        role: Role,
+        reports: &[Report],
+        exit: Exit,
+        ending: Option<(Why, bool)>,
+        memory: bool,
+        tail: &str,
+    ) -> String {
         let mut said = Said::default();
         reports.iter().for_each(|report| said.hear(report));
         let log = Path::new("/run/logs/a1-rank-0.log");

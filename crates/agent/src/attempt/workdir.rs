@@ -63,7 +63,8 @@ impl Copy<'_> {
         let aim = fs::read_link(from).map_err(|error| unreadable(from, &error))?;
         let leads_within = aim.is_relative() && fs::canonicalize(from).is_ok_and(|end| end.starts_with(self.root));
         if !leads_within {
-            let message = format!("`{}` is a link that leads out of the working folder, to `{}`", from.display(), aim.display());
+            let message =
+                format!("`{}` is a link that leads out of the working folder, to `{}`", from.display(), aim.display());
             let hint = "name it in `.skyignore`, or pass its target's absolute path in `envs`";
             return Err(Finding::new(Cause::Job, message).hint(hint));
         }
@@ -128,7 +129,9 @@ fn name_matches(pattern: &[char], name: &[char]) -> bool {
         (None, Some(_)) => false,
         (Some(('*', rest)), _) => (0..=name.len()).any(|skipped| name_matches(rest, &name[skipped..])),
         (Some(_), None) => false,
-        (Some((expected, rest)), Some((found, inner))) => (*expected == '?' || expected == found) && name_matches(rest, inner),
+        (Some((expected, rest)), Some((found, inner))) => {
+            (*expected == '?' || expected == found) && name_matches(rest, inner)
+        }
     }
 }
 

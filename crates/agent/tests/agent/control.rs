@@ -106,7 +106,8 @@ fn serve(stream: UnixStream, shared: &(Mutex<State>, Condvar)) {
         shared.1.notify_all();
         drop(state);
         let body = serde_json::to_string(&orders).unwrap();
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
         if writer.write_all(format!("{head}{body}").as_bytes()).is_err() {
             return;
         }

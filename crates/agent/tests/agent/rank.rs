@@ -12,7 +12,9 @@ use crate::scene::{Scene, finding, is_alive, reports, session, until};
 
 /// A job whose rank behaves as told.
 fn job(behaviour: &str) -> String {
-    format!("envs: {{GRADUS_TEST_RANK: '{behaviour}'}}\ntrain: {{model: mlp, data: {{path: /data}}, epochs: 1, batch: 8}}\n")
+    format!(
+        "envs: {{GRADUS_TEST_RANK: '{behaviour}'}}\ntrain: {{model: mlp, data: {{path: /data}}, epochs: 1, batch: 8}}\n"
+    )
 }
 
 fn rank_pid(scene: &Scene) -> i32 {
@@ -68,7 +70,8 @@ fn an_order_to_stop_saves_first() {
     scene.control.order(vec![Order::Stop { attempt: scene.attempt(1) }]);
     let AttemptEnd::Stopped { step: Some(step) } = scene.end(1) else { panic!("it stops") };
     let entries = scene.control.wait("end", |entries| !entries.is_empty());
-    let saved = reports(&entries).into_iter().any(|report| matches!(report, Report::Checkpointed(found) if found.step == step));
+    let saved =
+        reports(&entries).into_iter().any(|report| matches!(report, Report::Checkpointed(found) if found.step == step));
     assert!(saved);
 }
 

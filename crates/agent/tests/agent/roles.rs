@@ -72,7 +72,8 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
     let steps: u64 = behaviour.parse().unwrap_or(u64::MAX);
     for step in 1..=steps {
         std::thread::sleep(Duration::from_millis(5));
-        let report = Step { step, epoch: 0, loss: 1.0, lr: 0.1, samples: 8, step_us: 5000, data_wait_us: 0, checkpoint_us: 0 };
+        let report =
+            Step { step, epoch: 0, loss: 1.0, lr: 0.1, samples: 8, step_us: 5000, data_wait_us: 0, checkpoint_us: 0 };
         say(Report::Step(report));
         if behaviour == "hang" && step == 3 {
             std::thread::sleep(Duration::from_secs(3600));

@@ -58,7 +58,11 @@ impl Scene {
             rate: Rate::default(),
             price_source: "test".into(),
             socket: control.socket.clone(),
-            rank_program: role(&temporary.path().join("gradus-rank"), "rank_process", "export GRADUS_TEST_SPEC=\"$1\"\n"),
+            rank_program: role(
+                &temporary.path().join("gradus-rank"),
+                "rank_process",
+                "export GRADUS_TEST_SPEC=\"$1\"\n",
+            ),
             libtorch: Some(libtorch.clone()),
         });
         let folder = home.join("runs").join(run.as_str());
@@ -179,7 +183,9 @@ pub fn reports(entries: &[Entry]) -> Vec<Report> {
 pub fn finding(end: AttemptEnd) -> (Finding, Option<i32>) {
     match end {
         AttemptEnd::Failed { finding, exit_code } => (finding, exit_code),
-        AttemptEnd::Trained { .. } | AttemptEnd::Succeeded | AttemptEnd::Stopped { .. } => panic!("no failure: {end:?}"),
+        AttemptEnd::Trained { .. } | AttemptEnd::Succeeded | AttemptEnd::Stopped { .. } => {
+            panic!("no failure: {end:?}")
+        }
     }
 }
 

@@ -3,6 +3,9 @@
 //! Every promise of a cloud is kept with plain means. The token is kept in the instance's folder; the resource tag is
 //! an environment variable that every process below the agent inherits; the proof that an instance is gone is a free
 //! lock and no process with its tag; the meter is a file that the agent writes and this provider only reads.
+//!
+//! The agent is to its instance what the first process is to a container: when it is gone, all that is left in the
+//! instance is ended, whoever sees it first.
 
 pub mod folder;
 mod machine;
@@ -126,7 +129,7 @@ impl Local {
         }
         let _one_at_a_time = self.releases();
         // In this order: while the lock is held a process may start another, afterwards only the tagged ones can.
-        if folder.is_held()? || processes::any(processes::INSTANCE, instance.as_str())? {
+        if folder.is_held()? || processes::signal(processes::INSTANCE, instance.as_str(), Signal::KILL)? > 0 {
             return Ok(Sight::Alive);
         }
         Ok(Sight::Gone(folder.usage()?))
