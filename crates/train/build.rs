@@ -1,5 +1,7 @@
 //! Compiles the C++ shim, and tells the linker where the tensor library lies.
 
+#![expect(clippy::disallowed_methods, reason = "cargo tells a build script by variables")]
+
 use std::env;
 use std::path::PathBuf;
 

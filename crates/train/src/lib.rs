@@ -4,6 +4,7 @@
 //! socket, and writes checkpoints and a model. Begin with [`run`], the one loop; then [`mod@step`], what is done with a
 //! batch; [`state`], what is saved; [`model`], the architectures; [`torch`], the thin shim over the tensor library.
 
+mod begin;
 pub mod channel;
 mod error;
 pub mod evaluate;

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use checkpoint::{Identity, Writer};
 use data::{Cursor, Dataset, Loader, LoaderOptions, Part};
 use domain::finding::{Cause, Finding};
-use domain::rank::{Environment, Evaluated, EvaluatedSplit, Order, Ready, Report, SPEC_SCHEMA, Spec, Step};
+use domain::rank::{Evaluated, EvaluatedSplit, Order, Ready, Report, Spec, Step};
 use domain::train::MemoryFormat;
 use tch::Device;
 
+use crate::begin::{check_batches, check_spec, environment, keep_threads, length, open_data, shape};
 use crate::channel::Channel;
 use crate::error::{Error, not_finite};
 use crate::evaluate::{Score, evaluate};
@@ -69,6 +70,8 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
     check_spec(spec, &version)?;
 
     let dataset = Arc::new(open_data(spec, channel)?);
+    let length = length(train, &dataset)?;
+    check_batches(train, &dataset)?;
     chaos::point("stage");
 
     let folder = Path::new(&spec.checkpoints);
@@ -87,7 +90,6 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
     let writer = open_writer(spec, setting, manifest.as_ref())?;
     let mut saving = Saving::new(writer, spec, manifest.as_ref(), channel);
     let mut orders = Orders { channel, save: false, stop: false };
-    let length = length(spec, &dataset)?;
     let classes = dataset.classes().to_vec();
     channel.send(Report::Ready(Ready {
         step: trainer.progress.step,
@@ -251,61 +253,6 @@ impl Scorer<'_> {
     }
 }
 
-/// Refuses what this program cannot do, before any work.
-fn check_spec(spec: &Spec, version: &str) -> Result<(), Error> {
-    if version != domain::torch::VERSION {
-        let message = format!("libtorch {version} was loaded, and {} is needed", domain::torch::VERSION);
-        return Err(Finding::new(Cause::Library, message).hint("`cargo xtask setup`, or set `GRADUS_LIBTORCH`").into());
-    }
-    if spec.schema != SPEC_SCHEMA {
-        let message = format!("the specification is of version {}, this program reads {SPEC_SCHEMA}", spec.schema);
-        return Err(Finding::new(Cause::Internal, message).hint("install `gradus` and `gradus-rank` together").into());
-    }
-    if spec.world_size != 1 {
-        let message = format!("{} ranks were asked for, and one is what can be trained on today", spec.world_size);
-        return Err(Finding::new(Cause::Job, message).hint("leave `num_nodes` and `accelerators` at 1").into());
-    }
-    Ok(())
-}
-
-fn open_data(spec: &Spec, channel: &Channel) -> Result<Dataset, Error> {
-    let dataset = Dataset::open(&spec.train.data, Path::new(&spec.data), spec.train.seed)?;
-    if let Some(first) = dataset.skipped().first() {
-        let count = dataset.skipped().len();
-        let text = format!("{count} pictures cannot be read and are left out; the first is `{}`: {}", first.name, first.why);
-        channel.send(Report::Note { text });
-    }
-    Ok(dataset)
-}
-
-fn shape(dataset: &Dataset) -> Shape {
-    Shape {
-        channels: dataset.channels() as i64,
-        height: dataset.height() as i64,
-        width: dataset.width() as i64,
-        classes: dataset.classes().len() as i64,
-    }
-}
-
-fn length(spec: &Spec, dataset: &Dataset) -> Result<Length, Error> {
-    let samples = dataset.count(Part::Train);
-    if samples == 0 || spec.train.batch == 0 {
-        return Err(Finding::new(Cause::Job, "there is nothing to train on").hint("check `split` and `batch`").into());
-    }
-    let steps_per_epoch = samples.div_ceil(u64::from(spec.train.batch));
-    Ok(Length { steps_per_epoch, steps: steps_per_epoch * u64::from(spec.train.epochs) })
-}
-
-/// The number of threads changes the order of sums, and with it the last bits: a resumed run keeps its own.
-fn keep_threads(spec: &Spec, trainer: &Trainer, channel: &Channel) {
-    let threads = trainer.progress.threads;
-    if threads != spec.threads {
-        torch::set_threads(threads);
-        let text = format!("this run was begun with {threads} threads and keeps them, for the same result");
-        channel.send(Report::Note { text });
-    }
-}
-
 #[cfg(not(feature = "mutants"))]
 fn open_writer(spec: &Spec, _: Setting, resumed: Option<&checkpoint::Manifest>) -> Result<Writer, Error> {
     Ok(Writer::open(Path::new(&spec.checkpoints), Identity::of(spec), spec.train.checkpoint.keep, resumed)?)
@@ -332,28 +279,6 @@ fn epoch_of(step: u64, length: Length) -> u32 {
 
 fn evaluated(step: u64, epoch: u32, split: EvaluatedSplit, score: Score, best: bool) -> Report {
     Report::Evaluated(Evaluated { step, epoch, split, loss: score.loss, accuracy: score.accuracy, best })
-}
-
-fn environment(spec: &Spec, recipe: &Recipe, version: &str) -> Environment {
-    let (device, device_name) = match recipe.device {
-        Device::Cuda(index) => (format!("cuda:{index}"), "CUDA device".into()),
-        Device::Cpu | Device::Mps | Device::Vulkan => ("cpu".into(), processor()),
-    };
-    Environment {
-        device,
-        device_name,
-        torch: version.into(),
-        threads: spec.threads,
-        precision: recipe.format.name().into(),
-        gradus: env!("CARGO_PKG_VERSION").into(),
-    }
-}
-
-/// The processor's name as Linux tells it.
-fn processor() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    name.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.trim().into())
 }
 
 fn micros(duration: Duration) -> u64 {

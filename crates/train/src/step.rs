@@ -84,7 +84,7 @@ pub fn cross_entropy(scores: &Tensor, labels: &Tensor, smoothing: f64) -> Result
 }
 
 /// Sizes of at most `parts` micro-batches of `total` samples; the first ones take what is left over.
-fn micro_batches(total: i64, parts: i64) -> impl Iterator<Item = i64> {
+pub(crate) fn micro_batches(total: i64, parts: i64) -> impl Iterator<Item = i64> {
     let parts = parts.clamp(1, total.max(1));
     (0..parts).map(move |place| total / parts + i64::from(place < total % parts))
 }
@@ -108,3 +108,6 @@ pub fn samples(
     debug_assert_eq!(images.kind(), Kind::Float);
     Ok(Samples { images: images.f_to_device(device)?, labels: Tensor::f_from_slice(labels)?.f_to_device(device)? })
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use tch::{Device, Kind, Tensor};
 use super::*;
 
 fn network(model: Model, size: i64, format: MemoryFormat) -> Network {
+    let _turn = crate::torch::turn();
     let shape = Shape { channels: 3, height: size, width: size, classes: 10 };
     Network::new(model, shape, 5, Device::Cpu, format).unwrap()
 }
@@ -71,7 +72,8 @@ fn memory_format_changes_no_result_to_speak_of() {
         let plain = network(model, 16, MemoryFormat::Contiguous).forward(&images, false).unwrap();
         let last = crate::torch::channels_last(&images).unwrap();
         let other = network(model, 16, MemoryFormat::ChannelsLast).forward(&last, false).unwrap();
-        assert!(difference(&plain, &other) < 1e-4, "{model:?}");
+        let scale = plain.abs().max().double_value(&[]);
+        assert!(difference(&plain, &other) < 1e-4 * scale, "{model:?}");
     }
 }
 
@@ -84,9 +86,9 @@ fn normalisation_keeps_running_statistics_while_training_only() {
     };
     let images = Tensor::rand([4, 3, 8, 8], (Kind::Float, Device::Cpu));
     let before = buffer("bn1.running_mean");
-    network.forward(&images, false).unwrap();
+    let _ = network.forward(&images, false).unwrap();
     assert_eq!(difference(&before, &buffer("bn1.running_mean")), 0.0);
-    network.forward(&images, true).unwrap();
+    let _ = network.forward(&images, true).unwrap();
     assert!(difference(&before, &buffer("bn1.running_mean")) > 0.0);
     assert_eq!(buffer("bn1.num_batches_tracked").int64_value(&[]), 1);
 }

@@ -200,5 +200,12 @@ pub fn peak_memory() -> Result<PeakMemory> {
     Ok(PeakMemory { host: kibibytes << 10, device: ffi::device_peak_bytes()? })
 }
 
+/// Random number generators belong to the process, so tests that use them take turns.
+#[cfg(test)]
+pub(crate) fn turn() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests;

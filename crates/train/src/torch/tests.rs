@@ -81,6 +81,7 @@ fn gradients_are_measured_scaled_and_forgotten() {
 
 #[test]
 fn random_state_round_trips() {
+    let _turn = turn();
     seed(7).unwrap();
     let state = random_state(Device::Cpu).unwrap();
     let drawn = values(&Tensor::rand([8], (Kind::Float, Device::Cpu)));

@@ -1,0 +1,121 @@
+//! What is settled before the first step: what is refused, how long the run is, and on what it runs.
+
+use std::path::Path;
+
+use data::{Dataset, Part};
+use domain::finding::{Cause, Finding};
+use domain::rank::{Environment, Report, SPEC_SCHEMA, Spec};
+use domain::train::{Model, Train};
+use tch::Device;
+
+use crate::channel::Channel;
+use crate::error::Error;
+use crate::model::Shape;
+use crate::schedule::Length;
+use crate::state::Trainer;
+use crate::step::{Recipe, micro_batches};
+use crate::torch;
+
+/// Refuses what this program cannot do, before any work.
+pub fn check_spec(spec: &Spec, version: &str) -> Result<(), Error> {
+    if version != domain::torch::VERSION {
+        let message = format!("libtorch {version} was loaded, and {} is needed", domain::torch::VERSION);
+        return Err(Finding::new(Cause::Library, message).hint("`cargo xtask setup`, or set `GRADUS_LIBTORCH`").into());
+    }
+    if spec.schema != SPEC_SCHEMA {
+        let message = format!("the specification is of version {}, this program reads {SPEC_SCHEMA}", spec.schema);
+        return Err(Finding::new(Cause::Internal, message).hint("install `gradus` and `gradus-rank` together").into());
+    }
+    if spec.world_size != 1 {
+        let message = format!("{} ranks were asked for, and one is what can be trained on today", spec.world_size);
+        return Err(Finding::new(Cause::Job, message).hint("leave `num_nodes` and `accelerators` at 1").into());
+    }
+    Ok(())
+}
+
+/// Opens the data, and tells what was left out.
+pub fn open_data(spec: &Spec, channel: &Channel) -> Result<Dataset, Error> {
+    let dataset = Dataset::open(&spec.train.data, Path::new(&spec.data), spec.train.seed)?;
+    if let Some(first) = dataset.skipped().first() {
+        let count = dataset.skipped().len();
+        let text = format!("{count} pictures cannot be read and are left out; the first is `{}`: {}", first.name, first.why);
+        channel.send(Report::Note { text });
+    }
+    Ok(dataset)
+}
+
+/// What goes into the network and what comes out.
+pub fn shape(dataset: &Dataset) -> Shape {
+    Shape {
+        channels: dataset.channels() as i64,
+        height: dataset.height() as i64,
+        width: dataset.width() as i64,
+        classes: dataset.classes().len() as i64,
+    }
+}
+
+/// Steps of the run; the last batch of an epoch takes what is left, so none is lost.
+pub fn length(train: &Train, dataset: &Dataset) -> Result<Length, Error> {
+    let samples = dataset.count(Part::Train);
+    if samples == 0 || train.batch == 0 {
+        return Err(Finding::new(Cause::Job, "there is nothing to train on").hint("check `split` and `batch`").into());
+    }
+    let steps_per_epoch = samples.div_ceil(u64::from(train.batch));
+    Ok(Length { steps_per_epoch, steps: steps_per_epoch * u64::from(train.epochs) })
+}
+
+/// Refuses batches that a batch normalisation cannot use: the variance of a single value is not a number.
+///
+/// Where the last stage of a residual network has shrunk pictures to one pixel, that happens to a lone sample.
+pub fn check_batches(train: &Train, dataset: &Dataset) -> Result<(), Error> {
+    let shrinks_by = match train.model {
+        Model::Mlp | Model::Cnn => return Ok(()),
+        Model::Resnet20 => 4,
+        // Larger pictures go through the pooled stem first, and never end as one pixel.
+        Model::Resnet18 => 8,
+    };
+    let one_pixel = dataset.height().max(dataset.width()) <= shrinks_by;
+    let samples = dataset.count(Part::Train);
+    let batch = u64::from(train.batch);
+    let sizes = [batch.min(samples), samples % batch].into_iter().filter(|size| *size > 0);
+    let smallest = sizes.flat_map(|size| micro_batches(size as i64, i64::from(train.accumulate))).min();
+    if one_pixel && smallest == Some(1) {
+        let message = format!("with `batch: {batch}`, {samples} samples leave a batch of one, which cannot be normalised");
+        return Err(Finding::new(Cause::Job, message).hint("choose another `batch`, or a smaller `accumulate`").into());
+    }
+    Ok(())
+}
+
+/// The number of threads changes the order of sums, and with it the last bits: a resumed run keeps its own.
+pub fn keep_threads(spec: &Spec, trainer: &Trainer, channel: &Channel) {
+    let threads = trainer.progress.threads;
+    if threads != spec.threads {
+        torch::set_threads(threads);
+        let text = format!("this run was begun with {threads} threads and keeps them, for the same result");
+        channel.send(Report::Note { text });
+    }
+}
+
+/// On what this rank runs.
+pub fn environment(spec: &Spec, recipe: &Recipe, version: &str) -> Environment {
+    let (device, device_name) = match recipe.device {
+        Device::Cuda(index) => (format!("cuda:{index}"), "CUDA device".into()),
+        Device::Cpu | Device::Mps | Device::Vulkan => ("cpu".into(), processor()),
+    };
+    Environment {
+        device,
+        device_name,
+        torch: version.into(),
+        threads: spec.threads,
+        precision: recipe.format.name().into(),
+        gradus: env!("CARGO_PKG_VERSION").into(),
+    }
+}
+
+/// The processor's name as Linux tells it.
+fn processor() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    name.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.trim().into())
+}
+

@@ -1,0 +1,106 @@
+use domain::train::{Adamw, MemoryFormat, Model, Optimizer as Rule, Sgd};
+use tch::Device;
+
+use super::*;
+use crate::model::Shape;
+use crate::torch;
+
+const SHAPE: Shape = Shape { channels: 1, height: 4, width: 4, classes: 3 };
+const PLAIN: Recipe =
+    Recipe { device: Device::Cpu, format: Format::Fp32, accumulate: 1, label_smoothing: 0.0, clip_norm: None };
+
+fn sgd(lr: f64) -> Rule {
+    Rule::Sgd(Sgd { lr, momentum: 0.9, nesterov: true, weight_decay: 1e-4 })
+}
+
+/// Seven samples, in which each class has a pattern of its own.
+fn batch() -> Samples {
+    let labels: Vec<i64> = vec![0, 1, 2, 0, 1, 2, 0];
+    let images: Vec<f32> =
+        labels.iter().flat_map(|label| (0..16).map(move |pixel| if pixel % 3 == *label { 1.0 } else { -0.1 })).collect();
+    samples(&images, &labels, [1, 4, 4], false, Device::Cpu).unwrap()
+}
+
+/// The losses of some steps, and all weights afterwards.
+fn train(rule: Rule, recipe: &Recipe, steps: usize) -> (Vec<f64>, Vec<f64>) {
+    let network = {
+        let _turn = torch::turn();
+        Network::new(Model::Mlp, SHAPE, 3, Device::Cpu, MemoryFormat::Contiguous).unwrap()
+    };
+    let mut optimizer = Optimizer::new(rule, network.weights()).unwrap();
+    let lr = optimizer.base_rate();
+    let losses = (0..steps).map(|_| step(&network, &mut optimizer, recipe, &batch(), lr).unwrap()).collect();
+    let weights = network.weights().all().flat_map(|named| {
+        let flat = named.tensor.detach().to_kind(Kind::Double).contiguous().view(-1);
+        Vec::<f64>::try_from(flat).unwrap()
+    });
+    (losses, weights.collect())
+}
+
+fn largest_difference(left: &[f64], right: &[f64]) -> f64 {
+    assert_eq!(left.len(), right.len());
+    left.iter().zip(right).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}
+
+#[test]
+fn every_rule_and_format_learns() {
+    let adamw = Rule::Adamw(Adamw { lr: 1e-2, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.01 });
+    let plain_sgd = Rule::Sgd(Sgd { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 0.0 });
+    for rule in [sgd(0.05), plain_sgd, adamw] {
+        for format in [Format::Fp32, Format::Bf16] {
+            let (losses, _) = train(rule, &Recipe { format, ..PLAIN }, 30);
+            assert!((0.9..1.3).contains(&losses[0]), "near ln 3 before anything is learnt: {losses:?}");
+            assert!(losses[29] < 0.2 * losses[0], "{rule:?} {format:?}: {losses:?}");
+        }
+    }
+}
+
+#[test]
+fn uneven_micro_batches_add_up_to_the_whole_batch() {
+    let (whole, weights) = train(sgd(0.05), &PLAIN, 5);
+    for accumulate in [2, 3, 7, 50] {
+        let (parts, same) = train(sgd(0.05), &Recipe { accumulate, ..PLAIN }, 5);
+        assert!(largest_difference(&whole, &parts) < 1e-5, "{accumulate}: {whole:?} {parts:?}");
+        assert!(largest_difference(&weights, &same) < 1e-5, "{accumulate}");
+    }
+    assert_eq!(micro_batches(7, 3).collect::<Vec<_>>(), [3, 2, 2]);
+    assert_eq!(micro_batches(2, 3).collect::<Vec<_>>(), [1, 1]);
+}
+
+#[test]
+fn clipping_bounds_the_update() {
+    let plain = Rule::Sgd(Sgd { lr: 1.0, momentum: 0.0, nesterov: false, weight_decay: 0.0 });
+    let (_, before) = train(plain, &PLAIN, 0);
+    let moved = |clip_norm| {
+        let (_, after) = train(plain, &Recipe { clip_norm, ..PLAIN }, 1);
+        before.iter().zip(&after).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt()
+    };
+    let free = moved(None);
+    assert!((moved(Some(0.25 * free)) - 0.25 * free).abs() < 1e-4 * free, "longer ones are cut to the norm");
+    assert_eq!(moved(Some(4.0 * free)), free, "shorter ones are left alone");
+}
+
+#[test]
+fn label_smoothing_is_its_closed_form() {
+    let scores = Tensor::from_slice(&[2.0f32, 0.0, -1.0]).view([1, 3]);
+    let labels = Tensor::from_slice(&[0i64]);
+    let total = (2f64.exp() + 1.0 + (-1f64).exp()).ln();
+    let loss = |score: f64| total - score;
+    let expected = 0.9 * loss(2.0) + 0.1 / 3.0 * (loss(2.0) + loss(0.0) + loss(-1.0));
+    let found = cross_entropy(&scores, &labels, 0.1).unwrap().double_value(&[]);
+    assert!((found - expected).abs() < 1e-6, "{found}, expected {expected}");
+}
+
+#[test]
+fn pixels_that_lie_together_are_the_same_pictures() {
+    let (labels, shape) = ([0i64, 1], [3i64, 2, 2]);
+    let by_channel: Vec<f32> = (0..24).map(|value| value as f32).collect();
+    let mut by_pixel = vec![0f32; 24];
+    for (n, c, p) in (0..2).flat_map(|n| (0..3).flat_map(move |c| (0..4).map(move |p| (n, c, p)))) {
+        by_pixel[n * 12 + p * 3 + c] = by_channel[n * 12 + c * 4 + p];
+    }
+    let plain = samples(&by_channel, &labels, shape, false, Device::Cpu).unwrap();
+    let last = samples(&by_pixel, &labels, shape, true, Device::Cpu).unwrap();
+    assert_eq!(last.images.stride(), [12, 1, 6, 3]);
+    assert!(plain.images.equal(&last.images));
+}

@@ -1,0 +1,315 @@
+//! Whole runs in this process, on the digits of the repository, with an agent played by a thread.
+//!
+//! Every run uses the process' random number generator, so runs take turns.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use domain::finding::{Cause, Finding};
+use domain::id::{AttemptId, Fence, RunId};
+use domain::rank::{EvaluatedSplit, Exported, Order, Report, SPEC_SCHEMA, Spec};
+use domain::train::Train;
+use serde_json::{Value, json};
+use tch::Device;
+use train::channel::Channel;
+use train::run::{Ending, Setting, run};
+use train::state::LeftOut;
+
+/// A folder in which one run is tried again and again.
+struct Bench {
+    folder: tempfile::TempDir,
+    train: Train,
+    data: PathBuf,
+    attempts: u64,
+    threads: u32,
+}
+
+/// What came of one attempt.
+struct Outcome {
+    reports: Vec<Report>,
+    ending: Result<Ending, Finding>,
+}
+
+fn digits() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits.csv.gz")
+}
+
+/// A small job: `changes` are keys of the `train:` section.
+fn bench(changes: Value) -> Bench {
+    let mut train = json!({
+        "model": "mlp", "data": {"path": "digits.csv.gz"}, "epochs": 2, "batch": 100, "seed": 1,
+        "optimizer": {"sgd": {"lr": 0.05}}, "checkpoint": {"every": "5 steps", "keep": 100},
+    });
+    for (key, value) in changes.as_object().unwrap() {
+        train[key] = value.clone();
+    }
+    let train = serde_json::from_value(train).unwrap();
+    Bench { folder: tempfile::tempdir().unwrap(), train, data: digits(), attempts: 0, threads: 1 }
+}
+
+impl Bench {
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// One attempt; `order` says what the agent orders on seeing a report.
+    fn attempt(&mut self, left_out: LeftOut, mut order: impl FnMut(&Report) -> Option<Order> + Send) -> Outcome {
+        static TURN: Mutex<()> = Mutex::new(());
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        self.attempts += 1;
+        let socket = self.path(&format!("socket-{}", self.attempts));
+        let spec = Spec {
+            schema: SPEC_SCHEMA,
+            run: RunId::new("test"),
+            attempt: AttemptId::new(format!("test-a{}", self.attempts)),
+            fence: Fence(self.attempts),
+            rank: 0,
+            world_size: 1,
+            job_hash: "job".into(),
+            train: self.train.clone(),
+            data: self.data.display().to_string(),
+            threads: self.threads,
+            checkpoints: self.path("checkpoints").display().to_string(),
+            export: self.path("export").display().to_string(),
+            socket: socket.display().to_string(),
+        };
+        let listener = UnixListener::bind(&socket).unwrap();
+        std::thread::scope(|scope| {
+            let agent = scope.spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut reports = Vec::new();
+                for line in BufReader::new(stream.try_clone().unwrap()).lines() {
+                    let report: Report = serde_json::from_str(&line.unwrap()).unwrap();
+                    if let Some(order) = order(&report) {
+                        let mut line = serde_json::to_string(&order).unwrap();
+                        line.push('\n');
+                        stream.write_all(line.as_bytes()).unwrap();
+                    }
+                    reports.push(report);
+                }
+                reports
+            });
+            let channel = Channel::connect(&spec.socket).unwrap();
+            let ending = run(&spec, Setting { left_out, ..Setting::on(Device::Cpu) }, &channel);
+            channel.finish();
+            Outcome { reports: agent.join().unwrap(), ending: ending.map_err(|error| error.finding()) }
+        })
+    }
+
+    fn to_the_end(&mut self) -> Outcome {
+        self.attempt(LeftOut::default(), |_| None)
+    }
+
+    /// Stops once step `step` was reported, wherever the rank is by then.
+    fn stop_after(&mut self, step: u64) -> Outcome {
+        self.attempt(LeftOut::default(), |report| matches!(report, Report::Step(done) if done.step == step).then_some(Order::Stop))
+    }
+
+    /// Takes away what was saved after step `last`, as if the rank had been killed before it was durable.
+    fn lose_after(&self, last: u64) {
+        for entry in fs::read_dir(self.path("checkpoints")).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let step = name.strip_prefix("manifest-").and_then(|rest| rest.strip_suffix(".json"));
+            if step.is_some_and(|step| step.parse::<u64>().unwrap() > last) {
+                fs::remove_file(entry.path()).unwrap();
+            }
+        }
+    }
+}
+
+impl Outcome {
+    fn exported(&self) -> &Exported {
+        let find = |report| if let &Report::Exported(ref exported) = report { Some(exported) } else { None };
+        self.reports.iter().find_map(find).unwrap_or_else(|| panic!("{:?} {:?}", self.ending, self.reports.last()))
+    }
+
+    fn steps(&self) -> Vec<u64> {
+        let step = |report: &Report| if let Report::Step(step) = report { Some(step.step) } else { None };
+        self.reports.iter().filter_map(step).collect()
+    }
+
+    fn losses(&self) -> Vec<f64> {
+        let loss = |report: &Report| if let Report::Step(step) = report { Some(step.loss) } else { None };
+        self.reports.iter().filter_map(loss).collect()
+    }
+
+    fn resumed_from(&self) -> u64 {
+        let ready = |report: &Report| if let Report::Ready(ready) = report { Some(ready.step) } else { None };
+        self.reports.iter().find_map(ready).unwrap()
+    }
+
+    fn finding(&self, cause: Cause) -> &Finding {
+        let finding = self.ending.as_ref().expect_err("it must not go on");
+        assert_eq!(finding.cause, cause, "{finding:?}");
+        assert!(!finding.message.contains('\n') && finding.hint.is_some(), "{finding:?}");
+        finding
+    }
+}
+
+/// AdamW with dropout (random numbers), and SGD with batch normalisation in another format and memory order.
+fn jobs() -> [Value; 2] {
+    [
+        json!({
+            "model": "cnn", "optimizer": {"adamw": {"lr": 2e-3}}, "accumulate": 3, "clip_norm": 1.0,
+            "schedule": {"warmup": "4 steps", "decay": "cosine"}, "label_smoothing": 0.1,
+        }),
+        json!({
+            "model": "resnet20", "optimizer": {"sgd": {"lr": 0.1, "nesterov": true, "weight_decay": 5e-4}}, "batch": 200,
+            "precision": "bf16", "memory_format": "channels_last", "data": {"path": "", "augment": [{"pad_crop": 1}]},
+            "schedule": {"decay": {"step": {"at": [1]}}},
+        }),
+    ]
+}
+
+#[test]
+fn a_resumed_run_ends_with_the_same_bytes() {
+    for job in jobs() {
+        let whole = bench(job.clone()).to_the_end();
+        assert_eq!(whole.ending, Ok(Ending::Trained));
+        let last = *whole.steps().last().unwrap();
+        let per_epoch = last / 2;
+        // After the first step, within an epoch, at an epoch's end, and before the last step.
+        for (stop, lose) in [(1, None), (per_epoch - 2, Some(5)), (per_epoch, None), (last - 1, Some(10))] {
+            let mut bench = bench(job.clone());
+            let stopped = bench.stop_after(stop);
+            let Ok(Ending::Stopped { step }) = stopped.ending else { panic!("{:?}", stopped.ending) };
+            assert!(step >= stop, "no step that was reported is given up");
+            bench.lose_after(lose.unwrap_or(step));
+            let resumed = bench.to_the_end();
+            assert_eq!(resumed.resumed_from(), lose.unwrap_or(step));
+            let (from, losses) = (resumed.resumed_from() as usize, resumed.losses());
+            assert_eq!(losses, whole.losses()[from..], "stopped at {step}, resumed from {from}");
+            assert_eq!(resumed.exported().model_sha256, whole.exported().model_sha256);
+            assert_eq!(resumed.exported().test_accuracy, whole.exported().test_accuracy);
+        }
+    }
+}
+
+#[test]
+fn what_a_resume_leaves_out_is_seen_in_the_result() {
+    let [job, _] = jobs();
+    let whole = bench(job.clone()).to_the_end();
+    let none = LeftOut::default();
+    for left_out in [
+        LeftOut { random: true, ..none },
+        LeftOut { optimizer: true, ..none },
+        LeftOut { position: true, ..none },
+    ] {
+        let mut bench = bench(job.clone());
+        bench.stop_after(7);
+        bench.lose_after(5);
+        let resumed = bench.attempt(left_out, |_| None);
+        assert_ne!(resumed.exported().model_sha256, whole.exported().model_sha256, "{left_out:?}");
+    }
+}
+
+#[test]
+fn a_run_learns_reports_and_exports() {
+    let mut bench = bench(json!({"epochs": 6, "optimizer": {"adamw": {"lr": 3e-3}}}));
+    let outcome = bench.to_the_end();
+    assert_eq!(outcome.ending, Ok(Ending::Trained));
+    let Report::Hello { environment, .. } = &outcome.reports[0] else { panic!("{:?}", outcome.reports[0]) };
+    assert_eq!((environment.torch.as_str(), environment.precision.as_str()), (domain::torch::VERSION, "fp32"));
+    let Report::Ready(ready) = &outcome.reports[1] else { panic!("{:?}", outcome.reports[1]) };
+    assert_eq!((ready.samples.iter().sum::<u64>(), ready.classes.len()), (1797, 10));
+    assert_eq!(outcome.steps(), (1..=ready.steps).collect::<Vec<_>>());
+
+    let mut best = 0.0;
+    let mut evaluations = [0, 0];
+    for report in &outcome.reports {
+        let Report::Evaluated(evaluated) = report else { continue };
+        match evaluated.split {
+            EvaluatedSplit::Validation => {
+                assert_eq!(evaluated.best, evaluated.accuracy > best);
+                best = evaluated.accuracy.max(best);
+                evaluations[0] += 1;
+            }
+            EvaluatedSplit::Test => evaluations[1] += 1,
+        }
+    }
+    assert_eq!(evaluations, [6, 1], "each epoch, and the test split once");
+    let exported = outcome.exported();
+    assert_eq!(exported.validation_accuracy, best);
+    assert!(exported.test_accuracy > 0.9, "{exported:?}");
+
+    let tensors = checkpoint::read_tensors(Path::new(&exported.model)).unwrap();
+    assert_eq!(tensors.iter().map(|tensor| tensor.name.as_str()).collect::<Vec<_>>(), [
+        "fc1.bias", "fc1.weight", "fc2.bias", "fc2.weight", "fc3.bias", "fc3.weight"
+    ]);
+    assert_eq!(tensors[1].shape, [128, 64]);
+    let card: Value = serde_json::from_slice(&fs::read(bench.path("export/model.json")).unwrap()).unwrap();
+    assert_eq!(card["weights_sha256"], json!(exported.model_sha256));
+    assert_eq!((card["architecture"].as_str(), card["input"]["height"].as_u64()), (Some("mlp"), Some(8)));
+    assert_eq!(card["classes"].as_array().unwrap().len(), 10);
+
+    // Another attempt finds all steps done, and only exports again.
+    let again = bench.to_the_end();
+    assert_eq!((again.steps().len(), again.ending.clone()), (0, Ok(Ending::Trained)));
+    assert_eq!(again.exported().model_sha256, exported.model_sha256);
+}
+
+#[test]
+fn an_order_saves_within_a_step() {
+    let mut bench = bench(json!({"checkpoint": {"every": "1000 steps"}}));
+    let order = |report: &Report| matches!(report, Report::Step(done) if done.step == 3).then_some(Order::Checkpoint);
+    let outcome = bench.attempt(LeftOut::default(), order);
+    let saved = |report: &Report| if let Report::Checkpointed(done) = report { Some(done.step) } else { None };
+    let saved: Vec<u64> = outcome.reports.iter().filter_map(saved).collect();
+    // By order, whenever it arrived, and at the end.
+    assert_eq!(saved.last(), outcome.steps().last());
+    assert!(saved.len() == 2 && saved[0] >= 3, "{saved:?}");
+}
+
+#[test]
+fn a_met_target_ends_the_run_early_also_after_a_resume() {
+    let mut bench = bench(json!({"epochs": 50, "stop": {"accuracy": "80%"}}));
+    let outcome = bench.to_the_end();
+    assert_eq!(outcome.ending, Ok(Ending::Trained));
+    let steps = outcome.steps().len();
+    assert!(steps < 50 * 13 && outcome.exported().validation_accuracy >= 0.8);
+    assert_eq!(bench.to_the_end().steps().len(), 0);
+}
+
+#[test]
+fn threads_stay_as_they_were() {
+    let mut bench = bench(json!({}));
+    bench.stop_after(3);
+    bench.lose_after(5);
+    bench.threads = 2;
+    let resumed = bench.to_the_end();
+    let note = |report: &Report| matches!(report, Report::Note { text } if text.contains("1 threads"));
+    assert!(resumed.reports.iter().any(note));
+    let mut undisturbed = self::bench(json!({}));
+    assert_eq!(undisturbed.to_the_end().exported().model_sha256, resumed.exported().model_sha256);
+}
+
+#[test]
+fn a_loss_that_is_no_number_is_told_with_its_step() {
+    let outcome = bench(json!({"optimizer": {"sgd": {"lr": 1e30}}})).to_the_end();
+    let finding = outcome.finding(Cause::NotFinite);
+    assert!(finding.message.contains("step 2") || finding.message.contains("step 3"), "{finding:?}");
+    assert!(outcome.reports.iter().all(|report| !matches!(report, Report::Exported(_))));
+}
+
+#[test]
+fn what_is_wrong_with_a_job_is_a_finding() {
+    let mut missing = bench(json!({}));
+    missing.data = "/nowhere/digits.csv".into();
+    missing.to_the_end().finding(Cause::Data);
+    let classes = bench(json!({"data": {"path": "", "classes": 7}})).to_the_end();
+    assert!(classes.finding(Cause::Job).message.contains("10 classes"));
+    let lone = bench(json!({"model": "resnet18", "batch": 1257})).to_the_end();
+    lone.finding(Cause::Job);
+}
+
+#[test]
+fn a_folder_that_a_later_attempt_claimed_is_left_alone() {
+    let mut bench = bench(json!({}));
+    checkpoint::claim(&bench.path("checkpoints"), Fence(9)).unwrap();
+    let finding = bench.to_the_end();
+    assert_eq!(finding.ending.as_ref().unwrap_err().cause, Cause::Fenced);
+}
