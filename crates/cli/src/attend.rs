@@ -244,7 +244,9 @@ pub fn sentence(event: &Event) -> Option<String> {
         }
         Event::AttemptReady { ready: None, attempt } => format!("attempt {attempt}: running"),
         Event::AttemptEnded { end: AttemptEnd::Failed { finding, .. }, attempt } => {
-            format!("attempt {attempt} failed: {}", finding.message)
+            // The whole message follows with the end of the run.
+            let first = finding.message.lines().next().unwrap_or_default();
+            format!("attempt {attempt} failed: {}", first.trim_end_matches("; its last lines were:"))
         }
         Event::AttemptEnded { end: AttemptEnd::Stopped { step: Some(step) }, attempt } => {
             format!("attempt {attempt} stopped; step {step} is saved")

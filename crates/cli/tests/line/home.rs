@@ -1,0 +1,124 @@
+//! A home folder of its own, and the command run in it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A home folder, gone with everything that runs in it when the test is over.
+pub struct Home {
+    folder: tempfile::TempDir,
+}
+
+/// What a command came to.
+pub struct Said {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Home {
+    pub fn new() -> Home {
+        Home { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    /// Writes a job file beside the home.
+    pub fn job(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gradus"));
+        command.args(arguments).arg("--home").arg(self.path()).stdin(Stdio::null());
+        command.env_remove("GRADUS_HOME").env("NO_COLOR", "1");
+        command
+    }
+
+    pub fn gradus(&self, arguments: &[&str]) -> Said {
+        said(self.command(arguments).output().unwrap())
+    }
+
+    /// Starts a command and leaves it running.
+    pub fn start(&self, arguments: &[&str]) -> Child {
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Waits until something holds, for 20 seconds at most.
+    pub fn until(&self, what: &str, holds: impl Fn() -> bool) {
+        let started = Instant::now();
+        while !holds() {
+            assert!(started.elapsed() < Duration::from_secs(20), "waited in vain for {what}; {}", self.gradus(&["status", "last"]).out);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The state's word of the newest run; empty before there is one.
+    pub fn state(&self) -> String {
+        let said = self.gradus(&["status", "--json"]);
+        let last = said.out.lines().last().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        last.map_or(String::new(), |value| value["word"].as_str().unwrap().to_owned())
+    }
+
+    /// The pids of living processes that were started for this home, by a word on their command line.
+    pub fn pids(&self, word: &str) -> Vec<u32> {
+        let home = fs::canonicalize(self.path()).unwrap_or_default();
+        let mut pids = Vec::new();
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let tagged = String::from_utf8_lossy(&environment).contains(&*home.to_string_lossy());
+            if line.contains(word) && (tagged || line.contains(&*self.path().to_string_lossy()) || line.contains(&*home.to_string_lossy())) {
+                pids.push(pid);
+            }
+        }
+        pids
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        for pid in self.pids("") {
+            signal(pid, "KILL");
+        }
+    }
+}
+
+impl Said {
+    /// The last line of stdout, as JSON.
+    pub fn last(&self) -> Value {
+        let line = self.out.lines().last().unwrap_or_else(|| panic!("nothing was printed; {}", self.err));
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+}
+
+pub fn said(output: Output) -> Said {
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+pub fn signal(pid: u32, name: &str) {
+    let _ = Command::new("kill").args(["-s", name, &pid.to_string()]).stderr(Stdio::null()).status();
+}
+
+/// A program that counts to `count` in tenths of a second, in a file that outlives its attempts.
+pub fn counting(count: u32) -> String {
+    format!(
+        "name: count\nrun: |\n  file=$GRADUS_CHECKPOINTS/count\n  n=$(cat $file 2>/dev/null || echo 0)\n  echo attempt starts at $n\n  while [ $n -lt {count} ]; do n=$((n+1)); echo $n > $file.new; mv $file.new $file; sleep 0.1; done\n  echo counted to $n\n"
+    )
+}
+
+/// The job file's path as an argument.
+pub fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}

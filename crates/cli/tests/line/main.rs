@@ -1,0 +1,7 @@
+//! The whole line, with real processes: the command, its loop, agents and the user's own program as rank.
+
+mod home;
+mod limits;
+mod processes;
+mod recovery;
+mod results;

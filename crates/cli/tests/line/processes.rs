@@ -1,0 +1,73 @@
+//! Loop, agent and rank are processes with sessions of their own, and every table but the log can be rebuilt.
+
+use std::fs;
+
+use crate::home::{Home, counting, said, signal, text};
+
+/// The session that a process belongs to: the sixth field of its `stat`, the fourth after the name.
+fn session(pid: u32) -> u32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let after_name = stat.rsplit_once(')').unwrap().1;
+    after_name.split_whitespace().nth(3).unwrap().parse().unwrap()
+}
+
+#[test]
+fn loop_agent_and_rank_have_sessions_of_their_own() {
+    let home = Home::new();
+    let job = home.job("count.yaml", &counting(600));
+    let mut running = home.start(&["run", text(&job)]);
+    home.until("a running run", || home.state() == "running");
+    let agents = home.pids(" agent ");
+    let [agent] = agents.as_slice() else { panic!("agents: {agents:?}") };
+    let ranks: Vec<u32> = home.pids("bash").into_iter().filter(|pid| session(*pid) == *pid).collect();
+    let [rank] = ranks.as_slice() else { panic!("ranks: {ranks:?}") };
+    let sessions = [session(running.id()), session(*agent), session(*rank)];
+    assert_eq!(sessions[1..], [*agent, *rank], "agent and rank lead their sessions");
+    assert!(sessions[0] != sessions[1] && sessions[1] != sessions[2] && sessions[0] != sessions[2], "{sessions:?}");
+    assert_eq!(home.gradus(&["stop", "last"]).code, Some(0));
+    assert_eq!(running.wait().unwrap().code(), Some(103));
+    assert!(home.pids(" agent ").is_empty() && home.pids("bash").is_empty());
+}
+
+#[test]
+fn every_table_but_the_events_can_be_dropped() {
+    let home = Home::new();
+    let job = home.job("count.yaml", &counting(30));
+    let mut running = home.start(&["run", text(&job), "--price", "3.6/h", "--yes"]);
+    home.until("a running run", || home.state() == "running");
+    assert_eq!(home.gradus(&["stop", "last"]).code, Some(0));
+    running.wait().unwrap();
+    let told = || [&["status"][..], &["status", "last", "--json"], &["cost", "--json"], &["events", "--json"]].map(|words| home.gradus(words).out);
+    let before = told();
+    let db = rusqlite::Connection::open(home.path().join("state.db")).unwrap();
+    let tables: Vec<String> = {
+        let mut names = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'events'").unwrap();
+        names.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+    };
+    assert!(tables.contains(&"runs".to_owned()), "{tables:?}");
+    for table in tables {
+        db.execute_batch(&format!("DROP TABLE {table}")).unwrap();
+    }
+    drop(db);
+    assert_eq!(told(), before);
+    let resumed = home.gradus(&["resume", "last", "--json"]);
+    assert_eq!(resumed.code, Some(0), "{}", resumed.err);
+    assert_eq!(resumed.last()["attempts"], 2);
+    assert!(home.gradus(&["logs", "last"]).out.contains("counted to 30"));
+}
+
+#[test]
+fn ctrl_c_leaves_the_agent_at_work_and_says_so() {
+    let home = Home::new();
+    let job = home.job("count.yaml", &counting(25));
+    let running = home.start(&["run", text(&job)]);
+    home.until("a running run", || home.state() == "running");
+    signal(running.id(), "INT");
+    let left = said(running.wait_with_output().unwrap());
+    assert_eq!(left.code, Some(130), "{}", left.err);
+    assert!(left.err.contains("gradus resume") && left.err.contains("gradus stop"), "{}", left.err);
+    assert_eq!(home.pids(" agent ").len(), 1, "the agent goes on");
+    let resumed = home.gradus(&["run", text(&job), "--json"]);
+    assert_eq!(resumed.code, Some(0), "{}", resumed.err);
+    assert_eq!(resumed.last()["attempts"], 1, "the agent was adopted again, and nothing was started twice");
+}

@@ -1,0 +1,58 @@
+//! What is killed is made good, and nothing is done twice.
+
+use crate::home::{Home, counting, said, signal, text};
+
+#[test]
+fn a_killed_loop_adopts_its_agent_again() {
+    let home = Home::new();
+    let job = home.job("count.yaml", &counting(15));
+    let running = home.start(&["run", text(&job), "--json"]);
+    home.until("a running run", || home.state() == "running");
+    signal(running.id(), "KILL");
+    said(running.wait_with_output().unwrap());
+    let again = home.gradus(&["run", text(&job), "--json"]);
+    assert_eq!(again.code, Some(0), "{}", again.err);
+    assert_eq!(again.last()["attempts"], 1);
+    assert_eq!(again.last()["instances"], 1);
+    assert_eq!(home.gradus(&["logs", "last"]).out, "attempt starts at 0\ncounted to 15\n");
+}
+
+#[test]
+fn a_killed_agent_takes_its_ranks_along_and_another_is_rented() {
+    let home = Home::new();
+    let job = home.job("count.yaml", &counting(20));
+    let running = home.start(&["run", text(&job), "--json"]);
+    home.until("a count", || home.gradus(&["logs", "last"]).out.contains("starts"));
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    for agent in home.pids(" agent ") {
+        signal(agent, "KILL");
+    }
+    let ended = said(running.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert_eq!((&ended.last()["attempts"], &ended.last()["instances"]), (&2.into(), &2.into()));
+    let logs = home.gradus(&["logs", "last"]).out;
+    assert!(logs.ends_with("counted to 20\n") && !logs.contains("starts at 0\nattempt starts at 0"), "{logs}");
+    assert_eq!(home.gradus(&["cost", "--json"]).last()["bill"]["lines"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_program_is_tried_again_as_often_as_the_job_says() {
+    let home = Home::new();
+    let text_ = "name: retry\nresources: {job_recovery: {max_restarts_on_errors: 2}}\nrun: |\n  echo x >> $GRADUS_CHECKPOINTS/tries\n  [ $(wc -l < $GRADUS_CHECKPOINTS/tries) -ge 3 ]\n";
+    let job = home.job("retry.yaml", text_);
+    let said = home.gradus(&["run", text(&job), "--json"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(said.last()["attempts"], 3);
+}
+
+#[test]
+fn two_runs_on_one_home_both_come_to_their_end() {
+    let home = Home::new();
+    let (one, two) = (home.job("one.yaml", "name: one\nrun: sleep 1\n"), home.job("two.yaml", "name: two\nrun: sleep 0.1\n"));
+    let first = home.start(&["run", text(&one), "--json"]);
+    home.until("the first run", || home.state() == "running");
+    let second = home.start(&["run", text(&two), "--json"]);
+    let (first, second) = (said(first.wait_with_output().unwrap()), said(second.wait_with_output().unwrap()));
+    assert_eq!((first.code, second.code), (Some(0), Some(0)), "{} {}", first.err, second.err);
+    assert_eq!(second.last()["outcome"], "succeeded");
+}

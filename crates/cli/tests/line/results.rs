@@ -1,0 +1,74 @@
+//! What a user is told of a run that goes well, and of one that does not.
+
+use crate::home::{Home, text};
+
+#[test]
+fn a_program_runs_with_torchruns_variables_and_is_billed() {
+    let home = Home::new();
+    let job = home.job("hello.yaml", "name: hello\nenvs: {WHO: world}\nsetup: echo setting up\nrun: echo hello $WHO, rank $RANK of $WORLD_SIZE, local $LOCAL_RANK, at $MASTER_ADDR\n");
+    let said = home.gradus(&["run", text(&job), "--json", "--yes", "--price", "3.60/h"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let done = said.last();
+    assert_eq!(done["event"], "done");
+    assert_eq!(done["outcome"], "succeeded");
+    assert_eq!(done["attempts"], 1);
+    let micros = done["bill_micro_usd"].as_u64().unwrap();
+    let elapsed = (done["rented_seconds"].as_f64().unwrap() * 1e6).round() as u64;
+    assert_eq!(micros, elapsed.div_ceil(1_000), "3.60 dollars an hour are a micro-dollar a millisecond, rounded up");
+    assert!(micros > 0);
+    let logs = home.gradus(&["logs", "last"]);
+    assert_eq!(logs.out, "setting up\nhello world, rank 0 of 1, local 0, at 127.0.0.1\n");
+    let cost = home.gradus(&["cost", "--json"]).last();
+    assert_eq!(cost["cost_micro_usd"], micros);
+}
+
+#[test]
+fn a_program_that_fails_says_its_code_and_where_to_look() {
+    let home = Home::new();
+    let job = home.job("bad.yaml", "name: bad\nrun: |\n  echo something is wrong >&2\n  exit 7\n");
+    let said = home.gradus(&["run", text(&job)]);
+    assert_eq!(said.code, Some(100), "{}", said.err);
+    assert!(said.err.contains("code 7") && said.err.contains("hint: read") && said.err.contains("rank-0.log"), "{}", said.err);
+    assert!(home.gradus(&["logs", "last"]).out.contains("something is wrong"));
+    assert_eq!(home.state(), "failed");
+}
+
+#[test]
+fn a_failed_set_up_is_told_apart() {
+    let home = Home::new();
+    let job = home.job("setup.yaml", "name: setup\nsetup: exit 3\nrun: echo never\n");
+    let said = home.gradus(&["run", text(&job)]);
+    assert_eq!(said.code, Some(100), "{}", said.err);
+    assert!(said.err.contains("set-up") || said.err.contains("setup"), "{}", said.err);
+    assert!(!home.gradus(&["logs", "last"]).out.contains("never"));
+}
+
+#[test]
+fn a_price_is_confirmed_before_it_is_spent() {
+    let home = Home::new();
+    let job = home.job("job.yaml", "name: job\nrun: echo hi\n");
+    let said = home.gradus(&["run", text(&job), "--price", "1/h"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("--yes"), "{}", said.err);
+    assert!(home.gradus(&["status"]).err.contains("no runs yet"));
+}
+
+#[test]
+fn every_problem_of_a_job_file_is_told_with_its_line() {
+    let home = Home::new();
+    let job = home.job("job.yaml", "name: job\ntrain:\n  modle: cnn\n  data: {path: x.csv}\n  epochs: 0\n  batch: 8\n");
+    let said = home.gradus(&["run", text(&job)]);
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(said.err.contains("job.yaml:3") && said.err.contains("`model`"), "{}", said.err);
+    assert!(home.gradus(&["status"]).err.contains("no runs yet"));
+}
+
+#[test]
+fn a_run_that_nobody_knows_has_a_code_of_its_own() {
+    let home = Home::new();
+    for command in [["status", "nobody"], ["logs", "nobody"], ["stop", "nobody"], ["resume", "nobody"], ["cost", "nobody"]] {
+        let said = home.gradus(&command);
+        assert_eq!(said.code, Some(102), "{command:?}: {}", said.err);
+        assert!(said.err.contains("gradus status"), "{command:?}: {}", said.err);
+    }
+}
