@@ -22,37 +22,43 @@ const PRICE: &str = "3.6/h";
 
 /// Which kills are left, and what happened so far.
 struct Killer {
-    left: Vec<Kill>,
-    passed: u64,
-    since: Instant,
+    /// Each with how often its point was passed.
+    left: Vec<(Kill, u64)>,
+    started: Instant,
     done: Vec<(String, &'static str)>,
     steps: u64,
 }
 
 impl Killer {
-    /// Whether the next kill is due, now that a process has come to `point`, or that time has passed.
-    fn due(&mut self, point: Option<&str>) -> Option<Kill> {
-        let next = self.left.first()?;
-        let is_due = match &next.trigger {
-            Trigger::Point { name, count } => {
-                if point == Some(name) {
-                    self.passed += 1;
-                }
-                point == Some(name) && self.passed >= *count
-            }
-            Trigger::Time(time) => self.since.elapsed() >= *time,
-        };
-        if !is_due {
-            return None;
+    /// The kills that are due, now that a process has come to `point`, or that time has passed.
+    fn due(&mut self, point: Option<&str>) -> Vec<Kill> {
+        let mut due = Vec::new();
+        for (kill, passed) in std::mem::take(&mut self.left) {
+            let passed = match &kill.trigger {
+                Trigger::Point { name, .. } => passed + u64::from(point == Some(name)),
+                Trigger::Time(_) => passed,
+            };
+            let is_due = match &kill.trigger {
+                Trigger::Point { name, count } => point == Some(name) && passed >= *count,
+                Trigger::Time(time) => self.started.elapsed() >= *time,
+            };
+            if is_due { due.push(kill) } else { self.left.push((kill, passed)) }
         }
-        let kill = self.left.remove(0);
-        let place = match &kill.trigger {
-            Trigger::Point { name, .. } => (*name).to_owned(),
-            Trigger::Time(_) => "any time".to_owned(),
-        };
-        self.done.push((place, kill.target.word()));
-        (self.passed, self.since) = (0, Instant::now());
-        Some(kill)
+        due
+    }
+
+    /// Does what is due, and remembers the kills that found somebody.
+    fn strike(&mut self, home: &Path, point: Option<&str>) {
+        for kill in self.due(point) {
+            if processes::kill(home, kill.target) == 0 {
+                continue;
+            }
+            let place = match &kill.trigger {
+                Trigger::Point { name, .. } => (*name).to_owned(),
+                Trigger::Time(_) => "any time".to_owned(),
+            };
+            self.done.push((place, kill.target.word()));
+        }
     }
 }
 
@@ -63,7 +69,8 @@ pub fn run(programs: &Programs, job: &Path, home: &Path, kills: &[Kill], mutant:
     let socket = home.join("chaos.sock");
     let listener = UnixListener::bind(&socket).map_err(|error| format!("cannot listen at `{}`: {error}", socket.display()))?;
     let started = Instant::now();
-    let killer = Killer { left: kills.to_vec(), passed: 0, since: started, done: Vec::new(), steps: 0 };
+    let left = kills.iter().map(|kill| (kill.clone(), 0)).collect();
+    let killer = Killer { left, started, done: Vec::new(), steps: 0 };
     let killer = Arc::new(Mutex::new(killer));
     let over = Arc::new(AtomicBool::new(false));
     let listening = listen(listener, killer.clone(), home.clone(), over.clone());
@@ -137,9 +144,7 @@ fn listen(listener: UnixListener, killer: Arc<Mutex<Killer>>, home: std::path::P
             let point = line.split_whitespace().nth(2).unwrap_or_default().to_owned();
             let Ok(mut killer) = killer.lock() else { return };
             killer.steps += u64::from(point == "step");
-            if let Some(kill) = killer.due(Some(&point)) {
-                processes::kill(&home, kill.target);
-            }
+            killer.strike(&home, Some(&point));
         }
     })
 }
@@ -150,9 +155,8 @@ fn watch(killer: Arc<Mutex<Killer>>, home: std::path::PathBuf, started: Instant,
         let mut sightings = Sightings::default();
         while !over.load(Ordering::SeqCst) {
             sightings.look(&home, started.elapsed().as_secs_f64());
-            let due = killer.lock().ok().and_then(|mut killer| killer.due(None));
-            if let Some(kill) = due {
-                processes::kill(&home, kill.target);
+            if let Ok(mut killer) = killer.lock() {
+                killer.strike(&home, None);
             }
             std::thread::sleep(Duration::from_millis(15));
         }

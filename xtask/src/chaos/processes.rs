@@ -46,8 +46,8 @@ pub fn of(home: &Path) -> Vec<Process> {
     pids.filter_map(process).collect()
 }
 
-/// Kills everything that a target names, at once.
-pub fn kill(home: &Path, target: Target) {
+/// Kills everything that a target names, at once; returns how many processes that were.
+pub fn kill(home: &Path, target: Target) -> usize {
     let is_target = |role: &Role| match target {
         Target::Rank => *role == Role::Rank,
         Target::Agent => matches!(role, Role::Agent(_)),
@@ -58,6 +58,7 @@ pub fn kill(home: &Path, target: Target) {
     if !pids.is_empty() {
         let _ = Command::new("kill").arg("-9").args(&pids).stderr(std::process::Stdio::null()).status();
     }
+    pids.len()
 }
 
 /// When each instance's agent was first and last seen alive, in seconds on the harness' own clock.

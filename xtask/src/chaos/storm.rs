@@ -12,7 +12,7 @@ pub struct Kill {
     pub target: Target,
 }
 
-/// When a kill happens, counted from the kill before.
+/// When a kill happens, counted from the start of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trigger {
     /// When a process comes to this point for the `count`th time.
