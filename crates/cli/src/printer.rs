@@ -1,7 +1,5 @@
 //! The one place that prints: stdout is data, stderr is conversation.
 
-#![expect(clippy::disallowed_macros, clippy::print_stdout, clippy::print_stderr, reason = "the printer prints")]
-
 use std::io::{IsTerminal, Write};
 
 use serde::Serialize;

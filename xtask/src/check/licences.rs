@@ -36,10 +36,7 @@ fn complaints(licences: &[String], registries: &[String], graph: &Graph) -> Resu
         };
         let expression = spdx::Expression::parse_mode(text, spdx::ParseMode::LAX)
             .map_err(|error| format!("the licence of {who} cannot be read: {error}"))?;
-        let is_allowed = expression.evaluate(|requirement| {
-            let asked = requirement.to_string();
-            licences.iter().any(|allowed| *allowed == asked)
-        });
+        let is_allowed = expression.evaluate(|requirement| licences.contains(&requirement.to_string()));
         if !is_allowed {
             complaints.push(format!("{who} is under `{text}`, which `deny.toml` does not allow"));
         }

@@ -15,10 +15,13 @@ use std::path::Path;
 use crate::docs;
 use crate::doing::{self, Outcome, step};
 
+/// A check's name, and what it does.
+type Check<'a> = (&'a str, &'a dyn Fn() -> Result<(), Box<dyn Error>>);
+
 /// Runs every check; the fast ones first.
 pub fn check(root: &Path) -> Outcome {
     let graph = graph::read(root)?;
-    let checks: [(&str, &dyn Fn() -> Result<(), Box<dyn Error>>); 6] = [
+    let checks: [Check; 6] = [
         ("arrows between crates", &|| all_well(arrows::check(root, &graph)?)),
         ("tidiness", &|| all_well(tidy::check(root)?)),
         ("licences and sources", &|| licences(root, &graph)),

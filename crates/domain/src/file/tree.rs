@@ -24,12 +24,15 @@ pub(super) struct Node {
     pub value: Value,
 }
 
+/// A mapping's keys with their values, in the order of the file.
+type Entries = Vec<(Key, Node)>;
+
 /// What a value is made of.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Scalar(Raw),
     List(Vec<Node>),
-    Map(Vec<(Key, Node)>),
+    Map(Entries),
 }
 
 /// A scalar before anybody has said what it means.
@@ -253,7 +256,7 @@ impl<'text> Builder<'text> {
         }
     }
 
-    fn map(&mut self, depth: usize) -> Result<(Vec<(Key, Node)>, usize, usize), Problem> {
+    fn map(&mut self, depth: usize) -> Result<(Entries, usize, usize), Problem> {
         let (mut entries, mut merged, mut nodes, mut below) = (Vec::new(), Vec::new(), 0, 0);
         let mut names = HashSet::new();
         loop {
@@ -288,7 +291,7 @@ impl<'text> Builder<'text> {
     }
 
     /// `<<: *anchor` and `<<: [*one, *two]`: keys of other mappings, where this one has none of its own.
-    fn merge(&mut self, entries: &mut Vec<(Key, Node)>, names: &mut HashSet<String>, span: Span, value: Node) {
+    fn merge(&mut self, entries: &mut Entries, names: &mut HashSet<String>, span: Span, value: Node) {
         let sources = match value.value {
             Value::Map(_) => vec![value],
             Value::List(items) => items,
