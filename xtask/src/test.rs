@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use crate::doing::{self, Outcome, step};
-use crate::{build, check, peers};
+use crate::{build, chaos, check, peers};
+
+/// Runs that are killed and compared; more of them by `cargo xtask chaos --runs N --seed S`.
+const CHAOS_RUNS: &str = "100";
 
 /// Sets up, checks, builds both executables and runs every test.
 pub fn test(root: &Path) -> Outcome {
@@ -21,5 +24,7 @@ pub fn test(root: &Path) -> Outcome {
         tests.env("PYTHONPATH", peers::tensorboard()?);
         doing::run(&mut tests, "`benches/peers/tensorboard_read.py FOLDER` shows what TensorBoard sees")
     })?;
-    Ok("everything passed".into())
+    let arguments = ["--runs", CHAOS_RUNS, "--seed", "1"].map(str::to_owned);
+    let line = step("chaos", || chaos::chaos(root, &arguments))?;
+    Ok(format!("{line}\neverything passed"))
 }
