@@ -4,8 +4,8 @@
 //! chaos harness has been named with [`aim`], the process tells it the point's name over a Unix socket and waits
 //! for the word to go on, so the harness can kill any process of the run at exactly that instant.
 
-use std::os::unix::net::UnixStream;
 use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 

@@ -1,7 +1,10 @@
 //! Attending a run: running the loop, or following the process that does, and saying what happens.
 
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 use std::time::Duration;
 
 use domain::event::Submitted;
@@ -234,7 +237,10 @@ pub fn sentence(event: &Event) -> Option<String> {
         Event::RentFailed { finding, .. } => format!("could not rent: {}", finding.message),
         Event::AttemptReady { ready: Some(ready), attempt } => {
             let mut text = match ready.step {
-                0 => format!("attempt {attempt}: training {} parameters on {} samples", ready.parameters, ready.samples[0]),
+                0 => format!(
+                    "attempt {attempt}: training {} parameters on {} samples",
+                    ready.parameters, ready.samples[0]
+                ),
                 step => format!("attempt {attempt}: resumed at step {step} of {}", ready.steps),
             };
             for passed_over in &ready.passed_over {
@@ -252,8 +258,12 @@ pub fn sentence(event: &Event) -> Option<String> {
             format!("attempt {attempt} stopped; step {step} is saved")
         }
         Event::BudgetAlert { spent, .. } => format!("budget: {spent} spent, the alert is reached"),
-        Event::Launched { .. } | Event::AgentUp { .. } | Event::AttemptIntended { .. } | Event::AttemptEnded { .. } => return None,
-        Event::Ended { .. } | Event::ReleaseIntended { .. } | Event::Released { .. } | Event::Billed { .. } => return None,
+        Event::Launched { .. } | Event::AgentUp { .. } | Event::AttemptIntended { .. } | Event::AttemptEnded { .. } => {
+            return None;
+        }
+        Event::Ended { .. } | Event::ReleaseIntended { .. } | Event::Released { .. } | Event::Billed { .. } => {
+            return None;
+        }
     };
     Some(crate::printer::plain(&text))
 }

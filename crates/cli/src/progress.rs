@@ -96,11 +96,21 @@ mod tests {
     fn the_line_tells_time_and_money_left() {
         let mut progress = Progress::default();
         let (samples, classes) = ([128, 10, 10], vec!["a".to_owned()]);
-        let ready = Ready { step: 0, steps: 3_600, steps_per_epoch: 2, samples, classes, parameters: 9, passed_over: vec![] };
+        let ready =
+            Ready { step: 0, steps: 3_600, steps_per_epoch: 2, samples, classes, parameters: 9, passed_over: vec![] };
         progress.take(&Report::Ready(ready));
         let rate: Rate = "3.60/h".parse().unwrap();
         assert_eq!(progress.line(Money::default(), rate), None);
-        let step = Step { step: 1_800, epoch: 899, loss: 0.25, lr: 0.1, samples: 64, step_us: 1_000_000, data_wait_us: 20_000, checkpoint_us: 0 };
+        let step = Step {
+            step: 1_800,
+            epoch: 899,
+            loss: 0.25,
+            lr: 0.1,
+            samples: 64,
+            step_us: 1_000_000,
+            data_wait_us: 20_000,
+            checkpoint_us: 0,
+        };
         assert!(progress.take(&Report::Step(step)));
         let line = progress.line(Money::from_micros(1_800_000), rate).unwrap();
         assert_eq!(

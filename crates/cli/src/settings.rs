@@ -40,7 +40,10 @@ impl Settings {
             Some(home) => home,
             None => {
                 let message = "no folder is known for the state: `HOME` is not set".to_owned();
-                return Err(Error::Usage { message, hint: "name one with `--home FOLDER` or `GRADUS_HOME`".to_owned() });
+                return Err(Error::Usage {
+                    message,
+                    hint: "name one with `--home FOLDER` or `GRADUS_HOME`".to_owned(),
+                });
             }
         };
         Ok(Settings { home, program, rank_program, libtorch, color, chaos: path(chaos::VARIABLE) })

@@ -52,7 +52,9 @@ impl Cause {
     pub fn is_transient(self) -> bool {
         match self {
             Cause::Killed | Cause::Hang | Cause::InstanceLost | Cause::Fenced => true,
-            Cause::Data | Cause::Job | Cause::NotFinite | Cause::OutOfMemory | Cause::DiskFull | Cause::ReadOnly => false,
+            Cause::Data | Cause::Job | Cause::NotFinite | Cause::OutOfMemory | Cause::DiskFull | Cause::ReadOnly => {
+                false
+            }
             Cause::Library | Cause::ExitCode | Cause::Setup | Cause::Internal => false,
         }
     }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::ops::{Add, AddAssign};
 use std::str::FromStr;
 
-
 use crate::time::Elapsed;
 
 const MICROS: i64 = 1_000_000;

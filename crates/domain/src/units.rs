@@ -180,7 +180,9 @@ impl fmt::Display for Duration {
         if rest == 0 {
             return f.write_str("0s");
         }
-        for (unit, micros) in [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)] {
+        for (unit, micros) in
+            [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)]
+        {
             if rest >= micros {
                 write!(f, "{}{unit}", rest / micros)?;
                 rest %= micros;

@@ -1,9 +1,9 @@
 //! What an agent is told, and what its words mean.
 
+use domain::rank::Report;
 use domain::run::{InstanceState, RunState};
 use domain::wire::{Entry, Order, Start, Word};
 use domain::{AttemptId, Event, InstanceId, RunId};
-use domain::rank::Report;
 
 use crate::world::{AttemptState, Run, World};
 

@@ -94,7 +94,9 @@ pub fn reconcile(world: &World, facts: &Facts, policy: &Policy) -> Vec<Action> {
             }
         }
         if run.state.is_final() {
-            if run.bill.is_none() && let Some(bill) = bill(world, run) {
+            if run.bill.is_none()
+                && let Some(bill) = bill(world, run)
+            {
                 actions.push(Action::Bill { run: id.clone(), bill });
             }
             continue;

@@ -11,7 +11,8 @@ use domain::job::{Command, Needs, Recovery};
 use domain::run::{AttemptEnd, RunState, Sight, Usage};
 use domain::wire::{Entry, Order, Start, Word};
 use domain::{
-    AttemptId, Cause, Elapsed, Event, Finding, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp, Work,
+    AttemptId, Cause, Elapsed, Event, Finding, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId,
+    Timestamp, Work,
 };
 use plan::{Action, Facts, Policy, World};
 
@@ -120,7 +121,9 @@ impl Simulation {
                 self.launch(&instance)
             }
             Action::Launch { instance } => self.launch(&instance),
-            Action::Start { run, attempt, fence, instance } => self.append(Event::AttemptIntended { run, attempt, fence, instance }),
+            Action::Start { run, attempt, fence, instance } => {
+                self.append(Event::AttemptIntended { run, attempt, fence, instance })
+            }
             Action::Lose { attempt, finding } => {
                 self.append(Event::AttemptEnded { attempt, end: AttemptEnd::Failed { finding, exit_code: None } })
             }
@@ -164,7 +167,8 @@ impl Simulation {
     /// One call of an agent, as the loop's `hear` does it.
     fn tick(&mut self, id: &InstanceId) -> Result<(), Crash> {
         let Some(instance) = self.world.instances.get(id) else { return Ok(()) };
-        let silent = matches!(instance.state, domain::run::InstanceState::Intended | domain::run::InstanceState::Launching);
+        let silent =
+            matches!(instance.state, domain::run::InstanceState::Intended | domain::run::InstanceState::Launching);
         let started = Timestamp(self.machines[id].started);
         if silent {
             self.append(Event::AgentUp { instance: id.clone(), started })?;
@@ -206,7 +210,8 @@ impl Simulation {
     /// One moment of the world: machines and ranks may die, agents work and call.
     fn moment(&mut self) {
         self.now += 1_000_000;
-        let alive: Vec<InstanceId> = self.machines.iter().filter(|(_, machine)| machine.ended.is_none()).map(|(id, _)| id.clone()).collect();
+        let alive: Vec<InstanceId> =
+            self.machines.iter().filter(|(_, machine)| machine.ended.is_none()).map(|(id, _)| id.clone()).collect();
         let result = self.settle();
         self.survive(result);
         for id in alive {
@@ -272,7 +277,8 @@ fn usage(started: i64, ended: i64) -> Usage {
 
 fn submitted(run: &RunId) -> Event {
     let rate = Rate::from_micros_per_hour(1_234_567);
-    let offer = Offer { provider: "sim".into(), kind: "m1".into(), node: Node::default(), rate, price_source: "test".into() };
+    let offer =
+        Offer { provider: "sim".into(), kind: "m1".into(), node: Node::default(), rate, price_source: "test".into() };
     let (share, memory, time, cost) = (None, None, None, None);
     let plan = Plan { offer, share, memory, time, cost, reserve: Money::default(), assumptions: vec![] };
     let job = Job {
@@ -284,7 +290,13 @@ fn submitted(run: &RunId) -> Event {
         deadline: None,
         recovery: Recovery { restarts: 1_000, ..Recovery::default() },
     };
-    Event::Submitted(Box::new(Submitted { run: run.clone(), job, plan, job_hash: String::new(), file: "job.yaml".into() }))
+    Event::Submitted(Box::new(Submitted {
+        run: run.clone(),
+        job,
+        plan,
+        job_hash: String::new(),
+        file: "job.yaml".into(),
+    }))
 }
 
 fn check(seed: u64) -> u32 {

@@ -61,7 +61,10 @@ impl Error {
             Error::NoRun(_) => Some("list the runs with `gradus status`".into()),
             Error::Unreadable { .. } => Some("was the log written by a newer gradus? update this one".into()),
             Error::File { source, .. } => file_hint(source),
-            Error::State { .. } => Some("check that the home folder is on a writable disk with free space, or choose another with `--home`".into()),
+            Error::State { .. } => Some(
+                "check that the home folder is on a writable disk with free space, or choose another with `--home`"
+                    .into(),
+            ),
             Error::Illegal(_) | Error::Provider(_) => None,
         }
     }

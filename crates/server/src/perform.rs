@@ -58,7 +58,10 @@ fn launch(state: &mut State, providers: &[Box<dyn Provider>], id: &InstanceId) -
     let Some(instance) = state.world().instances.get(id).cloned() else { return Ok(()) };
     let Some(provider) = provider_of(state, providers, id) else {
         let message = format!("no provider is called `{}`", instance.offer.provider);
-        return append(state, Event::RentFailed { instance: id.clone(), finding: Finding::new(Cause::Internal, message) });
+        return append(
+            state,
+            Event::RentFailed { instance: id.clone(), finding: Finding::new(Cause::Internal, message) },
+        );
     };
     let launch = Launch { instance: id.clone(), token: instance.token, offer: instance.offer };
     match provider.launch(&launch) {

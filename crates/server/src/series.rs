@@ -55,7 +55,8 @@ impl Series {
             let transaction = self.db.transaction()?;
             for entry in entries {
                 let Word::Reported { report, .. } = &entry.word else { continue };
-                let text = serde_json::to_string(report).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+                let text = serde_json::to_string(report)
+                    .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
                 let sql = "INSERT OR IGNORE INTO points (instance, seq, run, attempt, at, report) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
                 let mut statement = transaction.prepare_cached(sql)?;
                 let attempt = entry.attempt.as_str();

@@ -38,7 +38,8 @@ pub fn open_data(spec: &Spec, channel: &Channel) -> Result<Dataset, Error> {
     let dataset = Dataset::open(&spec.train.data, Path::new(&spec.data), spec.train.seed)?;
     if let Some(first) = dataset.skipped().first() {
         let count = dataset.skipped().len();
-        let text = format!("{count} pictures cannot be read and are left out; the first is `{}`: {}", first.name, first.why);
+        let text =
+            format!("{count} pictures cannot be read and are left out; the first is `{}`: {}", first.name, first.why);
         channel.send(Report::Note { text });
     }
     Ok(dataset)
@@ -80,7 +81,8 @@ pub fn check_batches(train: &Train, dataset: &Dataset) -> Result<(), Error> {
     let sizes = [batch.min(samples), samples % batch].into_iter().filter(|size| *size > 0);
     let smallest = sizes.flat_map(|size| micro_batches(size as i64, i64::from(train.accumulate))).min();
     if one_pixel && smallest == Some(1) {
-        let message = format!("with `batch: {batch}`, {samples} samples leave a batch of one, which cannot be normalised");
+        let message =
+            format!("with `batch: {batch}`, {samples} samples leave a batch of one, which cannot be normalised");
         return Err(Finding::new(Cause::Job, message).hint("choose another `batch`, or a smaller `accumulate`").into());
     }
     Ok(())
@@ -118,4 +120,3 @@ fn processor() -> String {
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     name.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.trim().into())
 }
-

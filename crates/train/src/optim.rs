@@ -35,7 +35,10 @@ impl Optimizer {
                 constants,
                 first: zeros_like(&parameters)?,
                 second: zeros_like(&parameters)?,
-                step: Tensor::f_zeros([0i64; 0], (Kind::Float, parameters.first().map_or(Device::Cpu, Tensor::device)))?,
+                step: Tensor::f_zeros(
+                    [0i64; 0],
+                    (Kind::Float, parameters.first().map_or(Device::Cpu, Tensor::device)),
+                )?,
             },
         };
         Ok(Optimizer { names, parameters, state })

@@ -66,7 +66,11 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
     let (train, device) = (&spec.train, setting.device);
     let recipe = Recipe::of(train, device);
     let version = torch::version()?;
-    channel.send(Report::Hello { rank: spec.rank, pid: std::process::id(), environment: environment(spec, &recipe, &version) });
+    channel.send(Report::Hello {
+        rank: spec.rank,
+        pid: std::process::id(),
+        environment: environment(spec, &recipe, &version),
+    });
     check_spec(spec, &version)?;
 
     let dataset = Arc::new(open_data(spec, channel)?);
@@ -137,7 +141,8 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
         }
         saving.keep_up(at + 1)?;
 
-        let batch = loader.next().ok_or_else(|| Finding::new(Cause::Internal, "the data ended before the last step"))??;
+        let batch =
+            loader.next().ok_or_else(|| Finding::new(Cause::Internal, "the data ended before the last step"))??;
         let (cursor, epoch, wait) = (batch.cursor_after(), batch.epoch(), batch.wait());
         let values = scorer.samples(&batch)?;
         drop(batch);

@@ -105,7 +105,9 @@ impl Bench {
 
     /// Stops once step `step` was reported, wherever the rank is by then.
     fn stop_after(&mut self, step: u64) -> Outcome {
-        self.attempt(LeftOut::default(), |report| matches!(report, Report::Step(done) if done.step == step).then_some(Order::Stop))
+        self.attempt(LeftOut::default(), |report| {
+            matches!(report, Report::Step(done) if done.step == step).then_some(Order::Stop)
+        })
     }
 
     /// Takes away what was saved after step `last`, as if the rank had been killed before it was durable.
@@ -194,11 +196,9 @@ fn what_a_resume_leaves_out_is_seen_in_the_result() {
     let [job, _] = jobs();
     let whole = bench(job.clone()).to_the_end();
     let none = LeftOut::default();
-    for left_out in [
-        LeftOut { random: true, ..none },
-        LeftOut { optimizer: true, ..none },
-        LeftOut { position: true, ..none },
-    ] {
+    for left_out in
+        [LeftOut { random: true, ..none }, LeftOut { optimizer: true, ..none }, LeftOut { position: true, ..none }]
+    {
         let mut bench = bench(job.clone());
         bench.stop_after(7);
         bench.lose_after(5);
@@ -237,9 +237,10 @@ fn a_run_learns_reports_and_exports() {
     assert!(exported.test_accuracy > 0.9, "{exported:?}");
 
     let tensors = checkpoint::read_tensors(Path::new(&exported.model)).unwrap();
-    assert_eq!(tensors.iter().map(|tensor| tensor.name.as_str()).collect::<Vec<_>>(), [
-        "fc1.bias", "fc1.weight", "fc2.bias", "fc2.weight", "fc3.bias", "fc3.weight"
-    ]);
+    assert_eq!(
+        tensors.iter().map(|tensor| tensor.name.as_str()).collect::<Vec<_>>(),
+        ["fc1.bias", "fc1.weight", "fc2.bias", "fc2.weight", "fc3.bias", "fc3.weight"]
+    );
     assert_eq!(tensors[1].shape, [128, 64]);
     let card: Value = serde_json::from_slice(&fs::read(bench.path("export/model.json")).unwrap()).unwrap();
     assert_eq!(card["weights_sha256"], json!(exported.model_sha256));

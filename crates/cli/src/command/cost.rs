@@ -36,20 +36,36 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         let spent = plan::spent(world, run, &BTreeMap::new());
         total += spent;
         if printer.is_json() {
-            printer.json(&json!({ "run": id, "final": run.bill.is_some(), "bill": run.bill, "cost_micro_usd": spent.micros() }));
+            printer.json(
+                &json!({ "run": id, "final": run.bill.is_some(), "bill": run.bill, "cost_micro_usd": spent.micros() }),
+            );
             continue;
         }
         for line in run.bill.iter().flat_map(|bill| &bill.lines) {
             let seconds = format!("{:.6} s", line.usage.elapsed.as_secs_f64());
-            rows.push(vec![id.to_string(), line.instance.to_string(), line.rate.to_string(), seconds, line.amount.to_string()]);
+            rows.push(vec![
+                id.to_string(),
+                line.instance.to_string(),
+                line.rate.to_string(),
+                seconds,
+                line.amount.to_string(),
+            ]);
         }
         if run.bill.is_none() {
-            rows.push(vec![id.to_string(), "not final".to_owned(), run.plan.offer.rate.to_string(), String::new(), spent.to_string()]);
+            rows.push(vec![
+                id.to_string(),
+                "not final".to_owned(),
+                run.plan.offer.rate.to_string(),
+                String::new(),
+                spent.to_string(),
+            ]);
         }
     }
     if !printer.is_json() {
         rows.push(vec!["total".to_owned(), String::new(), String::new(), String::new(), total.to_string()]);
-        table::lines(&["run", "rent", "price", "time", "amount"], &rows).into_iter().for_each(|line| printer.data(line));
+        table::lines(&["run", "rent", "price", "time", "amount"], &rows)
+            .into_iter()
+            .for_each(|line| printer.data(line));
     }
     Ok(exit::DONE)
 }

@@ -58,7 +58,10 @@ fn files(state: &State, home: &Home, id: &RunId) -> Vec<PathBuf> {
     let mut names: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     let place = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let attempt = run.attempts.iter().position(|attempt| name.starts_with(&format!("{attempt}-")) || name.starts_with(&format!("{attempt}.")));
+        let attempt = run
+            .attempts
+            .iter()
+            .position(|attempt| name.starts_with(&format!("{attempt}-")) || name.starts_with(&format!("{attempt}.")));
         (attempt.unwrap_or(usize::MAX), name)
     };
     names.sort_by_key(|path| place(path));
@@ -74,7 +77,9 @@ fn print_from(printer: &mut Printer, path: &Path, from: u64, all: bool) -> Resul
     let end = if all { bytes.len() } else { bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) };
     for line in String::from_utf8_lossy(&bytes[..end]).lines() {
         if printer.is_json() {
-            printer.json(&serde_json::json!({ "file": path.file_name().map(|name| name.to_string_lossy()), "line": line }));
+            printer.json(
+                &serde_json::json!({ "file": path.file_name().map(|name| name.to_string_lossy()), "line": line }),
+            );
         } else {
             printer.data(plain(line));
         }

@@ -69,7 +69,9 @@ fn list(state: &State, printer: &mut Printer) -> Result<u8, Error> {
     if !printer.is_json() && rows.is_empty() {
         printer.say("no models yet; train one with `gradus run JOB`");
     } else if !printer.is_json() {
-        table::lines(&["run", "architecture", "test accuracy", "model"], &rows).into_iter().for_each(|line| printer.data(line));
+        table::lines(&["run", "architecture", "test accuracy", "model"], &rows)
+            .into_iter()
+            .for_each(|line| printer.data(line));
     }
     Ok(exit::DONE)
 }
@@ -102,7 +104,14 @@ fn export(state: &State, printer: &mut Printer, name: &str, to: PathBuf) -> Resu
     let bytes = std::fs::read(&source).map_err(Error::file("read", &source))?;
     if server::submit::sha256(&bytes) != model.model_sha256 {
         let message = format!("`{}` is not what was trained: its SHA-256 differs", source.display());
-        return Err(Error::Code { message, hint: Some(format!("train it again with `gradus run`, or restore it; run `{id}` wrote {}", model.model_sha256)), code: exit::WORLD });
+        return Err(Error::Code {
+            message,
+            hint: Some(format!(
+                "train it again with `gradus run`, or restore it; run `{id}` wrote {}",
+                model.model_sha256
+            )),
+            code: exit::WORLD,
+        });
     }
     std::fs::create_dir_all(&to).map_err(Error::file("make the folder", &to))?;
     let target = to.join("model.safetensors");
@@ -129,7 +138,10 @@ fn trained(run: &plan::Run) -> Option<&Exported> {
     match &run.state {
         RunState::Done { outcome: Outcome::Trained { model } } => Some(model),
         RunState::Done { .. } | RunState::Stopped { .. } | RunState::Queued | RunState::Renting { .. } => None,
-        RunState::Staging { .. } | RunState::Running { .. } | RunState::Recovering { .. } | RunState::Stopping { .. } => None,
+        RunState::Staging { .. }
+        | RunState::Running { .. }
+        | RunState::Recovering { .. }
+        | RunState::Stopping { .. } => None,
     }
 }
 

@@ -127,11 +127,18 @@ pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
         lines.push(format!("memory   {:.2} GiB at the peak", memory.0 as f64 / f64::from(1 << 30)));
     }
     match plan.time {
-        Some(time) => lines.push(format!("time     {} (one run in ten below {}, one above {})", short(time.middle), short(time.low), short(time.high))),
+        Some(time) => lines.push(format!(
+            "time     {} (one run in ten below {}, one above {})",
+            short(time.middle),
+            short(time.low),
+            short(time.high)
+        )),
         None => lines.push("time     unknown".to_owned()),
     }
     match plan.cost {
-        Some(cost) => lines.push(format!("cost     {} (one run in ten below {}, one above {})", cost.middle, cost.low, cost.high)),
+        Some(cost) => {
+            lines.push(format!("cost     {} (one run in ten below {}, one above {})", cost.middle, cost.low, cost.high))
+        }
         None => lines.push("cost     unknown".to_owned()),
     }
     if let Some(budget) = job.budget {
@@ -146,5 +153,9 @@ pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
 /// A duration without the digits that an estimate does not have.
 fn short(duration: domain::Duration) -> String {
     let seconds = duration.as_secs_f64();
-    if seconds < 10.0 { format!("{seconds:.1}s") } else { domain::Duration::from_secs(seconds.round() as u64).to_string() }
+    if seconds < 10.0 {
+        format!("{seconds:.1}s")
+    } else {
+        domain::Duration::from_secs(seconds.round() as u64).to_string()
+    }
 }

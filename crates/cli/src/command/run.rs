@@ -87,7 +87,9 @@ pub fn verdict(_settings: &Settings, home: &Home, run: &RunId, watch: Watch) -> 
         }
         RunState::Done { .. } => Ok(exit::DONE),
         RunState::Stopped { .. } => Ok(exit::RUN_STOPPED),
-        RunState::Queued | RunState::Renting { .. } | RunState::Staging { .. } | RunState::Running { .. } => Ok(exit::NOT_FINISHED),
+        RunState::Queued | RunState::Renting { .. } | RunState::Staging { .. } | RunState::Running { .. } => {
+            Ok(exit::NOT_FINISHED)
+        }
         RunState::Recovering { .. } | RunState::Stopping { .. } => Ok(exit::NOT_FINISHED),
     }
 }
@@ -133,7 +135,11 @@ fn result_lines(home: &Home, id: &RunId, run: &plan::Run) -> Vec<String> {
         && is_success(outcome)
         && let Outcome::Trained { model } = outcome
     {
-        lines.push(format!("accuracy {:.2} % on the test split, {:.2} % on validation", 100.0 * model.test_accuracy, 100.0 * model.validation_accuracy));
+        lines.push(format!(
+            "accuracy {:.2} % on the test split, {:.2} % on validation",
+            100.0 * model.test_accuracy,
+            100.0 * model.validation_accuracy
+        ));
         lines.push(format!("model    {} (step {} of {})", model.model, model.step, model.steps));
     }
     let report = home.run(id).join("report.html");

@@ -43,7 +43,14 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
             printer.json(&json!({ "run": id, "state": run.state, "word": run.state.word(), "step": step, "attempts": run.attempts.len(), "cost_micro_usd": micros, "submitted": submitted }));
         } else {
             let step = step.map_or(String::new(), |step| step.to_string());
-            rows.push(vec![id.to_string(), run.state.word().to_owned(), step, run.attempts.len().to_string(), cost.to_string(), time(run.submitted)]);
+            rows.push(vec![
+                id.to_string(),
+                run.state.word().to_owned(),
+                step,
+                run.attempts.len().to_string(),
+                cost.to_string(),
+                time(run.submitted),
+            ]);
         }
     }
     if !printer.is_json() && rows.is_empty() {
@@ -92,7 +99,9 @@ fn one(home: &Home, state: &State, series: &Series, printer: &mut Printer, id: &
             plan::AttemptState::Ended { end: AttemptEnd::Trained { .. }, .. } => "trained".to_owned(),
             plan::AttemptState::Ended { end: AttemptEnd::Succeeded, .. } => "succeeded".to_owned(),
             plan::AttemptState::Ended { end: AttemptEnd::Stopped { .. }, .. } => "stopped".to_owned(),
-            plan::AttemptState::Ended { end: AttemptEnd::Failed { finding, .. }, .. } => format!("failed: {}", finding.message),
+            plan::AttemptState::Ended { end: AttemptEnd::Failed { finding, .. }, .. } => {
+                format!("failed: {}", finding.message)
+            }
         };
         printer.data(format!("attempt  {id}: {}", crate::printer::plain(&text)));
     }
@@ -109,11 +118,20 @@ fn why(home: &Home, state: &State, id: &RunId, run: &plan::Run) -> Option<String
             other.map(|(_, instance)| format!("this machine is in use by run {}", instance.run))
         }
         RunState::Recovering { finding } if attended => Some(finding.message.clone()),
-        RunState::Queued | RunState::Recovering { .. } => Some(format!("no process attends to it; type `gradus resume {id}`")),
-        RunState::Renting { .. } | RunState::Staging { .. } | RunState::Running { .. } | RunState::Stopping { .. } if !attended => {
-            Some(format!("no process attends to it; it ends by itself within {}, or go on with `gradus resume {id}`", server::control::LEASE))
+        RunState::Queued | RunState::Recovering { .. } => {
+            Some(format!("no process attends to it; type `gradus resume {id}`"))
         }
-        RunState::Renting { .. } | RunState::Staging { .. } | RunState::Running { .. } | RunState::Stopping { .. } => None,
+        RunState::Renting { .. } | RunState::Staging { .. } | RunState::Running { .. } | RunState::Stopping { .. }
+            if !attended =>
+        {
+            Some(format!(
+                "no process attends to it; it ends by itself within {}, or go on with `gradus resume {id}`",
+                server::control::LEASE
+            ))
+        }
+        RunState::Renting { .. } | RunState::Staging { .. } | RunState::Running { .. } | RunState::Stopping { .. } => {
+            None
+        }
         RunState::Done { outcome: domain::run::Outcome::Failed { finding } } => Some(finding.message.clone()),
         RunState::Stopped { .. } | RunState::Done { .. } => None,
     }

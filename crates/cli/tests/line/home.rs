@@ -56,7 +56,11 @@ impl Home {
     pub fn until(&self, what: &str, holds: impl Fn() -> bool) {
         let started = Instant::now();
         while !holds() {
-            assert!(started.elapsed() < Duration::from_secs(20), "waited in vain for {what}; {}", self.gradus(&["status", "last"]).out);
+            assert!(
+                started.elapsed() < Duration::from_secs(20),
+                "waited in vain for {what}; {}",
+                self.gradus(&["status", "last"]).out
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -78,7 +82,9 @@ impl Home {
             let line = String::from_utf8_lossy(&line).replace('\0', " ");
             let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             let tagged = String::from_utf8_lossy(&environment).contains(&*home.to_string_lossy());
-            if line.contains(word) && (tagged || line.contains(&*self.path().to_string_lossy()) || line.contains(&*home.to_string_lossy())) {
+            if line.contains(word)
+                && (tagged || line.contains(&*self.path().to_string_lossy()) || line.contains(&*home.to_string_lossy()))
+            {
                 pids.push(pid);
             }
         }

@@ -37,7 +37,10 @@ fn every_table_but_the_events_can_be_dropped() {
     home.until("a running run", || home.state() == "running");
     assert_eq!(home.gradus(&["stop", "last"]).code, Some(0));
     running.wait().unwrap();
-    let told = || [&["status"][..], &["status", "last", "--json"], &["cost", "--json"], &["events", "--json"]].map(|words| home.gradus(words).out);
+    let told = || {
+        [&["status"][..], &["status", "last", "--json"], &["cost", "--json"], &["events", "--json"]]
+            .map(|words| home.gradus(words).out)
+    };
     let before = told();
     let db = rusqlite::Connection::open(home.path().join("state.db")).unwrap();
     let tables: Vec<String> = {

@@ -48,7 +48,8 @@ fn a_program_is_tried_again_as_often_as_the_job_says() {
 #[test]
 fn two_runs_on_one_home_both_come_to_their_end() {
     let home = Home::new();
-    let (one, two) = (home.job("one.yaml", "name: one\nrun: sleep 1\n"), home.job("two.yaml", "name: two\nrun: sleep 0.1\n"));
+    let (one, two) =
+        (home.job("one.yaml", "name: one\nrun: sleep 1\n"), home.job("two.yaml", "name: two\nrun: sleep 0.1\n"));
     let first = home.start(&["run", text(&one), "--json"]);
     home.until("the first run", || home.state() == "running");
     let second = home.start(&["run", text(&two), "--json"]);

@@ -28,7 +28,11 @@ fn a_program_that_fails_says_its_code_and_where_to_look() {
     let job = home.job("bad.yaml", "name: bad\nrun: |\n  echo something is wrong >&2\n  exit 7\n");
     let said = home.gradus(&["run", text(&job)]);
     assert_eq!(said.code, Some(100), "{}", said.err);
-    assert!(said.err.contains("code 7") && said.err.contains("hint: read") && said.err.contains("rank-0.log"), "{}", said.err);
+    assert!(
+        said.err.contains("code 7") && said.err.contains("hint: read") && said.err.contains("rank-0.log"),
+        "{}",
+        said.err
+    );
     assert!(home.gradus(&["logs", "last"]).out.contains("something is wrong"));
     assert_eq!(home.state(), "failed");
 }
@@ -66,7 +70,9 @@ fn every_problem_of_a_job_file_is_told_with_its_line() {
 #[test]
 fn a_run_that_nobody_knows_has_a_code_of_its_own() {
     let home = Home::new();
-    for command in [["status", "nobody"], ["logs", "nobody"], ["stop", "nobody"], ["resume", "nobody"], ["cost", "nobody"]] {
+    for command in
+        [["status", "nobody"], ["logs", "nobody"], ["stop", "nobody"], ["resume", "nobody"], ["cost", "nobody"]]
+    {
         let said = home.gradus(&command);
         assert_eq!(said.code, Some(102), "{command:?}: {}", said.err);
         assert!(said.err.contains("gradus status"), "{command:?}: {}", said.err);

@@ -78,9 +78,11 @@ fn python(text: &str) -> Scalar {
         _ => {}
     }
     let (negative, digits) = sign(text);
-    python_float(digits, negative, text)
-        .or_else(|| python_int(digits, negative))
-        .unwrap_or(if is_date(text) { Scalar::Date } else { Scalar::Text })
+    python_float(digits, negative, text).or_else(|| python_int(digits, negative)).unwrap_or(if is_date(text) {
+        Scalar::Date
+    } else {
+        Scalar::Text
+    })
 }
 
 /// A point is required, and a sign in the exponent: `1e3` is text.

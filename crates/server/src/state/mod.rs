@@ -139,7 +139,8 @@ fn follow(db: &Connection, path: &Path, world: &mut World) -> Result<(), Error> 
 }
 
 fn insert(db: &Connection, world: &World, record: &Record) -> rusqlite::Result<()> {
-    let event = serde_json::to_string(&record.event).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+    let event =
+        serde_json::to_string(&record.event).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
     let run = run_of(world, &record.event).map(RunId::as_str);
     let mut statement = db.prepare_cached("INSERT INTO events (seq, at, run, event) VALUES (?1, ?2, ?3, ?4)")?;
     statement.execute(params![record.seq as i64, record.at.0, run, event])?;
@@ -149,12 +150,14 @@ fn insert(db: &Connection, world: &World, record: &Record) -> rusqlite::Result<(
 fn select(db: &Connection, path: &Path, sql: &str, parameter: impl rusqlite::ToSql) -> Result<Vec<Record>, Error> {
     let doing = |doing| Error::sqlite(doing, path);
     let mut statement = db.prepare_cached(sql).map_err(doing("read"))?;
-    let rows = statement.query_map([parameter], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get::<_, String>(2)?)));
+    let rows =
+        statement.query_map([parameter], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get::<_, String>(2)?)));
     let mut records = Vec::new();
     for row in rows.map_err(doing("read"))? {
         let (seq, at, text) = row.map_err(doing("read"))?;
         let seq = seq as u64;
-        let event = serde_json::from_str(&text).map_err(|source| Error::Unreadable { seq, path: path.to_owned(), source })?;
+        let event =
+            serde_json::from_str(&text).map_err(|source| Error::Unreadable { seq, path: path.to_owned(), source })?;
         records.push(Record { seq, at: Timestamp(at), event });
     }
     Ok(records)
@@ -165,7 +168,9 @@ pub(crate) fn run_of<'a>(world: &'a World, event: &'a Event) -> Option<&'a RunId
     match event {
         Event::Submitted(submitted) => Some(&submitted.run),
         Event::RentIntended(intent) => Some(&intent.run),
-        Event::StopRequested { run, .. } | Event::ResumeRequested { run } | Event::AttemptIntended { run, .. } => Some(run),
+        Event::StopRequested { run, .. } | Event::ResumeRequested { run } | Event::AttemptIntended { run, .. } => {
+            Some(run)
+        }
         Event::BudgetAlert { run, .. } | Event::Ended { run, .. } | Event::Billed { run, .. } => Some(run),
         Event::Launched { instance } | Event::RentFailed { instance, .. } | Event::AgentUp { instance, .. } => {
             world.instances.get(instance).map(|instance| &instance.run)

@@ -66,7 +66,9 @@ pub fn update(db: &Connection, world: &World, record: &Record) -> rusqlite::Resu
     }
     let instance = match event {
         Event::RentIntended(intent) => Some(&intent.instance),
-        Event::Launched { instance } | Event::RentFailed { instance, .. } | Event::AgentUp { instance, .. } => Some(instance),
+        Event::Launched { instance } | Event::RentFailed { instance, .. } | Event::AgentUp { instance, .. } => {
+            Some(instance)
+        }
         Event::ReleaseIntended { instance } | Event::Released { instance, .. } => Some(instance),
         Event::Submitted(_) | Event::StopRequested { .. } | Event::ResumeRequested { .. } | Event::Ended { .. } => None,
         Event::AttemptIntended { .. } | Event::AttemptReady { .. } | Event::AttemptEnded { .. } => None,
@@ -77,7 +79,9 @@ pub fn update(db: &Connection, world: &World, record: &Record) -> rusqlite::Resu
     {
         put(db, "instances", id.as_str(), body)?;
     }
-    if let Event::AttemptIntended { attempt: id, .. } | Event::AttemptReady { attempt: id, .. } | Event::AttemptEnded { attempt: id, .. } = event
+    if let Event::AttemptIntended { attempt: id, .. }
+    | Event::AttemptReady { attempt: id, .. }
+    | Event::AttemptEnded { attempt: id, .. } = event
         && let Some(body) = world.attempts.get(id)
     {
         put(db, "attempts", id.as_str(), body)?;

@@ -16,8 +16,10 @@ fn sgd(lr: f64) -> Rule {
 /// Seven samples, in which each class has a pattern of its own.
 fn batch() -> Samples {
     let labels: Vec<i64> = vec![0, 1, 2, 0, 1, 2, 0];
-    let images: Vec<f32> =
-        labels.iter().flat_map(|label| (0..16).map(move |pixel| if pixel % 3 == *label { 1.0 } else { -0.1 })).collect();
+    let images: Vec<f32> = labels
+        .iter()
+        .flat_map(|label| (0..16).map(move |pixel| if pixel % 3 == *label { 1.0 } else { -0.1 }))
+        .collect();
     samples(&images, &labels, [1, 4, 4], false, Device::Cpu).unwrap()
 }
 
