@@ -56,7 +56,8 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
     let say = |report: Report| {
         let mut line = serde_json::to_string(&report).unwrap();
         line.push('\n');
-        said.lock().unwrap().write_all(line.as_bytes()).unwrap();
+        let sent = said.lock().unwrap().write_all(line.as_bytes());
+        assert!(sent.is_ok() || deaf, "{sent:?}");
     };
     say(Report::Hello { rank: 0, pid: std::process::id(), environment: Environment::default() });
     let ready = Ready {
