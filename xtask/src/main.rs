@@ -54,7 +54,7 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("setup", []) => Some(build::setup(root)),
         ("run", arguments) => Some(build::run(root, arguments)),
         ("test", []) => Some(test::test(root)),
-        ("check", []) => Some(check::check(root)),
+        ("check", []) => Some(check::check(root, check::Missing::Fails)),
         ("chaos", arguments) => Some(chaos::chaos(root, arguments)),
         ("docs", []) => Some(docs::docs(root, false)),
         ("docs", [flag]) if flag == "--check" => Some(docs::docs(root, true)),

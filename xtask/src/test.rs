@@ -11,7 +11,7 @@ const CHAOS_RUNS: &str = "100";
 /// Sets up, checks, builds both executables and runs every test.
 pub fn test(root: &Path) -> Outcome {
     eprintln!("{}", build::setup(root)?);
-    check::check(root)?;
+    check::check(root, check::Missing::IsSaid)?;
     step("build", || build::executables(root))?;
     step("tests", || {
         let mut tests = doing::cargo(root, &["test", "--release", "--workspace"]);
