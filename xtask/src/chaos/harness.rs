@@ -67,7 +67,8 @@ pub fn run(programs: &Programs, job: &Path, home: &Path, kills: &[Kill], mutant:
     fs::create_dir_all(home).map_err(|error| format!("cannot make `{}`: {error}", home.display()))?;
     let home = home.canonicalize().map_err(|error| error.to_string())?;
     let socket = home.join("chaos.sock");
-    let listener = UnixListener::bind(&socket).map_err(|error| format!("cannot listen at `{}`: {error}", socket.display()))?;
+    let listener =
+        UnixListener::bind(&socket).map_err(|error| format!("cannot listen at `{}`: {error}", socket.display()))?;
     let started = Instant::now();
     let left = kills.iter().map(|kill| (kill.clone(), 0)).collect();
     let killer = Killer { left, started, done: Vec::new(), steps: 0 };
@@ -93,11 +94,25 @@ pub fn run(programs: &Programs, job: &Path, home: &Path, kills: &[Kill], mutant:
     result?;
     let killer = killer.lock().map_err(|_| "the killer panicked".to_owned())?;
     let log = events(programs, &home)?;
-    Ok(Run { heard, log, seconds, kills: killer.done.clone(), computed: killer.steps, sightings, leftover: leftover.len() })
+    Ok(Run {
+        heard,
+        log,
+        seconds,
+        kills: killer.done.clone(),
+        computed: killer.steps,
+        sightings,
+        leftover: leftover.len(),
+    })
 }
 
 /// Starts the loop once and hears it out; says whether it came to the last line.
-fn once(programs: &Programs, job: &Path, home: &Path, mutant: Option<&str>, heard: &mut Vec<Value>) -> Result<bool, String> {
+fn once(
+    programs: &Programs,
+    job: &Path,
+    home: &Path,
+    mutant: Option<&str>,
+    heard: &mut Vec<Value>,
+) -> Result<bool, String> {
     let mut command = Command::new(&programs.gradus);
     command.args(["run", "--yes", "--json", "--price", PRICE, "--home"]).arg(home).arg(job);
     command.env("GRADUS_CHAOS_SOCKET", home.join("chaos.sock")).env("GRADUS_RANK", &programs.rank);
@@ -107,7 +122,8 @@ fn once(programs: &Programs, job: &Path, home: &Path, mutant: Option<&str>, hear
     let log = fs::File::options().create(true).append(true).open(home.join("loop.log"));
     let log = log.map_err(|error| format!("cannot write the log: {error}"))?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-    let mut child = command.spawn().map_err(|error| format!("cannot start `{}`: {error}", programs.gradus.display()))?;
+    let mut child =
+        command.spawn().map_err(|error| format!("cannot start `{}`: {error}", programs.gradus.display()))?;
     let mut last = None;
     if let Some(stdout) = child.stdout.take() {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -125,12 +141,19 @@ fn once(programs: &Programs, job: &Path, home: &Path, mutant: Option<&str>, hear
     match status.code() {
         // Ended by a signal: start it again.
         None => Ok(false),
-        Some(code) => Err(format!("gradus left with code {code} and no last line; see {}", home.join("loop.log").display())),
+        Some(code) => {
+            Err(format!("gradus left with code {code} and no last line; see {}", home.join("loop.log").display()))
+        }
     }
 }
 
 /// Answers each process that comes to a point, or kills.
-fn listen(listener: UnixListener, killer: Arc<Mutex<Killer>>, home: std::path::PathBuf, over: Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
+fn listen(
+    listener: UnixListener,
+    killer: Arc<Mutex<Killer>>,
+    home: std::path::PathBuf,
+    over: Arc<AtomicBool>,
+) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             if over.load(Ordering::SeqCst) {
@@ -150,7 +173,12 @@ fn listen(listener: UnixListener, killer: Arc<Mutex<Killer>>, home: std::path::P
 }
 
 /// Keeps the harness' own clock, and does the kills that wait for a time.
-fn watch(killer: Arc<Mutex<Killer>>, home: std::path::PathBuf, started: Instant, over: Arc<AtomicBool>) -> std::thread::JoinHandle<Sightings> {
+fn watch(
+    killer: Arc<Mutex<Killer>>,
+    home: std::path::PathBuf,
+    started: Instant,
+    over: Arc<AtomicBool>,
+) -> std::thread::JoinHandle<Sightings> {
     std::thread::spawn(move || {
         let mut sightings = Sightings::default();
         while !over.load(Ordering::SeqCst) {

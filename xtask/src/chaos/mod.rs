@@ -75,7 +75,11 @@ fn options(arguments: &[String]) -> Result<Options, String> {
             "--seed" => options.seed = number(value()?)?,
             "--mutant" => options.mutant = Some(value()?.clone()),
             "--keep-going" => options.keep_going = true,
-            _ => return Err(format!("`{word}` is not known; there are --runs N, --seed S, --mutant NAME, --keep-going and --mutants")),
+            _ => {
+                return Err(format!(
+                    "`{word}` is not known; there are --runs N, --seed S, --mutant NAME, --keep-going and --mutants"
+                ));
+            }
         }
     }
     Ok(options)
@@ -120,7 +124,12 @@ fn storm(root: &Path, programs: &build::Programs, options: &Options) -> Result<T
             let _ = fs::remove_dir_all(&home);
             continue;
         }
-        let what = format!("run {number} (seed {seed}): {}; kills: {}; kept in {}", problems.join("; "), told(&kills), home.display());
+        let what = format!(
+            "run {number} (seed {seed}): {}; kills: {}; kept in {}",
+            problems.join("; "),
+            told(&kills),
+            home.display()
+        );
         if options.mutant.is_none() {
             eprintln!("FAILED {what}");
         }

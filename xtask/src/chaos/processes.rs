@@ -30,7 +30,8 @@ pub fn of(home: &Path) -> Vec<Process> {
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let process = |pid: u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        let words: Vec<String> = line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        let words: Vec<String> =
+            line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
         let at = words.iter().find(|word| word.starts_with(&*home))?;
         let role = if words.first()?.ends_with("gradus-rank") {
             Role::Rank
@@ -54,7 +55,8 @@ pub fn kill(home: &Path, target: Target) -> usize {
         Target::Loop => *role == Role::Loop,
         Target::All => true,
     };
-    let pids: Vec<String> = of(home).iter().filter(|process| is_target(&process.role)).map(|process| process.pid.to_string()).collect();
+    let pids: Vec<String> =
+        of(home).iter().filter(|process| is_target(&process.role)).map(|process| process.pid.to_string()).collect();
     if !pids.is_empty() {
         let _ = Command::new("kill").arg("-9").args(&pids).stderr(std::process::Stdio::null()).status();
     }

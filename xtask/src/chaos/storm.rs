@@ -84,7 +84,9 @@ impl Storm {
         let target = [Target::Rank, Target::Agent, Target::Loop, Target::All][self.below(4) as usize];
         let place = self.below(POINTS.len() as u64 + 1) as usize;
         let trigger = match POINTS.get(place) {
-            Some((name, often)) => Trigger::Point { name, count: 1 + self.below((often * steps / 100).max(*often).max(1)) },
+            Some((name, often)) => {
+                Trigger::Point { name, count: 1 + self.below((often * steps / 100).max(*often).max(1)) }
+            }
             None => Trigger::Time(Duration::from_micros(self.below((seconds * 1e6) as u64 + 1))),
         };
         Kill { trigger, target }

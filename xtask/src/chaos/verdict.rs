@@ -73,7 +73,8 @@ fn log(run: &Run) -> Vec<String> {
     if let Some((value, seq)) = gap {
         problems.push(format!("event {seq} is missing; {} follows", value["seq"]));
     }
-    let by_seq: BTreeMap<u64, &Value> = run.log.iter().filter_map(|value| Some((value["seq"].as_u64()?, value))).collect();
+    let by_seq: BTreeMap<u64, &Value> =
+        run.log.iter().filter_map(|value| Some((value["seq"].as_u64()?, value))).collect();
     for value in &run.heard {
         let Some(seq) = value["seq"].as_u64() else { continue };
         if by_seq.get(&seq) != Some(&value) {
@@ -110,7 +111,8 @@ fn bill(run: &Run) -> Vec<String> {
         }
         let seen = run.sightings.0.get(instance).map_or(0.0, |(first, last)| last - first);
         if (seen - micros as f64 / 1e6).abs() > 1.0 {
-            problems.push(format!("{instance} is billed for {:.3} s and was seen for {seen:.3} s", micros as f64 / 1e6));
+            problems
+                .push(format!("{instance} is billed for {:.3} s and was seen for {seen:.3} s", micros as f64 / 1e6));
         }
     }
     if money(&billed["bill"]["total"]) != Some(total) {
