@@ -1,0 +1,287 @@
+//! Drafts: which of the offers can run a job, how the work is divided there, how long it takes and what it costs.
+//!
+//! One [`Plan`] for each offer that fits, or every reason why none does. Nothing is measured here: what was measured
+//! is passed in as [`Facts`], the rest is counted ([`network`]) or [`assumed`], and the plan says which in sentences.
+
+mod assumed;
+mod fit;
+mod network;
+#[cfg(test)]
+mod tests;
+
+use domain::plan::{CostSpread, Spread};
+use domain::problem::Problem;
+use domain::train::{Precision, Span, Train};
+use domain::{Bytes, Command, Duration, Elapsed, Job, Money, Offer, Plan, Rate, Share, Work};
+
+use network::Network;
+
+/// What is known about the data and the machine before anything runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// Samples of training, validation and test.
+    pub samples: Option<[u64; 3]>,
+    /// Channels, height and width of a picture.
+    pub input_shape: Option<[u32; 3]>,
+    /// Number of classes.
+    pub classes: Option<u32>,
+    /// What one optimiser step took on this machine, where it was measured.
+    pub measured_step: Option<Duration>,
+}
+
+/// Why no offer can run the job: every reason, each with what to change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Infeasible {
+    /// At least one.
+    pub reasons: Vec<Problem>,
+}
+
+/// Drafts one plan for each offer that can run the job: the cheapest first, then the fastest, then the first offered.
+///
+/// # Errors
+/// Every reason why no offer can.
+pub fn draft(job: &Job, offers: &[Offer], facts: &Facts) -> Result<Vec<Plan>, Infeasible> {
+    let mut reasons: Vec<Problem> = Vec::new();
+    let mut plans = Vec::new();
+    for offer in offers {
+        let estimate = Estimate::new(job, offer, facts);
+        let found = fit::reasons(job, offer, &estimate);
+        if found.is_empty() {
+            plans.push(plan(job, offer, estimate));
+        }
+        let new: Vec<Problem> = found.into_iter().filter(|reason| !reasons.contains(reason)).collect();
+        reasons.extend(new);
+    }
+    if !plans.is_empty() {
+        // A stable sort: equals stay in the order in which they were offered.
+        plans.sort_by_key(|plan| {
+            (plan.cost.map(|cost| cost.middle), plan.time.map(|time| time.middle), plan.offer.rate)
+        });
+        return Ok(plans);
+    }
+    if reasons.is_empty() {
+        let none = Problem::at("", "no machine is offered");
+        reasons.push(none.hint("`gradus doctor` tells what keeps this machine from being rented"));
+    }
+    Err(Infeasible { reasons })
+}
+
+/// What a job takes on one machine, as far as that is known.
+struct Estimate {
+    share: Option<Share>,
+    /// Memory of the rank at its peak.
+    memory: Option<u64>,
+    /// Bytes of one checkpoint.
+    checkpoint: Option<u64>,
+    time: Option<Spread>,
+    assumptions: Vec<String>,
+}
+
+impl Estimate {
+    fn new(job: &Job, offer: &Offer, facts: &Facts) -> Estimate {
+        match &job.work {
+            Work::Train(train) => Estimate::train(train, offer, facts),
+            Work::Command(Command { .. }) => Estimate {
+                share: None,
+                memory: None,
+                checkpoint: None,
+                time: None,
+                assumptions: vec!["how long the program takes is not known before it ends".to_owned()],
+            },
+        }
+    }
+
+    fn train(train: &Train, offer: &Offer, facts: &Facts) -> Estimate {
+        let mut assumptions = Vec::new();
+        let share = share(train, offer, facts, &mut assumptions);
+        let Some(picture) = picture(train, facts, &mut assumptions) else {
+            return Estimate { share: Some(share), memory: None, checkpoint: None, time: None, assumptions };
+        };
+        let classes = facts.classes.or(train.data.classes).unwrap_or_else(|| {
+            assumptions.push("10 classes are assumed until the data is opened".to_owned());
+            10
+        });
+        let network = Network::count(train.model, picture, classes);
+        let memory = memory(train, &network, picture, &share, facts);
+        let time = match facts.samples {
+            Some(samples) => Some(time(train, &network, samples, &share, facts.measured_step, &mut assumptions)),
+            None => {
+                assumptions.push(
+                    "the number of samples is not known before the data is opened, so neither are time and cost"
+                        .to_owned(),
+                );
+                None
+            }
+        };
+        if let (Some(steps), Some(Span::Steps(warmup))) = (share.steps, train.schedule.warmup)
+            && warmup > steps
+        {
+            assumptions.push(format!("the warm-up of {warmup} steps does not end within the run's {steps}"));
+        }
+        if train.stop.is_some() {
+            assumptions.push("every epoch is counted; `train.stop` may end the run sooner".to_owned());
+        }
+        let checkpoint = 4 * (network.parameters * (1 + moments(train)) + network.buffers);
+        Estimate { share: Some(share), memory: Some(memory), checkpoint: Some(checkpoint), time, assumptions }
+    }
+}
+
+fn share(train: &Train, offer: &Offer, facts: &Facts, assumptions: &mut Vec<String>) -> Share {
+    let cores = offer.node.cores.max(1);
+    let threads = train.threads.unwrap_or(cores);
+    if threads > cores {
+        assumptions
+            .push(format!("{threads} threads share {cores} cores, which makes each of them wait for the others"));
+    }
+    let accumulate = train.accumulate.max(1);
+    let steps =
+        facts.samples.map(|[training, ..]| u64::from(train.epochs) * training.div_ceil(u64::from(train.batch.max(1))));
+    Share { batch: train.batch, ranks: 1, accumulate, micro_batch: train.batch.div_ceil(accumulate), threads, steps }
+}
+
+/// Channels, height and width that the network sees, where they are known before the data is opened.
+fn picture(train: &Train, facts: &Facts, assumptions: &mut Vec<String>) -> Option<[u32; 3]> {
+    if let Some([channels, height, width]) = facts.input_shape {
+        return Some(train.data.size.map_or([channels, height, width], |size| [channels, size, size]));
+    }
+    let path = train.data.path.to_lowercase();
+    if path.ends_with(".csv") || path.ends_with(".csv.gz") {
+        // That form of data has 64 pixels a sample.
+        let side = train.data.size.unwrap_or(8);
+        return Some([1, side, side]);
+    }
+    if let Some(size) = train.data.size {
+        assumptions.push(format!("pictures of {size}×{size} in 3 colours are assumed until the data is opened"));
+        return Some([3, size, size]);
+    }
+    let unknown =
+        "the size of the pictures is not known before the data is opened, so neither are memory, time and cost";
+    assumptions.push(unknown.to_owned());
+    None
+}
+
+/// Values that the optimiser keeps for each weight.
+fn moments(train: &Train) -> u64 {
+    match train.optimizer {
+        domain::train::Optimizer::Sgd(sgd) => u64::from(sgd.momentum != 0.0),
+        domain::train::Optimizer::Adamw(_) => 2,
+    }
+}
+
+/// Peak memory of the rank in bytes.
+///
+/// base + 4·weights·(1 weight + 1 gradient + m moments) + 4·weights·(1 + m) for the copy that is being written
+/// + 4·weights for the best model + micro-batch·4·(kept + 2·largest) + data kept decoded.
+/// The sum of states and activations is that of Rajbhandari et al. 2020 (ZeRO), section 3; `largest` counts the
+/// gradient of the current layer's output and input.
+fn memory(train: &Train, network: &Network, picture: [u32; 3], share: &Share, facts: &Facts) -> u64 {
+    let moments = moments(train);
+    let states = 4 * network.parameters * (2 + moments) + 4 * network.buffers;
+    let copies = 4 * network.parameters * (1 + moments) + 4 * network.parameters;
+    // Autocast keeps the inputs of the operators in half as many bytes.
+    let width = if train.precision == Precision::Bf16 { 2 } else { 4 };
+    let activations = u64::from(share.micro_batch) * (width * network.kept + 4 * 2 * network.largest);
+    let pixels: u64 = picture.iter().map(|side| u64::from(*side)).product();
+    let samples: u64 = facts.samples.iter().flatten().sum();
+    let decoded = samples.saturating_mul(pixels);
+    let data = if decoded <= assumed::DATA_KEPT { decoded } else { 0 };
+    assumed::RANK_BYTES + states + copies + activations + data
+}
+
+/// Time from rent to release.
+fn time(
+    train: &Train,
+    network: &Network,
+    [training, validation, test]: [u64; 3],
+    share: &Share,
+    measured: Option<Duration>,
+    assumptions: &mut Vec<String>,
+) -> Spread {
+    let epochs = f64::from(train.epochs);
+    let steps = share.steps.unwrap_or(0) as f64;
+    let evaluated = epochs * validation as f64 + test as f64;
+    let batch = f64::from(train.batch.max(1));
+    let (step, faster, slower) = match measured {
+        Some(step) => {
+            assumptions.push(format!("a step takes {step}, as measured on this machine"));
+            (step.as_secs_f64(), assumed::MEASURED_FASTER, assumed::MEASURED_SLOWER)
+        }
+        None => {
+            let threads = f64::from(share.threads);
+            let speed = assumed::MULTIPLY_ADDS_A_CORE * threads;
+            let arithmetic = assumed::PASSES * network.multiply_adds as f64 * batch / speed;
+            assumptions.push(format!(
+                "a core does {:.0} GFLOP/s in the middle, {:.1}× that or a {:.0}th of it at the ends ({}); {:.2} MFLOP a sample forwards, {:.0} times that with the backward pass",
+                2.0 * assumed::MULTIPLY_ADDS_A_CORE / 1e9,
+                assumed::FASTER,
+                assumed::SLOWER,
+                assumed::DATED,
+                2.0 * network.multiply_adds as f64 / 1e6,
+                assumed::PASSES,
+            ));
+            (arithmetic + assumed::STEP_OVERHEAD * f64::from(share.accumulate), assumed::FASTER, assumed::SLOWER)
+        }
+    };
+    // A sample that is only evaluated takes the forward pass.
+    let evaluation = evaluated / batch * step / assumed::PASSES;
+    let work = steps * step + evaluation;
+    assumptions.push(format!(
+        "{} steps over {training} training samples, {} samples evaluated, {:.1} s to start and to end",
+        share.steps.unwrap_or(0),
+        evaluated as u64,
+        assumed::AROUND,
+    ));
+    let at = |work: f64| Duration::from_micros(((assumed::AROUND + work) * 1e6).round() as u64);
+    Spread { low: at(work / faster), middle: at(work), high: at(work * slower) }
+}
+
+fn plan(job: &Job, offer: &Offer, estimate: Estimate) -> Plan {
+    let Estimate { share, memory, time, mut assumptions, .. } = estimate;
+    let cost = cost(offer.rate, time);
+    let reserve = match (job.budget, cost, job.deadline) {
+        (Some(budget), _, _) => budget.max,
+        (None, Some(cost), _) => cost.high,
+        (None, None, Some(deadline)) => price(offer.rate, deadline),
+        (None, None, None) => {
+            assumptions
+                .push("nothing is set aside, because neither a budget nor a deadline bounds the cost".to_owned());
+            Money::default()
+        }
+    };
+    if let (Some(deadline), Some(time)) = (job.deadline, time)
+        && deadline < time.low
+    {
+        assumptions.push(format!(
+            "the deadline of {deadline} is shorter than the fastest run in ten ({}): the run will likely be stopped before its end",
+            time.low
+        ));
+    }
+    if let (Some(budget), Some(cost)) = (job.budget, cost)
+        && budget.max < cost.low
+    {
+        assumptions.push(format!(
+            "the budget of {} is less than the cheapest run in ten ({}): the run will likely be stopped before its end",
+            budget.max, cost.low
+        ));
+    }
+    Plan { offer: offer.clone(), share, memory: memory.map(Bytes), time, cost, reserve, assumptions }
+}
+
+/// What the time costs; nothing, however long it is, on a machine that costs nothing.
+fn cost(rate: Rate, time: Option<Spread>) -> Option<CostSpread> {
+    match time {
+        Some(time) => Some(CostSpread {
+            low: price(rate, time.low),
+            middle: price(rate, time.middle),
+            high: price(rate, time.high),
+        }),
+        None if rate == Rate::default() => {
+            Some(CostSpread { low: Money::default(), middle: Money::default(), high: Money::default() })
+        }
+        None => None,
+    }
+}
+
+fn price(rate: Rate, time: Duration) -> Money {
+    rate.cost(Elapsed(time.micros()))
+}

@@ -1,0 +1,190 @@
+//! What a network takes, counted operator by operator as the trainer builds it: weights, multiply-adds, and the
+//! values that the forward pass keeps for the backward pass.
+//!
+//! Kept are the input of each convolution and linear layer and the input of each normalisation. A ReLU works in place
+//! on what is kept anyway, and so does the sum of a residual block, so neither adds anything.
+
+use domain::train::Model;
+
+/// Hidden units of the two small networks.
+const HIDDEN: u64 = 128;
+/// Height and width from which `resnet18` has the usual stem.
+const LARGE: u64 = 64;
+
+/// What one network takes for pictures of one shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Network {
+    /// Trained values.
+    pub parameters: u64,
+    /// Values that are kept but not trained (running means and variances).
+    pub buffers: u64,
+    /// Multiply-adds of one sample, forwards.
+    pub multiply_adds: u64,
+    /// Values kept for the backward pass, of one sample.
+    pub kept: u64,
+    /// Values of the largest layer's output, of one sample.
+    pub largest: u64,
+}
+
+impl Network {
+    /// Counts `model` for pictures of `[channels, height, width]` and so many classes.
+    pub fn count(model: Model, picture: [u32; 3], classes: u32) -> Network {
+        let mut count = Count::new(picture.map(u64::from));
+        match model {
+            Model::Mlp => {
+                count.linear(HIDDEN);
+                count.linear(HIDDEN);
+            }
+            Model::Cnn => {
+                count.convolution(32, 3, 1, Bias::Yes);
+                count.convolution(64, 3, 1, Bias::Yes);
+                count.pool(2, 2, 0);
+                count.linear(HIDDEN);
+                // The mask of the dropout and what it leaves.
+                count.keep(2 * HIDDEN);
+            }
+            Model::Resnet20 => {
+                count.normal_convolution(16, 3, 1);
+                for outputs in [16, 32, 64] {
+                    for _ in 0..3 {
+                        count.block(outputs, Shortcut::Padded);
+                    }
+                }
+                count.average();
+            }
+            Model::Resnet18 => {
+                if count.shape[1].min(count.shape[2]) >= LARGE {
+                    count.normal_convolution(64, 7, 2);
+                    count.pool(3, 2, 1);
+                } else {
+                    count.normal_convolution(64, 3, 1);
+                }
+                for outputs in [64, 128, 256, 512] {
+                    for _ in 0..2 {
+                        count.block(outputs, Shortcut::Convolved);
+                    }
+                }
+                count.average();
+            }
+        }
+        count.linear(u64::from(classes));
+        count.total
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bias {
+    Yes,
+    No,
+}
+
+/// How a residual block's input reaches its end where the picture shrinks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shortcut {
+    /// Every second pixel, new channels zero.
+    Padded,
+    /// A 1×1 convolution with normalisation.
+    Convolved,
+}
+
+struct Count {
+    /// Channels, height and width of the current output.
+    shape: [u64; 3],
+    total: Network,
+}
+
+impl Count {
+    fn new(shape: [u64; 3]) -> Count {
+        let total = Network { parameters: 0, buffers: 0, multiply_adds: 0, kept: 0, largest: 0 };
+        let mut count = Count { shape, total };
+        count.keep(shape.iter().product());
+        count
+    }
+
+    fn keep(&mut self, values: u64) {
+        self.total.kept += values;
+        self.total.largest = self.total.largest.max(values);
+    }
+
+    fn output(&mut self, shape: [u64; 3]) {
+        self.shape = shape;
+        self.keep(shape.iter().product());
+    }
+
+    fn convolution(&mut self, outputs: u64, kernel: u64, stride: u64, bias: Bias) {
+        let [inputs, height, width] = self.shape;
+        let [height, width] = [height, width].map(|side| side.div_ceil(stride));
+        let weights = inputs * outputs * kernel * kernel;
+        self.total.parameters += weights + if bias == Bias::Yes { outputs } else { 0 };
+        self.total.multiply_adds += weights * height * width;
+        self.output([outputs, height, width]);
+    }
+
+    fn normal_convolution(&mut self, outputs: u64, kernel: u64, stride: u64) {
+        self.convolution(outputs, kernel, stride, Bias::No);
+        self.total.parameters += 2 * outputs;
+        self.total.buffers += 2 * outputs;
+        self.output(self.shape);
+    }
+
+    fn block(&mut self, outputs: u64, shortcut: Shortcut) {
+        let before = self.shape;
+        let stride = if before[0] == outputs { 1 } else { 2 };
+        self.normal_convolution(outputs, 3, stride);
+        self.normal_convolution(outputs, 3, 1);
+        if stride > 1 && shortcut == Shortcut::Convolved {
+            self.shape = before;
+            self.normal_convolution(outputs, 1, stride);
+        }
+    }
+
+    /// The largest of each window; the place where it stood, of twice the width of a value, is kept as well.
+    fn pool(&mut self, kernel: u64, stride: u64, padding: u64) {
+        let [channels, height, width] = self.shape;
+        let [height, width] = [height, width].map(|side| (side + 2 * padding).saturating_sub(kernel) / stride + 1);
+        self.output([channels, height, width]);
+        self.keep(2 * channels * height * width);
+    }
+
+    fn average(&mut self) {
+        self.output([self.shape[0], 1, 1]);
+    }
+
+    fn linear(&mut self, outputs: u64) {
+        let inputs: u64 = self.shape.iter().product();
+        self.total.parameters += inputs * outputs + outputs;
+        self.total.multiply_adds += inputs * outputs;
+        self.output([outputs, 1, 1]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parameters and millions of multiply-adds, as torchvision and the papers state them.
+    fn check(model: Model, picture: [u32; 3], classes: u32, parameters: u64, mega_multiply_adds: u64) {
+        let network = Network::count(model, picture, classes);
+        let found = (network.parameters, network.multiply_adds / 1_000_000);
+        assert_eq!(found, (parameters, mega_multiply_adds), "{model:?} {picture:?}");
+    }
+
+    #[test]
+    fn networks_are_counted_as_published() {
+        // torchvision: 11,689,512 parameters, 1.814 GFLOPS at 224×224.
+        check(Model::Resnet18, [3, 224, 224], 1000, 11_689_512, 1_814);
+        check(Model::Resnet18, [3, 32, 32], 10, 11_173_962, 555);
+        // He et al. 2015, table 6: 0.27 M parameters; 41 M multiply-adds.
+        check(Model::Resnet20, [3, 32, 32], 10, 269_722, 40);
+        check(Model::Cnn, [1, 8, 8], 10, 151_306, 1);
+        check(Model::Mlp, [1, 8, 8], 10, 64 * 128 + 128 + 128 * 128 + 128 + 1290, 0);
+    }
+
+    #[test]
+    fn kept_values_grow_with_the_picture_only_where_they_should() {
+        let kept = |model, side| Network::count(model, [3, side, side], 10).kept;
+        assert_eq!(kept(Model::Mlp, 8), 3 * 64 + 128 + 128 + 10);
+        assert!(kept(Model::Resnet20, 64) > 3 * kept(Model::Resnet20, 32));
+        assert!(kept(Model::Resnet18, 64) < kept(Model::Resnet18, 63), "the usual stem shrinks large pictures");
+    }
+}
