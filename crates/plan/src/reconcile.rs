@@ -21,6 +21,8 @@ pub struct Facts {
     pub meters: BTreeMap<InstanceId, Elapsed>,
     /// Runs that somebody is waiting for. Others are neither rented for nor started, only cleaned up.
     pub attended: BTreeSet<RunId>,
+    /// How long each agent has not spoken, on a clock that never goes back.
+    pub silence: BTreeMap<InstanceId, Elapsed>,
     /// How long nothing has happened to a run, on a clock that never goes back.
     pub quiet: BTreeMap<RunId, Elapsed>,
     /// The wall clock, for deadlines.
@@ -38,8 +40,8 @@ pub struct Policy {
     pub backoff_max: Elapsed,
     /// Rent that is kept back from a budget to save the state and leave.
     pub saving: Elapsed,
-    /// A machine whose agent has not spoken for so long is given up, if the provider sees no sign of it.
-    pub launch_timeout: Elapsed,
+    /// A machine whose agent has not spoken for so long is given up: longer than its lease, after which it ends itself.
+    pub silence: Elapsed,
 }
 
 impl Default for Policy {
@@ -49,7 +51,7 @@ impl Default for Policy {
             backoff: Elapsed(250_000),
             backoff_max: Elapsed(60_000_000),
             saving: Elapsed(5_000_000),
-            launch_timeout: Elapsed(30_000_000),
+            silence: Elapsed(120_000_000),
         }
     }
 }
@@ -90,7 +92,7 @@ pub fn reconcile(world: &World, facts: &Facts, policy: &Policy) -> Vec<Action> {
     for (id, run) in runs {
         for instance_id in &run.instances {
             if let Some(instance) = world.instances.get(instance_id) {
-                actions.extend(for_instance(world, facts, id, run, instance_id, instance));
+                actions.extend(for_instance(world, facts, policy, id, run, instance_id, instance));
             }
         }
         if run.state.is_final() {
@@ -112,12 +114,14 @@ pub fn reconcile(world: &World, facts: &Facts, policy: &Policy) -> Vec<Action> {
 fn for_instance(
     world: &World,
     facts: &Facts,
+    policy: &Policy,
     run_id: &RunId,
     run: &Run,
     id: &InstanceId,
     instance: &Instance,
 ) -> Vec<Action> {
     let sight = facts.sights.get(id).copied();
+    let is_silent = facts.silence.get(id).is_some_and(|silence| *silence >= policy.silence);
     let gone = |usage: Option<Usage>| {
         let started = instance.started.unwrap_or(instance.intended);
         let usage = usage.unwrap_or(Usage { started, elapsed: Elapsed(0) });
@@ -139,7 +143,7 @@ fn for_instance(
         (InstanceState::Intended, _) if run.state.is_final() => vec![Action::Release { instance: id.clone() }],
         (InstanceState::Intended, _) if !facts.attended.contains(run_id) => Vec::new(),
         (InstanceState::Intended, _) => vec![Action::Launch { instance: id.clone() }],
-        (InstanceState::Launching | InstanceState::Up, _) if run.state.is_final() => {
+        (InstanceState::Launching | InstanceState::Up, _) if run.state.is_final() || is_silent => {
             vec![Action::Release { instance: id.clone() }]
         }
         (InstanceState::Launching | InstanceState::Up, _) => Vec::new(),

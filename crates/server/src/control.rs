@@ -64,6 +64,7 @@ pub struct Control<'a> {
     /// What it may do.
     pub policy: Policy,
     meters: BTreeMap<InstanceId, Elapsed>,
+    heard: BTreeMap<InstanceId, Elapsed>,
     sights: BTreeMap<InstanceId, Sight>,
     changed: BTreeMap<RunId, (u64, Elapsed)>,
 }
@@ -72,8 +73,9 @@ impl<'a> Control<'a> {
     /// A loop over a home's state.
     pub fn new(state: State, series: Series, home: &'a Home, providers: &'a [Box<dyn Provider>]) -> Control<'a> {
         let policy = Policy::default();
-        let (meters, sights, changed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Control { state, series, home, providers, policy, meters, sights, changed }
+        let (meters, heard) = (BTreeMap::new(), BTreeMap::new());
+        let (sights, changed) = (BTreeMap::new(), BTreeMap::new());
+        Control { state, series, home, providers, policy, meters, heard, sights, changed }
     }
 
     /// Runs until `done` says so, or until it is interrupted.
@@ -109,6 +111,7 @@ impl<'a> Control<'a> {
         };
         let run = instance.run.clone();
         self.meters.insert(id.clone(), tick.elapsed);
+        self.heard.insert(id.clone(), clock::monotonic());
         self.series.keep(clock::now(), &run, id, &tick.entries)?;
         let silent = match instance.state {
             InstanceState::Intended | InstanceState::Launching => true,
@@ -182,6 +185,11 @@ impl<'a> Control<'a> {
                 *since = (marks, monotonic);
             }
             facts.quiet.insert(id.clone(), Elapsed(monotonic.0.saturating_sub(since.1.0)));
+        }
+        for (id, _) in world.live_instances() {
+            // Silence before this loop began is not held against an agent.
+            let heard = self.heard.entry(id.clone()).or_insert(monotonic);
+            facts.silence.insert(id.clone(), Elapsed(monotonic.0.saturating_sub(heard.0)));
         }
         facts.sights = self.sights.clone();
         facts.meters = self.meters.clone();
