@@ -99,7 +99,7 @@ impl Bench {
         })
     }
 
-    fn to_the_end(&mut self) -> Outcome {
+    fn finish(&mut self) -> Outcome {
         self.attempt(LeftOut::default(), |_| None)
     }
 
@@ -125,8 +125,12 @@ impl Bench {
 
 impl Outcome {
     fn exported(&self) -> &Exported {
-        let find = |report| if let &Report::Exported(ref exported) = report { Some(exported) } else { None };
-        self.reports.iter().find_map(find).unwrap_or_else(|| panic!("{:?} {:?}", self.ending, self.reports.last()))
+        for report in &self.reports {
+            if let Report::Exported(exported) = report {
+                return exported;
+            }
+        }
+        panic!("{:?} {:?}", self.ending, self.reports.last())
     }
 
     fn steps(&self) -> Vec<u64> {
@@ -170,7 +174,7 @@ fn jobs() -> [Value; 2] {
 #[test]
 fn a_resumed_run_ends_with_the_same_bytes() {
     for job in jobs() {
-        let whole = bench(job.clone()).to_the_end();
+        let whole = bench(job.clone()).finish();
         assert_eq!(whole.ending, Ok(Ending::Trained));
         let last = *whole.steps().last().unwrap();
         let per_epoch = last / 2;
@@ -181,7 +185,7 @@ fn a_resumed_run_ends_with_the_same_bytes() {
             let Ok(Ending::Stopped { step }) = stopped.ending else { panic!("{:?}", stopped.ending) };
             assert!(step >= stop, "no step that was reported is given up");
             bench.lose_after(lose.unwrap_or(step));
-            let resumed = bench.to_the_end();
+            let resumed = bench.finish();
             assert_eq!(resumed.resumed_from(), lose.unwrap_or(step));
             let (from, losses) = (resumed.resumed_from() as usize, resumed.losses());
             assert_eq!(losses, whole.losses()[from..], "stopped at {step}, resumed from {from}");
@@ -194,7 +198,7 @@ fn a_resumed_run_ends_with_the_same_bytes() {
 #[test]
 fn what_a_resume_leaves_out_is_seen_in_the_result() {
     let [job, _] = jobs();
-    let whole = bench(job.clone()).to_the_end();
+    let whole = bench(job.clone()).finish();
     let none = LeftOut::default();
     for left_out in
         [LeftOut { random: true, ..none }, LeftOut { optimizer: true, ..none }, LeftOut { position: true, ..none }]
@@ -210,7 +214,7 @@ fn what_a_resume_leaves_out_is_seen_in_the_result() {
 #[test]
 fn a_run_learns_reports_and_exports() {
     let mut bench = bench(json!({"epochs": 6, "optimizer": {"adamw": {"lr": 3e-3}}}));
-    let outcome = bench.to_the_end();
+    let outcome = bench.finish();
     assert_eq!(outcome.ending, Ok(Ending::Trained));
     let Report::Hello { environment, .. } = &outcome.reports[0] else { panic!("{:?}", outcome.reports[0]) };
     assert_eq!((environment.torch.as_str(), environment.precision.as_str()), (domain::torch::VERSION, "fp32"));
@@ -248,7 +252,7 @@ fn a_run_learns_reports_and_exports() {
     assert_eq!(card["classes"].as_array().unwrap().len(), 10);
 
     // Another attempt finds all steps done, and only exports again.
-    let again = bench.to_the_end();
+    let again = bench.finish();
     assert_eq!((again.steps().len(), again.ending.clone()), (0, Ok(Ending::Trained)));
     assert_eq!(again.exported().model_sha256, exported.model_sha256);
 }
@@ -268,11 +272,11 @@ fn an_order_saves_within_a_step() {
 #[test]
 fn a_met_target_ends_the_run_early_also_after_a_resume() {
     let mut bench = bench(json!({"epochs": 50, "stop": {"accuracy": "80%"}}));
-    let outcome = bench.to_the_end();
+    let outcome = bench.finish();
     assert_eq!(outcome.ending, Ok(Ending::Trained));
     let steps = outcome.steps().len();
     assert!(steps < 50 * 13 && outcome.exported().validation_accuracy >= 0.8);
-    assert_eq!(bench.to_the_end().steps().len(), 0);
+    assert_eq!(bench.finish().steps().len(), 0);
 }
 
 #[test]
@@ -281,16 +285,16 @@ fn threads_stay_as_they_were() {
     bench.stop_after(3);
     bench.lose_after(5);
     bench.threads = 2;
-    let resumed = bench.to_the_end();
+    let resumed = bench.finish();
     let note = |report: &Report| matches!(report, Report::Note { text } if text.contains("1 threads"));
     assert!(resumed.reports.iter().any(note));
     let mut undisturbed = self::bench(json!({}));
-    assert_eq!(undisturbed.to_the_end().exported().model_sha256, resumed.exported().model_sha256);
+    assert_eq!(undisturbed.finish().exported().model_sha256, resumed.exported().model_sha256);
 }
 
 #[test]
 fn a_loss_that_is_no_number_is_told_with_its_step() {
-    let outcome = bench(json!({"optimizer": {"sgd": {"lr": 1e30}}})).to_the_end();
+    let outcome = bench(json!({"optimizer": {"sgd": {"lr": 1e30}}})).finish();
     let finding = outcome.finding(Cause::NotFinite);
     assert!(finding.message.contains("step 2") || finding.message.contains("step 3"), "{finding:?}");
     assert!(outcome.reports.iter().all(|report| !matches!(report, Report::Exported(_))));
@@ -300,10 +304,10 @@ fn a_loss_that_is_no_number_is_told_with_its_step() {
 fn what_is_wrong_with_a_job_is_a_finding() {
     let mut missing = bench(json!({}));
     missing.data = "/nowhere/digits.csv".into();
-    missing.to_the_end().finding(Cause::Data);
-    let classes = bench(json!({"data": {"path": "", "classes": 7}})).to_the_end();
+    missing.finish().finding(Cause::Data);
+    let classes = bench(json!({"data": {"path": "", "classes": 7}})).finish();
     assert!(classes.finding(Cause::Job).message.contains("10 classes"));
-    let lone = bench(json!({"model": "resnet18", "batch": 1257})).to_the_end();
+    let lone = bench(json!({"model": "resnet18", "batch": 1257})).finish();
     lone.finding(Cause::Job);
 }
 
@@ -311,6 +315,6 @@ fn what_is_wrong_with_a_job_is_a_finding() {
 fn a_folder_that_a_later_attempt_claimed_is_left_alone() {
     let mut bench = bench(json!({}));
     checkpoint::claim(&bench.path("checkpoints"), Fence(9)).unwrap();
-    let finding = bench.to_the_end();
+    let finding = bench.finish();
     assert_eq!(finding.ending.as_ref().unwrap_err().cause, Cause::Fenced);
 }
