@@ -1,0 +1,34 @@
+//! The event log is a promise: every history that an older version wrote is read by this one.
+//!
+//! `histories/first.jsonl` is the log of two runs: one whose agent was killed, that was stopped and resumed; one whose
+//! program failed twice. Histories are added, never changed.
+
+use domain::run::RunState;
+use domain::{Record, RunId};
+use plan::World;
+
+const FIRST: &str = include_str!("histories/first.jsonl");
+
+fn records(text: &str) -> Vec<Record> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+}
+
+#[test]
+fn the_first_history_is_read_replayed_and_written_alike() {
+    let records = records(FIRST);
+    let world = World::replay(&records).unwrap();
+    let word = |run: &RunId| world.runs[run].state.word();
+    let words: Vec<&str> = world.runs.keys().map(word).collect();
+    assert_eq!(words, ["trained", "failed"]);
+    let old = world.runs.values().next().unwrap();
+    assert!(matches!(old.state, RunState::Done { .. }));
+    assert_eq!((old.attempts.len(), old.instances.len()), (ATTEMPTS, INSTANCES));
+    assert_eq!(plan::bill(&world, old), old.bill, "the bill is what the usage comes to");
+    for (record, line) in records.iter().zip(FIRST.lines()) {
+        let written = serde_json::to_value(record).unwrap();
+        assert_eq!(written, serde_json::from_str::<serde_json::Value>(line).unwrap());
+    }
+}
+
+const ATTEMPTS: usize = 3;
+const INSTANCES: usize = 3;
