@@ -53,15 +53,16 @@ pub fn draft(job: &Job, offers: &[Offer], facts: &Facts) -> Result<Vec<Plan>, In
         reasons.extend(new);
     }
     if !plans.is_empty() {
-        // A stable sort: equals stay in the order in which they were offered.
+        // A stable sort: equals stay in the order in which they were offered. What is not known comes last.
         plans.sort_by_key(|plan| {
-            (plan.cost.map(|cost| cost.middle), plan.time.map(|time| time.middle), plan.offer.rate)
+            let (cost, time) = (plan.cost.map(|cost| cost.middle), plan.time.map(|time| time.middle));
+            (cost.is_none(), cost, time.is_none(), time, plan.offer.rate)
         });
         return Ok(plans);
     }
     if reasons.is_empty() {
         let none = Problem::at("", "no machine is offered");
-        reasons.push(none.hint("`gradus doctor` tells what keeps this machine from being rented"));
+        reasons.push(none.hint("leave `resources` out, so that this machine is enough"));
     }
     Err(Infeasible { reasons })
 }
@@ -93,23 +94,24 @@ impl Estimate {
 
     fn train(train: &Train, offer: &Offer, facts: &Facts) -> Estimate {
         let mut assumptions = Vec::new();
-        let share = share(train, offer, facts, &mut assumptions);
-        let Some(picture) = picture(train, facts, &mut assumptions) else {
-            return Estimate { share: Some(share), memory: None, checkpoint: None, time: None, assumptions };
-        };
-        let classes = facts.classes.or(train.data.classes).unwrap_or_else(|| {
-            assumptions.push("10 classes are assumed until the data is opened".to_owned());
-            10
+        let cores = offer.node.cores.max(1);
+        let share = share(train, cores, facts, &mut assumptions);
+        let picture = picture(train, facts, &mut assumptions);
+        let network = picture.map(|picture| {
+            let classes = facts.classes.or(train.data.classes).unwrap_or_else(|| {
+                assumptions.push("10 classes are assumed until the data is opened".to_owned());
+                10
+            });
+            Network::count(train.model, picture, classes)
         });
-        let network = Network::count(train.model, picture, classes);
-        let memory = memory(train, &network, picture, &share, facts);
-        let time = match facts.samples {
-            Some(samples) => Some(time(train, &network, samples, &share, facts.measured_step, &mut assumptions)),
-            None => {
-                assumptions.push(
-                    "the number of samples is not known before the data is opened, so neither are time and cost"
-                        .to_owned(),
-                );
+        let step = step(train, network.as_ref(), share.threads.min(cores), facts, &mut assumptions);
+        let time = match (facts.samples, step) {
+            (Some(samples), Some(step)) => Some(time(train, samples, &share, step, &mut assumptions)),
+            (Some(_), None) => None,
+            (None, _) => {
+                let unknown =
+                    "the number of samples is not known before the data is opened, so neither are time and cost";
+                assumptions.push(unknown.to_owned());
                 None
             }
         };
@@ -121,21 +123,23 @@ impl Estimate {
         if train.stop.is_some() {
             assumptions.push("every epoch is counted; `train.stop` may end the run sooner".to_owned());
         }
-        let checkpoint = 4 * (network.parameters * (1 + moments(train)) + network.buffers);
-        Estimate { share: Some(share), memory: Some(memory), checkpoint: Some(checkpoint), time, assumptions }
+        let memory = network.zip(picture).map(|(network, picture)| memory(train, &network, picture, &share, facts));
+        let checkpoint = network.map(|network| 4 * (network.parameters * (1 + moments(train)) + network.buffers));
+        Estimate { share: Some(share), memory, checkpoint, time, assumptions }
     }
 }
 
-fn share(train: &Train, offer: &Offer, facts: &Facts, assumptions: &mut Vec<String>) -> Share {
-    let cores = offer.node.cores.max(1);
+fn share(train: &Train, cores: u32, facts: &Facts, assumptions: &mut Vec<String>) -> Share {
     let threads = train.threads.unwrap_or(cores);
     if threads > cores {
         assumptions
             .push(format!("{threads} threads share {cores} cores, which makes each of them wait for the others"));
     }
     let accumulate = train.accumulate.max(1);
-    let steps =
-        facts.samples.map(|[training, ..]| u64::from(train.epochs) * training.div_ceil(u64::from(train.batch.max(1))));
+    let steps = facts.samples.map(|[training, ..]| {
+        let steps_an_epoch = training.div_ceil(u64::from(train.batch.max(1)));
+        u64::from(train.epochs).saturating_mul(steps_an_epoch)
+    });
     Share { batch: train.batch, ranks: 1, accumulate, micro_batch: train.batch.div_ceil(accumulate), threads, steps }
 }
 
@@ -182,57 +186,71 @@ fn memory(train: &Train, network: &Network, picture: [u32; 3], share: &Share, fa
     let width = if train.precision == Precision::Bf16 { 2 } else { 4 };
     let activations = u64::from(share.micro_batch) * (width * network.kept + 4 * 2 * network.largest);
     let pixels: u64 = picture.iter().map(|side| u64::from(*side)).product();
-    let samples: u64 = facts.samples.iter().flatten().sum();
+    let samples = facts.samples.iter().flatten().fold(0u64, |sum, part| sum.saturating_add(*part));
     let decoded = samples.saturating_mul(pixels);
     let data = if decoded <= assumed::DATA_KEPT { decoded } else { 0 };
     assumed::RANK_BYTES + states + copies + activations + data
 }
 
+/// Time of one optimiser step, and how far from it one run in ten is on either side.
+struct Step {
+    seconds: f64,
+    faster: f64,
+    slower: f64,
+}
+
+/// The measured step, else 3 · multiply-adds · batch ÷ (speed of a core · threads) + what starting the operators
+/// takes; none where neither is known.
+fn step(
+    train: &Train,
+    network: Option<&Network>,
+    threads: u32,
+    facts: &Facts,
+    assumptions: &mut Vec<String>,
+) -> Option<Step> {
+    if let Some(measured) = facts.measured_step {
+        assumptions.push(format!("a step takes {measured}, as measured on this machine"));
+        let (faster, slower) = (assumed::MEASURED_FASTER, assumed::MEASURED_SLOWER);
+        return Some(Step { seconds: measured.as_secs_f64(), faster, slower });
+    }
+    let multiply_adds = network?.multiply_adds as f64;
+    let speed = assumed::MULTIPLY_ADDS_A_CORE * f64::from(threads);
+    let arithmetic = assumed::PASSES * multiply_adds * f64::from(train.batch) / speed;
+    let gigaflops = 2.0 * assumed::MULTIPLY_ADDS_A_CORE / 1e9;
+    assumptions.push(format!(
+        "a core does {gigaflops:.0} GFLOP/s; {:.0} on one in ten, {:.0} on another (figures of {})",
+        gigaflops / assumed::SLOWER,
+        gigaflops * assumed::FASTER,
+        assumed::DATED,
+    ));
+    assumptions.push(format!(
+        "a sample takes {:.2} MFLOP forwards, and {:.0} times that with the backward pass",
+        2.0 * multiply_adds / 1e6,
+        assumed::PASSES,
+    ));
+    let overhead = assumed::STEP_OVERHEAD * f64::from(train.accumulate);
+    Some(Step { seconds: arithmetic + overhead, faster: assumed::FASTER, slower: assumed::SLOWER })
+}
+
 /// Time from rent to release.
 fn time(
     train: &Train,
-    network: &Network,
     [training, validation, test]: [u64; 3],
     share: &Share,
-    measured: Option<Duration>,
+    step: Step,
     assumptions: &mut Vec<String>,
 ) -> Spread {
-    let epochs = f64::from(train.epochs);
-    let steps = share.steps.unwrap_or(0) as f64;
-    let evaluated = epochs * validation as f64 + test as f64;
-    let batch = f64::from(train.batch.max(1));
-    let (step, faster, slower) = match measured {
-        Some(step) => {
-            assumptions.push(format!("a step takes {step}, as measured on this machine"));
-            (step.as_secs_f64(), assumed::MEASURED_FASTER, assumed::MEASURED_SLOWER)
-        }
-        None => {
-            let threads = f64::from(share.threads);
-            let speed = assumed::MULTIPLY_ADDS_A_CORE * threads;
-            let arithmetic = assumed::PASSES * network.multiply_adds as f64 * batch / speed;
-            assumptions.push(format!(
-                "a core does {:.0} GFLOP/s in the middle, {:.1}× that or a {:.0}th of it at the ends ({}); {:.2} MFLOP a sample forwards, {:.0} times that with the backward pass",
-                2.0 * assumed::MULTIPLY_ADDS_A_CORE / 1e9,
-                assumed::FASTER,
-                assumed::SLOWER,
-                assumed::DATED,
-                2.0 * network.multiply_adds as f64 / 1e6,
-                assumed::PASSES,
-            ));
-            (arithmetic + assumed::STEP_OVERHEAD * f64::from(share.accumulate), assumed::FASTER, assumed::SLOWER)
-        }
-    };
+    let steps = share.steps.unwrap_or(0);
+    let evaluated = f64::from(train.epochs) * validation as f64 + test as f64;
     // A sample that is only evaluated takes the forward pass.
-    let evaluation = evaluated / batch * step / assumed::PASSES;
-    let work = steps * step + evaluation;
+    let evaluation = evaluated / f64::from(train.batch.max(1)) / assumed::PASSES;
+    let work = (steps as f64 + evaluation) * step.seconds;
     assumptions.push(format!(
-        "{} steps over {training} training samples, {} samples evaluated, {:.1} s to start and to end",
-        share.steps.unwrap_or(0),
-        evaluated as u64,
+        "{steps} steps over {training} training samples, {evaluated} samples evaluated, {:.1} s to start and to end",
         assumed::AROUND,
     ));
     let at = |work: f64| Duration::from_micros(((assumed::AROUND + work) * 1e6).round() as u64);
-    Spread { low: at(work / faster), middle: at(work), high: at(work * slower) }
+    Spread { low: at(work / step.faster), middle: at(work), high: at(work * step.slower) }
 }
 
 fn plan(job: &Job, offer: &Offer, estimate: Estimate) -> Plan {

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use domain::{Node, Rate};
+use domain::Node;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -38,8 +39,8 @@ const FREE: &str = "2 cores, 8 GB, 100 GB free, $0/h";
 
 const UNKNOWN: Facts = Facts { samples: None, input_shape: None, classes: None, measured_step: None };
 
-fn samples(training: u64, validation: u64, test: u64) -> Facts {
-    Facts { samples: Some([training, validation, test]), classes: Some(10), ..UNKNOWN }
+fn samples(samples: [u64; 3]) -> Facts {
+    Facts { samples: Some(samples), classes: Some(10), ..UNKNOWN }
 }
 
 fn short(duration: Duration) -> String {
@@ -86,12 +87,217 @@ fn check_says(yaml: &str, facts: &Facts, words: &str, is_said: bool) {
     assert_eq!(found, is_said, "`{words}` in {:#?}", plans[0].assumptions);
 }
 
+const DIGITS_SAMPLES: [u64; 3] = [1258, 359, 180];
+const PICTURES_SAMPLES: [u64; 3] = [9000, 1000, 2000];
+
 #[test]
 fn what_is_known_is_planned() {
+    let check = |yaml: &str, machine: &str, facts: &Facts, expected: &str| check(yaml, &[machine], facts, expected);
+    let digits = samples(DIGITS_SAMPLES);
+    // Measured on two busy cores: 600 steps, 150 MiB, 7.8 to 9.1 s.
     check(
         DIGITS,
-        &[SMALL],
-        &samples(1258, 359, 180),
+        SMALL,
+        &digits,
         "$0.36/h; 1×64 on 1 threads, 600 steps; 156 MB; 4.4s 8.9s 23.6s; $0.000445 $0.000888 $0.002362; reserve $0.002362",
     );
+    check(DIGITS, SMALL, &UNKNOWN, "$0.36/h; 1×64 on 1 threads; 156 MB; reserve $0.00");
+    let measured = Facts { measured_step: Some(Duration::from_micros(10_000)), ..digits };
+    check(
+        DIGITS,
+        SMALL,
+        &measured,
+        "$0.36/h; 1×64 on 1 threads, 600 steps; 156 MB; 7.5s 8.1s 10.7s; $0.000748 $0.000808 $0.00107; reserve $0.00107",
+    );
+    check(
+        &DIGITS.replace("64", "4096"),
+        SMALL,
+        &digits,
+        "$0.36/h; 1×4096 on 1 threads, 30 steps; 444 MB; 9.6s 21.7s 62.2s; $0.00096 $0.002174 $0.00622; reserve $0.00622",
+    );
+    let no_cores = "0 cores, 8 GB, 100 GB free, $0/h";
+    check(
+        &DIGITS.replace(", threads: 1", ""),
+        no_cores,
+        &digits,
+        "$0.00/h; 1×64 on 1 threads, 600 steps; 156 MB; 4.4s 8.9s 23.6s; $0.00 $0.00 $0.00; reserve $0.00",
+    );
+    // More threads than cores make nothing faster.
+    check(
+        &DIGITS.replace("threads: 1", "threads: 4"),
+        FREE,
+        &digits,
+        "$0.00/h; 1×64 on 4 threads, 600 steps; 156 MB; 3.1s 5.5s 13.5s; $0.00 $0.00 $0.00; reserve $0.00",
+    );
+}
+
+#[test]
+fn every_network_has_a_memory_and_a_time() {
+    let pictures = samples(PICTURES_SAMPLES);
+    let check = |from: &str, to: &str, facts: &Facts, expected: &str| {
+        check(
+            &PICTURES.replace(from, to),
+            &[FREE],
+            facts,
+            &format!("$0.00/h; {expected}; $0.00 $0.00 $0.00; reserve $0.00"),
+        );
+    };
+    // Measured peaks of the four, on one thread: 873 MiB without a checkpoint being written, 379, 335 and 189 MiB.
+    check("", "", &pictures, "1×128 on 2 threads, 213 steps; 1239 MB; 387.2s 965.9s 2894.6s");
+    check("resnet18", "resnet20", &pictures, "1×128 on 2 threads, 213 steps; 404 MB; 29.7s 72.1s 213.3s");
+    check("resnet18", "cnn", &pictures, "1×128 on 2 threads, 213 steps; 396 MB; 16.8s 39.7s 116.0s");
+    check("resnet18", "mlp", &pictures, "1×128 on 2 threads, 213 steps; 202 MB; 1.9s 2.4s 4.3s");
+    check("", "", &UNKNOWN, "1×128 on 2 threads; 1203 MB");
+    check(", size: 32", "", &UNKNOWN, "1×128 on 2 threads");
+    check(
+        "batch: 128",
+        "batch: 128, accumulate: 3",
+        &pictures,
+        "3×43 on 2 threads, 213 steps; 776 MB; 387.4s 966.3s 2895.9s",
+    );
+    check(
+        "batch: 128",
+        "batch: 128, precision: bf16",
+        &pictures,
+        "1×128 on 2 threads, 213 steps; 924 MB; 387.2s 965.9s 2894.6s",
+    );
+    check(
+        "batch: 128",
+        "batch: 128, optimizer: {sgd: {lr: 0.1, momentum: 0}}",
+        &pictures,
+        "1×128 on 2 threads, 213 steps; 1061 MB; 387.2s 965.9s 2894.6s",
+    );
+    // A measured step needs no picture.
+    let measured = Facts { measured_step: Some(Duration::from_secs(1)), ..pictures };
+    check(", size: 32", "", &measured, "1×128 on 2 threads, 213 steps; 207.0s 227.5s 317.9s");
+}
+
+#[test]
+fn programs_are_planned_by_their_bounds() {
+    check(PROGRAM, &[SMALL], &UNKNOWN, "$0.36/h; reserve $0.00");
+    check(PROGRAM, &[FREE], &UNKNOWN, "$0.00/h; $0.00 $0.00 $0.00; reserve $0.00");
+    check(&format!("{PROGRAM}deadline: 10h"), &[SMALL], &UNKNOWN, "$0.36/h; reserve $3.60");
+    check(&format!("{PROGRAM}deadline: 10h\nbudget: {{max: $2}}"), &[SMALL], &UNKNOWN, "$0.36/h; reserve $2.00");
+}
+
+#[test]
+fn what_does_not_fit_says_why() {
+    let needs = |needs: &str| format!("{PROGRAM}resources: {{{needs}}}");
+    check(&needs("cpus: 2, memory: 8, disk_size: 100"), &[SMALL], &UNKNOWN, "$0.36/h; reserve $0.00");
+    check(
+        &needs("cpus: 8, memory: 64, disk_size: 500"),
+        &[SMALL],
+        &UNKNOWN,
+        "resources.cpus: `this machine` has 2 cores; the job asks for 8 (write `cpus: 2` or less, or leave it out)
+         resources.memory: `this machine` has 8.0 GB of memory; the job asks for 64.0 GB (write `memory: 8` or less, or leave it out)
+         resources.disk_size: `this machine` has 100.0 GB of free disk; the job asks for 500.0 GB (free some, or write `disk_size: 100` or less)",
+    );
+    check(
+        &needs("cpus: 8"),
+        &[SMALL, SMALL, "4 cores, 8 GB, 1 GB free, $1/h"],
+        &UNKNOWN,
+        "resources.cpus: `this machine` has 2 cores; the job asks for 8 (write `cpus: 2` or less, or leave it out)
+         resources.cpus: `this machine` has 4 cores; the job asks for 8 (write `cpus: 4` or less, or leave it out)",
+    );
+    check(&needs("cpus: 4"), &[SMALL, "4 cores, 8 GB, 1 GB free, $1/h"], &UNKNOWN, "$1.00/h; reserve $0.00");
+    check(PROGRAM, &[], &UNKNOWN, ": no machine is offered (leave `resources` out, so that this machine is enough)");
+    let small = "2 cores, 1 GB, 100 GB free, $0/h";
+    check(
+        PICTURES,
+        &[small],
+        &UNKNOWN,
+        "train.batch: `this machine` has 1.0 GB of memory; training takes about 1.2 GB, 128 samples at a time (split each step into more micro-batches, for example `accumulate: 2`)",
+    );
+    check(
+        &PICTURES.replace("batch: 128", "batch: 128, accumulate: 4"),
+        &[small],
+        &UNKNOWN,
+        "$0.00/h; 4×32 on 2 threads; 679 MB; $0.00 $0.00 $0.00; reserve $0.00",
+    );
+    check(
+        &PICTURES.replace("128", "1"),
+        &["2 cores, 0.4 GB, 100 GB free, $0/h"],
+        &UNKNOWN,
+        "train.batch: `this machine` has 0.4 GB of memory; training takes about 0.5 GB, 1 samples at a time (take a smaller network or smaller pictures (`train.data.size`))",
+    );
+    check(
+        PICTURES,
+        &["2 cores, 8 GB, 0.5 GB free, $0/h"],
+        &UNKNOWN,
+        "train.checkpoint.keep: `this machine` has 0.5 GB of free disk; 6 files of the state take about 0.8 GB (free some, or keep fewer checkpoints)",
+    );
+}
+
+#[test]
+fn cheapest_comes_first_then_the_fastest_then_the_first() {
+    let order = |yaml: &str, machines: &[&str], facts: &Facts| {
+        let offers: Vec<Offer> = machines.iter().map(|text| machine(text)).collect();
+        let plans = draft(&job(yaml), &offers, facts).unwrap();
+        let place = |plan: &Plan| offers.iter().position(|offer| *offer == plan.offer).unwrap();
+        plans.iter().map(place).collect::<Vec<_>>()
+    };
+    let digits = samples(DIGITS_SAMPLES);
+    let threads = DIGITS.replace(", threads: 1", "");
+    assert_eq!(order(DIGITS, &[SMALL, FREE, "2 cores, 8 GB, 100 GB free, $0.1/h"], &digits), [1, 2, 0]);
+    // Twice the cores at twice the price: the shorter run pays less for its start.
+    assert_eq!(order(&threads, &[SMALL, "4 cores, 8 GB, 100 GB free, $0.5/h"], &digits), [1, 0]);
+    assert_eq!(order(&threads, &[FREE, "4 cores, 8 GB, 100 GB free, $0/h"], &digits), [1, 0]);
+    // What costs nothing comes before what costs nobody knows what.
+    assert_eq!(order(PROGRAM, &["4 cores, 8 GB, 100 GB free, $1/h", SMALL, FREE], &UNKNOWN), [2, 1, 0]);
+    // Equals, told apart only by their memory, keep their order.
+    assert_eq!(order(PROGRAM, &["2 cores, 9 GB, 1 GB free, $1/h", "2 cores, 8 GB, 1 GB free, $1/h"], &UNKNOWN), [0, 1]);
+}
+
+#[test]
+fn plans_say_what_they_rest_on() {
+    let digits = samples(DIGITS_SAMPLES);
+    check_says(DIGITS, &digits, "a core does 50 GFLOP/s; 17 on one in ten, 125 on another", true);
+    check_says(DIGITS, &digits, "a sample takes 2.66 MFLOP forwards, and 3 times that with the backward pass", true);
+    check_says(DIGITS, &digits, "600 steps over 1258 training samples, 10950 samples evaluated", true);
+    let measured = Facts { measured_step: Some(Duration::from_micros(10_000)), ..digits };
+    check_says(DIGITS, &measured, "a step takes 10ms, as measured on this machine", true);
+    check_says(DIGITS, &measured, "GFLOP/s", false);
+    check_says(DIGITS, &UNKNOWN, "the number of samples is not known", true);
+    check_says(DIGITS, &UNKNOWN, "nothing is set aside", true);
+    check_says(DIGITS, &Facts { classes: None, ..digits }, "10 classes are assumed", true);
+    check_says(PICTURES, &UNKNOWN, "pictures of 32×32 in 3 colours are assumed", true);
+    check_says(&PICTURES.replace(", size: 32", ""), &UNKNOWN, "the size of the pictures is not known", true);
+    check_says(&DIGITS.replace("threads: 1", "threads: 4"), &digits, "4 threads share 2 cores", true);
+    check_says(PROGRAM, &UNKNOWN, "how long the program takes is not known", true);
+    let with = |key: &str| DIGITS.replace("threads: 1", key);
+    check_says(&with("stop: {accuracy: 98%}"), &digits, "`train.stop` may end the run sooner", true);
+    check_says(&with("schedule: {warmup: 601 steps}"), &digits, "the warm-up of 601 steps does not end", true);
+    check_says(&with("schedule: {warmup: 600 steps}"), &digits, "warm-up", false);
+    check_says(&format!("{DIGITS}deadline: 4s"), &digits, "the deadline of 4s is shorter", true);
+    check_says(&format!("{DIGITS}deadline: 5s"), &digits, "the deadline", false);
+    check_says(&format!("{DIGITS}budget: {{max: 0.0004}}"), &digits, "the budget of $0.0004 is less", true);
+    check_says(&format!("{DIGITS}budget: {{max: 0.0005}}"), &digits, "the budget", false);
+}
+
+proptest! {
+    /// Whatever is passed in, low ≤ middle ≤ high, and the same again gives the same.
+    #[test]
+    fn spreads_are_in_order(
+        counts in any::<[u64; 3]>(),
+        side in 8u32..2048,
+        step in proptest::option::of(any::<u64>()),
+        rate in 0i64..1_000_000_000_000,
+        model in proptest::sample::select(vec!["mlp", "cnn", "resnet20", "resnet18"]),
+    ) {
+        let facts = Facts {
+            samples: Some(counts),
+            input_shape: Some([3, side, side]),
+            classes: Some(10),
+            measured_step: step.map(Duration::from_micros),
+        };
+        let mut offer = machine("64 cores, 100000 GB, 100000 GB free, $0/h");
+        offer.rate = Rate::from_micros_per_hour(rate);
+        let job = job(&PICTURES.replace("resnet18", model).replace(", size: 32", ""));
+        let plans = draft(&job, std::slice::from_ref(&offer), &facts).unwrap();
+        let (time, cost) = (plans[0].time.unwrap(), plans[0].cost.unwrap());
+        prop_assert!(time.low <= time.middle && time.middle <= time.high);
+        prop_assert!(cost.low <= cost.middle && cost.middle <= cost.high);
+        prop_assert_eq!(plans[0].reserve, cost.high);
+        prop_assert_eq!(draft(&job, &[offer], &facts).unwrap(), plans);
+    }
 }
