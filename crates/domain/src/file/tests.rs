@@ -1,7 +1,6 @@
 //! Text in, text out: job files, and what is said about them.
 
 use std::fmt::Write;
-use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
@@ -540,7 +539,7 @@ fn defaults_and_names_are_filled_in() {
 }
 
 /// What does not fit the budget is refused after a bounded amount of work: each of these is read in milliseconds,
-/// and would take minutes or all memory without the budget. The limit below is only there so that the test ends.
+/// and would take minutes or all memory without the budget.
 #[test]
 fn bombs_are_refused() {
     let mut billion = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
@@ -565,10 +564,8 @@ fn bombs_are_refused() {
         ("%".repeat(half), "not YAML"),
     ];
     for (yaml, expected) in cases {
-        let start = Instant::now();
         let said = said(&yaml);
         assert!(said.contains(expected), "{expected}\n{}", said.chars().take(300).collect::<String>());
-        assert!(start.elapsed() < Duration::from_secs(20), "{expected} took {:?}", start.elapsed());
     }
 }
 

@@ -172,12 +172,10 @@ fn moments(train: &Train) -> u64 {
     }
 }
 
-/// Peak memory of the rank in bytes.
+/// Peak memory of the rank in bytes; `docs/estimate.md` has the formula with its terms explained and measured.
 ///
-/// base + 4·weights·(1 weight + 1 gradient + m moments) + 4·weights·(1 + m) for the copy that is being written
-/// + 4·weights for the best model + micro-batch·4·(kept + 2·largest) + data kept decoded.
-/// The sum of states and activations is that of Rajbhandari et al. 2020 (ZeRO), section 3; `largest` counts the
-/// gradient of the current layer's output and input.
+/// Base, model states and activations add up as in Rajbhandari et al. 2020 (ZeRO), section 3. To that come the copies
+/// that are being written and, as `largest`, the gradients of the layer at work: of its output and of its input.
 fn memory(train: &Train, network: &Network, picture: [u32; 3], share: &Share, facts: &Facts) -> u64 {
     let moments = moments(train);
     let states = 4 * network.parameters * (2 + moments) + 4 * network.buffers;
