@@ -101,7 +101,16 @@ pub fn check(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
             complaints.extend(read(path, &text));
         }
     }
+    let [english, chinese] = ["README.md", "README.zh-CN.md"].map(|path| std::fs::read_to_string(root.join(path)));
+    if blocks(&english?) != blocks(&chinese?) {
+        complaints.push("README.zh-CN.md: its commands and examples are not those of README.md".into());
+    }
     Ok(complaints)
+}
+
+/// What stands between fences: commands, examples and their output, which no translation changes.
+fn blocks(text: &str) -> Vec<&str> {
+    text.split("\n```").skip(1).step_by(2).collect()
 }
 
 /// Holds one file against every rule.
@@ -202,6 +211,11 @@ mod tests {
         check("crates/server/src/a.rs", &code("a().await"), "");
         check("crates/agent/src/a.rs", &code("std::env::var(\"A\")"), "`env::var` is banned here");
         check("crates/data/src/a.rs", &code("#![allow(unsafe_code)]"), "unsafe code has an address");
+    }
+
+    #[test]
+    fn blocks_are_what_stands_between_fences() {
+        assert_eq!(blocks("a\n\n```sh\nb\n```\nc\n```text\nd\n```\n"), ["sh\nb", "text\nd"]);
     }
 
     #[test]
