@@ -145,11 +145,15 @@ impl Narrator {
     fn tell(&mut self, printer: &mut Printer, ended: &AtomicBool) -> Result<(), Error> {
         loop {
             let last = ended.load(Ordering::SeqCst);
+            let mut moved = false;
             for news in self.watch.news()? {
                 match news {
-                    News::Record(record) => self.record(printer, &record)?,
-                    News::Point(point) => self.point(printer, &point)?,
+                    News::Record(record) => self.record(printer, &record),
+                    News::Point(point) => moved |= self.point(printer, &point),
                 }
+            }
+            if moved {
+                self.line(printer)?;
             }
             if last {
                 return Ok(());
@@ -158,7 +162,7 @@ impl Narrator {
         }
     }
 
-    fn record(&mut self, printer: &mut Printer, record: &Record) -> Result<(), Error> {
+    fn record(&mut self, printer: &mut Printer, record: &Record) {
         match &record.event {
             Event::AgentUp { started, .. } => self.started = Some(*started),
             Event::Released { .. } => self.started = None,
@@ -169,28 +173,31 @@ impl Narrator {
         } else if let Some(sentence) = sentence(&record.event) {
             printer.say(sentence);
         }
-        Ok(())
     }
 
-    fn point(&mut self, printer: &mut Printer, point: &Point) -> Result<(), Error> {
+    /// Tells a measurement, or takes it into the progress line; says whether that has changed.
+    fn point(&mut self, printer: &mut Printer, point: &Point) -> bool {
         if printer.is_json() {
             printer.json(&point_json(point));
-            return Ok(());
+            return false;
         }
         if let domain::rank::Report::Note { text } = &point.report {
             printer.say(format!("note: {}", crate::printer::plain(text)));
         }
-        if !self.progress.take(&point.report) {
+        self.progress.take(&point.report)
+    }
+
+    /// The progress line, as often as it is worth it.
+    fn line(&mut self, printer: &mut Printer) -> Result<(), Error> {
+        let now = clock::monotonic();
+        if !printer.is_terminal() && now.0.saturating_sub(self.printed.0) < LINE.0 {
             return Ok(());
         }
-        let now = clock::monotonic();
-        let due = printer.is_terminal() || now.0.saturating_sub(self.printed.0) >= LINE.0;
         let run = self.watch.run()?;
-        let world = self.watch.state().world();
         let running = self.started.map_or(domain::Elapsed(0), |started| clock::now().since(started));
         let meters = run.instances.last().map(|id| (id.clone(), running)).into_iter().collect();
-        let spent = plan::spent(world, run, &meters);
-        if due && let Some(line) = self.progress.line(spent, run.plan.offer.rate) {
+        let spent = plan::spent(self.watch.state().world(), run, &meters);
+        if let Some(line) = self.progress.line(spent, run.plan.offer.rate) {
             self.printed = now;
             printer.progress(&line);
         }

@@ -169,6 +169,36 @@ impl Dataset {
     }
 }
 
+/// What a data set is made of, told without decoding more than one picture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outline {
+    /// Names of the classes, in label order.
+    pub classes: Vec<String>,
+    /// Channels, height and width of every picture.
+    pub shape: [usize; 3],
+    /// Samples of training, validation and test; with `corrupt: skip`, as if all could be read.
+    pub counts: [u64; 3],
+}
+
+impl Outline {
+    /// Lists the data at `path` as [`Dataset::open`] does, and opens one picture at most.
+    pub fn of(spec: &Data, path: &Path, seed: u64) -> Result<Outline, Error> {
+        let Index { classes, labels, homes, content, skipped } = source::index(spec, path)?;
+        check_classes(spec, path, &classes)?;
+        check_number(path, labels.len())?;
+        let opening = Opening { spec, path, seed, classes, labels, homes, skipped };
+        let shape = match &content {
+            Content::Decoded(decoded) => [decoded.channels, decoded.height, decoded.width],
+            Content::Encoded(encoded) => {
+                let Geometry { height, width, .. } = opening.geometry(encoded)?;
+                [3, height, width]
+            }
+        };
+        let counts = opening.split()?.each_ref().map(|part| part.len() as u64);
+        Ok(Outline { classes: opening.classes, shape, counts })
+    }
+}
+
 /// A data set whose files are listed and whose pictures are not decoded yet.
 struct Opening<'a> {
     spec: &'a Data,

@@ -36,7 +36,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-pub use dataset::{Dataset, Skipped};
+pub use dataset::{Dataset, Outline, Skipped};
 pub use error::Error;
 pub use loader::{Batch, Loader, LoaderOptions};
 pub use order::{Cursor, Order};

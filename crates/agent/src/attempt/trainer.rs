@@ -27,6 +27,10 @@ pub fn command(
     let mut command = Command::new(&tools.rank_program);
     command.arg(&path).current_dir(folder);
     command.env("OMP_NUM_THREADS", start.threads.to_string());
+    // A thread that waits must sleep: spinning for a core that something else uses made steps seven times slower.
+    command.env("OMP_WAIT_POLICY", "passive");
+    // What cuBLAS needs to give the same sums on every run; see PyTorch's notes on reproducibility.
+    command.env("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
     command.envs(&start.job.envs);
     // Before the path that was linked in, so that a rank runs on the libraries that were just checked.
     command.env("LD_LIBRARY_PATH", libraries);

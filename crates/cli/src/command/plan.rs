@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use domain::{Job, Plan, Rate};
-use server::Home;
+use domain::rank::Report;
+use domain::{Duration, Job, Plan, Rate, Train};
+use plan::draft::Facts;
+use server::{Home, Series, State};
 
 use crate::error::Error;
 use crate::machine;
@@ -61,13 +63,50 @@ pub fn draft(args: &JobArgs, settings: &Settings, home: &Home, printer: &mut Pri
     for provider in machine::providers(settings, home, args.price) {
         offers.extend(provider.offers()?);
     }
-    let facts = plan::draft::Facts::default();
+    let facts = facts(home, &job)?;
     let plans = plan::draft::draft(&job, &offers, &facts);
     let plans = plans.map_err(|infeasible| Error::Infeasible { reasons: reasons(&infeasible) })?;
     match plans.into_iter().next() {
         Some(plan) => Ok((job, plan)),
         None => Err(Error::Infeasible { reasons: vec!["nothing is offered".to_owned()] }),
     }
+}
+
+/// What is known before anything runs: what the data is made of, and how long a step took when this work ran before.
+fn facts(home: &Home, job: &Job) -> Result<Facts, Error> {
+    let domain::Work::Train(train) = &job.work else { return Ok(Facts::default()) };
+    let outline = data::Outline::of(&train.data, Path::new(&train.data.path), train.seed);
+    let outline = outline.map_err(|error| {
+        let finding = error.finding();
+        Error::Code { message: finding.message, hint: finding.hint, code: crate::exit::USAGE }
+    })?;
+    let [channels, height, width] = outline.shape.map(|length| u32::try_from(length).unwrap_or(u32::MAX));
+    Ok(Facts {
+        samples: Some(outline.counts),
+        input_shape: Some([channels, height, width]),
+        classes: u32::try_from(outline.classes.len()).ok(),
+        measured_step: measured(home, train)?,
+    })
+}
+
+/// The median step of the newest run of the same model, batch and precision on this machine.
+fn measured(home: &Home, train: &Train) -> Result<Option<Duration>, Error> {
+    let (state, series) = (State::open(home)?, Series::open(home)?);
+    let alike = |other: &Train| {
+        let division = |train: &Train| (train.model, train.batch, train.accumulate, train.precision, train.memory_format);
+        division(other) == division(train) && (other.threads, &other.data.path) == (train.threads, &train.data.path)
+    };
+    let runs = state.world().runs.iter();
+    let runs = runs.filter(|(_, run)| matches!(&run.job.work, domain::Work::Train(other) if alike(other)));
+    let Some((id, _)) = runs.max_by_key(|(_, run)| run.order) else { return Ok(None) };
+    let mut steps: Vec<u64> = Vec::new();
+    for (_, point) in series.newest(id, 500)? {
+        if let Report::Step(step) = point.report {
+            steps.push(step.step_us);
+        }
+    }
+    steps.sort_unstable();
+    Ok(steps.get(steps.len() / 2).copied().map(Duration::from_micros))
 }
 
 fn reasons(infeasible: &plan::draft::Infeasible) -> Vec<String> {
