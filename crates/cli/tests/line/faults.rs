@@ -126,7 +126,7 @@ fn a_corrupt_picture_is_named_and_can_be_left_out() {
 #[test]
 fn a_loss_that_is_no_number_ends_the_run_with_its_step() {
     let home = Home::new();
-    fails(&home, &job(&home, "  optimizer: {sgd: {lr: 1e30}}\n", ""), &["step", "lr"]);
+    fails(&home, &job(&home, "  optimizer: {sgd: {lr: 1e30}}\n", ""), &["step 2", "learning rate"]);
 }
 
 #[test]
