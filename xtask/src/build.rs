@@ -30,18 +30,18 @@ pub struct Programs {
 /// Builds both executables; with `mutants`, a trainer that can make deliberate mistakes, in a place of its own.
 pub fn programs(root: &Path, mutants: bool) -> Result<Programs, Box<dyn Error>> {
     setup(root)?;
-    let folder = executables(root)?;
-    let gradus = folder.join("gradus");
-    if !mutants {
-        return Ok(Programs { gradus, rank: folder.join("gradus-rank") });
+    let folder = target(root).join("release");
+    let mut rank = folder.join("gradus-rank");
+    if mutants {
+        let arguments =
+            ["build", "--release", "--package", "gradus-train", "--bin", "gradus-rank", "--features", "mutants"];
+        doing::run(&mut doing::cargo(root, &arguments), "read the compiler's message above")?;
+        let plain = std::mem::replace(&mut rank, folder.join("gradus-rank-mutants"));
+        std::fs::copy(plain, &rank)?;
     }
-    let arguments = ["build", "--release", "--package", "gradus-train", "--bin", "gradus-rank", "--features", "mutants"];
-    doing::run(&mut doing::cargo(root, &arguments), "read the compiler's message above")?;
-    let rank = folder.join("gradus-rank-mutants");
-    std::fs::copy(folder.join("gradus-rank"), &rank)?;
-    // The plain trainer takes its place again.
+    // Last, so that the plain trainer stands in its place again.
     executables(root)?;
-    Ok(Programs { gradus, rank })
+    Ok(Programs { gradus: folder.join("gradus"), rank })
 }
 
 /// Sets up, builds, and becomes `gradus run ARGUMENTS`; returns only when that could not be started.
