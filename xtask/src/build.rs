@@ -53,7 +53,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Outcome {
 }
 
 /// Where cargo puts what it builds.
-fn target(root: &Path) -> PathBuf {
+pub fn target(root: &Path) -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(path) => root.join(path),
         None => root.join("target"),

@@ -3,6 +3,7 @@
 //! Each command is one function in a module of its own; this file only finds it. Whatever takes long is said on stderr
 //! before it begins, and CI runs nothing that cannot be typed here.
 
+mod bench;
 mod build;
 mod chaos;
 mod check;
@@ -25,6 +26,7 @@ usage: cargo xtask COMMAND
   test             set up, check, build, and run every test: what CI runs
   check            format, lints, arrows between crates, tidiness, licences, documents
   chaos [ARGS…]    kill runs at every phase; they must end as if undisturbed
+  bench [ARGS…]    step time against PyTorch, a run's step against the bare one, scores against torchvision
   docs [--check]   write the documents that are generated from types, or check that they are not stale
 ";
 
@@ -56,6 +58,7 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("test", []) => Some(test::test(root)),
         ("check", []) => Some(check::check(root, check::Missing::Fails)),
         ("chaos", arguments) => Some(chaos::chaos(root, arguments)),
+        ("bench", arguments) => Some(bench::bench(root, arguments)),
         ("docs", []) => Some(docs::docs(root, false)),
         ("docs", [flag]) if flag == "--check" => Some(docs::docs(root, true)),
         _ => None,

@@ -11,24 +11,38 @@ use crate::{doing, setup};
 /// What reads our event files back. The version is pinned, for a test should fail for our reasons only.
 const TENSORBOARD: &str = "tensorboard==2.21.0";
 
-/// The folder that `PYTHONPATH` names, filled on first use (178 MB on disk, seconds on a fast line).
+/// What `cargo xtask bench` measures against, and what it reads our models with.
+const PYTORCH: [&str; 4] = ["torch==2.11.0", "torchvision==0.26.0", "numpy", "safetensors"];
+
+/// The folder that `PYTHONPATH` names to have TensorBoard, filled on first use (178 MB on disk, seconds on a fast line).
 pub fn tensorboard() -> Result<PathBuf, Box<dyn Error>> {
+    installed(&[TENSORBOARD], &format!("{TENSORBOARD} through pip, which reads our event files in a test"))
+}
+
+/// The same for PyTorch. No test needs it.
+pub fn pytorch() -> Result<PathBuf, Box<dyn Error>> {
+    installed(&PYTORCH, "PyTorch through pip, which we are measured against (4.7 GB on disk, minutes on a fast line)")
+}
+
+/// The folder named after the first package that holds them all.
+fn installed(packages: &[&str], what: &str) -> Result<PathBuf, Box<dyn Error>> {
     let parent = setup::cache()?.join("gradus");
-    let folder = parent.join(TENSORBOARD.replace("==", "-"));
+    let name = packages.first().map_or_else(String::new, |package| package.replace("==", "-"));
+    let folder = parent.join(&name);
     if folder.is_dir() {
         return Ok(folder);
     }
     let python = setup::python()?;
-    let unfinished = parent.join(format!(".tensorboard.{}", std::process::id()));
+    let unfinished = parent.join(format!(".{name}.{}", std::process::id()));
     fs::create_dir_all(&parent)?;
-    eprintln!("fetching {TENSORBOARD} through pip, which reads our event files in a test");
+    eprintln!("fetching {what}");
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-warn-conflicts"]);
-    pip.arg("--target").arg(&unfinished).arg(TENSORBOARD).env("PIP_ROOT_USER_ACTION", "ignore");
+    pip.arg("--target").arg(&unfinished).args(packages).env("PIP_ROOT_USER_ACTION", "ignore");
     let installed = doing::run(&mut pip, "check the network and pip's index");
     match installed.and_then(|()| Ok(fs::rename(&unfinished, &folder)?)) {
         Ok(()) => Ok(folder),
-        // Another test run was faster.
+        // Another one was faster.
         Err(_) if folder.is_dir() => Ok(folder),
         Err(error) => {
             let _ = fs::remove_dir_all(&unfinished);

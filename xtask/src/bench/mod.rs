@@ -1,0 +1,101 @@
+//! `cargo xtask bench`: what is claimed of speed and likeness, measured against the program that people know.
+//!
+//! Two programs that are compared stay alive side by side and work in turn, a block each, so that start-up is not
+//! measured and whatever else the machine does hits both alike. [`program`] asks for blocks, [`figures`] sums them up,
+//! [`quiet`] says how much of the machine others took meanwhile; `train`, `step` and `parity` are the comparisons.
+//! `docs/benchmarks.md` holds what came out.
+
+mod case;
+mod figures;
+mod parity;
+mod program;
+mod quiet;
+mod run;
+mod step;
+mod train;
+
+use std::path::{Path, PathBuf};
+
+use crate::build;
+use crate::doing::{self, Outcome};
+
+const USAGE: &str = "\
+usage: cargo xtask bench train [CASE…] [--pairs N] [--steps N]   the step function against PyTorch's
+       cargo xtask bench step [CASE…] [--pairs N] [--steps N]    the run's step against the step function; snapshots
+       cargo xtask bench parity MODEL_FOLDER [PICTURES.tar]      an exported resnet18 in torchvision
+cases: fp32, fp32-channels_last, bf16, bf16-channels_last";
+
+/// How much is measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Options {
+    /// Which cases; all where none is named.
+    cases: Vec<case::Case>,
+    /// Blocks of each of the two programs.
+    pairs: usize,
+    /// Steps in a block.
+    steps: usize,
+}
+
+/// Runs the comparison that `arguments` name.
+pub fn bench(root: &Path, arguments: &[String]) -> Outcome {
+    let Some((what, rest)) = arguments.split_first() else { return Err(USAGE.into()) };
+    match (what.as_str(), rest) {
+        ("train", rest) => train::train(root, &options(rest)?),
+        ("step", rest) => step::step(root, &options(rest)?),
+        ("parity", [folder]) => parity::parity(root, folder, None),
+        ("parity", [folder, pictures]) => parity::parity(root, folder, Some(pictures)),
+        (_, _) => Err(USAGE.into()),
+    }
+}
+
+fn options(arguments: &[String]) -> Result<Options, String> {
+    let mut options = Options { cases: Vec::new(), pairs: 15, steps: 10 };
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut number = || -> Result<usize, String> {
+            let text = words.next().ok_or_else(|| format!("`{word}` needs a number"))?;
+            text.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("`{text}` is no number above 0"))
+        };
+        match word.as_str() {
+            "--pairs" => options.pairs = number()?,
+            "--steps" => options.steps = number()?,
+            name => options.cases.push(case::Case::named(name).ok_or(USAGE)?),
+        }
+    }
+    if options.cases.is_empty() {
+        options.cases = case::ALL.to_vec();
+    }
+    Ok(options)
+}
+
+/// Sets up and builds the trainer and its examples, and returns the folder of the built executables.
+fn built(root: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
+    eprintln!("{}", build::setup(root)?);
+    let arguments = ["build", "--release", "--package", "gradus-train", "--bins", "--examples"];
+    doing::run(&mut doing::cargo(root, &arguments), "read the compiler's message above")?;
+    Ok(build::target(root).join("release"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(words: &str, expected: Result<(usize, usize, usize), &str>) {
+        let arguments: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        let result = options(&arguments).map(|options| (options.cases.len(), options.pairs, options.steps));
+        match expected {
+            Ok(expected) => assert_eq!(result, Ok(expected), "{words}"),
+            Err(part) => assert!(result.as_ref().is_err_and(|message| message.contains(part)), "{words}: {result:?}"),
+        }
+    }
+
+    #[test]
+    fn options_are_read() {
+        check("", Ok((4, 15, 10)));
+        check("bf16 fp32 --pairs 3", Ok((2, 3, 10)));
+        check("--steps 7 bf16-channels_last", Ok((1, 15, 7)));
+        check("--steps", Err("needs a number"));
+        check("--pairs 0", Err("above 0"));
+        check("fp8", Err("cases:"));
+    }
+}

@@ -1,0 +1,78 @@
+//! How quiet the machine was: figures of speed mean little without it.
+
+use std::fmt;
+use std::fs;
+
+/// A measurement under way.
+#[derive(Debug)]
+pub struct Watch {
+    processes: Vec<u32>,
+    load: String,
+    machine: Option<Machine>,
+    own: u64,
+}
+
+/// Ticks of all processors since the machine was started.
+#[derive(Debug, Clone, Copy)]
+struct Machine {
+    busy: u64,
+    stolen: u64,
+    all: u64,
+}
+
+/// What others took meanwhile.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Quiet {
+    /// Load average over a minute, at the beginning.
+    load: String,
+    /// Shares of all processors' time: other processes of this machine, and other machines on the same processor.
+    shares: Option<[f64; 2]>,
+}
+
+impl Watch {
+    /// Begins to watch; what `processes` use is not held against the machine.
+    pub fn begin(processes: &[u32]) -> Watch {
+        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let load = load.split(' ').next().unwrap_or("unknown").to_owned();
+        Watch { processes: processes.to_vec(), load, machine: machine(), own: ticks(processes) }
+    }
+
+    /// Says what happened since.
+    pub fn end(&self) -> Quiet {
+        let shares = self.machine.zip(machine()).map(|(before, after)| {
+            let all = (after.all - before.all).max(1) as f64;
+            let own = ticks(&self.processes).saturating_sub(self.own);
+            let others = (after.busy - before.busy).saturating_sub(own);
+            [others as f64 / all, (after.stolen - before.stolen) as f64 / all]
+        });
+        Quiet { load: self.load.clone(), shares }
+    }
+}
+
+impl fmt::Display for Quiet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "load before {}", self.load)?;
+        let Some([others, stolen]) = self.shares else { return Ok(()) };
+        let (others, stolen) = (100.0 * others, 100.0 * stolen);
+        write!(f, ", other processes took {others:.1} % of the machine meanwhile, other machines {stolen:.1} %")
+    }
+}
+
+/// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; see proc_stat(5).
+fn machine() -> Option<Machine> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let fields: Vec<u64> = text.lines().next()?.split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();
+    let [user, nice, system, idle, waiting, hard, soft, stolen, ..] = fields[..] else { return None };
+    let busy = user + nice + system + hard + soft;
+    Some(Machine { busy, stolen, all: busy + idle + waiting + stolen })
+}
+
+/// What these processes have used: fields 14 and 15 of `/proc/PID/stat`, counted after the name in brackets.
+fn ticks(processes: &[u32]) -> u64 {
+    let of = |id: &u32| -> Option<u64> {
+        let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
+    };
+    processes.iter().filter_map(of).sum()
+}
