@@ -14,7 +14,7 @@ pub fn test(root: &Path) -> Outcome {
     check::check(root, check::Missing::IsSaid)?;
     step("build", || build::executables(root))?;
     step("tests", || {
-        let mut tests = doing::cargo(root, &["test", "--release", "--workspace"]);
+        let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--no-fail-fast"]);
         doing::run(&mut tests, "`cargo test --release -p PACKAGE NAME` runs one test alone")
     })?;
     step("event files, read by TensorBoard", || {
