@@ -116,7 +116,12 @@ fn a_corrupt_picture_is_named_and_can_be_left_out() {
         }
     }
     fs::write(folder.join("dark/broken.png"), b"no picture").unwrap();
-    let text_ = |corrupt: &str| format!("name: p\ntrain: {{model: mlp, data: {{path: {}, corrupt: {corrupt}}}, epochs: 1, batch: 8, threads: 1}}\n", folder.display());
+    let text_ = |corrupt: &str| {
+        format!(
+            "name: p\ntrain: {{model: mlp, data: {{path: {}, corrupt: {corrupt}}}, epochs: 1, batch: 8, threads: 1}}\n",
+            folder.display()
+        )
+    };
     fails(&home, &home.job("fail.yaml", &text_("fail")), &["broken.png"]);
     let said = home.gradus(&["run", text(&home.job("skip.yaml", &text_("skip"))), "--json"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
