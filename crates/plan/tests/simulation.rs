@@ -50,7 +50,10 @@ struct Agent {
 
 struct Simulation {
     random: Random,
+    /// A clock that never goes back: what machines are metered by.
     now: i64,
+    /// What the wall clock is wrong by; it is set back and forth while the storm lasts.
+    skew: i64,
     /// What is on disk.
     log: Vec<Record>,
     /// What the loop remembers; gone with a crash.
@@ -70,7 +73,7 @@ impl Simulation {
     fn new(seed: u64) -> Simulation {
         let (world, machines, launches) = (World::default(), BTreeMap::new(), BTreeMap::new());
         let log = Vec::new();
-        Simulation { random: Random(seed), now: 0, log, world, machines, launches, stormy: true, crashes: 0 }
+        Simulation { random: Random(seed), now: 0, skew: 0, log, world, machines, launches, stormy: true, crashes: 0 }
     }
 
     fn crash_point(&mut self) -> Result<(), Crash> {
@@ -79,14 +82,14 @@ impl Simulation {
 
     fn append(&mut self, event: Event) -> Result<(), Crash> {
         self.crash_point()?;
-        let record = Record { seq: self.world.last_seq + 1, at: Timestamp(self.now), event };
+        let record = Record { seq: self.world.last_seq + 1, at: Timestamp(self.now + self.skew), event };
         self.world.apply(&record).unwrap_or_else(|illegal| panic!("{illegal}: {record:?}"));
         self.log.push(record);
         self.crash_point()
     }
 
     fn facts(&self) -> Facts {
-        let mut facts = Facts { now: Timestamp(self.now), ..Facts::default() };
+        let mut facts = Facts { now: Timestamp(self.now + self.skew), ..Facts::default() };
         for (id, _) in self.world.live_instances() {
             let sight = match self.machines.get(id) {
                 None => Sight::Unknown,
@@ -210,6 +213,9 @@ impl Simulation {
     /// One moment of the world: machines and ranks may die, agents work and call.
     fn moment(&mut self) {
         self.now += 1_000_000;
+        if self.stormy && self.random.chance(5) {
+            self.skew = self.random.next() as i64 % 7_200_000_000;
+        }
         let alive: Vec<InstanceId> =
             self.machines.iter().filter(|(_, machine)| machine.ended.is_none()).map(|(id, _)| id.clone()).collect();
         let result = self.settle();
