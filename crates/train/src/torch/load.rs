@@ -14,12 +14,20 @@ pub fn open_cuda() -> bool {
     !handle.is_null()
 }
 
-/// Keeps glibc from raising its threshold for mapped memory as large tensors are freed, which roughly doubles the
-/// peak of a training process.
+/// Largest tensor whose memory is kept when it is freed; glibc accepts no more.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const KEPT: libc::c_int = 32 << 20;
+
+/// Keeps what tensors leave behind within the process.
+///
+/// By default glibc gives freed memory of this size back to the kernel, until it has learnt not to, and takes it anew a
+/// moment later: with zeroed pages, one fault every 4 KiB. When every tensor above 1 MiB was mapped anew, a step of a
+/// ResNet-18 (batch 32, 32×32, two cores) took 1.4 to 1.8 times as long, for 0.75 of the memory.
 pub fn steady_allocator() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: sets one number within the allocator; the value is in its documented range.
+    // SAFETY: sets two numbers within the allocator; both values are in their documented range.
     unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, KEPT);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, -1);
     }
 }
