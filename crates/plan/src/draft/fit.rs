@@ -66,7 +66,10 @@ fn smaller(share: &Share) -> String {
 }
 
 fn gigabytes(bytes: Bytes) -> String {
-    format!("{:.1} GB", bytes.0 as f64 / 1e9)
+    match bytes.0 as f64 {
+        small if small < 1e9 => format!("{:.1} MB", small / 1e6),
+        large => format!("{:.1} GB", large / 1e9),
+    }
 }
 
 /// A number that a job file may ask for and get.

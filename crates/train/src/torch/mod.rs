@@ -28,7 +28,9 @@ impl Error {
 
     /// Whether memory ran out, on the host or on the device.
     pub fn is_out_of_memory(&self) -> bool {
-        ["can't allocate memory", "out of memory", "not enough memory"].iter().any(|words| self.0.contains(words))
+        // oneDNN says no more than the last when its scratch memory is refused.
+        let words = ["can't allocate memory", "out of memory", "not enough memory", "could not create a primitive"];
+        words.iter().any(|words| self.0.contains(words))
     }
 }
 
