@@ -8,7 +8,7 @@ use domain::{Elapsed, Money, Rate};
 pub struct Progress {
     ready: Option<Ready>,
     last: Option<Step>,
-    /// Steps of this attempt, with their time, their samples and their wait, newest 50 as a running mean.
+    /// Running means over the steps of this attempt: a step's time, its wait and its samples; see [`SHARE`].
     step_us: f64,
     wait_us: f64,
     samples: f64,

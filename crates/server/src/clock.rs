@@ -3,7 +3,7 @@
 use domain::{Elapsed, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The wall clock. It may be set back; nothing but what people read depends on it.
+/// The wall clock. It may jump; only deadlines and what people read depend on it.
 pub fn now() -> Timestamp {
     let time = clock_gettime(ClockId::Realtime);
     Timestamp(time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_nsec / 1_000))

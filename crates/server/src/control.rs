@@ -48,7 +48,7 @@ const NEXT: domain::Duration = domain::Duration::from_micros(200_000);
 /// When it shall call again while it waits for its first order.
 const NEXT_IDLE: domain::Duration = domain::Duration::from_micros(20_000);
 
-/// How often it is told to go on without an answer before it ends its ranks.
+/// How long an agent may go on without an answer before it ends its ranks.
 pub const LEASE: domain::Duration = domain::Duration::from_secs(60);
 
 /// The control loop and what it works with.
