@@ -25,7 +25,7 @@ pub struct Options {
     runs: u64,
     seed: u64,
     mutant: Option<String>,
-    /// Stop at the first run that fails.
+    /// Go on after a run of a mutant that fails; without a mutant every run is made.
     keep_going: bool,
 }
 
