@@ -1,7 +1,11 @@
 //! How quiet the machine was: figures of speed mean little without it.
 
+use std::error::Error;
 use std::fmt;
 use std::fs;
+
+/// Share of the machine from which others disturb a measurement.
+const DISTURBED: f64 = 0.05;
 
 /// A measurement under way.
 #[derive(Debug)]
@@ -47,6 +51,40 @@ impl Watch {
         });
         Quiet { load: self.load.clone(), shares }
     }
+}
+
+impl Quiet {
+    /// Whether others took so much that the measurement says little; unknown counts as quiet.
+    pub fn disturbed(&self) -> bool {
+        self.shares.is_some_and(|shares| shares.iter().sum::<f64>() > DISTURBED)
+    }
+}
+
+/// Measures until `wanted` measurements were undisturbed, or four times as many were tried; returns the undisturbed ones
+/// and how many were tried. Whether one counts does not depend on what it measured.
+pub fn undisturbed<T>(
+    wanted: usize,
+    processes: &[u32],
+    mut measure: impl FnMut() -> Result<T, Box<dyn Error>>,
+) -> Result<(Vec<T>, usize), Box<dyn Error>> {
+    let (mut kept, mut tried) = (Vec::with_capacity(wanted), 0);
+    while kept.len() < wanted && tried < 4 * wanted {
+        let watch = Watch::begin(processes);
+        let measured = measure()?;
+        tried += 1;
+        if !watch.end().disturbed() {
+            kept.push(measured);
+        }
+    }
+    if kept.is_empty() {
+        let share = 100.0 * DISTURBED;
+        return Err(format!(
+            "others took more than {share} % of the machine all the time
+  hint: end them first"
+        )
+        .into());
+    }
+    Ok((kept, tried))
 }
 
 impl fmt::Display for Quiet {

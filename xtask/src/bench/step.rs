@@ -7,8 +7,8 @@ use std::process::Command;
 use super::case::{self, Case};
 use super::figures::{Spread, mean};
 use super::program::{Program, number, numbers};
-use super::quiet::Watch;
-use super::run::Run;
+use super::quiet::{Watch, undisturbed};
+use super::run::{Run, Step};
 use super::{Options, built};
 use crate::build;
 use crate::doing::Outcome;
@@ -46,21 +46,19 @@ fn compare(
     let mut bare = Program::start("the step function", bare, &case.description())?;
     bare.steps(WARM_UP)?;
 
-    let watch = Watch::begin(&[run.id(), bare.id(), std::process::id()]);
-    let (mut in_run, mut alone, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..options.pairs {
-        let of_run = run.steps(options.steps)?;
-        let of_bare = bare.steps(options.steps)?.seconds;
-        let seconds: Vec<f64> = of_run.iter().map(|step| step.seconds).collect();
-        ratios.push(mean(&seconds) / mean(&of_bare));
-        in_run.extend(of_run);
-        alone.extend(of_bare);
-    }
+    let processes = [run.id(), bare.id(), std::process::id()];
+    let watch = Watch::begin(&processes);
+    let (blocks, tried) =
+        undisturbed(options.pairs, &processes, || Ok((run.steps(options.steps)?, bare.steps(options.steps)?.seconds)))?;
     let quiet = watch.end();
     let snapshots = bare.ask(&format!("snapshots {SNAPSHOTS}"))?;
 
-    let Options { pairs, steps, .. } = options;
-    let all: Vec<f64> = in_run.iter().map(|step| step.seconds).collect();
+    let seconds = |steps: &[Step]| steps.iter().map(|step| step.seconds).collect::<Vec<f64>>();
+    let ratios: Vec<f64> = blocks.iter().map(|(of_run, of_bare)| mean(&seconds(of_run)) / mean(of_bare)).collect();
+    let in_run: Vec<Step> = blocks.iter().flat_map(|(of_run, _)| of_run.iter().copied()).collect();
+    let alone: Vec<f64> = blocks.iter().flat_map(|(_, of_bare)| of_bare.iter().copied()).collect();
+    let (pairs, steps) = (blocks.len(), options.steps);
+    let all = seconds(&in_run);
     let total: f64 = all.iter().sum();
     let share = |part: f64| 100.0 * part / total;
     let bare_step = mean(&alone);
@@ -78,7 +76,7 @@ fn compare(
     let saved = in_run.iter().filter(|step| step.saving > 1e-3).count();
     println!("  of that    {waited:.2} % waiting for data, {saving:.2} % saving ({saved} checkpoints)");
     tell_snapshots(&snapshots, bare_step)?;
-    println!("  machine    {quiet}");
+    println!("  machine    {tried} pairs tried, {quiet}");
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use super::case::{self, Case};
 use super::figures::{Spread, mean};
 use super::program::Program;
-use super::quiet::Watch;
+use super::quiet::{Watch, undisturbed};
 use super::{Options, built};
 use crate::doing::Outcome;
 use crate::{peers, setup};
@@ -39,30 +39,27 @@ fn compare(
     ours.steps(WARM_UP)?;
     theirs.steps(WARM_UP)?;
 
-    let watch = Watch::begin(&[ours.id(), theirs.id(), std::process::id()]);
-    let (mut our_means, mut their_means, mut ratios, mut peaks) = (Vec::new(), Vec::new(), Vec::new(), [0.0; 2]);
-    for _ in 0..options.pairs {
-        let (our_block, their_block) = (ours.steps(options.steps)?, theirs.steps(options.steps)?);
-        let means = [mean(&our_block.seconds), mean(&their_block.seconds)];
-        our_means.push(means[0]);
-        their_means.push(means[1]);
-        ratios.push(means[0] / means[1]);
-        peaks = [our_block.peak_bytes, their_block.peak_bytes];
-    }
+    let processes = [ours.id(), theirs.id(), std::process::id()];
+    let watch = Watch::begin(&processes);
+    let (blocks, tried) =
+        undisturbed(options.pairs, &processes, || Ok([ours.steps(options.steps)?, theirs.steps(options.steps)?]))?;
     let quiet = watch.end();
+    let means: Vec<[f64; 2]> = blocks.iter().map(|pair| [mean(&pair[0].seconds), mean(&pair[1].seconds)]).collect();
+    let of = |side: usize| Spread::of(&means.iter().map(|pair| pair[side]).collect::<Vec<_>>()).times(1e3);
+    let ratios: Vec<f64> = means.iter().map(|[ours, theirs]| ours / theirs).collect();
+    let peak = |side: usize| blocks.iter().map(|pair| pair[side].peak_bytes).fold(0.0, f64::max) / f64::from(1 << 20);
 
-    let Options { pairs, steps, .. } = options;
+    let (pairs, steps) = (blocks.len(), options.steps);
     println!(
         "resnet18 {}, batch {}, {} threads: {pairs} pairs of {steps} steps",
         case.name(),
         case::BATCH,
         case::threads()
     );
-    println!("  ours     {:.1} ms a step", Spread::of(&our_means).times(1e3));
-    println!("  PyTorch  {:.1} ms a step", Spread::of(&their_means).times(1e3));
+    println!("  ours     {:.1} ms a step", of(0));
+    println!("  PyTorch  {:.1} ms a step", of(1));
     println!("  ratio    {:.3}", Spread::of(&ratios));
-    let [ours, theirs] = peaks.map(|bytes| bytes / f64::from(1 << 20));
-    println!("  memory   {ours:.0} MiB against {theirs:.0} MiB at most");
-    println!("  machine  {quiet}");
+    println!("  memory   {:.0} MiB against {:.0} MiB at most", peak(0), peak(1));
+    println!("  machine  {tried} pairs tried, {quiet}");
     Ok(())
 }
