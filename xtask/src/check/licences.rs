@@ -1,4 +1,4 @@
-//! Licences and sources of every dependency, held against the lists of `deny.toml`.
+//! Licences of every dependency, held against the list of `deny.toml`, and its source, which is the default registry.
 
 use std::error::Error;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::graph::Graph;
 pub fn check(root: &Path, graph: &Graph) -> Result<Vec<String>, Box<dyn Error>> {
     let text =
         std::fs::read_to_string(root.join("deny.toml")).map_err(|error| format!("cannot read `deny.toml`: {error}"))?;
-    complaints(&list(&text, "\nallow = [")?, &list(&text, "\nallow-registry = [")?, graph)
+    complaints(&list(&text, "\nallow = [")?, graph)
 }
 
 /// The quoted words of one list.
@@ -20,15 +20,12 @@ fn list(text: &str, start: &str) -> Result<Vec<String>, String> {
     Ok(words.split('"').skip(1).step_by(2).map(str::to_owned).collect())
 }
 
-fn complaints(licences: &[String], registries: &[String], graph: &Graph) -> Result<Vec<String>, Box<dyn Error>> {
+fn complaints(licences: &[String], graph: &Graph) -> Result<Vec<String>, Box<dyn Error>> {
     let mut complaints = Vec::new();
     for package in graph.values() {
         let who = format!("`{}` {}", package.name, package.version);
-        if let Some(source) = &package.source {
-            let url = source.strip_prefix("registry+").or_else(|| source.strip_prefix("sparse+"));
-            if !url.is_some_and(|url| registries.iter().any(|registry| registry == url)) {
-                complaints.push(format!("{who} comes from `{source}`, which is not a listed registry"));
-            }
+        if let Some(source) = package.source.as_ref().filter(|source| !is_default_registry(source)) {
+            complaints.push(format!("{who} comes from `{source}`, which is not the default registry"));
         }
         let Some(text) = &package.license else {
             complaints.push(format!("{who} states no licence"));
@@ -44,6 +41,11 @@ fn complaints(licences: &[String], registries: &[String], graph: &Graph) -> Resu
     Ok(complaints)
 }
 
+/// Whether cargo names its default registry; cargo-deny compares its whole address.
+fn is_default_registry(source: &str) -> bool {
+    source.starts_with("registry+") && source.ends_with("/crates.io-index")
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::graph::Package;
@@ -55,7 +57,7 @@ mod tests {
             let package = Package { license: Some(license.into()), ..Package::default() };
             let graph = Graph::from([("a".to_owned(), package)]);
             let allowed = ["MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception"].map(str::to_owned);
-            complaints(&allowed, &[], &graph).unwrap().is_empty()
+            complaints(&allowed, &graph).unwrap().is_empty()
         };
         assert!(check("MIT OR GPL-3.0-only"));
         assert!(check("MIT/Apache-2.0"));
@@ -66,16 +68,15 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_held_against_the_list() {
-        let text = "[licenses]\nallow = [\n  \"MIT\", # why\n]\n[sources]\nallow-registry = [\"https://index\"]\n";
+    fn only_the_default_registry_is_a_source() {
+        let text = "[licenses]\nallow = [\n  \"MIT\", # why\n]\n[sources]\n";
         assert_eq!(list(text, "\nallow = [").unwrap(), ["MIT"]);
         let check = |source: &str| {
             let package = Package { license: Some("MIT".into()), source: Some(source.into()), ..Package::default() };
-            let registries = list(text, "\nallow-registry = [").unwrap();
-            complaints(&["MIT".to_owned()], &registries, &Graph::from([("a".to_owned(), package)])).unwrap().len()
+            complaints(&["MIT".to_owned()], &Graph::from([("a".to_owned(), package)])).unwrap().len()
         };
-        assert_eq!(check("registry+https://index"), 0);
-        assert_eq!(check("git+https://index"), 1);
-        assert_eq!(check("git+https://elsewhere"), 1);
+        assert_eq!(check("registry+https://index/crates.io-index"), 0);
+        assert_eq!(check("git+https://index/crates.io-index"), 1);
+        assert_eq!(check("registry+https://elsewhere"), 1);
     }
 }
