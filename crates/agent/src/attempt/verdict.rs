@@ -87,22 +87,22 @@ fn of_rank(facts: Facts) -> AttemptEnd {
         // Whatever came after it, the model stands.
         (Some(LastWord::Trained), Some(model)) => AttemptEnd::Trained { model: model.clone() },
         (Some(LastWord::Trained), None) => {
-            failed(&facts, Finding::new(Cause::Internal, "rank 0 has trained and did not report a model"))
+            failed(Finding::new(Cause::Internal, "rank 0 has trained and did not report a model"))
         }
-        (Some(LastWord::Failed(finding)), _) => failed(&facts, finding.clone()),
+        (Some(LastWord::Failed(finding)), _) => failed(finding.clone()),
         (Some(LastWord::Stopped(step)), _) => match why {
             Some(Why::Stop) => AttemptEnd::Stopped { step: Some(*step) },
-            Some(why) => failed(&facts, reason(why, &facts)),
+            Some(why) => failed(reason(why, &facts)),
             None => {
                 let message =
                     format!("something else than gradus told rank 0 to stop; the state of step {step} is saved");
-                failed(&facts, Finding::new(Cause::Killed, message))
+                failed(Finding::new(Cause::Killed, message))
             }
         },
         (None, _) => match facts.ending {
-            Some((Why::Stop, false)) => failed(&facts, unsaid(&facts)),
-            Some((why, _)) => failed(&facts, reason(why, &facts)),
-            None => failed(&facts, unsaid(&facts)),
+            Some((Why::Stop, false)) => failed(unsaid(&facts)),
+            Some((why, _)) => failed(reason(why, &facts)),
+            None => failed(unsaid(&facts)),
         },
     }
 }
@@ -110,21 +110,24 @@ fn of_rank(facts: Facts) -> AttemptEnd {
 fn of_program(facts: Facts) -> AttemptEnd {
     match facts.ending {
         Some((Why::Stop, false)) => return AttemptEnd::Stopped { step: None },
-        Some((why, _)) => return failed(&facts, reason(why, &facts)),
+        Some((why, _)) => return failed(reason(why, &facts)),
         None => {}
     }
     let killed_for_memory = facts.is_out_of_memory && facts.exit == Exit::Code(KILLED_IN_BASH);
     let what = if facts.role == Role::Setup { "`setup`" } else { "`run`" };
     let cause = if facts.role == Role::Setup { Cause::Setup } else { Cause::ExitCode };
     match facts.exit {
-        Exit::Code(_) if killed_for_memory => failed(&facts, out_of_memory(what)),
+        Exit::Code(_) if killed_for_memory => failed(out_of_memory(what)),
         Exit::Code(0) if facts.role == Role::Program => AttemptEnd::Succeeded,
         Exit::Code(code) => {
             let message = with_tail(format!("{what} ended with code {code}"), &facts);
-            failed(&facts, Finding::new(cause, message).hint(see(&facts)))
+            let finding = Finding::new(cause, message).hint(see(&facts));
+            // The plan weighs this code by the job's rules, so it is told only where `run` itself has chosen it.
+            let exit_code = (facts.role == Role::Program).then_some(code);
+            AttemptEnd::Failed { finding, exit_code }
         }
-        Exit::Signal(signal) => failed(&facts, of_signal(what, signal, &facts)),
-        Exit::Never => failed(&facts, Finding::new(Cause::Internal, format!("the end of {what} was not seen"))),
+        Exit::Signal(signal) => failed(of_signal(what, signal, &facts)),
+        Exit::Never => failed(Finding::new(Cause::Internal, format!("the end of {what} was not seen"))),
     }
 }
 
@@ -189,12 +192,9 @@ fn reason(why: Why, facts: &Facts) -> Finding {
     }
 }
 
-fn failed(facts: &Facts, finding: Finding) -> AttemptEnd {
-    let exit_code = match facts.exit {
-        Exit::Code(code) => Some(code),
-        Exit::Signal(_) | Exit::Never => None,
-    };
-    AttemptEnd::Failed { finding, exit_code }
+/// A failure that is not the user's program's own: its cause alone says whether it is worth another attempt.
+fn failed(finding: Finding) -> AttemptEnd {
+    AttemptEnd::Failed { finding, exit_code: None }
 }
 
 fn with_tail(message: String, facts: &Facts) -> String {
@@ -260,14 +260,15 @@ mod tests {
         };
         check(&trained, Exit::Code(0), None, "trained");
         check(&trained, KILL, STOP, "trained");
-        check(&trained[1..], Exit::Code(0), None, "Internal Some(0)");
+        check(&trained[1..], Exit::Code(0), None, "Internal None");
         check(&stopped, Exit::Code(0), STOP, "stopped at 7");
-        check(&stopped, Exit::Code(0), None, "Killed Some(0)");
-        check(&stopped, Exit::Code(0), Some((Why::LeaseOver, false)), "InstanceLost Some(0)");
-        check(&data, Exit::Code(1), None, "Data Some(1)");
-        check(&data, Exit::Code(1), STOP, "Data Some(1)");
+        check(&stopped, Exit::Code(0), None, "Killed None");
+        check(&stopped, Exit::Code(0), Some((Why::LeaseOver, false)), "InstanceLost None");
+        check(&stopped, Exit::Code(0), Some((Why::Signalled, false)), "InstanceLost None");
+        check(&data, Exit::Code(1), None, "Data None");
+        check(&data, Exit::Code(1), STOP, "Data None");
         check(&[], KILL, Some((Why::Stop, true)), "Killed None");
-        check(&[], Exit::Code(3), STOP, "Internal Some(3)");
+        check(&[], Exit::Code(3), STOP, "Internal None");
         check(&[], KILL, Some((Why::Hang(Duration::from_secs(61)), true)), "Hang None");
         check(&[], KILL, Some((Why::Leave, true)), "InstanceLost None");
         check(&[], KILL, Some((Why::Replaced, true)), "Fenced None");
@@ -281,8 +282,8 @@ mod tests {
         check(KILL, false, "", "Killed None");
         check(KILL, true, "", "OutOfMemory None");
         check(Exit::Signal(libc::SIGSEGV), true, "", "Killed None");
-        check(Exit::Code(101), false, "thread panicked", "Internal Some(101)");
-        check(Exit::Code(127), false, "rank: error while loading shared libraries: libc10.so", "Library Some(127)");
+        check(Exit::Code(101), false, "thread panicked", "Internal None");
+        check(Exit::Code(127), false, "rank: error while loading shared libraries: libc10.so", "Library None");
     }
 
     #[test]
@@ -292,15 +293,17 @@ mod tests {
         };
         check(Role::Program, Exit::Code(0), None, true, "succeeded");
         check(Role::Program, Exit::Code(3), None, true, "ExitCode Some(3)");
-        check(Role::Setup, Exit::Code(3), None, false, "Setup Some(3)");
+        check(Role::Setup, Exit::Code(3), None, false, "Setup None");
         check(Role::Program, Exit::Code(137), None, false, "ExitCode Some(137)");
-        check(Role::Program, Exit::Code(137), None, true, "OutOfMemory Some(137)");
+        check(Role::Program, Exit::Code(137), None, true, "OutOfMemory None");
         check(Role::Program, KILL, None, false, "Killed None");
         check(Role::Setup, KILL, None, true, "OutOfMemory None");
         check(Role::Program, Exit::Signal(libc::SIGTERM), STOP, false, "stopped");
         check(Role::Program, Exit::Code(0), STOP, false, "stopped");
         check(Role::Setup, Exit::Never, STOP, false, "stopped");
         check(Role::Program, KILL, Some((Why::Stop, true)), false, "Killed None");
-        check(Role::Program, Exit::Code(0), Some((Why::LeaseOver, false)), false, "InstanceLost Some(0)");
+        check(Role::Program, Exit::Code(0), Some((Why::LeaseOver, false)), false, "InstanceLost None");
+        check(Role::Program, Exit::Code(143), Some((Why::Signalled, false)), false, "InstanceLost None");
+        check(Role::Setup, Exit::Code(143), Some((Why::Leave, true)), false, "InstanceLost None");
     }
 }

@@ -78,7 +78,8 @@ fn a_lease_that_is_over_saves_the_state_and_ends_the_rent() {
     let entries: Vec<Entry> = spool.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(reports(&entries).iter().any(|report| matches!(report, Report::Stopped { .. })), "it saved first");
     let end = crate::scene::ended(&entries, &scene.attempt(1)).unwrap();
-    assert_eq!(finding(end).0.cause, Cause::InstanceLost);
+    let (found, code) = finding(end);
+    assert_eq!((found.cause, code), (Cause::InstanceLost, None));
 }
 
 #[test]
@@ -96,7 +97,8 @@ fn a_signalled_agent_ends_its_rank_and_says_so() {
     scene.control.order(vec![scene.start(1, TRAIN)]);
     scene.step(3);
     kill(scene.agent(), Signal::TERM);
-    assert_eq!(finding(scene.end(1)).0.cause, Cause::InstanceLost);
+    let (found, code) = finding(scene.end(1));
+    assert_eq!((found.cause, code), (Cause::InstanceLost, None));
     scene.gone();
     assert!(scene.agent_log().contains("left: Signalled"));
 }

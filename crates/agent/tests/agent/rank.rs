@@ -53,6 +53,14 @@ fn a_rank_s_reports_come_in_order_and_end_with_the_model() {
 }
 
 #[test]
+fn a_rank_that_something_else_stops_is_no_error_of_its_program() {
+    let scene = Scene::new("stopped-by-a-stranger", "");
+    scene.control.order(vec![scene.start(1, &job("retired"))]);
+    let (found, code) = finding(scene.end(1));
+    assert_eq!((found.cause, code), (Cause::Killed, None), "{found:?}");
+}
+
+#[test]
 fn loop_agent_and_rank_have_sessions_of_their_own() {
     let scene = Scene::new("sessions", "");
     scene.control.order(vec![scene.start(1, &job("forever"))]);
@@ -94,8 +102,8 @@ fn every_other_end_is_told_apart() {
         finding(scene.end(number))
     };
     let (found, code) = end("mute");
-    assert_eq!((found.cause, code), (Cause::Internal, Some(3)));
-    assert!(found.message.contains("cannot go on"), "{found:?}");
+    assert_eq!((found.cause, code), (Cause::Internal, None));
+    assert!(found.message.contains("code 3") && found.message.contains("cannot go on"), "{found:?}");
     assert_eq!(end("hang").0.cause, Cause::Hang);
     let (found, _) = end("abort");
     assert!(found.cause == Cause::Killed && found.message.contains("SIGABRT"), "{found:?}");

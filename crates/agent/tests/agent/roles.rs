@@ -82,7 +82,8 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
         if behaviour == "abort" && step == 3 {
             std::process::abort();
         }
-        if behaviour != "deaf" && stop.load(Ordering::SeqCst) {
+        let is_retired = behaviour == "retired" && step == 3;
+        if is_retired || (behaviour != "deaf" && stop.load(Ordering::SeqCst)) {
             say(Report::Checkpointed(Checkpointed { step, bytes: 1, stall_us: 1, commit_us: 1 }));
             say(Report::Stopped { step });
             std::process::exit(0);
