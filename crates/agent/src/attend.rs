@@ -205,6 +205,8 @@ impl Agent {
         let tools = Tools {
             rank_program: self.order.rank_program.clone(),
             libtorch: self.order.libtorch.clone(),
+            owner: self.order.owner.clone(),
+            instance: self.order.instance.clone(),
             folder: self.folder.clone(),
             patience: self.patience,
             lease: self.lease.length,

@@ -22,7 +22,7 @@ use cloud::local::processes;
 use domain::rank::{self, Report};
 use domain::run::AttemptEnd;
 use domain::wire::{Start, Word};
-use domain::{AttemptId, Command, Finding, Train, Work};
+use domain::{AttemptId, Command, Finding, InstanceId, Train, Work};
 use rustix::process::Signal;
 
 use crate::Patience;
@@ -47,6 +47,10 @@ pub struct Tools {
     pub rank_program: PathBuf,
     /// Folder of the tensor library.
     pub libtorch: Option<PathBuf>,
+    /// Whose the instance is.
+    pub owner: String,
+    /// Name of the instance.
+    pub instance: InstanceId,
     /// Folder of the instance, for sockets.
     pub folder: PathBuf,
     /// How long to wait for what.
@@ -55,6 +59,16 @@ pub struct Tools {
     pub lease: Duration,
     /// Where happenings go.
     pub events: Sender<Event>,
+}
+
+impl Tools {
+    /// Tags a process of an attempt, so that it is found wherever it moves to. To be called last: a variable of the
+    /// job's own must not take a process out of its instance.
+    fn tag(&self, command: &mut std::process::Command, attempt: &AttemptId) {
+        command.env(processes::OWNER, &self.owner);
+        command.env(processes::INSTANCE, self.instance.as_str());
+        command.env(ATTEMPT, attempt.as_str());
+    }
 }
 
 /// Why an attempt is ended before it ends by itself.
@@ -143,7 +157,7 @@ impl Attempt {
         let link = Link::listen(&tools.folder, &start.attempt, tools.events.clone());
         let link = link.map_err(|error| process::not_written("listen in", &tools.folder, &error))?;
         let mut command = trainer::command(&start, &tools, train, folder, link.path())?;
-        command.env(ATTEMPT, start.attempt.as_str());
+        tools.tag(&mut command, &start.attempt);
         let process = Process::start(command, &log, &start.attempt, &tools.events)?;
         let heartbeat = Heartbeat::new(now, tools.patience.ready, tools.patience.step);
         let work = Working::Train { link, heartbeat, said: Box::default() };
@@ -207,7 +221,7 @@ impl Attempt {
     fn start_program(&mut self, role: Role, text: &str) -> Vec<Word> {
         let Working::Command { folder, .. } = &self.work else { return Vec::new() };
         let started = program::command(&self.start, role, text, folder).and_then(|mut command| {
-            command.env(ATTEMPT, self.start.attempt.as_str());
+            self.tools.tag(&mut command, &self.start.attempt);
             Process::start(command, &self.log, &self.start.attempt, &self.tools.events)
         });
         match started {

@@ -46,6 +46,18 @@ to stderr
 }
 
 #[test]
+fn a_job_cannot_take_its_processes_out_of_their_instance() {
+    let scene = Scene::new("tags", "");
+    let file = "envs: {GRADUS_OWNER: x, GRADUS_INSTANCE: x, GRADUS_ATTEMPT: x, GRADUS_RUN: x}
+setup: echo $GRADUS_OWNER $GRADUS_INSTANCE $GRADUS_ATTEMPT $GRADUS_RUN
+run: echo $GRADUS_OWNER $GRADUS_INSTANCE $GRADUS_ATTEMPT $GRADUS_RUN
+";
+    assert_eq!(scene.run(file), AttemptEnd::Succeeded);
+    let tags = format!("test-tags-{} {} tags-1-a1 tags-1\n", std::process::id(), scene.instance);
+    assert_eq!(scene.log(1), tags.repeat(2));
+}
+
+#[test]
 fn a_program_s_code_ends_its_attempt_and_the_machine_stays_for_the_next() {
     let scene = Scene::new("codes", "");
     let (found, code) = finding(scene.run("run: echo so far; exit 3"));

@@ -53,6 +53,23 @@ fn a_rank_s_reports_come_in_order_and_end_with_the_model() {
 }
 
 #[test]
+fn a_job_cannot_take_its_rank_out_of_its_instance() {
+    let scene = Scene::new("marks", "");
+    let envs = "GRADUS_TEST_RANK: forever, GRADUS_OWNER: x, GRADUS_INSTANCE: x, GRADUS_ATTEMPT: x";
+    let file = format!("envs: {{{envs}}}\ntrain: {{model: mlp, data: {{path: /data}}, epochs: 1, batch: 8}}\n");
+    scene.control.order(vec![scene.start(1, &file)]);
+    let environment = fs::read(format!("/proc/{}/environ", rank_pid(&scene))).unwrap();
+    let environment = String::from_utf8(environment).unwrap();
+    let instance = format!("GRADUS_INSTANCE={}", scene.instance);
+    let owner = format!("GRADUS_OWNER=test-marks-{}", std::process::id());
+    for tag in [instance.as_str(), owner.as_str(), "GRADUS_ATTEMPT=marks-1-a1"] {
+        let name = tag.split_once('=').unwrap().0;
+        let found: Vec<&str> = environment.split('\0').filter(|entry| entry.starts_with(name)).collect();
+        assert_eq!(found, [tag]);
+    }
+}
+
+#[test]
 fn a_rank_that_something_else_stops_is_no_error_of_its_program() {
     let scene = Scene::new("stopped-by-a-stranger", "");
     scene.control.order(vec![scene.start(1, &job("retired"))]);
