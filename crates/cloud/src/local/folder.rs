@@ -39,6 +39,12 @@ pub struct Order {
     pub libtorch: Option<PathBuf>,
 }
 
+/// What is read of `launch.json` first: all that every version has in common.
+#[derive(Deserialize)]
+struct Version {
+    schema: u32,
+}
+
 /// One tick of the meter: the rent so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Tick {
@@ -81,14 +87,15 @@ impl Folder {
     /// Reads what the agent was launched with; none when nothing was asked.
     ///
     /// # Errors
-    /// When the file cannot be read or is not what it should be.
+    /// When the file cannot be read, is not what it should be, or was written by a later version than this one.
     pub fn order(&self) -> io::Result<Option<Order>> {
         let Some(text) = found(fs::read_to_string(self.0.join("launch.json")))? else { return Ok(None) };
-        let order: Order = serde_json::from_str(&text)?;
-        if order.schema != SCHEMA {
-            return Err(io::Error::other(format!("`launch.json` is of version {}, not {SCHEMA}", order.schema)));
+        let Version { schema } = serde_json::from_str(&text)?;
+        if schema > SCHEMA {
+            let message = format!("`launch.json` is of version {schema}, and this program reads up to {SCHEMA}");
+            return Err(io::Error::other(message));
         }
-        Ok(Some(order))
+        Ok(Some(serde_json::from_str(&text)?))
     }
 
     /// Writes what the agent is to be launched with, so that a crash leaves all of it or nothing.
@@ -301,6 +308,12 @@ mod tests {
             libtorch: None,
         };
         folder.write_order(&order).unwrap();
-        assert_eq!(folder.order().unwrap(), Some(order));
+        assert_eq!(folder.order().unwrap(), Some(order.clone()));
+        // What an earlier version wrote is read, what a later one wrote is refused by its version, whatever its shape.
+        folder.write_order(&Order { schema: SCHEMA - 1, ..order }).unwrap();
+        assert_eq!(folder.order().unwrap().unwrap().schema, SCHEMA - 1);
+        fs::write(folder.path().join("launch.json"), r#"{"schema": 2, "name": "digits-1-i1"}"#).unwrap();
+        let error = folder.order().unwrap_err().to_string();
+        assert!(error.contains("version 2"), "{error}");
     }
 }
