@@ -24,6 +24,10 @@ pub trait Provider {
 
     /// What the provider sees of an instance.
     ///
+    /// An agent is to its instance what the first process is to a container: the provider ends what a dead agent left
+    /// behind, whether or not a release was asked for, and this is where it may do so. It says [`Sight::Gone`] only
+    /// when nothing of the instance is left. What a living agent attends is never touched.
+    ///
     /// # Errors
     /// [`Error`] when it cannot be asked. That is not the same as gone.
     fn sight(&self, instance: &InstanceId) -> Result<Sight, Error>;

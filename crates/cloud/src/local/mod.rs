@@ -128,7 +128,8 @@ impl Local {
             return Ok(Sight::Unknown);
         }
         let _one_at_a_time = self.releases();
-        // In this order: while the lock is held a process may start another, afterwards only the tagged ones can.
+        // In this order: while the lock is held a process may start another, afterwards only the tagged ones can. What a
+        // dead agent has left behind is ended here: it has no release to wait for, and nobody else will end it.
         if folder.is_held()? || processes::signal(processes::INSTANCE, instance.as_str(), Signal::KILL)? > 0 {
             return Ok(Sight::Alive);
         }
