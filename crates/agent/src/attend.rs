@@ -56,7 +56,7 @@ pub fn run(settings: Settings, patience: Patience) -> Result<Departure, Error> {
     signals::watch(events.clone()).map_err(fail("watch for signals"))?;
     // Signed only now: whoever reads it sends signals, and these are watched for.
     lock.sign().map_err(fail("sign the lock"))?;
-    let spool = Spool::create(&settings.folder.join("spool.jsonl")).map_err(fail("write the spool"))?;
+    let spool = Spool::create(&folder).map_err(fail("write the spool"))?;
     let post = Post::start(order.socket.clone(), patience.call, events.clone());
     let mut agent = Agent {
         clock,
@@ -74,6 +74,8 @@ pub fn run(settings: Settings, patience: Patience) -> Result<Departure, Error> {
     };
     let departure = agent.attend(&inbox);
     meter.stop();
+    // All that it had to say is in the spool before the lock says that it is gone.
+    drop(agent);
     drop(lock);
     Ok(departure)
 }

@@ -1,13 +1,14 @@
 //! What the agent has to say and the loop has not acknowledged yet: in memory to be sent, on disk for the words whose
 //! loss would cost work.
 //!
-//! The file is append-only while anything in it is unacknowledged, and emptied when nothing is.
+//! The file is append-only while anything in it is unacknowledged, and emptied when nothing is. The provider reads it
+//! back with [`Folder::last_words`] when the agent is gone.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
-use std::path::Path;
 
+use cloud::local::folder::Folder;
 use domain::AttemptId;
 use domain::rank::Report;
 use domain::wire::{Entry, Word};
@@ -26,9 +27,11 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Begins an empty spool at `path`.
-    pub fn create(path: &Path) -> io::Result<Spool> {
-        let file = OpenOptions::new().create(true).truncate(true).write(true).open(path)?;
+    /// Begins an empty spool in the folder of an instance.
+    pub fn create(folder: &Folder) -> io::Result<Spool> {
+        let file = OpenOptions::new().create(true).truncate(true).write(true).open(folder.spool())?;
+        // A synced word is of no use in a file whose name is lost.
+        File::open(folder.path())?.sync_all()?;
         let file = BufWriter::new(file);
         Ok(Spool { file, written: 0, last: 0, waiting: VecDeque::new(), urgent: false })
     }
@@ -109,11 +112,11 @@ mod tests {
 
     #[test]
     fn words_wait_in_order_until_acknowledged_and_the_file_does_not_grow_for_ever() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("spool.jsonl");
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = Folder::new(temporary.path());
         let attempt = AttemptId::new("digits-1-a1");
         let note = |text: &str| Word::Reported { rank: 0, report: Report::Note { text: text.repeat(1000) } };
-        let mut spool = Spool::create(&path).unwrap();
+        let mut spool = Spool::create(&folder).unwrap();
         assert!(spool.is_empty() && !spool.is_urgent());
         for text in ["a", "b", "c"] {
             spool.push(&attempt, note(text));
@@ -121,9 +124,7 @@ mod tests {
         assert!(!spool.is_urgent());
         spool.push(&attempt, Word::Started);
         assert!(spool.is_urgent());
-        let lines = std::fs::read_to_string(&path).unwrap();
-        let read: Vec<Entry> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(read, spool.send(10), "what matters is on disk, with all before it");
+        assert_eq!(folder.last_words().unwrap(), spool.send(10), "what matters is on disk, with all before it");
         assert!(!spool.is_urgent());
 
         let seqs = |spool: &mut Spool, count| spool.send(count).iter().map(|entry| entry.seq).collect::<Vec<_>>();
@@ -141,6 +142,24 @@ mod tests {
         spool.acknowledge(u64::MAX);
         spool.push(&attempt, Word::Started);
         assert_eq!(seqs(&mut spool, 9), [2005], "numbers go on without gaps");
-        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
+        assert_eq!(std::fs::read_to_string(folder.spool()).unwrap().lines().count(), 1);
+    }
+
+    #[test]
+    fn a_word_that_nobody_has_taken_stays_on_disk_however_long_the_file_is() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = Folder::new(temporary.path());
+        let attempt = AttemptId::new("digits-1-a1");
+        let mut spool = Spool::create(&folder).unwrap();
+        let note = Word::Reported { rank: 0, report: Report::Note { text: "a".repeat(1 << 20) } };
+        let end = Word::Ended { end: domain::run::AttemptEnd::Succeeded };
+        spool.push(&attempt, note.clone());
+        spool.push(&attempt, note);
+        spool.push(&attempt, end.clone());
+        spool.acknowledge(2);
+        let last = Entry { seq: 3, attempt: attempt.clone(), word: end };
+        assert_eq!(folder.last_words().unwrap().pop(), Some(last.clone()));
+        drop(spool);
+        assert_eq!(folder.last_words().unwrap().pop(), Some(last));
     }
 }

@@ -6,6 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use domain::InstanceId;
+use domain::wire::Entry;
 
 use crate::provider::{Launch, Provider, Sight};
 
@@ -23,6 +24,7 @@ pub fn check(provider: &dyn Provider, instance: &InstanceId, patience: Duration)
     assert_eq!(sight(provider, instance), Sight::Unknown, "what was never asked for is unknown");
     provider.release(instance).expect("releasing what was never asked for does no harm");
     assert_eq!(count(provider, instance), 0);
+    assert_eq!(last_words(provider, instance), [], "what was never asked for has no last words");
 
     let launch = Launch { instance: instance.clone(), token: format!("{instance}-token"), offer };
     let before = Instant::now();
@@ -48,6 +50,8 @@ pub fn check(provider: &dyn Provider, instance: &InstanceId, patience: Duration)
         }
         sleep(Duration::from_millis(20));
     };
+    let words = last_words(provider, instance);
+    assert!(words.is_sorted_by(|one, next| one.seq < next.seq), "last words are told once and in order: {words:?}");
     let rented = before.elapsed().as_secs_f64();
     let metered = usage.elapsed.as_secs_f64();
     assert!(metered > 0.0 && metered <= rented, "{metered} s were metered of at most {rented} s");
@@ -57,10 +61,15 @@ pub fn check(provider: &dyn Provider, instance: &InstanceId, patience: Duration)
     sleep(Duration::from_millis(100));
     assert_eq!(sight(provider, instance), Sight::Gone(Some(usage)), "what is gone stays gone, with the same usage");
     assert_eq!(count(provider, instance), 0, "what is gone is not listed");
+    assert_eq!(last_words(provider, instance), words, "what is gone says nothing more");
 }
 
 fn sight(provider: &dyn Provider, instance: &InstanceId) -> Sight {
     provider.sight(instance).expect("a sight is told")
+}
+
+fn last_words(provider: &dyn Provider, instance: &InstanceId) -> Vec<Entry> {
+    provider.last_words(instance).expect("last words are told")
 }
 
 fn count(provider: &dyn Provider, instance: &InstanceId) -> usize {

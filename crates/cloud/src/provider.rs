@@ -1,5 +1,6 @@
 //! The contract of every provider.
 
+use domain::wire::Entry;
 use domain::{InstanceId, Offer};
 
 pub use domain::run::Sight;
@@ -37,6 +38,17 @@ pub trait Provider {
     /// # Errors
     /// [`Error`] when it cannot be asked.
     fn release(&self, instance: &InstanceId) -> Result<(), Error>;
+
+    /// What the agent of an instance had to say and may not have been heard with, oldest first, as far as the provider
+    /// keeps it. Once the instance is gone nothing is added, so it is to be asked after [`Provider::sight`] has said
+    /// [`Sight::Gone`] and before the rent is settled. Words that were heard before may be among them. None by default:
+    /// not every machine leaves something behind.
+    ///
+    /// # Errors
+    /// [`Error`] when it cannot be asked.
+    fn last_words(&self, _instance: &InstanceId) -> Result<Vec<Entry>, Error> {
+        Ok(Vec::new())
+    }
 
     /// Every instance of this owner that the provider sees alive, known to us or not.
     ///

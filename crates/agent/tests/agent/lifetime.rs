@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use cloud::{Provider, Sight};
 use domain::Cause;
 use domain::rank::Report;
+use domain::run::AttemptEnd;
 use domain::wire::{Entry, Order, Word};
 use rustix::process::Signal;
 
@@ -74,8 +75,7 @@ fn a_lease_that_is_over_saves_the_state_and_ends_the_rent() {
     scene.control.mute(true);
     scene.gone();
     assert!(scene.agent_log().contains("left: LeaseOver"), "{}", scene.agent_log());
-    let spool = fs::read_to_string(scene.local.folder(&scene.instance).join("spool.jsonl")).unwrap();
-    let entries: Vec<Entry> = spool.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let entries = scene.local.last_words(&scene.instance).unwrap();
     assert!(reports(&entries).iter().any(|report| matches!(report, Report::Stopped { .. })), "it saved first");
     let end = crate::scene::ended(&entries, &scene.attempt(1)).unwrap();
     let (found, code) = finding(end);
@@ -126,6 +126,22 @@ fn a_program_does_not_outlive_its_agent() {
     scene.gone();
     assert!(!is_alive(pid), "nothing of it runs when it is gone");
     assert!(scene.local.list().unwrap().is_empty());
+}
+
+#[test]
+fn the_end_of_an_attempt_that_no_loop_heard_is_read_from_the_folder_of_a_killed_agent() {
+    let scene = Scene::new("unheard-end", "");
+    scene.control.order(vec![scene.start(1, "run: |\n  while [ ! -e $GRADUS_CHECKPOINTS/go ]; do sleep 0.01; done\n")]);
+    scene.started();
+    scene.control.mute(true);
+    fs::write(scene.folder.join("checkpoints/go"), "").unwrap();
+    let end = || crate::scene::ended(&scene.local.last_words(&scene.instance).unwrap(), &scene.attempt(1));
+    until("word of the end", end);
+    kill(scene.agent(), Signal::KILL);
+    scene.gone();
+    assert_eq!(end(), Some(AttemptEnd::Succeeded));
+    let heard = scene.control.wait("words", |_| true);
+    assert_eq!(crate::scene::ended(&heard, &scene.attempt(1)), None);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The folder of one instance of this machine, shared by the provider and the agent that lives in it.
 //!
 //! `launch.json` says what was asked, `agent.lock` is held for as long as the agent lives, `meter.jsonl` is the meter
-//! that the bill is made from. The provider proves with these three that an instance is alive or gone.
+//! that the bill is made from. The provider proves with these three that an instance is alive or gone. `spool.jsonl`
+//! holds what the agent has to say, for the case that it is gone before anybody has listened.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -9,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use domain::run::Usage;
+use domain::wire::Entry;
 use domain::{Elapsed, InstanceId, Timestamp};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -165,6 +167,22 @@ impl Folder {
         Ok(ticks.max_by_key(|tick| tick.elapsed).map(|tick| Usage { started: tick.started, elapsed: tick.elapsed }))
     }
 
+    /// The file that holds what the agent has to say: one [`Entry`] a line.
+    pub fn spool(&self) -> PathBuf {
+        self.0.join("spool.jsonl")
+    }
+
+    /// Reads what the agent has said or wanted to say, oldest first: all that was not acknowledged, and some that was.
+    /// Empty when no agent ever lived here.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn last_words(&self) -> io::Result<Vec<Entry>> {
+        let text = found(fs::read(self.spool()))?.unwrap_or_default();
+        // A crash may have torn a line; what was promised to be durable stands whole in another.
+        Ok(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
+    }
+
     /// Begins the meter with a first tick.
     ///
     /// # Errors
@@ -241,6 +259,9 @@ pub(super) fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 
 #[cfg(test)]
 mod tests {
+    use domain::AttemptId;
+    use domain::wire::Word;
+
     use super::*;
 
     fn folder() -> (tempfile::TempDir, Folder) {
@@ -292,6 +313,21 @@ mod tests {
         assert!(folder.inherit(File::open("/dev/null").unwrap()).unwrap().is_none());
         drop(inherited);
         assert!(!folder.is_held().unwrap());
+    }
+
+    #[test]
+    fn last_words_survive_a_torn_line() {
+        let (_temporary, folder) = folder();
+        assert_eq!(folder.last_words().unwrap(), []);
+        let entry = |seq| Entry { seq, attempt: AttemptId::new("digits-1-a1"), word: Word::Started };
+        let line = |seq| serde_json::to_string(&entry(seq)).unwrap() + "\n";
+        let whole = line(1) + &line(2);
+        for length in 0..line(3).len() - 1 {
+            fs::write(folder.spool(), whole.clone() + &line(3)[..length]).unwrap();
+            assert_eq!(folder.last_words().unwrap(), [entry(1), entry(2)], "torn after {length} bytes");
+        }
+        fs::write(folder.spool(), whole + &line(3)).unwrap();
+        assert_eq!(folder.last_words().unwrap(), [entry(1), entry(2), entry(3)]);
     }
 
     #[test]

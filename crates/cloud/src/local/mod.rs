@@ -20,6 +20,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use domain::wire::Entry;
 use domain::{InstanceId, Offer, Rate};
 use rustix::process::Signal;
 
@@ -184,6 +185,11 @@ impl Provider for Local {
 
     fn release(&self, instance: &InstanceId) -> Result<(), Error> {
         self.try_release(instance).map_err(self.error(format!("end `{instance}`")))
+    }
+
+    fn last_words(&self, instance: &InstanceId) -> Result<Vec<Entry>, Error> {
+        let words = Folder::new(self.folder(instance)).last_words();
+        words.map_err(self.error(format!("read the last words of `{instance}`")))
     }
 
     fn list(&self) -> Result<Vec<InstanceId>, Error> {
