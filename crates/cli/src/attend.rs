@@ -57,7 +57,7 @@ pub fn attend(settings: &Settings, printer: &mut Printer, home: &Home, run: &Run
     });
     let (left, narrator) = narrated?;
     match left {
-        Left::Done => verdict(settings, home, run, narrator.watch),
+        Left::Done => verdict(home, run, narrator.watch),
         Left::Interrupted => Err(interruption(run, narrator.watch.run()?)),
     }
 }
@@ -182,7 +182,7 @@ impl Narrator {
             return false;
         }
         if let domain::rank::Report::Note { text } = &point.report {
-            printer.say(format!("note: {}", crate::printer::plain(text)));
+            printer.say(format!("note: {}", text));
         }
         self.progress.take(&point.report)
     }
@@ -272,7 +272,7 @@ pub fn sentence(event: &Event) -> Option<String> {
             return None;
         }
     };
-    Some(crate::printer::plain(&text))
+    Some(text)
 }
 
 fn stopper(by: domain::run::StopBy) -> &'static str {

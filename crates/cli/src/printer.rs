@@ -36,21 +36,26 @@ impl Printer {
     /// A line of data, for people.
     pub fn data(&mut self, line: impl AsRef<str>) {
         self.clear();
-        emit(&mut std::io::stdout().lock(), &format!("{}\n", line.as_ref()));
+        emit(&mut std::io::stdout().lock(), &format!("{}\n", plain(line.as_ref())));
     }
 
     /// One JSON value on a line.
     pub fn json(&mut self, value: &impl Serialize) {
         self.clear();
         if let Ok(text) = serde_json::to_string(value) {
-            emit(&mut std::io::stdout().lock(), &format!("{text}\n"));
+            emit(&mut std::io::stdout().lock(), &format!("{}\n", escaped(&text)));
         }
     }
 
     /// A line of conversation.
     pub fn say(&mut self, line: impl AsRef<str>) {
+        self.painted(&plain(line.as_ref()));
+    }
+
+    /// A line whose colours are our own.
+    fn painted(&mut self, line: &str) {
         self.clear();
-        emit(&mut std::io::stderr().lock(), &format!("{}\n", line.as_ref()));
+        emit(&mut std::io::stderr().lock(), &format!("{line}\n"));
     }
 
     /// The progress line: overwritten on a terminal, a line of its own in a log.
@@ -78,7 +83,7 @@ impl Printer {
         if let Some(hint) = error.hint() {
             text.push_str(&format!("\n  {bold}hint:{reset} {}", plain(&hint)));
         }
-        self.say(text);
+        self.painted(&text);
     }
 
     /// Asks a person, and takes the answer yes for an empty line. No terminal, no.
@@ -109,8 +114,14 @@ fn emit(stream: &mut impl Write, text: &str) {
     let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
 }
 
+/// JSON escapes the control characters of ASCII by itself; those above it steer some terminals too.
+fn escaped(json: &str) -> String {
+    let escape = |c: char| if c.is_control() { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+    if json.chars().any(char::is_control) { json.chars().map(escape).collect() } else { json.to_owned() }
+}
+
 /// Text from elsewhere must not steer the terminal.
-pub fn plain(text: &str) -> String {
+fn plain(text: &str) -> String {
     text.chars().filter(|c| *c == '\n' || *c == '\t' || !c.is_control()).collect()
 }
 

@@ -88,7 +88,7 @@ pub struct RentIntended {
     pub token: String,
     /// What is rented, at what price.
     pub offer: Offer,
-    /// Money set aside in the same transaction.
+    /// What is left for it of the run's budget or planned cost, told with the intent.
     pub reserved: Money,
 }
 

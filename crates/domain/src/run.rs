@@ -20,8 +20,8 @@ pub enum RunState {
     Staging { attempt: AttemptId },
     /// An attempt makes steps.
     Running { attempt: AttemptId },
-    /// The last attempt ended without result; another one follows.
-    Recovering { finding: Finding },
+    /// The last attempt or rent ended without result; another one follows, unless this cause forbids it.
+    Recovering { finding: Finding, exit_code: Option<i32> },
     /// Told to stop; the state is being saved.
     Stopping { by: StopBy },
     /// Stopped before its end; it can be resumed.

@@ -13,6 +13,6 @@ pub mod world;
 pub use bill::{bill, spent};
 pub use lifecycle::Illegal;
 pub use orders::{hear, orders};
-pub use reconcile::{Action, Facts, Policy, reconcile};
+pub use reconcile::{Action, Facts, Policy, reached, reconcile};
 pub use world::{Attempt, AttemptState, Instance, Run, World};
 pub mod draft;

@@ -5,7 +5,7 @@
 
 use domain::event::{RentIntended, RunEnd, Submitted};
 use domain::run::{AttemptEnd, InstanceState, Outcome, RunState, Usage};
-use domain::{AttemptId, Elapsed, Event, InstanceId, Record, RunId, Timestamp};
+use domain::{AttemptId, Cause, Elapsed, Event, Finding, InstanceId, Record, RunId, Timestamp};
 
 use crate::world::{Attempt, AttemptState, Instance, Run, World};
 
@@ -70,8 +70,8 @@ impl World {
                 self.instance_moves(instance, InstanceState::Released { usage })?;
                 let run = self.run_of_instance(instance)?;
                 run.restarts += 1;
-                if !run.state.is_final() && !matches!(run.state, RunState::Stopping { .. }) {
-                    run.state = RunState::Recovering { finding: finding.clone() };
+                if !run.state.is_final() && !is_stopping(run) {
+                    run.state = RunState::Recovering { finding: finding.clone(), exit_code: None };
                 }
                 Ok(())
             }
@@ -100,6 +100,7 @@ impl World {
                 let run = self.run_mut(run)?;
                 refuse_final(run)?;
                 run.ended = Some(record.at);
+                run.bill = None;
                 run.state = match end {
                     RunEnd::Done { outcome } => RunState::Done { outcome: outcome.clone() },
                     RunEnd::Stopped { by } => RunState::Stopped { by: *by },
@@ -107,11 +108,12 @@ impl World {
                 Ok(())
             }
             Event::ReleaseIntended { instance } => self.instance_moves(instance, InstanceState::Releasing),
-            Event::Released { instance, usage } => {
-                self.instance_moves(instance, InstanceState::Released { usage: *usage })
-            }
+            Event::Released { instance, usage } => self.released(instance, *usage),
             Event::Billed { run, bill } => {
                 let run = self.run_mut(run)?;
+                if !run.state.is_final() {
+                    return Err(format!("the run is {}", run.state.word()));
+                }
                 run.bill = Some(bill.clone());
                 Ok(())
             }
@@ -169,7 +171,9 @@ impl World {
         let run = self.run_mut(&intent.run)?;
         refuse_final(run)?;
         run.instances.push(intent.instance.clone());
-        run.state = RunState::Renting { instance: intent.instance.clone() };
+        if !is_stopping(run) {
+            run.state = RunState::Renting { instance: intent.instance.clone() };
+        }
         let instance = Instance {
             run: intent.run.clone(),
             token: intent.token.clone(),
@@ -193,6 +197,19 @@ impl World {
         Ok(())
     }
 
+    /// A machine that ends before it was of any use counts as a restart, or it would be rented again without end.
+    fn released(&mut self, id: &InstanceId, usage: Usage) -> Result<(), String> {
+        self.instance_moves(id, InstanceState::Released { usage })?;
+        let run = self.run_of_instance(id)?;
+        if matches!(&run.state, RunState::Renting { instance } if instance == id) {
+            let finding =
+                Finding::new(Cause::InstanceLost, format!("instance `{id}` was gone before its agent could work"));
+            run.restarts += 1;
+            run.state = RunState::Recovering { finding, exit_code: None };
+        }
+        Ok(())
+    }
+
     fn attempt_intended(&mut self, id: &AttemptId, attempt: Attempt) -> Result<(), String> {
         let instance = self.instance_mut(&attempt.instance)?;
         if instance.state != InstanceState::Up {
@@ -204,7 +221,9 @@ impl World {
             return Err(format!("attempt `{id}` is out of order"));
         }
         run.attempts.push(id.clone());
-        run.state = RunState::Staging { attempt: id.clone() };
+        if !is_stopping(run) {
+            run.state = RunState::Staging { attempt: id.clone() };
+        }
         self.attempts.insert(id.clone(), attempt);
         Ok(())
     }
@@ -237,7 +256,7 @@ impl World {
         }
         attempt.state = AttemptState::Ended { end: end.clone(), at };
         let run = self.runs.get_mut(&attempt.run).ok_or("its run is unknown")?;
-        let stays = run.state.is_final() || matches!(run.state, RunState::Stopping { .. });
+        let stays = run.state.is_final() || is_stopping(run);
         match end {
             AttemptEnd::Trained { .. } | AttemptEnd::Succeeded => {}
             // Nobody asked for the stop: the agent's lease was over. The run waits for somebody to attend to it.
@@ -249,7 +268,7 @@ impl World {
                     None => run.restarts += 1,
                 }
                 if !stays {
-                    run.state = RunState::Recovering { finding: finding.clone() };
+                    run.state = RunState::Recovering { finding: finding.clone(), exit_code: *exit_code };
                 }
             }
         }
@@ -272,6 +291,11 @@ impl World {
 
 fn refuse_final(run: &Run) -> Result<(), String> {
     if run.state.is_final() { Err(format!("the run is {}", run.state.word())) } else { Ok(()) }
+}
+
+/// What was asked to stop stays so, whatever was decided before that was known.
+fn is_stopping(run: &Run) -> bool {
+    matches!(run.state, RunState::Stopping { .. })
 }
 
 fn rank(state: &InstanceState) -> u8 {

@@ -121,7 +121,8 @@ fn for_instance(
     instance: &Instance,
 ) -> Vec<Action> {
     let sight = facts.sights.get(id).copied();
-    let is_silent = facts.silence.get(id).is_some_and(|silence| *silence >= policy.silence);
+    let is_stopping = matches!(run.state, RunState::Stopping { .. });
+    let is_silent = is_silent(facts, policy, id);
     let gone = |usage: Option<Usage>| {
         let started = instance.started.unwrap_or(instance.intended);
         let usage = usage.unwrap_or(Usage { started, elapsed: Elapsed(0) });
@@ -140,7 +141,9 @@ fn for_instance(
         (_, Some(Sight::Gone(usage))) => gone(usage),
         (InstanceState::Releasing, Some(Sight::Unknown)) => gone(None),
         (InstanceState::Releasing, _) => vec![Action::Terminate { instance: id.clone() }],
-        (InstanceState::Intended, _) if run.state.is_final() => vec![Action::Release { instance: id.clone() }],
+        (InstanceState::Intended, _) if run.state.is_final() || is_stopping => {
+            vec![Action::Release { instance: id.clone() }]
+        }
         (InstanceState::Intended, _) if !facts.attended.contains(run_id) => Vec::new(),
         (InstanceState::Intended, _) => vec![Action::Launch { instance: id.clone() }],
         (InstanceState::Launching | InstanceState::Up, _) if run.state.is_final() || is_silent => {
@@ -148,6 +151,10 @@ fn for_instance(
         }
         (InstanceState::Launching | InstanceState::Up, _) => Vec::new(),
     }
+}
+
+fn is_silent(facts: &Facts, policy: &Policy, id: &InstanceId) -> bool {
+    facts.silence.get(id).is_some_and(|silence| *silence >= policy.silence)
 }
 
 /// What a run needs that is not at its end.
@@ -167,6 +174,7 @@ fn for_run(world: &World, facts: &Facts, policy: &Policy, id: &RunId, run: &Run,
     match world.live_instance(run) {
         // Its end is written down first; the next round sees that.
         Some((instance, _)) if matches!(facts.sights.get(instance), Some(Sight::Gone(_))) => None,
+        Some((instance, _)) if is_silent(facts, policy, instance) => None,
         Some((instance, Instance { state: InstanceState::Up, .. })) => {
             let fence = Fence(run.attempts.len() as u64 + 1);
             let attempt = id.attempt(fence);
@@ -193,8 +201,8 @@ fn decided_end(world: &World, run: &Run) -> Option<RunEnd> {
     }
     match &run.state {
         RunState::Stopping { by } if !active => Some(RunEnd::Stopped { by: *by }),
-        RunState::Recovering { finding } => {
-            given_up(run, finding, end).map(|finding| RunEnd::Done { outcome: Outcome::Failed { finding } })
+        RunState::Recovering { finding, exit_code } => {
+            given_up(run, finding, *exit_code).map(|finding| RunEnd::Done { outcome: Outcome::Failed { finding } })
         }
         RunState::Stopping { .. } | RunState::Queued | RunState::Renting { .. } => None,
         RunState::Staging { .. } | RunState::Running { .. } => None,
@@ -203,10 +211,10 @@ fn decided_end(world: &World, run: &Run) -> Option<RunEnd> {
 }
 
 /// Why a run is not tried again, if it is not.
-fn given_up(run: &Run, finding: &Finding, end: Option<&AttemptEnd>) -> Option<Finding> {
+fn given_up(run: &Run, finding: &Finding, exit_code: Option<i32>) -> Option<Finding> {
     let recovery = run.recovery();
-    if let Some(AttemptEnd::Failed { exit_code: Some(code), .. }) = end {
-        let always = u8::try_from(*code).is_ok_and(|code| recovery.exit_codes.contains(&code));
+    if let Some(code) = exit_code {
+        let always = u8::try_from(code).is_ok_and(|code| recovery.exit_codes.contains(&code));
         let again = always || run.error_restarts <= recovery.restarts_on_errors;
         return if again { None } else { Some(finding.clone()) };
     }
@@ -225,22 +233,30 @@ fn limits(world: &World, facts: &Facts, policy: &Policy, id: &RunId, run: &Run) 
     if matches!(run.state, RunState::Stopping { .. }) {
         return None;
     }
-    if let Some(deadline) = run.job.deadline
-        && run.age(facts.now).0 >= deadline.micros()
-    {
-        return Some(Action::Stop { run: id.clone(), by: StopBy::Deadline });
+    if let Some(by) = reached(world, facts, policy, run) {
+        return Some(Action::Stop { run: id.clone(), by });
     }
     let budget = run.job.budget?;
     let spent = spent(world, run, &facts.meters);
-    let saving = world.live_instance(run).map(|(_, instance)| instance.offer.rate.cost(policy.saving));
-    if spent + saving.unwrap_or_default() >= budget.max && (spent > Money::default() || saving.is_some()) {
-        return Some(Action::Stop { run: id.clone(), by: StopBy::Budget });
-    }
     let alert = budget.max.micros() as f64 * budget.alert.get();
     if !run.alerted && spent > Money::default() && spent.micros() as f64 >= alert {
         return Some(Action::Alert { run: id.clone(), spent });
     }
     None
+}
+
+/// The limit that a run has come to, so that it must stop now and cannot go on: its deadline, or a budget that is
+/// spent but for what it takes to save the state and leave.
+pub fn reached(world: &World, facts: &Facts, policy: &Policy, run: &Run) -> Option<StopBy> {
+    if let Some(deadline) = run.job.deadline
+        && run.age(facts.now).0 >= deadline.micros()
+    {
+        return Some(StopBy::Deadline);
+    }
+    let budget = run.job.budget?;
+    let spent = spent(world, run, &facts.meters);
+    let saving = run.plan.offer.rate.cost(policy.saving);
+    (spent > Money::default() && spent + saving >= budget.max).then_some(StopBy::Budget)
 }
 
 /// Whether a run that failed without progress has waited long enough; each failure doubles the wait.

@@ -37,6 +37,8 @@ impl Random {
 struct Machine {
     started: i64,
     ended: Option<i64>,
+    /// Moments since the agent froze.
+    frozen: u64,
     agent: Agent,
 }
 
@@ -61,6 +63,8 @@ struct Simulation {
     machines: BTreeMap<InstanceId, Machine>,
     launches: BTreeMap<String, u32>,
     stormy: bool,
+    /// Whether somebody has appended since the loop last decided.
+    disturbed: bool,
     crashes: u32,
 }
 
@@ -73,19 +77,51 @@ impl Simulation {
     fn new(seed: u64) -> Simulation {
         let (world, machines, launches) = (World::default(), BTreeMap::new(), BTreeMap::new());
         let log = Vec::new();
-        Simulation { random: Random(seed), now: 0, skew: 0, log, world, machines, launches, stormy: true, crashes: 0 }
+        Simulation {
+            random: Random(seed),
+            now: 0,
+            skew: 0,
+            log,
+            world,
+            machines,
+            launches,
+            stormy: true,
+            disturbed: false,
+            crashes: 0,
+        }
     }
 
     fn crash_point(&mut self) -> Result<(), Crash> {
         if self.stormy && self.random.chance(5) { Err(Crash) } else { Ok(()) }
     }
 
+    /// As `State::append` does it: what others have appended is read first, and may forbid what was decided.
     fn append(&mut self, event: Event) -> Result<(), Crash> {
         self.crash_point()?;
+        self.disturbed |= self.stormy && self.random.chance(3) && self.user();
         let record = Record { seq: self.world.last_seq + 1, at: Timestamp(self.now + self.skew), event };
-        self.world.apply(&record).unwrap_or_else(|illegal| panic!("{illegal}: {record:?}"));
-        self.log.push(record);
+        match self.world.apply(&record) {
+            Ok(()) => self.log.push(record),
+            Err(illegal) if !self.disturbed => panic!("{illegal}: {record:?}"),
+            // Decided on what does not hold any more: the loop decides again, as after a crash.
+            Err(_) => return Err(Crash),
+        }
         self.crash_point()
+    }
+
+    /// Somebody stops or resumes a run from another process; says whether that was possible.
+    fn user(&mut self) -> bool {
+        let runs: Vec<RunId> = self.world.runs.keys().cloned().collect();
+        let run = runs[self.random.next() as usize % runs.len()].clone();
+        let event = match &self.world.runs[&run].state {
+            RunState::Stopped { .. } => Event::ResumeRequested { run },
+            RunState::Done { .. } | RunState::Stopping { .. } => return false,
+            _ => Event::StopRequested { run, by: domain::run::StopBy::User },
+        };
+        let record = Record { seq: self.world.last_seq + 1, at: Timestamp(self.now + self.skew), event };
+        self.world.apply(&record).unwrap();
+        self.log.push(record);
+        true
     }
 
     fn facts(&self) -> Facts {
@@ -99,6 +135,12 @@ impl Simulation {
             facts.sights.insert(id.clone(), sight);
         }
         facts.attended = self.world.runs.keys().cloned().collect();
+        if self.stormy && self.now % 7_000_000 == 0 {
+            facts.attended.clear();
+        }
+        for (id, machine) in &self.machines {
+            facts.silence.insert(id.clone(), Elapsed(machine.frozen * 60_000_000));
+        }
         facts.quiet = self.world.runs.keys().map(|id| (id.clone(), Elapsed(u64::MAX))).collect();
         facts
     }
@@ -106,6 +148,7 @@ impl Simulation {
     fn settle(&mut self) -> Result<(), Crash> {
         loop {
             let seq = self.world.last_seq;
+            self.disturbed = false;
             for action in plan::reconcile(&self.world, &self.facts(), &Policy::default()) {
                 self.perform(action)?;
             }
@@ -225,6 +268,11 @@ impl Simulation {
                 self.machines.get_mut(&id).unwrap().ended = Some(self.now);
                 continue;
             }
+            let machine = self.machines.get_mut(&id).unwrap();
+            if machine.frozen > 0 || (self.stormy && self.random.chance(2)) {
+                machine.frozen += 1;
+                continue;
+            }
             let rank_dies = self.stormy && self.random.chance(8);
             self.machines.get_mut(&id).unwrap().agent.work(rank_dies);
             let result = self.tick(&id);
@@ -317,8 +365,13 @@ fn check(seed: u64) -> u32 {
         simulation.moment();
     }
     simulation.stormy = false;
-    for _ in 0..60 {
+    for _ in 0..80 {
         simulation.moment();
+        for run in &runs {
+            if matches!(simulation.world.runs[run].state, RunState::Stopped { .. }) {
+                let _ = simulation.append(Event::ResumeRequested { run: run.clone() });
+            }
+        }
     }
     for run in &runs {
         let known = &simulation.world.runs[run];

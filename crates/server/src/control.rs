@@ -48,6 +48,9 @@ const NEXT: domain::Duration = domain::Duration::from_micros(200_000);
 /// When it shall call again while it waits for its first order.
 const NEXT_IDLE: domain::Duration = domain::Duration::from_micros(20_000);
 
+/// A turn that took longer was not a turn: the machine slept.
+const TURN: Elapsed = Elapsed(1_000_000);
+
 /// How long an agent may go on without an answer before it ends its ranks.
 pub const LEASE: domain::Duration = domain::Duration::from_secs(60);
 
@@ -64,7 +67,8 @@ pub struct Control<'a> {
     /// What it may do.
     pub policy: Policy,
     meters: BTreeMap<InstanceId, Elapsed>,
-    heard: BTreeMap<InstanceId, Elapsed>,
+    silence: BTreeMap<InstanceId, Elapsed>,
+    awake: Elapsed,
     sights: BTreeMap<InstanceId, Sight>,
     changed: BTreeMap<RunId, (u64, Elapsed)>,
 }
@@ -73,9 +77,9 @@ impl<'a> Control<'a> {
     /// A loop over a home's state.
     pub fn new(state: State, series: Series, home: &'a Home, providers: &'a [Box<dyn Provider>]) -> Control<'a> {
         let policy = Policy::default();
-        let (meters, heard) = (BTreeMap::new(), BTreeMap::new());
+        let (meters, silence) = (BTreeMap::new(), BTreeMap::new());
         let (sights, changed) = (BTreeMap::new(), BTreeMap::new());
-        Control { state, series, home, providers, policy, meters, heard, sights, changed }
+        Control { state, series, home, providers, policy, meters, silence, awake: clock::monotonic(), sights, changed }
     }
 
     /// Runs until `done` says so, or until it is interrupted.
@@ -85,7 +89,6 @@ impl<'a> Control<'a> {
     pub fn run(&mut self, inbox: &Receiver<Wake>, done: impl Fn(&World) -> bool) -> Result<Left, Error> {
         loop {
             self.state.refresh()?;
-            self.look();
             self.settle()?;
             if done(self.state.world()) {
                 return Ok(Left::Done);
@@ -111,8 +114,9 @@ impl<'a> Control<'a> {
         };
         let run = instance.run.clone();
         self.meters.insert(id.clone(), tick.elapsed);
-        self.heard.insert(id.clone(), clock::monotonic());
-        self.series.keep(clock::now(), &run, id, &tick.entries)?;
+        self.silence.insert(id.clone(), Elapsed(0));
+        // Nothing is decided from measurements: where they cannot be kept the agent holds them, and the run goes on.
+        let mut kept = self.series.keep(clock::now(), &run, id, &tick.entries).is_ok();
         let silent = match instance.state {
             InstanceState::Intended | InstanceState::Launching => true,
             InstanceState::Up | InstanceState::Releasing | InstanceState::Released { .. } => false,
@@ -121,14 +125,18 @@ impl<'a> Control<'a> {
             self.state.append(vec![Event::AgentUp { instance: id.clone(), started: tick.started }])?;
         }
         for entry in &tick.entries {
-            if let Some(event) = plan::hear(self.state.world(), entry) {
-                self.state.append(vec![event])?;
+            let Some(event) = plan::hear(self.state.world(), entry) else { continue };
+            match self.state.append(vec![event]) {
+                // Another process has appended since; the agent will say it again.
+                Err(Error::Illegal(_)) => kept = false,
+                result => result.map(|_| ())?,
             }
         }
         self.settle()?;
         let start = |run_id: &RunId, run: &Run, attempt: &AttemptId| self.start(run_id, run, attempt);
         let orders = plan::orders(self.state.world(), id, start);
-        Ok(answer(tick, orders))
+        let answer = answer(tick, orders);
+        Ok(if kept { answer } else { Orders { acknowledged: 0, ..answer } })
     }
 
     fn start(&self, run_id: &RunId, run: &Run, attempt: &AttemptId) -> Start {
@@ -155,14 +163,18 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Performs what is decided until nothing more changes.
+    /// Performs what is decided until nothing more changes. Each pass looks anew, for the last one may have rented.
     fn settle(&mut self) -> Result<(), Error> {
         loop {
             let seq = self.state.world().last_seq;
+            self.look();
             let facts = self.facts();
-            let actions = plan::reconcile(self.state.world(), &facts, &self.policy);
-            for action in actions {
-                perform::perform(&mut self.state, self.home, self.providers, action)?;
+            for action in plan::reconcile(self.state.world(), &facts, &self.policy) {
+                match perform::perform(&mut self.state, self.home, self.providers, action) {
+                    // Another process has appended since: what was decided may not hold any more.
+                    Err(Error::Illegal(_)) => break,
+                    result => result?,
+                }
             }
             if self.state.world().last_seq == seq {
                 return Ok(());
@@ -186,10 +198,13 @@ impl<'a> Control<'a> {
             }
             facts.quiet.insert(id.clone(), Elapsed(monotonic.0.saturating_sub(since.1.0)));
         }
+        // Time in which this loop was asleep, or not there, is not held against an agent.
+        let turn = monotonic.0.saturating_sub(self.awake.0).min(TURN.0);
+        self.awake = monotonic;
         for (id, _) in world.live_instances() {
-            // Silence before this loop began is not held against an agent.
-            let heard = self.heard.entry(id.clone()).or_insert(monotonic);
-            facts.silence.insert(id.clone(), Elapsed(monotonic.0.saturating_sub(heard.0)));
+            let silence = self.silence.entry(id.clone()).or_default();
+            silence.0 += turn;
+            facts.silence.insert(id.clone(), *silence);
         }
         facts.sights = self.sights.clone();
         facts.meters = self.meters.clone();

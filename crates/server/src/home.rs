@@ -2,10 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use domain::RunId;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::error::Error;
 
@@ -35,7 +37,9 @@ impl Home {
     pub fn open(root: &Path) -> Result<Home, Error> {
         for folder in ["runs", "instances"] {
             let path = root.join(folder);
-            fs::create_dir_all(&path).map_err(Error::file("make the folder", &path))?;
+            // Jobs carry variables that are nobody else's business.
+            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
+            made.map_err(Error::file("make the folder", &path))?;
         }
         let root = fs::canonicalize(root).map_err(Error::file("open", root))?;
         let owner = owner(&root.join("owner"))?;
@@ -74,7 +78,7 @@ impl Home {
         if path.as_os_str().len() <= SOCKET_PATH_MAX {
             return path;
         }
-        std::env::temp_dir().join(format!("gradus-{}.sock", self.owner))
+        Path::new("/tmp").join(format!("gradus-{}.sock", self.owner))
     }
 
     /// Takes the loop's lock, or none when another process has it.
@@ -84,7 +88,11 @@ impl Home {
     pub fn try_loop(&self) -> Result<Option<LoopLock>, Error> {
         let path = self.root.join("loop.lock");
         let file = open_lock(&path)?;
-        Ok(flock(&file, FlockOperation::NonBlockingLockExclusive).ok().map(|()| LoopLock(file)))
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(LoopLock(file))),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(Error::file("lock", &path)(errno.into())),
+        }
     }
 
     /// Says that this process waits for a run.
@@ -123,7 +131,7 @@ impl Home {
     /// Whether some process waits for a run.
     pub fn is_attended(&self, run: &RunId) -> bool {
         let Ok(file) = File::open(self.run(run).join("attend.lock")) else { return false };
-        flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
+        matches!(flock(&file, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK))
     }
 }
 

@@ -31,7 +31,7 @@ pub fn unfinished(home: &Home, state: &State, job: &Job, plan: &Plan, file: &str
 }
 
 /// SHA-256 of what defines the result: the work and how it is divided. When the state is saved, how many decode
-/// threads there are and when training may end early do not change a step, so a resumed run may change them.
+/// threads there are and when training may end early do not change a step, so their checkpoints are interchangeable.
 pub fn job_hash(job: &Job, plan: &Plan) -> String {
     let mut work = job.work.clone();
     if let Work::Train(train) = &mut work {

@@ -11,7 +11,7 @@ use server::{Home, State};
 use super::find;
 use crate::error::Error;
 use crate::exit;
-use crate::printer::{Printer, plain};
+use crate::printer::Printer;
 use crate::settings::Settings;
 
 /// Arguments of `gradus logs`.
@@ -81,7 +81,7 @@ fn print_from(printer: &mut Printer, path: &Path, from: u64, all: bool) -> Resul
                 &serde_json::json!({ "file": path.file_name().map(|name| name.to_string_lossy()), "line": line }),
             );
         } else {
-            printer.data(plain(line));
+            printer.data(line);
         }
     }
     Ok(from + end as u64)

@@ -92,7 +92,7 @@ fn show(state: &State, printer: &mut Printer, name: &str) -> Result<u8, Error> {
     printer.data(format!("validation  {:.2} %", 100.0 * model.validation_accuracy));
     printer.data(format!("test        {:.2} %", 100.0 * model.test_accuracy));
     if let Some(ready) = &run.ready {
-        printer.data(format!("classes     {}", crate::printer::plain(&ready.classes.join(", "))));
+        printer.data(format!("classes     {}", ready.classes.join(", ")));
     }
     Ok(exit::DONE)
 }

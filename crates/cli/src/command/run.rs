@@ -79,7 +79,7 @@ pub fn finish(settings: &Settings, printer: &mut Printer, home: &Home, run: &Run
 ///
 /// # Errors
 /// [`Error::Failed`] when it ended without result.
-pub fn verdict(_settings: &Settings, home: &Home, run: &RunId, watch: Watch) -> Result<u8, Error> {
+pub fn verdict(home: &Home, run: &RunId, watch: Watch) -> Result<u8, Error> {
     super::report::write(home, watch.state(), watch.series(), run)?;
     match &watch.run()?.state {
         RunState::Done { outcome: Outcome::Failed { finding } } => {
@@ -146,7 +146,7 @@ fn result_lines(home: &Home, id: &RunId, run: &plan::Run) -> Vec<String> {
     if report.exists() {
         lines.push(format!("report   {}", report.display()));
     }
-    if let RunState::Stopped { .. } = run.state {
+    if let RunState::Stopped { by: domain::run::StopBy::User } = run.state {
         lines.push(format!("resume   gradus resume {id}"));
     }
     if let Some(bill) = &run.bill {

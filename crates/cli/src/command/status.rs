@@ -103,7 +103,7 @@ fn one(home: &Home, state: &State, series: &Series, printer: &mut Printer, id: &
                 format!("failed: {}", finding.message)
             }
         };
-        printer.data(format!("attempt  {id}: {}", crate::printer::plain(&text)));
+        printer.data(format!("attempt  {id}: {}", text));
     }
     printer.data(format!("cost     {}", plan::spent(world, run, &BTreeMap::new())));
     Ok(exit::DONE)
@@ -117,7 +117,7 @@ fn why(home: &Home, state: &State, id: &RunId, run: &plan::Run) -> Option<String
             let other = state.world().live_instances().find(|(_, instance)| instance.run != *id);
             other.map(|(_, instance)| format!("this machine is in use by run {}", instance.run))
         }
-        RunState::Recovering { finding } if attended => Some(finding.message.clone()),
+        RunState::Recovering { finding, .. } if attended => Some(finding.message.clone()),
         RunState::Queued | RunState::Recovering { .. } => {
             Some(format!("no process attends to it; type `gradus resume {id}`"))
         }
