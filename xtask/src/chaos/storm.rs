@@ -45,6 +45,11 @@ const POINTS: [(&str, u64); 11] = [
     ("bill", 1),
 ];
 
+/// Names of the points.
+pub fn points() -> impl Iterator<Item = &'static str> {
+    POINTS.iter().map(|(name, _)| *name)
+}
+
 impl Target {
     /// The word for it.
     pub fn word(self) -> &'static str {

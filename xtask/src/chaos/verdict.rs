@@ -41,6 +41,12 @@ impl Run {
     }
 }
 
+/// How a problem begins when the model differs from the undisturbed one.
+pub const OTHER_MODEL: &str = "the model is";
+
+/// How a problem begins when a manifest named data that was not there.
+pub const NOT_VERIFIED: &str = "a checkpoint did not verify";
+
 /// Everything that is wrong with a run; nothing when it is as it should be.
 pub fn judge(run: &Run, truth: Option<&Run>, interval: u64) -> Vec<String> {
     let mut problems = Vec::new();
@@ -50,7 +56,7 @@ pub fn judge(run: &Run, truth: Option<&Run>, interval: u64) -> Vec<String> {
     }
     if let Some(truth) = truth {
         if run.model() != truth.model() {
-            problems.push(format!("model {} is not {}", run.model(), truth.model()));
+            problems.push(format!("{OTHER_MODEL} {}, not {}", run.model(), truth.model()));
         }
         let most = truth.steps() + run.kills.len() as u64 * (interval + 1);
         if run.computed > most {
@@ -87,7 +93,7 @@ fn log(run: &Run) -> Vec<String> {
 /// A manifest stands only where its data does, so no checkpoint is ever passed over after a kill.
 fn checkpoints(run: &Run) -> Option<String> {
     let over = |value: &Value| Some(value["passed_over"].as_array()?.first()?.to_string());
-    run.heard.iter().find_map(over).map(|why| format!("a checkpoint did not verify: {why}"))
+    run.heard.iter().find_map(over).map(|why| format!("{NOT_VERIFIED}: {why}"))
 }
 
 /// The rent agrees with the harness' own clock within a second an instance, and the sum is exact.
