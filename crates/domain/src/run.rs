@@ -64,7 +64,7 @@ pub enum AttemptEnd {
     Succeeded,
     /// It followed an order to stop; its state is durable.
     Stopped { step: Option<u64> },
-    /// It ended otherwise; `exit_code` where there was one.
+    /// It ended otherwise; `exit_code` only where the user's program ended by itself with it.
     Failed { finding: Finding, exit_code: Option<i32> },
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cloud::Provider;
 use domain::run::{InstanceState, Sight};
-use domain::wire::{Order, Orders, SCHEMA, Start, Tick};
+use domain::wire::{Entry, Order, Orders, SCHEMA, Start, Tick};
 use domain::{AttemptId, Elapsed, Event, InstanceId, RunId};
 use plan::{Facts, Policy, Run, World};
 
@@ -109,14 +109,12 @@ impl<'a> Control<'a> {
     fn hear(&mut self, tick: &Tick) -> Result<Orders, Error> {
         self.state.refresh()?;
         let id = &tick.instance;
-        let Some(instance) = self.state.world().instances.get(id).filter(|_| tick.schema == SCHEMA) else {
+        let Some(instance) = self.state.world().instances.get(id).filter(|_| tick.schema <= SCHEMA) else {
             return Ok(answer(tick, vec![Order::Leave]));
         };
         let run = instance.run.clone();
         self.meters.insert(id.clone(), tick.elapsed);
         self.silence.insert(id.clone(), Elapsed(0));
-        // Nothing is decided from measurements: where they cannot be kept the agent holds them, and the run goes on.
-        let mut kept = self.series.keep(clock::now(), &run, id, &tick.entries).is_ok();
         let silent = match instance.state {
             InstanceState::Intended | InstanceState::Launching => true,
             InstanceState::Up | InstanceState::Releasing | InstanceState::Released { .. } => false,
@@ -124,7 +122,19 @@ impl<'a> Control<'a> {
         if silent {
             self.state.append(vec![Event::AgentUp { instance: id.clone(), started: tick.started }])?;
         }
-        for entry in &tick.entries {
+        let kept = self.note(&run, id, &tick.entries)?;
+        self.settle()?;
+        let start = |run_id: &RunId, run: &Run, attempt: &AttemptId| self.start(run_id, run, attempt);
+        let orders = plan::orders(self.state.world(), id, start);
+        let answer = answer(tick, orders);
+        Ok(if kept { answer } else { Orders { acknowledged: 0, ..answer } })
+    }
+
+    /// Keeps what an agent measured and writes what it decided; says whether all of that is kept.
+    fn note(&mut self, run: &RunId, id: &InstanceId, entries: &[Entry]) -> Result<bool, Error> {
+        // Nothing is decided from measurements: where they cannot be kept the agent holds them, and the run goes on.
+        let mut kept = self.series.keep(clock::now(), run, id, entries).is_ok();
+        for entry in entries {
             let Some(event) = plan::hear(self.state.world(), entry) else { continue };
             match self.state.append(vec![event]) {
                 // Another process has appended since; the agent will say it again.
@@ -132,11 +142,23 @@ impl<'a> Control<'a> {
                 result => result.map(|_| ())?,
             }
         }
-        self.settle()?;
-        let start = |run_id: &RunId, run: &Run, attempt: &AttemptId| self.start(run_id, run, attempt);
-        let orders = plan::orders(self.state.world(), id, start);
-        let answer = answer(tick, orders);
-        Ok(if kept { answer } else { Orders { acknowledged: 0, ..answer } })
+        Ok(kept)
+    }
+
+    /// Hears what the agent of an instance that is gone wrote down while no loop listened: the work may be done.
+    fn hear_last_words(&mut self) -> Result<(), Error> {
+        let gone = |id: &&InstanceId| matches!(self.sights.get(*id), Some(Sight::Gone(_)));
+        let gone: Vec<InstanceId> =
+            self.state.world().live_instances().map(|(id, _)| id).filter(gone).cloned().collect();
+        for id in gone {
+            let Some(instance) = self.state.world().instances.get(&id) else { continue };
+            let run = instance.run.clone();
+            let provider = self.providers.iter().find(|provider| provider.name() == instance.offer.provider);
+            if let Some(Ok(entries)) = provider.map(|provider| provider.last_words(&id)) {
+                self.note(&run, &id, &entries)?;
+            }
+        }
+        Ok(())
     }
 
     fn start(&self, run_id: &RunId, run: &Run, attempt: &AttemptId) -> Start {
@@ -168,6 +190,7 @@ impl<'a> Control<'a> {
         loop {
             let seq = self.state.world().last_seq;
             self.look();
+            self.hear_last_words()?;
             let facts = self.facts();
             for action in plan::reconcile(self.state.world(), &facts, &self.policy) {
                 match perform::perform(&mut self.state, self.home, self.providers, action) {

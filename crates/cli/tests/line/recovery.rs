@@ -57,3 +57,27 @@ fn two_runs_on_one_home_both_come_to_their_end() {
     assert_eq!((first.code, second.code), (Some(0), Some(0)), "{} {}", first.err, second.err);
     assert_eq!(second.last()["outcome"], "succeeded");
 }
+
+#[test]
+fn work_that_was_done_while_no_loop_listened_is_not_done_again() {
+    let home = Home::new();
+    let job = home.job("count.yaml", &counting(5));
+    let running = home.start(&["run", text(&job), "--json"]);
+    home.until("a running run", || home.state() == "running");
+    signal(running.id(), "KILL");
+    said(running.wait_with_output().unwrap());
+    let spool = || {
+        let instances = std::fs::read_dir(home.path().join("instances")).unwrap();
+        instances.flatten().any(|entry| {
+            std::fs::read_to_string(entry.path().join("spool.jsonl")).unwrap_or_default().contains("succeeded")
+        })
+    };
+    home.until("the program's end, told to nobody", spool);
+    for agent in home.pids(" agent ") {
+        signal(agent, "KILL");
+    }
+    let again = home.gradus(&["run", text(&job), "--json"]);
+    assert_eq!(again.code, Some(0), "{}", again.err);
+    assert_eq!((&again.last()["attempts"], &again.last()["instances"]), (&1.into(), &1.into()));
+    assert_eq!(home.gradus(&["logs", "last"]).out, "attempt starts at 0\ncounted to 5\n");
+}
