@@ -14,6 +14,7 @@ use crate::plan::Plan;
 use crate::rank::Ready;
 use crate::run::{AttemptEnd, Bill, Outcome, StopBy, Usage};
 use crate::time::Timestamp;
+use crate::units::Duration;
 
 /// One event, in its place in the log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,7 +36,16 @@ pub enum Event {
     /// Somebody or something wants the run stopped.
     StopRequested { run: RunId, by: StopBy },
     /// The user wants a stopped or failed run to go on.
-    ResumeRequested { run: RunId },
+    ResumeRequested {
+        /// Which.
+        run: RunId,
+        /// A new budget for the whole run, from its submission on; none keeps the old one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget: Option<Money>,
+        /// A new deadline, from its submission on; none keeps the old one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline: Option<Duration>,
+    },
     /// A machine will be rented, with this token; money is set aside.
     RentIntended(Box<RentIntended>),
     /// The provider has taken the request.

@@ -80,6 +80,13 @@ pub struct Recovery {
     pub exit_codes: Vec<u8>,
 }
 
+/// No money, and an alert at four fifths of it.
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget { max: Money::default(), alert: Fraction::percent(80) }
+    }
+}
+
 impl Default for Recovery {
     fn default() -> Recovery {
         Recovery { restarts: 20, restarts_on_errors: 0, exit_codes: Vec::new() }

@@ -4,8 +4,9 @@
 //! damaged or written by a mistaken hand is noticed and not believed. Replay of the whole log gives the same world.
 
 use domain::event::{RentIntended, RunEnd, Submitted};
+use domain::job::Budget;
 use domain::run::{AttemptEnd, InstanceState, Outcome, RunState, Usage};
-use domain::{AttemptId, Cause, Elapsed, Event, Finding, InstanceId, Record, RunId, Timestamp};
+use domain::{AttemptId, Cause, Duration, Elapsed, Event, Finding, InstanceId, Money, Record, RunId, Timestamp};
 
 use crate::world::{Attempt, AttemptState, Instance, Run, World};
 
@@ -62,7 +63,7 @@ impl World {
                 run.state = RunState::Stopping { by: *by };
                 Ok(())
             }
-            Event::ResumeRequested { run } => self.resume_requested(run),
+            Event::ResumeRequested { run, budget, deadline } => self.resume_requested(run, *budget, *deadline),
             Event::RentIntended(intent) => self.rent_intended(record, intent),
             Event::Launched { instance } => self.instance_moves(instance, InstanceState::Launching),
             Event::RentFailed { instance, finding } => {
@@ -145,7 +146,12 @@ impl World {
         Ok(())
     }
 
-    fn resume_requested(&mut self, id: &RunId) -> Result<(), String> {
+    fn resume_requested(
+        &mut self,
+        id: &RunId,
+        budget: Option<Money>,
+        deadline: Option<Duration>,
+    ) -> Result<(), String> {
         let run = self.run_mut(id)?;
         let goes_on = match &run.state {
             RunState::Stopped { .. } | RunState::Done { outcome: Outcome::Failed { .. } } => true,
@@ -156,6 +162,11 @@ impl World {
         if !goes_on {
             return Err(format!("run `{id}` is {} and needs no resume", run.state.word()));
         }
+        if let Some(max) = budget {
+            run.job.budget = Some(Budget { max, ..run.job.budget.unwrap_or_default() });
+            run.alerted = false;
+        }
+        run.job.deadline = deadline.or(run.job.deadline);
         run.state = RunState::Queued;
         run.ended = None;
         run.bill = None;

@@ -114,7 +114,7 @@ impl Simulation {
         let runs: Vec<RunId> = self.world.runs.keys().cloned().collect();
         let run = runs[self.random.next() as usize % runs.len()].clone();
         let event = match &self.world.runs[&run].state {
-            RunState::Stopped { .. } => Event::ResumeRequested { run },
+            RunState::Stopped { .. } => Event::ResumeRequested { run, budget: None, deadline: None },
             RunState::Done { .. } | RunState::Stopping { .. } => return false,
             _ => Event::StopRequested { run, by: domain::run::StopBy::User },
         };
@@ -369,7 +369,7 @@ fn check(seed: u64) -> u32 {
         simulation.moment();
         for run in &runs {
             if matches!(simulation.world.runs[run].state, RunState::Stopped { .. }) {
-                let _ = simulation.append(Event::ResumeRequested { run: run.clone() });
+                let _ = simulation.append(Event::ResumeRequested { run: run.clone(), budget: None, deadline: None });
             }
         }
     }

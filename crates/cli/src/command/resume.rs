@@ -1,7 +1,7 @@
 //! `gradus resume`: go on with a run from its newest checkpoint.
 
 use domain::run::{Outcome, RunState, StopBy};
-use domain::{Event, RunId};
+use domain::{Duration, Event, Money, Record, RunId};
 use server::{Home, State};
 
 use super::find;
@@ -15,6 +15,12 @@ use crate::settings::Settings;
 pub struct Args {
     /// The run: its name, the start of it, or `last`
     run: String,
+    /// A new budget for the whole run, what it has cost so far included, such as `$20`
+    #[arg(long, value_name = "AMOUNT")]
+    budget: Option<Money>,
+    /// A new deadline, counted from the run's submission, such as `12h`
+    #[arg(long, value_name = "DURATION")]
+    deadline: Option<Duration>,
 }
 
 /// Goes on with a run, or follows it where another process already does.
@@ -30,30 +36,32 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         RunState::Done { .. } | RunState::Queued | RunState::Renting { .. } | RunState::Staging { .. } => false,
         RunState::Running { .. } | RunState::Recovering { .. } | RunState::Stopping { .. } => false,
     });
-    if let Some(run) = state.world().runs.get(&id)
-        && goes_on
-    {
-        refuse_spent(&state, &id, run)?;
-    }
     if goes_on {
+        let resume = Event::ResumeRequested { run: id.clone(), budget: args.budget, deadline: args.deadline };
+        refuse_spent(&state, &id, &resume)?;
         home.untell(&id);
-        state.append(vec![Event::ResumeRequested { run: id.clone() }])?;
+        state.append(vec![resume])?;
+    } else if args.budget.is_some() || args.deadline.is_some() {
+        let message = format!("run `{id}` is not stopped, and its limits cannot be changed now");
+        return Err(Error::Usage { message, hint: format!("stop it first with `gradus stop {id}`") });
     }
     drop(state);
     finish(settings, printer, &home, &id)
 }
 
 /// A run that has come to its budget or deadline would be stopped again at once.
-fn refuse_spent(state: &State, id: &RunId, run: &plan::Run) -> Result<(), Error> {
-    let facts = plan::Facts { now: server::clock::now(), ..plan::Facts::default() };
-    let limit = match plan::reached(state.world(), &facts, &plan::Policy::default(), run) {
-        Some(StopBy::Budget) => "`budget`",
-        Some(StopBy::Deadline) => "`deadline`",
+fn refuse_spent(state: &State, id: &RunId, resume: &Event) -> Result<(), Error> {
+    let now = server::clock::now();
+    let mut world = state.world().clone();
+    let record = Record { seq: world.last_seq + 1, at: now, event: resume.clone() };
+    world.apply(&record).map_err(server::Error::from)?;
+    let Some(run) = world.runs.get(id) else { return Ok(()) };
+    let facts = plan::Facts { now, ..plan::Facts::default() };
+    let (limit, flag) = match plan::reached(&world, &facts, &plan::Policy::default(), run) {
+        Some(StopBy::Budget) => ("budget", "--budget AMOUNT"),
+        Some(StopBy::Deadline) => ("deadline", "--deadline DURATION"),
         Some(StopBy::User) | None => return Ok(()),
     };
-    let message = format!("run `{id}` has come to its {limit} and cannot go on");
-    Err(Error::Usage {
-        message,
-        hint: format!("raise {limit} in the job file and start it with `gradus run {}`", run.file),
-    })
+    let message = format!("run `{id}` has come to its {limit} and would be stopped again at once");
+    Err(Error::Usage { message, hint: format!("give it more with `gradus resume {id} {flag}`") })
 }

@@ -1,6 +1,6 @@
 //! `gradus run`: the whole line, from a job file to a model and a bill.
 
-use domain::run::{Outcome, RunState};
+use domain::run::{Outcome, RunState, StopBy};
 use domain::{Rate, RunId};
 use serde_json::{Value, json};
 use server::{Home, State, submit};
@@ -146,8 +146,13 @@ fn result_lines(home: &Home, id: &RunId, run: &plan::Run) -> Vec<String> {
     if report.exists() {
         lines.push(format!("report   {}", report.display()));
     }
-    if let RunState::Stopped { by: domain::run::StopBy::User } = run.state {
-        lines.push(format!("resume   gradus resume {id}"));
+    if let RunState::Stopped { by } = run.state {
+        let more = match by {
+            StopBy::User => "",
+            StopBy::Budget => " --budget AMOUNT",
+            StopBy::Deadline => " --deadline DURATION",
+        };
+        lines.push(format!("resume   gradus resume {id}{more}"));
     }
     if let Some(bill) = &run.bill {
         let rented: f64 = bill.lines.iter().map(|line| line.usage.elapsed.as_secs_f64()).sum();

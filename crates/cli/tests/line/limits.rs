@@ -14,6 +14,13 @@ fn a_budget_is_never_exceeded() {
     let micros = done["bill_micro_usd"].as_u64().unwrap();
     assert!((1..=70_000).contains(&micros), "{micros}");
     assert!(said.out.contains("\"by\":\"budget\""));
+    let refused = home.gradus(&["resume", "last"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
+    assert!(refused.err.contains("--budget"), "{}", refused.err);
+    let more = home.gradus(&["resume", "last", "--budget", "$0.14", "--json"]);
+    assert_eq!(more.code, Some(103), "{}", more.err);
+    let spent = more.last()["bill_micro_usd"].as_u64().unwrap();
+    assert!((micros + 1..=140_000).contains(&spent), "{spent}");
 }
 
 #[test]

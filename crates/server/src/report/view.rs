@@ -85,7 +85,7 @@ impl View {
             Event::StopRequested { run, by } if *run == self.run => {
                 self.plain(at, format!("told to stop by {}", stopper(*by)));
             }
-            Event::ResumeRequested { run } if *run == self.run => {
+            Event::ResumeRequested { run, .. } if *run == self.run => {
                 self.end = None;
                 self.plain(at, "told to go on".into());
             }

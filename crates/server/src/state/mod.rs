@@ -168,7 +168,7 @@ pub(crate) fn run_of<'a>(world: &'a World, event: &'a Event) -> Option<&'a RunId
     match event {
         Event::Submitted(submitted) => Some(&submitted.run),
         Event::RentIntended(intent) => Some(&intent.run),
-        Event::StopRequested { run, .. } | Event::ResumeRequested { run } | Event::AttemptIntended { run, .. } => {
+        Event::StopRequested { run, .. } | Event::ResumeRequested { run, .. } | Event::AttemptIntended { run, .. } => {
             Some(run)
         }
         Event::BudgetAlert { run, .. } | Event::Ended { run, .. } | Event::Billed { run, .. } => Some(run),
