@@ -7,6 +7,7 @@ mod command;
 mod error;
 mod exit;
 mod machine;
+mod narrator;
 mod printer;
 mod progress;
 mod settings;

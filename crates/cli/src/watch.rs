@@ -40,10 +40,9 @@ impl Watch {
     /// [`Error`] when the state cannot be read.
     pub fn news(&mut self) -> Result<Vec<News>, Error> {
         self.state.refresh()?;
-        let records = self.state.records(&self.run)?;
+        let records = self.state.records(&self.run, self.record)?;
         let points = self.series.points(&self.run, self.point)?;
-        let new_records = records.into_iter().filter(|record| record.seq > self.record);
-        let mut news: Vec<News> = new_records.map(|record| News::Record(Box::new(record))).collect();
+        let mut news: Vec<News> = records.into_iter().map(|record| News::Record(Box::new(record))).collect();
         if let Some(News::Record(record)) = news.last() {
             self.record = record.seq;
         }

@@ -3,9 +3,9 @@
 use server::{Home, State};
 
 use super::find;
-use crate::attend::{record_json, sentence};
 use crate::error::Error;
 use crate::exit;
+use crate::narrator::{record_json, sentence};
 use crate::printer::Printer;
 use crate::settings::Settings;
 
@@ -24,7 +24,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     let home = Home::open(&settings.home)?;
     let state = State::open(&home)?;
     let records = match args.run {
-        Some(name) => state.records(&find(state.world(), &name)?)?,
+        Some(name) => state.records(&find(state.world(), &name)?, 0)?,
         None => state.records_after(0)?,
     };
     for record in records {

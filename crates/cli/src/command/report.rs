@@ -40,7 +40,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
 /// [`Error`] when they cannot be written.
 pub fn write(home: &Home, state: &State, series: &Series, run: &RunId) -> Result<(), Error> {
     let folder = home.run(run);
-    let records = state.records(run)?;
+    let records = state.records(run, 0)?;
     let points: Vec<Point> = series.points(run, 0)?.into_iter().map(|(_, point)| point).collect();
     if let Some(page) = html(run, &records, &points) {
         let (path, draft) = (folder.join("report.html"), folder.join("report.html.partial"));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use server::{Home, State, submit};
 
 use super::plan::{JobArgs, draft, lines};
-use crate::attend::{attend, is_success};
+use crate::attend::attend;
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
@@ -131,10 +131,7 @@ fn last_line(home: &Home, state: &State, id: &RunId, run: &plan::Run) -> Result<
 /// The result for people.
 fn result_lines(home: &Home, id: &RunId, run: &plan::Run) -> Vec<String> {
     let mut lines = vec![format!("run      {id}: {}", run.state.word())];
-    if let RunState::Done { outcome } = &run.state
-        && is_success(outcome)
-        && let Outcome::Trained { model } = outcome
-    {
+    if let RunState::Done { outcome: Outcome::Trained { model } } = &run.state {
         lines.push(format!(
             "accuracy {:.2} % on the test split, {:.2} % on validation",
             100.0 * model.test_accuracy,

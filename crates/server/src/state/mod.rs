@@ -97,13 +97,13 @@ impl State {
         Ok(records)
     }
 
-    /// Every event of one run, oldest first.
+    /// Every event of one run after `seq`, oldest first.
     ///
     /// # Errors
     /// As [`State::open`].
-    pub fn records(&self, run: &RunId) -> Result<Vec<Record>, Error> {
-        let sql = "SELECT seq, at, event FROM events WHERE run = ?1 ORDER BY seq";
-        select(&self.db, &self.path, sql, run.as_str())
+    pub fn records(&self, run: &RunId, seq: u64) -> Result<Vec<Record>, Error> {
+        let sql = "SELECT seq, at, event FROM events WHERE run = ?1 AND seq > ?2 ORDER BY seq";
+        select(&self.db, &self.path, sql, params![run.as_str(), seq as i64])
     }
 
     /// Every event after `seq`, oldest first.
@@ -112,7 +112,7 @@ impl State {
     /// As [`State::open`].
     pub fn records_after(&self, seq: u64) -> Result<Vec<Record>, Error> {
         let sql = "SELECT seq, at, event FROM events WHERE seq > ?1 ORDER BY seq";
-        select(&self.db, &self.path, sql, seq as i64)
+        select(&self.db, &self.path, sql, [seq as i64])
     }
 }
 
@@ -132,7 +132,7 @@ fn configure(db: &Connection) -> rusqlite::Result<()> {
 
 fn follow(db: &Connection, path: &Path, world: &mut World) -> Result<(), Error> {
     let sql = "SELECT seq, at, event FROM events WHERE seq > ?1 ORDER BY seq";
-    for record in select(db, path, sql, world.last_seq as i64)? {
+    for record in select(db, path, sql, [world.last_seq as i64])? {
         world.apply(&record)?;
     }
     Ok(())
@@ -147,11 +147,11 @@ fn insert(db: &Connection, world: &World, record: &Record) -> rusqlite::Result<(
     Ok(())
 }
 
-fn select(db: &Connection, path: &Path, sql: &str, parameter: impl rusqlite::ToSql) -> Result<Vec<Record>, Error> {
+fn select(db: &Connection, path: &Path, sql: &str, parameters: impl rusqlite::Params) -> Result<Vec<Record>, Error> {
     let doing = |doing| Error::sqlite(doing, path);
     let mut statement = db.prepare_cached(sql).map_err(doing("read"))?;
     let rows =
-        statement.query_map([parameter], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get::<_, String>(2)?)));
+        statement.query_map(parameters, |row| Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get::<_, String>(2)?)));
     let mut records = Vec::new();
     for row in rows.map_err(doing("read"))? {
         let (seq, at, text) = row.map_err(doing("read"))?;

@@ -1,0 +1,220 @@
+//! What a run's attendant says: events as sentences, measurements as a progress line, or both as JSON.
+//!
+//! It reads the log and the measurements, so it tells the same whoever runs the loop, and keeps TensorBoard's event file
+//! while it is at it.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use domain::event::Submitted;
+use domain::run::{AttemptEnd, StopBy};
+use domain::series::Point;
+use domain::{Event, Record};
+use serde_json::{Value, json};
+use server::clock;
+use server::tensorboard::EventFile;
+
+use crate::error::Error;
+use crate::printer::Printer;
+use crate::progress::Progress;
+use crate::watch::{News, Watch};
+
+/// How often it looks for news.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How often the progress line is printed where it cannot be overwritten.
+const LINE: domain::Elapsed = domain::Elapsed(2_000_000);
+
+/// Says what is new about a run.
+pub struct Narrator {
+    /// What it reads.
+    pub watch: Watch,
+    progress: Progress,
+    printed: domain::Elapsed,
+    started: Option<domain::Timestamp>,
+    board: Board,
+}
+
+/// TensorBoard's event file of a run.
+enum Board {
+    /// To be made in this folder with the first measurement.
+    Coming(PathBuf),
+    /// Growing.
+    Open(EventFile),
+    /// Given up: it is for looking at, and no reason to end a run.
+    Lost,
+}
+
+impl Narrator {
+    /// A narrator that keeps its event file in the folder `board`.
+    pub fn new(watch: Watch, board: PathBuf) -> Narrator {
+        let (progress, printed, started) = (Progress::default(), domain::Elapsed(0), None);
+        Narrator { watch, progress, printed, started, board: Board::Coming(board) }
+    }
+
+    /// Tells until `ended`, and then the rest.
+    ///
+    /// # Errors
+    /// [`Error::Server`] when the state cannot be read.
+    pub fn tell(&mut self, printer: &mut Printer, ended: &AtomicBool) -> Result<(), Error> {
+        loop {
+            let last = ended.load(Ordering::SeqCst);
+            let mut moved = false;
+            let mut points = Vec::new();
+            for news in self.watch.news()? {
+                match news {
+                    News::Record(record) => self.record(printer, &record),
+                    News::Point(point) => {
+                        moved |= self.point(printer, &point);
+                        points.push(*point);
+                    }
+                }
+            }
+            self.board.take(&points);
+            if moved {
+                self.line(printer)?;
+            }
+            if last {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn record(&mut self, printer: &mut Printer, record: &Record) {
+        match &record.event {
+            Event::AgentUp { started, .. } => self.started = Some(*started),
+            Event::Released { .. } => self.started = None,
+            _ => {}
+        }
+        if printer.is_json() {
+            printer.json(&record_json(record));
+        } else if let Some(sentence) = sentence(&record.event) {
+            printer.say(sentence);
+        }
+    }
+
+    /// Tells a measurement, or takes it into the progress line; says whether that has changed.
+    fn point(&mut self, printer: &mut Printer, point: &Point) -> bool {
+        if printer.is_json() {
+            printer.json(&point_json(point));
+            return false;
+        }
+        if let domain::rank::Report::Note { text } = &point.report {
+            printer.say(format!("note: {}", text));
+        }
+        self.progress.take(&point.report)
+    }
+
+    /// The progress line, as often as it is worth it.
+    fn line(&mut self, printer: &mut Printer) -> Result<(), Error> {
+        let now = clock::monotonic();
+        if !printer.is_terminal() && now.0.saturating_sub(self.printed.0) < LINE.0 {
+            return Ok(());
+        }
+        let run = self.watch.run()?;
+        let running = self.started.map_or(domain::Elapsed(0), |started| clock::now().since(started));
+        let meters = run.instances.last().map(|id| (id.clone(), running)).into_iter().collect();
+        let spent = plan::spent(self.watch.state().world(), run, &meters);
+        if let Some(line) = self.progress.line(spent, run.plan.offer.rate) {
+            self.printed = now;
+            printer.progress(&line);
+        }
+        Ok(())
+    }
+}
+
+impl Board {
+    fn take(&mut self, points: &[Point]) {
+        if points.is_empty() {
+            return;
+        }
+        let kept = match self {
+            Board::Coming(folder) => EventFile::create(folder, points).map(|file| *self = Board::Open(file)),
+            Board::Open(file) => file.append(points),
+            Board::Lost => return,
+        };
+        if kept.is_err() {
+            *self = Board::Lost;
+        }
+    }
+}
+
+/// A measurement as one flat JSON value whose `event` says what it is.
+fn point_json(point: &Point) -> Value {
+    let mut value = serde_json::to_value(&point.report).unwrap_or_default();
+    if let Value::Object(fields) = &mut value {
+        let kind = fields.remove("report").unwrap_or_default();
+        let mut flat = serde_json::Map::from_iter([
+            ("event".to_owned(), kind),
+            ("at".to_owned(), json!(point.at)),
+            ("attempt".to_owned(), json!(point.attempt)),
+        ]);
+        flat.append(fields);
+        return Value::Object(flat);
+    }
+    value
+}
+
+/// An event as one JSON value: `event`, `seq`, `at` and the event's own fields.
+pub fn record_json(record: &Record) -> Value {
+    let mut value = serde_json::to_value(&record.event).unwrap_or_default();
+    if let Value::Object(fields) = &mut value {
+        fields.insert("seq".to_owned(), json!(record.seq));
+        fields.insert("at".to_owned(), json!(record.at));
+    }
+    value
+}
+
+/// What an event means, where it is worth a line.
+pub fn sentence(event: &Event) -> Option<String> {
+    let text = match event {
+        Event::Submitted(submitted) => {
+            let Submitted { run, .. } = &**submitted;
+            format!("run {run}: submitted")
+        }
+        Event::StopRequested { by, .. } => format!("stopping: asked by the {}", stopper(*by)),
+        Event::ResumeRequested { .. } => "resuming".to_owned(),
+        Event::RentIntended(intent) => format!("renting {} at {}", intent.offer.kind, intent.offer.rate),
+        Event::RentFailed { finding, .. } => format!("could not rent: {}", finding.message),
+        Event::AttemptReady { ready: Some(ready), attempt } => {
+            let mut text = match ready.step {
+                0 => format!(
+                    "attempt {attempt}: training {} parameters on {} samples",
+                    ready.parameters, ready.samples[0]
+                ),
+                step => format!("attempt {attempt}: resumed at step {step} of {}", ready.steps),
+            };
+            for passed_over in &ready.passed_over {
+                text.push_str(&format!("\n  checkpoint passed over: {passed_over}"));
+            }
+            text
+        }
+        Event::AttemptReady { ready: None, attempt } => format!("attempt {attempt}: running"),
+        Event::AttemptEnded { end: AttemptEnd::Failed { finding, .. }, attempt } => {
+            // The whole message follows with the end of the run.
+            let first = finding.message.lines().next().unwrap_or_default();
+            format!("attempt {attempt} failed: {}", first.trim_end_matches("; its last lines were:"))
+        }
+        Event::AttemptEnded { end: AttemptEnd::Stopped { step: Some(step) }, attempt } => {
+            format!("attempt {attempt} stopped; step {step} is saved")
+        }
+        Event::BudgetAlert { spent, .. } => format!("budget: {spent} spent, the alert is reached"),
+        Event::Launched { .. } | Event::AgentUp { .. } | Event::AttemptIntended { .. } | Event::AttemptEnded { .. } => {
+            return None;
+        }
+        Event::Ended { .. } | Event::ReleaseIntended { .. } | Event::Released { .. } | Event::Billed { .. } => {
+            return None;
+        }
+    };
+    Some(text)
+}
+
+fn stopper(by: StopBy) -> &'static str {
+    match by {
+        StopBy::User => "user",
+        StopBy::Budget => "budget",
+        StopBy::Deadline => "deadline",
+    }
+}
