@@ -7,7 +7,6 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use domain::run::RunState;
 use domain::{Rate, RunId};
 use server::control::{Control, LEASE, Left, Wake};
 use server::{Home, Series, State, routes};
@@ -19,7 +18,7 @@ use crate::machine;
 use crate::narrator::Narrator;
 use crate::printer::Printer;
 use crate::settings::Settings;
-use crate::watch::Watch;
+use crate::watch::{From, Watch};
 
 /// How often a follower tries to become the loop.
 const TAKE_OVER: Duration = Duration::from_millis(100);
@@ -28,12 +27,12 @@ const TAKE_OVER: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// [`Error::Failed`] when the run ended without result; others when the state cannot be kept.
-pub fn attend(settings: &Settings, printer: &mut Printer, home: &Home, run: &RunId) -> Result<u8, Error> {
-    let _attendance = home.attend(run)?;
+pub fn attend(settings: &Settings, printer: &mut Printer, home: &Home, run: &RunId, from: From) -> Result<u8, Error> {
+    let attendance = home.attend(run)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     let (sender, inbox) = channel();
     on_signals(sender.clone(), interrupted.clone())?;
-    let mut narrator = Narrator::new(Watch::open(home, run)?, home.run(run).join("tensorboard"));
+    let mut narrator = Narrator::new(Watch::open(home, run, from)?, home.run(run).join("tensorboard"));
     let narrated = std::thread::scope(|scope| {
         let ended = Arc::new(AtomicBool::new(false));
         let finished = ended.clone();
@@ -49,7 +48,10 @@ pub fn attend(settings: &Settings, printer: &mut Printer, home: &Home, run: &Run
     let (left, narrator) = narrated?;
     match left {
         Left::Done => verdict(home, run, narrator.watch),
-        Left::Interrupted => Err(interruption(run, narrator.watch.run()?)),
+        Left::Interrupted => {
+            drop(attendance);
+            Err(interruption(home, run, narrator.watch.state().world()))
+        }
     }
 }
 
@@ -101,19 +103,16 @@ fn on_signals(sender: Sender<Wake>, interrupted: Arc<AtomicBool>) -> Result<(), 
     Ok(())
 }
 
-/// What still runs after Ctrl-C, and what to type.
-fn interruption(id: &RunId, run: &plan::Run) -> Error {
-    let price = match run.plan.offer.rate {
-        rate if rate == Rate::default() => String::new(),
-        rate => format!(" at {rate}"),
-    };
-    let message = match run.state {
-        RunState::Staging { .. } | RunState::Running { .. } | RunState::Stopping { .. } | RunState::Renting { .. } => {
-            format!("interrupted; run `{id}` goes on{price} for up to {LEASE}, then saves its state and ends")
-        }
-        RunState::Queued | RunState::Recovering { .. } | RunState::Stopped { .. } | RunState::Done { .. } => {
-            format!("interrupted; nothing of run `{id}` is running")
-        }
+/// What still runs after Ctrl-C, what it costs, and what to type.
+fn interruption(home: &Home, id: &RunId, world: &plan::World) -> Error {
+    let rented = world.runs.get(id).and_then(|run| world.live_instance(run));
+    let message = match rented {
+        _ if home.is_attended(id) => format!("stopped watching; another process attends to run `{id}`, and it goes on"),
+        None => format!("interrupted; nothing of run `{id}` is running"),
+        Some((instance, rent)) => format!(
+            "interrupted; `{instance}` goes on at {} for up to {LEASE} without anybody, then saves the state and ends",
+            rent.offer.rate
+        ),
     };
     let hint = format!("go on with `gradus resume {id}`, or save and stop it now with `gradus stop {id}`");
     Error::Code { message, hint: Some(hint), code: exit::INTERRUPTED }

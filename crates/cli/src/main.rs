@@ -49,7 +49,8 @@ fn main() -> ExitCode {
         }
     };
     printer = Printer::new(arguments.json, settings.color);
-    match arguments.command.run(&settings, &mut printer) {
+    let result = arguments.command.run(&settings, &mut printer);
+    match result.and_then(|code| printer.failure().map_or(Ok(code), Err)) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             printer.error(&error);

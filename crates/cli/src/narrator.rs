@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use domain::event::Submitted;
-use domain::run::{AttemptEnd, StopBy};
+use domain::run::{AttemptEnd, RunState, StopBy};
 use domain::series::Point;
-use domain::{Event, Record};
+use domain::{Event, Record, RunId};
 use serde_json::{Value, json};
 use server::clock;
 use server::tensorboard::EventFile;
@@ -34,6 +34,7 @@ pub struct Narrator {
     printed: domain::Elapsed,
     started: Option<domain::Timestamp>,
     board: Board,
+    waits_for: Option<RunId>,
 }
 
 /// TensorBoard's event file of a run.
@@ -49,8 +50,9 @@ enum Board {
 impl Narrator {
     /// A narrator that keeps its event file in the folder `board`.
     pub fn new(watch: Watch, board: PathBuf) -> Narrator {
-        let (progress, printed, started) = (Progress::default(), domain::Elapsed(0), None);
-        Narrator { watch, progress, printed, started, board: Board::Coming(board) }
+        let ready = watch.run().ok().and_then(|run| run.ready.clone());
+        let (progress, printed, started) = (Progress::since(ready), domain::Elapsed(0), None);
+        Narrator { watch, progress, printed, started, board: Board::Coming(board), waits_for: None }
     }
 
     /// Tells until `ended`, and then the rest.
@@ -75,11 +77,29 @@ impl Narrator {
             if moved {
                 self.line(printer)?;
             }
+            self.wait(printer)?;
             if last {
                 return Ok(());
             }
             std::thread::sleep(LOOK);
         }
+    }
+
+    /// Says once why a run waits.
+    fn wait(&mut self, printer: &mut Printer) -> Result<(), Error> {
+        let world = self.watch.state().world();
+        let run = self.watch.run()?;
+        let busy = world
+            .live_instances()
+            .find(|(_, instance)| world.runs.get(&instance.run).is_some_and(|other| other.order != run.order));
+        let busy = busy.filter(|_| run.state == RunState::Queued).map(|(_, instance)| instance.run.clone());
+        if busy != self.waits_for {
+            self.waits_for.clone_from(&busy);
+            if let Some(other) = busy {
+                printer.say(format!("waiting: this machine is in use by run {other}; see `gradus status {other}`"));
+            }
+        }
+        Ok(())
     }
 
     fn record(&mut self, printer: &mut Printer, record: &Record) {
@@ -174,7 +194,7 @@ pub fn sentence(event: &Event) -> Option<String> {
             let Submitted { run, .. } = &**submitted;
             format!("run {run}: submitted")
         }
-        Event::StopRequested { by, .. } => format!("stopping: asked by the {}", stopper(*by)),
+        Event::StopRequested { by, .. } => stopping(*by).to_owned(),
         Event::ResumeRequested { .. } => "resuming".to_owned(),
         Event::RentIntended(intent) => format!("renting {} at {}", intent.offer.kind, intent.offer.rate),
         Event::RentFailed { finding, .. } => format!("could not rent: {}", finding.message),
@@ -211,10 +231,10 @@ pub fn sentence(event: &Event) -> Option<String> {
     Some(text)
 }
 
-fn stopper(by: StopBy) -> &'static str {
+fn stopping(by: StopBy) -> &'static str {
     match by {
-        StopBy::User => "user",
-        StopBy::Budget => "budget",
-        StopBy::Deadline => "deadline",
+        StopBy::User => "stopping, as the user asked",
+        StopBy::Budget => "stopping: the budget is spent, but for what it takes to save the state and leave",
+        StopBy::Deadline => "stopping: the deadline has come",
     }
 }

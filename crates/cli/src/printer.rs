@@ -14,13 +14,15 @@ pub struct Printer {
     color: bool,
     /// Whether a progress line stands on the terminal, to be overwritten.
     progress: bool,
+    /// The first failure to write data.
+    failure: Option<std::io::Error>,
 }
 
 impl Printer {
     /// A printer for people, or for programs with `json`.
     pub fn new(json: bool, color: bool) -> Printer {
         let terminal = std::io::stderr().is_terminal();
-        Printer { json, terminal, color: color && terminal, progress: false }
+        Printer { json, terminal, color: color && terminal, progress: false, failure: None }
     }
 
     /// Whether a program reads.
@@ -36,15 +38,30 @@ impl Printer {
     /// A line of data, for people.
     pub fn data(&mut self, line: impl AsRef<str>) {
         self.clear();
-        emit(&mut std::io::stdout().lock(), &format!("{}\n", plain(line.as_ref())));
+        self.write(&format!("{}\n", plain(line.as_ref())));
     }
 
     /// One JSON value on a line.
     pub fn json(&mut self, value: &impl Serialize) {
         self.clear();
         if let Ok(text) = serde_json::to_string(value) {
-            emit(&mut std::io::stdout().lock(), &format!("{}\n", escaped(&text)));
+            self.write(&format!("{}\n", escaped(&text)));
         }
+    }
+
+    fn write(&mut self, text: &str) {
+        let mut stdout = std::io::stdout().lock();
+        if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+            && error.kind() != std::io::ErrorKind::BrokenPipe
+        {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    /// Why data could not be written, if it could not; a reader that has read enough is no failure.
+    pub fn failure(&mut self) -> Option<Error> {
+        let source = self.failure.take()?;
+        Some(Error::File { doing: "write to", path: "stdout".into(), source })
     }
 
     /// A line of conversation.
@@ -109,7 +126,7 @@ impl Printer {
     }
 }
 
-/// A closed pipe is the reader's way to say enough.
+/// Conversation that nobody can hear is no reason to stop.
 fn emit(stream: &mut impl Write, text: &str) {
     let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
 }

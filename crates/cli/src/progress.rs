@@ -19,6 +19,11 @@ pub struct Progress {
 const SHARE: f64 = 0.05;
 
 impl Progress {
+    /// The progress of a run whose newest attempt is known to be ready.
+    pub fn since(ready: Option<Ready>) -> Progress {
+        Progress { ready, ..Progress::default() }
+    }
+
     /// Takes in a report; says whether the line has changed.
     pub fn take(&mut self, report: &Report) -> bool {
         match report {
@@ -51,19 +56,20 @@ impl Progress {
         let seconds = self.step_us.max(1.0) / 1e6;
         let wait = 100.0 * self.wait_us / self.step_us.max(1.0);
         let left = self.left().unwrap_or_default();
+        // What a narrow terminal cuts off stands last.
         let mut line = format!(
-            "epoch {}/{epochs} · step {}/{} · loss {:.4} · {} samples/s · data wait {wait:.0} % · {} left",
+            "epoch {}/{epochs} · step {}/{} · {} left · {spent} so far, {} at the end · loss {:.4}",
             last.epoch + 1,
             last.step,
             ready.steps,
-            last.loss,
-            grouped((self.samples / seconds) as u64),
             clock(left),
+            spent + rate.cost(left),
+            last.loss,
         );
         if let Some(accuracy) = self.accuracy {
             line.push_str(&format!(" · accuracy {:.2} %", 100.0 * accuracy));
         }
-        line.push_str(&format!(" · {spent} so far, {} at the end", spent + rate.cost(left)));
+        line.push_str(&format!(" · {} samples/s · data wait {wait:.0} %", grouped((self.samples / seconds) as u64)));
         Some(line)
     }
 }
@@ -115,7 +121,7 @@ mod tests {
         let line = progress.line(Money::from_micros(1_800_000), rate).unwrap();
         assert_eq!(
             line,
-            "epoch 900/1800 · step 1800/3600 · loss 0.2500 · 64 samples/s · data wait 2 % · 30:00 left · $1.80 so far, $3.60 at the end"
+            "epoch 900/1800 · step 1800/3600 · 30:00 left · $1.80 so far, $3.60 at the end · loss 0.2500 · 64 samples/s · data wait 2 %"
         );
     }
 

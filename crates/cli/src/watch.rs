@@ -13,6 +13,15 @@ pub enum News {
     Point(Box<Point>),
 }
 
+/// Since when a run is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    /// Since it was submitted.
+    Start,
+    /// Only what comes after this event.
+    Event(u64),
+}
+
 /// A run being watched.
 #[derive(Debug)]
 pub struct Watch {
@@ -24,13 +33,18 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches a run from its first event on, its measurements from point `after` on.
+    /// Watches a run.
     ///
     /// # Errors
     /// [`Error`] when the state cannot be opened.
-    pub fn open(home: &Home, run: &RunId) -> Result<Watch, Error> {
+    pub fn open(home: &Home, run: &RunId, from: From) -> Result<Watch, Error> {
         let (state, series) = (State::open(home)?, Series::open(home)?);
-        Ok(Watch { state, series, run: run.clone(), record: 0, point: 0 })
+        let newest = series.newest(run, 1)?.last().map_or(0, |(number, _)| *number);
+        let (record, point) = match from {
+            From::Start => (0, 0),
+            From::Event(seq) => (seq, newest),
+        };
+        Ok(Watch { state, series, run: run.clone(), record, point })
     }
 
     /// What is new since the last call: events first, then measurements, each oldest first. An attempt's end is told

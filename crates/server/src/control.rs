@@ -69,6 +69,7 @@ pub struct Control<'a> {
     meters: BTreeMap<InstanceId, Elapsed>,
     silence: BTreeMap<InstanceId, Elapsed>,
     awake: Elapsed,
+    alone: BTreeMap<RunId, Elapsed>,
     sights: BTreeMap<InstanceId, Sight>,
     changed: BTreeMap<RunId, (u64, Elapsed)>,
 }
@@ -79,7 +80,19 @@ impl<'a> Control<'a> {
         let policy = Policy::default();
         let (meters, silence) = (BTreeMap::new(), BTreeMap::new());
         let (sights, changed) = (BTreeMap::new(), BTreeMap::new());
-        Control { state, series, home, providers, policy, meters, silence, awake: clock::monotonic(), sights, changed }
+        Control {
+            state,
+            series,
+            home,
+            providers,
+            policy,
+            meters,
+            silence,
+            awake: clock::monotonic(),
+            alone: BTreeMap::new(),
+            sights,
+            changed,
+        }
     }
 
     /// Runs until `done` says so, or until it is interrupted.
@@ -126,8 +139,20 @@ impl<'a> Control<'a> {
         self.settle()?;
         let start = |run_id: &RunId, run: &Run, attempt: &AttemptId| self.start(run_id, run, attempt);
         let orders = plan::orders(self.state.world(), id, start);
-        let answer = answer(tick, orders);
+        let answer = Orders { lease: self.lease(&run), ..answer(tick, orders) };
         Ok(if kept { answer } else { Orders { acknowledged: 0, ..answer } })
+    }
+
+    /// The lease runs out for a run that nobody attends to, as if there were no loop: what somebody else's loop serves
+    /// must not cost money for ever.
+    fn lease(&mut self, run: &RunId) -> domain::Duration {
+        if self.home.is_attended(run) {
+            self.alone.remove(run);
+            return LEASE;
+        }
+        let since = self.alone.entry(run.clone()).or_insert_with(clock::monotonic);
+        let alone = clock::monotonic().0.saturating_sub(since.0);
+        domain::Duration::from_micros(LEASE.micros().saturating_sub(alone))
     }
 
     /// Keeps what an agent measured and writes what it decided; says whether all of that is kept.

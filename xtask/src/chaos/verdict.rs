@@ -92,8 +92,8 @@ fn log(run: &Run) -> Vec<String> {
 
 /// A manifest stands only where its data does, so no checkpoint is ever passed over after a kill.
 fn checkpoints(run: &Run) -> Option<String> {
-    let over = |value: &Value| Some(value["passed_over"].as_array()?.first()?.to_string());
-    run.heard.iter().find_map(over).map(|why| format!("{NOT_VERIFIED}: {why}"))
+    let over = |value: &Value| Some(value["ready"]["passed_over"].as_array()?.first()?.to_string());
+    run.log.iter().find_map(over).map(|why| format!("{NOT_VERIFIED}: {why}"))
 }
 
 /// The rent agrees with the harness' own clock within a second an instance, and the sum is exact.

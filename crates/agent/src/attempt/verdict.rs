@@ -73,6 +73,9 @@ impl Said {
     }
 }
 
+/// Signals that a program earns by what it does, not by what is done to it.
+const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
+
 /// Says how an attempt ended.
 pub fn verdict(facts: Facts) -> AttemptEnd {
     match facts.role {
@@ -125,6 +128,11 @@ fn of_program(facts: Facts) -> AttemptEnd {
             // The plan weighs this code by the job's rules, so it is told only where `run` itself has chosen it.
             let exit_code = (facts.role == Role::Program).then_some(code);
             AttemptEnd::Failed { finding, exit_code }
+        }
+        // A fault of the program itself comes again; it counts as the code that a shell gives it.
+        Exit::Signal(signal) if facts.role == Role::Program && FAULTS.contains(&signal) => {
+            let finding = Finding { cause, ..of_signal(what, signal, &facts) };
+            AttemptEnd::Failed { finding: finding.hint(see(&facts)), exit_code: Some(128 + signal) }
         }
         Exit::Signal(signal) => failed(of_signal(what, signal, &facts)),
         Exit::Never => failed(Finding::new(Cause::Internal, format!("the end of {what} was not seen"))),

@@ -1,11 +1,9 @@
 //! `gradus cost`: what runs have cost, to the micro-dollar.
 
-use std::collections::BTreeMap;
-
 use serde_json::json;
 use server::{Home, State};
 
-use super::find;
+use super::{find, meters};
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
@@ -33,7 +31,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     let mut rows = Vec::new();
     let mut total = domain::Money::default();
     for (id, run) in runs {
-        let spent = plan::spent(world, run, &BTreeMap::new());
+        let spent = plan::spent(world, run, &meters(world));
         total += spent;
         if printer.is_json() {
             printer.json(

@@ -12,8 +12,10 @@ pub mod run;
 mod status;
 mod stop;
 
-use ::plan::World;
-use domain::RunId;
+use std::collections::BTreeMap;
+
+use ::plan::{Instance, World};
+use domain::{Elapsed, InstanceId, RunId};
 
 use crate::error::Error;
 use crate::printer::Printer;
@@ -88,4 +90,11 @@ fn find(world: &World, name: &str) -> Result<RunId, Error> {
         }
         (None, _) => Err(server::Error::NoRun(name.to_owned()).into()),
     }
+}
+
+/// Rent so far of every machine that is not released, by the wall clock; the bill is made from its meter.
+fn meters(world: &World) -> BTreeMap<InstanceId, Elapsed> {
+    let now = server::clock::now();
+    let running = |(id, instance): (&InstanceId, &Instance)| Some((id.clone(), now.since(instance.started?)));
+    world.live_instances().filter_map(running).collect()
 }

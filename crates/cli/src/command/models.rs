@@ -115,6 +115,10 @@ fn export(state: &State, printer: &mut Printer, name: &str, to: PathBuf) -> Resu
     }
     std::fs::create_dir_all(&to).map_err(Error::file("make the folder", &to))?;
     let target = to.join("model.safetensors");
+    if std::fs::read(&target).is_ok_and(|there| there != bytes) {
+        let message = format!("`{}` is there already and holds something else", target.display());
+        return Err(Error::Usage { message, hint: "name another folder, or move the file away".to_owned() });
+    }
     std::fs::write(&target, &bytes).map_err(Error::file("write", &target))?;
     let card = source.with_file_name("model.json");
     if card.exists() {

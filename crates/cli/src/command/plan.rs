@@ -118,8 +118,27 @@ fn reasons(infeasible: &plan::draft::Infeasible) -> Vec<String> {
     infeasible.reasons.iter().map(line).collect()
 }
 
+/// The text of a job file.
+fn text(file: &Path) -> Result<String, Error> {
+    let unreadable = |why: String| Error::Usage {
+        message: format!("cannot read the job file `{}`: {why}", file.display()),
+        hint: "name a text file in UTF-8, such as `examples/digits.yaml`; `docs/job-file.md` says what stands in it"
+            .into(),
+    };
+    let kind = std::fs::metadata(file).map_err(|error| unreadable(error.to_string()))?;
+    if !kind.is_file() {
+        return Err(unreadable("it is not a file".into()));
+    }
+    let bytes = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
+        unreadable(format!("line {line} is not UTF-8"))
+    })
+}
+
 fn read(args: &JobArgs, printer: &mut Printer) -> Result<Job, Error> {
-    let text = std::fs::read_to_string(&args.file).map_err(Error::file("read the job file", &args.file))?;
+    let text = text(&args.file)?;
     let parsed = Job::parse(&text, &args.file.to_string_lossy()).map_err(Error::Job)?;
     for warning in parsed.warnings {
         let file = args.file.to_string_lossy().into_owned();
@@ -131,6 +150,12 @@ fn read(args: &JobArgs, printer: &mut Printer) -> Result<Job, Error> {
     job.resolve(&folder);
     if let (Some(seed), domain::Work::Train(train)) = (args.seed, &mut job.work) {
         train.seed = seed;
+    }
+    if let domain::Work::Command(command) = &job.work
+        && let Some(workdir) = command.workdir.as_ref().filter(|workdir| !Path::new(workdir).is_dir())
+    {
+        let message = format!("`workdir`: `{workdir}` is not a folder");
+        return Err(Error::Usage { message, hint: "name a folder, relative to the job file".to_owned() });
     }
     for pair in &args.envs {
         let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {

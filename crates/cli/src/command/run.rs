@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
 use crate::settings::Settings;
-use crate::watch::Watch;
+use crate::watch::{From, Watch};
 
 /// Arguments of `gradus run`.
 #[derive(Debug, clap::Args)]
@@ -39,8 +39,9 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     let unfinished = if args.new { None } else { submit::unfinished(&home, &state, &job, &plan, &file) };
     if let Some(run) = unfinished {
         printer.say(format!("going on with run {run}; `--new` starts another"));
+        let from = From::Event(state.world().last_seq);
         drop(state);
-        return finish(settings, printer, &home, &run);
+        return finish(settings, printer, &home, &run, from);
     }
     if !printer.is_json() {
         for line in lines(&job, &plan) {
@@ -53,15 +54,15 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     }
     let run = submit::submit(&mut state, job, plan, &file)?;
     drop(state);
-    finish(settings, printer, &home, &run)
+    finish(settings, printer, &home, &run, From::Start)
 }
 
 /// Attends a run and tells its result.
 ///
 /// # Errors
 /// [`Error`].
-pub fn finish(settings: &Settings, printer: &mut Printer, home: &Home, run: &RunId) -> Result<u8, Error> {
-    let result = attend(settings, printer, home, run);
+pub fn finish(settings: &Settings, printer: &mut Printer, home: &Home, run: &RunId, from: From) -> Result<u8, Error> {
+    let result = attend(settings, printer, home, run, from);
     let state = State::open(home)?;
     let Some(known) = state.world().runs.get(run) else { return result };
     if known.bill.is_some() {
@@ -151,8 +152,12 @@ fn result_lines(home: &Home, id: &RunId, run: &plan::Run) -> Vec<String> {
         };
         lines.push(format!("resume   gradus resume {id}{more}"));
     }
+    if let domain::Work::Command(_) = run.job.work {
+        lines.push(format!("logs     gradus logs {id}"));
+    }
     if let Some(bill) = &run.bill {
-        let rented: f64 = bill.lines.iter().map(|line| line.usage.elapsed.as_secs_f64()).sum();
+        let rented: f64 =
+            bill.lines.iter().map(|line| line.usage.elapsed.as_secs_f64()).fold(0.0, |sum, seconds| sum + seconds);
         let machines = bill.lines.len();
         let attempts = run.attempts.len();
         lines.push(format!("bill     {} for {rented:.1} s on {machines} rent(s), {attempts} attempt(s)", bill.total));

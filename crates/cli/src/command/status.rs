@@ -1,14 +1,12 @@
 //! `gradus status`: where runs stand.
 
-use std::collections::BTreeMap;
-
 use domain::rank::Report;
 use domain::run::{AttemptEnd, InstanceState, RunState};
 use domain::{RunId, Timestamp};
 use serde_json::json;
 use server::{Home, Series, State};
 
-use super::find;
+use super::{find, meters};
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
@@ -36,7 +34,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     runs.sort_by_key(|(_, run)| run.order);
     let mut rows = Vec::new();
     for (id, run) in runs {
-        let cost = plan::spent(state.world(), run, &BTreeMap::new());
+        let cost = plan::spent(state.world(), run, &meters(state.world()));
         let step = step(&series, id)?;
         if printer.is_json() {
             let (micros, submitted) = (cost.micros(), run.submitted);
@@ -105,7 +103,7 @@ fn one(home: &Home, state: &State, series: &Series, printer: &mut Printer, id: &
         };
         printer.data(format!("attempt  {id}: {}", text));
     }
-    printer.data(format!("cost     {}", plan::spent(world, run, &BTreeMap::new())));
+    printer.data(format!("cost     {}", plan::spent(world, run, &meters(state.world()))));
     Ok(exit::DONE)
 }
 

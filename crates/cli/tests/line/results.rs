@@ -78,3 +78,29 @@ fn a_run_that_nobody_knows_has_a_code_of_its_own() {
         assert!(said.err.contains("gradus status"), "{command:?}: {}", said.err);
     }
 }
+
+#[test]
+fn a_program_that_faults_is_not_tried_again() {
+    let home = Home::new();
+    let job = home.job("fault.yaml", "name: fault\nrun: kill -SEGV $$\n");
+    let said = home.gradus(&["run", text(&job), "--json"]);
+    assert_eq!(said.code, Some(100), "{}", said.err);
+    assert_eq!(said.last()["attempts"], 1);
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_told() {
+    let home = Home::new();
+    let latin = home.job("latin.yaml", "");
+    std::fs::write(&latin, b"name: job\n# caf\xe9\n").unwrap();
+    let said = home.gradus(&["plan", text(&latin)]);
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(said.err.contains("line 2") && said.err.contains("UTF-8"), "{}", said.err);
+    let gone = home.job("gone.yaml", "name: gone\nworkdir: nowhere\nrun: echo\n");
+    let said = home.gradus(&["plan", text(&gone)]);
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(said.err.contains("nowhere"), "{}", said.err);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = home.command(&["cost"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+}
