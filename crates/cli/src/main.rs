@@ -23,10 +23,15 @@ use crate::command::Command;
 use crate::printer::Printer;
 use crate::settings::Settings;
 
-/// Trains deep-learning models on rented GPU servers: a job file goes in; a plan with hours and dollars comes back;
-/// then the trained model and an exact bill come out, whatever fails in between.
+/// Trains deep-learning models: a job file goes in; a plan with hours and dollars comes back; then the trained model and
+/// an exact bill come out, whatever fails in between. Today it rents the machine it runs on.
 #[derive(Debug, Parser)]
-#[command(name = "gradus", version, max_term_width = 100, after_help = "Start with: gradus run examples/digits.yaml")]
+#[command(
+    name = "gradus",
+    version,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 done, 1 our fault, 2 wrong words, 3 the machine or the disk, 100 the run failed,\n101 not finished, 102 no such run, 103 stopped, 130 interrupted.\nStart with: gradus run examples/digits.yaml"
+)]
 struct Arguments {
     /// Folder of all state [default: `GRADUS_HOME`, else the platform's data folder]
     #[arg(long, global = true, value_name = "FOLDER")]

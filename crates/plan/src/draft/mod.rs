@@ -41,9 +41,9 @@ pub struct Infeasible {
 /// # Errors
 /// Every reason why no offer can.
 pub fn draft(job: &Job, offers: &[Offer], facts: &Facts) -> Result<Vec<Plan>, Infeasible> {
-    let mut reasons: Vec<Problem> = Vec::new();
+    let mut reasons: Vec<Problem> = too_large(job, facts).into_iter().collect();
     let mut plans = Vec::new();
-    for offer in offers {
+    for offer in offers.iter().filter(|_| too_large(job, facts).is_none()) {
         let estimate = Estimate::new(job, offer, facts);
         let found = fit::reasons(job, offer, &estimate);
         if found.is_empty() {
@@ -65,6 +65,17 @@ pub fn draft(job: &Job, offers: &[Offer], facts: &Facts) -> Result<Vec<Plan>, In
         reasons.push(none.hint("leave `resources` out, so that this machine is enough"));
     }
     Err(Infeasible { reasons })
+}
+
+/// Why no machine can make a batch: there are fewer samples than that.
+fn too_large(job: &Job, facts: &Facts) -> Option<Problem> {
+    let domain::Work::Train(train) = &job.work else { return None };
+    let [training, ..] = facts.samples?;
+    if u64::from(train.batch) <= training {
+        return None;
+    }
+    let message = format!("a batch of {} is more than the {training} training samples", train.batch);
+    Some(Problem::at("train.batch", message).hint(format!("write `batch: {training}` or less")))
 }
 
 /// What a job takes on one machine, as far as that is known.

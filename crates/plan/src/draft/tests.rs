@@ -110,10 +110,10 @@ fn what_is_known_is_planned() {
         "$0.36/h; 1×64 on 1 threads, 600 steps; 156 MB; 7.5s 8.1s 10.7s; $0.000748 $0.000808 $0.00107; reserve $0.00107",
     );
     check(
-        &DIGITS.replace("64", "4096"),
+        &DIGITS.replace("64", "1024"),
         SMALL,
         &digits,
-        "$0.36/h; 1×4096 on 1 threads, 30 steps; 444 MB; 9.6s 21.7s 62.2s; $0.00096 $0.002174 $0.00622; reserve $0.00622",
+        "$0.36/h; 1×1024 on 1 threads, 60 steps; 225 MB; 5.7s 12.0s 32.9s; $0.000569 $0.001196 $0.003287; reserve $0.003287",
     );
     let no_cores = "0 cores, 8 GB, 100 GB free, $0/h";
     check(
@@ -218,13 +218,13 @@ fn what_does_not_fit_says_why() {
         &PICTURES.replace("128", "1"),
         &["2 cores, 0.4 GB, 100 GB free, $0/h"],
         &UNKNOWN,
-        "train.batch: `this machine` has 0.4 GB of memory; training takes about 0.5 GB, 1 samples at a time (take a smaller network or smaller pictures (`train.data.size`))",
+        "train.batch: `this machine` has 400.0 MB of memory; training takes about 509.9 MB, 1 samples at a time (take a smaller network or smaller pictures (`train.data.size`))",
     );
     check(
         PICTURES,
         &["2 cores, 8 GB, 0.5 GB free, $0/h"],
         &UNKNOWN,
-        "train.checkpoint.keep: `this machine` has 0.5 GB of free disk; 6 files of the state take about 0.8 GB (free some, or keep fewer checkpoints)",
+        "train.checkpoint.keep: `this machine` has 500.0 MB of free disk; 6 files of the state take about 804.8 MB (free some, or keep fewer checkpoints)",
     );
 }
 
@@ -300,4 +300,13 @@ proptest! {
         prop_assert_eq!(plans[0].reserve, cost.high);
         prop_assert_eq!(draft(&job, &[offer], &facts).unwrap(), plans);
     }
+}
+
+#[test]
+fn a_batch_of_more_than_there_is_is_refused() {
+    let job = Job::parse("train: {model: mlp, data: {path: x.csv}, epochs: 1, batch: 200}\n", "job.yaml").unwrap().job;
+    let facts = Facts { samples: Some([128, 10, 10]), ..UNKNOWN };
+    let refused = draft(&job, &[], &facts).unwrap_err();
+    assert_eq!(refused.reasons[0].message, "a batch of 200 is more than the 128 training samples");
+    assert_eq!(refused.reasons[0].hint.as_deref(), Some("write `batch: 128` or less"));
 }
