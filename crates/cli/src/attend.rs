@@ -18,7 +18,7 @@ use crate::machine;
 use crate::narrator::Narrator;
 use crate::printer::Printer;
 use crate::settings::Settings;
-use crate::watch::{From, Watch};
+use crate::watch::{Since, Watch};
 
 /// How often a follower tries to become the loop.
 const TAKE_OVER: Duration = Duration::from_millis(100);
@@ -27,12 +27,12 @@ const TAKE_OVER: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// [`Error::Failed`] when the run ended without result; others when the state cannot be kept.
-pub fn attend(settings: &Settings, printer: &mut Printer, home: &Home, run: &RunId, from: From) -> Result<u8, Error> {
+pub fn attend(settings: &Settings, printer: &mut Printer, home: &Home, run: &RunId, since: Since) -> Result<u8, Error> {
     let attendance = home.attend(run)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     let (sender, inbox) = channel();
     on_signals(sender.clone(), interrupted.clone())?;
-    let mut narrator = Narrator::new(Watch::open(home, run, from)?, home.run(run).join("tensorboard"));
+    let mut narrator = Narrator::new(Watch::open(home, run, since)?, home.run(run).join("tensorboard"));
     let narrated = std::thread::scope(|scope| {
         let ended = Arc::new(AtomicBool::new(false));
         let finished = ended.clone();

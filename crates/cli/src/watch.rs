@@ -15,7 +15,7 @@ pub enum News {
 
 /// Since when a run is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum From {
+pub enum Since {
     /// Since it was submitted.
     Start,
     /// Only what comes after this event.
@@ -37,12 +37,12 @@ impl Watch {
     ///
     /// # Errors
     /// [`Error`] when the state cannot be opened.
-    pub fn open(home: &Home, run: &RunId, from: From) -> Result<Watch, Error> {
+    pub fn open(home: &Home, run: &RunId, since: Since) -> Result<Watch, Error> {
         let (state, series) = (State::open(home)?, Series::open(home)?);
         let newest = series.newest(run, 1)?.last().map_or(0, |(number, _)| *number);
-        let (record, point) = match from {
-            From::Start => (0, 0),
-            From::Event(seq) => (seq, newest),
+        let (record, point) = match since {
+            Since::Start => (0, 0),
+            Since::Event(seq) => (seq, newest),
         };
         Ok(Watch { state, series, run: run.clone(), record, point })
     }

@@ -76,7 +76,12 @@ fn a_program_s_code_ends_its_attempt_and_the_machine_stays_for_the_next() {
 
     scene.control.order(vec![scene.start(4, "run: kill -SEGV $$")]);
     let (found, code) = finding(scene.end(4));
-    assert!(found.cause == Cause::Killed && code.is_none() && found.message.contains("SIGSEGV"), "{found:?}");
+    assert_eq!((found.cause, code), (Cause::ExitCode, Some(139)), "a fault of its own is as its code in a shell");
+    assert!(found.message.contains("SIGSEGV"), "{found:?}");
+
+    scene.control.order(vec![scene.start(5, "run: kill -KILL $$")]);
+    let (found, code) = finding(scene.end(5));
+    assert!(found.cause == Cause::Killed && code.is_none() && found.message.contains("SIGKILL"), "{found:?}");
 }
 
 #[test]

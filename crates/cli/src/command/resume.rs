@@ -9,7 +9,7 @@ use super::run::finish;
 use crate::error::Error;
 use crate::printer::Printer;
 use crate::settings::Settings;
-use crate::watch::From;
+use crate::watch::Since;
 
 /// Arguments of `gradus resume`.
 #[derive(Debug, clap::Args)]
@@ -32,7 +32,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     let home = Home::open(&settings.home)?;
     let mut state = State::open(&home)?;
     let id = find(state.world(), &args.run)?;
-    let from = From::Event(state.world().last_seq);
+    let since = Since::Event(state.world().last_seq);
     let goes_on = state.world().runs.get(&id).is_some_and(|run| match &run.state {
         RunState::Stopped { .. } | RunState::Done { outcome: Outcome::Failed { .. } } => true,
         RunState::Done { .. } | RunState::Queued | RunState::Renting { .. } | RunState::Staging { .. } => false,
@@ -48,7 +48,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         return Err(Error::Usage { message, hint: format!("stop it first with `gradus stop {id}`") });
     }
     drop(state);
-    finish(settings, printer, &home, &id, from)
+    finish(settings, printer, &home, &id, since)
 }
 
 /// A run that has come to its budget or deadline would be stopped again at once.

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
 use crate::settings::Settings;
-use crate::watch::{From, Watch};
+use crate::watch::{Since, Watch};
 
 /// Arguments of `gradus run`.
 #[derive(Debug, clap::Args)]
@@ -39,9 +39,9 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     let unfinished = if args.new { None } else { submit::unfinished(&home, &state, &job, &plan, &file) };
     if let Some(run) = unfinished {
         printer.say(format!("going on with run {run}; `--new` starts another"));
-        let from = From::Event(state.world().last_seq);
+        let since = Since::Event(state.world().last_seq);
         drop(state);
-        return finish(settings, printer, &home, &run, from);
+        return finish(settings, printer, &home, &run, since);
     }
     if !printer.is_json() {
         for line in lines(&job, &plan) {
@@ -54,15 +54,15 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     }
     let run = submit::submit(&mut state, job, plan, &file)?;
     drop(state);
-    finish(settings, printer, &home, &run, From::Start)
+    finish(settings, printer, &home, &run, Since::Start)
 }
 
 /// Attends a run and tells its result.
 ///
 /// # Errors
 /// [`Error`].
-pub fn finish(settings: &Settings, printer: &mut Printer, home: &Home, run: &RunId, from: From) -> Result<u8, Error> {
-    let result = attend(settings, printer, home, run, from);
+pub fn finish(settings: &Settings, printer: &mut Printer, home: &Home, run: &RunId, since: Since) -> Result<u8, Error> {
+    let result = attend(settings, printer, home, run, since);
     let state = State::open(home)?;
     let Some(known) = state.world().runs.get(run) else { return result };
     if known.bill.is_some() {

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
 use crate::settings::Settings;
-use crate::watch::From;
+use crate::watch::Since;
 
 /// Arguments of `gradus stop`.
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     let home = Home::open(&settings.home)?;
     let mut state = State::open(&home)?;
     let id = find(state.world(), &args.run)?;
-    let from = From::Event(state.world().last_seq);
+    let since = Since::Event(state.world().last_seq);
     let Some(run) = state.world().runs.get(&id) else { return Err(server::Error::NoRun(args.run).into()) };
     if run.state.is_final() && run.bill.is_some() {
         printer.say(format!("run {id} is {} already", run.state.word()));
@@ -37,7 +37,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         state.append(vec![Event::StopRequested { run: id.clone(), by: StopBy::User }])?;
     }
     drop(state);
-    match finish(settings, printer, &home, &id, from)? {
+    match finish(settings, printer, &home, &id, since)? {
         exit::RUN_STOPPED => Ok(exit::DONE),
         code => Ok(code),
     }
