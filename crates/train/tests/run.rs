@@ -258,15 +258,20 @@ fn a_run_learns_reports_and_exports() {
 }
 
 #[test]
-fn an_order_saves_within_a_step() {
-    let mut bench = bench(json!({"checkpoint": {"every": "1000 steps"}}));
-    let order = |report: &Report| matches!(report, Report::Step(done) if done.step == 3).then_some(Order::Checkpoint);
-    let outcome = bench.attempt(LeftOut::default(), order);
+fn an_order_saves_and_another_stops_before_the_run_is_through() {
+    // Far more steps than are made before an order arrives, however slow the machine is.
+    let mut bench = bench(json!({"epochs": 100_000, "checkpoint": {"every": "10000000 steps"}}));
+    let outcome = bench.attempt(LeftOut::default(), |report| match report {
+        Report::Step(done) if done.step == 3 => Some(Order::Checkpoint),
+        Report::Checkpointed(_) => Some(Order::Stop),
+        _ => None,
+    });
     let saved = |report: &Report| if let Report::Checkpointed(done) = report { Some(done.step) } else { None };
     let saved: Vec<u64> = outcome.reports.iter().filter_map(saved).collect();
-    // By order, whenever it arrived, and at the end.
+    // By order, whenever it arrived, and at the stop.
+    assert!(saved.len() == 2 && saved[0] >= 3 && saved[1] >= saved[0], "{saved:?}");
     assert_eq!(saved.last(), outcome.steps().last());
-    assert!(saved.len() == 2 && saved[0] >= 3, "{saved:?}");
+    assert_eq!(outcome.ending, Ok(Ending::Stopped { step: saved[1] }));
 }
 
 #[test]
