@@ -7,8 +7,10 @@
 pub mod event;
 pub mod file;
 pub mod finding;
+pub mod gpu;
 pub mod id;
 pub mod job;
+pub mod listing;
 pub mod money;
 pub mod offer;
 pub mod plan;

@@ -5,7 +5,10 @@
 //! `orders` what an agent is told; `bill` what it costs.
 
 pub mod bill;
+pub mod draft;
+pub mod estimate;
 pub mod lifecycle;
+pub mod model;
 pub mod orders;
 pub mod reconcile;
 pub mod world;
@@ -15,4 +18,3 @@ pub use lifecycle::Illegal;
 pub use orders::{hear, orders};
 pub use reconcile::{Action, Facts, Policy, reached, reconcile};
 pub use world::{Attempt, AttemptState, Instance, Run, World};
-pub mod draft;

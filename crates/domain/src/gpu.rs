@@ -1,0 +1,67 @@
+//! GPUs: what a kind of GPU can do, as its maker states it. Rates are dense; nothing here is fitted or measured.
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::Bytes;
+
+/// One kind of GPU.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gpu {
+    /// The one name it has here, such as `A100-SXM4-80GB`; other spellings are aliases in the catalog.
+    pub name: String,
+    pub architecture: Architecture,
+    /// Memory of one GPU.
+    pub memory: Bytes,
+    /// Memory bandwidth in bytes a second.
+    pub bandwidth: f64,
+    /// Peak dense rates.
+    pub rates: Rates,
+    /// How it reaches the other GPUs of its node.
+    pub link: Link,
+    /// Generation of PCI Express, such as 4 for `4.0 x16`.
+    pub pcie: u8,
+    /// Streaming multiprocessors, or compute units.
+    pub multiprocessors: u32,
+    /// Thermal design power in watts.
+    pub power: f64,
+    /// Where the figures come from, and whether they were confirmed there.
+    pub source: String,
+}
+
+/// Peak dense rates in FLOP/s; none where the GPU has no such unit.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Rates {
+    pub fp32: f64,
+    pub tf32: Option<f64>,
+    pub fp16: Option<f64>,
+    pub bf16: Option<f64>,
+    pub fp8: Option<f64>,
+}
+
+/// A maker's generation of GPUs. Fitted parameters are kept per generation, never per model of GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Architecture {
+    Pascal,
+    Volta,
+    Turing,
+    Ampere,
+    Ada,
+    Hopper,
+    Blackwell,
+    Cdna3,
+}
+
+/// How a GPU reaches the others of its node.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Link {
+    /// Through the host only.
+    Pcie,
+    /// A bridge between two GPUs: bytes a second, both directions together.
+    Bridge(f64),
+    /// A mesh without a switch, as in the DGX-1: bytes a second and GPU, both directions together.
+    Mesh(f64),
+    /// Every GPU with every other at full rate: bytes a second and GPU, both directions together.
+    Switch(f64),
+}

@@ -1,0 +1,100 @@
+//! What an estimate is for: the hardware, and how the work is divided on it.
+
+use domain::gpu::Gpu;
+use serde::{Deserialize, Serialize};
+
+/// One way of training on one kind of hardware.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setup {
+    pub device: Device,
+    pub precision: Precision,
+    pub layout: Layout,
+    /// Samples a rank and micro-batch.
+    pub micro_batch: u64,
+    /// Micro-batches a rank and optimiser step.
+    pub accumulate: u64,
+    pub parallel: Parallel,
+    pub recompute: Recompute,
+    pub optimizer: Optimizer,
+    /// Attention never writes its matrix of scores.
+    pub flash_attention: bool,
+    /// The program is compiled and its small operators fused.
+    pub compiled: bool,
+}
+
+/// The machines.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Device {
+    pub gpu: Gpu,
+    pub nodes: u32,
+    pub gpus_per_node: u32,
+    /// Network of one node, bits a second; none where it is not known.
+    pub network: Option<f64>,
+}
+
+/// How ranks share the work. `data · tensor · pipeline` is the number of GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Parallel {
+    pub data: u32,
+    pub tensor: u32,
+    pub pipeline: u32,
+    pub zero: Zero,
+}
+
+/// What is sharded over the data-parallel ranks (Rajbhandari et al. 2020, ZeRO).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Zero {
+    /// Nothing: plain data parallelism.
+    None,
+    /// The optimiser's state.
+    Optimizer,
+    /// And gradients.
+    Gradients,
+    /// And parameters, as FSDP does.
+    Parameters,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Precision {
+    Fp32,
+    Tf32,
+    /// Autocast to fp16 with fp32 weights.
+    AmpFp16,
+    /// Autocast to bf16 with fp32 weights.
+    AmpBf16,
+    /// Weights, gradients and states in bf16.
+    Bf16,
+    /// Products in fp8, the rest as in autocast to bf16.
+    Fp8,
+}
+
+/// Order of a picture's values in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    ChannelsFirst,
+    ChannelsLast,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Recompute {
+    None,
+    /// Attention only (Korthikanti et al. 2022).
+    Selective,
+    /// Every block: only what enters it is kept.
+    Full,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Optimizer {
+    Sgd,
+    SgdMomentum,
+    Adam,
+    Adam8bit,
+    Adafactor,
+    Lamb,
+}

@@ -1,0 +1,153 @@
+//! A network as operators in the order in which they run, for one sample.
+//!
+//! Tensors have identities, so that one that two operators keep for the backward pass is counted once, and a walk can
+//! tell when each is let go.
+
+/// A network. All sizes are of one sample; a batch multiplies everything but the weights.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Graph {
+    /// In the order in which they run.
+    pub operators: Vec<Operator>,
+    /// Elements of each tensor, indexed by [`Tensor`].
+    pub tensors: Vec<u64>,
+    /// Operators that were not understood, `name ×count`; whoever shows an estimate shows them.
+    pub unknown: Vec<String>,
+}
+
+/// Identity of a tensor in its graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tensor(pub u32);
+
+/// One operator.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Operator {
+    pub name: String,
+    pub kind: Kind,
+    pub inputs: Vec<Tensor>,
+    pub output: Tensor,
+    /// Which repeated block it belongs to, counted from 0; recomputation and pipelines cut between blocks. None before
+    /// the first and after the last.
+    pub block: Option<u32>,
+    /// Values it trains, biases included.
+    pub parameters: u64,
+    /// Values that are kept with the weights and not trained, such as running statistics.
+    pub buffers: u64,
+}
+
+/// What an operator computes. Sizes are those of one sample.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
+    /// A convolution as a product of matrices: `positions` output pixels, each from `inner` = kernel · channels in ÷
+    /// groups values, into `columns` channels ÷ groups, `groups` times.
+    Convolution {
+        positions: u64,
+        inner: u64,
+        columns: u64,
+        groups: u64,
+        kernel: u32,
+    },
+    /// `rows` × `inner` by `inner` × `columns`, where the right side is a weight.
+    Linear {
+        rows: u64,
+        inner: u64,
+        columns: u64,
+        split: Split,
+    },
+    /// Attention of `heads` heads of `width` over `queries` × `keys` positions; `key_heads` differ from `heads` in
+    /// grouped-query attention.
+    Attention {
+        heads: u64,
+        key_heads: u64,
+        width: u64,
+        queries: u64,
+        keys: u64,
+        causal: bool,
+    },
+    /// A product of two activations that is not attention, `batch` times.
+    Product {
+        batch: u64,
+        rows: u64,
+        inner: u64,
+        columns: u64,
+    },
+    /// Normalisation over `elements`, with statistics for each of `groups`.
+    Norm {
+        norm: Norm,
+        elements: u64,
+        groups: u64,
+    },
+    /// A function of each element.
+    Activation {
+        function: Function,
+        elements: u64,
+        in_place: bool,
+    },
+    /// A sum or product of tensors of one shape.
+    Elementwise {
+        elements: u64,
+        inputs: u32,
+    },
+    Softmax {
+        elements: u64,
+    },
+    Dropout {
+        elements: u64,
+    },
+    /// Rows looked up in a table of `vocabulary` × `width`.
+    Embedding {
+        rows: u64,
+        vocabulary: u64,
+        width: u64,
+        split: Split,
+    },
+    Pool {
+        maximum: bool,
+        inputs: u64,
+        outputs: u64,
+    },
+    /// Enlarges pictures.
+    Resize {
+        elements: u64,
+    },
+    /// Moves values without computing: concatenation, transposition, padding.
+    Copy {
+        elements: u64,
+    },
+    /// A view: nothing moves.
+    View,
+    /// The loss over `rows` × `classes`.
+    Loss {
+        rows: u64,
+        classes: u64,
+    },
+}
+
+/// How tensor parallelism divides a weight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    /// Every rank keeps all of it.
+    Whole,
+    /// Each rank keeps some columns: no exchange forwards, an all-reduce backwards.
+    Columns,
+    /// Each rank keeps some rows: an all-reduce forwards.
+    Rows,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Norm {
+    Batch,
+    Layer,
+    Rms,
+    Group,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Function {
+    Relu,
+    Gelu,
+    Silu,
+    HardSwish,
+    Sigmoid,
+    Tanh,
+    Other,
+}

@@ -1,0 +1,32 @@
+//! Models: what a network computes and keeps, for one sample, as a list of operators.
+//!
+//! The estimates never see a model's name: they see a [`Graph`], or, where nothing but totals is known, a [`Summary`].
+//! A graph comes from a family's template, a Hugging Face `config.json`, an ONNX file or a safetensors header.
+
+pub mod graph;
+
+pub use graph::{Graph, Kind, Operator, Tensor};
+
+use serde::{Deserialize, Serialize};
+
+/// What is known about a network.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Model {
+    /// Every operator.
+    Graph(Graph),
+    /// Only totals.
+    Summary(Summary),
+}
+
+/// Totals of a network, as tables of models state them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Trainable parameters.
+    pub parameters: f64,
+    /// Multiply-adds of one forward pass of one sample.
+    pub multiply_adds: f64,
+    /// Values that the operators write in one forward pass of one sample.
+    pub activations: f64,
+    /// The kind of its blocks, such as `resnet` or `vit`, where it is stated.
+    pub family: Option<String>,
+}

@@ -1,0 +1,1 @@
+//! `store`: bytes between here and elsewhere, by path or URI.
