@@ -62,6 +62,8 @@ pub enum Kind {
         queries: u64,
         keys: u64,
         causal: bool,
+        /// Probabilities are dropped out on the way.
+        dropout: bool,
     },
     /// A product of two activations that is not attention, `batch` times.
     Product {
@@ -82,10 +84,20 @@ pub enum Kind {
         elements: u64,
         in_place: bool,
     },
-    /// A sum or product of tensors of one shape.
+    /// A sum or product of tensors of one shape. A product needs its factors again backwards, a sum nothing.
     Elementwise {
         elements: u64,
         inputs: u32,
+        product: bool,
+    },
+    /// A recurrent layer of `gates` products a step (4 in an LSTM, 3 in a GRU), `directions` times, one step after the
+    /// other.
+    Recurrent {
+        steps: u64,
+        inner: u64,
+        hidden: u64,
+        gates: u64,
+        directions: u64,
     },
     Softmax {
         elements: u64,
@@ -133,6 +145,7 @@ pub enum Split {
     Rows,
 }
 
+/// Over what a normalisation takes its statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Norm {
     Batch,
@@ -141,6 +154,7 @@ pub enum Norm {
     Group,
 }
 
+/// A function of one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Function {
     Relu,

@@ -3,9 +3,13 @@
 //! The estimates never see a model's name: they see a [`Graph`], or, where nothing but totals is known, a [`Summary`].
 //! A graph comes from a family's template, a Hugging Face `config.json`, an ONNX file or a safetensors header.
 
+pub mod builder;
+pub mod families;
 pub mod graph;
+mod totals;
 
-pub use graph::{Graph, Kind, Operator, Tensor};
+pub use builder::Builder;
+pub use graph::{Function, Graph, Kind, Norm, Operator, Split, Tensor};
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +29,7 @@ pub struct Summary {
     pub parameters: f64,
     /// Multiply-adds of one forward pass of one sample.
     pub multiply_adds: f64,
-    /// Values that the operators write in one forward pass of one sample.
+    /// Values that convolutions and linear layers write in one forward pass of one sample, as fvcore counts them.
     pub activations: f64,
     /// The kind of its blocks, such as `resnet` or `vit`, where it is stated.
     pub family: Option<String>,

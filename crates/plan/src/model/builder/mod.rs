@@ -1,0 +1,104 @@
+//! How graphs are written: one call an operator, in the order in which a network runs them.
+//!
+//! [`Builder::add`] is all there is to it; [`pictures`] and [`sequences`] know the usual layers over it, with the
+//! shapes and weights that PyTorch gives them.
+
+pub mod pictures;
+pub mod sequences;
+
+use super::{Graph, Kind, Operator, Tensor};
+
+pub use pictures::{Convolution, Picture};
+pub use sequences::Rows;
+
+/// A graph that is being written.
+#[derive(Debug, Clone, Default)]
+pub struct Builder {
+    graph: Graph,
+    block: Option<u32>,
+    next: u32,
+}
+
+/// Values that an operator owns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Owned {
+    /// Trained.
+    pub parameters: u64,
+    /// Kept with the weights and not trained.
+    pub buffers: u64,
+}
+
+impl Owned {
+    pub const NOTHING: Owned = Owned { parameters: 0, buffers: 0 };
+
+    pub fn parameters(parameters: u64) -> Owned {
+        Owned { parameters, buffers: 0 }
+    }
+}
+
+impl Builder {
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// Adds a tensor that comes from outside.
+    pub fn input(&mut self, elements: u64) -> Tensor {
+        let index = self.graph.tensors.len() as u32;
+        self.graph.tensors.push(elements);
+        Tensor(index)
+    }
+
+    /// Adds an operator that writes `elements` values for each sample, and returns what it writes.
+    pub fn add(
+        &mut self,
+        name: impl Into<String>,
+        kind: Kind,
+        inputs: &[Tensor],
+        elements: u64,
+        owned: Owned,
+    ) -> Tensor {
+        let output = self.input(elements);
+        self.graph.operators.push(Operator {
+            name: name.into(),
+            kind,
+            inputs: inputs.to_vec(),
+            output,
+            block: self.block,
+            parameters: owned.parameters,
+            buffers: owned.buffers,
+        });
+        output
+    }
+
+    /// Returns how many values of one sample `tensor` has.
+    pub fn elements(&self, tensor: Tensor) -> u64 {
+        self.graph.tensors[tensor.0 as usize]
+    }
+
+    /// What is added from here belongs to the next repeated block.
+    pub fn begin_block(&mut self) -> u32 {
+        let block = self.next;
+        self.block = Some(block);
+        self.next += 1;
+        block
+    }
+
+    /// What is added from here belongs to no repeated block.
+    pub fn end_blocks(&mut self) {
+        self.block = None;
+    }
+
+    /// Notes an operator that was not understood.
+    pub fn unknown(&mut self, what: String) {
+        self.graph.unknown.push(what);
+    }
+
+    /// Adds the loss of `rows` answers among `classes`.
+    pub fn loss(&mut self, scores: Tensor, rows: u64, classes: u64) -> Tensor {
+        self.add("loss", Kind::Loss { rows, classes }, &[scores], 1, Owned::NOTHING)
+    }
+
+    pub fn finish(self) -> Graph {
+        self.graph
+    }
+}

@@ -1,0 +1,150 @@
+//! Layers over pictures: channels × height × width.
+
+use super::super::graph::{Function, Kind, Norm, Split, Tensor};
+use super::{Builder, Owned};
+
+/// A tensor with the shape of a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Picture {
+    pub tensor: Tensor,
+    pub channels: u64,
+    pub height: u64,
+    pub width: u64,
+}
+
+impl Picture {
+    pub fn elements(&self) -> u64 {
+        self.channels.saturating_mul(self.height).saturating_mul(self.width)
+    }
+}
+
+/// A convolution with a square kernel, padded so that stride 1 keeps the size, as in most networks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Convolution {
+    pub channels: u64,
+    pub kernel: u64,
+    pub stride: u64,
+    /// None: `dilation · (kernel - 1) / 2`.
+    pub padding: Option<u64>,
+    pub dilation: u64,
+    pub groups: u64,
+    pub bias: bool,
+}
+
+impl Convolution {
+    /// A convolution without bias, as before a batch normalisation.
+    pub fn new(channels: u64, kernel: u64, stride: u64) -> Convolution {
+        Convolution { channels, kernel, stride, padding: None, dilation: 1, groups: 1, bias: false }
+    }
+
+    pub fn groups(self, groups: u64) -> Convolution {
+        Convolution { groups, ..self }
+    }
+
+    pub fn biased(self) -> Convolution {
+        Convolution { bias: true, ..self }
+    }
+
+    pub fn padding(self, padding: u64) -> Convolution {
+        Convolution { padding: Some(padding), ..self }
+    }
+
+    pub fn dilation(self, dilation: u64) -> Convolution {
+        Convolution { dilation, ..self }
+    }
+
+    fn side(&self, side: u64) -> u64 {
+        let padding = self.padding.unwrap_or(self.dilation * (self.kernel - 1) / 2);
+        sliding(side, self.dilation * (self.kernel - 1) + 1, self.stride, padding)
+    }
+}
+
+/// How many places a window of `kernel` has on a padded side.
+fn sliding(side: u64, kernel: u64, stride: u64, padding: u64) -> u64 {
+    (side + 2 * padding).saturating_sub(kernel) / stride + 1
+}
+
+impl Builder {
+    pub fn picture(&mut self, channels: u64, height: u64, width: u64) -> Picture {
+        let tensor = self.input(channels * height * width);
+        Picture { tensor, channels, height, width }
+    }
+
+    pub fn convolution(&mut self, name: &str, from: Picture, with: Convolution) -> Picture {
+        let (height, width) = (with.side(from.height), with.side(from.width));
+        let inner = with.kernel * with.kernel * from.channels / with.groups;
+        let columns = with.channels / with.groups;
+        let kind = Kind::Convolution {
+            positions: height * width,
+            inner,
+            columns,
+            groups: with.groups,
+            kernel: with.kernel as u32,
+        };
+        let owned = Owned::parameters(inner * with.channels + if with.bias { with.channels } else { 0 });
+        let tensor = self.add(name, kind, &[from.tensor], with.channels * height * width, owned);
+        Picture { tensor, channels: with.channels, height, width }
+    }
+
+    /// Batch normalisation with weight, bias, running mean, running variance and a count of batches.
+    pub fn batch_norm(&mut self, name: &str, from: Picture) -> Picture {
+        let kind = Kind::Norm { norm: Norm::Batch, elements: from.elements(), groups: from.channels };
+        let owned = Owned { parameters: 2 * from.channels, buffers: 2 * from.channels + 1 };
+        Picture { tensor: self.add(name, kind, &[from.tensor], from.elements(), owned), ..from }
+    }
+
+    /// An activation over a picture; ReLU and its like overwrite their input in most implementations.
+    pub fn activate(&mut self, name: &str, from: Picture, function: Function, in_place: bool) -> Picture {
+        let kind = Kind::Activation { function, elements: from.elements(), in_place };
+        Picture { tensor: self.add(name, kind, &[from.tensor], from.elements(), Owned::NOTHING), ..from }
+    }
+
+    /// The sum of two pictures of one shape.
+    pub fn sum(&mut self, name: &str, left: Picture, right: Picture) -> Picture {
+        let kind = Kind::Elementwise { elements: left.elements(), inputs: 2, product: false };
+        Picture { tensor: self.add(name, kind, &[left.tensor, right.tensor], left.elements(), Owned::NOTHING), ..left }
+    }
+
+    pub fn pool(&mut self, name: &str, from: Picture, kernel: u64, stride: u64, maximum: bool) -> Picture {
+        let padding = (kernel - 1) / 2;
+        let [height, width] = [from.height, from.width].map(|side| sliding(side, kernel, stride, padding));
+        let outputs = from.channels * height * width;
+        let kind = Kind::Pool { maximum, inputs: from.elements(), outputs };
+        let tensor = self.add(name, kind, &[from.tensor], outputs, Owned::NOTHING);
+        Picture { tensor, height, width, ..from }
+    }
+
+    /// The mean of each channel.
+    pub fn mean(&mut self, name: &str, from: Picture) -> Picture {
+        let kind = Kind::Pool { maximum: false, inputs: from.elements(), outputs: from.channels };
+        let tensor = self.add(name, kind, &[from.tensor], from.channels, Owned::NOTHING);
+        Picture { tensor, height: 1, width: 1, ..from }
+    }
+
+    /// Pictures of one height and width, one after the other.
+    pub fn concatenate(&mut self, name: &str, pictures: &[Picture]) -> Picture {
+        let channels = pictures.iter().map(|picture| picture.channels).sum();
+        let first = pictures[0];
+        let elements = channels * first.height * first.width;
+        let inputs: Vec<Tensor> = pictures.iter().map(|picture| picture.tensor).collect();
+        let tensor = self.add(name, Kind::Copy { elements }, &inputs, elements, Owned::NOTHING);
+        Picture { tensor, channels, ..first }
+    }
+
+    /// Each pixel `factor` × `factor` times.
+    pub fn enlarge(&mut self, name: &str, from: Picture, factor: u64) -> Picture {
+        let (height, width) = (from.height * factor, from.width * factor);
+        let elements = from.channels * height * width;
+        let tensor = self.add(name, Kind::Resize { elements }, &[from.tensor], elements, Owned::NOTHING);
+        Picture { tensor, height, width, ..from }
+    }
+
+    /// A linear layer over the values of one picture, and the loss among `classes`.
+    pub fn classify(&mut self, name: &str, from: Picture, classes: u64) {
+        let inner = from.elements();
+        let kind = Kind::Linear { rows: 1, inner, columns: classes, split: Split::Whole };
+        let owned = Owned::parameters((inner + 1) * classes);
+        let scores = self.add(name, kind, &[from.tensor], classes, owned);
+        self.loss(scores, 1, classes);
+    }
+}

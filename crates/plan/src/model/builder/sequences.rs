@@ -1,0 +1,85 @@
+//! Layers over sequences: positions × width.
+
+use super::super::graph::{Function, Kind, Norm, Split, Tensor};
+use super::{Builder, Owned};
+
+/// A tensor of `rows` vectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rows {
+    pub tensor: Tensor,
+    pub rows: u64,
+    pub width: u64,
+}
+
+impl Rows {
+    pub fn elements(&self) -> u64 {
+        self.rows.saturating_mul(self.width)
+    }
+}
+
+impl Builder {
+    /// Looks up `rows` vectors of `width` in a table with an entry for each of `vocabulary`.
+    pub fn embed(&mut self, name: &str, rows: u64, vocabulary: u64, width: u64, split: Split) -> Rows {
+        let indices = self.input(rows);
+        let kind = Kind::Embedding { rows, vocabulary, width, split };
+        let tensor = self.add(name, kind, &[indices], rows * width, Owned::parameters(vocabulary * width));
+        Rows { tensor, rows, width }
+    }
+
+    pub fn linear(&mut self, name: impl Into<String>, from: Rows, columns: u64, bias: bool, split: Split) -> Rows {
+        let owned = Owned::parameters(from.width * columns + if bias { columns } else { 0 });
+        self.linear_with(name, from, columns, owned, split)
+    }
+
+    /// A linear layer whose weight is counted elsewhere (`Owned::NOTHING`), or that has several to choose from.
+    pub fn linear_with(
+        &mut self,
+        name: impl Into<String>,
+        from: Rows,
+        columns: u64,
+        owned: Owned,
+        split: Split,
+    ) -> Rows {
+        let kind = Kind::Linear { rows: from.rows, inner: from.width, columns, split };
+        let tensor = self.add(name, kind, &[from.tensor], from.rows * columns, owned);
+        Rows { tensor, rows: from.rows, width: columns }
+    }
+
+    /// Layer or RMS normalisation of each row, with a weight and maybe a bias.
+    pub fn norm(&mut self, name: impl Into<String>, from: Rows, norm: Norm, bias: bool) -> Rows {
+        let kind = Kind::Norm { norm, elements: from.elements(), groups: from.rows };
+        let owned = Owned::parameters(from.width * if bias { 2 } else { 1 });
+        Rows { tensor: self.add(name, kind, &[from.tensor], from.elements(), owned), ..from }
+    }
+
+    pub fn apply(&mut self, name: impl Into<String>, from: Rows, function: Function) -> Rows {
+        let kind = Kind::Activation { function, elements: from.elements(), in_place: false };
+        Rows { tensor: self.add(name, kind, &[from.tensor], from.elements(), Owned::NOTHING), ..from }
+    }
+
+    pub fn dropout(&mut self, name: impl Into<String>, from: Rows) -> Rows {
+        let kind = Kind::Dropout { elements: from.elements() };
+        Rows { tensor: self.add(name, kind, &[from.tensor], from.elements(), Owned::NOTHING), ..from }
+    }
+
+    /// The sum or product of two tensors of one shape.
+    pub fn combine(&mut self, name: impl Into<String>, left: Rows, right: Rows, product: bool) -> Rows {
+        let kind = Kind::Elementwise { elements: left.elements(), inputs: 2, product };
+        Rows { tensor: self.add(name, kind, &[left.tensor, right.tensor], left.elements(), Owned::NOTHING), ..left }
+    }
+
+    /// A function of one tensor that keeps nothing, such as a rotation by position.
+    pub fn rotate(&mut self, name: impl Into<String>, from: Rows) -> Rows {
+        let kind = Kind::Elementwise { elements: from.elements(), inputs: 1, product: false };
+        Rows { tensor: self.add(name, kind, &[from.tensor], from.elements(), Owned::NOTHING), ..from }
+    }
+
+    /// The scores of the next or masked token at each row, by a table that is shared with the embedding or not, and
+    /// the loss.
+    pub fn predict_tokens(&mut self, name: &str, from: Rows, vocabulary: u64, tied: bool, bias: bool) {
+        let weight = if tied { 0 } else { from.width * vocabulary };
+        let owned = Owned::parameters(weight + if bias { vocabulary } else { 0 });
+        let scores = self.linear_with(name, from, vocabulary, owned, Split::Columns);
+        self.loss(scores.tensor, from.rows, vocabulary);
+    }
+}

@@ -1,0 +1,224 @@
+//! One block of a transformer: attention and a feed-forward part, each around a residual sum.
+//!
+//! Families differ in what is normalised when, which biases there are, how wide keys are and whether the feed-forward
+//! part is gated. A [`Block`] says so; [`Block::add`] writes its operators as the usual PyTorch programs run them.
+
+use super::super::builder::{Builder, Owned, Rows};
+use super::super::graph::{Function, Kind, Norm, Split};
+
+/// What every block of one transformer is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Block {
+    pub hidden: u64,
+    pub heads: u64,
+    /// Heads of keys and values: `heads`, fewer with grouped queries, 1 with one for all.
+    pub key_heads: u64,
+    /// Width of one head, mostly `hidden / heads`.
+    pub head_width: u64,
+    pub order: Order,
+    pub norm: Norm,
+    pub norm_bias: bool,
+    /// Queries and keys are normalised too, each head by itself.
+    pub head_norm: bool,
+    /// Queries, keys and values come from one product.
+    pub joined: bool,
+    /// Biases of queries, keys and values.
+    pub query_bias: bool,
+    /// Bias of the product after attention.
+    pub output_bias: bool,
+    /// Positions are told by rotating queries and keys.
+    pub rotary: bool,
+    pub causal: bool,
+    /// Positions that a query sees at most.
+    pub window: Option<u64>,
+    pub attention_dropout: bool,
+    /// Dropout before each residual sum.
+    pub dropout: bool,
+    pub feed: Feed,
+}
+
+/// Where the normalisations stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Before attention and before the feed-forward part.
+    Before,
+    /// After each residual sum, as in the first transformers.
+    After,
+    /// Before and after each part, within the residual path.
+    Around,
+    /// Attention and feed-forward part side by side, from one normalisation or one each.
+    Parallel { norms: u8 },
+}
+
+/// The feed-forward part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Feed {
+    pub width: u64,
+    pub function: Function,
+    /// A second product, multiplied by the first's activation.
+    pub gated: bool,
+    pub bias: bool,
+    /// None: every token passes through one and the same.
+    pub experts: Option<Experts>,
+}
+
+/// Feed-forward parts to choose from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Experts {
+    pub count: u64,
+    /// How many each token passes through.
+    pub active: u64,
+    /// Width of a further part that every token passes through; 0 without.
+    pub shared: u64,
+}
+
+impl Block {
+    /// Adds one block over `from` and returns what leaves it.
+    pub fn add(&self, builder: &mut Builder, from: Rows) -> Rows {
+        let block = builder.begin_block();
+        let name = |part: &str| format!("block{block}.{part}");
+        match self.order {
+            Order::Before => {
+                let normal = self.normal(builder, name("norm1"), from);
+                let attended = self.attention(builder, block, normal);
+                let between = self.join(builder, name("sum1"), attended, from);
+                let normal = self.normal(builder, name("norm2"), between);
+                let fed = self.feed(builder, block, normal);
+                self.join(builder, name("sum2"), fed, between)
+            }
+            Order::After => {
+                let attended = self.attention(builder, block, from);
+                let sum = self.join(builder, name("sum1"), attended, from);
+                let between = self.normal(builder, name("norm1"), sum);
+                let fed = self.feed(builder, block, between);
+                let sum = self.join(builder, name("sum2"), fed, between);
+                self.normal(builder, name("norm2"), sum)
+            }
+            Order::Around => {
+                let normal = self.normal(builder, name("norm1"), from);
+                let attended = self.attention(builder, block, normal);
+                let normal = self.normal(builder, name("norm2"), attended);
+                let between = self.join(builder, name("sum1"), normal, from);
+                let normal = self.normal(builder, name("norm3"), between);
+                let fed = self.feed(builder, block, normal);
+                let normal = self.normal(builder, name("norm4"), fed);
+                self.join(builder, name("sum2"), normal, between)
+            }
+            Order::Parallel { norms } => {
+                let first = self.normal(builder, name("norm1"), from);
+                let second = match norms {
+                    0 | 1 => first,
+                    2.. => self.normal(builder, name("norm2"), from),
+                };
+                let attended = self.attention(builder, block, first);
+                let fed = self.feed(builder, block, second);
+                let sum = self.join(builder, name("sum1"), attended, from);
+                self.join(builder, name("sum2"), fed, sum)
+            }
+        }
+    }
+
+    fn normal(&self, builder: &mut Builder, name: String, from: Rows) -> Rows {
+        builder.norm(name, from, self.norm, self.norm_bias)
+    }
+
+    fn join(&self, builder: &mut Builder, name: String, part: Rows, from: Rows) -> Rows {
+        let part = match self.dropout {
+            true => builder.dropout(format!("{name}.dropout"), part),
+            false => part,
+        };
+        builder.combine(name, part, from, false)
+    }
+
+    fn attention(&self, builder: &mut Builder, block: u32, from: Rows) -> Rows {
+        let name = |part: &str| format!("block{block}.attention.{part}");
+        let (wide, narrow) = (self.heads * self.head_width, self.key_heads * self.head_width);
+        let queries_keys_values = match self.joined {
+            true => {
+                let joined =
+                    builder.linear(name("query_key_value"), from, wide + 2 * narrow, self.query_bias, Split::Columns);
+                match self.rotary {
+                    true => vec![builder.rotate(name("rotation"), joined).tensor],
+                    false => vec![joined.tensor],
+                }
+            }
+            false => {
+                let mut projected = [("query", wide), ("key", narrow), ("value", narrow)]
+                    .map(|(part, width)| builder.linear(name(part), from, width, self.query_bias, Split::Columns));
+                for (part, rows) in ["query", "key"].iter().zip(projected.iter_mut()) {
+                    if self.head_norm {
+                        let heads =
+                            Rows { rows: rows.rows * rows.width / self.head_width, width: self.head_width, ..*rows };
+                        let normal = self.normal(builder, name(&format!("{part}_norm")), heads);
+                        rows.tensor = normal.tensor;
+                    }
+                    if self.rotary {
+                        *rows = builder.rotate(name(&format!("{part}_rotation")), *rows);
+                    }
+                }
+                projected.map(|rows| rows.tensor).to_vec()
+            }
+        };
+        let kind = Kind::Attention {
+            heads: self.heads,
+            key_heads: self.key_heads,
+            width: self.head_width,
+            queries: from.rows,
+            keys: self.window.map_or(from.rows, |window| window.min(from.rows)),
+            causal: self.causal,
+            dropout: self.attention_dropout,
+        };
+        let tensor = builder.add(name("scores"), kind, &queries_keys_values, from.rows * wide, Owned::NOTHING);
+        let attended = Rows { tensor, rows: from.rows, width: wide };
+        builder.linear(name("output"), attended, self.hidden, self.output_bias, Split::Rows)
+    }
+
+    fn feed(&self, builder: &mut Builder, block: u32, from: Rows) -> Rows {
+        let Some(experts) = self.feed.experts else {
+            return self.feed_of(builder, format!("block{block}.feed"), from, self.feed.width, 1);
+        };
+        let name = |part: &str| format!("block{block}.{part}");
+        let scores = builder.linear(name("router"), from, experts.count, false, Split::Whole);
+        builder.add(
+            name("router.softmax"),
+            Kind::Softmax { elements: scores.elements() },
+            &[scores.tensor],
+            scores.elements(),
+            Owned::NOTHING,
+        );
+        // Each token goes to `active` experts, as that many rows.
+        let rows = from.rows * experts.active;
+        let elements = rows * from.width;
+        let sent = builder.add(name("send"), Kind::Copy { elements }, &[from.tensor], elements, Owned::NOTHING);
+        let sent = Rows { tensor: sent, rows, width: from.width };
+        let fed = self.feed_of(builder, name("experts"), sent, self.feed.width, experts.count);
+        let kind = Kind::Elementwise { elements: fed.elements(), inputs: experts.active as u32, product: true };
+        let joined = builder.add(name("join"), kind, &[fed.tensor], from.elements(), Owned::NOTHING);
+        let joined = Rows { tensor: joined, ..from };
+        if experts.shared == 0 {
+            return joined;
+        }
+        let shared = self.feed_of(builder, name("shared"), from, experts.shared, 1);
+        builder.combine(name("sum_shared"), joined, shared, false)
+    }
+
+    /// A feed-forward part with `copies` of its weights, of which each row uses one.
+    fn feed_of(&self, builder: &mut Builder, name: String, from: Rows, width: u64, copies: u64) -> Rows {
+        let biases = |columns: u64| if self.feed.bias { columns } else { 0 };
+        let inner = Owned::parameters((from.width * width + biases(width)) * copies);
+        let outer = Owned::parameters((from.width * width + biases(from.width)) * copies);
+        let middle = match self.feed.gated {
+            true => {
+                let gate = builder.linear_with(format!("{name}.gate"), from, width, inner, Split::Columns);
+                let up = builder.linear_with(format!("{name}.up"), from, width, inner, Split::Columns);
+                let open = builder.apply(format!("{name}.activation"), gate, self.feed.function);
+                builder.combine(format!("{name}.product"), open, up, true)
+            }
+            false => {
+                let up = builder.linear_with(format!("{name}.up"), from, width, inner, Split::Columns);
+                builder.apply(format!("{name}.activation"), up, self.feed.function)
+            }
+        };
+        builder.linear_with(format!("{name}.down"), middle, from.width, outer, Split::Rows)
+    }
+}

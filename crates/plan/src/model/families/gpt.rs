@@ -1,0 +1,69 @@
+//! GPT-2 and Megatron's GPT: a decoder with learned positions (Radford et al. 2019; Shoeybi et al. 2019).
+
+use super::super::builder::Builder;
+use super::super::graph::{Function, Graph, Norm, Split};
+use super::block::{Block, Feed, Order};
+
+/// A decoder with learned positions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gpt {
+    pub hidden: u64,
+    pub layers: u64,
+    pub heads: u64,
+    /// Mostly `4 · hidden`.
+    pub feed_forward: u64,
+    pub vocabulary: u64,
+    /// Positions that have an embedding.
+    pub positions: u64,
+    pub dropout: bool,
+    /// Tokens of one sample.
+    pub sequence: u64,
+}
+
+impl Gpt {
+    /// A network as Megatron-LM trains it, with dropout and one position for each token.
+    pub fn megatron(hidden: u64, layers: u64, heads: u64, vocabulary: u64, sequence: u64) -> Gpt {
+        let feed_forward = 4 * hidden;
+        Gpt { hidden, layers, heads, feed_forward, vocabulary, positions: sequence, dropout: true, sequence }
+    }
+
+    pub fn graph(&self) -> Graph {
+        let mut builder = Builder::new();
+        let tokens = builder.embed("tokens", self.sequence, self.vocabulary, self.hidden, Split::Rows);
+        let positions = builder.embed("positions", self.sequence, self.positions, self.hidden, Split::Whole);
+        let mut at = builder.combine("sum", tokens, positions, false);
+        if self.dropout {
+            at = builder.dropout("dropout", at);
+        }
+        let block = self.block();
+        for _ in 0..self.layers {
+            at = block.add(&mut builder, at);
+        }
+        builder.end_blocks();
+        at = builder.norm("norm", at, Norm::Layer, true);
+        builder.predict_tokens("scores", at, self.vocabulary, true, false);
+        builder.finish()
+    }
+
+    fn block(&self) -> Block {
+        Block {
+            hidden: self.hidden,
+            heads: self.heads,
+            key_heads: self.heads,
+            head_width: self.hidden / self.heads,
+            order: Order::Before,
+            norm: Norm::Layer,
+            norm_bias: true,
+            head_norm: false,
+            joined: true,
+            query_bias: true,
+            output_bias: true,
+            rotary: false,
+            causal: true,
+            window: None,
+            attention_dropout: self.dropout,
+            dropout: self.dropout,
+            feed: Feed { width: self.feed_forward, function: Function::Gelu, gated: false, bias: true, experts: None },
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Llama and its like: a decoder with rotated positions, RMS normalisation and a gated feed-forward part (Touvron et
+//! al. 2023). Mistral and Qwen2 are the same with other figures.
+
+use super::super::builder::Builder;
+use super::super::graph::{Function, Graph, Norm, Split};
+use super::block::{Block, Experts, Feed, Order};
+
+/// A decoder with rotated positions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Llama {
+    pub hidden: u64,
+    pub layers: u64,
+    pub heads: u64,
+    pub key_heads: u64,
+    pub head_width: u64,
+    pub feed_forward: u64,
+    pub experts: Option<Experts>,
+    pub vocabulary: u64,
+    /// The scores use the embedding's table.
+    pub tied: bool,
+    /// Biases of queries, keys and values.
+    pub query_bias: bool,
+    pub window: Option<u64>,
+    /// Tokens of one sample.
+    pub sequence: u64,
+}
+
+impl Llama {
+    /// Llama 3.1 with 8 thousand million parameters.
+    pub fn three_8b(sequence: u64) -> Llama {
+        Llama {
+            hidden: 4096,
+            layers: 32,
+            heads: 32,
+            key_heads: 8,
+            head_width: 128,
+            feed_forward: 14336,
+            experts: None,
+            vocabulary: 128_256,
+            tied: false,
+            query_bias: false,
+            window: None,
+            sequence,
+        }
+    }
+
+    /// Llama 3.1 with 70 thousand million parameters.
+    pub fn three_70b(sequence: u64) -> Llama {
+        Llama { hidden: 8192, layers: 80, heads: 64, feed_forward: 28672, ..Llama::three_8b(sequence) }
+    }
+
+    /// Llama 3.1 with 405 thousand million parameters.
+    pub fn three_405b(sequence: u64) -> Llama {
+        Llama { hidden: 16384, layers: 126, heads: 128, feed_forward: 53248, ..Llama::three_8b(sequence) }
+    }
+
+    pub fn graph(&self) -> Graph {
+        let mut builder = Builder::new();
+        let mut at = builder.embed("tokens", self.sequence, self.vocabulary, self.hidden, Split::Rows);
+        let block = self.block();
+        for _ in 0..self.layers {
+            at = block.add(&mut builder, at);
+        }
+        builder.end_blocks();
+        at = builder.norm("norm", at, Norm::Rms, false);
+        builder.predict_tokens("scores", at, self.vocabulary, self.tied, false);
+        builder.finish()
+    }
+
+    fn block(&self) -> Block {
+        Block {
+            hidden: self.hidden,
+            heads: self.heads,
+            key_heads: self.key_heads,
+            head_width: self.head_width,
+            order: Order::Before,
+            norm: Norm::Rms,
+            norm_bias: false,
+            head_norm: false,
+            joined: false,
+            query_bias: self.query_bias,
+            output_bias: false,
+            rotary: true,
+            causal: true,
+            window: self.window,
+            attention_dropout: false,
+            dropout: false,
+            feed: Feed {
+                width: self.feed_forward,
+                function: Function::Silu,
+                gated: true,
+                bias: false,
+                experts: self.experts,
+            },
+        }
+    }
+}

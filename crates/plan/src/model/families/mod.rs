@@ -1,0 +1,17 @@
+//! Families of networks as pure functions: figures in, [`Graph`](super::Graph) out. One file a family, in the order in
+//! which its layers run; [`block`] holds what transformers share.
+
+pub mod bert;
+pub mod block;
+pub mod gpt;
+pub mod llama;
+pub mod mpt;
+pub mod resnet;
+#[cfg(test)]
+mod tests;
+
+pub use bert::Bert;
+pub use gpt::Gpt;
+pub use llama::Llama;
+pub use mpt::Mpt;
+pub use resnet::Resnet;

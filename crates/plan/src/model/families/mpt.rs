@@ -1,0 +1,85 @@
+//! MPT: a decoder without position embeddings or biases (MosaicML 2023); ALiBi biases the scores instead.
+
+use super::super::builder::Builder;
+use super::super::graph::{Function, Graph, Norm, Split};
+use super::block::{Block, Feed, Order};
+
+/// A decoder without biases.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mpt {
+    pub hidden: u64,
+    pub layers: u64,
+    pub heads: u64,
+    /// `hidden` times this is the width of the feed-forward part, mostly 4.
+    pub expansion: u64,
+    pub vocabulary: u64,
+    /// Positions that have an embedding; 0 with ALiBi.
+    pub positions: u64,
+    /// Tokens of one sample.
+    pub sequence: u64,
+}
+
+impl Mpt {
+    /// The network that llm-foundry trains under this name: `125m`, `350m`, `760m`, `1b`, `3b`, `7b`, `13b`, `30b` or
+    /// `70b`; figures from its `scripts/train/yamls/pretrain`. Positions are learned, one for each token.
+    pub fn sized(size: &str, sequence: u64) -> Option<Mpt> {
+        let (hidden, layers, heads) = match size {
+            "125m" => (768, 12, 12),
+            "350m" => (1024, 24, 16),
+            "760m" => (1536, 24, 12),
+            "1b" => (2048, 24, 16),
+            "3b" => (2560, 32, 20),
+            "7b" => (4096, 32, 32),
+            "13b" => (5120, 40, 40),
+            "30b" => (7168, 48, 56),
+            "70b" => (8192, 80, 64),
+            _ => return None,
+        };
+        Some(Mpt { hidden, layers, heads, expansion: 4, vocabulary: 50368, positions: sequence, sequence })
+    }
+
+    pub fn graph(&self) -> Graph {
+        let mut builder = Builder::new();
+        let mut at = builder.embed("tokens", self.sequence, self.vocabulary, self.hidden, Split::Rows);
+        if self.positions > 0 {
+            let positions = builder.embed("positions", self.sequence, self.positions, self.hidden, Split::Whole);
+            at = builder.combine("sum", at, positions, false);
+        }
+        let block = self.block();
+        for _ in 0..self.layers {
+            at = block.add(&mut builder, at);
+        }
+        builder.end_blocks();
+        at = builder.norm("norm", at, Norm::Layer, false);
+        builder.predict_tokens("scores", at, self.vocabulary, true, false);
+        builder.finish()
+    }
+
+    fn block(&self) -> Block {
+        Block {
+            hidden: self.hidden,
+            heads: self.heads,
+            key_heads: self.heads,
+            head_width: self.hidden / self.heads,
+            order: Order::Before,
+            norm: Norm::Layer,
+            norm_bias: false,
+            head_norm: false,
+            joined: true,
+            query_bias: false,
+            output_bias: false,
+            rotary: false,
+            causal: true,
+            window: None,
+            attention_dropout: false,
+            dropout: false,
+            feed: Feed {
+                width: self.hidden * self.expansion,
+                function: Function::Gelu,
+                gated: false,
+                bias: false,
+                experts: None,
+            },
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Residual networks (He et al. 2015; the stride stands in the 3×3 convolution, "v1.5"), with groups and widths
+//! (ResNeXt, Wide ResNet), for ImageNet and for small pictures.
+
+use super::super::builder::{Builder, Convolution, Picture};
+use super::super::graph::{Function, Graph, Kind};
+use crate::model::builder::Owned;
+
+/// A residual network.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resnet {
+    /// Channels, height and width of a picture.
+    pub picture: [u64; 3],
+    pub classes: u64,
+    pub stem: Stem,
+    pub block: Block,
+    /// Blocks of each stage; every stage after the first halves height and width.
+    pub stages: Vec<u64>,
+    /// Channels of the first stage's 3×3 convolutions; each stage has twice those of the last.
+    pub channels: u64,
+    /// Groups of a bottleneck's 3×3 convolution (32 in ResNeXt).
+    pub groups: u64,
+    /// Channels of a bottleneck's 3×3 convolution for each group and 64 of `channels` (64 in a plain network).
+    pub group_width: u64,
+}
+
+/// How a network begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stem {
+    /// 7×7 with stride 2, then a pool with stride 2.
+    Large,
+    /// 3×3 with stride 1.
+    Small,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Block {
+    /// Two 3×3 convolutions; where the shape changes, a 1×1 convolution takes the input along.
+    Basic,
+    /// Two 3×3 convolutions; where the shape changes, the input is thinned out and padded with zeros.
+    Padded,
+    /// 1×1, 3×3 and 1×1 to four times the channels.
+    Bottleneck,
+}
+
+impl Resnet {
+    /// The network of `depth` 18, 34, 50, 101 or 152 layers for 1,000 classes of 224 × 224 pixels.
+    pub fn imagenet(depth: u64) -> Option<Resnet> {
+        let (block, stages) = match depth {
+            18 => (Block::Basic, vec![2, 2, 2, 2]),
+            34 => (Block::Basic, vec![3, 4, 6, 3]),
+            50 => (Block::Bottleneck, vec![3, 4, 6, 3]),
+            101 => (Block::Bottleneck, vec![3, 4, 23, 3]),
+            152 => (Block::Bottleneck, vec![3, 8, 36, 3]),
+            _ => return None,
+        };
+        Some(Resnet {
+            picture: [3, 224, 224],
+            classes: 1000,
+            stem: Stem::Large,
+            block,
+            stages,
+            channels: 64,
+            groups: 1,
+            group_width: 64,
+        })
+    }
+
+    /// The thin network of `depth` = 6n + 2 layers for 32 × 32 pixels (He et al. 2015, section 4.2).
+    pub fn thin(depth: u64) -> Option<Resnet> {
+        let blocks = depth.checked_sub(2).filter(|inner| inner % 6 == 0)? / 6;
+        Some(Resnet {
+            picture: [3, 32, 32],
+            classes: 10,
+            stem: Stem::Small,
+            block: Block::Padded,
+            stages: vec![blocks; 3],
+            channels: 16,
+            groups: 1,
+            group_width: 64,
+        })
+    }
+
+    pub fn graph(&self) -> Graph {
+        let mut builder = Builder::new();
+        let [channels, height, width] = self.picture;
+        let picture = builder.picture(channels, height, width);
+        let mut at = match self.stem {
+            Stem::Large => {
+                let wide = normal(&mut builder, "stem", picture, Convolution::new(self.channels, 7, 2), true);
+                builder.pool("stem.pool", wide, 3, 2, true)
+            }
+            Stem::Small => normal(&mut builder, "stem", picture, Convolution::new(self.channels, 3, 1), true),
+        };
+        for (stage, blocks) in self.stages.iter().enumerate() {
+            let channels = self.channels << stage;
+            for block in 0..*blocks {
+                let stride = if stage > 0 && block == 0 { 2 } else { 1 };
+                builder.begin_block();
+                at = self.block(&mut builder, &format!("stage{stage}.{block}"), at, channels, stride);
+            }
+        }
+        builder.end_blocks();
+        let mean = builder.mean("mean", at);
+        builder.classify("classifier", mean, self.classes);
+        builder.finish()
+    }
+
+    fn block(&self, builder: &mut Builder, name: &str, from: Picture, channels: u64, stride: u64) -> Picture {
+        let outputs = match self.block {
+            Block::Basic | Block::Padded => channels,
+            Block::Bottleneck => 4 * channels,
+        };
+        let inner = match self.block {
+            Block::Basic | Block::Padded => {
+                let first = normal(builder, &format!("{name}.0"), from, Convolution::new(channels, 3, stride), true);
+                normal(builder, &format!("{name}.1"), first, Convolution::new(channels, 3, 1), false)
+            }
+            Block::Bottleneck => {
+                let thin = channels * self.group_width / 64 * self.groups;
+                let first = normal(builder, &format!("{name}.0"), from, Convolution::new(thin, 1, 1), true);
+                let middle = Convolution::new(thin, 3, stride).groups(self.groups);
+                let second = normal(builder, &format!("{name}.1"), first, middle, true);
+                normal(builder, &format!("{name}.2"), second, Convolution::new(outputs, 1, 1), false)
+            }
+        };
+        let shortcut = match (from.channels == outputs && stride == 1, self.block) {
+            (true, _) => from,
+            (false, Block::Basic | Block::Bottleneck) => {
+                normal(builder, &format!("{name}.shortcut"), from, Convolution::new(outputs, 1, stride), false)
+            }
+            (false, Block::Padded) => {
+                let elements = inner.elements();
+                let name = format!("{name}.shortcut");
+                Picture {
+                    tensor: builder.add(name, Kind::Copy { elements }, &[from.tensor], elements, Owned::NOTHING),
+                    ..inner
+                }
+            }
+        };
+        let sum = builder.sum(&format!("{name}.sum"), inner, shortcut);
+        builder.activate(&format!("{name}.relu"), sum, Function::Relu, true)
+    }
+}
+
+/// A convolution, its normalisation and maybe a ReLU that overwrites its input.
+fn normal(builder: &mut Builder, name: &str, from: Picture, with: Convolution, relu: bool) -> Picture {
+    let convolved = builder.convolution(&format!("{name}.convolution"), from, with);
+    let normal = builder.batch_norm(&format!("{name}.norm"), convolved);
+    match relu {
+        true => builder.activate(&format!("{name}.relu"), normal, Function::Relu, true),
+        false => normal,
+    }
+}

@@ -1,0 +1,106 @@
+//! Totals of a graph, by the rules of the tables that state them, so that ours can be held beside theirs.
+
+use super::{Graph, Kind, Operator, Summary};
+
+impl Graph {
+    /// Returns how many values are trained; a weight that two operators share counts once.
+    pub fn parameters(&self) -> u64 {
+        self.sum(|operator| operator.parameters)
+    }
+
+    /// Returns how many values are kept with the weights and not trained.
+    pub fn buffers(&self) -> u64 {
+        self.sum(|operator| operator.buffers)
+    }
+
+    /// Returns the multiply-adds of one forward pass of one sample: products of matrices only, as fvcore counts them.
+    pub fn multiply_adds(&self) -> u64 {
+        self.sum(|operator| operator.kind.multiply_adds())
+    }
+
+    /// Returns how many values convolutions and linear layers write in one forward pass of one sample, as fvcore
+    /// counts activations.
+    pub fn activations(&self) -> u64 {
+        self.sum(|operator| match operator.kind.is_weighted() {
+            true => self.elements(operator),
+            false => 0,
+        })
+    }
+
+    /// Returns how many values an operator writes for one sample.
+    pub fn elements(&self, operator: &Operator) -> u64 {
+        self.tensors[operator.output.0 as usize]
+    }
+
+    /// Returns how many repeated blocks there are.
+    pub fn blocks(&self) -> u32 {
+        self.operators.iter().filter_map(|operator| operator.block).max().map_or(0, |last| last.saturating_add(1))
+    }
+
+    /// Forgets everything but the totals.
+    pub fn summary(&self, family: Option<String>) -> Summary {
+        Summary {
+            parameters: self.parameters() as f64,
+            multiply_adds: self.multiply_adds() as f64,
+            activations: self.activations() as f64,
+            family,
+        }
+    }
+
+    fn sum(&self, count: impl Fn(&Operator) -> u64) -> u64 {
+        self.operators.iter().fold(0, |sum: u64, operator| sum.saturating_add(count(operator)))
+    }
+}
+
+impl Kind {
+    /// Returns the multiply-adds of one forward pass of one sample. Masked attention counts whole, as fvcore does.
+    pub fn multiply_adds(&self) -> u64 {
+        match *self {
+            Kind::Convolution { positions, inner, columns, groups, kernel: _ } => {
+                product(&[positions, inner, columns, groups])
+            }
+            Kind::Linear { rows, inner, columns, split: _ } => product(&[rows, inner, columns]),
+            Kind::Attention { heads, width, queries, keys, .. } => product(&[2, heads, width, queries, keys]),
+            Kind::Product { batch, rows, inner, columns } => product(&[batch, rows, inner, columns]),
+            Kind::Recurrent { steps, inner, hidden, gates, directions } => {
+                product(&[steps, inner.saturating_add(hidden), hidden, gates, directions])
+            }
+            Kind::Norm { .. }
+            | Kind::Activation { .. }
+            | Kind::Elementwise { .. }
+            | Kind::Softmax { .. }
+            | Kind::Dropout { .. }
+            | Kind::Embedding { .. }
+            | Kind::Pool { .. }
+            | Kind::Resize { .. }
+            | Kind::Copy { .. }
+            | Kind::View
+            | Kind::Loss { .. } => 0,
+        }
+    }
+
+    /// Returns whether it multiplies by a weight.
+    pub fn is_weighted(&self) -> bool {
+        match self {
+            Kind::Convolution { .. } | Kind::Linear { .. } | Kind::Recurrent { .. } => true,
+            Kind::Attention { .. }
+            | Kind::Product { .. }
+            | Kind::Norm { .. }
+            | Kind::Activation { .. }
+            | Kind::Elementwise { .. }
+            | Kind::Softmax { .. }
+            | Kind::Dropout { .. }
+            | Kind::Embedding { .. }
+            | Kind::Pool { .. }
+            | Kind::Resize { .. }
+            | Kind::Copy { .. }
+            | Kind::View
+            | Kind::Loss { .. } => false,
+        }
+    }
+}
+
+/// A file may claim any size; the largest count stands for all that are larger.
+fn product(factors: &[u64]) -> u64 {
+    factors.iter().fold(1, |product: u64, factor| product.saturating_mul(*factor))
+}
