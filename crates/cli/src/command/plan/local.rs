@@ -1,57 +1,17 @@
-//! `gradus plan`: what will be done, before anything is spent.
+//! The plan of a job on this machine: what is known about its data and its steps is gathered, the rest is drafted.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use domain::rank::Report;
-use domain::{Duration, Job, Plan, Rate, Train};
+use domain::{Duration, Job, Plan, Train};
 use plan::draft::Facts;
 use server::{Home, Series, State};
 
+use super::job::{JobArgs, read};
 use crate::error::Error;
 use crate::machine;
 use crate::printer::Printer;
 use crate::settings::Settings;
-
-/// Arguments of `gradus plan`.
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    #[command(flatten)]
-    pub job: JobArgs,
-}
-
-/// The job, as every command that takes one names it.
-#[derive(Debug, clap::Args)]
-pub struct JobArgs {
-    /// The job file
-    #[arg(value_name = "JOB")]
-    pub file: PathBuf,
-    /// What this machine costs, such as `0.35/h`
-    #[arg(long, value_name = "PRICE", default_value = "0/h")]
-    pub price: Rate,
-    /// Seed of the weights, the split and the order, instead of the job file's
-    #[arg(long, value_name = "NUMBER")]
-    pub seed: Option<u64>,
-    /// A variable for the work's environment; may be given again
-    #[arg(long = "env", value_name = "NAME=VALUE")]
-    pub envs: Vec<String>,
-}
-
-/// Prints the plan.
-///
-/// # Errors
-/// [`Error::Job`] with everything wrong in the file, [`Error::Infeasible`] with every reason.
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
-    let home = Home::open(&settings.home)?;
-    let (job, plan) = draft(&args.job, settings, &home, printer)?;
-    if printer.is_json() {
-        printer.json(&serde_json::json!({ "job": job, "plan": plan }));
-    } else {
-        for line in lines(&job, &plan) {
-            printer.data(line);
-        }
-    }
-    Ok(crate::exit::DONE)
-}
 
 /// Reads the job and drafts the plan that is recommended.
 ///
@@ -116,55 +76,6 @@ fn reasons(infeasible: &plan::draft::Infeasible) -> Vec<String> {
         format!("  {}{hint}", reason.message)
     };
     infeasible.reasons.iter().map(line).collect()
-}
-
-/// The text of a job file.
-fn text(file: &Path) -> Result<String, Error> {
-    let unreadable = |why: String| Error::Usage {
-        message: format!("cannot read the job file `{}`: {why}", file.display()),
-        hint: "name a text file in UTF-8, such as `examples/digits.yaml`; `docs/job-file.md` says what stands in it"
-            .into(),
-    };
-    let kind = std::fs::metadata(file).map_err(|error| unreadable(error.to_string()))?;
-    if !kind.is_file() {
-        return Err(unreadable("it is not a file".into()));
-    }
-    let bytes = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
-    String::from_utf8(bytes).map_err(|error| {
-        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
-        unreadable(format!("line {line} is not UTF-8"))
-    })
-}
-
-fn read(args: &JobArgs, printer: &mut Printer) -> Result<Job, Error> {
-    let text = text(&args.file)?;
-    let parsed = Job::parse(&text, &args.file.to_string_lossy()).map_err(Error::Job)?;
-    for warning in parsed.warnings {
-        let file = args.file.to_string_lossy().into_owned();
-        printer.say(format!("warning: {}", domain::Problems { file, problems: vec![warning] }));
-    }
-    let mut job = parsed.job;
-    let folder = args.file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = std::fs::canonicalize(folder).map_err(Error::file("open", folder))?;
-    job.resolve(&folder);
-    if let (Some(seed), domain::Work::Train(train)) = (args.seed, &mut job.work) {
-        train.seed = seed;
-    }
-    if let domain::Work::Command(command) = &job.work
-        && let Some(workdir) = command.workdir.as_ref().filter(|workdir| !Path::new(workdir).is_dir())
-    {
-        let message = format!("`workdir`: `{workdir}` is not a folder");
-        return Err(Error::Usage { message, hint: "name a folder, relative to the job file".to_owned() });
-    }
-    for pair in &args.envs {
-        let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-            let message = format!("`{pair}` is no variable");
-            return Err(Error::Usage { message, hint: "write `--env NAME=VALUE`".to_owned() });
-        };
-        job.envs.insert(name.to_owned(), value.to_owned());
-    }
-    Ok(job)
 }
 
 /// The plan for people.

@@ -1,0 +1,78 @@
+//! The job that a command is given: its file, read and completed with what was typed.
+
+use std::path::{Path, PathBuf};
+
+use domain::{Job, Rate};
+
+use crate::error::Error;
+use crate::printer::Printer;
+
+/// The job, as every command that takes one names it.
+#[derive(Debug, clap::Args)]
+pub struct JobArgs {
+    /// The job file
+    #[arg(value_name = "JOB")]
+    pub file: PathBuf,
+    /// What this machine costs, such as `0.35/h`
+    #[arg(long, value_name = "PRICE", default_value = "0/h")]
+    pub price: Rate,
+    /// Seed of the weights, the split and the order, instead of the job file's
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+    /// A variable for the work's environment; may be given again
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    pub envs: Vec<String>,
+}
+
+/// The text of a job file.
+fn text(file: &Path) -> Result<String, Error> {
+    let unreadable = |why: String| Error::Usage {
+        message: format!("cannot read the job file `{}`: {why}", file.display()),
+        hint: "name a text file in UTF-8, such as `examples/digits.yaml`; `docs/job-file.md` says what stands in it"
+            .into(),
+    };
+    let kind = std::fs::metadata(file).map_err(|error| unreadable(error.to_string()))?;
+    if !kind.is_file() {
+        return Err(unreadable("it is not a file".into()));
+    }
+    let bytes = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
+        unreadable(format!("line {line} is not UTF-8"))
+    })
+}
+
+/// Reads the job file and completes it with what was typed.
+///
+/// # Errors
+/// [`Error::Job`] with everything wrong in the file, [`Error::Usage`] for wrong words.
+pub fn read(args: &JobArgs, printer: &mut Printer) -> Result<Job, Error> {
+    let text = text(&args.file)?;
+    let parsed = Job::parse(&text, &args.file.to_string_lossy()).map_err(Error::Job)?;
+    for warning in parsed.warnings {
+        let file = args.file.to_string_lossy().into_owned();
+        printer.say(format!("warning: {}", domain::Problems { file, problems: vec![warning] }));
+    }
+    let mut job = parsed.job;
+    let folder = args.file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = std::fs::canonicalize(folder).map_err(Error::file("open", folder))?;
+    job.resolve(&folder);
+    if let (Some(seed), domain::Work::Train(train)) = (args.seed, &mut job.work) {
+        train.seed = seed;
+    }
+    if let domain::Work::Command(command) = &job.work
+        && let Some(workdir) = command.workdir.as_ref().filter(|workdir| !Path::new(workdir).is_dir())
+    {
+        let message = format!("`workdir`: `{workdir}` is not a folder");
+        return Err(Error::Usage { message, hint: "name a folder, relative to the job file".to_owned() });
+    }
+    for pair in &args.envs {
+        let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            let message = format!("`{pair}` is no variable");
+            return Err(Error::Usage { message, hint: "write `--env NAME=VALUE`".to_owned() });
+        };
+        job.envs.insert(name.to_owned(), value.to_owned());
+    }
+    Ok(job)
+}
