@@ -10,8 +10,10 @@ pub struct Gpu {
     /// The one name it has here, such as `A100-SXM4-80GB`; other spellings are aliases in the catalog.
     pub name: String,
     pub architecture: Architecture,
-    /// Memory of one GPU.
+    /// Memory of one GPU, as its name states it.
     pub memory: Bytes,
+    /// What the driver leaves to a program of that: the total that CUDA's allocator reports, error correction paid.
+    pub usable: Bytes,
     /// Memory bandwidth in bytes a second.
     pub bandwidth: f64,
     /// Peak dense rates.

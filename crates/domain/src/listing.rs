@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::gpu::Link;
 use crate::money::Rate;
 use crate::units::Bytes;
 
@@ -17,8 +18,12 @@ pub struct Listing {
     pub memory: Option<Bytes>,
     /// Local disk that comes with it.
     pub disk: Option<Bytes>,
-    /// Network bandwidth in bits a second.
+    /// Network bandwidth in bits a second, all cards together.
     pub network: Option<f64>,
+    /// What that network is.
+    pub fabric: Fabric,
+    /// How its GPUs reach each other, where that is not what the kind of GPU allows.
+    pub link: Option<Link>,
     pub on_demand: Option<Price>,
     pub spot: Option<Price>,
     pub reserved_1y: Option<Price>,
@@ -36,9 +41,26 @@ pub struct Gpus {
     pub name: Option<String>,
     /// As the cloud spells it.
     pub spelled: String,
+    /// How many, or parts of how many; 0 where the cloud does not say.
     pub count: u32,
+    /// Which part of a GPU each is: 1 for a whole one, 6 for a sixth.
+    pub slice: u32,
     /// Memory of each.
     pub memory: Option<Bytes>,
+}
+
+/// What carries bytes between machines. It decides latency and the share of the bandwidth that collectives reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fabric {
+    /// TCP over the cloud's own network.
+    #[default]
+    Ethernet,
+    /// AWS's Elastic Fabric Adapter.
+    Efa,
+    InfiniBand,
+    /// Remote memory access over Ethernet.
+    Roce,
 }
 
 /// A price of the whole machine.
@@ -54,9 +76,9 @@ pub struct Price {
     pub derived: Option<String>,
 }
 
-/// Who rents it out.
+/// Who rents it out. In JSON and on the command line it is its name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(from = "String", into = "String")]
 pub enum Cloud {
     Aws,
     Azure,
@@ -68,4 +90,52 @@ pub enum Cloud {
     Own,
     /// A cloud that came by import, by its name there.
     Other(String),
+}
+
+impl Cloud {
+    /// The cloud of that name; any name is one.
+    pub fn named(name: &str) -> Cloud {
+        match name.trim().to_ascii_lowercase().as_str() {
+            "aws" => Cloud::Aws,
+            "azure" => Cloud::Azure,
+            "gcp" => Cloud::Gcp,
+            "alibaba" => Cloud::Alibaba,
+            "lambda" => Cloud::Lambda,
+            "tencent" => Cloud::Tencent,
+            "own" => Cloud::Own,
+            other => Cloud::Other(other.to_owned()),
+        }
+    }
+
+    /// Its name, as it is typed.
+    pub fn name(&self) -> &str {
+        match self {
+            Cloud::Aws => "aws",
+            Cloud::Azure => "azure",
+            Cloud::Gcp => "gcp",
+            Cloud::Alibaba => "alibaba",
+            Cloud::Lambda => "lambda",
+            Cloud::Tencent => "tencent",
+            Cloud::Own => "own",
+            Cloud::Other(name) => name,
+        }
+    }
+}
+
+impl std::fmt::Display for Cloud {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl From<String> for Cloud {
+    fn from(name: String) -> Cloud {
+        Cloud::named(&name)
+    }
+}
+
+impl From<Cloud> for String {
+    fn from(cloud: Cloud) -> String {
+        cloud.name().to_owned()
+    }
 }

@@ -1,0 +1,205 @@
+//! The GPU table and its aliases: many spellings, one name. Memory decides between GPUs that share a spelling.
+
+use std::collections::HashMap;
+
+use domain::Bytes;
+use domain::gpu::{Architecture, Gpu, Link, Rates};
+
+use crate::catalog::Error;
+use crate::catalog::table::{gibibytes, needed, number, rows, whole};
+
+/// Words of makers and product lines, which some spell out and others do not.
+const DECORATION: [&str; 7] = ["nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "tensorcoregpu"];
+
+/// A stated memory may differ from the table by this share: clouds state what is left after error correction.
+const MEMORY_TOLERANCE: f64 = 0.12;
+
+/// Every GPU that is known, and how it is spelled elsewhere.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Gpus {
+    pub list: Vec<Gpu>,
+    /// By bare spelling: what it may mean; the first is meant when nothing else is known.
+    spellings: HashMap<String, Vec<Meaning>>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Meaning {
+    /// Index into the list.
+    Known(usize),
+    /// A GPU that the table leaves out, and why.
+    LeftOut(String),
+}
+
+impl Gpus {
+    /// Reads both tables.
+    ///
+    /// # Errors
+    /// [`Error`] with file and line.
+    pub fn read(gpus: &str, aliases: &str) -> Result<Gpus, Error> {
+        let mut read = Gpus::default();
+        let columns = [
+            "gpu",
+            "architecture",
+            "memory_gib",
+            "usable_gib",
+            "bandwidth_gbs",
+            "fp32_tflops",
+            "tf32_tflops",
+            "fp16_tflops",
+            "bf16_tflops",
+            "fp8_tflops",
+            "link",
+            "pcie",
+            "multiprocessors",
+            "watts",
+            "source",
+        ];
+        rows("catalog/gpus.csv", gpus, columns, |cells| {
+            let index = read.list.len();
+            read.list.push(gpu(cells)?);
+            read.spellings.entry(bare(cells[0])).or_default().push(Meaning::Known(index));
+            Ok(())
+        })?;
+        rows("catalog/aliases.csv", aliases, ["spelling", "gpu", "note"], |[spelling, gpu, note]| {
+            let meaning = match gpu {
+                "" => Meaning::LeftOut(note.to_owned()),
+                name => Meaning::Known(read.index(name).ok_or_else(|| format!("no GPU `{name}` in the GPU table"))?),
+            };
+            read.spellings.entry(bare(spelling)).or_default().push(meaning);
+            Ok(())
+        })?;
+        Ok(read)
+    }
+
+    /// The GPU of that name in the table.
+    pub fn named(&self, name: &str) -> Option<&Gpu> {
+        self.index(name).map(|index| &self.list[index])
+    }
+
+    fn index(&self, name: &str) -> Option<usize> {
+        self.list.iter().position(|gpu| gpu.name == name)
+    }
+
+    /// What a spelling means; `memory` decides where several GPUs share it, and must fit where it is given.
+    pub fn meant(&self, spelling: &str, memory: Option<Bytes>) -> Option<&Gpu> {
+        let bare = bare(spelling);
+        if let Some(meanings) = self.spellings.get(&bare) {
+            return self.choose(meanings, memory);
+        }
+        // `L4-24GB`: the memory is part of the spelling. Where the name ends in a digit too, the table tells them apart.
+        let number = bare.strip_suffix("gb")?;
+        let meant = |digits: usize| {
+            let (name, gibibytes) = number.split_at_checked(number.len().checked_sub(digits)?)?;
+            self.choose(self.spellings.get(name)?, Some(Bytes(gibibytes.parse::<u64>().ok()? << 30)))
+        };
+        [3, 2, 1].into_iter().find_map(meant)
+    }
+
+    fn choose(&self, meanings: &[Meaning], memory: Option<Bytes>) -> Option<&Gpu> {
+        let known = meanings.iter().filter_map(|meaning| match meaning {
+            Meaning::Known(index) => Some(&self.list[*index]),
+            Meaning::LeftOut(_) => None,
+        });
+        let Some(memory) = memory else { return known.into_iter().next() };
+        let apart = |gpu: &Gpu| (gpu.memory.0 as f64 / memory.0 as f64 - 1.0).abs();
+        known.filter(|gpu| apart(gpu) < MEMORY_TOLERANCE).min_by(|one, other| apart(one).total_cmp(&apart(other)))
+    }
+
+    /// Why a GPU of this spelling is left out of the table, where that is known.
+    pub fn left_out(&self, spelling: &str) -> Option<&str> {
+        self.spellings.get(&bare(spelling))?.iter().find_map(|meaning| match meaning {
+            Meaning::LeftOut(why) => Some(why.as_str()),
+            Meaning::Known(_) => None,
+        })
+    }
+
+    /// Every GPU that a spelling may mean, of any memory and form.
+    pub fn candidates(&self, spelling: &str) -> Vec<&Gpu> {
+        let meanings = self.spellings.get(&bare(spelling)).map(Vec::as_slice).unwrap_or_default();
+        let known = meanings.iter().filter_map(|meaning| match meaning {
+            Meaning::Known(index) => Some(&self.list[*index]),
+            Meaning::LeftOut(_) => None,
+        });
+        known.collect()
+    }
+}
+
+fn gpu(cells: [&str; 15]) -> Result<Gpu, String> {
+    let [
+        name,
+        architecture,
+        memory,
+        usable,
+        bandwidth,
+        fp32,
+        tf32,
+        fp16,
+        bf16,
+        fp8,
+        link,
+        pcie,
+        processors,
+        watts,
+        source,
+    ] = cells;
+    let empty = |column: &str| format!("`{column}` is empty");
+    let rate = |column: &str, cell: &str| Ok::<_, String>(number(column, cell)?.map(|tera| tera * 1e12));
+    Ok(Gpu {
+        name: name.to_owned(),
+        architecture: self::architecture(architecture)?,
+        memory: gibibytes("memory_gib", memory)?.ok_or_else(|| empty("memory_gib"))?,
+        usable: gibibytes("usable_gib", usable)?.ok_or_else(|| empty("usable_gib"))?,
+        bandwidth: needed("bandwidth_gbs", bandwidth)? * 1e9,
+        rates: Rates {
+            fp32: needed("fp32_tflops", fp32)? * 1e12,
+            tf32: rate("tf32_tflops", tf32)?,
+            fp16: rate("fp16_tflops", fp16)?,
+            bf16: rate("bf16_tflops", bf16)?,
+            fp8: rate("fp8_tflops", fp8)?,
+        },
+        link: self::link(link)?,
+        pcie: whole("pcie", pcie)?.and_then(|pcie| u8::try_from(pcie).ok()).ok_or_else(|| empty("pcie"))?,
+        multiprocessors: whole("multiprocessors", processors)?.ok_or_else(|| empty("multiprocessors"))?,
+        power: needed("watts", watts)?,
+        source: source.to_owned(),
+    })
+}
+
+fn architecture(cell: &str) -> Result<Architecture, String> {
+    Ok(match cell {
+        "pascal" => Architecture::Pascal,
+        "volta" => Architecture::Volta,
+        "turing" => Architecture::Turing,
+        "ampere" => Architecture::Ampere,
+        "ada" => Architecture::Ada,
+        "hopper" => Architecture::Hopper,
+        "blackwell" => Architecture::Blackwell,
+        "cdna3" => Architecture::Cdna3,
+        other => return Err(format!("`architecture`: `{other}` is not known")),
+    })
+}
+
+/// `pcie`, or `bridge`, `mesh` or `switch` with GB/s, both directions together.
+pub fn link(cell: &str) -> Result<Link, String> {
+    let (kind, speed) = cell.split_once(' ').unwrap_or((cell, ""));
+    let speed = || needed("link", speed).map(|speed| speed * 1e9);
+    Ok(match kind {
+        "pcie" => Link::Pcie,
+        "bridge" => Link::Bridge(speed()?),
+        "mesh" => Link::Mesh(speed()?),
+        "switch" => Link::Switch(speed()?),
+        other => return Err(format!("`link`: `{other}` is none of `pcie`, `bridge`, `mesh` and `switch`")),
+    })
+}
+
+/// A spelling without case, punctuation and the maker's words: `NVIDIA A100-SXM4-80GB` is `a100sxm480gb`.
+fn bare(spelling: &str) -> String {
+    let letters = spelling.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase());
+    let mut bare: String = letters.collect();
+    for word in DECORATION {
+        if let Some(rest) = bare.strip_prefix(word) {
+            bare = rest.to_owned();
+        }
+    }
+    bare
+}
