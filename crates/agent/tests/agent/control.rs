@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use domain::wire::{Entry, Order, Orders, Tick};
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Control {
     shared: Arc<(Mutex<State>, Condvar)>,

@@ -155,7 +155,7 @@ impl Drop for Scene {
 
 /// Waits for something that happens outside.
 pub fn until<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(120);
     loop {
         if let Some(found) = look() {
             return found;

@@ -14,8 +14,13 @@ fn digits() -> PathBuf {
 
 /// A small training of the digits, with more keys for `train` and for `data`.
 fn job(home: &Home, train: &str, data: &str) -> PathBuf {
+    job_of(home, 3, 10, train, data)
+}
+
+/// The same over so many epochs, with a checkpoint every so many steps.
+fn job_of(home: &Home, epochs: u32, every: u32, train: &str, data: &str) -> PathBuf {
     let text = format!(
-        "name: small\ntrain:\n  model: mlp\n  data:\n    path: {}\n{data}  epochs: 3\n  batch: 96\n  threads: 1\n  checkpoint: {{every: 10 steps}}\n{train}",
+        "name: small\ntrain:\n  model: mlp\n  data:\n    path: {}\n{data}  epochs: {epochs}\n  batch: 96\n  threads: 1\n  checkpoint: {{every: {every} steps}}\n{train}",
         digits().display()
     );
     home.job("small.yaml", &text)
@@ -59,10 +64,11 @@ fn a_small_training_ends_with_a_model_and_a_bill() {
 #[test]
 fn a_flipped_byte_of_the_newest_checkpoint_costs_an_interval_and_nothing_else() {
     let (disturbed, quiet) = (Home::new(), Home::new());
-    let long = "  stop: {accuracy: 1.0}\n";
-    let truth = quiet.gradus(&["run", text(&job(&quiet, long, "")), "--json"]);
+    // Long enough that the order to stop arrives before the end, also where a step takes half a millisecond.
+    let long = |home: &Home| job_of(home, 200, 100, "", "");
+    let truth = quiet.gradus(&["run", text(&long(&quiet)), "--json"]);
     let sha = truth.last()["model_sha256"].clone();
-    let job = job(&disturbed, long, "");
+    let job = long(&disturbed);
     let mut running = disturbed.start(&["run", text(&job)]);
     disturbed.until("a step", || ["running", "trained"].contains(&disturbed.state().as_str()));
     assert!(matches!(disturbed.gradus(&["stop", "last"]).code, Some(0)));

@@ -52,12 +52,12 @@ impl Home {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Waits until something holds, for 20 seconds at most.
+    /// Waits until something holds, for two minutes at most: a busy machine is slow.
     pub fn until(&self, what: &str, holds: impl Fn() -> bool) {
         let started = Instant::now();
         while !holds() {
             assert!(
-                started.elapsed() < Duration::from_secs(20),
+                started.elapsed() < Duration::from_secs(120),
                 "waited in vain for {what}; {}",
                 self.gradus(&["status", "last"]).out
             );
@@ -70,6 +70,13 @@ impl Home {
         let said = self.gradus(&["status", "--json"]);
         let last = said.out.lines().last().map(|line| serde_json::from_str::<Value>(line).unwrap());
         last.map_or(String::new(), |value| value["word"].as_str().unwrap().to_owned())
+    }
+
+    /// How far the newest run of [`counting`] came; 0 before it began.
+    pub fn counted(&self) -> u32 {
+        let runs = fs::read_dir(self.path().join("runs")).into_iter().flatten().flatten();
+        let counts = runs.filter_map(|run| fs::read_to_string(run.path().join("checkpoints/count")).ok());
+        counts.filter_map(|count| count.trim().parse().ok()).max().unwrap_or(0)
     }
 
     /// The pids of living processes that were started for this home, by a word on their command line.
