@@ -46,6 +46,9 @@ pub enum Error {
     /// The agent could not do its work.
     #[error(transparent)]
     Agent(#[from] agent::Error),
+    /// A data set cannot be used.
+    #[error(transparent)]
+    Data(#[from] data::Error),
     /// The run ended without result.
     #[error("run `{run}` failed: {}", finding.message)]
     Failed {
@@ -78,6 +81,7 @@ impl Error {
         match self {
             Error::Usage { hint, .. } => Some(hint.clone()),
             Error::Server(error) => error.hint(),
+            Error::Data(error) => error.hint(),
             Error::Failed { run, finding } => Some(match &finding.hint {
                 Some(hint) => hint.clone(),
                 None => format!("read `gradus logs {run}`"),
@@ -94,7 +98,10 @@ impl Error {
             Error::Job(_) | Error::Usage { .. } | Error::Infeasible { .. } => exit::USAGE,
             Error::Server(server::Error::NoRun(_)) => exit::NOT_FOUND,
             Error::Server(server::Error::Illegal(_)) => exit::INTERNAL,
-            Error::File { .. } | Error::Server(_) | Error::Provider(_) | Error::Agent(_) => exit::WORLD,
+            Error::Data(data::Error::Internal(_)) => exit::INTERNAL,
+            Error::File { .. } | Error::Data(_) | Error::Server(_) | Error::Provider(_) | Error::Agent(_) => {
+                exit::WORLD
+            }
             Error::Failed { .. } => exit::RUN_FAILED,
             Error::Code { code, .. } => *code,
         }

@@ -69,6 +69,11 @@ impl Dataset {
         Dataset::open_keeping(spec, path, seed, KEPT)
     }
 
+    /// The same, with every picture read and decoded anew each time, as it is with data that do not fit in memory.
+    pub fn open_on_disk(spec: &Data, path: &Path, seed: u64) -> Result<Dataset, Error> {
+        Dataset::open_keeping(spec, path, seed, 0)
+    }
+
     /// The same, with another limit to what stays in memory, in bytes.
     pub(crate) fn open_keeping(spec: &Data, path: &Path, seed: u64, limit: usize) -> Result<Dataset, Error> {
         let Index { classes, labels, homes, content, skipped } = source::index(spec, path)?;

@@ -2,6 +2,7 @@
 
 mod agent;
 mod cost;
+mod data;
 mod events;
 mod logs;
 mod models;
@@ -40,6 +41,8 @@ pub enum Command {
     Models(models::Args),
     /// Tell what runs have cost
     Cost(cost::Args),
+    /// Work on data sets: measure how fast they become batches
+    Data(data::Args),
     /// Print the event log: everything that was decided and done
     Events(events::Args),
     /// Write a run's report and TensorBoard files again
@@ -64,6 +67,7 @@ impl Command {
             Command::Resume(args) => resume::run(args, settings, printer),
             Command::Models(args) => models::run(args, settings, printer),
             Command::Cost(args) => cost::run(args, settings, printer),
+            Command::Data(args) => data::run(args, settings, printer),
             Command::Events(args) => events::run(args, settings, printer),
             Command::Report(args) => report::run(args, settings, printer),
             Command::Agent(args) => agent::run(args, settings),

@@ -1,0 +1,32 @@
+//! `gradus data`: what lies in a data set, where it goes, and how fast it becomes batches.
+//!
+//! Each verb is one file beside this one, its arguments and one function.
+
+mod bench;
+
+use crate::error::Error;
+use crate::printer::Printer;
+use crate::settings::Settings;
+
+/// Arguments of `gradus data`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    ask: Ask,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Ask {
+    /// Measure how fast pictures become batches
+    Bench(bench::Args),
+}
+
+/// Does what was asked of a data set.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: Args, _settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+    match args.ask {
+        Ask::Bench(args) => bench::run(args, printer),
+    }
+}
