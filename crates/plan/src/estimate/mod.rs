@@ -2,6 +2,7 @@
 //!
 //! Pure arithmetic over a [`Model`](crate::model::Model) and a [`Setup`]. Nothing here knows a price or a cloud.
 
+pub mod memory;
 pub mod setup;
 
 pub use setup::{Device, Layout, Optimizer, Parallel, Precision, Recompute, Setup, Zero};

@@ -1,0 +1,67 @@
+//! What no model changes, and the few figures that were fitted.
+
+use domain::gpu::Architecture;
+
+use crate::estimate::Setup;
+
+const MIB: f64 = 1024.0 * 1024.0;
+const GIB: f64 = 1024.0 * MIB;
+
+/// Figures that no document states, fitted on measured rows; see `docs/estimate.md` for how well they do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fitted {
+    /// Share of what changes during a step that the allocator holds beside it, for want of blocks of the right size.
+    pub fragmentation: f64,
+    /// Bytes kept for each value that a convolution or linear layer writes, over the width of a value in the
+    /// computing type, where only totals are known.
+    pub kept_of_totals: f64,
+    /// Relative standard deviation of an estimate from a graph, and from totals.
+    pub deviation: f64,
+    pub deviation_of_totals: f64,
+}
+
+pub const FITTED: Fitted =
+    Fitted { fragmentation: 0.2, kept_of_totals: 3.0, deviation: 0.06, deviation_of_totals: 0.25 };
+
+/// The driver's context with the libraries' code, by architecture. 1,343 MB on Volta is documented (Hugging Face,
+/// `perf_train_gpu_one`); newer drivers load code when it is called for, so that newer GPUs, which need them, take
+/// less. The others are what the same page's method shows on such cards, rounded.
+pub fn context(architecture: Architecture) -> f64 {
+    match architecture {
+        Architecture::Pascal => 700.0 * MIB,
+        Architecture::Volta => 1343.0 * MIB,
+        Architecture::Turing => 1000.0 * MIB,
+        Architecture::Ampere => 1000.0 * MIB,
+        Architecture::Ada => 700.0 * MIB,
+        Architecture::Hopper | Architecture::Blackwell => 800.0 * MIB,
+        Architecture::Cdna3 => 1000.0 * MIB,
+    }
+}
+
+/// What the collectives' library takes: about 0.3 GiB in one node and more between nodes, where it also keeps buffers
+/// for each channel to the network.
+pub fn collectives(setup: &Setup) -> f64 {
+    let gpus = setup.device.nodes.saturating_mul(setup.device.gpus_per_node);
+    match (gpus, setup.device.nodes) {
+        (0 | 1, _) => 0.0,
+        (_, 0 | 1) => 0.3 * GIB,
+        (_, 2..) => 0.6 * GIB,
+    }
+}
+
+/// What cuBLAS and cuDNN take while they compute: PyTorch gives cuBLAS 32 MiB on Hopper and 8 MiB before, for each
+/// stream (`CUBLAS_WORKSPACE_CONFIG` in its documentation).
+pub fn workspace(architecture: Architecture) -> f64 {
+    match architecture {
+        Architecture::Hopper | Architecture::Blackwell => 32.0 * MIB,
+        Architecture::Pascal
+        | Architecture::Volta
+        | Architecture::Turing
+        | Architecture::Ampere
+        | Architecture::Ada
+        | Architecture::Cdna3 => 8.0 * MIB,
+    }
+}
+
+/// A bucket of gradients in PyTorch's DDP, of which two are on their way.
+pub const BUCKET: f64 = 25.0 * MIB;

@@ -1,0 +1,368 @@
+//! What each operator keeps for the backward pass, and in how many bytes.
+//!
+//! Rules of PyTorch's autograd: a convolution or linear layer keeps its input, a normalisation its input and two
+//! statistics a group, ReLU its output, GELU and SiLU their input, softmax its output, dropout a mask of one byte, a
+//! maximum pool its indices. Tensors are told apart by identity, so that what two operators keep is there once.
+//! Under autocast, products read copies in half precision, one for each reader; normalisations, softmax and the loss
+//! compute in fp32 (PyTorch, "CUDA Ops that can autocast to float32").
+
+use super::Savings;
+use super::states::{autocast, compute_width};
+use crate::estimate::{Precision, Setup, Zero};
+use crate::model::{Function, Graph, Kind, Norm, Operator, Split, Tensor};
+
+/// The tensors of a graph as one GPU holds them.
+#[derive(Debug, Clone)]
+pub(super) struct Storage {
+    /// The tensor whose memory each tensor uses: itself, or what it views or overwrites.
+    pub root: Vec<u32>,
+    /// Bytes a sample of each root.
+    pub bytes: Vec<f64>,
+    width: Vec<f64>,
+    /// How many ranks share each tensor.
+    shared: Vec<f64>,
+    /// The operator that writes each tensor; none where it comes from outside.
+    pub writer: Vec<Option<u32>>,
+}
+
+/// What one operator keeps: memory that others may keep too, and memory of its own.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Kept {
+    pub roots: Vec<u32>,
+    pub own: f64,
+    /// What is needed only while it runs backwards, in bytes a sample.
+    pub transient: f64,
+}
+
+/// How operators compute, as far as what they keep depends on it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules {
+    precision: Precision,
+    pub flash: bool,
+    compiled: bool,
+    tensor: f64,
+    /// Everything is cast once, with the gathered weights, rather than operator by operator.
+    cast_once: bool,
+}
+
+impl Rules {
+    pub fn new(setup: &Setup, savings: &Savings) -> Rules {
+        Rules {
+            precision: setup.precision,
+            flash: setup.flash_attention,
+            compiled: setup.compiled,
+            tensor: f64::from(setup.parallel.tensor.max(1)),
+            cast_once: savings.half_model || setup.parallel.zero == Zero::Parameters || setup.parallel.tensor > 1,
+        }
+    }
+
+    fn casts(&self) -> bool {
+        autocast(self.precision) && !self.cast_once
+    }
+
+    /// Bytes of a value of what products write.
+    fn narrow(&self) -> f64 {
+        compute_width(self.precision)
+    }
+
+    /// Bytes of a value where autocast insists on fp32.
+    fn wide(&self) -> f64 {
+        if self.casts() { 4.0 } else { self.narrow() }
+    }
+}
+
+impl Storage {
+    pub fn new(graph: &Graph, rules: &Rules) -> Storage {
+        let count = graph.tensors.len();
+        let mut storage = Storage {
+            root: (0..count as u32).collect(),
+            bytes: vec![0.0; count],
+            width: vec![rules.wide(); count],
+            shared: vec![1.0; count],
+            writer: vec![None; count],
+        };
+        for (index, operator) in graph.operators.iter().enumerate() {
+            let output = operator.output.0 as usize;
+            storage.writer[output] = Some(index as u32);
+            storage.width[output] = storage.width_of(operator, rules);
+            storage.shared[output] = storage.shared_by(operator, rules);
+            if let (true, Some(first)) = (reuses(&operator.kind), operator.inputs.first()) {
+                storage.root[output] = storage.root[first.0 as usize];
+            }
+        }
+        for tensor in 0..count {
+            let root = storage.root[tensor] as usize;
+            let bytes = graph.tensors[tensor] as f64 * storage.width[tensor] / storage.shared[tensor];
+            storage.bytes[root] = storage.bytes[root].max(bytes);
+        }
+        storage
+    }
+
+    fn input(&self, operator: &Operator, of: &[f64]) -> f64 {
+        operator.inputs.iter().map(|tensor| of[tensor.0 as usize]).fold(0.0, f64::max)
+    }
+
+    fn width_of(&self, operator: &Operator, rules: &Rules) -> f64 {
+        match &operator.kind {
+            Kind::Convolution { .. }
+            | Kind::Linear { .. }
+            | Kind::Attention { .. }
+            | Kind::Product { .. }
+            | Kind::Recurrent { .. } => rules.narrow(),
+            Kind::Norm { norm: Norm::Batch, .. }
+            | Kind::Activation { .. }
+            | Kind::Elementwise { .. }
+            | Kind::Dropout { .. }
+            | Kind::Pool { .. }
+            | Kind::Resize { .. }
+            | Kind::Copy { .. }
+            | Kind::View => match operator.inputs.is_empty() {
+                true => rules.wide(),
+                false => self.input(operator, &self.width),
+            },
+            Kind::Norm { norm: Norm::Layer | Norm::Rms | Norm::Group, .. }
+            | Kind::Softmax { .. }
+            | Kind::Embedding { .. } => rules.wide(),
+            Kind::Loss { .. } => 4.0,
+        }
+    }
+
+    /// A product by columns divides what it writes, a product by rows joins it again, and what lies between stays
+    /// divided.
+    fn shared_by(&self, operator: &Operator, rules: &Rules) -> f64 {
+        match &operator.kind {
+            Kind::Linear { split: Split::Columns, .. } => rules.tensor,
+            Kind::Linear { split: Split::Rows | Split::Whole, .. }
+            | Kind::Embedding { .. }
+            | Kind::Convolution { .. }
+            | Kind::Recurrent { .. } => 1.0,
+            Kind::Attention { .. }
+            | Kind::Product { .. }
+            | Kind::Norm { .. }
+            | Kind::Activation { .. }
+            | Kind::Elementwise { .. }
+            | Kind::Softmax { .. }
+            | Kind::Dropout { .. }
+            | Kind::Pool { .. }
+            | Kind::Resize { .. }
+            | Kind::Copy { .. }
+            | Kind::View
+            | Kind::Loss { .. } => self.input(operator, &self.shared).max(1.0),
+        }
+    }
+
+    /// Returns how many ranks share an operator's weights.
+    pub fn divided(&self, operator: &Operator, rules: &Rules) -> f64 {
+        match operator.kind {
+            Kind::Linear { split, .. } | Kind::Embedding { split, .. } => match split {
+                Split::Whole => 1.0,
+                Split::Columns | Split::Rows => rules.tensor,
+            },
+            _ => 1.0,
+        }
+    }
+
+    /// Says what `operator` keeps of one sample.
+    pub fn kept(&self, graph: &Graph, operator: &Operator, rules: &Rules) -> Kept {
+        let mut kept = Kept::default();
+        let share = self.shared[operator.output.0 as usize].max(self.input(operator, &self.shared));
+        let written = graph.tensors[operator.output.0 as usize] as f64;
+        match &operator.kind {
+            Kind::Convolution { .. } | Kind::Linear { .. } => {
+                if let Some(input) = operator.inputs.first() {
+                    self.keep_for_product(graph, *input, rules, &mut kept);
+                }
+            }
+            Kind::Product { .. } => {
+                for input in &operator.inputs {
+                    self.keep_for_product(graph, *input, rules, &mut kept);
+                }
+            }
+            Kind::Recurrent { steps, hidden, gates, directions, .. } => {
+                if let Some(input) = operator.inputs.first() {
+                    self.keep_for_product(graph, *input, rules, &mut kept);
+                }
+                // Each step's gates, its cell and its output.
+                kept.own += (steps * hidden * (gates + 2) * directions) as f64 * rules.narrow();
+            }
+            Kind::Attention { .. } => self.attention(graph, operator, rules, share, &mut kept),
+            Kind::Norm { norm, groups, .. } => {
+                for input in &operator.inputs[..operator.inputs.len().min(1)] {
+                    self.norm(graph, *input, *norm, rules, &mut kept);
+                }
+                kept.own += 8.0 * *groups as f64;
+            }
+            Kind::Activation { function, .. } => match function {
+                Function::Relu | Function::Sigmoid | Function::Tanh => kept.roots.push(self.root_of(operator.output)),
+                Function::Gelu | Function::Silu | Function::HardSwish | Function::Other => {
+                    for input in &operator.inputs {
+                        self.keep(graph, *input, rules, &mut kept);
+                    }
+                    // Half-precision GELU and its like compute in registers; only an overwritten input costs a copy.
+                    if reuses(&operator.kind) {
+                        kept.own += self.bytes_of(graph, operator.output);
+                    }
+                }
+            },
+            Kind::Elementwise { product, .. } => {
+                if *product && operator.inputs.len() > 1 {
+                    for input in &operator.inputs {
+                        self.keep(graph, *input, rules, &mut kept);
+                    }
+                }
+            }
+            Kind::Softmax { .. } => kept.roots.push(self.root_of(operator.output)),
+            Kind::Dropout { .. } => {
+                // A compiled program computes the mask again from its seed.
+                if !rules.compiled {
+                    kept.own += written / share;
+                }
+            }
+            Kind::Embedding { rows, .. } => kept.own += 8.0 * *rows as f64,
+            Kind::Pool { maximum, .. } => {
+                if *maximum {
+                    kept.own += 8.0 * written;
+                }
+                for input in &operator.inputs {
+                    self.keep(graph, *input, rules, &mut kept);
+                }
+            }
+            Kind::Resize { .. } | Kind::Copy { .. } | Kind::View => {}
+            Kind::Loss { rows, classes } => {
+                // The logarithms of the probabilities in fp32. A compiled program computes them again from the scores.
+                if !rules.compiled {
+                    kept.own += 4.0 * (rows * classes) as f64 / share;
+                }
+            }
+        }
+        kept
+    }
+
+    fn root_of(&self, tensor: Tensor) -> u32 {
+        self.root[tensor.0 as usize]
+    }
+
+    fn bytes_of(&self, graph: &Graph, tensor: Tensor) -> f64 {
+        let index = tensor.0 as usize;
+        graph.tensors[index] as f64 * self.width[index] / self.shared[index]
+    }
+
+    fn keep_for_product(&self, graph: &Graph, tensor: Tensor, rules: &Rules, kept: &mut Kept) {
+        let index = tensor.0 as usize;
+        match rules.casts() && self.width[index] > rules.narrow() {
+            true => kept.own += graph.tensors[index] as f64 * rules.narrow() / self.shared[index],
+            false => self.keep(graph, tensor, rules, kept),
+        }
+    }
+
+    /// Keeps a tensor, or, in a compiled program, what it is cheaply computed from.
+    fn keep(&self, graph: &Graph, tensor: Tensor, rules: &Rules, kept: &mut Kept) {
+        let mut waiting = vec![tensor];
+        // A chain of cheap operators is short; the bound keeps strange graphs from costing time.
+        for _ in 0..16 {
+            let Some(tensor) = waiting.pop() else { break };
+            let writer = self.writer[tensor.0 as usize].map(|index| &graph.operators[index as usize]);
+            match writer {
+                Some(writer) if rules.compiled && is_cheap(&writer.kind) => waiting.extend(&writer.inputs),
+                Some(_) | None => kept.roots.push(self.root_of(tensor)),
+            }
+        }
+        kept.roots.extend(waiting.iter().map(|tensor| self.root_of(*tensor)));
+        kept.roots.sort_unstable();
+        kept.roots.dedup();
+    }
+
+    fn norm(&self, graph: &Graph, input: Tensor, norm: Norm, rules: &Rules, kept: &mut Kept) {
+        let index = input.0 as usize;
+        let values = graph.tensors[index] as f64 / self.shared[index];
+        match norm {
+            Norm::Batch => self.keep(graph, input, rules, kept),
+            Norm::Layer | Norm::Group => match self.width[index] < rules.wide() {
+                // Autocast hands it a copy in fp32.
+                true => kept.own += 4.0 * values,
+                false => self.keep(graph, input, rules, kept),
+            },
+            Norm::Rms => {
+                self.keep(graph, input, rules, kept);
+                // Written out in Python it computes in fp32 and keeps the copy, and what it scales.
+                if !rules.compiled {
+                    kept.own += values * rules.narrow() + if self.width[index] < 4.0 { 4.0 * values } else { 0.0 };
+                }
+            }
+        }
+    }
+
+    fn attention(&self, graph: &Graph, operator: &Operator, rules: &Rules, share: f64, kept: &mut Kept) {
+        let Kind::Attention { heads, key_heads, width, queries, keys, dropout, .. } = operator.kind else { return };
+        for input in &operator.inputs {
+            self.keep(graph, *input, rules, kept);
+        }
+        if rules.flash {
+            kept.roots.push(self.root_of(operator.output));
+            kept.own += 4.0 * (heads * queries) as f64 / share;
+            return;
+        }
+        let scores = heads as f64 * queries as f64 * keys as f64 / share;
+        // Softmax answers in fp32 under autocast and for bf16 as models write it; the product takes it in its own type.
+        let (narrow, wide) = (rules.narrow(), if rules.casts() { 4.0 } else { rules.narrow() });
+        kept.own += scores * wide;
+        if dropout {
+            kept.own += scores;
+        }
+        if dropout || wide > narrow {
+            kept.own += scores * narrow;
+        }
+        if key_heads < heads {
+            kept.own += 2.0 * ((heads - key_heads) * width) as f64 * keys as f64 * narrow / share;
+        }
+        // The gradients of the probabilities before and after the softmax.
+        kept.transient += 2.0 * scores * wide;
+    }
+}
+
+/// Whether the output lies where the input was.
+fn reuses(kind: &Kind) -> bool {
+    match kind {
+        Kind::View => true,
+        Kind::Activation { in_place, .. } => *in_place,
+        Kind::Convolution { .. }
+        | Kind::Linear { .. }
+        | Kind::Attention { .. }
+        | Kind::Product { .. }
+        | Kind::Recurrent { .. }
+        | Kind::Norm { .. }
+        | Kind::Elementwise { .. }
+        | Kind::Softmax { .. }
+        | Kind::Dropout { .. }
+        | Kind::Embedding { .. }
+        | Kind::Pool { .. }
+        | Kind::Resize { .. }
+        | Kind::Copy { .. }
+        | Kind::Loss { .. } => false,
+    }
+}
+
+/// Whether a compiler computes it again rather than keep it: functions of single values, and normalisations from
+/// statistics that are kept.
+fn is_cheap(kind: &Kind) -> bool {
+    match kind {
+        Kind::Activation { .. } | Kind::Dropout { .. } => true,
+        Kind::Elementwise { product, inputs, .. } => *product || *inputs == 1,
+        Kind::Norm { norm, .. } => match norm {
+            Norm::Layer | Norm::Rms => true,
+            Norm::Batch | Norm::Group => false,
+        },
+        Kind::Convolution { .. }
+        | Kind::Linear { .. }
+        | Kind::Attention { .. }
+        | Kind::Product { .. }
+        | Kind::Recurrent { .. }
+        | Kind::Softmax { .. }
+        | Kind::Embedding { .. }
+        | Kind::Pool { .. }
+        | Kind::Resize { .. }
+        | Kind::Copy { .. }
+        | Kind::View
+        | Kind::Loss { .. } => false,
+    }
+}

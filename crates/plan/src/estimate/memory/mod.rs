@@ -1,0 +1,102 @@
+//! Memory of one GPU in training: what is there all the time, what the forward pass keeps for the backward pass, and
+//! what the framework takes for itself.
+//!
+//! [`memory`] answers for a [`Model`] and a [`Setup`]; [`Profile`] is the part of the answer that does not depend on
+//! the batch, for whoever asks about many. [`kept`] says what each operator keeps, [`walk`] when it is let go,
+//! [`states`] what weights, gradients and the optimiser take, [`fixed`] what no model changes, [`totals`] what is
+//! estimated when only totals are known; [`fit`] turns the sums into answers.
+
+pub mod fit;
+pub mod fixed;
+mod kept;
+mod profile;
+mod states;
+#[cfg(test)]
+mod tests;
+mod totals;
+mod walk;
+
+use serde::Serialize;
+
+use super::Setup;
+use crate::model::Model;
+
+pub use fit::{Change, Remedy, Verdict, largest_batch, remedies, verdict};
+pub use profile::{Key, Profile};
+
+/// Memory of the fullest GPU at its fullest moment, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Memory {
+    /// Weights, half-precision copies of them, and values kept with them.
+    pub weights: f64,
+    /// Gradients of the weights at that moment.
+    pub gradients: f64,
+    /// The optimiser's state.
+    pub optimizer: f64,
+    /// What is kept for the backward pass and what is on its way at that moment.
+    pub activations: f64,
+    /// What libraries take to compute.
+    pub workspace: f64,
+    /// Buckets and gathered shards.
+    pub communication: f64,
+    /// The driver's context and the libraries' code; no allocator sees it.
+    pub context: f64,
+    /// What the allocator holds and cannot use.
+    pub margin: f64,
+    /// A tenth of all runs get by with less, when the allocator has given back all that it cannot use.
+    pub low: f64,
+    /// Everything above together: what a monitor of the GPU would show.
+    pub middle: f64,
+    /// A tenth of all runs take more.
+    pub high: f64,
+}
+
+impl Memory {
+    /// Returns what tensors occupy, as `torch.cuda.max_memory_allocated` tells it.
+    pub fn allocated(&self) -> f64 {
+        self.weights + self.gradients + self.optimizer + self.activations + self.workspace + self.communication
+    }
+
+    /// Returns what a GPU must have: tensors and context, without what the allocator holds and can give back.
+    pub fn needed(&self) -> f64 {
+        self.allocated() + self.context
+    }
+
+    /// Returns what the allocator holds, as `torch.cuda.max_memory_reserved` tells it.
+    pub fn reserved(&self) -> f64 {
+        self.allocated() + self.margin
+    }
+}
+
+/// Ways of saving memory beyond those of a [`Setup`], as fine-tuning recipes use them.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Savings {
+    /// Only small matrices beside the frozen weights are trained.
+    pub adapters: Option<Adapters>,
+    /// The network itself is in half precision with fp32 copies of its weights beside it, as Megatron and apex's `O2`
+    /// have it, rather than cast operator by operator.
+    pub half_model: bool,
+    /// Each weight is updated as soon as its gradient is there, and the gradient let go.
+    pub update_in_backward: bool,
+    /// The optimiser's state lives in the host's memory.
+    pub offload_optimizer: bool,
+    /// Weights and gradients live in the host's memory too, but for the blocks at work.
+    pub offload_weights: bool,
+}
+
+/// Low-rank adapters (Hu et al. 2021), with frozen weights in the computing type or in 4 bits (Dettmers et al. 2023).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Adapters {
+    pub rank: u64,
+    pub quantized: bool,
+}
+
+/// Estimates the memory of the fullest GPU.
+pub fn memory(model: &Model, setup: &Setup) -> Memory {
+    memory_with(model, setup, &Savings::default())
+}
+
+/// Estimates the memory of the fullest GPU with further savings.
+pub fn memory_with(model: &Model, setup: &Setup, savings: &Savings) -> Memory {
+    Profile::new(model, setup, savings).memory(setup)
+}

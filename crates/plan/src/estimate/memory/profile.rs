@@ -1,0 +1,187 @@
+//! What an estimate needs of a model: counted once, asked for many batches and ways of sharing the work.
+
+use std::ops::Range;
+
+use super::kept::{Rules, Storage};
+use super::states::{self, Values};
+use super::walk::{Walked, walk};
+use super::{Memory, Savings, fixed, totals};
+use crate::estimate::{Precision, Recompute, Setup, Zero};
+use crate::model::{Graph, Kind, Model, Operator};
+
+/// Relative uncertainty of everything, also of what is counted.
+const UNCERTAIN: f64 = 0.01;
+
+/// The part of an estimate that does not depend on batch, device and sharing among data-parallel ranks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Profile {
+    stages: Vec<Stage>,
+    savings: Savings,
+    /// Relative standard deviation of the estimate.
+    deviation: f64,
+}
+
+/// What a [`Profile`] depends on, so that one can be kept for many setups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    precision: Precision,
+    recompute: Recompute,
+    flash: bool,
+    compiled: bool,
+    tensor: u32,
+    pipeline: u32,
+    gathered: bool,
+}
+
+/// One stage of a pipeline.
+#[derive(Debug, Clone, PartialEq)]
+struct Stage {
+    /// Counted from 0; the earlier, the more micro-batches are in flight.
+    index: u32,
+    values: Values,
+    walked: Walked,
+}
+
+impl Profile {
+    /// Returns what a profile made for `setup` is good for.
+    pub fn key(setup: &Setup) -> Key {
+        Key {
+            precision: setup.precision,
+            recompute: setup.recompute,
+            flash: setup.flash_attention,
+            compiled: setup.compiled,
+            tensor: setup.parallel.tensor.max(1),
+            pipeline: setup.parallel.pipeline.max(1),
+            gathered: setup.parallel.zero == Zero::Parameters,
+        }
+    }
+
+    pub fn new(model: &Model, setup: &Setup, savings: &Savings) -> Profile {
+        let graph = match model {
+            Model::Graph(graph) => graph,
+            Model::Summary(summary) => {
+                let (values, walked) = totals::estimate(summary, setup);
+                let stage = Stage { index: 0, values, walked };
+                return Profile {
+                    stages: vec![stage],
+                    savings: *savings,
+                    deviation: fixed::FITTED.deviation_of_totals,
+                };
+            }
+        };
+        let rules = Rules::new(setup, savings);
+        let storage = Storage::new(graph, &rules);
+        let ranges = stages(graph, setup.parallel.pipeline.max(1));
+        let last = ranges.len() - 1;
+        let mut stages = Vec::new();
+        for (index, range) in ranges.into_iter().enumerate() {
+            // Stages between the second and the last hold as much of the network as the second and fewer micro-batches.
+            if index < 2 || index == last {
+                let values = values(graph, range.clone(), setup, &rules, &storage);
+                let walked = walk(graph, range, &storage, &rules, setup.recompute);
+                stages.push(Stage { index: index as u32, values, walked });
+            }
+        }
+        Profile { stages, savings: *savings, deviation: fixed::FITTED.deviation }
+    }
+
+    /// Estimates the memory of the fullest GPU. `setup` has the [`Key`] that the profile was made for.
+    pub fn memory(&self, setup: &Setup) -> Memory {
+        let fullest = |left: Memory, right: Memory| if right.middle > left.middle { right } else { left };
+        self.stages.iter().map(|stage| self.stage(stage, setup)).fold(Memory::default(), fullest)
+    }
+
+    fn stage(&self, stage: &Stage, setup: &Setup) -> Memory {
+        let batch = setup.micro_batch as f64;
+        let states = states::states(&stage.values, setup, &self.savings);
+        let in_flight = in_flight(stage.index, setup);
+        let activations = batch * (stage.walked.fullest + stage.walked.kept * in_flight);
+        let gpu = &setup.device.gpu;
+        let workspace = fixed::workspace(gpu.architecture);
+        let context = fixed::context(gpu.architecture);
+        let communication = states.communication + fixed::collectives(setup);
+        let margin = fixed::FITTED.fragmentation * (activations + workspace);
+        let needed =
+            states.weights + states.gradients + states.optimizer + communication + context + activations + workspace;
+        let middle = needed + margin;
+        // What is counted, the states, is certain; what a step adds is not, and a tenth lies 1.28 deviations away.
+        let band = 1.28 * self.deviation * (activations + workspace + states.communication) + UNCERTAIN * needed;
+        Memory {
+            weights: states.weights,
+            gradients: states.gradients,
+            optimizer: states.optimizer,
+            activations,
+            workspace,
+            communication,
+            context,
+            margin,
+            // Before it fails, the allocator gives back what it cannot use.
+            low: needed - band,
+            middle,
+            high: middle + band,
+        }
+    }
+}
+
+/// Micro-batches beside the one at work whose activations a stage holds under one-forward-one-backward (Narayanan et
+/// al. 2021): the first stage of `p` holds `p`, the last one.
+fn in_flight(stage: u32, setup: &Setup) -> f64 {
+    let stages = u64::from(setup.parallel.pipeline.max(1));
+    (stages - u64::from(stage)).min(setup.accumulate.max(1)).saturating_sub(1) as f64
+}
+
+/// Operators of each stage: blocks in equal parts, what comes before them with the first, what comes after with the
+/// last.
+fn stages(graph: &Graph, count: u32) -> Vec<Range<usize>> {
+    let blocks = u64::from(graph.blocks());
+    let count = u64::from(count).clamp(1, blocks.max(1));
+    let mut ranges = Vec::new();
+    let mut start = 0;
+    for stage in 1..=count {
+        let end = match stage == count {
+            true => graph.operators.len(),
+            false => {
+                let first = stage * blocks / count;
+                let is_next = |operator: &Operator| operator.block.is_some_and(|block| u64::from(block) >= first);
+                graph.operators.iter().position(is_next).unwrap_or(graph.operators.len()).max(start)
+            }
+        };
+        ranges.push(start..end);
+        start = end;
+    }
+    ranges
+}
+
+fn values(graph: &Graph, stage: Range<usize>, setup: &Setup, rules: &Rules, storage: &Storage) -> Values {
+    let mut values = Values::default();
+    let mut block = (None, 0.0);
+    let alone = setup.parallel.pipeline <= 1;
+    for operator in &graph.operators[stage] {
+        let divided = storage.divided(operator, rules);
+        let mut parameters = operator.parameters as f64 / divided;
+        match operator.kind {
+            Kind::Linear { inner, columns, .. } => {
+                let weight = inner as f64 * columns as f64 / divided;
+                values.products += parameters.max(weight);
+                values.adapters += (inner + columns) as f64 / divided;
+                // A shared table is on its own stage once more.
+                if !alone {
+                    parameters = parameters.max(weight);
+                }
+            }
+            Kind::Convolution { .. } | Kind::Recurrent { .. } => values.products += parameters,
+            _ => {}
+        }
+        values.parameters += parameters;
+        values.buffers += operator.buffers as f64;
+        if operator.block.is_none() || operator.block != block.0 {
+            block = (operator.block, 0.0);
+        }
+        block.1 += parameters;
+        values.unit = values.unit.max(block.1);
+        if operator.block.is_some() {
+            values.block = values.block.max(block.1);
+        }
+    }
+    values
+}

@@ -1,0 +1,204 @@
+use domain::Bytes;
+use domain::gpu::{Architecture, Gpu, Link, Rates};
+
+use super::*;
+use crate::estimate::{Device, Layout, Optimizer, Parallel, Precision, Recompute, Zero};
+use crate::model::families::bert::Head;
+use crate::model::families::{Bert, Gpt, Llama, Resnet};
+use crate::model::{Builder, Graph};
+
+const GIB: f64 = 1_073_741_824.0;
+
+fn setup(gpu_gib: f64, micro_batch: u64, precision: Precision) -> Setup {
+    let memory = Bytes((gpu_gib * GIB) as u64);
+    let gpu = Gpu {
+        name: "V100-SXM2-16GB".to_owned(),
+        architecture: Architecture::Volta,
+        memory,
+        usable: memory,
+        bandwidth: 900e9,
+        rates: Rates { fp32: 15.7e12, fp16: Some(125e12), ..Rates::default() },
+        link: Link::Pcie,
+        pcie: 3,
+        multiprocessors: 80,
+        power: 300.0,
+        source: String::new(),
+    };
+    Setup {
+        device: Device { gpu, nodes: 1, gpus_per_node: 1, network: None },
+        precision,
+        layout: Layout::ChannelsFirst,
+        micro_batch,
+        accumulate: 1,
+        parallel: Parallel { data: 1, tensor: 1, pipeline: 1, zero: Zero::None },
+        recompute: Recompute::None,
+        optimizer: Optimizer::Adam,
+        flash_attention: false,
+        compiled: false,
+    }
+}
+
+fn on(gpus: u32, setup: Setup) -> Setup {
+    let mut setup = setup;
+    setup.device.gpus_per_node = gpus;
+    setup.parallel.data = gpus;
+    setup
+}
+
+fn resnet50() -> Model {
+    Model::Graph(Resnet::imagenet(50).expect("50 layers").graph())
+}
+
+fn bert_large() -> Model {
+    Model::Graph(Bert::large(512, Head::Sequence { classes: 2 }).graph())
+}
+
+fn check(what: &str, bytes: f64, gib: f64, percent: f64) {
+    let error = 100.0 * (bytes / GIB / gib - 1.0);
+    assert!(error.abs() <= percent, "{what}: {:.2} GiB, measured {gib}, {error:+.1} %", bytes / GIB);
+}
+
+/// Hugging Face, `perf_train_gpu_one`: BERT large for sequences of 512 on a V100 of 16 GB, as nvidia-smi shows it.
+#[test]
+fn bert_large_takes_what_hugging_face_measured() {
+    let alone = |batch| setup(16.0, batch, Precision::Fp32);
+    let gathered = |batch| Setup { accumulate: 4, ..alone(batch) };
+    let cases = [
+        ("batch 4", alone(4), 14.60),
+        ("4 × 1", gathered(1), 8.48),
+        ("4 × 1, recomputed", Setup { recompute: Recompute::Full, ..gathered(1) }, 6.62),
+        ("batch 4 in half precision", Setup { precision: Precision::AmpFp16, ..alone(4) }, 13.61),
+        ("batch 4, Adafactor", Setup { optimizer: Optimizer::Adafactor, ..alone(4) }, 12.01),
+        ("batch 4, Adam in 8 bits", Setup { optimizer: Optimizer::Adam8bit, ..alone(4) }, 12.78),
+    ];
+    for (what, setup, gib) in cases {
+        check(what, memory(&bert_large(), &setup).middle, gib, 9.0);
+    }
+}
+
+/// Megatron's count (Korthikanti et al. 2022): `sbh (34 + 5as/h)` bytes a layer, with whole scores.
+#[test]
+fn a_layer_of_gpt_keeps_what_korthikanti_counts() {
+    let kept = |layers: u64, change: fn(&mut Setup)| {
+        let gpt = Model::Graph(Gpt::megatron(1024, layers, 16, 512, 512).graph());
+        let mut setup = Setup { accumulate: 2, ..setup(80.0, 1, Precision::AmpFp16) };
+        change(&mut setup);
+        memory_with(&gpt, &setup, &Savings { half_model: true, ..Savings::default() }).activations
+    };
+    let layer = |change: fn(&mut Setup)| kept(9, change) - kept(8, change);
+    let (sequence, hidden, heads) = (512.0, 1024.0, 16.0);
+    let close = |what: &str, bytes: f64, expected: f64| {
+        assert!((bytes / expected - 1.0).abs() < 0.02, "{what}: {bytes} bytes, expected {expected}");
+    };
+    close("whole", layer(|_| {}), sequence * hidden * (34.0 + 5.0 * heads * sequence / hidden));
+    close("without scores", layer(|setup| setup.recompute = Recompute::Selective), sequence * hidden * 34.0);
+    close("recomputed", layer(|setup| setup.recompute = Recompute::Full), sequence * hidden * 2.0);
+    let divided = sequence * hidden * (10.0 + 24.0 / 4.0 + 5.0 * heads * sequence / hidden / 4.0);
+    close("over four GPUs", layer(|setup| setup.parallel.tensor = 4), divided);
+}
+
+#[test]
+fn what_two_operators_keep_is_there_once() {
+    let mut builder = Builder::new();
+    let words = builder.embed("words", 128, 1000, 256, crate::model::Split::Whole);
+    let one = builder.linear("one", words, 256, false, crate::model::Split::Whole);
+    let two = builder.linear("two", words, 256, false, crate::model::Split::Whole);
+    builder.combine("sum", one, two, false);
+    let graph = builder.finish();
+    let kept = |graph: &Graph| memory(&Model::Graph(graph.clone()), &setup(16.0, 1, Precision::Fp32)).activations;
+    let both = kept(&graph);
+    let mut copied = graph;
+    let copy = copied.tensors.len() as u32;
+    copied.tensors.push(128 * 256);
+    copied.operators[2].inputs = vec![crate::model::Tensor(copy)];
+    assert!(kept(&copied) > both, "{both}");
+}
+
+#[test]
+fn states_are_divided_as_zero_divides_them() {
+    let model = Model::Graph(Llama::three_8b(128).graph());
+    let states = |zero: Zero| {
+        let mut setup = on(8, setup(80.0, 1, Precision::Bf16));
+        setup.parallel.zero = zero;
+        let memory = memory(&model, &setup);
+        [memory.weights, memory.gradients, memory.optimizer].map(|bytes| bytes / 8.030_261_248e9)
+    };
+    let same = |zero: Zero, expected: [f64; 3]| {
+        for (bytes, expected) in states(zero).iter().zip(expected) {
+            assert!((bytes - expected).abs() < 0.01, "{zero:?}: {bytes} bytes a parameter, expected {expected}");
+        }
+    };
+    same(Zero::None, [2.0, 2.0, 4.0]);
+    same(Zero::Optimizer, [2.0, 2.0, 0.5]);
+    same(Zero::Gradients, [2.0, 0.25, 0.5]);
+    same(Zero::Parameters, [0.25, 0.25, 0.5]);
+}
+
+#[test]
+fn half_precision_halves_what_a_picture_takes() {
+    let slope = |precision| {
+        let of = |batch| memory(&resnet50(), &setup(80.0, batch, precision)).middle;
+        (of(256) - of(128)) / 128.0 / GIB
+    };
+    let (half, full) = (slope(Precision::AmpFp16), slope(Precision::Fp32));
+    // Lambda's rows that fill their cards: 0.052 and 0.103 GiB a picture.
+    check("half", half * GIB, 0.052, 10.0);
+    check("full", full * GIB, 0.103, 10.0);
+}
+
+#[test]
+fn the_first_stage_of_a_pipeline_holds_most_micro_batches() {
+    let gpt = Model::Graph(Gpt::megatron(1024, 24, 16, 1024, 1024).graph());
+    let of = |pipeline, accumulate| {
+        let mut setup = Setup { accumulate, ..setup(80.0, 4, Precision::AmpFp16) };
+        setup.parallel.pipeline = pipeline;
+        memory(&gpt, &setup)
+    };
+    let (whole, cut) = (of(1, 8), of(4, 8));
+    assert!(cut.weights < 0.35 * whole.weights);
+    // A quarter of the layers, four times.
+    assert!((cut.activations / whole.activations - 1.0).abs() < 0.1, "{} {}", cut.activations, whole.activations);
+    assert!(of(4, 1).activations < 0.4 * cut.activations);
+}
+
+#[test]
+fn the_largest_batch_fits_and_the_next_does_not() {
+    for precision in [Precision::Fp32, Precision::AmpFp16] {
+        let setup = setup(16.0, 1, precision);
+        let largest = largest_batch(&resnet50(), &setup, &Savings::default()).expect("one fits");
+        let needed = |micro_batch| memory(&resnet50(), &Setup { micro_batch, ..setup.clone() }).needed();
+        let has = setup.device.gpu.usable.0 as f64;
+        assert!(needed(largest) <= has && needed(largest + 1) > has, "{precision:?}: {largest}");
+    }
+    let large = Model::Graph(Llama::three_70b(4096).graph());
+    assert_eq!(largest_batch(&large, &setup(16.0, 1, Precision::Bf16), &Savings::default()), None);
+}
+
+#[test]
+fn what_does_not_fit_is_told_what_would() {
+    let setup = on(8, setup(16.0, 32, Precision::Fp32));
+    assert_eq!(verdict(&memory(&bert_large(), &setup), &setup.device.gpu), Verdict::TooLarge);
+    let told: Vec<(Change, Verdict)> =
+        remedies(&bert_large(), &setup).iter().map(|remedy| (remedy.change, remedy.verdict)).collect();
+    assert!(told.iter().any(|(change, _)| *change == Change::SmallerMicroBatch), "{told:?}");
+    assert!(told.iter().any(|(change, _)| *change == Change::Recompute), "{told:?}");
+    assert!(told.iter().any(|(change, _)| *change == Change::Shard(Zero::Parameters)), "{told:?}");
+    let (last, enough) = told.last().expect("at least a larger GPU");
+    assert!(matches!(last, Change::MoreMemory(_)) && *enough == Verdict::Fits, "{told:?}");
+    for remedy in remedies(&bert_large(), &setup) {
+        if remedy.change == Change::SmallerMicroBatch {
+            assert_eq!(remedy.setup.micro_batch * remedy.setup.accumulate, 32);
+        }
+    }
+}
+
+#[test]
+fn totals_alone_give_a_wider_band() {
+    let Model::Graph(graph) = resnet50() else { panic!("a graph") };
+    let totals = Model::Summary(graph.summary(Some("resnet".to_owned())));
+    let setup = setup(80.0, 256, Precision::AmpFp16);
+    let (from_graph, from_totals) = (memory(&resnet50(), &setup), memory(&totals, &setup));
+    let width = |memory: &Memory| (memory.high - memory.low) / memory.middle;
+    assert!(width(&from_totals) > 1.5 * width(&from_graph));
+    assert!((from_totals.middle / from_graph.middle - 1.0).abs() < 0.5);
+}

@@ -1,0 +1,202 @@
+//! When memory is taken and let go: a walk through the forward and the backward pass of one stage.
+//!
+//! The walk counts bytes a sample. A recomputed block keeps what enters it and takes the rest again when the backward
+//! pass comes to it. Gradients of weights are no part of it: they are counted with the states, as if they stayed from
+//! step to step, which they do with accumulation, DDP's buckets and pipelines.
+
+use std::ops::Range;
+
+use super::kept::{Kept, Rules, Storage};
+use crate::estimate::Recompute;
+use crate::model::{Graph, Kind};
+
+/// What one stage's activations take.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Walked {
+    /// Bytes a sample that are kept from the forward to the backward pass.
+    pub kept: f64,
+    /// Bytes a sample at the fullest moment.
+    pub fullest: f64,
+}
+
+/// What one operator holds: from the forward pass on, and once the backward pass needs it.
+#[derive(Debug, Clone, Default)]
+struct Plan {
+    held: Vec<u32>,
+    own_held: f64,
+    needed: Kept,
+    /// From this operator on, the backward pass takes again what these operators need.
+    again: Range<usize>,
+}
+
+struct Live<'a> {
+    storage: &'a Storage,
+    there: Vec<bool>,
+    bytes: f64,
+    fullest: f64,
+}
+
+impl Live<'_> {
+    fn take(&mut self, root: u32) {
+        if !std::mem::replace(&mut self.there[root as usize], true) {
+            self.bytes += self.storage.bytes[root as usize];
+        }
+    }
+
+    /// Notes a moment at which so much more is there for an instant.
+    fn moment(&mut self, more: f64) {
+        self.fullest = self.fullest.max(self.bytes + more);
+    }
+
+    fn release(&mut self, root: u32) {
+        if std::mem::take(&mut self.there[root as usize]) {
+            self.bytes -= self.storage.bytes[root as usize];
+        }
+    }
+}
+
+/// Walks over the operators `stage` of `graph`.
+pub(super) fn walk(
+    graph: &Graph,
+    stage: Range<usize>,
+    storage: &Storage,
+    rules: &Rules,
+    recompute: Recompute,
+) -> Walked {
+    let plans = plans(graph, stage.clone(), storage, rules, recompute);
+    let count = graph.tensors.len();
+    let mut last_read = vec![0; count];
+    let mut held = vec![false; count];
+    let mut first_needed = vec![usize::MAX; count];
+    for index in stage.clone() {
+        let plan = &plans[index - stage.start];
+        for root in roots(graph, storage, index) {
+            last_read[root as usize] = index;
+        }
+        for root in plan.held.iter().chain(&plan.needed.roots) {
+            let first = &mut first_needed[*root as usize];
+            *first = index.min(*first);
+        }
+        for root in &plan.held {
+            held[*root as usize] = true;
+        }
+    }
+    let mut live = Live { storage, there: vec![false; count], bytes: 0.0, fullest: 0.0 };
+    for index in stage.clone() {
+        for root in roots(graph, storage, index) {
+            live.take(root);
+        }
+        live.bytes += plans[index - stage.start].own_held;
+        live.moment(0.0);
+        for root in roots(graph, storage, index) {
+            if last_read[root as usize] == index && !held[root as usize] {
+                live.release(root);
+            }
+        }
+    }
+    let kept = live.bytes;
+    let mut gradient = vec![false; count];
+    for index in stage.clone().rev() {
+        let plan = &plans[index - stage.start];
+        for again in plan.again.clone() {
+            let again = &plans[again - stage.start];
+            again.needed.roots.iter().for_each(|root| live.take(*root));
+            live.bytes += again.needed.own - again.own_held;
+        }
+        for root in roots(graph, storage, index) {
+            let has_gradient = storage.writer[root as usize].is_some();
+            if has_gradient && !std::mem::replace(&mut gradient[root as usize], true) {
+                live.bytes += storage.bytes[root as usize];
+            }
+        }
+        live.moment(plan.needed.transient);
+        let output = graph.operators[index].output.0;
+        if storage.root[output as usize] == output && std::mem::take(&mut gradient[output as usize]) {
+            live.bytes -= storage.bytes[output as usize];
+        }
+        for root in plan.held.iter().chain(&plan.needed.roots) {
+            if first_needed[*root as usize] == index {
+                live.release(*root);
+            }
+        }
+        live.bytes -= plan.needed.own;
+    }
+    Walked { kept, fullest: live.fullest }
+}
+
+/// The memory that an operator reads and writes.
+fn roots<'a>(graph: &'a Graph, storage: &'a Storage, index: usize) -> impl Iterator<Item = u32> + 'a {
+    let operator = &graph.operators[index];
+    operator.inputs.iter().chain([&operator.output]).map(|tensor| storage.root[tensor.0 as usize])
+}
+
+fn plans(graph: &Graph, stage: Range<usize>, storage: &Storage, rules: &Rules, recompute: Recompute) -> Vec<Plan> {
+    let mut plans: Vec<Plan> = Vec::with_capacity(stage.len());
+    for index in stage.clone() {
+        let needed = storage.kept(graph, &graph.operators[index], rules);
+        plans.push(Plan { held: needed.roots.clone(), own_held: needed.own, needed, again: 0..0 });
+    }
+    let blockwise = match recompute {
+        Recompute::None => return plans,
+        Recompute::Full => true,
+        Recompute::Selective => rules.flash,
+    };
+    if !blockwise {
+        // Scores are computed again, each attention by itself.
+        for index in stage.clone() {
+            if let Kind::Attention { .. } = graph.operators[index].kind {
+                let plan = &mut plans[index - stage.start];
+                plan.own_held = 0.0;
+                plan.again = index..index + 1;
+            }
+        }
+        return plans;
+    }
+    let mut index = stage.start;
+    while index < stage.end {
+        let block = graph.operators[index].block;
+        let length = graph.operators[index..stage.end].iter().take_while(|operator| operator.block == block).count();
+        if block.is_some() {
+            recompute_block(graph, index..index + length, &mut plans, stage.start, storage, recompute);
+        }
+        index += length;
+    }
+    plans
+}
+
+/// Holds only what enters the block, and what the policy finds too dear to compute again: attention, and every second
+/// product of matrices, the first, third and so on (torchtitan's `selective op`).
+fn recompute_block(
+    graph: &Graph,
+    block: Range<usize>,
+    plans: &mut [Plan],
+    start: usize,
+    storage: &Storage,
+    recompute: Recompute,
+) {
+    let mut products = 0;
+    for index in block.clone() {
+        let operator = &graph.operators[index];
+        let enters = |root: &u32| storage.writer[*root as usize].is_none_or(|writer| (writer as usize) < block.start);
+        let mut held: Vec<u32> = Vec::new();
+        for tensor in &operator.inputs {
+            held.extend(Some(storage.root[tensor.0 as usize]).filter(enters));
+        }
+        let dear = match operator.kind {
+            Kind::Attention { .. } => true,
+            Kind::Linear { .. } | Kind::Convolution { .. } => {
+                products += 1;
+                products % 2 == 1
+            }
+            _ => false,
+        };
+        if dear && recompute == Recompute::Selective {
+            held.push(storage.root[operator.output.0 as usize]);
+        }
+        let plan = &mut plans[index - start];
+        plan.held = held;
+        plan.own_held = 0.0;
+    }
+    let last = block.end - 1 - start;
+    plans[last].again = block;
+}
