@@ -205,7 +205,8 @@ impl Storage {
                 }
             },
             Kind::Elementwise { product, .. } => {
-                if *product && operator.inputs.len() > 1 {
+                // A factor may be a weight of its own.
+                if *product && (operator.inputs.len() > 1 || operator.parameters > 0) {
                     for input in &operator.inputs {
                         self.keep(graph, *input, rules, &mut kept);
                     }

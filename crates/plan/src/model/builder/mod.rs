@@ -17,6 +17,7 @@ pub struct Builder {
     graph: Graph,
     block: Option<u32>,
     next: u32,
+    sharing: bool,
 }
 
 /// Values that an operator owns.
@@ -64,8 +65,8 @@ impl Builder {
             inputs: inputs.to_vec(),
             output,
             block: self.block,
-            parameters: owned.parameters,
-            buffers: owned.buffers,
+            parameters: if self.sharing { 0 } else { owned.parameters },
+            buffers: if self.sharing { 0 } else { owned.buffers },
         });
         output
     }
@@ -86,6 +87,16 @@ impl Builder {
     /// What is added from here belongs to no repeated block.
     pub fn end_blocks(&mut self) {
         self.block = None;
+    }
+
+    /// What is added from here uses weights that are counted already.
+    pub fn share_weights(&mut self) {
+        self.sharing = true;
+    }
+
+    /// What is added from here has weights of its own.
+    pub fn own_weights(&mut self) {
+        self.sharing = false;
     }
 
     /// Notes an operator that was not understood.

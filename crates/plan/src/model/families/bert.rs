@@ -16,6 +16,10 @@ pub struct Bert {
     pub vocabulary: u64,
     /// Positions that have an embedding.
     pub positions: u64,
+    /// Width of the tables of words, where it differs from that of the blocks; 0 where it does not.
+    pub embedding: u64,
+    /// All blocks have the same weights, as in ALBERT.
+    pub shared: bool,
     /// Kinds of tokens that have an embedding; 0 without.
     pub token_types: u64,
     pub dropout: bool,
@@ -33,6 +37,8 @@ pub enum Head {
     Sequence { classes: u64 },
     /// A class of each token (2 for the first and last word of an answer).
     Tokens { classes: u64 },
+    /// The masked words.
+    Words,
     /// The masked words, and whether one sentence follows the other, as BERT is trained at first.
     MaskedWords,
 }
@@ -48,6 +54,8 @@ impl Bert {
             function: Function::Gelu,
             vocabulary: 30522,
             positions: 512,
+            embedding: 0,
+            shared: false,
             token_types: 2,
             dropout: true,
             head,
@@ -63,10 +71,11 @@ impl Bert {
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
         let builder = &mut builder;
-        let mut at = builder.embed("words", self.sequence, self.vocabulary, self.hidden, Split::Rows);
+        let width = self.embedding_width();
+        let mut at = builder.embed("words", self.sequence, self.vocabulary, width, Split::Rows);
         for (name, entries) in [("token_types", self.token_types), ("positions", self.positions)] {
             if entries > 0 {
-                let embedded = builder.embed(name, self.sequence, entries, self.hidden, Split::Whole);
+                let embedded = builder.embed(name, self.sequence, entries, width, Split::Whole);
                 at = builder.combine(format!("{name}.sum"), at, embedded, false);
             }
         }
@@ -74,10 +83,17 @@ impl Bert {
         if self.dropout {
             at = builder.dropout("dropout", at);
         }
-        let block = self.block();
-        for _ in 0..self.layers {
-            at = block.add(builder, at);
+        if width != self.hidden {
+            at = builder.linear("widen", at, self.hidden, true, Split::Whole);
         }
+        let block = self.block();
+        for layer in 0..self.layers {
+            at = block.add(builder, at);
+            if self.shared && layer == 0 {
+                builder.share_weights();
+            }
+        }
+        builder.own_weights();
         builder.end_blocks();
         self.head(builder, at);
         std::mem::take(builder).finish()
@@ -95,6 +111,7 @@ impl Bert {
             head_norm: false,
             joined: false,
             query_bias: true,
+            key_bias: true,
             output_bias: true,
             rotary: false,
             causal: false,
@@ -119,16 +136,25 @@ impl Bert {
                 let scores = builder.linear("classifier", at, classes, true, Split::Whole);
                 builder.loss(scores.tensor, self.sequence, classes);
             }
+            Head::Words => self.predict_words(builder, at),
             Head::MaskedWords => {
                 let pooled = self.pool(builder, at);
                 let follows = builder.linear("follows", pooled, 2, true, Split::Whole);
                 builder.loss(follows.tensor, 1, 2);
-                let transformed = builder.linear("transform", at, self.hidden, true, Split::Whole);
-                let transformed = builder.apply("transform.activation", transformed, self.function);
-                let transformed = builder.norm("transform.norm", transformed, Norm::Layer, true);
-                builder.predict_tokens("words.scores", transformed, self.vocabulary, true, true);
+                self.predict_words(builder, at);
             }
         }
+    }
+
+    fn predict_words(&self, builder: &mut Builder, at: Rows) {
+        let transformed = builder.linear("transform", at, self.embedding_width(), true, Split::Whole);
+        let transformed = builder.apply("transform.activation", transformed, self.function);
+        let transformed = builder.norm("transform.norm", transformed, Norm::Layer, true);
+        builder.predict_tokens("words.scores", transformed, self.vocabulary, true, true);
+    }
+
+    fn embedding_width(&self) -> u64 {
+        if self.embedding == 0 { self.hidden } else { self.embedding }
     }
 
     /// The first token's vector, once more through a linear layer.

@@ -22,8 +22,9 @@ pub struct Block {
     pub head_norm: bool,
     /// Queries, keys and values come from one product.
     pub joined: bool,
-    /// Biases of queries, keys and values.
+    /// Biases of queries and values, and of keys unless `key_bias` says no.
     pub query_bias: bool,
+    pub key_bias: bool,
     /// Bias of the product after attention.
     pub output_bias: bool,
     /// Positions are told by rotating queries and keys.
@@ -118,6 +119,28 @@ impl Block {
         }
     }
 
+    /// Adds one block of a decoder that also attends to what an encoder left in `encoded`.
+    pub fn add_across(&self, builder: &mut Builder, from: Rows, encoded: Rows) -> Rows {
+        let block = builder.begin_block();
+        let name = |part: &str| format!("block{block}.{part}");
+        let before = matches!(self.order, Order::Before);
+        let mut at = from;
+        for (index, part) in ["attention", "across", "feed"].iter().enumerate() {
+            let norm = format!("norm{}", index + 1);
+            let entering = if before { self.normal(builder, name(&norm), at) } else { at };
+            let done = match *part {
+                "attention" => self.attend(builder, block, part, entering, entering),
+                "across" => self.attend(builder, block, part, entering, encoded),
+                _ => self.feed(builder, block, entering),
+            };
+            at = self.join(builder, name(&format!("sum{}", index + 1)), done, at);
+            if !before {
+                at = self.normal(builder, name(&norm), at);
+            }
+        }
+        at
+    }
+
     fn normal(&self, builder: &mut Builder, name: String, from: Rows) -> Rows {
         builder.norm(name, from, self.norm, self.norm_bias)
     }
@@ -131,9 +154,15 @@ impl Block {
     }
 
     fn attention(&self, builder: &mut Builder, block: u32, from: Rows) -> Rows {
-        let name = |part: &str| format!("block{block}.attention.{part}");
+        self.attend(builder, block, "attention", from, from)
+    }
+
+    /// Attention of `from` to `other`, which is `from` itself but between an encoder and a decoder.
+    fn attend(&self, builder: &mut Builder, block: u32, part: &str, from: Rows, other: Rows) -> Rows {
+        let itself = from == other;
+        let name = |inner: &str| format!("block{block}.{part}.{inner}");
         let (wide, narrow) = (self.heads * self.head_width, self.key_heads * self.head_width);
-        let queries_keys_values = match self.joined {
+        let queries_keys_values = match self.joined && itself {
             true => {
                 let joined =
                     builder.linear(name("query_key_value"), from, wide + 2 * narrow, self.query_bias, Split::Columns);
@@ -143,8 +172,12 @@ impl Block {
                 }
             }
             false => {
-                let mut projected = [("query", wide), ("key", narrow), ("value", narrow)]
-                    .map(|(part, width)| builder.linear(name(part), from, width, self.query_bias, Split::Columns));
+                let mut projected = [("query", from, wide), ("key", other, narrow), ("value", other, narrow)].map(
+                    |(part, from, width)| {
+                        let bias = self.query_bias && (part != "key" || self.key_bias);
+                        builder.linear(name(part), from, width, bias, Split::Columns)
+                    },
+                );
                 for (part, rows) in ["query", "key"].iter().zip(projected.iter_mut()) {
                     if self.head_norm {
                         let heads =
@@ -152,7 +185,7 @@ impl Block {
                         let normal = self.normal(builder, name(&format!("{part}_norm")), heads);
                         rows.tensor = normal.tensor;
                     }
-                    if self.rotary {
+                    if self.rotary && itself {
                         *rows = builder.rotate(name(&format!("{part}_rotation")), *rows);
                     }
                 }
@@ -164,8 +197,8 @@ impl Block {
             key_heads: self.key_heads,
             width: self.head_width,
             queries: from.rows,
-            keys: self.window.map_or(from.rows, |window| window.min(from.rows)),
-            causal: self.causal,
+            keys: self.window.map_or(other.rows, |window| window.min(other.rows)),
+            causal: self.causal && itself,
             dropout: self.attention_dropout,
         };
         let tensor = builder.add(name("scores"), kind, &queries_keys_values, from.rows * wide, Owned::NOTHING);

@@ -1,8 +1,8 @@
 //! GPT-2 and Megatron's GPT: a decoder with learned positions (Radford et al. 2019; Shoeybi et al. 2019).
 
-use super::super::builder::Builder;
-use super::super::graph::{Function, Graph, Norm, Split};
+use super::super::graph::{Function, Graph, Norm};
 use super::block::{Block, Feed, Order};
+use super::decoder::Decoder;
 
 /// A decoder with learned positions.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,21 +28,19 @@ impl Gpt {
     }
 
     pub fn graph(&self) -> Graph {
-        let mut builder = Builder::new();
-        let tokens = builder.embed("tokens", self.sequence, self.vocabulary, self.hidden, Split::Rows);
-        let positions = builder.embed("positions", self.sequence, self.positions, self.hidden, Split::Whole);
-        let mut at = builder.combine("sum", tokens, positions, false);
-        if self.dropout {
-            at = builder.dropout("dropout", at);
-        }
-        let block = self.block();
-        for _ in 0..self.layers {
-            at = block.add(&mut builder, at);
-        }
-        builder.end_blocks();
-        at = builder.norm("norm", at, Norm::Layer, true);
-        builder.predict_tokens("scores", at, self.vocabulary, true, false);
-        builder.finish()
+        let decoder = Decoder {
+            layers: self.layers,
+            block: self.block(),
+            vocabulary: self.vocabulary,
+            embedding: self.hidden,
+            positions: self.positions,
+            embedding_norm: false,
+            last_norm: true,
+            tied: true,
+            score_bias: false,
+            sequence: self.sequence,
+        };
+        decoder.graph()
     }
 
     fn block(&self) -> Block {
@@ -57,6 +55,7 @@ impl Gpt {
             head_norm: false,
             joined: true,
             query_bias: true,
+            key_bias: true,
             output_bias: true,
             rotary: false,
             causal: true,

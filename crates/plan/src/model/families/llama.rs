@@ -1,9 +1,9 @@
 //! Llama and its like: a decoder with rotated positions, RMS normalisation and a gated feed-forward part (Touvron et
 //! al. 2023). Mistral and Qwen2 are the same with other figures.
 
-use super::super::builder::Builder;
-use super::super::graph::{Function, Graph, Norm, Split};
+use super::super::graph::{Function, Graph, Norm};
 use super::block::{Block, Experts, Feed, Order};
+use super::decoder::Decoder;
 
 /// A decoder with rotated positions.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,16 +55,19 @@ impl Llama {
     }
 
     pub fn graph(&self) -> Graph {
-        let mut builder = Builder::new();
-        let mut at = builder.embed("tokens", self.sequence, self.vocabulary, self.hidden, Split::Rows);
-        let block = self.block();
-        for _ in 0..self.layers {
-            at = block.add(&mut builder, at);
-        }
-        builder.end_blocks();
-        at = builder.norm("norm", at, Norm::Rms, false);
-        builder.predict_tokens("scores", at, self.vocabulary, self.tied, false);
-        builder.finish()
+        let decoder = Decoder {
+            layers: self.layers,
+            block: self.block(),
+            vocabulary: self.vocabulary,
+            embedding: self.hidden,
+            positions: 0,
+            embedding_norm: false,
+            last_norm: true,
+            tied: self.tied,
+            score_bias: false,
+            sequence: self.sequence,
+        };
+        decoder.graph()
     }
 
     fn block(&self) -> Block {
@@ -79,6 +82,7 @@ impl Llama {
             head_norm: false,
             joined: false,
             query_bias: self.query_bias,
+            key_bias: true,
             output_bias: false,
             rotary: true,
             causal: true,

@@ -3,15 +3,23 @@
 
 pub mod bert;
 pub mod block;
+pub mod convnext;
+pub mod decoder;
+pub mod encoder_decoder;
 pub mod gpt;
 pub mod llama;
 pub mod mpt;
 pub mod resnet;
 #[cfg(test)]
 mod tests;
+pub mod vit;
 
 pub use bert::Bert;
+pub use convnext::Convnext;
+pub use decoder::Decoder;
+pub use encoder_decoder::EncoderDecoder;
 pub use gpt::Gpt;
 pub use llama::Llama;
 pub use mpt::Mpt;
 pub use resnet::Resnet;
+pub use vit::Vit;

@@ -1,8 +1,8 @@
 //! MPT: a decoder without position embeddings or biases (MosaicML 2023); ALiBi biases the scores instead.
 
-use super::super::builder::Builder;
-use super::super::graph::{Function, Graph, Norm, Split};
+use super::super::graph::{Function, Graph, Norm};
 use super::block::{Block, Feed, Order};
+use super::decoder::Decoder;
 
 /// A decoder without biases.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,20 +39,19 @@ impl Mpt {
     }
 
     pub fn graph(&self) -> Graph {
-        let mut builder = Builder::new();
-        let mut at = builder.embed("tokens", self.sequence, self.vocabulary, self.hidden, Split::Rows);
-        if self.positions > 0 {
-            let positions = builder.embed("positions", self.sequence, self.positions, self.hidden, Split::Whole);
-            at = builder.combine("sum", at, positions, false);
-        }
-        let block = self.block();
-        for _ in 0..self.layers {
-            at = block.add(&mut builder, at);
-        }
-        builder.end_blocks();
-        at = builder.norm("norm", at, Norm::Layer, false);
-        builder.predict_tokens("scores", at, self.vocabulary, true, false);
-        builder.finish()
+        let decoder = Decoder {
+            layers: self.layers,
+            block: self.block(),
+            vocabulary: self.vocabulary,
+            embedding: self.hidden,
+            positions: self.positions,
+            embedding_norm: false,
+            last_norm: true,
+            tied: true,
+            score_bias: false,
+            sequence: self.sequence,
+        };
+        decoder.graph()
     }
 
     fn block(&self) -> Block {
@@ -67,6 +66,7 @@ impl Mpt {
             head_norm: false,
             joined: true,
             query_bias: false,
+            key_bias: true,
             output_bias: false,
             rotary: false,
             causal: true,

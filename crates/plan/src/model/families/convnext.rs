@@ -1,0 +1,70 @@
+//! ConvNeXt: convolutions arranged as transformers are (Liu et al. 2022).
+
+use super::super::builder::{Builder, Convolution, Owned, Picture, Rows};
+use super::super::graph::{Function, Graph, Kind, Norm, Split};
+
+/// A ConvNeXt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Convnext {
+    /// Channels, height and width of a picture.
+    pub picture: [u64; 3],
+    /// Side of a patch of the stem.
+    pub patch: u64,
+    /// Blocks of each stage.
+    pub depths: Vec<u64>,
+    /// Channels of each stage.
+    pub widths: Vec<u64>,
+    pub classes: u64,
+}
+
+impl Convnext {
+    pub fn graph(&self) -> Graph {
+        let mut builder = Builder::new();
+        let [channels, height, width] = self.picture;
+        let mut at = builder.picture(channels, height, width);
+        for (stage, (depth, width)) in self.depths.iter().zip(&self.widths).enumerate() {
+            let name = format!("stage{stage}");
+            if stage == 0 {
+                let cut = Convolution::new(*width, self.patch, self.patch).padding(0).biased();
+                at = builder.convolution("stem", at, cut);
+                at = normal(&mut builder, "stem.norm", at);
+            } else {
+                at = normal(&mut builder, &format!("{name}.norm"), at);
+                let halve = Convolution::new(*width, 2, 2).padding(0).biased();
+                at = builder.convolution(&format!("{name}.halve"), at, halve);
+            }
+            for block in 0..*depth {
+                builder.begin_block();
+                at = self.block(&mut builder, &format!("{name}.{block}"), at);
+            }
+            builder.end_blocks();
+        }
+        let mean = builder.mean("mean", at);
+        let mean = Rows { tensor: mean.tensor, rows: 1, width: mean.channels };
+        let mean = builder.norm("norm", mean, Norm::Layer, true);
+        let scores = builder.linear("classifier", mean, self.classes, true, Split::Whole);
+        builder.loss(scores.tensor, 1, self.classes);
+        builder.finish()
+    }
+
+    fn block(&self, builder: &mut Builder, name: &str, from: Picture) -> Picture {
+        let deep = Convolution::new(from.channels, 7, 1).groups(from.channels).biased();
+        let mixed = builder.convolution(&format!("{name}.depthwise"), from, deep);
+        let mixed = normal(builder, &format!("{name}.norm"), mixed);
+        let pixels = Rows { tensor: mixed.tensor, rows: from.height * from.width, width: from.channels };
+        let wide = builder.linear(format!("{name}.up"), pixels, 4 * from.channels, true, Split::Whole);
+        let wide = builder.apply(format!("{name}.gelu"), wide, Function::Gelu);
+        let narrow = builder.linear(format!("{name}.down"), wide, from.channels, true, Split::Whole);
+        let elements = from.elements();
+        let kind = Kind::Elementwise { elements, inputs: 1, product: true };
+        let owned = Owned::parameters(from.channels);
+        let scaled = builder.add(format!("{name}.scale"), kind, &[narrow.tensor], elements, owned);
+        builder.sum(&format!("{name}.sum"), Picture { tensor: scaled, ..from }, from)
+    }
+}
+
+/// Layer normalisation of each pixel's channels.
+fn normal(builder: &mut Builder, name: &str, from: Picture) -> Picture {
+    let pixels = Rows { tensor: from.tensor, rows: from.height * from.width, width: from.channels };
+    Picture { tensor: builder.norm(name, pixels, Norm::Layer, true).tensor, ..from }
+}

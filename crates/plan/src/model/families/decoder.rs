@@ -1,0 +1,62 @@
+//! A decoder of tokens: tables of words and maybe positions, blocks, a last normalisation, scores of the next token.
+//!
+//! GPT, Llama, MPT and most of what followed them are this with other figures.
+
+use super::super::builder::Builder;
+use super::super::graph::{Graph, Split};
+use super::block::Block;
+
+/// A decoder of tokens.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decoder {
+    pub layers: u64,
+    pub block: Block,
+    pub vocabulary: u64,
+    /// Width of the table of words, where it differs from that of the blocks.
+    pub embedding: u64,
+    /// Positions that have an embedding; 0 without.
+    pub positions: u64,
+    /// The embeddings are normalised.
+    pub embedding_norm: bool,
+    /// The last block's output is normalised.
+    pub last_norm: bool,
+    /// The scores use the table of words.
+    pub tied: bool,
+    /// The scores have a bias.
+    pub score_bias: bool,
+    /// Tokens of one sample.
+    pub sequence: u64,
+}
+
+impl Decoder {
+    pub fn graph(&self) -> Graph {
+        let mut builder = Builder::new();
+        let (norm, norm_bias) = (self.block.norm, self.block.norm_bias);
+        let mut at = builder.embed("tokens", self.sequence, self.vocabulary, self.embedding, Split::Rows);
+        if self.embedding != self.block.hidden {
+            at = builder.linear("tokens.widen", at, self.block.hidden, false, Split::Whole);
+        }
+        if self.positions > 0 {
+            let positions = builder.embed("positions", self.sequence, self.positions, self.block.hidden, Split::Whole);
+            at = builder.combine("sum", at, positions, false);
+        }
+        if self.embedding_norm {
+            at = builder.norm("embedding.norm", at, norm, norm_bias);
+        }
+        if self.block.dropout {
+            at = builder.dropout("dropout", at);
+        }
+        for _ in 0..self.layers {
+            at = self.block.add(&mut builder, at);
+        }
+        builder.end_blocks();
+        if self.last_norm {
+            at = builder.norm("norm", at, norm, norm_bias);
+        }
+        if self.embedding != self.block.hidden {
+            at = builder.linear("scores.narrow", at, self.embedding, false, Split::Whole);
+        }
+        builder.predict_tokens("scores", at, self.vocabulary, self.tied, self.score_bias);
+        builder.finish()
+    }
+}

@@ -1,0 +1,65 @@
+//! Vision transformers: a picture cut into patches, each a token (Dosovitskiy et al. 2020).
+
+use super::super::builder::{Builder, Convolution, Owned, Rows};
+use super::super::graph::{Graph, Kind, Split};
+use super::block::Block;
+
+/// A vision transformer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Vit {
+    /// Channels, height and width of a picture.
+    pub picture: [u64; 3],
+    /// Side of a patch.
+    pub patch: u64,
+    pub layers: u64,
+    pub block: Block,
+    /// Tokens beside the patches: one for the class, in DeiT one for the teacher.
+    pub tokens: u64,
+    /// Positions are learned.
+    pub positions: bool,
+    /// Each residual branch is scaled by a learned value a channel.
+    pub scaled: bool,
+    /// The last block's output is normalised.
+    pub last_norm: bool,
+    /// Classes of the last layer; 0 without one.
+    pub classes: u64,
+}
+
+impl Vit {
+    pub fn graph(&self) -> Graph {
+        let mut builder = Builder::new();
+        let [channels, height, width] = self.picture;
+        let hidden = self.block.hidden;
+        let picture = builder.picture(channels, height, width);
+        let cut = Convolution::new(hidden, self.patch, self.patch).padding(0).biased();
+        let patches = builder.convolution("patches", picture, cut);
+        let rows = patches.height * patches.width + self.tokens;
+        let elements = rows * hidden;
+        let owned = Owned::parameters(self.tokens * hidden);
+        let joined = builder.add("tokens", Kind::Copy { elements }, &[patches.tensor], elements, owned);
+        let mut at = Rows { tensor: joined, rows, width: hidden };
+        if self.positions {
+            let kind = Kind::Elementwise { elements, inputs: 1, product: false };
+            at.tensor = builder.add("positions", kind, &[at.tensor], elements, Owned::parameters(elements));
+        }
+        for _ in 0..self.layers {
+            at = self.block.add(&mut builder, at);
+            if self.scaled {
+                for part in ["scale1", "scale2"] {
+                    let kind = Kind::Elementwise { elements, inputs: 1, product: true };
+                    at.tensor = builder.add(part, kind, &[at.tensor], elements, Owned::parameters(hidden));
+                }
+            }
+        }
+        builder.end_blocks();
+        if self.last_norm {
+            at = builder.norm("norm", at, self.block.norm, self.block.norm_bias);
+        }
+        if self.classes > 0 {
+            let first = Rows { rows: 1, ..at };
+            let scores = builder.linear("classifier", first, self.classes, true, Split::Whole);
+            builder.loss(scores.tensor, 1, self.classes);
+        }
+        builder.finish()
+    }
+}

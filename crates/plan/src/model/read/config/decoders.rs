@@ -1,0 +1,284 @@
+//! Decoders. Each function says what its type has that others have not; [`plain`] holds what most share.
+
+use domain::problem::Problem;
+
+use super::figures::Figures;
+use crate::model::families::Decoder;
+use crate::model::families::block::{Block, Experts, Feed, Order};
+use crate::model::{Function, Graph, Norm};
+
+/// A decoder with layer normalisation, biases everywhere and a plain feed-forward part of four times the width.
+fn plain(figures: &Figures, hidden: u64, heads: u64, layers: u64, length: &[&str]) -> Result<Decoder, Problem> {
+    Ok(Decoder {
+        layers,
+        block: Block {
+            hidden,
+            heads,
+            key_heads: heads,
+            head_width: hidden / heads,
+            order: Order::Before,
+            norm: Norm::Layer,
+            norm_bias: true,
+            head_norm: false,
+            joined: true,
+            query_bias: true,
+            key_bias: true,
+            output_bias: true,
+            rotary: false,
+            causal: true,
+            window: None,
+            attention_dropout: false,
+            dropout: false,
+            feed: Feed { width: 4 * hidden, function: Function::Gelu, gated: false, bias: true, experts: None },
+        },
+        vocabulary: figures.number(&["vocab_size"])?,
+        embedding: hidden,
+        positions: 0,
+        embedding_norm: false,
+        last_norm: true,
+        tied: true,
+        score_bias: false,
+        sequence: figures.sequence(length)?,
+    })
+}
+
+/// Width, heads and layers by the names that most types use.
+fn usual(figures: &Figures) -> Result<Decoder, Problem> {
+    let hidden = figures.number(&["hidden_size"])?;
+    let heads = figures.heads(&["num_attention_heads"], hidden.max(4096))?;
+    let layers = figures.layers(&["num_hidden_layers"])?;
+    let mut decoder = plain(figures, hidden, heads.min(hidden), layers, &["max_position_embeddings"])?;
+    decoder.block.heads = heads;
+    decoder.block.head_width = figures.or(&["head_dim"], (hidden / heads).max(1))?;
+    decoder.block.key_heads = figures.or(&["num_key_value_heads"], heads)?.min(heads);
+    decoder.block.feed.width = figures.or(&["intermediate_size"], 4 * hidden)?;
+    decoder.block.window = window(figures)?;
+    decoder.block.rotary = true;
+    decoder.block.joined = false;
+    Ok(decoder)
+}
+
+fn window(figures: &Figures) -> Result<Option<u64>, Problem> {
+    match figures.flag("use_sliding_window", true) {
+        true => figures.maybe(&["sliding_window"]),
+        false => Ok(None),
+    }
+}
+
+pub(super) fn gpt2(figures: &Figures) -> Result<Graph, Problem> {
+    let hidden = figures.number(&["n_embd", "hidden_size"])?;
+    let heads = figures.heads(&["n_head", "num_attention_heads"], hidden)?;
+    let layers = figures.layers(&["n_layer", "num_hidden_layers"])?;
+    let lengths = ["n_positions", "n_ctx", "max_position_embeddings"];
+    let mut decoder = plain(figures, hidden, heads, layers, &lengths)?;
+    decoder.positions = figures.or(&lengths, 1024)?;
+    decoder.block.feed.width = figures.or(&["n_inner"], 4 * hidden)?;
+    decoder.block.feed.function = figures.function(&["activation_function"], Function::Gelu);
+    decoder.block.dropout = figures.rate("resid_pdrop", true);
+    decoder.block.attention_dropout = figures.rate("attn_pdrop", true);
+    if figures.flag("multi_query", false) {
+        decoder.block.key_heads = 1;
+    }
+    decoder.tied = figures.flag("tie_word_embeddings", true);
+    Ok(decoder.graph())
+}
+
+pub(super) fn gpt_neo(figures: &Figures) -> Result<Graph, Problem> {
+    let hidden = figures.number(&["hidden_size"])?;
+    let heads = figures.heads(&["num_heads"], hidden)?;
+    let layers = figures.layers(&["num_layers"])?;
+    let mut decoder = plain(figures, hidden, heads, layers, &["max_position_embeddings"])?;
+    decoder.positions = figures.or(&["max_position_embeddings"], 2048)?;
+    decoder.block.feed.width = figures.or(&["intermediate_size"], 4 * hidden)?;
+    decoder.block.joined = false;
+    decoder.block.query_bias = false;
+    Ok(decoder.graph())
+}
+
+pub(super) fn gptj(figures: &Figures) -> Result<Graph, Problem> {
+    let hidden = figures.number(&["n_embd"])?;
+    let heads = figures.heads(&["n_head"], hidden)?;
+    let layers = figures.layers(&["n_layer"])?;
+    let mut decoder = plain(figures, hidden, heads, layers, &["n_positions"])?;
+    decoder.block.order = Order::Parallel { norms: 1 };
+    decoder.block.joined = false;
+    decoder.block.query_bias = false;
+    decoder.block.output_bias = false;
+    decoder.block.rotary = true;
+    decoder.block.feed.width = figures.or(&["n_inner"], 4 * hidden)?;
+    decoder.tied = figures.flag("tie_word_embeddings", false);
+    decoder.score_bias = true;
+    Ok(decoder.graph())
+}
+
+pub(super) fn gpt_neox(figures: &Figures) -> Result<Graph, Problem> {
+    let mut decoder = usual(figures)?;
+    decoder.block.joined = true;
+    if figures.flag("use_parallel_residual", true) {
+        decoder.block.order = Order::Parallel { norms: 2 };
+    }
+    decoder.block.query_bias = figures.flag("attention_bias", true);
+    decoder.block.output_bias = decoder.block.query_bias;
+    decoder.block.feed.function = figures.function(&["hidden_act"], Function::Gelu);
+    decoder.block.dropout = figures.rate("hidden_dropout", false);
+    decoder.block.attention_dropout = figures.rate("attention_dropout", false);
+    decoder.tied = figures.flag("tie_word_embeddings", false);
+    Ok(decoder.graph())
+}
+
+pub(super) fn opt(figures: &Figures) -> Result<Graph, Problem> {
+    let mut decoder = usual(figures)?;
+    let before = figures.flag("do_layer_norm_before", true);
+    decoder.block.order = if before { Order::Before } else { Order::After };
+    decoder.last_norm = before && !figures.flag("_remove_final_layer_norm", false);
+    decoder.block.rotary = false;
+    // Two more than are used.
+    decoder.positions = figures.or(&["max_position_embeddings"], 2048)? + 2;
+    decoder.block.feed.width = figures.or(&["ffn_dim"], 4 * decoder.block.hidden)?;
+    decoder.block.feed.function = figures.function(&["activation_function"], Function::Relu);
+    decoder.block.dropout = figures.rate("dropout", true);
+    decoder.embedding = figures.or(&["word_embed_proj_dim"], decoder.block.hidden)?;
+    Ok(decoder.graph())
+}
+
+pub(super) fn bloom(figures: &Figures) -> Result<Graph, Problem> {
+    let hidden = figures.number(&["hidden_size", "n_embed"])?;
+    let heads = figures.heads(&["n_head", "num_attention_heads"], hidden)?;
+    let layers = figures.layers(&["n_layer", "num_hidden_layers"])?;
+    let mut decoder = plain(figures, hidden, heads, layers, &["seq_length"])?;
+    decoder.embedding_norm = true;
+    decoder.block.dropout = figures.rate("hidden_dropout", false);
+    decoder.block.attention_dropout = figures.rate("attention_dropout", false);
+    Ok(decoder.graph())
+}
+
+pub(super) fn falcon(figures: &Figures) -> Result<Graph, Problem> {
+    let hidden = figures.number(&["hidden_size"])?;
+    let heads = figures.heads(&["num_attention_heads", "n_head"], hidden)?;
+    let layers = figures.layers(&["num_hidden_layers", "n_layer"])?;
+    let mut decoder = plain(figures, hidden, heads, layers, &["max_position_embeddings"])?;
+    let new = figures.flag("new_decoder_architecture", false);
+    let parallel = figures.flag("parallel_attn", true);
+    decoder.block.order = match (new, parallel) {
+        (true, _) => Order::Parallel { norms: figures.or(&["num_ln_in_parallel_attn"], 2)?.min(2) as u8 },
+        (false, true) => Order::Parallel { norms: 1 },
+        (false, false) => Order::Before,
+    };
+    decoder.block.key_heads = match (new, figures.flag("multi_query", true)) {
+        (true, _) => figures.or(&["num_kv_heads", "n_head_kv"], heads)?.min(heads),
+        (false, true) => 1,
+        (false, false) => heads,
+    };
+    let bias = figures.flag("bias", false);
+    decoder.block.query_bias = bias;
+    decoder.block.output_bias = bias;
+    decoder.block.feed.bias = bias;
+    decoder.block.feed.width = figures.or(&["ffn_hidden_size"], 4 * hidden)?;
+    decoder.block.rotary = !figures.flag("alibi", false);
+    decoder.tied = figures.flag("tie_word_embeddings", true);
+    Ok(decoder.graph())
+}
+
+pub(super) fn mpt(figures: &Figures) -> Result<Graph, Problem> {
+    let hidden = figures.number(&["d_model"])?;
+    let heads = figures.heads(&["n_heads"], hidden)?;
+    let layers = figures.layers(&["n_layers"])?;
+    let mut decoder = plain(figures, hidden, heads, layers, &["max_seq_len"])?;
+    let attention = figures.part("attn_config");
+    let alibi = attention.map_or(figures.flag("alibi", true), |attention| attention.flag("alibi", false));
+    decoder.positions = match alibi || !figures.flag("learned_pos_emb", true) {
+        true => 0,
+        false => figures.or(&["max_seq_len"], 2048)?,
+    };
+    if let Some(attention) = attention {
+        let keys = if attention.text("attn_type") == Some("multiquery_attention") { 1 } else { heads };
+        decoder.block.key_heads = attention.or(&["kv_n_heads"], keys)?.min(heads);
+    }
+    let bias = !figures.flag("no_bias", true);
+    decoder.block.norm_bias = bias;
+    decoder.block.query_bias = bias;
+    decoder.block.output_bias = bias;
+    decoder.block.feed.bias = bias;
+    decoder.block.feed.width = hidden * figures.small(&["expansion_ratio"], 4)?.min(64);
+    decoder.tied = figures.flag("tie_word_embeddings", true);
+    Ok(decoder.graph())
+}
+
+pub(super) fn phi(figures: &Figures) -> Result<Graph, Problem> {
+    let mut decoder = usual(figures)?;
+    decoder.block.order = Order::Parallel { norms: 1 };
+    decoder.block.dropout = figures.rate("resid_pdrop", false);
+    decoder.block.attention_dropout = figures.rate("attention_dropout", false);
+    decoder.tied = figures.flag("tie_word_embeddings", false);
+    decoder.score_bias = true;
+    Ok(decoder.graph())
+}
+
+pub(super) fn starcoder2(figures: &Figures) -> Result<Graph, Problem> {
+    let mut decoder = usual(figures)?;
+    let bias = figures.flag("use_bias", true);
+    decoder.block.query_bias = bias;
+    decoder.block.output_bias = bias;
+    decoder.block.feed.bias = bias;
+    decoder.block.dropout = figures.rate("residual_dropout", false);
+    decoder.tied = figures.flag("tie_word_embeddings", true);
+    Ok(decoder.graph())
+}
+
+/// Llama's parts with layer normalisation: StableLM, and OLMo, whose normalisations have no weights.
+pub(super) fn layer_normed(figures: &Figures) -> Result<Graph, Problem> {
+    let mut decoder = usual(figures)?;
+    gate(&mut decoder, figures);
+    decoder.block.query_bias = figures.flag("use_qkv_bias", figures.flag("attention_bias", false));
+    decoder.tied = figures.flag("tie_word_embeddings", false);
+    Ok(decoder.graph())
+}
+
+fn gate(decoder: &mut Decoder, figures: &Figures) {
+    decoder.block.feed.gated = true;
+    decoder.block.feed.bias = figures.flag("mlp_bias", false);
+    decoder.block.feed.function = figures.function(&["hidden_activation", "hidden_act"], Function::Silu);
+    decoder.block.query_bias = false;
+    decoder.block.output_bias = false;
+}
+
+pub(super) fn gemma(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
+    let mut decoder = usual(figures)?;
+    gate(&mut decoder, figures);
+    decoder.block.norm = Norm::Rms;
+    decoder.block.norm_bias = false;
+    decoder.block.head_width = figures.or(&["head_dim"], 256)?;
+    if kind != "gemma" {
+        decoder.block.order = Order::Around;
+        // Every second block or fewer sees all positions; the longest reach stands for all.
+        decoder.block.window = None;
+        decoder.block.head_norm = kind == "gemma3_text";
+    }
+    decoder.tied = figures.flag("tie_word_embeddings", true);
+    Ok(decoder.graph())
+}
+
+pub(super) fn llama(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
+    let mut decoder = usual(figures)?;
+    gate(&mut decoder, figures);
+    decoder.block.norm = Norm::Rms;
+    decoder.block.norm_bias = false;
+    decoder.block.head_norm = matches!(kind, "qwen3" | "qwen3_moe" | "olmo2");
+    let qwen2 = matches!(kind, "qwen2" | "qwen2_moe");
+    decoder.block.query_bias = figures.flag("attention_bias", figures.flag("qkv_bias", qwen2));
+    decoder.block.output_bias = figures.flag("attention_bias", false) && !qwen2;
+    if qwen2 && !figures.has("use_sliding_window") {
+        decoder.block.window = None;
+    }
+    // Phi-3 and InternLM2 join their products, which changes no figure here.
+    let experts = figures.maybe(&["num_local_experts", "num_experts", "n_routed_experts"])?;
+    if experts.is_some() {
+        let count = figures.small(&["num_local_experts", "num_experts", "n_routed_experts"], 1)?;
+        let active = figures.or(&["num_experts_per_tok", "num_experts_per_token"], 2)?.min(count);
+        let shared = figures.maybe(&["shared_expert_intermediate_size"])?.unwrap_or(0);
+        decoder.block.feed.width = figures.or(&["moe_intermediate_size"], decoder.block.feed.width)?;
+        decoder.block.feed.experts = Some(Experts { count, active, shared });
+    }
+    decoder.tied = figures.flag("tie_word_embeddings", false);
+    Ok(decoder.graph())
+}

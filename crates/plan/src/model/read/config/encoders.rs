@@ -1,0 +1,162 @@
+//! Encoders, and encoders with decoders.
+
+use domain::problem::Problem;
+
+use super::figures::Figures;
+use crate::model::families::block::{Block, Feed, Order};
+use crate::model::families::{Bert, EncoderDecoder};
+use crate::model::{Function, Graph, Norm};
+
+pub(super) fn bert(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
+    let hidden = figures.number(&["hidden_size"])?;
+    let positions = figures.or(&["max_position_embeddings"], 512)?;
+    let bert = Bert {
+        layers: figures.layers(&["num_hidden_layers"])?,
+        hidden,
+        heads: figures.heads(&["num_attention_heads"], hidden)?,
+        feed_forward: figures.number(&["intermediate_size"])?,
+        function: figures.function(&["hidden_act"], Function::Gelu),
+        vocabulary: figures.number(&["vocab_size"])?,
+        positions,
+        embedding: figures.or(&["embedding_size"], 0)?,
+        shared: kind == "albert",
+        token_types: match figures.has("type_vocab_size") {
+            true => figures.or(&["type_vocab_size"], 0).unwrap_or(0),
+            false => 2,
+        },
+        dropout: figures.rate("hidden_dropout_prob", true),
+        head: figures.head()?,
+        sequence: figures.sequence(&["max_position_embeddings"])?,
+    };
+    Ok(bert.graph())
+}
+
+pub(super) fn distilbert(figures: &Figures) -> Result<Graph, Problem> {
+    let hidden = figures.number(&["dim", "hidden_size"])?;
+    let bert = Bert {
+        layers: figures.layers(&["n_layers", "num_hidden_layers"])?,
+        hidden,
+        heads: figures.heads(&["n_heads", "num_attention_heads"], hidden)?,
+        feed_forward: figures.number(&["hidden_dim", "intermediate_size"])?,
+        function: figures.function(&["activation"], Function::Gelu),
+        vocabulary: figures.number(&["vocab_size"])?,
+        positions: figures.or(&["max_position_embeddings"], 512)?,
+        embedding: 0,
+        shared: false,
+        token_types: 0,
+        dropout: figures.rate("dropout", true),
+        head: figures.head()?,
+        sequence: figures.sequence(&["max_position_embeddings"])?,
+    };
+    Ok(bert.graph())
+}
+
+pub(super) fn t5(figures: &Figures) -> Result<Graph, Problem> {
+    let hidden = figures.number(&["d_model"])?;
+    let heads = figures.heads(&["num_heads"], hidden.max(4096))?;
+    let feed = figures.text("feed_forward_proj").unwrap_or("relu");
+    let dropout = figures.rate("dropout_rate", true);
+    let block = Block {
+        hidden,
+        heads,
+        key_heads: heads,
+        head_width: figures.number(&["d_kv"])?,
+        order: Order::Before,
+        norm: Norm::Rms,
+        norm_bias: false,
+        head_norm: false,
+        joined: false,
+        query_bias: false,
+        key_bias: false,
+        output_bias: false,
+        rotary: false,
+        causal: false,
+        window: None,
+        attention_dropout: dropout,
+        dropout,
+        feed: Feed {
+            width: figures.number(&["d_ff"])?,
+            function: if feed.contains("gelu") { Function::Gelu } else { Function::Relu },
+            gated: feed.starts_with("gated"),
+            bias: false,
+            experts: None,
+        },
+    };
+    let layers = figures.layers(&["num_layers"])?;
+    let sequence = figures.sequence(&["n_positions"])?;
+    let network = EncoderDecoder {
+        encoder_layers: layers,
+        decoder_layers: match figures.has("num_decoder_layers") {
+            true => figures.layers(&["num_decoder_layers"])?,
+            false => layers,
+        },
+        decoder: Block { causal: true, ..block.clone() },
+        encoder: block,
+        vocabulary: figures.number(&["vocab_size"])?,
+        positions: 0,
+        distances: figures.or(&["relative_attention_num_buckets"], 32)? * heads,
+        embedding_norm: false,
+        last_norm: true,
+        tied: figures.flag("tie_word_embeddings", true),
+        source: sequence,
+        // Answers are mostly shorter than what is asked; a quarter is T5's own ratio of pre-training (512 to 114).
+        target: sequence.div_ceil(4),
+    };
+    Ok(network.graph())
+}
+
+pub(super) fn bart(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
+    let hidden = figures.number(&["d_model"])?;
+    let dropout = figures.rate("dropout", true);
+    let function = figures.function(&["activation_function"], Function::Gelu);
+    let before = !matches!(kind, "bart" | "marian" | "blenderbot-small");
+    let block = |side: &str| -> Result<Block, Problem> {
+        let heads = figures.heads(&[&format!("{side}_attention_heads")], hidden)?;
+        Ok(Block {
+            hidden,
+            heads,
+            key_heads: heads,
+            head_width: hidden / heads,
+            order: if before { Order::Before } else { Order::After },
+            norm: Norm::Layer,
+            norm_bias: true,
+            head_norm: false,
+            joined: false,
+            query_bias: true,
+            key_bias: true,
+            output_bias: true,
+            rotary: false,
+            causal: side == "decoder",
+            window: None,
+            attention_dropout: figures.rate("attention_dropout", false),
+            dropout,
+            feed: Feed {
+                width: figures.number(&[&format!("{side}_ffn_dim")])?,
+                function,
+                gated: false,
+                bias: true,
+                experts: None,
+            },
+        })
+    };
+    let sequence = figures.sequence(&["max_position_embeddings"])?;
+    // Marian, Pegasus and M2M compute their positions; BART and MBart learn them, two more than they use.
+    let learned = matches!(kind, "bart" | "mbart" | "blenderbot" | "blenderbot-small");
+    let extra = if matches!(kind, "bart" | "mbart") { 2 } else { 0 };
+    let positions = if learned { figures.or(&["max_position_embeddings"], 1024)? + extra } else { 0 };
+    let network = EncoderDecoder {
+        encoder_layers: figures.layers(&["encoder_layers"])?,
+        decoder_layers: figures.layers(&["decoder_layers"])?,
+        encoder: block("encoder")?,
+        decoder: block("decoder")?,
+        vocabulary: figures.number(&["vocab_size"])?,
+        positions,
+        distances: 0,
+        embedding_norm: matches!(kind, "bart" | "mbart"),
+        last_norm: before,
+        tied: true,
+        source: sequence,
+        target: sequence.div_ceil(4),
+    };
+    Ok(network.graph())
+}

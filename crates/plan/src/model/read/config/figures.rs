@@ -1,0 +1,201 @@
+//! Figures of a `config.json`, each within bounds that no network exceeds, so that sums and products of them fit.
+
+use domain::problem::Problem;
+use serde_json::{Map, Value};
+
+use super::super::Shape;
+use crate::model::Function;
+use crate::model::families::bert::Head;
+
+/// No table or layer is larger.
+const LARGEST: u64 = 1 << 24;
+/// No network has more layers, experts or patches of more pixels a side.
+const MOST_LAYERS: u64 = 4096;
+/// Longest sequence, where none is asked for.
+const USUAL: u64 = 512;
+
+/// The figures of one file.
+#[derive(Clone, Copy)]
+pub(super) struct Figures<'a> {
+    object: &'a Map<String, Value>,
+    pub shape: &'a Shape,
+}
+
+impl<'a> Figures<'a> {
+    pub fn new(object: &'a Map<String, Value>, shape: &'a Shape) -> Figures<'a> {
+        Figures { object, shape }
+    }
+
+    /// A part of the file as a file of its own.
+    pub fn part(&self, key: &str) -> Option<Figures<'a>> {
+        self.object.get(key)?.as_object().map(|object| Figures { object, shape: self.shape })
+    }
+
+    pub fn has(&self, key: &str) -> bool {
+        self.object.get(key).is_some_and(|value| !value.is_null())
+    }
+
+    pub fn text(&self, key: &str) -> Option<&'a str> {
+        self.object.get(key)?.as_str()
+    }
+
+    pub fn flag(&self, key: &str, otherwise: bool) -> bool {
+        self.object.get(key).and_then(Value::as_bool).unwrap_or(otherwise)
+    }
+
+    /// A rate above zero.
+    pub fn rate(&self, key: &str, otherwise: bool) -> bool {
+        self.object.get(key).and_then(Value::as_f64).map_or(otherwise, |rate| rate > 0.0)
+    }
+
+    /// The first of `keys` that is there, a whole number from 1.
+    pub fn maybe(&self, keys: &[&str]) -> Result<Option<u64>, Problem> {
+        for key in keys {
+            match self.object.get(*key) {
+                None | Some(Value::Null) => continue,
+                Some(value) => {
+                    let number = value.as_u64().or_else(|| {
+                        value
+                            .as_f64()
+                            .filter(|number| number.fract() == 0.0 && *number >= 0.0)
+                            .map(|number| number as u64)
+                    });
+                    return match number {
+                        Some(number) if (1..=LARGEST).contains(&number) => Ok(Some(number)),
+                        Some(_) | None => Err(Problem::at(*key, format!("`{value}` is no size that a network has"))
+                            .hint(format!("a whole number from 1 to {LARGEST}"))),
+                    };
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    pub fn number(&self, keys: &[&str]) -> Result<u64, Problem> {
+        self.maybe(keys)?.ok_or_else(|| {
+            let also: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+            Problem::at(keys[0], format!("the file has no {}", also.join(" or ")))
+                .hint("give the whole `config.json`, with the keys that its own default would fill in")
+        })
+    }
+
+    pub fn or(&self, keys: &[&str], otherwise: u64) -> Result<u64, Problem> {
+        Ok(self.maybe(keys)?.unwrap_or(otherwise))
+    }
+
+    /// A figure that is never large, such as a count of experts or a ratio of widths.
+    pub fn small(&self, keys: &[&str], otherwise: u64) -> Result<u64, Problem> {
+        match self.or(keys, otherwise)? {
+            small if small <= MOST_LAYERS => Ok(small),
+            large => Err(Problem::at(keys[0], format!("{large} is more than any network has"))
+                .hint(format!("at most {MOST_LAYERS}"))),
+        }
+    }
+
+    pub fn layers(&self, keys: &[&str]) -> Result<u64, Problem> {
+        match self.number(keys)? {
+            layers if layers <= MOST_LAYERS => Ok(layers),
+            layers => Err(Problem::at(keys[0], format!("{layers} layers are more than any network has"))
+                .hint(format!("at most {MOST_LAYERS}"))),
+        }
+    }
+
+    /// Heads that divide the width.
+    pub fn heads(&self, keys: &[&str], hidden: u64) -> Result<u64, Problem> {
+        let heads = self.number(keys)?;
+        match heads <= hidden && heads <= 4096 {
+            true => Ok(heads),
+            false => Err(Problem::at(keys[0], format!("{heads} heads are too many for a width of {hidden}"))
+                .hint("a number that divides the width")),
+        }
+    }
+
+    /// A list of whole numbers from 1.
+    pub fn list(&self, key: &str) -> Result<Option<Vec<u64>>, Problem> {
+        let Some(value) = self.object.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
+        let numbers = value.as_array().filter(|list| list.len() <= 64).map(|list| {
+            list.iter()
+                .map(|number| number.as_u64().filter(|number| (1..=LARGEST).contains(number)))
+                .collect::<Option<Vec<u64>>>()
+        });
+        match numbers.flatten() {
+            Some(numbers) => Ok(Some(numbers)),
+            None => Err(Problem::at(key, format!("`{value}` is no list of sizes")).hint("such as `[3, 4, 6, 3]`")),
+        }
+    }
+
+    /// Tokens of one sample: what is asked for, else the most that the file allows, at most 512.
+    pub fn sequence(&self, keys: &[&str]) -> Result<u64, Problem> {
+        let most = self.maybe(keys)?;
+        let asked = self.shape.sequence.unwrap_or(most.unwrap_or(USUAL).min(USUAL));
+        match (1..=LARGEST).contains(&asked) {
+            true => Ok(asked),
+            false => Err(Problem::at("sequence", format!("a sequence of {asked} tokens cannot be")).hint("from 1 on")),
+        }
+    }
+
+    /// Channels, height and width of a picture.
+    pub fn picture(&self) -> Result<[u64; 3], Problem> {
+        if let Some(picture) = self.shape.picture {
+            return match picture.iter().all(|side| (1..=1 << 16).contains(side)) {
+                true => Ok(picture),
+                false => {
+                    Err(Problem::at("picture", format!("`{picture:?}` is no picture")).hint("such as 3 × 224 × 224"))
+                }
+            };
+        }
+        let channels = self.or(&["num_channels"], 3)?;
+        let sides = match self.list("image_size") {
+            Ok(Some(sides)) if sides.len() == 2 => [sides[0], sides[1]],
+            Ok(_) | Err(_) => [self.or(&["image_size"], 224)?; 2],
+        };
+        match channels <= 4096 && sides.iter().all(|side| *side <= 1 << 16) {
+            true => Ok([channels, sides[0], sides[1]]),
+            false => Err(Problem::at("image_size", "no picture is so large").hint("at most 65536 pixels a side")),
+        }
+    }
+
+    /// Classes: what is asked for, else what the file names, else 1,000 as in ImageNet.
+    pub fn classes(&self, otherwise: u64) -> Result<u64, Problem> {
+        if let Some(classes) = self.shape.classes {
+            return Ok(classes.clamp(1, LARGEST));
+        }
+        let named = self.object.get("id2label").and_then(Value::as_object).map(|labels| labels.len() as u64);
+        match named.filter(|named| *named > 0) {
+            Some(named) => Ok(named),
+            None => self.or(&["num_labels"], otherwise),
+        }
+    }
+
+    /// What the file's architecture asks of an encoder.
+    pub fn head(&self) -> Result<Head, Problem> {
+        let architecture = self.object.get("architectures").and_then(|list| list.get(0)).and_then(Value::as_str);
+        let classes = self.classes(2)?;
+        Ok(match architecture.unwrap_or_default() {
+            name if name.ends_with("ForPreTraining") => Head::MaskedWords,
+            name if name.ends_with("ForMaskedLM") => Head::Words,
+            name if name.ends_with("ForQuestionAnswering") => Head::Tokens { classes: 2 },
+            name if name.ends_with("ForTokenClassification") => Head::Tokens { classes },
+            name if name.ends_with("ForSequenceClassification") => Head::Sequence { classes },
+            name if name.ends_with("ForMultipleChoice") => Head::Sequence { classes: 1 },
+            _ => match self.shape.classes {
+                Some(classes) => Head::Sequence { classes },
+                None => Head::Pooled,
+            },
+        })
+    }
+
+    /// A function of each value, by the names of `transformers`.
+    pub fn function(&self, keys: &[&str], otherwise: Function) -> Function {
+        let Some(name) = keys.iter().find_map(|key| self.text(key)) else { return otherwise };
+        match name {
+            "relu" => Function::Relu,
+            "silu" | "swish" => Function::Silu,
+            "tanh" => Function::Tanh,
+            "sigmoid" => Function::Sigmoid,
+            "hardswish" | "hard_swish" => Function::HardSwish,
+            name if name.contains("gelu") => Function::Gelu,
+            _ => Function::Other,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Hugging Face's `config.json`: the figures of a network, by the names that `transformers` gives them.
+//!
+//! `model_type` says which names to look for. A type that is not known is read as a decoder where its keys are those of
+//! one, and the graph says so in `unknown`; otherwise the problem tells what is known.
+
+mod decoders;
+mod encoders;
+mod figures;
+mod pictures;
+#[cfg(test)]
+mod tests;
+
+use domain::problem::Problem;
+use serde_json::Value;
+
+use self::figures::Figures;
+use super::Shape;
+use crate::model::Graph;
+
+/// Types that are read, for messages.
+const KNOWN: &str = "albert, bart, beit, bert, bloom, camembert, convnext, deit, dinov2, distilbert, electra, falcon, \
+    gemma, gemma2, gpt2, gpt_bigcode, gpt_neo, gpt_neox, gptj, llama, mbart, mistral, mixtral, mpt, olmo, opt, phi, phi3, \
+    qwen2, qwen2_moe, qwen3, resnet, roberta, stablelm, starcoder2, t5, vit, xlm-roberta";
+
+/// Reads a `config.json`.
+pub fn read(bytes: &[u8], shape: &Shape) -> Result<Graph, Problem> {
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| {
+        Problem::at("", format!("the file is not JSON: {error}"))
+            .hint("give the model's `config.json` as it was downloaded")
+    })?;
+    let Value::Object(object) = &value else {
+        return Err(Problem::at("", "the file holds no object").hint("give the model's `config.json`"));
+    };
+    // Models of several parts keep the one that reads tokens apart.
+    let figures = Figures::new(object, shape);
+    let graph = match figures.text("model_type") {
+        Some(kind) => by_type(kind, &figures)?,
+        None => None,
+    };
+    match graph {
+        Some(graph) => Ok(graph),
+        None => guess(&figures),
+    }
+}
+
+fn by_type(kind: &str, figures: &Figures) -> Result<Option<Graph>, Problem> {
+    Ok(Some(match kind {
+        "bert"
+        | "roberta"
+        | "xlm-roberta"
+        | "camembert"
+        | "electra"
+        | "albert"
+        | "ernie"
+        | "mpnet"
+        | "layoutlm"
+        | "megatron-bert"
+        | "roberta-prelayernorm"
+        | "data2vec-text" => encoders::bert(figures, kind)?,
+        "distilbert" => encoders::distilbert(figures)?,
+        "t5" | "mt5" | "umt5" | "longt5" => encoders::t5(figures)?,
+        "bart" | "mbart" | "marian" | "m2m_100" | "pegasus" | "blenderbot" | "blenderbot-small" => {
+            encoders::bart(figures, kind)?
+        }
+        "gpt2" | "gpt_bigcode" => decoders::gpt2(figures)?,
+        "gpt_neo" => decoders::gpt_neo(figures)?,
+        "gptj" | "codegen" => decoders::gptj(figures)?,
+        "gpt_neox" => decoders::gpt_neox(figures)?,
+        "opt" => decoders::opt(figures)?,
+        "bloom" => decoders::bloom(figures)?,
+        "falcon" | "RefinedWeb" | "RefinedWebModel" => decoders::falcon(figures)?,
+        "mpt" => decoders::mpt(figures)?,
+        "phi" => decoders::phi(figures)?,
+        "starcoder2" => decoders::starcoder2(figures)?,
+        "stablelm" | "olmo" => decoders::layer_normed(figures)?,
+        "gemma" | "gemma2" | "gemma3_text" => decoders::gemma(figures, kind)?,
+        "llama" | "mistral" | "mixtral" | "qwen2" | "qwen2_moe" | "qwen3" | "qwen3_moe" | "phi3" | "internlm2"
+        | "granite" | "olmo2" | "smollm3" | "yi" | "baichuan" | "ministral" | "minicpm" => {
+            decoders::llama(figures, kind)?
+        }
+        "vit" | "deit" | "beit" | "dinov2" | "vit_msn" | "vit_mae" | "data2vec-vision" => pictures::vit(figures, kind)?,
+        "resnet" => pictures::resnet(figures)?,
+        "convnext" => pictures::convnext(figures)?,
+        _ => return Ok(None),
+    }))
+}
+
+/// Reads a type that is not known by its keys.
+fn guess(figures: &Figures) -> Result<Graph, Problem> {
+    let kind = figures.text("model_type").map_or("no `model_type`".to_owned(), |kind| format!("`model_type` `{kind}`"));
+    // Models of several parts keep the one that reads and writes text apart.
+    for part in ["text_config", "language_config", "llm_config"] {
+        if let Some(inner) = figures.part(part) {
+            let named = inner.text("model_type").map(|kind| by_type(kind, &inner)).transpose()?.flatten();
+            let mut graph = match named {
+                Some(graph) => graph,
+                None => guess(&inner)?,
+            };
+            graph.unknown.push(format!("everything but `{part}` of {kind} ×1"));
+            return Ok(graph);
+        }
+    }
+    let has = |keys: &[&str]| keys.iter().all(|key| figures.has(key));
+    let like = match (
+        has(&["hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"]),
+        figures.has("rms_norm_eps") || figures.has("num_key_value_heads") || figures.has("rope_theta"),
+    ) {
+        (true, true) => Some(("a decoder like Llama", decoders::llama(figures, "llama")?)),
+        (true, false) => Some(("an encoder like BERT", encoders::bert(figures, "bert")?)),
+        (false, _) if has(&["n_embd", "n_layer", "n_head", "vocab_size"]) => {
+            Some(("a decoder like GPT-2", decoders::gpt2(figures)?))
+        }
+        (false, _) => None,
+    };
+    match like {
+        Some((like, mut graph)) => {
+            graph.unknown.push(format!("{kind}, read as {like} by its keys ×1"));
+            Ok(graph)
+        }
+        None => Err(Problem::at("model_type", format!("{kind} is not known, and its keys are not those of a decoder"))
+            .hint(format!("export the network to ONNX and give that file; known are {KNOWN}"))),
+    }
+}

@@ -1,0 +1,154 @@
+use super::super::{Shape, model};
+
+/// Reads a file and compares its parameters with those that the model's page or `transformers` tells.
+fn check(config: &str, parameters: u64) {
+    let graph = match model(config.as_bytes(), &Shape { sequence: Some(64), ..Shape::default() }) {
+        Ok(graph) => graph,
+        Err(problem) => panic!("{config}: {problem:?}"),
+    };
+    assert_eq!(graph.parameters(), parameters, "{config}");
+    assert!(graph.unknown.is_empty(), "{:?}", graph.unknown);
+}
+
+#[test]
+fn encoders_have_the_parameters_that_are_published() {
+    let base = r#""hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072"#;
+    check(
+        &format!(r#"{{"model_type": "bert", {base}, "vocab_size": 30522, "architectures": ["BertModel"]}}"#),
+        109_482_240,
+    );
+    check(
+        &format!(r#"{{"model_type": "bert", {base}, "vocab_size": 30522, "architectures": ["BertForMaskedLM"]}}"#),
+        109_514_298,
+    );
+    let roberta = r#""vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1"#;
+    check(&format!(r#"{{"model_type": "roberta", {base}, {roberta}}}"#), 124_645_632);
+    let distil = r#""dim": 768, "n_layers": 6, "n_heads": 12, "hidden_dim": 3072, "vocab_size": 30522"#;
+    check(
+        &format!(r#"{{"model_type": "distilbert", {distil}, "architectures": ["DistilBertForMaskedLM"]}}"#),
+        66_985_530,
+    );
+    check(&format!(r#"{{"model_type": "albert", {base}, "vocab_size": 30000, "embedding_size": 128}}"#), 11_683_584);
+    let t5 = r#""d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_heads": 8, "vocab_size": 32128"#;
+    check(&format!(r#"{{"model_type": "t5", {t5}}}"#), 60_506_624);
+    let bart = r#""d_model": 768, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 12,
+        "decoder_attention_heads": 12, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072, "vocab_size": 50265"#;
+    check(&format!(r#"{{"model_type": "bart", {bart}, "max_position_embeddings": 1024}}"#), 139_420_416);
+}
+
+#[test]
+fn decoders_have_the_parameters_that_are_published() {
+    let usual = |hidden: u64, layers: u64, heads: u64, feed: u64, vocabulary: u64| {
+        format!(
+            r#""hidden_size": {hidden}, "num_hidden_layers": {layers}, "num_attention_heads": {heads},
+            "intermediate_size": {feed}, "vocab_size": {vocabulary}"#
+        )
+    };
+    let as_type = |kind: &str, keys: String| format!(r#"{{"model_type": "{kind}", {keys}}}"#);
+    let with = |keys: String, more: &str| format!("{keys}, {more}");
+    let gpt2 = r#""n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257, "n_positions": 1024"#;
+    check(&as_type("gpt2", gpt2.to_owned()), 124_439_808);
+    let eight = usual(4096, 32, 32, 14336, 128_256);
+    check(&as_type("llama", with(eight, r#""num_key_value_heads": 8"#)), 8_030_261_248);
+    let mistral = with(usual(4096, 32, 32, 14336, 32000), r#""num_key_value_heads": 8, "sliding_window": 4096"#);
+    check(&as_type("mistral", mistral.clone()), 7_241_732_096);
+    let mixtral = with(mistral, r#""num_local_experts": 8, "num_experts_per_tok": 2"#);
+    check(&as_type("mixtral", mixtral), 46_702_792_704);
+    let qwen = with(usual(3584, 28, 28, 18944, 152_064), r#""num_key_value_heads": 4"#);
+    check(&as_type("qwen2", qwen), 7_615_616_512);
+    let small = with(usual(896, 24, 14, 4864, 151_936), r#""num_key_value_heads": 2, "tie_word_embeddings": true"#);
+    check(&as_type("qwen2", small), 494_032_768);
+    check(&as_type("phi", usual(2560, 32, 32, 10240, 51200)), 2_779_683_840);
+    check(&as_type("phi3", usual(3072, 32, 32, 8192, 32064)), 3_821_079_552);
+    let gemma = with(usual(2048, 18, 8, 16384, 256_000), r#""num_key_value_heads": 1, "head_dim": 256"#);
+    check(&as_type("gemma", gemma), 2_506_172_416);
+    let gemma = with(usual(2304, 26, 8, 9216, 256_000), r#""num_key_value_heads": 4, "head_dim": 256"#);
+    check(&as_type("gemma2", gemma), 2_614_341_888);
+    check(&as_type("gpt_neox", usual(512, 6, 8, 2048, 50304)), 70_426_624);
+    let opt = r#""hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "ffn_dim": 3072,
+        "vocab_size": 50272, "max_position_embeddings": 2048"#;
+    check(&as_type("opt", opt.to_owned()), 125_239_296);
+    let bloom = r#""hidden_size": 1024, "n_layer": 24, "n_head": 16, "vocab_size": 250880"#;
+    check(&as_type("bloom", bloom.to_owned()), 559_214_592);
+    let gptj = r#""n_embd": 4096, "n_layer": 28, "n_head": 16, "vocab_size": 50400, "n_positions": 2048"#;
+    check(&as_type("gptj", gptj.to_owned()), 6_050_882_784);
+    let falcon = r#""hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71, "vocab_size": 65024,
+        "multi_query": true, "parallel_attn": true, "bias": false"#;
+    check(&as_type("falcon", falcon.to_owned()), 6_921_720_704);
+    let mpt = r#""d_model": 4096, "n_heads": 32, "n_layers": 32, "vocab_size": 50432, "attn_config": {"alibi": true}"#;
+    check(&as_type("mpt", mpt.to_owned()), 6_649_286_656);
+}
+
+#[test]
+fn networks_over_pictures_have_the_parameters_that_are_published() {
+    let base = r#""hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072"#;
+    check(&format!(r#"{{"model_type": "vit", {base}, "image_size": 224, "patch_size": 16}}"#), 86_567_656);
+    check(r#"{"model_type": "resnet", "depths": [3, 4, 6, 3], "layer_type": "bottleneck"}"#, 25_557_032);
+    check(r#"{"model_type": "resnet", "depths": [2, 2, 2, 2], "layer_type": "basic"}"#, 11_689_512);
+    check(r#"{"model_type": "convnext", "depths": [3, 3, 9, 3], "hidden_sizes": [96, 192, 384, 768]}"#, 28_589_128);
+}
+
+/// The first line of the problem.
+fn refused(config: &str) -> String {
+    match model(config.as_bytes(), &Shape::default()) {
+        Ok(graph) => panic!("read {} operators from {config}", graph.operators.len()),
+        Err(problem) => format!("{}: {}", problem.key, problem.message),
+    }
+}
+
+#[test]
+fn what_cannot_be_read_says_why() {
+    assert!(refused("").contains("empty"));
+    assert!(refused("{").contains("not JSON"));
+    assert!(refused(r#"{"model_type": "wav2vec2"}"#).contains("`wav2vec2` is not known"));
+    assert!(refused(r#"{"model_type": "bert"}"#).contains("no `hidden_size`"));
+    let huge = r#"{"model_type": "gpt2", "n_embd": 18446744073709551615, "n_layer": 1, "n_head": 1, "vocab_size": 5}"#;
+    assert!(refused(huge).contains("no size"));
+    let deep = r#"{"model_type": "gpt2", "n_embd": 8, "n_layer": 99999, "n_head": 1, "vocab_size": 5}"#;
+    assert!(refused(deep).contains("layers"));
+    let odd = r#"{"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 0, "vocab_size": 5}"#;
+    assert!(refused(odd).contains("no size"));
+}
+
+#[test]
+fn an_unknown_type_with_the_keys_of_a_decoder_is_read_and_said_so() {
+    let config = r#"{"model_type": "brandnew", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 128, "vocab_size": 100, "rms_norm_eps": 1e-5}"#;
+    let graph = model(config.as_bytes(), &Shape::default()).expect("its keys are enough");
+    assert_eq!(graph.unknown, ["`model_type` `brandnew`, read as a decoder like Llama by its keys ×1"]);
+    let inside = format!(r#"{{"model_type": "sees", "vision_config": {{}}, "text_config": {config}}}"#);
+    let graph = model(inside.as_bytes(), &Shape::default()).expect("its text part is enough");
+    assert_eq!(graph.unknown.len(), 2, "{:?}", graph.unknown);
+}
+
+proptest::proptest! {
+    /// Whatever figures a file claims, there is an answer, and it is a graph or a problem.
+    #[test]
+    fn no_figure_makes_it_fail(
+        kind in 0..12usize,
+        figures in proptest::collection::vec(proptest::prop_oneof![0..9u64, 0..5000u64, 0..=u64::MAX], 8),
+    ) {
+        let kinds = ["bert", "gpt2", "llama", "mixtral", "falcon", "mpt", "t5", "bart", "vit", "resnet", "convnext", "x"];
+        let keys = [
+            ["hidden_size", "n_embd", "d_model"], ["num_hidden_layers", "n_layer", "num_layers"],
+            ["num_attention_heads", "n_head", "num_heads"], ["intermediate_size", "n_inner", "d_ff"],
+            ["vocab_size", "encoder_layers", "decoder_layers"], ["num_local_experts", "n_heads", "n_layers"],
+            ["num_key_value_heads", "patch_size", "image_size"], ["max_position_embeddings", "head_dim", "d_kv"],
+        ];
+        let mut object = serde_json::Map::new();
+        object.insert("model_type".to_owned(), kinds[kind].into());
+        for (names, figure) in keys.iter().zip(&figures) {
+            // Few layers, so that the test is quick.
+            let is_depth = names[0] == "num_hidden_layers" || names[0] == "vocab_size";
+            for name in names {
+                let figure = if is_depth && *figure < 1 << 20 { figure % 3 } else { *figure };
+                object.insert((*name).to_owned(), figure.into());
+            }
+        }
+        let text = serde_json::Value::Object(object).to_string();
+        if let Ok(graph) = model(text.as_bytes(), &Shape::default()) {
+            graph.multiply_adds();
+            graph.parameters();
+        }
+    }
+}
