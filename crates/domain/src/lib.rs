@@ -4,6 +4,7 @@
 //! belongs in `plan`. Start with [`Job`], what a user asks for; then [`Event`], what has happened to it; then
 //! [`rank`] and [`wire`], what the processes of a run say to each other.
 
+pub mod architecture;
 pub mod event;
 pub mod file;
 pub mod finding;

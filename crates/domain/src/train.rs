@@ -15,6 +15,9 @@ use crate::units::{Duration, Fraction};
 pub struct Train {
     /// The architecture to train.
     pub model: Model,
+    /// A `.safetensors` file of the same architecture to begin with instead of random weights; relative to the job file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<String>,
     /// Where the samples are and how they are split.
     pub data: Data,
     /// How often every training sample is seen.
@@ -65,9 +68,9 @@ pub struct Train {
     pub checkpoint: Checkpoint,
 }
 
-/// The architectures that can be trained today.
+/// The architectures that can be trained today; [`crate::architecture`] has their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Model {
     /// Two hidden layers of 128 units with ReLU, over the flattened picture.
     Mlp,
@@ -75,8 +78,48 @@ pub enum Model {
     Cnn,
     /// The 20-layer residual network for 32×32 pictures (He et al. 2015, section 4.2).
     Resnet20,
+    /// The 56-layer one.
+    Resnet56,
     /// The 18-layer residual network; pictures below 64×64 get a 3×3 stem without pooling.
     Resnet18,
+    /// The 34-layer one.
+    Resnet34,
+    /// The 50-layer one, of bottleneck blocks with the stride in the middle ("v1.5").
+    Resnet50,
+    /// The 101-layer one.
+    Resnet101,
+    /// The 152-layer one.
+    Resnet152,
+    /// The mobile network of inverted residual blocks (Sandler et al. 2018).
+    MobilenetV2,
+    /// Its successor with squeeze-and-excitation, the small one (Howard et al. 2019).
+    MobilenetV3Small,
+    /// The large one.
+    MobilenetV3Large,
+    /// The vision transformer of 12 layers, width 384 and 16×16 patches (Dosovitskiy et al. 2020).
+    #[serde(rename = "vit_s_16")]
+    VitS16,
+}
+
+impl Model {
+    /// Its name in a job file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Model::Mlp => "mlp",
+            Model::Cnn => "cnn",
+            Model::Resnet20 => "resnet20",
+            Model::Resnet56 => "resnet56",
+            Model::Resnet18 => "resnet18",
+            Model::Resnet34 => "resnet34",
+            Model::Resnet50 => "resnet50",
+            Model::Resnet101 => "resnet101",
+            Model::Resnet152 => "resnet152",
+            Model::MobilenetV2 => "mobilenet_v2",
+            Model::MobilenetV3Small => "mobilenet_v3_small",
+            Model::MobilenetV3Large => "mobilenet_v3_large",
+            Model::VitS16 => "vit_s_16",
+        }
+    }
 }
 
 /// Where the samples are and how they become batches.

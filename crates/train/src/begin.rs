@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use data::{Dataset, Part};
+use domain::architecture::Architecture;
 use domain::finding::{Cause, Finding};
 use domain::rank::{Environment, Report, SPEC_SCHEMA, Spec};
-use domain::train::{Model, Train};
+use domain::train::Train;
 use tch::Device;
 
 use crate::channel::Channel;
@@ -65,17 +66,26 @@ pub fn length(train: &Train, dataset: &Dataset) -> Result<Length, Error> {
     Ok(Length { steps_per_epoch, steps: steps_per_epoch * u64::from(train.epochs) })
 }
 
+/// Refuses pictures that the network cannot take.
+pub fn check_pictures(train: &Train, dataset: &Dataset) -> Result<(), Error> {
+    let Architecture::Vit { patch, .. } = Architecture::of(train.model) else { return Ok(()) };
+    let (height, width) = (dataset.height() as i64, dataset.width() as i64);
+    if height % patch == 0 && width % patch == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "`{}` cuts pictures into patches of {patch}×{patch}, which does not go up with {height}×{width}",
+        train.model.name()
+    );
+    Err(Finding::new(Cause::Job, message).hint("set `data.size` to a multiple of it, such as 224").into())
+}
+
 /// Refuses batches that a batch normalisation cannot use: the variance of a single value is not a number.
 ///
 /// Where the last stage of a residual network has shrunk pictures to one pixel, that happens to a lone sample.
 pub fn check_batches(train: &Train, dataset: &Dataset) -> Result<(), Error> {
-    let shrinks_by = match train.model {
-        Model::Mlp | Model::Cnn => return Ok(()),
-        Model::Resnet20 => 4,
-        // Larger pictures go through the pooled stem first, and never end as one pixel.
-        Model::Resnet18 => 8,
-    };
-    let one_pixel = dataset.height().max(dataset.width()) <= shrinks_by;
+    let Some(shrinks_by) = Architecture::of(train.model).shrinks_by() else { return Ok(()) };
+    let one_pixel = dataset.height().max(dataset.width()) <= shrinks_by as usize;
     let samples = dataset.count(Part::Train);
     let batch = u64::from(train.batch);
     let sizes = [batch.min(samples), samples % batch].into_iter().filter(|size| *size > 0);

@@ -12,6 +12,7 @@ mod export;
 pub mod model;
 pub mod optim;
 pub mod precision;
+pub mod pretrained;
 pub mod run;
 mod saving;
 pub mod schedule;

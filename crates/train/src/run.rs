@@ -14,12 +14,13 @@ use domain::rank::{Evaluated, EvaluatedSplit, Order, Ready, Report, Spec, Step};
 use domain::train::MemoryFormat;
 use tch::Device;
 
-use crate::begin::{check_batches, check_spec, environment, keep_threads, length, open_data, shape};
+use crate::begin::{check_batches, check_pictures, check_spec, environment, keep_threads, length, open_data, shape};
 use crate::channel::Channel;
 use crate::error::{Error, not_finite};
 use crate::evaluate::{Score, evaluate};
 use crate::export::{Verdict, export};
 use crate::model::Shape;
+use crate::pretrained;
 use crate::saving::Saving;
 use crate::schedule::{self, Length};
 use crate::state::{BestScore, LeftOut, Trainer};
@@ -75,6 +76,7 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
 
     let dataset = Arc::new(open_data(spec, channel)?);
     let length = length(train, &dataset)?;
+    check_pictures(train, &dataset)?;
     check_batches(train, &dataset)?;
     chaos::point("stage");
 
@@ -86,8 +88,14 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
     torch::set_threads(spec.threads);
     torch::set_deterministic(train.deterministic)?;
     let mut trainer = Trainer::fresh(train, shape(&dataset), device, spec.threads)?;
-    if let Some(loaded) = loaded {
-        trainer.restore(loaded, setting.left_out)?;
+    match (loaded, &train.weights) {
+        (Some(loaded), _) => trainer.restore(loaded, setting.left_out)?,
+        (None, Some(path)) => {
+            for text in pretrained::load(&trainer.network, train.model.name(), Path::new(path))? {
+                channel.send(Report::Note { text });
+            }
+        }
+        (None, None) => {}
     }
     keep_threads(spec, &trainer, channel);
 

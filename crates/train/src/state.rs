@@ -177,6 +177,19 @@ fn fill<'a>(tensors: impl IntoIterator<Item = &'a Named>, saved: &[checkpoint::T
     Ok(())
 }
 
+/// Writes the values of a file, in whatever float format it has, into tensors of the same names and shapes.
+pub(crate) fn fill_from<'a>(
+    tensors: impl IntoIterator<Item = &'a Named>,
+    saved: &[checkpoint::Tensor],
+) -> Result<(), Error> {
+    for named in tensors {
+        let values = to_tensor(find(saved, &named.name)?)?;
+        let mut target = named.tensor.f_detach().map_err(torch::Error::from)?;
+        target.f_copy_(&values).map_err(torch::Error::from)?;
+    }
+    Ok(())
+}
+
 /// The tensor of this name in a list that is sorted by name.
 fn find<'a>(saved: &'a [checkpoint::Tensor], name: &str) -> Result<&'a checkpoint::Tensor, Error> {
     let missing = || misfit(&format!("`{name}` is missing"));

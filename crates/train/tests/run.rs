@@ -275,6 +275,41 @@ fn an_order_saves_and_another_stops_before_the_run_is_through() {
 }
 
 #[test]
+fn a_run_begins_with_the_weights_of_a_file() {
+    let mut first = bench(json!({"epochs": 4, "optimizer": {"adamw": {"lr": 3e-3}}}));
+    let outcome = first.finish();
+    let (file, fresh) = (outcome.exported().model.clone(), outcome.losses()[0]);
+    let begin = |file: &Path, model: &str| {
+        let outcome = bench(json!({"weights": file, "model": model, "epochs": 1})).finish();
+        let note = |report: &Report| if let Report::Note { text } = report { Some(text.clone()) } else { None };
+        let notes: Vec<String> = outcome.reports.iter().filter_map(note).collect();
+        (outcome, notes.join("\n"))
+    };
+    let (outcome, notes) = begin(Path::new(&file), "mlp");
+    assert!(outcome.losses()[0] < 0.2 * fresh, "{} after {fresh}", outcome.losses()[0]);
+    assert!(notes.contains("6 tensors were taken from"), "{notes}");
+
+    // Other classes: all but the head is taken.
+    let mut tensors = checkpoint::read_tensors(Path::new(&file)).unwrap();
+    for tensor in tensors.iter_mut().filter(|tensor| tensor.name.starts_with("fc3.")) {
+        tensor.shape[0] = 7;
+        tensor.bytes.truncate(tensor.bytes.len() / 10 * 7);
+    }
+    let changed = first.path("changed.safetensors");
+    checkpoint::write_tensors(&changed, &tensors, &[]).unwrap();
+    let (outcome, notes) = begin(&changed, "mlp");
+    assert_eq!(outcome.ending, Ok(Ending::Trained));
+    assert!(notes.contains("learnt afresh: `fc3.bias` is [7], and [10] here"), "{notes}");
+
+    let (outcome, _) = begin(Path::new(&file), "cnn");
+    let message = outcome.finding(Cause::Job).message.clone();
+    assert!(message.contains("do not fit `cnn`") && message.contains("`conv1.weight` [32, 1, 3, 3] is missing"));
+    assert_eq!(outcome.steps().len(), 0);
+    begin(Path::new("/nowhere/model.safetensors"), "mlp").0.finding(Cause::Job);
+    begin(Path::new("/nowhere/model.pth"), "mlp").0.finding(Cause::Job);
+}
+
+#[test]
 fn a_met_target_ends_the_run_early_also_after_a_resume() {
     let mut bench = bench(json!({"epochs": 50, "stop": {"accuracy": "80%"}}));
     let outcome = bench.finish();

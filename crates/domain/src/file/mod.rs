@@ -50,7 +50,10 @@ impl Job {
     pub fn resolve(&mut self, base: &Path) {
         let join = |path: &mut String| *path = base.join(&*path).to_string_lossy().into_owned();
         match &mut self.work {
-            Work::Train(train) => join(&mut train.data.path),
+            Work::Train(train) => {
+                join(&mut train.data.path);
+                train.weights.iter_mut().for_each(join);
+            }
             Work::Command(command) => command.workdir.iter_mut().for_each(join),
         }
     }

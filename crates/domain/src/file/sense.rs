@@ -126,6 +126,9 @@ impl Sense {
             let message = format!("{} micro-batches cannot be made of {} samples", train.accumulate, train.batch);
             self.wrong("train.accumulate", message, format!("write at most {}", train.batch));
         }
+        if let Some(weights) = &train.weights {
+            self.path("train.weights", weights);
+        }
         self.optimizer(&train.optimizer);
         self.schedule(train);
         self.data(&train.data);

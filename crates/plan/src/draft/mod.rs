@@ -108,12 +108,15 @@ impl Estimate {
         let cores = offer.node.cores.max(1);
         let share = share(train, cores, facts, &mut assumptions);
         let picture = picture(train, facts, &mut assumptions);
-        let network = picture.map(|picture| {
-            let classes = facts.classes.or(train.data.classes).unwrap_or_else(|| {
-                assumptions.push("10 classes are assumed until the data is opened".to_owned());
-                10
-            });
-            Network::count(train.model, picture, classes)
+        let network = picture.and_then(|picture| {
+            let known = facts.classes.or(train.data.classes);
+            let network = Network::count(train.model, picture, known.unwrap_or(10));
+            match (network, known) {
+                (Some(_), None) => assumptions.push("10 classes are assumed until the data is opened".to_owned()),
+                (None, _) => assumptions.push(not_counted(train, facts)),
+                (Some(_), Some(_)) => {}
+            }
+            network
         });
         let step = step(train, network.as_ref(), share.threads.min(cores), facts, &mut assumptions);
         let time = match (facts.samples, step) {
@@ -138,6 +141,15 @@ impl Estimate {
         let checkpoint = network.map(|network| 4 * (network.parameters * (1 + moments(train)) + network.buffers));
         Estimate { share: Some(share), memory, checkpoint, time, assumptions }
     }
+}
+
+/// That of this model nothing is known before it runs.
+fn not_counted(train: &Train, facts: &Facts) -> String {
+    let unknown = match facts.measured_step {
+        Some(_) => "its memory is not known",
+        None => "its memory, time and cost are not known",
+    };
+    format!("what `{}` takes is not counted yet: {unknown} before it runs", train.model.name())
 }
 
 fn share(train: &Train, cores: u32, facts: &Facts, assumptions: &mut Vec<String>) -> Share {

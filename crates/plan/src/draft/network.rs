@@ -4,11 +4,12 @@
 //! Kept are the input of each convolution and linear layer and the input of each normalisation. A ReLU works in place
 //! on what is kept anyway, and so does the sum of a residual block, so neither adds anything.
 
+use domain::architecture::{Architecture, ResidualBlock};
 use domain::train::Model;
 
 /// Hidden units of the two small networks.
 const HIDDEN: u64 = 128;
-/// Height and width from which `resnet18` has the usual stem.
+/// Height and width from which residual networks have the usual stem.
 const LARGE: u64 = 64;
 
 /// What one network takes for pictures of one shape.
@@ -27,15 +28,15 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Counts `model` for pictures of `[channels, height, width]` and so many classes.
-    pub fn count(model: Model, picture: [u32; 3], classes: u32) -> Network {
+    /// Counts `model` for pictures of `[channels, height, width]` and so many classes; none for what is not counted yet.
+    pub fn count(model: Model, picture: [u32; 3], classes: u32) -> Option<Network> {
         let mut count = Count::new(picture.map(u64::from));
-        match model {
-            Model::Mlp => {
+        match Architecture::of(model) {
+            Architecture::Mlp => {
                 count.linear(HIDDEN);
                 count.linear(HIDDEN);
             }
-            Model::Cnn => {
+            Architecture::Cnn => {
                 count.convolution(32, 3, 1, Bias::Yes);
                 count.convolution(64, 3, 1, Bias::Yes);
                 count.pool(2, 2, 0);
@@ -43,32 +44,38 @@ impl Network {
                 // The mask of the dropout and what it leaves.
                 count.keep(2 * HIDDEN);
             }
-            Model::Resnet20 => {
+            Architecture::SmallResnet { blocks } => {
                 count.normal_convolution(16, 3, 1);
                 for outputs in [16, 32, 64] {
-                    for _ in 0..3 {
-                        count.block(outputs, Shortcut::Padded);
+                    for _ in 0..blocks {
+                        count.basic(outputs, Shortcut::Padded);
                     }
                 }
                 count.average();
             }
-            Model::Resnet18 => {
+            Architecture::Resnet { block, blocks } => {
                 if count.shape[1].min(count.shape[2]) >= LARGE {
                     count.normal_convolution(64, 7, 2);
                     count.pool(3, 2, 1);
                 } else {
                     count.normal_convolution(64, 3, 1);
                 }
-                for outputs in [64, 128, 256, 512] {
-                    for _ in 0..2 {
-                        count.block(outputs, Shortcut::Convolved);
+                for ((stage, width), blocks) in [64, 128, 256, 512].into_iter().enumerate().zip(blocks) {
+                    for place in 0..blocks {
+                        match block {
+                            ResidualBlock::Basic => count.basic(width, Shortcut::Convolved),
+                            ResidualBlock::Bottleneck => {
+                                count.bottleneck(width, if stage > 0 && place == 0 { 2 } else { 1 });
+                            }
+                        }
                     }
                 }
                 count.average();
             }
+            Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } | Architecture::Vit { .. } => return None,
         }
         count.linear(u64::from(classes));
-        count.total
+        Some(count.total)
     }
 }
 
@@ -127,7 +134,19 @@ impl Count {
         self.output(self.shape);
     }
 
-    fn block(&mut self, outputs: u64, shortcut: Shortcut) {
+    /// The way around is convolved where the channels change.
+    fn bottleneck(&mut self, width: u64, stride: u64) {
+        let (before, outputs) = (self.shape, 4 * width);
+        self.normal_convolution(width, 1, 1);
+        self.normal_convolution(width, 3, stride);
+        self.normal_convolution(outputs, 1, 1);
+        if before[0] != outputs {
+            self.shape = before;
+            self.normal_convolution(outputs, 1, stride);
+        }
+    }
+
+    fn basic(&mut self, outputs: u64, shortcut: Shortcut) {
         let before = self.shape;
         let stride = if before[0] == outputs { 1 } else { 2 };
         self.normal_convolution(outputs, 3, stride);
@@ -164,7 +183,7 @@ mod tests {
 
     /// Parameters and millions of multiply-adds, as torchvision and the papers state them.
     fn check(model: Model, picture: [u32; 3], classes: u32, parameters: u64, mega_multiply_adds: u64) {
-        let network = Network::count(model, picture, classes);
+        let network = Network::count(model, picture, classes).unwrap();
         let found = (network.parameters, network.multiply_adds / 1_000_000);
         assert_eq!(found, (parameters, mega_multiply_adds), "{model:?} {picture:?}");
     }
@@ -174,15 +193,22 @@ mod tests {
         // torchvision: 11,689,512 parameters, 1.814 GFLOPS at 224×224.
         check(Model::Resnet18, [3, 224, 224], 1000, 11_689_512, 1_814);
         check(Model::Resnet18, [3, 32, 32], 10, 11_173_962, 555);
-        // He et al. 2015, table 6: 0.27 M parameters; 41 M multiply-adds.
+        // torchvision states 21,797,672 and 3.664 GFLOPS, 25,557,032 and 4.089, 44,549,160 and 7.801, 60,192,808 and 11.514.
+        check(Model::Resnet34, [3, 224, 224], 1000, 21_797_672, 3_663);
+        check(Model::Resnet50, [3, 224, 224], 1000, 25_557_032, 4_089);
+        check(Model::Resnet101, [3, 224, 224], 1000, 44_549_160, 7_801);
+        check(Model::Resnet152, [3, 224, 224], 1000, 60_192_808, 11_513);
+        // He et al. 2015, table 6: 0.27 M and 0.85 M parameters; 41 M and 126 M multiply-adds.
+        check(Model::Resnet56, [3, 32, 32], 10, 853_018, 125);
         check(Model::Resnet20, [3, 32, 32], 10, 269_722, 40);
         check(Model::Cnn, [1, 8, 8], 10, 151_306, 1);
+        assert_eq!(Network::count(Model::MobilenetV2, [3, 224, 224], 1000), None);
         check(Model::Mlp, [1, 8, 8], 10, 64 * 128 + 128 + 128 * 128 + 128 + 1290, 0);
     }
 
     #[test]
     fn kept_values_grow_with_the_picture_only_where_they_should() {
-        let kept = |model, side| Network::count(model, [3, side, side], 10).kept;
+        let kept = |model, side| Network::count(model, [3, side, side], 10).unwrap().kept;
         assert_eq!(kept(Model::Mlp, 8), 3 * 64 + 128 + 128 + 10);
         assert!(kept(Model::Resnet20, 64) > 3 * kept(Model::Resnet20, 32));
         assert!(kept(Model::Resnet18, 64) < kept(Model::Resnet18, 63), "the usual stem shrinks large pictures");

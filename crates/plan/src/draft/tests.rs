@@ -167,6 +167,10 @@ fn every_network_has_a_memory_and_a_time() {
         &pictures,
         "1×128 on 2 threads, 213 steps; 1061 MB; 387.2s 965.9s 2894.6s",
     );
+    // What is not counted is said, and nothing is guessed.
+    check("resnet18", "mobilenet_v2", &pictures, "1×128 on 2 threads, 213 steps");
+    let mobile = PICTURES.replace("resnet18", "mobilenet_v2");
+    check_says(&mobile, &pictures, "what `mobilenet_v2` takes is not counted yet", true);
     // A measured step needs no picture.
     let measured = Facts { measured_step: Some(Duration::from_secs(1)), ..pictures };
     check(", size: 32", "", &measured, "1×128 on 2 threads, 213 steps; 207.0s 227.5s 317.9s");

@@ -29,11 +29,14 @@ impl Cnn {
         })
     }
 
-    pub(super) fn forward(&self, images: &Tensor, train: bool) -> Result<Tensor> {
+    pub(super) fn stem(&self, images: &Tensor) -> Result<Tensor> {
         let x = relu(self.conv1.forward(images)?)?;
         let x = relu(self.conv2.forward(&x)?)?;
         let x = max_pool(&x, 2, 2, 0)?.f_flatten(1, -1)?;
-        let x = relu(self.fc1.forward(&x)?)?.f_dropout(DROPOUT, train)?;
-        self.fc2.forward(&x)
+        relu(self.fc1.forward(&x)?)
+    }
+
+    pub(super) fn head(&self, x: &Tensor, train: bool) -> Result<Tensor> {
+        self.fc2.forward(&x.f_dropout(DROPOUT, train)?)
     }
 }

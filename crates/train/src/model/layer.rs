@@ -22,9 +22,38 @@ impl Linear {
         })
     }
 
+    /// The same with weights normal around zero and a bias of zeros; zeros throughout for a deviation of 0.
+    pub fn normal(weights: &mut Weights, name: &str, [inputs, outputs]: [i64; 2], deviation: f64) -> Result<Linear> {
+        let weight = weights.normal(format!("{name}.weight"), &[outputs, inputs], deviation)?;
+        Ok(Linear { weight, bias: weights.zeros(format!("{name}.bias"), &[outputs])? })
+    }
+
+    /// A layer over tensors that are drawn already: `outputs × inputs` and `outputs`.
+    pub fn of(weight: Tensor, bias: Tensor) -> Linear {
+        Linear { weight, bias }
+    }
+
     /// `x · weightᵀ + bias`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         Ok(x.f_linear(&self.weight, Some(&self.bias))?)
+    }
+}
+
+/// The window of a convolution; its padding is half the kernel, so that a stride of 1 keeps the picture's size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// Height and width.
+    pub kernel: i64,
+    /// Pixels from one window to the next.
+    pub stride: i64,
+    /// Parts that the channels are divided into, each seen by its own share of the outputs.
+    pub groups: i64,
+}
+
+impl Window {
+    /// One group.
+    pub fn new(kernel: i64, stride: i64) -> Window {
+        Window { kernel, stride, groups: 1 }
     }
 }
 
@@ -33,8 +62,7 @@ impl Linear {
 pub struct Conv {
     weight: Tensor,
     bias: Option<Tensor>,
-    stride: i64,
-    padding: i64,
+    window: Window,
 }
 
 impl Conv {
@@ -43,28 +71,34 @@ impl Conv {
         let bound = 1.0 / ((inputs * kernel * kernel) as f64).sqrt();
         let weight = weights.uniform(format!("{name}.weight"), &[outputs, inputs, kernel, kernel], bound)?;
         let bias = Some(weights.uniform(format!("{name}.bias"), &[outputs], bound)?);
-        Ok(Conv { weight, bias, stride: 1, padding: kernel / 2 })
+        Ok(Conv { weight, bias, window: Window::new(kernel, 1) })
     }
 
     /// A convolution before a batch normalisation, so without a bias; normal by fan-out for ReLU (He et al. 2015,
-    /// "Delving Deep into Rectifiers"), as torchvision initialises its residual networks.
-    pub fn residual(
-        weights: &mut Weights,
-        name: &str,
-        [inputs, outputs]: [i64; 2],
-        kernel: i64,
-        stride: i64,
-    ) -> Result<Conv> {
-        let deviation = (2.0 / (outputs * kernel * kernel) as f64).sqrt();
-        let weight = weights.normal(format!("{name}.weight"), &[outputs, inputs, kernel, kernel], deviation)?;
-        Ok(Conv { weight, bias: None, stride, padding: kernel / 2 })
+    /// "Delving Deep into Rectifiers"), as torchvision initialises its residual and mobile networks.
+    pub fn residual(weights: &mut Weights, name: &str, channels: [i64; 2], window: Window) -> Result<Conv> {
+        let weight = by_fan_out(weights, name, channels, window)?;
+        Ok(Conv { weight, bias: None, window })
+    }
+
+    /// A 1×1 convolution that no normalisation follows: as [`Conv::residual`], with a bias of zeros.
+    pub fn pointwise(weights: &mut Weights, name: &str, channels: [i64; 2]) -> Result<Conv> {
+        let window = Window::new(1, 1);
+        let weight = by_fan_out(weights, name, channels, window)?;
+        Ok(Conv { weight, bias: Some(weights.zeros(format!("{name}.bias"), &[channels[1]])?), window })
     }
 
     /// `samples × inputs × height × width` to `samples × outputs × height/stride × width/stride`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let (stride, padding) = ([self.stride; 2], [self.padding; 2]);
-        Ok(x.f_conv2d(&self.weight, self.bias.as_ref(), stride, padding, [1, 1], 1)?)
+        let Window { kernel, stride, groups } = self.window;
+        Ok(x.f_conv2d(&self.weight, self.bias.as_ref(), [stride; 2], [kernel / 2; 2], [1, 1], groups)?)
     }
+}
+
+fn by_fan_out(weights: &mut Weights, name: &str, [inputs, outputs]: [i64; 2], window: Window) -> Result<Tensor> {
+    let Window { kernel, groups, .. } = window;
+    let deviation = (2.0 / (outputs * kernel * kernel) as f64).sqrt();
+    weights.normal(format!("{name}.weight"), &[outputs, inputs / groups, kernel, kernel], deviation)
 }
 
 /// Batch normalisation over samples, height and width (Ioffe and Szegedy 2015).
@@ -75,19 +109,28 @@ pub struct BatchNorm {
     running_mean: Tensor,
     running_var: Tensor,
     num_batches_tracked: Tensor,
+    momentum: f64,
+    eps: f64,
 }
 
 impl BatchNorm {
     /// `nn.BatchNorm2d(channels)`: momentum 0.1, eps 1e-5.
     pub fn new(weights: &mut Weights, name: &str, channels: i64) -> Result<BatchNorm> {
+        BatchNorm::with(weights, name, channels, [0.1, 1e-5])
+    }
+
+    /// The same with another `[momentum, eps]`.
+    pub fn with(weights: &mut Weights, name: &str, channels: i64, [momentum, eps]: [f64; 2]) -> Result<BatchNorm> {
         let float = (Kind::Float, Device::Cpu);
         let count = Tensor::f_zeros([0i64; 0], (Kind::Int64, Device::Cpu))?;
         Ok(BatchNorm {
-            weight: weights.parameter(format!("{name}.weight"), Tensor::f_ones([channels], float)?)?,
-            bias: weights.parameter(format!("{name}.bias"), Tensor::f_zeros([channels], float)?)?,
+            weight: weights.ones(format!("{name}.weight"), &[channels])?,
+            bias: weights.zeros(format!("{name}.bias"), &[channels])?,
             running_mean: weights.buffer(format!("{name}.running_mean"), Tensor::f_zeros([channels], float)?)?,
             running_var: weights.buffer(format!("{name}.running_var"), Tensor::f_ones([channels], float)?)?,
             num_batches_tracked: weights.buffer(format!("{name}.num_batches_tracked"), count)?,
+            momentum,
+            eps,
         })
     }
 
@@ -103,10 +146,34 @@ impl BatchNorm {
             Some(statistics.0),
             Some(statistics.1),
             train,
-            0.1,
-            1e-5,
+            self.momentum,
+            self.eps,
             true,
         )?)
+    }
+}
+
+/// Normalisation of each position over its channels (Ba et al. 2016).
+#[derive(Debug)]
+pub struct LayerNorm {
+    weight: Tensor,
+    bias: Tensor,
+    eps: f64,
+}
+
+impl LayerNorm {
+    /// `nn.LayerNorm(width, eps=eps)`.
+    pub fn new(weights: &mut Weights, name: &str, width: i64, eps: f64) -> Result<LayerNorm> {
+        Ok(LayerNorm {
+            weight: weights.ones(format!("{name}.weight"), &[width])?,
+            bias: weights.zeros(format!("{name}.bias"), &[width])?,
+            eps,
+        })
+    }
+
+    /// Over the last dimension.
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        Ok(x.f_layer_norm(self.weight.size(), Some(&self.weight), Some(&self.bias), self.eps, true)?)
     }
 }
 

@@ -23,10 +23,13 @@ impl Mlp {
         })
     }
 
-    pub(super) fn forward(&self, images: &Tensor) -> Result<Tensor> {
+    pub(super) fn stem(&self, images: &Tensor) -> Result<Tensor> {
         let x = images.f_flatten(1, -1)?;
         let x = relu(self.fc1.forward(&x)?)?;
-        let x = relu(self.fc2.forward(&x)?)?;
-        self.fc3.forward(&x)
+        relu(self.fc2.forward(&x)?)
+    }
+
+    pub(super) fn head(&self, x: &Tensor) -> Result<Tensor> {
+        self.fc3.forward(x)
     }
 }

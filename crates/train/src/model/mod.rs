@@ -2,20 +2,32 @@
 //!
 //! Model code knows nothing of devices in the plural, optimisers or checkpoints. Every tensor has a name; the names are
 //! torchvision's where torchvision has the architecture, so that the exported file loads there. [`Network`] is what
-//! the rest of the trainer sees. Read next: [`layer`], then [`mod@resnet18`].
+//! the rest of the trainer sees: a stem, blocks and a head. Read next: `resnet`, then [`layer`]; `family` lists all.
 
+mod attention;
+mod block;
 mod cnn;
+mod family;
+mod inverted;
 pub mod layer;
 mod mlp;
-mod resnet18;
-mod resnet20;
+mod mobilenet;
+mod residual;
+mod resnet;
+mod vit;
 mod weights;
 
+use std::sync::Arc;
+
+use domain::architecture::Architecture;
 use domain::train::{MemoryFormat, Model};
 use tch::{Device, Tensor};
 
+use family::Family;
+
 use crate::torch::{self, Result};
 
+pub use block::{Block, Pass};
 pub use weights::{Named, Weights};
 
 /// What goes into a network and what comes out.
@@ -33,15 +45,8 @@ pub struct Shape {
 
 /// A network with its weights.
 pub struct Network {
-    layers: Layers,
+    layers: Family,
     weights: Weights,
-}
-
-enum Layers {
-    Mlp(mlp::Mlp),
-    Cnn(cnn::Cnn),
-    Resnet20(resnet20::Resnet20),
-    Resnet18(resnet18::Resnet18),
 }
 
 impl Network {
@@ -49,12 +54,7 @@ impl Network {
     pub fn new(model: Model, shape: Shape, seed: u64, device: Device, format: MemoryFormat) -> Result<Network> {
         torch::seed(seed)?;
         let mut weights = Weights::new(device, format);
-        let layers = match model {
-            Model::Mlp => Layers::Mlp(mlp::Mlp::new(&mut weights, shape)?),
-            Model::Cnn => Layers::Cnn(cnn::Cnn::new(&mut weights, shape)?),
-            Model::Resnet20 => Layers::Resnet20(resnet20::Resnet20::new(&mut weights, shape)?),
-            Model::Resnet18 => Layers::Resnet18(resnet18::Resnet18::new(&mut weights, shape)?),
-        };
+        let layers = Family::new(&mut weights, Architecture::of(model), shape)?;
         weights.sort();
         Ok(Network { layers, weights })
     }
@@ -63,12 +63,27 @@ impl Network {
     ///
     /// With `train`, batch normalisation uses the batch's statistics and updates the running ones, and dropout drops.
     pub fn forward(&self, images: &Tensor, train: bool) -> Result<Tensor> {
-        match &self.layers {
-            Layers::Mlp(layers) => layers.forward(images),
-            Layers::Cnn(layers) => layers.forward(images, train),
-            Layers::Resnet20(layers) => layers.forward(images, train),
-            Layers::Resnet18(layers) => layers.forward(images, train),
+        let pass = Pass::new(train);
+        self.forward_through(images, &pass, |block, x| block.forward(x, &pass))
+    }
+
+    /// The same, where `through` does the work of each block in turn, by itself or around it.
+    pub fn forward_through(
+        &self,
+        images: &Tensor,
+        pass: &Pass,
+        mut through: impl FnMut(&Arc<Block>, &Tensor) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let mut x = self.layers.stem(images, pass)?;
+        for block in self.layers.blocks() {
+            x = through(block, &x)?;
         }
+        self.layers.head(&x, pass)
+    }
+
+    /// Beginnings of the names of the tensors that know the classes: with other classes they are other tensors.
+    pub fn head_names(&self) -> &'static [&'static str] {
+        self.layers.head_names()
     }
 
     /// Everything that is trained or kept, by name.

@@ -4,10 +4,27 @@ use tch::{Device, Kind, Tensor};
 use super::*;
 
 fn network(model: Model, size: i64, format: MemoryFormat) -> Network {
+    of_classes(model, size, 10, format)
+}
+
+fn of_classes(model: Model, size: i64, classes: i64, format: MemoryFormat) -> Network {
     let _turn = crate::torch::turn();
-    let shape = Shape { channels: 3, height: size, width: size, classes: 10 };
+    let shape = Shape { channels: 3, height: size, width: size, classes };
     Network::new(model, shape, 5, Device::Cpu, format).unwrap()
 }
+
+/// One network of each kind of block, and a size of pictures that it takes.
+const KINDS: [(Model, i64); 9] = [
+    (Model::Mlp, 16),
+    (Model::Cnn, 16),
+    (Model::Resnet20, 16),
+    (Model::Resnet18, 16),
+    (Model::Resnet50, 64),
+    (Model::MobilenetV2, 64),
+    (Model::MobilenetV3Small, 64),
+    (Model::MobilenetV3Large, 64),
+    (Model::VitS16, 32),
+];
 
 /// Name, shape and kind of every tensor, as one text.
 fn listing(network: &Network) -> Vec<String> {
@@ -27,8 +44,21 @@ fn parameters_are_counted() {
     check(Model::Cnn, 8, 27 * 32 + 32 + 32 * 9 * 64 + 64 + 64 * 16 * 128 + 128 + 128 * 10 + 10);
     // The paper's 0.27 million.
     check(Model::Resnet20, 32, 269_722);
-    // torchvision's resnet18 has 11,689,512 with 1,000 classes.
-    check(Model::Resnet18, 64, 11_689_512 - 990 * 513);
+    check(Model::Resnet56, 32, 853_018);
+    let check = |model, size, parameters| {
+        let network = of_classes(model, size, 1000, MemoryFormat::Contiguous);
+        assert_eq!(network.weights().count(), parameters, "{model:?}");
+    };
+    // As torchvision states them; `vit_s_16` as the `timm` library does.
+    check(Model::Resnet18, 64, 11_689_512);
+    check(Model::Resnet34, 64, 21_797_672);
+    check(Model::Resnet50, 64, 25_557_032);
+    check(Model::Resnet101, 64, 44_549_160);
+    check(Model::Resnet152, 64, 60_192_808);
+    check(Model::MobilenetV2, 64, 3_504_872);
+    check(Model::MobilenetV3Small, 64, 2_542_856);
+    check(Model::MobilenetV3Large, 64, 5_483_032);
+    check(Model::VitS16, 224, 22_050_664);
 }
 
 #[test]
@@ -52,10 +82,80 @@ fn resnet18_has_the_names_of_torchvision() {
 }
 
 #[test]
+fn each_block_can_be_called_by_somebody_else() {
+    for (model, blocks) in [(Model::Cnn, 0), (Model::Resnet50, 16), (Model::MobilenetV2, 17), (Model::VitS16, 12)] {
+        let network = network(model, 64, MemoryFormat::Contiguous);
+        let images = Tensor::rand([2, 3, 64, 64], (Kind::Float, Device::Cpu));
+        let (pass, mut called) = (Pass::new(false), 0);
+        let scores = network.forward_through(&images, &pass, |block, x| {
+            called += 1;
+            block.forward(x, &pass)
+        });
+        assert_eq!(called, blocks, "{model:?}");
+        assert_eq!(difference(&scores.unwrap(), &network.forward(&images, false).unwrap()), 0.0);
+    }
+}
+
+#[test]
+fn names_are_those_of_torchvision() {
+    let check = |model, size, count, expected: &[&str]| {
+        let names = listing(&network(model, size, MemoryFormat::Contiguous));
+        assert_eq!(names.len(), count, "{model:?}");
+        for name in expected {
+            assert!(names.iter().any(|known| known == name), "{name} is missing from {names:?}");
+        }
+    };
+    check(
+        Model::Resnet50,
+        64,
+        320,
+        &[
+            "layer1.0.downsample.0.weight [256, 64, 1, 1]",
+            "layer2.0.conv2.weight [128, 128, 3, 3]",
+            "layer4.2.bn3.running_mean [2048]",
+            "fc.weight [10, 2048]",
+        ],
+    );
+    check(
+        Model::MobilenetV2,
+        64,
+        314,
+        &[
+            "features.0.0.weight [32, 3, 3, 3]",
+            "features.1.conv.1.weight [16, 32, 1, 1]",
+            "features.17.conv.3.bias [320]",
+            "classifier.1.weight [10, 1280]",
+        ],
+    );
+    check(
+        Model::MobilenetV3Small,
+        64,
+        244,
+        &[
+            "features.1.block.1.fc1.weight [8, 16, 1, 1]",
+            "features.4.block.1.0.weight [96, 1, 5, 5]",
+            "features.12.0.weight [576, 96, 1, 1]",
+            "classifier.3.weight [10, 1024]",
+        ],
+    );
+    check(
+        Model::VitS16,
+        224,
+        152,
+        &[
+            "encoder.pos_embedding [1, 197, 384]",
+            "encoder.layers.encoder_layer_11.self_attention.in_proj_weight [1152, 384]",
+            "encoder.layers.encoder_layer_0.mlp.3.weight [384, 1536]",
+            "heads.head.weight [10, 384]",
+        ],
+    );
+}
+
+#[test]
 fn every_model_scores_every_class_and_learns_through_every_weight() {
-    for model in [Model::Mlp, Model::Cnn, Model::Resnet20, Model::Resnet18] {
-        let network = network(model, 16, MemoryFormat::Contiguous);
-        let images = Tensor::rand([4, 3, 16, 16], (Kind::Float, Device::Cpu));
+    for (model, size) in KINDS {
+        let network = network(model, size, MemoryFormat::Contiguous);
+        let images = Tensor::rand([4, 3, size, size], (Kind::Float, Device::Cpu));
         let scores = network.forward(&images, true).unwrap();
         assert_eq!(scores.size(), [4, 10]);
         scores.square().sum(Kind::Float).backward();
@@ -67,13 +167,14 @@ fn every_model_scores_every_class_and_learns_through_every_weight() {
 
 #[test]
 fn memory_format_changes_no_result_to_speak_of() {
-    for model in [Model::Cnn, Model::Resnet20, Model::Resnet18] {
-        let images = Tensor::rand([2, 3, 16, 16], (Kind::Float, Device::Cpu));
-        let plain = network(model, 16, MemoryFormat::Contiguous).forward(&images, false).unwrap();
+    for (model, size) in KINDS {
+        let images = Tensor::rand([2, 3, size, size], (Kind::Float, Device::Cpu));
+        let plain = network(model, size, MemoryFormat::Contiguous).forward(&images, false).unwrap();
         let last = crate::torch::channels_last(&images).unwrap();
-        let other = network(model, 16, MemoryFormat::ChannelsLast).forward(&last, false).unwrap();
-        let scale = plain.abs().max().double_value(&[]);
-        assert!(difference(&plain, &other) < 1e-4 * scale, "{model:?}");
+        let other = network(model, size, MemoryFormat::ChannelsLast).forward(&last, false).unwrap();
+        let (scale, difference) = (plain.abs().max().double_value(&[]), difference(&plain, &other));
+        // Other sums of 32-bit floats, through fifty layers that are not normalised to anything yet.
+        assert!(difference <= 1e-3 * scale, "{model:?}: {difference} of {scale}");
     }
 }
 

@@ -55,6 +55,16 @@ impl Weights {
         self.parameter(name, values)
     }
 
+    /// A trained tensor of zeros.
+    pub(super) fn zeros(&mut self, name: String, shape: &[i64]) -> Result<Tensor> {
+        self.parameter(name, Tensor::f_zeros(shape, (Kind::Float, Device::Cpu))?)
+    }
+
+    /// A trained tensor of ones.
+    pub(super) fn ones(&mut self, name: String, shape: &[i64]) -> Result<Tensor> {
+        self.parameter(name, Tensor::f_ones(shape, (Kind::Float, Device::Cpu))?)
+    }
+
     /// A tensor that is kept with the network and not trained.
     pub(super) fn buffer(&mut self, name: String, values: Tensor) -> Result<Tensor> {
         let tensor = self.place(values)?;

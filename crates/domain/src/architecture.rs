@@ -1,0 +1,72 @@
+//! What the name of a model stands for, in numbers: the one table that both the trainer, which builds the network, and
+//! the planner, which counts it, look things up in.
+
+use serde::{Deserialize, Serialize};
+
+use crate::train::Model;
+
+/// A network up to what its data decides: the picture's size, the vocabulary, the classes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Architecture {
+    /// Two hidden layers over the flattened picture.
+    Mlp,
+    /// Two convolutions and a hidden layer.
+    Cnn,
+    /// Residual stages of 16, 32 and 64 channels for small pictures, so many blocks each (He et al. 2015, section 4.2).
+    SmallResnet { blocks: usize },
+    /// Residual stages of 64 to 512 channels, so many blocks each (He et al. 2015, table 1).
+    Resnet { block: ResidualBlock, blocks: [usize; 4] },
+    /// Sandler et al. 2018, table 2.
+    MobilenetV2,
+    /// Howard et al. 2019, tables 1 and 2.
+    MobilenetV3 { large: bool },
+    /// A vision transformer over square patches (Dosovitskiy et al. 2020).
+    Vit { patch: i64, layers: i64, width: i64, heads: i64 },
+}
+
+/// What the stages of a residual network are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResidualBlock {
+    /// Two 3×3 convolutions.
+    Basic,
+    /// 1×1, 3×3 and 1×1, the last with four times the channels.
+    Bottleneck,
+}
+
+impl Architecture {
+    /// What the name stands for.
+    pub fn of(model: Model) -> Architecture {
+        use ResidualBlock::{Basic, Bottleneck};
+        let resnet = |block, blocks| Architecture::Resnet { block, blocks };
+        match model {
+            Model::Mlp => Architecture::Mlp,
+            Model::Cnn => Architecture::Cnn,
+            Model::Resnet20 => Architecture::SmallResnet { blocks: 3 },
+            Model::Resnet56 => Architecture::SmallResnet { blocks: 9 },
+            Model::Resnet18 => resnet(Basic, [2, 2, 2, 2]),
+            Model::Resnet34 => resnet(Basic, [3, 4, 6, 3]),
+            Model::Resnet50 => resnet(Bottleneck, [3, 4, 6, 3]),
+            Model::Resnet101 => resnet(Bottleneck, [3, 4, 23, 3]),
+            Model::Resnet152 => resnet(Bottleneck, [3, 8, 36, 3]),
+            Model::MobilenetV2 => Architecture::MobilenetV2,
+            Model::MobilenetV3Small => Architecture::MobilenetV3 { large: false },
+            Model::MobilenetV3Large => Architecture::MobilenetV3 { large: true },
+            Model::VitS16 => Architecture::Vit { patch: 16, layers: 12, width: 384, heads: 6 },
+        }
+    }
+
+    /// Pixels of height and width that are one pixel before its last normalisation over a batch; none where a batch of
+    /// one can always be normalised.
+    pub fn shrinks_by(self) -> Option<u32> {
+        match self {
+            Architecture::Mlp | Architecture::Cnn => None,
+            Architecture::SmallResnet { .. } => Some(4),
+            // Larger pictures go through the pooled stem first, and never end as one pixel.
+            Architecture::Resnet { .. } => Some(8),
+            Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => Some(32),
+            Architecture::Vit { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! A block: the part of a network that repeats, and that a wrapper may call again or elsewhere.
+//!
+//! A network is a stem, blocks one after another, and a head. Whoever recomputes activations or counts time goes
+//! through [`super::Network::forward_through`] and is handed each block; the network does not know.
+
+use std::sync::Arc;
+
+use tch::Tensor;
+
+use super::inverted::Inverted;
+use super::residual::{Basic, Bottleneck};
+use super::vit::Encoder;
+use crate::torch::Result;
+
+/// A repeated part of a network, values in and values of the same kind out.
+#[derive(Debug)]
+pub enum Block {
+    /// Two convolutions of a residual network.
+    Basic(Basic),
+    /// Three convolutions of a deeper residual network.
+    Bottleneck(Bottleneck),
+    /// Of a mobile network.
+    Inverted(Inverted),
+    /// A layer of a vision transformer.
+    Vision(Encoder),
+}
+
+/// What holds throughout one forward pass.
+#[derive(Debug, Clone)]
+pub struct Pass {
+    /// Whether batch normalisation uses the batch's statistics and updates the running ones, and dropout drops.
+    pub train: bool,
+}
+
+impl Pass {
+    /// To learn from, or to score with.
+    pub fn new(train: bool) -> Pass {
+        Pass { train }
+    }
+}
+
+impl Block {
+    /// What comes out for `x`.
+    pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        match self {
+            Block::Basic(block) => block.forward(x, pass.train),
+            Block::Bottleneck(block) => block.forward(x, pass.train),
+            Block::Inverted(block) => block.forward(x, pass.train),
+            Block::Vision(block) => block.forward(x),
+        }
+    }
+
+    #[expect(clippy::arc_with_non_send_sync, reason = "a backward pass may want the block after its network is lent")]
+    pub(super) fn shared(self) -> Arc<Block> {
+        Arc::new(self)
+    }
+}

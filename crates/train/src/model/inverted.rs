@@ -1,0 +1,171 @@
+//! The inverted residual block: widen by 1×1, filter each channel by itself, narrow by 1×1 without activation; the
+//! narrow ends are added where they have the same form (Sandler et al. 2018).
+
+use tch::Tensor;
+
+use super::Weights;
+use super::layer::{BatchNorm, Conv, Window, relu};
+use crate::torch::Result;
+
+/// What follows a normalisation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Activation {
+    None,
+    Relu,
+    Relu6,
+    HardSwish,
+}
+
+impl Activation {
+    pub(super) fn of(self, x: Tensor) -> Result<Tensor> {
+        match self {
+            Activation::None => Ok(x),
+            Activation::Relu => relu(x),
+            Activation::Relu6 => Ok(x.f_relu6()?),
+            // Its derivative needs the input, which nothing else keeps: not in place.
+            Activation::HardSwish => Ok(x.f_hardswish()?),
+        }
+    }
+}
+
+/// A convolution, its normalisation and an activation: `0` and `1` of torchvision's `Conv2dNormActivation`.
+#[derive(Debug)]
+pub(super) struct Unit {
+    conv: Conv,
+    norm: BatchNorm,
+    activation: Activation,
+}
+
+impl Unit {
+    pub(super) fn new(
+        weights: &mut Weights,
+        name: &str,
+        channels: [i64; 2],
+        window: Window,
+        norm: [f64; 2],
+        activation: Activation,
+    ) -> Result<Unit> {
+        Ok(Unit {
+            conv: Conv::residual(weights, &format!("{name}.0"), channels, window)?,
+            norm: BatchNorm::with(weights, &format!("{name}.1"), channels[1], norm)?,
+            activation,
+        })
+    }
+
+    pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
+        self.activation.of(self.norm.forward(&self.conv.forward(x)?, train)?)
+    }
+}
+
+/// Scales each channel by what the average picture says of it (Hu et al. 2017), with a hard sigmoid.
+#[derive(Debug)]
+struct Squeeze {
+    fc1: Conv,
+    fc2: Conv,
+}
+
+impl Squeeze {
+    fn new(weights: &mut Weights, name: &str, channels: i64) -> Result<Squeeze> {
+        let squeezed = divisible(channels / 4);
+        Ok(Squeeze {
+            fc1: Conv::pointwise(weights, &format!("{name}.fc1"), [channels, squeezed])?,
+            fc2: Conv::pointwise(weights, &format!("{name}.fc2"), [squeezed, channels])?,
+        })
+    }
+
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let scale = relu(self.fc1.forward(&x.f_adaptive_avg_pool2d([1, 1])?)?)?;
+        Ok(self.fc2.forward(&scale)?.f_hardsigmoid()?.f_mul(x)?)
+    }
+}
+
+/// The nearest multiple of 8, at least 8 and not more than a tenth below `channels`.
+fn divisible(channels: i64) -> i64 {
+    let near = ((channels + 4) / 8 * 8).max(8);
+    if 10 * near < 9 * channels { near + 8 } else { near }
+}
+
+/// How one block is built.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan {
+    pub inputs: i64,
+    pub expanded: i64,
+    pub outputs: i64,
+    /// Of the filter; it gets as many groups as there are channels.
+    pub window: Window,
+    pub squeezes: bool,
+    pub activation: Activation,
+    pub norm: [f64; 2],
+}
+
+/// One block of a mobile network.
+#[derive(Debug)]
+pub struct Inverted {
+    widen: Option<Unit>,
+    filter: Unit,
+    squeeze: Option<Squeeze>,
+    narrow: Unit,
+    adds: bool,
+}
+
+impl Inverted {
+    /// With the names of `mobilenet_v2`, where the last convolution and normalisation stand side by side.
+    pub(super) fn v2(weights: &mut Weights, name: &str, plan: Plan) -> Result<Inverted> {
+        let (widen, filter) = Inverted::front(weights, name, plan)?;
+        let place = 1 + i64::from(widen.is_some());
+        let channels = [plan.expanded, plan.outputs];
+        let narrow = Unit {
+            conv: Conv::residual(weights, &format!("{name}.{place}"), channels, Window::new(1, 1))?,
+            norm: BatchNorm::with(weights, &format!("{name}.{}", place + 1), plan.outputs, plan.norm)?,
+            activation: Activation::None,
+        };
+        Ok(Inverted { widen, filter, squeeze: None, narrow, adds: plan.adds() })
+    }
+
+    /// With the names of `mobilenet_v3`.
+    pub(super) fn v3(weights: &mut Weights, name: &str, plan: Plan) -> Result<Inverted> {
+        let (widen, filter) = Inverted::front(weights, name, plan)?;
+        let mut place = 1 + i64::from(widen.is_some());
+        let mut squeeze = None;
+        if plan.squeezes {
+            squeeze = Some(Squeeze::new(weights, &format!("{name}.{place}"), plan.expanded)?);
+            place += 1;
+        }
+        let (name, channels) = (format!("{name}.{place}"), [plan.expanded, plan.outputs]);
+        let narrow = Unit::new(weights, &name, channels, Window::new(1, 1), plan.norm, Activation::None)?;
+        Ok(Inverted { widen, filter, squeeze, narrow, adds: plan.adds() })
+    }
+
+    /// The first 1×1 convolution, unless it would not widen, and the filter.
+    fn front(weights: &mut Weights, name: &str, plan: Plan) -> Result<(Option<Unit>, Unit)> {
+        let Plan { inputs, expanded, window, norm, activation, .. } = plan;
+        let mut widen = None;
+        if expanded != inputs {
+            let channels = [inputs, expanded];
+            widen = Some(Unit::new(weights, &format!("{name}.0"), channels, Window::new(1, 1), norm, activation)?);
+        }
+        let name = format!("{name}.{}", i64::from(widen.is_some()));
+        let window = Window { groups: expanded, ..window };
+        let filter = Unit::new(weights, &name, [expanded, expanded], window, norm, activation)?;
+        Ok((widen, filter))
+    }
+
+    pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
+        let mut out = match &self.widen {
+            Some(widen) => widen.forward(x, train)?,
+            None => x.shallow_clone(),
+        };
+        out = self.filter.forward(&out, train)?;
+        if let Some(squeeze) = &self.squeeze {
+            out = squeeze.forward(&out)?;
+        }
+        out = self.narrow.forward(&out, train)?;
+        Ok(if self.adds { out.f_add_(x)? } else { out })
+    }
+}
+
+impl Plan {
+    fn adds(&self) -> bool {
+        self.window.stride == 1 && self.inputs == self.outputs
+    }
+}

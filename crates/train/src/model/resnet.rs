@@ -1,0 +1,94 @@
+//! The residual networks: a stem, stages of blocks that halve the picture and widen the channels, an average, a layer.
+//!
+//! [`Resnet::large`] is tensor for tensor torchvision's `resnet18` to `resnet152`, whose bottlenecks have their stride
+//! in the middle ("v1.5"). Pictures below 64 pixels would be a single pixel after the usual stem (7×7, stride 2,
+//! pooled), so they get a 3×3 convolution without pooling. [`Resnet::small`] is the network for 32×32 pictures of He
+//! et al. 2015, section 4.2. Read next: [`super::residual`], the blocks.
+
+use std::sync::Arc;
+
+use domain::architecture::ResidualBlock;
+use tch::Tensor;
+
+use super::layer::{BatchNorm, Conv, Linear, Window, global_average, max_pool, relu};
+use super::residual::{Basic, Bottleneck, Shortcut};
+use super::{Block, Shape, Weights};
+use crate::torch::Result;
+
+/// Height and width from which the usual stem is used.
+const LARGE: i64 = 64;
+
+pub(super) struct Resnet {
+    conv1: Conv,
+    bn1: BatchNorm,
+    pooled_stem: bool,
+    pub(super) blocks: Vec<Arc<Block>>,
+    fc: Linear,
+}
+
+impl Resnet {
+    /// Four stages of 64 to 512 channels, with so many blocks each.
+    pub(super) fn large(
+        weights: &mut Weights,
+        kind: ResidualBlock,
+        counts: [usize; 4],
+        shape: Shape,
+    ) -> Result<Resnet> {
+        let pooled_stem = shape.height.min(shape.width) >= LARGE;
+        let stem = if pooled_stem { Window::new(7, 2) } else { Window::new(3, 1) };
+        let stages = [(64, counts[0]), (128, counts[1]), (256, counts[2]), (512, counts[3])];
+        let network = Resnet::new(weights, shape, stem, kind, Shortcut::Convolved, &stages)?;
+        Ok(Resnet { pooled_stem, ..network })
+    }
+
+    /// Three stages of 16 to 64 channels, with `count` blocks each: 6 · `count` + 2 layers.
+    pub(super) fn small(weights: &mut Weights, count: usize, shape: Shape) -> Result<Resnet> {
+        let stages = [(16, count), (32, count), (64, count)];
+        Resnet::new(weights, shape, Window::new(3, 1), ResidualBlock::Basic, Shortcut::Padded, &stages)
+    }
+
+    fn new(
+        weights: &mut Weights,
+        shape: Shape,
+        stem: Window,
+        kind: ResidualBlock,
+        shortcut: Shortcut,
+        stages: &[(i64, usize)],
+    ) -> Result<Resnet> {
+        let width = stages.first().map_or(0, |stage| stage.0);
+        let conv1 = Conv::residual(weights, "conv1", [shape.channels, width], stem)?;
+        let bn1 = BatchNorm::new(weights, "bn1", width)?;
+        let mut blocks = Vec::new();
+        let mut inputs = width;
+        for (stage, (width, count)) in stages.iter().enumerate() {
+            for place in 0..*count {
+                let name = format!("layer{}.{place}", stage + 1);
+                let stride = if stage > 0 && place == 0 { 2 } else { 1 };
+                let block = match kind {
+                    ResidualBlock::Basic => {
+                        Block::Basic(Basic::new(weights, &name, [inputs, *width], stride, shortcut)?)
+                    }
+                    ResidualBlock::Bottleneck => {
+                        Block::Bottleneck(Bottleneck::new(weights, &name, [inputs, *width], stride)?)
+                    }
+                };
+                blocks.push(block.shared());
+                inputs = match kind {
+                    ResidualBlock::Basic => *width,
+                    ResidualBlock::Bottleneck => *width * Bottleneck::WIDENS,
+                };
+            }
+        }
+        let fc = Linear::new(weights, "fc", inputs, shape.classes)?;
+        Ok(Resnet { conv1, bn1, pooled_stem: false, blocks, fc })
+    }
+
+    pub(super) fn stem(&self, images: &Tensor, train: bool) -> Result<Tensor> {
+        let x = relu(self.bn1.forward(&self.conv1.forward(images)?, train)?)?;
+        if self.pooled_stem { max_pool(&x, 3, 2, 1) } else { Ok(x) }
+    }
+
+    pub(super) fn head(&self, x: &Tensor) -> Result<Tensor> {
+        self.fc.forward(&global_average(x)?)
+    }
+}

@@ -1,0 +1,189 @@
+//! Weights that a run begins with instead of random ones: a `model.safetensors` under the names of torchvision or of
+//! the `transformers` library.
+//!
+//! All of a file is used or the run does not begin; two things are forgiven and told. The head, which knows the
+//! classes, keeps its fresh values where the file's does not fit; and what the file has for another head is left out.
+//! Decisions are made over names and shapes alone ([`Fit::of`]), before anything is copied.
+
+use std::path::Path;
+
+use domain::finding::{Cause, Finding};
+
+use crate::error::Error;
+use crate::model::Network;
+use crate::state;
+
+/// A tensor by its name and the length of each dimension.
+pub type Form = (String, Vec<i64>);
+
+/// How many tensors are named in one message.
+const NAMED: usize = 6;
+
+/// How the tensors of a file fit those of a network.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fit {
+    /// Tensors that are taken over.
+    pub taken: Vec<String>,
+    /// Tensors of the head that keep their fresh values, each with the reason.
+    pub fresh: Vec<String>,
+    /// Tensors of the file that have no use here.
+    pub left: Vec<String>,
+    /// Everything else that does not fit, each with the reason.
+    pub wrong: Vec<String>,
+}
+
+impl Fit {
+    /// Holds the file's tensors against the network's; `head` are the beginnings of the names of its head.
+    pub fn of(network: &[Form], file: &[Form], head: &[&str]) -> Fit {
+        let in_head = |name: &str| head.iter().any(|start| name.starts_with(start));
+        let mut fit = Fit::default();
+        for (name, shape) in network {
+            let found = file.iter().find(|(known, _)| known == name).map(|(_, shape)| shape);
+            match found {
+                Some(found) if found == shape => fit.taken.push(name.clone()),
+                Some(found) => {
+                    let why = format!("`{name}` is {found:?}, and {shape:?} here");
+                    if in_head(name) { &mut fit.fresh } else { &mut fit.wrong }.push(why);
+                }
+                None if in_head(name) => fit.fresh.push(format!("`{name}` is missing")),
+                // Files of old lack this counter, which does not enter any result.
+                None if name.ends_with(".num_batches_tracked") => {}
+                None => fit.wrong.push(format!("`{name}` {shape:?} is missing")),
+            }
+        }
+        for (name, shape) in file {
+            if network.iter().any(|(known, _)| known == name) {
+                continue;
+            }
+            if in_head(name) {
+                fit.left.push(format!("`{name}`"));
+            } else {
+                fit.wrong.push(format!("`{name}` {shape:?} is not in the network"));
+            }
+        }
+        fit
+    }
+
+    /// What the user is told of a file that fits, a sentence each.
+    pub fn notes(&self, path: &Path) -> Vec<String> {
+        let mut notes = vec![format!("{} tensors were taken from `{}`", self.taken.len(), path.display())];
+        if !self.fresh.is_empty() {
+            notes.push(format!("the head is learnt afresh: {}", several(&self.fresh)));
+        }
+        if !self.left.is_empty() {
+            notes.push(format!("of the file's tensors these have no use here: {}", several(&self.left)));
+        }
+        notes
+    }
+}
+
+/// The first few of a list, and how many more there are.
+fn several(list: &[String]) -> String {
+    let mut text = list.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    if list.len() > NAMED {
+        text.push_str(&format!(" and {} more", list.len() - NAMED));
+    }
+    text
+}
+
+/// Fills `network`, called `model` in the job, from the file at `path`, and returns what to tell the user.
+///
+/// # Errors
+/// When the file cannot be read, or tensors beside the head do not fit: all are counted, the first ones named.
+pub fn load(network: &Network, model: &str, path: &Path) -> Result<Vec<String>, Error> {
+    if path.extension().is_none_or(|extension| extension != "safetensors") {
+        let message = format!("`weights: {}` is no `.safetensors` file", path.display());
+        let hint =
+            "save it again in Python: `safetensors.torch.save_file(torch.load(\"model.pth\"), \"model.safetensors\")`";
+        return Err(Finding::new(Cause::Job, message).hint(hint).into());
+    }
+    let saved = checkpoint::read_tensors(path).map_err(|error| {
+        let finding = error.finding();
+        let hint = finding.hint.unwrap_or_else(|| "check `train.weights`; it is relative to the job file".into());
+        Finding::new(Cause::Job, finding.message).hint(hint)
+    })?;
+    let here: Vec<Form> = network.weights().all().map(|named| (named.name.clone(), named.tensor.size())).collect();
+    let shape = |saved: &checkpoint::Tensor| saved.shape.iter().map(|length| *length as i64).collect();
+    let there: Vec<Form> = saved.iter().map(|saved| (saved.name.clone(), shape(saved))).collect();
+    let fit = Fit::of(&here, &there, network.head_names());
+    if !fit.wrong.is_empty() {
+        let count = fit.wrong.len();
+        let message = format!(
+            "the weights `{}` do not fit `{model}` in {count} tensor{}: {}",
+            path.display(),
+            if count == 1 { "" } else { "s" },
+            several(&fit.wrong)
+        );
+        let stem = here.iter().find(|(name, shape)| name == "conv1.weight" && shape.ends_with(&[3, 3]));
+        let hint = match stem {
+            Some(_) => {
+                "pictures below 64×64 have another first layer than torchvision's; set `data.size`, for example to 224"
+            }
+            None => "choose the `model` and the `data.size` that the weights were made for",
+        };
+        return Err(Finding::new(Cause::Job, message).hint(hint).into());
+    }
+    let taken = network.weights().all().filter(|named| fit.taken.contains(&named.name));
+    state::fill_from(taken, &saved)?;
+    Ok(fit.notes(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forms(text: &str) -> Vec<Form> {
+        let form = |word: &str| {
+            let (name, shape) = word.split_once('=').unwrap_or((word, ""));
+            (name.to_owned(), shape.split('x').filter_map(|length| length.parse().ok()).collect())
+        };
+        text.split_whitespace().map(form).collect()
+    }
+
+    /// The network's tensors and the file's, as `name=2x3`; what fits them and what does not.
+    #[track_caller]
+    fn check(network: &str, file: &str, expected: &str) {
+        let fit = Fit::of(&forms(network), &forms(file), &["fc.", "classifier."]);
+        let part = |name: &str, list: &[String]| format!("{name}: {}", list.join(", "));
+        let found =
+            [part("taken", &fit.taken), part("fresh", &fit.fresh), part("left", &fit.left), part("wrong", &fit.wrong)];
+        let lines: Vec<&str> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        assert_eq!(found.iter().map(|line| line.trim()).collect::<Vec<_>>(), lines);
+    }
+
+    #[test]
+    fn a_file_fits_or_its_tensors_are_named() {
+        let network = "conv1.weight=4x3 bn.num_batches_tracked fc.weight=10x4 fc.bias=10";
+        check(
+            network,
+            "conv1.weight=4x3 fc.weight=10x4 fc.bias=10",
+            "taken: conv1.weight, fc.weight, fc.bias
+             fresh:
+             left:
+             wrong:",
+        );
+        check(
+            network,
+            "conv1.weight=4x3 fc.weight=1000x4 classifier.weight=2x2",
+            "taken: conv1.weight
+             fresh: `fc.weight` is [1000, 4], and [10, 4] here, `fc.bias` is missing
+             left: `classifier.weight`
+             wrong:",
+        );
+        check(
+            network,
+            "conv1.weight=4x1 layer9.weight=2 fc.weight=10x4 fc.bias=10",
+            "taken: fc.weight, fc.bias
+             fresh:
+             left:
+             wrong: `conv1.weight` is [4, 1], and [4, 3] here, `layer9.weight` [2] is not in the network",
+        );
+    }
+
+    #[test]
+    fn many_tensors_are_counted() {
+        let many: Vec<String> = (0..9).map(|number| format!("`{number}`")).collect();
+        assert_eq!(several(&many), "`0`, `1`, `2`, `3`, `4`, `5` and 3 more");
+        assert_eq!(several(&many[..2]), "`0`, `1`");
+    }
+}
