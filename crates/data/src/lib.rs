@@ -35,9 +35,11 @@ mod split;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use dataset::{Dataset, Outline, Skipped};
 pub use error::Error;
 pub use loader::{Batch, Loader, LoaderOptions};
 pub use order::{Cursor, Order};
 pub use split::Part;
+pub use text::text;

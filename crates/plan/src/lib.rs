@@ -11,6 +11,7 @@ pub mod lifecycle;
 pub mod model;
 pub mod orders;
 pub mod reconcile;
+pub mod spot;
 pub mod world;
 
 pub use bill::{bill, spent};

@@ -2,6 +2,7 @@
 
 mod job;
 mod local;
+mod spot_check;
 
 use server::Home;
 
@@ -14,9 +15,19 @@ use crate::settings::Settings;
 
 /// Arguments of `gradus plan`.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
     #[command(flatten)]
-    pub job: JobArgs,
+    job: Option<JobArgs>,
+    #[command(subcommand)]
+    ask: Option<Ask>,
+}
+
+/// Questions about the planner itself.
+#[derive(Debug, clap::Subcommand)]
+enum Ask {
+    /// Hold the cost model of spot machines beside traces of what happened
+    SpotCheck(spot_check::Args),
 }
 
 /// Prints the plan.
@@ -24,8 +35,16 @@ pub struct Args {
 /// # Errors
 /// [`Error::Job`] with everything wrong in the file, [`Error::Infeasible`] with every reason.
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+    match &args.ask {
+        Some(Ask::SpotCheck(args)) => return spot_check::run(args, printer),
+        None => {}
+    }
+    let Some(job) = &args.job else {
+        let message = "no job file is named".to_owned();
+        return Err(Error::Usage { message, hint: "write `gradus plan JOB`".to_owned() });
+    };
     let home = Home::open(&settings.home)?;
-    let (job, plan) = draft(&args.job, settings, &home, printer)?;
+    let (job, plan) = draft(job, settings, &home, printer)?;
     if printer.is_json() {
         printer.json(&serde_json::json!({ "job": job, "plan": plan }));
     } else {

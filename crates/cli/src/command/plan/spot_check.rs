@@ -1,0 +1,209 @@
+//! `gradus plan spot-check`: the cost model of spot machines held beside traces of what happened.
+
+use std::path::{Path, PathBuf};
+
+use domain::Duration;
+use plan::spot::check::Question;
+use plan::spot::{Checked, Costs, Policy, Trace, check};
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::exit;
+use crate::printer::Printer;
+use crate::table;
+
+/// Arguments of `gradus plan spot-check`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Traces: JSON of SkyPilot's spot traces, Parcae's events, or a table of time and count; may be compressed by gzip
+    #[arg(value_name = "TRACE", required = true)]
+    pub traces: Vec<PathBuf>,
+    /// Machines that the run needs at once [default: as many as a trace has in the middle]
+    #[arg(long, value_name = "NUMBER")]
+    pub nodes: Option<u32>,
+    /// Work of the run, such as `12h`
+    #[arg(long, value_name = "TIME", default_value = "12h")]
+    pub work: Duration,
+    /// How long the run stands still while a snapshot is taken
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    pub stall: Duration,
+    /// How long it takes until a snapshot is safe, beside the run
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    pub lag: Duration,
+    /// From having machines again to the first new step
+    #[arg(long, value_name = "TIME", default_value = "5m")]
+    pub restart: Duration,
+    /// How long a run that falls back waits for spot machines before it goes on with machines on demand
+    #[arg(long, value_name = "TIME", default_value = "30m")]
+    pub patience: Duration,
+    /// Seed of the courses that the bands are read from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// What was found for one trace: waiting and falling back, or why there is no answer.
+struct Row {
+    name: String,
+    nodes: u32,
+    waiting: Result<Checked, String>,
+    falling_back: Result<Checked, String>,
+}
+
+/// Foresees from the first half of each trace, replays the second, and tells how far apart they are.
+///
+/// # Errors
+/// [`Error::File`] and [`Error::Usage`] for a file that cannot be read or is no trace.
+pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
+    let costs =
+        Costs { stall: args.stall.as_secs_f64(), lag: args.lag.as_secs_f64(), restart: args.restart.as_secs_f64() };
+    if args.work.micros() == 0 {
+        let message = "a run of no work says nothing".to_owned();
+        return Err(Error::Usage { message, hint: "write for example `--work 12h`".to_owned() });
+    }
+    let mut rows = Vec::new();
+    for path in &args.traces {
+        let trace = read(path)?;
+        let nodes = args.nodes.unwrap_or_else(|| trace.usual()).max(1);
+        let ask = |policy: Policy| {
+            let work = args.work.as_secs_f64();
+            check(&trace, &Question { nodes, work, costs, policy, seed: args.seed })
+        };
+        let hold = 3600.0;
+        rows.push(Row {
+            name: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+            nodes,
+            waiting: ask(Policy::Wait),
+            falling_back: ask(Policy::FallBack { patience: args.patience.as_secs_f64(), hold }),
+        });
+    }
+    if printer.is_json() {
+        printer.json(&json!({
+            "work_seconds": args.work.as_secs_f64(),
+            "costs": costs,
+            "patience_seconds": args.patience.as_secs_f64(),
+            "seed": args.seed,
+            "traces": rows.iter().map(row_json).collect::<Vec<_>>(),
+            "waiting": summary(&rows, |row| &row.waiting),
+            "falling_back": summary(&rows, |row| &row.falling_back),
+        }));
+        return Ok(exit::DONE);
+    }
+    for (title, of) in [
+        ("waiting: spot machines only", waiting as fn(&Row) -> &Result<Checked, String>),
+        ("falling back: on demand after some patience", falling_back),
+    ] {
+        printer.data(title);
+        people(&rows, of, printer);
+        printer.data("");
+    }
+    Ok(exit::DONE)
+}
+
+fn waiting(row: &Row) -> &Result<Checked, String> {
+    &row.waiting
+}
+
+fn falling_back(row: &Row) -> &Result<Checked, String> {
+    &row.falling_back
+}
+
+/// Reads a trace, and unpacks it where it is compressed.
+///
+/// # Errors
+/// As [`run`].
+pub fn read(path: &Path) -> Result<Trace, Error> {
+    let text = data::text(path).map_err(Error::file("read the trace", path))?;
+    Trace::read(&text).map_err(|why| Error::Usage {
+        message: format!("`{}` is no trace of spot machines: {why}", path.display()),
+        hint: "name a JSON with `metadata.gap_seconds` and `data`, Parcae's events, or a table of `time,count`".into(),
+    })
+}
+
+fn people(rows: &[Row], of: fn(&Row) -> &Result<Checked, String>, printer: &mut Printer) {
+    let hours = |seconds: f64| format!("{:.2}", seconds / 3600.0);
+    let cells = rows.iter().map(|row| {
+        let mut cells = vec![row.name.clone(), row.nodes.to_string()];
+        match of(row) {
+            Ok(checked) => {
+                let wall = &checked.foreseen.wall;
+                cells.extend([
+                    hours(checked.weather.up),
+                    hours(checked.weather.down),
+                    hours(checked.foreseen_paid),
+                    hours(checked.paid),
+                    format!("{:+.1} %", 100.0 * checked.paid_error),
+                    format!("{}–{}", hours(wall.low), hours(wall.high)),
+                    format!("{}–{}", hours(checked.wall.low), hours(checked.wall.high)),
+                    format!("{:.0} %", 100.0 * checked.covered),
+                ]);
+            }
+            Err(why) => cells.push(why.clone()),
+        }
+        cells
+    });
+    let head = [
+        "trace",
+        "nodes",
+        "up h",
+        "down h",
+        "paid h foreseen",
+        "paid h",
+        "error",
+        "wall h foreseen",
+        "wall h",
+        "in it",
+    ];
+    // A reason is longer than any figure and would widen its column, so such rows stand below.
+    let (answered, silent): (Vec<_>, Vec<_>) = cells.partition(|cells| cells.len() == head.len());
+    table::lines(&head, &answered).into_iter().for_each(|line| printer.data(line));
+    silent.iter().for_each(|cells| printer.data(format!("{}: {}", cells[0], cells[2])));
+    let summary = summary(rows, of);
+    let percent = |key: &str| format!("{:.1} %", 100.0 * summary[key].as_f64().unwrap_or(f64::NAN));
+    printer.data(format!(
+        "{} of {} traces answered; paid hours off by {} on average ({} at the median), and by {} over all together; \
+         {} of wall times in the band, whose high end is {:.2} times its low one at the median",
+        summary["answered"],
+        summary["traces"],
+        percent("paid_error_mean"),
+        percent("paid_error_median"),
+        percent("paid_error_together"),
+        percent("covered"),
+        summary["band_ratio_median"].as_f64().unwrap_or(f64::NAN),
+    ));
+}
+
+fn summary(rows: &[Row], of: impl Fn(&Row) -> &Result<Checked, String>) -> Value {
+    let checked: Vec<&Checked> = rows.iter().filter_map(|row| of(row).as_ref().ok()).collect();
+    let mean = |figures: &[f64]| figures.iter().sum::<f64>() / figures.len() as f64;
+    let median = |mut figures: Vec<f64>| {
+        figures.sort_by(f64::total_cmp);
+        figures.get(figures.len() / 2).copied()
+    };
+    let errors: Vec<f64> = checked.iter().map(|one| one.paid_error.abs()).collect();
+    let ratio = checked.iter().map(|one| one.foreseen.wall.high / one.foreseen.wall.low).collect();
+    let covered: Vec<f64> = checked.iter().map(|one| one.covered).collect();
+    let total = |of: fn(&Checked) -> f64| checked.iter().map(|one| of(one)).sum::<f64>();
+    let together = total(|one| one.foreseen_paid) / total(|one| one.paid) - 1.0;
+    json!({
+        "traces": rows.len(),
+        "answered": checked.len(),
+        "paid_error_mean": (!errors.is_empty()).then(|| mean(&errors)),
+        "paid_error_median": median(errors),
+        "paid_error_together": (!checked.is_empty()).then_some(together.abs()),
+        "covered": (!covered.is_empty()).then(|| mean(&covered)),
+        "band_ratio_median": median(ratio),
+    })
+}
+
+fn row_json(row: &Row) -> Value {
+    let side = |checked: &Result<Checked, String>| match checked {
+        Ok(checked) => json!(checked),
+        Err(why) => json!({ "unanswered": why }),
+    };
+    json!({
+        "trace": row.name,
+        "nodes": row.nodes,
+        "waiting": side(&row.waiting),
+        "falling_back": side(&row.falling_back),
+    })
+}

@@ -1,0 +1,181 @@
+//! Bands by bootstrap: many courses drawn from the spells that were seen, and a run through each.
+//!
+//! Spells are drawn with replacement twice (Efron 1979): once for what might have been seen, once for each course. How
+//! likely it is to have machines at all changes from week to week by more than that; each course has a regime of its
+//! own, whose spread is [`REGIME`].
+
+use serde::Serialize;
+
+use super::random::Random;
+use super::{Costs, Ended, Policy, Spell, Weather, walk};
+
+/// Standard deviation of the logarithm of the odds of having machines, from one stretch of weeks to the next. Over the
+/// halves of 14 published traces it is 1.6; a wider band than 1.5 gives hardly covers more.
+pub const REGIME: f64 = 1.5;
+
+/// Courses that a band is read from.
+pub const COURSES: usize = 400;
+
+/// Spells after which a course that has not ended is given up.
+const LONGEST: usize = 20_000;
+
+/// Three percentiles of seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Band {
+    /// One run in ten is below.
+    pub low: f64,
+    pub middle: f64,
+    /// One run in ten is above.
+    pub high: f64,
+}
+
+/// What the courses say.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Bands {
+    /// Seconds paid for.
+    pub paid: Band,
+    /// Seconds from start to end.
+    pub wall: Band,
+    /// Means of all courses.
+    pub mean: Ended,
+}
+
+/// The bands of a run of `work` seconds, from spells that were seen. None where no spell had machines, or where a run
+/// does not end.
+pub fn bands(seen: &[Spell], work: f64, interval: f64, costs: &Costs, policy: Policy, seed: u64) -> Option<Bands> {
+    let lengths = |is_up: bool| -> Vec<f64> {
+        seen.iter().filter(|spell| spell.is_up == is_up).map(|spell| spell.seconds).collect()
+    };
+    let (ups, downs) = (lengths(true), lengths(false));
+    if ups.is_empty() {
+        return None;
+    }
+    let mut random = Random::new(seed);
+    let mut ended = Vec::with_capacity(COURSES);
+    for _ in 0..COURSES {
+        let course = Course::draw(&ups, &downs, &mut random);
+        // Courses in which the run cannot end say nothing about when it does; they are the worst.
+        ended.extend(walk(course.take(LONGEST), work, interval, costs, policy));
+    }
+    if ended.len() * 2 < COURSES {
+        return None;
+    }
+    let endless = COURSES - ended.len();
+    let mean = |of: fn(&Ended) -> f64| ended.iter().map(of).sum::<f64>() / ended.len() as f64;
+    Some(Bands {
+        paid: band(ended.iter().map(Ended::paid).collect(), endless),
+        wall: band(ended.iter().map(|ended| ended.wall).collect(), endless),
+        mean: Ended {
+            spot: mean(|ended| ended.spot),
+            on_demand: mean(|ended| ended.on_demand),
+            wall: mean(|ended| ended.wall),
+            interruptions: mean(|ended| f64::from(ended.interruptions)).round() as u32,
+        },
+    })
+}
+
+/// The bands where only mean lengths are known: spells whose lengths fall off exponentially stand for what was seen.
+pub fn bands_of(weather: Weather, work: f64, interval: f64, costs: &Costs, policy: Policy, seed: u64) -> Option<Bands> {
+    const SPELLS: u32 = 64;
+    let quantile = |index: u32| -(1.0 - (f64::from(index) + 0.5) / f64::from(SPELLS)).ln();
+    let of = |is_up: bool, mean: f64| {
+        (0..SPELLS)
+            .map(move |index| Spell { is_up, seconds: mean * quantile(index) })
+            .filter(|spell| spell.seconds > 0.0)
+    };
+    let seen: Vec<Spell> = of(true, weather.up).chain(of(false, weather.down)).collect();
+    bands(&seen, work, interval, costs, policy, seed)
+}
+
+/// Percentiles; runs that never end are above all others.
+fn band(mut seconds: Vec<f64>, endless: usize) -> Band {
+    seconds.sort_by(f64::total_cmp);
+    let count = seconds.len() + endless;
+    let at = |share: f64| {
+        let index = (share * (count - 1) as f64).round() as usize;
+        seconds[index.min(seconds.len() - 1)]
+    };
+    Band { low: at(0.1), middle: at(0.5), high: at(0.9) }
+}
+
+/// One course of things, without end.
+struct Course<'a> {
+    ups: Vec<f64>,
+    downs: Vec<f64>,
+    is_up: bool,
+    is_first: bool,
+    random: &'a mut Random,
+}
+
+impl<'a> Course<'a> {
+    fn draw(ups: &[f64], downs: &[f64], random: &'a mut Random) -> Course<'a> {
+        let regime = (REGIME * random.normal() / 2.0).exp();
+        let mut again = |lengths: &[f64], factor: f64| -> Vec<f64> {
+            (0..lengths.len()).map(|_| lengths[random.below(lengths.len())] * factor).collect()
+        };
+        let (ups, downs) = (again(ups, regime), again(downs, 1.0 / regime));
+        let (up, down): (f64, f64) = (ups.iter().sum(), downs.iter().sum());
+        let is_up = random.share() * (up + down) < up;
+        Course { ups, downs, is_up, is_first: true, random }
+    }
+}
+
+impl Iterator for Course<'_> {
+    type Item = Spell;
+
+    fn next(&mut self) -> Option<Spell> {
+        let (is_up, lengths) = (self.is_up, if self.is_up { &self.ups } else { &self.downs });
+        let seconds = match (lengths.is_empty(), std::mem::take(&mut self.is_first)) {
+            (true, _) => 0.0,
+            // A run begins somewhere in a spell, and more likely in a long one.
+            (false, true) => {
+                let mut at = self.random.share() * lengths.iter().sum::<f64>();
+                let inside = lengths.iter().find(|length| {
+                    at -= **length;
+                    at <= 0.0
+                });
+                self.random.share() * inside.copied().unwrap_or(lengths[0])
+            }
+            (false, false) => lengths[self.random.below(lengths.len())],
+        };
+        self.is_up = !is_up;
+        Some(Spell { is_up, seconds })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COSTS: Costs = Costs { stall: 2.0, lag: 60.0, restart: 300.0 };
+    const HOUR: f64 = 3600.0;
+
+    #[test]
+    fn the_same_seed_gives_the_same_bands() {
+        let weather = Weather { up: 3.0 * HOUR, down: HOUR };
+        let at = |seed: u64| bands_of(weather, 12.0 * HOUR, 300.0, &COSTS, Policy::Wait, seed).unwrap();
+        assert_eq!(at(1), at(1));
+        assert_ne!(at(1), at(2));
+    }
+
+    #[test]
+    fn bands_are_in_order_and_hold_the_work() {
+        for (up, down) in [(0.5, 2.0), (2.0, 1.0), (100.0, 0.1)] {
+            let weather = Weather { up: up * HOUR, down: down * HOUR };
+            for policy in [Policy::Wait, Policy::FallBack { patience: 1800.0, hold: HOUR }] {
+                let bands = bands_of(weather, 12.0 * HOUR, 300.0, &COSTS, policy, 7).unwrap();
+                for band in [bands.paid, bands.wall] {
+                    assert!(12.0 * HOUR < band.low && band.low <= band.middle && band.middle <= band.high, "{bands:?}");
+                }
+                assert!(bands.paid.middle <= bands.wall.middle + 1e-6);
+            }
+        }
+    }
+
+    #[test]
+    fn machines_that_never_come_make_no_band() {
+        assert_eq!(bands(&[Spell { is_up: false, seconds: 1.0 }], 10.0, 1.0, &COSTS, Policy::Wait, 1), None);
+        let short = [Spell { is_up: true, seconds: 1.0 }, Spell { is_up: false, seconds: 1.0 }];
+        assert_eq!(bands(&short, 1e4, 60.0, &COSTS, Policy::Wait, 1), None, "no stay is long enough to save");
+    }
+}

@@ -1,0 +1,119 @@
+//! Foresight held beside what happened: fit on the first half of a trace, replay on the second.
+
+use serde::Serialize;
+
+use super::bootstrap::{Bands, bands};
+use super::{Costs, Ended, Policy, Spell, Trace, Weather, interval, paid, walk};
+
+/// What a trace is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Question {
+    /// Machines that the run needs at once.
+    pub nodes: u32,
+    /// Seconds of work.
+    pub work: f64,
+    pub costs: Costs,
+    pub policy: Policy,
+    pub seed: u64,
+}
+
+/// Foreseen and replayed. Times in seconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Checked {
+    /// Of the first half.
+    pub weather: Weather,
+    /// Of the second.
+    pub then: Option<Weather>,
+    pub interval: f64,
+    /// Paid for, on average, as foreseen.
+    pub foreseen_paid: f64,
+    pub foreseen: Bands,
+    /// Runs replayed, one for each start; and those that ended.
+    pub replays: usize,
+    pub ended: usize,
+    /// Paid for, on average over the replays.
+    pub paid: f64,
+    pub wall: Bandless,
+    /// Foreseen over replayed, less 1.
+    pub paid_error: f64,
+    /// Share of the replays whose wall time lies in the foreseen band.
+    pub covered: f64,
+}
+
+/// Percentiles of what happened.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Bandless {
+    pub low: f64,
+    pub middle: f64,
+    pub high: f64,
+}
+
+/// Seconds between two starts of replayed runs.
+const APART: f64 = 600.0;
+
+/// Times that the second half is gone through before a run counts as endless.
+const ROUNDS: usize = 50;
+
+/// Foresees from the first half of a trace, and replays runs that start all through the second half, which begins anew
+/// where it ends.
+///
+/// # Errors
+/// A sentence that says why this trace answers nothing.
+pub fn check(trace: &Trace, question: &Question) -> Result<Checked, String> {
+    let middle = trace.end / 2.0;
+    if middle < question.work {
+        let (seen, work) = (middle / 3600.0, question.work / 3600.0);
+        return Err(format!("its first half, {seen:.1} h, says too little about a run of {work:.1} h of work"));
+    }
+    let (first, second) = (trace.spells(question.nodes, 0.0, middle), trace.spells(question.nodes, middle, trace.end));
+    let Some(weather) = Weather::of(&first) else {
+        return Err("in the first half there never were machines enough".to_owned());
+    };
+    let Question { work, costs, policy, seed, .. } = *question;
+    let interval = interval(weather.up, &costs);
+    let Some(foreseen) = bands(&first, work, interval, &costs, policy, seed) else {
+        return Err("with spells as short as those of the first half the run would not end".to_owned());
+    };
+    let foreseen_paid = match policy {
+        Policy::Wait => paid(work, interval, weather, &costs),
+        Policy::FallBack { .. } => foreseen.mean.paid(),
+    };
+    let starts = (0..).map(|index| f64::from(index) * APART).take_while(|start| *start < trace.end - middle);
+    let replays: Vec<Option<Ended>> =
+        starts.map(|start| walk(round(&second, start), work, interval, &costs, policy)).collect();
+    let ended: Vec<Ended> = replays.iter().flatten().copied().collect();
+    if ended.is_empty() {
+        return Err("no run ends in the second half".to_owned());
+    }
+    let paid = ended.iter().map(Ended::paid).sum::<f64>() / ended.len() as f64;
+    let mut walls: Vec<f64> = ended.iter().map(|ended| ended.wall).collect();
+    walls.sort_by(f64::total_cmp);
+    let at = |share: f64| walls[(share * (walls.len() - 1) as f64).round() as usize];
+    let inside = walls.iter().filter(|wall| (foreseen.wall.low..=foreseen.wall.high).contains(wall)).count();
+    Ok(Checked {
+        weather,
+        then: Weather::of(&second),
+        interval,
+        foreseen_paid,
+        foreseen,
+        replays: replays.len(),
+        ended: ended.len(),
+        paid,
+        wall: Bandless { low: at(0.1), middle: at(0.5), high: at(0.9) },
+        paid_error: foreseen_paid / paid - 1.0,
+        covered: inside as f64 / replays.len() as f64,
+    })
+}
+
+/// The spells from `start` on, round and round.
+fn round(spells: &[Spell], start: f64) -> impl Iterator<Item = Spell> + '_ {
+    let mut passed = 0.0;
+    let mut index = 0;
+    while index + 1 < spells.len() && passed + spells[index].seconds <= start {
+        passed += spells[index].seconds;
+        index += 1;
+    }
+    let rest = Spell { seconds: (passed + spells[index].seconds - start).max(0.0), ..spells[index] };
+    let later = spells.iter().cycle().skip(index + 1).take(spells.len() * ROUNDS).copied();
+    std::iter::once(rest).chain(later)
+}

@@ -1,0 +1,199 @@
+//! Traces: how many spot machines could be had when, read from the formats that are published.
+//!
+//! A JSON of SkyPilot's spot traces (`{"metadata": {"gap_seconds": …}, "data": [n, …]}`), Parcae's events (a JSON list
+//! `[ms, "add"|"remove"|"no-op", {"nodes": […]}]` a line), and tables of `time,count`, whose unit of time is told by
+//! their values. The text is passed in.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+/// How many machines there were, from each moment until the next.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trace {
+    /// Seconds from the start, rising, and machines from then on.
+    pub steps: Vec<(f64, u32)>,
+    /// Seconds at which it ends.
+    pub end: f64,
+}
+
+#[derive(Deserialize)]
+struct Sampled {
+    metadata: Metadata,
+    data: Vec<u32>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    gap_seconds: f64,
+}
+
+/// One line of Parcae's events.
+#[derive(Deserialize)]
+struct Event(f64, String, Change);
+
+#[derive(Deserialize)]
+struct Change {
+    nodes: Vec<String>,
+    #[serde(default)]
+    duration: f64,
+}
+
+impl Trace {
+    /// Reads a trace, whichever of the formats it is in.
+    ///
+    /// # Errors
+    /// A sentence that says which line is none of them.
+    pub fn read(text: &str) -> Result<Trace, String> {
+        let trace = match text.trim_start().bytes().next() {
+            Some(b'{') => sampled(text)?,
+            Some(b'[') => events(text)?,
+            Some(_) => table(text)?,
+            None => return Err("the file is empty".to_owned()),
+        };
+        match trace.steps.is_empty() || trace.end.is_nan() || trace.end <= 0.0 {
+            true => Err("it holds no stretch of time".to_owned()),
+            false => Ok(trace),
+        }
+    }
+
+    /// The middle of how many there are when there are any, over time.
+    pub fn usual(&self) -> u32 {
+        let ends = self.steps.iter().skip(1).map(|(at, _)| *at).chain([self.end]);
+        let mut stays: Vec<(u32, f64)> =
+            self.steps.iter().zip(ends).map(|((at, count), end)| (*count, end - at)).collect();
+        stays.retain(|(count, _)| *count > 0);
+        stays.sort_by_key(|(count, _)| *count);
+        let half = stays.iter().map(|(_, seconds)| seconds).sum::<f64>() / 2.0;
+        let mut passed = 0.0;
+        let middle = stays.iter().find(|(_, seconds)| {
+            passed += seconds;
+            passed >= half
+        });
+        middle.map_or(0, |(count, _)| *count)
+    }
+
+    /// Whether `count` machines were there, and for how many seconds each time, between two moments.
+    pub fn spells(&self, count: u32, from: f64, to: f64) -> Vec<super::Spell> {
+        let mut spells: Vec<super::Spell> = Vec::new();
+        let ends = self.steps.iter().skip(1).map(|(at, _)| *at).chain([self.end]);
+        for ((at, machines), end) in self.steps.iter().zip(ends) {
+            let seconds = end.min(to) - at.max(from);
+            if seconds <= 0.0 {
+                continue;
+            }
+            let is_up = *machines >= count;
+            match spells.last_mut() {
+                Some(last) if last.is_up == is_up => last.seconds += seconds,
+                Some(_) | None => spells.push(super::Spell { is_up, seconds }),
+            }
+        }
+        spells
+    }
+}
+
+fn sampled(text: &str) -> Result<Trace, String> {
+    let sampled: Sampled = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let gap = sampled.metadata.gap_seconds;
+    if gap.is_nan() || gap <= 0.0 {
+        return Err(format!("`gap_seconds` is {gap}; it must be above 0"));
+    }
+    let end = gap * sampled.data.len() as f64;
+    let steps = sampled.data.into_iter().enumerate().map(|(index, count)| (gap * index as f64, count));
+    Ok(Trace { steps: steps.collect(), end })
+}
+
+fn events(text: &str) -> Result<Trace, String> {
+    let mut here: BTreeSet<String> = BTreeSet::new();
+    let mut trace = Trace { steps: Vec::new(), end: 0.0 };
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let line_number = index + 1;
+        let event: Event = serde_json::from_str(line).map_err(|error| format!("line {line_number}: {error}"))?;
+        let Event(at, what, change) = event;
+        match what.as_str() {
+            "add" => here.extend(change.nodes),
+            "remove" => change.nodes.iter().for_each(|node| {
+                here.remove(node);
+            }),
+            // Work moves between machines that are there.
+            "no-op" | "migration" => {}
+            other => return Err(format!("line {line_number}: `{other}` is no event")),
+        }
+        let seconds = at / 1e3;
+        if trace.steps.last().is_some_and(|(last, _)| *last > seconds) {
+            return Err(format!("line {line_number}: the time goes back"));
+        }
+        trace.steps.push((seconds, u32::try_from(here.len()).unwrap_or(u32::MAX)));
+        trace.end = seconds + change.duration / 1e3;
+    }
+    Ok(trace)
+}
+
+fn table(text: &str) -> Result<Trace, String> {
+    let mut rows: Vec<(f64, u32)> = Vec::new();
+    let mut in_fractions = false;
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let number = index + 1;
+        let wrong = || format!("line {number}: expected a time and a count, as `3600,4`, found `{}`", line.trim());
+        let (time, count) = line.split_once(',').ok_or_else(wrong)?;
+        let at: f64 = time.trim().parse().map_err(|_| wrong())?;
+        if rows.last().is_some_and(|(last, _)| *last > at) {
+            return Err(format!("line {number}: the time goes back"));
+        }
+        in_fractions |= time.contains('.');
+        rows.push((at, count.trim().parse().map_err(|_| wrong())?));
+    }
+    let last = rows.last().map_or(0.0, |(at, _)| *at);
+    // Published tables count hours with a point, milliseconds or seconds without; no trace is a month long.
+    let scale = match (in_fractions, last > 32.0 * 86400.0) {
+        (true, _) => 3600.0,
+        (false, true) => 1e-3,
+        (false, false) => 1.0,
+    };
+    let steps = rows.into_iter().map(|(at, count)| (at * scale, count)).collect();
+    Ok(Trace { steps, end: last * scale })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The spells of a trace when `count` machines are wanted, as `+` and `-` with seconds, or what is wrong with it.
+    #[track_caller]
+    fn check(text: &str, count: u32, expected: &str) {
+        let told = match Trace::read(text) {
+            Ok(trace) => trace
+                .spells(count, 0.0, trace.end)
+                .iter()
+                .map(|spell| format!("{}{}", if spell.is_up { '+' } else { '-' }, spell.seconds))
+                .collect::<Vec<_>>()
+                .join(" "),
+            Err(error) => error,
+        };
+        assert_eq!(told, expected, "{text}");
+    }
+
+    #[test]
+    fn published_formats_are_read() {
+        check(r#"{"metadata": {"gap_seconds": 600}, "data": [1, 1, 0, 1]}"#, 1, "+1200 -600 +600");
+        check(r#"{"metadata": {"gap_seconds": 600}, "data": [4, 3, 2, 4]}"#, 3, "+1200 -600 +600");
+        check("0,0\n100,0\n100,2\n300,2\n300,1\n400,1\n", 2, "-100 +200 -100");
+        check("0.0,1\n0.5,0\n1.0,0\n", 1, "+1800 -1800");
+        check("0,1\n6000000000,0\n6000001000,0\n", 1, "+6000000 -1");
+        check(
+            "[0, \"add\", {\"nodes\": [\"a\", \"b\"], \"duration\": 60000}]\n[60000, \"remove\", {\"nodes\": [\"a\"], \"duration\": 30000}]\n",
+            2,
+            "+60 -30",
+        );
+    }
+
+    #[test]
+    fn what_is_no_trace_is_told() {
+        check("", 1, "the file is empty");
+        check("time,count\n", 1, "line 1: expected a time and a count, as `3600,4`, found `time,count`");
+        check("5,1\n4,1\n", 1, "line 2: the time goes back");
+        check("0,1\n", 1, "it holds no stretch of time");
+        check("[0, \"vanish\", {\"nodes\": []}]\n", 1, "line 1: `vanish` is no event");
+        check(r#"{"metadata": {"gap_seconds": 0}, "data": [1]}"#, 1, "`gap_seconds` is 0; it must be above 0");
+    }
+}

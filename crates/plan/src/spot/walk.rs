@@ -1,0 +1,186 @@
+//! A run's way through spells of having and not having spot machines: what is paid and when it ends.
+
+use serde::Serialize;
+
+use super::{Costs, Spell};
+
+/// What a run does when there are no spot machines.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "policy")]
+pub enum Policy {
+    /// It waits until there are.
+    Wait,
+    /// It waits so many seconds, then goes on with machines on demand until there are spot machines again; those on
+    /// demand are kept for `hold` seconds at least, so that it does not go to and fro.
+    FallBack { patience: f64, hold: f64 },
+}
+
+/// What was paid for, and how long it took; seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Ended {
+    /// Of spot machines.
+    pub spot: f64,
+    /// Of machines on demand.
+    pub on_demand: f64,
+    /// From the submission to the end.
+    pub wall: f64,
+    /// How often the machines were taken away.
+    pub interruptions: u32,
+}
+
+impl Ended {
+    /// Seconds paid for, at whatever price.
+    pub fn paid(&self) -> f64 {
+        self.spot + self.on_demand
+    }
+}
+
+/// Work that is done bit by bit.
+struct Progress<'a> {
+    left: f64,
+    interval: f64,
+    costs: &'a Costs,
+    ended: Ended,
+}
+
+/// What became of a stretch of computing.
+enum Stretch {
+    Finished(f64),
+    /// All of it was used.
+    Used,
+}
+
+impl Progress<'_> {
+    /// What the work that is left takes, snapshots between included.
+    fn needed(&self) -> f64 {
+        let snapshots = (self.left / self.interval).ceil() - 1.0;
+        self.left + snapshots.max(0.0) * self.costs.stall
+    }
+
+    /// Computes for up to `seconds`, after starting again when that is needed. `is_safe`: the machines are given back
+    /// once all is saved, so nothing is lost.
+    fn compute(&mut self, seconds: f64, starts: bool, is_safe: bool) -> Stretch {
+        let restart = if starts { self.costs.restart } else { 0.0 };
+        let total = restart + self.needed();
+        if seconds >= total {
+            return Stretch::Finished(total);
+        }
+        let each = self.interval + self.costs.stall;
+        if is_safe {
+            let useful = (seconds - restart).max(0.0);
+            self.left -= useful * self.interval / each;
+        } else {
+            let safe = ((seconds - restart - self.costs.lag) / each).floor();
+            self.left -= safe.max(0.0) * self.interval;
+        }
+        Stretch::Used
+    }
+}
+
+/// Runs `work` seconds of work through `spells`; none when they end before it does.
+pub fn walk(
+    spells: impl Iterator<Item = Spell>,
+    work: f64,
+    interval: f64,
+    costs: &Costs,
+    policy: Policy,
+) -> Option<Ended> {
+    let mut progress = Progress { left: work, interval: interval.min(work).max(1e-9), costs, ended: Ended::default() };
+    // Seconds that machines on demand are still kept at least; none when there are none.
+    let mut held: Option<f64> = None;
+    for spell in spells {
+        let mut seconds = spell.seconds;
+        if let Some(hold) = held {
+            let used = if spell.is_up { seconds.min(hold) } else { seconds };
+            if let Stretch::Finished(took) = progress.compute(used, false, true) {
+                progress.ended.on_demand += took;
+                progress.ended.wall += took;
+                return Some(progress.ended);
+            }
+            progress.ended.on_demand += used;
+            progress.ended.wall += used;
+            seconds -= used;
+            let kept = (hold - used).max(0.0);
+            held = if spell.is_up && seconds > 0.0 { None } else { Some(kept) };
+            if seconds <= 0.0 {
+                continue;
+            }
+        }
+        if spell.is_up {
+            if let Stretch::Finished(took) = progress.compute(seconds, true, false) {
+                progress.ended.spot += took;
+                progress.ended.wall += took;
+                return Some(progress.ended);
+            }
+            progress.ended.spot += seconds;
+            progress.ended.wall += seconds;
+            progress.ended.interruptions += 1;
+            continue;
+        }
+        let Policy::FallBack { patience, hold } = policy else {
+            progress.ended.wall += seconds;
+            continue;
+        };
+        let waited = seconds.min(patience);
+        progress.ended.wall += waited;
+        seconds -= waited;
+        if seconds <= 0.0 {
+            continue;
+        }
+        if let Stretch::Finished(took) = progress.compute(seconds, true, true) {
+            progress.ended.on_demand += took;
+            progress.ended.wall += took;
+            return Some(progress.ended);
+        }
+        progress.ended.on_demand += seconds;
+        progress.ended.wall += seconds;
+        held = Some((hold - seconds).max(0.0));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COSTS: Costs = Costs { stall: 1.0, lag: 2.0, restart: 5.0 };
+    const FALL_BACK: Policy = Policy::FallBack { patience: 10.0, hold: 20.0 };
+
+    /// A course as `+100 -50`, what 60 seconds of work make of it with a checkpoint every 9.
+    #[track_caller]
+    fn check(course: &str, policy: Policy, expected: &str) {
+        let spells = course
+            .split(' ')
+            .map(|spell| Spell { is_up: spell.starts_with('+'), seconds: spell[1..].parse().unwrap() });
+        let told = match walk(spells, 60.0, 9.0, &COSTS, policy) {
+            Some(ended) => format!(
+                "spot {} on demand {} wall {} interruptions {}",
+                ended.spot, ended.on_demand, ended.wall, ended.interruptions
+            ),
+            None => "never".to_owned(),
+        };
+        assert_eq!(told, expected, "{course}");
+    }
+
+    #[test]
+    fn a_run_pays_for_what_it_computes_and_for_what_it_loses() {
+        // Restart 5, work 60, six snapshots.
+        check("+100", Policy::Wait, "spot 71 on demand 0 wall 71 interruptions 0");
+        check("-50 +100", Policy::Wait, "spot 71 on demand 0 wall 121 interruptions 0");
+        // Of 30 seconds 5 start, and of two snapshots that are safe 18 are kept; then 5 + 42 + 4.
+        check("+30 -50 +100", Policy::Wait, "spot 81 on demand 0 wall 131 interruptions 1");
+        // A stay too short to save anything.
+        check("+10 -50 +100", Policy::Wait, "spot 81 on demand 0 wall 131 interruptions 1");
+        check("+30 -50", Policy::Wait, "never");
+    }
+
+    #[test]
+    fn a_run_falls_back_when_its_patience_ends() {
+        check("+30 -10 +100", FALL_BACK, "spot 81 on demand 0 wall 91 interruptions 1");
+        // 42 left: 10 waited, 5 started, 42 and four snapshots.
+        check("+30 -90 +100", FALL_BACK, "spot 30 on demand 51 wall 91 interruptions 1");
+        check("-90", FALL_BACK, "spot 0 on demand 71 wall 81 interruptions 0");
+        // On demand for 15, of which 10 compute, and then 5 more though spot machines are back.
+        check("-25 +200", FALL_BACK, "spot 56.5 on demand 20 wall 86.5 interruptions 0");
+    }
+}
