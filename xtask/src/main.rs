@@ -9,6 +9,7 @@ mod chaos;
 mod check;
 mod docs;
 mod doing;
+mod fit;
 mod peers;
 mod setup;
 mod test;
@@ -27,6 +28,7 @@ usage: cargo xtask COMMAND
   check            format, lints, arrows between crates, tidiness, licences, documents
   chaos [ARGS…]    kill runs at every phase; they must end as if undisturbed
   bench [ARGS…]    step time against PyTorch, a run's step against the bare one, scores against torchvision
+  fit FOLDER       fit the planner's numbers to tables of measurements; writes catalog/fitted.json
   docs [--check]   write the documents that are generated from types, or check that they are not stale
 ";
 
@@ -59,6 +61,7 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("check", []) => Some(check::check(root, check::Missing::Fails)),
         ("chaos", arguments) => Some(chaos::chaos(root, arguments)),
         ("bench", arguments) => Some(bench::bench(root, arguments)),
+        ("fit", [folder]) => Some(fit::fit(root, folder)),
         ("docs", []) => Some(docs::docs(root, false)),
         ("docs", [flag]) if flag == "--check" => Some(docs::docs(root, true)),
         _ => None,

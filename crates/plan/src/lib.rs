@@ -8,6 +8,7 @@ pub mod bill;
 pub mod draft;
 pub mod estimate;
 pub mod lifecycle;
+pub mod measured;
 pub mod model;
 pub mod orders;
 pub mod reconcile;

@@ -2,7 +2,23 @@
 //!
 //! Pure arithmetic over a [`Model`](crate::model::Model) and a [`Setup`]. Nothing here knows a price or a cloud.
 
+pub mod anchor;
+pub mod band;
+pub mod coefficients;
+pub mod collective;
+pub mod machine;
 pub mod memory;
+pub mod operator;
 pub mod setup;
+#[cfg(test)]
+mod tests;
+pub mod time;
+pub mod totals;
+pub mod work;
 
+pub use anchor::Anchor;
+pub use band::{Bands, Class, Percentiles};
+pub use coefficients::Coefficients;
 pub use setup::{Device, Layout, Optimizer, Parallel, Precision, Recompute, Setup, Zero};
+pub use time::{StepTime, seconds, step, step_of};
+pub use work::Work;

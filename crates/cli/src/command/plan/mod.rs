@@ -1,5 +1,6 @@
 //! `gradus plan`: what will be done, before anything is spent.
 
+mod check;
 mod job;
 mod local;
 mod spot_check;
@@ -26,6 +27,8 @@ pub struct Args {
 /// Questions about the planner itself.
 #[derive(Debug, clap::Subcommand)]
 enum Ask {
+    /// Hold estimates of time and memory beside tables of measurements
+    Check(check::Args),
     /// Hold the cost model of spot machines beside traces of what happened
     SpotCheck(spot_check::Args),
 }
@@ -36,6 +39,7 @@ enum Ask {
 /// [`Error::Job`] with everything wrong in the file, [`Error::Infeasible`] with every reason.
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     match &args.ask {
+        Some(Ask::Check(args)) => return check::run(args, printer),
         Some(Ask::SpotCheck(args)) => return spot_check::run(args, printer),
         None => {}
     }

@@ -1,0 +1,86 @@
+//! `gradus plan check`: estimates beside tables of measurements.
+
+use std::path::PathBuf;
+
+use cloud::catalog::Catalog;
+use domain::Bytes;
+use plan::estimate::Coefficients;
+use plan::measured::{self, Row, Score};
+
+use crate::error::Error;
+use crate::printer::Printer;
+use crate::table;
+
+/// Arguments of `gradus plan check`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Tables of measured rows, comma-separated, with a header line
+    #[arg(value_name = "FILE.csv", required = true)]
+    files: Vec<PathBuf>,
+}
+
+/// Prints how far estimates are from what was measured, source by source.
+///
+/// # Errors
+/// [`Error::Usage`] for a file that is no table of measurements.
+pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
+    let mut rows = Vec::new();
+    for file in &args.files {
+        let unusable = |why: String| Error::Usage {
+            message: format!("cannot use the table `{}`: {why}", file.display()),
+            hint: "name a comma-separated table with the columns `source_id`, `model`, `gpu`, `n_gpus`, `precision`, \
+                   `batch_per_gpu`, `throughput`, `unit`; `docs/estimate.md` lists all"
+                .to_owned(),
+        };
+        let text = std::fs::read_to_string(file).map_err(|error| unusable(error.to_string()))?;
+        rows.extend(Row::table(&text).map_err(|error| unusable(error.0))?);
+    }
+    let catalog = Catalog::embedded().map_err(|error| ours(&error.to_string()))?;
+    let coefficients = Coefficients::embedded().map_err(|error| ours(&error.to_string()))?;
+    let gpus = |spelling: &str, memory: Option<f64>| {
+        let memory = memory.map(|gigabytes| Bytes((gigabytes * f64::from(1 << 30)) as u64));
+        catalog.gpu(spelling, memory).cloned()
+    };
+    let report = measured::check(&rows, &gpus, &coefficients);
+    if printer.is_json() {
+        printer.json(&report);
+        return Ok(crate::exit::DONE);
+    }
+    let scored: Vec<Vec<String>> = report.sources.iter().map(|(source, score)| cells(source, score)).collect();
+    let head = ["source", "rows", "eligible", "estimated", "MAPE", "median", "p90", "rank", "in P10–P90", "memory"];
+    for line in table::lines(&head, &scored) {
+        printer.data(line);
+    }
+    for (source, score) in &report.sources {
+        for (reason, count) in &score.ineligible {
+            printer.say(format!("{source}: {count} rows left out: {reason}"));
+        }
+    }
+    printer.say(format!("errors in per cent of the measured throughput; fitted {}", coefficients.dated));
+    Ok(crate::exit::DONE)
+}
+
+fn cells(source: &str, score: &Score) -> Vec<String> {
+    let figure =
+        |figure: Option<f64>, digits: usize| figure.map_or("–".to_owned(), |figure| format!("{figure:.digits$}"));
+    vec![
+        source.to_owned(),
+        score.rows.to_string(),
+        score.eligible.to_string(),
+        score.predicted.to_string(),
+        figure(score.mape, 1),
+        figure(score.median, 1),
+        figure(score.p90, 1),
+        figure(score.rank, 3),
+        figure(score.interval_coverage, 0),
+        match score.memory.mape {
+            Some(mape) => format!("{mape:.1} of {}", score.memory.rows),
+            None => "–".to_owned(),
+        },
+    ]
+}
+
+/// A table of the program's own that cannot be read.
+fn ours(why: &str) -> Error {
+    Error::Code { message: why.to_owned(), hint: None, code: crate::exit::INTERNAL }
+}

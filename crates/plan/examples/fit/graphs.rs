@@ -1,0 +1,149 @@
+//! The fit of what graphs need: numbers for all GPUs and for each generation.
+
+use std::collections::BTreeMap;
+
+use plan::estimate::coefficients::{Bound, Generation, Shared, die};
+use plan::estimate::{Coefficients, Setup, Work, seconds};
+use plan::measured::Case;
+
+use crate::least_squares::Problem;
+
+/// A row of the fit: equal measurements are one.
+pub struct Sample {
+    pub work: usize,
+    pub setup: Setup,
+    pub source: String,
+    pub group: String,
+    /// Logarithm of the measured seconds of a step, the mean of equal rows.
+    pub seconds: f64,
+    pub rows: f64,
+}
+
+pub struct Samples {
+    pub works: Vec<Work>,
+    pub samples: Vec<Sample>,
+}
+
+/// Joins equal cases.
+pub fn samples(cases: &[&Case]) -> Samples {
+    let mut joined = Samples { works: Vec::new(), samples: Vec::new() };
+    let mut models = Vec::new();
+    for case in cases {
+        let key = (&case.model, case.savings.adapters);
+        let work = match models.iter().position(|model| *model == key) {
+            Some(known) => known,
+            None => {
+                models.push(key);
+                joined.works.push(case.work());
+                models.len() - 1
+            }
+        };
+        let setup = &case.setup;
+        let samples = setup.micro_batch as f64 * setup.accumulate as f64 * f64::from(setup.parallel.data);
+        let seconds = (samples * case.overstated / case.samples_per_second).ln();
+        let same = |sample: &&mut Sample| sample.work == work && sample.setup == *setup && sample.source == case.source;
+        match joined.samples.iter_mut().find(same) {
+            Some(known) => {
+                known.seconds = (known.seconds * known.rows + seconds) / (known.rows + 1.0);
+                known.rows += 1.0;
+            }
+            None => joined.samples.push(Sample {
+                work,
+                setup: setup.clone(),
+                source: case.source.clone(),
+                group: case.group.clone(),
+                seconds,
+                rows: 1.0,
+            }),
+        }
+    }
+    joined
+}
+
+/// The fit over some samples.
+pub struct Fit<'a> {
+    data: &'a Samples,
+    chosen: Vec<usize>,
+    weights: Vec<f64>,
+    dies: Vec<&'static str>,
+    touched: Vec<Vec<usize>>,
+    bounds: Vec<Bound>,
+    base: &'a Coefficients,
+}
+
+impl<'a> Fit<'a> {
+    pub fn new(data: &'a Samples, chosen: Vec<usize>, base: &'a Coefficients) -> Fit<'a> {
+        let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
+        for at in &chosen {
+            *sizes.entry(&data.samples[*at].source).or_default() += data.samples[*at].rows.sqrt();
+        }
+        // A source of a thousand rows says more than one of ten, but not a hundred times as much.
+        let weight = |at: &usize| {
+            let sample = &data.samples[*at];
+            sample.rows.sqrt() / sizes[sample.source.as_str()].powf(0.35)
+        };
+        let weights = chosen.iter().map(weight).collect();
+        let mut dies: Vec<&'static str> = data.samples.iter().map(|sample| die(&sample.setup.device.gpu)).collect();
+        dies.sort();
+        dies.dedup();
+        let all: Vec<usize> = (0..chosen.len()).collect();
+        let mut touched = vec![all; Shared::BOUNDS.len()];
+        let mut bounds = Shared::BOUNDS.to_vec();
+        for die_of in &dies {
+            let rows: Vec<usize> =
+                (0..chosen.len()).filter(|at| die(&data.samples[chosen[*at]].setup.device.gpu) == *die_of).collect();
+            touched.extend(vec![rows; Generation::BOUNDS.len()]);
+            bounds.extend(Generation::BOUNDS);
+        }
+        Fit { data, chosen, weights, dies, touched, bounds, base }
+    }
+
+    /// Where the fit begins.
+    pub fn start(&self) -> Vec<f64> {
+        self.bounds.iter().map(|bound| place(bound, bound.start)).collect()
+    }
+
+    pub fn coefficients(&self, at: &[f64]) -> Coefficients {
+        let mut values = self.bounds.iter().zip(at).map(|(bound, at)| value(bound, *at));
+        let shared = Shared::from_values(&mut values);
+        let generations =
+            self.dies.iter().map(|die| ((*die).to_owned(), Generation::from_values(&mut values))).collect();
+        Coefficients { shared, generations, ..self.base.clone() }
+    }
+}
+
+impl Problem for Fit<'_> {
+    fn residuals(&self, at: &[f64]) -> Vec<f64> {
+        let all: Vec<usize> = (0..self.chosen.len()).collect();
+        self.some(at, &all)
+    }
+
+    fn touched(&self, coordinate: usize) -> &[usize] {
+        &self.touched[coordinate]
+    }
+
+    fn some(&self, at: &[f64], rows: &[usize]) -> Vec<f64> {
+        let coefficients = self.coefficients(at);
+        rows.iter()
+            .map(|row| {
+                let sample = &self.data.samples[self.chosen[*row]];
+                seconds(&self.data.works[sample.work], &sample.setup, &coefficients).ln() - sample.seconds
+            })
+            .collect()
+    }
+
+    fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+}
+
+/// A bounded number as an unbounded coordinate: logarithmic between its bounds.
+fn place(bound: &Bound, value: f64) -> f64 {
+    let share = (value / bound.low).ln() / (bound.high / bound.low).ln();
+    let share = share.clamp(0.02, 0.98);
+    (share / (1.0 - share)).ln()
+}
+
+fn value(bound: &Bound, at: f64) -> f64 {
+    bound.low * (bound.high / bound.low).powf(1.0 / (1.0 + (-at).exp()))
+}

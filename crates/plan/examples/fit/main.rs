@@ -1,0 +1,117 @@
+//! `cargo xtask fit FOLDER`: fits the numbers of `catalog/fitted.json` to tables of measurements.
+//!
+//! Groups of rows that belong together (one source, network and GPU) take turns in being left out, so that bands and the
+//! report's cross-validated figures come from estimates of rows that took no part. The same folder gives the same file.
+
+mod graphs;
+mod least_squares;
+mod outcome;
+mod totals;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use plan::estimate::totals::Totals;
+use plan::estimate::{Bands, Coefficients, seconds};
+use plan::measured::{Case, Row, case};
+use plan::model::Model;
+
+use graphs::{Fit, Samples};
+use least_squares::solve;
+
+/// How many parts groups are divided into.
+const FOLDS: usize = 10;
+/// Steps of one fit at most.
+const STEPS: usize = 60;
+
+fn main() -> Result<(), String> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [folder, dated, out] = words.as_slice() else {
+        return Err("usage: fit FOLDER DATE OUT.json".to_owned());
+    };
+    let cases = cases(Path::new(folder))?;
+    let command = "cargo xtask fit FOLDER, on the calibration tables of public measurements".to_owned();
+    let base = Coefficients {
+        dated: dated.clone(),
+        command,
+        shared: Default::default(),
+        generations: BTreeMap::new(),
+        totals: Totals::default(),
+        bands: Bands::default(),
+        anchors: Vec::new(),
+        report: serde_json::Value::Null,
+    };
+    let of_graphs: Vec<&Case> = cases.iter().filter(|case| matches!(case.model, Model::Graph(_))).collect();
+    let data = graphs::samples(&of_graphs);
+    let all: Vec<usize> = (0..data.samples.len()).collect();
+    let mut fitted = graph_fit(&data, all.clone(), &base);
+    let rows: Vec<totals::Row> = cases.iter().filter_map(|case| totals::Row::of(case, &fitted)).collect();
+    fitted.totals = totals::fit(&rows.iter().collect::<Vec<_>>());
+
+    let mut left_out: BTreeMap<&str, Coefficients> = BTreeMap::new();
+    for fold in 0..FOLDS {
+        let mut groups: Vec<&str> = cases.iter().map(|case| case.group.as_str()).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        let held: Vec<&str> =
+            groups.into_iter().enumerate().filter(|(at, _)| at % FOLDS == fold).map(|(_, group)| group).collect();
+        let train = all.iter().copied().filter(|at| !held.contains(&data.samples[*at].group.as_str())).collect();
+        let mut partial = graph_fit(&data, train, &base);
+        let kept: Vec<&Case> = cases.iter().filter(|case| !held.contains(&case.group.as_str())).collect();
+        let rows: Vec<totals::Row> = kept.iter().filter_map(|case| totals::Row::of(case, &partial)).collect();
+        partial.totals = totals::fit(&rows.iter().collect::<Vec<_>>());
+        for group in held {
+            left_out.insert(group, partial.clone());
+        }
+        eprintln!("fold {} of {FOLDS}", fold + 1);
+    }
+    let measured: Vec<outcome::Outcome> = cases
+        .iter()
+        .map(|case| {
+            let work = case.work();
+            let estimate = |coefficients: &Coefficients| seconds(&work, &case.setup, coefficients);
+            outcome::Outcome::of(case, &work, estimate(&fitted), estimate(&left_out[case.group.as_str()]), &fitted)
+        })
+        .collect();
+    fitted.bands = outcome::bands(&measured);
+    fitted.anchors = outcome::anchors(&measured);
+    fitted.report = outcome::report(&measured, &fitted);
+    outcome::tell(&measured, &fitted);
+    let text = serde_json::to_string_pretty(&outcome::rounded(&fitted)).map_err(|error| error.to_string())?;
+    std::fs::write(out, text + "\n").map_err(|error| format!("cannot write `{out}`: {error}"))
+}
+
+fn graph_fit(data: &Samples, chosen: Vec<usize>, base: &Coefficients) -> Coefficients {
+    let fit = Fit::new(data, chosen, base);
+    fit.coefficients(&solve(&fit, &fit.start(), STEPS))
+}
+
+/// Every eligible row of a folder's tables.
+fn cases(folder: &Path) -> Result<Vec<Case>, String> {
+    let catalog = cloud::catalog::Catalog::embedded().map_err(|error| error.to_string())?;
+    let gpus = |spelling: &str, memory: Option<f64>| {
+        let memory = memory.map(|gb| domain::Bytes((gb * f64::from(1 << 30)) as u64));
+        catalog.gpu(spelling, memory).cloned()
+    };
+    let unreadable = |error: std::io::Error| format!("cannot read `{}`: {error}", folder.display());
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with("throughput_") && name.ends_with(".csv") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    let mut cases = Vec::new();
+    for file in files {
+        let text =
+            std::fs::read_to_string(&file).map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
+        let rows = Row::table(&text).map_err(|error| format!("cannot use `{}`: {}", file.display(), error.0))?;
+        cases.extend(rows.iter().filter_map(|row| case(row, &gpus).ok()));
+    }
+    match cases.is_empty() {
+        true => Err(format!("`{}` holds no eligible rows in files `throughput_….csv`", folder.display())),
+        false => Ok(cases),
+    }
+}

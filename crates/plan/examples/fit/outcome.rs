@@ -1,0 +1,169 @@
+//! What a fit is worth: bands, anchors and its report, from estimates with and without each row's group.
+
+use std::collections::BTreeMap;
+
+use plan::estimate::{Anchor, Bands, Class, Coefficients, Work, step_of};
+use plan::measured::{Case, Pair, Score, percentile};
+
+/// A measured row with both estimates.
+pub struct Outcome<'a> {
+    pub case: &'a Case,
+    pub class: Class,
+    size: [f64; 2],
+    /// Seconds of a step.
+    pub measured: f64,
+    pub fitted: f64,
+    /// By the fit that left the row's group out.
+    pub left_out: f64,
+}
+
+impl<'a> Outcome<'a> {
+    pub fn of(case: &'a Case, work: &Work, fitted: f64, left_out: f64, coefficients: &Coefficients) -> Outcome<'a> {
+        let setup = &case.setup;
+        let samples = setup.micro_batch as f64 * setup.accumulate as f64 * f64::from(setup.parallel.data);
+        let measured = samples * case.overstated / case.samples_per_second;
+        Outcome { case, class: step_of(work, setup, coefficients).class, size: work.size(), measured, fitted, left_out }
+    }
+
+    /// Logarithm of measured over estimated time.
+    fn off(&self) -> f64 {
+        (self.measured / self.left_out).ln()
+    }
+}
+
+/// Tenth and ninetieth percentile of each class.
+pub fn bands(outcomes: &[Outcome]) -> Bands {
+    let mut classes: BTreeMap<Class, Vec<f64>> = BTreeMap::new();
+    for outcome in outcomes {
+        classes.entry(outcome.class).or_default().push(outcome.off());
+    }
+    let band = |mut off: Vec<f64>| {
+        off.sort_by(f64::total_cmp);
+        [percentile(&off, 0.1).unwrap_or(-0.3), percentile(&off, 0.9).unwrap_or(0.3)]
+    };
+    Bands { classes: classes.into_iter().map(|(class, off)| (class, band(off))).collect() }
+}
+
+/// One anchor for each network, GPU and precision; networks known by totals are anchored by family.
+pub fn anchors(outcomes: &[Outcome]) -> Vec<Anchor> {
+    let mut groups: BTreeMap<_, Vec<&Outcome>> = BTreeMap::new();
+    for outcome in outcomes {
+        let case = outcome.case;
+        let key = (
+            case.source.clone(),
+            case.what.clone(),
+            case.setup.device.gpu.name.clone(),
+            case.setup.precision,
+            outcome.class,
+        );
+        groups.entry(key).or_default().push(outcome);
+    }
+    let anchor =
+        |((source, what, gpu, precision, class), rows): ((String, String, String, _, Class), Vec<&Outcome>)| {
+            let mut errors: Vec<f64> = rows.iter().map(|row| (row.left_out / row.measured - 1.0).abs()).collect();
+            errors.sort_by(f64::total_cmp);
+            let mean = |at: usize| rows.iter().map(|row| row.size[at]).sum::<f64>() / rows.len() as f64;
+            Anchor {
+                source,
+                what,
+                gpu,
+                precision,
+                class,
+                size: [mean(0), mean(1)],
+                rows: rows.len() as u32,
+                error: percentile(&errors, 0.5).unwrap_or(0.0),
+            }
+        };
+    groups.into_iter().map(anchor).collect()
+}
+
+fn scores(outcomes: &[Outcome], fitted: &Coefficients, estimate: impl Fn(&Outcome) -> f64) -> BTreeMap<String, Score> {
+    let mut sources: BTreeMap<String, Vec<Pair>> = BTreeMap::new();
+    for outcome in outcomes {
+        let band = fitted.bands.around(outcome.class, estimate(outcome));
+        let rate = |seconds: f64| outcome.measured * outcome.case.samples_per_second / seconds;
+        let pair = Pair {
+            measured: outcome.case.samples_per_second,
+            estimated: Some([rate(band.high), rate(band.middle), rate(band.low)]),
+        };
+        sources.entry(outcome.case.source.clone()).or_default().push(pair);
+    }
+    sources.into_iter().map(|(source, pairs)| (source, Score::of(pairs.len(), &pairs, &[], BTreeMap::new()))).collect()
+}
+
+/// Figures by source, fitted and cross-validated.
+pub fn report(outcomes: &[Outcome], fitted: &Coefficients) -> serde_json::Value {
+    let [within, without] =
+        [scores(outcomes, fitted, |outcome| outcome.fitted), scores(outcomes, fitted, |outcome| outcome.left_out)];
+    let figures = |score: &Score| {
+        serde_json::json!({
+            "mape": score.mape, "median": score.median, "p90": score.p90, "rank": score.rank,
+            "interval_coverage": score.interval_coverage, "interval_width": score.interval_width,
+        })
+    };
+    let sources: serde_json::Map<String, serde_json::Value> = within
+        .iter()
+        .map(|(source, score)| {
+            let entry = serde_json::json!({
+                "rows": score.rows, "fitted": figures(score), "cross_validated": figures(&without[source]),
+            });
+            (source.clone(), entry)
+        })
+        .collect();
+    serde_json::json!({ "eligible_rows": outcomes.len(), "left_out_together": "rows of one source, network and GPU", "sources": sources })
+}
+
+/// Prints the report for people, and each row for whoever asks with `GRADUS_FIT_ROWS`.
+pub fn tell(outcomes: &[Outcome], fitted: &Coefficients) {
+    let [within, without] =
+        [scores(outcomes, fitted, |outcome| outcome.fitted), scores(outcomes, fitted, |outcome| outcome.left_out)];
+    println!("{:20} {:>5}  {:>25}  {:>25}", "source", "rows", "fitted: mape median p90", "cross-validated");
+    for (source, score) in &within {
+        let line = |score: &Score| {
+            let [mape, median, p90] = [score.mape, score.median, score.p90].map(|figure| figure.unwrap_or(f64::NAN));
+            let [rank, inside, wide] =
+                [score.rank, score.interval_coverage, score.interval_width].map(|figure| figure.unwrap_or(f64::NAN));
+            format!("{mape:6.1} {median:6.1} {p90:6.1}  rank {rank:.3} inside {inside:3.0} % x{wide:.2}")
+        };
+        println!("{source:20} {:5}  {} | {}", score.rows, line(score), line(&without[source]));
+    }
+    if let Some(path) = std::env::args().nth(3).filter(|_| std::env::var_os("GRADUS_FIT_ROWS").is_some()) {
+        let mut text = String::new();
+        for outcome in outcomes {
+            let setup = &outcome.case.setup;
+            text += &format!(
+                "{}\t{}\t{:?}\tn{} t{} p{}\tb{} a{}\t{:?}\tcv {:+.3}\tfit {:+.3}\tms {:.1}\n",
+                outcome.case.group,
+                setup.device.gpu.name,
+                setup.precision,
+                setup.gpus(),
+                setup.parallel.tensor,
+                setup.parallel.pipeline,
+                setup.micro_batch,
+                setup.accumulate,
+                outcome.class,
+                -outcome.off(),
+                (outcome.fitted / outcome.measured).ln(),
+                outcome.measured * 1e3,
+            );
+        }
+        let _ = std::fs::write(format!("{path}.rows"), text);
+    }
+}
+
+/// The file with five digits of each number: more say nothing.
+pub fn rounded(fitted: &Coefficients) -> serde_json::Value {
+    fn round(value: serde_json::Value) -> serde_json::Value {
+        match value {
+            serde_json::Value::Number(number) if number.is_f64() => {
+                let value = number.as_f64().unwrap_or(0.0);
+                let text = format!("{value:.4e}");
+                text.parse::<f64>().map_or(serde_json::Value::Number(number), |short| serde_json::json!(short))
+            }
+            serde_json::Value::Array(values) => values.into_iter().map(round).collect(),
+            serde_json::Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, round(value))).collect(),
+            other => other,
+        }
+    }
+    round(serde_json::to_value(fitted).unwrap_or_default())
+}

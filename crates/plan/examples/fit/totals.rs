@@ -1,0 +1,154 @@
+//! The fit of what networks need of which only totals are known: a plain form first, then corrections by family.
+
+use std::collections::BTreeMap;
+
+use plan::estimate::machine::Machine;
+use plan::estimate::totals::{PROPORTIONS, Totals, family_factors, proportions, shared_factors};
+use plan::estimate::{Coefficients, Setup};
+use plan::measured::Case;
+use plan::model::{Model, Summary};
+
+use crate::least_squares::{Problem, linear, solve};
+
+/// How strongly corrections are drawn to nothing, in rows: a constant of a family of n rows keeps about n / (n + 2) of
+/// what was measured.
+const FAMILY: f64 = 2.0;
+/// The same of a family's slopes.
+const SLOPE: f64 = 8.0;
+/// The same of what all families share: linear and quadratic.
+const LINEAR: f64 = 4.0;
+const QUADRATIC: f64 = 12.0;
+/// How much a residual of this size is believed half.
+const SCALE: f64 = 0.25;
+
+/// A row of the fit.
+pub struct Row<'a> {
+    pub summary: &'a Summary,
+    pub setup: &'a Setup,
+    pub machine: Machine,
+    /// Logarithm of the measured seconds of a step.
+    pub seconds: f64,
+}
+
+impl<'a> Row<'a> {
+    pub fn of(case: &'a Case, coefficients: &Coefficients) -> Option<Row<'a>> {
+        let Model::Summary(summary) = &case.model else { return None };
+        let setup = &case.setup;
+        let samples = setup.micro_batch as f64 * f64::from(setup.parallel.data);
+        let seconds = (samples / case.samples_per_second).ln();
+        Some(Row { summary, setup, machine: Machine::of(setup, coefficients), seconds })
+    }
+}
+
+/// Fits rows.
+pub fn fit(rows: &[&Row]) -> Totals {
+    let plain = Plain { rows, all: (0..rows.len()).collect(), weights: vec![1.0; rows.len()] };
+    let mut totals = Plain::totals(&solve(&plain, &[0.0; 5], 60));
+    let left: Vec<f64> = rows.iter().map(|row| row.seconds - logarithm(&totals, row)).collect();
+    let factors: Vec<(Vec<f64>, Vec<f64>)> = rows
+        .iter()
+        .map(|row| {
+            let at = proportions(row.summary, row.setup.micro_batch as f64);
+            (shared_factors(&at, row.setup.layout), family_factors(&at, row.setup.layout))
+        })
+        .collect();
+    let family = |row: &Row| row.summary.family.clone().unwrap_or_default();
+    let mut families: BTreeMap<String, usize> = BTreeMap::new();
+    let shared = factors.first().map_or(0, |(shared, _)| shared.len());
+    let own = factors.first().map_or(0, |(_, own)| own.len());
+    for row in rows {
+        let next = shared + families.len() * own;
+        families.entry(family(row)).or_insert(next);
+    }
+    let size = shared + families.len() * own;
+    let mut pull = vec![0.0; size];
+    for (at, pull) in pull.iter_mut().enumerate() {
+        *pull = match at {
+            at if at < shared => match at % (shared / 2) {
+                0 => 0.1,
+                at if at <= PROPORTIONS => LINEAR,
+                _ => QUADRATIC,
+            },
+            at if (at - shared) % (own / 2) == 0 => FAMILY,
+            _ => SLOPE,
+        };
+    }
+    let entries: Vec<Vec<(usize, f64)>> = rows
+        .iter()
+        .zip(&factors)
+        .map(|(row, (common, owned))| {
+            let from = families[&family(row)];
+            let common = common.iter().copied().enumerate();
+            common.chain(owned.iter().enumerate().map(|(at, factor)| (from + at, *factor))).collect()
+        })
+        .collect();
+    let mut solution = vec![0.0; size];
+    for _ in 0..12 {
+        let mut normal = vec![vec![0.0; size]; size];
+        let mut right = vec![0.0; size];
+        for (at, pull) in pull.iter().enumerate() {
+            normal[at][at] = *pull;
+        }
+        for (entries, left) in entries.iter().zip(&left) {
+            let estimated: f64 = entries.iter().map(|(at, factor)| solution[*at] * factor).sum();
+            let weight = 1.0 / (1.0 + ((left - estimated) / SCALE).powi(2)).sqrt();
+            for (one, factor) in entries {
+                right[*one] += weight * factor * left;
+                for (other, second) in entries {
+                    normal[*one][*other] += weight * factor * second;
+                }
+            }
+        }
+        if let Some(next) = linear(normal, right) {
+            solution = next;
+        }
+    }
+    totals.shared = solution[..shared].to_vec();
+    totals.families =
+        families.into_iter().map(|(family, from)| (family, solution[from..from + own].to_vec())).collect();
+    totals
+}
+
+fn logarithm(totals: &Totals, row: &Row) -> f64 {
+    totals.plain(row.summary, row.setup.micro_batch as f64, &row.machine).ln()
+}
+
+/// The form without corrections.
+struct Plain<'a> {
+    rows: &'a [&'a Row<'a>],
+    all: Vec<usize>,
+    weights: Vec<f64>,
+}
+
+impl Plain<'_> {
+    fn totals(at: &[f64]) -> Totals {
+        let bounded = |at: f64, low: f64, high: f64| low * (high / low).powf(1.0 / (1.0 + (-at).exp()));
+        Totals {
+            arithmetic: bounded(at[0], 0.15, 1.0),
+            passes: bounded(at[1], 1.0, 12.0),
+            weights: bounded(at[2], 2.0, 60.0),
+            step: bounded(at[3], 0.002, 0.2),
+            sharpness: bounded(at[4], 1.0, 6.0),
+            ..Totals::default()
+        }
+    }
+}
+
+impl Problem for Plain<'_> {
+    fn residuals(&self, at: &[f64]) -> Vec<f64> {
+        self.some(at, &self.all)
+    }
+
+    fn touched(&self, _coordinate: usize) -> &[usize] {
+        &self.all
+    }
+
+    fn some(&self, at: &[f64], rows: &[usize]) -> Vec<f64> {
+        let totals = Plain::totals(at);
+        rows.iter().map(|row| logarithm(&totals, self.rows[*row]) - self.rows[*row].seconds).collect()
+    }
+
+    fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+}

@@ -1,0 +1,214 @@
+//! The numbers that were fitted to measurements: how far real machines stay below what their makers state.
+//!
+//! They live in one dated file, `catalog/fitted.json`, that `cargo xtask fit` writes with its own report. There are some
+//! for all GPUs, some for each generation and some for each family of networks known by totals only; none for a model,
+//! a GPU or a row. Each has bounds that physics gives, and a fit cannot leave them.
+
+use std::collections::BTreeMap;
+
+use domain::gpu::{Architecture, Gpu};
+use serde::{Deserialize, Serialize};
+
+use super::anchor::Anchor;
+use super::band::Bands;
+use super::totals::Totals;
+
+/// A fitted number's bounds and where its fit begins.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bound {
+    pub name: &'static str,
+    pub low: f64,
+    pub start: f64,
+    pub high: f64,
+}
+
+/// Writes a struct of fitted numbers together with their bounds, in one order.
+macro_rules! fitted {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $low:literal < $start:literal < $high:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+        pub struct $name { $($(#[$doc])* pub $field: f64,)* }
+
+        impl $name {
+            /// Bounds of each, in the order of [`Self::values`].
+            pub const BOUNDS: &'static [Bound] = &[$(Bound { name: stringify!($field), low: $low, start: $start, high: $high },)*];
+
+            /// Returns all numbers.
+            pub fn values(&self) -> Vec<f64> {
+                vec![$(self.$field,)*]
+            }
+
+            /// Takes the next numbers from `values`; those that are missing keep where their fit begins.
+            pub fn from_values(values: &mut impl Iterator<Item = f64>) -> $name {
+                $name { $($field: values.next().unwrap_or($start),)* }
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> $name {
+                $name { $($field: $start,)* }
+            }
+        }
+    };
+}
+
+fitted! {
+    /// What one generation of GPUs reaches of its stated rates.
+    Generation {
+        /// Share of the dense 16-bit rate in large products.
+        tensor: 0.15 < 0.7 < 1.0,
+        /// Share of the TF32 rate.
+        tensor32: 0.15 < 0.7 < 1.0,
+        /// Share of the plain FP32 rate.
+        plain: 0.3 < 0.8 < 1.0,
+        /// What 16-bit convolutions reach of what products reach.
+        convolution: 0.15 < 0.6 < 1.0,
+        /// The same in TF32 and FP32.
+        convolution32: 0.2 < 0.7 < 1.0,
+        /// Share of the memory bandwidth.
+        bandwidth: 0.4 < 0.8 < 1.0,
+        /// 16-bit operations a joule, in units of 10¹²: at full load clocks fall until the power fits.
+        joule: 0.2 < 1.2 < 5.0,
+        /// Share of the FP8 rate.
+        tensor8: 0.1 < 0.4 < 1.0,
+    }
+}
+
+fitted! {
+    /// What holds on every GPU.
+    Shared {
+        /// How sharply the slower of arithmetic and memory wins: 1 adds them, many take the larger.
+        sharpness: 1.0 < 2.0 < 8.0,
+        /// Depth of a product at which half of the rate is reached.
+        depth: 8.0 < 100.0 < 1000.0,
+        /// Share of the last, incomplete wave of tiles that is waited for.
+        wave: 0.05 < 0.5 < 1.0,
+        /// What products of two activations reach of what products with weights reach.
+        attention: 0.1 < 0.5 < 1.0,
+        /// The same for flash attention.
+        flash: 0.1 < 0.5 < 1.0,
+        /// What backward products reach of what forward products reach.
+        backward: 0.5 < 0.9 < 1.0,
+        /// Passes over memory of an elementwise operator, relative to the least possible.
+        elementwise: 1.0 < 1.1 < 3.0,
+        /// The same of normalisations.
+        norm: 1.0 < 1.2 < 4.0,
+        /// The same of the scores of attention.
+        scores: 0.5 < 1.0 < 3.0,
+        /// The same of convolutions.
+        convolved: 1.0 < 1.2 < 5.0,
+        /// Passes that 16-bit convolutions take to turn channels-first pictures around and back.
+        turning: 0.05 < 1.0 < 4.0,
+        /// Share of elementwise passes that remains in a compiled or hand-fused program.
+        fused: 0.2 < 0.6 < 1.0,
+        /// The same of kernels.
+        fewer: 0.1 < 0.5 < 1.0,
+        /// Time of the shortest kernel on the GPU, microseconds.
+        kernel: 0.5 < 2.0 < 10.0,
+        /// Time of the processor to start a kernel, microseconds.
+        launch: 1.0 < 7.0 < 40.0,
+        /// The same in a compiled program.
+        launch_compiled: 0.5 < 3.0 < 40.0,
+        /// Work of each step besides, milliseconds.
+        step: 0.05 < 2.0 < 60.0,
+        /// Bytes of the optimiser's pass, relative to the least possible.
+        optimizer: 1.0 < 1.5 < 5.0,
+        /// What grouped convolutions reach of what plain ones reach.
+        grouped: 0.02 < 0.3 < 1.0,
+        /// Share of the backward pass that hides the exchange of gradients.
+        overlap: 0.05 < 0.6 < 1.0,
+        /// Share of its bandwidth that an NVLink switch gives a ring.
+        switch: 0.4 < 0.75 < 1.0,
+        /// The same of a mesh without switch.
+        mesh: 0.2 < 0.8 < 1.0,
+        /// The same of a bridge between two.
+        bridge: 0.2 < 0.7 < 1.0,
+        /// The same of PCI Express.
+        pcie: 0.05 < 0.4 < 1.0,
+        /// How much each further GPU slows a ring over PCI Express.
+        sharing: 0.01 < 0.1 < 1.0,
+        /// Share of the network's bandwidth.
+        network: 0.2 < 0.7 < 1.0,
+        /// Start of one step of a ring inside a node, microseconds.
+        hop: 1.0 < 6.0 < 40.0,
+        /// The same between nodes.
+        far_hop: 2.0 < 15.0 < 200.0,
+        /// How much a step grows each time the number of nodes doubles: the slowest of many is waited for.
+        straggling: 0.001 < 0.01 < 0.08,
+        /// The same for GPUs of one node.
+        near_straggling: 0.001 < 0.01 < 0.05,
+        /// Hiding of the gathers of sharded weights behind computing.
+        gather: 0.05 < 0.8 < 1.0,
+        /// Time of a stage that a pipeline adds to each micro-batch, microseconds.
+        stage: 1.0 < 100.0 < 3000.0,
+        /// Time of the processor to begin a recomputed block, microseconds: the state of random numbers is kept.
+        restart: 10.0 < 500.0 < 4000.0,
+        /// The same for an exchange inside layers.
+        issue: 2.0 < 30.0 < 600.0,
+        /// Passes of recomputed blocks, relative to one forward pass.
+        recomputed: 0.5 < 1.0 < 1.3,
+        /// Time of fp8 casts and scales, relative to the products' bytes.
+        casts: 0.1 < 1.0 < 8.0,
+    }
+}
+
+/// Everything fitted, with where it comes from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Coefficients {
+    /// The day of the fit.
+    pub dated: String,
+    /// The command that made it.
+    pub command: String,
+    pub shared: Shared,
+    pub generations: BTreeMap<String, Generation>,
+    pub totals: Totals,
+    pub bands: Bands,
+    pub anchors: Vec<Anchor>,
+    /// What the fit says about itself.
+    pub report: serde_json::Value,
+}
+
+/// What the last fit wrote.
+const EMBEDDED: &str = include_str!("../../../../catalog/fitted.json");
+
+impl Coefficients {
+    /// The numbers that are part of the program.
+    ///
+    /// # Errors
+    /// The file is from another version of the program.
+    pub fn embedded() -> Result<Coefficients, serde_json::Error> {
+        Coefficients::parse(EMBEDDED)
+    }
+
+    /// Reads the file that a fit wrote.
+    ///
+    /// # Errors
+    /// The file is not one.
+    pub fn parse(text: &str) -> Result<Coefficients, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// What one generation reaches; a generation that nothing was measured on has what fits begin with.
+    pub fn generation(&self, gpu: &Gpu) -> Generation {
+        self.generations.get(die(gpu)).copied().unwrap_or_default()
+    }
+}
+
+/// The generation of a GPU's chip. Ampere is two: GA100, with stacked memory, and the graphics chips; they share little
+/// but the name (compute capability 8.0 against 8.6). A chip with stacked memory has more bandwidth for each
+/// multiprocessor than any with graphics memory.
+pub fn die(gpu: &Gpu) -> &'static str {
+    let stacked = gpu.bandwidth / f64::from(gpu.multiprocessors.max(1)) > 13e9;
+    match (gpu.architecture, stacked) {
+        (Architecture::Pascal, _) => "pascal",
+        (Architecture::Volta, _) => "volta",
+        (Architecture::Turing, _) => "turing",
+        (Architecture::Ampere, true) => "ampere_stacked",
+        (Architecture::Ampere, false) => "ampere",
+        (Architecture::Ada, _) => "ada",
+        (Architecture::Hopper, _) => "hopper",
+        (Architecture::Blackwell, true) => "blackwell_stacked",
+        (Architecture::Blackwell, false) => "blackwell",
+        (Architecture::Cdna3, _) => "cdna3",
+    }
+}

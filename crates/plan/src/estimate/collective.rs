@@ -1,0 +1,86 @@
+//! Time of collectives among GPUs: rings over the slowest part of the way (Thakur et al. 2005; Patarasuk and Yuan 2009).
+//!
+//! Bandwidth is not one number for a GPU: a mesh without switch gives a ring of five a quarter of what it gives one of
+//! eight, PCI Express is shared, and between nodes each GPU has its part of the network card.
+
+use domain::gpu::Link;
+
+use super::coefficients::Shared;
+use super::setup::Device;
+
+/// Share of the stated rate, one direction, that rings of 2 to 8 GPUs reach in the mesh of a DGX-1, measured with NCCL
+/// on eight V100 (vTrain, `nccl` tables, MIT licence).
+const MESH: [f64; 7] = [0.153, 0.30, 0.573, 0.247, 0.307, 0.587, 0.907];
+/// Bytes a second of one lane group ×16 of PCI Express 3, one direction; doubles with each generation.
+const PCIE_3: f64 = 15.75e9;
+/// Start of a collective of NCCL besides its steps, seconds.
+const START: f64 = 25e-6;
+/// Network of a node of which nothing is known, bits a second.
+pub const UNKNOWN_NETWORK: f64 = 25e9;
+
+/// A group of ranks that exchange: `near` of them in each of `nodes` nodes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ring {
+    pub near: f64,
+    pub nodes: f64,
+    /// Bytes a second through the slowest part of the way, for each rank.
+    pub bandwidth: f64,
+    /// Seconds before the first byte arrives, once around.
+    pub latency: f64,
+}
+
+impl Ring {
+    /// A ring of `size` ranks that are `stride` apart, where ranks are counted node by node.
+    pub fn of(device: &Device, size: u32, stride: u32, shared: &Shared) -> Ring {
+        let in_node = device.gpus_per_node.max(1);
+        let near = (in_node / stride.max(1)).clamp(1, size.max(1));
+        let nodes = size.max(1).div_ceil(near);
+        let inside = inside(device, near, shared);
+        let bandwidth = if nodes > 1 {
+            let network = device.network.unwrap_or(UNKNOWN_NETWORK) / 8.0 * shared.network;
+            // The other ranks of the node drive rings of their own through the same card.
+            let outside = network * f64::from(near) / f64::from(in_node);
+            if near > 1 { outside.min(inside) } else { outside }
+        } else {
+            inside
+        };
+        let latency = START
+            + 2e-6 * (f64::from(near) - 1.0) * shared.hop
+            + if nodes > 1 { 2e-6 * shared.far_hop * f64::from(nodes).log2().ceil() } else { 0.0 };
+        Ring { near: f64::from(near), nodes: f64::from(nodes), bandwidth, latency }
+    }
+
+    fn size(&self) -> f64 {
+        self.near * self.nodes
+    }
+
+    /// Seconds until the sum of `bytes` from each rank is on all of them.
+    pub fn all_reduce(&self, bytes: f64) -> f64 {
+        match self.size() {
+            size if size <= 1.0 => 0.0,
+            size => 2.0 * (size - 1.0) / size * bytes / self.bandwidth + self.latency,
+        }
+    }
+
+    /// Seconds until `bytes` that are spread over all ranks are on each of them, or the way back with sums.
+    pub fn gather(&self, bytes: f64) -> f64 {
+        self.all_reduce(bytes) / 2.0
+    }
+}
+
+/// Bytes a second of a ring of `count` GPUs in one node.
+fn inside(device: &Device, count: u32, shared: &Shared) -> f64 {
+    let lanes = PCIE_3 * f64::from(1u32 << u32::from(device.gpu.pcie.clamp(3, 6) - 3));
+    let through_host = lanes * shared.pcie / (1.0 + shared.sharing * f64::from(count.saturating_sub(2)));
+    let size = f64::from(count.max(2));
+    match device.gpu.link {
+        Link::Pcie => through_host,
+        Link::Bridge(rate) if count == 2 => (rate / 2.0 * shared.bridge).max(through_host),
+        Link::Bridge(_) => through_host,
+        Link::Mesh(rate) => {
+            let share = MESH[(count.clamp(2, 8) - 2) as usize];
+            rate / 2.0 * share * shared.mesh.max(0.5)
+        }
+        Link::Switch(rate) => rate / 2.0 * shared.switch * size / (size + 0.4),
+    }
+}

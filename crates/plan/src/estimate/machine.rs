@@ -1,0 +1,127 @@
+//! One GPU as an estimate sees it: stated rates times what its generation reaches of them.
+
+use domain::gpu::{Gpu, Rates};
+
+use super::coefficients::{Coefficients, Generation, Shared};
+use super::setup::{Layout, Precision, Setup};
+
+/// Rates that are reached, and the form of the program.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Machine {
+    pub shared: Shared,
+    /// FLOP/s of large products with weights.
+    pub products: f64,
+    /// The same of convolutions.
+    pub convolutions: f64,
+    /// FLOP/s without matrix units.
+    pub plain: f64,
+    /// The same in fp8, where products are computed in it.
+    pub eight: Option<f64>,
+    /// Bytes a second.
+    pub bandwidth: f64,
+    pub multiprocessors: f64,
+    /// Bytes of an activation's value.
+    pub width: f64,
+    /// Bytes that a weight's conversion moves in each pass, 0 without autocast.
+    pub cast: f64,
+    /// 16-bit pictures must be turned around for each convolution.
+    pub turning: bool,
+    /// Ranks that share one layer.
+    pub tensor: f64,
+    pub flash: bool,
+    pub compiled: bool,
+}
+
+impl Machine {
+    pub fn of(setup: &Setup, coefficients: &Coefficients) -> Machine {
+        let gpu = &setup.device.gpu;
+        let generation = coefficients.generation(gpu);
+        let shared = coefficients.shared;
+        let rate = Reached::of(gpu, &generation, setup.precision);
+        let half = width(setup.precision) < 4.0;
+        let cast = match setup.precision {
+            Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp8 => 6.0,
+            Precision::Fp32 | Precision::Tf32 | Precision::Bf16 => 0.0,
+        };
+        Machine {
+            products: rate.products,
+            convolutions: rate.products * if rate.half { generation.convolution } else { generation.convolution32 },
+            plain: gpu.rates.fp32 * generation.plain,
+            eight: rate.eight,
+            bandwidth: gpu.bandwidth * generation.bandwidth,
+            multiprocessors: f64::from(gpu.multiprocessors.max(1)),
+            width: width(setup.precision),
+            cast,
+            turning: half && rate.half && setup.layout == Layout::ChannelsFirst,
+            tensor: f64::from(setup.parallel.tensor.max(1)),
+            flash: setup.flash_attention,
+            compiled: setup.compiled,
+            shared,
+        }
+    }
+
+    /// Time of one pass over `bytes`.
+    pub fn pass(&self, bytes: f64) -> f64 {
+        bytes / self.bandwidth
+    }
+
+    /// Time of an operator that computes for `arithmetic` and moves memory for `memory` at the same time.
+    pub fn both(&self, arithmetic: f64, memory: f64) -> f64 {
+        let (large, small) = if arithmetic > memory { (arithmetic, memory) } else { (memory, arithmetic) };
+        if large <= 0.0 {
+            return 0.0;
+        }
+        let sharpness = self.shared.sharpness;
+        large * (1.0 + (small / large).powf(sharpness)).powf(1.0 / sharpness)
+    }
+}
+
+/// Bytes of an activation's value.
+pub fn width(precision: Precision) -> f64 {
+    match precision {
+        Precision::Fp32 | Precision::Tf32 => 4.0,
+        Precision::AmpFp16 | Precision::AmpBf16 | Precision::Bf16 | Precision::Fp8 => 2.0,
+    }
+}
+
+/// FLOP/s of large products.
+struct Reached {
+    products: f64,
+    eight: Option<f64>,
+    /// In 16 bits on matrix units.
+    half: bool,
+}
+
+impl Reached {
+    fn of(gpu: &Gpu, generation: &Generation, precision: Precision) -> Reached {
+        let Rates { fp32, tf32, fp16, bf16, fp8 } = gpu.rates;
+        let power = gpu.power.max(1.0) * generation.joule * 1e12;
+        let plain = fp32 * generation.plain;
+        let half = |rate: Option<f64>| match rate.filter(|rate| *rate > 2.5 * fp32 || tf32.is_some()) {
+            Some(rate) => Reached { products: limited(rate * generation.tensor, power), eight: None, half: true },
+            None => Reached { products: plain, eight: None, half: false },
+        };
+        match precision {
+            Precision::Fp32 => Reached { products: plain, eight: None, half: false },
+            Precision::Tf32 => match tf32 {
+                Some(rate) => {
+                    let products = limited(rate * generation.tensor32, power / 2.0).max(plain);
+                    Reached { products, eight: None, half: false }
+                }
+                None => Reached { products: plain, eight: None, half: false },
+            },
+            Precision::AmpFp16 => half(fp16),
+            Precision::AmpBf16 | Precision::Bf16 => half(bf16),
+            Precision::Fp8 => {
+                let base = half(bf16);
+                let eight = fp8.map(|rate| limited(rate * generation.tensor8, power * 2.0).max(base.products));
+                Reached { eight, ..base }
+            }
+        }
+    }
+}
+
+/// The smaller of two rates, rounded where they meet.
+fn limited(rate: f64, limit: f64) -> f64 {
+    rate / (1.0 + (rate / limit).powi(4)).powf(0.25)
+}

@@ -1,0 +1,250 @@
+//! Time of one operator on one GPU, forwards and backwards: the roofline of Williams et al. 2009 with shapes.
+//!
+//! A product of matrices reaches its rate only when its tiles fill the GPU evenly and its depth covers their start; all
+//! other operators move memory. Backward passes of layers with weights compute twice what forward passes do.
+
+use super::machine::Machine;
+use super::work::Group;
+use crate::model::graph::{Kind, Norm};
+
+/// Edge of the tiles that products are computed in.
+const TILE: f64 = 128.0;
+/// The smallest part of such a tile that is computed for a narrow product.
+const NARROW: f64 = 32.0;
+
+/// Seconds on the GPU, and how many kernels are started.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Cost {
+    pub forward: f64,
+    pub backward: f64,
+    pub kernels: [f64; 2],
+}
+
+/// A product of `rows` × `inner` by `inner` × `columns`, `batch` times.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    batch: f64,
+    rows: f64,
+    inner: f64,
+    columns: f64,
+}
+
+impl Machine {
+    /// Returns what one operator of `group` costs for `samples` samples.
+    pub fn cost(&self, group: &Group, samples: f64) -> Cost {
+        let part = if group.divided { 1.0 / self.tensor } else { 1.0 };
+        let cost = match group.kind {
+            Kind::Linear { rows, inner, columns, split: _ } => {
+                let shape = self.share(group, samples * rows as f64, inner as f64, columns as f64);
+                self.weighted(group, shape, self.eight.unwrap_or(self.products), shape.bytes())
+            }
+            Kind::Convolution { positions, inner, columns, groups, kernel } => {
+                self.convolution(group, samples * positions as f64, inner as f64, columns as f64, groups as f64, kernel)
+            }
+            Kind::Attention { heads, key_heads, width, queries, keys, causal, dropout } => {
+                let heads = samples * heads as f64 * part;
+                let key_share = key_heads as f64 * part / heads.max(1.0) * samples;
+                self.attention(heads, key_share, width as f64, queries as f64, keys as f64, causal, dropout)
+            }
+            Kind::Product { batch, rows, inner, columns } => {
+                let shape = Shape {
+                    batch: samples * batch as f64 * part,
+                    rows: rows as f64,
+                    inner: inner as f64,
+                    columns: columns as f64,
+                };
+                let forward = self.product(shape, self.products * self.shared.attention, shape.bytes());
+                Cost { forward, backward: 2.0 * forward / self.shared.backward, kernels: [1.0, 2.0] }
+            }
+            Kind::Recurrent { steps, inner, hidden, gates, directions } => {
+                let (steps, inner, hidden) = (steps as f64, inner as f64, hidden as f64);
+                let columns = gates as f64 * hidden;
+                let all = Shape { batch: 1.0, rows: samples * steps, inner, columns };
+                let each = Shape { batch: 1.0, rows: samples, inner: hidden, columns };
+                let step = self.product(each, self.products, each.bytes()) + self.shared.kernel * 2e-6;
+                let forward = (self.product(all, self.products, all.bytes()) + steps * step) * directions as f64;
+                Cost { forward, backward: 2.0 * forward, kernels: [2.0, 4.0] }
+            }
+            Kind::Norm { norm, elements, groups: _ } => {
+                // Statistics first, then values, where a group does not fit a multiprocessor.
+                let [forward, backward] = match norm {
+                    Norm::Batch => [3.0, 5.0],
+                    Norm::Group => [3.0, 5.0],
+                    Norm::Layer | Norm::Rms => [2.0, 3.0],
+                };
+                self.passes(samples * elements as f64 * part * self.shared.norm, forward, backward, [1.0, 2.0])
+            }
+            Kind::Activation { function: _, elements, in_place: _ } => {
+                self.plain(samples * elements as f64 * part, 2.0, 3.0)
+            }
+            Kind::Elementwise { elements, inputs, product } => {
+                // Where two paths part, their gradients are summed; a product reads its factors again.
+                let inputs = f64::from(inputs);
+                let backward = if product { 2.0 * inputs + 1.0 } else { inputs + 1.0 };
+                self.plain(samples * elements as f64 * part, inputs + 1.0, backward)
+            }
+            Kind::Softmax { elements } => self.plain(samples * elements as f64 * part, 2.0, 3.0),
+            Kind::Dropout { elements } => self.plain(samples * elements as f64 * part, 2.5, 2.5),
+            Kind::Embedding { rows, vocabulary, width, split: _ } => {
+                let moved = samples * rows as f64 * width as f64;
+                // The gradient of the whole table is written, mostly zeros.
+                let table = vocabulary as f64 * width as f64 * part * 4.0;
+                let forward = self.pass(2.0 * moved * self.width);
+                Cost { forward, backward: forward + self.pass(moved * 4.0 + table), kernels: [1.0, 3.0] }
+            }
+            Kind::Pool { maximum, inputs, outputs } => {
+                let (inputs, outputs) = (samples * inputs as f64, samples * outputs as f64);
+                let indices = if maximum { 8.0 * outputs } else { 0.0 };
+                let moved = self.pass((inputs + outputs) * self.width + indices) * self.shared.elementwise;
+                Cost { forward: moved, backward: 1.5 * moved, kernels: [1.0, 1.0] }
+            }
+            Kind::Resize { elements } | Kind::Copy { elements } => {
+                self.plain(samples * elements as f64 * part, 2.0, 2.0)
+            }
+            Kind::View => Cost::default(),
+            Kind::Loss { rows, classes } => {
+                // In 32 bits in all programs.
+                let values = samples * rows as f64 * classes as f64 * part;
+                let moved = self.pass(values * 4.0);
+                Cost { forward: 3.0 * moved, backward: 2.0 * moved, kernels: [3.0, 2.0] }
+            }
+        };
+        Cost {
+            forward: cost.forward + cost.kernels[0] * self.shared.kernel * 1e-6 * self.kernels(),
+            backward: cost.backward + cost.kernels[1] * self.shared.kernel * 1e-6 * self.kernels(),
+            kernels: cost.kernels.map(|kernels| kernels * self.kernels()),
+        }
+    }
+
+    /// The share of a divided product that one rank computes: fewer columns, or less depth.
+    fn share(&self, group: &Group, rows: f64, inner: f64, columns: f64) -> Shape {
+        let shape = Shape { batch: 1.0, rows, inner, columns };
+        match group.kind {
+            Kind::Linear { split: crate::model::graph::Split::Columns, .. } => {
+                Shape { columns: columns / self.tensor, ..shape }
+            }
+            Kind::Linear { split: crate::model::graph::Split::Rows, .. } => {
+                Shape { inner: inner / self.tensor, ..shape }
+            }
+            _ if group.divided => Shape { columns: columns / self.tensor, ..shape },
+            _ => shape,
+        }
+    }
+
+    /// A layer with weights: forwards once, backwards for its input and for its weight.
+    fn weighted(&self, group: &Group, shape: Shape, rate: f64, values: f64) -> Cost {
+        let weight = shape.batch * shape.inner * shape.columns;
+        let cast = self.pass(weight * self.cast);
+        let back = rate * self.shared.backward;
+        let casts = match self.eight {
+            Some(_) => self.pass(values * self.width) * self.shared.casts,
+            None => 0.0,
+        };
+        let forward = self.product(shape, rate, values) + cast + casts;
+        let input = Shape { inner: shape.columns, columns: shape.inner, ..shape };
+        let own = Shape { rows: shape.inner, inner: shape.rows, ..shape };
+        let of_input = if group.first { 0.0 } else { self.product(input, back, values) };
+        let of_weight = if group.frozen { 0.0 } else { self.product(own, back, values) };
+        let backward = of_input + of_weight + cast + casts;
+        let casting = if self.cast > 0.0 { 1.0 } else { 0.0 };
+        Cost { forward, backward, kernels: [1.5 + casting, 2.5 + casting] }
+    }
+
+    fn convolution(&self, group: &Group, positions: f64, inner: f64, columns: f64, groups: f64, kernel: u32) -> Cost {
+        let area = f64::from(kernel * kernel);
+        let values = (positions * groups * (inner / area + columns) + inner * columns * groups) * self.shared.convolved;
+        if columns <= 1.0 || inner <= area {
+            // One channel a group: no product of matrices, and mostly memory.
+            let arithmetic = 2.0 * positions * inner * columns * groups / (self.plain * self.shared.grouped);
+            let forward = self.both(arithmetic, self.pass(values * self.width));
+            return Cost { forward, backward: 2.5 * forward, kernels: [1.0, 2.0] };
+        }
+        let rate = self.convolutions * if groups > 1.0 { self.shared.grouped } else { 1.0 };
+        let shape = Shape { batch: groups, rows: positions, inner, columns };
+        let mut cost = self.weighted(group, shape, rate, values);
+        if self.turning {
+            let turned =
+                self.pass(positions * groups * (inner / area + columns) * self.width * 2.0) * self.shared.turning;
+            cost.forward += turned;
+            cost.backward += 2.0 * turned;
+        }
+        cost
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn attention(
+        &self,
+        heads: f64,
+        key_share: f64,
+        width: f64,
+        queries: f64,
+        keys: f64,
+        causal: bool,
+        dropout: bool,
+    ) -> Cost {
+        let inputs = heads * width * (2.0 * queries + 2.0 * keys * key_share.min(1.0));
+        if self.flash {
+            let seen = if causal { 0.5 } else { 1.0 };
+            let flops = 4.0 * heads * queries * keys * width * seen;
+            let rate = self.products * self.shared.flash;
+            let forward = self.both(flops / rate, self.pass(inputs * self.width));
+            // Backwards the scores are computed again: five products for two.
+            let backward = self.both(2.5 * flops / rate, self.pass(2.0 * inputs * self.width));
+            return Cost { forward, backward, kernels: [4.0, 6.0] };
+        }
+        let rate = self.products * self.shared.attention;
+        let scores = Shape { batch: heads, rows: queries, inner: width, columns: keys };
+        let mixed = Shape { batch: heads, rows: queries, inner: keys, columns: width };
+        let matrix = heads * queries * keys;
+        let products = self.product(scores, rate, scores.bytes()) + self.product(mixed, rate, mixed.bytes());
+        // Scaled and masked, softmax, dropout; each reads and writes the matrix of scores.
+        let dropped = if dropout { 2.5 } else { 0.0 };
+        let [scale, softmax] = if self.compiled { [0.0, 2.0] } else { [3.0, 2.0] };
+        let passes = self.pass(matrix * self.width * self.shared.scores);
+        let moved = self.pass(inputs * self.width * 2.0);
+        Cost {
+            forward: products + passes * (scale + softmax + dropped) + moved,
+            backward: 2.0 * products / self.shared.backward
+                + passes * (scale * 0.7 + softmax + 1.0 + dropped)
+                + 2.0 * moved,
+            kernels: if self.compiled { [6.0, 10.0] } else { [10.0, 13.0] },
+        }
+    }
+
+    /// Time of a product at `rate`, moving `values` values.
+    fn product(&self, shape: Shape, rate: f64, values: f64) -> f64 {
+        let Shape { batch, rows, inner, columns } = shape;
+        let edge = |side: f64| ((side / NARROW).ceil() * NARROW).max(NARROW) / side.max(1.0);
+        let mut tiles = batch * (rows / TILE).ceil() * (columns / TILE).ceil();
+        if tiles < self.multiprocessors {
+            // What does not fill the GPU is divided along its depth.
+            tiles *= (self.multiprocessors / tiles).floor().min((inner / (2.0 * TILE)).floor()).max(1.0);
+        }
+        let waves = tiles / self.multiprocessors;
+        let waiting = 1.0 + self.shared.wave * (waves.ceil() / waves - 1.0);
+        let starting = 1.0 + self.shared.depth / inner.max(1.0);
+        let flops = 2.0 * batch * rows * inner * columns;
+        self.both(flops / rate * edge(rows) * edge(columns) * waiting * starting, self.pass(values * self.width))
+    }
+
+    fn plain(&self, elements: f64, forward: f64, backward: f64) -> Cost {
+        self.passes(elements * self.shared.elementwise, forward, backward, [1.0, 1.0])
+    }
+
+    fn passes(&self, elements: f64, forward: f64, backward: f64, kernels: [f64; 2]) -> Cost {
+        let pass = self.pass(elements * self.width) * if self.compiled { self.shared.fused } else { 1.0 };
+        Cost { forward: forward * pass, backward: backward * pass, kernels }
+    }
+
+    /// Share of kernels that is left when small operators are fused.
+    fn kernels(&self) -> f64 {
+        if self.compiled { self.shared.fewer } else { 1.0 }
+    }
+}
+
+impl Shape {
+    /// Values that a product reads and writes.
+    fn bytes(&self) -> f64 {
+        self.batch * (self.rows * self.inner + self.inner * self.columns + self.rows * self.columns)
+    }
+}

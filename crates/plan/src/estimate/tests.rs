@@ -1,0 +1,216 @@
+//! Published formulas and physical bounds, and that more never takes less.
+
+use domain::Bytes;
+use domain::gpu::{Architecture, Gpu, Link, Rates};
+use proptest::prelude::*;
+
+use super::collective::Ring;
+use super::*;
+use crate::model::families::bert::{Bert, Head};
+use crate::model::families::{Gpt, Resnet};
+use crate::model::{Model, Summary};
+
+fn gpu() -> Gpu {
+    Gpu {
+        name: "A100-SXM4-80GB".to_owned(),
+        architecture: Architecture::Ampere,
+        memory: Bytes(80 << 30),
+        usable: Bytes(79 << 30),
+        bandwidth: 2.039e12,
+        rates: Rates { fp32: 19.5e12, tf32: Some(156e12), fp16: Some(312e12), bf16: Some(312e12), fp8: None },
+        link: Link::Switch(600e9),
+        pcie: 4,
+        multiprocessors: 108,
+        power: 400.0,
+        source: String::new(),
+    }
+}
+
+fn setup(gpus: u32, micro_batch: u64) -> Setup {
+    let in_node = gpus.min(8);
+    Setup {
+        device: Device { gpu: gpu(), nodes: gpus.div_ceil(8), gpus_per_node: in_node, network: Some(1600e9) },
+        precision: Precision::AmpFp16,
+        layout: Layout::ChannelsLast,
+        micro_batch,
+        accumulate: 1,
+        parallel: Parallel { data: gpus, tensor: 1, pipeline: 1, zero: Zero::None },
+        recompute: Recompute::None,
+        optimizer: Optimizer::Adam,
+        flash_attention: false,
+        compiled: false,
+    }
+}
+
+fn fitted() -> Coefficients {
+    Coefficients::embedded().expect("the fitted numbers can be read")
+}
+
+fn resnet() -> Work {
+    Work::of(&Model::Graph(Resnet::imagenet(50).expect("ResNet-50").graph()))
+}
+
+fn gpt(layers: u64) -> Work {
+    Work::of(&Model::Graph(Gpt::megatron(2048, layers, 16, 51_200, 1024).graph()))
+}
+
+#[test]
+fn equal_operators_are_digested_into_one() {
+    let work = gpt(24);
+    let work::Form::Groups(groups) = &work.form else { panic!("{work:?}") };
+    assert!(groups.len() < 40, "{} groups", groups.len());
+    let linear: f64 = groups
+        .iter()
+        .filter(|group| matches!(group.kind, crate::model::Kind::Linear { .. }))
+        .map(|group| group.count)
+        .sum();
+    assert_eq!(linear, 24.0 * 4.0 + 1.0);
+    assert_eq!(work.blocks, 24);
+    // 12 h² + 13 h for each layer of a decoder (Narayanan et al. 2021, equation 2).
+    assert_eq!(work.block, 12.0 * 2048.0 * 2048.0 + 13.0 * 2048.0);
+}
+
+#[test]
+fn a_block_of_a_transformer_sums_two_exchanges_each_way_under_tensor_parallelism() {
+    // Megatron: two all-reduces of batch · tokens · hidden forwards, two backwards (Shoeybi et al. 2019, section 3).
+    let work = gpt(24);
+    let work::Form::Groups(groups) = &work.form else { panic!("{work:?}") };
+    let blocks = groups.iter().filter(|group| group.place == work::Place::Block);
+    let [mut forward, mut backward] = [0.0, 0.0];
+    for group in blocks {
+        forward += group.count * group.exchanged[0];
+        backward += group.count * group.exchanged[1];
+    }
+    assert_eq!([forward, backward], [24.0 * 2.0 * 1024.0 * 2048.0; 2]);
+}
+
+#[test]
+fn no_step_is_faster_than_the_stated_rates() {
+    let coefficients = fitted();
+    for (work, per_sample) in [(resnet(), 6.0 * 4.09e9), (gpt(24), 6.0 * 1024.0 * 24.0 * 12.0 * 2048.0f64.powi(2))] {
+        for precision in [Precision::Fp32, Precision::Tf32, Precision::AmpFp16, Precision::Bf16, Precision::Fp8] {
+            let setup = Setup { precision, ..setup(1, 64) };
+            let rate = match precision {
+                Precision::Fp32 => 19.5e12,
+                Precision::Tf32 => 156e12,
+                Precision::AmpFp16 | Precision::AmpBf16 | Precision::Bf16 | Precision::Fp8 => 312e12,
+            };
+            let seconds = seconds(&work, &setup, &coefficients);
+            assert!(seconds > 64.0 * per_sample / rate * 0.99, "{precision:?}: {seconds}");
+        }
+    }
+}
+
+#[test]
+fn a_ring_takes_what_the_formula_says() {
+    // 2 (n - 1) ÷ n · bytes ÷ bandwidth and a latency (Patarasuk and Yuan 2009).
+    let ring = Ring { near: 8.0, nodes: 1.0, bandwidth: 200e9, latency: 1e-4 };
+    let expected = 2.0 * 7.0 / 8.0 * 1e9 / 200e9 + 1e-4;
+    assert!((ring.all_reduce(1e9) - expected).abs() < 1e-12);
+    assert!((ring.gather(1e9) - expected / 2.0).abs() < 1e-12);
+    assert_eq!(Ring { near: 1.0, nodes: 1.0, ..ring }.all_reduce(1e9), 0.0);
+}
+
+#[test]
+fn rings_reach_the_bus_bandwidth_that_nccl_measured() {
+    // vTrain's tables: eight A100 behind NVSwitch 227 GB/s; V100 of a DGX-1 2, 4, 5 and 8: 23, 86, 37 and 136 GB/s.
+    let shared = fitted().shared;
+    let close = |device: &Device, size: u32, measured: f64| {
+        let reached = Ring::of(device, size, 1, &shared).bandwidth;
+        assert!((reached / measured - 1.0).abs() < 0.25, "{size} GPUs: {reached:.3e}, measured {measured:.3e}");
+    };
+    let switch = setup(8, 1).device;
+    close(&switch, 8, 227e9);
+    close(&switch, 2, 193e9);
+    let mesh = Device { gpu: Gpu { link: Link::Mesh(300e9), ..gpu() }, ..switch };
+    for (size, measured) in [(2, 23e9), (4, 86e9), (5, 37e9), (8, 136e9)] {
+        close(&mesh, size, measured);
+    }
+}
+
+#[test]
+fn a_pipeline_idles_as_long_as_its_bubble() {
+    // Idle share (p - 1) ÷ (m + p - 1) of a pipeline (Huang et al. 2019): few micro-batches cost more each.
+    let (work, coefficients) = (gpt(24), fitted());
+    let of = |accumulate: u64| {
+        let parallel = Parallel { data: 1, tensor: 1, pipeline: 4, zero: Zero::None };
+        let setup = Setup { accumulate, parallel, ..setup(4, 1) };
+        step_of(&work, &setup, &coefficients).samples_per_second
+    };
+    let (one, many) = (of(1), of(64));
+    assert!(many > 2.5 * one && many < 4.5 * one, "{one} {many}");
+}
+
+#[test]
+fn recomputing_all_blocks_costs_about_a_third_more() {
+    let (work, coefficients) = (gpt(24), fitted());
+    let plain = seconds(&work, &setup(1, 8), &coefficients);
+    let again = seconds(&work, &Setup { recompute: Recompute::Full, ..setup(1, 8) }, &coefficients);
+    assert!((1.1..1.5).contains(&(again / plain)), "{}", again / plain);
+}
+
+#[test]
+fn an_estimate_names_a_measurement_like_it() {
+    let graph = Bert::large(384, Head::Tokens { classes: 2 }).graph();
+    let step = step(&Model::Graph(graph), &setup(8, 32), &fitted());
+    let anchor = step.anchor.expect("something like BERT was measured");
+    assert!(anchor.what.contains("BERT"), "{anchor:?}");
+    let Percentiles { low, middle, high } = step.seconds;
+    assert!(low < middle && middle < high && high / low < 2.0, "{:?}", step.seconds);
+}
+
+#[test]
+fn totals_of_a_network_are_enough_for_an_estimate() {
+    let graph = Resnet::imagenet(50).expect("ResNet-50").graph();
+    let coefficients = fitted();
+    let of = |model: &Model| step(model, &setup(1, 128), &coefficients).samples_per_second;
+    let known = of(&Model::Summary(graph.summary(Some("resnet".to_owned()))));
+    let unknown = of(&Model::Summary(graph.summary(Some("something new".to_owned()))));
+    let whole = of(&Model::Graph(graph));
+    for rate in [known, unknown] {
+        assert!((0.4..2.5).contains(&(rate / whole)), "{known} {unknown} {whole}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn more_bandwidth_is_never_slower(factor in 1.0f64..4.0, batch in 1u64..256, half in any::<bool>()) {
+        let (work, coefficients) = (resnet(), fitted());
+        let precision = if half { Precision::AmpFp16 } else { Precision::Fp32 };
+        let slow = Setup { precision, ..setup(1, batch) };
+        let mut fast = slow.clone();
+        fast.device.gpu.bandwidth *= factor;
+        prop_assert!(seconds(&work, &fast, &coefficients) <= seconds(&work, &slow, &coefficients) * (1.0 + 1e-9));
+    }
+
+    #[test]
+    fn more_layers_are_never_faster(layers in 1u64..40, batch in 1u64..16) {
+        let coefficients = fitted();
+        let setup = setup(1, batch);
+        prop_assert!(seconds(&gpt(layers), &setup, &coefficients) < seconds(&gpt(layers + 1), &setup, &coefficients));
+    }
+
+    #[test]
+    fn more_gpus_do_more_but_never_more_than_their_number(power in 0u32..6, batch in 1u64..64) {
+        let (work, coefficients) = (gpt(12), fitted());
+        let of = |gpus: u32| step_of(&work, &setup(gpus, batch), &coefficients).samples_per_second;
+        let (few, many) = (of(1 << power), of(2 << power));
+        prop_assert!(many < 2.0 * few * (1.0 + 1e-9) && many > 0.6 * few, "{few} {many}");
+    }
+
+    #[test]
+    fn a_faster_network_is_never_slower(factor in 1.0f64..10.0, batch in 1u64..16) {
+        let (work, coefficients) = (gpt(12), fitted());
+        let slow = setup(32, batch);
+        let mut fast = slow.clone();
+        fast.device.network = slow.device.network.map(|network| network * factor);
+        prop_assert!(seconds(&work, &fast, &coefficients) <= seconds(&work, &slow, &coefficients) * (1.0 + 1e-9));
+    }
+
+    #[test]
+    fn totals_of_any_size_have_a_finite_estimate(weights in 1e3f64..1e12, madds in 1e5f64..1e14, values in 1e3f64..1e10, batch in 1u64..1024) {
+        let model = Model::Summary(Summary { parameters: weights, multiply_adds: madds, activations: values, family: None });
+        let step = step(&model, &setup(1, batch), &fitted());
+        prop_assert!(step.seconds.middle.is_finite() && step.seconds.middle > 0.0);
+    }
+}

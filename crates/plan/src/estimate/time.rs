@@ -1,0 +1,322 @@
+//! Time of one optimiser step: what each micro-batch computes, what ranks exchange, and what no GPU does.
+//!
+//! [`step_of`] adds it up: operators on one GPU, times micro-batches and the bubble of a pipeline (Huang et al. 2019;
+//! Narayanan et al. 2021), plus what exchanges are not hidden behind computing, plus the optimiser's pass.
+
+use serde::Serialize;
+
+use super::anchor::{Anchor, nearest};
+use super::band::{Class, Percentiles};
+use super::coefficients::Coefficients;
+use super::collective::Ring;
+use super::machine::{Machine, width};
+use super::operator::Cost;
+use super::setup::{Optimizer, Precision, Recompute, Setup, Zero};
+use super::work::{Form, Group, Place, Work};
+use crate::model::Model;
+use crate::model::graph::Kind;
+
+/// Time of one optimiser step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StepTime {
+    /// Seconds that GPUs compute, bubbles of a pipeline included.
+    pub compute: f64,
+    /// Seconds that they wait for each other.
+    pub communication: f64,
+    /// Seconds of the optimiser and of what no GPU does.
+    pub overhead: f64,
+    /// Of the whole step.
+    pub seconds: Percentiles,
+    /// Samples of all ranks a second, at the middle.
+    pub samples_per_second: f64,
+    pub class: Class,
+    /// The measurements most like it.
+    pub anchor: Option<Anchor>,
+    pub terms: Terms,
+}
+
+/// What the step is made of, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Terms {
+    /// One micro-batch forwards and backwards on one GPU.
+    pub forward: f64,
+    pub backward: f64,
+    /// Blocks computed again.
+    pub recompute: f64,
+    /// Exchanges inside layers.
+    pub tensor: f64,
+    /// Idle ends of a pipeline, and what it passes on.
+    pub pipeline: f64,
+    /// Exchange of gradients, hidden or not.
+    pub gradients: f64,
+    /// Gathering of sharded weights, hidden or not.
+    pub gathers: f64,
+    pub optimizer: f64,
+}
+
+/// Estimates one step of `model`.
+pub fn step(model: &Model, setup: &Setup, coefficients: &Coefficients) -> StepTime {
+    step_of(&Work::of(model), setup, coefficients)
+}
+
+/// Estimates one step of a network that was digested before.
+pub fn step_of(work: &Work, setup: &Setup, coefficients: &Coefficients) -> StepTime {
+    let (parts, terms) = parts(work, setup, coefficients);
+    let class = class(work, setup, coefficients);
+    let middle = parts.iter().sum();
+    let [compute, communication, overhead] = parts;
+    let samples = setup.micro_batch as f64 * setup.accumulate as f64 * f64::from(setup.parallel.data);
+    StepTime {
+        compute,
+        communication,
+        overhead,
+        seconds: coefficients.bands.around(class, middle),
+        samples_per_second: samples / middle,
+        class,
+        anchor: nearest(&coefficients.anchors, class, work.size(), setup, &setup.device.gpu).cloned(),
+        terms,
+    }
+}
+
+/// Seconds of the middle estimate only, as a search or a fit calls it.
+pub fn seconds(work: &Work, setup: &Setup, coefficients: &Coefficients) -> f64 {
+    parts(work, setup, coefficients).0.iter().sum()
+}
+
+/// What a micro-batch costs on the heaviest stage of a pipeline, and on all stages together.
+#[derive(Debug, Clone, Copy, Default)]
+struct Micro {
+    forward: f64,
+    backward: f64,
+    recompute: f64,
+    /// The processor's time to start kernels.
+    started: f64,
+    tensor: f64,
+}
+
+fn parts(work: &Work, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], Terms) {
+    let machine = Machine::of(setup, coefficients);
+    let shared = &coefficients.shared;
+    let parallel = &setup.parallel;
+    let (data, pipeline) = (parallel.data.max(1), f64::from(parallel.pipeline.max(1)));
+    let micros = setup.accumulate.max(1) as f64;
+    let exchange = Ring::of(&setup.device, parallel.tensor.max(1), 1, shared);
+    let (stage, whole) = match &work.form {
+        Form::Groups(groups) => stages(groups, work, setup, &machine, &exchange, pipeline),
+        Form::Totals(summary) => {
+            let seconds = coefficients.totals.seconds(summary, setup, &machine);
+            let micro = Micro { forward: seconds / 3.0, backward: seconds * 2.0 / 3.0, ..Micro::default() };
+            (micro, micro)
+        }
+    };
+    // One forward-one backward: the heaviest stage for each micro-batch, and all others once.
+    let passed = setup.micro_batch as f64 * work.boundary * width(setup.precision);
+    let passing = match parallel.pipeline > 1 {
+        true => 2.0 * passed / pass_bandwidth(setup, shared) + shared.stage * 1e-6,
+        false => 0.0,
+    };
+    let compute = (micros - 1.0) * stage.seconds() + whole.seconds();
+    let tensor = (micros - 1.0) * stage.tensor + whole.tensor;
+    let busy = micros * stage.seconds();
+    let pipes = (micros - 1.0) * passing + pipeline * passing;
+
+    let ranks = f64::from(parallel.tensor.max(1)) * pipeline;
+    let weights = work.parameters / ranks;
+    let ring = Ring::of(&setup.device, data, parallel.tensor.max(1), shared);
+    let wide = gradient_width(setup.precision);
+    let shardless = data > 1;
+    let (gradients, gathers) = match (shardless, parallel.zero) {
+        (false, _) => (0.0, 0.0),
+        (true, Zero::None) => (ring.all_reduce(weights * wide), 0.0),
+        (true, Zero::Optimizer) => (ring.all_reduce(weights * wide), ring.gather(weights * 2.0) * 0.5),
+        (true, Zero::Gradients) => (ring.gather(weights * wide) * micros, ring.gather(weights * 2.0)),
+        (true, Zero::Parameters) => (
+            ring.gather(weights * wide) * micros,
+            2.0 * micros * ring.gather(weights * width(setup.precision).min(4.0)),
+        ),
+    };
+    let hidden = shared.overlap
+        * whole.backward.max(stage.backward)
+        * if parallel.zero >= Zero::Gradients { micros } else { 1.0 };
+    let gathered = shared.gather * stage.seconds() * micros;
+    let waited = exposed(gradients, hidden) + exposed(gathers, gathered);
+
+    let states = if parallel.zero == Zero::None { weights } else { weights / f64::from(data) };
+    let optimizer = machine.pass(states * optimizer_bytes(setup)) * shared.optimizer;
+    let overhead = shared.step * 1e-3 + optimizer;
+    let slowest = 1.0
+        + shared.straggling * f64::from(setup.device.nodes.max(1)).log2()
+        + shared.near_straggling * f64::from(setup.device.gpus_per_node.max(1).min(setup.gpus())).log2();
+    let terms = Terms {
+        forward: whole.forward,
+        backward: whole.backward,
+        recompute: whole.recompute,
+        tensor,
+        pipeline: compute - busy + pipes,
+        gradients,
+        gathers,
+        optimizer,
+    };
+    ([compute * slowest, tensor + pipes + waited, overhead], terms)
+}
+
+/// The heaviest stage of a pipeline, and all of them together.
+fn stages(
+    groups: &[Group],
+    work: &Work,
+    setup: &Setup,
+    machine: &Machine,
+    exchange: &Ring,
+    pipeline: f64,
+) -> (Micro, Micro) {
+    let samples = setup.micro_batch as f64;
+    let [mut before, mut blocks, mut after] = [Micro::default(); 3];
+    let bytes = samples * width(setup.precision);
+    let launch = if setup.compiled { machine.shared.launch_compiled } else { machine.shared.launch } * 1e-6;
+    for group in groups {
+        let cost = machine.cost(group, samples);
+        let to = match group.place {
+            Place::Before => &mut before,
+            Place::Block => &mut blocks,
+            Place::After => &mut after,
+        };
+        let again = match setup.recompute {
+            Recompute::None => 0.0,
+            Recompute::Selective => match group.kind {
+                Kind::Attention { .. } => 1.0,
+                _ => 0.0,
+            },
+            Recompute::Full => {
+                if group.place == Place::Block {
+                    1.0
+                } else {
+                    0.0
+                }
+            }
+        } * machine.shared.recomputed;
+        to.add(group, &cost, again, launch);
+        if setup.parallel.tensor > 1 {
+            let [forward, backward] =
+                group.exchanged.map(|values| if values > 0.0 { exchange.all_reduce(values * bytes) } else { 0.0 });
+            let exchanges = group.exchanged.map(|values| if values > 0.0 { 1.0 } else { 0.0 });
+            to.started += group.count * (exchanges[0] * (1.0 + again) + exchanges[1]) * machine.shared.issue * 1e-6;
+            to.tensor += group.count * (forward * (1.0 + again) + backward);
+        }
+    }
+    if setup.recompute == Recompute::Full {
+        blocks.started += f64::from(work.blocks) * machine.shared.restart * 1e-6;
+    }
+    if pipeline <= 1.0 {
+        let all = before.and(&blocks).and(&after);
+        return (all, all);
+    }
+    let share = (f64::from(work.blocks.max(1)) / pipeline).ceil() / f64::from(work.blocks.max(1));
+    let ends = if before.seconds() > after.seconds() { before } else { after };
+    (blocks.times(share).and(&ends), before.and(&blocks.times(share * pipeline)).and(&after))
+}
+
+impl Micro {
+    fn add(&mut self, group: &Group, cost: &Cost, again: f64, launch: f64) {
+        self.forward += group.count * cost.forward;
+        self.backward += group.count * cost.backward;
+        self.recompute += group.count * cost.forward * again;
+        self.started += group.count * (cost.kernels[0] * (1.0 + again) + cost.kernels[1]) * launch;
+    }
+
+    fn and(&self, other: &Micro) -> Micro {
+        Micro {
+            forward: self.forward + other.forward,
+            backward: self.backward + other.backward,
+            recompute: self.recompute + other.recompute,
+            started: self.started + other.started,
+            tensor: self.tensor + other.tensor,
+        }
+    }
+
+    fn times(&self, factor: f64) -> Micro {
+        Micro {
+            forward: self.forward * factor,
+            backward: self.backward * factor,
+            recompute: self.recompute * factor,
+            started: self.started * factor,
+            tensor: self.tensor * factor,
+        }
+    }
+
+    /// The GPU's time or the processor's, whichever is longer.
+    fn seconds(&self) -> f64 {
+        let busy = self.forward + self.backward + self.recompute;
+        let (large, small) = if busy > self.started { (busy, self.started) } else { (self.started, busy) };
+        if large <= 0.0 { 0.0 } else { large * (1.0 + (small / large).powi(4)).sqrt().sqrt() }
+    }
+}
+
+/// What of an exchange is waited for when `hidden` seconds of computing run beside it; never quite nothing.
+fn exposed(exchange: f64, hidden: f64) -> f64 {
+    let left = exchange - hidden;
+    let softness = 0.1 * exchange;
+    0.5 * (left + (left * left + softness * softness).sqrt())
+}
+
+/// Bytes a second between two stages of a pipeline.
+fn pass_bandwidth(setup: &Setup, shared: &super::coefficients::Shared) -> f64 {
+    let stride = setup.parallel.tensor.max(1) * setup.parallel.data.max(1);
+    Ring::of(&setup.device, 2, stride, shared).bandwidth
+}
+
+/// Bytes of a gradient's value on its way.
+fn gradient_width(precision: Precision) -> f64 {
+    match precision {
+        Precision::Fp32 | Precision::Tf32 | Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp8 => 4.0,
+        Precision::Bf16 => 2.0,
+    }
+}
+
+/// Bytes that the optimiser's pass moves for each weight at least: weight, gradient and states read, weight and states
+/// written, the gradient cleared.
+fn optimizer_bytes(setup: &Setup) -> f64 {
+    let bytes = match setup.optimizer {
+        Optimizer::Sgd => 16.0,
+        Optimizer::SgdMomentum => 24.0,
+        Optimizer::Adam => 32.0,
+        Optimizer::Adam8bit => 20.0,
+        Optimizer::Adafactor => 40.0,
+        Optimizer::Lamb => 52.0,
+    };
+    match setup.precision {
+        Precision::Bf16 => bytes / 2.0,
+        Precision::Fp32 | Precision::Tf32 | Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp8 => bytes,
+    }
+}
+
+fn class(work: &Work, setup: &Setup, coefficients: &Coefficients) -> Class {
+    let together = setup.gpus() > 1;
+    match &work.form {
+        Form::Totals(summary) if coefficients.totals.knows(summary) => Class::KnownFamily,
+        Form::Totals(_) => Class::UnknownFamily,
+        Form::Groups(groups) if groups.iter().any(|group| matches!(group.kind, Kind::Convolution { .. })) => {
+            if together { Class::PicturesTogether } else { Class::Pictures }
+        }
+        Form::Groups(_) if setup.device.nodes > 1 || setup.parallel.pipeline > 1 => Class::SequencesFar,
+        Form::Groups(_) if together => Class::SequencesTogether,
+        Form::Groups(_) => Class::Sequences,
+    }
+}
+
+impl Setup {
+    /// GPUs in all.
+    pub fn gpus(&self) -> u32 {
+        self.parallel.data.max(1) * self.parallel.tensor.max(1) * self.parallel.pipeline.max(1)
+    }
+}
+
+impl Work {
+    /// Logarithms of weights and of multiply-adds a sample.
+    pub fn size(&self) -> [f64; 2] {
+        let madds: f64 = match &self.form {
+            Form::Totals(summary) => summary.multiply_adds,
+            Form::Groups(groups) => groups.iter().map(|group| group.count * group.kind.multiply_adds() as f64).sum(),
+        };
+        [self.parameters.max(1.0).ln(), madds.max(1.0).ln()]
+    }
+}

@@ -1,0 +1,178 @@
+//! A network digested for estimates: operators that cost the same are one [`Group`] with a count.
+//!
+//! A transformer of a thousand operators has some twenty kinds of them, so one estimate takes microseconds. Digest once,
+//! estimate for every machine.
+
+use std::collections::BTreeSet;
+
+use crate::model::graph::{Graph, Kind, Split};
+use crate::model::{Model, Summary};
+
+/// A network, ready for estimates.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Work {
+    pub form: Form,
+    /// Trained values.
+    pub parameters: f64,
+    /// Trained values of one repeated block, and how many there are; what is gathered at once when weights are sharded.
+    pub block: f64,
+    pub blocks: u32,
+    /// Values that leave a block, of one sample: what a pipeline passes on.
+    pub boundary: f64,
+}
+
+/// What is known of its operators.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Form {
+    Groups(Vec<Group>),
+    Totals(Summary),
+}
+
+/// Operators that cost the same.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    pub kind: Kind,
+    /// How many there are.
+    pub count: f64,
+    /// Trained values of each.
+    pub parameters: f64,
+    pub place: Place,
+    /// With tensor parallelism each rank has a part of it.
+    pub divided: bool,
+    /// Nothing before it is trained, so no gradient of its input is wanted.
+    pub first: bool,
+    /// It has weights that stay as they are, so no gradient of them is wanted.
+    pub frozen: bool,
+    /// Exchanges among tensor-parallel ranks behind each, forwards and backwards: values of one sample.
+    pub exchanged: [f64; 2],
+}
+
+/// Where operators stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    Before,
+    Block,
+    After,
+}
+
+impl Work {
+    pub fn of(model: &Model) -> Work {
+        match model {
+            Model::Graph(graph) => digest(graph),
+            Model::Summary(summary) => Work {
+                parameters: summary.parameters,
+                block: summary.parameters / 16.0,
+                blocks: 16,
+                boundary: 0.0,
+                form: Form::Totals(summary.clone()),
+            },
+        }
+    }
+}
+
+impl Work {
+    /// The same network with weights that stay as they are, as beside thin adapters.
+    pub fn frozen(mut self) -> Work {
+        if let Form::Groups(groups) = &mut self.form {
+            for group in groups {
+                group.frozen = group.kind.is_weighted();
+            }
+        }
+        self.parameters *= 0.01;
+        self
+    }
+}
+
+fn digest(graph: &Graph) -> Work {
+    let mut divided = vec![false; graph.tensors.len()];
+    let mut produced = vec![false; graph.tensors.len()];
+    let mut shared_inputs = BTreeSet::new();
+    let mut groups: Vec<Group> = Vec::new();
+    let (mut block, mut boundary, mut seen_block) = (0.0, 0.0, false);
+    for operator in &graph.operators {
+        let output = operator.output.0 as usize;
+        let inputs_divided = operator.inputs.iter().any(|input| divided[input.0 as usize]);
+        let elements = |tensor: usize| graph.tensors[tensor] as f64;
+        let mut exchanged = [0.0, 0.0];
+        let is_divided = match operator.kind {
+            Kind::Linear { split: Split::Columns, .. } => {
+                if let Some(input) = operator.inputs.first()
+                    && shared_inputs.insert(input.0)
+                {
+                    exchanged[1] = elements(input.0 as usize);
+                }
+                divided[output] = true;
+                true
+            }
+            Kind::Linear { split: Split::Rows, .. } | Kind::Embedding { split: Split::Rows, .. } => {
+                exchanged[0] = elements(output);
+                true
+            }
+            Kind::Linear { split: Split::Whole, .. } => false,
+            Kind::Embedding { split: Split::Columns, .. } => {
+                divided[output] = true;
+                true
+            }
+            Kind::Embedding { split: Split::Whole, .. } => false,
+            Kind::Convolution { .. }
+            | Kind::Attention { .. }
+            | Kind::Product { .. }
+            | Kind::Norm { .. }
+            | Kind::Activation { .. }
+            | Kind::Elementwise { .. }
+            | Kind::Recurrent { .. }
+            | Kind::Softmax { .. }
+            | Kind::Dropout { .. }
+            | Kind::Pool { .. }
+            | Kind::Resize { .. }
+            | Kind::Copy { .. }
+            | Kind::View
+            | Kind::Loss { .. } => {
+                divided[output] = inputs_divided;
+                inputs_divided
+            }
+        };
+        produced[output] = true;
+        let first = !operator.inputs.iter().any(|input| produced[input.0 as usize]);
+        let place = match (operator.block, seen_block) {
+            (Some(index), _) => {
+                seen_block = true;
+                if index == 0 {
+                    block += operator.parameters as f64;
+                }
+                boundary = elements(output);
+                Place::Block
+            }
+            (None, false) => Place::Before,
+            (None, true) => Place::After,
+        };
+        let group = Group {
+            kind: operator.kind.clone(),
+            count: 1.0,
+            parameters: operator.parameters as f64,
+            place,
+            divided: is_divided,
+            first,
+            frozen: operator.parameters == 0 && operator.buffers > 0,
+            exchanged,
+        };
+        match groups.iter_mut().rev().find(|known| known.same(&group)) {
+            Some(known) => known.count += 1.0,
+            None => groups.push(group),
+        }
+    }
+    let parameters = groups.iter().map(|group| group.count * group.parameters).sum();
+    Work { form: Form::Groups(groups), parameters, block, blocks: graph.blocks(), boundary }
+}
+
+impl Group {
+    fn same(&self, other: &Group) -> bool {
+        self.kind == other.kind
+            && self.parameters == other.parameters
+            && self.place == other.place
+            && self.divided == other.divided
+            && self.first == other.first
+            && self.frozen == other.frozen
+            && self.exchanged == other.exchanged
+    }
+}

@@ -1,0 +1,236 @@
+//! What a measured row measured: which network, on which machines, divided how.
+//!
+//! A row is eligible when it states a batch, a unit and a network that has a graph here or summary figures. [`case`]
+//! reads the rest as its source means it: batches of all GPUs or of one, accumulated or not, layouts that a program
+//! does not name. What differs between sources is written down here and nowhere in the estimates.
+
+use domain::gpu::Gpu;
+
+use super::programs;
+use super::row::Row;
+use crate::estimate::memory::{Memory, Savings};
+use crate::estimate::{Device, Layout, Optimizer, Parallel, Precision, Recompute, Setup, Work, Zero};
+use crate::model::Model;
+
+/// A row, understood.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Case {
+    pub source: String,
+    /// Rows of one network on one kind of GPU from one source: what a fit leaves out together.
+    pub group: String,
+    /// The network in words.
+    pub what: String,
+    pub model: Model,
+    pub setup: Setup,
+    /// Samples of all GPUs a second.
+    pub samples_per_second: f64,
+    /// By how much the source's program overstates what it measured.
+    pub overstated: f64,
+    /// Ways of saving memory that a setup does not know.
+    pub savings: Savings,
+    /// Peak memory of one GPU in bytes, where it is exact.
+    pub peak: Option<f64>,
+    /// What of the memory was measured.
+    pub seen: Seen,
+}
+
+/// What a measurement of memory sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// Tensors: PyTorch's `max_memory_allocated`, or peak of active blocks.
+    Allocated,
+    /// What PyTorch's allocator holds.
+    Reserved,
+    /// All that the process holds, as `nvidia-smi` tells it.
+    All,
+}
+
+impl Seen {
+    fn of(words: &str) -> Seen {
+        match words {
+            words if words.contains("reserved") => Seen::Reserved,
+            words if words.contains("smi") => Seen::All,
+            _ => Seen::Allocated,
+        }
+    }
+
+    /// That part of an estimate.
+    pub fn of_estimate(self, memory: &Memory) -> f64 {
+        match self {
+            Seen::Allocated => memory.allocated(),
+            Seen::Reserved => memory.reserved(),
+            Seen::All => memory.middle,
+        }
+    }
+}
+
+impl Case {
+    /// The network, digested for an estimate of time.
+    pub fn work(&self) -> Work {
+        let work = Work::of(&self.model);
+        if self.savings.adapters.is_some() { work.frozen() } else { work }
+    }
+}
+
+/// Why a row is no test of an estimate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Ineligible {
+    Throughput,
+    Batch,
+    Unit,
+    /// Neither a graph nor summary figures.
+    Model,
+    /// It names a GPU that is not in the table of GPUs.
+    Gpu,
+}
+
+impl Ineligible {
+    /// The reason in words.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Ineligible::Throughput => "states no throughput",
+            Ineligible::Batch => "states no batch",
+            Ineligible::Unit => "states no unit",
+            Ineligible::Model => "its network has neither a graph here nor summary figures",
+            Ineligible::Gpu => "its GPU is not in the table of GPUs",
+        }
+    }
+}
+
+/// Finds a GPU by a source's spelling and its memory in GB.
+pub type Gpus<'a> = &'a dyn Fn(&str, Option<f64>) -> Option<Gpu>;
+
+/// Understands a row.
+///
+/// # Errors
+/// Why it is not eligible.
+pub fn case(row: &Row, gpus: Gpus) -> Result<Case, Ineligible> {
+    let program = programs::of(row).ok_or(Ineligible::Model)?;
+    let throughput = row.throughput.ok_or(Ineligible::Throughput)?;
+    let batch = program.batch.or(row.batch).ok_or(Ineligible::Batch)?;
+    let per_sample = unit(row, &program).ok_or(Ineligible::Unit)?;
+    let gpu = gpus(program.gpu.as_deref().unwrap_or(&row.gpu), row.memory).ok_or(Ineligible::Gpu)?;
+    let count = row.gpus.unwrap_or(1);
+    let in_node =
+        program.gpus_per_node.unwrap_or_else(|| count.div_ceil(row.nodes.unwrap_or_else(|| count.div_ceil(8))));
+    let nodes = count.div_ceil(in_node.max(1));
+    let precision = precision(&row.precision, &gpu);
+    let network = program.network.or_else(|| usual_network(&gpu));
+    let setup = Setup {
+        device: Device { gpu, nodes, gpus_per_node: in_node.min(count), network },
+        precision,
+        layout: program.layout,
+        micro_batch: (batch.round() as u64).max(1),
+        accumulate: program.accumulate.max(1),
+        parallel: Parallel {
+            data: (count / (program.tensor * program.pipeline).max(1)).max(1),
+            tensor: program.tensor,
+            pipeline: program.pipeline,
+            zero: program.zero,
+        },
+        recompute: program.recompute,
+        optimizer: program.optimizer,
+        flash_attention: program.flash,
+        compiled: program.compiled,
+    };
+    let all = if row.unit.ends_with("/gpu") { f64::from(count) } else { 1.0 };
+    Ok(Case {
+        source: row.source.clone(),
+        group: format!("{} | {} | {}", row.source, row.model, row.gpu),
+        what: program.what,
+        model: program.model,
+        setup,
+        samples_per_second: throughput * all / per_sample,
+        overstated: program.overstated,
+        savings: program.savings,
+        seen: Seen::of(&row.peak_kind),
+        peak: row.peak.filter(|_| row.peak_sense == "exact").map(|peak| peak * f64::from(1u32 << 30)),
+    })
+}
+
+/// What the measurements' program does that no column says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Program {
+    pub what: String,
+    pub model: Model,
+    /// Tokens of a sample, for units of tokens.
+    pub tokens: Option<f64>,
+    /// Samples a GPU and micro-batch, where the column says something else.
+    pub batch: Option<f64>,
+    pub accumulate: u64,
+    pub layout: Layout,
+    pub tensor: u32,
+    pub pipeline: u32,
+    pub zero: Zero,
+    pub recompute: Recompute,
+    pub optimizer: Optimizer,
+    pub flash: bool,
+    pub compiled: bool,
+    pub gpu: Option<String>,
+    pub gpus_per_node: Option<u32>,
+    pub network: Option<f64>,
+    pub overstated: f64,
+    pub savings: Savings,
+}
+
+impl Program {
+    /// Plain data-parallel training of `model` in eager PyTorch.
+    pub fn plain(what: impl Into<String>, model: Model) -> Program {
+        Program {
+            what: what.into(),
+            model,
+            tokens: None,
+            batch: None,
+            accumulate: 1,
+            layout: Layout::ChannelsFirst,
+            tensor: 1,
+            pipeline: 1,
+            zero: Zero::None,
+            recompute: Recompute::None,
+            optimizer: Optimizer::Adam,
+            flash: false,
+            compiled: false,
+            gpu: None,
+            gpus_per_node: None,
+            network: None,
+            overstated: 1.0,
+            savings: Savings::default(),
+        }
+    }
+}
+
+/// Units of throughput in a sample; none for a unit that does not count samples.
+fn unit(row: &Row, program: &Program) -> Option<f64> {
+    // NVIDIA's tables say their unit in the heading or not at all; their picture and text programs count samples.
+    let unit = if row.unit.is_empty() && row.source == "nvidia-dle" { "sequences/s" } else { row.unit.as_str() };
+    match unit.trim_end_matches("/gpu") {
+        "images/s" | "img/s" | "sequences/s" | "samples/s" => Some(1.0),
+        "tokens/s" | "tok/s" => program.tokens,
+        _ => None,
+    }
+}
+
+fn precision(word: &str, gpu: &Gpu) -> Precision {
+    match word {
+        "FP16/AMP" | "AMP" | "FP16" | "amp_fp16" => Precision::AmpFp16,
+        "amp_bf16" => Precision::AmpBf16,
+        "bf16" => Precision::Bf16,
+        "fp8" | "amp_fp8" => Precision::Fp8,
+        "FP32" => Precision::Fp32,
+        // `TF32` and `FP32 (TF32 on Ampere+)`.
+        _ if gpu.rates.tf32.is_some() => Precision::Tf32,
+        _ => Precision::Fp32,
+    }
+}
+
+/// The network of a node of the maker's own systems with this GPU, bits a second: DGX-1, DGX-2, DGX A100, DGX H100.
+fn usual_network(gpu: &Gpu) -> Option<f64> {
+    use domain::gpu::{Architecture, Link};
+    match (gpu.architecture, gpu.link) {
+        (Architecture::Volta, Link::Mesh(_)) => Some(400e9),
+        (Architecture::Volta, Link::Switch(_)) => Some(800e9),
+        (Architecture::Ampere, Link::Switch(_)) => Some(1600e9),
+        (Architecture::Hopper | Architecture::Blackwell, Link::Switch(_)) => Some(3200e9),
+        _ => None,
+    }
+}

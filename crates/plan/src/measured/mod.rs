@@ -1,0 +1,18 @@
+//! Measurements of others, held beside our estimates: the test that `gradus plan check` and the fit share.
+//!
+//! A [`Row`] is what a table states, a [`Case`] what it means; [`check`] estimates every eligible one and scores each
+//! source. Nothing here is read by an estimate.
+
+mod case;
+mod check;
+mod kinds;
+mod programs;
+mod row;
+mod score;
+mod table;
+
+pub use case::{Case, Gpus, Ineligible, Seen, case};
+pub use check::{Report, check};
+pub use kinds::family;
+pub use row::{Row, Unreadable};
+pub use score::{Memory, Pair, Score, percentile};

@@ -1,0 +1,234 @@
+//! The programs behind the measurements: what each source ran, where its rows do not say.
+
+use super::case::Program;
+use super::kinds;
+use super::row::Row;
+use crate::estimate::memory::{Adapters, Savings};
+use crate::estimate::{Layout, Optimizer, Recompute, Zero};
+use crate::model::families::bert::{Bert, Head};
+use crate::model::families::{Gpt, Llama, Mpt, Resnet};
+use crate::model::{Graph, Model, Summary};
+
+/// Tokens of a question with its text in NVIDIA's SQuAD programs.
+const SQUAD_TOKENS: u64 = 384;
+/// Samples that SQuAD 1.1 becomes at that length.
+const SQUAD_SAMPLES: f64 = 88_524.0;
+
+/// What ran behind `row`; none where its network has no graph here and no summary figures.
+pub fn of(row: &Row) -> Option<Program> {
+    match row.source.as_str() {
+        "timm-train" => totals(row),
+        "lambda-results" | "lambda-results_v2" => lambda(row),
+        "nvidia-dle" => examples(row),
+        "vtrain-single" | "vtrain-multi" => megatron(row),
+        "llm-foundry" => foundry(row),
+        "torchtitan" | "torchtune" => torch(row),
+        "hf-docs" => trainer(row),
+        _ => totals(row),
+    }
+}
+
+/// Image models known by their totals (timm's training benchmark: synthetic pictures, SGD with momentum).
+fn totals(row: &Row) -> Option<Program> {
+    let (weights, madds, activations) = (row.weights?, row.madds?, row.activations?);
+    let family = kinds::family(&row.model, &row.family);
+    let model = Model::Summary(Summary {
+        parameters: weights * 1e6,
+        multiply_adds: madds * 1e9,
+        activations: activations * 1e6,
+        family: Some(family.clone()),
+    });
+    let layout = match row.framework.contains("nhwc") || row.notes.contains("channels_last") {
+        true => Layout::ChannelsLast,
+        false => Layout::ChannelsFirst,
+    };
+    let what = format!("networks of the family {family}");
+    Some(Program { layout, optimizer: Optimizer::SgdMomentum, ..Program::plain(what, model) })
+}
+
+/// Lambda's suite: NVIDIA's PyTorch examples of 2020 and later, pictures channels first.
+fn lambda(row: &Row) -> Option<Program> {
+    // Systems of the later two series state the batch of all GPUs together.
+    let system = row.notes.split_whitespace().find_map(|word| word.strip_prefix("system=")).unwrap_or_default();
+    let together = system.ends_with("_v1") || system.ends_with("_v2");
+    let gpus = f64::from(row.gpus.unwrap_or(1));
+    let batch = row.batch.map(|batch| if together { batch / gpus } else { batch });
+    match row.model.as_str() {
+        "resnet50" => {
+            let model = Model::Graph(Resnet::imagenet(50)?.graph());
+            Some(Program { batch, optimizer: Optimizer::SgdMomentum, ..Program::plain("ResNet-50", model) })
+        }
+        "bert_base_squad" | "bert_large_squad" => {
+            let (what, bert) = match row.model.as_str() {
+                "bert_base_squad" => ("BERT base, SQuAD", Bert::base(SQUAD_TOKENS, Head::Tokens { classes: 2 })),
+                _ => ("BERT large, SQuAD", Bert::large(SQUAD_TOKENS, Head::Tokens { classes: 2 })),
+            };
+            // The program counts 100 steps however many two epochs have.
+            let steps = batch.map_or(f64::MAX, |batch| 2.0 * SQUAD_SAMPLES / (batch * gpus));
+            let overstated = if together { (100.0 / steps).max(1.0) } else { 1.0 };
+            Some(Program { batch, overstated, ..Program::plain(what, Model::Graph(bert.graph())) })
+        }
+        _ => None,
+    }
+}
+
+/// NVIDIA's DeepLearningExamples, from the tables of their descriptions.
+fn examples(row: &Row) -> Option<Program> {
+    let compiled = row.model.starts_with("TensorFlow") || row.model.starts_with("Paddle");
+    let second = row.notes.contains("DGX-2");
+    let gpu = (second && row.gpu.starts_with("V100")).then(|| "V100-SXM3-32GB".to_owned());
+    let plain = |what: &str, graph: Graph| Program {
+        compiled,
+        gpu: gpu.clone(),
+        gpus_per_node: Some(row.gpus.unwrap_or(1).min(if second { 16 } else { 8 })),
+        layout: Layout::ChannelsLast,
+        ..Program::plain(what, Model::Graph(graph))
+    };
+    let name = row.model.rsplit('/').next().unwrap_or_default();
+    match name {
+        "BERT" => Some(bert(row, plain)),
+        "RN50v1.5" | "resnet50v1.5" => {
+            Some(Program { optimizer: Optimizer::SgdMomentum, ..plain("ResNet-50", Resnet::imagenet(50)?.graph()) })
+        }
+        "resnext101-32x4d" => {
+            let network = Resnet { groups: 32, group_width: 4, ..Resnet::imagenet(101)? };
+            Some(Program { optimizer: Optimizer::SgdMomentum, ..plain("ResNeXt-101 32x4d", network.graph()) })
+        }
+        _ => None,
+    }
+}
+
+fn bert(row: &Row, plain: impl Fn(&str, Graph) -> Program) -> Program {
+    if row.notes.contains("Fine-tuning") {
+        let graph = Bert::large(SQUAD_TOKENS, Head::Tokens { classes: 2 }).graph();
+        return plain("BERT large, SQuAD", graph);
+    }
+    let tokens: u64 = row.size.parse().unwrap_or(128);
+    // These two leave padding out: a fifth of the tokens at 128, half at 512 (Krell et al. 2021, figure 1).
+    let packed = row.model.starts_with("PyTorch") || row.model.starts_with("Paddle");
+    let tokens = match (packed, tokens) {
+        (true, 0..=128) => tokens * 5 / 6,
+        (true, 129..) => tokens / 2,
+        (false, _) => tokens,
+    };
+    let graph = Bert::large(tokens, Head::MaskedWords).graph();
+    // Cells with two numbers, for both precisions: samples a GPU, sometimes accumulated ones, and steps accumulated.
+    let full = matches!(row.precision.as_str(), "FP32" | "TF32");
+    let pairs: Vec<(f64, f64)> = row.notes.split('|').filter_map(pair).collect();
+    let comma = row.notes.split('|').any(|cell| cell.contains(" , "));
+    let of = |pair: &(f64, f64)| if full != comma { pair.0 } else { pair.1 };
+    let first = pairs.first().map(of).or(row.batch).unwrap_or(1.0);
+    let (batch, accumulate) = match (comma, pairs.get(1).map(of), pairs.get(2).map(of)) {
+        // Samples, steps, both multiplied.
+        (true, Some(steps), _) => (first, steps),
+        // Samples accumulated, steps.
+        (false, Some(steps), None) => (first / steps.max(1.0), steps),
+        // Samples, samples accumulated, steps.
+        (false, Some(_), Some(steps)) => (first, steps),
+        (_, None, _) => (first, 1.0),
+    };
+    Program {
+        batch: row.batch.map(|_| batch),
+        accumulate: accumulate as u64,
+        optimizer: Optimizer::Lamb,
+        ..plain("BERT large, masked words", graph)
+    }
+}
+
+/// Two numbers of a cell such as `128 and 256`.
+fn pair(cell: &str) -> Option<(f64, f64)> {
+    let (left, right) = cell.split_once(" and ").or_else(|| cell.split_once(" , "))?;
+    Some((left.trim().parse().ok()?, right.trim().parse().ok()?))
+}
+
+/// Megatron with DeepSpeed on A100 (vTrain's validation): GPT with 51,200 words, four network cards of 200 Gbit/s.
+fn megatron(row: &Row) -> Option<Program> {
+    let number =
+        |letter: &str| row.model.split_whitespace().find_map(|word| word.strip_prefix(letter)?.parse::<u64>().ok());
+    let (hidden, layers, heads) = (number("h")?, number("L")?, number("a")?);
+    let tokens: u64 = row.size.parse().ok()?;
+    let graph = Gpt::megatron(hidden, layers, heads, 51_200, tokens).graph();
+    let (tensor, data, pipeline) = (row.ways("TP"), row.ways("DP"), row.ways("PP"));
+    let samples = row.noted("global_batch=")? / f64::from(data);
+    Some(Program {
+        tokens: Some(tokens as f64),
+        accumulate: (samples / row.batch?).round() as u64,
+        tensor,
+        pipeline,
+        recompute: Recompute::Full,
+        network: Some(800e9),
+        ..Program::plain(format!("GPT of {layers} layers of {hidden}"), Model::Graph(graph))
+    })
+}
+
+/// MosaicML's llm-foundry: MPT with FSDP and flash attention.
+fn foundry(row: &Row) -> Option<Program> {
+    let tokens: u64 = row.size.parse().ok()?;
+    let size = row.model.strip_prefix("MPT-")?;
+    let graph = Mpt::sized(size, tokens)?.graph();
+    Some(Program {
+        tokens: Some(tokens as f64),
+        accumulate: row.noted("grad_accum=").unwrap_or(1.0) as u64,
+        zero: if row.parallelism.contains("SHARD_GRAD_OP") { Zero::Gradients } else { Zero::Parameters },
+        recompute: if row.checkpointing == "True" { Recompute::Full } else { Recompute::None },
+        flash: true,
+        ..Program::plain(row.model.clone(), Model::Graph(graph))
+    })
+}
+
+/// PyTorch's own trainers of Llama 3.1, compiled.
+fn torch(row: &Row) -> Option<Program> {
+    let tokens: u64 = row.size.parse().ok()?;
+    let llama = match row.model.strip_prefix("Llama3.1-")? {
+        "8B" => Llama::three_8b(tokens),
+        "70B" => Llama::three_70b(tokens),
+        "405B" => Llama::three_405b(tokens),
+        _ => return None,
+    };
+    let words = row.parallelism.as_str();
+    let graph = llama.graph();
+    // torchtune's recipes: adapters of rank 8; whole networks on one GPU are updated in the backward pass.
+    let adapters = words.contains("LoRA").then(|| Adapters { rank: 8, quantized: words.contains("QLoRA") });
+    let savings = Savings {
+        adapters,
+        update_in_backward: words.contains("single device"),
+        offload_optimizer: words.contains("CPU offload"),
+        offload_weights: words.contains("CPU offload"),
+        ..Savings::default()
+    };
+    let recompute = match (row.checkpointing.as_str(), row.source.as_str()) {
+        (word, _) if word.starts_with("selective") => Recompute::Selective,
+        (_, "torchtune") => Recompute::Full,
+        _ => Recompute::None,
+    };
+    Some(Program {
+        tokens: Some(tokens as f64),
+        zero: if row.gpus.unwrap_or(1) > 1 { Zero::Parameters } else { Zero::None },
+        recompute,
+        flash: true,
+        compiled: true,
+        optimizer: if words.contains("single device") { Optimizer::Adam8bit } else { Optimizer::Adam },
+        savings,
+        ..Program::plain(row.model.clone(), Model::Graph(graph))
+    })
+}
+
+/// Hugging Face's trainer: BERT large with a class for each sequence.
+fn trainer(row: &Row) -> Option<Program> {
+    let tokens = row.size.parse().ok()?;
+    if !row.model.starts_with("bert-large") {
+        return None;
+    }
+    let graph = Bert::large(tokens, Head::Sequence { classes: 2 }).graph();
+    let optimizer = match &row.parallelism {
+        words if words.contains("Adafactor") => Optimizer::Adafactor,
+        words if words.contains("Adam8bit") => Optimizer::Adam8bit,
+        _ => Optimizer::Adam,
+    };
+    Some(Program {
+        accumulate: row.noted("grad_accum=").unwrap_or(1.0) as u64,
+        recompute: if row.checkpointing == "True" { Recompute::Full } else { Recompute::None },
+        optimizer,
+        ..Program::plain("BERT large, classes", Model::Graph(graph))
+    })
+}

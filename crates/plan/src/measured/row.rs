@@ -1,0 +1,137 @@
+//! One measured row, as a table states it.
+
+use super::table;
+
+/// Columns that a table of measurements has; all but the first two may be empty or absent.
+const COLUMNS: [&str; 22] = [
+    "source_id",
+    "model",
+    "family",
+    "gpu",
+    "gpu_mem_gb",
+    "n_gpus",
+    "nodes",
+    "precision",
+    "batch_per_gpu",
+    "image_or_seq",
+    "parallelism",
+    "grad_checkpoint",
+    "throughput",
+    "unit",
+    "step_time_ms",
+    "peak_memory_gib",
+    "memory_kind",
+    "memory_exact_or_bound",
+    "params_m",
+    "gmacs",
+    "macts_m",
+    "framework",
+];
+
+/// A measurement; what is not stated is an empty word or none.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Row {
+    pub source: String,
+    pub model: String,
+    pub family: String,
+    pub gpu: String,
+    /// Memory of one GPU in GB.
+    pub memory: Option<f64>,
+    pub gpus: Option<u32>,
+    pub nodes: Option<u32>,
+    pub precision: String,
+    pub batch: Option<f64>,
+    pub size: String,
+    pub parallelism: String,
+    pub checkpointing: String,
+    pub throughput: Option<f64>,
+    pub unit: String,
+    /// Peak memory of one GPU in GiB.
+    pub peak: Option<f64>,
+    pub peak_kind: String,
+    /// `exact`, `upper` or `bound`.
+    pub peak_sense: String,
+    /// Millions of weights.
+    pub weights: Option<f64>,
+    /// Thousand millions of multiply-adds.
+    pub madds: Option<f64>,
+    /// Millions of values that layers write.
+    pub activations: Option<f64>,
+    pub framework: String,
+    pub notes: String,
+}
+
+/// Why a text is no table of measurements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable(pub String);
+
+impl Row {
+    /// Reads a table.
+    ///
+    /// # Errors
+    /// It has no header line with `source_id` and `model`.
+    pub fn table(text: &str) -> Result<Vec<Row>, Unreadable> {
+        let mut lines = table::lines(text).into_iter();
+        let header = lines.next().ok_or_else(|| Unreadable("it is empty".to_owned()))?;
+        for needed in ["source_id", "model", "gpu", "throughput"] {
+            if !header.iter().any(|name| name == needed) {
+                return Err(Unreadable(format!("its first line names no column `{needed}`")));
+            }
+        }
+        let index = |name: &str| header.iter().position(|column| column == name);
+        let places: Vec<Option<usize>> = COLUMNS.iter().map(|name| index(name)).collect();
+        let notes = index("notes");
+        Ok(lines.map(|line| Row::of(&line, &places, notes)).collect())
+    }
+
+    fn of(line: &[String], places: &[Option<usize>], notes: Option<usize>) -> Row {
+        let word = |place: Option<usize>| place.and_then(|at| line.get(at)).map_or("", |field| field.trim()).to_owned();
+        let mut words = places.iter().map(|place| word(*place));
+        let mut next = || words.next().unwrap_or_default();
+        let number = |word: String| word.parse::<f64>().ok().filter(|number| number.is_finite());
+        let count = |word: String| number(word).map(|number| number as u32).filter(|count| *count > 0);
+        Row {
+            source: next(),
+            model: next(),
+            family: next(),
+            gpu: next(),
+            memory: number(next()),
+            gpus: count(next()),
+            nodes: count(next()),
+            precision: next(),
+            batch: number(next()).filter(|batch| *batch > 0.0),
+            size: next(),
+            parallelism: next(),
+            checkpointing: next(),
+            throughput: number(next()).filter(|throughput| *throughput > 0.0),
+            unit: next(),
+            peak: {
+                let _step_time = next();
+                number(next())
+            },
+            peak_kind: next(),
+            peak_sense: next(),
+            weights: number(next()),
+            madds: number(next()).filter(|madds| *madds > 0.0),
+            activations: number(next()).filter(|values| *values > 0.0),
+            framework: next(),
+            notes: word(notes),
+        }
+    }
+
+    /// The number behind `name=` in the notes or the parallelism.
+    pub fn noted(&self, name: &str) -> Option<f64> {
+        [&self.notes, &self.parallelism].into_iter().find_map(|text| {
+            let rest = &text[text.find(name)? + name.len()..];
+            let digits: String =
+                rest.chars().take_while(|character| character.is_ascii_digit() || *character == '.').collect();
+            digits.parse().ok()
+        })
+    }
+
+    /// The number behind a letter or two in the parallelism, as in `TP2 DP4`.
+    pub fn ways(&self, name: &str) -> u32 {
+        let word = self.parallelism.split_whitespace().find_map(|word| word.strip_prefix(name));
+        word.and_then(|digits| digits.parse().ok()).unwrap_or(1)
+    }
+}
