@@ -40,6 +40,9 @@ pub enum Error {
     /// The control loop could not do what it should.
     #[error(transparent)]
     Server(#[from] server::Error),
+    /// A table of offers cannot be used.
+    #[error(transparent)]
+    Catalog(#[from] cloud::catalog::Error),
     /// A provider could not be asked.
     #[error(transparent)]
     Provider(#[from] cloud::Error),
@@ -87,6 +90,7 @@ impl Error {
                 None => format!("read `gradus logs {run}`"),
             }),
             Error::Code { hint, .. } => hint.clone(),
+            Error::Catalog(error) => error.hint().map(str::to_owned),
             Error::Infeasible { .. } | Error::Job(_) | Error::File { .. } => None,
             Error::Provider(_) | Error::Agent(_) => None,
         }
@@ -95,7 +99,7 @@ impl Error {
     /// The exit code.
     pub fn code(&self) -> u8 {
         match self {
-            Error::Job(_) | Error::Usage { .. } | Error::Infeasible { .. } => exit::USAGE,
+            Error::Job(_) | Error::Usage { .. } | Error::Infeasible { .. } | Error::Catalog(_) => exit::USAGE,
             Error::Server(server::Error::NoRun(_)) => exit::NOT_FOUND,
             Error::Server(server::Error::Illegal(_)) => exit::INTERNAL,
             Error::Data(data::Error::Internal(_)) => exit::INTERNAL,

@@ -4,6 +4,7 @@
 //! belongs in `plan`. Start with [`Job`], what a user asks for; then [`Event`], what has happened to it; then
 //! [`rank`] and [`wire`], what the processes of a run say to each other.
 
+pub mod accelerators;
 pub mod architecture;
 pub mod event;
 pub mod file;
@@ -17,9 +18,11 @@ pub mod offer;
 pub mod plan;
 pub mod problem;
 pub mod rank;
+pub mod region;
 pub mod run;
 pub mod series;
 pub mod span;
+pub mod tariff;
 pub mod time;
 pub mod torch;
 pub mod train;

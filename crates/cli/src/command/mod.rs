@@ -1,11 +1,13 @@
 //! The commands. One file each: its arguments, whose comments are the help text, and one function.
 
 mod agent;
+mod catalog;
 mod cost;
 mod data;
 mod events;
 mod logs;
 mod models;
+mod offers;
 mod plan;
 mod report;
 mod resume;
@@ -29,6 +31,10 @@ pub enum Command {
     Plan(plan::Args),
     /// Train a job, or run its program; after a crash, go on with it
     Run(run::Args),
+    /// List what can be rented: GPUs, prices, dates and sources
+    Offers(offers::Args),
+    /// Tell how old prices are, import newer ones, or machines of your own
+    Catalog(catalog::Args),
     /// List runs, or tell where one stands
     Status(status::Args),
     /// Print what a run's processes have written
@@ -61,6 +67,8 @@ impl Command {
         match self {
             Command::Plan(args) => plan::run(args, settings, printer),
             Command::Run(args) => run::run(args, settings, printer),
+            Command::Offers(args) => offers::run(args, settings, printer),
+            Command::Catalog(args) => catalog::run(args, settings, printer),
             Command::Status(args) => status::run(args, settings, printer),
             Command::Logs(args) => logs::run(args, settings, printer),
             Command::Stop(args) => stop::run(args, settings, printer),

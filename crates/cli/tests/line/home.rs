@@ -81,7 +81,8 @@ impl Home {
 
     /// The pids of living processes that were started for this home, by a word on their command line.
     pub fn pids(&self, word: &str) -> Vec<u32> {
-        let home = fs::canonicalize(self.path()).unwrap_or_default();
+        // A command that only looks makes no home; an empty path would be part of every process' words.
+        let Ok(home) = fs::canonicalize(self.path()) else { return Vec::new() };
         let mut pids = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };

@@ -3,6 +3,7 @@
 mod faults;
 mod home;
 mod limits;
+mod market;
 mod processes;
 mod recovery;
 mod results;

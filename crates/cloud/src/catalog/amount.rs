@@ -49,11 +49,13 @@ impl Currency {
 
     /// How a price that was converted came about; none for dollars.
     pub fn derivation(&self, amount: &str) -> Option<String> {
-        if self.code == "USD" {
-            return None;
-        }
+        self.conversion().map(|conversion| format!("{amount} {} an hour {conversion}", self.code))
+    }
+
+    /// At what rate it is converted; none for dollars.
+    pub fn conversion(&self) -> Option<String> {
         let rate = self.per_dollar_micros as f64 / MICROS as f64;
-        Some(format!("{amount} {} an hour at {rate} a dollar, {}", self.code, self.dated))
+        (self.code != "USD").then(|| format!("at {rate} {} a dollar, {}", self.code, self.dated))
     }
 }
 
@@ -81,6 +83,6 @@ mod tests {
         assert_eq!(yuan.dollars(8_000_000).micros_per_hour(), 1_000_000);
         assert_eq!(yuan.dollars(4).micros_per_hour(), 1);
         assert_eq!(yuan.dollars(3).micros_per_hour(), 0);
-        assert_eq!(yuan.derivation("8").unwrap(), "8 CNY an hour at 8 a dollar, d");
+        assert_eq!(yuan.derivation("8").unwrap(), "8 CNY an hour at 8 CNY a dollar, d");
     }
 }

@@ -156,7 +156,8 @@ fn quotes<'a>(text: &str, currencies: &'a [Currency]) -> Result<HashMap<String, 
     Ok(quotes)
 }
 
-fn fabric(cell: &str) -> Result<Fabric, String> {
+/// A network by its word; Ethernet for an empty cell.
+pub fn fabric(cell: &str) -> Result<Fabric, String> {
     Ok(match cell {
         "" | "ethernet" => Fabric::Ethernet,
         "efa" => Fabric::Efa,
@@ -167,7 +168,7 @@ fn fabric(cell: &str) -> Result<Fabric, String> {
 }
 
 /// AWS's bands of monthly interruptions: `<5`, `5-10`, `>20`, in per cent.
-fn band(cell: &str) -> Result<Option<(u8, u8)>, String> {
+pub fn band(cell: &str) -> Result<Option<(u8, u8)>, String> {
     let wrong = || format!("`interrupted`: `{cell}` is no band; write for example `5-10`");
     let per_cent = |text: &str| text.parse::<u8>().ok().filter(|share| *share <= 100).ok_or_else(wrong);
     if cell.is_empty() {

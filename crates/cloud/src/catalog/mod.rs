@@ -6,14 +6,22 @@
 
 mod amount;
 pub mod gpus;
+pub mod import;
 mod listings;
+mod places;
 mod table;
+pub mod wanted;
 
 pub use amount::Currency;
 
+use std::collections::HashMap;
+use std::path::Path;
+
 use domain::Bytes;
 use domain::gpu::Gpu;
-use domain::listing::Listing;
+use domain::listing::{Cloud, Listing};
+use domain::region::Region;
+use domain::tariff::{Service, Tariff};
 
 use crate::catalog::amount::micros;
 use crate::catalog::gpus::Gpus;
@@ -27,21 +35,46 @@ pub struct Catalog {
     /// Every GPU that is known, and its spellings.
     pub gpus: Gpus,
     pub currencies: Vec<Currency>,
+    /// In the order of their names.
+    pub regions: Vec<Region>,
+    pub tariffs: Vec<Tariff>,
+    /// What was imported, in the order in which it was; later rows stand above earlier ones, and all above ours.
+    pub imports: Vec<import::Import>,
 }
 
 /// A table that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("cannot read line {line} of `{file}`: {message}")]
-pub struct Error {
-    pub file: String,
-    /// Counted from 1.
-    pub line: u64,
-    pub message: String,
+pub enum Error {
+    /// A row is wrong.
+    #[error("cannot read line {line} of `{file}`: {message}")]
+    Row {
+        file: String,
+        /// Counted from 1.
+        line: u64,
+        message: String,
+    },
+    /// A file is wrong as a whole, or cannot be reached.
+    #[error("cannot {doing} `{file}`: {message}")]
+    File {
+        doing: &'static str,
+        file: String,
+        message: String,
+        /// The next thing to type.
+        hint: Option<String>,
+    },
 }
 
 impl Error {
     fn row(file: &str, line: u64, message: String) -> Error {
-        Error { file: file.to_owned(), line, message }
+        Error::Row { file: file.to_owned(), line, message }
+    }
+
+    /// The next thing to type, where there is one.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Error::Row { .. } => None,
+            Error::File { hint, .. } => hint.as_deref(),
+        }
     }
 }
 
@@ -55,6 +88,9 @@ struct Texts<'a> {
     sparecores: &'a str,
     quotes: &'a str,
     offers: &'a str,
+    regions: &'a str,
+    region_sources: &'a str,
+    tariffs: &'a str,
 }
 
 const EMBEDDED: Texts = Texts {
@@ -65,6 +101,9 @@ const EMBEDDED: Texts = Texts {
     sparecores: include_str!("../../../../catalog/instances-sparecores.csv"),
     quotes: include_str!("../../../../catalog/quotes.csv"),
     offers: include_str!("../../../../catalog/offers.csv"),
+    regions: include_str!("../../../../catalog/regions.csv"),
+    region_sources: include_str!("../../../../catalog/regions-sources.csv"),
+    tariffs: include_str!("../../../../catalog/tariffs.csv"),
 };
 
 impl Catalog {
@@ -74,6 +113,38 @@ impl Catalog {
     /// [`Error`] when a table of ours is wrong; a test reads them all.
     pub fn embedded() -> Result<Catalog, Error> {
         Catalog::read(&EMBEDDED)
+    }
+
+    /// The catalog of a home: what is part of the program, and what was imported there.
+    ///
+    /// # Errors
+    /// [`Error`] when an imported file cannot be read; it names the file, which `gradus catalog forget` removes.
+    pub fn open(home: &Path) -> Result<Catalog, Error> {
+        let mut catalog = Catalog::embedded()?;
+        for (name, text) in import::kept(home)? {
+            let read = import::own::read(&name, &text, &catalog, &import::Defaults::default())?;
+            catalog.add(import::Import { name, listings: read.listings.len() }, read.listings);
+        }
+        Ok(catalog)
+    }
+
+    /// Puts listings into the catalog; one of the same cloud, region and type gives way.
+    pub fn add(&mut self, import: import::Import, listings: Vec<Listing>) {
+        let key = |listing: &Listing| {
+            (listing.cloud.name().to_owned(), listing.region.clone(), listing.instance_type.clone())
+        };
+        let mut places: HashMap<_, usize> =
+            self.listings.iter().enumerate().map(|(index, listing)| (key(listing), index)).collect();
+        for listing in listings {
+            match places.get(&key(&listing)) {
+                Some(index) => self.listings[*index] = listing,
+                None => {
+                    places.insert(key(&listing), self.listings.len());
+                    self.listings.push(listing);
+                }
+            }
+        }
+        self.imports.push(import);
     }
 
     fn read(texts: &Texts) -> Result<Catalog, Error> {
@@ -90,7 +161,9 @@ impl Catalog {
             Ok(())
         })?;
         let listings = listings::read(texts, &gpus, &currencies)?;
-        Ok(Catalog { listings, gpus, currencies })
+        let regions = places::regions(texts.regions, texts.region_sources)?;
+        let tariffs = places::tariffs(texts.tariffs)?;
+        Ok(Catalog { listings, gpus, currencies, regions, tariffs, imports: Vec::new() })
     }
 
     /// The GPU that a spelling means: `A100`, `a100-80gb`, `NVIDIA H100 80GB HBM3`. Memory, where it is given, decides
@@ -102,6 +175,18 @@ impl Catalog {
     /// The GPU of a listing; none where it is not in the table.
     pub fn gpu_of(&self, listing: &Listing) -> Option<&Gpu> {
         self.gpus.named(listing.gpus.name.as_deref()?)
+    }
+
+    /// A region of a cloud; none where it is not known.
+    pub fn region(&self, cloud: &Cloud, name: &str) -> Option<&Region> {
+        let first = self.regions.partition_point(|region| region.name.as_str() < name);
+        let named = self.regions[first..].iter().take_while(|region| region.name == name);
+        named.into_iter().find(|region| region.cloud == *cloud)
+    }
+
+    /// What a cloud charges for a service; none where it is not known, which is not the same as nothing.
+    pub fn tariff(&self, cloud: &Cloud, service: Service) -> Option<&Tariff> {
+        self.tariffs.iter().find(|tariff| tariff.service == service && tariff.cloud == *cloud)
     }
 }
 

@@ -7,7 +7,7 @@
 
 mod keys;
 mod lower;
-mod nearest;
+pub mod nearest;
 mod scalar;
 mod sense;
 mod served;

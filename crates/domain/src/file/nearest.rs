@@ -1,7 +1,7 @@
 //! The known word that a mistyped one most likely meant.
 
 /// The word with the smallest edit distance to `written`, when it is near enough to be meant; the first one on a tie.
-pub(super) fn nearest<'word>(written: &str, known: impl IntoIterator<Item = &'word str>) -> Option<&'word str> {
+pub fn nearest<'word>(written: &str, known: impl IntoIterator<Item = &'word str>) -> Option<&'word str> {
     let letters = written.chars().count();
     if letters > 64 {
         return None;

@@ -1,0 +1,278 @@
+//! `gradus offers`: what can be rented, at which price, of which day and from where.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use cloud::Catalog;
+use cloud::catalog::wanted::{Market, Unknown, Wanted};
+use domain::Rate;
+use domain::accelerators::Accelerators;
+use domain::listing::{Listing, Price};
+use domain::region::Compliance;
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::printer::Printer;
+use crate::settings::Settings;
+use crate::{exit, table};
+
+/// Lines that a person is shown unless more are asked for.
+const LIMIT: usize = 20;
+
+/// Arguments of `gradus offers`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// GPUs of one machine: `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8`
+    #[arg(long, value_name = "GPU[:COUNT]")]
+    gpu: Option<Accelerators>,
+    /// Only this cloud; may be given again
+    #[arg(long = "cloud", value_name = "NAME")]
+    clouds: Vec<String>,
+    /// Only this region: its name, its start as in `europe-*`, or a country as in `DE`; may be given again
+    #[arg(long = "region", value_name = "REGION")]
+    regions: Vec<String>,
+    /// Look at spot prices: cheaper, and taken back at any time
+    #[arg(long)]
+    spot: bool,
+    /// Only machines that cost no more an hour
+    #[arg(long, value_name = "PRICE")]
+    max_price: Option<Rate>,
+    /// Only regions for `gdpr`, `hipaa`, `soc2` or `iso27001`; may be given again
+    #[arg(long, value_name = "RULE")]
+    compliance: Vec<Compliance>,
+    /// What comes first
+    #[arg(long, value_enum, default_value = "price")]
+    sort: Sort,
+    /// Lines at most [default: 20; all with `--json`]
+    #[arg(long, value_name = "NUMBER")]
+    limit: Option<usize>,
+    /// Also what has no price, parts of GPUs, and GPUs that nothing here trains on
+    #[arg(long)]
+    all: bool,
+}
+
+/// In which order offers are shown.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Sort {
+    /// The cheapest machine first
+    Price,
+    /// The cheapest GPU first
+    GpuPrice,
+    /// The GPU with most memory first
+    Memory,
+}
+
+/// Lists offers.
+///
+/// # Errors
+/// [`Error::Usage`] for words that nothing in the catalog has.
+pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+    let catalog = Catalog::open(&settings.home)?;
+    let wanted = Wanted {
+        gpu: args.gpu,
+        clouds: args.clouds,
+        regions: args.regions,
+        compliance: args.compliance,
+        market: if args.spot { Market::Spot } else { Market::OnDemand },
+        max_price: args.max_price,
+    };
+    wanted.check(&catalog).map_err(usage)?;
+    let asked_by_name = wanted.gpu.is_some();
+    let shown = |listing: &Listing| args.all || asked_by_name || trains(listing);
+    let admitted = catalog.listings.iter().filter(|listing| shown(listing) && wanted.admits(&catalog, listing));
+    let (mut offers, unaffordable): (Vec<&Listing>, Vec<&Listing>) =
+        admitted.partition(|listing| wanted.affords(listing));
+    let unpriced: Vec<&Listing> =
+        unaffordable.iter().copied().filter(|listing| wanted.market.price(listing).is_none()).collect();
+    offers.sort_by(|one, other| order(one, other, args.sort, wanted.market));
+    let priced = offers.len();
+    if args.all && wanted.max_price.is_none() {
+        offers.extend(&unpriced);
+    }
+    let found = offers.len();
+    offers.truncate(args.limit.unwrap_or(if printer.is_json() { usize::MAX } else { LIMIT }));
+    if printer.is_json() {
+        offers.iter().for_each(|listing| printer.json(&value(&catalog, listing)));
+        return Ok(exit::DONE);
+    }
+    if offers.is_empty() {
+        nothing(&catalog, &wanted, &unaffordable, printer);
+        return Ok(exit::DONE);
+    }
+    print(&offers, wanted.market, printer);
+    if found > offers.len() {
+        printer.say(format!("{} of {found} offers; more with `--limit {found}`", offers.len()));
+    }
+    if !args.all && !unpriced.is_empty() && priced == found {
+        printer.say(format!("{} more have no such price; see them with `--all`", unpriced.len()));
+    }
+    Ok(exit::DONE)
+}
+
+/// A word that is not known, as what the user has to change.
+pub fn usage(unknown: Unknown) -> Error {
+    Error::Usage { hint: unknown.hint(), message: unknown.to_string() }
+}
+
+/// Whether a machine has whole GPUs that are known.
+fn trains(listing: &Listing) -> bool {
+    listing.gpus.name.is_some() && listing.gpus.count > 0 && listing.gpus.slice == 1
+}
+
+fn order(one: &Listing, other: &Listing, sort: Sort, market: Market) -> Ordering {
+    let rate = |listing: &Listing| market.price(listing).map(|price| price.rate.micros_per_hour());
+    let by_price = rate(one).cmp(&rate(other));
+    let first = match sort {
+        Sort::Price => by_price,
+        Sort::GpuPrice => {
+            let each = |listing: &Listing| market.price(listing).and_then(|price| for_a_gpu(listing, price));
+            match (each(one), each(other)) {
+                (Some(one), Some(other)) => one.cmp(&other),
+                // What has no number of GPUs comes last.
+                (one, other) => one.is_none().cmp(&other.is_none()),
+            }
+        }
+        Sort::Memory => other.gpus.memory.cmp(&one.gpus.memory),
+    };
+    let name =
+        |listing: &Listing| (listing.cloud.name().to_owned(), listing.region.clone(), listing.instance_type.clone());
+    first.then(by_price).then_with(|| name(one).cmp(&name(other)))
+}
+
+/// The price of one whole GPU of a machine, rounded to the nearest micro-dollar.
+fn for_a_gpu(listing: &Listing, price: &Price) -> Option<Rate> {
+    let (count, slice) = (i64::from(listing.gpus.count), i64::from(listing.gpus.slice));
+    let whole = price.rate.micros_per_hour().checked_mul(slice)?;
+    let rounded = whole.checked_add(count / 2)?.checked_div(count)?;
+    Some(Rate::from_micros_per_hour(rounded))
+}
+
+fn print(offers: &[&Listing], market: Market, printer: &mut Printer) {
+    let head = ["cloud", "region", "machine", "GPUs", "memory", "cores", "price", "a GPU", "other price", "of"];
+    let rows: Vec<Vec<String>> = offers.iter().map(|listing| row(listing, market)).collect();
+    table::lines(&head, &rows).into_iter().for_each(|line| printer.data(line));
+    let other = match market {
+        Market::OnDemand => "spot",
+        Market::Spot => "on demand",
+    };
+    printer.say(format!("prices are dollars an hour of the whole machine; the other price is {other}"));
+    let sources: BTreeSet<String> =
+        offers.iter().filter_map(|listing| source(listing, market.price(listing)?)).collect();
+    sources.into_iter().for_each(|source| printer.say(source));
+}
+
+fn row(listing: &Listing, market: Market) -> Vec<String> {
+    let price = market.price(listing);
+    let other = match market {
+        Market::OnDemand => &listing.spot,
+        Market::Spot => &listing.on_demand,
+    };
+    let unknown = || "-".to_owned();
+    let rate = |rate: Rate| dollars(rate.micros_per_hour());
+    let gibibytes = |bytes: domain::Bytes| format!("{:.0} GiB", bytes.0 as f64 / f64::from(1 << 30));
+    vec![
+        listing.cloud.name().to_owned(),
+        listing.region.clone(),
+        listing.instance_type.clone(),
+        gpus(listing),
+        listing.gpus.memory.map_or_else(unknown, gibibytes),
+        listing.cores.map_or_else(unknown, |cores| cores.to_string()),
+        price.map_or_else(unknown, |price| rate(price.rate)),
+        price.and_then(|price| for_a_gpu(listing, price)).map_or_else(unknown, rate),
+        other.as_ref().map_or_else(unknown, |price| rate(price.rate)),
+        price.map_or_else(unknown, |price| price.dated.clone()),
+    ]
+}
+
+/// `8 × A100-SXM4-40GB`, `1/6 × A10`.
+fn gpus(listing: &Listing) -> String {
+    let gpus = &listing.gpus;
+    let name = gpus.name.as_ref().unwrap_or(&gpus.spelled);
+    match (gpus.count, gpus.slice) {
+        (0, _) => format!("? × {name}"),
+        (count, 1) => format!("{count} × {name}"),
+        (count, slice) => format!("{count}/{slice} × {name}"),
+    }
+}
+
+/// To the hundredth of a cent, which is as fine as anybody compares; `--json` has all digits.
+fn dollars(micros: i64) -> String {
+    format!("{:.4}", micros as f64 / 1e6)
+}
+
+fn source(listing: &Listing, price: &Price) -> Option<String> {
+    // A converted price differs from row to row; that it was converted is what matters here.
+    let derived = price.derived.as_ref().map(|derived| match derived.split_once(" an hour at ") {
+        Some((_, rate)) => format!(" (at {rate})"),
+        None => format!(" ({derived})"),
+    });
+    Some(format!("{} {}: {}{}", listing.cloud, price.dated, price.source, derived.unwrap_or_default()))
+}
+
+/// Says which wish leaves nothing.
+fn nothing(catalog: &Catalog, wanted: &Wanted, unaffordable: &[&Listing], printer: &mut Printer) {
+    printer.say("no offer is all of this");
+    let priced = unaffordable.iter().filter_map(|listing| Some((wanted.market.price(listing)?.rate, *listing)));
+    if let Some((rate, listing)) = priced.min_by_key(|(rate, _)| *rate) {
+        printer.say(format!(
+            "the cheapest costs {rate}: `{}` in `{}`; raise `--max-price`",
+            listing.instance_type, listing.region
+        ));
+        return;
+    }
+    if !unaffordable.is_empty() {
+        printer.say(format!("{} machines have no such price; see them with `--all`", unaffordable.len()));
+    }
+    let without: [(&str, Wanted); 4] = [
+        ("--gpu", Wanted { gpu: None, ..wanted.clone() }),
+        ("--cloud", Wanted { clouds: Vec::new(), ..wanted.clone() }),
+        ("--region", Wanted { regions: Vec::new(), ..wanted.clone() }),
+        ("--compliance", Wanted { compliance: Vec::new(), ..wanted.clone() }),
+    ];
+    for (flag, relaxed) in without.iter().filter(|(_, relaxed)| relaxed != wanted) {
+        let left = catalog.listings.iter().filter(|row| relaxed.admits(catalog, row) && relaxed.affords(row)).count();
+        if left > 0 {
+            printer.say(format!("without `{flag}` there are {left}"));
+        }
+    }
+}
+
+/// An offer for programs; prices in whole micro-dollars an hour.
+fn value(catalog: &Catalog, listing: &Listing) -> Value {
+    let price = |price: &Option<Price>| {
+        price.as_ref().map(|price| {
+            json!({
+                "micro_usd_per_hour": price.rate.micros_per_hour(),
+                "dated": price.dated,
+                "source": price.source,
+                "derived": price.derived,
+            })
+        })
+    };
+    let gibibytes = |bytes: Option<domain::Bytes>| bytes.map(|bytes| bytes.0 as f64 / f64::from(1 << 30));
+    let region = catalog.region(&listing.cloud, &listing.region);
+    json!({
+        "cloud": listing.cloud,
+        "region": listing.region,
+        "country": region.map(|region| &region.country),
+        "compliance": region.map(|region| &region.compliance),
+        "carbon_g_per_kwh": region.and_then(|region| Some(region.carbon.as_ref()?.grams_per_kwh)),
+        "instance_type": listing.instance_type,
+        "gpu": listing.gpus.name,
+        "gpu_spelled": listing.gpus.spelled,
+        "gpu_count": listing.gpus.count,
+        "gpu_slice": listing.gpus.slice,
+        "gpu_memory_gib": gibibytes(listing.gpus.memory),
+        "cores": listing.cores,
+        "memory_gib": gibibytes(listing.memory),
+        "disk_gb": listing.disk.map(|disk| disk.0 as f64 / 1e9),
+        "network_gbps": listing.network.map(|network| network / 1e9),
+        "fabric": listing.fabric,
+        "on_demand": price(&listing.on_demand),
+        "spot": price(&listing.spot),
+        "reserved_1y": price(&listing.reserved_1y),
+        "reserved_3y": price(&listing.reserved_3y),
+        "dedicated": price(&listing.dedicated),
+        "interrupted_per_cent_a_month": listing.interrupted,
+    })
+}

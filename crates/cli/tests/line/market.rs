@@ -1,0 +1,100 @@
+//! `gradus offers` and `gradus catalog`, as they are typed.
+
+use crate::home::{Home, text};
+
+#[test]
+fn offers_are_listed_with_price_date_and_source() {
+    let home = Home::new();
+    let said = home.gradus(&["offers", "--gpu", "A100:8", "--cloud", "aws"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(
+        said.out,
+        "\
+cloud  region     machine        GPUs                memory  cores  price    a GPU   other price  of
+aws    us-east-1  p4d.24xlarge   8 × A100-SXM4-40GB  40 GiB  96     21.9576  2.7447  7.2460       2026-07-20
+aws    us-east-1  p4de.24xlarge  8 × A100-SXM4-80GB  80 GiB  96     27.4471  3.4309  9.6065       2026-07-20
+"
+    );
+    assert!(said.err.contains("aws 2026-07-20: aws/karpenter-provider-aws@1d92708"), "{}", said.err);
+    assert!(said.err.contains("14 more have no such price; see them with `--all`"), "{}", said.err);
+    let said = home.gradus(&["offers", "--gpu", "A100-80GB:8", "--sort", "gpu-price", "--limit", "1", "--json"]);
+    let offer = said.last();
+    assert_eq!(offer["gpu"], "A100-SXM4-80GB");
+    assert!(offer["on_demand"]["micro_usd_per_hour"].as_u64().unwrap() > 1_000_000);
+    assert!(offer["on_demand"]["dated"].as_str().unwrap().starts_with("202"));
+    let spot =
+        home.gradus(&["offers", "--gpu", "H100:8", "--spot", "--compliance", "gdpr", "--sort", "memory", "--json"]);
+    assert!(spot.out.lines().count() > 5, "{}", spot.err);
+    assert_eq!(spot.last()["compliance"][0], "gdpr");
+}
+
+#[test]
+fn wrong_words_are_answered() {
+    let home = Home::new();
+    let check = |arguments: &[&str], code: i32, expected: &[&str]| {
+        let said = home.gradus(&[&["offers"], arguments].concat());
+        assert_eq!(said.code, Some(code), "{arguments:?}: {}{}", said.out, said.err);
+        for part in expected {
+            assert!(said.err.contains(part), "{arguments:?}: {}", said.err);
+        }
+    };
+    check(&["--gpu", "RTX4091"], 2, &["error: no GPU `RTX4091` is known", "hint: known are `RTX4090`"]);
+    check(&["--gpu", "A100:x"], 2, &["what follows `:` is how many", "`40GB+:8`"]);
+    check(&["--region", "us-eest-1"], 2, &["no region `us-eest-1`", "`us-east-1`"]);
+    check(&["--cloud", "amazon"], 2, &["no cloud `amazon`", "`aws`, `azure`, `gcp`"]);
+    check(&["--compliance", "gpdr"], 2, &["`gdpr`, `hipaa`, `iso27001` and `soc2`"]);
+    check(&["--max-price", "cheap"], 2, &["`cheap` is no price"]);
+    check(
+        &["--gpu", "H100:8", "--max-price", "1/h"],
+        0,
+        &["no offer is all of this", "the cheapest costs $", "raise `--max-price`"],
+    );
+    check(&["--gpu", "MI300X:8", "--cloud", "aws"], 0, &["no offer is all of this", "without `--cloud` there are"]);
+    check(&["--gpu", "T4:4", "--cloud", "tencent"], 0, &["3 machines have no such price"]);
+}
+
+#[test]
+fn own_machines_are_imported_and_forgotten() {
+    let home = Home::new();
+    let table =
+        "cloud,region,instance_type,gpu,gpu_count,vcpu,mem_gib,on_demand\nown,cellar,big-box,RTX4090,2,32,128,0.35\n";
+    let file = home.job("my machines.csv", table);
+    let said = home.gradus(&["catalog", "import", text(&file), "--dated", "2026-11-01"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(said.out, "1 offers imported as `my-machines`, 0 of them instead of ours\n");
+    let offers = home.gradus(&["offers", "--cloud", "own"]);
+    assert_eq!(
+        offers.out,
+        "\
+cloud  region  machine  GPUs         memory  cores  price   a GPU   other price  of
+own    cellar  big-box  2 × RTX4090  24 GiB  32     0.3500  0.1750  -            2026-11-01
+"
+    );
+    let info = home.gradus(&["catalog", "info"]);
+    assert!(info.out.contains("imported: `my-machines`, 1 offers"), "{}", info.out);
+    assert!(info.out.contains("no price: 84 offers of tencent"), "{}", info.out);
+    assert!(info.out.contains("GPU `K80`"), "{}", info.out);
+    assert_eq!(home.gradus(&["catalog", "forget", "my-machines"]).code, Some(0));
+    let again = home.gradus(&["catalog", "forget", "my-machines"]);
+    assert_eq!(again.code, Some(2));
+    assert!(again.err.contains("there is no import `my-machines`"), "{}", again.err);
+    assert_eq!(home.gradus(&["offers", "--cloud", "own"]).code, Some(2));
+}
+
+#[test]
+fn wrong_imports_are_refused() {
+    let home = Home::new();
+    let check = |text_: &str, more: &[&str], expected: &str| {
+        let file = home.job("wrong.csv", text_);
+        let said = home.gradus(&[&["catalog", "import", text(&file)], more].concat());
+        assert_eq!(said.code, Some(2), "{text_}: {}{}", said.out, said.err);
+        assert!(said.err.contains(expected), "{text_}: {}", said.err);
+    };
+    check("", &[], "it is empty");
+    check("a,b\n", &[], "hint: write for example a first line");
+    check("instance_type,gpu,gpu_count,cloud,on_demand\nx,T4,1,own,NaN\n", &[], "`NaN` is no amount");
+    check("InstanceType,Price\nx,1\n", &[], "--cloud aws");
+    check("instance_type,gpu,gpu_count,cloud\nx,T4,1,own\n", &["--dated", "yesterday"], "`yesterday` is no day");
+    assert_eq!(home.gradus(&["catalog", "import", "/nowhere/at-all.csv"]).code, Some(3));
+    assert!(!home.gradus(&["catalog", "info"]).out.contains("imported"));
+}

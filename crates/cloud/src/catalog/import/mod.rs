@@ -1,0 +1,171 @@
+//! Imports: newer prices, other clouds and own machines, from a file of the user's.
+//!
+//! Two forms are read: our own CSV ([`own`]) and SkyPilot's ([`skypilot`]). Either becomes listings, which are kept in
+//! the home folder in our own form, one file an import, so that what was read once is read the same way for ever.
+
+pub mod own;
+pub mod skypilot;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use domain::listing::Listing;
+
+use crate::Catalog;
+use crate::catalog::Error;
+
+/// Where imports are kept, below the home folder.
+pub const FOLDER: &str = "catalog";
+
+/// One import that is part of a catalog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Import {
+    /// Its file's name in the home folder.
+    pub name: String,
+    pub listings: usize,
+}
+
+/// What a file does not say about itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Defaults {
+    /// Of rows that name no cloud.
+    pub cloud: Option<String>,
+    /// Of prices without a date.
+    pub dated: String,
+    /// Of prices without a source.
+    pub source: String,
+}
+
+/// What was read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Read {
+    pub listings: Vec<Listing>,
+    /// How many rows were left out, by reason.
+    pub left_out: BTreeMap<String, usize>,
+}
+
+impl Read {
+    fn leave_out(&mut self, reason: impl Into<String>) {
+        *self.left_out.entry(reason.into()).or_default() += 1;
+    }
+}
+
+/// Reads a file of either form; the names of its columns tell which.
+///
+/// # Errors
+/// [`Error`] with file and line.
+pub fn read(file: &str, text: &str, catalog: &Catalog, defaults: &Defaults) -> Result<Read, Error> {
+    let head = text.lines().next().unwrap_or_default();
+    let columns: Vec<&str> =
+        head.trim_start_matches('\u{feff}').split(',').map(|name| name.trim().trim_matches('"')).collect();
+    let read = if columns.contains(&"InstanceType") {
+        skypilot::read(file, text, catalog, defaults)?
+    } else if columns.contains(&"instance_type") {
+        own::read(file, text, catalog, defaults)?
+    } else {
+        let message = match text.trim().is_empty() {
+            true => "it is empty".to_owned(),
+            false => {
+                "its first line names neither `instance_type` (our form) nor `InstanceType` (SkyPilot's)".to_owned()
+            }
+        };
+        return Err(Error::File { doing: "import", file: file.to_owned(), message, hint: Some(own::hint()) });
+    };
+    if read.listings.is_empty() {
+        let reasons: Vec<String> = read.left_out.iter().map(|(why, count)| format!("{count} × {why}")).collect();
+        let message = match reasons.is_empty() {
+            true => "it has no rows".to_owned(),
+            false => format!("no row can be used: {}", reasons.join("; ")),
+        };
+        return Err(Error::File { doing: "import", file: file.to_owned(), message, hint: Some(own::hint()) });
+    }
+    Ok(read)
+}
+
+/// The name and text of everything that was imported into a home, the oldest first.
+///
+/// # Errors
+/// [`Error::File`] for what is there and cannot be read.
+pub fn kept(home: &Path) -> Result<Vec<(String, String)>, Error> {
+    let folder = home.join(FOLDER);
+    let mut names = Vec::new();
+    match fs::read_dir(&folder) {
+        Ok(entries) => {
+            for entry in entries {
+                let name = entry.map_err(failed("read", &folder))?.file_name().to_string_lossy().into_owned();
+                if name.ends_with(".csv") {
+                    names.push(name);
+                }
+            }
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed("read", &folder)(error)),
+    }
+    names.sort();
+    let mut kept = Vec::with_capacity(names.len());
+    for name in names {
+        let path = folder.join(&name);
+        let text = fs::read_to_string(&path).map_err(failed("read", &path))?;
+        kept.push((name, text));
+    }
+    Ok(kept)
+}
+
+/// Keeps listings in a home under a name; an earlier import of that name gives way. Returns the file.
+///
+/// # Errors
+/// [`Error::File`] when the folder cannot be written.
+pub fn keep(home: &Path, name: &str, listings: &[Listing]) -> Result<PathBuf, Error> {
+    let folder = home.join(FOLDER);
+    fs::create_dir_all(&folder).map_err(failed("make the folder", &folder))?;
+    let there = kept(home)?;
+    let last = there.iter().filter_map(|(name, _)| name.split_once('-')?.0.parse::<u32>().ok()).max().unwrap_or(0);
+    let file = format!("{:04}-{}.csv", last + 1, tame(name));
+    let path = folder.join(&file);
+    let unfinished = folder.join(format!("{file}.new"));
+    fs::write(&unfinished, own::text(listings)).map_err(failed("write", &unfinished))?;
+    fs::rename(&unfinished, &path).map_err(failed("write", &path))?;
+    for (older, _) in there.iter().filter(|(older, _)| stem(older) == stem(&file)) {
+        let path = folder.join(older);
+        fs::remove_file(&path).map_err(failed("remove", &path))?;
+    }
+    Ok(path)
+}
+
+/// Removes an import by its name, with or without its number. Returns whether there was one.
+///
+/// # Errors
+/// [`Error::File`] when it cannot be removed.
+pub fn forget(home: &Path, name: &str) -> Result<bool, Error> {
+    let meant = |file: &str| file == name || stem(file) == name.trim_end_matches(".csv");
+    let mut found = false;
+    for (file, _) in kept(home)?.iter().filter(|(file, _)| meant(file)) {
+        let path = home.join(FOLDER).join(file);
+        fs::remove_file(&path).map_err(failed("remove", &path))?;
+        found = true;
+    }
+    Ok(found)
+}
+
+/// `0003-aws-vms.csv` is `aws-vms`.
+pub fn stem(file: &str) -> &str {
+    let bare = file.trim_end_matches(".csv");
+    match bare.split_once('-') {
+        Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => rest,
+        Some(_) | None => bare,
+    }
+}
+
+/// A name that is a file's everywhere.
+fn tame(name: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let tame: String = name.chars().map(letter).collect();
+    let tame = tame.trim_matches('-');
+    if tame.is_empty() { "import".to_owned() } else { tame.to_owned() }
+}
+
+fn failed(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let file = path.display().to_string();
+    move |error| Error::File { doing, file, message: error.to_string(), hint: None }
+}

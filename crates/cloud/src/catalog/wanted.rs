@@ -1,0 +1,173 @@
+//! What somebody wants, held against listings. A word that is not known is an error that names the nearest known ones,
+//! so that a typing mistake never looks like an empty market.
+
+use std::collections::BTreeSet;
+
+use domain::Rate;
+use domain::accelerators::{AcceleratorKind, Accelerators};
+use domain::file::nearest::nearest;
+use domain::listing::{Cloud, Listing, Price};
+use domain::region::Compliance;
+
+use crate::Catalog;
+
+/// What a listing must be to be wanted. Empty lists and none want everything.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Wanted {
+    pub gpu: Option<Accelerators>,
+    pub clouds: Vec<String>,
+    /// Names of regions, with `*` at the end for all that start so, or two letters of a country.
+    pub regions: Vec<String>,
+    /// The region must have them all.
+    pub compliance: Vec<Compliance>,
+    /// What is looked at when prices are compared.
+    pub market: Market,
+    /// Of the whole machine.
+    pub max_price: Option<Rate>,
+}
+
+/// Which of a listing's prices counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Market {
+    #[default]
+    OnDemand,
+    Spot,
+}
+
+/// A word that nothing in the catalog has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no {what} `{word}` is known{}", because.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
+pub struct Unknown {
+    /// `GPU`, `cloud` or `region`.
+    pub what: &'static str,
+    pub word: String,
+    /// Why it is left out, where that is known.
+    pub because: Option<String>,
+    /// What may have been meant; the nearest first.
+    pub nearest: Vec<String>,
+}
+
+impl Unknown {
+    /// What to type instead.
+    pub fn hint(&self) -> String {
+        let flag = self.what.to_ascii_lowercase();
+        match self.nearest.as_slice() {
+            [] => format!("`gradus offers --all` lists everything, and each line names its {flag}"),
+            near => format!("known are {}", near.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")),
+        }
+    }
+}
+
+impl Market {
+    /// The price that counts.
+    pub fn price(self, listing: &Listing) -> Option<&Price> {
+        match self {
+            Market::OnDemand => listing.on_demand.as_ref(),
+            Market::Spot => listing.spot.as_ref(),
+        }
+    }
+}
+
+impl Wanted {
+    /// Whether every word is known.
+    ///
+    /// # Errors
+    /// [`Unknown`], for the first one that is not.
+    pub fn check(&self, catalog: &Catalog) -> Result<(), Unknown> {
+        if let Some(Accelerators { kind: AcceleratorKind::Named(name), .. }) = &self.gpu
+            && catalog.gpus_named(name).is_empty()
+            && !catalog.listings.iter().any(|listing| listing.gpus.spelled.eq_ignore_ascii_case(name))
+        {
+            let known = catalog.gpus.list.iter().map(|gpu| gpu.name.as_str());
+            let because = catalog.gpus.left_out(name).map(str::to_owned);
+            return Err(Unknown { because, ..unknown("GPU", name, known) });
+        }
+        let clouds: BTreeSet<&str> = catalog.listings.iter().map(|listing| listing.cloud.name()).collect();
+        for word in &self.clouds {
+            if !clouds.contains(Cloud::named(word).name()) {
+                return Err(Unknown {
+                    nearest: clouds.iter().map(|name| (*name).to_owned()).collect(),
+                    ..unknown("cloud", word, [])
+                });
+            }
+        }
+        for word in &self.regions {
+            let found = catalog.listings.iter().any(|listing| catalog.stands_in(listing, word));
+            if !found {
+                let regions: BTreeSet<&str> = catalog.listings.iter().map(|listing| listing.region.as_str()).collect();
+                return Err(unknown("region", word, regions));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a listing is wanted, its price aside.
+    pub fn admits(&self, catalog: &Catalog, listing: &Listing) -> bool {
+        let cloud = self.clouds.is_empty() || self.clouds.iter().any(|name| Cloud::named(name) == listing.cloud);
+        cloud
+            && (self.regions.is_empty() || self.regions.iter().any(|word| catalog.stands_in(listing, word)))
+            && self.gpu.as_ref().is_none_or(|gpu| catalog.has(listing, gpu))
+            && (self.compliance.is_empty() || self.complies(catalog, listing))
+    }
+
+    /// Whether its price is known and low enough.
+    pub fn affords(&self, listing: &Listing) -> bool {
+        self.market.price(listing).is_some_and(|price| self.max_price.is_none_or(|most| price.rate <= most))
+    }
+
+    fn complies(&self, catalog: &Catalog, listing: &Listing) -> bool {
+        let region = catalog.region(&listing.cloud, &listing.region);
+        region.is_some_and(|region| self.compliance.iter().all(|needed| region.compliance.contains(needed)))
+    }
+}
+
+impl Catalog {
+    /// Every GPU that a spelling may mean: `A100` is four of them, `A100-80GB` two.
+    pub fn gpus_named(&self, spelling: &str) -> Vec<&str> {
+        let mut named: Vec<&str> = self.gpus.candidates(spelling).iter().map(|gpu| gpu.name.as_str()).collect();
+        if named.is_empty() {
+            named.extend(self.gpu(spelling, None).map(|gpu| gpu.name.as_str()));
+        }
+        named
+    }
+
+    /// Whether a listing has the GPUs that are asked for. A part of a GPU is not one.
+    pub fn has(&self, listing: &Listing, wanted: &Accelerators) -> bool {
+        let gpus = &listing.gpus;
+        if wanted.count.is_some_and(|count| gpus.count != count || gpus.slice != 1) {
+            return false;
+        }
+        match (&wanted.kind, &gpus.name) {
+            (AcceleratorKind::Named(name), Some(known)) => self.gpus_named(name).contains(&known.as_str()),
+            (AcceleratorKind::Named(name), None) => gpus.spelled.eq_ignore_ascii_case(name),
+            (AcceleratorKind::Memory { memory, or_more }, _) => {
+                gpus.memory.is_some_and(|own| own == *memory || (*or_more && own > *memory))
+            }
+        }
+    }
+
+    /// Whether a listing stands in a region: by its name, the start of it with `*`, or its country's two letters.
+    fn stands_in(&self, listing: &Listing, word: &str) -> bool {
+        if let Some(start) = word.strip_suffix('*') {
+            return listing.region.starts_with(start);
+        }
+        listing.region.eq_ignore_ascii_case(word)
+            || (word.len() == 2
+                && self
+                    .region(&listing.cloud, &listing.region)
+                    .is_some_and(|region| region.country.eq_ignore_ascii_case(word)))
+    }
+}
+
+/// Names that share a start with the word, and the nearest by letters.
+fn unknown<'a>(what: &'static str, word: &str, known: impl IntoIterator<Item = &'a str>) -> Unknown {
+    let known: Vec<&str> = known.into_iter().collect();
+    let mut near: Vec<String> = nearest(word, known.iter().copied()).map(str::to_owned).into_iter().collect();
+    let start: String = word.to_ascii_lowercase().chars().take(2).collect();
+    for name in known.iter().filter(|name| start.len() == 2 && name.to_ascii_lowercase().starts_with(&start)) {
+        if near.len() < 6 && !near.iter().any(|other| other == name) {
+            near.push((*name).to_owned());
+        }
+    }
+    Unknown { what, word: word.to_owned(), because: None, nearest: near }
+}
