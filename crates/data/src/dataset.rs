@@ -30,7 +30,7 @@ pub struct Dataset {
 }
 
 /// A picture that was left out because it cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Skipped {
     /// File, or place inside a file.
     pub name: String,
@@ -76,10 +76,7 @@ impl Dataset {
 
     /// The same, with another limit to what stays in memory, in bytes.
     pub(crate) fn open_keeping(spec: &Data, path: &Path, seed: u64, limit: usize) -> Result<Dataset, Error> {
-        let Index { classes, labels, homes, content, skipped } = source::index(spec, path)?;
-        check_classes(spec, path, &classes)?;
-        check_number(path, labels.len())?;
-        let opening = Opening { spec, path, seed, classes, labels, homes, skipped };
+        let (opening, content) = Opening::list(spec, path, seed)?;
         match content {
             Content::Decoded(decoded) => opening.decoded(decoded),
             Content::Encoded(encoded) => opening.encoded(encoded, limit),
@@ -188,10 +185,7 @@ pub struct Outline {
 impl Outline {
     /// Lists the data at `path` as [`Dataset::open`] does, and opens one picture at most.
     pub fn of(spec: &Data, path: &Path, seed: u64) -> Result<Outline, Error> {
-        let Index { classes, labels, homes, content, skipped } = source::index(spec, path)?;
-        check_classes(spec, path, &classes)?;
-        check_number(path, labels.len())?;
-        let opening = Opening { spec, path, seed, classes, labels, homes, skipped };
+        let (opening, content) = Opening::list(spec, path, seed)?;
         let shape = match &content {
             Content::Decoded(decoded) => [decoded.channels, decoded.height, decoded.width],
             Content::Encoded(encoded) => {
@@ -215,7 +209,13 @@ struct Opening<'a> {
     skipped: Vec<Skipped>,
 }
 
-impl Opening<'_> {
+impl<'a> Opening<'a> {
+    fn list(spec: &'a Data, path: &'a Path, seed: u64) -> Result<(Opening<'a>, Content), Error> {
+        let Index { classes, labels, homes, content, skipped, .. } = source::index(spec, path)?;
+        check_classes(spec, path, &classes)?;
+        Ok((Opening { spec, path, seed, classes, labels, homes, skipped }, content))
+    }
+
     fn decoded(self, decoded: Decoded) -> Result<Dataset, Error> {
         let Decoded { channels, height, width, full, pixels } = decoded;
         if self.spec.size.is_some_and(|size| (size as usize, size as usize) != (height, width)) {
@@ -377,14 +377,6 @@ fn check_classes(spec: &Data, path: &Path, classes: &[String]) -> Result<(), Err
         }
         _ => Ok(()),
     }
-}
-
-fn check_number(path: &Path, samples: usize) -> Result<(), Error> {
-    if u32::try_from(samples).is_ok() {
-        return Ok(());
-    }
-    let why = format!("it has {samples} pictures, and at most {} are served", u32::MAX);
-    Err(Error::Layout { path: path.into(), why, hint: "divide it".into() })
 }
 
 fn skipped(name: String, error: Error) -> Skipped {

@@ -22,6 +22,14 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The system refused to write a file or folder.
+    #[error("cannot write `{name}`: {source}")]
+    Write {
+        /// The file or folder.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The files are not laid out in a form that is known.
     #[error("the data at `{path}` cannot be used: {why}")]
     Layout {
@@ -95,6 +103,7 @@ impl Error {
         match self {
             Error::Missing { .. } => Some("check `train.data.path`; it is relative to the job file".into()),
             Error::Read { .. } => Some("check that the file is there and that you may read it".into()),
+            Error::Write { .. } => Some("check that you may write there and that the disk has room".into()),
             Error::Layout { hint, .. } | Error::Split { hint, .. } => Some(hint.clone()),
             Error::Classes { found, .. } => {
                 Some(format!("set `classes: {found}`, or leave it out, or correct the data"))
@@ -112,7 +121,7 @@ impl Error {
     /// The same, as the finding that ends an attempt.
     pub fn finding(&self) -> Finding {
         let cause = match self {
-            Error::Missing { .. } | Error::Read { .. } | Error::Layout { .. } => Cause::Data,
+            Error::Missing { .. } | Error::Read { .. } | Error::Write { .. } | Error::Layout { .. } => Cause::Data,
             Error::Picture { .. } | Error::Position { .. } => Cause::Data,
             Error::Classes { .. } | Error::Size { .. } | Error::Split { .. } | Error::Normalize { .. } => Cause::Job,
             Error::Internal(_) => Cause::Internal,

@@ -24,11 +24,15 @@
 mod augment;
 mod dataset;
 mod error;
+mod inspect;
 mod loader;
+mod manifest;
 pub mod order;
+mod pack;
 mod picture;
 mod random;
 mod resize;
+mod shard;
 mod slots;
 mod source;
 mod split;
@@ -39,7 +43,11 @@ mod text;
 
 pub use dataset::{Dataset, Outline, Skipped};
 pub use error::Error;
+pub use inspect::{InspectOptions, Inspection, Shuffle, Sizes, inspect};
 pub use loader::{Batch, Loader, LoaderOptions};
+pub use manifest::{Left, Manifest, Recipe, Shard};
 pub use order::{Cursor, Order};
+pub use pack::{PackFormat, PackOptions, PackProgress, Packed, pack};
+pub use shard::Codec;
 pub use split::Part;
 pub use text::text;

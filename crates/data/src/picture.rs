@@ -67,6 +67,9 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Rgb, String> {
 }
 
 fn decode_any(bytes: &[u8]) -> Result<Rgb, String> {
+    if let Some(rest) = bytes.strip_prefix(PLAIN) {
+        return decode_plain(rest);
+    }
     match image::guess_format(bytes) {
         Ok(ImageFormat::Jpeg) => {
             // The decoder fills what is missing with grey, which would be trained on unseen.
@@ -83,6 +86,26 @@ fn decode_any(bytes: &[u8]) -> Result<Rgb, String> {
         Ok(other) => Err(format!("it is {other:?}, and only JPEG and PNG are read")),
         Err(_) => Err("it is neither JPEG nor PNG".into()),
     }
+}
+
+/// The first bytes of a picture of plain pixels, as `data pack --codec pixels` writes it; height, width and the
+/// pixels of [`Rgb`] follow.
+const PLAIN: &[u8] = b"gradusP1";
+
+fn decode_plain(bytes: &[u8]) -> Result<Rgb, String> {
+    let cut = || "the file ends before the picture does".to_owned();
+    let (&[h0, h1, h2, h3, w0, w1, w2, w3], pixels) = bytes.split_first_chunk::<8>().ok_or_else(cut)?;
+    let (height, width) = (u32::from_le_bytes([h0, h1, h2, h3]), u32::from_le_bytes([w0, w1, w2, w3]));
+    if u64::from(height) * u64::from(width) * 3 != pixels.len() as u64 || pixels.is_empty() {
+        return Err(format!("it claims to be {width}×{height} pixels, and has {} bytes", pixels.len()));
+    }
+    Ok(Rgb { height: height as usize, width: width as usize, pixels: pixels.to_vec() })
+}
+
+/// A picture of plain pixels as [`decode`] reads it.
+pub(crate) fn plain(picture: &Rgb) -> Vec<u8> {
+    let size = [picture.height, picture.width].map(|length| (length as u32).to_le_bytes()).concat();
+    [PLAIN, &size, &picture.pixels].concat()
 }
 
 fn finish(decoder: impl ImageDecoder) -> Result<Rgb, String> {

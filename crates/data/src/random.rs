@@ -17,6 +17,8 @@ pub(crate) enum Purpose {
     Order = 2,
     /// The augmentation of one sample in one epoch.
     Augment = 3,
+    /// The order in which samples are packed.
+    Pack = 4,
 }
 
 /// A key from a purpose, the job's seed and what else distinguishes the draws.

@@ -8,7 +8,8 @@ use crate::order::permute;
 use crate::random::{Purpose, key};
 
 /// One of the three parts that the samples are divided into.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Part {
     /// What the weights are fitted to.
     Train,
@@ -16,6 +17,17 @@ pub enum Part {
     Validation,
     /// What is used once, at the end.
     Test,
+}
+
+impl Part {
+    /// The word for it, as folders are named.
+    pub fn word(self) -> &'static str {
+        match self {
+            Part::Train => "train",
+            Part::Validation => "validation",
+            Part::Test => "test",
+        }
+    }
 }
 
 /// The samples of training, validation and test, each list in ascending order.

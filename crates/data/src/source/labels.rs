@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{Content, Encoded, Index, layout};
+use super::{Content, Encoded, Home, Index, layout};
 use crate::error::shorten;
 use crate::{Error, Part};
 
@@ -21,7 +21,11 @@ const TREE: &str = "lay the pictures out as `…/<class>/<file>.jpg|png`";
 impl Labels {
     pub fn into_index(self, encoded: Encoded) -> Index {
         let Labels { classes, labels, homes } = self;
-        Index { classes, labels, homes, content: Content::Encoded(encoded), skipped: Vec::new() }
+        Index { classes, labels, homes, content: Content::Encoded(encoded), skipped: Vec::new(), notes: Vec::new() }
+    }
+
+    pub fn into_lists(self) -> (Vec<String>, Vec<u32>, Option<Vec<Part>>) {
+        (self.classes, self.labels, self.homes)
     }
 }
 
@@ -37,20 +41,23 @@ pub(super) fn is_hidden(name: &str) -> bool {
 }
 
 /// The classes of `paths`, which are relative to `root` and sorted.
-pub(super) fn from_paths(root: &Path, paths: &[PathBuf], by_folders: bool) -> Result<Labels, Error> {
+///
+/// `known` are the parts that are known already, by the file that holds the picture; a folder's name comes first.
+pub(super) fn from_paths(root: &Path, paths: &[PathBuf], known: &[Home], by_folders: bool) -> Result<Labels, Error> {
     if paths.is_empty() {
         return Err(layout(root, "no file in it ends in `.jpg`, `.jpeg` or `.png`", TREE));
     }
     let mut names = Vec::with_capacity(paths.len());
     let mut homes = Vec::with_capacity(paths.len());
-    for path in paths {
+    for (place, path) in paths.iter().enumerate() {
         let folders: Vec<String> =
             path.parent().into_iter().flatten().map(|part| part.to_string_lossy().into_owned()).collect();
         let Some((class, above)) = folders.split_last() else {
             return Err(layout(root, format!("`{}` lies in no class folder", path.display()), TREE));
         };
         if by_folders {
-            homes.push(above.iter().find_map(|folder| home(folder)).ok_or_else(|| {
+            let known = known.get(place).copied().flatten();
+            homes.push(above.iter().find_map(|folder| home(folder)).or(known).ok_or_else(|| {
                 let why = format!("`{}` lies in none of the folders `train`, `val` and `test`", path.display());
                 layout(root, why, "move it, or leave out `split: folders` to have the split drawn")
             })?);
@@ -69,7 +76,8 @@ pub(super) fn from_paths(root: &Path, paths: &[PathBuf], by_folders: bool) -> Re
     Ok(Labels { classes, labels, homes: by_folders.then_some(homes) })
 }
 
-fn home(folder: &str) -> Option<Part> {
+/// The part that a folder's name stands for.
+pub(super) fn home(folder: &str) -> Option<Part> {
     match folder.to_lowercase().as_str() {
         "train" => Some(Part::Train),
         "val" | "valid" | "validation" => Some(Part::Validation),
@@ -79,7 +87,7 @@ fn home(folder: &str) -> Option<Part> {
 }
 
 /// A class that is never trained would be counted as wrong in every evaluation.
-fn check_homes(root: &Path, classes: &[String], labels: &[u32], homes: &[Part]) -> Result<(), Error> {
+pub(super) fn check_homes(root: &Path, classes: &[String], labels: &[u32], homes: &[Part]) -> Result<(), Error> {
     let mut trained = vec![false; classes.len()];
     for (&label, _) in labels.iter().zip(homes).filter(|(_, home)| **home == Part::Train) {
         trained[label as usize] = true;
@@ -94,4 +102,57 @@ fn check_homes(root: &Path, classes: &[String], labels: &[u32], homes: &[Part]) 
     }
     let why = format!("the folder `train` has no pictures of {}", shorten(&missing));
     Err(layout(root, why, "give every class pictures to train on, or remove it from the other folders"))
+}
+
+/// A class as the data names it beside a sample.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Named {
+    Number(i64),
+    Word(String),
+}
+
+impl Named {
+    /// A number or a name; `None` for nothing at all.
+    pub fn parse(text: &str) -> Option<Named> {
+        let text = text.trim();
+        match text.parse() {
+            Ok(number) => Some(Named::Number(number)),
+            Err(_) if text.is_empty() => None,
+            Err(_) => Some(Named::Word(text.to_owned())),
+        }
+    }
+
+    /// The class that an object tells in one of the keys that are in use for it.
+    pub fn of_json(value: &serde_json::Value) -> Option<Named> {
+        ["label", "cls", "class", "class_id", "class_name"].iter().find_map(|key| match value.get(key)? {
+            serde_json::Value::Number(number) => number.as_i64().map(Named::Number),
+            serde_json::Value::String(text) => Named::parse(text),
+            _ => None,
+        })
+    }
+}
+
+/// Names of the classes and the label of each sample: numbers in their order, then words in theirs.
+///
+/// `names` are those that the data gives to its numbers from 0; then a number is a label already, if none is beyond.
+pub(super) fn numbered(named: Vec<Named>, names: Option<Vec<String>>) -> (Vec<String>, Vec<u32>) {
+    if let Some(names) = names {
+        let label = |class: &Named| match class {
+            Named::Number(number) => u32::try_from(*number).ok().filter(|label| (*label as usize) < names.len()),
+            Named::Word(word) => names.iter().position(|name| name == word).map(|place| place as u32),
+        };
+        if let Some(labels) = named.iter().map(label).collect() {
+            return (names, labels);
+        }
+    }
+    let mut classes: BTreeMap<&Named, u32> = named.iter().map(|class| (class, 0)).collect();
+    for (label, number) in classes.values_mut().zip(0..) {
+        *label = number;
+    }
+    let labels = named.iter().map(|class| classes[class]).collect();
+    let word = |class: &&Named| match class {
+        Named::Number(number) => number.to_string(),
+        Named::Word(word) => word.clone(),
+    };
+    (classes.keys().map(word).collect(), labels)
 }

@@ -1,22 +1,36 @@
 //! Where samples come from: each form of data is read into the same [`Index`].
 //!
-//! Pictures that are files (a folder, a tar) stay encoded and are read one at a time by position; forms that hold
-//! plain pixels (CIFAR-10, the CSV) are read whole. Read on in `labels`, which turns paths into classes.
+//! Pictures that are files (a folder, members of tars, records and rows of tables) stay encoded and are read one at a
+//! time by position; forms that hold plain pixels (CIFAR-10, the CSV) are read whole. Read on in `labels`, which turns
+//! paths into classes, and in `spans`, which is what most forms come down to.
 
 mod archive;
+mod arrow;
 mod cifar;
+mod columns;
+mod example;
+pub(crate) mod handles;
 mod labels;
+mod parquet;
+mod spans;
 mod table;
+mod tfrecord;
 mod tree;
+mod webdataset;
 
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use domain::train::{Corrupt, Data, Folders, Split};
 
+use self::columns::Want;
+use self::labels::{Named, numbered};
+use self::spans::Spans;
+use self::tree::Form;
 use crate::dataset::Skipped;
+use crate::manifest::Manifest;
+use crate::shard::{Codec, Shards};
 use crate::{Error, Part};
 
 /// All samples of a data set, in the order of their names.
@@ -30,8 +44,10 @@ pub(crate) struct Index {
     pub homes: Option<Vec<Part>>,
     /// The pictures.
     pub content: Content,
-    /// Samples of plain pixels that were left out.
+    /// Samples that were left out.
     pub skipped: Vec<Skipped>,
+    /// What is noted about each sample beside its class, as JSON; none, or one each.
+    pub notes: Vec<Box<[u8]>>,
 }
 
 /// Pictures, as they were found.
@@ -48,16 +64,24 @@ pub(crate) enum Content {
 pub(crate) enum Encoded {
     /// Files under a folder.
     Files { root: PathBuf, paths: Vec<PathBuf> },
-    /// Members of an uncompressed tar.
-    Members { file: File, members: Vec<Member> },
+    /// Pieces of larger files.
+    Spans(Spans),
+    /// Rows of Parquet files.
+    Rows(parquet::Rows),
+    /// Samples of our own shards.
+    Shards(Shards),
 }
 
-/// One file inside a tar.
-#[derive(Debug, Clone)]
-pub(crate) struct Member {
-    pub path: PathBuf,
-    pub offset: u64,
-    pub bytes: u64,
+/// The part that the name of a file or folder tells.
+pub(crate) type Home = Option<Part>;
+
+/// How a data set is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    /// Whether the parts are those that folders or files are named after.
+    pub by_folders: bool,
+    /// Whether what is damaged is left out and counted.
+    pub skip: bool,
 }
 
 /// Pictures as plain pixels: sample by sample, then channel by channel, then row by row.
@@ -76,44 +100,163 @@ const LARGEST_FILE: u64 = 256 << 20;
 
 /// Finds out what lies at `path`, and lists its samples.
 pub(crate) fn index(spec: &Data, path: &Path) -> Result<Index, Error> {
-    let metadata = match std::fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(Error::Missing { path: path.to_owned() });
-        }
-        Err(source) => return Err(Error::Read { name: path.display().to_string(), source }),
-    };
     let by_folders = matches!(spec.split, Split::Folders(Folders::Folders));
     let skip = match spec.corrupt {
         Corrupt::Fail => false,
         Corrupt::Skip => true,
     };
-    if metadata.is_dir() {
-        if let Some(folder) = cifar::find(path)? {
-            return cifar::index(&folder, by_folders, skip);
+    let index = list(path, &Reading { by_folders, skip })?;
+    match u32::try_from(index.labels.len()) {
+        Ok(_) => Ok(index),
+        Err(_) => {
+            let why = format!("it has {} pictures, and at most {} are served", index.labels.len(), u32::MAX);
+            Err(layout(path, why, "divide it"))
         }
-        let paths = tree::walk(path)?;
-        let labels = labels::from_paths(path, &paths, by_folders)?;
-        return Ok(labels.into_index(Encoded::Files { root: path.to_owned(), paths }));
+    }
+}
+
+/// The same, without a job.
+pub(crate) fn list(path: &Path, reading: &Reading) -> Result<Index, Error> {
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return match path.to_str().filter(|text| text.contains('{')) {
+                Some(pattern) => matching(path, pattern, reading),
+                None => Err(Error::Missing { path: path.to_owned() }),
+            };
+        }
+        Err(source) => return Err(Error::Read { name: path.display().to_string(), source }),
+    };
+    if metadata.is_dir() {
+        if let Some(manifest) = Manifest::read(path)? {
+            return shards(path, manifest, reading);
+        }
+        if let Some(folder) = cifar::find(path)? {
+            return cifar::index(&folder, reading.by_folders, reading.skip);
+        }
+        let tree = tree::walk(path)?;
+        if tree.pictures.is_empty()
+            && let Some((form, files)) = tree.tables()?
+        {
+            return tables(path, form, files, reading);
+        }
+        let labels = labels::from_paths(path, &tree.pictures, &[], reading.by_folders)?;
+        return Ok(labels.into_index(Encoded::Files { root: path.to_owned(), paths: tree.pictures }));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     if name.ends_with(".csv") || name.ends_with(".csv.gz") {
-        return table::index(path, by_folders, skip);
+        return table::index(path, reading.by_folders, reading.skip);
     }
-    if name.ends_with(".tar") {
-        let (file, members) = archive::members(path)?;
-        let paths: Vec<PathBuf> = members.iter().map(|member| member.path.clone()).collect();
-        let labels = labels::from_paths(path, &paths, by_folders)?;
-        return Ok(labels.into_index(Encoded::Members { file, members }));
+    if let Some(form) = Form::of(path).filter(|form| form.is_meant(path)) {
+        return tables(path, form, vec![path.to_owned()], reading);
     }
+    Err(unknown(path, &name))
+}
+
+/// The samples of our own shards, in the order of the data that was packed.
+fn shards(folder: &Path, manifest: Manifest, reading: &Reading) -> Result<Index, Error> {
+    let shards = Shards::open(folder, &manifest)?;
+    if shards.places().is_empty() {
+        return Err(layout(folder, "its shards hold no samples", "pack the data again"));
+    }
+    let labels: Vec<u32> = shards.places().iter().map(|place| place.label).collect();
+    let places: Vec<Home> = shards.places().iter().map(|place| manifest.shards[place.shard as usize].part).collect();
+    let homes = homes_of(folder, &places, &manifest.classes, &labels, reading)?;
+    let content = Content::Encoded(Encoded::Shards(shards));
+    Ok(Index { classes: manifest.classes, labels, homes, content, skipped: Vec::new(), notes: Vec::new() })
+}
+
+/// The files that a pattern with braces names.
+fn matching(path: &Path, pattern: &str, reading: &Reading) -> Result<Index, Error> {
+    let hint = "write for example `shards/train-{000..146}.tar`";
+    let files = webdataset::expand(pattern).map_err(|why| layout(path, why, hint))?;
+    let files: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
+    if let Some(missing) = files.iter().find(|file| !file.is_file()) {
+        return Err(Error::Missing { path: missing.clone() });
+    }
+    let form = files.first().and_then(|first| Form::of(first));
+    match form.filter(|form| files.iter().all(|file| Form::of(file) == Some(*form))) {
+        Some(form) => tables(path, form, files, reading),
+        None => Err(layout(path, "its files are not all tars, TFRecords, Parquet or Arrow files", hint)),
+    }
+}
+
+/// The samples of files that hold many each.
+fn tables(root: &Path, form: Form, files: Vec<PathBuf>, reading: &Reading) -> Result<Index, Error> {
+    let homes: Vec<Home> = files.iter().map(|file| tree::home_of(file.strip_prefix(root).unwrap_or(file))).collect();
+    let listed = match form {
+        Form::Tar => return webdataset::index(root, files, &homes, reading),
+        Form::TfRecord => return tfrecord::index(root, files, &homes, reading),
+        Form::Parquet => {
+            let parquet::Listing { rows, named, names } = parquet::list(files, Want::Pictures)?;
+            let places = rows.places.iter().map(|(file, _)| homes[*file as usize]).collect();
+            (Encoded::Rows(rows), named, names, places)
+        }
+        Form::Arrow => {
+            let arrow::Listing { spans, named, names } = arrow::list(files, Want::Pictures)?;
+            let places = spans.spans.iter().map(|span| homes[span.file as usize]).collect();
+            (Encoded::Spans(spans), named, names, places)
+        }
+    };
+    rows(root, listed, reading)
+}
+
+/// Rows of a table: its pictures, their classes, what those are called, and the parts that the files tell.
+type Listed = (Encoded, Vec<Option<Named>>, Option<Vec<String>>, Vec<Home>);
+
+fn rows(root: &Path, (mut content, named, names, mut places): Listed, reading: &Reading) -> Result<Index, Error> {
+    let keep: Vec<bool> = named.iter().map(Option::is_some).collect();
+    if !keep.contains(&true) {
+        let why = "none of its columns holds classes";
+        return Err(layout(root, why, "name the column of classes `label`"));
+    }
+    let mut skipped = Vec::new();
+    for (sample, _) in keep.iter().enumerate().filter(|(_, keep)| !**keep) {
+        let (name, why) = (content.name(sample), "it has no class".to_owned());
+        if !reading.skip {
+            return Err(Error::Picture { name, why });
+        }
+        skipped.push(Skipped { name, why });
+    }
+    if !skipped.is_empty() {
+        content.retain(&keep);
+        let mut flags = keep.iter();
+        places.retain(|_| flags.next() == Some(&true));
+    }
+    let (classes, labels) = numbered(named.into_iter().flatten().collect(), names);
+    let homes = homes_of(root, &places, &classes, &labels, reading)?;
+    Ok(Index { classes, labels, homes, content: Content::Encoded(content), skipped, notes: Vec::new() })
+}
+
+/// The parts that the names of files tell, if they are asked for; every sample must have one then.
+fn homes_of(
+    root: &Path,
+    places: &[Home],
+    classes: &[String],
+    labels: &[u32],
+    reading: &Reading,
+) -> Result<Option<Vec<Part>>, Error> {
+    if !reading.by_folders {
+        return Ok(None);
+    }
+    let Some(homes) = places.iter().copied().collect::<Option<Vec<Part>>>() else {
+        let why = "not every file of it is named after `train`, `val` or `test`";
+        return Err(layout(root, why, "rename them, or leave out `split: folders` to have the split drawn"));
+    };
+    labels::check_homes(root, classes, labels, &homes)?;
+    Ok(Some(homes))
+}
+
+fn unknown(path: &Path, name: &str) -> Error {
     let packed = [".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2", ".zip"].iter().any(|end| name.ends_with(end));
     let hint = match packed {
         true => "unpack it, and give the folder or the plain `.tar`; pictures are compressed already",
         false => {
-            "give a folder or `.tar` of `…/<class>/<file>.jpg|png`, a CIFAR-10 binary folder, a `.csv` or a `.csv.gz`"
+            "give a folder or `.tar` of `…/<class>/<file>.jpg|png`, WebDataset tars, a `.tfrecord`, `.parquet` or `.arrow` \
+             file, a CIFAR-10 binary folder, a `.csv` or a `.csv.gz`"
         }
     };
-    Err(layout(path, "its form is not known", hint))
+    layout(path, "its form is not known", hint)
 }
 
 impl Encoded {
@@ -121,30 +264,31 @@ impl Encoded {
     pub fn len(&self) -> usize {
         match self {
             Encoded::Files { paths, .. } => paths.len(),
-            Encoded::Members { members, .. } => members.len(),
+            Encoded::Spans(spans) => spans.spans.len(),
+            Encoded::Rows(rows) => rows.places.len(),
+            Encoded::Shards(shards) => shards.places().len(),
         }
     }
 
-    /// What a picture is called in messages: its path below the root.
+    /// What a picture is called in messages: its path below the root, or its place in a file.
     pub fn name(&self, sample: usize) -> String {
         match self {
             Encoded::Files { paths, .. } => paths[sample].display().to_string(),
-            Encoded::Members { members, .. } => members[sample].path.display().to_string(),
+            Encoded::Spans(spans) => spans.name(sample),
+            Encoded::Rows(rows) => rows.name(sample),
+            Encoded::Shards(shards) => shards.name(sample),
         }
     }
 
     /// Reads the file of one picture into `bytes`.
     pub fn read(&self, sample: usize, bytes: &mut Vec<u8>) -> Result<(), Error> {
-        let read = match self {
-            Encoded::Files { root, paths } => read_file(&root.join(&paths[sample]), bytes),
-            Encoded::Members { file, members } => {
-                let Member { offset, bytes: length, .. } = members[sample];
-                bytes.clear();
-                bytes.resize(length.min(LARGEST_FILE + 1) as usize, 0);
-                file.read_exact_at(bytes, offset)
-            }
-        };
-        read.map_err(|source| Error::Read { name: self.name(sample), source })?;
+        match self {
+            Encoded::Files { root, paths } => read_file(&root.join(&paths[sample]), bytes)
+                .map_err(|source| Error::Read { name: self.name(sample), source })?,
+            Encoded::Spans(spans) => spans.read(sample, bytes)?,
+            Encoded::Rows(rows) => rows.read(sample, bytes)?,
+            Encoded::Shards(shards) => shards.read(sample, bytes)?,
+        }
         let why = match bytes.len() as u64 {
             0 => "the file is empty",
             1..=LARGEST_FILE => return Ok(()),
@@ -153,12 +297,30 @@ impl Encoded {
         Err(Error::Picture { name: self.name(sample), why: why.into() })
     }
 
+    /// How the bytes of one picture are to be understood.
+    pub fn codec(&self, sample: usize) -> Codec {
+        match self {
+            Encoded::Files { .. } | Encoded::Spans(_) | Encoded::Rows(_) => Codec::Original,
+            Encoded::Shards(shards) => shards.places()[sample].codec,
+        }
+    }
+
+    /// What is noted about one picture, as JSON; often nothing.
+    pub fn note(&self, sample: usize) -> Result<Vec<u8>, Error> {
+        match self {
+            Encoded::Files { .. } | Encoded::Spans(_) | Encoded::Rows(_) => Ok(Vec::new()),
+            Encoded::Shards(shards) => shards.note(sample),
+        }
+    }
+
     /// Keeps the pictures for which `keep` holds.
     pub fn retain(&mut self, keep: &[bool]) {
         let mut flags = keep.iter();
         match self {
             Encoded::Files { paths, .. } => paths.retain(|_| flags.next() == Some(&true)),
-            Encoded::Members { members, .. } => members.retain(|_| flags.next() == Some(&true)),
+            Encoded::Spans(spans) => spans.retain(keep),
+            Encoded::Rows(rows) => rows.places.retain(|_| flags.next() == Some(&true)),
+            Encoded::Shards(shards) => shards.retain(keep),
         }
     }
 }

@@ -1,19 +1,93 @@
-//! Pictures in a folder tree.
+//! What lies in a folder tree: pictures, or files that hold many each.
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::labels::{is_hidden, is_picture};
-use super::layout;
+use super::labels::{home, is_hidden, is_picture};
+use super::{Home, layout, tfrecord};
 use crate::Error;
+
+/// What was found below a folder.
+pub(super) struct Tree {
+    root: PathBuf,
+    /// Relative to the root and sorted.
+    pub pictures: Vec<PathBuf>,
+    others: Vec<(Form, PathBuf)>,
+}
+
+/// A form of file that holds many samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Form {
+    Tar,
+    TfRecord,
+    Parquet,
+    Arrow,
+}
+
+impl Form {
+    /// The form that a file's name tells. Without ending, `train-00000-of-01024` is how TensorFlow names its records.
+    pub fn of(path: &Path) -> Option<Form> {
+        let name = path.file_name()?.to_string_lossy().to_lowercase();
+        match name.rsplit_once('.').map(|(_, ending)| ending) {
+            Some("tar") => Some(Form::Tar),
+            Some("parquet") => Some(Form::Parquet),
+            Some("arrow") => Some(Form::Arrow),
+            _ if name.contains("tfrecord") && !name.ends_with(".gz") => Some(Form::TfRecord),
+            None if name.contains("-of-") => Some(Form::TfRecord),
+            _ => None,
+        }
+    }
+
+    /// Whether a file is of this form beyond what its name tells, where the name alone is a guess.
+    pub fn is_meant(self, path: &Path) -> bool {
+        match self {
+            Form::Tar | Form::Parquet | Form::Arrow => true,
+            Form::TfRecord => path.to_string_lossy().to_lowercase().contains("tfrecord") || tfrecord::is_one(path),
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Form::Tar => "tars",
+            Form::TfRecord => "TFRecords",
+            Form::Parquet => "Parquet files",
+            Form::Arrow => "Arrow files",
+        }
+    }
+}
+
+impl Tree {
+    /// The files that hold many samples, sorted by path; an error if they are of several forms.
+    pub fn tables(&self) -> Result<Option<(Form, Vec<PathBuf>)>, Error> {
+        let mut files: Vec<&(Form, PathBuf)> = self.others.iter().collect();
+        files.retain(|(form, path)| form.is_meant(&self.root.join(path)));
+        files.sort_by(|a, b| a.1.cmp(&b.1));
+        let Some((first, _)) = files.first() else {
+            return Ok(None);
+        };
+        if let Some((other, _)) = files.iter().find(|(form, _)| form != first) {
+            let why = format!("it holds both {} and {}", first.word(), other.word());
+            return Err(layout(&self.root, why, "give the folder of one of them"));
+        }
+        Ok(Some((*first, files.iter().map(|(_, path)| self.root.join(path)).collect())))
+    }
+}
+
+/// The part that a path tells: by a folder of that name, or by the start of the file's, as in `train-00000-of-00002`.
+pub(super) fn home_of(path: &Path) -> Home {
+    let folders = path.parent().into_iter().flatten().find_map(|folder| home(&folder.to_string_lossy()));
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let word = file.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default().to_owned();
+    folders.or_else(|| home(&word))
+}
 
 /// All pictures below `root`, relative to it and sorted by path, whatever order the file system lists them in.
 ///
 /// Links are followed, each folder once. Hidden files and files of other kinds are passed over.
-pub(super) fn walk(root: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(super) fn walk(root: &Path) -> Result<Tree, Error> {
     let refused = |path: &Path, source| Error::Read { name: path.display().to_string(), source };
-    let mut pictures = Vec::new();
+    let (mut pictures, mut others) = (Vec::new(), Vec::new());
     let mut without = Vec::new();
     let mut seen = HashSet::new();
     let mut open = vec![PathBuf::new()];
@@ -40,6 +114,8 @@ pub(super) fn walk(root: &Path) -> Result<Vec<PathBuf>, Error> {
             } else if is_file && is_picture(&relative) {
                 useful = true;
                 pictures.push(relative);
+            } else if is_file && let Some(form) = Form::of(&relative) {
+                others.push((form, relative));
             }
         }
         if !useful && folder != Path::new("") {
@@ -51,5 +127,5 @@ pub(super) fn walk(root: &Path) -> Result<Vec<PathBuf>, Error> {
         return Err(layout(root, why, "put pictures into that folder, or remove it"));
     }
     pictures.sort();
-    Ok(pictures)
+    Ok(Tree { root: root.to_owned(), pictures, others })
 }

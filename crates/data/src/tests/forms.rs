@@ -13,12 +13,12 @@ use image::ImageFormat;
 use super::{Files, encoded, picture, scratch, spec};
 use crate::{Dataset, Loader, LoaderOptions, Part};
 
-fn open(spec: &Data, path: &Path) -> Arc<Dataset> {
+pub(super) fn open(spec: &Data, path: &Path) -> Arc<Dataset> {
     Arc::new(Dataset::open(spec, path, 5).unwrap())
 }
 
 /// All values and labels of one part, in natural order.
-fn all(dataset: &Arc<Dataset>, part: Part) -> (Vec<f32>, Vec<i64>) {
+pub(super) fn all(dataset: &Arc<Dataset>, part: Part) -> (Vec<f32>, Vec<i64>) {
     let mut loader = Loader::evaluate(Arc::clone(dataset), part, LoaderOptions { batch: 7, ..Default::default() });
     let (mut values, mut labels) = (Vec::new(), Vec::new());
     while let Some(batch) = loader.next() {

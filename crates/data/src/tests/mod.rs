@@ -2,7 +2,10 @@
 
 mod batches;
 mod forms;
+mod packs;
 mod refusals;
+mod sources;
+mod written;
 
 use std::fs;
 use std::io::Cursor as Bytes;

@@ -3,6 +3,8 @@
 //! Each verb is one file beside this one, its arguments and one function.
 
 mod bench;
+mod inspect;
+mod pack;
 
 use crate::error::Error;
 use crate::printer::Printer;
@@ -19,6 +21,10 @@ pub struct Args {
 enum Ask {
     /// Measure how fast pictures become batches
     Bench(bench::Args),
+    /// Tell what lies in a data set, and whether it is sound
+    Inspect(inspect::Args),
+    /// Pack a data set into shards: shuffled once, with an index and hashes
+    Pack(pack::Args),
 }
 
 /// Does what was asked of a data set.
@@ -28,5 +34,7 @@ enum Ask {
 pub fn run(args: Args, _settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     match args.ask {
         Ask::Bench(args) => bench::run(args, printer),
+        Ask::Inspect(args) => inspect::run(args, printer),
+        Ask::Pack(args) => pack::run(args, printer),
     }
 }

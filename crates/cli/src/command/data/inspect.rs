@@ -1,0 +1,92 @@
+//! `gradus data inspect`: what lies in a data set.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use data::{InspectOptions, Inspection};
+
+use crate::error::Error;
+use crate::exit;
+use crate::printer::Printer;
+
+/// Arguments of `gradus data inspect`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A data set of any form that is read
+    path: PathBuf,
+    /// Read every sample: compare it with its hash, or decode it where it has none
+    #[arg(long)]
+    verify: bool,
+    /// Write a sheet of pictures, a class a row, as PNG
+    #[arg(long, value_name = "FILE.png")]
+    sheet: Option<PathBuf>,
+}
+
+/// Tells what lies in a data set; the exit code is 3 if `--verify` finds damage.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let options = InspectOptions { verify: args.verify, sheet: args.sheet.as_deref(), threads };
+    let found = data::inspect(&args.path, &options)?;
+    let code = if args.verify && !found.damaged.is_empty() { exit::WORLD } else { exit::DONE };
+    if printer.is_json() {
+        printer.json(&found);
+        return Ok(code);
+    }
+    for line in lines(&found) {
+        printer.data(line);
+    }
+    if let Some(file) = &args.sheet {
+        printer.say(format!("a sheet of {} classes is in `{}`", found.sheet.len(), file.display()));
+    }
+    for damaged in found.damaged.iter().take(SHOWN) {
+        printer.say(format!("damaged: `{}`: {}", damaged.name, damaged.why));
+    }
+    if found.damaged.len() > SHOWN {
+        printer.say(format!("and {} more; `--json` lists all", found.damaged.len() - SHOWN));
+    }
+    Ok(code)
+}
+
+/// Damaged samples, or classes, that are told one by one.
+const SHOWN: usize = 20;
+
+fn lines(found: &Inspection) -> Vec<String> {
+    let mut lines = vec![format!("form      {}", found.form), format!("samples   {}", found.samples)];
+    if let Some([train, validation, test]) = found.parts {
+        lines.push(format!("parts     {train} training, {validation} validation, {test} test"));
+    }
+    let mut counts: Vec<u64> = found.classes.iter().map(|(_, count)| *count).collect();
+    counts.sort_unstable();
+    if let (Some(least), Some(most)) = (counts.first(), counts.last()) {
+        lines.push(format!("classes   {}, of {least} to {most} samples", counts.len()));
+    }
+    if found.classes.len() <= SHOWN {
+        lines.extend(found.classes.iter().map(|(name, count)| format!("          {count:>8}  {name}")));
+    }
+    let kinds: Vec<String> = found.kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    if let Some(sizes) = &found.sizes {
+        let [w, h, b] = [sizes.width, sizes.height, sizes.bytes];
+        lines.push(format!("looked at {} pictures: {}", sizes.of, kinds.join(", ")));
+        lines.push(format!("width     {} to {}, median {}", w[0], w[2], w[1]));
+        lines.push(format!("height    {} to {}, median {}", h[0], h[2], h[1]));
+        lines.push(format!("bytes     {} to {}, median {}", b[0], b[2], b[1]));
+    }
+    let shuffle = &found.shuffle;
+    lines.push(format!(
+        "shuffle   {:.1} distinct classes in a batch of {} read front to back; {:.1} were it random",
+        shuffle.distinct, shuffle.batch, shuffle.ideal
+    ));
+    if let Some(manifest) = &found.manifest {
+        let bytes: u64 = manifest.shards.iter().map(|shard| shard.bytes).sum();
+        let shards = manifest.shards.len();
+        let (codec, skipped) = (manifest.recipe.codec.word(), manifest.skipped.len());
+        lines.push(format!("shards    {shards}, {:.1} MB, codec {codec}, {skipped} left out", bytes as f64 / 1e6));
+    }
+    if found.verified > 0 {
+        lines.push(format!("verified  {} samples, {} damaged", found.verified, found.damaged.len()));
+    }
+    lines
+}

@@ -1,0 +1,279 @@
+//! `data inspect`: what lies in a data set, whether it is sound, and how well it is shuffled.
+//!
+//! Counts come from the listing alone. Sizes and kinds are those of some pictures, spread evenly, of which the first
+//! bytes are read; with `verify`, every sample is read and compared with its hash, or decoded where it has none.
+
+mod sheet;
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::path::Path;
+
+use image::{ImageFormat, ImageReader};
+use serde::Serialize;
+
+use crate::dataset::Skipped;
+use crate::pack::in_order;
+use crate::picture::decode;
+use crate::source::{self, Content, Encoded, Index, Reading};
+use crate::{Error, Manifest, Part, shard};
+
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct InspectOptions<'a> {
+    /// Whether every sample is read and checked.
+    pub verify: bool,
+    /// Where a sheet of pictures is written, as PNG.
+    pub sheet: Option<&'a Path>,
+    /// Threads that check.
+    pub threads: usize,
+}
+
+/// What lies in a data set.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Inspection {
+    /// The form that it lies in.
+    pub form: &'static str,
+    /// Samples of all parts.
+    pub samples: u64,
+    /// Name and samples of each class, in label order.
+    pub classes: Vec<(String, u64)>,
+    /// Samples of training, validation and test, if folders or files tell them.
+    pub parts: Option<[u64; 3]>,
+    /// How the samples are stored, or what kinds of files those that were looked at are, and how many of each.
+    pub kinds: BTreeMap<String, u64>,
+    /// Sizes of the pictures that were looked at.
+    pub sizes: Option<Sizes>,
+    /// How well a reader that goes from front to back is served.
+    pub shuffle: Shuffle,
+    /// How the shards were made.
+    pub manifest: Option<Manifest>,
+    /// Classes of the rows of the sheet.
+    pub sheet: Vec<String>,
+    /// What was found damaged in the listing, among those looked at, or by `verify`.
+    pub damaged: Vec<Skipped>,
+    /// Samples that were read and checked.
+    pub verified: u64,
+}
+
+/// Sizes of pictures, in pixels, and of their files, in bytes: smallest, median and largest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Sizes {
+    /// Pictures that were looked at.
+    pub of: u64,
+    /// Widths.
+    pub width: [u64; 3],
+    /// Heights.
+    pub height: [u64; 3],
+    /// Bytes of the encoded picture.
+    pub bytes: [u64; 3],
+}
+
+/// Distinct classes in a batch of samples that lie one behind another.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Shuffle {
+    /// Samples in a batch.
+    pub batch: u64,
+    /// Distinct classes in it, on average.
+    pub distinct: f64,
+    /// The same, were the samples drawn at random.
+    pub ideal: f64,
+}
+
+/// Pictures whose first bytes are looked at.
+const LOOKED_AT: usize = 1000;
+/// The batch that the measure of shuffling speaks of.
+const BATCH: usize = 256;
+
+/// Looks at the data at `path`.
+///
+/// # Errors
+/// [`Error`] if it cannot be listed or read, or the sheet cannot be written. What is damaged is told in the result.
+pub fn inspect(path: &Path, options: &InspectOptions) -> Result<Inspection, Error> {
+    let manifest = Manifest::read(path)?;
+    let reading = |by_folders| Reading { by_folders, skip: true };
+    let index = source::list(path, &reading(true)).or_else(|_| source::list(path, &reading(false)))?;
+    let Index { classes, labels, homes, content, skipped, .. } = &index;
+    let mut counts = vec![0; classes.len()];
+    labels.iter().for_each(|label| counts[*label as usize] += 1);
+    let mut damaged = skipped.clone();
+    let (kinds, sizes) = look(content, labels.len(), &mut damaged);
+    let mut verified = 0;
+    if options.verify {
+        damaged.clone_from(skipped);
+        verified = verify(path, manifest.as_ref(), content, options.threads, &mut damaged)?;
+    }
+    let sheet = match options.sheet {
+        Some(file) => sheet::write(file, &index)?,
+        None => Vec::new(),
+    };
+    let parts = homes.as_ref().map(|homes| {
+        let count = |part| homes.iter().filter(|home| **home == part).count() as u64;
+        [Part::Train, Part::Validation, Part::Test].map(count)
+    });
+    Ok(Inspection {
+        form: form(content),
+        samples: labels.len() as u64,
+        classes: classes.iter().cloned().zip(counts.iter().copied()).collect(),
+        parts,
+        kinds,
+        sizes,
+        shuffle: shuffle(&as_stored(content, labels), &counts),
+        manifest,
+        sheet,
+        damaged,
+        verified,
+    })
+}
+
+fn form(content: &Content) -> &'static str {
+    match content {
+        Content::Decoded(_) => "a table of pixels",
+        Content::Encoded(Encoded::Files { .. }) => "a folder of pictures",
+        Content::Encoded(Encoded::Spans(_)) => "tars, TFRecords or Arrow files",
+        Content::Encoded(Encoded::Rows(_)) => "Parquet files",
+        Content::Encoded(Encoded::Shards(_)) => "gradus shards",
+    }
+}
+
+/// The labels in the order in which the samples lie in their files.
+fn as_stored(content: &Content, labels: &[u32]) -> Vec<u32> {
+    let mut order: Vec<usize> = (0..labels.len()).collect();
+    match content {
+        Content::Encoded(Encoded::Spans(spans)) => {
+            order.sort_by_key(|sample| (spans.spans[*sample].file, spans.spans[*sample].offset));
+        }
+        Content::Encoded(Encoded::Shards(shards)) => {
+            order.sort_by_key(|sample| (shards.places()[*sample].shard, shards.places()[*sample].slot));
+        }
+        Content::Decoded(_) | Content::Encoded(Encoded::Files { .. } | Encoded::Rows(_)) => {}
+    }
+    order.into_iter().map(|sample| labels[sample]).collect()
+}
+
+/// How many classes meet in a batch: what a reader gets that reads from front to back.
+fn shuffle(stored: &[u32], counts: &[u64]) -> Shuffle {
+    let batch = BATCH.min(stored.len()).max(1);
+    let mut distinct = 0;
+    for batch in stored.chunks_exact(batch) {
+        let mut labels = batch.to_vec();
+        labels.sort_unstable();
+        labels.dedup();
+        distinct += labels.len();
+    }
+    let batches = (stored.len() / batch).max(1);
+    // Without replacement it is a little more; with hundreds of samples the difference is below a hundredth.
+    let missed = |count: &u64| (1.0 - *count as f64 / stored.len().max(1) as f64).powi(batch as i32);
+    let ideal = counts.iter().map(|count| 1.0 - missed(count)).sum();
+    Shuffle { batch: batch as u64, distinct: distinct as f64 / batches as f64, ideal }
+}
+
+/// Kinds and sizes of some pictures, spread evenly.
+fn look(content: &Content, samples: usize, damaged: &mut Vec<Skipped>) -> (BTreeMap<String, u64>, Option<Sizes>) {
+    let mut kinds = BTreeMap::new();
+    let encoded = match content {
+        Content::Decoded(decoded) => {
+            let (height, width) = (decoded.height as u64, decoded.width as u64);
+            let bytes = decoded.channels as u64 * height * width;
+            kinds.insert("plain pixels".to_owned(), samples as u64);
+            let sizes = Sizes { of: samples as u64, width: [width; 3], height: [height; 3], bytes: [bytes; 3] };
+            return (kinds, Some(sizes));
+        }
+        Content::Encoded(encoded) => encoded,
+    };
+    let looked = samples.min(LOOKED_AT);
+    let (mut widths, mut heights, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
+    let mut bytes = Vec::new();
+    for number in 0..looked {
+        let sample = number * samples / looked;
+        match encoded.read(sample, &mut bytes).map_err(|error| error.to_string()).and_then(|()| header(&bytes)) {
+            Ok((kind, width, height)) => {
+                *kinds.entry(kind).or_insert(0) += 1;
+                widths.push(width);
+                heights.push(height);
+                lengths.push(bytes.len() as u64);
+            }
+            Err(why) => damaged.push(Skipped { name: encoded.name(sample), why }),
+        }
+    }
+    let sizes = (!widths.is_empty()).then(|| Sizes {
+        of: widths.len() as u64,
+        width: spread(widths),
+        height: spread(heights),
+        bytes: spread(lengths),
+    });
+    (kinds, sizes)
+}
+
+/// Kind, width and height, as the first bytes say.
+fn header(bytes: &[u8]) -> Result<(String, u64, u64), String> {
+    let kind = match image::guess_format(bytes) {
+        Ok(ImageFormat::Jpeg) => "jpeg",
+        Ok(ImageFormat::Png) => "png",
+        Ok(_) | Err(_) => {
+            let picture = decode(bytes)?;
+            return Ok(("packed".to_owned(), picture.width as u64, picture.height as u64));
+        }
+    };
+    let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(|error| error.to_string())?;
+    let (width, height) = reader.into_dimensions().map_err(|error| error.to_string())?;
+    Ok((kind.to_owned(), u64::from(width), u64::from(height)))
+}
+
+fn spread(mut values: Vec<u64>) -> [u64; 3] {
+    values.sort_unstable();
+    [values[0], values[values.len() / 2], values[values.len() - 1]]
+}
+
+/// Reads every sample; returns how many.
+fn verify(
+    path: &Path,
+    manifest: Option<&Manifest>,
+    content: &Content,
+    threads: usize,
+    damaged: &mut Vec<Skipped>,
+) -> Result<u64, Error> {
+    let encoded = match (manifest, content) {
+        (Some(manifest), _) => {
+            let shards = &manifest.shards;
+            let work = |number: u64| shard::verify(path, &shards[number as usize]);
+            in_order(
+                0..shards.len() as u64,
+                threads,
+                work,
+                |_| 0,
+                |_, wrong| {
+                    for line in wrong? {
+                        let (name, why) = line.split_once(": ").unwrap_or((&line, ""));
+                        damaged.push(Skipped { name: name.to_owned(), why: why.to_owned() });
+                    }
+                    Ok::<(), Error>(())
+                },
+            )?;
+            return Ok(manifest.samples);
+        }
+        (None, Content::Decoded(_)) => return Ok(0), // They were read whole to be listed.
+        (None, Content::Encoded(encoded)) => encoded,
+    };
+    let work = |number: u64| {
+        let (sample, mut bytes) = (number as usize, Vec::new());
+        let read = encoded.read(sample, &mut bytes).map_err(|error| match error {
+            Error::Picture { why, .. } => why,
+            other => other.to_string(),
+        });
+        read.and_then(|()| decode(&bytes).map(|_| ()))
+    };
+    in_order(
+        0..encoded.len() as u64,
+        threads,
+        work,
+        |_| 0,
+        |number, checked| {
+            if let Err(why) = checked {
+                damaged.push(Skipped { name: encoded.name(number as usize), why });
+            }
+            Ok::<(), Error>(())
+        },
+    )?;
+    Ok(encoded.len() as u64)
+}

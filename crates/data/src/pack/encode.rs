@@ -1,0 +1,101 @@
+//! What becomes of one sample: its bytes as they were, shrunk, or its plain pixels.
+
+use image::ExtendedColorType;
+use image::codecs::jpeg::JpegEncoder;
+
+use super::PackOptions;
+use super::plan::Plan;
+use crate::Error;
+use crate::picture::{Rgb, decode, plain};
+use crate::resize::resize;
+use crate::shard::{Codec, Sample};
+use crate::source::{Content, Decoded};
+
+/// The quality of pictures that are shrunk, on the scale of JPEG encoders.
+const QUALITY: u8 = 90;
+
+/// Reads and encodes samples; shared by all threads.
+pub(super) struct Encoder<'a> {
+    plan: &'a Plan,
+    codec: Codec,
+    shrink: Option<u32>,
+}
+
+impl<'a> Encoder<'a> {
+    pub fn new(plan: &'a Plan, options: &PackOptions) -> Encoder<'a> {
+        Encoder { plan, codec: options.codec, shrink: options.shrink }
+    }
+
+    pub fn encode(&self, sample: u32) -> Result<Sample, Error> {
+        let place = sample as usize;
+        let (name, codec, bytes, note) = match &self.plan.content {
+            Content::Encoded(encoded) => {
+                let mut bytes = Vec::new();
+                encoded.read(place, &mut bytes)?;
+                let name = encoded.name(place);
+                let known = encoded.codec(place);
+                let (codec, bytes) =
+                    self.convert(known, bytes).map_err(|why| Error::Picture { name: name.clone(), why })?;
+                (name, codec, bytes, encoded.note(place)?)
+            }
+            Content::Decoded(decoded) => {
+                let picture = interleaved(decoded, place)
+                    .ok_or_else(|| Error::Internal("pixels that are no colours were listed for packing".into()))?;
+                (format!("{place:08}"), Codec::Pixels, plain(&self.shrunk(picture).0), Vec::new())
+            }
+        };
+        let note = self.plan.notes.get(place).map_or(note, |note| note.to_vec());
+        Ok(Sample { id: place as u64, label: self.plan.labels[place], codec, name, bytes, note })
+    }
+
+    fn convert(&self, known: Codec, bytes: Vec<u8>) -> Result<(Codec, Vec<u8>), String> {
+        if self.codec == Codec::Original && self.shrink.is_none() {
+            return Ok((known, bytes));
+        }
+        let picture = decode(&bytes)?;
+        let (picture, changed) = self.shrunk(picture);
+        match self.codec {
+            Codec::Pixels => Ok((Codec::Pixels, plain(&picture))),
+            Codec::Original | Codec::Coefficients | Codec::Tokens if !changed => Ok((known, bytes)),
+            Codec::Original | Codec::Coefficients | Codec::Tokens => {
+                let mut file = Vec::new();
+                let (width, height) = (picture.width as u32, picture.height as u32);
+                JpegEncoder::new_with_quality(&mut file, QUALITY)
+                    .encode(&picture.pixels, width, height, ExtendedColorType::Rgb8)
+                    .map_err(|error| error.to_string())?;
+                Ok((Codec::Original, file))
+            }
+        }
+    }
+
+    /// The picture with the short side asked for, and whether it had to be changed; it is never enlarged.
+    fn shrunk(&self, picture: Rgb) -> (Rgb, bool) {
+        let Some(side) = self.shrink.map(|side| side as usize) else {
+            return (picture, false);
+        };
+        let short = picture.height.min(picture.width);
+        if short <= side {
+            return (picture, false);
+        }
+        // The long side is rounded down, as torchvision does.
+        let scaled = |length: usize| (length * side / short).max(1);
+        let (height, width) = (scaled(picture.height), scaled(picture.width));
+        let mut planes = vec![0; 3 * height * width];
+        resize(&picture, height, width, &mut planes);
+        let size = height * width;
+        let pixels = (0..size).flat_map(|at| [planes[at], planes[size + at], planes[2 * size + at]]).collect();
+        (Rgb { height, width, pixels }, true)
+    }
+}
+
+/// One picture of plain pixels; `None` unless they are 8-bit colours.
+fn interleaved(decoded: &Decoded, place: usize) -> Option<Rgb> {
+    let &Decoded { channels, height, width, full, ref pixels } = decoded;
+    if (channels, full) != (3, 255) {
+        return None;
+    }
+    let size = height * width;
+    let planes = &pixels[place * 3 * size..][..3 * size];
+    let pixels = (0..size).flat_map(|at| [planes[at], planes[size + at], planes[2 * size + at]]).collect();
+    Some(Rgb { height, width, pixels })
+}

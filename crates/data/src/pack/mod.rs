@@ -1,0 +1,305 @@
+//! `data pack`: a data set of any form becomes shards, shuffled once, with an index and hashes.
+//!
+//! What each shard holds is decided before the first byte is read: the samples of a part in an order drawn by the seed,
+//! cut where a shard is full. So the bytes do not depend on the number of threads, a second run finds nothing to do,
+//! and one that was killed goes on behind the last shard that is durable. Read on in `flow` (many threads, one order),
+//! `journal` (what is done) and `encode` (what becomes of a picture).
+
+mod encode;
+mod flow;
+mod journal;
+mod plan;
+mod tars;
+
+pub(crate) use flow::in_order;
+pub(crate) use tars::CLASSES;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use self::encode::Encoder;
+use self::journal::{Done, Journal};
+use self::plan::Plan;
+use self::tars::TarWriter;
+use crate::manifest::{Left, Manifest, Recipe, Shard};
+use crate::shard::{Codec, Sample, Writer};
+use crate::{Error, Part};
+
+/// How a data set is packed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PackOptions {
+    /// Bytes of samples after which a shard is full.
+    pub shard_bytes: u64,
+    /// Seed of the order and of a drawn split.
+    pub seed: u64,
+    /// Shares of training, validation and test; without, the parts are those that the data names, or none.
+    pub split: Option<[f64; 3]>,
+    /// What becomes of a picture.
+    pub codec: Codec,
+    /// The short side that larger pictures are shrunk to.
+    pub shrink: Option<u32>,
+    /// What is written.
+    pub format: PackFormat,
+    /// Whether damaged samples are left out and counted.
+    pub skip: bool,
+    /// Threads that read and encode.
+    pub threads: usize,
+}
+
+/// What is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PackFormat {
+    /// Our shards.
+    Shards,
+    /// Tars in the form of WebDataset.
+    Webdataset,
+}
+
+impl Default for PackOptions {
+    fn default() -> PackOptions {
+        PackOptions {
+            shard_bytes: 64 << 20,
+            seed: 0,
+            split: None,
+            codec: Codec::Original,
+            shrink: None,
+            format: PackFormat::Shards,
+            skip: false,
+            threads: 1,
+        }
+    }
+}
+
+/// How far packing has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PackProgress {
+    /// Samples that are written or left out.
+    pub done: u64,
+    /// Samples of the data.
+    pub samples: u64,
+    /// Bytes of samples that were written by this call.
+    pub bytes: u64,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Packed {
+    /// What the folder holds.
+    pub manifest: Manifest,
+    /// Whether all of it was there already.
+    pub nothing_to_do: bool,
+    /// Shards that an earlier call had finished.
+    pub resumed: usize,
+}
+
+/// Packs the data at `source` into the folder `out`, which is made if it is not there.
+///
+/// # Errors
+/// [`Error`] if the data cannot be read, the folder holds something else, or the disk refuses.
+pub fn pack(
+    source: &Path,
+    out: &Path,
+    options: &PackOptions,
+    progress: &mut dyn FnMut(PackProgress),
+) -> Result<Packed, Error> {
+    let plan = Plan::make(source, options)?;
+    fs::create_dir_all(out).map_err(refusing(out))?;
+    let (journal, done) = Journal::open(out, &plan.fingerprint)?;
+    let manifest = match options.format {
+        PackFormat::Shards => Manifest::read(out)?,
+        PackFormat::Webdataset => done.manifest.clone(),
+    };
+    if let Some(manifest) = manifest.filter(|manifest| is_whole(out, manifest)) {
+        return Ok(Packed { manifest, nothing_to_do: true, resumed: done.shards.len() });
+    }
+    let resumed = done.shards.len();
+    let mut packing = Packing { out, plan: &plan, options, journal, done, progress, state: PackProgress::default() };
+    packing.state.samples = plan.samples() as u64;
+    packing.run()?;
+    let Done { shards, left, .. } = packing.done;
+    let recipe = Recipe {
+        codec: options.codec,
+        shrink: options.shrink,
+        seed: options.seed,
+        split: options.split,
+        shard_bytes: options.shard_bytes,
+    };
+    let manifest = Manifest::new(plan.classes.clone(), recipe, shards, left);
+    if manifest.samples == 0 {
+        let why = "not one sample of it can be read";
+        return Err(Error::Layout {
+            path: source.into(),
+            why: why.into(),
+            hint: "look at it with `gradus data inspect`".into(),
+        });
+    }
+    match options.format {
+        PackFormat::Shards => manifest.write(out),
+        PackFormat::Webdataset => tars::finish(out, &plan.classes).and_then(|()| packing.journal.finish(&manifest)),
+    }
+    .map_err(refusing(out))?;
+    Ok(Packed { manifest, nothing_to_do: false, resumed })
+}
+
+/// Whether every shard is there, as far as lengths tell.
+fn is_whole(out: &Path, manifest: &Manifest) -> bool {
+    let there = |shard: &Shard| fs::metadata(out.join(&shard.file)).is_ok_and(|file| file.len() == shard.bytes);
+    manifest.shards.iter().all(there)
+}
+
+struct Packing<'a> {
+    out: &'a Path,
+    plan: &'a Plan,
+    options: &'a PackOptions,
+    journal: Journal,
+    done: Done,
+    progress: &'a mut dyn FnMut(PackProgress),
+    state: PackProgress,
+}
+
+/// The shard that is being filled.
+struct Filling {
+    file: String,
+    output: Output,
+    /// Samples that were left out since the last shard.
+    left: Vec<Left>,
+}
+
+enum Output {
+    Shard(Writer),
+    Tar(TarWriter),
+}
+
+impl Packing<'_> {
+    fn run(&mut self) -> Result<(), Error> {
+        for number in 0..self.plan.parts.len() {
+            let done = self.done.position(self.plan.parts[number].part);
+            self.state.done += done;
+            self.part(number, done)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the samples of one part, from a position on.
+    fn part(&mut self, number: usize, from: u64) -> Result<(), Error> {
+        let plan = self.plan;
+        let list = &plan.parts[number];
+        let encoder = Encoder::new(plan, self.options);
+        let work = |position: u64| encoder.encode(list.at(position));
+        let weigh = |result: &Result<Sample, Error>| result.as_ref().map_or(0, |sample| sample.bytes.len());
+        let mut filling: Option<Filling> = None;
+        let mut left = Vec::new();
+        in_order(from..list.len(), self.options.threads, work, weigh, |position, result| {
+            let sample = match result {
+                Ok(sample) => sample,
+                Err(Error::Picture { name, why }) if self.options.skip => {
+                    left.push(Left { name, why });
+                    return self.tell(0);
+                }
+                Err(error) => return Err(error),
+            };
+            let full = filling.as_ref().is_some_and(|filling| {
+                filling.output.bytes() + sample.bytes.len() as u64 > self.options.shard_bytes
+                    && filling.output.count() > 0
+            });
+            if full && let Some(mut filled) = filling.take() {
+                filled.left = std::mem::take(&mut left);
+                self.close(filled, list.part, position)?;
+            }
+            let mut open = match filling.take() {
+                Some(open) => open,
+                None => self.open(list.part)?,
+            };
+            open.output.append(&sample).map_err(refusing(self.out))?;
+            filling = Some(open);
+            self.tell(sample.bytes.len() as u64)
+        })?;
+        match filling {
+            Some(mut filled) => {
+                filled.left = left;
+                self.close(filled, list.part, list.len())
+            }
+            None if left.is_empty() => Ok(()),
+            None => {
+                self.done.left.extend(left.iter().cloned());
+                self.journal.passed(list.part, list.len(), &left).map_err(refusing(self.out))
+            }
+        }
+    }
+
+    fn open(&self, part: Option<Part>) -> Result<Filling, Error> {
+        let number = self.done.shards.iter().filter(|shard| shard.part == part).count();
+        let word = part.map_or("data", Part::word);
+        let file = match self.options.format {
+            PackFormat::Shards => format!("{word}-{number:06}.shard"),
+            PackFormat::Webdataset => format!("{word}-{number:06}.tar"),
+        };
+        let path = self.temporary(&file);
+        let output = match self.options.format {
+            PackFormat::Shards => Writer::create(&path, part.map_or(3, |part| part as u32)).map(Output::Shard),
+            PackFormat::Webdataset => TarWriter::create(&path).map(Output::Tar),
+        };
+        Ok(Filling { file, output: output.map_err(refusing(&path))?, left: Vec::new() })
+    }
+
+    /// Makes a shard durable, puts it in place, and notes that all before `position` is done.
+    fn close(&mut self, filling: Filling, part: Option<Part>, position: u64) -> Result<(), Error> {
+        let Filling { file, output, left } = filling;
+        let count = output.count();
+        let path = self.out.join(&file);
+        let finished = match output {
+            Output::Shard(writer) => writer.finish(),
+            Output::Tar(writer) => writer.finish(),
+        };
+        let (bytes, hash) = finished.map_err(refusing(&path))?;
+        let placed = fs::rename(self.temporary(&file), &path).and_then(|()| fs::File::open(self.out)?.sync_all());
+        placed.map_err(refusing(&path))?;
+        let shard = Shard { file, part, count, bytes, blake3: hash.to_hex().to_string() };
+        self.journal.shard(&shard, position, &left).map_err(refusing(self.out))?;
+        self.done.shards.push(shard);
+        self.done.left.extend(left);
+        Ok(())
+    }
+
+    fn temporary(&self, file: &str) -> PathBuf {
+        self.out.join(format!("{file}.tmp"))
+    }
+
+    fn tell(&mut self, bytes: u64) -> Result<(), Error> {
+        self.state.done += 1;
+        self.state.bytes += bytes;
+        (self.progress)(self.state);
+        Ok(())
+    }
+}
+
+impl Output {
+    fn append(&mut self, sample: &Sample) -> io::Result<()> {
+        match self {
+            Output::Shard(writer) => writer.append(sample),
+            Output::Tar(writer) => writer.append(sample),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Output::Shard(writer) => writer.bytes(),
+            Output::Tar(writer) => writer.bytes(),
+        }
+    }
+
+    fn count(&self) -> u64 {
+        match self {
+            Output::Shard(writer) => writer.count(),
+            Output::Tar(writer) => writer.count(),
+        }
+    }
+}
+
+/// Turns what the system says about a file that is written into an error with its name.
+fn refusing(path: &Path) -> impl Fn(io::Error) -> Error {
+    let name = path.display().to_string();
+    move |source| Error::Write { name: name.clone(), source }
+}

@@ -1,0 +1,148 @@
+//! What will be packed in which order, decided from a listing of the data alone.
+
+use std::fs;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use super::PackOptions;
+use crate::order::permute;
+use crate::random::{Purpose, key};
+use crate::source::{self, Content, Encoded, Index, Reading};
+use crate::{Error, Part, split};
+
+/// A data set that was listed, and the order in which it is written.
+pub(super) struct Plan {
+    pub classes: Vec<String>,
+    pub labels: Vec<u32>,
+    pub content: Content,
+    /// What is noted about each sample; none, or one each.
+    pub notes: Vec<Box<[u8]>>,
+    pub parts: Vec<List>,
+    /// A hash of the listing and the options.
+    pub fingerprint: String,
+}
+
+/// The samples of one part.
+pub(super) struct List {
+    pub part: Option<Part>,
+    samples: Vec<u32>,
+    key: u64,
+}
+
+impl List {
+    pub fn len(&self) -> u64 {
+        self.samples.len() as u64
+    }
+
+    /// The sample at a position: the order is drawn once, over the whole part.
+    pub fn at(&self, position: u64) -> u32 {
+        self.samples[permute(position, self.len(), self.key) as usize]
+    }
+}
+
+impl Plan {
+    pub fn make(source: &Path, options: &PackOptions) -> Result<Plan, Error> {
+        let Index { classes, labels, homes, content, skipped, notes } = list(source, options)?;
+        if let Content::Decoded(decoded) = &content
+            && (decoded.channels, decoded.full) != (3, 255)
+        {
+            let why = "a table of digits is not packed: it fits into memory as it is".to_owned();
+            return Err(Error::Layout { path: source.into(), why, hint: "give the table itself to the job".into() });
+        }
+        if let (Some(first), false) = (skipped.first(), options.skip) {
+            return Err(Error::Picture { name: first.name.clone(), why: first.why.clone() });
+        }
+        if u32::try_from(labels.len()).is_err() {
+            let why = format!("it has {} samples, and at most {} are packed", labels.len(), u32::MAX);
+            return Err(Error::Layout { path: source.into(), why, hint: "divide it".into() });
+        }
+        let list = |part: Option<Part>, samples| {
+            let place = part.map_or(3, |part| part as u64);
+            List { part, samples, key: key(Purpose::Pack, options.seed, &[place]) }
+        };
+        let of_parts = |parts: split::Parts| {
+            let named = [Part::Train, Part::Validation, Part::Test].into_iter().zip(parts);
+            named.filter(|(_, samples)| !samples.is_empty()).map(|(part, samples)| list(Some(part), samples)).collect()
+        };
+        let parts = match (options.split, &homes) {
+            (Some(shares), _) => of_parts(split::by_shares(labels.len(), shares, options.seed)?),
+            (None, Some(homes)) => {
+                let mut parts = split::Parts::default();
+                for (home, sample) in homes.iter().zip(0..) {
+                    parts[*home as usize].push(sample);
+                }
+                of_parts(parts)
+            }
+            (None, None) => vec![list(None, (0..labels.len() as u32).collect())],
+        };
+        let fingerprint = fingerprint(source, options, &classes, &labels, &homes, &content)?;
+        Ok(Plan { classes, labels, content, notes, parts, fingerprint })
+    }
+
+    pub fn samples(&self) -> usize {
+        self.labels.len()
+    }
+}
+
+/// Lists the data, with the parts that its folders name if they all do.
+fn list(source: &Path, options: &PackOptions) -> Result<Index, Error> {
+    let reading = |by_folders| Reading { by_folders, skip: options.skip };
+    if options.split.is_none()
+        && let Ok(index) = source::list(source, &reading(true))
+    {
+        return Ok(index);
+    }
+    source::list(source, &reading(false))
+}
+
+/// A hash of all that decides what is written: names, sizes and times of the files, classes, and the options.
+fn fingerprint(
+    source: &Path,
+    options: &PackOptions,
+    classes: &[String],
+    labels: &[u32],
+    homes: &Option<Vec<Part>>,
+    content: &Content,
+) -> Result<String, Error> {
+    let mut hash = blake3::Hasher::new();
+    let PackOptions { shard_bytes, seed, split, codec, shrink, format, skip, threads: _ } = options;
+    hash.update(
+        format!("1 {shard_bytes} {seed} {split:?} {codec:?} {shrink:?} {format:?} {skip} {classes:?}").as_bytes(),
+    );
+    for label in labels {
+        hash.update(&label.to_le_bytes());
+    }
+    for home in homes.iter().flatten() {
+        hash.update(&[*home as u8]);
+    }
+    let mut note = |path: &Path| {
+        let metadata = fs::metadata(path).map_err(|source| Error::Read { name: path.display().to_string(), source })?;
+        let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let nanoseconds = since.map_or(0, |since| since.as_nanos());
+        hash.update(path.strip_prefix(source).unwrap_or(path).to_string_lossy().as_bytes());
+        hash.update(&metadata.len().to_le_bytes()).update(&nanoseconds.to_le_bytes());
+        Ok::<(), Error>(())
+    };
+    match content {
+        Content::Encoded(Encoded::Files { root, paths }) => {
+            for path in paths {
+                // A file that cannot be read is met again, by name, when its turn comes.
+                let _ = note(&root.join(path));
+            }
+        }
+        Content::Encoded(Encoded::Spans(spans)) => {
+            spans.files.paths().iter().try_for_each(|path| note(path))?;
+            for span in &spans.spans {
+                hash.update(&span.offset.to_le_bytes())
+                    .update(&span.bytes.to_le_bytes())
+                    .update(&span.file.to_le_bytes());
+            }
+        }
+        Content::Encoded(Encoded::Rows(rows)) => rows.files().paths().iter().try_for_each(|path| note(path))?,
+        Content::Encoded(Encoded::Shards(shards)) => shards.files().paths().iter().try_for_each(|path| note(path))?,
+        Content::Decoded(decoded) => {
+            hash.update(&decoded.pixels);
+        }
+    }
+    Ok(hash.finalize().to_hex().to_string())
+}

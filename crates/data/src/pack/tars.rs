@@ -1,0 +1,96 @@
+//! Tars in the form of WebDataset: a picture, its class and what is noted about it, under one key.
+//!
+//! The key is the sample's id with leading zeros, so sorting by key restores the order of the data that was packed.
+//! Owner, time and mode are the same for all, so the same samples give the same bytes.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use crate::manifest::replace;
+use crate::shard::{Codec, Sample};
+
+/// Where the names of the classes are: one a line, in label order.
+pub(crate) const CLASSES: &str = "classes.txt";
+
+pub(super) struct TarWriter {
+    tar: tar::Builder<Hashing>,
+    count: u64,
+}
+
+/// A file whose hash is made while it is written.
+struct Hashing {
+    out: BufWriter<File>,
+    hash: blake3::Hasher,
+    bytes: u64,
+}
+
+impl Write for Hashing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write_all(bytes)?;
+        self.hash.update(bytes);
+        self.bytes += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl TarWriter {
+    pub fn create(path: &Path) -> io::Result<TarWriter> {
+        let out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        let tar = tar::Builder::new(Hashing { out, hash: blake3::Hasher::new(), bytes: 0 });
+        Ok(TarWriter { tar, count: 0 })
+    }
+
+    pub fn append(&mut self, sample: &Sample) -> io::Result<()> {
+        let key = format!("{:010}", sample.id);
+        self.member(&format!("{key}.{}", ending(sample)?), &sample.bytes)?;
+        self.member(&format!("{key}.cls"), sample.label.to_string().as_bytes())?;
+        if !sample.note.is_empty() {
+            self.member(&format!("{key}.json"), &sample.note)?;
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.tar.get_ref().bytes
+    }
+
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub fn finish(self) -> io::Result<(u64, blake3::Hash)> {
+        let Hashing { out, hash, bytes } = self.tar.into_inner()?;
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        Ok((bytes, hash.finalize()))
+    }
+
+    fn member(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        self.tar.append_data(&mut header, name, bytes)
+    }
+}
+
+/// The ending that tells readers how to decode a member.
+fn ending(sample: &Sample) -> io::Result<&'static str> {
+    match sample.codec {
+        Codec::Original if sample.bytes.starts_with(b"\x89PNG") => Ok("png"),
+        Codec::Original => Ok("jpg"),
+        Codec::Coefficients | Codec::Pixels | Codec::Tokens => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "only picture files are put into tars"))
+        }
+    }
+}
+
+/// Writes what stands beside the tars.
+pub(super) fn finish(out: &Path, classes: &[String]) -> io::Result<()> {
+    let lines: String = classes.iter().map(|class| class.replace(['\n', '\r'], " ") + "\n").collect();
+    replace(out, CLASSES, lines.as_bytes())
+}

@@ -1,0 +1,105 @@
+//! Our shards: many samples in one file, each found and checked without reading the others.
+//!
+//! ```text
+//! head     32 bytes: magic, version, part
+//! samples  one behind another: the picture's bytes, then what is noted about it (JSON, often nothing)
+//! index    32 bytes a sample: offset u64, bytes u32, note u32, id u64, label u32, codec u8, 3 zeros
+//! hashes   32 bytes a sample: BLAKE3 of its bytes and note
+//! names    one u32 a sample: where its name ends in the text that follows
+//! foot     48 bytes: index offset u64, samples u64, bytes of names u64, 16 bytes of the BLAKE3 of all from the index
+//!          to the names, magic
+//! ```
+//!
+//! All numbers are little-endian. A sample's id is its place in the data that was packed, so shards give the samples in
+//! that order whatever order they lie in. Read on in `write`, `read`, and in `manifest`, which names a folder's shards.
+
+mod read;
+mod write;
+
+pub(crate) use read::{Shards, verify};
+pub(crate) use write::{Sample, Writer};
+
+/// How the bytes of one sample are to be understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Codec {
+    /// The picture file as it was.
+    Original,
+    /// The quantised coefficients of a JPEG, packed more cheaply; decodes to the same pixels.
+    Coefficients,
+    /// Plain pixels.
+    Pixels,
+    /// Numbers of tokens.
+    Tokens,
+}
+
+impl Codec {
+    /// In the order of their numbers in a shard.
+    const ALL: [Codec; 4] = [Codec::Original, Codec::Coefficients, Codec::Pixels, Codec::Tokens];
+
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Codec::Original => "original",
+            Codec::Coefficients => "coefficients",
+            Codec::Pixels => "pixels",
+            Codec::Tokens => "tokens",
+        }
+    }
+}
+
+/// The version that is written; readers refuse later ones.
+const VERSION: u32 = 1;
+const HEAD_MAGIC: &[u8; 8] = b"gradusS1";
+const FOOT_MAGIC: &[u8; 8] = b"gradusE1";
+const HEAD: u64 = 32;
+const FOOT: u64 = 48;
+/// Bytes of a sample in the index, and of its hash.
+const RECORD: u64 = 32;
+const HASH: u64 = 32;
+
+/// What the index says of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Record {
+    offset: u64,
+    bytes: u32,
+    note: u32,
+    id: u64,
+    label: u32,
+    codec: Codec,
+}
+
+impl Record {
+    fn write(&self) -> [u8; RECORD as usize] {
+        let mut record = [0; RECORD as usize];
+        record[..8].copy_from_slice(&self.offset.to_le_bytes());
+        record[8..12].copy_from_slice(&self.bytes.to_le_bytes());
+        record[12..16].copy_from_slice(&self.note.to_le_bytes());
+        record[16..24].copy_from_slice(&self.id.to_le_bytes());
+        record[24..28].copy_from_slice(&self.label.to_le_bytes());
+        record[28] = self.codec as u8;
+        record
+    }
+
+    /// `None` for a codec that is not known.
+    fn read(record: &[u8]) -> Option<Record> {
+        Some(Record {
+            offset: long(record, 0),
+            bytes: short(record, 8),
+            note: short(record, 12),
+            id: long(record, 16),
+            label: short(record, 24),
+            codec: *Codec::ALL.get(usize::from(record[28]))?,
+        })
+    }
+}
+
+/// The number of 8 bytes at `at`.
+fn long(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + 8].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// The number of 4 bytes at `at`.
+fn short(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..at + 4].iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte))
+}

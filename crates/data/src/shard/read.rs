@@ -1,0 +1,253 @@
+//! Reading shards: the indexes when the data is opened, a sample by position when it is needed, hashes on demand.
+//!
+//! Whatever a shard claims is compared with the length that its manifest gives and with what surrounds it, so a damaged
+//! or hostile one is an error with its name, and nothing is taken for granted later.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::{Codec, FOOT, FOOT_MAGIC, HASH, HEAD, HEAD_MAGIC, RECORD, Record, VERSION, long, short};
+use crate::Error;
+use crate::manifest::Manifest;
+use crate::source::handles::Handles;
+
+/// All samples of a folder of shards, in the order of their ids.
+#[derive(Debug)]
+pub(crate) struct Shards {
+    files: Handles,
+    /// Where the names of each shard lie.
+    names: Vec<Names>,
+    places: Vec<Place>,
+}
+
+/// One sample.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub id: u64,
+    pub offset: u64,
+    pub bytes: u32,
+    pub note: u32,
+    pub label: u32,
+    pub shard: u32,
+    /// Its number in the shard.
+    pub slot: u32,
+    pub codec: Codec,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Names {
+    count: u64,
+    /// Where the ends of the names lie; their text is behind them.
+    ends: u64,
+    /// Bytes of the text.
+    text: u64,
+}
+
+impl Shards {
+    /// Reads the indexes of all shards of a folder.
+    pub fn open(folder: &Path, manifest: &Manifest) -> Result<Shards, Error> {
+        let paths: Vec<PathBuf> = manifest.shards.iter().map(|shard| folder.join(&shard.file)).collect();
+        let files = Handles::new(paths);
+        let (mut names, mut places) = (Vec::new(), Vec::new());
+        for (shard, number) in manifest.shards.iter().zip(0_u32..) {
+            let path = files.path(number);
+            let refused = |source| Error::Read { name: path.display().to_string(), source };
+            let file = files.file(number).map_err(refused)?;
+            let foot = Foot::read(&file, shard.bytes).map_err(refused)?.map_err(|why| damaged(path, why))?;
+            if foot.count != shard.count {
+                return Err(damaged(path, format!("it has {} samples, its manifest says {}", foot.count, shard.count)));
+            }
+            let table = foot.table(&file).map_err(refused)?.map_err(|why| damaged(path, why))?;
+            for (record, slot) in table.chunks_exact(RECORD as usize).take(foot.count as usize).zip(0_u32..) {
+                let record = Record::read(record).ok_or_else(|| damaged(path, "a sample has an unknown codec"))?;
+                places
+                    .push(foot.place(record, number, slot, manifest.classes.len()).map_err(|why| damaged(path, why))?);
+            }
+            names.push(Names { count: foot.count, ends: foot.index + foot.count * (RECORD + HASH), text: foot.names });
+        }
+        places.sort_unstable_by_key(|place| place.id);
+        if let Some(pair) = places.windows(2).find(|pair| pair[0].id == pair[1].id) {
+            let why = format!("sample {} is there twice", pair[0].id);
+            return Err(damaged(folder, why));
+        }
+        Ok(Shards { files, names, places })
+    }
+
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    pub fn files(&self) -> &Handles {
+        &self.files
+    }
+
+    /// What a sample was called in the data that was packed; its place if that cannot be read.
+    pub fn name(&self, sample: usize) -> String {
+        let Place { shard, slot, .. } = self.places[sample];
+        self.stored_name(shard, slot).unwrap_or_else(|| {
+            let file = self.files.path(shard).file_name().unwrap_or_default().to_string_lossy();
+            format!("{file}, sample {}", slot + 1)
+        })
+    }
+
+    fn stored_name(&self, shard: u32, slot: u32) -> Option<String> {
+        const LONGEST: u64 = 1 << 16;
+        let Names { count, ends, text } = self.names[shard as usize];
+        let end = |slot: u32| {
+            let mut bytes = [0; 4];
+            self.files.read_exact_at(shard, &mut bytes, ends + 4 * u64::from(slot)).ok()?;
+            Some(u64::from(u32::from_le_bytes(bytes)))
+        };
+        let from = if slot == 0 { 0 } else { end(slot - 1)? };
+        let to = end(slot)?;
+        if from > to || to > text || to - from > LONGEST {
+            return None;
+        }
+        let mut bytes = vec![0; (to - from) as usize];
+        self.files.read_exact_at(shard, &mut bytes, ends + 4 * count + from).ok()?;
+        String::from_utf8(bytes).ok().filter(|name| !name.is_empty())
+    }
+
+    /// Reads the bytes of one sample.
+    pub fn read(&self, sample: usize, bytes: &mut Vec<u8>) -> Result<(), Error> {
+        let place = self.places[sample];
+        bytes.clear();
+        bytes.resize(place.bytes as usize, 0);
+        let read = self.files.read_exact_at(place.shard, bytes, place.offset);
+        read.map_err(|source| Error::Read { name: self.name(sample), source })
+    }
+
+    /// Reads what is noted about one sample.
+    pub fn note(&self, sample: usize) -> Result<Vec<u8>, Error> {
+        let place = self.places[sample];
+        let mut note = vec![0; place.note as usize];
+        let read = self.files.read_exact_at(place.shard, &mut note, place.offset + u64::from(place.bytes));
+        read.map_err(|source| Error::Read { name: self.name(sample), source })?;
+        Ok(note)
+    }
+
+    pub fn retain(&mut self, keep: &[bool]) {
+        let mut flags = keep.iter();
+        self.places.retain(|_| flags.next() == Some(&true));
+    }
+}
+
+/// What the last bytes of a shard say.
+struct Foot {
+    index: u64,
+    count: u64,
+    names: u64,
+    check: [u8; 16],
+    length: u64,
+}
+
+impl Foot {
+    /// The foot of a shard that should have `bytes` bytes. The inner error says what is wrong with it.
+    fn read(file: &File, bytes: u64) -> io::Result<Result<Foot, String>> {
+        let length = file.metadata()?.len();
+        if length != bytes {
+            return Ok(Err(format!("it has {length} bytes, its manifest says {bytes}")));
+        }
+        if length < HEAD + FOOT {
+            return Ok(Err("it is too short for a shard".into()));
+        }
+        let (mut head, mut foot) = ([0; HEAD as usize], [0; FOOT as usize]);
+        file.read_exact_at(&mut head, 0)?;
+        file.read_exact_at(&mut foot, length - FOOT)?;
+        if &head[..8] != HEAD_MAGIC || &foot[40..] != FOOT_MAGIC {
+            return Ok(Err("it is no shard".into()));
+        }
+        if short(&head, 8) != VERSION {
+            return Ok(Err(format!("it is of version {}, this program reads {VERSION}", short(&head, 8))));
+        }
+        let mut check = [0; 16];
+        check.copy_from_slice(&foot[24..40]);
+        let foot = Foot { index: long(&foot, 0), count: long(&foot, 8), names: long(&foot, 16), check, length };
+        let tables = foot.count.checked_mul(RECORD + HASH + 4);
+        let end = tables.and_then(|tables| foot.index.checked_add(tables)?.checked_add(foot.names)?.checked_add(FOOT));
+        if end != Some(length) || foot.index < HEAD || u32::try_from(foot.count).is_err() {
+            return Ok(Err("its foot does not fit its length".into()));
+        }
+        Ok(Ok(foot))
+    }
+
+    /// Index, hashes and names, checked.
+    fn table(&self, file: &File) -> io::Result<Result<Vec<u8>, String>> {
+        let mut table = vec![0; (self.length - FOOT - self.index) as usize];
+        file.read_exact_at(&mut table, self.index)?;
+        if blake3::hash(&table).as_bytes()[..16] != self.check {
+            return Ok(Err("its index is damaged".into()));
+        }
+        Ok(Ok(table))
+    }
+
+    fn place(&self, record: Record, shard: u32, slot: u32, classes: usize) -> Result<Place, String> {
+        let Record { offset, bytes, note, id, label, codec } = record;
+        let end = offset.checked_add(u64::from(bytes)).and_then(|end| end.checked_add(u64::from(note)));
+        if offset < HEAD || end.is_none_or(|end| end > self.index) {
+            return Err(format!("sample {} lies outside it", slot + 1));
+        }
+        if label as usize >= classes.max(1) {
+            return Err(format!("sample {} is of class {label}, and there are {classes}", slot + 1));
+        }
+        Ok(Place { id, offset, bytes, note, label, shard, slot, codec })
+    }
+}
+
+/// Reads one shard whole and compares every hash; tells what is wrong with it, sample by sample.
+///
+/// # Errors
+/// [`Error::Read`] if the system refuses.
+pub(crate) fn verify(folder: &Path, shard: &crate::manifest::Shard) -> Result<Vec<String>, Error> {
+    let path = folder.join(&shard.file);
+    let refused = |source| Error::Read { name: path.display().to_string(), source };
+    let file = File::open(&path).map_err(refused)?;
+    let foot = match Foot::read(&file, shard.bytes).map_err(refused)? {
+        Ok(foot) => foot,
+        Err(why) => return Ok(vec![format!("{}: {why}", shard.file)]),
+    };
+    let table = match foot.table(&file).map_err(refused)? {
+        Ok(table) => table,
+        Err(why) => return Ok(vec![format!("{}: {why}", shard.file)]),
+    };
+    let (records, rest) = table.split_at((foot.count * RECORD) as usize);
+    let mut wrong = Vec::new();
+    let mut bytes = Vec::new();
+    for (slot, (record, hash)) in
+        records.chunks_exact(RECORD as usize).zip(rest.chunks_exact(HASH as usize)).enumerate()
+    {
+        let known = Record::read(record).ok_or_else(|| "it has an unknown codec".to_owned());
+        let place = known.and_then(|record| foot.place(record, 0, slot as u32, usize::MAX));
+        match place {
+            Ok(place) => {
+                bytes.resize(place.bytes as usize + place.note as usize, 0);
+                file.read_exact_at(&mut bytes, place.offset).map_err(refused)?;
+                if blake3::hash(&bytes).as_bytes() != hash {
+                    wrong.push(format!(
+                        "{}, sample {}: its bytes are not those that were packed",
+                        shard.file,
+                        slot + 1
+                    ));
+                }
+            }
+            Err(why) => wrong.push(format!("{}, sample {}: {why}", shard.file, slot + 1)),
+        }
+    }
+    let mut whole = blake3::Hasher::new();
+    whole.update_reader(&file).map_err(refused)?;
+    if wrong.is_empty() && whole.finalize().to_hex().as_str() != shard.blake3 {
+        wrong.push(format!("{}: it is not the shard that was packed", shard.file));
+    }
+    Ok(wrong)
+}
+
+fn damaged(path: &Path, why: impl Into<String>) -> Error {
+    let why = format!("it is damaged: {}", why.into());
+    Error::Layout {
+        path: path.to_owned(),
+        why,
+        hint: "get it again, or pack it again; `gradus data inspect --verify` lists what is wrong".into(),
+    }
+}

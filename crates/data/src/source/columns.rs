@@ -1,0 +1,97 @@
+//! Which columns of a table hold the samples and their classes, as HuggingFace's `datasets` lays them out.
+//!
+//! The schema's metadata `huggingface` tells the features; where it is absent, the usual names do. A picture is a
+//! struct with its file in `bytes`, or a column of bytes; a class is an integer or a word.
+
+use arrow_schema::{DataType, Field, Schema};
+
+/// What the rows of a table are read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Want {
+    Pictures,
+    #[expect(dead_code, reason = "text is packed by the next change")]
+    Texts,
+}
+
+/// The columns that matter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Columns {
+    /// Names from the top to the column of bytes or text.
+    pub content: Vec<String>,
+    /// The column of classes.
+    pub label: Option<String>,
+    /// What the classes are called, from label 0.
+    pub names: Option<Vec<String>>,
+}
+
+const PICTURES: [&str; 6] = ["image", "img", "picture", "jpg", "png", "bytes"];
+const TEXTS: [&str; 5] = ["text", "content", "sentence", "document", "story"];
+const LABELS: [&str; 7] = ["label", "labels", "fine_label", "class", "cls", "category", "target"];
+
+impl Columns {
+    /// The columns of a schema; the error says in words what is missing.
+    pub fn find(schema: &Schema, want: Want) -> Result<Columns, String> {
+        let features = features(schema);
+        let kind = |field: &Field| features.as_ref()?.get(field.name())?.get("_type")?.as_str().map(str::to_owned);
+        let fields = || schema.fields().iter().map(|field| field.as_ref());
+        let named = |names: &[&str]| {
+            let of_name = |name: &&str| fields().find(|field| field.name() == name);
+            names.iter().filter_map(of_name).collect::<Vec<&Field>>()
+        };
+        let content = match want {
+            Want::Pictures => {
+                let mut candidates: Vec<&Field> =
+                    fields().filter(|field| kind(field).as_deref() == Some("Image")).collect();
+                candidates.extend(named(&PICTURES));
+                candidates.extend(fields().filter(|field| matches!(field.data_type(), DataType::Struct(_))));
+                candidates.into_iter().find_map(picture)
+            }
+            Want::Texts => {
+                let texts = named(&TEXTS).into_iter().chain(fields());
+                texts.filter(|field| is_text(field.data_type())).map(|field| vec![field.name().clone()]).next()
+            }
+        };
+        let columns = || fields().map(|field| format!("`{}`", field.name())).collect::<Vec<_>>().join(", ");
+        let content = content.ok_or_else(|| match want {
+            Want::Pictures => format!("none of its columns {} holds pictures as bytes", columns()),
+            Want::Texts => format!("none of its columns {} holds text", columns()),
+        })?;
+        let marked = fields().find(|field| kind(field).as_deref() == Some("ClassLabel"));
+        let usual =
+            || named(&LABELS).into_iter().find(|field| *field.name() != content[0] && is_class(field.data_type()));
+        let label = marked.or_else(usual);
+        let names = label.and_then(|label| {
+            let names = features.as_ref()?.get(label.name())?.get("names")?.as_array()?;
+            names.iter().map(|name| name.as_str().map(str::to_owned)).collect()
+        });
+        Ok(Columns { content, label: label.map(|field| field.name().clone()), names })
+    }
+}
+
+/// The path to the bytes of a column of pictures.
+fn picture(field: &Field) -> Option<Vec<String>> {
+    match field.data_type() {
+        DataType::Binary | DataType::LargeBinary => Some(vec![field.name().clone()]),
+        DataType::Struct(children) => {
+            let bytes = children.iter().find(|child| child.name() == "bytes")?;
+            let is_bytes = matches!(bytes.data_type(), DataType::Binary | DataType::LargeBinary);
+            is_bytes.then(|| vec![field.name().clone(), "bytes".into()])
+        }
+        _ => None,
+    }
+}
+
+fn is_text(kind: &DataType) -> bool {
+    matches!(kind, DataType::Utf8 | DataType::LargeUtf8)
+}
+
+fn is_class(kind: &DataType) -> bool {
+    kind.is_integer() || is_text(kind)
+}
+
+/// What HuggingFace notes about the columns.
+fn features(schema: &Schema) -> Option<serde_json::Map<String, serde_json::Value>> {
+    let text = schema.metadata().get("huggingface")?;
+    let value: serde_json::Value = serde_json::from_str(text).ok()?;
+    value.get("info")?.get("features")?.as_object().cloned()
+}

@@ -1,0 +1,116 @@
+//! Samples that lie in one piece inside larger files: members of a tar, records of a TFRecord, cells of an Arrow file.
+//!
+//! A sample is read with one positioned read. Names lie in one text, as there may be a hundred million of them.
+
+use std::io;
+
+use super::LARGEST_FILE;
+use super::handles::Handles;
+use crate::Error;
+
+/// Where each sample lies.
+#[derive(Debug)]
+pub(crate) struct Spans {
+    pub files: Handles,
+    pub spans: Vec<Span>,
+    pub names: Names,
+}
+
+/// One piece of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// Number of the file.
+    pub file: u32,
+    /// Bytes of the sample.
+    pub bytes: u32,
+    /// Where it begins.
+    pub offset: u64,
+    /// The checked record that the sample is a part of: how far before the sample it begins, and its bytes.
+    pub record: Option<(u32, u32)>,
+}
+
+/// What each sample is called in messages.
+#[derive(Debug)]
+pub(crate) enum Names {
+    /// Each has a name of its own.
+    Each { text: String, ends: Vec<u64> },
+    /// `<file>, <word> <number>`: the number of each sample in its file, from 1.
+    Numbered { word: &'static str, numbers: Vec<u64> },
+}
+
+impl Names {
+    pub fn each<'a>(names: impl Iterator<Item = &'a str>) -> Names {
+        let (mut text, mut ends) = (String::new(), Vec::new());
+        for name in names {
+            text.push_str(name);
+            ends.push(text.len() as u64);
+        }
+        Names::Each { text, ends }
+    }
+
+    fn retain(&mut self, keep: &[bool]) {
+        match self {
+            Names::Numbered { numbers, .. } => {
+                let mut flags = keep.iter();
+                numbers.retain(|_| flags.next() == Some(&true));
+            }
+            Names::Each { text, ends } => {
+                let kept =
+                    keep.iter().enumerate().filter(|(_, keep)| **keep).map(|(sample, _)| part(text, ends, sample));
+                *self = Names::each(kept.collect::<Vec<_>>().into_iter());
+            }
+        }
+    }
+}
+
+fn part<'a>(text: &'a str, ends: &[u64], sample: usize) -> &'a str {
+    let start = if sample == 0 { 0 } else { ends[sample - 1] };
+    &text[start as usize..ends[sample] as usize]
+}
+
+impl Spans {
+    pub fn name(&self, sample: usize) -> String {
+        match &self.names {
+            Names::Each { text, ends } => part(text, ends, sample).to_owned(),
+            Names::Numbered { word, numbers } => {
+                let path = self.files.path(self.spans[sample].file);
+                let file = path.file_name().unwrap_or_default().to_string_lossy();
+                format!("{file}, {word} {}", numbers[sample])
+            }
+        }
+    }
+
+    /// Reads one sample into `bytes`; the checksum of its record is checked if it has one.
+    pub fn read(&self, sample: usize, bytes: &mut Vec<u8>) -> Result<(), Error> {
+        let span = self.spans[sample];
+        let (before, length) = span.record.unwrap_or((0, span.bytes));
+        let refused = |source: io::Error| Error::Read { name: self.name(sample), source };
+        let broken = |why: &str| Error::Picture { name: self.name(sample), why: why.into() };
+        if u64::from(length) > LARGEST_FILE {
+            return Err(broken("it is larger than 256 MiB"));
+        }
+        // Behind a record lies its checksum.
+        let checksum = if span.record.is_some() { 4 } else { 0 };
+        bytes.clear();
+        bytes.resize(length as usize + checksum, 0);
+        let start = span.offset - u64::from(before);
+        self.files.read_exact_at(span.file, bytes, start).map_err(refused)?;
+        if span.record.is_none() {
+            return Ok(());
+        }
+        let (record, stored) = bytes.split_at(length as usize);
+        if super::tfrecord::masked(record).to_le_bytes() != *stored {
+            return Err(broken("its checksum is wrong"));
+        }
+        let (from, to) = (before as usize, before as usize + span.bytes as usize);
+        bytes.copy_within(from..to, 0);
+        bytes.truncate(span.bytes as usize);
+        Ok(())
+    }
+
+    pub fn retain(&mut self, keep: &[bool]) {
+        let mut flags = keep.iter();
+        self.spans.retain(|_| flags.next() == Some(&true));
+        self.names.retain(keep);
+    }
+}

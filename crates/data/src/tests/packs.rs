@@ -1,0 +1,287 @@
+//! Packing: the same data in shards, whatever happens on the way.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use domain::train::{Corrupt, Data, Folders, Split};
+use proptest::prelude::*;
+
+use super::forms::{all, open};
+use super::written::{ALL, Written};
+use super::{Files, complains, refused, scratch, spec};
+use crate::{
+    Codec, Dataset, Error, InspectOptions, Manifest, PackFormat, PackOptions, PackProgress, Packed, Part, inspect, pack,
+};
+
+const PARTS: [Part; 3] = [Part::Train, Part::Validation, Part::Test];
+
+fn options() -> PackOptions {
+    PackOptions { shard_bytes: 2000, seed: 3, threads: 2, ..PackOptions::default() }
+}
+
+fn packed(source: &Path, out: &Path, options: &PackOptions) -> Packed {
+    pack(source, out, options, &mut |_| {}).unwrap()
+}
+
+/// Every file of a folder but the journal, which holds times of the data.
+fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let named = entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()));
+    named.filter(|(name, _)| name != "pack.journal").map(|(name, path)| (name, fs::read(path).unwrap())).collect()
+}
+
+#[test]
+fn shards_are_the_data_that_was_packed() {
+    let root = scratch();
+    let files = Files::of(&[""], &["one", "two", "zero"], 11);
+    let folder = files.folder(root.path());
+    let wanted = open(&spec(), &folder);
+    let mut forms = vec![folder];
+    forms.extend(ALL.iter().map(|form| files.written(*form, root.path(), 3)));
+    for (number, source) in forms.iter().enumerate() {
+        for format in [PackFormat::Shards, PackFormat::Webdataset] {
+            for split in [None, Some([0.5, 0.25, 0.25])] {
+                let out = root.path().join(format!("{number}-{format:?}-{}", split.is_some()));
+                let manifest = packed(source, &out, &PackOptions { format, split, ..options() }).manifest;
+                assert!(manifest.shards.len() > 3 && manifest.samples == 33, "{manifest:?}");
+                let classes = open(&spec(), source).classes().to_owned();
+                let found = open(&spec(), &out);
+                assert_eq!(found.classes(), classes, "{format:?}");
+                for part in PARTS {
+                    assert_eq!(all(&found, part), all(&wanted, part), "{source:?} {format:?} {split:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn parts_are_kept_or_drawn() {
+    let root = scratch();
+    let folders = Data { split: Split::Folders(Folders::Folders), ..spec() };
+    let files = Files::of(&["train/", "val/", "test/"], &["a", "b"], 5);
+    let source = files.folder(root.path());
+    let wanted = open(&folders, &source);
+    let out = root.path().join("kept");
+    let manifest = packed(&source, &out, &options()).manifest;
+    assert!(manifest.shards.iter().any(|shard| shard.file == "validation-000000.shard"));
+    let found = open(&folders, &out);
+    assert_eq!(found.counts(), [10, 10, 10]);
+    for part in PARTS {
+        assert_eq!(all(&found, part), all(&wanted, part));
+    }
+    let out = root.path().join("drawn");
+    packed(&source, &out, &PackOptions { split: Some([0.8, 0.1, 0.1]), seed: 5, ..options() });
+    let drawn = open(&Data { split: Split::Shares([0.8, 0.1, 0.1]), ..spec() }, &source);
+    let found = open(&folders, &out);
+    for part in PARTS {
+        assert_eq!(all(&found, part), all(&drawn, part));
+    }
+    let plain = root.path().join("plain");
+    packed(&Files::of(&[""], &["a", "b"], 5).folder(&root.path().join("other")), &plain, &options());
+    refused(&folders, &plain, "not every file of it is named", "leave out `split: folders`");
+}
+
+#[test]
+fn bytes_depend_on_the_seed_and_not_on_threads() {
+    let root = scratch();
+    let source = Files::of(&[""], &["a", "b"], 30).folder(root.path());
+    let by = |name: &str, options: PackOptions| {
+        let out = root.path().join(name);
+        packed(&source, &out, &options);
+        contents(&out)
+    };
+    let wanted = by("1", PackOptions { threads: 1, ..options() });
+    assert_eq!(by("2", PackOptions { threads: 7, ..options() }), wanted);
+    assert_ne!(by("3", PackOptions { seed: 4, ..options() }), wanted);
+    // The order is shuffled: the first shards hold both classes.
+    let first = Manifest::read(&root.path().join("1")).unwrap().unwrap();
+    assert_eq!(first.shards[0].part, None);
+    let labels: Vec<u32> = crate::shard::Shards::open(&root.path().join("1"), &first)
+        .unwrap()
+        .places()
+        .iter()
+        .filter(|place| place.shard < 5)
+        .map(|place| place.label)
+        .collect();
+    assert!(labels.contains(&0) && labels.contains(&1), "{labels:?}");
+}
+
+#[test]
+fn a_second_pack_has_nothing_to_do() {
+    let root = scratch();
+    let source = Files::of(&[""], &["a", "b"], 10).folder(root.path());
+    for format in [PackFormat::Shards, PackFormat::Webdataset] {
+        let out = root.path().join(format!("{format:?}"));
+        let options = PackOptions { format, ..options() };
+        let first = packed(&source, &out, &options);
+        let before = contents(&out);
+        let second = packed(&source, &out, &PackOptions { threads: 5, ..options.clone() });
+        assert!(!first.nothing_to_do && second.nothing_to_do && first.manifest == second.manifest);
+        // A shard that was lost is made again, and the others are not.
+        let lost = &first.manifest.shards[2].file;
+        fs::remove_file(out.join(lost)).unwrap();
+        let third = packed(&source, &out, &options);
+        assert_eq!((third.nothing_to_do, third.resumed), (false, 2));
+        assert_eq!(contents(&out), before);
+        let error = pack(&source, &out, &PackOptions { seed: 9, ..options }, &mut |_| {}).unwrap_err();
+        complains(&error, "from other data, or with other options", "name another folder");
+    }
+    let full = root.path().join("full");
+    fs::create_dir(&full).unwrap();
+    fs::write(full.join("mine.txt"), "mine").unwrap();
+    complains(&pack(&source, &full, &options(), &mut |_| {}).unwrap_err(), "not empty", "name another folder");
+    assert_eq!(fs::read(full.join("mine.txt")).unwrap(), b"mine");
+}
+
+#[test]
+fn other_codecs_keep_or_shrink_the_pixels() {
+    let root = scratch();
+    let files = Files::of(&[""], &["a", "b"], 8);
+    let source = files.folder(root.path());
+    let wanted = open(&spec(), &source);
+    let out = root.path().join("pixels");
+    packed(&source, &out, &PackOptions { codec: Codec::Pixels, ..options() });
+    let found = open(&spec(), &out);
+    assert_eq!(all(&found, Part::Train), all(&wanted, Part::Train));
+    let large = Files::of(&[""], &["a", "b"], 8).with(
+        "a/wide.png",
+        super::encoded(&image::RgbImage::from_pixel(60, 40, [9, 80, 200].into()), image::ImageFormat::Png),
+    );
+    let source = large.folder(&root.path().join("large"));
+    let out = root.path().join("shrunk");
+    let manifest = packed(&source, &out, &PackOptions { shrink: Some(20), ..options() }).manifest;
+    assert_eq!(manifest.recipe.shrink, Some(20));
+    let index = crate::source::list(&out, &crate::source::Reading { by_folders: false, skip: false }).unwrap();
+    let crate::source::Content::Encoded(encoded) = index.content else { panic!("shards are encoded") };
+    let place = (0..encoded.len()).find(|place| encoded.name(*place) == "a/wide.png").unwrap();
+    let mut bytes = Vec::new();
+    encoded.read(place, &mut bytes).unwrap();
+    let picture = crate::picture::decode(&bytes).unwrap();
+    assert_eq!((picture.height, picture.width), (20, 30));
+    assert!(picture.pixels.chunks(3).all(|p| p[0].abs_diff(9) < 4 && p[1].abs_diff(80) < 4 && p[2].abs_diff(200) < 4));
+}
+
+#[test]
+fn damaged_samples_are_named_or_counted() {
+    let root = scratch();
+    let files = Files::of(&[""], &["a", "b"], 10).with("b/0.png", "no picture").with("b/zzz.png", "");
+    let source = files.folder(root.path());
+    let pixels = PackOptions { codec: Codec::Pixels, ..options() };
+    let error = pack(&source, &root.path().join("fails"), &pixels, &mut |_| {}).unwrap_err();
+    assert!(matches!(error, Error::Picture { .. }), "{error}");
+    let out = root.path().join("skips");
+    let skip = PackOptions { skip: true, ..pixels };
+    let manifest = packed(&source, &out, &skip).manifest;
+    let mut left: Vec<&str> = manifest.skipped.iter().map(|left| left.name.as_str()).collect();
+    left.sort_unstable();
+    assert_eq!((left, manifest.samples), (vec!["b/0.png", "b/zzz.png"], 20));
+    let wanted = open(&Data { corrupt: Corrupt::Skip, ..spec() }, &source);
+    assert_eq!(all(&open(&spec(), &out), Part::Train), all(&wanted, Part::Train));
+    assert!(packed(&source, &out, &skip).nothing_to_do);
+}
+
+/// A pack that stops at a sample, as one that was killed there.
+struct Stopped;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// However often a pack is killed, and wherever, it ends as an undisturbed one: byte for byte.
+    #[test]
+    fn killed_packs_end_as_undisturbed_ones(kills in prop::collection::vec((1_u64..60, 1_usize..5, 0_u8..4), 0..5), tars: bool) {
+        let root = scratch();
+        let source = Files::of(&["train/", "test/"], &["a", "b"], 14).with("test/b/bad.png", "x").folder(root.path());
+        let format = if tars { PackFormat::Webdataset } else { PackFormat::Shards };
+        let base = PackOptions { format, skip: true, codec: if tars { Codec::Original } else { Codec::Pixels }, ..options() };
+        let wanted = root.path().join("wanted");
+        packed(&source, &wanted, &base);
+        let out = root.path().join("out");
+        for (samples, threads, damage) in kills {
+            let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let mut seen = 0;
+                pack(&source, &out, &PackOptions { threads, ..base.clone() }, &mut |_: PackProgress| {
+                    seen += 1;
+                    if seen == samples {
+                        std::panic::resume_unwind(Box::new(Stopped));
+                    }
+                })
+            }));
+            prop_assert!(run.is_err() || run.unwrap().is_ok());
+            // What a kill at another instant leaves: half a line, a torn temporary file, a shard without its line.
+            let journal = out.join("pack.journal");
+            let text = fs::read(&journal).unwrap_or_default();
+            match damage {
+                1 if text.len() > 200 => fs::write(&journal, &text[..text.len() - 7]).unwrap(),
+                2 => fs::write(out.join("train-000099.shard.tmp"), "torn").unwrap(),
+                3 if text.len() > 200 => {
+                    let end = text[..text.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap();
+                    fs::write(&journal, &text[..end + 1]).unwrap();
+                }
+                _ => {}
+            }
+        }
+        packed(&source, &out, &base);
+        prop_assert_eq!(contents(&out), contents(&wanted));
+    }
+}
+
+#[test]
+fn digits_and_single_classes_are_told() {
+    let root = scratch();
+    let error = pack(&root.path().join("nothing"), &root.path().join("out"), &options(), &mut |_| {}).unwrap_err();
+    complains(&error, "there is no data at", "");
+    assert!(!root.path().join("out").exists(), "a folder was made for nothing");
+    let table = root.path().join("digits.csv");
+    fs::write(&table, format!("{}1\n{}0\n", "3,".repeat(64), "4,".repeat(64))).unwrap();
+    let error = pack(&table, &root.path().join("out"), &options(), &mut |_| {}).unwrap_err();
+    complains(&error, "a table of digits is not packed", "give the table itself");
+}
+
+#[test]
+fn parquet_is_packed_once_and_read_fast() {
+    let root = scratch();
+    let files = Files::of(&[""], &["a", "b"], 25);
+    let source = files.written(Written::Parquet, root.path(), 2);
+    let out = root.path().join("out");
+    packed(&source, &out, &options());
+    let dataset = Dataset::open_keeping(&spec(), &out, 0, 0).unwrap();
+    assert_eq!(dataset.counts(), [35, 10, 5]);
+}
+
+#[test]
+fn inspection_tells_what_lies_there() {
+    let root = scratch();
+    let files = Files::of(&["train/", "test/"], &["a", "b", "c"], 20).with("train/a/bad.png", "no picture");
+    let source = files.folder(root.path());
+    let sheet = root.path().join("sheet.png");
+    let look = |path: &Path, verify, sheet| inspect(path, &InspectOptions { verify, sheet, threads: 2 }).unwrap();
+    let found = look(&source, true, Some(&sheet));
+    assert_eq!((found.samples, found.parts, found.verified), (121, Some([61, 0, 60]), 121));
+    assert_eq!(found.classes[0], ("a".to_owned(), 41));
+    assert_eq!(found.damaged.iter().map(|damaged| damaged.name.as_str()).collect::<Vec<_>>(), ["train/a/bad.png"]);
+    assert_eq!((found.kinds["jpeg"], found.kinds["png"]), (40, 80));
+    assert_eq!(found.sizes.unwrap().width, [6, 6, 6]);
+    let picture = image::open(&sheet).unwrap().into_rgb8();
+    assert_eq!(picture.dimensions(), (1004, 304));
+    assert_eq!(found.sheet, ["a", "b", "c"]);
+    assert_ne!(picture.get_pixel(50, 50), picture.get_pixel(1, 1));
+
+    let sorted = Files::of(&[""], &["a", "b", "c", "d", "e", "f", "g", "h"], 100);
+    let source = sorted.folder(&root.path().join("sorted"));
+    let before = look(&source, false, None).shuffle;
+    let out = root.path().join("out");
+    let manifest = packed(&source, &out, &options()).manifest;
+    let after = look(&out, true, None);
+    assert!(before.distinct < 4.0 && after.shuffle.distinct > 7.9 && after.shuffle.ideal > 7.9, "{before:?} {after:?}");
+    assert_eq!((after.verified, after.damaged.len()), (800, 0));
+    // One byte of one picture: its sample is named, and no other.
+    let shard = out.join(&manifest.shards[4].file);
+    let mut bytes = fs::read(&shard).unwrap();
+    bytes[40] ^= 1;
+    fs::write(&shard, bytes).unwrap();
+    let found = look(&out, true, None);
+    let named: Vec<&str> = found.damaged.iter().map(|damaged| damaged.name.as_str()).collect();
+    assert_eq!(named, ["data-000004.shard, sample 1"]);
+}

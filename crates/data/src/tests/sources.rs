@@ -1,0 +1,136 @@
+//! The same pictures are the same data set, whatever form they lie in.
+
+use std::fs;
+
+use domain::train::{Corrupt, Data, Folders, Split};
+
+use super::forms::{all, open};
+use super::written::{ALL, Written, example, field, record, tfrecord, webdataset};
+use super::{Files, complains, refused, scratch, spec};
+use crate::{Dataset, Part};
+
+const PARTS: [Part; 3] = [Part::Train, Part::Validation, Part::Test];
+
+#[test]
+fn every_form_gives_the_samples_of_the_folder() {
+    let root = scratch();
+    let files = Files::of(&[""], &["one", "two", "zero"], 11);
+    let wanted = open(&spec(), &files.folder(root.path()));
+    for form in ALL {
+        for (count, root) in [(1, root.path().join("one")), (4, root.path().join("four"))] {
+            fs::create_dir_all(&root).unwrap();
+            let found = open(&spec(), &files.written(form, &root, count));
+            assert_eq!((found.mean(), found.std()), (wanted.mean(), wanted.std()), "{form:?}");
+            for part in PARTS {
+                assert_eq!(all(&found, part), all(&wanted, part), "{form:?} {part:?}");
+            }
+            let classes: &[&str] = match form {
+                Written::Tar => &["one", "two", "zero"],
+                Written::WebDataset => &["0", "1", "2"],
+                Written::TfRecord => &["1", "2", "3"],
+                Written::Parquet | Written::ArrowStream | Written::ArrowFile => &["zero", "one", "two"],
+            };
+            assert_eq!(found.classes(), classes, "{form:?}");
+        }
+    }
+}
+
+#[test]
+fn samples_that_stay_on_disk_are_read_by_position() {
+    let root = scratch();
+    let files = Files::of(&[""], &["a", "b"], 20);
+    let wanted = open(&spec(), &files.folder(root.path()));
+    for form in ALL {
+        let path = files.written(form, root.path(), 3);
+        let found = std::sync::Arc::new(Dataset::open_keeping(&spec(), &path, 5, 0).unwrap());
+        assert!(!found.in_memory());
+        for part in PARTS {
+            assert_eq!(all(&found, part), all(&wanted, part), "{form:?} {part:?}");
+        }
+    }
+}
+
+#[test]
+fn files_are_named_by_braces_and_tell_the_parts() {
+    let root = scratch();
+    let files = Files::of(&[""], &["a", "b"], 12);
+    let (rows, whole) = (files.rows(), open(&spec(), &files.folder(root.path())));
+    let folder = root.path().join("shards");
+    fs::create_dir(&folder).unwrap();
+    // Every part has both classes: each third sample goes to the same file.
+    for (number, name) in ["train-000", "train-001", "test-000"].iter().enumerate() {
+        let some: Vec<_> = rows.iter().skip(number).step_by(3).cloned().collect();
+        webdataset(&folder.join(format!("{name}.tar")), &some, number * 8);
+    }
+    let folders = Data { split: Split::Folders(Folders::Folders), ..spec() };
+    let dataset = open(&folders, &folder);
+    assert_eq!(dataset.counts(), [14, 2, 8]);
+    assert_eq!(dataset.classes(), ["0", "1"]);
+    let pattern = folder.join("train-{000..001}.tar");
+    let some = open(&Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec() }, &pattern);
+    assert_eq!(some.counts(), [16, 0, 0]);
+    assert_eq!(whole.counts(), [17, 5, 2]);
+    refused(&spec(), &folder.join("train-{000..005}.tar"), "there is no data at", "relative to the job file");
+    refused(&spec(), &folder.join("train-{5..1}.tar"), "counts from 5 to 1", "{000..146}");
+}
+
+#[test]
+fn forms_side_by_side_are_a_question() {
+    let root = scratch();
+    let files = Files::of(&[""], &["a", "b"], 3);
+    files.written(Written::Parquet, root.path(), 1);
+    files.written(Written::ArrowFile, root.path(), 1);
+    refused(&spec(), root.path(), "it holds both Arrow files and Parquet files", "give the folder of one of them");
+}
+
+#[test]
+fn a_damaged_record_is_named_or_counted() {
+    let root = scratch();
+    let rows = Files::of(&[""], &["a", "b"], 20).rows();
+    let sound = tfrecord(&rows);
+    let first = record(&example(&rows[0].2, 1)).len();
+    let skip = Data { corrupt: Corrupt::Skip, ..spec() };
+    let path = root.path().join("data.tfrecord");
+    let check = |bytes: &[u8], wanted: &str, counts: [u64; 3], left: usize| {
+        fs::write(&path, bytes).unwrap();
+        refused(&spec(), &path, wanted, "");
+        let dataset = Dataset::open(&skip, &path, 0).unwrap();
+        assert_eq!((dataset.counts(), dataset.skipped().len()), (counts, left), "{wanted}");
+        assert!(dataset.skipped()[0].name.starts_with("data.tfrecord"));
+    };
+    let with = |at: usize| {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    check(&with(first - 30), "`data.tfrecord, record 1` cannot be read: its checksum is wrong", [27, 8, 4], 1);
+    let last = sound.len() - record(&example(&rows[39].2, 2)).len();
+    check(&with(last), "the checksum of the length of record 40 is wrong", [27, 8, 4], 1);
+    check(&sound[..sound.len() - 1], "it ends inside record 40", [27, 8, 4], 1);
+    check(&sound[..last + 5], "it ends inside a record", [27, 8, 4], 1);
+    let other = [sound.clone(), record(&field(1, &field(1, b"no map entry")))].concat();
+    check(&other, "record 41` cannot be read: it is no `tf.train.Example`", [28, 8, 4], 1);
+    let other = [sound.clone(), record(&[])].concat();
+    check(&other, "it has no feature `image/encoded`", [28, 8, 4], 1);
+    // A record inside a sound frame that claims a longer picture than itself.
+    let mut inner = example(&rows[0].2, 1);
+    inner[1] = 0xFF;
+    check(&[sound.clone(), record(&inner)].concat(), "record 41` cannot be read", [28, 8, 4], 1);
+    let none = root.path().join("none.tfrecord");
+    fs::write(&none, []).unwrap();
+    refused(&spec(), &none, "hold no picture with a class", "");
+}
+
+#[test]
+fn a_cut_tar_keeps_what_came_before_if_asked() {
+    let root = scratch();
+    let path = Files::of(&[""], &["a", "b"], 15).tar(root.path());
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 1024 - 500]).unwrap();
+    refused(&spec(), &path, "the tar is damaged: it ends inside", "get the file again");
+    let dataset = Dataset::open(&Data { corrupt: Corrupt::Skip, ..spec() }, &path, 0).unwrap();
+    assert_eq!((dataset.counts().iter().sum::<u64>(), dataset.skipped().len()), (29, 1));
+    assert!(dataset.skipped()[0].why.contains("the rest of the tar is damaged"));
+    let error = Dataset::open(&Data { corrupt: Corrupt::Skip, ..spec() }, &root.path().join("x.tar"), 0).unwrap_err();
+    complains(&error, "there is no data at", "");
+}
