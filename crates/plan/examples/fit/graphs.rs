@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use plan::estimate::coefficients::{Bound, Generation, Shared, die};
-use plan::estimate::{Coefficients, Setup, Work, seconds};
+use plan::estimate::{Coefficients, Setup, Work};
 use plan::measured::Case;
 
 use crate::least_squares::Problem;
 
 /// A row of the fit: equal measurements are one.
-pub struct Sample {
+pub struct Sample<'a> {
     pub work: usize,
+    pub case: &'a Case,
     pub setup: Setup,
     pub source: String,
     pub group: String,
@@ -19,13 +20,13 @@ pub struct Sample {
     pub rows: f64,
 }
 
-pub struct Samples {
+pub struct Samples<'a> {
     pub works: Vec<Work>,
-    pub samples: Vec<Sample>,
+    pub samples: Vec<Sample<'a>>,
 }
 
 /// Joins equal cases.
-pub fn samples(cases: &[&Case]) -> Samples {
+pub fn samples<'a>(cases: &[&'a Case]) -> Samples<'a> {
     let mut joined = Samples { works: Vec::new(), samples: Vec::new() };
     let mut models = Vec::new();
     for case in cases {
@@ -39,9 +40,13 @@ pub fn samples(cases: &[&Case]) -> Samples {
             }
         };
         let setup = &case.setup;
-        let samples = setup.micro_batch as f64 * setup.accumulate as f64 * f64::from(setup.parallel.data);
-        let seconds = (samples * case.overstated / case.samples_per_second).ln();
-        let same = |sample: &&mut Sample| sample.work == work && sample.setup == *setup && sample.source == case.source;
+        let seconds = (case.samples() * case.overstated / case.samples_per_second).ln();
+        let same = |sample: &&mut Sample| {
+            sample.work == work
+                && sample.setup == *setup
+                && sample.source == case.source
+                && sample.case.aged == case.aged
+        };
         match joined.samples.iter_mut().find(same) {
             Some(known) => {
                 known.seconds = (known.seconds * known.rows + seconds) / (known.rows + 1.0);
@@ -49,6 +54,7 @@ pub fn samples(cases: &[&Case]) -> Samples {
             }
             None => joined.samples.push(Sample {
                 work,
+                case,
                 setup: setup.clone(),
                 source: case.source.clone(),
                 group: case.group.clone(),
@@ -62,7 +68,7 @@ pub fn samples(cases: &[&Case]) -> Samples {
 
 /// The fit over some samples.
 pub struct Fit<'a> {
-    data: &'a Samples,
+    data: &'a Samples<'a>,
     chosen: Vec<usize>,
     weights: Vec<f64>,
     dies: Vec<&'static str>,
@@ -72,7 +78,7 @@ pub struct Fit<'a> {
 }
 
 impl<'a> Fit<'a> {
-    pub fn new(data: &'a Samples, chosen: Vec<usize>, base: &'a Coefficients) -> Fit<'a> {
+    pub fn new(data: &'a Samples<'a>, chosen: Vec<usize>, base: &'a Coefficients) -> Fit<'a> {
         let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
         for at in &chosen {
             *sizes.entry(&data.samples[*at].source).or_default() += data.samples[*at].rows.sqrt();
@@ -127,7 +133,7 @@ impl Problem for Fit<'_> {
         rows.iter()
             .map(|row| {
                 let sample = &self.data.samples[self.chosen[*row]];
-                seconds(&self.data.works[sample.work], &sample.setup, &coefficients).ln() - sample.seconds
+                sample.case.seconds(&self.data.works[sample.work], &coefficients).ln() - sample.seconds
             })
             .collect()
     }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plan::estimate::totals::Totals;
-use plan::estimate::{Bands, Coefficients, seconds};
+use plan::estimate::{Bands, Coefficients};
 use plan::measured::{Case, Row, case};
 use plan::model::Model;
 
@@ -69,7 +69,7 @@ fn main() -> Result<(), String> {
         .iter()
         .map(|case| {
             let work = case.work();
-            let estimate = |coefficients: &Coefficients| seconds(&work, &case.setup, coefficients);
+            let estimate = |coefficients: &Coefficients| case.seconds(&work, coefficients);
             outcome::Outcome::of(case, &work, estimate(&fitted), estimate(&left_out[case.group.as_str()]), &fitted)
         })
         .collect();
@@ -98,7 +98,8 @@ fn cases(folder: &Path) -> Result<Vec<Case>, String> {
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.starts_with("throughput_") && name.ends_with(".csv") {
+        let is_table = name.starts_with("throughput_") || name.starts_with("mlperf_");
+        if is_table && name.ends_with(".csv") {
             files.push(path);
         }
     }

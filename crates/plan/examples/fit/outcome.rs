@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use plan::estimate::{Anchor, Bands, Class, Coefficients, Work, step_of};
+use plan::estimate::time::class;
+use plan::estimate::{Anchor, Bands, Class, Coefficients, Work};
 use plan::measured::{Case, Pair, Score, percentile};
 
 /// A measured row with both estimates.
@@ -20,9 +21,8 @@ pub struct Outcome<'a> {
 impl<'a> Outcome<'a> {
     pub fn of(case: &'a Case, work: &Work, fitted: f64, left_out: f64, coefficients: &Coefficients) -> Outcome<'a> {
         let setup = &case.setup;
-        let samples = setup.micro_batch as f64 * setup.accumulate as f64 * f64::from(setup.parallel.data);
-        let measured = samples * case.overstated / case.samples_per_second;
-        Outcome { case, class: step_of(work, setup, coefficients).class, size: work.size(), measured, fitted, left_out }
+        let measured = case.samples() * case.overstated / case.samples_per_second;
+        Outcome { case, class: class(work, setup, coefficients), size: work.size(), measured, fitted, left_out }
     }
 
     /// Logarithm of measured over estimated time.
@@ -31,18 +31,36 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// Tenth and ninetieth percentile of each class.
+/// Tenth and ninetieth percentile of each class. A group of many rows counts as the square root of their number, so that
+/// one machine measured a hundred times does not narrow the band of all others.
 pub fn bands(outcomes: &[Outcome]) -> Bands {
-    let mut classes: BTreeMap<Class, Vec<f64>> = BTreeMap::new();
+    let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
     for outcome in outcomes {
-        classes.entry(outcome.class).or_default().push(outcome.off());
+        *sizes.entry(&outcome.case.group).or_default() += 1.0;
     }
-    let band = |mut off: Vec<f64>| {
-        off.sort_by(f64::total_cmp);
-        [percentile(&off, 0.1).unwrap_or(-0.3), percentile(&off, 0.9).unwrap_or(0.3)]
+    let mut classes: BTreeMap<Class, Vec<(f64, f64)>> = BTreeMap::new();
+    for outcome in outcomes {
+        let weight = 1.0 / sizes[outcome.case.group.as_str()].sqrt();
+        classes.entry(outcome.class).or_default().push((outcome.off(), weight));
+    }
+    let band = |mut off: Vec<(f64, f64)>| {
+        off.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let all: f64 = off.iter().map(|(_, weight)| weight).sum();
+        let at = |share: f64| {
+            let mut below = 0.0;
+            let reached = off.iter().find(|(_, weight)| {
+                below += weight;
+                below >= share * all
+            });
+            reached.map_or(0.0, |(off, _)| *off)
+        };
+        [at(0.1).min(-NARROWEST), at(0.9).max(NARROWEST)]
     };
     Bands { classes: classes.into_iter().map(|(class, off)| (class, band(off))).collect() }
 }
+
+/// No band is narrower on either side: the same machine measured twice differs by a few per cent.
+const NARROWEST: f64 = 0.04;
 
 /// One anchor for each network, GPU and precision; networks known by totals are anchored by family.
 pub fn anchors(outcomes: &[Outcome]) -> Vec<Anchor> {

@@ -10,14 +10,14 @@ use plan::model::{Model, Summary};
 
 use crate::least_squares::{Problem, linear, solve};
 
-/// How strongly corrections are drawn to nothing, in rows: a constant of a family of n rows keeps about n / (n + 2) of
-/// what was measured.
-const FAMILY: f64 = 2.0;
+/// How strongly corrections are drawn to nothing, in rows: a constant of a family of n rows keeps n / (n + 0.2) of what
+/// was measured.
+const FAMILY: f64 = 0.2;
 /// The same of a family's slopes.
-const SLOPE: f64 = 8.0;
+const SLOPE: f64 = 4.0;
 /// The same of what all families share: linear and quadratic.
-const LINEAR: f64 = 4.0;
-const QUADRATIC: f64 = 12.0;
+const LINEAR: f64 = 3.0;
+const QUADRATIC: f64 = 10.0;
 /// How much a residual of this size is believed half.
 const SCALE: f64 = 0.25;
 

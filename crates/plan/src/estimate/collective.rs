@@ -3,7 +3,7 @@
 //! Bandwidth is not one number for a GPU: a mesh without switch gives a ring of five a quarter of what it gives one of
 //! eight, PCI Express is shared, and between nodes each GPU has its part of the network card.
 
-use domain::gpu::Link;
+use domain::gpu::{Gpu, Link};
 
 use super::coefficients::Shared;
 use super::setup::Device;
@@ -68,10 +68,14 @@ impl Ring {
     }
 }
 
+/// Bytes a second of a GPU's sixteen lanes, one direction.
+pub fn lanes(gpu: &Gpu) -> f64 {
+    PCIE_3 * f64::from(1u32 << u32::from(gpu.pcie.clamp(3, 6) - 3))
+}
+
 /// Bytes a second of a ring of `count` GPUs in one node.
 fn inside(device: &Device, count: u32, shared: &Shared) -> f64 {
-    let lanes = PCIE_3 * f64::from(1u32 << u32::from(device.gpu.pcie.clamp(3, 6) - 3));
-    let through_host = lanes * shared.pcie / (1.0 + shared.sharing * f64::from(count.saturating_sub(2)));
+    let through_host = lanes(&device.gpu) * shared.pcie / (1.0 + shared.sharing * f64::from(count.saturating_sub(2)));
     let size = f64::from(count.max(2));
     match device.gpu.link {
         Link::Pcie => through_host,

@@ -4,8 +4,10 @@
 
 pub mod anchor;
 pub mod band;
+pub mod calibration;
 pub mod coefficients;
 pub mod collective;
+pub mod limits;
 pub mod machine;
 pub mod memory;
 pub mod operator;
@@ -18,7 +20,9 @@ pub mod work;
 
 pub use anchor::Anchor;
 pub use band::{Bands, Class, Percentiles};
+pub use calibration::{Calibration, Measured};
 pub use coefficients::Coefficients;
+pub use limits::{DataLimit, data_limit};
 pub use setup::{Device, Layout, Optimizer, Parallel, Precision, Recompute, Setup, Zero};
 pub use time::{StepTime, seconds, step, step_of};
 pub use work::Work;

@@ -110,7 +110,8 @@ fn parts(work: &Work, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], 
         }
     };
     // One forward-one backward: the heaviest stage for each micro-batch, and all others once.
-    let passed = setup.micro_batch as f64 * work.boundary * width(setup.precision);
+    // Each of the ranks that share a layer passes its part on (Narayanan et al. 2021, section 4.1).
+    let passed = setup.micro_batch as f64 * work.boundary * width(setup.precision) / f64::from(parallel.tensor.max(1));
     let passing = match parallel.pipeline > 1 {
         true => 2.0 * passed / pass_bandwidth(setup, shared) + shared.stage * 1e-6,
         false => 0.0,
@@ -289,7 +290,8 @@ fn optimizer_bytes(setup: &Setup) -> f64 {
     }
 }
 
-fn class(work: &Work, setup: &Setup, coefficients: &Coefficients) -> Class {
+/// What is estimated, as far as its error depends on it.
+pub fn class(work: &Work, setup: &Setup, coefficients: &Coefficients) -> Class {
     let together = setup.gpus() > 1;
     match &work.form {
         Form::Totals(summary) if coefficients.totals.knows(summary) => Class::KnownFamily,

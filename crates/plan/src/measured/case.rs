@@ -8,8 +8,11 @@ use domain::gpu::Gpu;
 
 use super::programs;
 use super::row::Row;
+use crate::estimate::limits::offloaded;
 use crate::estimate::memory::{Memory, Savings};
-use crate::estimate::{Device, Layout, Optimizer, Parallel, Precision, Recompute, Setup, Work, Zero};
+use crate::estimate::{
+    Coefficients, Device, Layout, Optimizer, Parallel, Precision, Recompute, Setup, Work, Zero, seconds,
+};
 use crate::model::Model;
 
 /// A row, understood.
@@ -26,6 +29,8 @@ pub struct Case {
     pub samples_per_second: f64,
     /// By how much the source's program overstates what it measured.
     pub overstated: f64,
+    /// The program is of 2021 or before.
+    pub aged: bool,
     /// Ways of saving memory that a setup does not know.
     pub savings: Savings,
     /// Peak memory of one GPU in bytes, where it is exact.
@@ -65,6 +70,18 @@ impl Seen {
 }
 
 impl Case {
+    /// Samples of all ranks in one step.
+    pub fn samples(&self) -> f64 {
+        self.setup.micro_batch as f64 * self.setup.accumulate as f64 * f64::from(self.setup.parallel.data)
+    }
+
+    /// Estimated seconds of a step as its program runs it: an aged one reaches less, and weights that stay in the host's
+    /// memory take their way each step.
+    pub fn seconds(&self, work: &Work, coefficients: &Coefficients) -> f64 {
+        let own = seconds(work, &self.setup, coefficients) / if self.aged { coefficients.shared.aged } else { 1.0 };
+        own + offloaded(work, &self.setup, &self.savings)
+    }
+
     /// The network, digested for an estimate of time.
     pub fn work(&self) -> Work {
         let work = Work::of(&self.model);
@@ -114,7 +131,10 @@ pub fn case(row: &Row, gpus: Gpus) -> Result<Case, Ineligible> {
     let in_node =
         program.gpus_per_node.unwrap_or_else(|| count.div_ceil(row.nodes.unwrap_or_else(|| count.div_ceil(8))));
     let nodes = count.div_ceil(in_node.max(1));
-    let precision = precision(&row.precision, &gpu);
+    let precision = match precision(&row.precision, &gpu) {
+        _ if program.eight && gpu.rates.fp8.is_some() => Precision::Fp8,
+        stated => stated,
+    };
     let network = program.network.or_else(|| usual_network(&gpu));
     let setup = Setup {
         device: Device { gpu, nodes, gpus_per_node: in_node.min(count), network },
@@ -142,6 +162,7 @@ pub fn case(row: &Row, gpus: Gpus) -> Result<Case, Ineligible> {
         setup,
         samples_per_second: throughput * all / per_sample,
         overstated: program.overstated,
+        aged: program.aged,
         savings: program.savings,
         seen: Seen::of(&row.peak_kind),
         peak: row.peak.filter(|_| row.peak_sense == "exact").map(|peak| peak * f64::from(1u32 << 30)),
@@ -170,6 +191,9 @@ pub struct Program {
     pub gpus_per_node: Option<u32>,
     pub network: Option<f64>,
     pub overstated: f64,
+    pub aged: bool,
+    /// Products are in fp8 where the GPU can.
+    pub eight: bool,
     pub savings: Savings,
 }
 
@@ -194,6 +218,8 @@ impl Program {
             gpus_per_node: None,
             network: None,
             overstated: 1.0,
+            aged: false,
+            eight: false,
             savings: Savings::default(),
         }
     }

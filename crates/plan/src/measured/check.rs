@@ -7,8 +7,9 @@ use serde::Serialize;
 use super::case::{Case, Gpus, case};
 use super::row::Row;
 use super::score::{Pair, Score};
+use crate::estimate::Coefficients;
 use crate::estimate::memory::memory_with;
-use crate::estimate::{Coefficients, step_of};
+use crate::estimate::time::class;
 
 /// Scores by source.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -42,9 +43,10 @@ pub fn check(rows: &[Row], gpus: Gpus, coefficients: &Coefficients) -> Report {
 
 /// Measured throughput beside the estimated, lowest first.
 fn pair(case: &Case, coefficients: &Coefficients) -> Pair {
-    let step = step_of(&case.work(), &case.setup, coefficients);
-    let samples = step.samples_per_second * step.seconds.middle * case.overstated;
-    let estimated = [step.seconds.high, step.seconds.middle, step.seconds.low].map(|seconds| samples / seconds);
+    let work = case.work();
+    let band = coefficients.bands.around(class(&work, &case.setup, coefficients), case.seconds(&work, coefficients));
+    let samples = case.samples() * case.overstated;
+    let estimated = [band.high, band.middle, band.low].map(|seconds| samples / seconds);
     let usable = estimated.iter().all(|estimate| estimate.is_finite() && *estimate > 0.0);
     Pair { measured: case.samples_per_second, estimated: usable.then_some(estimated) }
 }

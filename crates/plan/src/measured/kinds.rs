@@ -5,6 +5,10 @@
 
 /// Parts of names, and the kind of blocks that they mean; the first that occurs counts.
 const KINDS: &[(&str, &str)] = &[
+    // Normalisations that are slow in every network.
+    ("_evo", "evonorm"),
+    ("_gn", "groupnorm"),
+    ("iabn", "tresnet"),
     ("efficientnetv2", "efficientnetv2"),
     ("efficientnet_em", "efficientnet_edge"),
     ("efficientnet_es", "efficientnet_edge"),
@@ -22,10 +26,10 @@ const KINDS: &[(&str, &str)] = &[
     ("tinynet", "efficientnet"),
     ("rexnet", "rexnet"),
     ("mobilevit", "mobilevit"),
+    ("nf_regnet", "nfresnet"),
     ("regnetx", "regnetx"),
     ("regnety", "regnety"),
     ("regnetz", "regnetz"),
-    ("nf_regnet", "regnety"),
     ("nfnet", "nfnet"),
     ("nf_resnet", "nfresnet"),
     ("nf_ecaresnet", "nfresnet"),
@@ -55,6 +59,7 @@ const KINDS: &[(&str, &str)] = &[
     ("dpn", "dpn"),
     ("hrnet", "hrnet"),
     ("vovnet", "vovnet"),
+    ("repvgg", "repvgg"),
     ("vgg", "vgg"),
     ("darknet", "darknet"),
     ("cs3", "darknet"),
@@ -96,5 +101,25 @@ pub fn family(model: &str, family: &str) -> String {
     match KINDS.iter().find(|(part, _)| word.contains(part)) {
         Some((_, kind)) => (*kind).to_owned(),
         None => family.to_lowercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::family;
+
+    #[test]
+    fn who_trained_a_model_is_not_its_family() {
+        for (model, stated, expected) in [
+            ("tf_efficientnet_b0_ns", "tf", "efficientnet"),
+            ("swsl_resnet50", "swsl", "resnet"),
+            ("gluon_seresnext101_64x4d", "gluon", "seresnext"),
+            ("deit_small_patch16_224", "deit", "vit"),
+            ("repvgg_b2", "repvgg", "repvgg"),
+            ("resnetv2_50d_gn", "resnetv2", "groupnorm"),
+            ("brandnew_x", "brandnew", "brandnew"),
+        ] {
+            assert_eq!(family(model, stated), expected, "{model}");
+        }
     }
 }

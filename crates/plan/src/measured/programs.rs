@@ -24,6 +24,7 @@ pub fn of(row: &Row) -> Option<Program> {
         "llm-foundry" => foundry(row),
         "torchtitan" | "torchtune" => torch(row),
         "hf-docs" => trainer(row),
+        "mlperf" => contest(row),
         _ => totals(row),
     }
 }
@@ -54,9 +55,15 @@ fn lambda(row: &Row) -> Option<Program> {
     let gpus = f64::from(row.gpus.unwrap_or(1));
     let batch = row.batch.map(|batch| if together { batch / gpus } else { batch });
     match row.model.as_str() {
+        // The first series ran in 2020 and 2021.
         "resnet50" => {
             let model = Model::Graph(Resnet::imagenet(50)?.graph());
-            Some(Program { batch, optimizer: Optimizer::SgdMomentum, ..Program::plain("ResNet-50", model) })
+            Some(Program {
+                batch,
+                optimizer: Optimizer::SgdMomentum,
+                aged: !together,
+                ..Program::plain("ResNet-50", model)
+            })
         }
         "bert_base_squad" | "bert_large_squad" => {
             let (what, bert) = match row.model.as_str() {
@@ -66,7 +73,7 @@ fn lambda(row: &Row) -> Option<Program> {
             // The program counts 100 steps however many two epochs have.
             let steps = batch.map_or(f64::MAX, |batch| 2.0 * SQUAD_SAMPLES / (batch * gpus));
             let overstated = if together { (100.0 / steps).max(1.0) } else { 1.0 };
-            Some(Program { batch, overstated, ..Program::plain(what, Model::Graph(bert.graph())) })
+            Some(Program { batch, overstated, aged: !together, ..Program::plain(what, Model::Graph(bert.graph())) })
         }
         _ => None,
     }
@@ -213,6 +220,38 @@ fn torch(row: &Row) -> Option<Program> {
     })
 }
 
+/// MLPerf's training programs on NVIDIA's GPUs: hand-fused, channels last, no padding, on Hopper from round 3.0 BERT in
+/// fp8. Only results of one node are read: larger ones tune their batch to the contest.
+fn contest(row: &Row) -> Option<Program> {
+    if row.nodes != Some(1) {
+        return None;
+    }
+    let fused = |what: &str, graph: Graph| Program {
+        compiled: true,
+        layout: Layout::ChannelsLast,
+        gpus_per_node: row.gpus,
+        ..Program::plain(what, Model::Graph(graph))
+    };
+    match row.model.as_str() {
+        "resnet" => {
+            Some(Program { optimizer: Optimizer::SgdMomentum, ..fused("ResNet-50", Resnet::imagenet(50)?.graph()) })
+        }
+        "bert" => {
+            // Half of 512 tokens are padding, which is left out (Krell et al. 2021, figure 1).
+            let graph = Bert::large(256, Head::MaskedWords).graph();
+            let round = row.noted("round=v").unwrap_or(0.0);
+            Some(Program {
+                optimizer: Optimizer::Lamb,
+                flash: true,
+                accumulate: row.noted("steps=").unwrap_or(1.0) as u64,
+                eight: round >= 3.0,
+                ..fused("BERT large, masked words", graph)
+            })
+        }
+        _ => None,
+    }
+}
+
 /// Hugging Face's trainer: BERT large with a class for each sequence.
 fn trainer(row: &Row) -> Option<Program> {
     let tokens = row.size.parse().ok()?;
@@ -229,6 +268,7 @@ fn trainer(row: &Row) -> Option<Program> {
         accumulate: row.noted("grad_accum=").unwrap_or(1.0) as u64,
         recompute: if row.checkpointing == "True" { Recompute::Full } else { Recompute::None },
         optimizer,
+        aged: true,
         ..Program::plain("BERT large, classes", Model::Graph(graph))
     })
 }

@@ -73,6 +73,9 @@ impl Row {
     pub fn table(text: &str) -> Result<Vec<Row>, Unreadable> {
         let mut lines = table::lines(text).into_iter();
         let header = lines.next().ok_or_else(|| Unreadable("it is empty".to_owned()))?;
+        if header.iter().any(|name| name == "logged_throughput_median") {
+            return Ok(mlperf(&header, lines));
+        }
         for needed in ["source_id", "model", "gpu", "throughput"] {
             if !header.iter().any(|name| name == needed) {
                 return Err(Unreadable(format!("its first line names no column `{needed}`")));
@@ -134,4 +137,36 @@ impl Row {
         let word = self.parallelism.split_whitespace().find_map(|word| word.strip_prefix(name));
         word.and_then(|digits| digits.parse().ok()).unwrap_or(1)
     }
+}
+
+/// Rows of a table of MLPerf training results: throughput that one node logged, in samples of the benchmark.
+fn mlperf(header: &[String], lines: impl Iterator<Item = Vec<String>>) -> Vec<Row> {
+    let index = |name: &str| header.iter().position(|column| column == name);
+    let [round, benchmark, accelerator, nodes, gpus] =
+        ["round", "benchmark", "accelerator", "n_nodes", "n_accel"].map(index);
+    let [batch, steps, throughput] = ["global_batch_size", "grad_accum", "logged_throughput_median"].map(index);
+    lines
+        .map(|line| {
+            let word = |place: Option<usize>| place.and_then(|at| line.get(at)).map_or("", |field| field.trim());
+            let number = |place: Option<usize>| word(place).parse::<f64>().ok().filter(|number| *number > 0.0);
+            let gpus = number(gpus);
+            let steps = number(steps).unwrap_or(1.0);
+            // Spelled freely: `NVIDIA A100-SXM4-40GB (400W)`.
+            let spelled = word(accelerator).split('(').next().unwrap_or_default();
+            let spelled = spelled.trim().trim_start_matches("NVIDIA ").trim_end_matches(" CTS").replace(' ', "-");
+            Row {
+                source: "mlperf".to_owned(),
+                model: word(benchmark).to_owned(),
+                gpu: spelled.replace("PCIE", "PCIe"),
+                gpus: gpus.map(|gpus| gpus as u32),
+                nodes: number(nodes).map(|nodes| nodes as u32),
+                precision: "AMP".to_owned(),
+                batch: gpus.and_then(|gpus| Some(number(batch)? / gpus / steps)),
+                throughput: number(throughput),
+                unit: "samples/s".to_owned(),
+                notes: format!("round={} steps={steps}", word(round)),
+                ..Row::default()
+            }
+        })
+        .collect()
 }
