@@ -99,6 +99,22 @@ impl Builder {
         self.sharing = false;
     }
 
+    /// Gives the last operator a bias, if it is a product and wrote `output`.
+    pub fn add_bias(&mut self, output: Tensor, bias: Owned) -> bool {
+        match self.graph.operators.last_mut() {
+            Some(last) if last.output == output && last.kind.is_weighted() => {
+                last.parameters = last.parameters.saturating_add(bias.parameters);
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Returns whether a product with a weight wrote `tensor`.
+    pub fn is_product(&self, tensor: Tensor) -> bool {
+        self.graph.operators.iter().rev().any(|operator| operator.output == tensor && operator.kind.is_weighted())
+    }
+
     /// Notes an operator that was not understood.
     pub fn unknown(&mut self, what: String) {
         self.graph.unknown.push(what);

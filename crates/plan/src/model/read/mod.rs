@@ -4,6 +4,7 @@
 //! bytes; a file that claims absurd sizes, ends early or is none of these gives a [`Problem`], not a panic.
 
 pub mod config;
+pub mod onnx;
 
 use domain::problem::Problem;
 
@@ -26,6 +27,6 @@ pub fn model(bytes: &[u8], shape: &Shape) -> Result<Graph, Problem> {
     match start {
         None => Err(Problem::at("", "the file is empty").hint("give a `config.json`, an ONNX or a safetensors file")),
         Some(b'{') => config::read(bytes, shape),
-        Some(_) => Err(Problem::at("", "the file is neither a `config.json` nor anything else that is read")),
+        Some(_) => onnx::read(bytes, shape),
     }
 }

@@ -1,0 +1,101 @@
+//! Networks from ONNX files: messages are read in place, shapes are worked out node by node, and each node becomes an
+//! operator of the graph.
+//!
+//! [`wire`] and [`messages`] read; [`values`] holds what is known of each value (its dimensions, small constants, which
+//! weights it is made of); [`nodes`] translates; [`patterns`] finds what exporters wrote out in small pieces
+//! (normalisations, GELU, SiLU), [`attention`] what they did with attention, [`folded`] what they left out; [`blocks`]
+//! finds the repeated parts.
+
+mod attention;
+mod blocks;
+mod constants;
+mod folded;
+mod messages;
+mod nodes;
+mod patterns;
+mod products;
+mod shapes;
+#[cfg(test)]
+mod tests;
+mod values;
+mod wire;
+
+use domain::problem::Problem;
+
+use super::Shape;
+use crate::model::Graph;
+
+/// What may be wrong with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Broken {
+    /// It ends too early.
+    Cut,
+    /// It is not in the format.
+    Strange,
+    /// It claims more than any network has.
+    TooMuch,
+}
+
+/// Reads an ONNX file. Weights may stand in the file or beside it: only their dimensions are looked at.
+pub fn read(bytes: &[u8], shape: &Shape) -> Result<Graph, Problem> {
+    let hint = "export the model again, or give its `config.json`";
+    let message = match messages::model(bytes) {
+        Ok(Some(graph)) if !graph.nodes.is_empty() => graph,
+        Ok(_) => return Err(Problem::at("", "the file holds no network that ONNX would").hint(hint)),
+        Err(broken) => {
+            let why = match broken {
+                Broken::Cut => "it ends too early",
+                Broken::Strange => "its bytes are not in the format",
+                Broken::TooMuch => "it claims more parts than any network has",
+            };
+            return Err(Problem::at("", format!("the file cannot be read as ONNX: {why}")).hint(hint));
+        }
+    };
+    let (mut graph, batch) = nodes::translate(&message, shape)?;
+    attention::fuse(&mut graph);
+    folded::unfold(&mut graph);
+    blocks::find(&mut graph);
+    per_sample(&mut graph, batch);
+    Ok(graph)
+}
+
+/// Divides what a file for several samples at once says of all of them.
+fn per_sample(graph: &mut Graph, batch: u64) {
+    use crate::model::Kind;
+    if batch <= 1 {
+        return;
+    }
+    for elements in &mut graph.tensors {
+        *elements = elements.div_ceil(batch);
+    }
+    for operator in &mut graph.operators {
+        let divided = |size: &mut u64| *size = size.div_ceil(batch);
+        match &mut operator.kind {
+            Kind::Convolution { positions, .. } => divided(positions),
+            Kind::Linear { rows, .. } | Kind::Embedding { rows, .. } | Kind::Loss { rows, .. } => divided(rows),
+            Kind::Attention { heads, key_heads, .. } => {
+                divided(heads);
+                divided(key_heads);
+            }
+            Kind::Product { batch: products, .. } => divided(products),
+            Kind::Recurrent { .. } | Kind::View => {}
+            Kind::Norm { norm, elements, groups } => {
+                divided(elements);
+                match norm {
+                    crate::model::Norm::Batch => {}
+                    crate::model::Norm::Layer | crate::model::Norm::Rms | crate::model::Norm::Group => divided(groups),
+                }
+            }
+            Kind::Pool { inputs, outputs, .. } => {
+                divided(inputs);
+                divided(outputs);
+            }
+            Kind::Activation { elements, .. }
+            | Kind::Elementwise { elements, .. }
+            | Kind::Softmax { elements }
+            | Kind::Dropout { elements }
+            | Kind::Resize { elements }
+            | Kind::Copy { elements } => divided(elements),
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! Each node of an ONNX file as an operator of the graph, with the dimensions of what it writes.
+
+use std::collections::BTreeSet;
+
+use domain::problem::Problem;
+
+use super::super::Shape;
+use super::constants::{axes, fold};
+use super::messages::{Graph, Node};
+use super::patterns::{self, Role};
+use super::products::{convolution, einsum, gemm, matmul, recurrent};
+use super::shapes;
+use super::values::{State, Value, product};
+use crate::model::builder::Owned;
+use crate::model::{Function, Kind, Norm, Tensor};
+
+/// Translates every node, and returns the graph and how many samples it is for.
+pub(super) fn translate<'a>(graph: &'a Graph<'a>, shape: &Shape) -> Result<(crate::model::Graph, u64), Problem> {
+    let mut state = State::new(graph, shape)?;
+    let roles = patterns::find(graph);
+    for (index, node) in graph.nodes.iter().enumerate() {
+        // Shapes are computed with the same pieces as activations; those are left to `plain`.
+        let varies = |of: &str| state.get(of).is_some_and(|value| !value.is_fixed());
+        let role = roles.get(&index).filter(|role| match role {
+            Role::Skip { of } | Role::Function { of, .. } | Role::Norm { of, .. } => varies(of),
+        });
+        let done = match role {
+            Some(Role::Skip { .. }) => Some(()),
+            Some(Role::Function { function, of }) => apply(&mut state, node, of, *function, false),
+            Some(Role::Norm { norm, of, weights }) => {
+                let weights: Vec<Value> = weights.iter().filter_map(|name| state.get(name).cloned()).collect();
+                let from = state.get(of).cloned();
+                from.and_then(|from| {
+                    let groups = from.elements() / from.last().max(1);
+                    normalise(&mut state, node, &from, *norm, groups, &weights)
+                })
+            }
+            None => plain(&mut state, node),
+        };
+        if done.is_none() {
+            give_up(&mut state, node);
+        }
+    }
+    add_loss(&mut state, graph);
+    Ok(state.finish())
+}
+
+/// A node that is what it seems. None where it is not understood.
+fn plain<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
+    if node.operator == "Constant"
+        && let Some(stored) = node.attributes.get("value").and_then(|attribute| attribute.tensor.as_ref())
+    {
+        let value = state.stored(stored);
+        state.set(node, 0, value);
+        return Some(());
+    }
+    if let Some(mut value) = fold(state, node) {
+        value.weights = fixed_weights(state, node);
+        value.tensor = None;
+        state.set(node, 0, value);
+        return Some(());
+    }
+    let present: Vec<Value> = (0..node.inputs.len()).filter_map(|index| state.at(node, index)).collect();
+    if present.iter().all(Value::is_fixed) && !matches!(node.operator, "RandomNormalLike" | "RandomUniformLike") {
+        // Made of weights and constants alone: no operator of a training step.
+        let dims = shapes::dims(state, node).or_else(|| state.told(node.outputs.first()?)).unwrap_or_default();
+        let weights = fixed_weights(state, node);
+        state.set(node, 0, Value { dims, weights, ..Value::default() });
+        return Some(());
+    }
+    let written = match node.operator {
+        "Conv" | "ConvInteger" | "FusedConv" => convolution(state, node, false)?,
+        "ConvTranspose" => convolution(state, node, true)?,
+        "Gemm" => gemm(state, node)?,
+        "MatMul" | "MatMulInteger" | "FusedMatMul" => matmul(state, node)?,
+        "Einsum" => einsum(state, node)?,
+        "LSTM" => return recurrent(state, node, 4),
+        "GRU" => return recurrent(state, node, 3),
+        "RNN" => return recurrent(state, node, 1),
+        "BatchNormalization" => return batch_norm(state, node),
+        "LayerNormalization" | "SkipLayerNormalization" | "RMSNormalization" | "SimplifiedLayerNormalization" => {
+            return layer_norm(state, node);
+        }
+        "InstanceNormalization" | "GroupNormalization" | "LRN" | "LpNormalization" | "MeanVarianceNormalization" => {
+            let from = state.at(node, 0)?;
+            let weights: Vec<Value> = (1..3).filter_map(|index| state.at(node, index)).collect();
+            let groups = from.dims.iter().take(2).product();
+            return normalise(state, node, &from, Norm::Group, groups, &weights);
+        }
+        "Add" | "Sub" | "Mul" | "Div" | "Max" | "Min" | "Sum" | "Mean" | "Pow" | "Mod" | "BiasGelu" | "FastGelu" => {
+            return combine(state, node);
+        }
+        "MaxPool" | "AveragePool" | "LpPool" | "GlobalAveragePool" | "GlobalMaxPool" | "ReduceMean" | "ReduceMax"
+        | "ReduceMin" | "ReduceSum" | "ReduceL1" | "ReduceL2" | "ReduceLogSumExp" | "ReduceSumSquare"
+        | "ReduceProd" => {
+            let from = state.at(node, 0)?;
+            let dims = shapes::dims(state, node)?;
+            let maximum = node.operator.contains("Max");
+            let kind = Kind::Pool { maximum, inputs: from.elements(), outputs: product(&dims) };
+            write(state, node, kind, dims)
+        }
+        "Softmax" | "LogSoftmax" => {
+            let from = state.at(node, 0)?;
+            write(state, node, Kind::Softmax { elements: from.elements() }, from.dims)
+        }
+        "Dropout" => {
+            let from = state.at(node, 0)?;
+            write(state, node, Kind::Dropout { elements: from.elements() }, from.dims)
+        }
+        "Resize" | "Upsample" => {
+            let dims = shapes::dims(state, node)?;
+            write(state, node, Kind::Resize { elements: product(&dims) }, dims)
+        }
+        "Gather" => return gather(state, node),
+        "Split" => return split(state, node),
+        "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Identity" | "Cast" | "CastLike" | "Transpose" | "Slice"
+        | "QuantizeLinear" | "DequantizeLinear" => {
+            let dims = shapes::dims(state, node)?;
+            let from = state.at(node, 0)?;
+            let mut value = write(state, node, Kind::View, dims);
+            value.known = from.known;
+            value
+        }
+        "Concat" | "Pad" | "Expand" | "Tile" | "DepthToSpace" | "SpaceToDepth" | "Where" | "GatherElements"
+        | "GatherND" | "ScatterND" | "ScatterElements" | "Trilu" | "CumSum" | "OneHot" | "ArgMax" | "ArgMin"
+        | "Equal" | "Greater" | "Less" | "GreaterOrEqual" | "LessOrEqual" | "Not" | "And" | "Or" | "IsNaN"
+        | "IsInf" | "Shape" => {
+            let dims = shapes::dims(state, node)?;
+            // Tokens that are learned are joined to those that are computed.
+            let learned: Vec<Value> = match node.operator {
+                "Concat" => {
+                    (0..node.inputs.len()).filter_map(|at| state.at(node, at)).filter(Value::is_fixed).collect()
+                }
+                _ => Vec::new(),
+            };
+            let owned = state.own(&learned.iter().collect::<Vec<_>>());
+            write_with(state, node, Kind::Copy { elements: product(&dims) }, dims, owned)
+        }
+        "PRelu" => {
+            let (from, slope) = (state.at(node, 0)?, state.at(node, 1)?);
+            let owned = state.own(&[&slope]);
+            let kind = Kind::Activation { function: Function::Other, elements: from.elements(), in_place: false };
+            write_with(state, node, kind, from.dims, owned)
+        }
+        operator => {
+            let (function, in_place) = function(operator)?;
+            return apply(state, node, node.inputs.first()?, function, in_place);
+        }
+    };
+    state.set(node, 0, written);
+    Some(())
+}
+
+/// Functions of each value, and whether most networks overwrite their input with it.
+fn function(operator: &str) -> Option<(Function, bool)> {
+    Some(match operator {
+        "Relu" | "LeakyRelu" | "Clip" | "ThresholdedRelu" => (Function::Relu, true),
+        "Sigmoid" | "HardSigmoid" => (Function::Sigmoid, false),
+        "Tanh" => (Function::Tanh, false),
+        "Gelu" | "QuickGelu" => (Function::Gelu, false),
+        "Swish" => (Function::Silu, false),
+        "HardSwish" => (Function::HardSwish, false),
+        "Elu" | "Selu" | "Celu" | "Mish" | "Softplus" | "Softsign" | "Erf" | "Exp" | "Log" | "Sqrt" | "Abs" | "Neg"
+        | "Reciprocal" | "Sin" | "Cos" | "Tan" | "Atan" | "Floor" | "Ceil" | "Round" | "Sign" | "Shrink" => {
+            (Function::Other, false)
+        }
+        _ => return None,
+    })
+}
+
+fn fixed_weights<'a>(state: &State<'a>, node: &Node<'a>) -> Vec<usize> {
+    let all: BTreeSet<usize> =
+        (0..node.inputs.len()).filter_map(|index| state.at(node, index)).flat_map(|value| value.weights).collect();
+    all.into_iter().collect()
+}
+
+/// Adds an operator over the node's activations.
+fn write<'a>(state: &mut State<'a>, node: &Node<'a>, kind: Kind, dims: Vec<u64>) -> Value {
+    write_with(state, node, kind, dims, Owned::NOTHING)
+}
+
+fn write_with<'a>(state: &mut State<'a>, node: &Node<'a>, kind: Kind, dims: Vec<u64>, owned: Owned) -> Value {
+    let inputs: Vec<Tensor> = (0..node.inputs.len()).filter_map(|index| state.at(node, index)?.tensor).collect();
+    let tensor = state.builder.add(node.name, kind, &inputs, product(&dims), owned);
+    Value { dims, tensor: Some(tensor), ..Value::default() }
+}
+
+fn apply<'a>(state: &mut State<'a>, node: &Node<'a>, of: &str, function: Function, in_place: bool) -> Option<()> {
+    let from = state.get(of).cloned()?;
+    let kind = Kind::Activation { function, elements: from.elements(), in_place };
+    let tensor = state.builder.add(node.name, kind, &[from.tensor?], from.elements(), Owned::NOTHING);
+    state.set(node, 0, Value { dims: from.dims, tensor: Some(tensor), ..Value::default() });
+    Some(())
+}
+
+fn batch_norm<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
+    let from = state.at(node, 0)?;
+    let groups = from.dims.get(1).copied().unwrap_or(1);
+    let trained: Vec<Value> = (1..3).filter_map(|index| state.at(node, index)).collect();
+    let running: u64 = (3..5).filter_map(|index| state.at(node, index)).map(|value| value.elements()).sum();
+    let owned = state.own(&trained.iter().collect::<Vec<_>>());
+    let kind = Kind::Norm { norm: Norm::Batch, elements: from.elements(), groups };
+    let owned = Owned { buffers: running, ..owned };
+    let tensor = state.builder.add(node.name, kind, &[from.tensor?], from.elements(), owned);
+    state.set(node, 0, Value { dims: from.dims, tensor: Some(tensor), ..Value::default() });
+    Some(())
+}
+
+fn layer_norm<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
+    let mut from = state.at(node, 0)?;
+    let norm = if node.operator.starts_with(['R', 'M']) || node.operator.starts_with("Simpl") {
+        Norm::Rms
+    } else {
+        Norm::Layer
+    };
+    let mut first = 1;
+    if node.operator.starts_with("Skip") {
+        // A residual sum and a normalisation in one.
+        let other = state.at(node, 1)?;
+        let elements = from.elements();
+        let inputs: Vec<Tensor> = from.tensor.into_iter().chain(other.tensor).collect();
+        let kind = Kind::Elementwise { elements, inputs: 2, product: false };
+        from.tensor = Some(state.builder.add(node.name, kind, &inputs, elements, Owned::NOTHING));
+        first = 2;
+    }
+    let rank = from.dims.len();
+    let axis = axis(int(node, "axis", -1), rank)?;
+    let groups = product(&from.dims[..axis]);
+    let weights: Vec<Value> = (first..node.inputs.len()).filter_map(|index| state.at(node, index)).collect();
+    normalise(state, node, &from, norm, groups, &weights)
+}
+
+fn normalise<'a>(
+    state: &mut State<'a>,
+    node: &Node<'a>,
+    from: &Value,
+    norm: Norm,
+    groups: u64,
+    weights: &[Value],
+) -> Option<()> {
+    let owned = state.own(&weights.iter().collect::<Vec<_>>());
+    let kind = Kind::Norm { norm, elements: from.elements(), groups };
+    let tensor = state.builder.add(node.name, kind, &[from.tensor?], from.elements(), owned);
+    state.set(node, 0, Value { dims: from.dims.clone(), tensor: Some(tensor), ..Value::default() });
+    Some(())
+}
+
+/// Sums and products of tensors, with weights or with each other.
+fn combine<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
+    let values: Vec<Value> = (0..node.inputs.len()).filter_map(|index| state.at(node, index)).collect();
+    let dims = values.iter().fold(Vec::new(), |dims, value| broadcast(&dims, &value.dims));
+    let elements = product(&dims);
+    let varying: Vec<&Value> = values.iter().filter(|value| !value.is_fixed()).collect();
+    let fixed: Vec<&Value> = values.iter().filter(|value| value.is_fixed()).collect();
+    let inputs: Vec<Tensor> = varying.iter().filter_map(|value| value.tensor).collect();
+    // Single numbers scale; longer ones are weights, such as the bias of a product.
+    let owned = match fixed.iter().any(|value| value.elements() > 1) {
+        true => state.own(&fixed.iter().copied().filter(|value| value.elements() > 1).collect::<Vec<_>>()),
+        false => Owned::NOTHING,
+    };
+    let is_sum = matches!(node.operator, "Add" | "Sub" | "Sum" | "Mean");
+    if let (true, [one], true) = (is_sum, varying.as_slice(), owned.parameters > 0)
+        && one.elements() == elements
+        && state.builder.add_bias(one.tensor?, owned)
+    {
+        let value = Value { dims, tensor: one.tensor, ..Value::default() };
+        state.set(node, 0, value);
+        return Some(());
+    }
+    let kind = match node.operator {
+        "BiasGelu" | "FastGelu" => Kind::Activation { function: Function::Gelu, elements, in_place: false },
+        _ => {
+            let product = matches!(node.operator, "Mul" | "Div") && (inputs.len() > 1 || owned.parameters > 0);
+            Kind::Elementwise { elements, inputs: inputs.len() as u32, product }
+        }
+    };
+    let tensor = state.builder.add(node.name, kind, &inputs, elements, owned);
+    state.set(node, 0, Value { dims, tensor: Some(tensor), ..Value::default() });
+    Some(())
+}
+
+fn gather<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
+    let (data, indices) = (state.at(node, 0)?, state.at(node, 1)?);
+    let dims = shapes::dims(state, node)?;
+    let table = data.is_fixed() && data.dims.len() >= 2;
+    let kind = match table {
+        true => Kind::Embedding {
+            rows: indices.elements(),
+            vocabulary: data.dims[0],
+            width: product(&data.dims[1..]),
+            split: crate::model::Split::Rows,
+        },
+        false => Kind::Copy { elements: product(&dims) },
+    };
+    let owned = state.own(&[&data]);
+    let value = write_with(state, node, kind, dims, owned);
+    state.set(node, 0, value);
+    Some(())
+}
+
+fn split<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
+    let from = state.at(node, 0)?;
+    let axis = axis(int(node, "axis", 0), from.dims.len())?;
+    let parts = node.outputs.len() as u64;
+    let sizes = ints(node, "split").or_else(|| state.at(node, 1).and_then(|value| value.known));
+    let even = (from.dims[axis].div_ceil(parts.max(1))) as f64;
+    for index in 0..node.outputs.len() {
+        let mut dims = from.dims.clone();
+        dims[axis] = sizes.as_ref().map_or(even, |sizes| sizes.get(index).copied().unwrap_or(even)).max(0.0) as u64;
+        let value = write(state, node, Kind::View, dims);
+        state.set(node, index, value);
+    }
+    Some(())
+}
+
+/// Notes what was not understood, and goes on with what the file says of its output, or as if it copied its input.
+fn give_up<'a>(state: &mut State<'a>, node: &Node<'a>) {
+    state.unknown(node.operator);
+    let from = (0..node.inputs.len())
+        .filter_map(|index| state.at(node, index))
+        .max_by_key(Value::elements)
+        .unwrap_or_default();
+    for (index, name) in node.outputs.iter().enumerate() {
+        let dims = state.told(name).unwrap_or_else(|| from.dims.clone());
+        let value = write(state, node, Kind::Copy { elements: product(&dims) }, dims);
+        state.set(node, index, value);
+    }
+}
+
+/// Files hold no loss. Scores of classes at the end of a network are taken to be trained by one.
+fn add_loss<'a>(state: &mut State<'a>, graph: &'a Graph<'a>) {
+    let Some(output) = graph.outputs.first().and_then(|output| state.get(output.name)).cloned() else { return };
+    let Some(tensor) = output.tensor else { return };
+    if (2..=3).contains(&output.dims.len()) && output.last() > 1 && state.builder.is_product(tensor) {
+        state.builder.loss(tensor, output.elements() / output.last(), output.last());
+    }
+}
+
+pub(super) fn int(node: &Node, name: &str, otherwise: i64) -> i64 {
+    node.attributes.get(name).and_then(|attribute| attribute.int).unwrap_or(otherwise)
+}
+
+pub(super) fn ints(node: &Node, name: &str) -> Option<Vec<f64>> {
+    node.attributes.get(name).map(|attribute| attribute.ints.iter().map(|number| *number as f64).collect())
+}
+
+/// An axis, counted from the end where it is negative.
+pub(super) fn axis(axis: i64, rank: usize) -> Option<usize> {
+    let from_start = if axis < 0 { axis.checked_add(rank as i64)? } else { axis };
+    usize::try_from(from_start).ok().filter(|axis| *axis <= rank)
+}
+
+/// Dimensions of what two tensors give together.
+pub(super) fn broadcast(left: &[u64], right: &[u64]) -> Vec<u64> {
+    let rank = left.len().max(right.len());
+    let side = |dims: &[u64], at: usize| (at + dims.len()).checked_sub(rank).map_or(1, |at| dims[at]);
+    (0..rank).map(|at| side(left, at).max(side(right, at))).collect()
+}
+
+/// Dimensions of a view.
+pub(super) fn view_dims<'a>(state: &State<'a>, node: &Node<'a>, from: &Value) -> Option<Vec<u64>> {
+    let rank = from.dims.len();
+    match node.operator {
+        "Reshape" => {
+            let target = state.at(node, 1)?.known.or_else(|| ints(node, "shape"))?;
+            let mut dims = Vec::new();
+            let mut open = None;
+            for (index, side) in target.iter().enumerate() {
+                dims.push(match *side {
+                    0.0 if int(node, "allowzero", 0) == 0 => *from.dims.get(index)?,
+                    side if side < 0.0 => {
+                        open = Some(index);
+                        1
+                    }
+                    side => side as u64,
+                });
+            }
+            if let Some(open) = open {
+                dims[open] = from.elements().checked_div(product(&dims)).unwrap_or(0);
+            }
+            Some(dims)
+        }
+        "Flatten" => {
+            let axis = axis(int(node, "axis", 1), rank)?;
+            Some(vec![product(&from.dims[..axis]), product(&from.dims[axis..])])
+        }
+        "Squeeze" => {
+            let axes = axes(state, node, 1, rank);
+            let goes = |at: usize| axes.as_ref().map_or(from.dims[at] == 1, |axes| axes.contains(&at));
+            Some((0..rank).filter(|at| !goes(*at)).map(|at| from.dims[at]).collect())
+        }
+        "Unsqueeze" => {
+            let count = ints(node, "axes").or_else(|| state.at(node, 1)?.known)?.len();
+            let axes = axes(state, node, 1, rank + count)?;
+            let mut rest = from.dims.iter();
+            (0..rank + count).map(|at| if axes.contains(&at) { Some(1) } else { rest.next().copied() }).collect()
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,321 @@
+use super::super::{Shape, model};
+use crate::model::{Function, Graph, Kind, Norm};
+
+/// A message of Protocol Buffers, as bytes.
+#[derive(Default, Clone)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn varint(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.0.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.0.push(number as u8);
+    }
+
+    fn number(mut self, field: u64, number: u64) -> Message {
+        self.varint(field << 3);
+        self.varint(number);
+        self
+    }
+
+    fn bytes(mut self, field: u64, bytes: &[u8]) -> Message {
+        self.varint(field << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+        self
+    }
+}
+
+/// An ONNX file that is being written.
+#[derive(Default, Clone)]
+struct File(Message);
+
+impl File {
+    fn node(self, operator: &str, inputs: &[&str], output: &str, attributes: &[(&str, &[i64])]) -> File {
+        let mut node = Message::default().bytes(2, output.as_bytes()).bytes(4, operator.as_bytes());
+        for input in inputs {
+            node = node.bytes(1, input.as_bytes());
+        }
+        for (name, numbers) in attributes {
+            let mut attribute = Message::default().bytes(1, name.as_bytes());
+            attribute = match numbers {
+                [one] => attribute.number(3, *one as u64),
+                many => many.iter().fold(attribute, |attribute, number| attribute.number(8, *number as u64)),
+            };
+            node = node.bytes(5, &attribute.0);
+        }
+        File(self.0.bytes(1, &node.0))
+    }
+
+    /// A weight whose values stand in another file.
+    fn weight(self, name: &str, dims: &[u64]) -> File {
+        let stored = dims.iter().fold(Message::default(), |stored, side| stored.number(1, *side));
+        let stored = stored.number(2, 1).bytes(8, name.as_bytes()).number(14, 1);
+        File(self.0.bytes(5, &stored.0))
+    }
+
+    fn list(self, name: &str, values: &[i64]) -> File {
+        let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let stored = Message::default().number(1, values.len() as u64).number(2, 7).bytes(8, name.as_bytes());
+        File(self.0.bytes(5, &stored.bytes(9, &raw).0))
+    }
+
+    fn scalar(self, name: &str, value: f32) -> File {
+        let stored = Message::default().number(2, 1).bytes(8, name.as_bytes()).bytes(9, &value.to_le_bytes());
+        File(self.0.bytes(5, &stored.0))
+    }
+
+    /// An input, -1 for a side that is a symbol.
+    fn input(self, name: &str, dims: &[i64]) -> File {
+        File(self.0.bytes(11, &info(name, dims)))
+    }
+
+    fn output(self, name: &str) -> File {
+        File(self.0.bytes(12, &info(name, &[])))
+    }
+
+    fn done(self) -> Vec<u8> {
+        Message::default().number(1, 8).bytes(7, &self.0.0).0
+    }
+}
+
+fn info(name: &str, dims: &[i64]) -> Vec<u8> {
+    let mut shape = Message::default();
+    for side in dims {
+        let side = match side {
+            -1 => Message::default().bytes(2, b"batch"),
+            side => Message::default().number(1, *side as u64),
+        };
+        shape = shape.bytes(1, &side.0);
+    }
+    let tensor = Message::default().number(1, 1).bytes(2, &shape.0);
+    Message::default().bytes(1, name.as_bytes()).bytes(2, &Message::default().bytes(1, &tensor.0).0).0
+}
+
+fn read(file: File) -> Graph {
+    match model(&file.done(), &Shape::default()) {
+        Ok(graph) => graph,
+        Err(problem) => panic!("{problem:?}"),
+    }
+}
+
+fn kinds(graph: &Graph) -> Vec<&Kind> {
+    graph.operators.iter().map(|operator| &operator.kind).collect()
+}
+
+fn small_network(batch: i64) -> File {
+    File::default()
+        .input("picture", &[batch, 3, 32, 32])
+        .weight("one", &[16, 3, 3, 3])
+        .weight("scale", &[16])
+        .weight("shift", &[16])
+        .weight("mean", &[16])
+        .weight("variance", &[16])
+        .weight("last", &[10, 4096])
+        .weight("bias", &[10])
+        .list("flat", &[-1, 4096])
+        .node("Conv", &["picture", "one"], "a", &[("pads", &[1, 1, 1, 1]), ("strides", &[1, 1])])
+        .node("BatchNormalization", &["a", "scale", "shift", "mean", "variance"], "b", &[])
+        .node("Relu", &["b"], "c", &[])
+        .node("MaxPool", &["c"], "d", &[("kernel_shape", &[2, 2]), ("strides", &[2, 2])])
+        .node("Reshape", &["d", "flat"], "e", &[])
+        .node("Gemm", &["e", "last", "bias"], "scores", &[("transB", &[1])])
+        .output("scores")
+}
+
+#[test]
+fn a_network_over_pictures_is_read() {
+    let graph = read(small_network(-1));
+    assert_eq!(graph.parameters(), 16 * 27 + 32 + 40960 + 10);
+    assert_eq!(graph.buffers(), 32);
+    assert_eq!(graph.multiply_adds(), 16 * 27 * 1024 + 40960);
+    assert!(matches!(
+        kinds(&graph)[..],
+        [
+            Kind::Convolution { positions: 1024, inner: 27, columns: 16, groups: 1, kernel: 3 },
+            Kind::Norm { norm: Norm::Batch, elements: 16384, groups: 16 },
+            Kind::Activation { function: Function::Relu, elements: 16384, in_place: true },
+            Kind::Pool { maximum: true, inputs: 16384, outputs: 4096 },
+            Kind::View,
+            Kind::Linear { rows: 1, inner: 4096, columns: 10, .. },
+            Kind::Loss { rows: 1, classes: 10 },
+        ]
+    ));
+    assert!(graph.unknown.is_empty(), "{:?}", graph.unknown);
+}
+
+#[test]
+fn a_file_for_many_samples_is_read_as_for_one() {
+    let (one, eight) = (read(small_network(1)), read(small_network(8)));
+    assert_eq!(one.multiply_adds(), eight.multiply_adds());
+    assert_eq!(one.parameters(), eight.parameters());
+    assert_eq!(one.tensors, eight.tensors);
+}
+
+#[test]
+fn names_change_nothing() {
+    let named = File::default()
+        .input("x", &[1, 3, 8, 8])
+        .weight("w", &[4, 3, 1, 1])
+        .node("Conv", &["x", "w"], "resnet50_yolo", &[])
+        .output("resnet50_yolo");
+    let other = File::default()
+        .input("y", &[1, 3, 8, 8])
+        .weight("bert", &[4, 3, 1, 1])
+        .node("Conv", &["y", "bert"], "z", &[])
+        .output("z");
+    assert_eq!(read(named), read(other));
+}
+
+/// Attention, a decomposed layer normalisation and GELU, as exporters write them.
+#[test]
+fn what_exporters_take_apart_is_put_together() {
+    let file = File::default()
+        .input("x", &[1, 10, 64])
+        .weight("query", &[64, 64])
+        .weight("key", &[64, 64])
+        .weight("value", &[64, 64])
+        .weight("gain", &[64])
+        .weight("shift", &[64])
+        .list("heads", &[1, 10, 4, 16])
+        .list("whole", &[1, 10, 64])
+        .scalar("two", 2.0)
+        .scalar("epsilon", 1e-5)
+        .scalar("eight", 8.0)
+        .node("ReduceMean", &["x"], "mean", &[("axes", &[-1])])
+        .node("Sub", &["x", "mean"], "difference", &[])
+        .node("Pow", &["difference", "two"], "squares", &[])
+        .node("ReduceMean", &["squares"], "variance", &[("axes", &[-1])])
+        .node("Add", &["variance", "epsilon"], "above", &[])
+        .node("Sqrt", &["above"], "deviation", &[])
+        .node("Div", &["difference", "deviation"], "normal", &[])
+        .node("Mul", &["normal", "gain"], "gained", &[])
+        .node("Add", &["gained", "shift"], "n", &[]);
+    let mut file = file;
+    for part in ["query", "key", "value"] {
+        file = file
+            .node("MatMul", &["n", part], &format!("{part}.a"), &[])
+            .node("Reshape", &[&format!("{part}.a"), "heads"], &format!("{part}.b"), &[])
+            .node("Transpose", &[&format!("{part}.b")], &format!("{part}.c"), &[("perm", &[0, 2, 1, 3])]);
+    }
+    let graph = read(
+        file.node("Transpose", &["key.c"], "turned", &[("perm", &[0, 1, 3, 2])])
+            .node("MatMul", &["query.c", "turned"], "scores", &[])
+            .node("Div", &["scores", "eight"], "scaled", &[])
+            .node("Softmax", &["scaled"], "probabilities", &[("axis", &[-1])])
+            .node("MatMul", &["probabilities", "value.c"], "context", &[])
+            .node("Transpose", &["context"], "back", &[("perm", &[0, 2, 1, 3])])
+            .node("Reshape", &["back", "whole"], "joined", &[])
+            .node("Add", &["joined", "x"], "sum", &[])
+            .node("Div", &["sum", "two"], "g1", &[])
+            .node("Erf", &["g1"], "g2", &[])
+            .node("Add", &["g2", "epsilon"], "g3", &[])
+            .node("Mul", &["sum", "g3"], "g4", &[])
+            .node("Mul", &["g4", "two"], "g5", &[])
+            .output("g5"),
+    );
+    let all = kinds(&graph);
+    assert!(all.contains(&&Kind::Norm { norm: Norm::Layer, elements: 640, groups: 10 }), "{all:?}");
+    let attention =
+        Kind::Attention { heads: 4, key_heads: 4, width: 16, queries: 10, keys: 10, causal: false, dropout: false };
+    assert!(all.contains(&&attention), "{all:?}");
+    let gelu = Kind::Activation { function: Function::Gelu, elements: 640, in_place: false };
+    assert!(all.contains(&&gelu), "{all:?}");
+    assert!(!all.iter().any(|kind| matches!(kind, Kind::Softmax { .. } | Kind::Product { .. })), "{all:?}");
+    assert_eq!(graph.parameters(), 3 * 4096 + 128);
+    assert!(graph.unknown.is_empty(), "{:?}", graph.unknown);
+}
+
+#[test]
+fn what_is_not_understood_is_said() {
+    let graph = read(
+        File::default()
+            .input("x", &[1, 8])
+            .node("Frobnicate", &["x"], "y", &[])
+            .node("Frobnicate", &["y"], "z", &[])
+            .output("z"),
+    );
+    assert_eq!(graph.unknown, ["Frobnicate ×2"]);
+}
+
+#[test]
+fn folded_normalisations_are_put_back() {
+    let mut file = File::default().input("x", &[1, 8, 16, 16]);
+    let mut at = "x".to_owned();
+    for layer in 0..20 {
+        let [weight, bias, convolved, sum] = ["w", "b", "c", "s"].map(|name| format!("{name}{layer}"));
+        file = file
+            .weight(&weight, &[8, 8, 3, 3])
+            .weight(&bias, &[8])
+            .node("Conv", &[&at, &weight, &bias], &convolved, &[("pads", &[1, 1, 1, 1])])
+            .node("Add", &[&at, &convolved], &sum, &[]);
+        at = sum;
+    }
+    let graph = read(file.output(&at));
+    let norms = kinds(&graph).iter().filter(|kind| matches!(kind, Kind::Norm { norm: Norm::Batch, .. })).count();
+    assert_eq!(norms, 20);
+    assert_eq!(graph.unknown, ["batch normalisation, folded into a convolution and put back ×20"]);
+    assert_eq!(graph.parameters(), 20 * (8 * 8 * 9 + 16));
+}
+
+#[test]
+fn recurrent_layers_are_read() {
+    let graph = read(
+        File::default()
+            .input("x", &[30, 1, 64])
+            .weight("w", &[2, 512, 64])
+            .weight("r", &[2, 512, 128])
+            .weight("b", &[2, 1024])
+            .node("LSTM", &["x", "w", "r", "b"], "y", &[("hidden_size", &[128])])
+            .output("y"),
+    );
+    assert_eq!(graph.operators[0].kind, Kind::Recurrent { steps: 30, inner: 64, hidden: 128, gates: 4, directions: 2 });
+    assert_eq!(graph.parameters(), 2 * (512 * 64 + 512 * 128 + 1024));
+}
+
+fn refused(bytes: &[u8]) -> String {
+    match model(bytes, &Shape::default()) {
+        Ok(graph) => panic!("read {} operators", graph.operators.len()),
+        Err(problem) => problem.message,
+    }
+}
+
+#[test]
+fn broken_files_are_refused() {
+    assert!(refused(b"\x08").contains("ends too early"));
+    assert!(refused(b"\x0f").contains("not in the format"));
+    assert!(refused(&Message::default().number(1, 8).0).contains("no network"));
+    let file = small_network(1).done();
+    assert!(refused(&file[..file.len() / 2]).contains("ends too early"));
+    // Half a million empty nodes in a megabyte.
+    let many = Message((0..500_000).flat_map(|_| [0x0a, 0x00]).collect());
+    assert!(refused(&Message::default().bytes(7, &many.0).0).contains("more parts"));
+}
+
+proptest::proptest! {
+    /// Whatever stands in a file, there is an answer.
+    #[test]
+    fn no_bytes_make_it_fail(bytes in proptest::collection::vec(0..=255u8, 0..200)) {
+        let _ = model(&bytes, &Shape::default());
+        let inside = Message::default().bytes(7, &bytes).0;
+        let _ = model(&inside, &Shape::default());
+    }
+
+    /// A file with a few bytes changed gives a graph that can be counted, or a problem.
+    #[test]
+    fn no_change_makes_it_fail(changes in proptest::collection::vec((0..2000usize, 0..=255u8), 1..8), cut in 0..3000usize) {
+        let mut file = small_network(1).done();
+        for (at, byte) in changes {
+            let length = file.len();
+            file[at % length] = byte;
+        }
+        file.truncate(cut.max(20));
+        if let Ok(graph) = model(&file, &Shape::default()) {
+            graph.parameters();
+            graph.multiply_adds();
+            graph.activations();
+        }
+    }
+}
