@@ -217,6 +217,8 @@ struct Gaps {
     without_cores: BTreeSet<String>,
     without_network: BTreeSet<String>,
     regions_without_carbon: BTreeSet<String>,
+    /// Offers with a price where there is no such machine.
+    not_stocked: usize,
 }
 
 impl Gaps {
@@ -241,6 +243,7 @@ impl Gaps {
                     set.insert(machine.clone());
                 }
             }
+            gaps.not_stocked += usize::from(catalog.stocked(listing) == Some(false));
             let region = catalog.region(&listing.cloud, &listing.region);
             if region.is_none_or(|region| region.carbon.is_none()) {
                 gaps.regions_without_carbon.insert(format!("{cloud} {}", listing.region));
@@ -266,6 +269,9 @@ impl Gaps {
                 lines.push(format!("{what} not known: {} kinds of machine", set.len()));
             }
         }
+        if self.not_stocked > 0 {
+            lines.push(format!("priced where there is no such machine: {} offers of gcp", self.not_stocked));
+        }
         if !self.regions_without_carbon.is_empty() {
             let regions = self.regions_without_carbon.iter().cloned().collect::<Vec<_>>().join(", ");
             lines.push(format!("emissions of the grid not known: {regions}"));
@@ -286,6 +292,7 @@ impl Gaps {
             "machines_without_cores": self.without_cores,
             "machines_without_network": self.without_network,
             "regions_without_carbon": self.regions_without_carbon,
+            "offers_not_stocked": self.not_stocked,
         })
     }
 }

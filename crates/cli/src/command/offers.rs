@@ -46,7 +46,7 @@ pub struct Args {
     /// Lines at most [default: 20; all with `--json`]
     #[arg(long, value_name = "NUMBER")]
     limit: Option<usize>,
-    /// Also what has no price, parts of GPUs, and GPUs that nothing here trains on
+    /// Also what has no price, parts of GPUs, GPUs that nothing here trains on, and regions that have none of a machine
     #[arg(long)]
     all: bool,
 }
@@ -78,7 +78,10 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     };
     wanted.check(&catalog).map_err(usage)?;
     let asked_by_name = wanted.gpu.is_some();
-    let shown = |listing: &Listing| args.all || asked_by_name || trains(listing);
+    let shown = |listing: &Listing| {
+        let stocked = catalog.stocked(listing) != Some(false);
+        args.all || (stocked && (asked_by_name || trains(listing)))
+    };
     let admitted = catalog.listings.iter().filter(|listing| shown(listing) && wanted.admits(&catalog, listing));
     let (mut offers, unaffordable): (Vec<&Listing>, Vec<&Listing>) =
         admitted.partition(|listing| wanted.affords(listing));
@@ -274,5 +277,6 @@ fn value(catalog: &Catalog, listing: &Listing) -> Value {
         "reserved_3y": price(&listing.reserved_3y),
         "dedicated": price(&listing.dedicated),
         "interrupted_per_cent_a_month": listing.interrupted,
+        "stocked": catalog.stocked(listing),
     })
 }

@@ -13,6 +13,7 @@ mod table;
 pub mod wanted;
 
 pub use amount::Currency;
+pub use places::Availability;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -38,6 +39,8 @@ pub struct Catalog {
     /// In the order of their names.
     pub regions: Vec<Region>,
     pub tariffs: Vec<Tariff>,
+    /// Where kinds of machine stand, for clouds that price them elsewhere too.
+    pub availability: Vec<Availability>,
     /// What was imported, in the order in which it was; later rows stand above earlier ones, and all above ours.
     pub imports: Vec<import::Import>,
 }
@@ -91,6 +94,7 @@ struct Texts<'a> {
     regions: &'a str,
     region_sources: &'a str,
     tariffs: &'a str,
+    availability: &'a str,
 }
 
 const EMBEDDED: Texts = Texts {
@@ -104,6 +108,7 @@ const EMBEDDED: Texts = Texts {
     regions: include_str!("../../../../catalog/regions.csv"),
     region_sources: include_str!("../../../../catalog/regions-sources.csv"),
     tariffs: include_str!("../../../../catalog/tariffs.csv"),
+    availability: include_str!("../../../../catalog/availability.csv"),
 };
 
 impl Catalog {
@@ -163,7 +168,8 @@ impl Catalog {
         let listings = listings::read(texts, &gpus, &currencies)?;
         let regions = places::regions(texts.regions, texts.region_sources)?;
         let tariffs = places::tariffs(texts.tariffs)?;
-        Ok(Catalog { listings, gpus, currencies, regions, tariffs, imports: Vec::new() })
+        let availability = places::availability(texts.availability)?;
+        Ok(Catalog { listings, gpus, currencies, regions, tariffs, availability, imports: Vec::new() })
     }
 
     /// The GPU that a spelling means: `A100`, `a100-80gb`, `NVIDIA H100 80GB HBM3`. Memory, where it is given, decides
@@ -182,6 +188,18 @@ impl Catalog {
         let first = self.regions.partition_point(|region| region.name.as_str() < name);
         let named = self.regions[first..].iter().take_while(|region| region.name == name);
         named.into_iter().find(|region| region.cloud == *cloud)
+    }
+
+    /// Whether a machine can be had where it is listed; none where nobody says. GCP names a price for a machine in
+    /// regions that have none of it, often the lowest one, so what is not stocked is not to be planned with.
+    pub fn stocked(&self, listing: &Listing) -> Option<bool> {
+        // The longest name is the nearest.
+        let named = self
+            .availability
+            .iter()
+            .filter(|row| row.cloud == listing.cloud && listing.instance_type.starts_with(&row.machines));
+        let nearest = named.max_by_key(|row| row.machines.len())?;
+        Some(nearest.regions.contains(&listing.region))
     }
 
     /// What a cloud charges for a service; none where it is not known, which is not the same as nothing.

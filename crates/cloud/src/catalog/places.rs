@@ -1,6 +1,6 @@
-//! Regions and tariffs: where machines stand, and what bytes cost there.
+//! Regions, tariffs and availability: where machines stand, and what bytes cost there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use domain::Money;
 use domain::listing::Cloud;
@@ -65,4 +65,34 @@ pub fn tariffs(text: &str) -> Result<Vec<Tariff>, Error> {
         Ok(())
     })?;
     Ok(tariffs)
+}
+
+/// Where a kind of machine can be had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Availability {
+    pub cloud: Cloud,
+    /// How the names of these machines start.
+    pub machines: String,
+    /// Everywhere that has them.
+    pub regions: BTreeSet<String>,
+    pub source: String,
+}
+
+/// Reads where machines can be had.
+///
+/// # Errors
+/// [`Error`] with file and line.
+pub fn availability(text: &str) -> Result<Vec<Availability>, Error> {
+    let mut availability = Vec::new();
+    let columns = ["cloud", "machines", "regions", "source"];
+    rows("catalog/availability.csv", text, columns, |[cloud, machines, regions, source]| {
+        availability.push(Availability {
+            cloud: Cloud::named(cloud),
+            machines: machines.to_owned(),
+            regions: regions.split_whitespace().map(str::to_owned).collect(),
+            source: source.to_owned(),
+        });
+        Ok(())
+    })?;
+    Ok(availability)
 }

@@ -139,6 +139,22 @@ fn prices_are_what_the_tables_say() {
 }
 
 #[test]
+fn a_price_is_not_a_machine() {
+    let catalog = embedded();
+    let check = |region: &str, kind: &str, expected: Option<bool>| {
+        let mut listings = catalog.listings.iter();
+        let listing = listings.find(|row| row.region == region && row.instance_type == kind).unwrap();
+        assert_eq!(catalog.stocked(listing), expected, "{region} {kind}");
+    };
+    check("us-central1", "a3-highgpu-8g", Some(true));
+    check("northamerica-northeast1", "a3-highgpu-8g", Some(false));
+    check("europe-west8", "a3-highgpu-1g", Some(true));
+    check("europe-west8", "a3-highgpu-8g", Some(false));
+    check("us-central1", "g2-standard-4", None);
+    check("us-east-1", "p4d.24xlarge", None);
+}
+
+#[test]
 fn what_is_impossible_in_a_market_is_not_in_the_tables() {
     for row in &embedded().listings {
         let name = format!("{} {} {}", row.cloud, row.region, row.instance_type);
@@ -290,7 +306,7 @@ fn skypilot_tables_are_read() {
          p4d.24xlarge,96.0,1152.0,A100,8.0,,us-east-1,us-east-1b,21.5,8.25\n\
          m5.large,2.0,8.0,,,,us-east-1,us-east-1a,0.096,0.03\n\
          g6f.large,2.0,8.0,L4,0.125,,us-east-1,us-east-1a,0.202,\n",
-        "aws us-east-1 p4d.24xlarge 8/1 A100-SXM4-40GB $21.50/h $8.25/h\naws us-east-1 g6f.large 1/8 L4 $0.202/h -\nleft out 1: a machine without GPUs",
+        "aws us-east-1 p4d.24xlarge 8/1 A100-SXM4-40GB $21.50/h $8.25/h\naws us-east-1 g6f.large 1/8 L4 $0.202/h -\nleft out 1: a machine without GPUs that are known here",
     );
     // The trap: the price of the GPUs stands in another row.
     check(
@@ -301,7 +317,7 @@ fn skypilot_tables_are_read() {
          ,,,A100,1.0,,us-central1,us-central1-a,2.934,1.1\n\
          ,,,H100,8.0,,us-central1,us-central1-a,80,30\n\
          ,,,tpu-v6e-64,1,tpu-v6e-64,us-central1,us-central1-a,172.8,700\n",
-        "gcp us-central1 a2-highgpu-1g 1/1 A100-SXM4-40GB $3.67348/h $1.46975/h\nleft out 1: a machine without GPUs\n\
+        "gcp us-central1 a2-highgpu-1g 1/1 A100-SXM4-40GB $3.67348/h $1.46975/h\nleft out 1: a machine without GPUs that are known here\n\
          left out 1: the price of its GPUs is missing; the row holds cores and memory only",
     );
 }
@@ -333,7 +349,7 @@ fn wrong_imports_say_what_is_wrong() {
     check(
         &format!("{SKYPILOT}m5.large,2,8,,,,r,z,0.1,\n"),
         Some("aws"),
-        "no row can be used: 1 × a machine without GPUs",
+        "no row can be used: 1 × a machine without GPUs that are known here",
     );
 }
 

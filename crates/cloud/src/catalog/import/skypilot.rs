@@ -148,8 +148,8 @@ fn listing(
 ) -> Result<Listing, &'static str> {
     let known = known.get(row.instance_type.as_str()).copied();
     let (gpus, price, spot, derived) = if row.accelerator.is_empty() {
-        let known = known.filter(|known| known.gpus.count > 0).ok_or("a machine without GPUs")?;
-        let name = known.gpus.name.as_deref().ok_or("a machine without GPUs")?;
+        let known = known.filter(|known| known.gpus.count > 0).ok_or("a machine without GPUs that are known here")?;
+        let name = known.gpus.name.as_deref().ok_or("a machine without GPUs that are known here")?;
         let key = (kind(name, &row.instance_type), known.gpus.count, row.zone.as_str());
         let added = loose.0.get(&key).filter(|_| known.gpus.slice == 1);
         let added = added.ok_or("the price of its GPUs is missing; the row holds cores and memory only")?;
