@@ -2,6 +2,8 @@
 
 mod batches;
 mod forms;
+mod hostile;
+mod mutate;
 mod packs;
 mod refusals;
 mod sources;

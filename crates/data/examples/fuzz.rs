@@ -1,0 +1,180 @@
+//! Damages files of one form for some seconds, and opens them: `cargo run --release -p gradus-data --example fuzz -- tar 120`.
+//!
+//! Damage is drawn from a seed (the third argument), so a failure is repeated by its number. Checksums that would hide a
+//! parser are made again after the damage. It tells how many files were opened or refused, and the slowest of them; a
+//! panic ends it with the file kept.
+
+#[path = "../src/tests/mutate.rs"]
+mod mutate;
+#[allow(dead_code)]
+#[path = "../src/tests/written.rs"]
+mod written;
+
+use std::error::Error;
+use std::fs;
+use std::io::Cursor;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use data::{InspectOptions, PackOptions, inspect, pack};
+use image::{ImageFormat, RgbImage};
+use mutate::{draw, mutate};
+use written::Written;
+
+/// Samples by path, as the writers want them.
+struct Files(Vec<(String, Vec<u8>)>);
+
+impl Files {
+    fn tar(&self, root: &Path) -> PathBuf {
+        let path = root.join("pictures.tar");
+        let mut tar = tar::Builder::new(fs::File::create(&path).expect("a tar"));
+        for (name, bytes) in &self.0 {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(bytes.len() as u64);
+            tar.append_data(&mut header, name, &bytes[..]).expect("a member");
+        }
+        tar.finish().expect("a tar");
+        path
+    }
+
+    fn folder(&self, root: &Path) -> std::io::Result<PathBuf> {
+        let root = root.join("folder");
+        for (name, bytes) in &self.0 {
+            let path = root.join(name);
+            fs::create_dir_all(path.parent().unwrap_or(&root))?;
+            fs::write(path, bytes)?;
+        }
+        Ok(root)
+    }
+}
+
+fn pictures(format: ImageFormat, ending: &str) -> Result<Files, Box<dyn Error>> {
+    let mut files = Vec::new();
+    for number in 0..8_u32 {
+        let picture = RgbImage::from_fn(17, 13, |x, y| [number as u8, (x * 15) as u8, (y * number * 3) as u8].into());
+        let mut bytes = Cursor::new(Vec::new());
+        picture.write_to(&mut bytes, format)?;
+        files.push((format!("{}/{number}.{ending}", if number % 2 == 0 { "a" } else { "b" }), bytes.into_inner()));
+    }
+    Ok(Files(files))
+}
+
+/// What is opened, what is damaged, and how its checksums are made again.
+type Target = (PathBuf, PathBuf, fn(&mut Vec<u8>));
+
+fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
+    let files = pictures(ImageFormat::Png, "png")?;
+    let table = |form| {
+        let folder = files.written(form, root, 1);
+        let file = if folder.is_file() {
+            Some(folder.clone())
+        } else {
+            fs::read_dir(&folder).ok()?.next()?.ok().map(|entry| entry.path())
+        };
+        file.map(|file| (folder, file, (|_| {}) as fn(&mut Vec<u8>)))
+    };
+    let found = match form {
+        "tar" => table(Written::Tar),
+        "webdataset" => table(Written::WebDataset),
+        "tfrecord" => table(Written::TfRecord),
+        "parquet" => table(Written::Parquet),
+        "arrow" => table(Written::ArrowStream),
+        "jpeg" | "png" => {
+            let (format, ending) = if form == "png" { (ImageFormat::Png, "png") } else { (ImageFormat::Jpeg, "jpg") };
+            let folder = pictures(format, ending)?.folder(root)?;
+            let file = folder.join(format!("a/0.{ending}"));
+            Some((folder, file, (|_| {}) as fn(&mut Vec<u8>)))
+        }
+        "shard" | "manifest" => {
+            let out = root.join("out");
+            pack(&files.folder(root)?, &out, &PackOptions::default(), &mut |_| {})?;
+            let name = if form == "shard" { "data-000000.shard" } else { "manifest.json" };
+            let file = out.join(name);
+            let seal: fn(&mut Vec<u8>) = if form == "shard" { seal_shard } else { |_| {} };
+            Some((out, file, seal))
+        }
+        _ => None,
+    };
+    let (opened, damaged, seal) =
+        found.ok_or("give tar, webdataset, tfrecord, parquet, arrow, jpeg, png, shard or manifest")?;
+    Ok((opened, damaged, if form == "tfrecord" { seal_records } else { seal }))
+}
+
+fn masked(bytes: &[u8]) -> [u8; 4] {
+    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8).to_le_bytes()
+}
+
+/// Makes the checksums of TFRecords fit, as far as the lengths lead.
+fn seal_records(bytes: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some(head) = bytes.get(at..at + 8) {
+        let length = u64::from_le_bytes(head.try_into().unwrap_or_default());
+        let sum = masked(head);
+        let Some(place) = bytes.get_mut(at + 8..at + 12) else { return };
+        place.copy_from_slice(&sum);
+        let Some(end) = usize::try_from(length).ok().and_then(|length| (at + 12).checked_add(length)) else { return };
+        let Some(sum) = bytes.get(at + 12..end).map(masked) else { return };
+        let Some(place) = bytes.get_mut(end..end.saturating_add(4)) else { return };
+        place.copy_from_slice(&sum);
+        at = end + 4;
+    }
+}
+
+/// Makes the checksum of a shard's index fit.
+fn seal_shard(bytes: &mut Vec<u8>) {
+    let Some(foot) = bytes.len().checked_sub(48) else { return };
+    let index = u64::from_le_bytes(bytes[foot..foot + 8].try_into().unwrap_or_default());
+    let Some(table) = usize::try_from(index).ok().and_then(|index| bytes.get(index..foot)) else { return };
+    let sum = blake3::hash(table);
+    bytes[foot + 24..foot + 40].copy_from_slice(&sum.as_bytes()[..16]);
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let form = arguments.get(1).map_or("", String::as_str);
+    let seconds: f64 = arguments.get(2).map_or(Ok(10.0), |text| text.parse())?;
+    let mut state: u64 = arguments.get(3).map_or(Ok(1), |text| text.parse())?;
+    let root = tempfile::tempdir()?;
+    let (opened, damaged, seal) = target(form, root.path())?;
+    let sound = fs::read(&damaged)?;
+    std::panic::set_hook(Box::new(|_| {})); // Panics of other libraries are caught and told as errors.
+    let (began, mut slowest) = (Instant::now(), (Duration::ZERO, 0));
+    let (mut whole, mut partly, mut refused) = (0_u64, 0_u64, 0_u64);
+    while began.elapsed().as_secs_f64() < seconds {
+        let seed = state;
+        let mut bytes = sound.clone();
+        mutate(&mut bytes, &mut state);
+        draw(&mut state);
+        if seed % 4 != 0 {
+            seal(&mut bytes);
+        }
+        // A shard is compared with the length in its manifest first; this one's is kept, to come further.
+        if form == "shard" {
+            bytes.resize(sound.len(), 0);
+        }
+        fs::write(&damaged, &bytes)?;
+        let one = Instant::now();
+        let options = InspectOptions { verify: true, sheet: None, threads: 1 };
+        match catch_unwind(AssertUnwindSafe(|| inspect(&opened, &options))) {
+            Ok(Ok(found)) if found.damaged.is_empty() => whole += 1,
+            Ok(Ok(_)) => partly += 1,
+            Ok(Err(_)) => refused += 1,
+            Err(_) => {
+                let kept = std::env::temp_dir().join(format!("{form}-{seed}"));
+                fs::write(&kept, bytes)?;
+                return Err(format!("a panic, seed {seed}; the file is {}", kept.display()).into());
+            }
+        }
+        slowest = slowest.max((one.elapsed(), seed));
+    }
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("unknown").trim();
+    println!(
+        "{form}: {} files, {whole} whole, {partly} with damage told, {refused} refused; slowest {:.0} ms (seed {}); peak memory {peak}",
+        whole + partly + refused,
+        slowest.0.as_secs_f64() * 1e3,
+        slowest.1,
+    );
+    Ok(())
+}
