@@ -14,6 +14,17 @@ const TENSORBOARD: &str = "tensorboard==2.21.0";
 /// What `cargo xtask bench` measures against, and what it reads our models with.
 const PYTORCH: [&str; 4] = ["torch==2.11.0", "torchvision==0.26.0", "numpy", "safetensors"];
 
+/// Other loaders, beside PyTorch's packages. DALI's works without a GPU.
+const LOADERS: [&str; 7] = [
+    "nvidia-dali-cuda120==2.4.0",
+    "webdataset==1.0.2",
+    "simplejpeg==1.9.0",
+    "opencv-python-headless==5.0.0.93",
+    "braceexpand",
+    "pyyaml",
+    "optree",
+];
+
 /// The folder that `PYTHONPATH` names to have TensorBoard, filled on first use (178 MB on disk, seconds on a fast line).
 pub fn tensorboard() -> Result<PathBuf, Box<dyn Error>> {
     installed(&[TENSORBOARD], &format!("{TENSORBOARD} through pip, which reads our event files in a test"))
@@ -24,8 +35,24 @@ pub fn pytorch() -> Result<PathBuf, Box<dyn Error>> {
     installed(&PYTORCH, "PyTorch through pip, which we are measured against (4.7 GB on disk, minutes on a fast line)")
 }
 
+/// The same for other loaders, and PyTorch's folder that they are used with.
+pub fn loaders() -> Result<[PathBuf; 2], Box<dyn Error>> {
+    let torch = pytorch()?;
+    let what = "other loaders through pip, which ours is measured against (1.5 GB on disk)";
+    Ok([torch, installed_alone(&LOADERS, what)?])
+}
+
 /// The folder named after the first package that holds them all.
 fn installed(packages: &[&str], what: &str) -> Result<PathBuf, Box<dyn Error>> {
+    install(packages, &[], what)
+}
+
+/// The same without what the packages need, which stands in another folder.
+fn installed_alone(packages: &[&str], what: &str) -> Result<PathBuf, Box<dyn Error>> {
+    install(packages, &["--no-deps"], what)
+}
+
+fn install(packages: &[&str], options: &[&str], what: &str) -> Result<PathBuf, Box<dyn Error>> {
     let parent = setup::cache()?.join("gradus");
     let name = packages.first().map_or_else(String::new, |package| package.replace("==", "-"));
     let folder = parent.join(&name);
@@ -37,7 +64,7 @@ fn installed(packages: &[&str], what: &str) -> Result<PathBuf, Box<dyn Error>> {
     fs::create_dir_all(&parent)?;
     eprintln!("fetching {what}");
     let mut pip = Command::new(python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-warn-conflicts"]);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-warn-conflicts"]).args(options);
     pip.arg("--target").arg(&unfinished).args(packages).env("PIP_ROOT_USER_ACTION", "ignore");
     let installed = doing::run(&mut pip, "check the network and pip's index");
     match installed.and_then(|()| Ok(fs::rename(&unfinished, &folder)?)) {

@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     println!("opened in {:.3} s, in memory: {}", began.elapsed().as_secs_f64(), dataset.in_memory());
     for layout in [MemoryFormat::Contiguous, MemoryFormat::ChannelsLast] {
-        let options = LoaderOptions { batch, workers, layout, augment: augment.clone(), seed: 0 };
+        let options = LoaderOptions { batch, workers, layout, augment: augment.clone(), ..Default::default() };
         let epochs = 200_000_u64.div_ceil(train);
         let loader = Loader::train(Arc::clone(&dataset), options.clone(), Cursor::START, epochs);
         report(&format!("train, {layout:?}"), loader)?;

@@ -5,7 +5,9 @@
 
 use domain::train::{Augment, MemoryFormat};
 
+use crate::prepare::to_bf16;
 use crate::random::{Draws, Purpose, key};
+use crate::slots::Values;
 
 /// Where the pixels of a picture are taken from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +74,8 @@ impl View {
             let mut draws = Draws::new(key(Purpose::Augment, seed, &[epoch, u64::from(sample), place]));
             match change {
                 Augment::Flip if draws.below(2) == 1 => view.x = view.x.flipped(),
-                Augment::Flip => {}
+                // Which part of the picture file is shown was settled when it was decoded.
+                Augment::Flip | Augment::RandomResizedCrop | Augment::ResizeCrop(_) => {}
                 Augment::PadCrop(pad) => {
                     let mut shift = || draws.below(2 * u64::from(*pad) + 1) as i64 - i64::from(*pad);
                     view.y = view.y.shifted(shift());
@@ -83,24 +86,50 @@ impl View {
         view
     }
 
-    /// Writes the view of `planes`, each byte times its channel's factor plus its offset, to `output`.
-    pub fn write(&self, planes: &[u8], scaling: &[(f32, f32)], layout: MemoryFormat, output: &mut [f32]) {
+    /// Writes the view of `planes`: each byte times its channel's factor plus its offset, or as it is.
+    pub fn write(&self, planes: &[u8], scaling: &[(f32, f32)], layout: MemoryFormat, values: Values<'_>) {
+        let scaled = |channel: usize| {
+            let (factor, offset) = scaling[channel];
+            move |byte: u8| f32::from(byte) * factor + offset
+        };
+        match values {
+            Values::F32(values) => self.place(planes, scaling.len(), layout, values, scaled),
+            Values::Bf16(values) => {
+                let rounded = |channel| {
+                    let number = scaled(channel);
+                    move |byte| to_bf16(number(byte))
+                };
+                self.place(planes, scaling.len(), layout, values, rounded);
+            }
+            Values::U8(values) => self.place(planes, scaling.len(), layout, values, |_| |byte| byte),
+        }
+    }
+
+    fn place<T: Copy, F: Fn(u8) -> T>(
+        &self,
+        planes: &[u8],
+        channels: usize,
+        layout: MemoryFormat,
+        output: &mut [T],
+        number: impl Fn(usize) -> F,
+    ) {
         let (height, width) = (self.y.length as usize, self.x.length as usize);
         let (shown, inputs) = self.x.shown();
-        let channels = scaling.len();
-        for (channel, &(factor, offset)) in scaling.iter().enumerate() {
+        for channel in 0..channels {
+            let number = number(channel);
+            let nothing = number(0);
             for y in 0..height {
                 let input = self.y.input(y).map(|row| &planes[(channel * height + row) * width..][inputs.clone()]);
                 match layout {
                     MemoryFormat::Contiguous => {
                         let row = &mut output[(channel * height + y) * width..][..width];
-                        row[..shown.start].fill(offset);
-                        row[shown.end..].fill(offset);
+                        row[..shown.start].fill(nothing);
+                        row[shown.end..].fill(nothing);
                         let row = &mut row[shown.clone()];
                         match input {
-                            None => row.fill(offset),
-                            Some(input) if self.x.step > 0 => scale(input.iter(), row.iter_mut(), factor, offset),
-                            Some(input) => scale(input.iter().rev(), row.iter_mut(), factor, offset),
+                            None => row.fill(nothing),
+                            Some(input) if self.x.step > 0 => fill(input.iter(), row.iter_mut(), &number),
+                            Some(input) => fill(input.iter().rev(), row.iter_mut(), &number),
                         }
                     }
                     MemoryFormat::ChannelsLast => {
@@ -112,7 +141,7 @@ impl View {
                                 Some(input) if shown.contains(&x) => input[shown.end - 1 - x],
                                 Some(_) | None => 0,
                             };
-                            *value = f32::from(pixel) * factor + offset;
+                            *value = number(pixel);
                         }
                     }
                 }
@@ -121,9 +150,13 @@ impl View {
     }
 }
 
-fn scale<'a>(input: impl Iterator<Item = &'a u8>, output: impl Iterator<Item = &'a mut f32>, factor: f32, offset: f32) {
-    for (pixel, value) in input.zip(output) {
-        *value = f32::from(*pixel) * factor + offset;
+fn fill<'a, T: 'a>(
+    input: impl Iterator<Item = &'a u8>,
+    output: impl Iterator<Item = &'a mut T>,
+    number: impl Fn(u8) -> T,
+) {
+    for (byte, value) in input.zip(output) {
+        *value = number(*byte);
     }
 }
 
@@ -150,6 +183,7 @@ mod tests {
             };
             let (flip, down, right) = match change {
                 Augment::Flip => (draws.below(2) == 1, 0, 0),
+                Augment::RandomResizedCrop | Augment::ResizeCrop(_) => (false, 0, 0),
                 Augment::PadCrop(pad) => {
                     let mut shift = || draws.below(2 * u64::from(*pad) + 1) as i64 - i64::from(*pad);
                     (false, shift(), shift())
@@ -179,10 +213,10 @@ mod tests {
             };
             let view = View::drawn(&augment, seed, epoch, sample, HEIGHT, WIDTH);
             let mut output = vec![f32::NAN; planes.len()];
-            view.write(&planes, &scaling, MemoryFormat::Contiguous, &mut output);
+            view.write(&planes, &scaling, MemoryFormat::Contiguous, Values::F32(&mut output));
             let contiguous: Vec<f32> = (0..2).flat_map(|c| (0..HEIGHT * WIDTH).map(move |at| value(c, at))).collect();
             prop_assert_eq!(&output, &contiguous);
-            view.write(&planes, &scaling, MemoryFormat::ChannelsLast, &mut output);
+            view.write(&planes, &scaling, MemoryFormat::ChannelsLast, Values::F32(&mut output));
             let last: Vec<f32> = (0..HEIGHT * WIDTH).flat_map(|at| (0..2).map(move |c| value(c, at))).collect();
             prop_assert_eq!(&output, &last);
         }
@@ -194,7 +228,7 @@ mod tests {
             let view =
                 View::drawn(&[Augment::PadCrop(u32::MAX), Augment::PadCrop(u32::MAX)], 1, 2, sample, HEIGHT, WIDTH);
             let mut output = vec![f32::NAN; HEIGHT * WIDTH];
-            view.write(&[7; HEIGHT * WIDTH], &[(1.0, 0.0)], MemoryFormat::Contiguous, &mut output);
+            view.write(&[7; HEIGHT * WIDTH], &[(1.0, 0.0)], MemoryFormat::Contiguous, Values::F32(&mut output));
             assert!(output.iter().all(|value| [0.0, 7.0].contains(value)), "{output:?}");
         }
     }

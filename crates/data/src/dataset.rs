@@ -4,7 +4,10 @@ use std::path::Path;
 
 use domain::train::{Corrupt, Data, Normalize, Split};
 
-use crate::picture::{Geometry, decode, fetch};
+use crate::picture::{Geometry, Reading, decode, fetch, guarded};
+use crate::prepare::{Output, prepare};
+use crate::random::Draws;
+use crate::recipe::Recipe;
 use crate::source::{self, Content, Decoded, Encoded, Index};
 use crate::split::{self, Parts};
 use crate::survey::{Moments, survey};
@@ -50,8 +53,8 @@ enum Pixels {
 /// What one thread needs to read pictures.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    file: Vec<u8>,
-    planes: Vec<u8>,
+    pub reading: Reading,
+    pub planes: Vec<u8>,
 }
 
 /// Decoded data sets up to this size stay in memory.
@@ -69,9 +72,16 @@ impl Dataset {
         Dataset::open_keeping(spec, path, seed, KEPT)
     }
 
-    /// The same, with every picture read and decoded anew each time, as it is with data that do not fit in memory.
-    pub fn open_on_disk(spec: &Data, path: &Path, seed: u64) -> Result<Dataset, Error> {
-        Dataset::open_keeping(spec, path, seed, 0)
+    /// Opens pictures whose classes do not matter, to be measured or looked at: all of them are for training, and each is
+    /// read and decoded anew each time.
+    pub fn unlabelled(spec: &Data, path: &Path) -> Result<Dataset, Error> {
+        let Index { classes, labels, homes: _, content, skipped, notes: _ } = source::unlabelled(spec, path)?;
+        let whole = Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec.clone() };
+        let opening = Opening { spec: &whole, path, seed: 0, classes, labels, homes: None, skipped };
+        match content {
+            Content::Decoded(decoded) => opening.decoded(decoded),
+            Content::Encoded(encoded) => opening.encoded(encoded, 0),
+        }
     }
 
     /// The same, with another limit to what stays in memory, in bytes.
@@ -80,6 +90,14 @@ impl Dataset {
         match content {
             Content::Decoded(decoded) => opening.decoded(decoded),
             Content::Encoded(encoded) => opening.encoded(encoded, limit),
+        }
+    }
+
+    /// What a sample is called in messages: its path below the root, or its number.
+    pub fn name(&self, sample: u32) -> String {
+        match &self.pixels {
+            Pixels::Encoded(encoded, _) => encoded.name(sample as usize),
+            Pixels::Kept(_) => sample.to_string(),
         }
     }
 
@@ -154,10 +172,36 @@ impl Dataset {
             Pixels::Kept(pixels) => Ok(&pixels[sample as usize * length..][..length]),
             Pixels::Encoded(encoded, geometry) => {
                 scratch.planes.resize(length, 0);
-                fetch(encoded, sample as usize, *geometry, &mut scratch.file, &mut scratch.planes)?;
+                fetch(encoded, sample as usize, *geometry, &mut scratch.reading, &mut scratch.planes)?;
                 Ok(&scratch.planes)
             }
         }
+    }
+
+    /// How pictures are shown when nothing is left to chance, if parts of them are shown.
+    pub(crate) fn recipe(&self) -> Option<Recipe> {
+        match &self.pixels {
+            Pixels::Kept(_) => None,
+            Pixels::Encoded(_, geometry) => geometry.recipe,
+        }
+    }
+
+    /// Reads one picture and writes the part of it that the recipe shows; returns the bytes that were read.
+    pub(crate) fn write(
+        &self,
+        sample: u32,
+        recipe: &Recipe,
+        draws: Draws,
+        scratch: &mut Scratch,
+        output: Output<'_>,
+    ) -> Result<usize, Error> {
+        let Pixels::Encoded(encoded, _) = &self.pixels else {
+            return Err(Error::Internal("a recipe for pictures without files".into()));
+        };
+        encoded.read(sample as usize, &mut scratch.reading.file)?;
+        guarded(|| prepare(&mut scratch.reading, recipe, draws, output))
+            .map_err(|why| Error::Picture { name: encoded.name(sample as usize), why })?;
+        Ok(scratch.reading.file.len())
     }
 
     /// Factor and offset of each channel, from a byte to its normalised value.
@@ -239,6 +283,8 @@ impl<'a> Opening<'a> {
         let bytes = 3 * height * width;
         let skip = self.skips();
         let mut kept = match encoded.len().checked_mul(bytes) {
+            // Another part of each file is shown in each epoch.
+            _ if geometry.recipe.is_some() => None,
             Some(all) if all <= limit => Some(vec![0; all]),
             Some(_) | None => None,
         };
@@ -286,14 +332,19 @@ impl<'a> Opening<'a> {
     /// The given size, or that of the first picture that can be read.
     fn geometry(&self, encoded: &Encoded) -> Result<Geometry, Error> {
         if let Some(size) = self.spec.size {
-            return Ok(Geometry { height: size as usize, width: size as usize, resize: true });
+            let size = size as usize;
+            let recipe = Recipe::of(&self.spec.augment, size).map(|(recipe, _)| recipe.evaluated());
+            return Ok(Geometry { height: size, width: size, resize: true, recipe });
         }
-        let mut bytes = Vec::new();
+        let mut reading = Reading::default();
+        let Reading { file, decoder, .. } = &mut reading;
         let mut first = None;
         for sample in 0..encoded.len() {
             let named = |why| Error::Picture { name: encoded.name(sample), why };
-            match encoded.read(sample, &mut bytes).and_then(|()| decode(&bytes).map_err(named)) {
-                Ok(picture) => return Ok(Geometry { height: picture.height, width: picture.width, resize: false }),
+            match encoded.read(sample, file).and_then(|()| decode(file, decoder).map_err(named)) {
+                Ok(picture) => {
+                    return Ok(Geometry { height: picture.height, width: picture.width, resize: false, recipe: None });
+                }
                 Err(error) if !self.skips() => return Err(error),
                 Err(error) => first = first.or(Some(error)),
             }

@@ -1,18 +1,24 @@
 //! One JPEG or PNG file, decoded.
 //!
-//! The content decides which of the two it is, not the name. Every picture becomes 8-bit RGB: grey values are
+//! The content decides which of the two it is, not the name. JPEG is our own ([`crate::jpeg`]); PNG is the `image` crate's. Every picture becomes 8-bit RGB: grey values are
 //! repeated, an alpha channel is dropped, orientation tags are not applied, as torchvision's `ImageFolder` does.
 //! What a file claims is checked before memory is taken for it, and a panic of a decoder is an error like any other.
 
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use image::codecs::jpeg::JpegDecoder;
+use domain::train::MemoryFormat;
 use image::codecs::png::PngDecoder;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, Limits};
 
 use crate::Error;
+use crate::jpeg::{Decoder, Packed};
+use crate::prepare::{Output, prepare};
+use crate::random::Draws;
+use crate::recipe::Recipe;
+use crate::resample::Resize;
 use crate::resize::resize;
+use crate::slots::Values;
 use crate::source::Encoded;
 
 /// Pixels row by row, three bytes each.
@@ -30,22 +36,39 @@ pub(crate) struct Geometry {
     pub width: usize,
     /// Whether pictures of another size are resized; otherwise they are an error.
     pub resize: bool,
+    /// What is shown when a part of a picture is shown, without chance.
+    pub recipe: Option<Recipe>,
 }
 
 /// A file claiming more is refused: it is 300 MB decoded, and no training picture.
-const MOST_PIXELS: u64 = 100_000_000;
+const MOST_PIXELS: u64 = crate::jpeg::MOST_PIXELS as u64;
 const MOST_MEMORY: u64 = 1 << 30;
+
+/// What one thread needs to read and decode pictures.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub file: Vec<u8>,
+    pub decoder: Decoder,
+    pub resize: Resize,
+}
 
 /// Reads and decodes one picture into `planes`: 3 × height × width bytes, channel by channel.
 pub(crate) fn fetch(
     encoded: &Encoded,
     sample: usize,
     geometry: Geometry,
-    bytes: &mut Vec<u8>,
+    reading: &mut Reading,
     planes: &mut [u8],
 ) -> Result<(), Error> {
-    encoded.read(sample, bytes)?;
-    let picture = decode(bytes).map_err(|why| Error::Picture { name: encoded.name(sample), why })?;
+    encoded.read(sample, &mut reading.file)?;
+    if let Some(recipe) = geometry.recipe {
+        let output =
+            Output { values: Values::U8(planes), layout: MemoryFormat::Contiguous, scaling: &[], size: recipe.size };
+        return guarded(|| prepare(reading, &recipe, Draws::new(0), output))
+            .map_err(|why| Error::Picture { name: encoded.name(sample), why });
+    }
+    let Reading { file, decoder, .. } = reading;
+    let picture = decode(file, decoder).map_err(|why| Error::Picture { name: encoded.name(sample), why })?;
     if (picture.height, picture.width) == (geometry.height, geometry.width) {
         separate(&picture, planes);
         return Ok(());
@@ -62,22 +85,34 @@ pub(crate) fn fetch(
 }
 
 /// Decodes a file, or says in a few words why not.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Rgb, String> {
-    catch_unwind(AssertUnwindSafe(|| decode_any(bytes))).unwrap_or_else(|_| Err("the decoder gave up on it".into()))
+pub(crate) fn decode(bytes: &[u8], decoder: &mut Decoder) -> Result<Rgb, String> {
+    guarded(|| decode_any(bytes, decoder))
 }
 
-fn decode_any(bytes: &[u8]) -> Result<Rgb, String> {
+/// The same for one file alone, whose decoder is not used again.
+pub(crate) fn decode_once(bytes: &[u8]) -> Result<Rgb, String> {
+    decode(bytes, &mut Decoder::default())
+}
+
+/// A panic of a decoder is an error like any other.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("the decoder gave up on it".into()))
+}
+
+fn decode_any(bytes: &[u8], decoder: &mut Decoder) -> Result<Rgb, String> {
+    if !bytes.starts_with(&[0xFF, 0xD8]) && !Packed::is(bytes) {
+        return decode_other(bytes);
+    }
+    let (width, height, pixels) = crate::jpeg::rgb(bytes, decoder).map_err(|fault| fault.to_string())?;
+    Ok(Rgb { height, width, pixels })
+}
+
+/// Decodes what is no JPEG.
+pub(crate) fn decode_other(bytes: &[u8]) -> Result<Rgb, String> {
     if let Some(rest) = bytes.strip_prefix(PLAIN) {
         return decode_plain(rest);
     }
     match image::guess_format(bytes) {
-        Ok(ImageFormat::Jpeg) => {
-            // The decoder fills what is missing with grey, which would be trained on unseen.
-            if !ends(bytes) {
-                return Err("the file ends before the picture does".into());
-            }
-            finish(JpegDecoder::new(Cursor::new(bytes)).map_err(|error| plainly(&error))?)
-        }
         Ok(ImageFormat::Png) => {
             let mut limits = Limits::no_limits();
             limits.max_alloc = Some(MOST_MEMORY);
@@ -127,29 +162,6 @@ fn plainly(error: &ImageError) -> String {
     cause.to_string()
 }
 
-/// Whether a JPEG has its end marker: after the header of the first scan, where tables of other uses cannot hold one.
-///
-/// Markers are those of ITU-T T.81, table B.1.
-fn ends(bytes: &[u8]) -> bool {
-    const START_OF_SCAN: u8 = 0xDA;
-    const END: [u8; 2] = [0xFF, 0xD9];
-    let mut at = 2;
-    while let Some(&[mark, kind, high, low]) = bytes.get(at..at + 4) {
-        if mark != 0xFF {
-            break; // Not a marker: the decoder will say so.
-        }
-        if kind == 0xFF {
-            at += 1; // A fill byte.
-            continue;
-        }
-        at += 2 + usize::from(u16::from_be_bytes([high, low]));
-        if kind == START_OF_SCAN {
-            break;
-        }
-    }
-    bytes.get(at..).is_some_and(|scans| scans.windows(2).rev().any(|pair| pair == END))
-}
-
 /// From three bytes a pixel to three planes.
 fn separate(picture: &Rgb, planes: &mut [u8]) {
     let (red, rest) = planes.split_at_mut(picture.height * picture.width);
@@ -173,6 +185,10 @@ mod tests {
         bytes.into_inner()
     }
 
+    fn read(bytes: &[u8]) -> Result<Rgb, String> {
+        decode_once(bytes)
+    }
+
     fn noise(width: u32, height: u32) -> RgbImage {
         RgbImage::from_fn(width, height, |x, y| [(x * 37 + y) as u8, (x * y) as u8, (y * 91) as u8].into())
     }
@@ -180,16 +196,16 @@ mod tests {
     #[test]
     fn kinds_of_pixels_become_rgb() {
         let rgb = noise(5, 4);
-        let found = decode(&encoded(rgb.clone(), ImageFormat::Png)).unwrap();
+        let found = read(&encoded(rgb.clone(), ImageFormat::Png)).unwrap();
         assert_eq!((found.height, found.width, found.pixels), (4, 5, rgb.into_raw()));
         let grey = GrayImage::from_pixel(3, 2, [77].into());
         for format in [ImageFormat::Png, ImageFormat::Jpeg] {
-            assert_eq!(decode(&encoded(grey.clone(), format)).unwrap().pixels, [77; 18]);
+            assert_eq!(read(&encoded(grey.clone(), format)).unwrap().pixels, [77; 18]);
         }
         let clear = RgbaImage::from_pixel(1, 1, [1, 2, 3, 0].into());
-        assert_eq!(decode(&encoded(clear, ImageFormat::Png)).unwrap().pixels, [1, 2, 3]);
+        assert_eq!(read(&encoded(clear, ImageFormat::Png)).unwrap().pixels, [1, 2, 3]);
         let flat = RgbImage::from_pixel(16, 16, [200, 100, 50].into());
-        let found = decode(&encoded(flat, ImageFormat::Jpeg)).unwrap().pixels;
+        let found = read(&encoded(flat, ImageFormat::Jpeg)).unwrap().pixels;
         assert!(found.chunks(3).all(|p| p[0].abs_diff(200) < 3 && p[1].abs_diff(100) < 3 && p[2].abs_diff(50) < 3));
     }
 
@@ -198,18 +214,18 @@ mod tests {
         for format in [ImageFormat::Png, ImageFormat::Jpeg] {
             let whole = encoded(noise(24, 24), format);
             for length in 0..whole.len() - 20 {
-                assert!(decode(&whole[..length]).is_err(), "{format:?} of {length} of {} bytes", whole.len());
+                assert!(read(&whole[..length]).is_err(), "{format:?} of {length} of {} bytes", whole.len());
             }
             let mut padded = whole.clone();
             padded.extend([0; 100]);
-            assert_eq!(decode(&padded).unwrap().pixels, decode(&whole).unwrap().pixels, "{format:?}");
+            assert_eq!(read(&padded).unwrap().pixels, read(&whole).unwrap().pixels, "{format:?}");
         }
     }
 
     #[test]
     fn claims_are_checked_before_memory_is_taken() {
         let check = |bytes: &[u8], wanted: &str| {
-            let why = decode(bytes).unwrap_err();
+            let why = read(bytes).unwrap_err();
             assert!(why.contains(wanted), "{why}");
         };
         let mut png = encoded(noise(2, 2), ImageFormat::Png);
@@ -240,7 +256,7 @@ mod tests {
             for (at, value) in flips {
                 bytes[at % length] = value;
             }
-            if let Ok(picture) = decode(&bytes) {
+            if let Ok(picture) = read(&bytes) {
                 prop_assert_eq!(picture.pixels.len(), picture.height * picture.width * 3);
             }
         }

@@ -10,10 +10,50 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Memory of numbers, aligned for any of them and for vector instructions; reached through pointers only.
+#[derive(Clone, Copy)]
+#[allow(dead_code)]
+#[repr(align(64))]
+struct Line([u8; LINE]);
+
+const LINE: usize = 64;
+
+/// What the values of a batch are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Numbers {
+    /// Normalised, 32 bits.
+    #[default]
+    F32,
+    /// Normalised, rounded to bfloat16.
+    Bf16,
+    /// Bytes as they are in the picture; the device normalises.
+    U8,
+}
+
+impl Numbers {
+    /// Bytes of one value.
+    pub fn bytes(self) -> usize {
+        match self {
+            Numbers::F32 => 4,
+            Numbers::Bf16 => 2,
+            Numbers::U8 => 1,
+        }
+    }
+}
+
+/// The values of one sample, to be written.
+#[derive(Debug)]
+pub(crate) enum Values<'a> {
+    F32(&'a mut [f32]),
+    Bf16(&'a mut [u16]),
+    U8(&'a mut [u8]),
+}
+
 /// A batch that is being filled.
 pub(crate) struct Open {
-    images: Box<[UnsafeCell<f32>]>,
+    images: Box<[UnsafeCell<Line>]>,
     labels: Box<[UnsafeCell<i64>]>,
+    numbers: Numbers,
     /// Values of one sample.
     sample: usize,
     /// Samples of this batch; there may be room for more.
@@ -36,11 +76,12 @@ pub(crate) struct Filled(Open);
 
 impl Open {
     /// Memory for `room` samples of `sample` values each, opened for `len` of them.
-    pub fn new(room: usize, sample: usize, len: usize) -> Arc<Open> {
+    pub fn new(room: usize, sample: usize, len: usize, numbers: Numbers) -> Arc<Open> {
         assert!(len <= room, "a batch of {len} samples in memory for {room}");
-        let images = (0..room * sample).map(|_| UnsafeCell::new(0.0)).collect();
+        let lines = (room * sample * numbers.bytes()).div_ceil(LINE);
+        let images = (0..lines).map(|_| UnsafeCell::new(Line([0; LINE]))).collect();
         let labels = (0..room).map(|_| UnsafeCell::new(0)).collect();
-        Arc::new(Open { images, labels, sample, len, claimed: AtomicUsize::new(0) })
+        Arc::new(Open { images, labels, numbers, sample, len, claimed: AtomicUsize::new(0) })
     }
 
     /// Gives out up to `most` slots; `None` when all are given out.
@@ -63,15 +104,22 @@ impl Claim {
     }
 
     /// Values and label of one slot.
-    pub fn slot(&mut self, slot: usize) -> (&mut [f32], &mut i64) {
+    pub fn slot(&mut self, slot: usize) -> (Values<'_>, &mut i64) {
         assert!(self.slots.contains(&slot), "slot {slot} is not among {:?}", self.slots);
-        let (images, labels) = (&self.batch.images, &self.batch.labels);
-        let values = &images[slot * self.batch.sample..][..self.batch.sample];
+        let Open { images, labels, numbers, sample, .. } = &*self.batch;
+        let start = slot * sample * numbers.bytes();
+        assert!(start + sample * numbers.bytes() <= images.len() * LINE, "a slot outside the batch");
         // SAFETY: the slot belongs to this claim alone (`claimed` only grows while claims exist, as `Filled::open` takes
-        // the batch by value), the claim is borrowed mutably for as long as the references live, and a slice of
-        // `UnsafeCell<f32>` has the layout of a slice of `f32` and is reached through its own pointer.
+        // the batch by value), the claim is borrowed mutably for as long as the references live, the values lie in the
+        // memory as was just checked, are reached through its own pointer and aligned (a line is, and a slot starts a
+        // whole number of values after it), and any bytes are numbers of each kind.
         unsafe {
-            let values = std::slice::from_raw_parts_mut(UnsafeCell::raw_get(values.as_ptr()), values.len());
+            let first = UnsafeCell::raw_get(images.as_ptr()).cast::<u8>().add(start);
+            let values = match numbers {
+                Numbers::F32 => Values::F32(std::slice::from_raw_parts_mut(first.cast(), *sample)),
+                Numbers::Bf16 => Values::Bf16(std::slice::from_raw_parts_mut(first.cast(), *sample)),
+                Numbers::U8 => Values::U8(std::slice::from_raw_parts_mut(first, *sample)),
+            };
             (values, &mut *labels[slot].get())
         }
     }
@@ -87,17 +135,34 @@ impl Filled {
         Arc::new(batch)
     }
 
-    /// All values, sample by sample.
+    /// All values, sample by sample; none when they are of another kind.
     pub fn images(&self) -> &[f32] {
-        let values = &self.0.images[..self.0.len * self.0.sample];
+        match self.0.numbers {
+            // SAFETY: as for `bytes`; a line is aligned for any number, and any bytes are one.
+            Numbers::F32 => unsafe {
+                std::slice::from_raw_parts(self.0.images.as_ptr().cast(), self.0.len * self.0.sample)
+            },
+            Numbers::Bf16 | Numbers::U8 => &[],
+        }
+    }
+
+    /// The memory of all values.
+    pub fn bytes(&self) -> &[u8] {
+        let bytes = self.0.len * self.0.sample * self.0.numbers.bytes();
+        assert!(bytes <= self.0.images.len() * LINE, "a batch larger than its memory");
         // SAFETY: a filled batch is owned and has no claims, so nothing writes while this reference lives.
-        unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) }
+        unsafe { std::slice::from_raw_parts(self.0.images.as_ptr().cast(), bytes) }
+    }
+
+    /// What the values are.
+    pub fn numbers(&self) -> Numbers {
+        self.0.numbers
     }
 
     /// All labels.
     pub fn labels(&self) -> &[i64] {
         let labels = &self.0.labels[..self.0.len];
-        // SAFETY: as for `images`.
+        // SAFETY: as for `bytes`.
         unsafe { std::slice::from_raw_parts(labels.as_ptr().cast(), labels.len()) }
     }
 }
@@ -108,7 +173,7 @@ mod tests {
 
     #[test]
     fn every_slot_is_given_out_once() {
-        let mut batch = Open::new(100, 3, 97);
+        let mut batch = Open::new(100, 3, 97, Numbers::F32);
         for len in [97, 10, 100] {
             std::thread::scope(|scope| {
                 for _ in 0..4 {
@@ -116,6 +181,7 @@ mod tests {
                         while let Some(mut claim) = batch.claim(7) {
                             for slot in claim.slots() {
                                 let (values, label) = claim.slot(slot);
+                                let Values::F32(values) = values else { panic!("other numbers") };
                                 values.fill(slot as f32);
                                 *label = slot as i64;
                             }
@@ -131,8 +197,27 @@ mod tests {
     }
 
     #[test]
+    fn numbers_lie_one_after_another() {
+        for numbers in [Numbers::F32, Numbers::Bf16, Numbers::U8] {
+            let batch = Open::new(5, 3, 5, numbers);
+            let mut claim = batch.claim(5).unwrap();
+            for slot in claim.slots() {
+                match claim.slot(slot).0 {
+                    Values::F32(values) => values.fill(f32::from_bits(0x0101_0101 * slot as u32)),
+                    Values::Bf16(values) => values.fill(0x0101 * slot as u16),
+                    Values::U8(values) => values.fill(slot as u8),
+                }
+            }
+            drop(claim);
+            let filled = batch.close().unwrap_or_else(|_| panic!("a claim is left"));
+            let wanted = (0..5).flat_map(|slot| vec![slot; 3 * numbers.bytes()]);
+            assert!(filled.bytes().iter().copied().eq(wanted), "{numbers:?}");
+        }
+    }
+
+    #[test]
     fn a_batch_is_not_read_while_it_is_written() {
-        let batch = Open::new(2, 1, 2);
+        let batch = Open::new(2, 1, 2, Numbers::F32);
         let claim = batch.claim(1).unwrap();
         let batch = batch.close().err().expect("it has a claim");
         drop(claim);
@@ -142,6 +227,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "slot 1 is not among 0..1")]
     fn another_claims_slot_is_refused() {
-        Open::new(2, 1, 2).claim(1).unwrap().slot(1);
+        Open::new(2, 1, 2, Numbers::F32).claim(1).unwrap().slot(1);
     }
 }

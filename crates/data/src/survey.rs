@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::Error;
-use crate::picture::{Geometry, fetch};
+use crate::picture::{Geometry, Reading, fetch};
 use crate::source::Encoded;
 
 /// Sum and sum of squares of the bytes of each channel: whole numbers, so their total is exact in any order.
@@ -75,7 +75,7 @@ pub(crate) fn survey(
     let work = Mutex::new(work);
     let stopped = AtomicBool::new(false);
     let work_through = || {
-        let (mut file, mut scratch) = (Vec::new(), vec![0; bytes]);
+        let (mut reading, mut scratch) = (Reading::default(), vec![0; bytes]);
         while !stopped.load(Ordering::Relaxed) {
             // Taken in order, and finished once taken: that makes the error found the first one.
             let taken = work.lock().ok().and_then(|mut work| work.next());
@@ -84,7 +84,7 @@ pub(crate) fn survey(
             };
             for ((sample, place), result) in samples.iter().zip(places).zip(results) {
                 let planes = place.as_deref_mut().unwrap_or(&mut scratch);
-                let fetched = fetch(encoded, *sample as usize, geometry, &mut file, planes);
+                let fetched = fetch(encoded, *sample as usize, geometry, &mut reading, planes);
                 let failed = fetched.is_err();
                 *result = Some(fetched.map(|()| Moments::of(planes, 3)));
                 if failed && !skip {

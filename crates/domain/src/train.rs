@@ -176,6 +176,10 @@ pub enum Folders {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Augment {
+    /// Show a random part of the picture, 8 to 100 % of its area, resized to `size`; evaluation shows the middle.
+    RandomResizedCrop,
+    /// Resize until the short side has this many pixels, then cut out a part of `size` at a random place; evaluation shows the middle.
+    ResizeCrop(u32),
     /// Mirror left to right with probability one half.
     Flip,
     /// Pad by this many zero pixels on each side and cut a picture of the first size at a random place.

@@ -119,6 +119,7 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
         workers: train.data.workers as usize,
         layout: train.memory_format,
         augment: train.data.augment.clone(),
+        ..Default::default()
     };
     let from = Cursor { epoch: trainer.progress.epoch, pos: trainer.progress.position };
     let mut loader = Loader::train(Arc::clone(&dataset), options, from, u64::from(train.epochs));
@@ -245,6 +246,7 @@ impl Scorer<'_> {
             workers: train.data.workers as usize,
             layout: train.memory_format,
             augment: Vec::new(),
+            ..Default::default()
         };
         let mut loader = Loader::evaluate(Arc::clone(self.dataset), part, options);
         let prepare = |batch: &data::Batch| self.samples(batch);

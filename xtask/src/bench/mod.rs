@@ -2,10 +2,11 @@
 //!
 //! Two programs that are compared stay alive side by side and work in turn, a block each, so that start-up is not
 //! measured and whatever else the machine does hits both alike. [`program`] asks for blocks, [`figures`] sums them up,
-//! [`quiet`] says how much of the machine others took meanwhile; `train`, `step` and `parity` are the comparisons.
+//! [`quiet`] says how much of the machine others took meanwhile; `train`, `step`, `parity` and `data` are the comparisons.
 //! `docs/benchmarks.md` holds what came out.
 
 mod case;
+mod data;
 mod figures;
 mod parity;
 mod program;
@@ -23,6 +24,7 @@ const USAGE: &str = "\
 usage: cargo xtask bench train [CASE…] [--pairs N] [--steps N]   the step function against PyTorch's
        cargo xtask bench step [CASE…] [--pairs N] [--steps N]    the run's step against the step function; snapshots
        cargo xtask bench parity MODEL_FOLDER [PICTURES.tar]      an exported resnet18 in torchvision
+       cargo xtask bench data [--pictures N] [--rounds N] [--threads N]   pictures to batches, and other loaders
 cases: fp32, fp32-channels_last, bf16, bf16-channels_last";
 
 /// How much is measured.
@@ -42,6 +44,7 @@ pub fn bench(root: &Path, arguments: &[String]) -> Outcome {
     match (what.as_str(), rest) {
         ("train", rest) => train::train(root, &options(rest)?),
         ("step", rest) => step::step(root, &options(rest)?),
+        ("data", rest) => data::data(root, rest),
         ("parity", [folder]) => parity::parity(root, folder, None),
         ("parity", [folder, pictures]) => parity::parity(root, folder, Some(pictures)),
         (_, _) => Err(USAGE.into()),

@@ -28,6 +28,7 @@ const PURE: &[&str] = &["crates/domain/src/", "crates/plan/src/"];
 const UNSAFE: &[&str] = &[
     "crates/agent/src/signals.rs",
     "crates/cloud/src/local/session.rs",
+    "crates/data/src/kernels/avx2.rs",
     "crates/data/src/slots.rs",
     "crates/train/src/torch/",
 ];

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::dataset::Skipped;
 use crate::pack::in_order;
-use crate::picture::decode;
+use crate::picture::decode_once;
 use crate::source::{self, Content, Encoded, Index, Reading};
 use crate::{Error, Manifest, Part, shard};
 
@@ -211,7 +211,7 @@ fn header(bytes: &[u8]) -> Result<(String, u64, u64), String> {
         Ok(ImageFormat::Jpeg) => "jpeg",
         Ok(ImageFormat::Png) => "png",
         Ok(_) | Err(_) => {
-            let picture = decode(bytes)?;
+            let picture = decode_once(bytes)?;
             return Ok(("packed".to_owned(), picture.width as u64, picture.height as u64));
         }
     };
@@ -261,7 +261,7 @@ fn verify(
             Error::Picture { why, .. } => why,
             other => other.to_string(),
         });
-        read.and_then(|()| decode(&bytes).map(|_| ()))
+        read.and_then(|()| decode_once(&bytes).map(|_| ()))
     };
     in_order(
         0..encoded.len() as u64,

@@ -7,7 +7,7 @@ use image::{ExtendedColorType, ImageEncoder};
 
 use crate::Error;
 use crate::manifest::replace;
-use crate::picture::{Rgb, decode};
+use crate::picture::{Rgb, decode_once};
 use crate::resize::resize;
 use crate::source::{Content, Index};
 
@@ -60,7 +60,7 @@ fn thumbnail(content: &Content, sample: usize) -> Option<Vec<u8>> {
         Content::Encoded(encoded) => {
             let mut bytes = Vec::new();
             encoded.read(sample, &mut bytes).ok()?;
-            decode(&bytes).ok()?
+            decode_once(&bytes).ok()?
         }
         Content::Decoded(decoded) => {
             let (size, channels) = (decoded.height * decoded.width, decoded.channels);

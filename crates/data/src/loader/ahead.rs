@@ -2,15 +2,19 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use domain::train::{Augment, MemoryFormat};
 
 use super::Batch;
 use crate::augment::View;
 use crate::dataset::Scratch;
-use crate::slots::{Claim, Filled, Open};
+use crate::prepare::Output;
+use crate::random::{Draws, Purpose, key};
+use crate::recipe::Recipe;
+use crate::slots::{Claim, Filled, Numbers, Open, Values};
 use crate::{Cursor, Dataset, Error, Order, Part};
 
 /// What all threads of a loader see.
@@ -22,6 +26,10 @@ pub(super) struct Shared {
     pub seed: u64,
     pub layout: MemoryFormat,
     pub scaling: Vec<(f32, f32)>,
+    pub numbers: Numbers,
+    /// Which part of a picture file is shown, and whether the list has other changes than a mirror image besides.
+    pub recipe: Option<(Recipe, bool)>,
+    pub measured: Counters,
     /// Samples in a full batch.
     pub batch: usize,
     /// Slots that a thread takes at a time.
@@ -33,6 +41,16 @@ pub(super) struct Shared {
     pub room: Condvar,
     /// The first batch is complete.
     pub ready: Condvar,
+}
+
+/// What was done so far, by all threads.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub samples: AtomicU64,
+    /// Nanoseconds spent on them.
+    pub busy: AtomicU64,
+    /// Bytes of files read.
+    pub read: AtomicU64,
 }
 
 /// In which order a part is gone through.
@@ -121,6 +139,11 @@ impl State {
         self.flying.pop_front()
     }
 
+    /// Batches that are complete.
+    pub fn ready(&self) -> usize {
+        self.flying.iter().filter(|flying| flying.done as u64 >= flying.plan.len).count()
+    }
+
     /// Slots of the first batch that has some left; opens one if there is room.
     pub fn task(&mut self, shared: &Shared, reach: Reach) -> Option<Task> {
         let reached = if reach == Reach::Front { 1 } else { shared.ahead };
@@ -129,7 +152,7 @@ impl State {
                 let plan = self.upcoming.next()?;
                 let batch = match self.spare.pop() {
                     Some(spare) => spare.open(plan.len as usize),
-                    None => Open::new(shared.batch, shared.dataset.sample_len(), plan.len as usize),
+                    None => Open::new(shared.batch, shared.dataset.sample_len(), plan.len as usize, shared.numbers),
                 };
                 self.flying.push_back(Flying { plan, batch, done: 0, failure: None });
             }
@@ -178,6 +201,7 @@ impl Shared {
     pub fn perform(&self, task: Task, scratch: &mut Scratch) {
         let Task { number, plan, mut claim } = task;
         let slots = claim.slots();
+        let began = Instant::now();
         let mut failure = None;
         for slot in slots.clone() {
             let filled = catch_unwind(AssertUnwindSafe(|| self.fill(&plan, &mut claim, slot, scratch)));
@@ -187,6 +211,8 @@ impl Shared {
                 break;
             }
         }
+        self.measured.samples.fetch_add(slots.len() as u64, Ordering::Relaxed);
+        self.measured.busy.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
         // A batch is closed when its slots are done, and that takes all claims to be gone.
         drop(claim);
         let mut state = self.lock();
@@ -218,10 +244,33 @@ impl Shared {
                 (sample, View::drawn(augment, self.seed, epoch, sample, height, width))
             }
         };
-        let planes = self.dataset.planes(sample, scratch)?;
         let (values, label) = claim.slot(slot);
-        view.write(planes, &self.scaling, self.layout, values);
         *label = i64::from(self.dataset.label(sample));
+        let (layout, scaling) = (self.layout, self.scaling.as_slice());
+        let Some((recipe, more)) = self.recipe else {
+            let planes = self.dataset.planes(sample, scratch)?;
+            view.write(planes, scaling, layout, values);
+            return Ok(());
+        };
+        // The first change of the list is drawn as any other.
+        let draws = Draws::new(key(Purpose::Augment, self.seed, &[epoch, u64::from(sample), 0]));
+        let read = if more {
+            let mut planes = std::mem::take(&mut scratch.planes);
+            planes.resize(self.dataset.sample_len(), 0);
+            let whole = Output {
+                values: Values::U8(&mut planes),
+                layout: MemoryFormat::Contiguous,
+                scaling: &[],
+                size: height,
+            };
+            let read = self.dataset.write(sample, &recipe, draws, scratch, whole)?;
+            view.write(&planes, scaling, layout, values);
+            scratch.planes = planes;
+            read
+        } else {
+            self.dataset.write(sample, &recipe, draws, scratch, Output { values, layout, scaling, size: height })?
+        };
+        self.measured.read.fetch_add(read as u64, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -8,15 +8,17 @@
 mod ahead;
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use domain::train::{Augment, MemoryFormat};
 
-use self::ahead::{Plan, Reach, Shared, State, Upcoming, Walk};
+use self::ahead::{Counters, Plan, Reach, Shared, State, Upcoming, Walk};
 use crate::dataset::Scratch;
-use crate::slots::Filled;
+use crate::recipe::Recipe;
+use crate::slots::{Filled, Numbers};
 use crate::{Cursor, Dataset, Error, Order, Part};
 
 /// How batches are made.
@@ -30,13 +32,22 @@ pub struct LoaderOptions {
     pub workers: usize,
     /// Order of a picture's values in memory: NCHW or NHWC.
     pub layout: MemoryFormat,
+    /// What the values are.
+    pub numbers: Numbers,
     /// What is done to a training picture, in this order; evaluation ignores it.
     pub augment: Vec<Augment>,
 }
 
 impl Default for LoaderOptions {
     fn default() -> LoaderOptions {
-        LoaderOptions { batch: 32, seed: 0, workers: 1, layout: MemoryFormat::Contiguous, augment: Vec::new() }
+        LoaderOptions {
+            batch: 32,
+            seed: 0,
+            workers: 1,
+            layout: MemoryFormat::Contiguous,
+            numbers: Numbers::F32,
+            augment: Vec::new(),
+        }
     }
 }
 
@@ -49,6 +60,19 @@ pub struct Loader {
     scratch: Scratch,
     /// Why it cannot start.
     refused: Option<Error>,
+}
+
+/// What a loader has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    /// Samples that were made.
+    pub samples: u64,
+    /// Time that all threads together spent on them.
+    pub busy: Duration,
+    /// Bytes of picture files that were read for them.
+    pub read: u64,
+    /// Batches that are complete and not handed out yet.
+    pub ready: usize,
 }
 
 /// One batch. Its memory goes back to the loader when it is dropped, so drop it once its values are copied.
@@ -74,6 +98,11 @@ impl Loader {
     /// Batches of one part in natural order, once, without augmentation.
     pub fn evaluate(dataset: Arc<Dataset>, part: Part, options: LoaderOptions) -> Loader {
         Loader::start(dataset, part, options, Walk::Natural, Cursor::START, 1)
+    }
+
+    /// The same, from a position on.
+    pub fn evaluate_from(dataset: Arc<Dataset>, part: Part, options: LoaderOptions, pos: u64) -> Loader {
+        Loader::start(dataset, part, options, Walk::Natural, Cursor { epoch: 0, pos }, 1)
     }
 
     /// The next batch; `None` after the last one, and after an error.
@@ -109,6 +138,17 @@ impl Loader {
         }
     }
 
+    /// What was done so far, also for batches that are not handed out yet.
+    pub fn measured(&self) -> Measured {
+        let Counters { samples, busy, read } = &self.shared.measured;
+        Measured {
+            samples: samples.load(Ordering::Relaxed),
+            busy: Duration::from_nanos(busy.load(Ordering::Relaxed)),
+            read: read.load(Ordering::Relaxed),
+            ready: self.shared.lock().ready(),
+        }
+    }
+
     fn start(
         dataset: Arc<Dataset>,
         part: Part,
@@ -126,6 +166,11 @@ impl Loader {
         let ended = refused.is_some();
         let state = State { upcoming, flying: VecDeque::new(), first: 0, spare: Vec::new(), ended };
         let from_memory = dataset.in_memory();
+        let recipe = match &walk {
+            Walk::Natural => dataset.recipe().map(|recipe| (recipe, false)),
+            // Data that were opened without parts in mind are shown whole.
+            Walk::Shuffled(augment) => dataset.recipe().and(Recipe::of(augment, dataset.height())),
+        };
         let shared = Arc::new(Shared {
             order: Order::new(dataset.count(part), options.seed),
             scaling: dataset.scaling(),
@@ -134,6 +179,9 @@ impl Loader {
             walk,
             seed: options.seed,
             layout: options.layout,
+            numbers: options.numbers,
+            recipe,
+            measured: Counters::default(),
             batch,
             // A picture that is decoded is worth a trip to the lock; one that is only copied is not.
             taken: if from_memory { (TAKEN_VALUES * batch / values.max(1)).max(1) } else { 1 },
@@ -171,9 +219,19 @@ impl Drop for Loader {
 }
 
 impl Batch {
-    /// Normalised values, `len × channels × height × width`, or `len × height × width × channels` for channels-last.
+    /// Normalised values of 32 bits, none if other numbers were asked for: `len × channels × height × width`, or `len × height × width × channels` for channels-last.
     pub fn images(&self) -> &[f32] {
         self.filled.as_ref().map_or(&[], Filled::images)
+    }
+
+    /// The memory of the values, in numbers of any kind.
+    pub fn bytes(&self) -> &[u8] {
+        self.filled.as_ref().map_or(&[], Filled::bytes)
+    }
+
+    /// What the values are.
+    pub fn numbers(&self) -> Numbers {
+        self.filled.as_ref().map_or(Numbers::F32, Filled::numbers)
     }
 
     /// One label a sample: the place of its class in [`Dataset::classes`].

@@ -6,7 +6,7 @@ use image::codecs::jpeg::JpegEncoder;
 use super::PackOptions;
 use super::plan::Plan;
 use crate::Error;
-use crate::picture::{Rgb, decode, plain};
+use crate::picture::{Rgb, decode_once, plain};
 use crate::resize::resize;
 use crate::shard::{Codec, Sample};
 use crate::source::{Content, Decoded};
@@ -52,7 +52,7 @@ impl<'a> Encoder<'a> {
         if self.codec == Codec::Original && self.shrink.is_none() {
             return Ok((known, bytes));
         }
-        let picture = decode(&bytes)?;
+        let picture = decode_once(&bytes)?;
         let (picture, changed) = self.shrunk(picture);
         match self.codec {
             Codec::Pixels => Ok((Codec::Pixels, plain(&picture))),

@@ -29,6 +29,11 @@ impl Labels {
     }
 }
 
+/// So many pictures of one class without a name, wherever they lie.
+pub(super) fn none(pictures: usize) -> Labels {
+    Labels { classes: vec![String::new()], labels: vec![0; pictures], homes: None }
+}
+
 /// Whether a file's name says that it is a picture.
 pub(super) fn is_picture(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();

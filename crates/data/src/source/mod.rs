@@ -259,6 +259,21 @@ fn unknown(path: &Path, name: &str) -> Error {
     layout(path, "its form is not known", hint)
 }
 
+/// The same for data whose classes do not matter: pictures may also lie in no class folder.
+pub(crate) fn unlabelled(spec: &Data, path: &Path) -> Result<Index, Error> {
+    match index(spec, path) {
+        Err(Error::Layout { .. }) if path.is_dir() => {
+            let pictures = tree::walk(path)?.pictures;
+            if pictures.is_empty() {
+                let why = "no file in it ends in `.jpg`, `.jpeg` or `.png`";
+                return Err(layout(path, why, "give a folder, tar or shards of pictures"));
+            }
+            Ok(labels::none(pictures.len()).into_index(Encoded::Files { root: path.to_owned(), paths: pictures }))
+        }
+        found => found,
+    }
+}
+
 impl Encoded {
     /// Number of pictures.
     pub fn len(&self) -> usize {

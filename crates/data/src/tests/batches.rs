@@ -48,7 +48,7 @@ fn drain(mut loader: Loader) -> Vec<Copy> {
 
 fn options(batch: usize, workers: usize) -> LoaderOptions {
     let augment = vec![Augment::PadCrop(2), Augment::Flip];
-    LoaderOptions { batch, workers, seed: 11, layout: MemoryFormat::Contiguous, augment }
+    LoaderOptions { batch, workers, seed: 11, augment, ..Default::default() }
 }
 
 #[test]

@@ -10,6 +10,8 @@ use crate::train::{Augment, Data, Decay, Every, Optimizer, Span, Split, Train};
 /// Shares may add up to 1 with this error, so that thirds can be written.
 const SHARE_ERROR: f64 = 1e-6;
 const WIDEST_PAD: u32 = 256;
+/// Longest side that a picture is resized to before a part of it is cut out.
+const LONGEST_SIDE: u32 = 4096;
 /// Longest text of `run`, `setup` and a variable: what Linux takes as one argument of a program.
 const LONGEST_TEXT: usize = 128 * 1024 - 1;
 
@@ -212,7 +214,23 @@ impl Sense {
                 self.wrong(&key, "the same change stands here twice", "keep one of the two");
             }
             seen.push(*augment);
-            let Augment::PadCrop(pad) = *augment else { continue };
+            let pad = match *augment {
+                Augment::Flip => continue,
+                Augment::RandomResizedCrop => {
+                    self.crop(&key, index, data);
+                    continue;
+                }
+                Augment::ResizeCrop(short) => {
+                    self.crop(&key, index, data);
+                    if short > LONGEST_SIDE || data.size.is_some_and(|size| short < size) {
+                        let message =
+                            format!("`{short}` is out of range: it must be at least `size` and at most {LONGEST_SIDE}");
+                        self.wrong(&format!("{key}.resize_crop"), message, "256 is usual for a `size` of 224");
+                    }
+                    continue;
+                }
+                Augment::PadCrop(pad) => pad,
+            };
             if pad == 0 || pad > WIDEST_PAD {
                 let message = format!("`{pad}` is out of range: it must be at least 1 and at most {WIDEST_PAD}");
                 self.wrong(&format!("{key}.pad_crop"), message, "4 is usual for pictures of 32×32");
@@ -237,6 +255,16 @@ impl Sense {
                     "leave `normalize` out to have it measured",
                 );
             }
+        }
+    }
+
+    /// A part of a picture is chosen before anything else, and has a size.
+    fn crop(&mut self, key: &str, index: usize, data: &Data) {
+        if index > 0 {
+            self.wrong(key, "a part of the picture is chosen before other changes", "move it to the front, once");
+        }
+        if data.size.is_none() {
+            self.wrong(key, "the size of the part is not known", "set `size`, such as `size: 224`");
         }
     }
 

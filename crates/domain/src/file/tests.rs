@@ -300,8 +300,22 @@ fn values_of_a_data_section_make_sense() {
     );
     check("augment: [flip, flip]", "7 train.data.augment[1]: the same change stands here twice (keep one of the two)");
     check("augment: [pad_crop]", "7 train.data.augment[0]: `pad_crop` needs a value (write `pad_crop: …`)");
-    check("augment: [rotate]", "7 train.data.augment[0]: `rotate` is not known here (write one of `flip`, `pad_crop`)");
-    check("augment: [crop: 4]", "7 train.data.augment[0].crop: unknown kind (write one of `flip`, `pad_crop`)");
+    check(
+        "augment: [rotate]",
+        "7 train.data.augment[0]: `rotate` is not known here (write one of `random_resized_crop`, `flip`, `resize_crop`, `pad_crop`)",
+    );
+    check(
+        "augment: [crop: 4]",
+        "7 train.data.augment[0].crop: unknown kind (write one of `random_resized_crop`, `flip`, `resize_crop`, `pad_crop`)",
+    );
+    let unsized_part = "the size of the part is not known (set `size`, such as `size: 224`)";
+    check("augment: [random_resized_crop]", &format!("7 train.data.augment[0]: {unsized_part}"));
+    check(
+        "augment: [flip, resize_crop: 256]",
+        &format!(
+            "7 train.data.augment[1]: a part of the picture is chosen before other changes (move it to the front, once)\n7 train.data.augment[1]: {unsized_part}"
+        ),
+    );
     check("augment: flip", "7 train.data.augment: expected a list, found the text `flip`");
     check("normalize: {mean: [0.5], std: [0.25]}", "ok");
     check(

@@ -1,13 +1,14 @@
 //! `gradus data bench`: how fast pictures become batches on this machine.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use data::{Cursor, Loader, LoaderOptions};
-use domain::train::{Data, Normalize};
+use data::{Cursor, Loader, Part};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
+use super::recipe;
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
@@ -15,11 +16,10 @@ use crate::printer::Printer;
 /// Arguments of `gradus data bench`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A folder or tar of `…/<class>/<file>.jpg|png`
+    /// A folder or tar of pictures
     path: PathBuf,
-    /// Height and width that pictures are resized to
-    #[arg(long, default_value_t = 224, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    size: u32,
+    #[command(flatten)]
+    recipe: recipe::Args,
     /// Threads that decode, with the one that asks for batches
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: u32,
@@ -31,38 +31,55 @@ pub struct Args {
 /// Pictures in a batch.
 const BATCH: usize = 64;
 
-/// Makes batches for some seconds, and tells their price.
+/// Makes batches for some seconds, every picture decoded anew in each pass, and tells their price.
 ///
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
-    let spec = Data {
-        path: String::new(),
-        split: domain::train::Split::Shares([1.0, 0.0, 0.0]),
-        classes: None,
-        augment: Vec::new(),
-        normalize: Some(Normalize { mean: vec![0.485, 0.456, 0.406], std: vec![0.229, 0.224, 0.225] }),
-        size: Some(args.size),
-        corrupt: domain::train::Corrupt::Fail,
-        workers: 1,
-    };
-    let dataset = std::sync::Arc::new(data::Dataset::open_on_disk(&spec, &args.path, 0)?);
-    let options = LoaderOptions { batch: BATCH, workers: args.threads as usize - 1, ..Default::default() };
-    let mut loader = Loader::train(dataset, options, Cursor::START, u64::MAX);
-    let (began, worked) = (Instant::now(), processor_time());
-    let mut images = 0_u64;
+    let preset = args.recipe.preset()?;
+    let dataset = Arc::new(args.recipe.open(&preset, &args.path)?);
+    let options = args.recipe.options(&preset, BATCH, args.threads as usize - 1);
     let limit = Duration::from_secs_f64(args.seconds);
+    let (mut images, mut read, mut busy, mut ready, mut batches) = (0_u64, 0_u64, Duration::ZERO, 0, 0);
+    let (began, worked) = (Instant::now(), processor_time());
     while began.elapsed() < limit {
-        let Some(batch) = loader.next() else { break };
-        images += batch?.len() as u64;
+        let mut loader = match preset.evaluation {
+            true => Loader::evaluate(Arc::clone(&dataset), Part::Train, options.clone()),
+            false => Loader::train(Arc::clone(&dataset), options.clone(), Cursor::START, u64::MAX),
+        };
+        while began.elapsed() < limit {
+            let Some(batch) = loader.next() else { break };
+            images += batch?.len() as u64;
+            batches += 1;
+            ready += loader.measured().ready;
+        }
+        let measured = loader.measured();
+        (read, busy) = (read + measured.read, busy + measured.busy);
     }
     let (seconds, worked) = (began.elapsed().as_secs_f64(), (processor_time() - worked).as_secs_f64());
     let each = worked * 1e6 / images.max(1) as f64;
     let rate = images as f64 / seconds;
+    let peak = peak_memory();
     if printer.is_json() {
-        printer.json(&json!({ "images": images, "images_per_s": rate, "cpu_us_per_image": each }));
-    } else {
-        printer.data(format!("{images} pictures in {seconds:.1} s: {rate:.0} a second, {each:.0} µs of CPU time each"));
+        printer.json(&json!({
+            "images": images,
+            "seconds": seconds,
+            "images_per_s": rate,
+            "cpu_us_per_image": each,
+            "decode_us_per_image": busy.as_secs_f64() * 1e6 / images.max(1) as f64,
+            "bytes_read": read,
+            "peak_rss_bytes": peak,
+            "batches_ready": f64::from(ready as u32) / f64::from(batches.max(1)),
+            "threads": args.threads,
+            "kernels": data::kernels(),
+        }));
+        return Ok(exit::DONE);
+    }
+    printer.data(format!("pictures      {images} in {seconds:.1} s, {rate:.0} a second"));
+    printer.data(format!("CPU time      {each:.0} µs a picture, with the {} kernels", data::kernels()));
+    printer.data(format!("read          {:.1} MB", read as f64 / 1e6));
+    if let Some(peak) = peak {
+        printer.data(format!("peak memory   {:.0} MB", peak as f64 / 1e6));
     }
     Ok(exit::DONE)
 }
@@ -78,4 +95,11 @@ fn seconds(text: &str) -> Result<f64, String> {
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The most memory that this process had, in bytes, where the system tells.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }

@@ -3,8 +3,10 @@
 //! Each verb is one file beside this one, its arguments and one function.
 
 mod bench;
+mod dump;
 mod inspect;
 mod pack;
+mod recipe;
 
 use crate::error::Error;
 use crate::printer::Printer;
@@ -25,6 +27,8 @@ enum Ask {
     Inspect(inspect::Args),
     /// Pack a data set into shards: shuffled once, with an index and hashes
     Pack(pack::Args),
+    /// Write one prepared sample as a NumPy file
+    Dump(dump::Args),
 }
 
 /// Does what was asked of a data set.
@@ -36,5 +40,6 @@ pub fn run(args: Args, _settings: &Settings, printer: &mut Printer) -> Result<u8
         Ask::Bench(args) => bench::run(args, printer),
         Ask::Inspect(args) => inspect::run(args, printer),
         Ask::Pack(args) => pack::run(args, printer),
+        Ask::Dump(args) => dump::run(args, printer),
     }
 }

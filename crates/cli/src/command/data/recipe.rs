@@ -1,0 +1,84 @@
+//! How pictures are prepared, as words on the command line.
+
+use std::path::Path;
+
+use data::recipe::{NAMES, Preset};
+use data::{Dataset, LoaderOptions, Numbers};
+use domain::train::{Corrupt, Data, MemoryFormat, Normalize, Split};
+
+use crate::error::Error;
+
+/// How pictures are prepared.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// How pictures are prepared: imagenet-train, imagenet-val, resize256-randomcrop224 or small-pictures
+    #[arg(long, default_value = "resize256-randomcrop224", value_name = "NAME")]
+    recipe: String,
+    /// Height and width of a sample, where it is not the recipe's own
+    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(8..=1024))]
+    size: Option<u32>,
+    /// What the values are: normalised floats of 32 or 16 bits, or bytes
+    #[arg(long, value_enum, default_value_t = Kind::F32)]
+    numbers: Kind,
+    /// Put the channels of a pixel side by side (NHWC) instead of plane by plane
+    #[arg(long)]
+    channels_last: bool,
+    /// Seed of everything that is drawn
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Kind {
+    F32,
+    Bf16,
+    U8,
+}
+
+impl Args {
+    /// The preset that is meant.
+    ///
+    /// # Errors
+    /// [`Error::Usage`], for a name that is not known.
+    pub fn preset(&self) -> Result<Preset, Error> {
+        Preset::named(&self.recipe, self.size).ok_or_else(|| {
+            let message = format!("the recipe `{}` is not known", self.recipe);
+            Error::Usage { message, hint: format!("write one of {}", NAMES.map(|name| format!("`{name}`")).join(", ")) }
+        })
+    }
+
+    /// The pictures at `path`, to be prepared so.
+    ///
+    /// # Errors
+    /// [`Error::Data`].
+    pub fn open(&self, preset: &Preset, path: &Path) -> Result<Dataset, Error> {
+        let spec = Data {
+            path: String::new(),
+            split: Split::default(),
+            classes: None,
+            augment: preset.augment.clone(),
+            // ImageNet's, which torchvision's recipes use.
+            normalize: Some(Normalize { mean: vec![0.485, 0.456, 0.406], std: vec![0.229, 0.224, 0.225] }),
+            size: Some(preset.size),
+            corrupt: Corrupt::Fail,
+            workers: 1,
+        };
+        Ok(Dataset::unlabelled(&spec, path)?)
+    }
+
+    /// How batches are made.
+    pub fn options(&self, preset: &Preset, batch: usize, workers: usize) -> LoaderOptions {
+        let numbers = match self.numbers {
+            Kind::F32 => Numbers::F32,
+            Kind::Bf16 => Numbers::Bf16,
+            Kind::U8 => Numbers::U8,
+        };
+        let layout = if self.channels_last { MemoryFormat::ChannelsLast } else { MemoryFormat::Contiguous };
+        LoaderOptions { batch, seed: self.seed, workers, layout, numbers, augment: preset.augment.clone() }
+    }
+
+    /// Shape of a sample.
+    pub fn shape(&self, channels: usize, height: usize, width: usize) -> [usize; 3] {
+        if self.channels_last { [height, width, channels] } else { [channels, height, width] }
+    }
+}

@@ -1,0 +1,85 @@
+//! Both forms of the kernels give the same bytes, for any input.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Results of everything, with one form.
+fn all(kernels: impl Kernels, values: &[i16], bytes: &[u8], width: usize) -> Vec<Vec<u8>> {
+    let mut results = Vec::new();
+    let mut blocks = [[0_i16; 128]; 2];
+    let mut steps = [[0_i16; 64]; 2];
+    for at in 0..64 {
+        blocks[0][at] = values[at];
+        blocks[1][at] = values[64 + at] >> 6;
+        steps[0][at] = values[128 + at];
+        steps[1][at] = 1 + (values[192 + at] & 63);
+    }
+    let mut samples = vec![7; 300];
+    let targets = [Target { at: 3, stride: 16 }, Target { at: 140, stride: 20 }];
+    kernels.inverse(&blocks, [&steps[0], &steps[1]], &mut samples, targets);
+    results.push(samples);
+
+    let mut eight = [[0; 64]; 8];
+    let offsets = std::array::from_fn(|k| (k as u32 * 37) % 500);
+    kernels.gather(bytes, &offsets, width % 20, &mut eight);
+    results.push(eight.as_flattened().iter().flat_map(|value| value.to_le_bytes()).collect());
+
+    let mut pixels = vec![[0; 4]; width];
+    kernels.colour(&bytes[..width], &bytes[100..][..width], &bytes[200..][..width], &mut pixels);
+    results.push(pixels.as_flattened().to_vec());
+
+    let input: Vec<[u8; 4]> = bytes.chunks_exact(4).map(|four| [four[0], four[1], four[2], four[3]]).collect();
+    let each = 4 + 4 * (width % 2);
+    let first: Vec<u32> = (0..width as u32).map(|at| at % (input.len() - each) as u32).collect();
+    let weights: Vec<i16> = values.iter().map(|value| value >> 2).cycle().take(each * width).collect();
+    let taps = Taps { first: &first, weights: &weights, each, precision: 15 };
+    kernels.across(&taps, &input, &mut pixels);
+    results.push(pixels.as_flattened().to_vec());
+
+    let mut pixels = vec![[0; 4]; width];
+    let rows = [&input[..100], &input[20..], &input[33..], &input[7..]];
+    kernels.down(&rows, &weights[..4], 15, &mut pixels);
+    results.push(pixels.as_flattened().to_vec());
+    results
+}
+
+struct Any<'a>(&'a [i16], &'a [u8], usize);
+
+impl Work for Any<'_> {
+    type Output = Vec<Vec<u8>>;
+
+    fn run(self, kernels: impl Kernels) -> Vec<Vec<u8>> {
+        all(kernels, self.0, self.1, self.2)
+    }
+}
+
+proptest! {
+    #[test]
+    fn both_forms_agree(
+        values in prop::collection::vec(any::<i16>(), 256),
+        small in prop::bool::ANY,
+        bytes in prop::collection::vec(any::<u8>(), 600),
+        width in 1_usize..100,
+    ) {
+        let values: Vec<i16> = values.into_iter().map(|value| if small { value >> 8 } else { value }).collect();
+        prop_assert_eq!(run(Any(&values, &bytes, width)), all(Plain, &values, &bytes, width));
+    }
+}
+
+#[test]
+#[should_panic(expected = "a block outside its plane")]
+fn a_block_outside_its_plane_is_refused() {
+    struct Outside;
+    impl Work for Outside {
+        type Output = ();
+        fn run(self, kernels: impl Kernels) {
+            let targets = [Target { at: 0, stride: 8 }, Target { at: 1, stride: 8 }];
+            kernels.inverse(&[[0; 128]; 2], [&[0; 64]; 2], &mut [0; 64], targets);
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    panic!("a block outside its plane");
+    run(Outside);
+    panic!("a block outside its plane, found by the bounds of a slice");
+}

@@ -1,0 +1,152 @@
+//! From the bytes of a file to the numbers of a sample in one go: the region that a crop needs is decoded, resized and
+//! written at its final address.
+
+use domain::train::MemoryFormat;
+
+use crate::jpeg::{Packed, Picture, Region, Rows};
+use crate::kernels::{Kernels, Work, run};
+use crate::picture::{Reading, Rgb, decode_other};
+use crate::random::Draws;
+use crate::recipe::Recipe;
+use crate::resample::Resize;
+use crate::slots::Values;
+
+/// Where a sample is written, and how.
+pub(crate) struct Output<'a> {
+    pub values: Values<'a>,
+    pub layout: MemoryFormat,
+    /// Factor and offset of each channel, from a byte to its normalised value; bytes are written as they are.
+    pub scaling: &'a [(f32, f32)],
+    /// Height and width of the sample.
+    pub size: usize,
+}
+
+/// Prepares the picture in `reading.file`, or says in a few words why it cannot be had.
+pub(crate) fn prepare(reading: &mut Reading, recipe: &Recipe, draws: Draws, output: Output<'_>) -> Result<(), String> {
+    let Reading { file, decoder, resize } = reading;
+    if Packed::is(file) {
+        let packed = Packed::open(file).map_err(|fault| fault.to_string())?;
+        set(resize, recipe, packed.frame().height, packed.frame().width, draws);
+        let rows = packed.decode(decoder, needed(resize)).map_err(|fault| fault.to_string())?;
+        run(FromRows { rows, resize, output });
+        return Ok(());
+    }
+    if !file.starts_with(&[0xFF, 0xD8]) {
+        let picture = decode_other(file)?;
+        set(resize, recipe, picture.height, picture.width, draws);
+        run(FromPixels { picture, resize, output });
+        return Ok(());
+    }
+    let mut picture = Picture::open(file).map_err(|fault| fault.to_string())?;
+    let (height, width) = (picture.frame().height, picture.frame().width);
+    set(resize, recipe, height, width, draws);
+    let rows = picture.decode(decoder, needed(resize)).map_err(|fault| fault.to_string())?;
+    run(FromRows { rows, resize, output });
+    Ok(())
+}
+
+/// The region that a resize reads.
+fn needed(resize: &Resize) -> Region {
+    let (columns, rows) = (resize.columns.inputs(), resize.rows.inputs());
+    Region { x: columns.start, y: rows.start, width: columns.len(), height: rows.len() }
+}
+
+fn set(resize: &mut Resize, recipe: &Recipe, height: usize, width: usize, draws: Draws) {
+    let [columns, rows] = recipe.place(height, width, draws);
+    resize.columns.set(&columns);
+    resize.rows.set(&rows);
+}
+
+struct FromRows<'a> {
+    rows: Rows<'a>,
+    resize: &'a mut Resize,
+    output: Output<'a>,
+}
+
+impl Work for FromRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, kernels: impl Kernels) {
+        let FromRows { mut rows, resize, mut output } = self;
+        resize.perform(kernels, |y, line| rows.read(kernels, y, line), |y, line| output.row(y, line));
+    }
+}
+
+struct FromPixels<'a> {
+    picture: Rgb,
+    resize: &'a mut Resize,
+    output: Output<'a>,
+}
+
+impl Work for FromPixels<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, kernels: impl Kernels) {
+        let FromPixels { picture, resize, mut output } = self;
+        let start = resize.columns.inputs().start;
+        let read = |y: usize, line: &mut [[u8; 4]]| {
+            let pixels = picture.pixels[(y * picture.width + start) * 3..].chunks_exact(3);
+            for (pixel, found) in line.iter_mut().zip(pixels) {
+                *pixel = [found[0], found[1], found[2], 255];
+            }
+        };
+        resize.perform(kernels, read, |y, line| output.row(y, line));
+    }
+}
+
+impl Output<'_> {
+    /// Writes one row of pixels.
+    #[inline(always)]
+    fn row(&mut self, y: usize, line: &[[u8; 4]]) {
+        let (size, scaling, layout) = (self.size, self.scaling, self.layout);
+        match &mut self.values {
+            Values::F32(values) => {
+                place(values, layout, size, y, line, |c, byte| f32::from(byte) * scaling[c].0 + scaling[c].1);
+            }
+            Values::Bf16(values) => {
+                let number = |c: usize, byte| to_bf16(f32::from(byte) * scaling[c].0 + scaling[c].1);
+                place(values, layout, size, y, line, number);
+            }
+            Values::U8(values) => place(values, layout, size, y, line, |_, byte| byte),
+        }
+    }
+}
+
+#[inline(always)]
+fn place<T>(
+    values: &mut [T],
+    layout: MemoryFormat,
+    size: usize,
+    y: usize,
+    line: &[[u8; 4]],
+    number: impl Fn(usize, u8) -> T,
+) {
+    match layout {
+        MemoryFormat::Contiguous => {
+            for c in 0..3 {
+                let row = &mut values[(c * size + y) * size..][..size];
+                for (value, pixel) in row.iter_mut().zip(line) {
+                    // A shift of a whole pixel becomes vector code, a byte out of four does not.
+                    *value = number(c, (u32::from_le_bytes(*pixel) >> (8 * c)) as u8);
+                }
+            }
+        }
+        MemoryFormat::ChannelsLast => {
+            let row = &mut values[y * size * 3..][..size * 3];
+            for (value, pixel) in row.as_chunks_mut::<3>().0.iter_mut().zip(line) {
+                for (c, value) in value.iter_mut().enumerate() {
+                    *value = number(c, pixel[c]);
+                }
+            }
+        }
+    }
+}
+
+/// The nearest bfloat16, ties to even, of a finite number.
+#[inline(always)]
+pub(crate) fn to_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    (bits.wrapping_add(0x7FFF + (bits >> 16 & 1)) >> 16) as u16
+}
