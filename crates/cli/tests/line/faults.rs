@@ -63,25 +63,32 @@ fn a_small_training_ends_with_a_model_and_a_bill() {
 
 #[test]
 fn a_flipped_byte_of_the_newest_checkpoint_costs_an_interval_and_nothing_else() {
-    let (disturbed, quiet) = (Home::new(), Home::new());
-    // Long enough that the order to stop arrives before the end, also where a step takes half a millisecond.
-    let long = |home: &Home| job_of(home, 200, 100, "", "");
-    let truth = quiet.gradus(&["run", text(&long(&quiet)), "--json"]);
+    let (epochs, disturbed) = stopped_midway();
+    let quiet = Home::new();
+    let truth = quiet.gradus(&["run", text(&job_of(&quiet, epochs, 100, "", "")), "--json"]);
     let sha = truth.last()["model_sha256"].clone();
-    let job = long(&disturbed);
-    let mut running = disturbed.start(&["run", text(&job)]);
-    disturbed.until("a step", || ["running", "trained"].contains(&disturbed.state().as_str()));
-    assert!(matches!(disturbed.gradus(&["stop", "last"]).code, Some(0)));
-    running.wait().unwrap();
-    if disturbed.state() == "trained" {
-        panic!("the run was over before it could be stopped");
-    }
     let run = fs::read_dir(disturbed.path().join("runs")).unwrap().next().unwrap().unwrap().path();
     flip_newest(&run.join("checkpoints"));
     let resumed = disturbed.gradus(&["resume", "last", "--json"]);
     assert_eq!(resumed.code, Some(0), "{}", resumed.err);
     assert_eq!(resumed.last()["model_sha256"], sha);
     assert!(resumed.out.contains("\"passed_over\":[\""), "the damage is told");
+}
+
+/// A home whose only run was stopped before its end, and the epochs of that run: as many as it takes for the order to
+/// arrive in time, however fast a step is here.
+fn stopped_midway() -> (u32, Home) {
+    for epochs in [200, 2000, 20_000] {
+        let home = Home::new();
+        let mut running = home.start(&["run", text(&job_of(&home, epochs, 100, "", ""))]);
+        home.until("a step", || ["running", "trained"].contains(&home.state().as_str()));
+        home.gradus(&["stop", "last"]);
+        running.wait().unwrap();
+        if home.state() != "trained" {
+            return (epochs, home);
+        }
+    }
+    panic!("every run was over before it could be stopped");
 }
 
 /// Flips a bit in the middle of a file of the newest checkpoint.
