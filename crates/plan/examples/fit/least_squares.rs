@@ -15,7 +15,7 @@ pub trait Problem {
 /// How much a residual of this size is believed half.
 const SCALE: f64 = 0.1;
 /// Strength of the pull towards the start, in rows.
-const PULL: f64 = 0.02;
+const PULL: f64 = 0.005;
 
 /// Returns the coordinates with the least robust sum.
 pub fn solve(problem: &dyn Problem, start: &[f64], steps: usize) -> Vec<f64> {
@@ -59,15 +59,12 @@ pub fn solve(problem: &dyn Problem, start: &[f64], steps: usize) -> Vec<f64> {
             let tried = problem.residuals(&next);
             let tried_cost = total(problem, &tried, &next, start);
             if tried_cost < cost {
-                better = cost - tried_cost > 1e-4 * cost;
+                better = cost - tried_cost > 3e-5 * cost;
                 (at, residuals, cost) = (next, tried, tried_cost);
                 damping = (damping * 0.3).max(1e-6);
                 break;
             }
             damping *= 4.0;
-        }
-        if std::env::var("TRACE").is_ok() {
-            eprintln!("cost {cost:.5} damping {damping:.1e}");
         }
         if !better {
             break;

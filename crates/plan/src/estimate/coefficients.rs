@@ -69,6 +69,8 @@ fitted! {
         bandwidth: 0.4 < 0.8 < 1.0,
         /// 16-bit operations a joule, in units of 10¹²: at full load clocks fall until the power fits.
         joule: 0.2 < 1.2 < 5.0,
+        /// Passes that 16-bit convolutions take to turn channels-first pictures around and back.
+        turning: 0.05 < 0.7 < 4.0,
         /// Share of the FP8 rate.
         tensor8: 0.1 < 0.4 < 1.0,
     }
@@ -97,8 +99,6 @@ fitted! {
         scores: 0.5 < 1.0 < 3.0,
         /// The same of convolutions.
         convolved: 1.0 < 1.2 < 5.0,
-        /// Passes that 16-bit convolutions take to turn channels-first pictures around and back.
-        turning: 0.05 < 1.0 < 4.0,
         /// Share of elementwise passes that remains in a compiled or hand-fused program.
         fused: 0.2 < 0.6 < 1.0,
         /// The same of kernels.

@@ -24,8 +24,8 @@ pub struct Machine {
     pub width: f64,
     /// Bytes that a weight's conversion moves in each pass, 0 without autocast.
     pub cast: f64,
-    /// 16-bit pictures must be turned around for each convolution.
-    pub turning: bool,
+    /// Passes to turn 16-bit pictures around for each convolution; 0 where they lie as they should.
+    pub turning: f64,
     /// Ranks that share one layer.
     pub tensor: f64,
     pub flash: bool,
@@ -52,7 +52,10 @@ impl Machine {
             multiprocessors: f64::from(gpu.multiprocessors.max(1)),
             width: width(setup.precision),
             cast,
-            turning: half && rate.half && setup.layout == Layout::ChannelsFirst,
+            turning: match half && rate.half && setup.layout == Layout::ChannelsFirst {
+                true => generation.turning,
+                false => 0.0,
+            },
             tensor: f64::from(setup.parallel.tensor.max(1)),
             flash: setup.flash_attention,
             compiled: setup.compiled,

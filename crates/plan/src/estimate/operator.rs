@@ -162,9 +162,8 @@ impl Machine {
         let rate = self.convolutions * if groups > 1.0 { self.shared.grouped } else { 1.0 };
         let shape = Shape { batch: groups, rows: positions, inner, columns };
         let mut cost = self.weighted(group, shape, rate, values);
-        if self.turning {
-            let turned =
-                self.pass(positions * groups * (inner / area + columns) * self.width * 2.0) * self.shared.turning;
+        if self.turning > 0.0 {
+            let turned = self.pass(positions * groups * (inner / area + columns) * self.width * 2.0) * self.turning;
             cost.forward += turned;
             cost.backward += 2.0 * turned;
         }
