@@ -308,7 +308,8 @@ pub fn class(work: &Work, setup: &Setup, coefficients: &Coefficients) -> Class {
 impl Setup {
     /// GPUs in all.
     pub fn gpus(&self) -> u32 {
-        self.parallel.data.max(1) * self.parallel.tensor.max(1) * self.parallel.pipeline.max(1)
+        let model = self.parallel.tensor.max(1).saturating_mul(self.parallel.pipeline.max(1));
+        self.parallel.data.max(1).saturating_mul(model)
     }
 }
 

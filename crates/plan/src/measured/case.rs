@@ -143,7 +143,7 @@ pub fn case(row: &Row, gpus: Gpus) -> Result<Case, Ineligible> {
         micro_batch: (batch.round() as u64).max(1),
         accumulate: program.accumulate.max(1),
         parallel: Parallel {
-            data: (count / (program.tensor * program.pipeline).max(1)).max(1),
+            data: (count / program.tensor.saturating_mul(program.pipeline).max(1)).max(1),
             tensor: program.tensor,
             pipeline: program.pipeline,
             zero: program.zero,

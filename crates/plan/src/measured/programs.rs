@@ -14,6 +14,15 @@ const SQUAD_TOKENS: u64 = 384;
 /// Samples that SQuAD 1.1 becomes at that length.
 const SQUAD_SAMPLES: f64 = 88_524.0;
 
+/// No table or sequence is longer, and no network has more layers or heads; a row that says so is not understood.
+const LARGEST: u64 = 1 << 24;
+const MOST_LAYERS: u64 = 4096;
+
+/// Tokens of a sample.
+fn tokens(row: &Row) -> Option<u64> {
+    row.size.parse().ok().filter(|tokens| (1..=LARGEST).contains(tokens))
+}
+
 /// What ran behind `row`; none where its network has no graph here and no summary figures.
 pub fn of(row: &Row) -> Option<Program> {
     match row.source.as_str() {
@@ -110,7 +119,7 @@ fn bert(row: &Row, plain: impl Fn(&str, Graph) -> Program) -> Program {
         let graph = Bert::large(SQUAD_TOKENS, Head::Tokens { classes: 2 }).graph();
         return plain("BERT large, SQuAD", graph);
     }
-    let tokens: u64 = row.size.parse().unwrap_or(128);
+    let tokens = tokens(row).unwrap_or(128);
     // These two leave padding out: a fifth of the tokens at 128, half at 512 (Krell et al. 2021, figure 1).
     let packed = row.model.starts_with("PyTorch") || row.model.starts_with("Paddle");
     let tokens = match (packed, tokens) {
@@ -152,11 +161,13 @@ fn pair(cell: &str) -> Option<(f64, f64)> {
 fn megatron(row: &Row) -> Option<Program> {
     let number =
         |letter: &str| row.model.split_whitespace().find_map(|word| word.strip_prefix(letter)?.parse::<u64>().ok());
-    let (hidden, layers, heads) = (number("h")?, number("L")?, number("a")?);
-    let tokens: u64 = row.size.parse().ok()?;
+    let within = |figure: u64, most: u64| (1..=most).contains(&figure).then_some(figure);
+    let hidden = within(number("h")?, LARGEST)?;
+    let (layers, heads) = (within(number("L")?, MOST_LAYERS)?, within(number("a")?, hidden.min(MOST_LAYERS))?);
+    let tokens = tokens(row)?;
     let graph = Gpt::megatron(hidden, layers, heads, 51_200, tokens).graph();
     let (tensor, data, pipeline) = (row.ways("TP"), row.ways("DP"), row.ways("PP"));
-    let samples = row.noted("global_batch=")? / f64::from(data);
+    let samples = row.noted("global_batch=")? / f64::from(data.max(1));
     Some(Program {
         tokens: Some(tokens as f64),
         accumulate: (samples / row.batch?).round() as u64,
@@ -170,7 +181,7 @@ fn megatron(row: &Row) -> Option<Program> {
 
 /// MosaicML's llm-foundry: MPT with FSDP and flash attention.
 fn foundry(row: &Row) -> Option<Program> {
-    let tokens: u64 = row.size.parse().ok()?;
+    let tokens = tokens(row)?;
     let size = row.model.strip_prefix("MPT-")?;
     let graph = Mpt::sized(size, tokens)?.graph();
     Some(Program {
@@ -185,7 +196,7 @@ fn foundry(row: &Row) -> Option<Program> {
 
 /// PyTorch's own trainers of Llama 3.1, compiled.
 fn torch(row: &Row) -> Option<Program> {
-    let tokens: u64 = row.size.parse().ok()?;
+    let tokens = tokens(row)?;
     let llama = match row.model.strip_prefix("Llama3.1-")? {
         "8B" => Llama::three_8b(tokens),
         "70B" => Llama::three_70b(tokens),
@@ -254,7 +265,7 @@ fn contest(row: &Row) -> Option<Program> {
 
 /// Hugging Face's trainer: BERT large with a class for each sequence.
 fn trainer(row: &Row) -> Option<Program> {
-    let tokens = row.size.parse().ok()?;
+    let tokens = tokens(row)?;
     if !row.model.starts_with("bert-large") {
         return None;
     }
@@ -271,4 +282,36 @@ fn trainer(row: &Row) -> Option<Program> {
         aged: true,
         ..Program::plain("BERT large, classes", Model::Graph(graph))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a row of vTrain's is understood.
+    fn check(model: &str, size: &str, parallelism: &str, is_understood: bool) {
+        let row = Row {
+            source: "vtrain-multi".to_owned(),
+            model: model.to_owned(),
+            size: size.to_owned(),
+            parallelism: parallelism.to_owned(),
+            batch: Some(1.0),
+            notes: "global_batch=8".to_owned(),
+            ..Row::default()
+        };
+        assert_eq!(of(&row).is_some(), is_understood, "{model} {size} {parallelism}");
+    }
+
+    #[test]
+    fn figures_that_no_network_has_are_not_understood() {
+        check("h64 L2 a4", "128", "TP2 DP2 PP1", true);
+        check("h64 L2 a0", "128", "TP1 DP1 PP1", false);
+        check("h64 L4000000000 a4", "128", "TP1 DP1 PP1", false);
+        check("h64 L0 a4", "128", "TP1 DP1 PP1", false);
+        check("h18446744073709551615 L2 a4", "128", "TP1 DP1 PP1", false);
+        check("h64 L2 a65", "128", "TP1 DP1 PP1", false);
+        check("h64 L2 a4", "18446744073709551615", "TP1 DP1 PP1", false);
+        // Ways of sharing that overflow count as none.
+        check("h64 L2 a4", "128", "TP4000000000 DP0 PP4000000000", true);
+    }
 }

@@ -135,7 +135,7 @@ impl Row {
     /// The number behind a letter or two in the parallelism, as in `TP2 DP4`.
     pub fn ways(&self, name: &str) -> u32 {
         let word = self.parallelism.split_whitespace().find_map(|word| word.strip_prefix(name));
-        word.and_then(|digits| digits.parse().ok()).unwrap_or(1)
+        word.and_then(|digits| digits.parse().ok()).filter(|ways| (1..=1 << 16).contains(ways)).unwrap_or(1)
     }
 }
 

@@ -48,8 +48,11 @@ pub struct Bandless {
     pub high: f64,
 }
 
-/// Seconds between two starts of replayed runs.
+/// Seconds between two starts of replayed runs, more where these would be too many runs.
 const APART: f64 = 600.0;
+
+/// Runs that are replayed at most: a month and a half of starts.
+const MOST_REPLAYS: f64 = 6000.0;
 
 /// Times that the second half is gone through before a run counts as endless.
 const ROUNDS: usize = 50;
@@ -60,7 +63,13 @@ const ROUNDS: usize = 50;
 /// # Errors
 /// A sentence that says why this trace answers nothing.
 pub fn check(trace: &Trace, question: &Question) -> Result<Checked, String> {
+    if !question.work.is_finite() || question.work <= 0.0 {
+        return Err("a run without work needs no machines".to_owned());
+    }
     let middle = trace.end / 2.0;
+    if !middle.is_finite() {
+        return Err("it has no end".to_owned());
+    }
     if middle < question.work {
         let (seen, work) = (middle / 3600.0, question.work / 3600.0);
         return Err(format!("its first half, {seen:.1} h, says too little about a run of {work:.1} h of work"));
@@ -78,7 +87,9 @@ pub fn check(trace: &Trace, question: &Question) -> Result<Checked, String> {
         Policy::Wait => paid(work, interval, weather, &costs),
         Policy::FallBack { .. } => foreseen.mean.paid(),
     };
-    let starts = (0..).map(|index| f64::from(index) * APART).take_while(|start| *start < trace.end - middle);
+    let length = trace.end - middle;
+    let apart = APART.max(length / MOST_REPLAYS);
+    let starts = (0..).map(|index| f64::from(index) * apart).take_while(|start| *start < length);
     let replays: Vec<Option<Ended>> =
         starts.map(|start| walk(round(&second, start), work, interval, &costs, policy)).collect();
     let ended: Vec<Ended> = replays.iter().flatten().copied().collect();

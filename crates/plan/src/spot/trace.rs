@@ -17,6 +17,10 @@ pub struct Trace {
     pub end: f64,
 }
 
+/// Days of the longest trace: five years. Runs are replayed from every ten minutes of a trace, so it must end somewhere.
+const LONGEST_DAYS: f64 = 1826.0;
+const LONGEST: f64 = LONGEST_DAYS * 86400.0;
+
 #[derive(Deserialize)]
 struct Sampled {
     metadata: Metadata,
@@ -51,9 +55,11 @@ impl Trace {
             Some(_) => table(text)?,
             None => return Err("the file is empty".to_owned()),
         };
-        match trace.steps.is_empty() || trace.end.is_nan() || trace.end <= 0.0 {
-            true => Err("it holds no stretch of time".to_owned()),
-            false => Ok(trace),
+        let start = trace.steps.first().map_or(0.0, |(at, _)| *at);
+        match (trace.steps.is_empty() || trace.end.is_nan() || trace.end <= 0.0, trace.end - start.min(0.0) > LONGEST) {
+            (true, _) => Err("it holds no stretch of time".to_owned()),
+            (false, true) => Err(format!("it spans {:.1e} days; {LONGEST_DAYS} are the most", trace.end / 86400.0)),
+            (false, false) => Ok(trace),
         }
     }
 
@@ -95,7 +101,7 @@ impl Trace {
 fn sampled(text: &str) -> Result<Trace, String> {
     let sampled: Sampled = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let gap = sampled.metadata.gap_seconds;
-    if gap.is_nan() || gap <= 0.0 {
+    if !gap.is_finite() || gap <= 0.0 {
         return Err(format!("`gap_seconds` is {gap}; it must be above 0"));
     }
     let end = gap * sampled.data.len() as f64;
@@ -120,6 +126,9 @@ fn events(text: &str) -> Result<Trace, String> {
             other => return Err(format!("line {line_number}: `{other}` is no event")),
         }
         let seconds = at / 1e3;
+        if !seconds.is_finite() || !change.duration.is_finite() || change.duration < 0.0 {
+            return Err(format!("line {line_number}: its times are no moments"));
+        }
         if trace.steps.last().is_some_and(|(last, _)| *last > seconds) {
             return Err(format!("line {line_number}: the time goes back"));
         }
@@ -136,7 +145,7 @@ fn table(text: &str) -> Result<Trace, String> {
         let number = index + 1;
         let wrong = || format!("line {number}: expected a time and a count, as `3600,4`, found `{}`", line.trim());
         let (time, count) = line.split_once(',').ok_or_else(wrong)?;
-        let at: f64 = time.trim().parse().map_err(|_| wrong())?;
+        let at: f64 = time.trim().parse().ok().filter(|at: &f64| at.is_finite()).ok_or_else(wrong)?;
         if rows.last().is_some_and(|(last, _)| *last > at) {
             return Err(format!("line {number}: the time goes back"));
         }
@@ -195,5 +204,11 @@ mod tests {
         check("0,1\n", 1, "it holds no stretch of time");
         check("[0, \"vanish\", {\"nodes\": []}]\n", 1, "line 1: `vanish` is no event");
         check(r#"{"metadata": {"gap_seconds": 0}, "data": [1]}"#, 1, "`gap_seconds` is 0; it must be above 0");
+        check("0,1\nNaN,0\n", 1, "line 2: expected a time and a count, as `3600,4`, found `NaN,0`");
+        check("0,1\ninf,0\n", 1, "line 2: expected a time and a count, as `3600,4`, found `inf,0`");
+        let long = "it spans 1.2e298 days; 1826 are the most";
+        check(r#"{"metadata": {"gap_seconds": 1e303}, "data": [1]}"#, 1, long);
+        check("0,1\n1e12,0\n", 1, "it spans 1.2e4 days; 1826 are the most");
+        check("[0, \"add\", {\"nodes\": [\"a\"], \"duration\": -5}]\n", 1, "line 1: its times are no moments");
     }
 }

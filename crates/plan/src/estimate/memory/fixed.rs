@@ -23,9 +23,9 @@ pub struct Fitted {
 pub const FITTED: Fitted =
     Fitted { fragmentation: 0.2, kept_of_totals: 3.0, deviation: 0.06, deviation_of_totals: 0.25 };
 
-/// The driver's context with the libraries' code, by architecture. 1,343 MB on Volta is documented (Hugging Face,
-/// `perf_train_gpu_one`); newer drivers load code when it is called for, so that newer GPUs, which need them, take
-/// less. The others are what the same page's method shows on such cards, rounded.
+/// The driver's context with the libraries' code, by architecture. Only Volta's figure is measured: 1,343 MB of 2²⁰
+/// bytes (Hugging Face, `perf_train_gpu_one`, on a V100). All others are rounded guesses that nothing here was measured
+/// for: of the same size or less, because newer drivers load code only when it is called for.
 pub fn context(architecture: Architecture) -> f64 {
     match architecture {
         Architecture::Pascal => 700.0 * MIB,

@@ -34,7 +34,8 @@ pub(super) fn fuse(graph: &mut Graph) {
             dropout: found.dropout,
         };
         // A table that biases the scores goes along.
-        let parameters = found.within.iter().map(|within| graph.operators[*within].parameters).sum();
+        let along = found.within.iter().map(|within| graph.operators[*within].parameters);
+        let parameters = along.fold(0, u64::saturating_add);
         let fused = Operator { kind, inputs, parameters, ..after.clone() };
         graph.operators[found.values] = fused;
         found.within.iter().for_each(|within| gone[*within] = true);

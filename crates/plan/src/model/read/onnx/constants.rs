@@ -38,7 +38,7 @@ pub(super) fn fold<'a>(state: &State<'a>, node: &Node<'a>) -> Option<Value> {
         "Squeeze" | "Unsqueeze" | "Reshape" | "Flatten" => {
             let value = input(0)?;
             let known = value.known.clone()?;
-            let dims = super::nodes::view_dims(state, node, &value)?;
+            let dims = super::shapes::view_dims(state, node, &value)?;
             Some(Value { dims, known: Some(known), tensor: None, weights: value.weights })
         }
         "Concat" => {
@@ -80,7 +80,12 @@ pub(super) fn fold<'a>(state: &State<'a>, node: &Node<'a>) -> Option<Value> {
         "Transpose" => {
             let (data, dims) = (known(0)?, input(0)?.dims);
             let [rows, columns] = dims[..] else { return None };
-            let turned = (0..data.len()).map(|at| data.get(at / rows as usize + at % rows as usize * columns as usize));
+            // As many values as the dimensions say, so neither is 0 where there is one, and no product overflows.
+            if product(&dims) != data.len() as u64 {
+                return None;
+            }
+            let (down, across) = (rows as usize, columns as usize);
+            let turned = (0..data.len()).map(|at| data.get(at / down + at % down * across));
             let known = turned.map(|number| number.copied()).collect::<Option<Vec<f64>>>()?;
             Some(Value { dims: vec![columns, rows], known: Some(known), ..Value::default() })
         }

@@ -7,8 +7,13 @@ use super::wire::{Fields, Wire, number};
 
 /// No network has more nodes or weights; an empty one takes two bytes of a file and many of memory.
 const MOST: usize = 400_000;
-/// No node has more attributes, and no tensor more dimensions.
+/// No node has more attributes.
 const MOST_ATTRIBUTES: usize = 64;
+/// No tensor has more dimensions: PyTorch's and NumPy's limit.
+pub(super) const MOST_DIMS: usize = 64;
+/// No node writes more; each gets the node's name, of which so many bytes are kept.
+const MOST_OUTPUTS: usize = 4096;
+const LONGEST_NAME: usize = 256;
 /// Values of a tensor that are looked at: shapes and axes are short.
 pub(super) const MOST_VALUES: usize = 256;
 
@@ -106,7 +111,7 @@ fn read_node(bytes: &[u8]) -> Result<Node<'_>, Broken> {
         match field {
             1 => node.inputs.push(text(bytes)?),
             2 => node.outputs.push(text(bytes)?),
-            3 => node.name = text(bytes)?,
+            3 => node.name = text(bytes).map(short)?,
             4 => node.operator = text(bytes)?,
             5 => {
                 let (name, attribute) = read_attribute(bytes)?;
@@ -114,11 +119,19 @@ fn read_node(bytes: &[u8]) -> Result<Node<'_>, Broken> {
             }
             _ => {}
         }
-        if node.attributes.len() > MOST_ATTRIBUTES || node.inputs.len() + node.outputs.len() > MOST {
+        if node.attributes.len() > MOST_ATTRIBUTES || node.inputs.len() > MOST {
+            return Err(Broken::TooMuch);
+        }
+        if node.outputs.len() > MOST_OUTPUTS {
             return Err(Broken::TooMuch);
         }
     }
     Ok(node)
+}
+
+/// The beginning of a name.
+fn short(name: &str) -> &str {
+    &name[..name.floor_char_boundary(LONGEST_NAME)]
 }
 
 fn read_attribute(bytes: &[u8]) -> Result<(&str, Attribute<'_>), Broken> {
@@ -168,7 +181,7 @@ fn read_stored(bytes: &[u8]) -> Result<Stored<'_>, Broken> {
             (9, Wire::Bytes(bytes)) => stored.raw = bytes,
             _ => {}
         }
-        if dims.len() > MOST_ATTRIBUTES {
+        if dims.len() > MOST_DIMS {
             return Err(Broken::TooMuch);
         }
     }

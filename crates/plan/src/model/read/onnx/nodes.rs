@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use domain::problem::Problem;
 
 use super::super::Shape;
-use super::constants::{axes, fold};
+use super::constants::fold;
 use super::messages::{Graph, Node};
 use super::patterns::{self, Role};
 use super::products::{convolution, einsum, gemm, matmul, recurrent};
@@ -84,7 +84,7 @@ fn plain<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
         "InstanceNormalization" | "GroupNormalization" | "LRN" | "LpNormalization" | "MeanVarianceNormalization" => {
             let from = state.at(node, 0)?;
             let weights: Vec<Value> = (1..3).filter_map(|index| state.at(node, index)).collect();
-            let groups = from.dims.iter().take(2).product();
+            let groups = product(&from.dims[..from.dims.len().min(2)]);
             return normalise(state, node, &from, Norm::Group, groups, &weights);
         }
         "Add" | "Sub" | "Mul" | "Div" | "Max" | "Min" | "Sum" | "Mean" | "Pow" | "Mod" | "BiasGelu" | "FastGelu" => {
@@ -168,10 +168,21 @@ fn function(operator: &str) -> Option<(Function, bool)> {
     })
 }
 
-fn fixed_weights<'a>(state: &State<'a>, node: &Node<'a>) -> Vec<usize> {
-    let all: BTreeSet<usize> =
-        (0..node.inputs.len()).filter_map(|index| state.at(node, index)).flat_map(|value| value.weights).collect();
-    all.into_iter().collect()
+/// A weight that a file computes is made of few others; a longer list would grow with each node of a chain.
+const MOST_MADE_OF: usize = 64;
+
+/// Trained weights that a node makes a weight of.
+fn fixed_weights<'a>(state: &mut State<'a>, node: &Node<'a>) -> Vec<usize> {
+    let mut all: BTreeSet<usize> = BTreeSet::new();
+    for index in 0..node.inputs.len() {
+        let of = state.at(node, index).map(|value| value.weights).unwrap_or_default();
+        all.extend(of.into_iter().filter(|weight| state.is_trained(*weight)));
+        if all.len() > MOST_MADE_OF {
+            state.unknown("weights beyond the first 64 that one is computed from");
+            break;
+        }
+    }
+    all.into_iter().take(MOST_MADE_OF).collect()
 }
 
 /// Adds an operator over the node's activations.
@@ -197,7 +208,8 @@ fn batch_norm<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
     let from = state.at(node, 0)?;
     let groups = from.dims.get(1).copied().unwrap_or(1);
     let trained: Vec<Value> = (1..3).filter_map(|index| state.at(node, index)).collect();
-    let running: u64 = (3..5).filter_map(|index| state.at(node, index)).map(|value| value.elements()).sum();
+    let running: u64 =
+        (3..5).filter_map(|index| state.at(node, index)).map(|value| value.elements()).fold(0, u64::saturating_add);
     let owned = state.own(&trained.iter().collect::<Vec<_>>());
     let kind = Kind::Norm { norm: Norm::Batch, elements: from.elements(), groups };
     let owned = Owned { buffers: running, ..owned };
@@ -300,7 +312,8 @@ fn gather<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
 
 fn split<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
     let from = state.at(node, 0)?;
-    let axis = axis(int(node, "axis", 0), from.dims.len())?;
+    let rank = from.dims.len();
+    let axis = axis(int(node, "axis", 0), rank).filter(|axis| *axis < rank)?;
     let parts = node.outputs.len() as u64;
     let sizes = ints(node, "split").or_else(|| state.at(node, 1).and_then(|value| value.known));
     let even = (from.dims[axis].div_ceil(parts.max(1))) as f64;
@@ -355,46 +368,4 @@ pub(super) fn broadcast(left: &[u64], right: &[u64]) -> Vec<u64> {
     let rank = left.len().max(right.len());
     let side = |dims: &[u64], at: usize| (at + dims.len()).checked_sub(rank).map_or(1, |at| dims[at]);
     (0..rank).map(|at| side(left, at).max(side(right, at))).collect()
-}
-
-/// Dimensions of a view.
-pub(super) fn view_dims<'a>(state: &State<'a>, node: &Node<'a>, from: &Value) -> Option<Vec<u64>> {
-    let rank = from.dims.len();
-    match node.operator {
-        "Reshape" => {
-            let target = state.at(node, 1)?.known.or_else(|| ints(node, "shape"))?;
-            let mut dims = Vec::new();
-            let mut open = None;
-            for (index, side) in target.iter().enumerate() {
-                dims.push(match *side {
-                    0.0 if int(node, "allowzero", 0) == 0 => *from.dims.get(index)?,
-                    side if side < 0.0 => {
-                        open = Some(index);
-                        1
-                    }
-                    side => side as u64,
-                });
-            }
-            if let Some(open) = open {
-                dims[open] = from.elements().checked_div(product(&dims)).unwrap_or(0);
-            }
-            Some(dims)
-        }
-        "Flatten" => {
-            let axis = axis(int(node, "axis", 1), rank)?;
-            Some(vec![product(&from.dims[..axis]), product(&from.dims[axis..])])
-        }
-        "Squeeze" => {
-            let axes = axes(state, node, 1, rank);
-            let goes = |at: usize| axes.as_ref().map_or(from.dims[at] == 1, |axes| axes.contains(&at));
-            Some((0..rank).filter(|at| !goes(*at)).map(|at| from.dims[at]).collect())
-        }
-        "Unsqueeze" => {
-            let count = ints(node, "axes").or_else(|| state.at(node, 1)?.known)?.len();
-            let axes = axes(state, node, 1, rank + count)?;
-            let mut rest = from.dims.iter();
-            (0..rank + count).map(|at| if axes.contains(&at) { Some(1) } else { rest.next().copied() }).collect()
-        }
-        _ => None,
-    }
 }

@@ -182,7 +182,8 @@ impl<'a> Nodes<'a> {
         let mut origin: BTreeMap<&str, &'a str> = BTreeMap::new();
         let mut regions: BTreeMap<&'a str, Vec<usize>> = BTreeMap::new();
         for (index, node) in self.nodes.iter().enumerate() {
-            if roles.contains_key(&index) || !is_elementwise(node.operator) || self.fixed.contains(node.outputs[0]) {
+            let Some(output) = self.output(index) else { continue };
+            if roles.contains_key(&index) || !is_elementwise(node.operator) || self.fixed.contains(output) {
                 continue;
             }
             let varying = node.inputs.iter().filter(|input| !input.is_empty() && !self.scalars.contains(*input));
@@ -191,7 +192,7 @@ impl<'a> Nodes<'a> {
             if let (Some(one), None) = (origins.next(), origins.next())
                 && !self.fixed.contains(one)
             {
-                origin.insert(node.outputs[0], one);
+                origin.insert(output, one);
                 regions.entry(one).or_default().push(index);
             }
         }

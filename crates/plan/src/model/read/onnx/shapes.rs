@@ -1,12 +1,17 @@
 //! Dimensions of what nodes write that move values or reduce them.
 
 use super::constants::axes;
-use super::messages::Node;
-use super::nodes::{axis, broadcast, int, ints, view_dims};
-use super::values::{State, product};
+use super::messages::{MOST_DIMS, Node};
+use super::nodes::{axis, broadcast, int, ints};
+use super::values::{State, Value, product};
 
-/// Dimensions of a node's first output; none where they cannot be worked out.
+/// Dimensions of a node's first output; none where they cannot be worked out, or are more than any tensor has: a chain
+/// of lookups could double them with each node.
 pub(super) fn dims<'a>(state: &State<'a>, node: &Node<'a>) -> Option<Vec<u64>> {
+    worked_out(state, node).filter(|dims| dims.len() <= MOST_DIMS)
+}
+
+fn worked_out<'a>(state: &State<'a>, node: &Node<'a>) -> Option<Vec<u64>> {
     let from = state.at(node, 0)?;
     let rank = from.dims.len();
     let known = |index: usize| state.at(node, index).and_then(|value| value.known);
@@ -161,4 +166,49 @@ fn reduce(dims: &[u64], axes: &[usize], keep: bool) -> Option<Vec<u64>> {
         (false, _) => Some(*side),
     });
     Some(sides.collect())
+}
+
+/// Dimensions of a view.
+pub(super) fn view_dims<'a>(state: &State<'a>, node: &Node<'a>, from: &Value) -> Option<Vec<u64>> {
+    let rank = from.dims.len();
+    match node.operator {
+        "Reshape" => {
+            let target = state.at(node, 1)?.known.or_else(|| ints(node, "shape"))?;
+            let mut dims = Vec::new();
+            let mut open = None;
+            for (index, side) in target.iter().enumerate() {
+                dims.push(match *side {
+                    0.0 if int(node, "allowzero", 0) == 0 => *from.dims.get(index)?,
+                    side if side < 0.0 => {
+                        open = Some(index);
+                        1
+                    }
+                    side => side as u64,
+                });
+            }
+            if let Some(open) = open {
+                dims[open] = from.elements().checked_div(product(&dims)).unwrap_or(0);
+            }
+            Some(dims)
+        }
+        "Flatten" => {
+            let axis = axis(int(node, "axis", 1), rank)?;
+            Some(vec![product(&from.dims[..axis]), product(&from.dims[axis..])])
+        }
+        "Squeeze" => {
+            let axes = axes(state, node, 1, rank);
+            let goes = |at: usize| axes.as_ref().map_or(from.dims[at] == 1, |axes| axes.contains(&at));
+            Some((0..rank).filter(|at| !goes(*at)).map(|at| from.dims[at]).collect())
+        }
+        "Unsqueeze" => {
+            let count = ints(node, "axes").or_else(|| state.at(node, 1)?.known)?.len();
+            if count > MOST_DIMS {
+                return None;
+            }
+            let axes = axes(state, node, 1, rank + count)?;
+            let mut rest = from.dims.iter();
+            (0..rank + count).map(|at| if axes.contains(&at) { Some(1) } else { rest.next().copied() }).collect()
+        }
+        _ => None,
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use domain::problem::Problem;
 
 use super::super::Shape;
-use super::messages::{self, Dimension, Info, Node, Stored};
+use super::messages::{self, Dimension, Info, MOST_DIMS, Node, Stored};
 use crate::model::builder::Owned;
 use crate::model::{Builder, Tensor};
 
@@ -160,7 +160,16 @@ impl<'a> State<'a> {
         self.values.get(*name).cloned()
     }
 
-    pub fn set(&mut self, node: &Node<'a>, index: usize, value: Value) {
+    /// Whether a weight is one of numbers that training changes.
+    pub fn is_trained(&self, weight: usize) -> bool {
+        self.weights.get(weight).is_some_and(|weight| weight.trained)
+    }
+
+    /// Notes a node's output. One with more dimensions than a tensor has is flat from here.
+    pub fn set(&mut self, node: &Node<'a>, index: usize, mut value: Value) {
+        if value.dims.len() > MOST_DIMS {
+            value.dims = vec![value.elements()];
+        }
         if let Some(name) = node.outputs.get(index).filter(|name| !name.is_empty()) {
             self.values.insert(name, value);
         }
