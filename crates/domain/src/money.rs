@@ -67,16 +67,24 @@ impl std::iter::Sum for Money {
     }
 }
 
+/// Millionths as decimal text, exactly or rounded half up: `most` digits after the point at most (6 is exact), without
+/// the zeros at the end beyond `least`.
+pub fn decimal(micros: u64, least: usize, most: usize) -> String {
+    let unit = 10_u64.pow(6_u32.saturating_sub(most as u32));
+    let rounded = micros.saturating_add(unit / 2) / unit * unit;
+    let mut fraction = format!("{:06}", rounded % MICROS as u64);
+    while fraction.len() > most || (fraction.len() > least && fraction.ends_with('0')) {
+        fraction.pop();
+    }
+    let point = if fraction.is_empty() { "" } else { "." };
+    format!("{}{point}{fraction}", rounded / MICROS as u64)
+}
+
 /// `$1.234567`, with two digits after the point at least and six at most.
 impl fmt::Display for Money {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };
-        let micros = self.0.unsigned_abs();
-        let mut fraction = format!("{:06}", micros % MICROS as u64);
-        while fraction.len() > 2 && fraction.ends_with('0') {
-            fraction.pop();
-        }
-        write!(f, "{sign}${}.{fraction}", micros / MICROS as u64)
+        write!(f, "{sign}${}", decimal(self.0.unsigned_abs(), 2, 6))
     }
 }
 
@@ -138,6 +146,25 @@ mod tests {
         for wrong in ["", "$", "a", "1.0000001", "-5", "1e9", "99999999999999999999"] {
             assert!(wrong.parse::<Money>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn decimals_are_exact_or_rounded_half_up() {
+        let check = |micros: u64, least: usize, most: usize, expected: &str| {
+            assert_eq!(decimal(micros, least, most), expected, "{micros} {least} {most}");
+        };
+        check(2_100_000, 2, 6, "2.10");
+        check(2_100_001, 2, 6, "2.100001");
+        check(2_100_000, 6, 6, "2.100000");
+        check(2_100_050, 4, 4, "2.1001");
+        check(2_100_049, 4, 4, "2.1000");
+        check(999_950, 4, 4, "1.0000");
+        check(8_000_000, 0, 6, "8");
+        check(7_120_000, 0, 6, "7.12");
+        check(1_499_999, 0, 0, "1");
+        // A floating-point number has not so many digits.
+        check(9_007_199_254_740_993, 2, 6, "9007199254.740993");
+        check(u64::MAX, 6, 6, "18446744073709.551615");
     }
 
     #[test]

@@ -126,7 +126,7 @@ fn forget(home: &Path, name: &str, printer: &mut Printer) -> Result<u8, Error> {
         printer.say(format!("`{name}` is forgotten"));
         return Ok(exit::DONE);
     }
-    let names: Vec<String> = import::kept(home)?.iter().map(|(name, _)| format!("`{}`", stem(name))).collect();
+    let names: Vec<String> = import::names(home)?.iter().map(|name| format!("`{}`", stem(name))).collect();
     let hint = match names.is_empty() {
         true => "nothing was imported here".to_owned(),
         false => format!("imported are {}", names.join(", ")),

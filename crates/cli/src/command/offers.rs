@@ -8,6 +8,7 @@ use cloud::catalog::wanted::{Market, Unknown, Wanted};
 use domain::Rate;
 use domain::accelerators::Accelerators;
 use domain::listing::{Listing, Price};
+use domain::money::decimal;
 use domain::region::Compliance;
 use serde_json::{Value, json};
 
@@ -77,12 +78,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         max_price: args.max_price,
     };
     wanted.check(&catalog).map_err(usage)?;
-    let asked_by_name = wanted.gpu.is_some();
-    let shown = |listing: &Listing| {
-        let stocked = catalog.stocked(listing) != Some(false);
-        args.all || (stocked && (asked_by_name || trains(listing)))
-    };
-    let admitted = catalog.listings.iter().filter(|listing| shown(listing) && wanted.admits(&catalog, listing));
+    let admitted = catalog.listings.iter().filter(|listing| is_shown(&catalog, &wanted, args.all, listing));
     let (mut offers, unaffordable): (Vec<&Listing>, Vec<&Listing>) =
         admitted.partition(|listing| wanted.affords(listing));
     let unpriced: Vec<&Listing> =
@@ -99,7 +95,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         return Ok(exit::DONE);
     }
     if offers.is_empty() {
-        nothing(&catalog, &wanted, &unaffordable, printer);
+        nothing(&catalog, &wanted, &unaffordable, args.all, printer);
         return Ok(exit::DONE);
     }
     print(&offers, wanted.market, printer);
@@ -117,9 +113,12 @@ pub fn usage(unknown: Unknown) -> Error {
     Error::Usage { hint: unknown.hint(), message: unknown.to_string() }
 }
 
-/// Whether a machine has whole GPUs that are known.
-fn trains(listing: &Listing) -> bool {
-    listing.gpus.name.is_some() && listing.gpus.count > 0 && listing.gpus.slice == 1
+/// Whether a listing is wanted and told, its price aside. Unless all is asked for, parts of GPUs and what is not in
+/// stock are not, nor, where no GPU is named, what nothing here trains on.
+fn is_shown(catalog: &Catalog, wanted: &Wanted, all: bool, listing: &Listing) -> bool {
+    let trains = listing.gpus.name.is_some() && listing.gpus.count > 0;
+    let there = || catalog.stocked(listing) != Some(false) && listing.gpus.slice == 1;
+    (all || ((wanted.gpu.is_some() || trains) && there())) && wanted.admits(catalog, listing)
 }
 
 fn order(one: &Listing, other: &Listing, sort: Sort, market: Market) -> Ordering {
@@ -171,7 +170,6 @@ fn row(listing: &Listing, market: Market) -> Vec<String> {
         Market::Spot => &listing.on_demand,
     };
     let unknown = || "-".to_owned();
-    let rate = |rate: Rate| dollars(rate.micros_per_hour());
     let gibibytes = |bytes: domain::Bytes| format!("{:.0} GiB", bytes.0 as f64 / f64::from(1 << 30));
     vec![
         listing.cloud.name().to_owned(),
@@ -180,9 +178,9 @@ fn row(listing: &Listing, market: Market) -> Vec<String> {
         gpus(listing),
         listing.gpus.memory.map_or_else(unknown, gibibytes),
         listing.cores.map_or_else(unknown, |cores| cores.to_string()),
-        price.map_or_else(unknown, |price| rate(price.rate)),
-        price.and_then(|price| for_a_gpu(listing, price)).map_or_else(unknown, rate),
-        other.as_ref().map_or_else(unknown, |price| rate(price.rate)),
+        price.map_or_else(unknown, |price| dollars(price.rate)),
+        price.and_then(|price| for_a_gpu(listing, price)).map_or_else(unknown, dollars),
+        other.as_ref().map_or_else(unknown, |price| dollars(price.rate)),
         price.map_or_else(unknown, |price| price.dated.clone()),
     ]
 }
@@ -199,8 +197,9 @@ fn gpus(listing: &Listing) -> String {
 }
 
 /// To the hundredth of a cent, which is as fine as anybody compares; `--json` has all digits.
-fn dollars(micros: i64) -> String {
-    format!("{:.4}", micros as f64 / 1e6)
+fn dollars(rate: Rate) -> String {
+    // No listing has a price below nothing.
+    decimal(rate.micros_per_hour().unsigned_abs(), 4, 4)
 }
 
 fn source(listing: &Listing, price: &Price) -> Option<String> {
@@ -213,7 +212,7 @@ fn source(listing: &Listing, price: &Price) -> Option<String> {
 }
 
 /// Says which wish leaves nothing.
-fn nothing(catalog: &Catalog, wanted: &Wanted, unaffordable: &[&Listing], printer: &mut Printer) {
+fn nothing(catalog: &Catalog, wanted: &Wanted, unaffordable: &[&Listing], all: bool, printer: &mut Printer) {
     printer.say("no offer is all of this");
     let priced = unaffordable.iter().filter_map(|listing| Some((wanted.market.price(listing)?.rate, *listing)));
     if let Some((rate, listing)) = priced.min_by_key(|(rate, _)| *rate) {
@@ -233,7 +232,8 @@ fn nothing(catalog: &Catalog, wanted: &Wanted, unaffordable: &[&Listing], printe
         ("--compliance", Wanted { compliance: Vec::new(), ..wanted.clone() }),
     ];
     for (flag, relaxed) in without.iter().filter(|(_, relaxed)| relaxed != wanted) {
-        let left = catalog.listings.iter().filter(|row| relaxed.admits(catalog, row) && relaxed.affords(row)).count();
+        let left = |row: &&Listing| is_shown(catalog, relaxed, all, row) && relaxed.affords(row);
+        let left = catalog.listings.iter().filter(left).count();
         if left > 0 {
             printer.say(format!("without `{flag}` there are {left}"));
         }

@@ -29,6 +29,18 @@ aws    us-east-1  p4de.24xlarge  8 × A100-SXM4-80GB  80 GiB  96     27.4471  3.
 }
 
 #[test]
+fn parts_of_gpus_are_told_only_with_all() {
+    let home = Home::new();
+    let parts = |more: &[&str]| {
+        let said = home.gradus(&[&["offers", "--gpu", "A10", "--json"], more].concat());
+        assert!(!said.out.is_empty(), "{}", said.err);
+        said.out.lines().filter(|line| !line.contains("\"gpu_slice\":1,")).count()
+    };
+    assert_eq!(parts(&[]), 0);
+    assert!(parts(&["--all"]) > 0);
+}
+
+#[test]
 fn wrong_words_are_answered() {
     let home = Home::new();
     let check = |arguments: &[&str], code: i32, expected: &[&str]| {

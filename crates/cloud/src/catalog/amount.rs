@@ -1,6 +1,7 @@
 //! Decimal amounts, exactly: text to whole micro-units, and one currency to another with one rounding, half up.
 
 use domain::Rate;
+use domain::money::decimal;
 
 const MICROS: i128 = 1_000_000;
 
@@ -54,7 +55,7 @@ impl Currency {
 
     /// At what rate it is converted; none for dollars.
     pub fn conversion(&self) -> Option<String> {
-        let rate = self.per_dollar_micros as f64 / MICROS as f64;
+        let rate = decimal(self.per_dollar_micros.unsigned_abs(), 0, 6);
         (self.code != "USD").then(|| format!("at {rate} {} a dollar, {}", self.code, self.dated))
     }
 }

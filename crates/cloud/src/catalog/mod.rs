@@ -55,6 +55,8 @@ pub enum Error {
         /// Counted from 1.
         line: u64,
         message: String,
+        /// The next thing to type.
+        hint: Option<String>,
     },
     /// A file is wrong as a whole, or cannot be reached.
     #[error("cannot {doing} `{file}`: {message}")]
@@ -69,15 +71,21 @@ pub enum Error {
 
 impl Error {
     fn row(file: &str, line: u64, message: String) -> Error {
-        Error::Row { file: file.to_owned(), line, message }
+        Error::Row { file: file.to_owned(), line, message, hint: None }
     }
 
     /// The next thing to type, where there is one.
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Error::Row { .. } => None,
-            Error::File { hint, .. } => hint.as_deref(),
+            Error::Row { hint, .. } | Error::File { hint, .. } => hint.as_deref(),
         }
+    }
+
+    /// The same about a file that was imported once: it can be removed.
+    fn of_kept(mut self, name: &str) -> Error {
+        let (Error::Row { hint, .. } | Error::File { hint, .. }) = &mut self;
+        *hint = Some(format!("`gradus catalog forget {}`, and import it again", import::stem(name)));
+        self
     }
 }
 
@@ -127,7 +135,8 @@ impl Catalog {
     pub fn open(home: &Path) -> Result<Catalog, Error> {
         let mut catalog = Catalog::embedded()?;
         for (name, text) in import::kept(home)? {
-            let read = import::own::read(&name, &text, &catalog, &import::Defaults::default())?;
+            let read = import::own::read(&name, &text, &catalog, &import::Defaults::default());
+            let read = read.map_err(|error| error.of_kept(&name))?;
             catalog.add(import::Import { name, listings: read.listings.len() }, read.listings);
         }
         Ok(catalog)

@@ -378,4 +378,27 @@ fn imports_are_kept_and_stand_above_ours() {
     assert!(import::forget(home.path(), "my-prices").unwrap());
     assert!(!import::forget(home.path(), "my-prices").unwrap());
     assert_eq!(price("box").as_deref(), Some("$0.20/h"));
+    // A kept file that cannot be read says how to be rid of it, with number and ending or without.
+    for (bytes, typed) in [(&b"a,b\n1,2\n"[..], "0009-bad.csv"), (b"a,b\n1,2\n", "bad"), (b"\xFF\xFE", "0009-bad")] {
+        std::fs::write(home.path().join(import::FOLDER).join("0009-bad.csv"), bytes).unwrap();
+        let error = Catalog::open(home.path()).unwrap_err();
+        assert!(error.hint().unwrap().starts_with("`gradus catalog forget bad`"), "{error}");
+        assert!(import::forget(home.path(), typed).unwrap(), "{typed}");
+    }
+    assert_eq!(price("box").as_deref(), Some("$0.20/h"));
+}
+
+#[test]
+fn what_a_user_says_of_a_price_is_kept() {
+    let head = "cloud,instance_type,gpu,gpu_count,slice,gpu_mem_gib,currency,on_demand,derived\n";
+    let read = |row: &str| {
+        let text = format!("{head}{row}\n");
+        import::read("t.csv", &text, &embedded(), &Defaults::default()).unwrap().listings.remove(0)
+    };
+    let derived = |row: &str| read(row).on_demand.unwrap().derived.unwrap_or_default();
+    assert_eq!(derived("own,box,T4,1,1,,USD,1,half of a pair"), "half of a pair");
+    assert!(derived("own,box,T4,1,1,,CNY,8,half of a pair").starts_with("half of a pair; at "));
+    assert!(derived("own,box,T4,1,1,,CNY,8,").starts_with("at "));
+    // More memory than there are numbers for is no GPU that is known, and no panic.
+    assert_eq!(read("own,box,T4,1,4294967295,9e9,USD,1,").gpus.name, None);
 }

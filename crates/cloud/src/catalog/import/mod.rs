@@ -89,6 +89,20 @@ pub fn read(file: &str, text: &str, catalog: &Catalog, defaults: &Defaults) -> R
 /// [`Error::File`] for what is there and cannot be read.
 pub fn kept(home: &Path) -> Result<Vec<(String, String)>, Error> {
     let folder = home.join(FOLDER);
+    let read = |name: String| {
+        let path = folder.join(&name);
+        let text = fs::read_to_string(&path).map_err(failed("read", &path)).map_err(|error| error.of_kept(&name))?;
+        Ok((name, text))
+    };
+    names(home)?.into_iter().map(read).collect()
+}
+
+/// The names of the files of everything that was imported into a home, the oldest first.
+///
+/// # Errors
+/// [`Error::File`] when the folder cannot be read.
+pub fn names(home: &Path) -> Result<Vec<String>, Error> {
+    let folder = home.join(FOLDER);
     let mut names = Vec::new();
     match fs::read_dir(&folder) {
         Ok(entries) => {
@@ -103,13 +117,7 @@ pub fn kept(home: &Path) -> Result<Vec<(String, String)>, Error> {
         Err(error) => return Err(failed("read", &folder)(error)),
     }
     names.sort();
-    let mut kept = Vec::with_capacity(names.len());
-    for name in names {
-        let path = folder.join(&name);
-        let text = fs::read_to_string(&path).map_err(failed("read", &path))?;
-        kept.push((name, text));
-    }
-    Ok(kept)
+    Ok(names)
 }
 
 /// Keeps listings in a home under a name; an earlier import of that name gives way. Returns the file.
@@ -119,28 +127,29 @@ pub fn kept(home: &Path) -> Result<Vec<(String, String)>, Error> {
 pub fn keep(home: &Path, name: &str, listings: &[Listing]) -> Result<PathBuf, Error> {
     let folder = home.join(FOLDER);
     fs::create_dir_all(&folder).map_err(failed("make the folder", &folder))?;
-    let there = kept(home)?;
-    let last = there.iter().filter_map(|(name, _)| name.split_once('-')?.0.parse::<u32>().ok()).max().unwrap_or(0);
+    let there = names(home)?;
+    let last = there.iter().filter_map(|name| name.split_once('-')?.0.parse::<u32>().ok()).max().unwrap_or(0);
     let file = format!("{:04}-{}.csv", last + 1, tame(name));
     let path = folder.join(&file);
     let unfinished = folder.join(format!("{file}.new"));
     fs::write(&unfinished, own::text(listings)).map_err(failed("write", &unfinished))?;
     fs::rename(&unfinished, &path).map_err(failed("write", &path))?;
-    for (older, _) in there.iter().filter(|(older, _)| stem(older) == stem(&file)) {
+    for older in there.iter().filter(|older| stem(older) == stem(&file)) {
         let path = folder.join(older);
         fs::remove_file(&path).map_err(failed("remove", &path))?;
     }
     Ok(path)
 }
 
-/// Removes an import by its name, with or without its number. Returns whether there was one.
+/// Removes an import by its name, with or without its number and `.csv`. Returns whether there was one.
 ///
 /// # Errors
 /// [`Error::File`] when it cannot be removed.
 pub fn forget(home: &Path, name: &str) -> Result<bool, Error> {
-    let meant = |file: &str| file == name || stem(file) == name.trim_end_matches(".csv");
+    let bare = |file: &str| file.strip_suffix(".csv").unwrap_or(file).to_owned();
+    let wanted = bare(name);
     let mut found = false;
-    for (file, _) in kept(home)?.iter().filter(|(file, _)| meant(file)) {
+    for file in names(home)?.iter().filter(|file| bare(file) == wanted || stem(file) == wanted) {
         let path = home.join(FOLDER).join(file);
         fs::remove_file(&path).map_err(failed("remove", &path))?;
         found = true;

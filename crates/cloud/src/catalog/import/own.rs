@@ -78,7 +78,7 @@ fn listing(cells: [&str; 24], catalog: &Catalog, defaults: &Defaults) -> Result<
     };
     let gpu_memory = gibibytes("gpu_mem_gib", gpu_memory)?;
     let slice = whole("slice", slice)?.unwrap_or(1).max(1);
-    let known = catalog.gpu(gpu, gpu_memory.map(|memory| Bytes(memory.0 * u64::from(slice))));
+    let known = catalog.gpu(gpu, gpu_memory.map(|memory| Bytes(memory.0.saturating_mul(u64::from(slice)))));
     let prices = Quote {
         currency: self::currency(currency, catalog)?,
         dated: if dated.is_empty() { &defaults.dated } else { dated },
@@ -133,7 +133,11 @@ impl Quote<'_> {
                 "`{column}`: a price of {amount} is no price; leave the cell empty if it is not known"
             ));
         }
-        let derived = self.currency.conversion().or_else(|| table::text(self.derived));
+        // What the user says of the price comes first: it is what the conversion starts from.
+        let derived = match (table::text(self.derived), self.currency.conversion()) {
+            (Some(own), Some(conversion)) => Some(format!("{own}; {conversion}")),
+            (own, conversion) => own.or(conversion),
+        };
         Ok(Some(Price { rate, dated: self.dated.to_owned(), source: self.source.to_owned(), derived }))
     }
 }
@@ -198,7 +202,8 @@ fn optional(value: Option<impl ToString>) -> String {
 
 /// Millionths as a decimal text, exactly.
 fn decimal(micros: i64) -> String {
-    format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
+    let sign = if micros < 0 { "-" } else { "" };
+    format!("{sign}{}", domain::money::decimal(micros.unsigned_abs(), 6, 6))
 }
 
 fn fabric_word(fabric: Fabric) -> &'static str {
