@@ -43,7 +43,18 @@ struct Arguments {
     command: Command,
 }
 
+/// A damaged file that a parser panics over is told as an error; the panic itself would only frighten.
+fn hush_expected_panics() {
+    let loud = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !data::caught::expected() {
+            loud(panic);
+        }
+    }));
+}
+
 fn main() -> ExitCode {
+    hush_expected_panics();
     let arguments = Arguments::parse();
     let mut printer = Printer::new(arguments.json, true);
     let settings = match Settings::gather(arguments.home) {

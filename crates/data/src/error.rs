@@ -101,14 +101,20 @@ impl Error {
     /// The next thing to type or change, where there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Error::Missing { .. } => Some("check `train.data.path`; it is relative to the job file".into()),
+            Error::Missing { .. } => {
+                Some("check the path: `train.data.path` is relative to the job file, an argument to this folder".into())
+            }
             Error::Read { .. } => Some("check that the file is there and that you may read it".into()),
             Error::Write { .. } => Some("check that you may write there and that the disk has room".into()),
             Error::Layout { hint, .. } | Error::Split { hint, .. } => Some(hint.clone()),
             Error::Classes { found, .. } => {
                 Some(format!("set `classes: {found}`, or leave it out, or correct the data"))
             }
-            Error::Picture { .. } => Some("replace the file, or set `corrupt: skip` to leave such pictures out".into()),
+            Error::Picture { .. } => {
+                let hint =
+                    "replace the file, or leave such pictures out: `corrupt: skip` in a job, `--skip-corrupt` to pack";
+                Some(hint.into())
+            }
             Error::Size { wanted: (height, _), .. } => {
                 Some(format!("set a size, such as `size: {height}`, to have all pictures resized"))
             }

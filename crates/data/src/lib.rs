@@ -22,6 +22,7 @@
 //! Read on in `dataset` (what is in a data set), then `loader` (how batches are made).
 
 mod augment;
+pub mod caught;
 mod dataset;
 mod error;
 mod inspect;

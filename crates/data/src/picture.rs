@@ -5,13 +5,13 @@
 //! What a file claims is checked before memory is taken for it, and a panic of a decoder is an error like any other.
 
 use std::io::Cursor;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use domain::train::MemoryFormat;
 use image::codecs::png::PngDecoder;
 use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, Limits};
 
 use crate::Error;
+use crate::caught::caught;
 use crate::jpeg::{Decoder, Packed};
 use crate::prepare::{Output, prepare};
 use crate::random::Draws;
@@ -96,7 +96,7 @@ pub(crate) fn decode_once(bytes: &[u8]) -> Result<Rgb, String> {
 
 /// A panic of a decoder is an error like any other.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("the decoder gave up on it".into()))
+    caught(work).unwrap_or_else(|| Err("the decoder gave up on it".into()))
 }
 
 fn decode_any(bytes: &[u8], decoder: &mut Decoder) -> Result<Rgb, String> {

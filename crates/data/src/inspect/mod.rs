@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::dataset::Skipped;
 use crate::pack::in_order;
 use crate::picture::decode_once;
-use crate::source::{self, Content, Encoded, Index, Reading};
+use crate::source::{self, ByFolders, Content, Encoded, Index, Reading};
 use crate::{Error, Manifest, Part, shard};
 
 /// What is asked.
@@ -36,7 +36,7 @@ pub struct Inspection {
     pub form: &'static str,
     /// Samples of all parts.
     pub samples: u64,
-    /// Name and samples of each class, in label order.
+    /// Name and samples of each class, in label order; none of damaged shards that cannot be listed.
     pub classes: Vec<(String, u64)>,
     /// Samples of training, validation and test, if folders or files tell them.
     pub parts: Option<[u64; 3]>,
@@ -72,7 +72,7 @@ pub struct Sizes {
 /// Distinct classes in a batch of samples that lie one behind another.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Shuffle {
-    /// Samples in a batch.
+    /// Samples in a batch; 0 if there are none to look at.
     pub batch: u64,
     /// Distinct classes in it, on average.
     pub distinct: f64,
@@ -91,17 +91,29 @@ const BATCH: usize = 256;
 /// [`Error`] if it cannot be listed or read, or the sheet cannot be written. What is damaged is told in the result.
 pub fn inspect(path: &Path, options: &InspectOptions) -> Result<Inspection, Error> {
     let manifest = Manifest::read(path)?;
-    let reading = |by_folders| Reading { by_folders, skip: true };
-    let index = source::list(path, &reading(true)).or_else(|_| source::list(path, &reading(false)))?;
+    let listed = |by_folders| source::list(path, &Reading { by_folders, skip: true });
+    // First, because what it finds may be why nothing can be listed.
+    let wrong = match &manifest {
+        Some(manifest) if options.verify => Some(verify_shards(path, manifest, options.threads)?),
+        Some(_) | None => None,
+    };
+    let index = match (listed(ByFolders::IfAny).or_else(|_| listed(ByFolders::No)), &wrong) {
+        (Ok(index), _) => index,
+        (Err(_), Some(wrong)) if !wrong.is_empty() => return Ok(unlisted(manifest, wrong.clone())),
+        (Err(error), _) => return Err(error),
+    };
     let Index { classes, labels, homes, content, skipped, .. } = &index;
     let mut counts = vec![0; classes.len()];
     labels.iter().for_each(|label| counts[*label as usize] += 1);
     let mut damaged = skipped.clone();
     let (kinds, sizes) = look(content, labels.len(), &mut damaged);
     let mut verified = 0;
-    if options.verify {
+    if let (Some(wrong), Some(manifest)) = (wrong, &manifest) {
+        damaged = wrong;
+        verified = manifest.samples;
+    } else if options.verify {
         damaged.clone_from(skipped);
-        verified = verify(path, manifest.as_ref(), content, options.threads, &mut damaged)?;
+        verified = verify(content, options.threads, &mut damaged)?;
     }
     let sheet = match options.sheet {
         Some(file) => sheet::write(file, &index)?,
@@ -126,13 +138,33 @@ pub fn inspect(path: &Path, options: &InspectOptions) -> Result<Inspection, Erro
     })
 }
 
+/// What can be told of shards that cannot be listed.
+fn unlisted(manifest: Option<Manifest>, damaged: Vec<Skipped>) -> Inspection {
+    let samples = manifest.as_ref().map_or(0, |manifest| manifest.samples);
+    Inspection {
+        form: SHARDS,
+        samples,
+        classes: Vec::new(),
+        parts: None,
+        kinds: BTreeMap::new(),
+        sizes: None,
+        shuffle: Shuffle { batch: 0, distinct: 0.0, ideal: 0.0 },
+        manifest,
+        sheet: Vec::new(),
+        damaged,
+        verified: samples,
+    }
+}
+
+const SHARDS: &str = "gradus shards";
+
 fn form(content: &Content) -> &'static str {
     match content {
         Content::Decoded(_) => "a table of pixels",
         Content::Encoded(Encoded::Files { .. }) => "a folder of pictures",
         Content::Encoded(Encoded::Spans(_)) => "tars, TFRecords or Arrow files",
         Content::Encoded(Encoded::Rows(_)) => "Parquet files",
-        Content::Encoded(Encoded::Shards(_)) => "gradus shards",
+        Content::Encoded(Encoded::Shards(_)) => SHARDS,
     }
 }
 
@@ -225,35 +257,33 @@ fn spread(mut values: Vec<u64>) -> [u64; 3] {
     [values[0], values[values.len() / 2], values[values.len() - 1]]
 }
 
-/// Reads every sample; returns how many.
-fn verify(
-    path: &Path,
-    manifest: Option<&Manifest>,
-    content: &Content,
-    threads: usize,
-    damaged: &mut Vec<Skipped>,
-) -> Result<u64, Error> {
-    let encoded = match (manifest, content) {
-        (Some(manifest), _) => {
-            let shards = &manifest.shards;
-            let work = |number: u64| shard::verify(path, &shards[number as usize]);
-            in_order(
-                0..shards.len() as u64,
-                threads,
-                work,
-                |_| 0,
-                |_, wrong| {
-                    for line in wrong? {
-                        let (name, why) = line.split_once(": ").unwrap_or((&line, ""));
-                        damaged.push(Skipped { name: name.to_owned(), why: why.to_owned() });
-                    }
-                    Ok::<(), Error>(())
-                },
-            )?;
-            return Ok(manifest.samples);
-        }
-        (None, Content::Decoded(_)) => return Ok(0), // They were read whole to be listed.
-        (None, Content::Encoded(encoded)) => encoded,
+/// Reads all shards whole; returns what is wrong with them.
+fn verify_shards(path: &Path, manifest: &Manifest, threads: usize) -> Result<Vec<Skipped>, Error> {
+    let shards = &manifest.shards;
+    let mut damaged = Vec::new();
+    let work = |number: u64| shard::verify(path, &shards[number as usize], manifest.classes.len());
+    in_order(
+        0..shards.len() as u64,
+        threads,
+        work,
+        |_| 0,
+        |number, wrong| {
+            let unread = |error: Error| vec![format!("{}: {error}", shards[number as usize].file)];
+            for line in wrong.unwrap_or_else(unread) {
+                let (name, why) = line.split_once(": ").unwrap_or((&line, ""));
+                damaged.push(Skipped { name: name.to_owned(), why: why.to_owned() });
+            }
+            Ok::<(), Error>(())
+        },
+    )?;
+    Ok(damaged)
+}
+
+/// Reads every sample that has no hash; returns how many.
+fn verify(content: &Content, threads: usize, damaged: &mut Vec<Skipped>) -> Result<u64, Error> {
+    let encoded = match content {
+        Content::Decoded(_) => return Ok(0), // They were read whole to be listed.
+        Content::Encoded(encoded) => encoded,
     };
     let work = |number: u64| {
         let (sample, mut bytes) = (number as usize, Vec::new());

@@ -9,7 +9,7 @@ use crate::Error;
 use crate::picture::{Rgb, decode_once, plain};
 use crate::resize::resize;
 use crate::shard::{Codec, Sample};
-use crate::source::{Content, Decoded};
+use crate::source::{Content, Decoded, LARGEST_FILE};
 
 /// The quality of pictures that are shrunk, on the scale of JPEG encoders.
 const QUALITY: u8 = 90;
@@ -55,7 +55,10 @@ impl<'a> Encoder<'a> {
         let picture = decode_once(&bytes)?;
         let (picture, changed) = self.shrunk(picture);
         match self.codec {
-            Codec::Pixels => Ok((Codec::Pixels, plain(&picture))),
+            Codec::Pixels => match plain(&picture) {
+                pixels if pixels.len() as u64 > LARGEST_FILE => Err("its pixels are larger than 256 MiB".into()),
+                pixels => Ok((Codec::Pixels, pixels)),
+            },
             Codec::Original | Codec::Coefficients | Codec::Tokens if !changed => Ok((known, bytes)),
             Codec::Original | Codec::Coefficients | Codec::Tokens => {
                 let mut file = Vec::new();

@@ -3,8 +3,8 @@
 //! A line is written when its shard is durable. The first line names the plan: the data as it lay there, and the
 //! options. It is no promise to anybody else, and may be deleted once the folder has its manifest.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,7 @@ impl Done {
     }
 }
 
+/// The journal, locked: one pack at a time writes to a folder.
 pub(super) struct Journal {
     file: File,
 }
@@ -71,12 +72,34 @@ impl Journal {
             why: why.into(),
             hint: "name another folder, or remove this one".into(),
         };
-        let text = match fs::metadata(&path) {
-            Ok(metadata) if metadata.len() > LARGEST => return Err(other("its `pack.journal` is none")),
-            Ok(_) => fs::read(&path).map_err(&refused)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(source) => return Err(refused(source)),
+        let is_foreign = || {
+            let mut others = fs::read_dir(out).map_err(&refused)?.filter_map(|entry| Some(entry.ok()?.file_name()));
+            Ok::<bool, Error>(others.any(|name| name != NAME))
         };
+        const FOREIGN: &str = "the folder to pack into is not empty";
+        // A folder of other things is left as it is.
+        if !path.exists() && is_foreign()? {
+            return Err(other(FOREIGN));
+        }
+        let mut file = OpenOptions::new().create(true).read(true).append(true).open(&path).map_err(&refused)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            // Some shared disks have no locks.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(error)) => return Err(refused(error)),
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::Layout {
+                    path: out.to_owned(),
+                    why: "another pack is at work there".into(),
+                    hint: "wait until it has ended, or name another folder".into(),
+                });
+            }
+        }
+        let mut text = Vec::new();
+        Read::by_ref(&mut file).take(LARGEST + 1).read_to_end(&mut text).map_err(&refused)?;
+        if text.len() as u64 > LARGEST {
+            return Err(other("its `pack.journal` is none"));
+        }
         let mut done = Done::default();
         // A line without its end was being written when the pack was killed.
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
@@ -94,13 +117,9 @@ impl Journal {
             }
             sound += line.len();
         }
-        if sound == 0 {
-            let mut others = fs::read_dir(out).map_err(&refused)?.filter_map(|entry| Some(entry.ok()?.file_name()));
-            if others.any(|name| name != NAME) {
-                return Err(other("the folder to pack into is not empty"));
-            }
+        if sound == 0 && is_foreign()? {
+            return Err(other(FOREIGN));
         }
-        let mut file = OpenOptions::new().create(true).append(true).truncate(false).open(&path).map_err(&refused)?;
         file.set_len(sound as u64).map_err(&refused)?;
         if sound == 0 {
             write(&mut file, &Line::Plan { fingerprint: fingerprint.into() }).map_err(&refused)?;

@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 use super::PackOptions;
 use crate::order::permute;
 use crate::random::{Purpose, key};
-use crate::source::{self, Content, Encoded, Index, Reading};
+use crate::source::{self, ByFolders, Content, Encoded, Index, Reading};
 use crate::{Error, Part, split};
 
 /// A data set that was listed, and the order in which it is written.
@@ -84,15 +84,20 @@ impl Plan {
     }
 }
 
-/// Lists the data, with the parts that its folders name if they all do.
+/// Lists the data, with the parts that its folders name if any of them does: a split that somebody made is kept whole,
+/// or it is an error.
 fn list(source: &Path, options: &PackOptions) -> Result<Index, Error> {
-    let reading = |by_folders| Reading { by_folders, skip: options.skip };
-    if options.split.is_none()
-        && let Ok(index) = source::list(source, &reading(true))
-    {
-        return Ok(index);
+    let listed = |by_folders| source::list(source, &Reading { by_folders, skip: options.skip });
+    if options.split.is_some() {
+        return listed(ByFolders::No);
     }
-    source::list(source, &reading(false))
+    listed(ByFolders::IfAny).map_err(|error| match error {
+        // It is the parts that are wrong where it can be listed without them.
+        Error::Layout { path, why, hint } if listed(ByFolders::No).is_ok() => {
+            Error::Layout { path, why, hint: format!("{hint}, or give `--split`") }
+        }
+        error => error,
+    })
 }
 
 /// A hash of all that decides what is written: names, sizes and times of the files, classes, and the options.

@@ -11,7 +11,13 @@ use std::path::{Path, PathBuf};
 use super::{Codec, FOOT, FOOT_MAGIC, HASH, HEAD, HEAD_MAGIC, RECORD, Record, VERSION, long, short};
 use crate::Error;
 use crate::manifest::Manifest;
+use crate::source::LARGEST_FILE;
 use crate::source::handles::Handles;
+
+/// A longer name is not read.
+const LONGEST_NAME: u64 = 1 << 16;
+/// No index has more bytes of names for each of its samples: no path in a tar is longer.
+const MOST_NAMES: u64 = 1 << 20;
 
 /// All samples of a folder of shards, in the order of their ids.
 #[derive(Debug)]
@@ -93,7 +99,6 @@ impl Shards {
     }
 
     fn stored_name(&self, shard: u32, slot: u32) -> Option<String> {
-        const LONGEST: u64 = 1 << 16;
         let Names { count, ends, text } = self.names[shard as usize];
         let end = |slot: u32| {
             let mut bytes = [0; 4];
@@ -102,7 +107,7 @@ impl Shards {
         };
         let from = if slot == 0 { 0 } else { end(slot - 1)? };
         let to = end(slot)?;
-        if from > to || to > text || to - from > LONGEST {
+        if from > to || to > text || to - from > LONGEST_NAME {
             return None;
         }
         let mut bytes = vec![0; (to - from) as usize];
@@ -167,7 +172,8 @@ impl Foot {
         let foot = Foot { index: long(&foot, 0), count: long(&foot, 8), names: long(&foot, 16), check, length };
         let tables = foot.count.checked_mul(RECORD + HASH + 4);
         let end = tables.and_then(|tables| foot.index.checked_add(tables)?.checked_add(foot.names)?.checked_add(FOOT));
-        if end != Some(length) || foot.index < HEAD || u32::try_from(foot.count).is_err() {
+        let wordy = foot.count.checked_mul(MOST_NAMES).is_some_and(|most| foot.names > most);
+        if end != Some(length) || foot.index < HEAD || u32::try_from(foot.count).is_err() || wordy {
             return Ok(Err("its foot does not fit its length".into()));
         }
         Ok(Ok(foot))
@@ -175,7 +181,13 @@ impl Foot {
 
     /// Index, hashes and names, checked.
     fn table(&self, file: &File) -> io::Result<Result<Vec<u8>, String>> {
-        let mut table = vec![0; (self.length - FOOT - self.index) as usize];
+        // As long as count and names say, which is as long as the file is; a file of holes may still be huge.
+        let bytes = (self.length - FOOT - self.index) as usize;
+        let mut table = Vec::new();
+        if table.try_reserve_exact(bytes).is_err() {
+            return Ok(Err(format!("its index of {bytes} bytes does not fit into memory")));
+        }
+        table.resize(bytes, 0);
         file.read_exact_at(&mut table, self.index)?;
         if blake3::hash(&table).as_bytes()[..16] != self.check {
             return Ok(Err("its index is damaged".into()));
@@ -185,11 +197,15 @@ impl Foot {
 
     fn place(&self, record: Record, shard: u32, slot: u32, classes: usize) -> Result<Place, String> {
         let Record { offset, bytes, note, id, label, codec } = record;
+        // Whoever reads a sample takes so much memory.
+        if u64::from(bytes) > LARGEST_FILE || u64::from(note) > LARGEST_FILE {
+            return Err(format!("sample {} is larger than 256 MiB", slot + 1));
+        }
         let end = offset.checked_add(u64::from(bytes)).and_then(|end| end.checked_add(u64::from(note)));
         if offset < HEAD || end.is_none_or(|end| end > self.index) {
             return Err(format!("sample {} lies outside it", slot + 1));
         }
-        if label as usize >= classes.max(1) {
+        if label as usize >= classes {
             return Err(format!("sample {} is of class {label}, and there are {classes}", slot + 1));
         }
         Ok(Place { id, offset, bytes, note, label, shard, slot, codec })
@@ -200,7 +216,7 @@ impl Foot {
 ///
 /// # Errors
 /// [`Error::Read`] if the system refuses.
-pub(crate) fn verify(folder: &Path, shard: &crate::manifest::Shard) -> Result<Vec<String>, Error> {
+pub(crate) fn verify(folder: &Path, shard: &crate::manifest::Shard, classes: usize) -> Result<Vec<String>, Error> {
     let path = folder.join(&shard.file);
     let refused = |source| Error::Read { name: path.display().to_string(), source };
     let file = File::open(&path).map_err(refused)?;
@@ -214,12 +230,15 @@ pub(crate) fn verify(folder: &Path, shard: &crate::manifest::Shard) -> Result<Ve
     };
     let (records, rest) = table.split_at((foot.count * RECORD) as usize);
     let mut wrong = Vec::new();
+    if foot.count != shard.count {
+        wrong.push(format!("{}: it has {} samples, its manifest says {}", shard.file, foot.count, shard.count));
+    }
     let mut bytes = Vec::new();
     for (slot, (record, hash)) in
         records.chunks_exact(RECORD as usize).zip(rest.chunks_exact(HASH as usize)).enumerate()
     {
         let known = Record::read(record).ok_or_else(|| "it has an unknown codec".to_owned());
-        let place = known.and_then(|record| foot.place(record, 0, slot as u32, usize::MAX));
+        let place = known.and_then(|record| foot.place(record, 0, slot as u32, classes));
         match place {
             Ok(place) => {
                 bytes.resize(place.bytes as usize + place.note as usize, 0);

@@ -195,10 +195,9 @@ impl Reader {
 
 /// The schema of a stream. A hostile one can have types that the library cannot express, over which it panics.
 fn schema_of(schema: arrow_ipc::Schema) -> Result<Schema, Broken> {
-    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| try_fb_to_schema(schema)));
-    match caught {
-        Ok(read) => read.map_err(|error| broken(error.to_string())),
-        Err(_) => Err(broken("its schema is not one")),
+    match crate::caught::caught(|| try_fb_to_schema(schema)) {
+        Some(read) => read.map_err(|error| broken(error.to_string())),
+        None => Err(broken("its schema is not one")),
     }
 }
 

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Content, Decoded, Index, layout};
+use super::{ByFolders, Content, Decoded, Index, layout};
 use crate::dataset::Skipped;
 use crate::{Error, Part};
 
@@ -41,7 +41,7 @@ fn files(folder: &Path) -> Result<Vec<(String, Part)>, Error> {
 }
 
 /// All records of the folder's files.
-pub(super) fn index(folder: &Path, by_folders: bool, skip: bool) -> Result<Index, Error> {
+pub(super) fn index(folder: &Path, by_folders: ByFolders, skip: bool) -> Result<Index, Error> {
     let classes = classes(folder)?;
     let (mut labels, mut homes, mut pixels, mut skipped) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (file, part) in files(folder)? {
@@ -68,6 +68,7 @@ pub(super) fn index(folder: &Path, by_folders: bool, skip: bool) -> Result<Index
     if labels.is_empty() {
         return Err(layout(folder, "its binary files hold no picture", "get the files again"));
     }
+    let by_folders = by_folders != ByFolders::No;
     if by_folders && !homes.contains(&Part::Train) {
         return Err(layout(folder, "there is no `data_batch_1.bin`", "get the files again"));
     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{Content, Encoded, Home, Index, layout};
+use super::{ByFolders, Content, Encoded, Home, Index, layout};
 use crate::error::shorten;
 use crate::{Error, Part};
 
@@ -48,10 +48,22 @@ pub(super) fn is_hidden(name: &str) -> bool {
 /// The classes of `paths`, which are relative to `root` and sorted.
 ///
 /// `known` are the parts that are known already, by the file that holds the picture; a folder's name comes first.
-pub(super) fn from_paths(root: &Path, paths: &[PathBuf], known: &[Home], by_folders: bool) -> Result<Labels, Error> {
+pub(super) fn from_paths(
+    root: &Path,
+    paths: &[PathBuf],
+    known: &[Home],
+    by_folders: ByFolders,
+) -> Result<Labels, Error> {
     if paths.is_empty() {
         return Err(layout(root, "no file in it ends in `.jpg`, `.jpeg` or `.png`", TREE));
     }
+    let by_folders = {
+        let of_folders = |path: &PathBuf| {
+            let folders = path.parent().and_then(Path::parent).into_iter().flatten();
+            folders.into_iter().find_map(|folder| home(&folder.to_string_lossy()))
+        };
+        by_folders.asks(known.iter().copied().chain(paths.iter().map(of_folders)))
+    };
     let mut names = Vec::with_capacity(paths.len());
     let mut homes = Vec::with_capacity(paths.len());
     for (place, path) in paths.iter().enumerate() {
@@ -93,15 +105,17 @@ pub(super) fn home(folder: &str) -> Option<Part> {
 
 /// A class that is never trained would be counted as wrong in every evaluation.
 pub(super) fn check_homes(root: &Path, classes: &[String], labels: &[u32], homes: &[Part]) -> Result<(), Error> {
-    let mut trained = vec![false; classes.len()];
-    for (&label, _) in labels.iter().zip(homes).filter(|(_, home)| **home == Part::Train) {
-        trained[label as usize] = true;
+    // A class may have a name and no samples at all: then none is counted.
+    let (mut trained, mut met) = (vec![false; classes.len()], vec![false; classes.len()]);
+    for (&label, home) in labels.iter().zip(homes) {
+        met[label as usize] = true;
+        trained[label as usize] |= *home == Part::Train;
     }
     if !trained.contains(&true) {
         return Err(layout(root, "there is no `train` folder", "name it so, or leave out `split: folders`"));
     }
-    let missing: Vec<String> =
-        classes.iter().zip(&trained).filter(|(_, trained)| !**trained).map(|(class, _)| class.clone()).collect();
+    let missing = classes.iter().zip(trained.iter().zip(&met)).filter(|(_, (trained, met))| **met && !**trained);
+    let missing: Vec<String> = missing.map(|(class, _)| class.clone()).collect();
     if missing.is_empty() {
         return Ok(());
     }

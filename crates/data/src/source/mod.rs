@@ -78,10 +78,29 @@ pub(crate) type Home = Option<Part>;
 /// How a data set is read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reading {
-    /// Whether the parts are those that folders or files are named after.
-    pub by_folders: bool,
+    pub by_folders: ByFolders,
     /// Whether what is damaged is left out and counted.
     pub skip: bool,
+}
+
+/// Whether the parts are those that folders or files are named after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ByFolders {
+    No,
+    Yes,
+    /// If any sample names one, and then all must.
+    IfAny,
+}
+
+impl ByFolders {
+    /// Whether samples with these parts need one each.
+    fn asks(self, mut homes: impl Iterator<Item = Home>) -> bool {
+        match self {
+            ByFolders::No => false,
+            ByFolders::Yes => true,
+            ByFolders::IfAny => homes.any(|home| home.is_some()),
+        }
+    }
 }
 
 /// Pictures as plain pixels: sample by sample, then channel by channel, then row by row.
@@ -96,11 +115,14 @@ pub(crate) struct Decoded {
 }
 
 /// No picture file is larger; a hostile one is refused before it is read.
-const LARGEST_FILE: u64 = 256 << 20;
+pub(crate) const LARGEST_FILE: u64 = 256 << 20;
 
 /// Finds out what lies at `path`, and lists its samples.
 pub(crate) fn index(spec: &Data, path: &Path) -> Result<Index, Error> {
-    let by_folders = matches!(spec.split, Split::Folders(Folders::Folders));
+    let by_folders = match spec.split {
+        Split::Folders(Folders::Folders) => ByFolders::Yes,
+        Split::Shares(_) => ByFolders::No,
+    };
     let skip = match spec.corrupt {
         Corrupt::Fail => false,
         Corrupt::Skip => true,
@@ -236,7 +258,7 @@ fn homes_of(
     labels: &[u32],
     reading: &Reading,
 ) -> Result<Option<Vec<Part>>, Error> {
-    if !reading.by_folders {
+    if !reading.by_folders.asks(places.iter().copied()) {
         return Ok(None);
     }
     let Some(homes) = places.iter().copied().collect::<Option<Vec<Part>>>() else {

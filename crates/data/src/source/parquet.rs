@@ -6,7 +6,6 @@
 
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,6 +26,7 @@ use super::handles::Handles;
 use super::labels::Named;
 use super::{LARGEST_FILE, layout};
 use crate::Error;
+use crate::caught::caught;
 
 /// Rows of Parquet files.
 #[derive(Debug)]
@@ -223,9 +223,9 @@ impl From<ArrowError> for Broken {
 
 /// Runs the Parquet reader, which panics over some damaged files.
 fn guarded<T>(work: impl FnOnce() -> Result<T, Broken>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(result) => result.map_err(|Broken(why)| why),
-        Err(_) => Err("the reader gave up on it".into()),
+    match caught(work) {
+        Some(result) => result.map_err(|Broken(why)| why),
+        None => Err("the reader gave up on it".into()),
     }
 }
 

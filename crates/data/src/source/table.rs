@@ -7,7 +7,7 @@ use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
-use super::{Content, Decoded, Index, layout};
+use super::{ByFolders, Content, Decoded, Index, layout};
 use crate::Error;
 use crate::dataset::Skipped;
 
@@ -18,8 +18,8 @@ const LONGEST_LINE: u64 = 4096;
 const MOST_LINES: usize = 10_000_000;
 
 /// All lines of the file.
-pub(super) fn index(path: &Path, by_folders: bool, skip: bool) -> Result<Index, Error> {
-    if by_folders {
+pub(super) fn index(path: &Path, by_folders: ByFolders, skip: bool) -> Result<Index, Error> {
+    if by_folders == ByFolders::Yes {
         return Err(layout(path, "a CSV has no folders", "leave out `split: folders` to have the split drawn"));
     }
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -272,7 +272,7 @@ fn manifests_and_shards() {
         change(&copy);
         check(&copy, wanted, None);
     };
-    let texts: [(&str, &str, &str); 9] = [
+    let texts: [(&str, &str, &str); 10] = [
         ("\"schema\": 1", "\"schema\": 99", "it is of version 99"),
         ("\"schema\": 1", "\"schema\": -1", "the manifest is damaged"),
         ("data-000000.shard", "../outside.shard", "is no name of a shard"),
@@ -282,6 +282,7 @@ fn manifests_and_shards() {
         ("\"samples\": 20", "\"samples\": 21", "its shards hold 20 samples"),
         ("\"samples\": 20", "\"samples\": NaN", "the manifest is damaged"),
         ("\"samples\": 20", "\"samples\": 1e99", "the manifest is damaged"),
+        ("\"a\",\n    \"b\"", "", "is of class 0, and there are 0"),
     ];
     for (from, to, wanted) in texts {
         let changed = manifest.replacen(from, to, 1);
@@ -315,10 +316,39 @@ fn manifests_and_shards() {
         });
     });
     case("lies outside it", &|folder| in_index(folder, |index| index[..8].fill(0xFF)));
-    case("lies outside it", &|folder| in_index(folder, |index| index[8..12].fill(0xFF)));
+    case("is larger than 256 MiB", &|folder| in_index(folder, |index| index[8..12].fill(0xFF)));
+    case("is larger than 256 MiB", &|folder| in_index(folder, |index| index[12..16].fill(0xFF)));
+    case("lies outside it", &|folder| in_index(folder, |index| index[8..12].copy_from_slice(&[0, 0, 0, 1])));
+    // A file of holes is as long as it claims, and takes no room until it is read.
+    case("its foot does not fit its length", &|folder| {
+        let length = 1_u64 << 36;
+        let mut foot = vec![0; 48];
+        in_shard(folder, |bytes| {
+            let (end, names) = (bytes.len(), length - index(bytes) as u64 - 48);
+            foot_of(bytes, end, names);
+        });
+        let path = folder.join("data-000001.shard");
+        let bytes = fs::read(&path).unwrap();
+        foot.copy_from_slice(&bytes[bytes.len() - 48..]);
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(length).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &foot, length - 48).unwrap();
+        let text = fs::read_to_string(folder.join("manifest.json")).unwrap();
+        let second = text.find("data-000001.shard").unwrap();
+        let (start, rest) = text.split_at(second);
+        let changed = rest.replacen(&format!("\"bytes\": {}", bytes.len()), &format!("\"bytes\": {length}"), 1);
+        assert_ne!(changed, rest);
+        fs::write(folder.join("manifest.json"), format!("{start}{changed}")).unwrap();
+    });
     case("is of class 4294967295", &|folder| in_index(folder, |index| index[24..28].fill(0xFF)));
     case("unknown codec", &|folder| in_index(folder, |index| index[28] = 77));
     case("is there twice", &|folder| in_index(folder, |index| index.copy_within(48..56, 16)));
+}
+
+/// Lets the foot claim so many bytes of names.
+fn foot_of(bytes: &mut [u8], end: usize, names: u64) {
+    let samples = u64::from_le_bytes(bytes[end - 40..end - 32].try_into().unwrap());
+    bytes[end - 32..end - 24].copy_from_slice(&(names - samples * 68).to_le_bytes());
 }
 
 /// Where the index of a shard begins.
@@ -341,6 +371,23 @@ fn in_index(folder: &Path, change: impl Fn(&mut [u8])) {
         let sum = blake3::hash(&bytes[at..foot]);
         bytes[foot + 24..foot + 40].copy_from_slice(&sum.as_bytes()[..16]);
     });
+}
+
+#[test]
+fn what_cannot_be_listed_is_verified_all_the_same() {
+    let root = scratch();
+    let source = Files::of(&[""], &["a", "b"], 10).folder(root.path());
+    let out = root.path().join("out");
+    pack(&source, &out, &PackOptions { shard_bytes: 1000, ..PackOptions::default() }, &mut |_| {}).unwrap();
+    in_index(&out, |index| index[24..28].fill(0xFF));
+    fs::remove_file(out.join("data-000000.shard")).unwrap();
+    let look = |verify| inspect(&out, &InspectOptions { verify, sheet: None, threads: 2 });
+    assert!(look(false).is_err());
+    let found: Vec<String> =
+        look(true).unwrap().damaged.into_iter().map(|it| format!("{}: {}", it.name, it.why)).collect();
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].starts_with("data-000000.shard: cannot read"), "{found:?}");
+    assert!(found[1].starts_with("data-000001.shard, sample 1: sample 1 is of class 4294967295"), "{found:?}");
 }
 
 #[test]

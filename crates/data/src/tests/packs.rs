@@ -5,11 +5,12 @@ use std::fs;
 use std::path::Path;
 
 use domain::train::{Corrupt, Data, Folders, Split};
+use image::ImageFormat;
 use proptest::prelude::*;
 
 use super::forms::{all, open};
 use super::written::{ALL, Written};
-use super::{Files, complains, refused, scratch, spec};
+use super::{Files, complains, encoded, picture, refused, scratch, spec};
 use crate::{
     Codec, Dataset, Error, InspectOptions, Manifest, PackFormat, PackOptions, PackProgress, Packed, Part, inspect, pack,
 };
@@ -84,6 +85,47 @@ fn parts_are_kept_or_drawn() {
 }
 
 #[test]
+fn a_split_that_is_not_whole_is_refused() {
+    let root = scratch();
+    let check = |name: &str, files: Files, wanted: &str| {
+        let root = root.path().join(name);
+        fs::create_dir(&root).unwrap();
+        for source in [files.folder(&root), files.tar(&root)] {
+            let error = pack(&source, &root.join("out"), &options(), &mut |_| {}).unwrap_err();
+            complains(&error, wanted, "or give `--split`");
+            let drawn = PackOptions { split: Some([0.5, 0.25, 0.25]), ..options() };
+            let out = root.join(format!("drawn{}", source.is_dir()));
+            assert!(packed(&source, &out, &drawn).manifest.shards.iter().all(|shard| shard.part.is_some()));
+        }
+    };
+    check("other", Files::of(&["train/", "extra/"], &["a", "b"], 8), "lies in none of the folders");
+    let uneven = Files::of(&["train/"], &["a", "b"], 8).with("test/c/1.png", encoded(&picture(1, 6), ImageFormat::Png));
+    check("uneven", uneven, "`train` has no pictures of `c`");
+    // Where nothing names a part, all is one.
+    let source = Files::of(&["x/"], &["train", "b"], 8).folder(&root.path().join("none"));
+    let shards = packed(&source, &root.path().join("one"), &options()).manifest.shards;
+    assert!(shards.iter().all(|shard| shard.part.is_none()));
+}
+
+#[test]
+fn two_packs_at_once_are_one_too_many() {
+    let root = scratch();
+    let source = Files::of(&[""], &["a", "b"], 8).folder(root.path());
+    let out = root.path().join("out");
+    let mut told = None;
+    pack(&source, &out, &options(), &mut |_| {
+        told.get_or_insert_with(|| pack(&source, &out, &options(), &mut |_| {}).unwrap_err());
+    })
+    .unwrap();
+    complains(&told.unwrap(), "another pack is at work there", "wait");
+    assert!(packed(&source, &out, &options()).nothing_to_do);
+    // A folder of other things stays as it is.
+    let error = pack(&source, &source, &options(), &mut |_| {}).unwrap_err();
+    complains(&error, "the folder to pack into is not empty", "another folder");
+    assert!(!source.join("pack.journal").exists());
+}
+
+#[test]
 fn bytes_depend_on_the_seed_and_not_on_threads() {
     let root = scratch();
     let source = Files::of(&[""], &["a", "b"], 30).folder(root.path());
@@ -153,7 +195,9 @@ fn other_codecs_keep_or_shrink_the_pixels() {
     let out = root.path().join("shrunk");
     let manifest = packed(&source, &out, &PackOptions { shrink: Some(20), ..options() }).manifest;
     assert_eq!(manifest.recipe.shrink, Some(20));
-    let index = crate::source::list(&out, &crate::source::Reading { by_folders: false, skip: false }).unwrap();
+    let index =
+        crate::source::list(&out, &crate::source::Reading { by_folders: crate::source::ByFolders::No, skip: false })
+            .unwrap();
     let crate::source::Content::Encoded(encoded) = index.content else { panic!("shards are encoded") };
     let place = (0..encoded.len()).find(|place| encoded.name(*place) == "a/wide.png").unwrap();
     let mut bytes = Vec::new();

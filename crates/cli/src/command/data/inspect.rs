@@ -38,7 +38,7 @@ pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
     for line in lines(&found) {
         printer.data(line);
     }
-    if let Some(file) = &args.sheet {
+    if let Some(file) = args.sheet.as_ref().filter(|_| !found.sheet.is_empty()) {
         printer.say(format!("a sheet of {} classes is in `{}`", found.sheet.len(), file.display()));
     }
     for damaged in found.damaged.iter().take(SHOWN) {
@@ -75,10 +75,12 @@ fn lines(found: &Inspection) -> Vec<String> {
         lines.push(format!("bytes     {} to {}, median {}", b[0], b[2], b[1]));
     }
     let shuffle = &found.shuffle;
-    lines.push(format!(
-        "shuffle   {:.1} distinct classes in a batch of {} read front to back; {:.1} were it random",
-        shuffle.distinct, shuffle.batch, shuffle.ideal
-    ));
+    if shuffle.batch > 0 {
+        lines.push(format!(
+            "shuffle   {:.1} distinct classes in a batch of {} read front to back; {:.1} were it random",
+            shuffle.distinct, shuffle.batch, shuffle.ideal
+        ));
+    }
     if let Some(manifest) = &found.manifest {
         let bytes: u64 = manifest.shards.iter().map(|shard| shard.bytes).sum();
         let shards = manifest.shards.len();
