@@ -10,6 +10,7 @@ mod check;
 mod docs;
 mod doing;
 mod fit;
+mod lab;
 mod peers;
 mod setup;
 mod test;
@@ -29,6 +30,7 @@ usage: cargo xtask COMMAND
   chaos [ARGS…]    kill runs at every phase; they must end as if undisturbed
   bench [ARGS…]    step time against PyTorch, a run's step against the bare one, scores against torchvision
   fit FOLDER       fit the planner's numbers to tables of measurements; writes catalog/fitted.json
+  lab [ARGS…]      start and stop moto, which speaks S3, to try things by hand
   docs [--check]   write the documents that are generated from types, or check that they are not stale
 ";
 
@@ -62,6 +64,7 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("chaos", arguments) => Some(chaos::chaos(root, arguments)),
         ("bench", arguments) => Some(bench::bench(root, arguments)),
         ("fit", [folder]) => Some(fit::fit(root, folder)),
+        ("lab", arguments) => Some(lab::lab(root, arguments)),
         ("docs", []) => Some(docs::docs(root, false)),
         ("docs", [flag]) if flag == "--check" => Some(docs::docs(root, true)),
         _ => None,

@@ -11,6 +11,9 @@ use crate::{doing, setup};
 /// What reads our event files back. The version is pinned, for a test should fail for our reasons only.
 const TENSORBOARD: &str = "tensorboard==2.21.0";
 
+/// A stand-in for AWS, of which our tests need S3.
+const MOTO: [&str; 3] = ["moto[s3]==5.2.5", "flask", "flask-cors"];
+
 /// What `cargo xtask bench` measures against, and what it reads our models with.
 const PYTORCH: [&str; 4] = ["torch==2.11.0", "torchvision==0.26.0", "numpy", "safetensors"];
 
@@ -28,6 +31,11 @@ const LOADERS: [&str; 7] = [
 /// The folder that `PYTHONPATH` names to have TensorBoard, filled on first use (178 MB on disk, seconds on a fast line).
 pub fn tensorboard() -> Result<PathBuf, Box<dyn Error>> {
     installed(&[TENSORBOARD], &format!("{TENSORBOARD} through pip, which reads our event files in a test"))
+}
+
+/// The same for moto (45 MB on disk).
+pub fn moto() -> Result<PathBuf, Box<dyn Error>> {
+    installed(&MOTO, "moto through pip, a stand-in for S3 that our tests talk to")
 }
 
 /// The same for PyTorch. No test needs it.
@@ -54,7 +62,7 @@ fn installed_alone(packages: &[&str], what: &str) -> Result<PathBuf, Box<dyn Err
 
 fn install(packages: &[&str], options: &[&str], what: &str) -> Result<PathBuf, Box<dyn Error>> {
     let parent = setup::cache()?.join("gradus");
-    let name = packages.first().map_or_else(String::new, |package| package.replace("==", "-"));
+    let name = packages.first().map_or_else(String::new, |package| package.replace("==", "-").replace(['[', ']'], "-"));
     let folder = parent.join(&name);
     if folder.is_dir() {
         return Ok(folder);

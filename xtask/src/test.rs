@@ -24,6 +24,11 @@ pub fn test(root: &Path) -> Outcome {
         tests.env("PYTHONPATH", peers::tensorboard()?);
         doing::run(&mut tests, "`benches/peers/tensorboard_read.py FOLDER` shows what TensorBoard sees")
     })?;
+    step("buckets, on moto", || {
+        let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "moto", "--", "--ignored"]);
+        tests.env("PYTHONPATH", peers::moto()?);
+        doing::run(&mut tests, "`cargo xtask lab start` starts the same moto to try by hand")
+    })?;
     let arguments = ["--runs", CHAOS_RUNS, "--seed", "1"].map(str::to_owned);
     let line = step("chaos", || chaos::chaos(root, &arguments))?;
     Ok(format!("{line}\neverything passed"))

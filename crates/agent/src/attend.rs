@@ -70,6 +70,7 @@ pub fn run(settings: Settings, patience: Patience) -> Result<Departure, Error> {
         calls: Calls { is_under_way: false, last: Duration::ZERO, next: Duration::ZERO, backoff: Duration::ZERO },
         leaving: None,
         folder: settings.folder.clone(),
+        access: settings.access.clone(),
         order,
     };
     let departure = agent.attend(&inbox);
@@ -102,6 +103,7 @@ struct Agent {
     calls: Calls,
     leaving: Option<Leaving>,
     folder: std::path::PathBuf,
+    access: store::Access,
     order: folder::Order,
 }
 
@@ -210,6 +212,7 @@ impl Agent {
             owner: self.order.owner.clone(),
             instance: self.order.instance.clone(),
             folder: self.folder.clone(),
+            access: self.access.clone(),
             patience: self.patience,
             lease: self.lease.length,
             events: self.events.clone(),

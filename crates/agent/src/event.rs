@@ -1,6 +1,7 @@
 //! Everything that can wake the agent, in one place.
 
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 
 use domain::rank::Report;
 use domain::wire::Orders;
@@ -22,8 +23,8 @@ pub enum Event {
 /// What happened to an attempt.
 #[derive(Debug)]
 pub enum Happening {
-    /// The working folder stands, or why it does not.
-    Staged(Result<(), Finding>),
+    /// What the work needs is on this machine, or why it is not: a program's folder, or data, whose path is told.
+    Staged(Result<PathBuf, Finding>),
     /// The rank has opened its socket.
     Connected(UnixStream),
     /// The rank reported.

@@ -24,6 +24,8 @@ use std::time::Duration;
 pub struct Settings {
     /// The folder of its instance, absolute.
     pub folder: PathBuf,
+    /// Credentials and endpoints of object stores, for data that has to be fetched.
+    pub access: store::Access,
 }
 
 /// How long an agent waits for what.

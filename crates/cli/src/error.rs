@@ -52,6 +52,9 @@ pub enum Error {
     /// A data set cannot be used.
     #[error(transparent)]
     Data(#[from] data::Error),
+    /// Data could not be moved.
+    #[error(transparent)]
+    Store(#[from] store::Error),
     /// The run ended without result.
     #[error("run `{run}` failed: {}", finding.message)]
     Failed {
@@ -85,6 +88,7 @@ impl Error {
             Error::Usage { hint, .. } => Some(hint.clone()),
             Error::Server(error) => error.hint(),
             Error::Data(error) => error.hint(),
+            Error::Store(error) => error.hint(),
             Error::Failed { run, finding } => Some(match &finding.hint {
                 Some(hint) => hint.clone(),
                 None => format!("read `gradus logs {run}`"),
@@ -100,6 +104,10 @@ impl Error {
     pub fn code(&self) -> u8 {
         match self {
             Error::Job(_) | Error::Usage { .. } | Error::Infeasible { .. } | Error::Catalog(_) => exit::USAGE,
+            Error::Store(store::Error::Location { .. } | store::Error::Usage { .. }) => exit::USAGE,
+            Error::Store(store::Error::NoCredentials { .. }) => exit::USAGE,
+            Error::Store(store::Error::Internal(_)) => exit::INTERNAL,
+            Error::Store(_) => exit::WORLD,
             Error::Server(server::Error::NoRun(_)) => exit::NOT_FOUND,
             Error::Server(server::Error::Illegal(_)) => exit::INTERNAL,
             Error::Data(data::Error::Internal(_)) => exit::INTERNAL,

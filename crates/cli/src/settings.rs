@@ -24,10 +24,13 @@ pub struct Settings {
     pub color: bool,
     /// The chaos harness' socket.
     pub chaos: Option<PathBuf>,
+    /// Credentials and endpoints of object stores.
+    pub access: store::Access,
 }
 
 impl Settings {
-    /// Merges `--home` with the environment: `GRADUS_HOME`, `GRADUS_RANK`, `GRADUS_LIBTORCH`, `NO_COLOR`.
+    /// Merges `--home` with the environment: `GRADUS_HOME`, `GRADUS_RANK`, `GRADUS_LIBTORCH`, `NO_COLOR`, and what the
+    /// object stores' own tools read ([`store::VARIABLES`]).
     ///
     /// # Errors
     /// [`Error::Usage`] when no home folder is known, [`Error::File`] when this executable's place is not.
@@ -46,8 +49,16 @@ impl Settings {
                 });
             }
         };
-        Ok(Settings { home, program, rank_program, libtorch, color, chaos: path(chaos::VARIABLE) })
+        let access = access();
+        Ok(Settings { home, program, rank_program, libtorch, color, chaos: path(chaos::VARIABLE), access })
     }
+}
+
+/// What is known of object stores: variables, and the file that `aws configure` writes.
+fn access() -> store::Access {
+    let file = path("AWS_SHARED_CREDENTIALS_FILE").or_else(|| Some(path("HOME")?.join(".aws/credentials")));
+    let text = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+    store::Access::gather(|name| env::var(name).ok()).with_profile(&text)
 }
 
 /// The pruned copy beside the executable, or the one that `cargo xtask setup` keeps in the user's cache.

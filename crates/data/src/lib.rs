@@ -23,7 +23,10 @@
 
 mod augment;
 pub mod caught;
+pub mod cache;
+pub mod chunk;
 mod dataset;
+pub mod delta;
 mod error;
 mod inspect;
 pub mod jpeg;

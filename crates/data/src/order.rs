@@ -46,6 +46,18 @@ impl Order {
     }
 }
 
+impl Order {
+    /// The position of `sample` in `epoch`: [`Order::at`], backwards.
+    pub fn position(&self, epoch: u64, sample: u64) -> u64 {
+        assert!(sample < self.n, "sample {sample} of {}", self.n);
+        let key = key(Purpose::Order, self.seed, &[epoch]);
+        if self.n >= SMALL {
+            return walked_back(sample, self.n, key);
+        }
+        (0..self.n).find(|pos| shuffled(*pos, self.n, key) == sample).unwrap_or_default()
+    }
+}
+
 /// The image of `i` under the permutation of `0..n` that `key` names.
 pub(crate) fn permute(i: u64, n: u64, key: u64) -> u64 {
     if n < SMALL { shuffled(i, n, key) } else { walked(i, n, key) }
@@ -61,6 +73,25 @@ fn walked(i: u64, n: u64, key: u64) -> u64 {
         for round in 0..ROUNDS {
             let turned = key.rotate_left(11 * round) ^ u64::from(round).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             (left, right) = (right, left ^ (scatter(right ^ turned) & mask));
+        }
+        x = left << half | right;
+        if x < n {
+            return x;
+        }
+    }
+}
+
+/// What [`walked`] comes from: the same rounds, the last one first.
+fn walked_back(i: u64, n: u64, key: u64) -> u64 {
+    let bits = u64::BITS - (n - 1).leading_zeros();
+    let half = bits.div_ceil(2);
+    let mask = (1 << half) - 1;
+    let mut x = i;
+    loop {
+        let (mut left, mut right) = (x >> half, x & mask);
+        for round in (0..ROUNDS).rev() {
+            let turned = key.rotate_left(11 * round) ^ u64::from(round).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            (left, right) = (right ^ (scatter(left ^ turned) & mask), left);
         }
         x = left << half | right;
         if x < n {
@@ -102,6 +133,7 @@ mod tests {
         for pos in 0..n {
             let sample = order.at(epoch, pos);
             assert!(!std::mem::replace(&mut seen[sample as usize], true), "sample {sample} came twice, n = {n}");
+            assert_eq!(order.position(epoch, sample), pos, "n = {n}");
         }
         assert!(seen.iter().all(|&seen| seen), "a sample never came, n = {n}");
     }

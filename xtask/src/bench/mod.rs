@@ -14,6 +14,7 @@ mod quiet;
 mod run;
 mod step;
 mod train;
+mod transfer;
 
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,7 @@ usage: cargo xtask bench train [CASE…] [--pairs N] [--steps N]   the step func
        cargo xtask bench step [CASE…] [--pairs N] [--steps N]    the run's step against the step function; snapshots
        cargo xtask bench parity MODEL_FOLDER [PICTURES.tar]      an exported resnet18 in torchvision
        cargo xtask bench data [--pictures N] [--rounds N] [--threads N]   pictures to batches, and other loaders
+       cargo xtask bench transfer                                bytes and time beside rsync, rclone and gzip
 cases: fp32, fp32-channels_last, bf16, bf16-channels_last";
 
 /// How much is measured.
@@ -45,6 +47,7 @@ pub fn bench(root: &Path, arguments: &[String]) -> Outcome {
         ("train", rest) => train::train(root, &options(rest)?),
         ("step", rest) => step::step(root, &options(rest)?),
         ("data", rest) => data::data(root, rest),
+        ("transfer", []) => transfer::transfer(root),
         ("parity", [folder]) => parity::parity(root, folder, None),
         ("parity", [folder, pictures]) => parity::parity(root, folder, Some(pictures)),
         (_, _) => Err(USAGE.into()),

@@ -55,8 +55,8 @@ const BANS: &[Ban] = &[
     Ban {
         words: &["async fn", "async move", "async {", ".await"],
         within: &["crates/"],
-        except: &["crates/server/src/", "crates/cloud/src/"],
-        instead: "use plain threads; only `server` and `cloud` wait for many things at once",
+        except: &["crates/server/src/", "crates/cloud/src/", "crates/store/src/"],
+        instead: "use plain threads; only `server`, `cloud` and `store` wait for many things at once",
     },
     Ban {
         words: &["println!", "eprintln!", "print!(", "eprint!(", "dbg!"],

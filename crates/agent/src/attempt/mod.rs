@@ -1,6 +1,6 @@
 //! One attempt, from the order to start it to its end.
 //!
-//! It goes through stages: the working folder is copied, the process runs (for a user's program the set-up first), the
+//! It goes through stages: the working folder is copied, or data is fetched from elsewhere; the process runs (for a user's program the set-up first), the
 //! process has ended and its last reports are read, and what it left behind is ended. Then `verdict` says what ended
 //! it. It can be asked to end at any stage; `Why` says by whom, and so how long it may take.
 
@@ -9,6 +9,7 @@ mod library;
 mod link;
 mod process;
 mod program;
+mod staging;
 mod trainer;
 mod verdict;
 mod workdir;
@@ -53,6 +54,8 @@ pub struct Tools {
     pub instance: InstanceId,
     /// Folder of the instance, for sockets.
     pub folder: PathBuf,
+    /// Credentials and endpoints of object stores.
+    pub access: store::Access,
     /// How long to wait for what.
     pub patience: Patience,
     /// The lease at the start, for messages.
@@ -99,12 +102,12 @@ pub struct Attempt {
 }
 
 enum Working {
-    Train { link: Link, heartbeat: Heartbeat, said: Box<Said> },
+    Train { train: Box<Train>, folder: PathBuf, link: Link, heartbeat: Heartbeat, said: Box<Said> },
     Command { command: Command, folder: PathBuf },
 }
 
 enum Stage {
-    /// The working folder is being copied.
+    /// The working folder is being copied, or data is being fetched.
     Staging,
     /// A process runs.
     Running { process: Process, role: Role, kills: u64 },
@@ -134,12 +137,8 @@ impl Attempt {
             Work::Train(train) => Attempt::begin_train(start, tools, train, &folder, log, now),
             Work::Command(command) => {
                 let workdir = folder.join("workdir");
-                let (source, target) = (command.workdir.clone().map(PathBuf::from), workdir.clone());
-                let (events, id) = (tools.events.clone(), start.attempt.clone());
-                std::thread::spawn(move || {
-                    let result = workdir::copy(source.as_deref(), &target);
-                    let _ = events.send(Event::Attempt(id, Happening::Staged(result)));
-                });
+                let source = command.workdir.clone().map(PathBuf::from);
+                staging::begin(&start, &tools, move || workdir::copy(source.as_deref(), &workdir).map(|()| workdir));
                 let work = Working::Command { command, folder };
                 Ok((Attempt { start, tools, work, stage: Stage::Staging, ending: None, log }, Vec::new()))
             }
@@ -156,13 +155,19 @@ impl Attempt {
     ) -> Result<(Attempt, Vec<Word>), Box<Finding>> {
         let link = Link::listen(&tools.folder, &start.attempt, tools.events.clone());
         let link = link.map_err(|error| process::not_written("listen in", &tools.folder, &error))?;
-        let mut command = trainer::command(&start, &tools, train, folder, link.path())?;
-        tools.tag(&mut command, &start.attempt);
-        let process = Process::start(command, &log, &start.attempt, &tools.events)?;
         let heartbeat = Heartbeat::new(now, tools.patience.ready, tools.patience.step);
-        let work = Working::Train { link, heartbeat, said: Box::default() };
-        let stage = Stage::Running { process, role: Role::Rank, kills: process::memory_kills() };
-        Ok((Attempt { start, tools, work, stage, ending: None, log }, vec![Word::Started]))
+        let data = train.data.path.clone();
+        let work =
+            Working::Train { train: Box::new(train), folder: folder.to_owned(), link, heartbeat, said: Box::default() };
+        let mut attempt = Attempt { start, tools, work, stage: Stage::Staging, ending: None, log };
+        let words = match staging::place(&data)? {
+            Some(path) => attempt.start_rank(&path, now)?,
+            None => {
+                staging::data(data, &attempt.start, &attempt.tools);
+                Vec::new()
+            }
+        };
+        Ok((attempt, words))
     }
 
     /// Its name.
@@ -173,7 +178,7 @@ impl Attempt {
     /// Takes in what happened, and returns what there is to say of it.
     pub fn hear(&mut self, happening: Happening, now: Duration) -> Vec<Word> {
         match happening {
-            Happening::Staged(Ok(())) => self.staged(),
+            Happening::Staged(Ok(path)) => self.staged(&path, now),
             Happening::Staged(Err(finding)) => {
                 self.sweep(AttemptEnd::Failed { finding, exit_code: None }, now);
                 Vec::new()
@@ -204,17 +209,6 @@ impl Attempt {
             said.hear(&report);
         }
         vec![said(report)]
-    }
-
-    fn staged(&mut self) -> Vec<Word> {
-        let Working::Command { command, .. } = &self.work else { return Vec::new() };
-        if !matches!(self.stage, Stage::Staging) || self.ending.is_some() {
-            return Vec::new();
-        }
-        match command.setup.clone() {
-            Some(text) => self.start_program(Role::Setup, &text),
-            None => self.start_program(Role::Program, &command.run.clone()),
-        }
     }
 
     /// Starts one of the user's scripts. The attempt counts as started when `run` does.

@@ -24,7 +24,7 @@ pub fn agent(folder: PathBuf, patience: &str) -> ! {
             other => panic!("no patience is named `{other}`"),
         }
     }
-    let departure = agent::attend_with(Settings { folder }, all).unwrap();
+    let departure = agent::attend_with(Settings { folder, access: store::Access::default() }, all).unwrap();
     println!("left: {departure:?}");
     std::process::exit(departure.exit_code().into());
 }

@@ -48,7 +48,12 @@ impl Job {
 
     /// Makes the paths of the job absolute: those that are relative are taken from `base`, the job file's folder.
     pub fn resolve(&mut self, base: &Path) {
-        let join = |path: &mut String| *path = base.join(&*path).to_string_lossy().into_owned();
+        // An address is absolute already.
+        let join = |path: &mut String| {
+            if !path.contains("://") {
+                *path = base.join(&*path).to_string_lossy().into_owned();
+            }
+        };
         match &mut self.work {
             Work::Train(train) => {
                 join(&mut train.data.path);

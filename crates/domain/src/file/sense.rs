@@ -7,6 +7,9 @@ use crate::job::{Command, Job, Recovery, Work};
 use crate::problem::Problem;
 use crate::train::{Augment, Data, Decay, Every, Optimizer, Span, Split, Train};
 
+/// Schemes of addresses that data can be fetched from.
+const SCHEMES: [&str; 8] = ["file", "s3", "gs", "az", "oss", "cos", "http", "https"];
+
 /// Shares may add up to 1 with this error, so that thirds can be written.
 const SHARE_ERROR: f64 = 1e-6;
 const WIDEST_PAD: u32 = 256;
@@ -110,13 +113,28 @@ impl Sense {
         }
     }
 
+    /// A path; that of data may be an address, which is read when the data is fetched.
     fn path(&mut self, key: &str, path: &str) {
         if path.trim().is_empty() {
             self.wrong(key, "the path is empty", "write a path, relative to the job file");
         }
-        if let Some((scheme, _)) = path.split_once("://") {
-            let message = format!("`{}://` cannot be read yet, only local files", clip(scheme));
-            self.wrong(key, message, "copy the data here first and name its path");
+        match path.split_once("://") {
+            Some((scheme, _)) if key == "train.data.path" => {
+                let is_known = SCHEMES.contains(&scheme.to_ascii_lowercase().as_str());
+                if !is_known {
+                    let message = format!("`{}://` is not known", clip(scheme));
+                    self.wrong(
+                        key,
+                        message,
+                        "write a path, `s3://BUCKET/PREFIX`, `gs://`, `az://`, `oss://`, `cos://` or `https://`",
+                    );
+                }
+            }
+            Some((scheme, _)) => {
+                let message = format!("`{}://` cannot be read yet, only local files", clip(scheme));
+                self.wrong(key, message, "copy it here first and name its path");
+            }
+            None => {}
         }
         if path.contains('\0') {
             self.wrong(key, "the path holds a zero byte", "leave it out");

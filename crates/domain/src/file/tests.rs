@@ -339,11 +339,12 @@ fn values_of_a_data_section_make_sense() {
 }
 
 #[test]
-fn data_and_folders_are_local() {
-    let remote = "train: {model: mlp, epochs: 1, batch: 1, data: {path: 's3://bucket/set'}}";
+fn data_may_lie_elsewhere_and_folders_are_local() {
+    check("train: {model: mlp, epochs: 1, batch: 1, data: {path: 's3://bucket/set'}}", "ok");
+    let remote = "train: {model: mlp, epochs: 1, batch: 1, data: {path: 'ftp://host/set'}}";
     check(
         remote,
-        "1 train.data.path: `s3://` cannot be read yet, only local files (copy the data here first and name its path)",
+        "1 train.data.path: `ftp://` is not known (write a path, `s3://BUCKET/PREFIX`, `gs://`, `az://`, `oss://`, `cos://` or `https://`)",
     );
     let empty = "train: {model: mlp, epochs: 1, batch: 1, data: {path: ''}}";
     check(empty, "1 train.data.path: the path is empty (write a path, relative to the job file)");

@@ -6,7 +6,12 @@ mod bench;
 mod dump;
 mod inspect;
 mod pack;
+mod probe;
+mod pull;
+mod push;
 mod recipe;
+mod sync;
+pub mod transfer;
 
 use crate::error::Error;
 use crate::printer::Printer;
@@ -29,17 +34,29 @@ enum Ask {
     Pack(pack::Args),
     /// Write one prepared sample as a NumPy file
     Dump(dump::Args),
+    /// Send a file or folder to an object store; only what is new travels
+    Push(push::Args),
+    /// Fetch what was pushed, or plain objects, into a folder; only what is missing travels
+    Pull(pull::Args),
+    /// Measure how fast the disk below a folder is
+    Probe(probe::Args),
+    /// Make a target hold what a source holds, in whichever direction
+    Sync(sync::Args),
 }
 
 /// Does what was asked of a data set.
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, _settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     match args.ask {
         Ask::Bench(args) => bench::run(args, printer),
         Ask::Inspect(args) => inspect::run(args, printer),
         Ask::Pack(args) => pack::run(args, printer),
         Ask::Dump(args) => dump::run(args, printer),
+        Ask::Push(args) => push::run(args, settings, printer),
+        Ask::Pull(args) => pull::run(args, settings, printer),
+        Ask::Probe(args) => probe::run(args, printer),
+        Ask::Sync(args) => sync::run(args, settings, printer),
     }
 }

@@ -1,13 +1,12 @@
 //! The plan of a job on this machine: what is known about its data and its steps is gathered, the rest is drafted.
 
-use std::path::Path;
-
 use domain::rank::Report;
 use domain::{Duration, Job, Plan, Train};
 use plan::draft::Facts;
 use server::{Home, Series, State};
 
 use super::job::{JobArgs, read};
+use crate::command::data::transfer::Transfer;
 use crate::error::Error;
 use crate::machine;
 use crate::printer::Printer;
@@ -23,7 +22,7 @@ pub fn draft(args: &JobArgs, settings: &Settings, home: &Home, printer: &mut Pri
     for provider in machine::providers(settings, home, args.price) {
         offers.extend(provider.offers()?);
     }
-    let facts = facts(home, &job)?;
+    let facts = facts(settings, home, &job, printer)?;
     let plans = plan::draft::draft(&job, &offers, &facts);
     let plans = plans.map_err(|infeasible| Error::Infeasible { reasons: reasons(&infeasible) })?;
     match plans.into_iter().next() {
@@ -33,9 +32,13 @@ pub fn draft(args: &JobArgs, settings: &Settings, home: &Home, printer: &mut Pri
 }
 
 /// What is known before anything runs: what the data is made of, and how long a step took when this work ran before.
-fn facts(home: &Home, job: &Job) -> Result<Facts, Error> {
+/// Data that lies elsewhere is fetched for that, into the cache that the run reads from.
+fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> Result<Facts, Error> {
     let domain::Work::Train(train) = &job.work else { return Ok(Facts::default()) };
-    let outline = data::Outline::of(&train.data, Path::new(&train.data.path), train.seed);
+    let transfer = Transfer::fetching(&train.data.path.parse()?);
+    let cache = home.root().join("cache/data");
+    let staged = transfer.watch(printer, |meter| store::stage(&train.data.path, &cache, &settings.access, meter))?;
+    let outline = data::Outline::of(&train.data, &staged.path, train.seed);
     let outline = outline.map_err(|error| {
         let finding = error.finding();
         Error::Code { message: finding.message, hint: finding.hint, code: crate::exit::USAGE }

@@ -1,0 +1,69 @@
+//! What has to be on this machine before a process starts, brought here on a thread of its own.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use domain::Finding;
+use domain::run::AttemptEnd;
+use domain::wire::{Start, Word};
+use store::{Location, Meter};
+
+use super::heartbeat::Heartbeat;
+use super::process::{self, Process};
+use super::verdict::Role;
+use super::{Attempt, Stage, Tools, Working, trainer};
+use crate::event::{Event, Happening};
+
+/// Where data lies on this machine; none when it lies elsewhere.
+pub fn place(data: &str) -> Result<Option<PathBuf>, Box<Finding>> {
+    let location: Location = data.parse().map_err(|error: store::Error| Box::new(error.finding()))?;
+    Ok(location.local().map(Path::to_owned))
+}
+
+/// Fetches data from elsewhere. All runs of a home share what was fetched: `cache` lies beside `runs/RUN`.
+pub fn data(uri: String, start: &Start, tools: &Tools) {
+    let home = Path::new(&start.folder).ancestors().nth(2).unwrap_or(Path::new("/"));
+    let (cache, access) = (home.join("cache/data"), tools.access.clone());
+    begin(start, tools, move || {
+        let staged = store::stage(&uri, &cache, &access, &Meter::default());
+        staged.map(|staged| staged.path).map_err(|error| error.finding())
+    });
+}
+
+/// Does the work and tells the attempt; one that has ended meanwhile does not listen any more.
+pub fn begin(start: &Start, tools: &Tools, work: impl FnOnce() -> Result<PathBuf, Finding> + Send + 'static) {
+    let (events, id) = (tools.events.clone(), start.attempt.clone());
+    std::thread::spawn(move || {
+        let _ = events.send(Event::Attempt(id, Happening::Staged(work())));
+    });
+}
+
+impl Attempt {
+    /// What the work needs is here: its process starts.
+    pub(super) fn staged(&mut self, path: &Path, now: Duration) -> Vec<Word> {
+        if !matches!(self.stage, Stage::Staging) || self.ending.is_some() {
+            return Vec::new();
+        }
+        let Working::Command { command, .. } = &self.work else {
+            return self.start_rank(path, now).unwrap_or_else(|finding| {
+                self.sweep(AttemptEnd::Failed { finding: *finding, exit_code: None }, now);
+                Vec::new()
+            });
+        };
+        match command.setup.clone() {
+            Some(text) => self.start_program(Role::Setup, &text),
+            None => self.start_program(Role::Program, &command.run.clone()),
+        }
+    }
+
+    /// Starts the trainer on data that is on this machine.
+    pub(super) fn start_rank(&mut self, data: &Path, now: Duration) -> Result<Vec<Word>, Box<Finding>> {
+        let Working::Train { train, folder, link, heartbeat, .. } = &mut self.work else { return Ok(Vec::new()) };
+        *heartbeat = Heartbeat::new(now, self.tools.patience.ready, self.tools.patience.step);
+        let mut command = trainer::command(&self.start, &self.tools, (**train).clone(), data, folder, link.path())?;
+        self.tools.tag(&mut command, &self.start.attempt);
+        let process = Process::start(command, &self.log, &self.start.attempt, &self.tools.events)?;
+        self.stage = Stage::Running { process, role: Role::Rank, kills: process::memory_kills() };
+        Ok(vec![Word::Started])
+    }
+}

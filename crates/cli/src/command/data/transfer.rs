@@ -1,0 +1,226 @@
+//! What push, pull and sync share: their options, the progress line, and how a result is told.
+
+use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use domain::{Elapsed, Money};
+use serde_json::{Value, json};
+use store::{Form, Limits, Location, Meter, Options, Pushed, Reading, Remote};
+
+use crate::error::Error;
+use crate::printer::Printer;
+use crate::progress::clock;
+use crate::settings::Settings;
+
+/// Options of a transfer.
+#[derive(Debug, Clone, clap::Args)]
+pub struct TransferArgs {
+    /// Say how many bytes would move and what they would cost; move nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Price of a gigabyte (10⁹ bytes) that leaves the source, such as `0.09`; without it the cost is unknown
+    #[arg(long, value_name = "DOLLARS")]
+    egress: Option<Money>,
+    /// Requests under way at a time
+    #[arg(long, value_name = "NUMBER", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    streams: u16,
+}
+
+/// A transfer with its meter and its prices.
+#[derive(Debug)]
+pub struct Transfer {
+    args: TransferArgs,
+    /// Whether both ends are on this machine, where bytes cost nothing.
+    is_local: bool,
+    began: Instant,
+}
+
+/// What a transfer came to.
+#[derive(Debug)]
+pub struct Told {
+    /// What was done, such as `pushed`.
+    pub verb: &'static str,
+    /// Files of the data set, and their bytes.
+    pub files: u64,
+    pub bytes: u64,
+    /// Bytes of data that were not there yet.
+    pub new_bytes: u64,
+    /// Bytes over the network; in a dry run those that would go at most.
+    pub moved: u64,
+    /// Objects or files that were removed at the target.
+    pub removed: u64,
+}
+
+impl TransferArgs {
+    /// How the store should work.
+    pub fn options(&self, form: Form, delete: bool, settings: &Settings) -> Options {
+        let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        Options { form, dry_run: self.dry_run, delete, threads, journals: settings.home.join("transfers") }
+    }
+
+    /// How many streams.
+    pub fn limits(&self) -> Limits {
+        Limits { streams: usize::from(self.streams), ..Limits::default() }
+    }
+
+    /// Begins a transfer with `remote`.
+    pub fn begin(&self, remote: &Remote) -> Transfer {
+        Transfer { args: self.clone(), is_local: !remote.location().is_remote(), began: Instant::now() }
+    }
+}
+
+impl Transfer {
+    /// A transfer from this location with the usual options.
+    pub fn fetching(location: &Location) -> Transfer {
+        let args = TransferArgs { dry_run: false, egress: None, streams: 8 };
+        Transfer { args, is_local: !location.is_remote(), began: Instant::now() }
+    }
+
+    /// Does `work` on a thread of its own, and shows how far it is.
+    pub fn watch<T: Send>(
+        &self,
+        printer: &mut Printer,
+        work: impl FnOnce(&Meter) -> Result<T, store::Error> + Send,
+    ) -> Result<T, Error> {
+        let meter = Arc::new(Meter::default());
+        let often = if printer.is_terminal() { Duration::from_millis(200) } else { Duration::from_secs(10) };
+        let result = std::thread::scope(|scope| {
+            let (done, ended) = channel::<()>();
+            let meter_there = meter.clone();
+            let worker = scope.spawn(move || {
+                // Dropped when the work ends, however it ends.
+                let _done = done;
+                work(&meter_there)
+            });
+            // What is over in a moment needs no line.
+            while ended.recv_timeout(often) == Err(RecvTimeoutError::Timeout) {
+                if !printer.is_json() {
+                    printer.progress(&self.line(meter.read()));
+                }
+            }
+            worker.join()
+        });
+        let panicked = |_| Error::Code {
+            message: "the transfer failed inside gradus".into(),
+            hint: Some("run the same command again: it goes on where it was".into()),
+            code: crate::exit::INTERNAL,
+        };
+        Ok(result.map_err(panicked)??)
+    }
+
+    /// The progress line.
+    fn line(&self, reading: Reading) -> String {
+        let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
+        let Reading { total, done, sent, received, read } = reading;
+        if (total, read) == (0, 0) {
+            return "waiting for an answer".to_owned();
+        }
+        if total == 0 {
+            return format!("looking through files · {} · {}/s", size(read), size((read as f64 / seconds) as u64));
+        }
+        let rate = done as f64 / seconds;
+        let left = if done == 0 { None } else { Some((total.saturating_sub(done)) as f64 / rate) };
+        let left = left.map_or("unknown".to_owned(), |left| clock(Elapsed((left * 1e6) as u64)));
+        let cost = self.cost(sent + received).map_or(String::new(), |cost| format!(" · {cost}"));
+        let share = 100.0 * done as f64 / total as f64;
+        format!("{} of {} · {share:.0} % · {}/s · {left} left{cost}", size(done), size(total), size(rate as u64))
+    }
+
+    /// What so many bytes cost, rounded up to the micro-dollar; none where no price is known.
+    fn cost(&self, bytes: u64) -> Option<Money> {
+        if self.is_local {
+            return Some(Money::default());
+        }
+        let price = i128::from(self.args.egress?.micros());
+        let micros = (price * i128::from(bytes) + 999_999_999) / 1_000_000_000;
+        Some(Money::from_micros(i64::try_from(micros).unwrap_or(i64::MAX)))
+    }
+
+    /// Tells what came of it.
+    pub fn tell(&self, printer: &mut Printer, told: &Told) {
+        let seconds = self.began.elapsed().as_secs_f64();
+        let cost = self.cost(told.moved);
+        if printer.is_json() {
+            printer.json(&self.json(told, seconds, cost));
+            return;
+        }
+        let cost = cost.map_or("cost unknown (`--egress` states a price)".to_owned(), |cost| cost.to_string());
+        let Told { verb, files, bytes, new_bytes, moved, removed } = told;
+        let whole = format!("{files} files, {}", size(*bytes));
+        printer.data(match self.args.dry_run {
+            true => format!("would be {verb}: {whole}, {} new, {} at most · {cost}", size(*new_bytes), size(*moved)),
+            false => {
+                format!("{verb}: {whole}, {} new, {} moved in {seconds:.1} s · {cost}", size(*new_bytes), size(*moved))
+            }
+        });
+        if *removed > 0 {
+            printer.data(format!("removed at the target: {removed}"));
+        }
+    }
+
+    fn json(&self, told: &Told, seconds: f64, cost: Option<Money>) -> Value {
+        json!({
+            "event": told.verb,
+            "dry_run": self.args.dry_run,
+            "files": told.files,
+            "bytes": told.bytes,
+            "new_bytes": told.new_bytes,
+            "moved_bytes": told.moved,
+            "removed": told.removed,
+            "seconds": seconds,
+            "cost_micro_usd": cost.map(Money::micros),
+        })
+    }
+}
+
+impl Told {
+    /// Of a push; before it nobody knows how well its bytes compress.
+    pub fn pushed(pushed: &Pushed, is_dry: bool) -> Told {
+        let Pushed { files, bytes, new_bytes, sent, removed, .. } = *pushed;
+        Told { verb: "pushed", files, bytes, new_bytes, moved: if is_dry { new_bytes } else { sent }, removed }
+    }
+
+    /// Of a pull.
+    pub fn pulled(pulled: &store::Pulled, is_dry: bool) -> Told {
+        let store::Pulled { files, bytes, new_bytes, to_receive, received, removed, .. } = *pulled;
+        let moved = if is_dry { to_receive } else { received };
+        Told { verb: "pulled", files, bytes, new_bytes, moved, removed }
+    }
+}
+
+/// A number of bytes for people: three digits, powers of ten as prices are.
+pub fn size(bytes: u64) -> String {
+    let units = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
+    match units.iter().find(|(_, unit)| bytes as f64 >= *unit) {
+        Some((name, unit)) => {
+            let value = bytes as f64 / unit;
+            let digits = if value >= 100.0 {
+                0
+            } else if value >= 10.0 {
+                1
+            } else {
+                2
+            };
+            format!("{value:.digits$} {name}")
+        }
+        None => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn sizes_have_three_digits() {
+        let check = |bytes, text: &str| assert_eq!(size(bytes), text);
+        check(0, "0 B");
+        check(999, "999 B");
+        check(1_970_000, "1.97 MB");
+        check(19_700_000, "19.7 MB");
+        check(197_000_000_000, "197 GB");
+        check(3_000_000_000_000, "3.00 TB");
+    }
+}

@@ -1,0 +1,127 @@
+//! The folder of a cache: a file a piece, its BLAKE3 at the end.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+/// Bytes of the hash that stands at the end of a file.
+const SUM: usize = 32;
+
+/// The name of what is being written; there is one at most, for the lock is held.
+const UNFINISHED: &str = "unfinished";
+
+/// A folder of pieces.
+#[derive(Debug)]
+pub(super) struct Disk {
+    folder: PathBuf,
+}
+
+/// The right to change the folder.
+#[derive(Debug)]
+pub(super) struct Locked(File);
+
+/// Bytes that a piece of this length takes.
+pub(super) fn size(bytes: u64) -> u64 {
+    bytes + SUM as u64
+}
+
+impl Disk {
+    pub fn open(folder: &Path) -> io::Result<Disk> {
+        fs::create_dir_all(folder)?;
+        Ok(Disk { folder: folder.to_owned() })
+    }
+
+    fn path(&self, piece: u64) -> PathBuf {
+        self.folder.join(format!("{piece:016x}"))
+    }
+
+    /// Waits until no other process changes the folder.
+    pub fn lock(&self) -> io::Result<Locked> {
+        let file =
+            File::options().read(true).write(true).create(true).truncate(false).open(self.folder.join("lock"))?;
+        file.lock()?;
+        Ok(Locked(file))
+    }
+
+    /// A piece, if it is there and right. One that is not is removed by the next that writes it.
+    pub fn read(&self, piece: u64) -> io::Result<Option<Vec<u8>>> {
+        let mut bytes = Vec::new();
+        match File::open(self.path(piece)) {
+            Ok(mut file) => file.read_to_end(&mut bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let body = bytes.len().saturating_sub(SUM);
+        if bytes.len() < SUM || blake3::hash(&bytes[..body]).as_bytes() != &bytes[body..] {
+            return Ok(None);
+        }
+        bytes.truncate(body);
+        Ok(Some(bytes))
+    }
+
+    /// Writes a piece whole or not at all.
+    pub fn write(&self, _: &Locked, piece: u64, bytes: &[u8]) -> io::Result<()> {
+        let unfinished = self.folder.join(UNFINISHED);
+        let mut file = File::create(&unfinished)?;
+        let written = file.write_all(bytes).and_then(|()| file.write_all(blake3::hash(bytes).as_bytes()));
+        match written.and_then(|()| fs::rename(&unfinished, self.path(piece))) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let _ = fs::remove_file(&unfinished);
+                Err(error)
+            }
+        }
+    }
+
+    pub fn remove(&self, _: &Locked, piece: u64) -> io::Result<()> {
+        match fs::remove_file(self.path(piece)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Removes what a process was writing when it was killed, and pieces that a loss of power has damaged.
+    pub fn sweep(&self, locked: &Locked) -> io::Result<()> {
+        let _ = fs::remove_file(self.folder.join(UNFINISHED));
+        for (piece, bytes) in self.list(locked)? {
+            // Only the lengths are looked at here; the sum is when it is read.
+            if bytes < SUM as u64 {
+                self.remove(locked, piece)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All pieces and the bytes that they take.
+    pub fn list(&self, _: &Locked) -> io::Result<Vec<(u64, u64)>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let piece =
+                name.to_str().filter(|name| name.len() == 16).and_then(|name| u64::from_str_radix(name, 16).ok());
+            if let Some(piece) = piece {
+                found.push((piece, entry.metadata()?.len()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// How often the folder was changed.
+    pub fn generation(&self, locked: &Locked) -> io::Result<u64> {
+        let mut text = String::new();
+        let mut file = &locked.0;
+        file.rewind()?;
+        file.read_to_string(&mut text)?;
+        Ok(text.trim().parse().unwrap_or(0))
+    }
+
+    /// Notes that the folder is about to be changed.
+    pub fn advance(&self, locked: &Locked) -> io::Result<u64> {
+        let next = self.generation(locked)? + 1;
+        let mut file = &locked.0;
+        file.rewind()?;
+        file.write_all(format!("{next:020}").as_bytes())?;
+        Ok(next)
+    }
+}

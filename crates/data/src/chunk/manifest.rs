@@ -1,0 +1,177 @@
+//! What a data set in chunks is made of, and what a manifest must hold before anything of it is used.
+
+use std::collections::HashSet;
+
+use super::Id;
+
+/// A data set: its files, and where their pieces lie.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Manifest {
+    /// The stored objects.
+    pub bundles: Vec<Bundle>,
+    /// The frames in them.
+    pub frames: Vec<Frame>,
+    /// The files, sorted by name.
+    pub files: Vec<File>,
+}
+
+/// A stored object, named by the hash of its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bundle {
+    /// Its name.
+    pub id: Id,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// Pieces in a row in a bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame {
+    /// Place of its bundle in [`Manifest::bundles`].
+    pub bundle: u32,
+    /// Where it begins in the bundle.
+    pub offset: u32,
+    /// Its length there. Shorter than `raw` when it is compressed.
+    pub stored: u32,
+    /// The length of its pieces together.
+    pub raw: u32,
+}
+
+/// A file of the data set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// Its path below the folder of the data set, parts separated by `/`.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// Its pieces, in order.
+    pub pieces: Vec<Piece>,
+}
+
+/// A piece of a file, and where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Its name.
+    pub id: Id,
+    /// Its length.
+    pub bytes: u32,
+    /// Place of its frame in [`Manifest::frames`].
+    pub frame: u32,
+    /// Where it begins in the frame.
+    pub at: u32,
+}
+
+/// Why a manifest is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Defect(pub String);
+
+/// The longest compressed frame, unpacked: what a hostile manifest can make us hold in memory, for each stream.
+pub const LARGEST_FRAME: u32 = 8 << 20;
+
+/// The longest bundle.
+const LARGEST_BUNDLE: u64 = 1 << 30;
+
+impl Frame {
+    /// Whether its bytes have to be unpacked.
+    pub fn is_compressed(&self) -> bool {
+        self.stored != self.raw
+    }
+}
+
+impl Manifest {
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Holds every number and name against the others; afterwards all places exist and all names are safe.
+    ///
+    /// # Errors
+    /// The first [`Defect`].
+    pub fn check(&self) -> Result<(), Defect> {
+        let defect = |text: String| Err(Defect(text));
+        for bundle in &self.bundles {
+            if bundle.bytes > LARGEST_BUNDLE {
+                return defect(format!("bundle `{}` is {} bytes long", bundle.id, bundle.bytes));
+            }
+        }
+        for (number, frame) in self.frames.iter().enumerate() {
+            let Some(bundle) = self.bundles.get(frame.bundle as usize) else {
+                return defect(format!("frame {number} lies in bundle {}, which there is not", frame.bundle));
+            };
+            let is_inside = u64::from(frame.offset) + u64::from(frame.stored) <= bundle.bytes;
+            let is_small = !frame.is_compressed() || (frame.stored < frame.raw && frame.raw <= LARGEST_FRAME);
+            if !is_inside || !is_small {
+                return defect(format!("frame {number} is not within its bundle, or unpacks to {} bytes", frame.raw));
+            }
+        }
+        let mut names = HashSet::with_capacity(self.files.len());
+        let mut total = 0_u64;
+        for file in &self.files {
+            check_name(&file.name).map_err(|why| Defect(format!("the file name {:?} is refused: {why}", file.name)))?;
+            if !names.insert(file.name.as_str()) {
+                return defect(format!("the file `{}` is listed twice", file.name));
+            }
+            self.check_pieces(file)?;
+            total = total.saturating_add(file.bytes);
+        }
+        for file in &self.files {
+            let folder = parents(&file.name).find(|folder| names.contains(folder));
+            if let Some(folder) = folder {
+                return defect(format!("`{folder}` is a file and a folder at once"));
+            }
+        }
+        match total {
+            u64::MAX => defect("its files are longer than any disk".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_pieces(&self, file: &File) -> Result<(), Defect> {
+        let mut bytes = 0_u64;
+        for piece in &file.pieces {
+            let frame = self.frames.get(piece.frame as usize);
+            let end = u64::from(piece.at) + u64::from(piece.bytes);
+            if frame.is_none_or(|frame| end > u64::from(frame.raw)) || piece.bytes > LARGEST_FRAME {
+                return Err(Defect(format!("a piece of `{}` is not within its frame", file.name)));
+            }
+            bytes += u64::from(piece.bytes);
+        }
+        match bytes == file.bytes {
+            true => Ok(()),
+            false => Err(Defect(format!("the pieces of `{}` are {bytes} bytes, it is {}", file.name, file.bytes))),
+        }
+    }
+}
+
+/// The folders that a name lies in, the innermost first.
+fn parents(name: &str) -> impl Iterator<Item = &str> {
+    name.rmatch_indices('/').map(|(at, _)| &name[..at])
+}
+
+/// Says whether a name from elsewhere may become a file below a folder of ours.
+///
+/// # Errors
+/// Why it may not.
+pub fn check_name(name: &str) -> Result<(), &'static str> {
+    if name.is_empty() || name.len() > 4096 {
+        return Err("it is empty or longer than 4096 bytes");
+    }
+    if name.chars().any(char::is_control) {
+        return Err("it holds control characters");
+    }
+    for part in name.split('/') {
+        match part {
+            "" => return Err("it begins or ends with `/`, or has two in a row"),
+            "." | ".." => return Err("it holds `.` or `..`"),
+            _ if part.len() > 255 => return Err("a part of it is longer than 255 bytes"),
+            _ if part == super::manifest::OWN => return Err("`.gradus` is kept for gradus"),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The folder that unfinished files lie in, below the folder of a data set.
+pub(super) const OWN: &str = ".gradus";

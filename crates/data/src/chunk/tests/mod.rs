@@ -1,0 +1,153 @@
+//! Cutting is stable, manifests survive the wire, and hostile ones are refused.
+
+mod hostile;
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::num::NonZero;
+
+use super::*;
+use crate::random::{Draws, Purpose, key};
+
+/// Noise that is the same for the same seed.
+fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut draws = Draws::new(key(Purpose::Order, seed, &[7]));
+    (0..bytes).map(|_| draws.below(256) as u8).collect()
+}
+
+fn scanned(bytes: &[u8]) -> Vec<Chunk> {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    let one = scan(&file, NonZero::<usize>::MIN).unwrap();
+    let four = scan(&file, NonZero::new(4).unwrap()).unwrap();
+    assert_eq!(one, four, "the number of threads changes the cuts");
+    let mut at = 0;
+    for chunk in &one {
+        assert_eq!(chunk.offset, at);
+        at += u64::from(chunk.bytes);
+        assert_eq!(chunk.id, Id::of(&bytes[chunk.offset as usize..at as usize]));
+    }
+    assert_eq!(at, bytes.len() as u64, "the chunks do not cover the file");
+    one
+}
+
+/// Bytes of chunks in `new` that are not in `old`.
+fn fresh(old: &[u8], new: &[u8]) -> u64 {
+    let old: HashSet<Id> = scanned(old).iter().map(|chunk| chunk.id).collect();
+    let new: std::collections::HashMap<Id, u32> = scanned(new).iter().map(|chunk| (chunk.id, chunk.bytes)).collect();
+    new.iter().filter(|(id, _)| !old.contains(id)).map(|(_, bytes)| u64::from(*bytes)).sum()
+}
+
+fn tar(members: &[u64]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for &member in members {
+        let bytes = noise(member, 2000 + (member as usize * 37) % 9000);
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        // Some names are so long that they stand in a header of their own.
+        let name = match member % 10 {
+            0 => format!("{}/{member}.jpg", "long".repeat(40)),
+            _ => format!("class-{}/{member}.jpg", member % 3),
+        };
+        builder.append_data(&mut header, name, bytes.as_slice()).unwrap();
+    }
+    builder.into_inner().unwrap()
+}
+
+fn records(members: &[u64]) -> Vec<u8> {
+    let mut file = Vec::new();
+    for &member in members {
+        let bytes = noise(member, 3000 + (member as usize * 31) % 5000);
+        let masked = |bytes: &[u8]| crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8).to_le_bytes();
+        let length = (bytes.len() as u64).to_le_bytes();
+        file.extend([&length[..], &masked(&length), &bytes, &masked(&bytes)].concat());
+    }
+    file
+}
+
+#[test]
+fn samples_that_move_are_found_again() {
+    for form in [tar, records as fn(&[u64]) -> Vec<u8>] {
+        let old: Vec<u64> = (0..300).collect();
+        let moved: Vec<u64> = old.iter().rev().copied().collect();
+        let mut inserted = old.clone();
+        [10, 150, 250].iter().for_each(|at| inserted.insert(*at, 1000 + *at as u64));
+        assert!(fresh(&form(&old), &form(&moved)) <= 1024, "reordering");
+        let new: u64 = [1010, 1150, 1250].iter().map(|member| form(&[*member]).len() as u64).sum();
+        assert!(fresh(&form(&old), &form(&inserted)) <= new, "inserting");
+    }
+}
+
+#[test]
+fn opaque_files_are_cut_by_their_content() {
+    let old = noise(1, 3 << 20);
+    let new = [b"a hundred bytes before everything else", old.as_slice()].concat();
+    let sent = fresh(&old, &new);
+    assert!(sent < 200 << 10, "{sent} bytes are new");
+    assert!(scanned(&old).iter().all(|chunk| chunk.bytes <= 64 << 10));
+}
+
+#[test]
+fn odd_files_are_cut_too() {
+    for bytes in [
+        vec![],
+        vec![1],
+        noise(2, 511),
+        vec![0; 5000],
+        tar(&[0, 1, 2])[..1500].to_vec(),
+        records(&[0, 1])[..40].to_vec(),
+    ] {
+        scanned(&bytes);
+    }
+}
+
+#[test]
+fn frames_are_compressed_where_it_pays() {
+    let text = "the quick brown fox jumps over the lazy dog; ".repeat(3000);
+    assert!(frame::probe(text.as_bytes()) && !frame::probe(&noise(3, 100_000)) && !frame::probe(&[]));
+    let stored = frame::compress(text.as_bytes()).unwrap();
+    assert_eq!(frame::decompress(&stored, text.len()).unwrap(), text.as_bytes());
+    assert!(
+        frame::decompress(&stored, text.len() - 1).is_none() && frame::decompress(&stored, text.len() + 1).is_none()
+    );
+    assert!(frame::decompress(&stored, usize::MAX).is_none() && frame::compress(&noise(4, 50_000)).is_none());
+}
+
+/// A manifest of `files` files of one piece each, whose contents are drawn from `seed`.
+fn manifest(files: std::ops::Range<u64>) -> Manifest {
+    let pieces: Vec<Piece> = files
+        .clone()
+        .map(|file| Piece { id: Id::of(&file.to_le_bytes()), bytes: 100, frame: 0, at: (file % 10_000) as u32 * 100 })
+        .collect();
+    Manifest {
+        bundles: vec![Bundle { id: Id::of(b"bundle"), bytes: 1_000_000 }],
+        frames: vec![Frame { bundle: 0, offset: 0, stored: 1_000_000, raw: 1_000_000 }],
+        files: files
+            .zip(pieces)
+            .map(|(file, piece)| File { name: format!("a/{file:05}.png"), bytes: 100, pieces: vec![piece] })
+            .collect(),
+    }
+}
+
+#[test]
+fn manifests_survive_the_wire_and_patches_are_small() {
+    let (old, mut new) = (manifest(0..5000), manifest(0..5000));
+    for at in (0..5000).step_by(100) {
+        new.files[at].pieces[0].id = Id::of(format!("new {at}").as_bytes());
+    }
+    let (old, new) = (encode(&old), encode(&new));
+    assert_eq!(encode(&decode(&new).unwrap()), new);
+    let full = patch(&[], &new).unwrap();
+    assert_eq!(unpatch(&[], &full, new.len() as u64).unwrap(), new);
+    let small = patch(&old, &new).unwrap();
+    assert_eq!(unpatch(&old, &small, new.len() as u64).unwrap(), new);
+    // Fifty new names are 1,600 bytes.
+    assert!(small.len() < 3_000, "the patch is {} bytes, the manifest {}", small.len(), full.len());
+}
+
+/// What is stored today must be read tomorrow.
+#[test]
+fn the_form_of_a_manifest_is_a_promise() {
+    let id = Id::of(&encode(&manifest(0..3))).to_string();
+    assert_eq!(&id[..16], "56651a780e78fbaf");
+}

@@ -1,0 +1,152 @@
+//! Checkpoints as differences: small, because a step changes little of a weight.
+//!
+//! The bits of each number are taken as an integer; what is stored is the difference to the same number of the
+//! checkpoint before, its sign folded into the lowest bit, byte planes apart, compressed with zstd level 1: most high
+//! planes are zeros then. A [`Link`] is a full state or a difference, names the state that it builds on and the state
+//! that it gives by BLAKE3, and is trusted in neither. At most [`LONGEST_CHAIN`] links build on each other, so that a
+//! restore stays short and a damaged link costs little. Read on in `planes`.
+
+mod planes;
+#[cfg(test)]
+mod tests;
+
+use crate::chunk::Id;
+
+/// Links of a chain, the full one included.
+pub const LONGEST_CHAIN: u8 = 8;
+
+/// How many bytes a number has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Width {
+    /// Bytes, or numbers of several lengths.
+    One = 1,
+    /// fp16 and bf16.
+    Two = 2,
+    /// fp32.
+    Four = 4,
+    /// fp64 and 64-bit integers.
+    Eight = 8,
+}
+
+/// Why a link is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Defect {
+    /// It is no link, or a part of one.
+    #[error("the checkpoint difference is damaged: {0}")]
+    Damaged(&'static str),
+    /// It builds on another state than the one that was given.
+    #[error("the checkpoint difference builds on another checkpoint")]
+    OtherBase,
+    /// Eight links build on each other already.
+    #[error("eight differences build on each other already: a full checkpoint is due")]
+    Long,
+}
+
+const MAGIC: &[u8; 7] = b"GRADUSD";
+const SCHEMA: u8 = 1;
+/// Magic, schema, width, place in the chain, length, base and result.
+const HEADER: usize = 7 + 3 + 8 + 32 + 32;
+
+/// What a link says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    width: Width,
+    /// Its place in the chain: 0 for a full state.
+    pub place: u8,
+    /// Bytes of the state that it gives.
+    pub length: u64,
+    /// The state that it builds on; zeros for a full one.
+    pub base: Id,
+    /// The state that it gives.
+    pub result: Id,
+}
+
+/// Writes a full state, the first link of a chain.
+pub fn full(state: &[u8], width: Width) -> Vec<u8> {
+    let base = Id([0; 32]);
+    write(Link { width, place: 0, length: state.len() as u64, base, result: Id::of(state) }, None, state)
+}
+
+/// Writes the difference from `before` to `state`; `last` is the link that gave `before`.
+///
+/// # Errors
+/// [`Defect::Long`] when a full state is due, [`Defect::OtherBase`] when `last` gave another state.
+pub fn difference(last: &[u8], before: &[u8], state: &[u8]) -> Result<Vec<u8>, Defect> {
+    let (last, _) = read(last)?;
+    if last.place + 1 >= LONGEST_CHAIN {
+        return Err(Defect::Long);
+    }
+    if Id::of(before) != last.result || before.len() != state.len() {
+        return Err(Defect::OtherBase);
+    }
+    let link =
+        Link { place: last.place + 1, length: state.len() as u64, base: last.result, result: Id::of(state), ..last };
+    Ok(write(link, Some(before), state))
+}
+
+/// The state that a link gives, built on `before` unless it is a full one.
+///
+/// # Errors
+/// [`Defect`]; the state is the one that was written, bit for bit, or there is none.
+pub fn restore(link: &[u8], before: Option<&[u8]>) -> Result<Vec<u8>, Defect> {
+    let (header, body) = read(link)?;
+    let before = match (header.place, before) {
+        (0, _) => None,
+        (_, Some(before)) if Id::of(before) == header.base && before.len() as u64 == header.length => Some(before),
+        (_, Some(_) | None) => return Err(Defect::OtherBase),
+    };
+    let length = usize::try_from(header.length).map_err(|_| Defect::Damaged("it is longer than memory"))?;
+    let state = planes::unpack(body, before, length, header.width)?;
+    match Id::of(&state) == header.result {
+        true => Ok(state),
+        false => Err(Defect::Damaged("it does not give the state that it names")),
+    }
+}
+
+/// The newest state that a chain gives, and how many of its links hold; none when not even the full one does.
+pub fn newest(chain: &[&[u8]]) -> Option<(Vec<u8>, usize)> {
+    let mut newest: Option<(Vec<u8>, usize)> = None;
+    for link in chain.iter().take(usize::from(LONGEST_CHAIN)) {
+        match restore(link, newest.as_ref().map(|(state, _)| state.as_slice())) {
+            Ok(state) => newest = Some((state, newest.map_or(1, |(_, count)| count + 1))),
+            Err(_) => break,
+        }
+    }
+    newest
+}
+
+fn write(link: Link, before: Option<&[u8]>, state: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER + state.len() / 2);
+    bytes.extend(MAGIC);
+    bytes.extend([SCHEMA, link.width as u8, link.place]);
+    bytes.extend(link.length.to_le_bytes());
+    bytes.extend(link.base.0);
+    bytes.extend(link.result.0);
+    planes::pack(before, state, link.width, &mut bytes);
+    bytes
+}
+
+/// What a link says of itself, and its body.
+///
+/// # Errors
+/// [`Defect::Damaged`].
+pub fn read(bytes: &[u8]) -> Result<(Link, &[u8]), Defect> {
+    let damaged = Defect::Damaged("it is cut short, or no difference at all");
+    let (head, body) = bytes.split_at_checked(HEADER).ok_or(damaged.clone())?;
+    if !head.starts_with(MAGIC) || head[7] != SCHEMA {
+        return Err(Defect::Damaged("it is of another version, or no difference at all"));
+    }
+    let width = match head[8] {
+        1 => Width::One,
+        2 => Width::Two,
+        4 => Width::Four,
+        8 => Width::Eight,
+        _ => return Err(Defect::Damaged("its numbers have no known width")),
+    };
+    if head[9] >= LONGEST_CHAIN {
+        return Err(Defect::Long);
+    }
+    let id = |at: usize| head[at..at + 32].try_into().map(Id).map_err(|_| damaged.clone());
+    let length = u64::from_le_bytes(head[10..18].try_into().map_err(|_| damaged.clone())?);
+    Ok((Link { width, place: head[9], length, base: id(18)?, result: id(50)? }, body))
+}

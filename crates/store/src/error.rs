@@ -1,0 +1,159 @@
+//! What can go wrong between here and elsewhere, said so that it can be put right.
+
+use std::io;
+use std::path::PathBuf;
+
+use domain::finding::{Cause, Finding};
+
+/// Why bytes could not be moved.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address cannot be used.
+    #[error("`{text}` is no place for data: {why}")]
+    Location {
+        /// What was given, without passwords.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+        /// What is accepted.
+        hint: String,
+    },
+    /// Nothing allows us in.
+    #[error("no credentials are known for `{location}`")]
+    NoCredentials {
+        /// Where to.
+        location: String,
+        /// Which variables to set.
+        hint: String,
+    },
+    /// The service refused.
+    #[error("access to `{location}` was refused: {why}")]
+    Refused {
+        /// Which object or bucket.
+        location: String,
+        /// What the service said.
+        why: String,
+    },
+    /// The bucket does not exist.
+    #[error("there is no bucket `{bucket}` at `{location}`")]
+    NoBucket {
+        /// Its name.
+        bucket: String,
+        /// The address that was asked.
+        location: String,
+    },
+    /// Nothing is there.
+    #[error("there is nothing at `{location}`")]
+    Missing {
+        /// What was asked for.
+        location: String,
+        /// Where else to look.
+        hint: String,
+    },
+    /// The network or the service failed for longer than our patience.
+    #[error("cannot {doing} `{location}`: {why}")]
+    Network {
+        /// What was done.
+        doing: &'static str,
+        /// To what.
+        location: String,
+        /// The last that was heard.
+        why: String,
+    },
+    /// What was received is not what was sent.
+    #[error("what is stored at `{location}` is damaged: {why}")]
+    Damaged {
+        /// Which object.
+        location: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Somebody else has pushed to the same place meanwhile.
+    #[error("`{location}` was changed by somebody else meanwhile")]
+    Raced {
+        /// Where.
+        location: String,
+    },
+    /// A file of ours cannot be used.
+    #[error("cannot {doing} `{}`", path.display())]
+    File {
+        /// What was done.
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+    /// A file changed while it was sent.
+    #[error("`{}` changed while it was sent", path.display())]
+    Changed {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The disk cannot hold it.
+    #[error("`{}` has {free} bytes left, and {needed} are needed", path.display())]
+    NoSpace {
+        /// The folder.
+        path: PathBuf,
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes left.
+        free: u64,
+    },
+    /// What was asked cannot be done that way.
+    #[error("{message}")]
+    Usage {
+        /// What is wrong.
+        message: String,
+        /// What to type instead.
+        hint: String,
+    },
+    /// A fault of ours.
+    #[error("moving data failed: {0}")]
+    Internal(String),
+}
+
+impl Error {
+    /// A file of ours cannot be used.
+    pub(crate) fn file(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::File { doing, path, source }
+    }
+
+    /// The next thing to type or change, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::Location { hint, .. } | Error::NoCredentials { hint, .. } => Some(hint.clone()),
+            Error::Missing { hint, .. } | Error::Usage { hint, .. } => Some(hint.clone()),
+            Error::Refused { .. } => Some("check the keys, their region, and what they are allowed to do".into()),
+            Error::NoBucket { .. } => Some("check its name and region, or create it".into()),
+            Error::Network { .. } => {
+                Some("check the network and the endpoint, then run the same command: it goes on where it was".into())
+            }
+            Error::Damaged { .. } => Some("push the data there again".into()),
+            Error::Raced { .. } => Some("run the same command again: nothing is sent twice".into()),
+            Error::File { .. } => Some("check that it is there, who may use it, and the space on its disk".into()),
+            Error::Changed { .. } => Some("run the same command again when nothing writes to it".into()),
+            Error::NoSpace { .. } => Some("make room, or name a folder on another disk".into()),
+            Error::Internal(_) => None,
+        }
+    }
+
+    /// The same, as the finding that ends an attempt.
+    pub fn finding(&self) -> Finding {
+        let cause = match self {
+            Error::Location { .. } | Error::NoCredentials { .. } | Error::Usage { .. } => Cause::Job,
+            Error::Refused { .. } | Error::NoBucket { .. } | Error::Missing { .. } => Cause::Data,
+            Error::Network { .. } | Error::Damaged { .. } | Error::Raced { .. } => Cause::Data,
+            Error::File { .. } | Error::Changed { .. } => Cause::Data,
+            Error::NoSpace { .. } => Cause::DiskFull,
+            Error::Internal(_) => Cause::Internal,
+        };
+        let mut message = self.to_string();
+        if let Some(source) = std::error::Error::source(self) {
+            message.push_str(&format!(": {source}"));
+        }
+        Finding { cause, message, hint: self.hint() }
+    }
+}

@@ -1,0 +1,133 @@
+//! The head of a data set in chunks: the one object that changes, and so the moment at which a push becomes visible.
+//!
+//! ```text
+//! gradus.json          names the manifest: a full one and at most seven patches on it
+//! manifests/HASH       what makes a manifest from the one before it
+//! bundles/HASH         pieces, about 64 MiB together
+//! ```
+//!
+//! Everything but the head is named by the hash of its bytes and never changes. A reader that has the head has a
+//! complete data set, whatever somebody pushes meanwhile.
+
+use data::chunk::{self, Id, Manifest};
+use object_store::{PutMode, UpdateVersion};
+use serde::{Deserialize, Serialize};
+
+use crate::remote::Remote;
+use crate::{Error, Meter};
+
+/// The name of the head.
+pub(crate) const NAME: &str = "gradus.json";
+
+/// The version that is written, and the newest that is read.
+const SCHEMA: u32 = 1;
+
+/// Links of a manifest; the next push writes a full one.
+const LONGEST_CHAIN: usize = 8;
+
+/// No head is longer, and no stored manifest.
+const LARGEST_HEAD: u64 = 64 << 10;
+const LARGEST_LINK: u64 = 4 << 30;
+
+/// What stands in the head.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Head {
+    schema: u32,
+    /// How many files there are, and their bytes: for people.
+    pub files: u64,
+    pub bytes: u64,
+    /// The full manifest, then the patches on it.
+    manifest: Vec<Link>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Link {
+    /// BLAKE3 of the stored bytes, which is its name.
+    id: String,
+    /// Their length, and that of the manifest which they make.
+    stored: u64,
+    raw: u64,
+}
+
+/// A head as it was found, with what it names.
+pub(crate) struct Found {
+    pub head: Head,
+    pub manifest: Manifest,
+    /// The manifest's bytes, which the next one is a patch on.
+    raw: Vec<u8>,
+    version: UpdateVersion,
+}
+
+/// Reads the data set that is there; none when there is none.
+pub(crate) async fn load(remote: &Remote, meter: &Meter) -> Result<Option<Found>, Error> {
+    let Some((bytes, version)) = remote.get(NAME, LARGEST_HEAD).await? else { return Ok(None) };
+    let damaged = |why: String| remote.damaged(NAME, why);
+    let head: Head = serde_json::from_slice(&bytes).map_err(|error| damaged(format!("it is no head: {error}")))?;
+    if head.schema > SCHEMA {
+        let message = format!("`{}` was pushed by a later version of gradus", remote.location());
+        return Err(Error::Usage { message, hint: "use that version".into() });
+    }
+    if head.manifest.len() > LONGEST_CHAIN {
+        return Err(damaged(format!("it names {} manifests", head.manifest.len())));
+    }
+    let mut raw = Vec::new();
+    for link in &head.manifest {
+        let id = Id::parse(&link.id).ok_or_else(|| damaged(format!("`{}` is no hash", link.id)))?;
+        let name = manifest_name(id);
+        let stored = match remote.get(&name, link.stored.min(LARGEST_LINK)).await? {
+            Some((stored, _)) if Id::of(&stored) == id => stored,
+            Some(_) => return Err(remote.damaged(&name, "its bytes are not those of its name")),
+            None => return Err(remote.damaged(&name, "it is missing")),
+        };
+        meter.received(stored.len() as u64);
+        raw = chunk::unpatch(&raw, &stored, link.raw).map_err(|defect| remote.damaged(&name, defect.to_string()))?;
+    }
+    let manifest = chunk::decode(&raw).map_err(|defect| damaged(format!("its manifest is refused: {defect}")))?;
+    Ok(Some(Found { head, manifest, raw, version }))
+}
+
+/// Makes `manifest` the data set that is there, in place of what was found; says how many bytes that took. The head is
+/// swapped last and only if nobody else has done so meanwhile.
+pub(crate) async fn save(remote: &Remote, manifest: &Manifest, found: Option<&Found>) -> Result<u64, Error> {
+    let raw = chunk::encode(manifest);
+    let before = found.filter(|found| found.head.manifest.len() < LONGEST_CHAIN);
+    let patch = |old: &[u8]| chunk::patch(old, &raw).map_err(|error| Error::Internal(error.to_string()));
+    let stored = patch(before.map_or(&[], |found| &found.raw))?;
+    let id = Id::of(&stored);
+    let link = Link { id: id.to_string(), stored: stored.len() as u64, raw: raw.len() as u64 };
+    let mut links = before.map(|found| found.head.manifest.clone()).unwrap_or_default();
+    links.push(link);
+    let head = Head { schema: SCHEMA, files: manifest.files.len() as u64, bytes: manifest.bytes(), manifest: links };
+    let text = serde_json::to_vec_pretty(&head).map_err(|error| Error::Internal(error.to_string()))?;
+    let sent = (stored.len() + text.len()) as u64;
+    remote.put(&manifest_name(id), stored, PutMode::Overwrite).await?;
+    let mode = match found {
+        Some(found) if remote.can_swap() => PutMode::Update(found.version.clone()),
+        Some(_) => PutMode::Overwrite,
+        None => PutMode::Create,
+    };
+    match remote.put(NAME, text.clone(), mode).await {
+        // Our own answer may have been lost, and the second try found the first.
+        Err(Error::Raced { .. }) if remote.get(NAME, LARGEST_HEAD).await?.is_some_and(|(now, _)| now == text) => {
+            Ok(sent)
+        }
+        Err(error) => Err(error),
+        Ok(_) => Ok(sent),
+    }
+}
+
+impl Head {
+    /// The names of the manifests that it needs.
+    pub fn manifests(&self) -> impl Iterator<Item = String> {
+        self.manifest.iter().map(|link| format!("manifests/{}", link.id))
+    }
+}
+
+fn manifest_name(id: Id) -> String {
+    format!("manifests/{id}")
+}
+
+/// The name of a bundle's object.
+pub(crate) fn bundle_name(id: Id) -> String {
+    format!("bundles/{id}")
+}

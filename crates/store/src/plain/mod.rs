@@ -1,0 +1,63 @@
+//! A file an object, as every other tool stores them.
+//!
+//! Nothing of ours is added to what is there, so what has been moved already is remembered here: a list of receipts
+//! (name, length, time and version) beside the journals for a push, below `.gradus/` in the target for a pull. A file
+//! whose receipt still holds is not moved again. Objects are sent and fetched in parts of one length, so an interrupted
+//! one goes on where it was.
+
+mod pull;
+mod push;
+mod receipt;
+
+pub(crate) use pull::pull;
+pub(crate) use push::push;
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+
+use data::chunk::Id;
+
+use crate::remote::{Object, Remote};
+use crate::source::OWN;
+use crate::{Error, location::Location};
+
+/// The objects at a location: all below a prefix, or the one of that name.
+pub(crate) async fn objects(remote: &Remote) -> Result<Vec<Object>, Error> {
+    if remote.can_list() {
+        let mut objects = remote.list().await?;
+        // What a push in chunks has sent before its end, our own folder, and what some tools make for folders.
+        objects.retain(|object| !is_ours(&object.name) && !object.name.ends_with('/'));
+        if !objects.is_empty() {
+            return Ok(objects);
+        }
+    }
+    let is_whole_bucket = matches!(remote.location(), Location::Object { path, .. } if path.is_empty());
+    let name = remote.location().name().to_owned();
+    let found = if is_whole_bucket || name.is_empty() { None } else { remote.look("").await? };
+    match found {
+        Some(object) => Ok(vec![Object { name, ..object }]),
+        None => {
+            let location = remote.location().to_string();
+            let hint = match remote.can_list() {
+                true => "check the path: neither objects below it nor one of its name are there".into(),
+                false => {
+                    "a web server does not list what it has: name one file, or push in chunks (without `--plain`) \
+                          what it serves"
+                        .into()
+                }
+            };
+            Err(Error::Missing { location, hint })
+        }
+    }
+}
+
+/// Whether an object belongs to the other form.
+fn is_ours(name: &str) -> bool {
+    let is_part = |folder: &str| name.strip_prefix(folder).is_some_and(|rest| Id::parse(rest).is_some());
+    name.starts_with(OWN) || is_part("bundles/") || is_part("manifests/")
+}
+
+/// When a file was last changed, in nanoseconds.
+fn changed(metadata: &Metadata) -> i128 {
+    i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
+}

@@ -1,0 +1,150 @@
+//! Fetches objects as files.
+//!
+//! Objects of others carry no hash that can be relied on: a range must have its length and come from the version that
+//! was listed, and the connection's own sums do the rest. Chunks are held against their hashes instead.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::os::unix::fs::FileExt;
+
+use data::chunk::{Id, check_name};
+use futures::{StreamExt, TryStreamExt, stream};
+use tokio::sync::Semaphore;
+
+use super::receipt::{Done, Receipts};
+use super::{changed, objects};
+use crate::folder::Folder;
+use crate::pull::{is_right, part_name, place};
+use crate::remote::{Object, Remote};
+use crate::source::OWN;
+use crate::{Error, Meter, Options, Pulled};
+
+/// Fetches what the receipts do not account for; returns the names of all files too.
+pub(crate) fn pull(
+    remote: &Remote,
+    folder: &Folder,
+    options: &Options,
+    meter: &Meter,
+) -> Result<(Pulled, HashSet<String>), Error> {
+    let objects = remote.wait(objects(remote))?;
+    let mut names = HashSet::with_capacity(objects.len());
+    for object in &objects {
+        check_name(&object.name).map_err(|why| remote.damaged(&object.name, format!("its name is refused: {why}")))?;
+        names.insert(object.name.clone());
+    }
+    let list = format!("{OWN}/pulled.jsonl");
+    let opened = folder.append(&list).and_then(|file| Receipts::read(file, options.dry_run));
+    let receipts = opened.map_err(Error::file("open", folder.path().join(&list)))?;
+    let mut wanted = Vec::new();
+    for object in &objects {
+        let placed = folder.read(&object.name).map_err(Error::file("read", folder.path().join(&object.name)))?;
+        let metadata = placed.and_then(|file| file.metadata().ok());
+        let holds = metadata.zip(receipts.of(&object.name)).is_some_and(|(metadata, done)| {
+            (metadata.len(), changed(&metadata)) == (done.bytes, done.changed)
+                && (done.bytes, &done.etag) == (object.bytes, &object.etag)
+        });
+        if !holds {
+            wanted.push(object.clone());
+        }
+    }
+    let new_bytes: u64 = wanted.iter().map(|object| object.bytes).sum();
+    meter.expect(new_bytes);
+    let mut pulled = Pulled {
+        files: objects.len() as u64,
+        bytes: objects.iter().map(|object| object.bytes).sum(),
+        new_bytes,
+        to_receive: new_bytes,
+        ..Pulled::default()
+    };
+    if let [object] = &objects[..] {
+        pulled.single = Some(object.name.clone());
+    }
+    if options.dry_run {
+        return Ok((pulled, names));
+    }
+    let free = folder.free().map_err(Error::file("look at", folder.path()))?;
+    if new_bytes > free {
+        return Err(Error::NoSpace { path: folder.path().to_owned(), needed: new_bytes, free });
+    }
+    let is_single = remote.location().name() == pulled.single.as_deref().unwrap_or("/");
+    let fetching = Fetching {
+        remote,
+        folder,
+        receipts: RefCell::new(receipts),
+        streams: Semaphore::new(remote.limits.streams),
+        meter,
+        // The location itself is the object, unless it is a folder that holds one of the same name.
+        is_itself: is_single && remote.wait(remote.look(""))?.is_some(),
+    };
+    remote.wait(async {
+        stream::iter(&wanted)
+            .map(|object| fetching.object(object))
+            .buffer_unordered(remote.limits.streams)
+            .try_collect::<()>()
+            .await
+    })?;
+    folder.sync().map_err(Error::file("sync", folder.path()))?;
+    let mut receipts = fetching.receipts.into_inner();
+    for object in &wanted {
+        place(folder, &object.name)?;
+        let path = || folder.path().join(&object.name);
+        let placed = folder.read(&object.name).and_then(|file| file.map(|file| file.metadata()).transpose());
+        if let Some(metadata) = placed.map_err(Error::file("read", path()))? {
+            let done = Done { bytes: object.bytes, changed: changed(&metadata), etag: object.etag.clone() };
+            receipts.done(&object.name, done).map_err(Error::file("write", path()))?;
+        }
+    }
+    Ok((pulled, names))
+}
+
+struct Fetching<'a> {
+    remote: &'a Remote,
+    folder: &'a Folder,
+    receipts: RefCell<Receipts>,
+    streams: Semaphore,
+    meter: &'a Meter,
+    is_itself: bool,
+}
+
+impl Fetching<'_> {
+    async fn object(&self, object: &Object) -> Result<(), Error> {
+        let part = part_name(&object.name);
+        let refused = || Error::file("write", self.folder.path().join(&part));
+        let opened = self.folder.write(&part).and_then(|file| file.set_len(object.bytes).map(|()| file));
+        let file = &opened.map_err(refused())?;
+        let version = format!("{}-{}", object.bytes, object.etag.as_deref().unwrap_or_default());
+        let earlier = self.receipts.borrow().under_way(&object.name).cloned().unwrap_or_default();
+        // Without a version nothing says that parts of two attempts belong together.
+        let there = match earlier.version == version && object.etag.is_some() {
+            true => earlier.parts,
+            false => {
+                self.receipts.borrow_mut().begun(&object.name, &version).map_err(refused())?;
+                Default::default()
+            }
+        };
+        let key = if self.is_itself { "" } else { &object.name };
+        let length = self.remote.limits.part;
+        let (there, refused) = (&there, &refused);
+        stream::iter(0..object.bytes.div_ceil(length))
+            .map(|number| async move {
+                let begin = number * length;
+                let size = length.min(object.bytes - begin);
+                let known = there.get(&(number as usize)).and_then(|known| Id::parse(known));
+                let is_there = known.is_some_and(|id| is_right(file, begin, id, &mut Vec::new(), size as u32));
+                if !is_there {
+                    let stream = self.streams.acquire().await;
+                    let _stream = stream.map_err(|error| Error::Internal(error.to_string()))?;
+                    let bytes = self.remote.range(key, begin..begin + size, object.etag.as_deref()).await?;
+                    self.meter.received(size);
+                    file.write_all_at(&bytes, begin).map_err(refused())?;
+                    let id = Id::of(&bytes).to_string();
+                    self.receipts.borrow_mut().part(&object.name, number as usize, &id).map_err(refused())?;
+                }
+                self.meter.moved(size);
+                Ok::<(), Error>(())
+            })
+            .buffer_unordered(self.remote.limits.streams)
+            .try_collect::<()>()
+            .await
+    }
+}

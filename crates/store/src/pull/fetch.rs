@@ -1,0 +1,163 @@
+//! Fetches pieces: neighbours in one request, every piece verified before it is written.
+
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use data::chunk::{Frame, Id, Manifest, Piece, frame};
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::folder::Folder;
+use crate::head::bundle_name;
+use crate::remote::Remote;
+use crate::{Error, Meter};
+
+/// A place that a piece belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Number of the file.
+    pub file: usize,
+    pub offset: u64,
+}
+
+/// A piece to fetch, and where it belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Need {
+    pub piece: Piece,
+    pub places: Vec<Place>,
+}
+
+impl Need {
+    pub fn new(piece: Piece) -> Need {
+        Need { piece, places: Vec::new() }
+    }
+}
+
+/// One request: a range of a bundle, and what is needed of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unit {
+    bundle: u32,
+    pub range: Range<u64>,
+    needs: Vec<Need>,
+}
+
+/// Bytes that nobody needs between two that somebody does, and that are fetched nevertheless: a request costs about as
+/// much as so many bytes.
+const GAP: u64 = 64 << 10;
+
+/// Puts neighbours into one request of at most `part` bytes.
+pub(super) fn units(manifest: &Manifest, needs: impl IntoIterator<Item = Need>, part: u64) -> Vec<Unit> {
+    let mut placed: Vec<(u32, Range<u64>, Need)> = needs
+        .into_iter()
+        .map(|need| {
+            let frame = manifest.frames[need.piece.frame as usize];
+            (frame.bundle, stored_range(frame, need.piece), need)
+        })
+        .collect();
+    placed.sort_by(|(a, at, _), (b, other, _)| (a, at.start, at.end).cmp(&(b, other.start, other.end)));
+    let mut units: Vec<Unit> = Vec::new();
+    for (bundle, range, need) in placed {
+        if let Some(last) = units.last_mut()
+            && last.bundle == bundle
+            && range.start <= last.range.end + GAP
+            && range.end - last.range.start <= part
+        {
+            last.range.end = last.range.end.max(range.end);
+            last.needs.push(need);
+            continue;
+        }
+        units.push(Unit { bundle, range, needs: vec![need] });
+    }
+    units
+}
+
+/// What has to be fetched for a piece: itself, or the whole frame that it is compressed in.
+fn stored_range(frame: Frame, piece: Piece) -> Range<u64> {
+    let begin = u64::from(frame.offset);
+    match frame.is_compressed() {
+        true => begin..begin + u64::from(frame.stored),
+        false => begin + u64::from(piece.at)..begin + u64::from(piece.at) + u64::from(piece.bytes),
+    }
+}
+
+/// Fetches, verifies and writes all units into the unfinished files `parts`.
+pub(super) async fn all(
+    remote: &Remote,
+    folder: Arc<Folder>,
+    manifest: &Manifest,
+    units: Vec<Unit>,
+    parts: Arc<[String]>,
+    meter: &Meter,
+) -> Result<(), Error> {
+    let frames: Arc<[Frame]> = manifest.frames.as_slice().into();
+    stream::iter(units)
+        .map(|unit| {
+            let (folder, frames, parts) = (folder.clone(), frames.clone(), parts.clone());
+            let name = bundle_name(manifest.bundles[unit.bundle as usize].id);
+            async move { one(remote, folder, frames, parts, name, unit, meter).await }
+        })
+        .buffer_unordered(remote.limits.streams)
+        .try_collect()
+        .await
+}
+
+async fn one(
+    remote: &Remote,
+    folder: Arc<Folder>,
+    frames: Arc<[Frame]>,
+    parts: Arc<[String]>,
+    name: String,
+    unit: Unit,
+    meter: &Meter,
+) -> Result<(), Error> {
+    let unit = Arc::new(unit);
+    // A second time in case that the bytes were damaged on their way.
+    for _ in 0..2 {
+        let bytes = remote.range(&name, unit.range.clone(), None).await?;
+        meter.received(bytes.len() as u64);
+        let (folder, frames, parts, unit) = (folder.clone(), frames.clone(), parts.clone(), unit.clone());
+        let writing = tokio::task::spawn_blocking(move || write(&folder, &frames, &parts, &unit, &bytes));
+        if let Some(moved) = writing.await.map_err(|error| Error::Internal(error.to_string()))?? {
+            meter.moved(moved);
+            return Ok(());
+        }
+    }
+    Err(remote.damaged(&name, "its bytes are not those that the manifest names"))
+}
+
+/// Writes what a unit brought; none when something in it is wrong, and then nothing wrong was written.
+fn write(folder: &Folder, frames: &[Frame], parts: &[String], unit: &Unit, bytes: &[u8]) -> Result<Option<u64>, Error> {
+    let mut unpacked: Option<(u32, Vec<u8>)> = None;
+    let mut open: Option<(usize, std::fs::File)> = None;
+    let mut moved = 0;
+    for Need { piece, places } in &unit.needs {
+        let frame = frames[piece.frame as usize];
+        let stored = stored_range(frame, *piece);
+        let stored = &bytes[(stored.start - unit.range.start) as usize..(stored.end - unit.range.start) as usize];
+        let piece_bytes = match frame.is_compressed() {
+            false => stored,
+            true => {
+                if unpacked.as_ref().is_none_or(|(number, _)| *number != piece.frame) {
+                    let Some(raw) = frame::decompress(stored, frame.raw as usize) else { return Ok(None) };
+                    unpacked = Some((piece.frame, raw));
+                }
+                let raw = unpacked.as_ref().map_or(&[][..], |(_, raw)| raw);
+                &raw[piece.at as usize..][..piece.bytes as usize]
+            }
+        };
+        if Id::of(piece_bytes) != piece.id {
+            return Ok(None);
+        }
+        for place in places {
+            let part = &parts[place.file];
+            let refused = || Error::file("write", folder.path().join(part));
+            let file = match &mut open {
+                Some((number, file)) if *number == place.file => file,
+                other => &mut other.insert((place.file, folder.write(part).map_err(refused())?)).1,
+            };
+            file.write_all_at(piece_bytes, place.offset).map_err(refused())?;
+        }
+        moved += u64::from(piece.bytes);
+    }
+    Ok(Some(moved))
+}

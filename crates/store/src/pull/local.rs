@@ -1,0 +1,131 @@
+//! What of a data set is in the target already, whole or in part.
+
+use std::num::NonZero;
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use data::chunk::{self, File, Id, Manifest, Piece};
+
+use super::{Elsewhere, is_right, part_name};
+use crate::folder::Folder;
+use crate::{Error, Meter};
+
+/// How far a file is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum State {
+    /// It stands in its place, and every piece is right.
+    Whole,
+    /// It does not; these of its pieces lie in its unfinished form.
+    Unfinished { right: Vec<bool> },
+}
+
+impl State {
+    /// About how much of it takes up space already; 64 KiB a piece are assumed.
+    pub fn bytes_there(&self) -> u64 {
+        match self {
+            State::Whole => 0,
+            State::Unfinished { right } => right.iter().filter(|right| **right).count() as u64 * (64 << 10),
+        }
+    }
+}
+
+/// What was found.
+pub(super) struct Survey {
+    /// A state a file.
+    pub states: Vec<State>,
+    /// Pieces of files that have changed, wherever they lie.
+    pub elsewhere: Elsewhere,
+}
+
+/// Looks through the target with all threads.
+pub(super) fn survey(
+    folder: &Folder,
+    manifest: &Manifest,
+    threads: NonZero<usize>,
+    meter: &Meter,
+) -> Result<Survey, Error> {
+    let results: Vec<Mutex<Option<Result<(State, Elsewhere), Error>>>> =
+        manifest.files.iter().map(|_| Mutex::new(None)).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some((file, result)) = {
+            let taken = next.fetch_add(1, Ordering::Relaxed);
+            manifest.files.get(taken).zip(results.get(taken))
+        } {
+            let looked = look(folder, file, meter);
+            if let Ok(mut result) = result.lock() {
+                *result = Some(looked);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads.get().min(manifest.files.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut survey = Survey { states: Vec::with_capacity(manifest.files.len()), elsewhere: Elsewhere::new() };
+    let lost = || Error::Internal("a thread that looks through files has failed".into());
+    for result in results {
+        let (state, pieces) = result.into_inner().ok().flatten().ok_or_else(lost)??;
+        survey.states.push(state);
+        survey.elsewhere.extend(pieces);
+    }
+    Ok(survey)
+}
+
+fn look(folder: &Folder, file: &File, meter: &Meter) -> Result<(State, Elsewhere), Error> {
+    let refused = |name: &str| Error::file("read", folder.path().join(name));
+    let mut elsewhere = Elsewhere::new();
+    if let Some(placed) = folder.read(&file.name).map_err(refused(&file.name))? {
+        let bytes = placed.metadata().map_err(refused(&file.name))?.len();
+        meter.looked_through(bytes);
+        if bytes == file.bytes && rights(&placed, file).iter().all(|right| *right) {
+            return Ok((State::Whole, elsewhere));
+        }
+        // Cut as it was cut when it was pushed, so that what moved within it is found.
+        let name: std::sync::Arc<str> = file.name.as_str().into();
+        let chunks = chunk::scan(&placed, NonZero::<usize>::MIN).map_err(refused(&file.name))?;
+        elsewhere.extend(chunks.into_iter().map(|chunk| (chunk.id, (name.clone(), chunk.offset))));
+    }
+    let part = part_name(&file.name);
+    let right = match folder.read(&part).map_err(refused(&part))? {
+        Some(unfinished) => rights(&unfinished, file),
+        None => Vec::new(),
+    };
+    Ok((State::Unfinished { right }, elsewhere))
+}
+
+/// Which pieces of `file` lie at their places in `opened`.
+fn rights(opened: &std::fs::File, file: &File) -> Vec<bool> {
+    let (mut offset, mut buffer) = (0, Vec::new());
+    let right = |piece: &Piece| {
+        let at = offset;
+        offset += u64::from(piece.bytes);
+        is_right(opened, at, piece.id, &mut buffer, piece.bytes)
+    };
+    file.pieces.iter().map(right).collect()
+}
+
+/// Copies a piece that lies elsewhere in the target; says whether it was still the right one.
+pub(super) fn copy(
+    folder: &Folder,
+    (source, offset): &(std::sync::Arc<str>, u64),
+    piece: Piece,
+    part: &str,
+    at: u64,
+) -> Result<bool, Error> {
+    let Some(file) = folder.read(source).map_err(Error::file("read", folder.path().join(&**source)))? else {
+        return Ok(false);
+    };
+    let mut bytes = Vec::new();
+    if !is_right(&file, *offset, piece.id, &mut bytes, piece.bytes) {
+        return Ok(false);
+    }
+    let target = folder.write(part).and_then(|file| file.write_all_at(&bytes, at));
+    target.map_err(Error::file("write", folder.path().join(part)))?;
+    debug_assert_eq!(Id::of(&bytes), piece.id);
+    Ok(true)
+}

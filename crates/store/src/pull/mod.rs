@@ -1,0 +1,200 @@
+//! From there to here: only what is missing is fetched, and a file appears only when all of it was verified.
+//!
+//! There is no journal. A file that is not finished lies below `.gradus/` in the target; what of it is right is found
+//! by hashing its pieces, which costs a second a gigabyte and holds whatever instant the process was killed at, or the
+//! machine. Pieces that lie elsewhere in the target, as after a reordering, are copied and not fetched. When everything
+//! is there, it is synced, and the files are moved to their places.
+
+mod fetch;
+mod local;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use data::chunk::{Id, Manifest};
+
+use crate::folder::Folder;
+use crate::head;
+use crate::remote::Remote;
+use crate::source::{OWN, walk};
+use crate::{Error, Meter, Options, plain};
+use fetch::{Need, Place};
+use local::{State, Survey};
+
+/// What a pull did, or would do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Pulled {
+    /// Files of the data set.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of them that are not here yet.
+    pub new_bytes: u64,
+    /// Bytes that come over the network for them, as they are stored.
+    pub to_receive: u64,
+    /// Bytes that came, the manifest included.
+    pub received: u64,
+    /// Files that were removed.
+    pub removed: u64,
+    /// The file's name, when the data set is one file and not a folder of files.
+    pub single: Option<String>,
+}
+
+/// Fetches what lies at `remote` into the folder `target`.
+///
+/// # Errors
+/// [`Error`]. What was fetched stays, and the same call goes on from there; files that stood there before are whole.
+pub fn pull(remote: &Remote, target: &Path, options: &Options, meter: &Meter) -> Result<Pulled, Error> {
+    let folder = Folder::open(target).map_err(Error::file("open", target))?;
+    let _lock = lock(&folder)?;
+    let (mut pulled, names) = match remote.wait(head::load(remote, meter))? {
+        Some(found) => {
+            let pulled = chunks(remote, &folder, &found.manifest, options, meter)?;
+            (pulled, found.manifest.files.into_iter().map(|file| file.name).collect())
+        }
+        None => plain::pull(remote, &folder, options, meter)?,
+    };
+    pulled.received = meter.read().received;
+    if options.delete && !options.dry_run {
+        pulled.removed = remove_others(&folder, &names)?;
+    }
+    let _ = folder.remove(&format!("{OWN}/lock"));
+    folder.remove_folder(OWN);
+    Ok(pulled)
+}
+
+/// One pull at a time works in a folder.
+fn lock(folder: &Folder) -> Result<File, Error> {
+    let name = format!("{OWN}/lock");
+    let file = folder.write(&name).map_err(Error::file("write", folder.path().join(&name)))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(_) => {
+            let message = format!("another pull into `{}` is under way", folder.path().display());
+            Err(Error::Usage { message, hint: "wait for it, or stop it".into() })
+        }
+    }
+}
+
+fn chunks(
+    remote: &Remote,
+    folder: &Folder,
+    manifest: &Manifest,
+    options: &Options,
+    meter: &Meter,
+) -> Result<Pulled, Error> {
+    let Survey { states, elsewhere } = local::survey(folder, manifest, options.threads, meter)?;
+    let mut pulled = Pulled { files: manifest.files.len() as u64, bytes: manifest.bytes(), ..Pulled::default() };
+    if let [file] = &manifest.files[..] {
+        pulled.single = Some(file.name.clone());
+    }
+    let mut needs: BTreeMap<(u32, u32, u32, Id), Need> = BTreeMap::new();
+    let (mut copies, mut unfinished) = (Vec::new(), Vec::new());
+    for (number, (file, state)) in manifest.files.iter().zip(&states).enumerate() {
+        let State::Unfinished { right } = state else { continue };
+        unfinished.push(number);
+        let mut offset = 0;
+        for (piece, is_right) in file.pieces.iter().zip(right.iter().copied().chain(std::iter::repeat(false))) {
+            let place = Place { file: number, offset };
+            offset += u64::from(piece.bytes);
+            if is_right {
+                continue;
+            }
+            match elsewhere.get(&piece.id) {
+                Some(source) => copies.push((*piece, source.clone(), place)),
+                None => {
+                    // A hostile manifest may name one place by two hashes: both are fetched, and one is refused.
+                    let key = (piece.frame, piece.at, piece.bytes, piece.id);
+                    let need = needs.entry(key).or_insert_with(|| Need::new(*piece));
+                    need.places.push(place);
+                }
+            }
+        }
+    }
+    let missing: u64 = needs.values().map(|need| u64::from(need.piece.bytes)).sum();
+    let copied: u64 = copies.iter().map(|(piece, _, _)| u64::from(piece.bytes)).sum();
+    let units = fetch::units(manifest, needs.into_values(), remote.limits.part);
+    pulled.new_bytes = missing;
+    pulled.to_receive = units.iter().map(|unit| unit.range.end - unit.range.start).sum();
+    meter.expect(missing + copied);
+    if options.dry_run {
+        return Ok(pulled);
+    }
+    let bytes = unfinished.iter().map(|number| manifest.files[*number].bytes).sum();
+    make_room(folder, bytes, &states)?;
+    for number in &unfinished {
+        let file = &manifest.files[*number];
+        let part = part_name(&file.name);
+        let opened = folder.write(&part).and_then(|opened| opened.set_len(file.bytes));
+        opened.map_err(Error::file("write", folder.path().join(&part)))?;
+    }
+    let parts: Arc<[String]> = manifest.files.iter().map(|file| part_name(&file.name)).collect();
+    let mut failed_copies = Vec::new();
+    for (piece, source, place) in copies {
+        if local::copy(folder, &source, piece, &parts[place.file], place.offset)? {
+            meter.moved(u64::from(piece.bytes));
+        } else {
+            // It changed since it was looked at.
+            failed_copies.push(Need { piece, places: vec![place] });
+        }
+    }
+    let mut all = units;
+    all.extend(fetch::units(manifest, failed_copies, remote.limits.part));
+    let shared = Arc::new(Folder::open(folder.path()).map_err(Error::file("open", folder.path()))?);
+    remote.wait(fetch::all(remote, shared, manifest, all, parts.clone(), meter))?;
+    settle(folder, manifest, &unfinished)?;
+    Ok(pulled)
+}
+
+/// Where a file lies until it is whole; the same name whatever else is in the data set.
+pub(crate) fn part_name(name: &str) -> String {
+    format!("{OWN}/{}", &Id::of(name.as_bytes()).to_string()[..32])
+}
+
+/// Refuses what the disk cannot hold before anything is fetched.
+fn make_room(folder: &Folder, needed: u64, states: &[State]) -> Result<(), Error> {
+    let there: u64 = states.iter().map(State::bytes_there).sum();
+    let free = folder.free().map_err(Error::file("look at", folder.path()))?;
+    match needed.saturating_sub(there) {
+        needed if needed > free => Err(Error::NoSpace { path: folder.path().to_owned(), needed, free }),
+        _ => Ok(()),
+    }
+}
+
+/// Makes all durable, then moves the files to their places.
+fn settle(folder: &Folder, manifest: &Manifest, unfinished: &[usize]) -> Result<(), Error> {
+    folder.sync().map_err(Error::file("sync", folder.path()))?;
+    for number in unfinished {
+        let name = &manifest.files[*number].name;
+        place(folder, name)?;
+    }
+    folder.sync().map_err(Error::file("sync", folder.path()))
+}
+
+/// Moves one file to its place. A folder or link that stands there is in the way and not removed.
+pub(crate) fn place(folder: &Folder, name: &str) -> Result<(), Error> {
+    folder.rename(&part_name(name), name).map_err(Error::file("write", folder.path().join(name)))
+}
+
+fn remove_others(folder: &Folder, names: &HashSet<String>) -> Result<u64, Error> {
+    let mut removed = 0;
+    for file in walk(folder.path())? {
+        if !names.contains(&file.name) {
+            folder.remove(&file.name).map_err(Error::file("remove", &file.path))?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+/// Where pieces lie in the target already.
+pub(crate) type Elsewhere = HashMap<Id, (Arc<str>, u64)>;
+
+/// Reads a piece and says whether it is the right one.
+pub(crate) fn is_right(file: &File, offset: u64, id: Id, buffer: &mut Vec<u8>, bytes: u32) -> bool {
+    buffer.resize(bytes as usize, 0);
+    file.read_exact_at(buffer, offset).is_ok() && Id::of(buffer) == id
+}

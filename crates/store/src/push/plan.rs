@@ -1,0 +1,44 @@
+//! Which pieces travel, and in which bundle: a pure function of the pieces' order and of what is there.
+
+use std::collections::HashSet;
+
+use data::chunk::Id;
+
+use super::scan::Scanned;
+use super::{Bundled, Places};
+
+/// A piece that is sent, and where to read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub id: Id,
+    /// Place of its file in the list of files.
+    pub file: u32,
+    pub offset: u64,
+    pub bytes: u32,
+}
+
+/// A bundle is closed when its pieces are so long together.
+const BUNDLE: u64 = 64 << 20;
+
+/// The pieces that are not there, in the order in which files name them first, as bundles.
+pub(super) fn bundles(files: &[Scanned], known: &Places) -> Vec<Bundled> {
+    let (mut bundles, mut open, mut bytes) = (Vec::new(), Vec::new(), 0);
+    let mut taken = HashSet::new();
+    for (number, file) in files.iter().enumerate() {
+        for chunk in &file.chunks {
+            if known.contains_key(&chunk.id) || !taken.insert(chunk.id) {
+                continue;
+            }
+            open.push(Wanted { id: chunk.id, file: number as u32, offset: chunk.offset, bytes: chunk.bytes });
+            bytes += u64::from(chunk.bytes);
+            if bytes >= BUNDLE {
+                bundles.push(std::mem::take(&mut open));
+                bytes = 0;
+            }
+        }
+    }
+    if !open.is_empty() {
+        bundles.push(open);
+    }
+    bundles
+}

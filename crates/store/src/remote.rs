@@ -1,0 +1,372 @@
+//! An opened location: objects by key, tried again while our patience lasts.
+//!
+//! The client below tries a request again by itself; here the whole transfer of an object or a part is, for a
+//! connection that breaks in its middle too. What was refused or is missing is told at once.
+
+use std::future::Future;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::path::Path;
+use object_store::{Error as StoreError, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion};
+use tokio::runtime::Runtime;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::location::Location;
+use crate::{Error, Limits};
+
+/// The interface for uploads in parts that outlive a process, where the service has one.
+pub(crate) type Multipart = Option<Arc<dyn MultipartStore>>;
+
+/// An opened location.
+pub struct Remote {
+    location: Location,
+    store: Arc<dyn ObjectStore>,
+    pub(crate) multipart: Multipart,
+    prefix: Path,
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) limits: Limits,
+}
+
+/// An object of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Object {
+    /// Its key below the location.
+    pub name: String,
+    pub bytes: u64,
+    pub etag: Option<String>,
+}
+
+impl Remote {
+    pub(crate) fn new(
+        location: Location,
+        store: Arc<dyn ObjectStore>,
+        multipart: Multipart,
+        prefix: Path,
+        limits: Limits,
+    ) -> Result<Remote, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = Arc::new(runtime.map_err(|error| Error::Internal(error.to_string()))?);
+        Ok(Remote { location, store, multipart, prefix, runtime, limits })
+    }
+
+    /// Where it is.
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// Whether objects can be stored there at all.
+    pub(crate) fn can_write(&self) -> bool {
+        !matches!(self.location, Location::Web { .. })
+    }
+
+    /// Whether what is there can be listed.
+    pub(crate) fn can_list(&self) -> bool {
+        !matches!(self.location, Location::Web { .. })
+    }
+
+    /// Whether an object can be replaced on condition that it is the one that was read.
+    pub(crate) fn can_swap(&self) -> bool {
+        !matches!(self.location, Location::Local(_))
+    }
+
+    /// The full key of `name` below the location.
+    pub(crate) fn path(&self, name: &str) -> Result<Path, Error> {
+        let path = match (self.prefix.as_ref(), name) {
+            ("", name) => Path::parse(name),
+            (prefix, "") => Path::parse(prefix),
+            (prefix, name) => Path::parse(format!("{prefix}/{name}")),
+        };
+        path.map_err(|error| {
+            let message = format!("`{name}` cannot be the name of an object: {error}");
+            Error::Usage { message, hint: "rename the file, or pack the data first".into() }
+        })
+    }
+
+    /// Runs something async to its end.
+    pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    /// Tries `step` again while it fails for reasons that may pass, with growing pauses.
+    pub(crate) async fn patiently<T, F>(
+        &self,
+        doing: &'static str,
+        name: &str,
+        mut step: impl FnMut() -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let began = Instant::now();
+        let mut pause = Duration::from_millis(100);
+        loop {
+            match step().await {
+                Ok(value) => return Ok(value),
+                Err(error) if may_pass(&error) && began.elapsed() + pause < self.limits.patience => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(8));
+                }
+                Err(error) => return Err(self.told(doing, name, &error)),
+            }
+        }
+    }
+
+    /// A whole object of at most `most` bytes and its version; none when there is none.
+    pub(crate) async fn get(&self, name: &str, most: u64) -> Result<Option<(Vec<u8>, UpdateVersion)>, Error> {
+        let path = self.path(name)?;
+        let got = self.patiently("read", name, || async {
+            let result = match self.store.get(&path).await {
+                Err(StoreError::NotFound { source, .. }) if !names_bucket(&source.to_string()) => return Ok(None),
+                other => other?,
+            };
+            let version = UpdateVersion { e_tag: result.meta.e_tag.clone(), version: result.meta.version.clone() };
+            if result.meta.size > most {
+                return Ok(Some((None, version)));
+            }
+            Ok(Some((Some(self.body(result.into_stream(), most).await?), version)))
+        });
+        match got.await? {
+            None => Ok(None),
+            Some((Some(bytes), version)) => Ok(Some((bytes, version))),
+            Some((None, _)) => Err(self.damaged(name, format!("it is longer than {most} bytes"))),
+        }
+    }
+
+    /// Exactly these bytes of an object, of this version if one is named.
+    pub(crate) async fn range(&self, name: &str, range: Range<u64>, etag: Option<&str>) -> Result<Vec<u8>, Error> {
+        let path = self.path(name)?;
+        let length = range.end - range.start;
+        self.patiently("read", name, || async {
+            let options = GetOptions {
+                range: Some(range.clone().into()),
+                if_match: etag.map(str::to_owned),
+                ..GetOptions::default()
+            };
+            let result = self.store.get_opts(&path, options).await?;
+            let bytes = self.body(result.into_stream(), length).await?;
+            match bytes.len() as u64 == length {
+                true => Ok(bytes),
+                false => Err(generic(format!("{} of {length} bytes came", bytes.len()))),
+            }
+        })
+        .await
+    }
+
+    /// Reads a body that may stand still for so long only.
+    async fn body(
+        &self,
+        mut stream: impl futures::Stream<Item = Result<impl AsRef<[u8]>, StoreError>> + Unpin,
+        most: u64,
+    ) -> Result<Vec<u8>, StoreError> {
+        let mut bytes = Vec::new();
+        loop {
+            let next = timeout(self.limits.stall, stream.try_next()).await;
+            let next = next.map_err(|_| generic(format!("nothing came for {:?}", self.limits.stall)))?;
+            let Some(more) = next? else { return Ok(bytes) };
+            bytes.extend_from_slice(more.as_ref());
+            if bytes.len() as u64 > most {
+                return Err(generic("more came than was asked for".to_owned()));
+            }
+        }
+    }
+
+    /// The length and version of an object; none when there is none.
+    pub(crate) async fn look(&self, name: &str) -> Result<Option<Object>, Error> {
+        let path = self.path(name)?;
+        self.patiently("look for", name, || async {
+            match self.store.head(&path).await {
+                Ok(meta) => Ok(Some(Object { name: name.to_owned(), bytes: meta.size, etag: meta.e_tag })),
+                Err(StoreError::NotFound { source, .. }) if !names_bucket(&source.to_string()) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+        .await
+    }
+
+    /// Stores an object in one request, and returns its version.
+    pub(crate) async fn put(&self, name: &str, bytes: Vec<u8>, mode: PutMode) -> Result<Option<String>, Error> {
+        let path = self.path(name)?;
+        let payload = PutPayload::from(bytes);
+        let put = self.patiently("write", name, || async {
+            Ok(self.store.put_opts(&path, payload.clone(), mode.clone().into()).await?.e_tag)
+        });
+        put.await
+    }
+
+    /// Removes an object; that there was none is no error.
+    pub(crate) async fn remove(&self, name: &str) -> Result<(), Error> {
+        let path = self.path(name)?;
+        self.patiently("remove", name, || async {
+            match self.store.delete(&path).await {
+                Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
+                Err(error) => Err(error),
+            }
+        })
+        .await
+    }
+
+    /// Everything below the location, sorted by name.
+    pub(crate) async fn list(&self) -> Result<Vec<Object>, Error> {
+        let prefix = (!self.prefix.as_ref().is_empty()).then_some(&self.prefix);
+        let metas: Vec<_> = self.patiently("list", "", || self.store.list(prefix).try_collect::<Vec<_>>()).await?;
+        let mut objects = Vec::with_capacity(metas.len());
+        for meta in metas {
+            let Some(parts) = meta.location.prefix_match(&self.prefix) else { continue };
+            let name = parts.map(|part| part.as_ref().to_owned()).collect::<Vec<_>>().join("/");
+            if !name.is_empty() {
+                objects.push(Object { name, bytes: meta.size, etag: meta.e_tag });
+            }
+        }
+        objects.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(objects)
+    }
+
+    /// Begins an upload in parts.
+    pub(crate) async fn begin(&self, multipart: &dyn MultipartStore, name: &str) -> Result<String, Error> {
+        let path = self.path(name)?;
+        self.patiently("write", name, || multipart.create_multipart(&path)).await
+    }
+
+    /// Sends one part.
+    pub(crate) async fn part(
+        &self,
+        multipart: &dyn MultipartStore,
+        (name, upload): (&str, &String),
+        number: usize,
+        bytes: PutPayload,
+    ) -> Result<PartId, Error> {
+        let path = self.path(name)?;
+        self.patiently("write", name, || multipart.put_part(&path, upload, number, bytes.clone())).await
+    }
+
+    /// Makes the object of its parts.
+    pub(crate) async fn finish(
+        &self,
+        multipart: &dyn MultipartStore,
+        (name, upload): (&str, &String),
+        parts: Vec<PartId>,
+    ) -> Result<Option<String>, Error> {
+        let path = self.path(name)?;
+        let finish = self.patiently("write", name, || async {
+            Ok(multipart.complete_multipart(&path, upload, parts.clone()).await?.e_tag)
+        });
+        finish.await
+    }
+
+    /// Gives up an upload, so that its parts are not paid for. That it is gone already is no error.
+    pub(crate) async fn abandon(&self, multipart: &dyn MultipartStore, name: &str, upload: &String) {
+        if let Ok(path) = self.path(name) {
+            // What cannot be removed now is removed by the bucket's own rules, or costs a little.
+            let _ = multipart.abort_multipart(&path, upload).await;
+        }
+    }
+
+    /// An object's address, for messages.
+    pub(crate) fn address(&self, name: &str) -> String {
+        match name {
+            "" => self.location.to_string(),
+            name => format!("{}/{name}", self.location),
+        }
+    }
+
+    pub(crate) fn damaged(&self, name: &str, why: impl Into<String>) -> Error {
+        Error::Damaged { location: self.address(name), why: why.into() }
+    }
+
+    /// A service's error in our words.
+    fn told(&self, doing: &'static str, name: &str, error: &StoreError) -> Error {
+        let location = self.address(name);
+        let why = without_secrets(&chain(error));
+        let bucket = match &self.location {
+            Location::Object { bucket, .. } => bucket.clone(),
+            Location::Local(_) | Location::Web { .. } => String::new(),
+        };
+        if names_metadata(&why) {
+            let hint = crate::open::credentials_hint(&self.location).to_owned();
+            return Error::NoCredentials { location, hint };
+        }
+        if names_bucket(&why) {
+            return Error::NoBucket { bucket, location };
+        }
+        match error {
+            StoreError::NotFound { .. } => {
+                Error::Missing { location, hint: "check the path; `gradus data push` puts data there".into() }
+            }
+            StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
+                Error::Refused { location, why }
+            }
+            StoreError::Precondition { .. } | StoreError::AlreadyExists { .. } => Error::Raced { location },
+            _ => Error::Network { doing, location, why },
+        }
+    }
+}
+
+/// Services tell a missing bucket in the body of a 404, each with its own word.
+fn names_bucket(text: &str) -> bool {
+    ["NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"].iter().any(|word| text.contains(word))
+}
+
+/// Whether credentials were looked for on the machine itself, in vain.
+fn names_metadata(text: &str) -> bool {
+    text.contains("169.254.169.254") || text.contains("metadata.google.internal")
+}
+
+/// Whether another try may succeed.
+fn may_pass(error: &StoreError) -> bool {
+    match error {
+        StoreError::Generic { source, .. } => {
+            let text = source.to_string();
+            !names_bucket(&text) && !names_metadata(&text)
+        }
+        StoreError::JoinError { .. } => true,
+        _ => false,
+    }
+}
+
+fn generic(why: String) -> StoreError {
+    StoreError::Generic { store: "gradus", source: why.into() }
+}
+
+/// An error and its causes, each told once.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(&format!(": {more}"));
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Without the queries of addresses, which hold signatures, and in one line of bearable length.
+fn without_secrets(text: &str) -> String {
+    let mut kept = String::new();
+    let mut in_query = false;
+    for c in text.chars() {
+        match c {
+            '?' => in_query = true,
+            c if c.is_whitespace() || matches!(c, ')' | '"') => in_query = false,
+            _ => {}
+        }
+        if !in_query {
+            kept.push(if c == '\n' { ' ' } else { c });
+        }
+    }
+    match kept.char_indices().nth(400) {
+        Some((end, _)) => format!("{}…", &kept[..end]),
+        None => kept,
+    }
+}
+
+impl std::fmt::Debug for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Remote").field("location", &self.location).finish_non_exhaustive()
+    }
+}

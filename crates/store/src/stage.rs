@@ -1,0 +1,48 @@
+//! Data from elsewhere, brought to this machine before training begins.
+
+use std::path::{Path, PathBuf};
+
+use data::chunk::Id;
+
+use crate::{Access, Error, Limits, Location, Meter, Options, Pulled, open, pull};
+
+/// Data that is here now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Staged {
+    /// The file or folder to read.
+    pub path: PathBuf,
+    /// What it took.
+    pub pulled: Pulled,
+}
+
+/// Brings what lies at `uri` into a folder of its own below `cache`, and says where it is. What is there already is
+/// verified and not fetched again; a local path stays where it is.
+///
+/// # Errors
+/// [`Error`]. What was fetched stays for the next time.
+pub fn stage(uri: &str, cache: &Path, access: &Access, meter: &Meter) -> Result<Staged, Error> {
+    let location: Location = uri.parse()?;
+    if let Some(path) = location.local() {
+        return Ok(Staged { path: path.to_owned(), pulled: Pulled::default() });
+    }
+    let remote = open(&location, access, Limits::default())?;
+    // Only letters that are safe in a path; the hash tells two of one name apart.
+    let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '-' };
+    let name: String = location.name().chars().take(40).map(safe).collect();
+    let folder = cache.join(format!("{name}-{}", &Id::of(location.to_string().as_bytes()).to_string()[..16]));
+    let threads = std::thread::available_parallelism().unwrap_or(std::num::NonZero::<usize>::MIN);
+    let options = Options {
+        form: crate::Form::Chunks,
+        dry_run: false,
+        // A picture that was removed there must not be trained on here.
+        delete: true,
+        threads,
+        journals: cache.to_owned(),
+    };
+    let pulled = pull(&remote, &folder, &options, meter)?;
+    let path = match &pulled.single {
+        Some(name) => folder.join(name),
+        None => folder,
+    };
+    Ok(Staged { path, pulled })
+}

@@ -1,0 +1,120 @@
+//! Places that mean harm: nothing is written outside the target, nothing hangs, and it is told.
+
+use std::os::unix::fs::symlink;
+
+use data::chunk::{self, Bundle, File, Frame, Id, Manifest, Piece};
+use object_store::PutMode;
+
+use super::*;
+
+/// Stores a data set of one file with this content, changed by `change`, as somebody who knows our forms would.
+fn plant(remote: &Remote, change: impl FnOnce(&mut Manifest, &mut Vec<u8>)) {
+    let mut bytes = Noise::new(1).bytes(1000);
+    let piece = Piece { id: Id::of(&bytes), bytes: 1000, frame: 0, at: 0 };
+    let mut manifest = Manifest {
+        bundles: vec![Bundle { id: Id::of(&bytes), bytes: 1000 }],
+        frames: vec![Frame { bundle: 0, offset: 0, stored: 1000, raw: 1000 }],
+        files: vec![File { name: "a/b".into(), bytes: 1000, pieces: vec![piece] }],
+    };
+    change(&mut manifest, &mut bytes);
+    let name = head::bundle_name(manifest.bundles[0].id);
+    remote.wait(remote.put(&name, bytes, PutMode::Overwrite)).unwrap();
+    remote.wait(head::save(remote, &manifest, None)).unwrap();
+}
+
+fn refusal(scene: &Scene, remote: &Remote) -> String {
+    let result = pull(remote, &scene.path("there"), &scene.options(Form::Chunks), &Meter::default());
+    let error = result.unwrap_err();
+    match std::error::Error::source(&error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+#[track_caller]
+fn check(change: impl FnOnce(&mut Manifest, &mut Vec<u8>), expected: &str) {
+    let (scene, remote) = (Scene::new(), memory());
+    plant(&remote, change);
+    let told = refusal(&scene, &remote);
+    assert!(told.contains(expected), "expected `{expected}`, found `{told}`");
+    assert_eq!(fs::read_dir(scene.temporary.path()).unwrap().count(), 1, "something lies beside the target");
+    assert!(!scene.path("there/a/b").exists());
+}
+
+#[test]
+fn what_is_planted_is_refused() {
+    check(|manifest, _| manifest.files[0].name = "../b".into(), "is refused");
+    check(|manifest, _| manifest.files[0].name = "/b".into(), "is refused");
+    check(|_, bytes| bytes[5] ^= 1, "its bytes are not those");
+    check(|_, bytes| bytes.truncate(500), "of 1000 bytes came");
+    check(|manifest, _| manifest.files[0].pieces[0].id = Id::of(b"other"), "its bytes are not those");
+    check(
+        |manifest, bytes| {
+            *bytes = zstd_zeros();
+            manifest.bundles[0].bytes = bytes.len() as u64;
+            manifest.frames[0].stored = bytes.len() as u32;
+            manifest.frames[0].raw = 8 << 20;
+        },
+        "its bytes are not those",
+    );
+}
+
+/// A gigabyte of zeros, compressed, as a frame of 8 MiB.
+fn zstd_zeros() -> Vec<u8> {
+    chunk::patch(&[], &vec![0; 256 << 20]).unwrap()
+}
+
+#[test]
+fn links_in_the_target_lead_nowhere() {
+    let (scene, remote) = (Scene::new(), memory());
+    plant(&remote, |_, _| ());
+    fs::create_dir_all(scene.path("there")).unwrap();
+    fs::create_dir_all(scene.path("outer")).unwrap();
+    symlink(scene.path("outer"), scene.path("there/a")).unwrap();
+    assert!(refusal(&scene, &remote).contains("cannot write"));
+    assert_eq!(fs::read_dir(scene.path("outer")).unwrap().count(), 0);
+
+    // A link at the place of the file itself is replaced, and what it led to stays.
+    fs::remove_file(scene.path("there/a")).unwrap();
+    fs::create_dir_all(scene.path("there/a")).unwrap();
+    fs::write(scene.path("outer/kept"), "kept").unwrap();
+    symlink(scene.path("outer/kept"), scene.path("there/a/b")).unwrap();
+    pull_(&scene, &remote, "there");
+    assert_eq!(fs::read(scene.path("outer/kept")).unwrap(), b"kept");
+    assert_eq!(fs::read(scene.path("there/a/b")).unwrap().len(), 1000);
+
+    // So is one at the place of our own folder.
+    let other = Scene::new();
+    fs::create_dir_all(other.path("there")).unwrap();
+    fs::create_dir_all(other.path("outer")).unwrap();
+    symlink(other.path("outer"), other.path("there/.gradus")).unwrap();
+    assert!(refusal(&other, &remote).contains("cannot write"));
+    assert_eq!(fs::read_dir(other.path("outer")).unwrap().count(), 0);
+}
+
+#[test]
+fn heads_that_mean_harm_are_refused() {
+    let long = format!("{{\"schema\":1,\"files\":1,\"bytes\":1,\"manifest\":[{}]}}", vec!["{}"; 9].join(","));
+    for (text, expected) in [
+        ("", "it is no head"),
+        ("{\"schema\":1", "it is no head"),
+        ("{\"schema\":2,\"files\":1,\"bytes\":1,\"manifest\":[]}", "later version"),
+        (r#"{"schema":1,"files":1,"bytes":1,"manifest":[{"id":"../x","stored":1,"raw":1}]}"#, "is no hash"),
+        (r#"{"schema":1,"files":1,"bytes":-1,"manifest":[]}"#, "it is no head"),
+        (r#"{"schema":1,"files":1,"bytes":1,"manifest":[]}"#, "cut short"),
+        (&long, "it is no head"),
+        (&" ".repeat(70_000), "longer than"),
+    ] {
+        let (scene, remote) = (Scene::new(), memory());
+        remote.wait(remote.put(head::NAME, text.into(), PutMode::Overwrite)).unwrap();
+        let told = refusal(&scene, &remote);
+        assert!(told.contains(expected), "{text}: expected `{expected}`, found `{told}`");
+    }
+}
+
+#[test]
+fn plain_objects_with_hostile_names_are_refused() {
+    let (scene, remote) = (Scene::new(), memory());
+    remote.wait(remote.put("a/.gradus/x", vec![1], PutMode::Overwrite)).unwrap();
+    assert!(refusal(&scene, &remote).contains("its name is refused"));
+}

@@ -1,0 +1,138 @@
+//! A web server of a few lines that fails as networks do: it cuts bodies, says 503 and falls silent.
+
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+
+#[derive(Debug, Clone, Copy)]
+enum Answer {
+    Whole,
+    /// The connection ends in the middle of the body.
+    Cut,
+    /// 503, to be tried again.
+    Busy,
+    /// Half of the body, then nothing for longer than anybody waits.
+    Silent,
+}
+
+/// Serves a folder; the answers are given in turn.
+fn serve(root: PathBuf, answers: &'static [Answer]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    let turn = Arc::new(AtomicUsize::new(0));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let (root, turn) = (root.clone(), turn.clone());
+            std::thread::spawn(move || {
+                let answer = answers[turn.fetch_add(1, Ordering::Relaxed) % answers.len()];
+                let _ = respond(stream, &root, answer);
+            });
+        }
+    });
+    origin
+}
+
+fn respond(mut stream: TcpStream, root: &Path, answer: Answer) -> std::io::Result<()> {
+    let mut lines = BufReader::new(stream.try_clone()?).lines();
+    let request = lines.next().unwrap_or(Ok(String::new()))?;
+    let mut range = None;
+    for line in lines.map_while(Result::ok).take_while(|line| !line.is_empty()) {
+        if let Some(wanted) = line.to_ascii_lowercase().strip_prefix("range: bytes=") {
+            let (begin, end) = wanted.split_once('-').unwrap();
+            range = Some((begin.parse::<u64>().unwrap(), end.parse::<u64>().unwrap()));
+        }
+    }
+    let mut words = request.split(' ');
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let Ok(mut file) = fs::File::open(root.join(path.trim_start_matches('/'))) else {
+        return stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    };
+    if let Answer::Busy = answer {
+        return stream.write_all(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    }
+    let length = file.metadata()?.len();
+    let (begin, end) = range.map_or((0, length), |(begin, end)| (begin, (end + 1).min(length)));
+    let head = match range {
+        Some(_) => format!("206 Partial Content\r\nContent-Range: bytes {begin}-{}/{length}", end - 1),
+        None => "200 OK".to_owned(),
+    };
+    let head = format!(
+        "HTTP/1.1 {head}\r\nETag: \"{length}\"\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        end - begin
+    );
+    stream.write_all(head.as_bytes())?;
+    if method == "HEAD" {
+        return Ok(());
+    }
+    let mut body = vec![0; (end - begin) as usize];
+    file.seek(SeekFrom::Start(begin))?;
+    file.read_exact(&mut body)?;
+    match answer {
+        Answer::Whole | Answer::Busy => stream.write_all(&body),
+        Answer::Cut => stream.write_all(&body[..body.len() / 2]),
+        Answer::Silent => {
+            stream.write_all(&body[..body.len() / 2])?;
+            std::thread::sleep(Duration::from_secs(3));
+            Ok(())
+        }
+    }
+}
+
+fn web(origin: &str, path: &str, limits: Limits) -> Remote {
+    let location = format!("{origin}/{path}").parse().unwrap();
+    open(&location, &Access::default(), limits).unwrap()
+}
+
+#[test]
+fn data_comes_whole_from_a_server_that_fails_again_and_again() {
+    use Answer::{Busy, Cut, Silent, Whole};
+    for answers in [&[Whole][..], &[Whole, Cut, Whole], &[Busy, Whole, Whole], &[Whole, Whole, Whole, Whole, Silent]] {
+        let scene = Scene::new();
+        let tree = data_set(20);
+        write(&scene.path("here"), &tree);
+        push_(&scene, &scene.folder("served/set"), Form::Chunks);
+        let origin = serve(scene.path("served"), answers);
+        let patient = Limits { patience: Duration::from_secs(60), ..limits() };
+        pull_(&scene, &web(&origin, "set", patient), "there");
+        assert_eq!(read(&scene.path("there")), tree, "{answers:?}");
+    }
+}
+
+#[test]
+fn one_plain_file_comes_from_a_web_server() {
+    let scene = Scene::new();
+    let bytes = Noise::new(21).bytes(350_000);
+    fs::create_dir_all(scene.path("served")).unwrap();
+    fs::write(scene.path("served/x.tar"), &bytes).unwrap();
+    let origin = serve(scene.path("served"), &[Answer::Whole, Answer::Whole, Answer::Cut]);
+    let pulled = pull_(&scene, &web(&origin, "x.tar", limits()), "there");
+    assert_eq!(pulled.single.as_deref(), Some("x.tar"));
+    assert_eq!(fs::read(scene.path("there/x.tar")).unwrap(), bytes);
+    let staged =
+        stage(&format!("{origin}/x.tar"), &scene.path("cache"), &Access::default(), &Meter::default()).unwrap();
+    assert_eq!(fs::read(staged.path).unwrap(), bytes);
+}
+
+#[test]
+fn what_never_works_is_told_in_time() {
+    let scene = Scene::new();
+    write(&scene.path("served"), &Tree::from([("a".into(), vec![1; 1000])]));
+    let short = Limits { patience: Duration::from_millis(800), ..limits() };
+    let told = |origin: &str, path: &str| {
+        let error =
+            pull(&web(origin, path, short), &scene.path("there"), &scene.options(Form::Chunks), &Meter::default());
+        let error = error.unwrap_err();
+        (error.to_string(), error.hint().unwrap_or_default())
+    };
+    let (message, hint) = told(&serve(scene.path("served"), &[Answer::Busy]), "a");
+    assert!(message.contains("cannot look for") && hint.contains("it goes on where it was"), "{message}; {hint}");
+    let (message, hint) = told(&serve(scene.path("served"), &[Answer::Whole]), "missing");
+    assert!(message.contains("there is nothing at") && hint.contains("does not list"), "{message}; {hint}");
+    // Nobody listens there.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (message, _) = told(&format!("http://{closed}"), "a");
+    assert!(message.contains("cannot read"), "{message}");
+}

@@ -1,0 +1,180 @@
+//! The S3 client against moto, a stand-in for AWS that is written by others; `cargo xtask test` provides it.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::num::NonZero;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use store::{Access, Error, Form, Limits, Meter, Options, Remote, open, pull, push};
+
+/// A running moto, ended when dropped.
+struct Moto {
+    process: Child,
+    port: u16,
+}
+
+impl Moto {
+    fn start() -> Moto {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut python = Command::new("python3");
+        python.args(["-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", &port.to_string()]);
+        let process = python.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let moto = Moto { process, port };
+        let began = Instant::now();
+        while request(port, "GET", "/moto-api/data.json").is_none_or(|status| status != 200) {
+            assert!(began.elapsed() < Duration::from_secs(120), "moto does not answer");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(request(port, "PUT", "/bucket"), Some(200));
+        moto
+    }
+}
+
+impl Drop for Moto {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The status of one request without a body.
+fn request(port: u16, method: &str, path: &str) -> Option<u16> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    // moto knows by this header that S3 is meant.
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nHost: s3.amazonaws.com\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).ok()?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).ok()?;
+    String::from_utf8_lossy(&answer).split(' ').nth(1)?.parse().ok()
+}
+
+fn access(port: u16, key: Option<&str>) -> Access {
+    Access::gather(|name| match name {
+        "AWS_ENDPOINT_URL" => Some(format!("http://127.0.0.1:{port}")),
+        "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" => key.map(str::to_owned),
+        _ => None,
+    })
+}
+
+fn remote(port: u16, uri: &str) -> Remote {
+    let limits = Limits { streams: 4, part: 5 << 20, patience: Duration::from_secs(60), ..Limits::default() };
+    open(&uri.parse().unwrap(), &access(port, Some("key")), limits).unwrap()
+}
+
+fn options(folder: &Path, form: Form) -> Options {
+    let threads = NonZero::new(2).unwrap();
+    Options { form, dry_run: false, delete: false, threads, journals: folder.join("journals") }
+}
+
+/// Bytes that do not compress, the same for the same seed (xorshift64*, Vigna 2016).
+fn noise(seed: u64, count: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut next = || {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 56) as u8
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn write(folder: &Path) {
+    std::fs::create_dir_all(folder.join("a b")).unwrap();
+    std::fs::write(folder.join("large"), noise(1, 12 << 20)).unwrap();
+    std::fs::write(folder.join("text"), "some words that compress ".repeat(90_000)).unwrap();
+    for number in 0..40 {
+        std::fs::write(folder.join(format!("a b/ü+{number}%.jpg")), noise(number + 2, 3000)).unwrap();
+    }
+}
+
+fn read(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let (mut found, mut waiting) = (BTreeMap::new(), vec![folder.to_owned()]);
+    while let Some(next) = waiting.pop() {
+        for entry in std::fs::read_dir(next).unwrap().map(Result::unwrap).filter(|entry| entry.file_name() != ".gradus")
+        {
+            match entry.file_type().unwrap().is_dir() {
+                true => waiting.push(entry.path()),
+                false => {
+                    let name = entry.path().strip_prefix(folder).unwrap().display().to_string();
+                    found.insert(name, std::fs::read(entry.path()).unwrap());
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Pushes and pulls through `port`, and holds the result against the source.
+fn round_trip(port: u16, form: Form, uri: &str) {
+    let temporary = tempfile::tempdir().unwrap();
+    let (here, there) = (temporary.path().join("here"), temporary.path().join("there"));
+    write(&here);
+    let remote = remote(port, uri);
+    let options = options(temporary.path(), form);
+    push(&here, &remote, &options, &Meter::default()).unwrap();
+    let again = push(&here, &remote, &options, &Meter::default()).unwrap();
+    assert_eq!(again.sent, 0, "what is there was sent again");
+    pull(&remote, &there, &options, &Meter::default()).unwrap();
+    assert_eq!(read(&there), read(&here));
+    assert_eq!(pull(&remote, &there, &options, &Meter::default()).unwrap().new_bytes, 0);
+}
+
+#[test]
+#[ignore = "needs moto: `cargo xtask test` provides it"]
+fn data_goes_to_a_bucket_and_comes_back() {
+    let moto = Moto::start();
+    round_trip(moto.port, Form::Chunks, "s3://bucket/chunks/x");
+    round_trip(moto.port, Form::Plain, "s3://bucket/plain");
+    round_trip(proxy(moto.port), Form::Chunks, "s3://bucket/proxied");
+    mistakes(moto.port);
+}
+
+/// A relay that cuts the connection after every 30 MB or so, in the middle of whatever it was.
+fn proxy(port: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = listener.local_addr().unwrap().port();
+    let carried = Arc::new(AtomicU64::new(0));
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            for (from, to) in [(&client, &server), (&server, &client)] {
+                let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                let carried = carried.clone();
+                std::thread::spawn(move || {
+                    let mut buffer = [0; 16 << 10];
+                    while let Ok(count @ 1..) = from.read(&mut buffer) {
+                        let before = carried.fetch_add(count as u64, Ordering::Relaxed);
+                        let is_cut = before / 7_000_000 != (before + count as u64) / 7_000_000;
+                        if is_cut || to.write_all(&buffer[..count]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = (from.shutdown(std::net::Shutdown::Both), to.shutdown(std::net::Shutdown::Both));
+                });
+            }
+        }
+    });
+    own
+}
+
+fn mistakes(port: u16) {
+    let temporary = tempfile::tempdir().unwrap();
+    let told = |uri: &str| {
+        let options = options(temporary.path(), Form::Chunks);
+        let error = pull(&remote(port, uri), &temporary.path().join("x"), &options, &Meter::default()).unwrap_err();
+        (error.to_string(), error.hint().unwrap_or_default())
+    };
+    let (message, hint) = told("s3://nobucket/x");
+    assert!(message.contains("there is no bucket `nobucket`") && hint.contains("create it"), "{message}; {hint}");
+    let (message, hint) = told("s3://bucket/nothing");
+    assert!(message == "there is nothing at `s3://bucket/nothing`" && !hint.is_empty(), "{message}; {hint}");
+    let uri = "s3://bucket/x".parse().unwrap();
+    let error = open(&uri, &access(port, None), Limits::default()).unwrap_err();
+    assert!(matches!(error, Error::NoCredentials { .. }) && error.hint().unwrap().contains("AWS_ACCESS_KEY_ID"));
+}

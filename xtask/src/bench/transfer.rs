@@ -1,0 +1,324 @@
+//! `cargo xtask bench transfer`: what travels after a change, and how fast, beside rsync, rclone and gzip.
+//!
+//! The data is made here: a tar of noise in the lengths of pictures, which no program can compress, and text. A peer
+//! that is not installed is named and left out. Bytes are what each program says that it sent; time is that of the
+//! processor, ours and the peer's in turn, for a machine is rarely quiet.
+
+use std::error::Error;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::doing::{self, Outcome};
+use crate::{build, lab};
+
+/// Pictures of the tar, of about 98 kB each.
+const PICTURES: u64 = 1_500;
+
+/// Compares, and returns a table.
+pub fn transfer(root: &Path) -> Outcome {
+    let arguments = ["build", "--release", "--package", "gradus-cli"];
+    doing::run(&mut doing::cargo(root, &arguments), "read the compiler's message above")?;
+    let folder = build::target(root).join("bench-transfer");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder)?;
+    let bench = Bench { gradus: build::target(root).join("release/gradus"), folder: folder.clone() };
+    let lines = bench.changes().and_then(|mut lines| {
+        lines.extend(bench.bucket()?);
+        lines.extend(bench.text(root)?);
+        Ok(lines)
+    });
+    let _ = fs::remove_dir_all(&folder);
+    Ok(lines?.join("\n"))
+}
+
+struct Bench {
+    gradus: PathBuf,
+    folder: PathBuf,
+}
+
+/// What one program did.
+struct Cost {
+    cpu_s: f64,
+    wall_s: f64,
+    out: String,
+}
+
+impl Bench {
+    /// Bytes to send after a change, to a place that has the data as it was.
+    fn changes(&self) -> Result<Vec<String>, Box<dyn Error>> {
+        let all: Vec<u64> = (0..PICTURES).collect();
+        let fresh = PICTURES / 100;
+        let mut appended = all.clone();
+        appended.extend(PICTURES..PICTURES + fresh);
+        let mut inserted = all.clone();
+        for number in 0..fresh {
+            inserted.insert((number * 97 + 41) as usize, PICTURES + 1000 + number);
+        }
+        let mut moved = all.clone();
+        moved.sort_by_key(|number| Noise::new(*number).next());
+        let mut lines = vec![
+            format!("bytes sent after a change of a tar of {PICTURES} pictures"),
+            "change            new bytes      gradus  ratio       rsync  ratio  processor s: gradus  rsync".to_owned(),
+        ];
+        let old = tar(&all);
+        for (what, members) in [("append 1 %", &appended), ("insert 1 %", &inserted), ("other order", &moved)] {
+            let new = tar(members);
+            let fresh: u64 = members.iter().filter(|number| **number >= PICTURES).map(|number| member(*number)).sum();
+            lines.push(self.change(what, &old, &new, fresh)?);
+        }
+        let mut patched = old.clone();
+        for patch in 0..20 {
+            let at = patch * (old.len() / 20) + 1234;
+            patched[at..at + 4096].copy_from_slice(&Noise::new(patch as u64 + 77).bytes(4096));
+        }
+        lines.push(self.change("20 × 4 KiB", &old, &patched, 20 * 4096)?);
+        Ok(lines)
+    }
+
+    fn change(&self, what: &str, old: &[u8], new: &[u8], fresh: u64) -> Result<String, Box<dyn Error>> {
+        let (here, remote, mirror) = (self.folder.join("here"), self.folder.join("remote"), self.folder.join("mirror"));
+        for path in [&here, &remote, &mirror] {
+            let _ = fs::remove_dir_all(path);
+            fs::create_dir_all(path)?;
+        }
+        let file = here.join("pictures.tar");
+        fs::write(&file, old)?;
+        fs::write(mirror.join("pictures.tar"), old)?;
+        self.carry("push", &here, text(&remote), &[])?;
+        fs::write(&file, new)?;
+        let ours = self.carry("push", &here, text(&remote), &[])?;
+        let sent = number(&ours.out, "moved_bytes")?;
+        let mut rsync = Command::new("rsync");
+        rsync.args(["--stats", "--no-whole-file"]).arg(&file).arg(mirror.join("pictures.tar"));
+        let theirs = measured(&mut rsync)?;
+        let (bytes, ratio, cpu) = match &theirs {
+            Some(cost) => {
+                let bytes = stated(&cost.out, "Total bytes sent:").ok_or("rsync said nothing of bytes")?;
+                (bytes.to_string(), format!("{:.2}", bytes as f64 / fresh.max(1) as f64), format!("{:.2}", cost.cpu_s))
+            }
+            None => ("not here".into(), "-".into(), "-".into()),
+        };
+        let own = sent as f64 / fresh.max(1) as f64;
+        let (own, ratio) = if fresh == 0 { ("-".to_owned(), "-".to_owned()) } else { (format!("{own:.2}"), ratio) };
+        Ok(format!("{what:<14} {fresh:>12} {sent:>11} {own:>6} {bytes:>11} {ratio:>6} {:>20.2} {cpu:>6}", ours.cpu_s))
+    }
+
+    /// A whole data set to a bucket and back, through moto.
+    fn bucket(&self) -> Result<Vec<String>, Box<dyn Error>> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let log = self.folder.join("moto.log");
+        let mut moto = lab::moto(port)?;
+        let mut moto = moto.stdout(Stdio::null()).stderr(fs::File::create(&log)?).spawn()?;
+        let lines = lab::wait(port, &log).and_then(|()| self.through(port));
+        let _ = moto.kill();
+        let _ = moto.wait();
+        lines
+    }
+
+    fn through(&self, port: u16) -> Result<Vec<String>, Box<dyn Error>> {
+        let endpoint = format!("http://127.0.0.1:{port}");
+        let here = self.folder.join("here");
+        let _ = fs::remove_dir_all(&here);
+        fs::create_dir_all(&here)?;
+        // Single files, as they lie in most data sets.
+        for number in 0..PICTURES {
+            fs::write(here.join(format!("{number:06}.jpg")), Noise::new(number).bytes(length(number)))?;
+        }
+        let rclone = |from: &str, to: &str| {
+            let mut command = Command::new("rclone");
+            command.args(["copy", "--config", "/dev/null", "--transfers", "8", "--s3-provider", "Other"]);
+            command.args(["--s3-force-path-style", "--s3-access-key-id", "x", "--s3-secret-access-key", "x"]);
+            command.args(["--s3-endpoint", &endpoint, from, to]);
+            measured(&mut command)
+        };
+        let env = [("AWS_ENDPOINT_URL", endpoint.as_str()), ("AWS_ACCESS_KEY_ID", "x"), ("AWS_SECRET_ACCESS_KEY", "x")];
+        bucket(port)?;
+        let mut lines = vec![
+            format!("{PICTURES} files of 98 kB to moto and back (moto's own speed bounds the wall clock)"),
+            "                     processor s   wall s".to_owned(),
+        ];
+        let mut add = |what: &str, cost: Option<Cost>| match cost {
+            Some(cost) => lines.push(format!("{what:<20} {:>11.2} {:>8.1}", cost.cpu_s, cost.wall_s)),
+            None => lines.push(format!("{what:<20} not here")),
+        };
+        let back = |name: &str| self.folder.join(name);
+        add("gradus push", Some(self.carry("push", &here, "s3://bucket/chunks", &env)?));
+        add("gradus push --plain", Some(self.plain(&here, "s3://bucket/plain", &env)?));
+        add("rclone copy", rclone(text(&here), ":s3:bucket/rclone")?);
+        add("gradus pull", Some(self.carry("pull", Path::new("s3://bucket/chunks"), text(&back("a")), &env)?));
+        add("gradus pull (plain)", Some(self.carry("pull", Path::new("s3://bucket/plain"), text(&back("b")), &env)?));
+        add("rclone copy (back)", rclone(":s3:bucket/rclone", text(&back("c")))?);
+        Ok(lines)
+    }
+
+    /// Text, compressed on its way, beside gzip.
+    fn text(&self, root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+        let (here, remote) = (self.folder.join("text"), self.folder.join("text-remote"));
+        fs::create_dir_all(&here)?;
+        let mut bytes = Vec::new();
+        gather(&sources(root), &mut bytes)?;
+        let file = here.join("text");
+        fs::write(&file, &bytes)?;
+        let ours = self.carry("push", &here, text(&remote), &[])?;
+        let sent = number(&ours.out, "moved_bytes")?;
+        let mut gzip = Command::new("gzip");
+        let theirs = measured(gzip.args(["-6", "-k"]).arg(&file))?.ok_or("`gzip` is not installed")?;
+        let theirs_bytes = fs::metadata(here.join("text.gz"))?.len();
+        let share = |stored: u64| 100.0 * stored as f64 / bytes.len() as f64;
+        Ok(vec![
+            format!("{:.1} MB of source text", bytes.len() as f64 / 1e6),
+            format!("gradus push (cut, hashed, zstd -9)  {sent} bytes, {:.1} %, {:.2} s", share(sent), ours.cpu_s),
+            format!(
+                "gzip -6                             {theirs_bytes} bytes, {:.1} %, {:.2} s",
+                share(theirs_bytes),
+                theirs.cpu_s
+            ),
+            format!(
+                "smaller by {:.1} %, {:.1} times as fast",
+                100.0 - 100.0 * sent as f64 / theirs_bytes as f64,
+                theirs.cpu_s / ours.cpu_s
+            ),
+        ])
+    }
+
+    fn carry(&self, verb: &str, from: &Path, to: &str, env: &[(&str, &str)]) -> Result<Cost, Box<dyn Error>> {
+        self.command(&["data", verb, text(from), to, "--json"], env)
+    }
+
+    fn plain(&self, from: &Path, to: &str, env: &[(&str, &str)]) -> Result<Cost, Box<dyn Error>> {
+        self.command(&["data", "push", text(from), to, "--json", "--plain"], env)
+    }
+
+    fn command(&self, arguments: &[&str], env: &[(&str, &str)]) -> Result<Cost, Box<dyn Error>> {
+        let mut command = Command::new(&self.gradus);
+        command.args(arguments).arg("--home").arg(self.folder.join("home")).envs(env.iter().copied());
+        measured(&mut command)?.ok_or_else(|| "gradus was not built".into())
+    }
+}
+
+/// Runs a program to its end; none when there is no such program.
+fn measured(command: &mut Command) -> Result<Option<Cost>, Box<dyn Error>> {
+    let (cpu, began) = (children(), std::time::Instant::now());
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    if !output.status.success() {
+        return Err(format!("`{command:?}` failed: {}", String::from_utf8_lossy(&output.stderr)).into());
+    }
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(Some(Cost { cpu_s: children() - cpu, wall_s: began.elapsed().as_secs_f64(), out }))
+}
+
+/// Processor seconds of all children that have ended: fields 16 and 17 of `/proc/self/stat`, in hundredths.
+fn children() -> f64 {
+    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    (ticks(13) + ticks(14)) / 100.0
+}
+
+/// A number of our `--json`.
+fn number(out: &str, key: &str) -> Result<u64, Box<dyn Error>> {
+    let value: Value = serde_json::from_str(out.lines().last().unwrap_or_default())?;
+    value[key].as_u64().ok_or_else(|| format!("`{key}` is not in `{out}`").into())
+}
+
+/// A number after a word, with or without commas.
+fn stated(out: &str, word: &str) -> Option<u64> {
+    let line = out.lines().find_map(|line| line.trim().strip_prefix(word))?;
+    line.chars().filter(char::is_ascii_digit).collect::<String>().parse().ok()
+}
+
+/// Makes the bucket that everybody uses.
+fn bucket(port: u16) -> Result<(), Box<dyn Error>> {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
+    stream.write_all(
+        b"PUT /bucket HTTP/1.1\r\nHost: s3.amazonaws.com\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+    )?;
+    stream.read_to_end(&mut Vec::new())?;
+    Ok(())
+}
+
+/// Numbers that are the same for the same seed (xorshift64*, Vigna 2016).
+struct Noise(u64);
+
+impl Noise {
+    fn new(seed: u64) -> Noise {
+        Noise((seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).take(count).collect()
+    }
+}
+
+/// Bytes of a picture: 49 to 147 kB.
+fn length(number: u64) -> usize {
+    49_000 + (Noise::new(number).next() % 98_000) as usize
+}
+
+/// Bytes of a picture in the tar.
+fn member(number: u64) -> u64 {
+    512 + length(number).next_multiple_of(512) as u64
+}
+
+fn tar(members: &[u64]) -> Vec<u8> {
+    let mut file = Vec::new();
+    for &member in members {
+        let bytes = Noise::new(member).bytes(length(member));
+        let mut header = [0_u8; 512];
+        header[..10].copy_from_slice(format!("{member:06}.jpg").as_bytes());
+        header[124..136].copy_from_slice(format!("{:011o}\0", bytes.len()).as_bytes());
+        header[156] = b'0';
+        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum::<u32>() + 8 * 32;
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        file.extend(header);
+        file.extend(&bytes);
+        file.resize(file.len().next_multiple_of(512), 0);
+    }
+    file.resize(file.len() + 1024, 0);
+    file
+}
+
+/// Where much source text lies: the crates that we are built from, else our own.
+fn sources(root: &Path) -> PathBuf {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
+    home.map(|home| home.join("registry/src")).filter(|folder| folder.is_dir()).unwrap_or_else(|| root.to_owned())
+}
+
+/// Up to 40 MB of the text below a folder, in the order of names.
+fn gather(folder: &Path, bytes: &mut Vec<u8>) -> Result<(), Box<dyn Error>> {
+    let mut entries = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for path in entries.iter().map(fs::DirEntry::path) {
+        if bytes.len() >= 40_000_000 {
+            return Ok(());
+        }
+        let is_text = path.extension().is_some_and(|end| ["rs", "md", "toml", "txt"].iter().any(|known| end == *known));
+        if path.is_dir() && !path.is_symlink() {
+            gather(&path, bytes)?;
+        } else if is_text {
+            bytes.extend(fs::read(&path)?);
+        }
+    }
+    Ok(())
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap_or_default()
+}

@@ -1,0 +1,88 @@
+//! `cargo xtask lab`: real back-ends of other makers on this machine, to try things by hand. Tests start their own.
+//!
+//! Today there is one, moto for S3. It is a process of its own, and `target/lab` holds its number and its log.
+
+use std::error::Error;
+use std::fs::{self, File};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::doing::Outcome;
+use crate::{build, peers, setup};
+
+const USAGE: &str = "\
+usage: cargo xtask lab start [PORT]   start moto, which speaks S3, on loopback
+       cargo xtask lab stop           end it";
+
+/// What stands in moto's command line, so that no other process is ended by a number that was given anew.
+const WORD: &str = "moto.server";
+
+/// Starts or stops the back-ends.
+pub fn lab(root: &Path, arguments: &[String]) -> Outcome {
+    let folder = build::target(root).join("lab");
+    match arguments {
+        [verb] if verb == "start" => start(&folder, TcpListener::bind("127.0.0.1:0")?.local_addr()?.port()),
+        [verb, port] if verb == "start" => start(&folder, port.parse().map_err(|_| USAGE)?),
+        [verb] if verb == "stop" => Ok(match running(&folder) {
+            Some(process) => {
+                Command::new("kill").arg(process.to_string()).status()?;
+                fs::remove_file(pid_file(&folder))?;
+                "moto was ended".to_owned()
+            }
+            None => "nothing runs".to_owned(),
+        }),
+        _ => Err(USAGE.into()),
+    }
+}
+
+fn start(folder: &Path, port: u16) -> Outcome {
+    if running(folder).is_some() {
+        return Err("moto runs already\n  hint: `cargo xtask lab stop` ends it".into());
+    }
+    fs::create_dir_all(folder)?;
+    let log = folder.join("moto.log");
+    let mut python = moto(port)?;
+    python.stdin(Stdio::null()).stdout(File::create(&log)?).stderr(File::create(&log)?);
+    // A group of its own: Ctrl-C in this terminal does not reach it.
+    let process = python.process_group(0).spawn()?;
+    fs::write(pid_file(folder), process.id().to_string())?;
+    wait(port, &log)?;
+    Ok(format!(
+        "moto speaks S3 at http://127.0.0.1:{port}; to use it:\n  \
+         export AWS_ENDPOINT_URL=http://127.0.0.1:{port} AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x\n  \
+         curl -X PUT -H 'Host: s3.amazonaws.com' http://127.0.0.1:{port}/bucket"
+    ))
+}
+
+/// The command that is moto.
+pub fn moto(port: u16) -> Result<Command, Box<dyn Error>> {
+    let mut python = Command::new(setup::python()?);
+    python.args(["-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", &port.to_string()]);
+    python.env("PYTHONPATH", peers::moto()?);
+    Ok(python)
+}
+
+/// Waits until something listens.
+pub fn wait(port: u16, log: &Path) -> Result<(), Box<dyn Error>> {
+    let began = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if began.elapsed() > Duration::from_secs(60) {
+            return Err(format!("nothing listens on port {port}\n  hint: read `{}`", log.display()).into());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+fn pid_file(folder: &Path) -> PathBuf {
+    folder.join("moto.pid")
+}
+
+fn running(folder: &Path) -> Option<u32> {
+    let process = fs::read_to_string(pid_file(folder)).ok()?.trim().parse().ok()?;
+    let line = fs::read_to_string(format!("/proc/{process}/cmdline")).ok()?;
+    line.contains(WORD).then_some(process)
+}
