@@ -175,6 +175,7 @@ impl<'schema> Table<'schema> {
             Some("integer") => "whole number",
             Some("number") => "number",
             Some("boolean") => "`true` or `false`",
+            Some("object") if way["additionalProperties"]["type"] == "integer" => "mapping of names to numbers",
             Some("object") if way["additionalProperties"].is_object() => "mapping of names to text",
             Some("object") => "mapping",
             Some("array") => {
@@ -240,6 +241,8 @@ fn human(format: &str) -> Option<&'static str> {
         "every" => "interval",
         "cores" => "cores",
         "gigabytes" => "size in GB",
+        "accelerators" => "accelerators",
+        "count" => "count",
         "env" => "text",
         _ => return None,
     })
@@ -267,10 +270,11 @@ fn sky_table(source: &Value) -> String {
     for key in source["sky_keys"].as_array().into_iter().flatten() {
         let [path, why, hint] = ["path", "why", "hint"].map(|name| key[name].as_str().unwrap_or_default());
         let words: Vec<&str> = key["words"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let served = match (why.is_empty(), words.is_empty()) {
-            (true, _) => "yes".to_owned(),
-            (false, true) => "no".to_owned(),
-            (false, false) => format!("only `{}`", words.join("`, `")),
+        let served = match (why.is_empty(), key["planned"].as_bool().unwrap_or_default(), words.is_empty()) {
+            (true, _, _) => "yes".to_owned(),
+            (false, false, _) => "no".to_owned(),
+            (false, true, true) => "by `gradus plan`".to_owned(),
+            (false, true, false) => format!("by `gradus plan`; by `gradus run` only `{}`", words.join("`, `")),
         };
         let otherwise = if why.is_empty() { String::new() } else { format!("{why}; {hint}") };
         let _ = writeln!(text, "| `{path}` | {served} | {} |", cell(&otherwise));

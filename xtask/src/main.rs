@@ -28,7 +28,7 @@ usage: cargo xtask COMMAND
   test             set up, check, build, and run every test: what CI runs
   check            format, lints, arrows between crates, tidiness, licences, documents
   chaos [ARGS…]    kill runs at every phase; they must end as if undisturbed
-  bench [ARGS…]    step time against PyTorch, a run's step against the bare one, scores against torchvision
+  bench [ARGS…]    step time against PyTorch, a run's step against the bare one, scores against torchvision, plans
   fit FOLDER       fit the planner's numbers to tables of measurements; writes catalog/fitted.json
   lab [ARGS…]      start and stop moto, which speaks S3, to try things by hand
   docs [--check]   write the documents that are generated from types, or check that they are not stale

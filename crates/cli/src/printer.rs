@@ -35,6 +35,13 @@ impl Printer {
         self.terminal
     }
 
+    /// Columns of the terminal that data goes to; none where it goes elsewhere.
+    pub fn data_width(&self) -> Option<usize> {
+        let stdout = std::io::stdout();
+        let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten()?;
+        Some(usize::from(size.ws_col))
+    }
+
     /// A line of data, for people.
     pub fn data(&mut self, line: impl AsRef<str>) {
         self.clear();

@@ -11,7 +11,9 @@ fn main() -> std::io::Result<()> {
         .iter()
         .map(|key| match key.served {
             Served::Yes => json!({ "path": key.path }),
-            Served::Only { words, why, hint } => json!({ "path": key.path, "words": words, "why": why, "hint": hint }),
+            Served::Planned { words, why, hint } => {
+                json!({ "path": key.path, "planned": true, "words": words, "why": why, "hint": hint })
+            }
             Served::No { why, hint } => json!({ "path": key.path, "why": why, "hint": hint }),
         })
         .collect();

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::money::Money;
 use crate::train::Train;
 use crate::units::{Bytes, Duration, Fraction};
+use crate::wants::Wants;
+use crate::workload::{DataFacts, Workload};
 
 /// What a user asks for. Both front ends of the job file lower into this.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,6 +27,19 @@ pub struct Job {
     pub deadline: Option<Duration>,
     /// Which ends of an attempt are tried again.
     pub recovery: Recovery,
+    /// What may be rented, for plans over everything that is offered.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub wants: Wants,
+    /// What a program of the user's own trains, where it is described.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<Workload>,
+    /// What is known of the data without opening it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub data: DataFacts,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// What a rank runs. All but `train` serves both alike.

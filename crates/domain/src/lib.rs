@@ -27,7 +27,9 @@ pub mod time;
 pub mod torch;
 pub mod train;
 pub mod units;
+pub mod wants;
 pub mod wire;
+pub mod workload;
 
 pub use event::{Event, Record};
 pub use finding::{Cause, Finding};

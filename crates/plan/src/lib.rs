@@ -10,8 +10,10 @@ pub mod estimate;
 pub mod lifecycle;
 pub mod measured;
 pub mod model;
+pub mod money;
 pub mod orders;
 pub mod reconcile;
+pub mod search;
 pub mod spot;
 pub mod world;
 

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use domain::event::{RentIntended, Submitted};
 use domain::job::{Command, Needs, Recovery};
 use domain::run::{AttemptEnd, RunState, Sight, Usage};
+use domain::wants::Wants;
 use domain::wire::{Entry, Order, Start, Word};
+use domain::workload::DataFacts;
 use domain::{
     AttemptId, Cause, Elapsed, Event, Finding, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId,
     Timestamp, Work,
@@ -343,6 +345,9 @@ fn submitted(run: &RunId) -> Event {
         budget: None,
         deadline: None,
         recovery: Recovery { restarts: 1_000, ..Recovery::default() },
+        wants: Wants::default(),
+        workload: None,
+        data: DataFacts::default(),
     };
     Event::Submitted(Box::new(Submitted {
         run: run.clone(),

@@ -9,6 +9,7 @@ mod case;
 mod data;
 mod figures;
 mod parity;
+mod plan;
 mod program;
 mod quiet;
 mod run;
@@ -27,6 +28,7 @@ usage: cargo xtask bench train [CASE…] [--pairs N] [--steps N]   the step func
        cargo xtask bench parity MODEL_FOLDER [PICTURES.tar]      an exported resnet18 in torchvision
        cargo xtask bench data [--pictures N] [--rounds N] [--threads N]   pictures to batches, and other loaders
        cargo xtask bench transfer                                bytes and time beside rsync, rclone and gzip
+       cargo xtask bench plan [--rounds N]                       a plan over everything that is offered
 cases: fp32, fp32-channels_last, bf16, bf16-channels_last";
 
 /// How much is measured.
@@ -48,6 +50,11 @@ pub fn bench(root: &Path, arguments: &[String]) -> Outcome {
         ("step", rest) => step::step(root, &options(rest)?),
         ("data", rest) => data::data(root, rest),
         ("transfer", []) => transfer::transfer(root),
+        ("plan", []) => plan::plan(root, 9),
+        ("plan", [flag, rounds]) if flag == "--rounds" => match rounds.parse() {
+            Ok(rounds) if rounds > 0 => plan::plan(root, rounds),
+            Ok(_) | Err(_) => Err(format!("`{rounds}` is no number above 0").into()),
+        },
         ("parity", [folder]) => parity::parity(root, folder, None),
         ("parity", [folder, pictures]) => parity::parity(root, folder, Some(pictures)),
         (_, _) => Err(USAGE.into()),

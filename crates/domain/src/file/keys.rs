@@ -10,9 +10,12 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::money::Money;
+use crate::accelerators::Accelerators;
+use crate::money::{Money, Rate};
 use crate::train::Train;
 use crate::units::{Bytes, Duration, Fraction, human_text};
+use crate::wants::Spot;
+use crate::workload::{DataFacts, Workload};
 
 /// A job: what to train or run, on what, for how much money and time at most.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -24,19 +27,22 @@ pub(crate) struct JobFile {
     pub name: Option<String>,
     /// Our own trainer, instead of `run`.
     pub train: Option<Train>,
+    /// What a program of your own trains, so that `gradus plan` can say what it takes.
+    pub workload: Option<Workload>,
+    /// What is known of the data, where it is not at hand; for `gradus plan`.
+    pub data: Option<DataFacts>,
     /// The most that the run may cost.
     pub budget: Option<BudgetKeys>,
     /// The longest that the run may take from its submission to its end.
     pub deadline: Option<Duration>,
     /// Variables that the work finds in its environment.
     pub envs: Option<BTreeMap<String, EnvText>>,
-    /// What a machine must have at least, and when the work is tried again.
+    /// What may be rented, what a machine must have at least, and when the work is tried again.
     pub resources: Option<Resources>,
     /// Folder copied to the machine before each attempt, where `setup` and `run` start; relative to the job file.
     pub workdir: Option<String>,
-    /// Machines; more than one is not served yet.
-    #[schemars(range(min = 1))]
-    #[expect(dead_code, reason = "the only number that passes is 1")]
+    /// Machines. `gradus plan` plans any number and, without this key, looks for the best; `gradus run` runs on one.
+    #[schemars(range(min = 1, max = 4096))]
     pub num_nodes: Option<u32>,
     /// Bash commands that prepare the machine; run once an attempt, before `run`.
     pub setup: Option<String>,
@@ -55,13 +61,37 @@ pub(crate) struct BudgetKeys {
     pub alert: Fraction,
 }
 
-/// What a machine must have at least, and when the work is tried again.
+/// What may be rented, what a machine must have at least, and when the work is tried again.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Resources {
-    /// Where to rent; `local` is this machine.
-    #[expect(dead_code, reason = "the only place that passes is local")]
-    pub infra: Option<Infra>,
+    /// Where to rent: `local` is this machine, `aws`, `gcp/us-central1` and the like are clouds and their regions.
+    pub infra: Option<String>,
+    /// GPUs of a machine: `A100:8`, `A100-80GB:8`, `40GB+:4`; a list or a mapping of names to numbers means any of them.
+    pub accelerators: Option<AnyAccelerators>,
+    /// The cloud's name of the machine, such as `p4d.24xlarge`.
+    pub instance_type: Option<String>,
+    /// A cloud, or a list of them.
+    pub cloud: Option<Names>,
+    /// A region, or a list of them: a name, the start of some with `*`, or a country's two letters.
+    pub region: Option<Names>,
+    /// What the region must comply with: `gdpr`, `hipaa`, `iso27001`, `soc2`; all of a list.
+    pub compliance: Option<Names>,
+    /// `true` for spot machines only, `false` for none.
+    pub use_spot: Option<bool>,
+    /// Whether machines may be rented that the cloud can take back.
+    pub spot: Option<Spot>,
+    /// The most that one machine may cost an hour.
+    pub max_price: Option<Rate>,
+    /// As `max_price`.
+    pub max_hourly_cost: Option<Rate>,
+    /// Only machines that no other customer shares.
+    pub dedicated: Option<bool>,
+    /// Numbers of machines to choose from; `num_nodes` is one number for sure.
+    pub nodes: Option<Numbers>,
+    /// Kilograms of CO₂ that the run may cause at most.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub max_carbon: Option<f64>,
     /// Processor cores, as `4` or `4+`; both mean at least.
     pub cpus: Option<Cores>,
     /// Memory in GB (10⁹ bytes), as `32` or `32+`, or with a unit, as `32GiB`; all mean at least.
@@ -72,12 +102,46 @@ pub(crate) struct Resources {
     pub job_recovery: Option<JobRecovery>,
 }
 
-/// Where to rent.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Infra {
-    /// This machine.
-    Local,
+/// One name or several.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Names {
+    /// One name.
+    One(String),
+    /// Several names.
+    Many(Vec<String>),
+}
+
+impl Names {
+    /// All of them.
+    pub fn all(self) -> Vec<String> {
+        match self {
+            Names::One(name) => vec![name],
+            Names::Many(names) => names,
+        }
+    }
+}
+
+/// One number or several.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Numbers {
+    /// One number.
+    One(u32),
+    /// Several numbers.
+    Many(Vec<u32>),
+}
+
+/// GPUs of a machine, or several kinds of which any will do.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum AnyAccelerators {
+    /// One kind.
+    One(Accelerators),
+    /// Any of these.
+    Many(Vec<Accelerators>),
+    /// Names and how many of them.
+    Counted(BTreeMap<String, u32>),
 }
 
 /// When the work is tried again.

@@ -1,9 +1,11 @@
 //! From the keys of a file to a [`Job`]: defaults filled in, the two front ends joined.
 
-use super::keys::{ExitCodes, JobFile, JobRecovery};
+use super::keys::{AnyAccelerators, ExitCodes, JobFile, JobRecovery, Numbers, Resources};
 use super::tree::Node;
+use crate::accelerators::{AcceleratorKind, Accelerators};
 use crate::job::{Budget, Command, Job, Needs, Recovery, Work};
 use crate::problem::Problem;
+use crate::wants::{Spot, Wants};
 
 /// What the keys ask for.
 pub(super) struct Lowered {
@@ -22,7 +24,8 @@ impl Lowered {
 
 /// What the keys ask for, with every default filled in.
 pub(super) fn lower(file: JobFile, tree: &Node, file_name: &str, problems: &mut Vec<Problem>) -> Lowered {
-    let resources = file.resources.unwrap_or_default();
+    let mut resources = file.resources.unwrap_or_default();
+    let wants = wants(&mut resources, file.num_nodes, problems);
     let work = match (file.train, file.run) {
         (Some(train), None) => {
             for (key, is_given) in [("setup", file.setup.is_some()), ("workdir", file.workdir.is_some())] {
@@ -61,8 +64,101 @@ pub(super) fn lower(file: JobFile, tree: &Node, file_name: &str, problems: &mut 
         budget: file.budget.map(|budget| Budget { max: budget.max, alert: budget.alert }),
         deadline: file.deadline,
         recovery: recovery(resources.job_recovery),
+        wants,
+        workload: file.workload,
+        data: file.data.unwrap_or_default(),
     };
     Lowered { rest, work }
+}
+
+/// What may be rented. Keys that say the same thing twice, and differently, are told.
+fn wants(resources: &mut Resources, num_nodes: Option<u32>, problems: &mut Vec<Problem>) -> Wants {
+    let names = |names: &mut Option<super::keys::Names>| names.take().map(super::keys::Names::all).unwrap_or_default();
+    let mut wants = Wants {
+        accelerators: accelerators(resources.accelerators.take()),
+        instance_type: resources.instance_type.take(),
+        clouds: names(&mut resources.cloud),
+        regions: names(&mut resources.region),
+        dedicated: resources.dedicated.unwrap_or_default(),
+        max_carbon: resources.max_carbon,
+        ..Wants::default()
+    };
+    let mut clash = |key: &str, message: &str, hint: &str| problems.push(Problem::at(key, message).hint(hint));
+    for word in names(&mut resources.compliance) {
+        match word.parse() {
+            Ok(known) => wants.compliance.push(known),
+            Err(why) => clash("resources.compliance", &why, "write for example `compliance: [gdpr, iso27001]`"),
+        }
+    }
+    let infra = resources.infra.take().unwrap_or_default();
+    if !matches!(infra.as_str(), "" | "local") {
+        let mut parts = infra.split('/').map(str::trim).filter(|part| !matches!(*part, "" | "*"));
+        let (cloud, region) = (parts.next(), parts.next());
+        if cloud.is_some() && !wants.clouds.is_empty() || region.is_some() && !wants.regions.is_empty() {
+            let message = "`infra` names a place, and so do `cloud` or `region`";
+            clash("resources.infra", message, "keep one of the two");
+        }
+        wants.clouds.extend(cloud.map(str::to_owned));
+        wants.regions.extend(region.map(str::to_owned));
+    }
+    if infra == "local" && wants != Wants::default() {
+        let message = "`infra: local` is this machine, and other keys ask for one of a cloud";
+        clash("resources.infra", message, "leave `infra` out to plan over everything that is offered");
+    }
+    let spot = resources.use_spot.map(|only| if only { Spot::Only } else { Spot::Never });
+    if let (Some(spot), Some(other)) = (spot, resources.spot)
+        && spot != other
+    {
+        clash("resources.use_spot", "`use_spot` and `spot` contradict each other", "keep one of the two");
+    }
+    wants.spot = resources.spot.or(spot).unwrap_or_default();
+    if let (Some(one), Some(other)) = (resources.max_price, resources.max_hourly_cost)
+        && one != other
+    {
+        clash(
+            "resources.max_hourly_cost",
+            "`max_hourly_cost` and `max_price` contradict each other",
+            "keep one of the two",
+        );
+    }
+    wants.max_price = resources.max_price.or(resources.max_hourly_cost);
+    if wants.max_price.is_some_and(|most| most.micros_per_hour() == 0) {
+        clash(
+            "resources.max_price",
+            "no machine is rented for nothing",
+            "write a price such as `$30/h`, or leave it out",
+        );
+    }
+    if wants.dedicated && wants.spot == Spot::Only {
+        clash("resources.dedicated", "no cloud rents dedicated machines as spot machines", "leave one of the two out");
+    }
+    wants.nodes = match resources.nodes.take() {
+        None => Vec::new(),
+        Some(Numbers::One(number)) => vec![number],
+        Some(Numbers::Many(numbers)) => numbers,
+    };
+    if wants.nodes.iter().any(|number| !(1..=4096).contains(number)) {
+        clash("resources.nodes", "a run has from 1 to 4096 machines", "write for example `nodes: [1, 2, 4]`");
+    }
+    if let Some(number) = num_nodes {
+        if !wants.nodes.is_empty() && wants.nodes != [number] {
+            clash("num_nodes", "`num_nodes` and `resources.nodes` contradict each other", "keep one of the two");
+        }
+        wants.nodes = vec![number];
+    }
+    wants
+}
+
+fn accelerators(keys: Option<AnyAccelerators>) -> Vec<Accelerators> {
+    match keys {
+        None => Vec::new(),
+        Some(AnyAccelerators::One(one)) => vec![one],
+        Some(AnyAccelerators::Many(several)) => several,
+        Some(AnyAccelerators::Counted(counts)) => {
+            let named = |(name, count)| Accelerators { kind: AcceleratorKind::Named(name), count: Some(count) };
+            counts.into_iter().map(named).collect()
+        }
+    }
 }
 
 fn recovery(keys: Option<JobRecovery>) -> Recovery {

@@ -24,6 +24,7 @@ use serde::Deserialize;
 
 use crate::job::{Job, Work};
 use crate::problem::{Problem, Problems};
+use crate::workload::{Model, Workload};
 
 pub use served::{SKY_KEYS, Served, SkyKey};
 pub use tree::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
@@ -35,6 +36,8 @@ pub struct Parsed {
     pub job: Job,
     /// What the user should know but need not mend, in the order of the lines.
     pub warnings: Vec<Problem>,
+    /// What asks for machines that can be planned but not yet rented, in the order of the lines: `gradus run` refuses it.
+    pub unrentable: Vec<Problem>,
 }
 
 impl Job {
@@ -61,6 +64,9 @@ impl Job {
             }
             Work::Command(command) => command.workdir.iter_mut().for_each(join),
         }
+        if let Some(Workload { model: Model::File(path), .. }) = &mut self.workload {
+            join(path);
+        }
     }
 }
 
@@ -77,7 +83,8 @@ fn read(text: &str, file_name: &str) -> Result<Parsed, Vec<Problem>> {
         let problem = Problem { line: Some(tree.line), ..Problem::at("", message) };
         return Err(vec![problem.hint("start with `train:` or `run:`")]);
     }
-    let shaped = shape::check(schema(), &tree, &mut problems);
+    let mut unrentable = Vec::new();
+    let shaped = shape::check(schema(), &tree, &mut problems, &mut unrentable);
     let keys = match keys::JobFile::deserialize(&shaped) {
         Ok(keys) => keys,
         Err(error) => {
@@ -97,7 +104,7 @@ fn read(text: &str, file_name: &str) -> Result<Parsed, Vec<Problem>> {
     in_order(&mut problems, &tree);
     in_order(&mut warnings, &tree);
     match lowered.job() {
-        Some(job) if problems.is_empty() => Ok(Parsed { job, warnings }),
+        Some(job) if problems.is_empty() => Ok(Parsed { job, warnings, unrentable }),
         Some(_) | None => Err(problems),
     }
 }

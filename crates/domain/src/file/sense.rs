@@ -6,6 +6,7 @@ use super::tree::clip;
 use crate::job::{Command, Job, Recovery, Work};
 use crate::problem::Problem;
 use crate::train::{Augment, Data, Decay, Every, Optimizer, Span, Split, Train};
+use crate::workload::{Model, Workload};
 
 /// Schemes of addresses that data can be fetched from.
 const SCHEMES: [&str; 8] = ["file", "s3", "gs", "az", "oss", "cos", "http", "https"];
@@ -76,6 +77,14 @@ impl Sense {
         if job.deadline.is_some_and(|deadline| deadline.micros() == 0) {
             self.wrong("deadline", "no job ends in no time", "write a duration such as `2h`, or leave it out");
         }
+        match (&job.workload, work) {
+            (Some(_), Some(Work::Train(_))) => {
+                let message = "`train:` says itself what is trained";
+                self.wrong("workload", message, "leave `workload` out, or write `run:` instead of `train:`");
+            }
+            (Some(workload), Some(Work::Command(_)) | None) => self.workload(job, workload),
+            (None, _) => {}
+        }
         let usual = Recovery::default();
         let has_codes =
             !job.recovery.exit_codes.is_empty() || job.recovery.restarts_on_errors != usual.restarts_on_errors;
@@ -94,6 +103,44 @@ impl Sense {
             let message =
                 format!("the text has {} bytes; at most {LONGEST_TEXT} can be handed to a program", text.len());
             self.wrong(key, message, "put it in a file under `workdir`");
+        }
+    }
+
+    fn workload(&mut self, job: &Job, workload: &Workload) {
+        let spans = [workload.epochs.is_some(), workload.steps.is_some(), workload.tokens.is_some()];
+        match spans.iter().filter(|is_given| **is_given).count() {
+            1 => {}
+            0 => {
+                let message = "how long it trains is not said";
+                self.wrong("workload", message, "write `epochs: …`, `steps: …` or `tokens: …`");
+            }
+            _ => {
+                let message = "`epochs`, `steps` and `tokens` exclude each other";
+                self.wrong("workload.epochs", message, "keep one of them");
+            }
+        }
+        let samples = job.data.samples.map(|count| count.0);
+        if workload.epochs.is_some() && samples.is_none() {
+            let message = "epochs are counted in samples, and their number is not said";
+            self.wrong("workload.epochs", message, "write `data: {samples: …}`, or `steps: …` instead of `epochs`");
+        }
+        if samples == Some(0) || workload.steps.is_some_and(|steps| steps.0 == 0) {
+            let (key, what) = match samples {
+                Some(0) => ("data.samples", "samples"),
+                Some(_) | None => ("workload.steps", "steps"),
+            };
+            self.wrong(key, format!("nothing is learned from no {what}"), "write how many there are");
+        }
+        if workload.epochs.is_some() && samples.is_some_and(|samples| samples > 0 && samples < workload.batch) {
+            let samples = samples.unwrap_or_default();
+            let message = format!("a batch of {} is more than the {samples} training samples", workload.batch);
+            self.wrong("workload.batch", message, format!("write `batch: {samples}` or less"));
+        }
+        if let Model::File(path) = &workload.model {
+            self.path("workload.model", path);
+        }
+        if workload.checkpoint.is_some_and(|between| between.micros() == 0) {
+            self.wrong("workload.checkpoint", "no time lies between two checkpoints", "write for example `30m`");
         }
     }
 

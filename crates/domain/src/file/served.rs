@@ -15,11 +15,11 @@ pub struct SkyKey {
 pub enum Served {
     /// Served; the type's documentation says how.
     Yes,
-    /// Served for these words only.
-    Only {
+    /// Read for plans over everything that is offered; `gradus run` refuses all but these words.
+    Planned {
         /// The words.
         words: &'static [&'static str],
-        /// Why the others are refused: lower case, no full stop.
+        /// Why `gradus run` refuses the others: lower case, no full stop.
         why: &'static str,
         /// What to write instead.
         hint: &'static str,
@@ -37,8 +37,8 @@ const fn yes(path: &'static str) -> SkyKey {
     SkyKey { path, served: Served::Yes }
 }
 
-const fn only(path: &'static str, words: &'static [&'static str], why: &'static str, hint: &'static str) -> SkyKey {
-    SkyKey { path, served: Served::Only { words, why, hint } }
+const fn planned(path: &'static str, words: &'static [&'static str], why: &'static str, hint: &'static str) -> SkyKey {
+    SkyKey { path, served: Served::Planned { words, why, hint } }
 }
 
 const fn no(path: &'static str, why: &'static str, hint: &'static str) -> SkyKey {
@@ -58,15 +58,20 @@ pub const SKY_KEYS: &[SkyKey] = &[
     yes("workdir"),
     no("workdir.url", "a git repository as `workdir` is not served yet", "clone it and name its folder"),
     no("workdir.ref", "a git repository as `workdir` is not served yet", "clone it and name its folder"),
-    only("num_nodes", &["1"], "a run on several machines is not served yet", "write `num_nodes: 1` or leave it out"),
+    planned("num_nodes", &["1"], "a run on several machines is not served yet", "write `num_nodes: 1` or leave it out"),
     yes("resources"),
-    only("resources.infra", &["local"], ONE_MACHINE, "write `infra: local` or leave it out"),
-    no("resources.accelerators", NO_GPU, "leave it out to work on this machine's processor cores"),
+    planned("resources.infra", &["local"], ONE_MACHINE, "write `infra: local` or leave it out"),
+    planned("resources.accelerators", &[], NO_GPU, "leave it out to work on this machine's processor cores"),
     no("resources.accelerator_args", NO_GPU, LEAVE_OUT),
     yes("resources.cpus"),
     yes("resources.memory"),
-    no("resources.instance_type", NO_CLOUD, "say what the machine needs with `cpus`, `memory` and `disk_size`"),
-    only(
+    planned(
+        "resources.instance_type",
+        &[],
+        NO_CLOUD,
+        "say what the machine needs with `cpus`, `memory` and `disk_size`",
+    ),
+    planned(
         "resources.use_spot",
         &["false"],
         "spot machines cannot be rented yet",
@@ -77,8 +82,9 @@ pub const SKY_KEYS: &[SkyKey] = &[
     no("resources.network_tier", NO_CLOUD, LEAVE_OUT),
     no("resources.local_disk", NO_CLOUD, LEAVE_OUT),
     no("resources.ephemeral_storage", "it is SkyPilot's old name of `disk_size`", "write `disk_size`"),
-    no(
+    planned(
         "resources.max_hourly_cost",
+        &[],
         "a limit on the price an hour is not served yet",
         "write `budget: {max: $10}` for the whole run",
     ),
@@ -101,8 +107,8 @@ pub const SKY_KEYS: &[SkyKey] = &[
     no("resources.any_of", "a choice between machines is not served yet", "write one set of resources"),
     no("resources.ordered", "a choice between machines is not served yet", "write one set of resources"),
     no("resources.volumes", NO_STORE, COPY),
-    no("resources.cloud", NO_CLOUD, "write `infra: local` or leave it out"),
-    no("resources.region", NO_CLOUD, LEAVE_OUT),
+    planned("resources.cloud", &[], NO_CLOUD, "write `infra: local` or leave it out"),
+    planned("resources.region", &[], NO_CLOUD, LEAVE_OUT),
     no("resources.zone", NO_CLOUD, LEAVE_OUT),
     yes("envs"),
     no("secrets", "secrets cannot be kept safely yet", "let the program read them from a file that only you can read"),
@@ -120,7 +126,32 @@ pub const SKY_KEYS: &[SkyKey] = &[
     no("execution", "several jobs in one file are not served yet", "keep one job in one file"),
 ];
 
+/// Our own keys among SkyPilot's that only a plan can serve yet.
+pub(super) const OUR_PLANNED: &[SkyKey] = &[
+    planned("resources.compliance", &[], NO_CLOUD, LEAVE_OUT),
+    planned(
+        "resources.spot",
+        &["auto", "never"],
+        "spot machines cannot be rented yet",
+        "write `spot: never` or leave it out",
+    ),
+    planned(
+        "resources.max_price",
+        &[],
+        "a limit on the price an hour is not served yet",
+        "write `budget: {max: $10}` for the whole run",
+    ),
+    planned("resources.dedicated", &["false"], NO_CLOUD, LEAVE_OUT),
+    planned(
+        "resources.nodes",
+        &["1"],
+        "a run on several machines is not served yet",
+        "write `nodes: 1` or leave it out",
+    ),
+    planned("resources.max_carbon", &[], "what this machine emits is not known", LEAVE_OUT),
+];
+
 /// What becomes of the key at `path`, where SkyPilot knows it.
 pub(super) fn served(path: &str) -> Option<Served> {
-    SKY_KEYS.iter().find(|key| key.path == path).map(|key| key.served)
+    SKY_KEYS.iter().chain(OUR_PLANNED).find(|key| key.path == path).map(|key| key.served)
 }

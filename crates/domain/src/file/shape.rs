@@ -14,19 +14,37 @@ use super::tree::{Key, Node, Raw, Value, clip};
 use super::ways::{
     allows, expected, found, human_format, human_name, is_null, is_tagged, quoted, sentence, tag, words,
 };
+use crate::accelerators::Accelerators;
 use crate::money::{Money, Rate};
 use crate::problem::Problem;
 use crate::train::{Every, Span};
 use crate::units::{Bytes, Duration, Fraction};
+use crate::workload::Count;
 
 /// Sections that are ours alone and so follow YAML 1.2; everything else is shared with SkyPilot.
-pub(super) const OUR_SECTIONS: [&str; 3] = ["train", "budget", "deadline"];
+pub(super) const OUR_SECTIONS: [&str; 5] = ["train", "workload", "data", "budget", "deadline"];
 
-/// Checks `node` against `schema` (a whole schema with `$defs`); what cannot be read is left out of the result.
-pub(super) fn check(schema: &Json, node: &Node, problems: &mut Vec<Problem>) -> Json {
-    let mut walk = Walk { definitions: &schema["$defs"], problems };
+/// Checks `node` against `schema` (a whole schema with `$defs`); what cannot be read is left out of the result. What is
+/// right but cannot be rented yet is told apart.
+pub(super) fn check(schema: &Json, node: &Node, problems: &mut Vec<Problem>, unrentable: &mut Vec<Problem>) -> Json {
+    let mut walk = Walk { definitions: &schema["$defs"], problems, unrentable };
     let place = Place { path: String::new(), line: 1, dialect: Dialect::Python };
     walk.value(schema, node, &place).unwrap_or(Json::Null)
+}
+
+/// Whether a value asks for more than nothing and than these words.
+fn asks_for(node: &Node, words: &[&str]) -> bool {
+    let Value::Scalar(raw) = &node.value else { return !is_empty(node) };
+    let is_word = python_text(raw).is_some_and(|text| words.contains(&text.to_lowercase().as_str()));
+    !is_empty(node) && !is_word
+}
+
+fn is_empty(node: &Node) -> bool {
+    match &node.value {
+        Value::Scalar(raw) => resolve(raw, Dialect::Python) == Scalar::Null,
+        Value::List(items) => items.is_empty(),
+        Value::Map(entries) => entries.is_empty(),
+    }
 }
 
 /// Where the walk stands.
@@ -40,6 +58,8 @@ struct Place {
 struct Walk<'schema, 'problems> {
     definitions: &'schema Json,
     problems: &'problems mut Vec<Problem>,
+    /// What can be planned but not yet rented.
+    unrentable: &'problems mut Vec<Problem>,
 }
 
 /// One way to write a value: a schema without references and alternatives.
@@ -100,6 +120,9 @@ impl<'schema> Walk<'schema, '_> {
     }
 
     fn map(&mut self, way: Way<'schema>, entries: &[(Key, Node)], place: &Place) -> Option<Json> {
+        if way["format"] == "figures" {
+            return Some(entries_json(entries, place.dialect));
+        }
         let properties = &way["properties"];
         let others = way.get("additionalProperties").filter(|schema| schema.is_object());
         let mut values = Map::new();
@@ -142,19 +165,21 @@ impl<'schema> Walk<'schema, '_> {
     fn refused(&mut self, node: &Node, is_field: bool, place: &Place) -> bool {
         let (words, why, hint) = match served(&place.path) {
             Some(Served::No { why, hint }) => (&[][..], why, hint),
-            Some(Served::Only { words, why, hint }) => (words, why, hint),
+            Some(Served::Planned { words, why, hint }) => {
+                // An empty value asks for nothing, of whatever type the key is.
+                if is_empty(node) {
+                    return true;
+                }
+                if !asks_for(node, words) {
+                    return false;
+                }
+                let problem = Problem { line: Some(place.line), ..Problem::at(&*place.path, why) };
+                self.unrentable.push(problem.hint(hint));
+                return false;
+            }
             Some(Served::Yes) | None => return false,
         };
-        let is_harmless = match &node.value {
-            Value::Scalar(raw) => {
-                let scalar = resolve(raw, place.dialect);
-                scalar == Scalar::Null
-                    || python_text(raw).is_some_and(|text| words.contains(&text.to_lowercase().as_str()))
-            }
-            Value::List(items) => items.is_empty(),
-            Value::Map(entries) => entries.is_empty(),
-        };
-        if is_harmless {
+        if !asks_for(node, words) {
             return !is_field;
         }
         self.problem(place.line, &place.path, why.to_owned(), Some(hint.to_owned()));
@@ -373,6 +398,8 @@ impl<'schema> Walk<'schema, '_> {
             "every" => text.parse::<Every>().err(),
             "cores" => text.parse::<Cores>().err(),
             "gigabytes" => text.parse::<Gigabytes>().err(),
+            "accelerators" => text.parse::<Accelerators>().err(),
+            "count" => text.parse::<Count>().err(),
             _ => None,
         };
         let Some(error) = error else { return Some(Json::from(text)) };
@@ -382,5 +409,24 @@ impl<'schema> Walk<'schema, '_> {
         };
         self.problem(line, &place.path, message.to_owned(), hint);
         None
+    }
+}
+
+/// Keys and values as they stand, for a section that is somebody else's to read.
+fn entries_json(entries: &[(Key, Node)], dialect: Dialect) -> Json {
+    Json::Object(entries.iter().map(|(key, node)| (key.raw.text.clone(), plain(node, dialect))).collect())
+}
+
+fn plain(node: &Node, dialect: Dialect) -> Json {
+    match &node.value {
+        Value::Scalar(raw) => match resolve(raw, dialect) {
+            Scalar::Null => Json::Null,
+            Scalar::Bool(value) => Json::from(value),
+            Scalar::Int(value) => i64::try_from(value).map_or_else(|_| Json::from(value as f64), Json::from),
+            Scalar::Float(value) => Json::from(value),
+            Scalar::Date | Scalar::Text => Json::from(raw.text.as_str()),
+        },
+        Value::List(items) => Json::Array(items.iter().map(|item| plain(item, dialect)).collect()),
+        Value::Map(entries) => entries_json(entries, dialect),
     }
 }

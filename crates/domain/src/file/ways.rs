@@ -49,6 +49,8 @@ pub(super) fn human_name(format: &str) -> &'static str {
         "every" => "an interval such as `auto`, `500 steps` or `10m`",
         "cores" => "a number of cores such as `4`",
         "gigabytes" => "a size in GB such as `32`",
+        "accelerators" => "GPUs such as `A100:8`",
+        "count" => "a number such as `1.28M`",
         _ => "text",
     }
 }

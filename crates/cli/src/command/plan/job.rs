@@ -43,11 +43,19 @@ fn text(file: &Path) -> Result<String, Error> {
     })
 }
 
+/// A job that was read.
+#[derive(Debug)]
+pub struct Read {
+    pub job: Job,
+    /// What of it can be planned but not yet rented; none where it can all be.
+    pub unrentable: Option<domain::Problems>,
+}
+
 /// Reads the job file and completes it with what was typed.
 ///
 /// # Errors
 /// [`Error::Job`] with everything wrong in the file, [`Error::Usage`] for wrong words.
-pub fn read(args: &JobArgs, printer: &mut Printer) -> Result<Job, Error> {
+pub fn read(args: &JobArgs, printer: &mut Printer) -> Result<Read, Error> {
     let text = text(&args.file)?;
     let parsed = Job::parse(&text, &args.file.to_string_lossy()).map_err(Error::Job)?;
     for warning in parsed.warnings {
@@ -55,6 +63,8 @@ pub fn read(args: &JobArgs, printer: &mut Printer) -> Result<Job, Error> {
         printer.say(format!("warning: {}", domain::Problems { file, problems: vec![warning] }));
     }
     let mut job = parsed.job;
+    let file = args.file.to_string_lossy().into_owned();
+    let unrentable = (!parsed.unrentable.is_empty()).then(|| domain::Problems { file, problems: parsed.unrentable });
     let folder = args.file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = std::fs::canonicalize(folder).map_err(Error::file("open", folder))?;
     job.resolve(&folder);
@@ -74,5 +84,5 @@ pub fn read(args: &JobArgs, printer: &mut Printer) -> Result<Job, Error> {
         };
         job.envs.insert(name.to_owned(), value.to_owned());
     }
-    Ok(job)
+    Ok(Read { job, unrentable })
 }

@@ -1,32 +1,51 @@
 //! The plan of a job on this machine: what is known about its data and its steps is gathered, the rest is drafted.
 
 use domain::rank::Report;
-use domain::{Duration, Job, Plan, Train};
+use domain::{Duration, Job, Plan, Rate, Train};
 use plan::draft::Facts;
 use server::{Home, Series, State};
 
-use super::job::{JobArgs, read};
+use super::job::{JobArgs, Read, read};
 use crate::command::data::transfer::Transfer;
 use crate::error::Error;
 use crate::machine;
 use crate::printer::Printer;
 use crate::settings::Settings;
 
-/// Reads the job and drafts the plan that is recommended.
+/// Reads the job and drafts the plan that is recommended, on this machine.
 ///
 /// # Errors
-/// As [`run`].
+/// [`Error::Job`] with everything wrong in the file and everything that cannot be rented yet, [`Error::Infeasible`] with
+/// every reason why it cannot run here.
 pub fn draft(args: &JobArgs, settings: &Settings, home: &Home, printer: &mut Printer) -> Result<(Job, Plan), Error> {
-    let job = read(args, printer)?;
+    let Read { job, unrentable } = read(args, printer)?;
+    if let Some(unrentable) = unrentable {
+        return Err(Error::Job(unrentable));
+    }
+    let plan = draft_here(&job, args.price, settings, home, printer)?;
+    Ok((job, plan))
+}
+
+/// Drafts the plan of a job on this machine.
+///
+/// # Errors
+/// [`Error::Infeasible`] with every reason why it cannot run here.
+pub fn draft_here(
+    job: &Job,
+    price: Rate,
+    settings: &Settings,
+    home: &Home,
+    printer: &mut Printer,
+) -> Result<Plan, Error> {
     let mut offers = Vec::new();
-    for provider in machine::providers(settings, home, args.price) {
+    for provider in machine::providers(settings, home, price) {
         offers.extend(provider.offers()?);
     }
-    let facts = facts(settings, home, &job, printer)?;
-    let plans = plan::draft::draft(&job, &offers, &facts);
+    let facts = facts(settings, home, job, printer)?;
+    let plans = plan::draft::draft(job, &offers, &facts);
     let plans = plans.map_err(|infeasible| Error::Infeasible { reasons: reasons(&infeasible) })?;
     match plans.into_iter().next() {
-        Some(plan) => Ok((job, plan)),
+        Some(plan) => Ok(plan),
         None => Err(Error::Infeasible { reasons: vec!["nothing is offered".to_owned()] }),
     }
 }

@@ -1,9 +1,18 @@
 //! `gradus plan`: what will be done, before anything is spent.
+//!
+//! A job for this machine is planned by [`local`]; one that describes what it trains, or asks for machines of a cloud,
+//! over everything that is offered by [`market`].
 
 mod check;
 mod job;
 mod local;
+mod market;
+mod page;
+mod plot;
+mod preset;
+mod refusal;
 mod spot_check;
+mod tell;
 
 use server::Home;
 
@@ -20,6 +29,8 @@ use crate::settings::Settings;
 pub struct Args {
     #[command(flatten)]
     job: Option<JobArgs>,
+    #[command(flatten)]
+    market: market::Args,
     #[command(subcommand)]
     ask: Option<Ask>,
 }
@@ -43,16 +54,20 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         Some(Ask::SpotCheck(args)) => return spot_check::run(args, printer),
         None => {}
     }
-    let Some(job) = &args.job else {
+    let Some(job_args) = &args.job else {
         let message = "no job file is named".to_owned();
         return Err(Error::Usage { message, hint: "write `gradus plan JOB`".to_owned() });
     };
+    let read = job::read(job_args, printer)?;
+    if args.market.asks() || read.unrentable.is_some() || read.job.workload.is_some() {
+        return market::run(read.job, &args.market, settings, printer);
+    }
     let home = Home::open(&settings.home)?;
-    let (job, plan) = draft(job, settings, &home, printer)?;
+    let (job, plan) = (&read.job, local::draft_here(&read.job, job_args.price, settings, &home, printer)?);
     if printer.is_json() {
         printer.json(&serde_json::json!({ "job": job, "plan": plan }));
     } else {
-        for line in lines(&job, &plan) {
+        for line in lines(job, &plan) {
             printer.data(line);
         }
     }

@@ -1,0 +1,476 @@
+//! A plan over everything that is offered, for people and as JSON.
+
+use std::collections::BTreeSet;
+
+use domain::listing::Price;
+use domain::{Duration, Money};
+use plan::estimate::{Precision, Recompute, Zero};
+use plan::money::reserved::{Comparison, Term, compare};
+use plan::search::{Role, Terms, Way};
+use serde_json::{Value, json};
+
+use super::market::{Found, Shown};
+use super::{plot, refusal};
+use crate::progress::grouped;
+use crate::table;
+
+/// Lines for people; `width` is that of the terminal, where there is one.
+pub fn lines(found: &Found, width: Option<usize>) -> Vec<String> {
+    let mut lines = head(found);
+    lines.push(String::new());
+    lines.extend(choices(found));
+    lines.push(String::new());
+    for (pick, shown) in found.picks.iter().filter(|(pick, _)| pick.role == Role::Recommended) {
+        lines.push(format!("recommended: {}", pick.why));
+        lines.extend(details(shown).into_iter().map(|line| format!("  {line}")));
+    }
+    for (pick, _) in found.picks.iter().filter(|(pick, _)| pick.role != Role::Recommended) {
+        lines.push(format!("{}: {}", pick.role.word(), pick.why));
+    }
+    if let Some(plot) = width.and_then(|width| plot::lines(found, width)) {
+        lines.push(String::new());
+        lines.extend(plot);
+    }
+    lines.push(String::new());
+    lines.extend(ruled_out(found));
+    lines.extend(reservations(found).iter().map(reservation));
+    lines.extend(assumptions(found).into_iter().map(|line| format!("assumed  {line}")));
+    lines.extend(found.timings.map(|timings| {
+        format!(
+            "took     {:.1} ms of processor time to search, {:.1} ms again, {:.1} ms the process until then; {} estimates",
+            1e3 * timings.search,
+            1e3 * timings.again,
+            1e3 * timings.process,
+            found.estimated
+        )
+    }));
+    lines
+}
+
+fn head(found: &Found) -> Vec<String> {
+    let task = &found.subject.task;
+    let weights = found.subject.work.parameters;
+    let mut work = format!("{} steps of {} samples", grouped(task.steps), grouped(task.batch));
+    if let Some(samples) = found.subject.samples {
+        let epochs = task.steps as f64 * task.batch as f64 / samples.max(1) as f64;
+        work.push_str(&format!(": {} samples, {epochs:.1} times", grouped(samples)));
+    }
+    let (from, to) = dates(found);
+    let mut lines = vec![
+        format!("job      {}", found.job.name),
+        format!("model    {} weights, {} multiply-adds a sample forwards", short(weights), short(task.multiply_adds)),
+        format!("work     {work}"),
+        format!(
+            "offers   {} compared on {} numbers of machines; prices of {from} to {to}, see `gradus catalog info`",
+            grouped((found.answer.offers - found.answer.ruled_out.values().sum::<usize>()) as u64),
+            found.question.nodes.len(),
+        ),
+    ];
+    let mut limits = Vec::new();
+    limits.extend(found.question.deadline.map(|most| format!("at most {}", time(Duration::from_micros(most.0)))));
+    limits.extend(found.question.budget.map(|most| format!("at most {}", cents(most))));
+    limits.extend(found.question.max_carbon.map(|most| format!("at most {most} kg CO₂")));
+    if !limits.is_empty() {
+        lines.push(format!("limits   {}", limits.join(", ")));
+    }
+    lines
+}
+
+fn choices(found: &Found) -> Vec<String> {
+    // What is chosen for several wishes stands once.
+    let mut rows: Vec<(Vec<Role>, &Shown)> = Vec::new();
+    for (pick, shown) in &found.picks {
+        match rows.iter_mut().find(|(_, other)| other.candidate == shown.candidate) {
+            Some((roles, _)) => roles.push(pick.role),
+            None => rows.push((vec![pick.role], shown)),
+        }
+    }
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|(roles, shown)| {
+            let outlook = &shown.outlook;
+            vec![
+                roles.into_iter().map(Role::word).collect::<Vec<_>>().join(", "),
+                machines(shown),
+                format!("{} {}", shown.listing.cloud, shown.listing.region),
+                shown.candidate.terms.word().to_owned(),
+                step(shown.step.seconds.middle),
+                time(outlook.time.middle),
+                format!("{}–{}", time(outlook.time.low), time(outlook.time.high)),
+                cents(outlook.cost.middle),
+                format!("{}–{}", cents(outlook.cost.low), cents(outlook.cost.high)),
+            ]
+        })
+        .collect();
+    table::lines(&["", "machines", "where", "terms", "step", "time", "P10–P90", "cost", "P10–P90"], &rows)
+}
+
+/// The sentences about one candidate.
+fn details(shown: &Shown) -> Vec<String> {
+    let candidate = &shown.candidate;
+    let course = &candidate.course;
+    let gib = |bytes: f64| bytes / f64::from(1 << 30);
+    let usable = shown.shape.device.gpu.usable.0 as f64;
+    let mut lines = vec![
+        format!("way      {}", way(&shown.way)),
+        format!("memory   {:.1} of {:.1} GiB on each GPU", gib(shown.way.needed), gib(usable)),
+    ];
+    let mut waits = format!(
+        "time     {} of steps and evaluation; GPUs wait for each other {:.0} % of a step",
+        time(seconds(course.work)),
+        100.0 * shown.step.communication / shown.step.seconds.middle.max(f64::MIN_POSITIVE),
+    );
+    if course.starved > 0.005 {
+        let cores = shown.listing.cores.map_or("its".to_owned(), |cores| cores.to_string());
+        waits
+            .push_str(&format!(", and {:.0} % of it for data, which {cores} cores make ready", 100.0 * course.starved));
+    }
+    lines.push(waits);
+    if candidate.terms == Terms::Spot {
+        let then = match course.fallen_back > 0.0 {
+            true => {
+                format!("; {} of it on demand, while there are no spot machines", time(seconds(course.fallen_back)))
+            }
+            false => "; while there are no spot machines, it waits".to_owned(),
+        };
+        lines.push(format!(
+            "spot     {:.1} interruptions and a checkpoint every {}{then}",
+            course.interruptions,
+            time(seconds(course.interval)),
+        ));
+    }
+    let cost = &candidate.cost;
+    let parts = [
+        ("machines", cost.compute),
+        ("disks", cost.storage),
+        ("checkpoints", cost.checkpoints),
+        ("traffic", cost.egress),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(_, part)| part.micros() > 0)
+        .map(|(name, part)| format!("{name} {}", cents(*part)))
+        .collect();
+    lines.push(format!("cost     {}", parts.join(", ")));
+    lines.push(format!("price    {}", price(shown.price)));
+    if candidate.terms == Terms::Spot
+        && let Some(on_demand) = &shown.listing.on_demand
+    {
+        let cap = Money::from_micros((on_demand.rate.micros_per_hour() as f64 * plan::search::admit::SPOT_CAP) as i64);
+        lines.push(format!(
+            "         offer at most {}/h: more than 80 % of the price on demand saves nothing",
+            cents(cap)
+        ));
+    }
+    if let Some(kilograms) = candidate.kilograms {
+        lines.push(format!("carbon   {kilograms:.1} kg CO₂"));
+    }
+    if let Some(anchor) = &shown.step.anchor {
+        lines.push(format!(
+            "measured {} on {} ({}, {} measurements), which the estimate of a step misses by {:.0} %",
+            anchor.what,
+            anchor.gpu,
+            anchor.source,
+            anchor.rows,
+            100.0 * anchor.error
+        ));
+    }
+    let memory_is_tight = plan::search::course::is_tight(&shown.way, shown.shape.device.gpu.usable);
+    if memory_is_tight {
+        lines.push("note     less than a tenth of the GPU's memory is spare".to_owned());
+    }
+    lines
+}
+
+fn ruled_out(found: &Found) -> Vec<String> {
+    let total: usize = found.answer.ruled_out.values().sum();
+    if total == 0 {
+        return Vec::new();
+    }
+    let mut lines =
+        vec![format!("ruled out: {} of {} offers", grouped(total as u64), grouped(found.answer.offers as u64))];
+    let rows: Vec<Vec<String>> = found
+        .answer
+        .ruled_out
+        .iter()
+        .map(|(reason, offers)| {
+            vec![format!("  {}", grouped(*offers as u64)), refusal::sentence(*reason, found.question, &found.answer)]
+        })
+        .collect();
+    let widest = rows.iter().map(|row| row[0].len()).max().unwrap_or(0);
+    lines.extend(rows.into_iter().map(|row| format!("{:>widest$}  {}", row[0].trim(), row[1])));
+    lines
+}
+
+/// Reservations of the recommended machines beside renting by the hour.
+fn reservations(found: &Found) -> Vec<Comparison> {
+    let Some((hours, runs)) = found.horizon else { return Vec::new() };
+    let robust = found.picks.iter().find(|(pick, _)| pick.role == Role::Robust);
+    let Some((_, shown)) = robust.or(found.picks.first()) else { return Vec::new() };
+    let Some(on_demand) = &shown.listing.on_demand else { return Vec::new() };
+    let work = shown.candidate.course.wall / 3600.0 * f64::from(runs);
+    let terms = [(Term::OneYear, &shown.listing.reserved_1y), (Term::ThreeYears, &shown.listing.reserved_3y)];
+    let compared = terms.iter().filter_map(|(term, price)| {
+        let rate = price.as_ref()?.rate;
+        Some(compare(*term, on_demand.rate, rate, shown.candidate.nodes, work, hours))
+    });
+    compared.collect()
+}
+
+fn reservation(comparison: &Comparison) -> String {
+    let term = match comparison.term {
+        Term::OneYear => "1 year",
+        Term::ThreeYears => "3 years",
+    };
+    format!(
+        "reserved for {term}: {} against {} by the hour for {:.0} h of work; pays from {:.0} % of the time on",
+        cents(comparison.reserved),
+        cents(comparison.by_the_hour),
+        comparison.hours,
+        100.0 * comparison.breaks_even_at,
+    )
+}
+
+fn assumptions(found: &Found) -> Vec<String> {
+    use plan::search::assumed;
+    let mut lines = found.subject.assumptions.clone();
+    lines.push(format!(
+        "a machine boots in {}, and starts again in {} after it was taken away",
+        time(seconds(assumed::BOOT)),
+        time(seconds(assumed::RESTART))
+    ));
+    if found.picks.iter().any(|(_, shown)| shown.candidate.terms == Terms::Spot) && found.question.weather.is_none() {
+        lines.push(
+            "how long spot machines stay follows from the clouds' bands of interruptions and public traces; give your own with `--spot-trace`"
+                .to_owned(),
+        );
+    }
+    if found.question.data_at.is_none() {
+        lines.push(
+            "the data lies where the machines are; say `data: {at: aws/us-east-1}` to count what leaves there"
+                .to_owned(),
+        );
+    }
+    lines
+}
+
+/// Everything.
+pub fn json(found: &Found) -> Value {
+    let (from, to) = dates(found);
+    let ruled_out: Vec<Value> = found
+        .answer
+        .ruled_out
+        .iter()
+        .map(|(reason, offers)| {
+            json!({ "reason": reason, "offers": offers, "sentence": refusal::sentence(*reason, found.question, &found.answer) })
+        })
+        .collect();
+    let picks: Vec<Value> = found
+        .picks
+        .iter()
+        .map(|(pick, one)| {
+            let mut value = shown(one);
+            value["role"] = json!(pick.role);
+            value["why"] = json!(pick.why);
+            value
+        })
+        .collect();
+    json!({
+        "job": found.job,
+        "task": found.subject.task,
+        "parameters": found.subject.work.parameters,
+        "samples": found.subject.samples,
+        "prices": { "from": from, "to": to },
+        "picks": picks,
+        "front": found.front.iter().map(shown).collect::<Vec<_>>(),
+        "ruled_out": ruled_out,
+        "counts": {
+            "offers": found.answer.offers,
+            "compared": found.answer.compared,
+            "candidates": found.answer.candidates.len(),
+            "estimated": found.estimated,
+        },
+        "timings": found.timings,
+        "reservations": reservations(found),
+        "assumptions": assumptions(found),
+    })
+}
+
+fn shown(shown: &Shown) -> Value {
+    let candidate = &shown.candidate;
+    let listing = shown.listing;
+    json!({
+        "cloud": listing.cloud,
+        "region": listing.region,
+        "instance_type": listing.instance_type,
+        "terms": candidate.terms,
+        "nodes": candidate.nodes,
+        "gpu": shown.shape.device.gpu.name,
+        "gpus": candidate.nodes * listing.gpus.count,
+        "way": shown.way,
+        "step_seconds": shown.step.seconds,
+        "step_class": shown.step.class,
+        "samples_per_second": shown.step.samples_per_second,
+        "anchor": shown.step.anchor,
+        "course_seconds": candidate.course,
+        "time": shown.outlook.time,
+        "hours": candidate.course.wall / 3600.0,
+        "cost_micro_usd": {
+            "compute": candidate.cost.compute.micros(),
+            "storage": candidate.cost.storage.micros(),
+            "checkpoints": candidate.cost.checkpoints.micros(),
+            "egress": candidate.cost.egress.micros(),
+            "total": candidate.cost.total().micros(),
+            "low": shown.outlook.cost.low.micros(),
+            "high": shown.outlook.cost.high.micros(),
+        },
+        "cost_usd": candidate.cost.total().micros() as f64 / 1e6,
+        "price": {
+            "micro_usd_per_hour": shown.price.rate.micros_per_hour(),
+            "dated": shown.price.dated,
+            "source": shown.price.source,
+            "derived": shown.price.derived,
+        },
+        "kilograms_co2": candidate.kilograms,
+    })
+}
+
+/// The days of the oldest and the newest price.
+pub fn dates(found: &Found) -> (String, String) {
+    let dates: BTreeSet<&str> = found
+        .catalog
+        .listings
+        .iter()
+        .flat_map(|listing| [&listing.on_demand, &listing.spot])
+        .flatten()
+        .map(|price| price.dated.as_str())
+        .collect();
+    let day = |day: Option<&&str>| day.map_or("an unknown day".to_owned(), |day| (*day).to_owned());
+    (day(dates.first()), day(dates.last()))
+}
+
+pub fn machines(shown: &Shown) -> String {
+    let gpus = &shown.listing.gpus;
+    format!(
+        "{} × {} ({} {})",
+        shown.candidate.nodes, shown.listing.instance_type, gpus.count, shown.shape.device.gpu.name
+    )
+}
+
+fn way(way: &Way) -> String {
+    let parallel = &way.parallel;
+    let mut parts = vec![format!("{} ranks", parallel.data * parallel.tensor * parallel.pipeline)];
+    if parallel.tensor > 1 {
+        parts.push(format!("each layer divided by {}", parallel.tensor));
+    }
+    if parallel.pipeline > 1 {
+        parts.push(format!("{} stages", parallel.pipeline));
+    }
+    parts.push(match way.accumulate {
+        1 => format!("{} samples each", way.micro_batch),
+        times => format!("{times} times {} samples each", way.micro_batch),
+    });
+    match parallel.zero {
+        Zero::None => {}
+        Zero::Optimizer => parts.push("the optimiser's state divided among them (ZeRO-1)".to_owned()),
+        Zero::Gradients => parts.push("state and gradients divided among them (ZeRO-2)".to_owned()),
+        Zero::Parameters => parts.push("state, gradients and weights divided among them (ZeRO-3)".to_owned()),
+    }
+    match way.recompute {
+        Recompute::None => {}
+        Recompute::Selective => parts.push("attention computed again".to_owned()),
+        Recompute::Full => parts.push("every block computed again".to_owned()),
+    }
+    parts.push(
+        match way.precision {
+            Precision::Fp32 => "fp32",
+            Precision::Tf32 => "TF32",
+            Precision::AmpFp16 => "autocast to fp16",
+            Precision::AmpBf16 => "autocast to bf16",
+            Precision::Bf16 => "bf16",
+            Precision::Fp8 => "fp8",
+        }
+        .to_owned(),
+    );
+    parts.join(", ")
+}
+
+fn price(price: &Price) -> String {
+    let derived = price.derived.as_ref().map(|how| format!(", {how}")).unwrap_or_default();
+    format!("{} a machine, of {} ({}{derived})", price.rate, price.dated, price.source)
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_micros((seconds * 1e6) as u64)
+}
+
+/// A time with the digits that an estimate has: `3h10m`, `2d4h`, `45s`.
+pub fn time(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    let whole = |unit: f64| (seconds / unit).round() as u64;
+    match seconds {
+        few if few < 100.0 => format!("{few:.0}s"),
+        minutes if minutes < 6000.0 => format!("{}m", whole(60.0)),
+        hours if hours < 4.0 * 86400.0 => {
+            let minutes = whole(60.0);
+            match minutes % 60 {
+                0 => format!("{}h", minutes / 60),
+                rest if minutes < 600 => format!("{}h{rest:02}m", minutes / 60),
+                _ => format!("{}h", whole(3600.0)),
+            }
+        }
+        _ => {
+            let hours = whole(3600.0);
+            match hours % 24 {
+                0 => format!("{}d", hours / 24),
+                rest if hours < 24 * 20 => format!("{}d{rest}h", hours / 24),
+                _ => format!("{}d", whole(86400.0)),
+            }
+        }
+    }
+}
+
+/// Seconds of a step.
+fn step(seconds: f64) -> String {
+    match seconds {
+        short if short < 1.0 => format!("{:.0} ms", short * 1e3),
+        long => format!("{long:.1} s"),
+    }
+}
+
+/// Money to the cent, half a cent up.
+pub fn cents(money: Money) -> String {
+    let cents = (money.micros() + 5_000).div_euclid(10_000);
+    format!("${}.{:02}", grouped((cents / 100).unsigned_abs()), cents % 100)
+}
+
+/// A large number with three digits: `25.6 M`.
+fn short(number: f64) -> String {
+    let scales = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let scale = scales.iter().find(|(scale, _)| number >= *scale);
+    scale.map_or(format!("{number:.0}"), |(scale, name)| {
+        let digits = number / scale;
+        if digits < 100.0 { format!("{digits:.1} {name}") } else { format!("{digits:.0} {name}") }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_the_digits_that_an_estimate_has() {
+        let check = |text: &str, shown: &str| assert_eq!(time(text.parse().unwrap()), shown, "{text}");
+        check("45s", "45s");
+        check("99m", "99m");
+        check("3h10m", "3h10m");
+        check("3h", "3h");
+        check("10h20m", "10h");
+        check("5d4h", "5d4h");
+        check("30d4h", "30d");
+        let money = |text: &str| cents(text.parse().unwrap());
+        assert_eq!([money("1234.565"), money("0.004999"), money("0.005")], ["$1,234.57", "$0.00", "$0.01"]);
+        assert_eq!([short(25.56e6), short(999.0), short(4.1e9), short(340e6)], ["25.6 M", "999", "4.1 G", "340 M"]);
+        assert_eq!([step(0.0312), step(2.34)], ["31 ms", "2.3 s"]);
+    }
+}

@@ -1,0 +1,45 @@
+//! What may be rented for a job: the kinds of machines, where, at what price.
+
+use serde::{Deserialize, Serialize};
+
+use crate::accelerators::Accelerators;
+use crate::money::Rate;
+use crate::region::Compliance;
+
+/// What may be rented. What is left out may be anything.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Wants {
+    /// Any one of these in a machine.
+    pub accelerators: Vec<Accelerators>,
+    /// The cloud's name of the machine.
+    pub instance_type: Option<String>,
+    /// Names of clouds.
+    pub clouds: Vec<String>,
+    /// Names of regions, the start of some with `*`, or a country's two letters.
+    pub regions: Vec<String>,
+    /// The region must have them all.
+    pub compliance: Vec<Compliance>,
+    /// The most that one machine may cost an hour.
+    pub max_price: Option<Rate>,
+    pub spot: Spot,
+    /// Numbers of machines; none for any that are usual.
+    pub nodes: Vec<u32>,
+    /// Only machines that no other customer shares.
+    pub dedicated: bool,
+    /// Kilograms of CO₂ that the run may cause at most.
+    pub max_carbon: Option<f64>,
+}
+
+/// Whether machines may be rented that the cloud can take back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Spot {
+    /// Where they save money; while there are none, the run goes on with machines on demand.
+    #[default]
+    Auto,
+    /// No others; while there are none, the run waits.
+    Only,
+    /// None of them.
+    Never,
+}

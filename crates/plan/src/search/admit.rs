@@ -1,0 +1,198 @@
+//! Which offers a job admits, and for each that it does not, the one reason that is told.
+
+use std::collections::BTreeMap;
+
+use domain::job::Needs;
+use domain::listing::{Cloud, Listing};
+use domain::region::Compliance;
+use domain::wants::Spot;
+use domain::{Bytes, Rate};
+use serde::Serialize;
+
+use super::market::{Good, Market, Terms};
+
+/// What a job admits. Empty lists and none admit everything.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Admission {
+    /// Any one of these.
+    pub gpus: Vec<Gpus>,
+    pub instance_type: Option<String>,
+    pub clouds: Vec<Cloud>,
+    /// Names, the start of some with `*`, or two letters of a country.
+    pub regions: Vec<String>,
+    pub compliance: Vec<Compliance>,
+    /// Of one machine.
+    pub max_price: Option<Rate>,
+    pub spot: Spot,
+    pub dedicated: bool,
+    /// Of one machine.
+    pub needs: Needs,
+}
+
+/// GPUs that are asked for, their names looked up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gpus {
+    /// Names that will do; none for any.
+    pub names: Option<Vec<String>>,
+    /// Memory of one, and whether more will do.
+    pub memory: Option<(Bytes, bool)>,
+    /// How many in a machine.
+    pub count: Option<u32>,
+}
+
+/// Why an offer is ruled out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The catalog does not know what the GPU can do, or how many there are.
+    UnknownGpu,
+    Accelerators,
+    InstanceType,
+    Cloud,
+    Region,
+    Compliance,
+    /// The catalog names no price.
+    NoPrice,
+    /// The job wants no machines that can be taken back.
+    NoSpot,
+    /// The job wants no others.
+    OnlySpot,
+    /// Other customers share the machine.
+    Shared,
+    MaxPrice,
+    /// A spot price above 80 % of the price on demand, or of which that is not known.
+    SpotSavesLittle,
+    Cores,
+    Memory,
+    Disk,
+    /// The GPU lacks the number format.
+    Format,
+    /// The batch cannot be divided among the ranks.
+    Batch,
+    /// The GPU's memory is too small, whichever way the work is divided.
+    GpuMemory,
+    Budget,
+    Deadline,
+    Carbon,
+}
+
+/// A spot machine must cost no more than this share of the price on demand: what it saves would not pay for the
+/// interruptions.
+pub const SPOT_CAP: f64 = 0.8;
+
+/// Offers that are admitted, and how many are not for which reason.
+#[derive(Debug, Clone, Default)]
+pub struct Admitted {
+    /// Index of the good, and terms.
+    pub offers: Vec<(usize, Terms)>,
+    pub ruled_out: BTreeMap<Reason, usize>,
+    /// Offers there are.
+    pub all: usize,
+}
+
+/// Admits the offers of a market.
+pub fn admit(market: &Market, admission: &Admission) -> Admitted {
+    let mut admitted = Admitted::default();
+    let mut rule_out = |reason: Reason, offers: usize| *admitted.ruled_out.entry(reason).or_default() += offers;
+    let priced = |listing: &Listing| Terms::ALL.iter().filter(|terms| terms.price(listing).is_some()).count();
+    for listing in &market.unknown {
+        admitted.all += priced(listing).max(1);
+        rule_out(Reason::UnknownGpu, priced(listing).max(1));
+    }
+    for (index, good) in market.goods.iter().enumerate() {
+        let offers = priced(good.listing);
+        admitted.all += offers.max(1);
+        if offers == 0 {
+            rule_out(Reason::NoPrice, 1);
+            continue;
+        }
+        if let Some(reason) = admission.refuses(good) {
+            rule_out(reason, offers);
+            continue;
+        }
+        for terms in Terms::ALL {
+            let Some(rate) = good.rate(terms) else { continue };
+            match admission.refuses_terms(good, terms, rate) {
+                Some(reason) => rule_out(reason, 1),
+                None => admitted.offers.push((index, terms)),
+            }
+        }
+    }
+    admitted
+}
+
+impl Admission {
+    /// Why a machine is not wanted at any price.
+    fn refuses(&self, good: &Good) -> Option<Reason> {
+        let listing = good.listing;
+        if !self.gpus.is_empty() && !self.gpus.iter().any(|gpus| gpus.are(listing)) {
+            return Some(Reason::Accelerators);
+        }
+        if self.instance_type.as_ref().is_some_and(|wanted| *wanted != listing.instance_type) {
+            return Some(Reason::InstanceType);
+        }
+        if !self.clouds.is_empty() && !self.clouds.contains(&listing.cloud) {
+            return Some(Reason::Cloud);
+        }
+        if !self.regions.is_empty() && !self.regions.iter().any(|word| stands_in(good, word)) {
+            return Some(Reason::Region);
+        }
+        let complies = |needed: &Compliance| good.region.is_some_and(|region| region.compliance.contains(needed));
+        if !self.compliance.iter().all(complies) {
+            return Some(Reason::Compliance);
+        }
+        // What is not known is not enough: a plan must not count on it.
+        let lacks =
+            |needed: Option<u64>, has: Option<u64>| needed.is_some_and(|needed| has.is_none_or(|has| has < needed));
+        if lacks(self.needs.cores.map(u64::from), listing.cores.map(u64::from)) {
+            return Some(Reason::Cores);
+        }
+        if lacks(self.needs.memory.map(|bytes| bytes.0), listing.memory.map(|bytes| bytes.0)) {
+            return Some(Reason::Memory);
+        }
+        None
+    }
+
+    /// Why these terms are not wanted.
+    fn refuses_terms(&self, good: &Good, terms: Terms, rate: Rate) -> Option<Reason> {
+        match (terms, self.spot, self.dedicated) {
+            (Terms::OnDemand | Terms::Spot, _, true) => return Some(Reason::Shared),
+            (Terms::Dedicated, _, false) => return Some(Reason::Shared),
+            (Terms::Spot, Spot::Never, _) => return Some(Reason::NoSpot),
+            (Terms::OnDemand, Spot::Only, _) => return Some(Reason::OnlySpot),
+            (Terms::OnDemand | Terms::Spot | Terms::Dedicated, _, _) => {}
+        }
+        if self.max_price.is_some_and(|most| rate > most) {
+            return Some(Reason::MaxPrice);
+        }
+        if terms == Terms::Spot {
+            let on_demand = good.rate(Terms::OnDemand).map(|rate| rate.micros_per_hour() as f64);
+            let saves = on_demand.is_some_and(|on_demand| rate.micros_per_hour() as f64 <= SPOT_CAP * on_demand);
+            if !saves && self.spot != Spot::Only {
+                return Some(Reason::SpotSavesLittle);
+            }
+        }
+        None
+    }
+}
+
+impl Gpus {
+    fn are(&self, listing: &Listing) -> bool {
+        let own = &listing.gpus;
+        let named = |names: &Vec<String>| own.name.as_ref().is_some_and(|name| names.contains(name));
+        let large =
+            |(memory, or_more): (Bytes, bool)| own.memory.is_some_and(|has| has == memory || (or_more && has > memory));
+        self.names.as_ref().is_none_or(named)
+            && self.memory.is_none_or(large)
+            && self.count.is_none_or(|count| count == own.count)
+    }
+}
+
+fn stands_in(good: &Good, word: &str) -> bool {
+    let region = &good.listing.region;
+    if let Some(start) = word.strip_suffix('*') {
+        return region.starts_with(start);
+    }
+    let country = || good.region.is_some_and(|region| region.country.eq_ignore_ascii_case(word));
+    region.eq_ignore_ascii_case(word) || (word.len() == 2 && country())
+}

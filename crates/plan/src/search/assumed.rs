@@ -1,0 +1,23 @@
+//! What is assumed about machines that nobody has measured for this job: orders of size, each with where it comes from.
+
+/// Seconds from asking for a machine to its first command. Recalled from public logs of launches (2 to 8 minutes),
+/// unverified.
+pub const BOOT: f64 = 240.0;
+
+/// Seconds from having a machine again to the first new step: boot and reading the checkpoint. What the traces of spot
+/// machines are replayed with.
+pub const RESTART: f64 = 300.0;
+
+/// Bytes a second from a machine to where checkpoints are kept.
+pub const WRITE: f64 = 1e9;
+
+/// Bytes a second at which a machine fetches its data, whatever its network: what one bucket gives.
+pub const FETCH: f64 = 1.25e9;
+
+/// Seconds between checkpoints on machines that nobody takes away.
+pub const CHECKPOINT: f64 = 1800.0;
+
+/// Seconds that a run waits for spot machines before it goes on with machines on demand, and those it keeps the latter
+/// for at least; what `gradus plan spot-check` replays.
+pub const PATIENCE: f64 = 1800.0;
+pub const HOLD: f64 = 3600.0;

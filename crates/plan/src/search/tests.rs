@@ -1,0 +1,265 @@
+//! The front of the search against brute force, over drawn markets, tasks and limits.
+
+use domain::gpu::{Architecture, Gpu, Link, Rates};
+use domain::listing::{Cloud, Fabric, Gpus as ListedGpus, Listing, Price};
+use domain::wants::Spot;
+use domain::{Bytes, Elapsed, Money, Rate};
+use proptest::prelude::*;
+
+use super::*;
+use crate::estimate::{Layout, Optimizer, Recompute, Setup, Zero};
+
+/// Estimates that are simple, and awkward enough: nothing is smooth or monotone but what the search relies on, that
+/// computing again takes longer and that fewer samples take less memory.
+#[derive(Clone, Copy)]
+struct Rough {
+    weights: f64,
+    kept: f64,
+    again: f64,
+}
+
+impl Estimator for Rough {
+    fn needed(&mut self, setup: &Setup) -> f64 {
+        let ranks = f64::from(setup.parallel.tensor * setup.parallel.pipeline);
+        let data = f64::from(setup.parallel.data);
+        let shards = match setup.parallel.zero {
+            Zero::None => 16.0,
+            Zero::Optimizer => 8.0 + 8.0 / data,
+            Zero::Gradients => 4.0 + 12.0 / data,
+            Zero::Parameters => 16.0 / data,
+        };
+        let share = match setup.recompute {
+            Recompute::None => 1.0,
+            Recompute::Selective => 0.6,
+            Recompute::Full => 0.1,
+        };
+        self.weights * shards / ranks + self.kept * share * setup.micro_batch as f64 / ranks
+    }
+
+    fn seconds(&mut self, setup: &Setup) -> f64 {
+        let again = match setup.recompute {
+            Recompute::None => 1.0,
+            Recompute::Selective => 1.05,
+            Recompute::Full => self.again,
+        };
+        let gpus = f64::from(setup.device.nodes * setup.device.gpus_per_node);
+        let odd = 1.0 + 0.3 * ((setup.micro_batch * 7 + setup.accumulate * 3) % 5) as f64;
+        let exchanged = f64::from(setup.parallel.data.ilog2() * (1 + setup.parallel.zero as u32)) * 0.01;
+        let divided = 1.0 + 0.05 * f64::from(setup.parallel.tensor + setup.parallel.pipeline);
+        let samples = setup.micro_batch as f64 * setup.accumulate as f64 * f64::from(setup.parallel.data);
+        samples * again * odd * divided * 1e13 / (setup.device.gpu.rates.fp32 * gpus)
+            + exchanged
+            + 0.001 * setup.accumulate as f64
+    }
+}
+
+fn gpu(kind: u8) -> Gpu {
+    let speed = [8e12, 15e12, 19e12, 60e12][usize::from(kind % 4)];
+    let memory = Bytes([16u64, 32, 40, 80][usize::from(kind % 4)] << 30);
+    Gpu {
+        name: format!("G{}", kind % 4),
+        architecture: Architecture::Ampere,
+        memory,
+        usable: Bytes(memory.0 / 10 * 9),
+        bandwidth: 1e12,
+        rates: Rates { fp32: speed, tf32: None, fp16: Some(4.0 * speed), bf16: None, fp8: None },
+        link: Link::Pcie,
+        pcie: 4,
+        multiprocessors: 80,
+        power: 300.0,
+        source: "drawn".into(),
+    }
+}
+
+prop_compose! {
+    fn listing()(
+        kind in 0u8..4,
+        count in prop::sample::select(vec![1u32, 2, 4, 8]),
+        region in 0u8..3,
+        price in prop::option::weighted(0.9, 1_000i64..40_000_000),
+        spot in prop::option::of(1i64..100),
+        cores in prop::option::of(4u32..96),
+        network in prop::option::of(prop::sample::select(vec![10e9, 100e9])),
+        band in prop::sample::select(vec![None, Some((0u8, 5u8)), Some((20, 100))]),
+    ) -> Listing {
+        let priced = |micros: i64| Price {
+            rate: Rate::from_micros_per_hour(micros),
+            dated: "2026-01-01".into(),
+            source: "drawn".into(),
+            derived: None,
+        };
+        Listing {
+            cloud: [Cloud::Aws, Cloud::Gcp, Cloud::Azure][usize::from(region)].clone(),
+            region: format!("region-{region}"),
+            instance_type: format!("{count}x{kind}"),
+            gpus: ListedGpus { name: Some(gpu(kind).name), spelled: String::new(), count, slice: 1, memory: None },
+            cores,
+            memory: None,
+            disk: None,
+            network,
+            fabric: Fabric::Ethernet,
+            link: None,
+            on_demand: price.map(priced),
+            spot: price.zip(spot).map(|(price, percent)| priced(price * percent / 100)),
+            reserved_1y: None,
+            reserved_3y: None,
+            dedicated: None,
+            interrupted: band,
+        }
+    }
+}
+
+fn task(batch: u64, steps: u64, per_core: Option<f64>, heads: u32, recompute: bool) -> Task {
+    Task {
+        batch,
+        steps,
+        evaluated: 1000,
+        per_core,
+        data: Bytes(140_000_000_000),
+        disk: domain::tariff::Service::SsdDisk,
+        state: Bytes(1_200_000_000),
+        weights: Bytes(400_000_000),
+        keep: 3,
+        checkpoint: None,
+        multiply_adds: 4e9,
+        formats: Formats::Auto,
+        optimizer: Optimizer::Adam,
+        layout: Layout::ChannelsLast,
+        flash_attention: true,
+        compiled: false,
+        recompute,
+        blocks: 24,
+        heads,
+    }
+}
+
+fn tariffs() -> Vec<domain::tariff::Tariff> {
+    use domain::tariff::{Service, Tariff};
+    let tariff = |cloud: Cloud, service, micros| Tariff {
+        cloud,
+        service,
+        price: Money::from_micros(micros),
+        dated: "2026".into(),
+        source: "drawn".into(),
+    };
+    vec![
+        tariff(Cloud::Aws, Service::SsdDisk, 80_000),
+        tariff(Cloud::Aws, Service::Egress, 90_000),
+        tariff(Cloud::Gcp, Service::SsdDisk, 170_000),
+        tariff(Cloud::Gcp, Service::Objects, 20_000),
+    ]
+}
+
+/// Every way that is worth using and fits, each micro-batch tried in turn.
+fn every_way(task: &Task, device: &crate::estimate::Device, estimator: &mut Rough) -> Vec<Way> {
+    let mut found = Vec::new();
+    let Some(mut setup) = ways::start(task, device) else { return found };
+    for parallel in ways::divisions(task, device.nodes, device.gpus_per_node) {
+        setup.parallel = parallel;
+        let data = u64::from(parallel.data);
+        for level in ways::levels(task) {
+            setup.recompute = *level;
+            let share = task.batch / data;
+            if !task.batch.is_multiple_of(data) || share == 0 {
+                continue;
+            }
+            let cuts = (0..64).map(|power| 1u64 << power).take_while(|cut| share.is_multiple_of(*cut)).chain([share]);
+            for cut in cuts {
+                (setup.accumulate, setup.micro_batch) = (cut, share / cut);
+                let needed = estimator.needed(&setup);
+                if needed <= device.gpu.usable.0 as f64 {
+                    found.push(Way {
+                        precision: setup.precision,
+                        parallel,
+                        micro_batch: setup.micro_batch,
+                        accumulate: cut,
+                        recompute: *level,
+                        step: estimator.seconds(&setup),
+                        needed,
+                        start: crate::estimate::limits::start_up(&setup, 0.0, 1.0),
+                    });
+                    break;
+                }
+            }
+        }
+        if found.iter().any(ways::is_whole) {
+            break;
+        }
+    }
+    found
+}
+
+/// Points of every offer on every number of machines in every way that fits, one by one.
+fn by_force(task: &Task, market: &Market, estimator: Rough, question: &Question) -> Vec<(u64, i64)> {
+    let mut points = Vec::new();
+    for (index, terms) in admit(market, &question.admission).offers {
+        let good = &market.goods[index];
+        for nodes in &question.nodes {
+            let device = crate::estimate::Device { nodes: *nodes, ..market.shapes[good.shape].device.clone() };
+            for way in every_way(task, &device, &mut estimator.clone()) {
+                let weather = question.weather_of(good, *nodes);
+                let load = Load::of(task, good, &device.gpu, *nodes, way.step, way.start);
+                let course = load.course(task, terms, course::policy(question.admission.spot, good), weather);
+                let candidate = Candidate {
+                    good: index,
+                    terms,
+                    nodes: *nodes,
+                    course,
+                    cost: course::cost(task, good, terms, *nodes, &course, &question.leaving(good)),
+                    kilograms: None,
+                };
+                if question.misses(&candidate).is_none() {
+                    points.push(candidate.point());
+                }
+            }
+        }
+    }
+    front(&points).into_iter().map(|index| points[index]).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_front_equals_brute_force(
+        listings in prop::collection::vec(listing(), 1..40),
+        batch in prop::sample::select(vec![64u64, 96, 256, 1024]),
+        steps in 1u64..200_000,
+        per_core in prop::option::of(10.0f64..500.0),
+        heads in prop::sample::select(vec![0u32, 12, 16]),
+        recompute in any::<bool>(),
+        weights in 1e7f64..5e9,
+        kept in 1e7f64..2e9,
+        again in 1.05f64..1.4,
+        budget in prop::option::of(1_000_000i64..1_000_000_000_000),
+        hours in prop::option::of(1u64..5000),
+        spot in prop::sample::select(vec![Spot::Auto, Spot::Only, Spot::Never]),
+    ) {
+        let gpus: Vec<Gpu> = (0..4).map(gpu).collect();
+        let tariffs = tariffs();
+        let market = Market::of(&listings, |name| gpus.iter().find(|gpu| gpu.name == name), |_| None, &tariffs);
+        let task = task(batch, steps, per_core, heads, recompute);
+        let rough = Rough { weights, kept, again };
+        let question = Question {
+            admission: Admission { spot, ..Admission::default() },
+            nodes: NODES.to_vec(),
+            budget: budget.map(Money::from_micros),
+            deadline: hours.map(|hours| Elapsed(hours * 3_600_000_000)),
+            data_at: Some((Cloud::Aws, Some("region-0".into()))),
+            ..Question::default()
+        };
+        let mut search = Search::new(&task, &market, rough);
+        let answer = search.answer(&question);
+        let found: Vec<(u64, i64)> = answer.front.iter().map(|index| answer.candidates[*index].point()).collect();
+        prop_assert_eq!(&found, &by_force(&task, &market, rough, &question));
+        // Asked again, it answers the same without estimating anything.
+        let estimated = search.estimated();
+        let again = search.answer(&question);
+        prop_assert_eq!(again.candidates, answer.candidates.clone());
+        prop_assert_eq!(search.estimated(), estimated);
+        // Every offer is compared or ruled out, for one reason.
+        let kept: std::collections::BTreeSet<(usize, Terms)> =
+            answer.candidates.iter().map(|candidate| (candidate.good, candidate.terms)).collect();
+        prop_assert_eq!(kept.len() + answer.ruled_out.values().sum::<usize>(), answer.offers);
+    }
+}

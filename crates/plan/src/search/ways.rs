@@ -1,0 +1,223 @@
+//! Ways of dividing a step: which are worth using on given machines, and which of them is the fastest that fits.
+//!
+//! [`divisions`] lists how ranks may share the work. For each, and for each level of recomputation, the largest
+//! micro-batch that fits is taken ([`settle`]); the fastest of these is the way for that hardware. Prices do not matter
+//! here: on given machines a faster run costs less, whatever an hour of them costs.
+
+use serde::Serialize;
+
+use super::task::Task;
+use crate::estimate::limits;
+use crate::estimate::{Device, Parallel, Precision, Recompute, Setup, Zero};
+
+/// What estimates say. The search only asks; how they are made is not its business.
+pub trait Estimator {
+    /// Bytes that one GPU must have, as far as can be expected.
+    fn needed(&mut self, setup: &Setup) -> f64;
+    /// Seconds of one optimiser step.
+    fn seconds(&mut self, setup: &Setup) -> f64;
+}
+
+/// A way that fits, and what a step takes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Way {
+    pub precision: Precision,
+    pub parallel: Parallel,
+    pub micro_batch: u64,
+    pub accumulate: u64,
+    pub recompute: Recompute,
+    /// Seconds of one optimiser step.
+    pub step: f64,
+    /// Bytes that one GPU must have.
+    pub needed: f64,
+    /// Seconds from the start of processes to the first usual step.
+    pub start: f64,
+}
+
+/// Why there is no way on some machines.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "why")]
+pub enum NoWay {
+    /// The GPU has no such number format.
+    Format,
+    /// No division gives every rank whole samples of the batch.
+    Batch,
+    /// Nothing fits: the least that any way needs, in bytes.
+    Memory { least: f64 },
+}
+
+/// How ranks may share the work, the simplest first: plain data parallelism, then more and more of the state divided
+/// among the ranks; then, where the network has attention and blocks, each layer divided within a node, and stages of
+/// blocks over nodes. Gradients and weights are not divided beside those (each micro-batch would gather them).
+pub fn divisions(task: &Task, nodes: u32, gpus_per_node: u32) -> Vec<Parallel> {
+    let gpus = nodes * gpus_per_node;
+    let divides =
+        |tensor: u32| gpus_per_node.is_multiple_of(tensor) && task.heads >= tensor && task.heads.is_multiple_of(tensor);
+    let tensors: Vec<u32> = [1, 2, 4, 8].into_iter().filter(|tensor| *tensor == 1 || divides(*tensor)).collect();
+    let widest = tensors.last().copied().unwrap_or(1);
+    let mut divisions: Vec<Parallel> = Vec::new();
+    let mut add = |tensor: u32, pipeline: u32, zeros: &[Zero]| {
+        let ranks = tensor * pipeline;
+        if !gpus.is_multiple_of(ranks) {
+            return;
+        }
+        let data = gpus / ranks;
+        let zeros = if data == 1 { &[Zero::None][..] } else { zeros };
+        divisions.extend(zeros.iter().map(|zero| Parallel { data, tensor, pipeline, zero: *zero }));
+    };
+    for tensor in &tensors {
+        match tensor {
+            1 => add(1, 1, &[Zero::None, Zero::Optimizer, Zero::Gradients, Zero::Parameters]),
+            _ => add(*tensor, 1, &[Zero::None, Zero::Optimizer]),
+        }
+    }
+    if nodes > 1 && task.heads > 0 {
+        for pipeline in [2, 4, 8].into_iter().filter(|pipeline| *pipeline <= nodes && task.blocks >= 2 * pipeline) {
+            add(1, pipeline, &[Zero::Optimizer]);
+            if widest > 1 {
+                add(widest, pipeline, &[Zero::Optimizer]);
+            }
+        }
+    }
+    divisions
+}
+
+/// The levels of recomputation that a job may use, the cheapest first. Attention that never writes its scores keeps
+/// too little to be worth computing again alone.
+pub(super) fn levels(task: &Task) -> &'static [Recompute] {
+    match (task.recompute, task.heads > 0 && !task.flash_attention) {
+        (false, _) => &[Recompute::None],
+        (true, false) => &[Recompute::None, Recompute::Full],
+        (true, true) => &[Recompute::None, Recompute::Selective, Recompute::Full],
+    }
+}
+
+/// The fastest way that is worth using and fits on these machines; the simplest of equals. More is divided than must be
+/// only as long as the whole share of the batch does not fit at once.
+///
+/// # Errors
+/// Why there is none.
+pub fn fastest(task: &Task, device: &Device, estimator: &mut impl Estimator) -> Result<Way, NoWay> {
+    let mut best: Option<Way> = None;
+    let mut reason = Reason::default();
+    let mut setup = start(task, device).ok_or(NoWay::Format)?;
+    for parallel in divisions(task, device.nodes, device.gpus_per_node) {
+        setup.parallel = parallel;
+        let mut whole = false;
+        for level in levels(task) {
+            setup.recompute = *level;
+            let Some(way) = settle(task, &mut setup, estimator, &mut reason) else { continue };
+            whole = is_whole(&way);
+            if best.as_ref().is_none_or(|best| way.step < best.step) {
+                best = Some(way);
+            }
+            // Where the whole share fits at once, computing anything again only takes longer.
+            if whole {
+                break;
+            }
+        }
+        if whole {
+            break;
+        }
+    }
+    best.ok_or_else(|| reason.told())
+}
+
+/// Whether the whole share of a rank fits at once, with nothing computed again.
+pub(super) fn is_whole(way: &Way) -> bool {
+    way.accumulate == 1 && way.recompute == Recompute::None
+}
+
+/// Why nothing was found so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reason {
+    least: Option<f64>,
+}
+
+impl Reason {
+    fn told(self) -> NoWay {
+        match self.least {
+            Some(least) => NoWay::Memory { least },
+            None => NoWay::Batch,
+        }
+    }
+}
+
+pub(super) fn start(task: &Task, device: &Device) -> Option<Setup> {
+    Some(Setup {
+        precision: task.formats.on(&device.gpu.rates)?,
+        device: device.clone(),
+        layout: task.layout,
+        micro_batch: 1,
+        accumulate: 1,
+        parallel: Parallel { data: 1, tensor: 1, pipeline: 1, zero: Zero::None },
+        recompute: Recompute::None,
+        optimizer: task.optimizer,
+        flash_attention: task.flash_attention,
+        compiled: task.compiled,
+    })
+}
+
+/// The way with the largest micro-batch that fits, for the division and recomputation of `setup`.
+fn settle(task: &Task, setup: &mut Setup, estimator: &mut impl Estimator, reason: &mut Reason) -> Option<Way> {
+    let data = u64::from(setup.parallel.data);
+    let share = task.batch / data;
+    if share == 0 || !task.batch.is_multiple_of(data) {
+        return None;
+    }
+    let has = setup.device.gpu.usable.0 as f64;
+    // Micro-batches by halves, as far as they are whole, then one sample at a time.
+    let halvings = share.trailing_zeros();
+    let last = if share.is_power_of_two() { halvings } else { halvings + 1 };
+    let mut tried = |setup: &mut Setup, step: u32| -> f64 {
+        setup.accumulate = if step > halvings { share } else { 1 << step };
+        setup.micro_batch = share / setup.accumulate;
+        estimator.needed(setup)
+    };
+    let mut needed = tried(setup, 0);
+    if needed > has {
+        let least = tried(setup, last);
+        if least > has {
+            reason.least = Some(reason.least.map_or(least, |known| known.min(least)));
+            return None;
+        }
+        // Fewer samples at a time need less memory, so the first step that fits is found by bisection.
+        let (mut fails, mut fits) = (0, last);
+        while fits - fails > 1 {
+            let between = fails + (fits - fails) / 2;
+            match tried(setup, between) <= has {
+                true => fits = between,
+                false => fails = between,
+            }
+        }
+        needed = tried(setup, fits);
+    }
+    Some(Way {
+        precision: setup.precision,
+        parallel: setup.parallel,
+        micro_batch: setup.micro_batch,
+        accumulate: setup.accumulate,
+        recompute: setup.recompute,
+        step: estimator.seconds(setup),
+        needed,
+        start: limits::start_up(setup, 0.0, 1.0),
+    })
+}
+
+impl Way {
+    /// The setup that was estimated.
+    pub fn setup(&self, task: &Task, device: &Device) -> Setup {
+        Setup {
+            device: device.clone(),
+            precision: self.precision,
+            layout: task.layout,
+            micro_batch: self.micro_batch,
+            accumulate: self.accumulate,
+            parallel: self.parallel,
+            recompute: self.recompute,
+            optimizer: task.optimizer,
+            flash_attention: task.flash_attention,
+            compiled: task.compiled,
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `cargo xtask bench plan`: what a plan over everything that is offered takes, process and search.
+//!
+//! Each example is planned several times, each time by a new process; the least is what the program takes, the rest is
+//! what else the machine did. Processor time is told by the process itself.
+
+use std::path::Path;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use super::quiet::Watch;
+use crate::build;
+use crate::doing::{self, Outcome};
+
+const EXAMPLES: [&str; 3] = ["imagenet-resnet50", "bert-large", "llama-8b-finetune"];
+
+/// Plans each example `rounds` times.
+pub fn plan(root: &Path, rounds: usize) -> Outcome {
+    let arguments = ["build", "--release", "--package", "gradus-cli"];
+    doing::run(&mut doing::cargo(root, &arguments), "read the compiler's message above")?;
+    let program = build::target(root).join("release/gradus");
+    let home = std::env::temp_dir().join(format!("gradus-bench-plan-{}", std::process::id()));
+    let watch = Watch::begin(&[std::process::id()]);
+    let mut lines =
+        vec!["example               offers  compared  estimates  search ms  again ms  process ms  wall ms".to_owned()];
+    for example in EXAMPLES {
+        let file = root.join("examples").join(format!("{example}.yaml"));
+        let (mut least, mut last) = ([f64::INFINITY; 4], Value::Null);
+        for _ in 0..rounds {
+            let begun = Instant::now();
+            let mut command = std::process::Command::new(&program);
+            command.arg("--home").arg(&home).args(["plan", "--json", "--timings"]).arg(&file);
+            let text = doing::read(&mut command)?;
+            let wall = begun.elapsed().as_secs_f64();
+            last = serde_json::from_str(&text)?;
+            if last["timings"]["same"] != true {
+                return Err(format!("`{example}` was answered differently when it was asked again").into());
+            }
+            let seconds = |key: &str| last["timings"][key].as_f64().unwrap_or(f64::NAN);
+            for (least, now) in least.iter_mut().zip([seconds("search"), seconds("again"), seconds("process"), wall]) {
+                *least = least.min(now);
+            }
+        }
+        let [search, again, process, wall] = least.map(|seconds| 1e3 * seconds);
+        let count = |key: &str| last["counts"][key].as_u64().unwrap_or_default();
+        lines.push(format!(
+            "{example:<20}  {:>6}  {:>8}  {:>9}  {search:>9.1}  {again:>8.1}  {process:>10.1}  {wall:>7.1}",
+            count("offers"),
+            count("compared"),
+            count("estimated"),
+        ));
+    }
+    let quiet = watch.end();
+    lines.push(format!("the least of {rounds} processes each; processor time but for the last column; {quiet}"));
+    Ok(lines.join("\n"))
+}
