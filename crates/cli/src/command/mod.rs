@@ -47,7 +47,7 @@ pub enum Command {
     Models(models::Args),
     /// Tell what runs have cost
     Cost(cost::Args),
-    /// Work on data sets: measure how fast they become batches
+    /// Pack, look at, move and measure data sets
     Data(data::Args),
     /// Print the event log: everything that was decided and done
     Events(events::Args),
