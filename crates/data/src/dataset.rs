@@ -1,16 +1,18 @@
-//! A data set: what is in it, and one picture of it at a time.
+//! A data set: what is in it, and one picture of it at a time. Read on in `opening`, how it comes to be.
+
+mod opening;
 
 use std::path::Path;
 
-use domain::train::{Corrupt, Data, Normalize, Split};
+use domain::train::{Data, Split};
 
-use crate::picture::{Geometry, Reading, decode, fetch, guarded};
+use self::opening::Opening;
+use crate::picture::{Geometry, Reading, fetch, guarded};
 use crate::prepare::{Output, prepare};
 use crate::random::Draws;
 use crate::recipe::Recipe;
-use crate::source::{self, Content, Decoded, Encoded, Index};
-use crate::split::{self, Parts};
-use crate::survey::{Moments, survey};
+use crate::source::{self, Content, Encoded, Index};
+use crate::split::Parts;
 use crate::{Error, Part};
 
 /// Labelled pictures of one size, divided into training, validation and test.
@@ -47,7 +49,7 @@ enum Pixels {
     /// All in memory: sample by sample, channel by channel, row by row.
     Kept(Vec<u8>),
     /// Read and decoded each time.
-    Encoded(Encoded, Geometry),
+    Encoded(Box<Encoded>, Geometry),
 }
 
 /// What one thread needs to read pictures.
@@ -240,209 +242,4 @@ impl Outline {
         let counts = opening.split()?.each_ref().map(|part| part.len() as u64);
         Ok(Outline { classes: opening.classes, shape, counts })
     }
-}
-
-/// A data set whose files are listed and whose pictures are not decoded yet.
-struct Opening<'a> {
-    spec: &'a Data,
-    path: &'a Path,
-    seed: u64,
-    classes: Vec<String>,
-    labels: Vec<u32>,
-    homes: Option<Vec<Part>>,
-    skipped: Vec<Skipped>,
-}
-
-impl<'a> Opening<'a> {
-    fn list(spec: &'a Data, path: &'a Path, seed: u64) -> Result<(Opening<'a>, Content), Error> {
-        let Index { classes, labels, homes, content, skipped, .. } = source::index(spec, path)?;
-        check_classes(spec, path, &classes)?;
-        Ok((Opening { spec, path, seed, classes, labels, homes, skipped }, content))
-    }
-
-    fn decoded(self, decoded: Decoded) -> Result<Dataset, Error> {
-        let Decoded { channels, height, width, full, pixels } = decoded;
-        if self.spec.size.is_some_and(|size| (size as usize, size as usize) != (height, width)) {
-            let why = format!("its pictures are {height}×{width}, and resizing this form is not served yet");
-            return Err(Error::Layout { path: self.path.into(), why, hint: "leave `size` out".into() });
-        }
-        let parts = self.split()?;
-        let moments = |sample: u32| {
-            let length = channels * height * width;
-            Moments::of(&pixels[sample as usize * length..][..length], channels)
-        };
-        let (mean, std) = self.normalize(channels, full, &parts, moments)?;
-        let Opening { classes, labels, skipped, .. } = self;
-        let pixels = Pixels::Kept(pixels);
-        Ok(Dataset { classes, labels, parts, channels, height, width, full, mean, std, pixels, skipped })
-    }
-
-    fn encoded(mut self, mut encoded: Encoded, limit: usize) -> Result<Dataset, Error> {
-        let geometry = self.geometry(&encoded)?;
-        let Geometry { height, width, .. } = geometry;
-        let bytes = 3 * height * width;
-        let skip = self.skips();
-        let mut kept = match encoded.len().checked_mul(bytes) {
-            // Another part of each file is shown in each epoch.
-            _ if geometry.recipe.is_some() => None,
-            Some(all) if all <= limit => Some(vec![0; all]),
-            Some(_) | None => None,
-        };
-        let mut moments = vec![None; encoded.len()];
-        if skip || kept.is_some() {
-            let samples: Vec<u32> = (0..encoded.len() as u32).collect();
-            let results = survey(&encoded, &samples, geometry, skip, kept.as_deref_mut());
-            let mut readable = vec![true; encoded.len()];
-            for (sample, result) in results.into_iter().enumerate() {
-                match result {
-                    Some(Ok(found)) => moments[sample] = Some(found),
-                    None => {}
-                    // Another size is a question to the user, not damage.
-                    Some(Err(error @ Error::Size { .. })) => return Err(error),
-                    Some(Err(error)) if !skip => return Err(error),
-                    Some(Err(error)) => {
-                        readable[sample] = false;
-                        self.skipped.push(skipped(encoded.name(sample), error));
-                    }
-                }
-            }
-            if readable.contains(&false) {
-                encoded.retain(&readable);
-                kept = kept.map(|pixels| without(&pixels, bytes, &readable));
-                self.leave_out(&readable, &mut moments)?;
-            }
-        }
-        let parts = self.split()?;
-        if self.spec.normalize.is_none() && kept.is_none() && !skip {
-            let train = &parts[Part::Train as usize];
-            for (sample, result) in train.iter().zip(survey(&encoded, train, geometry, false, None)) {
-                moments[*sample as usize] = result.transpose()?;
-            }
-        }
-        let (mean, std) =
-            self.normalize(3, 255, &parts, |sample| moments[sample as usize].clone().unwrap_or_default())?;
-        let pixels = match kept {
-            Some(kept) => Pixels::Kept(kept),
-            None => Pixels::Encoded(encoded, geometry),
-        };
-        let Opening { classes, labels, skipped, .. } = self;
-        Ok(Dataset { classes, labels, parts, channels: 3, height, width, full: 255, mean, std, pixels, skipped })
-    }
-
-    /// The given size, or that of the first picture that can be read.
-    fn geometry(&self, encoded: &Encoded) -> Result<Geometry, Error> {
-        if let Some(size) = self.spec.size {
-            let size = size as usize;
-            let recipe = Recipe::of(&self.spec.augment, size).map(|(recipe, _)| recipe.evaluated());
-            return Ok(Geometry { height: size, width: size, resize: true, recipe });
-        }
-        let mut reading = Reading::default();
-        let Reading { file, decoder, .. } = &mut reading;
-        let mut first = None;
-        for sample in 0..encoded.len() {
-            let named = |why| Error::Picture { name: encoded.name(sample), why };
-            match encoded.read(sample, file).and_then(|()| decode(file, decoder).map_err(named)) {
-                Ok(picture) => {
-                    return Ok(Geometry { height: picture.height, width: picture.width, resize: false, recipe: None });
-                }
-                Err(error) if !self.skips() => return Err(error),
-                Err(error) => first = first.or(Some(error)),
-            }
-        }
-        Err(first.unwrap_or_else(|| Error::Internal("a data set without pictures".into())))
-    }
-
-    fn skips(&self) -> bool {
-        match self.spec.corrupt {
-            Corrupt::Fail => false,
-            Corrupt::Skip => true,
-        }
-    }
-
-    /// Removes the samples that are not readable from all lists.
-    fn leave_out(&mut self, readable: &[bool], moments: &mut Vec<Option<Moments>>) -> Result<(), Error> {
-        self.labels = filtered(&self.labels, readable);
-        self.homes = self.homes.as_ref().map(|homes| filtered(homes, readable));
-        *moments = filtered(moments, readable);
-        for (class, label) in self.classes.iter().zip(0..) {
-            if !self.labels.contains(&label) {
-                let why = format!("not one picture of the class `{class}` can be read");
-                let hint = match self.skipped.first() {
-                    Some(first) => format!("the first that was left out is `{}`: {}", first.name, first.why),
-                    None => "replace the damaged pictures".into(),
-                };
-                return Err(Error::Layout { path: self.path.into(), why, hint });
-            }
-        }
-        Ok(())
-    }
-
-    fn split(&self) -> Result<Parts, Error> {
-        match (self.spec.split, &self.homes) {
-            (Split::Folders(_), Some(homes)) => split::by_homes(homes, self.seed),
-            (Split::Shares(shares), _) => split::by_shares(self.labels.len(), shares, self.seed),
-            (Split::Folders(_), None) => Err(Error::Internal("a split by folders without folders".into())),
-        }
-    }
-
-    /// The given mean and standard deviation, or those of the training samples.
-    fn normalize(
-        &self,
-        channels: usize,
-        full: u8,
-        parts: &Parts,
-        moments: impl Fn(u32) -> Moments,
-    ) -> Result<(Vec<f32>, Vec<f32>), Error> {
-        let Some(Normalize { mean, std }) = &self.spec.normalize else {
-            let mut all = Moments::default();
-            for sample in &parts[Part::Train as usize] {
-                all.add(&moments(*sample));
-            }
-            return Ok(all.mean_and_std(full));
-        };
-        for (name, values) in [("mean", mean), ("std", std)] {
-            if values.len() != channels {
-                let why = format!("`{name}` has {} values, the pictures have {channels} channels", values.len());
-                return Err(Error::Normalize { why });
-            }
-        }
-        if let Some(value) = mean.iter().find(|value| !value.is_finite()) {
-            return Err(Error::Normalize { why: format!("a mean is {value}") });
-        }
-        if let Some(value) = std.iter().find(|value| !(value.is_finite() && **value > 0.0)) {
-            return Err(Error::Normalize { why: format!("a standard deviation is {value}, and must be above 0") });
-        }
-        Ok((mean.clone(), std.clone()))
-    }
-}
-
-fn check_classes(spec: &Data, path: &Path, classes: &[String]) -> Result<(), Error> {
-    match spec.classes {
-        Some(wanted) if wanted as usize != classes.len() => {
-            Err(Error::Classes { found: classes.len(), wanted, names: classes.to_vec() })
-        }
-        _ if classes.len() < 2 => {
-            let why = format!("it has one class only, {}", crate::error::shorten(classes));
-            let hint = "give each class a folder: `…/<class>/<file>.jpg|png`".into();
-            Err(Error::Layout { path: path.into(), why, hint })
-        }
-        _ => Ok(()),
-    }
-}
-
-fn skipped(name: String, error: Error) -> Skipped {
-    let why = match error {
-        Error::Picture { why, .. } => why,
-        Error::Read { source, .. } => source.to_string(),
-        other => other.to_string(),
-    };
-    Skipped { name, why }
-}
-
-fn filtered<T: Clone>(all: &[T], keep: &[bool]) -> Vec<T> {
-    all.iter().zip(keep).filter(|(_, keep)| **keep).map(|(item, _)| item.clone()).collect()
-}
-
-fn without(pixels: &[u8], bytes: usize, keep: &[bool]) -> Vec<u8> {
-    pixels.chunks_exact(bytes).zip(keep).filter(|(_, keep)| **keep).flat_map(|(picture, _)| picture).copied().collect()
 }

@@ -38,7 +38,7 @@ impl Entry {
 
     fn with(self, next: Entry) -> Entry {
         let (bits, advance, value) = (next.0 & 0xFF, next.0 >> 16 & 0xFF, next.0 >> 32 & 0xFFFF);
-        Entry((self.0 & 0x0000_FFFF_00FF_FFFF) + bits | advance << 24 | value << 48)
+        Entry(((self.0 & 0x0000_FFFF_00FF_FFFF) + bits) | (advance << 24) | (value << 48))
     }
 
     fn code(length: u32, symbol: u8) -> Entry {
@@ -157,7 +157,7 @@ fn single(kind: Kind, length: u32, symbol: u8, rest: u32) -> Entry {
 
 /// Adds to each entry the coefficient after it, where the bits hold it whole.
 fn pair(look: &mut [Entry; 1 << LOOK]) {
-    let singles = look.clone();
+    let singles = *look;
     for (bits, entry) in look.iter_mut().enumerate() {
         let used = entry.bits();
         if used == 0 || used >= LOOK || entry.advances().0 == usize::from(END) {

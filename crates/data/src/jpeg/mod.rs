@@ -12,6 +12,7 @@ mod coefficients;
 mod fault;
 mod huffman;
 mod markers;
+mod packed;
 mod planes;
 mod progressive;
 mod rows;
@@ -28,13 +29,14 @@ use self::bits::Clean;
 use self::coefficients::{Keeper, Transform};
 use self::huffman::{Kind, Table};
 use self::markers::{HuffmanSpec, Next, Reader, Scan};
+pub(crate) use self::packed::LANES;
+pub use self::packed::Packed;
 use self::planes::Planes;
 use self::progressive::Progressive;
 use self::rows::Lines;
 pub(crate) use self::rows::Rows;
 use self::sequential::Sequential;
-pub(crate) use self::strips::LANES;
-pub use self::strips::{Packed, encode_strips};
+pub use self::strips::encode_strips;
 use crate::kernels::{Kernels, Work, run};
 
 /// A rectangle of a picture, in pixels; not empty.
@@ -74,7 +76,7 @@ pub struct Decoder {
     symbols: [[Option<Table>; 4]; 2],
     planes: Planes,
     lines: Lines,
-    strip: strips::Strip,
+    strip: packed::Strip,
 }
 
 /// A JPEG file, read up to its first scan.

@@ -60,7 +60,7 @@ impl Planes {
         *self.blocks = [[0; 128]; 2];
         self.planes.resize(frame.components.len(), Plane::default());
         let mut at = 0;
-        let (mut columns, mut rows) = (usize::MAX..0, usize::MAX..0);
+        let (mut columns, mut rows) = (frame.across..0, frame.down..0);
         for (plane, component) in self.planes.iter_mut().zip(&frame.components) {
             let Component { h, v, width, height, .. } = *component;
             plane.columns = blocks(region.x, region.width, frame.h / h, width);

@@ -129,7 +129,7 @@ fn enlarge(
         spread::<1, 2, 2>(sums, full);
         return pixels.start - first * h;
     }
-    let upper = y % 2 == 0;
+    let upper = y.is_multiple_of(2);
     let other = if upper { row.saturating_sub(1) } else { (row + 1).min(component.height - 1) };
     let far = &line(samples, plane, other)[first - origin..last - origin];
     if h == 1 {

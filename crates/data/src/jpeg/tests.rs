@@ -7,8 +7,11 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// File, bytes, width and height, CRC-32 of the pixels.
+type Expected = (String, Vec<u8>, (usize, usize), u32);
+
 /// Every file of the corpus, which `make.py` beside it made, with what Pillow decodes it to.
-fn corpus() -> Vec<(String, Vec<u8>, (usize, usize), u32)> {
+fn corpus() -> Vec<Expected> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/tests/pictures");
     let expected = fs::read_to_string(folder.join("expected.txt")).unwrap();
     let entry = |line: &str| {

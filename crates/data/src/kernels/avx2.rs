@@ -321,7 +321,7 @@ unsafe fn gathered(input: *const [u8; 4], weights: *const i16, each: usize) -> _
 fn across(taps: &Taps<'_>, input: &[[u8; 4]], output: &mut [[u8; 4]]) {
     let Taps { first, weights, each, precision } = *taps;
     let outputs = first.len().min(output.len());
-    assert!(each % 4 == 0 && weights.len() >= outputs * each, "weights for fewer outputs");
+    assert!(each.is_multiple_of(4) && weights.len() >= outputs * each, "weights for fewer outputs");
     let shift = _mm_cvtsi32_si128(precision as i32);
     let half = _mm256_set1_epi32(1 << (precision - 1));
     let mut at = 0;
@@ -353,7 +353,7 @@ fn across(taps: &Taps<'_>, input: &[[u8; 4]], output: &mut [[u8; 4]]) {
 #[target_feature(enable = "avx2")]
 fn down(rows: &[&[[u8; 4]]], weights: &[i16], precision: u32, output: &mut [[u8; 4]]) {
     const STEP: usize = 8;
-    assert!(rows.len() % 2 == 0 && rows.len() == weights.len(), "rows and weights come in pairs");
+    assert!(rows.len().is_multiple_of(2) && rows.len() == weights.len(), "rows and weights come in pairs");
     assert!(rows.iter().all(|row| row.len() >= output.len()), "a row that is too short");
     let shift = _mm_cvtsi32_si128(precision as i32);
     let half = _mm256_set1_epi32(1 << (precision - 1));

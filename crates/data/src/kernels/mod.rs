@@ -48,7 +48,7 @@ pub(crate) trait Kernels: Copy {
 
     /// Eight blocks, `at` to `at + 7`, from planes of folded bytes, one for each coefficient, that begin at `offsets`.
     ///
-    /// See `crate::jpeg::strips`; `bytes` must hold eight bytes there in every plane.
+    /// See `crate::jpeg`'s `strips`; `bytes` must hold eight bytes there in every plane.
     fn gather(self, bytes: &[u8], offsets: &[u32; 64], at: usize, blocks: &mut [[i16; 64]; LANES]);
 
     /// Brightness and two differences to red, green, blue and 255, as JFIF has it.
