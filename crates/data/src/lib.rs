@@ -22,8 +22,8 @@
 //! Read on in `dataset` (what is in a data set), then `loader` (how batches are made).
 
 mod augment;
-pub mod caught;
 pub mod cache;
+pub mod caught;
 pub mod chunk;
 mod dataset;
 pub mod delta;

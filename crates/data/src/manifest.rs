@@ -98,7 +98,10 @@ impl Manifest {
         let refused = |source| Error::Read { name: path.display().to_string(), source };
         let file = match fs::File::open(&path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // A single file of data has no manifest below it either.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(None);
+            }
             Err(source) => return Err(refused(source)),
         };
         let mut text = Vec::new();

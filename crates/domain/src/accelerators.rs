@@ -64,7 +64,7 @@ impl FromStr for Accelerators {
 
 /// `40GB` or `40 GiB`; the memory of GPUs is counted in powers of two whatever the unit is called.
 fn memory(text: &str) -> Option<Bytes> {
-    let text = text.to_ascii_lowercase();
+    let text = text.trim().to_ascii_lowercase();
     let number = text.strip_suffix("gib").or_else(|| text.strip_suffix("gb"))?.trim_end();
     let gibibytes: u64 = number.parse().ok().filter(|gibibytes| (1..=100_000).contains(gibibytes))?;
     Some(Bytes(gibibytes << 30))
