@@ -5,6 +5,7 @@
 
 pub mod config;
 pub mod onnx;
+pub mod safetensors;
 
 use domain::problem::Problem;
 
@@ -23,6 +24,10 @@ pub struct Shape {
 
 /// Reads a network from the bytes of a file.
 pub fn model(bytes: &[u8], shape: &Shape) -> Result<Graph, Problem> {
+    // The length before a header may begin with the byte of a brace, so it is looked for first.
+    if safetensors::is_one(bytes) {
+        return safetensors::read(bytes, shape);
+    }
     let start = bytes.iter().copied().find(|byte| !byte.is_ascii_whitespace());
     match start {
         None => Err(Problem::at("", "the file is empty").hint("give a `config.json`, an ONNX or a safetensors file")),
