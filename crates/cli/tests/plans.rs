@@ -165,7 +165,7 @@ fn jobs_that_cannot_be_planned_say_what_to_change() {
     check(
         &resnet("resources: {cloud: aws, region: mars-1}\n"),
         "error: no region `mars-1` is known
-         hint: `gradus offers --all` lists everything, and each line names its region",
+         hint: known are `malaysiawest`",
     );
     check_around(
         &resnet("resources: {cloud: aws, region: europe-west4}\n"),

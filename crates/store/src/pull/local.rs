@@ -39,6 +39,9 @@ pub(super) struct Survey {
     pub elsewhere: Elsewhere,
 }
 
+/// What was found of one file; none until a thread has looked.
+type Looked = Mutex<Option<Result<(State, Elsewhere), Error>>>;
+
 /// Looks through the target with all threads.
 pub(super) fn survey(
     folder: &Folder,
@@ -46,8 +49,7 @@ pub(super) fn survey(
     threads: NonZero<usize>,
     meter: &Meter,
 ) -> Result<Survey, Error> {
-    let results: Vec<Mutex<Option<Result<(State, Elsewhere), Error>>>> =
-        manifest.files.iter().map(|_| Mutex::new(None)).collect();
+    let results: Vec<Looked> = manifest.files.iter().map(|_| Mutex::new(None)).collect();
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some((file, result)) = {

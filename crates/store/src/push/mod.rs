@@ -199,13 +199,9 @@ fn drop_unused(manifest: &mut Manifest) {
     };
     let frames_used: Vec<bool> = manifest.frames.iter().map(|frame| used[frame.bundle as usize]).collect();
     let (bundles, frames) = (renumbered(&used), renumbered(&frames_used));
-    let keep = |flags: &[bool]| {
-        let mut flags = flags.to_vec().into_iter();
-        move || flags.next().unwrap_or(false)
-    };
-    let (mut keep_bundle, mut keep_frame) = (keep(&used), keep(&frames_used));
-    manifest.bundles.retain(|_: &Bundle| keep_bundle());
-    manifest.frames.retain(|_| keep_frame());
+    let (mut kept_bundles, mut kept_frames) = (used.iter().copied(), frames_used.iter().copied());
+    manifest.bundles.retain(|_: &Bundle| kept_bundles.next().unwrap_or(false));
+    manifest.frames.retain(|_| kept_frames.next().unwrap_or(false));
     for frame in &mut manifest.frames {
         frame.bundle = bundles[frame.bundle as usize];
     }

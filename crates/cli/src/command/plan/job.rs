@@ -64,7 +64,7 @@ pub fn read(args: &JobArgs, printer: &mut Printer) -> Result<Read, Error> {
     }
     let mut job = parsed.job;
     let file = args.file.to_string_lossy().into_owned();
-    let unrentable = (!parsed.unrentable.is_empty()).then(|| domain::Problems { file, problems: parsed.unrentable });
+    let unrentable = (!parsed.unrentable.is_empty()).then_some(domain::Problems { file, problems: parsed.unrentable });
     let folder = args.file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = std::fs::canonicalize(folder).map_err(Error::file("open", folder))?;
     job.resolve(&folder);

@@ -36,7 +36,7 @@ fn picture(found: &Found) -> String {
     let Some(scale) = Scale::of(found) else { return String::new() };
     let at = |(x, y): (f64, f64)| (LEFT + x * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - y * (HEIGHT - TOP - BOTTOM));
     let mut text = String::new();
-    let (times, costs) = scale.ticks();
+    let [times, costs] = scale.ticks();
     for (place, label) in times {
         let (x, bottom) = at((place, 0.0));
         let _ = write!(text, "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom:.1}\"/>");

@@ -121,7 +121,7 @@ impl Scale {
     }
 
     /// Places of round numbers of hours on the axis of time, and of dollars on that of cost, with their labels.
-    pub fn ticks(&self) -> (Vec<(f64, String)>, Vec<(f64, String)>) {
+    pub fn ticks(&self) -> [Vec<(f64, String)>; 2] {
         let steps = |[low, high]: [f64; 2], unit: f64, tell: &dyn Fn(f64) -> String| {
             let mut ticks = Vec::new();
             for power in -6..10 {
@@ -140,6 +140,6 @@ impl Scale {
             true => format!("${dollars:.2}"),
             false => format!("${}", crate::progress::grouped(dollars as u64)),
         };
-        (steps(self.time, 3.6e9, &hours), steps(self.cost, 1e6, &dollars))
+        [steps(self.time, 3.6e9, &hours), steps(self.cost, 1e6, &dollars)]
     }
 }

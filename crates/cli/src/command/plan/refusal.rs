@@ -148,9 +148,12 @@ pub fn reasons(job: &Job, subject: &Subject, market: &Market, question: &Questio
     told.into_iter().map(|(message, hint)| format!("  {message}\n    hint: {hint}")).collect()
 }
 
+/// A key of `resources`, and how to do without it.
+type Wish = (&'static str, fn(&mut Admission));
+
 /// Which wish leaves nothing: each left out in turn, and how many offers there would be without it.
 fn alone(market: &Market, admission: &Admission) -> Vec<(String, String)> {
-    let wishes: [(&str, fn(&mut Admission)); 9] = [
+    let wishes: [Wish; 9] = [
         ("accelerators", |wish| wish.gpus.clear()),
         ("instance_type", |wish| wish.instance_type = None),
         ("cloud", |wish| wish.clouds.clear()),

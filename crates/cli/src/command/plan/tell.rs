@@ -1,5 +1,7 @@
 //! A plan over everything that is offered, for people and as JSON.
 
+mod json;
+
 use std::collections::BTreeSet;
 
 use domain::listing::Price;
@@ -7,12 +9,13 @@ use domain::{Duration, Money};
 use plan::estimate::{Precision, Recompute, Zero};
 use plan::money::reserved::{Comparison, Term, compare};
 use plan::search::{Role, Terms, Way};
-use serde_json::{Value, json};
 
 use super::market::{Found, Shown};
 use super::{plot, refusal};
 use crate::progress::grouped;
 use crate::table;
+
+pub use json::json;
 
 /// Lines for people; `width` is that of the terminal, where there is one.
 pub fn lines(found: &Found, width: Option<usize>) -> Vec<String> {
@@ -252,87 +255,6 @@ fn assumptions(found: &Found) -> Vec<String> {
         );
     }
     lines
-}
-
-/// Everything.
-pub fn json(found: &Found) -> Value {
-    let (from, to) = dates(found);
-    let ruled_out: Vec<Value> = found
-        .answer
-        .ruled_out
-        .iter()
-        .map(|(reason, offers)| {
-            json!({ "reason": reason, "offers": offers, "sentence": refusal::sentence(*reason, found.question, &found.answer) })
-        })
-        .collect();
-    let picks: Vec<Value> = found
-        .picks
-        .iter()
-        .map(|(pick, one)| {
-            let mut value = shown(one);
-            value["role"] = json!(pick.role);
-            value["why"] = json!(pick.why);
-            value
-        })
-        .collect();
-    json!({
-        "job": found.job,
-        "task": found.subject.task,
-        "parameters": found.subject.work.parameters,
-        "samples": found.subject.samples,
-        "prices": { "from": from, "to": to },
-        "picks": picks,
-        "front": found.front.iter().map(shown).collect::<Vec<_>>(),
-        "ruled_out": ruled_out,
-        "counts": {
-            "offers": found.answer.offers,
-            "compared": found.answer.compared,
-            "candidates": found.answer.candidates.len(),
-            "estimated": found.estimated,
-        },
-        "timings": found.timings,
-        "reservations": reservations(found),
-        "assumptions": assumptions(found),
-    })
-}
-
-fn shown(shown: &Shown) -> Value {
-    let candidate = &shown.candidate;
-    let listing = shown.listing;
-    json!({
-        "cloud": listing.cloud,
-        "region": listing.region,
-        "instance_type": listing.instance_type,
-        "terms": candidate.terms,
-        "nodes": candidate.nodes,
-        "gpu": shown.shape.device.gpu.name,
-        "gpus": candidate.nodes * listing.gpus.count,
-        "way": shown.way,
-        "step_seconds": shown.step.seconds,
-        "step_class": shown.step.class,
-        "samples_per_second": shown.step.samples_per_second,
-        "anchor": shown.step.anchor,
-        "course_seconds": candidate.course,
-        "time": shown.outlook.time,
-        "hours": candidate.course.wall / 3600.0,
-        "cost_micro_usd": {
-            "compute": candidate.cost.compute.micros(),
-            "storage": candidate.cost.storage.micros(),
-            "checkpoints": candidate.cost.checkpoints.micros(),
-            "egress": candidate.cost.egress.micros(),
-            "total": candidate.cost.total().micros(),
-            "low": shown.outlook.cost.low.micros(),
-            "high": shown.outlook.cost.high.micros(),
-        },
-        "cost_usd": candidate.cost.total().micros() as f64 / 1e6,
-        "price": {
-            "micro_usd_per_hour": shown.price.rate.micros_per_hour(),
-            "dated": shown.price.dated,
-            "source": shown.price.source,
-            "derived": shown.price.derived,
-        },
-        "kilograms_co2": candidate.kilograms,
-    })
 }
 
 /// The days of the oldest and the newest price.
