@@ -58,13 +58,13 @@ proptest! {
     }
 
     #[test]
-    fn damaged_links_give_nothing(at in any::<prop::sample::Index>(), bit in 0..8_u32, length in any::<prop::sample::Index>()) {
+    fn damaged_links_give_the_state_or_nothing(at in any::<prop::sample::Index>(), bit in 0..8_u32, length in any::<prop::sample::Index>()) {
         let state = fp32(&weights(5, 500));
         let link = full(&state, Width::Four);
         let mut flipped = link.clone();
         flipped[at.index(link.len())] ^= 1 << bit;
-        // The base of a full link means nothing.
-        prop_assert!(restore(&flipped, None).is_err() || (18..50).contains(&at.index(link.len())));
+        // Some bits mean nothing, such as the base of a full link and what zstd leaves unused.
+        prop_assert!(restore(&flipped, None).is_ok_and(|given| given == state) || restore(&flipped, None).is_err());
         prop_assert!(restore(&link[..length.index(link.len())], None).is_err());
     }
 }
