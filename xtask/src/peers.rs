@@ -50,6 +50,14 @@ pub fn loaders() -> Result<[PathBuf; 2], Box<dyn Error>> {
     Ok([torch, installed_alone(&LOADERS, what)?])
 }
 
+/// What trains the models of text that we are held against.
+const TRANSFORMERS: &str = "transformers==5.23.0";
+
+/// The same for the models of text. No test needs it.
+pub fn transformers() -> Result<PathBuf, Box<dyn Error>> {
+    installed(&[TRANSFORMERS], &format!("{TRANSFORMERS} through pip, which our models of text are held against"))
+}
+
 /// The folder named after the first package that holds them all.
 fn installed(packages: &[&str], what: &str) -> Result<PathBuf, Box<dyn Error>> {
     install(packages, &[], what)

@@ -22,6 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         path: path.clone(),
         split: Split::default(),
         classes: None,
+        text: None,
         augment: augment.clone(),
         normalize: None,
         size: None,

@@ -49,6 +49,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 mod text;
+mod texts;
 
 pub use dataset::{Dataset, Outline, Skipped};
 pub use error::Error;
@@ -62,3 +63,4 @@ pub use shard::Codec;
 pub use slots::Numbers;
 pub use split::Part;
 pub use text::text;
+pub use texts::{Goal, TextBatch, TextLoader, TextOutline, Texts};

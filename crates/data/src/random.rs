@@ -19,6 +19,8 @@ pub(crate) enum Purpose {
     Augment = 3,
     /// The order in which samples are packed.
     Pack = 4,
+    /// Which words of a row are masked in one epoch.
+    Mask = 5,
 }
 
 /// A key from a purpose, the job's seed and what else distinguishes the draws.

@@ -35,6 +35,39 @@ pub(crate) type Parts = [Vec<u32>; 3];
 
 /// Divides `n` samples by shares of training, validation and test, drawn by `seed`.
 pub(crate) fn by_shares(n: usize, shares: [f64; 3], seed: u64) -> Result<Parts, Error> {
+    let counts = checked(n, shares)?;
+    let drawn = key(Purpose::Split, seed, &[]);
+    let mut parts = counts.map(Vec::with_capacity);
+    for sample in 0..n {
+        let place = permute(sample as u64, n as u64, drawn) as usize;
+        parts[part_at(place, counts) as usize].push(sample as u32);
+    }
+    Ok(parts)
+}
+
+/// The same in their order: the first for training, the last for test.
+pub(crate) fn in_order(n: usize, shares: [f64; 3]) -> Result<Parts, Error> {
+    let counts = checked(n, shares)?;
+    let mut parts = counts.map(Vec::with_capacity);
+    for sample in 0..n {
+        parts[part_at(sample, counts) as usize].push(sample as u32);
+    }
+    Ok(parts)
+}
+
+/// The part of a place, where so many places are for training, then validation, then test.
+fn part_at(place: usize, [training, validation, _]: [usize; 3]) -> Part {
+    if place < training {
+        Part::Train
+    } else if place < training + validation {
+        Part::Validation
+    } else {
+        Part::Test
+    }
+}
+
+/// How many samples each part gets; none may be left empty that has a share.
+fn checked(n: usize, shares: [f64; 3]) -> Result<[usize; 3], Error> {
     let valid =
         shares.iter().all(|share| (0.0..=1.0).contains(share)) && (shares.iter().sum::<f64>() - 1.0).abs() < 1e-6;
     if !valid {
@@ -48,20 +81,7 @@ pub(crate) fn by_shares(n: usize, shares: [f64; 3], seed: u64) -> Result<Parts, 
             return Err(Error::Split { why, hint: "give more pictures, or a larger share".into() });
         }
     }
-    let drawn = key(Purpose::Split, seed, &[]);
-    let mut parts = counts.map(Vec::with_capacity);
-    for sample in 0..n {
-        let place = permute(sample as u64, n as u64, drawn) as usize;
-        let part = if place < counts[0] {
-            Part::Train
-        } else if place < counts[0] + counts[1] {
-            Part::Validation
-        } else {
-            Part::Test
-        };
-        parts[part as usize].push(sample as u32);
-    }
-    Ok(parts)
+    Ok(counts)
 }
 
 /// Divides samples as their folders say; without validation folder a tenth of training is drawn for it.

@@ -23,6 +23,10 @@ pub enum Architecture {
     MobilenetV3 { large: bool },
     /// A vision transformer over square patches (Dosovitskiy et al. 2020).
     Vit { patch: i64, layers: i64, width: i64, heads: i64 },
+    /// An encoder of text (Devlin et al. 2018).
+    Bert { layers: i64, width: i64, heads: i64 },
+    /// A decoder of text (Radford et al. 2019) for rows of at most `positions` tokens.
+    Gpt { layers: i64, width: i64, heads: i64, positions: i64 },
 }
 
 /// What the stages of a residual network are made of.
@@ -35,11 +39,23 @@ pub enum ResidualBlock {
     Bottleneck,
 }
 
+/// What a network is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reads {
+    Pictures,
+    /// Words, each seen with those before and after it.
+    WordsBothWays,
+    /// Words, each seen with those before it.
+    WordsBefore,
+}
+
 impl Architecture {
     /// What the name stands for.
     pub fn of(model: Model) -> Architecture {
         use ResidualBlock::{Basic, Bottleneck};
         let resnet = |block, blocks| Architecture::Resnet { block, blocks };
+        let bert = |layers, width, heads| Architecture::Bert { layers, width, heads };
+        let gpt = |layers, width, heads, positions| Architecture::Gpt { layers, width, heads, positions };
         match model {
             Model::Mlp => Architecture::Mlp,
             Model::Cnn => Architecture::Cnn,
@@ -54,6 +70,39 @@ impl Architecture {
             Model::MobilenetV3Small => Architecture::MobilenetV3 { large: false },
             Model::MobilenetV3Large => Architecture::MobilenetV3 { large: true },
             Model::VitS16 => Architecture::Vit { patch: 16, layers: 12, width: 384, heads: 6 },
+            // Turc et al. 2019, "Well-Read Students Learn Better".
+            Model::BertMini => bert(4, 256, 4),
+            Model::BertBase => bert(12, 768, 12),
+            Model::BertLarge => bert(24, 1024, 16),
+            Model::GptTiny => gpt(4, 128, 4, 256),
+            Model::Gpt2 => gpt(12, 768, 12, 1024),
+            Model::Gpt2Medium => gpt(24, 1024, 16, 1024),
+            Model::Gpt2Large => gpt(36, 1280, 20, 1024),
+            Model::Gpt2Xl => gpt(48, 1600, 25, 1024),
+        }
+    }
+
+    /// What it is given.
+    pub fn reads(self) -> Reads {
+        match self {
+            Architecture::Mlp | Architecture::Cnn | Architecture::SmallResnet { .. } => Reads::Pictures,
+            Architecture::Resnet { .. } | Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => {
+                Reads::Pictures
+            }
+            Architecture::Vit { .. } => Reads::Pictures,
+            Architecture::Bert { .. } => Reads::WordsBothWays,
+            Architecture::Gpt { .. } => Reads::WordsBefore,
+        }
+    }
+
+    /// The longest row of words; none for pictures.
+    pub fn positions(self) -> Option<i64> {
+        match self {
+            Architecture::Bert { .. } => Some(512),
+            Architecture::Gpt { positions, .. } => Some(positions),
+            Architecture::Mlp | Architecture::Cnn | Architecture::SmallResnet { .. } => None,
+            Architecture::Resnet { .. } | Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => None,
+            Architecture::Vit { .. } => None,
         }
     }
 
@@ -66,7 +115,7 @@ impl Architecture {
             // Larger pictures go through the pooled stem first, and never end as one pixel.
             Architecture::Resnet { .. } => Some(8),
             Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => Some(32),
-            Architecture::Vit { .. } => None,
+            Architecture::Vit { .. } | Architecture::Bert { .. } | Architecture::Gpt { .. } => None,
         }
     }
 }

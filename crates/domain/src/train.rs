@@ -99,6 +99,22 @@ pub enum Model {
     /// The vision transformer of 12 layers, width 384 and 16×16 patches (Dosovitskiy et al. 2020).
     #[serde(rename = "vit_s_16")]
     VitS16,
+    /// BERT of 4 layers and width 256 (Turc et al. 2019).
+    BertMini,
+    /// BERT of 12 layers and width 768 (Devlin et al. 2018).
+    BertBase,
+    /// BERT of 24 layers and width 1024.
+    BertLarge,
+    /// GPT-2 of 4 layers and width 128, for rows of at most 256 tokens.
+    GptTiny,
+    /// GPT-2 of 12 layers and width 768, 124 M parameters (Radford et al. 2019).
+    Gpt2,
+    /// GPT-2 of 24 layers and width 1024.
+    Gpt2Medium,
+    /// GPT-2 of 36 layers and width 1280.
+    Gpt2Large,
+    /// GPT-2 of 48 layers and width 1600.
+    Gpt2Xl,
 }
 
 impl Model {
@@ -118,6 +134,14 @@ impl Model {
             Model::MobilenetV3Small => "mobilenet_v3_small",
             Model::MobilenetV3Large => "mobilenet_v3_large",
             Model::VitS16 => "vit_s_16",
+            Model::BertMini => "bert_mini",
+            Model::BertBase => "bert_base",
+            Model::BertLarge => "bert_large",
+            Model::GptTiny => "gpt_tiny",
+            Model::Gpt2 => "gpt2",
+            Model::Gpt2Medium => "gpt2_medium",
+            Model::Gpt2Large => "gpt2_large",
+            Model::Gpt2Xl => "gpt2_xl",
         }
     }
 }
@@ -126,7 +150,7 @@ impl Model {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
-    /// A folder or tar of `…/<class>/<file>.jpg|png`, WebDataset tars (`train-{000..146}.tar`), TFRecords, Parquet or Arrow files with an image and a label, a folder of any of these or of gradus shards, a CIFAR-10 binary folder, or a CSV of 64 pixels and a label (`.csv`, `.csv.gz`); relative to the job file, or an address such as `s3://bucket/pictures`, which is fetched first.
+    /// A folder or tar of `…/<class>/<file>.jpg|png`, WebDataset tars (`train-{000..146}.tar`), TFRecords, Parquet or Arrow files with an image and a label, a folder of any of these or of gradus shards, a CIFAR-10 binary folder, or a CSV of 64 pixels and a label (`.csv`, `.csv.gz`); for text a `.csv`, `.jsonl` or `.txt`, each also with `.gz`. Relative to the job file, or an address such as `s3://bucket/pictures`, which is fetched first.
     pub path: String,
     /// Shares of training, validation and test samples, drawn by seed; or `folders`, when the data has `train`, `val` and `test` folders of its own.
     #[serde(default)]
@@ -135,6 +159,9 @@ pub struct Data {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 1_000_000))]
     pub classes: Option<u32>,
+    /// Which columns of a `.csv` or keys of a `.jsonl` hold the text, and how it becomes numbers; for models that read text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<Text>,
     /// What is done to a training picture, in this order.
     #[serde(default)]
     pub augment: Vec<Augment>,
@@ -152,6 +179,55 @@ pub struct Data {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 256))]
     pub workers: u32,
+}
+
+/// Where the texts of a file stand, and how they become rows of numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Text {
+    /// Columns or keys that hold the text, joined by a space; in a CSV without a header the numbers of the columns from 1, such as `"2"`. A `.txt` has none.
+    #[serde(default = "text_columns")]
+    pub columns: Vec<String>,
+    /// Column or key of the class. Without it BERT learns to fill in masked words; GPT always learns the next word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Words of the longest row; longer texts are cut, or divided where the next word is learnt.
+    #[serde(default = "text_length")]
+    #[schemars(range(min = 8, max = 1024))]
+    pub length: u32,
+    /// A `tokenizer.json` of the `tokenizers` library, relative to the job file. Default: learnt from the training texts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
+    /// Words of the vocabulary that is learnt, at most.
+    #[serde(default = "text_vocabulary")]
+    #[schemars(range(min = 300, max = 262_144))]
+    pub vocabulary: u32,
+}
+
+/// What a run learns to do, by its model and its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// To tell classes of pictures apart.
+    Pictures,
+    /// To tell classes of texts apart.
+    Texts,
+    /// To fill in masked words.
+    MaskedWords,
+    /// To say the next word.
+    NextWord,
+}
+
+impl Train {
+    /// What the run learns to do.
+    pub fn task(&self) -> Task {
+        let has_label = self.data.text.as_ref().is_some_and(|text| text.label.is_some());
+        match crate::architecture::Architecture::of(self.model).reads() {
+            crate::architecture::Reads::Pictures => Task::Pictures,
+            crate::architecture::Reads::WordsBothWays if has_label => Task::Texts,
+            crate::architecture::Reads::WordsBothWays => Task::MaskedWords,
+            crate::architecture::Reads::WordsBefore => Task::NextWord,
+        }
+    }
 }
 
 /// How samples are divided into training, validation and test.
@@ -362,6 +438,15 @@ impl Default for Checkpoint {
 
 fn one() -> u32 {
     1
+}
+fn text_columns() -> Vec<String> {
+    vec!["text".to_owned()]
+}
+fn text_length() -> u32 {
+    128
+}
+fn text_vocabulary() -> u32 {
+    8_000
 }
 fn three() -> u32 {
     3

@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 impl Bench {
     fn new(case: &Case, device: Device) -> Result<Bench, Box<dyn Error>> {
-        let shape = Shape { channels: 3, height: case.size, width: case.size, classes: case.classes };
+        let shape = Shape::pictures([3, case.size, case.size], case.classes);
         let trainer = Trainer::fresh(&case.train, shape, device, case.threads)?;
         let count = i64::from(case.train.batch);
         let mut images = Tensor::f_randn([count, 3, case.size, case.size], (Kind::Float, device))?;
@@ -71,7 +71,7 @@ impl Bench {
         let labels = Tensor::f_arange(count, (Kind::Int64, device))?.f_remainder(case.classes)?;
         let lr = trainer.optimizer.base_rate();
         let recipe = Recipe::of(&case.train, device);
-        Ok(Bench { trainer, recipe, batch: Samples { images, labels }, lr })
+        Ok(Bench { trainer, recipe, batch: Samples { values: images, mask: None, labels }, lr })
     }
 
     fn step(&mut self) -> Result<f64, torch::Error> {

@@ -1,8 +1,5 @@
 //! What is settled before the first step: what is refused, how long the run is, and on what it runs.
 
-use std::path::Path;
-
-use data::{Dataset, Part};
 use domain::architecture::Architecture;
 use domain::finding::{Cause, Finding};
 use domain::rank::{Environment, Report, SPEC_SCHEMA, Spec};
@@ -11,7 +8,7 @@ use tch::Device;
 
 use crate::channel::Channel;
 use crate::error::Error;
-use crate::model::Shape;
+use crate::model::{Input, Picture, Shape};
 use crate::schedule::Length;
 use crate::state::Trainer;
 use crate::step::{Recipe, micro_batches};
@@ -34,31 +31,8 @@ pub fn check_spec(spec: &Spec, version: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Opens the data, and tells what was left out.
-pub fn open_data(spec: &Spec, channel: &Channel) -> Result<Dataset, Error> {
-    let dataset = Dataset::open(&spec.train.data, Path::new(&spec.data), spec.train.seed)?;
-    if let Some(first) = dataset.skipped().first() {
-        let count = dataset.skipped().len();
-        let text =
-            format!("{count} pictures cannot be read and are left out; the first is `{}`: {}", first.name, first.why);
-        channel.send(Report::Note { text });
-    }
-    Ok(dataset)
-}
-
-/// What goes into the network and what comes out.
-pub fn shape(dataset: &Dataset) -> Shape {
-    Shape {
-        channels: dataset.channels() as i64,
-        height: dataset.height() as i64,
-        width: dataset.width() as i64,
-        classes: dataset.classes().len() as i64,
-    }
-}
-
 /// Steps of the run; the last batch of an epoch takes what is left, so none is lost.
-pub fn length(train: &Train, dataset: &Dataset) -> Result<Length, Error> {
-    let samples = dataset.count(Part::Train);
+pub fn length(train: &Train, [samples, _, _]: [u64; 3]) -> Result<Length, Error> {
     if samples == 0 || train.batch == 0 {
         return Err(Finding::new(Cause::Job, "there is nothing to train on").hint("check `split` and `batch`").into());
     }
@@ -67,9 +41,9 @@ pub fn length(train: &Train, dataset: &Dataset) -> Result<Length, Error> {
 }
 
 /// Refuses pictures that the network cannot take.
-pub fn check_pictures(train: &Train, dataset: &Dataset) -> Result<(), Error> {
+pub fn check_pictures(train: &Train, shape: Shape) -> Result<(), Error> {
     let Architecture::Vit { patch, .. } = Architecture::of(train.model) else { return Ok(()) };
-    let (height, width) = (dataset.height() as i64, dataset.width() as i64);
+    let Input::Picture(Picture { height, width, .. }) = shape.input else { return Ok(()) };
     if height % patch == 0 && width % patch == 0 {
         return Ok(());
     }
@@ -83,10 +57,10 @@ pub fn check_pictures(train: &Train, dataset: &Dataset) -> Result<(), Error> {
 /// Refuses batches that a batch normalisation cannot use: the variance of a single value is not a number.
 ///
 /// Where the last stage of a residual network has shrunk pictures to one pixel, that happens to a lone sample.
-pub fn check_batches(train: &Train, dataset: &Dataset) -> Result<(), Error> {
+pub fn check_batches(train: &Train, shape: Shape, [samples, _, _]: [u64; 3]) -> Result<(), Error> {
     let Some(shrinks_by) = Architecture::of(train.model).shrinks_by() else { return Ok(()) };
-    let one_pixel = dataset.height().max(dataset.width()) <= shrinks_by as usize;
-    let samples = dataset.count(Part::Train);
+    let Input::Picture(Picture { height, width, .. }) = shape.input else { return Ok(()) };
+    let one_pixel = height.max(width) <= i64::from(shrinks_by);
     let batch = u64::from(train.batch);
     let sizes = [batch.min(samples), samples % batch].into_iter().filter(|size| *size > 0);
     let smallest = sizes.flat_map(|size| micro_batches(size as i64, i64::from(train.accumulate))).min();

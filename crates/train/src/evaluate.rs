@@ -1,9 +1,9 @@
 //! How good a network is on samples it was not trained on.
 
-use data::{Batch, Loader};
 use tch::{Kind, Tensor};
 
 use crate::error::Error;
+use crate::material::Feed;
 use crate::model::Network;
 use crate::step::{Recipe, Samples, cross_entropy};
 use crate::torch::Result;
@@ -13,7 +13,7 @@ use crate::torch::Result;
 pub struct Score {
     /// Mean cross-entropy, without smoothing, so that runs can be compared.
     pub loss: f64,
-    /// Share of samples whose highest score is the true class; of equal scores the first class counts.
+    /// Share of samples, or of guessed words, whose highest score is the true one; of equal scores the first counts.
     pub accuracy: f64,
 }
 
@@ -22,20 +22,19 @@ pub struct Score {
 struct Sums {
     loss: Option<Tensor>,
     correct: Option<Tensor>,
-    count: u64,
+    count: Option<Tensor>,
 }
 
-/// Scores every batch of `loader`, moved to the device by `prepare`; `None` if `go_on` said no before the end.
+/// Scores every batch of `feed`; `None` if `go_on` said no before the end.
 pub fn evaluate(
     network: &Network,
     recipe: &Recipe,
-    loader: &mut Loader,
-    prepare: impl Fn(&Batch) -> Result<Samples>,
+    feed: &mut Feed,
     mut go_on: impl FnMut() -> bool,
 ) -> std::result::Result<Option<Score>, Error> {
     let mut sums = Sums::default();
-    while let Some(batch) = loader.next() {
-        let batch = prepare(&batch?)?;
+    while let Some(batch) = feed.next(recipe.device) {
+        let batch = batch?.samples;
         tch::no_grad(|| sums.add(network, recipe, &batch))?;
         if !go_on() {
             return Ok(None);
@@ -46,19 +45,26 @@ pub fn evaluate(
 
 impl Sums {
     fn add(&mut self, network: &Network, recipe: &Recipe, batch: &Samples) -> Result<()> {
-        let count = batch.labels.size1()?;
-        let scores = recipe.format.forward(recipe.device, || network.forward(&batch.images, false))?;
-        let loss = cross_entropy(&scores, &batch.labels, 0.0)?.f_to_kind(Kind::Double)?.f_mul_scalar(count as f64)?;
+        let count = batch.labels.f_ge(0)?.f_sum(Kind::Int64)?;
+        let pass = batch.pass(false);
+        let scores = recipe.format.forward(recipe.device, || network.forward(&batch.values, &pass))?;
+        let loss = cross_entropy(&scores, &batch.labels, 0.0)?.f_to_kind(Kind::Double)?.f_mul(&count)?;
+        // A batch without a word to guess has no mean.
+        let loss = if batch.labels.dim() > 1 {
+            loss.f_where_self(&count.f_gt(0)?, &count.f_to_kind(Kind::Double)?)?
+        } else {
+            loss
+        };
         let correct = scores.f_argmax(-1, false)?.f_eq_tensor(&batch.labels)?.f_sum(Kind::Int64)?;
         self.loss = Some(add(self.loss.take(), loss)?);
         self.correct = Some(add(self.correct.take(), correct)?);
-        self.count += count as u64;
+        self.count = Some(add(self.count.take(), count)?);
         Ok(())
     }
 
     fn score(self) -> Result<Score> {
         let value = |sum: Option<Tensor>| sum.map_or(Ok(0.0), |sum| sum.f_double_value(&[]));
-        let count = self.count.max(1) as f64;
+        let count = value(self.count)?.max(1.0);
         Ok(Score { loss: value(self.loss)? / count, accuracy: value(self.correct)? / count })
     }
 }

@@ -1,16 +1,19 @@
-//! The result: `model.safetensors` for machines, `model.json` for whoever wants to use it.
+//! The result: `model.safetensors` for machines, `model.json` for whoever wants to use it, and for models of text what
+//! the `transformers` library wants beside them.
 
 use std::fs;
 use std::path::Path;
 
 use checkpoint::Best;
-use data::Dataset;
+use domain::architecture::Architecture;
 use domain::finding::{Cause, Finding};
 use domain::rank::{Exported, Spec};
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::evaluate::Score;
+use crate::material::Material;
+use crate::model::config;
 use crate::precision::Format;
 use crate::state::{BestScore, Progress};
 
@@ -28,7 +31,7 @@ struct Card<'a> {
     architecture: domain::train::Model,
     /// Names of the classes, in the order of the scores.
     classes: &'a [String],
-    /// What goes in: values in 0–1 less the mean, over the standard deviation.
+    /// What goes in.
     input: Input<'a>,
     /// Format of the matrix products in training.
     precision: &'static str,
@@ -46,12 +49,42 @@ struct Card<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Input<'a> {
-    channels: usize,
-    height: usize,
-    width: usize,
-    mean: &'a [f32],
-    std: &'a [f32],
+#[serde(untagged)]
+enum Input<'a> {
+    /// Values in 0–1 less the mean, over the standard deviation.
+    Picture { channels: usize, height: usize, width: usize, mean: &'a [f32], std: &'a [f32] },
+    /// Numbers that the tokeniser beside this file makes of words.
+    Text { vocabulary: usize, length: u32, tokenizer: &'static str },
+}
+
+fn input<'a>(spec: &Spec, material: &'a Material) -> Input<'a> {
+    match material {
+        Material::Pictures(dataset) => Input::Picture {
+            channels: dataset.channels(),
+            height: dataset.height(),
+            width: dataset.width(),
+            mean: dataset.mean(),
+            std: dataset.std(),
+        },
+        Material::Texts(texts) => Input::Text {
+            vocabulary: texts.vocabulary(),
+            length: spec.train.data.text.as_ref().map_or(0, |text| text.length),
+            tokenizer: "tokenizer.json",
+        },
+    }
+}
+
+/// What the `transformers` library wants beside the weights, where it has the model.
+fn export_config(spec: &Spec, material: &Material, folder: &Path) -> Result<(), Error> {
+    let architecture = Architecture::of(spec.train.model);
+    if let Some(config) = config(architecture, material.shape(&spec.train), material.classes()) {
+        let text = format!("{config:#}\n");
+        checkpoint::write_file(&folder.join("config.json"), text.as_bytes())?;
+    }
+    if let Material::Texts(texts) = material {
+        checkpoint::write_file(&folder.join("tokenizer.json"), texts.tokenizer().as_bytes())?;
+    }
+    Ok(())
 }
 
 /// What is known about the best weights.
@@ -66,12 +99,12 @@ pub struct Verdict {
     pub format: Format,
 }
 
-/// Writes both files into the export folder, each whole or not at all, and says where they are.
+/// Writes the files into the export folder, each whole or not at all, and says where they are.
 ///
 /// The bytes of the weights depend on the weights alone.
 pub fn export(
     spec: &Spec,
-    dataset: &Dataset,
+    material: &Material,
     best: &Best,
     progress: &Progress,
     verdict: &Verdict,
@@ -85,19 +118,14 @@ pub fn export(
     let model = folder.join("model.safetensors");
     let entry = checkpoint::write_tensors(&model, &best.model, &[("format", "pt")])?;
 
+    export_config(spec, material, folder)?;
     let card = Card {
         schema: SCHEMA,
         weights: "model.safetensors",
         weights_sha256: &entry.sha256,
         architecture: spec.train.model,
-        classes: dataset.classes(),
-        input: Input {
-            channels: dataset.channels(),
-            height: dataset.height(),
-            width: dataset.width(),
-            mean: dataset.mean(),
-            std: dataset.std(),
-        },
+        classes: material.classes(),
+        input: input(spec, material),
         precision: verdict.format.name(),
         parameters: verdict.parameters,
         step: best.step,

@@ -9,6 +9,7 @@ pub mod channel;
 mod error;
 pub mod evaluate;
 mod export;
+pub mod material;
 pub mod model;
 pub mod optim;
 pub mod precision;

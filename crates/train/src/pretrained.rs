@@ -7,7 +7,9 @@
 
 use std::path::Path;
 
+use domain::architecture::Architecture;
 use domain::finding::{Cause, Finding};
+use domain::train::Model;
 
 use crate::error::Error;
 use crate::model::Network;
@@ -86,22 +88,60 @@ fn several(list: &[String]) -> String {
     text
 }
 
-/// Fills `network`, called `model` in the job, from the file at `path`, and returns what to tell the user.
+/// What a tensor of a file is called here; none for what is no weight, or a second name of one that is there.
+///
+/// Files hold more than one spelling: a model saved without its head lacks the first part of each name, one saved in
+/// training by several processes begins with `module.`, and the first BERT files wrote `gamma` and `beta`.
+fn name_here(name: &str, architecture: Architecture) -> Option<String> {
+    let name = name.strip_prefix("module.").unwrap_or(name);
+    match architecture {
+        Architecture::Bert { .. } => {
+            let doubled =
+                ["cls.predictions.decoder.", "cls.seq_relationship."].iter().any(|start| name.starts_with(start));
+            if doubled || name.ends_with("embeddings.position_ids") {
+                return None;
+            }
+            let bare = ["embeddings.", "encoder.", "pooler."].iter().any(|start| name.starts_with(start));
+            let name = if bare { format!("bert.{name}") } else { name.to_owned() };
+            Some(name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias"))
+        }
+        Architecture::Gpt { .. } => {
+            if name == "lm_head.weight" || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") {
+                return None;
+            }
+            let bare = ["wte.", "wpe.", "h.", "ln_f."].iter().any(|start| name.starts_with(start));
+            Some(if bare { format!("transformer.{name}") } else { name.to_owned() })
+        }
+        Architecture::Mlp | Architecture::Cnn | Architecture::SmallResnet { .. } => Some(name.to_owned()),
+        Architecture::Resnet { .. } | Architecture::MobilenetV2 => Some(name.to_owned()),
+        Architecture::MobilenetV3 { .. } | Architecture::Vit { .. } => Some(name.to_owned()),
+    }
+}
+
+/// Fills `network`, a `model`, from the file at `path`, and returns what to tell the user.
 ///
 /// # Errors
 /// When the file cannot be read, or tensors beside the head do not fit: all are counted, the first ones named.
-pub fn load(network: &Network, model: &str, path: &Path) -> Result<Vec<String>, Error> {
+pub fn load(network: &Network, model: Model, path: &Path) -> Result<Vec<String>, Error> {
     if path.extension().is_none_or(|extension| extension != "safetensors") {
         let message = format!("`weights: {}` is no `.safetensors` file", path.display());
         let hint =
             "save it again in Python: `safetensors.torch.save_file(torch.load(\"model.pth\"), \"model.safetensors\")`";
         return Err(Finding::new(Cause::Job, message).hint(hint).into());
     }
-    let saved = checkpoint::read_tensors(path).map_err(|error| {
+    let mut saved = checkpoint::read_tensors(path).map_err(|error| {
         let finding = error.finding();
         let hint = finding.hint.unwrap_or_else(|| "check `train.weights`; it is relative to the job file".into());
         Finding::new(Cause::Job, finding.message).hint(hint)
     })?;
+    let architecture = Architecture::of(model);
+    saved.retain_mut(|tensor| match name_here(&tensor.name, architecture) {
+        Some(name) => {
+            tensor.name = name;
+            true
+        }
+        None => false,
+    });
     let here: Vec<Form> = network.weights().all().map(|named| (named.name.clone(), named.tensor.size())).collect();
     let shape = |saved: &checkpoint::Tensor| saved.shape.iter().map(|length| *length as i64).collect();
     let there: Vec<Form> = saved.iter().map(|saved| (saved.name.clone(), shape(saved))).collect();
@@ -109,8 +149,9 @@ pub fn load(network: &Network, model: &str, path: &Path) -> Result<Vec<String>, 
     if !fit.wrong.is_empty() {
         let count = fit.wrong.len();
         let message = format!(
-            "the weights `{}` do not fit `{model}` in {count} tensor{}: {}",
+            "the weights `{}` do not fit `{}` in {count} tensor{}: {}",
             path.display(),
+            model.name(),
             if count == 1 { "" } else { "s" },
             several(&fit.wrong)
         );
@@ -178,6 +219,24 @@ mod tests {
              left:
              wrong: `conv1.weight` is [4, 1], and [4, 3] here, `layer9.weight` [2] is not in the network",
         );
+    }
+
+    #[test]
+    fn other_spellings_are_known() {
+        let (bert, gpt) = (Architecture::of(Model::BertMini), Architecture::of(Model::Gpt2));
+        let check = |architecture, name: &str, expected: Option<&str>| {
+            assert_eq!(name_here(name, architecture).as_deref(), expected, "{name}");
+        };
+        check(bert, "embeddings.LayerNorm.gamma", Some("bert.embeddings.LayerNorm.weight"));
+        check(bert, "bert.encoder.layer.0.output.dense.bias", Some("bert.encoder.layer.0.output.dense.bias"));
+        check(bert, "module.classifier.bias", Some("classifier.bias"));
+        check(bert, "cls.predictions.decoder.weight", None);
+        check(bert, "bert.embeddings.position_ids", None);
+        check(gpt, "h.0.attn.c_attn.weight", Some("transformer.h.0.attn.c_attn.weight"));
+        check(gpt, "h.0.attn.bias", None);
+        check(gpt, "h.0.attn.c_attn.bias", Some("transformer.h.0.attn.c_attn.bias"));
+        check(gpt, "lm_head.weight", None);
+        check(Architecture::of(Model::Resnet50), "conv1.weight", Some("conv1.weight"));
     }
 
     #[test]

@@ -4,27 +4,26 @@
 //! writing ([`crate::saving`]) and the talk with the agent ([`crate::channel`]).
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use checkpoint::{Identity, Writer};
-use data::{Cursor, Dataset, Loader, LoaderOptions, Part};
+use data::{Cursor, Part};
 use domain::finding::{Cause, Finding};
 use domain::rank::{Evaluated, EvaluatedSplit, Order, Ready, Report, Spec, Step};
-use domain::train::MemoryFormat;
+use domain::train::Task;
 use tch::Device;
 
-use crate::begin::{check_batches, check_pictures, check_spec, environment, keep_threads, length, open_data, shape};
+use crate::begin::{check_batches, check_pictures, check_spec, environment, keep_threads, length};
 use crate::channel::Channel;
 use crate::error::{Error, not_finite};
 use crate::evaluate::{Score, evaluate};
 use crate::export::{Verdict, export};
-use crate::model::Shape;
+use crate::material::Material;
 use crate::pretrained;
 use crate::saving::Saving;
 use crate::schedule::{self, Length};
 use crate::state::{BestScore, LeftOut, Trainer};
-use crate::step::{Recipe, samples, step};
+use crate::step::{Recipe, step};
 use crate::torch;
 
 /// How a run ended well.
@@ -74,10 +73,11 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
     });
     check_spec(spec, &version)?;
 
-    let dataset = Arc::new(open_data(spec, channel)?);
-    let length = length(train, &dataset)?;
-    check_pictures(train, &dataset)?;
-    check_batches(train, &dataset)?;
+    let material = Material::open(spec, channel)?;
+    let shape = material.shape(train);
+    let length = length(train, material.counts())?;
+    check_pictures(train, shape)?;
+    check_batches(train, shape, material.counts())?;
     chaos::point("stage");
 
     let folder = Path::new(&spec.checkpoints);
@@ -87,11 +87,11 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
 
     torch::set_threads(spec.threads);
     torch::set_deterministic(train.deterministic)?;
-    let mut trainer = Trainer::fresh(train, shape(&dataset), device, spec.threads)?;
+    let mut trainer = Trainer::fresh(train, shape, device, spec.threads)?;
     match (loaded, &train.weights) {
         (Some(loaded), _) => trainer.restore(loaded, setting.left_out)?,
         (None, Some(path)) => {
-            for text in pretrained::load(&trainer.network, train.model.name(), Path::new(path))? {
+            for text in pretrained::load(&trainer.network, train.model, Path::new(path))? {
                 channel.send(Report::Note { text });
             }
         }
@@ -102,28 +102,19 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
     let writer = open_writer(spec, setting, manifest.as_ref())?;
     let mut saving = Saving::new(writer, spec, manifest.as_ref(), channel);
     let mut orders = Orders { channel, save: false, stop: false };
-    let classes = dataset.classes().to_vec();
     channel.send(Report::Ready(Ready {
         step: trainer.progress.step,
         steps: length.steps,
         steps_per_epoch: length.steps_per_epoch,
-        samples: dataset.counts(),
-        classes,
+        samples: material.counts(),
+        classes: material.classes().to_vec(),
         parameters: trainer.network.weights().count(),
         passed_over,
     }));
 
-    let options = LoaderOptions {
-        batch: train.batch as usize,
-        seed: train.seed,
-        workers: train.data.workers as usize,
-        layout: train.memory_format,
-        augment: train.data.augment.clone(),
-        ..Default::default()
-    };
     let from = Cursor { epoch: trainer.progress.epoch, pos: trainer.progress.position };
-    let mut loader = Loader::train(Arc::clone(&dataset), options, from, u64::from(train.epochs));
-    let scorer = Scorer { spec, dataset: &dataset, recipe: &recipe, channel };
+    let mut feed = material.train(train, from);
+    let scorer = Scorer { spec, material: &material, recipe: &recipe, channel };
     let base_rate = trainer.optimizer.base_rate();
     let mut ended = Instant::now();
 
@@ -150,30 +141,27 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
         }
         saving.keep_up(at + 1)?;
 
-        let batch =
-            loader.next().ok_or_else(|| Finding::new(Cause::Internal, "the data ended before the last step"))??;
-        let (cursor, epoch, wait) = (batch.cursor_after(), batch.epoch(), batch.wait());
-        let values = scorer.samples(&batch)?;
-        drop(batch);
+        let batch = feed.next(device);
+        let batch = batch.ok_or_else(|| Finding::new(Cause::Internal, "the data ended before the last step"))??;
         let lr = base_rate * schedule::factor(&train.schedule, length, at);
-        let loss = step(&trainer.network, &mut trainer.optimizer, &recipe, &values, lr)?;
+        let loss = step(&trainer.network, &mut trainer.optimizer, &recipe, &batch.samples, lr)?;
         if !loss.is_finite() {
             return Err(not_finite(at + 1, loss));
         }
         trainer.progress.step = at + 1;
-        (trainer.progress.epoch, trainer.progress.position) = (cursor.epoch, cursor.pos);
+        (trainer.progress.epoch, trainer.progress.position) = (batch.cursor_after.epoch, batch.cursor_after.pos);
         trainer.progress.evaluated = false;
 
         let took = ended.elapsed();
         ended = Instant::now();
         channel.send(Report::Step(Step {
             step: at + 1,
-            epoch: u32::try_from(epoch).unwrap_or(u32::MAX),
+            epoch: u32::try_from(batch.epoch).unwrap_or(u32::MAX),
             loss,
             lr,
-            samples: u32::try_from(values.labels.numel()).unwrap_or(u32::MAX),
+            samples: u32::try_from(batch.samples.count()?).unwrap_or(u32::MAX),
             step_us: micros(took),
-            data_wait_us: micros(wait),
+            data_wait_us: micros(batch.wait),
             checkpoint_us: micros(saving.stepped(took)),
         }));
         chaos::point("step");
@@ -191,7 +179,15 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
     channel.send(evaluated(validation.step, epoch, EvaluatedSplit::Test, test, true));
     let parameters = trainer.network.weights().count();
     let verdict = Verdict { validation, test, parameters, format: recipe.format };
-    channel.send(Report::Exported(export(spec, &dataset, &best, &trainer.progress, &verdict)?));
+    if matches!(train.task(), Task::MaskedWords | Task::NextWord) {
+        let text = format!(
+            "perplexity {:.2} on the validation split, {:.2} on the test split",
+            validation.loss.exp(),
+            test.loss.exp()
+        );
+        channel.send(Report::Note { text });
+    }
+    channel.send(Report::Exported(export(spec, &material, &best, &trainer.progress, &verdict)?));
     Ok(Ending::Trained)
 }
 
@@ -216,7 +212,7 @@ impl Orders<'_> {
 /// What it takes to score a split.
 struct Scorer<'a> {
     spec: &'a Spec,
-    dataset: &'a Arc<Dataset>,
+    material: &'a Material,
     recipe: &'a Recipe,
     channel: &'a Channel,
 }
@@ -226,9 +222,14 @@ impl Scorer<'_> {
     fn validate(&self, trainer: &mut Trainer, length: Length, orders: &mut Orders) -> Result<(), Error> {
         let Some(score) = self.score(trainer, Part::Validation, orders)? else { return Ok(()) };
         let at = trainer.progress.step;
+        let better = |best: BestScore| match self.spec.train.task() {
+            Task::Pictures | Task::Texts => score.accuracy > best.accuracy,
+            // Of words no more than a share can be known; what is said of the others counts too.
+            Task::MaskedWords | Task::NextWord => score.loss < best.loss,
+        };
+        let [_, validation, _] = self.material.counts();
         // Without validation samples, the last weights are the best that can be named.
-        let best = trainer.progress.best.is_none_or(|best| score.accuracy > best.accuracy)
-            || self.dataset.count(Part::Validation) == 0;
+        let best = trainer.progress.best.is_none_or(better) || validation == 0;
         if best {
             trainer.keep_best(BestScore { step: at, loss: score.loss, accuracy: score.accuracy })?;
         }
@@ -239,18 +240,8 @@ impl Scorer<'_> {
 
     /// Scores one split; `None` if an order to stop came first.
     fn score(&self, trainer: &Trainer, part: Part, orders: &mut Orders) -> Result<Option<Score>, Error> {
-        let train = &self.spec.train;
-        let options = LoaderOptions {
-            batch: train.batch.div_ceil(train.accumulate.max(1)) as usize,
-            seed: train.seed,
-            workers: train.data.workers as usize,
-            layout: train.memory_format,
-            augment: Vec::new(),
-            ..Default::default()
-        };
-        let mut loader = Loader::evaluate(Arc::clone(self.dataset), part, options);
-        let prepare = |batch: &data::Batch| self.samples(batch);
-        let score = evaluate(&trainer.network, self.recipe, &mut loader, prepare, || {
+        let mut feed = self.material.evaluate(&self.spec.train, part);
+        let score = evaluate(&trainer.network, self.recipe, &mut feed, || {
             orders.take();
             !orders.stop
         })?;
@@ -258,13 +249,6 @@ impl Scorer<'_> {
             Some(score) if !score.loss.is_finite() => Err(not_finite(trainer.progress.step, score.loss)),
             Some(_) | None => Ok(score),
         }
-    }
-
-    /// A batch's values on the device.
-    fn samples(&self, batch: &data::Batch) -> Result<crate::step::Samples, torch::Error> {
-        let Shape { channels, height, width, classes: _ } = shape(self.dataset);
-        let last = self.spec.train.memory_format == MemoryFormat::ChannelsLast;
-        samples(batch.images(), batch.labels(), [channels, height, width], last, self.recipe.device)
     }
 }
 

@@ -5,7 +5,7 @@
 use domain::train::Train;
 use tch::{Device, Kind, Reduction, Tensor};
 
-use crate::model::Network;
+use crate::model::{Network, Pass, Picture};
 use crate::optim::Optimizer;
 use crate::precision::Format;
 use crate::torch::Result;
@@ -38,32 +38,62 @@ impl Recipe {
     }
 }
 
-/// Labelled pictures on the device.
+/// Labelled pictures or rows of words on the device.
 #[derive(Debug)]
 pub struct Samples {
-    /// Normalised values, `samples × channels × height × width`.
-    pub images: Tensor,
-    /// One class a sample, int64.
+    /// Normalised pixels, `samples × channels × height × width`; or numbers of words, `samples × length`, int64.
+    pub values: Tensor,
+    /// Which are words and which only fill a row, boolean; none where nothing fills.
+    pub mask: Option<Tensor>,
+    /// One class a sample; or at each place the word to be guessed, and −100 where none is. int64.
     pub labels: Tensor,
+}
+
+impl Samples {
+    /// How many there are.
+    pub fn count(&self) -> Result<i64> {
+        Ok(self.labels.size().first().copied().unwrap_or(0))
+    }
+
+    /// The pass that these are sent through.
+    pub fn pass(&self, train: bool) -> Pass {
+        Pass { train, mask: self.mask.as_ref().map(Tensor::shallow_clone) }
+    }
+
+    /// Some of them, which share their memory.
+    fn part(&self, start: i64, length: i64) -> Result<Samples> {
+        Ok(Samples {
+            values: self.values.f_narrow(0, start, length)?,
+            mask: self.mask.as_ref().map(|mask| mask.f_narrow(0, start, length)).transpose()?,
+            labels: self.labels.f_narrow(0, start, length)?,
+        })
+    }
+
+    /// What share of the whole batch's mean loss the part's mean is, so that uneven parts add up to it.
+    fn share_of(&self, whole: &Samples) -> Result<Tensor> {
+        let guesses = |labels: &Tensor| labels.f_ge(0)?.f_sum(Kind::Float);
+        Ok(guesses(&self.labels)?.f_div(&guesses(&whole.labels)?)?)
+    }
 }
 
 /// Updates the network by one batch and returns the mean loss over its samples, before the update.
 ///
 /// Reading the loss is the only time the device is waited for.
 pub fn step(network: &Network, optimizer: &mut Optimizer, recipe: &Recipe, batch: &Samples, lr: f64) -> Result<f64> {
-    let total = batch.labels.size1()?;
+    let total = batch.count()?;
+    let by_word = batch.labels.dim() > 1;
     let mut sum: Option<Tensor> = None;
     let mut start = 0;
     for length in micro_batches(total, i64::from(recipe.accumulate)) {
-        let (images, labels) = if length == total {
-            (batch.images.shallow_clone(), batch.labels.shallow_clone())
-        } else {
-            (batch.images.f_narrow(0, start, length)?, batch.labels.f_narrow(0, start, length)?)
-        };
+        let part = batch.part(start, length)?;
         start += length;
-        let scores = recipe.format.forward(recipe.device, || network.forward(&images, true))?;
-        let mut loss = cross_entropy(&scores, &labels, recipe.label_smoothing)?;
-        if length != total {
+        let pass = part.pass(true);
+        let scores = recipe.format.forward(recipe.device, || network.forward(&part.values, &pass))?;
+        let mut loss = cross_entropy(&scores, &part.labels, recipe.label_smoothing)?;
+        if length != total && by_word {
+            // A part without a word to guess has no mean.
+            loss = loss.f_mul(&part.share_of(batch)?)?.f_nan_to_num(0.0, None, None)?;
+        } else if length != total {
             // Weighted by its share of the samples, so that uneven micro-batches add up to the whole batch's mean.
             loss = loss.f_mul_scalar(length as f64 / total as f64)?;
         }
@@ -78,9 +108,15 @@ pub fn step(network: &Network, optimizer: &mut Optimizer, recipe: &Recipe, batch
     Ok(sum.map_or(Ok(0.0), |loss| loss.f_double_value(&[]))?)
 }
 
-/// Mean cross-entropy of scores against classes, with `smoothing` of the mass spread over all classes.
+/// Mean cross-entropy of scores against classes, or at each place against words, with `smoothing` of the mass spread
+/// over all; labels of −100 do not count.
 pub fn cross_entropy(scores: &Tensor, labels: &Tensor, smoothing: f64) -> Result<Tensor> {
-    Ok(scores.f_cross_entropy_loss::<Tensor>(labels, None, Reduction::Mean, -100, smoothing)?)
+    let width = scores.size().last().copied().unwrap_or(1);
+    let (scores, labels) = match scores.dim() {
+        2 => (scores.shallow_clone(), labels.shallow_clone()),
+        _ => (scores.f_reshape([-1, width])?, labels.f_reshape([-1])?),
+    };
+    Ok(scores.f_cross_entropy_loss::<Tensor>(&labels, None, Reduction::Mean, -100, smoothing)?)
 }
 
 /// Sizes of at most `parts` micro-batches of `total` samples; the first ones take what is left over.
@@ -90,10 +126,10 @@ pub(crate) fn micro_batches(total: i64, parts: i64) -> impl Iterator<Item = i64>
 }
 
 /// Moves one batch's values, which may lie in memory pixel by pixel, to the device.
-pub fn samples(
+pub fn pictures(
     images: &[f32],
     labels: &[i64],
-    [channels, height, width]: [i64; 3],
+    Picture { channels, height, width }: Picture,
     channels_last: bool,
     device: Device,
 ) -> Result<Samples> {
@@ -106,7 +142,8 @@ pub fn samples(
         values.f_view([count, channels, height, width])?
     };
     debug_assert_eq!(images.kind(), Kind::Float);
-    Ok(Samples { images: images.f_to_device(device)?, labels: Tensor::f_from_slice(labels)?.f_to_device(device)? })
+    let labels = Tensor::f_from_slice(labels)?.f_to_device(device)?;
+    Ok(Samples { values: images.f_to_device(device)?, mask: None, labels })
 }
 
 #[cfg(test)]

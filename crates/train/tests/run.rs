@@ -309,6 +309,97 @@ fn a_run_begins_with_the_weights_of_a_file() {
     begin(Path::new("/nowhere/model.pth"), "mlp").0.finding(Cause::Job);
 }
 
+/// Texts of three subjects with words of their own, and a few words that all use.
+fn texts() -> String {
+    let subjects = [
+        ["goal", "match", "team", "coach"],
+        ["bank", "share", "price", "market"],
+        ["chip", "code", "phone", "network"],
+    ];
+    let line = |number: usize| {
+        let words = subjects[number % 3];
+        let word = |step: usize| words[(number / 3 * 7 + step * step + number / 11) % 4];
+        format!(
+            "{},the {} and the {} of a {} today\n",
+            ["sport", "trade", "tech"][number % 3],
+            word(0),
+            word(1),
+            word(2)
+        )
+    };
+    (0..240).map(line).collect()
+}
+
+/// A small job over texts.
+fn reading(file: &str, text: Value, changes: Value) -> Bench {
+    let mut job = json!({
+        "model": "bert_mini", "data": {"path": "", "text": text}, "batch": 16, "epochs": 2, "seed": 2,
+        "optimizer": {"adamw": {"lr": 5e-4}}, "schedule": {"warmup": "4 steps", "decay": "cosine"},
+    });
+    for (key, value) in changes.as_object().unwrap() {
+        job[key] = value.clone();
+    }
+    let mut bench = bench(job);
+    bench.data = bench.path(file);
+    fs::write(&bench.data, if file.ends_with(".csv") { format!("class,text\n{}", texts()) } else { texts() }).unwrap();
+    bench
+}
+
+#[test]
+fn classes_of_texts_are_learnt_and_a_resumed_run_ends_with_the_same_bytes() {
+    let job = || reading("texts.csv", json!({"label": "class", "length": 16, "vocabulary": 300}), json!({}));
+    let mut whole = job();
+    let outcome = whole.finish();
+    assert_eq!(outcome.ending, Ok(Ending::Trained));
+    let Report::Ready(ready) = &outcome.reports[1] else { panic!("{:?}", outcome.reports[1]) };
+    assert_eq!((ready.samples, &ready.classes[..]), ([168, 48, 24], &["sport", "tech", "trade"].map(String::from)[..]));
+    assert!(outcome.exported().test_accuracy > 0.9, "{:?}", outcome.exported());
+    let file = |name: &str| fs::read_to_string(whole.path("export").join(name)).unwrap();
+    let config: Value = serde_json::from_str(&file("config.json")).unwrap();
+    assert_eq!((&config["model_type"], &config["id2label"]["1"]), (&json!("bert"), &json!("tech")));
+    assert!(file("tokenizer.json").contains("[MASK]"));
+
+    let mut stopped = job();
+    stopped.stop_after(7);
+    stopped.lose_after(5);
+    let resumed = stopped.finish();
+    assert_eq!(resumed.losses(), outcome.losses()[resumed.resumed_from() as usize..]);
+    assert_eq!(resumed.exported().model_sha256, outcome.exported().model_sha256);
+}
+
+#[test]
+fn words_are_learnt_masked_or_one_after_another() {
+    let text = json!({"length": 16, "vocabulary": 300});
+    for (file, model) in [("texts.txt", "gpt_tiny"), ("texts.csv", "gpt_tiny"), ("texts.csv", "bert_mini")] {
+        let outcome = reading(file, text.clone(), json!({"model": model, "epochs": 3, "accumulate": 2})).finish();
+        assert_eq!(outcome.ending, Ok(Ending::Trained), "{file} {model}");
+        let losses = outcome.losses();
+        assert!(losses[losses.len() - 1] < 0.8 * losses[0], "{file} {model}: {losses:?}");
+        let told = |report: &Report| matches!(report, Report::Note { text } if text.starts_with("perplexity "));
+        assert!(outcome.reports.iter().any(told));
+    }
+}
+
+#[test]
+fn weights_of_one_task_begin_another() {
+    let text = json!({"length": 16, "vocabulary": 300});
+    let mut first = reading("texts.csv", text.clone(), json!({"epochs": 1}));
+    let model = first.finish().exported().model.clone();
+    let mut keys = text;
+    keys["label"] = json!("class");
+    keys["tokenizer"] = json!(first.path("export/tokenizer.json"));
+    let outcome = reading("texts.csv", keys.clone(), json!({"epochs": 1, "weights": model})).finish();
+    let note = |report: &Report| if let Report::Note { text } = report { Some(text.clone()) } else { None };
+    let notes = outcome.reports.iter().filter_map(note).collect::<Vec<_>>().join("\n");
+    assert!(notes.contains("the head is learnt afresh: `bert.pooler.dense.bias` is missing"), "{notes}");
+    assert!(notes.contains("have no use here: `cls.predictions.bias`"), "{notes}");
+    // A tokeniser of another size has other words.
+    keys.as_object_mut().unwrap().remove("tokenizer");
+    keys["vocabulary"] = json!(60);
+    let outcome = reading("texts.csv", keys, json!({"weights": model})).finish();
+    assert!(outcome.finding(Cause::Job).message.contains("`bert.embeddings.word_embeddings.weight` is ["));
+}
+
 #[test]
 fn a_met_target_ends_the_run_early_also_after_a_resume() {
     let mut bench = bench(json!({"epochs": 50, "stop": {"accuracy": "80%"}}));

@@ -8,6 +8,7 @@
 mod case;
 mod data;
 mod figures;
+mod likeness;
 mod parity;
 mod plan;
 mod program;
@@ -25,6 +26,7 @@ use crate::doing::{self, Outcome};
 const USAGE: &str = "\
 usage: cargo xtask bench train [CASE…] [--pairs N] [--steps N]   the step function against PyTorch's
        cargo xtask bench step [CASE…] [--pairs N] [--steps N]    the run's step against the step function; snapshots
+       cargo xtask bench parity --all [MODEL…]                   every network against its peer; docs/parity.md
        cargo xtask bench parity MODEL_FOLDER [PICTURES.tar]      an exported resnet18 in torchvision
        cargo xtask bench data [--pictures N] [--rounds N] [--threads N]   pictures to batches, and other loaders
        cargo xtask bench transfer                                bytes and time beside rsync, rclone and gzip
@@ -55,6 +57,7 @@ pub fn bench(root: &Path, arguments: &[String]) -> Outcome {
             Ok(rounds) if rounds > 0 => plan::plan(root, rounds),
             Ok(_) | Err(_) => Err(format!("`{rounds}` is no number above 0").into()),
         },
+        ("parity", [flag, models @ ..]) if flag == "--all" => likeness::likeness(root, models),
         ("parity", [folder]) => parity::parity(root, folder, None),
         ("parity", [folder, pictures]) => parity::parity(root, folder, Some(pictures)),
         (_, _) => Err(USAGE.into()),

@@ -24,6 +24,7 @@ fn spec() -> Data {
         path: String::new(),
         split: Split::default(),
         classes: None,
+        text: None,
         augment: Vec::new(),
         normalize: None,
         size: None,

@@ -61,6 +61,7 @@ impl Job {
             Work::Train(train) => {
                 join(&mut train.data.path);
                 train.weights.iter_mut().for_each(join);
+                train.data.text.iter_mut().filter_map(|text| text.tokenizer.as_mut()).for_each(join);
             }
             Work::Command(command) => command.workdir.iter_mut().for_each(join),
         }

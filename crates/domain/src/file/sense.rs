@@ -3,6 +3,7 @@
 
 use super::lower::name_from;
 use super::tree::clip;
+use crate::architecture::Architecture;
 use crate::job::{Command, Job, Recovery, Work};
 use crate::problem::Problem;
 use crate::train::{Augment, Data, Decay, Every, Optimizer, Span, Split, Train};
@@ -199,6 +200,7 @@ impl Sense {
         self.optimizer(&train.optimizer);
         self.schedule(train);
         self.data(&train.data);
+        self.reads(train);
         if let Split::Shares([_, validation, _]) = train.data.split
             && validation == 0.0
             && train.stop.is_some()
@@ -263,6 +265,50 @@ impl Sense {
         if let Some(late) = step.at.iter().find(|epoch| **epoch >= train.epochs) {
             let message = format!("epoch {late} is never reached; the run has {} epochs, counted from 0", train.epochs);
             self.warn(key, message, "leave it out, or train longer");
+        }
+    }
+
+    /// What only pictures have, and what only texts have.
+    fn reads(&mut self, train: &Train) {
+        let (name, data) = (train.model.name(), &train.data);
+        let longest = match (Architecture::of(train.model).positions(), &data.text) {
+            (None, None) => return,
+            (None, Some(_)) => {
+                let message = format!("`{name}` sees pictures, and no text");
+                return self.wrong("train.data.text", message, "leave the key out, or choose a model that reads text");
+            }
+            (Some(_), None) => {
+                let message = format!("`{name}` reads text, and where it stands in the data is not said");
+                let hint = "write for example `text: {columns: [text], label: label}`";
+                return self.wrong("train.data.text", message, hint);
+            }
+            (Some(longest), Some(text)) => {
+                if text.columns.is_empty() {
+                    self.wrong("train.data.text.columns", "no column holds the text", "name at least one");
+                }
+                if let Some(tokenizer) = &text.tokenizer {
+                    self.path("train.data.text.tokenizer", tokenizer);
+                }
+                (longest, text.length)
+            }
+        };
+        if i64::from(longest.1) > longest.0 {
+            let message =
+                format!("rows of {} words are longer than the {} positions of `{name}`", longest.1, longest.0);
+            self.wrong("train.data.text.length", message, format!("write at most {}", longest.0));
+        }
+        let of_pictures = [
+            ("augment", !data.augment.is_empty()),
+            ("normalize", data.normalize.is_some()),
+            ("size", data.size.is_some()),
+        ];
+        for (key, is_given) in of_pictures {
+            if is_given {
+                self.wrong(&format!("train.data.{key}"), "texts are no pictures", "leave the key out");
+            }
+        }
+        if matches!(data.split, Split::Folders(_)) {
+            self.wrong("train.data.split", "a text file has no folders", "write for example `split: [0.7, 0.2, 0.1]`");
         }
     }
 

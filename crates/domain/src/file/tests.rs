@@ -268,6 +268,32 @@ fn values_of_a_train_section_make_sense() {
 }
 
 #[test]
+fn texts_are_for_models_that_read() {
+    let check = |model: &str, data: &str, expected: &str| {
+        check(&format!("train:\n  model: {model}\n  data: {{path: d.csv{data}}}\n  epochs: 3\n  batch: 4\n"), expected);
+    };
+    check("bert_mini", ", text: {columns: [title, body], label: class}", "ok");
+    check("gpt_tiny", ", text: {length: 256, tokenizer: words.json}", "ok");
+    check(
+        "bert_mini",
+        "",
+        "3 train.data.text: `bert_mini` reads text, and where it stands in the data is not said (write for example `text: {columns: [text], label: label}`)",
+    );
+    check(
+        "cnn",
+        ", text: {}",
+        "3 train.data.text: `cnn` sees pictures, and no text (leave the key out, or choose a model that reads text)",
+    );
+    check(
+        "gpt_tiny",
+        ", text: {length: 257}, size: 32, split: folders",
+        "3 train.data.text.length: rows of 257 words are longer than the 256 positions of `gpt_tiny` (write at most 256)
+         3 train.data.size: texts are no pictures (leave the key out)
+         3 train.data.split: a text file has no folders (write for example `split: [0.7, 0.2, 0.1]`)",
+    );
+}
+
+#[test]
 fn values_of_a_data_section_make_sense() {
     let check = |line: &str, expected: &str| check(&data_with(line), expected);
     let usual = "(the usual split is `[0.7, 0.2, 0.1]`)";

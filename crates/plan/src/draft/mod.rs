@@ -11,7 +11,7 @@ mod tests;
 
 use domain::plan::{CostSpread, Spread};
 use domain::problem::Problem;
-use domain::train::{Precision, Span, Train};
+use domain::train::{Precision, Span, Task, Train};
 use domain::{Bytes, Command, Duration, Elapsed, Job, Money, Offer, Plan, Rate, Share, Work};
 
 use network::Network;
@@ -118,7 +118,13 @@ impl Estimate {
         let mut assumptions = Vec::new();
         let cores = offer.node.cores.max(1);
         let share = share(train, cores, facts, &mut assumptions);
-        let picture = picture(train, facts, &mut assumptions);
+        let picture = match train.task() {
+            Task::Pictures => picture(train, facts, &mut assumptions),
+            Task::Texts | Task::MaskedWords | Task::NextWord => {
+                assumptions.push(not_counted(train, facts));
+                None
+            }
+        };
         let network = picture.and_then(|picture| {
             let known = facts.classes.or(train.data.classes);
             let network = Network::count(train.model, picture, known.unwrap_or(10));

@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use tch::Tensor;
 
+use super::bert::Encoder as BertEncoder;
+use super::gpt::Decoder;
 use super::inverted::Inverted;
 use super::residual::{Basic, Bottleneck};
-use super::vit::Encoder;
+use super::vit::Encoder as VisionEncoder;
 use crate::torch::Result;
 
 /// A repeated part of a network, values in and values of the same kind out.
@@ -22,20 +24,33 @@ pub enum Block {
     /// Of a mobile network.
     Inverted(Inverted),
     /// A layer of a vision transformer.
-    Vision(Encoder),
+    Vision(VisionEncoder),
+    /// A layer of BERT.
+    Bert(BertEncoder),
+    /// A layer of GPT-2.
+    Gpt(Decoder),
 }
 
 /// What holds throughout one forward pass.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Pass {
     /// Whether batch normalisation uses the batch's statistics and updates the running ones, and dropout drops.
     pub train: bool,
+    /// Where there is text: `samples × length`, true for a token, false for what only fills the row.
+    pub mask: Option<Tensor>,
 }
 
 impl Pass {
-    /// To learn from, or to score with.
-    pub fn new(train: bool) -> Pass {
-        Pass { train }
+    /// Over values that are all meant.
+    pub fn whole(train: bool) -> Pass {
+        Pass { train, mask: None }
+    }
+}
+
+/// Shares the mask.
+impl Clone for Pass {
+    fn clone(&self) -> Pass {
+        Pass { train: self.train, mask: self.mask.as_ref().map(Tensor::shallow_clone) }
     }
 }
 
@@ -47,6 +62,8 @@ impl Block {
             Block::Bottleneck(block) => block.forward(x, pass.train),
             Block::Inverted(block) => block.forward(x, pass.train),
             Block::Vision(block) => block.forward(x),
+            Block::Bert(block) => block.forward(x, pass),
+            Block::Gpt(block) => block.forward(x, pass),
         }
     }
 

@@ -3,7 +3,7 @@
 use tch::Tensor;
 
 use super::layer::{Conv, Linear, max_pool, relu};
-use super::{Shape, Weights};
+use super::{Picture, Weights};
 use crate::torch::Result;
 
 const HIDDEN: i64 = 128;
@@ -19,13 +19,13 @@ pub(super) struct Cnn {
 }
 
 impl Cnn {
-    pub(super) fn new(weights: &mut Weights, shape: Shape) -> Result<Cnn> {
-        let pooled = (shape.height / 2) * (shape.width / 2);
+    pub(super) fn new(weights: &mut Weights, picture: Picture, classes: i64) -> Result<Cnn> {
+        let pooled = (picture.height / 2) * (picture.width / 2);
         Ok(Cnn {
-            conv1: Conv::with_bias(weights, "conv1", [shape.channels, 32], 3)?,
+            conv1: Conv::with_bias(weights, "conv1", [picture.channels, 32], 3)?,
             conv2: Conv::with_bias(weights, "conv2", [32, 64], 3)?,
             fc1: Linear::new(weights, "fc1", 64 * pooled, HIDDEN)?,
-            fc2: Linear::new(weights, "fc2", HIDDEN, shape.classes)?,
+            fc2: Linear::new(weights, "fc2", HIDDEN, classes)?,
         })
     }
 

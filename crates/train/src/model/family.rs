@@ -5,13 +5,15 @@ use std::sync::Arc;
 use domain::architecture::Architecture;
 use tch::Tensor;
 
+use super::bert::{self, Bert};
 use super::cnn::Cnn;
+use super::gpt::{self, Gpt};
 use super::mlp::Mlp;
 use super::mobilenet::Mobilenet;
 use super::resnet::Resnet;
 use super::vit::{self, Vit};
-use super::{Block, Pass, Shape, Weights};
-use crate::torch::Result;
+use super::{Block, Input, Output, Pass, Picture, Shape, Text, Weights};
+use crate::torch::{Error, Result};
 
 /// An architecture with its layers.
 pub(super) enum Family {
@@ -20,19 +22,50 @@ pub(super) enum Family {
     Resnet(Resnet),
     Mobilenet(Mobilenet),
     Vit(Vit),
+    Bert(Bert),
+    Gpt(Gpt),
 }
 
 impl Family {
     pub(super) fn new(weights: &mut Weights, architecture: Architecture, shape: Shape) -> Result<Family> {
         match architecture {
-            Architecture::Mlp => Ok(Family::Mlp(Mlp::new(weights, shape)?)),
-            Architecture::Cnn => Ok(Family::Cnn(Cnn::new(weights, shape)?)),
-            Architecture::SmallResnet { blocks } => Ok(Family::Resnet(Resnet::small(weights, blocks, shape)?)),
-            Architecture::Resnet { block, blocks } => Ok(Family::Resnet(Resnet::large(weights, block, blocks, shape)?)),
-            Architecture::MobilenetV2 => Ok(Family::Mobilenet(Mobilenet::v2(weights, shape)?)),
-            Architecture::MobilenetV3 { large } => Ok(Family::Mobilenet(Mobilenet::v3(weights, large, shape)?)),
+            Architecture::Bert { layers, width, heads } => {
+                let positions = architecture.positions().unwrap_or(0);
+                let size = bert::Size { layers, width, heads, positions };
+                Ok(Family::Bert(Bert::new(weights, size, text(shape)?, shape.output)?))
+            }
+            Architecture::Gpt { layers, width, heads, positions } => {
+                let size = gpt::Size { layers, width, heads, positions };
+                Ok(Family::Gpt(Gpt::new(weights, size, text(shape)?)?))
+            }
+            Architecture::Mlp => {
+                let (picture, classes) = picture(shape)?;
+                Ok(Family::Mlp(Mlp::new(weights, picture, classes)?))
+            }
+            Architecture::Cnn => {
+                let (picture, classes) = picture(shape)?;
+                Ok(Family::Cnn(Cnn::new(weights, picture, classes)?))
+            }
+            Architecture::SmallResnet { blocks } => {
+                let (picture, classes) = picture(shape)?;
+                Ok(Family::Resnet(Resnet::small(weights, blocks, picture, classes)?))
+            }
+            Architecture::Resnet { block, blocks } => {
+                let (picture, classes) = picture(shape)?;
+                Ok(Family::Resnet(Resnet::large(weights, block, blocks, picture, classes)?))
+            }
+            Architecture::MobilenetV2 => {
+                let (picture, classes) = picture(shape)?;
+                Ok(Family::Mobilenet(Mobilenet::v2(weights, picture, classes)?))
+            }
+            Architecture::MobilenetV3 { large } => {
+                let (picture, classes) = picture(shape)?;
+                Ok(Family::Mobilenet(Mobilenet::v3(weights, large, picture, classes)?))
+            }
             Architecture::Vit { patch, layers, width, heads } => {
-                Ok(Family::Vit(Vit::new(weights, vit::Size { patch, layers, width, heads }, shape)?))
+                let (picture, classes) = picture(shape)?;
+                let size = vit::Size { patch, layers, width, heads };
+                Ok(Family::Vit(Vit::new(weights, size, picture, classes)?))
             }
         }
     }
@@ -44,6 +77,8 @@ impl Family {
             Family::Resnet(layers) => layers.stem(x, pass.train),
             Family::Mobilenet(layers) => layers.stem(x, pass.train),
             Family::Vit(layers) => layers.stem(x),
+            Family::Bert(layers) => layers.stem(x, pass),
+            Family::Gpt(layers) => layers.stem(x, pass),
         }
     }
 
@@ -53,6 +88,8 @@ impl Family {
             Family::Resnet(layers) => &layers.blocks,
             Family::Mobilenet(layers) => &layers.blocks,
             Family::Vit(layers) => &layers.blocks,
+            Family::Bert(layers) => &layers.blocks,
+            Family::Gpt(layers) => &layers.blocks,
         }
     }
 
@@ -63,6 +100,8 @@ impl Family {
             Family::Resnet(layers) => layers.head(x),
             Family::Mobilenet(layers) => layers.head(x, pass.train),
             Family::Vit(layers) => layers.head(x),
+            Family::Bert(layers) => layers.head(x, pass),
+            Family::Gpt(layers) => layers.head(x),
         }
     }
 
@@ -74,6 +113,25 @@ impl Family {
             Family::Resnet(_) => &["fc."],
             Family::Mobilenet(layers) => layers.head_names(),
             Family::Vit(_) => &["heads.head."],
+            // Of any task: a file made for one is begun with for another.
+            Family::Bert(_) => &["classifier.", "cls.", "bert.pooler."],
+            Family::Gpt(_) => &[],
         }
+    }
+}
+
+fn picture(shape: Shape) -> Result<(Picture, i64)> {
+    match (shape.input, shape.output) {
+        (Input::Picture(picture), Output::Classes(classes)) => Ok((picture, classes)),
+        (Input::Picture(_) | Input::Text(_), Output::Classes(_) | Output::Words) => {
+            Err(Error::new("this model tells classes of pictures apart"))
+        }
+    }
+}
+
+fn text(shape: Shape) -> Result<Text> {
+    match shape.input {
+        Input::Text(text) => Ok(text),
+        Input::Picture(_) => Err(Error::new("this model reads text")),
     }
 }

@@ -3,7 +3,7 @@
 use tch::Tensor;
 
 use super::layer::{Linear, relu};
-use super::{Shape, Weights};
+use super::{Picture, Weights};
 use crate::torch::Result;
 
 const HIDDEN: i64 = 128;
@@ -15,11 +15,11 @@ pub(super) struct Mlp {
 }
 
 impl Mlp {
-    pub(super) fn new(weights: &mut Weights, shape: Shape) -> Result<Mlp> {
+    pub(super) fn new(weights: &mut Weights, picture: Picture, classes: i64) -> Result<Mlp> {
         Ok(Mlp {
-            fc1: Linear::new(weights, "fc1", shape.channels * shape.height * shape.width, HIDDEN)?,
+            fc1: Linear::new(weights, "fc1", picture.channels * picture.height * picture.width, HIDDEN)?,
             fc2: Linear::new(weights, "fc2", HIDDEN, HIDDEN)?,
-            fc3: Linear::new(weights, "fc3", HIDDEN, shape.classes)?,
+            fc3: Linear::new(weights, "fc3", HIDDEN, classes)?,
         })
     }
 

@@ -9,7 +9,7 @@ use tch::Tensor;
 
 use super::inverted::{Activation, Inverted, Plan, Unit};
 use super::layer::{Linear, Window, global_average};
-use super::{Block, Shape, Weights};
+use super::{Block, Picture, Weights};
 use crate::torch::Result;
 
 /// `[momentum, eps]` of every normalisation, as torchvision trains them.
@@ -73,11 +73,11 @@ const V3_SMALL: [[i64; 6]; 11] = [
 ];
 
 impl Mobilenet {
-    pub(super) fn v2(weights: &mut Weights, shape: Shape) -> Result<Mobilenet> {
+    pub(super) fn v2(weights: &mut Weights, picture: Picture, classes: i64) -> Result<Mobilenet> {
         let unit = |weights: &mut Weights, name: &str, channels: [i64; 2], window: Window| {
             Unit::new(weights, name, channels, window, V2_NORM, Activation::Relu6)
         };
-        let stem = unit(weights, "features.0", [shape.channels, 32], Window::new(3, 2))?;
+        let stem = unit(weights, "features.0", [picture.channels, 32], Window::new(3, 2))?;
         let mut blocks = Vec::new();
         let mut inputs = 32;
         for [expansion, outputs, repeats, first_stride] in V2 {
@@ -98,16 +98,16 @@ impl Mobilenet {
         }
         let name = format!("features.{}", blocks.len() + 1);
         let last = unit(weights, &name, [inputs, V2_LAST], Window::new(1, 1))?;
-        let classifier = Classifier::Single(Linear::normal(weights, "classifier.1", [V2_LAST, shape.classes], 0.01)?);
+        let classifier = Classifier::Single(Linear::normal(weights, "classifier.1", [V2_LAST, classes], 0.01)?);
         Ok(Mobilenet { stem, blocks, last, classifier })
     }
 
-    pub(super) fn v3(weights: &mut Weights, large: bool, shape: Shape) -> Result<Mobilenet> {
+    pub(super) fn v3(weights: &mut Weights, large: bool, picture: Picture, classes: i64) -> Result<Mobilenet> {
         let (table, hidden) = if large { (&V3_LARGE[..], 1280) } else { (&V3_SMALL[..], 1024) };
         let unit = |weights: &mut Weights, name: &str, channels: [i64; 2], window: Window| {
             Unit::new(weights, name, channels, window, V3_NORM, Activation::HardSwish)
         };
-        let stem = unit(weights, "features.0", [shape.channels, 16], Window::new(3, 2))?;
+        let stem = unit(weights, "features.0", [picture.channels, 16], Window::new(3, 2))?;
         let mut blocks = Vec::new();
         let mut inputs = 16;
         for [kernel, expanded, outputs, squeezes, swish, stride] in table.iter().copied() {
@@ -127,7 +127,7 @@ impl Mobilenet {
         let (name, wide) = (format!("features.{}", blocks.len() + 1), 6 * inputs);
         let last = unit(weights, &name, [inputs, wide], Window::new(1, 1))?;
         let first = Linear::normal(weights, "classifier.0", [wide, hidden], 0.01)?;
-        let second = Linear::normal(weights, "classifier.3", [hidden, shape.classes], 0.01)?;
+        let second = Linear::normal(weights, "classifier.3", [hidden, classes], 0.01)?;
         Ok(Mobilenet { stem, blocks, last, classifier: Classifier::Double(first, second) })
     }
 

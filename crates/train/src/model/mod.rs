@@ -5,9 +5,12 @@
 //! the rest of the trainer sees: a stem, blocks and a head. Read next: `resnet`, then [`layer`]; `family` lists all.
 
 mod attention;
+mod bert;
 mod block;
 mod cnn;
+mod config;
 mod family;
+mod gpt;
 mod inverted;
 pub mod layer;
 mod mlp;
@@ -28,19 +31,61 @@ use family::Family;
 use crate::torch::{self, Result};
 
 pub use block::{Block, Pass};
+pub use config::config;
 pub use weights::{Named, Weights};
 
 /// What goes into a network and what comes out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
+    /// What goes in.
+    pub input: Input,
+    /// What comes out.
+    pub output: Output,
+}
+
+/// What goes into a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// Pictures of one size.
+    Picture(Picture),
+    /// Rows of words.
+    Text(Text),
+}
+
+/// The form of a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Picture {
     /// Values of a pixel.
     pub channels: i64,
-    /// Height of a picture.
+    /// Pixels from top to bottom.
     pub height: i64,
-    /// Width of a picture.
+    /// Pixels from left to right.
     pub width: i64,
-    /// Classes to tell apart.
-    pub classes: i64,
+}
+
+/// The form of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Text {
+    /// Different words.
+    pub vocabulary: i64,
+    /// Words of the longest row.
+    pub length: i64,
+}
+
+/// What comes out of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// A score of each class, of which there are so many.
+    Classes(i64),
+    /// At each place a score of each word.
+    Words,
+}
+
+impl Shape {
+    /// Pictures of `[channels, height, width]`, to be told apart into classes.
+    pub fn pictures([channels, height, width]: [i64; 3], classes: i64) -> Shape {
+        Shape { input: Input::Picture(Picture { channels, height, width }), output: Output::Classes(classes) }
+    }
 }
 
 /// A network with its weights.
@@ -59,22 +104,21 @@ impl Network {
         Ok(Network { layers, weights })
     }
 
-    /// Scores of every class, `samples × classes`, for pictures of `samples × channels × height × width`.
+    /// Scores: `samples × classes`, or `samples × length × vocabulary` where words come out.
     ///
-    /// With `train`, batch normalisation uses the batch's statistics and updates the running ones, and dropout drops.
-    pub fn forward(&self, images: &Tensor, train: bool) -> Result<Tensor> {
-        let pass = Pass::new(train);
-        self.forward_through(images, &pass, |block, x| block.forward(x, &pass))
+    /// `values` are pictures, `samples × channels × height × width`, or numbers of words, `samples × length`, int64.
+    pub fn forward(&self, values: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.forward_through(values, pass, |block, x| block.forward(x, pass))
     }
 
     /// The same, where `through` does the work of each block in turn, by itself or around it.
     pub fn forward_through(
         &self,
-        images: &Tensor,
+        values: &Tensor,
         pass: &Pass,
         mut through: impl FnMut(&Arc<Block>, &Tensor) -> Result<Tensor>,
     ) -> Result<Tensor> {
-        let mut x = self.layers.stem(images, pass)?;
+        let mut x = self.layers.stem(values, pass)?;
         for block in self.layers.blocks() {
             x = through(block, &x)?;
         }

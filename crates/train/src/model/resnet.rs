@@ -12,7 +12,7 @@ use tch::Tensor;
 
 use super::layer::{BatchNorm, Conv, Linear, Window, global_average, max_pool, relu};
 use super::residual::{Basic, Bottleneck, Shortcut};
-use super::{Block, Shape, Weights};
+use super::{Block, Picture, Weights};
 use crate::torch::Result;
 
 /// Height and width from which the usual stem is used.
@@ -32,31 +32,39 @@ impl Resnet {
         weights: &mut Weights,
         kind: ResidualBlock,
         counts: [usize; 4],
-        shape: Shape,
+        picture: Picture,
+        classes: i64,
     ) -> Result<Resnet> {
-        let pooled_stem = shape.height.min(shape.width) >= LARGE;
+        let pooled_stem = picture.height.min(picture.width) >= LARGE;
         let stem = if pooled_stem { Window::new(7, 2) } else { Window::new(3, 1) };
         let stages = [(64, counts[0]), (128, counts[1]), (256, counts[2]), (512, counts[3])];
-        let network = Resnet::new(weights, shape, stem, kind, Shortcut::Convolved, &stages)?;
+        let network = Resnet::new(weights, [picture.channels, classes], stem, kind, Shortcut::Convolved, &stages)?;
         Ok(Resnet { pooled_stem, ..network })
     }
 
     /// Three stages of 16 to 64 channels, with `count` blocks each: 6 · `count` + 2 layers.
-    pub(super) fn small(weights: &mut Weights, count: usize, shape: Shape) -> Result<Resnet> {
+    pub(super) fn small(weights: &mut Weights, count: usize, picture: Picture, classes: i64) -> Result<Resnet> {
         let stages = [(16, count), (32, count), (64, count)];
-        Resnet::new(weights, shape, Window::new(3, 1), ResidualBlock::Basic, Shortcut::Padded, &stages)
+        Resnet::new(
+            weights,
+            [picture.channels, classes],
+            Window::new(3, 1),
+            ResidualBlock::Basic,
+            Shortcut::Padded,
+            &stages,
+        )
     }
 
     fn new(
         weights: &mut Weights,
-        shape: Shape,
+        [channels, classes]: [i64; 2],
         stem: Window,
         kind: ResidualBlock,
         shortcut: Shortcut,
         stages: &[(i64, usize)],
     ) -> Result<Resnet> {
         let width = stages.first().map_or(0, |stage| stage.0);
-        let conv1 = Conv::residual(weights, "conv1", [shape.channels, width], stem)?;
+        let conv1 = Conv::residual(weights, "conv1", [channels, width], stem)?;
         let bn1 = BatchNorm::new(weights, "bn1", width)?;
         let mut blocks = Vec::new();
         let mut inputs = width;
@@ -79,7 +87,7 @@ impl Resnet {
                 };
             }
         }
-        let fc = Linear::new(weights, "fc", inputs, shape.classes)?;
+        let fc = Linear::new(weights, "fc", inputs, classes)?;
         Ok(Resnet { conv1, bn1, pooled_stem: false, blocks, fc })
     }
 

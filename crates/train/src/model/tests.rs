@@ -9,7 +9,7 @@ fn network(model: Model, size: i64, format: MemoryFormat) -> Network {
 
 fn of_classes(model: Model, size: i64, classes: i64, format: MemoryFormat) -> Network {
     let _turn = crate::torch::turn();
-    let shape = Shape { channels: 3, height: size, width: size, classes };
+    let shape = Shape::pictures([3, size, size], classes);
     Network::new(model, shape, 5, Device::Cpu, format).unwrap()
 }
 
@@ -86,13 +86,13 @@ fn each_block_can_be_called_by_somebody_else() {
     for (model, blocks) in [(Model::Cnn, 0), (Model::Resnet50, 16), (Model::MobilenetV2, 17), (Model::VitS16, 12)] {
         let network = network(model, 64, MemoryFormat::Contiguous);
         let images = Tensor::rand([2, 3, 64, 64], (Kind::Float, Device::Cpu));
-        let (pass, mut called) = (Pass::new(false), 0);
+        let (pass, mut called) = (Pass::whole(false), 0);
         let scores = network.forward_through(&images, &pass, |block, x| {
             called += 1;
             block.forward(x, &pass)
         });
         assert_eq!(called, blocks, "{model:?}");
-        assert_eq!(difference(&scores.unwrap(), &network.forward(&images, false).unwrap()), 0.0);
+        assert_eq!(difference(&scores.unwrap(), &network.forward(&images, &Pass::whole(false)).unwrap()), 0.0);
     }
 }
 
@@ -156,7 +156,7 @@ fn every_model_scores_every_class_and_learns_through_every_weight() {
     for (model, size) in KINDS {
         let network = network(model, size, MemoryFormat::Contiguous);
         let images = Tensor::rand([4, 3, size, size], (Kind::Float, Device::Cpu));
-        let scores = network.forward(&images, true).unwrap();
+        let scores = network.forward(&images, &Pass::whole(true)).unwrap();
         assert_eq!(scores.size(), [4, 10]);
         scores.square().sum(Kind::Float).backward();
         for named in network.weights().parameters() {
@@ -177,8 +177,8 @@ fn memory_format_changes_no_result_to_speak_of() {
                 to.tensor.shallow_clone().copy_(&from.tensor);
             }
         });
-        let plain = contiguous.forward(&images, false).unwrap();
-        let other = channels_last.forward(&crate::torch::channels_last(&images).unwrap(), false).unwrap();
+        let plain = contiguous.forward(&images, &Pass::whole(false)).unwrap();
+        let other = channels_last.forward(&crate::torch::channels_last(&images).unwrap(), &Pass::whole(false)).unwrap();
         let (scale, difference) = (plain.abs().max().double_value(&[]), difference(&plain, &other));
         // Other sums of 32-bit floats, through fifty layers that are not normalised to anything yet.
         assert!(difference <= 1e-3 * scale, "{model:?}: {difference} of {scale}");
@@ -194,9 +194,9 @@ fn normalisation_keeps_running_statistics_while_training_only() {
     };
     let images = Tensor::rand([4, 3, 8, 8], (Kind::Float, Device::Cpu));
     let before = buffer("bn1.running_mean");
-    let _ = network.forward(&images, false).unwrap();
+    let _ = network.forward(&images, &Pass::whole(false)).unwrap();
     assert_eq!(difference(&before, &buffer("bn1.running_mean")), 0.0);
-    let _ = network.forward(&images, true).unwrap();
+    let _ = network.forward(&images, &Pass::whole(true)).unwrap();
     assert!(difference(&before, &buffer("bn1.running_mean")) > 0.0);
     assert_eq!(buffer("bn1.num_batches_tracked").int64_value(&[]), 1);
 }

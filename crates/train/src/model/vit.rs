@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use tch::{Kind, Tensor};
 
-use super::attention::attend;
+use super::attention::{Sight, attend};
 use super::layer::{LayerNorm, Linear};
-use super::{Block, Shape, Weights};
+use super::{Block, Picture, Weights};
 use crate::torch::{Error, Result};
 
 const EPS: f64 = 1e-6;
@@ -48,11 +48,11 @@ pub struct Encoder {
 }
 
 impl Vit {
-    pub(super) fn new(weights: &mut Weights, size: Size, shape: Shape) -> Result<Vit> {
+    pub(super) fn new(weights: &mut Weights, size: Size, picture: Picture, classes: i64) -> Result<Vit> {
         let Size { patch, layers, width, .. } = size;
-        let words = 1 + (shape.height / patch) * (shape.width / patch);
-        let deviation = 1.0 / ((shape.channels * patch * patch) as f64).sqrt();
-        let window = [width, shape.channels, patch, patch];
+        let words = 1 + (picture.height / patch) * (picture.width / patch);
+        let deviation = 1.0 / ((picture.channels * patch * patch) as f64).sqrt();
+        let window = [width, picture.channels, patch, patch];
         let patches = weights.normal("conv_proj.weight".into(), &window, deviation)?;
         let patches_bias = weights.zeros("conv_proj.bias".into(), &[width])?;
         let class_token = weights.zeros("class_token".into(), &[1, 1, width])?;
@@ -64,7 +64,7 @@ impl Vit {
         }
         let norm = LayerNorm::new(weights, "encoder.ln", width, EPS)?;
         // Zeros, as torchvision begins: all classes are equally likely.
-        let head = Linear::normal(weights, "heads.head", [width, shape.classes], 0.0)?;
+        let head = Linear::normal(weights, "heads.head", [width, classes], 0.0)?;
         Ok(Vit { patches, patches_bias, class_token, positions, patch, blocks, norm, head })
     }
 
@@ -109,7 +109,7 @@ impl Encoder {
         let normal = self.ln_1.forward(x)?;
         let all = normal.f_linear(&self.in_proj_weight, Some(&self.in_proj_bias))?.f_chunk(3, -1)?;
         let [queries, keys, values] = &all[..] else { return Err(Error::new("attention needs three parts")) };
-        let x = self.out_proj.forward(&attend([queries, keys, values], self.heads)?)?.f_add(x)?;
+        let x = self.out_proj.forward(&attend([queries, keys, values], self.heads, Sight::All, 0.0)?)?.f_add(x)?;
         let hidden = self.first.forward(&self.ln_2.forward(&x)?)?.f_gelu("none")?;
         Ok(self.second.forward(&hidden)?.f_add(&x)?)
     }

@@ -50,9 +50,15 @@ impl Weights {
 
     /// A trained tensor drawn from the normal distribution around zero.
     pub(super) fn normal(&mut self, name: String, shape: &[i64], deviation: f64) -> Result<Tensor> {
+        let values = self.draw_normal(shape, deviation)?;
+        self.parameter(name, values)
+    }
+
+    /// Values drawn from the normal distribution around zero, for a tensor that is yet to be changed.
+    pub(super) fn draw_normal(&self, shape: &[i64], deviation: f64) -> Result<Tensor> {
         let mut values = Tensor::f_empty(shape, (Kind::Float, Device::Cpu))?;
         let _ = values.f_normal_(0.0, deviation)?;
-        self.parameter(name, values)
+        Ok(values)
     }
 
     /// A trained tensor of zeros.

@@ -5,7 +5,7 @@ use super::*;
 use crate::model::Shape;
 use crate::torch;
 
-const SHAPE: Shape = Shape { channels: 1, height: 4, width: 4, classes: 3 };
+const PICTURE: Picture = Picture { channels: 1, height: 4, width: 4 };
 const PLAIN: Recipe =
     Recipe { device: Device::Cpu, format: Format::Fp32, accumulate: 1, label_smoothing: 0.0, clip_norm: None };
 
@@ -20,14 +20,14 @@ fn batch() -> Samples {
         .iter()
         .flat_map(|label| (0..16).map(move |pixel| if pixel % 3 == *label { 1.0 } else { -0.1 }))
         .collect();
-    samples(&images, &labels, [1, 4, 4], false, Device::Cpu).unwrap()
+    pictures(&images, &labels, PICTURE, false, Device::Cpu).unwrap()
 }
 
 /// The losses of some steps, and all weights afterwards.
 fn train(rule: Rule, recipe: &Recipe, steps: usize) -> (Vec<f64>, Vec<f64>) {
     let network = {
         let _turn = torch::turn();
-        Network::new(Model::Mlp, SHAPE, 3, Device::Cpu, MemoryFormat::Contiguous).unwrap()
+        Network::new(Model::Mlp, Shape::pictures([1, 4, 4], 3), 3, Device::Cpu, MemoryFormat::Contiguous).unwrap()
     };
     let mut optimizer = Optimizer::new(rule, network.weights()).unwrap();
     let lr = optimizer.base_rate();
@@ -95,14 +95,14 @@ fn label_smoothing_is_its_closed_form() {
 
 #[test]
 fn pixels_that_lie_together_are_the_same_pictures() {
-    let (labels, shape) = ([0i64, 1], [3i64, 2, 2]);
+    let (labels, shape) = ([0i64, 1], Picture { channels: 3, height: 2, width: 2 });
     let by_channel: Vec<f32> = (0..24).map(|value| value as f32).collect();
     let mut by_pixel = vec![0f32; 24];
     for (n, c, p) in (0..2).flat_map(|n| (0..3).flat_map(move |c| (0..4).map(move |p| (n, c, p)))) {
         by_pixel[n * 12 + p * 3 + c] = by_channel[n * 12 + c * 4 + p];
     }
-    let plain = samples(&by_channel, &labels, shape, false, Device::Cpu).unwrap();
-    let last = samples(&by_pixel, &labels, shape, true, Device::Cpu).unwrap();
-    assert_eq!(last.images.stride(), [12, 1, 6, 3]);
-    assert!(plain.images.equal(&last.images));
+    let plain = pictures(&by_channel, &labels, shape, false, Device::Cpu).unwrap();
+    let last = pictures(&by_pixel, &labels, shape, true, Device::Cpu).unwrap();
+    assert_eq!(last.values.stride(), [12, 1, 6, 3]);
+    assert!(plain.values.equal(&last.values));
 }

@@ -1,6 +1,7 @@
 //! The plan of a job on this machine: what is known about its data and its steps is gathered, the rest is drafted.
 
 use domain::rank::Report;
+use domain::train::Task;
 use domain::{Duration, Job, Plan, Rate, Train};
 use plan::draft::Facts;
 use server::{Home, Series, State};
@@ -57,11 +58,20 @@ fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> 
     let transfer = Transfer::fetching(&train.data.path.parse()?);
     let cache = home.root().join("cache/data");
     let staged = transfer.watch(printer, |meter| store::stage(&train.data.path, &cache, &settings.access, meter))?;
-    let outline = data::Outline::of(&train.data, &staged.path, train.seed);
-    let outline = outline.map_err(|error| {
+    let refused = |error: data::Error| {
         let finding = error.finding();
         Error::Code { message: finding.message, hint: finding.hint, code: crate::exit::USAGE }
-    })?;
+    };
+    if let Some((keys, goal)) = text(train) {
+        let outline = data::TextOutline::of(&train.data, keys, goal, &staged.path, train.seed).map_err(refused)?;
+        return Ok(Facts {
+            samples: outline.counts,
+            input_shape: None,
+            classes: u32::try_from(outline.classes.len()).ok().filter(|count| *count > 0),
+            measured_step: measured(home, train)?,
+        });
+    }
+    let outline = data::Outline::of(&train.data, &staged.path, train.seed).map_err(refused)?;
     let [channels, height, width] = outline.shape.map(|length| u32::try_from(length).unwrap_or(u32::MAX));
     Ok(Facts {
         samples: Some(outline.counts),
@@ -69,6 +79,17 @@ fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> 
         classes: u32::try_from(outline.classes.len()).ok(),
         measured_step: measured(home, train)?,
     })
+}
+
+/// Where the texts stand and what is learnt from them; none for pictures.
+fn text(train: &Train) -> Option<(&domain::train::Text, data::Goal)> {
+    let goal = match train.task() {
+        Task::Pictures => return None,
+        Task::Texts => data::Goal::Class,
+        Task::MaskedWords => data::Goal::Masked,
+        Task::NextWord => data::Goal::Next,
+    };
+    Some((train.data.text.as_ref()?, goal))
 }
 
 /// The median step of the newest run of the same model, batch and precision on this machine.

@@ -1,0 +1,252 @@
+"""Holds our networks against torchvision's and the `transformers` library's, number by number.
+
+    parity.py PARITY MODEL…
+
+PARITY is the built example `parity` of crates/train. For each model: the peer's random weights are saved as its users
+save them (a state as safetensors, or `save_pretrained`), ours loads that file, and both see the same batch. Compared
+are the scores without dropout, the loss, every gradient of a training pass (same seed before it, so the same dropout)
+and all weights after 20 updates; then the peer loads our weights back by name, strictly. Prints one line of JSON each:
+relative differences, of a tensor to its largest value; of a gradient to its largest value or, where that is next to
+nothing, to a thousandth of the largest of all.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import torch
+import torchvision
+from safetensors.torch import load_file, save_file
+
+STEPS, SEED, THREADS = 20, 11, 1
+CLASSES, SIZE, BATCH = 10, 64, 8
+VOCABULARY, LENGTH, ROWS = 1000, 48, 4
+
+# Tensors that are one in a file and have two names in a state.
+TIED = {
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+    "lm_head.weight": "transformer.wte.weight",
+}
+
+binary, *names = sys.argv[1:]
+torch.set_num_threads(THREADS)
+torch.use_deterministic_algorithms(True)
+
+
+class Basic(torch.nn.Module):
+    """A block of the residual networks for small pictures, which torchvision does not have."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        stride = 1 if inputs == outputs else 2
+        self.conv1 = torch.nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = torch.nn.BatchNorm2d(outputs)
+        self.conv2 = torch.nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = torch.nn.BatchNorm2d(outputs)
+        self.added = outputs - inputs
+
+    def forward(self, x):
+        out = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        if self.added:
+            half = self.added // 2
+            x = torch.nn.functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, half, self.added - half))
+        return torch.relu(out + x)
+
+
+class Small(torch.nn.Module):
+    def __init__(self, blocks):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(3, 16, 3, 1, 1, bias=False)
+        self.bn1 = torch.nn.BatchNorm2d(16)
+        for stage, (inputs, outputs) in enumerate([(16, 16), (16, 32), (32, 64)], 1):
+            layers = [Basic(inputs if place == 0 else outputs, outputs) for place in range(blocks)]
+            setattr(self, f"layer{stage}", torch.nn.Sequential(*layers))
+        self.fc = torch.nn.Linear(64, CLASSES)
+
+    def forward(self, x):
+        x = torch.relu(self.bn1(self.conv1(x)))
+        return self.fc(self.layer3(self.layer2(self.layer1(x))).mean((2, 3)))
+
+
+def vision(name):
+    if name == "vit_s_16":
+        model = torchvision.models.VisionTransformer(
+            image_size=SIZE, patch_size=16, num_layers=12, num_heads=6, hidden_dim=384, mlp_dim=1536, num_classes=CLASSES
+        )
+        torch.nn.init.normal_(model.heads.head.weight, std=0.02)
+        return model, "torchvision"
+    if name in ("resnet20", "resnet56"):
+        return Small({"resnet20": 3, "resnet56": 9}[name]), "plain PyTorch"
+    return getattr(torchvision.models, name)(num_classes=CLASSES), "torchvision"
+
+
+def text(name):
+    import transformers
+
+    task = name.split(":")[1] if ":" in name else ""
+    sizes = {
+        "bert_mini": (4, 256, 4),
+        "bert_base": (12, 768, 12),
+        "bert_large": (24, 1024, 16),
+        "gpt_tiny": (4, 128, 4, 256),
+        "gpt2": (12, 768, 12, 1024),
+        "gpt2_medium": (24, 1024, 16, 1024),
+    }
+    size = sizes[name.split(":")[0]]
+    if name.startswith("bert"):
+        layers, width, heads = size
+        config = transformers.BertConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=width,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            intermediate_size=4 * width,
+            num_labels=CLASSES,
+        )
+        kind = transformers.BertForMaskedLM if task == "words" else transformers.BertForSequenceClassification
+        return kind(config), "transformers"
+    layers, width, heads, positions = size
+    config = transformers.GPT2Config(
+        vocab_size=VOCABULARY, n_embd=width, n_layer=layers, n_head=heads, n_positions=positions
+    )
+    config.bos_token_id = config.eos_token_id = VOCABULARY - 1
+    return transformers.GPT2LMHeadModel(config), "transformers"
+
+
+def batch(name):
+    if not name.startswith(("bert", "gpt")):
+        return {"values": torch.randn(BATCH, 3, SIZE, SIZE), "labels": torch.arange(BATCH) % CLASSES}
+    tokens = torch.randint(5, VOCABULARY, (ROWS, LENGTH))
+    if name.startswith("gpt"):
+        labels = torch.randint(0, VOCABULARY, (ROWS, LENGTH))
+        labels[1, -9:] = -100
+        return {"values": tokens, "labels": labels}
+    mask = torch.ones(ROWS, LENGTH, dtype=torch.uint8)
+    mask[1, -7:] = 0
+    mask[3, -20:] = 0
+    tokens[mask == 0] = 0
+    if name.endswith(":words"):
+        labels = torch.where((torch.rand(ROWS, LENGTH) < 0.15) & (mask == 1), tokens, torch.tensor(-100))
+        labels[:, 1] = tokens[:, 1]
+    else:
+        labels = torch.arange(ROWS) % CLASSES
+    return {"values": tokens, "labels": labels, "mask": mask}
+
+
+def largest(tensor):
+    return tensor.abs().max().item() if tensor.numel() else 0.0
+
+
+def relative(ours, theirs, floor=0.0):
+    return largest(ours.double() - theirs.double()) / max(largest(theirs.double()), floor, 1e-30)
+
+
+def compare(name, work):
+    torch.manual_seed(0)
+    is_text = name.startswith(("bert", "gpt"))
+    model, peer = text(name) if is_text else vision(name)
+    given = batch(name)
+    with torch.no_grad():
+        # Fresh biases and statistics are zeros and ones, which would hide one taken for another.
+        for key, tensor in model.state_dict().items():
+            if tensor.dim() == 1 and tensor.is_floating_point():
+                tensor.add_(torch.rand_like(tensor) * 0.02)
+    folder = pathlib.Path(work)
+    if is_text:
+        model.save_pretrained(folder, safe_serialization=True)
+    else:
+        save_file(model.state_dict(), folder / "model.safetensors")
+    save_file(given, folder / "batch.safetensors")
+
+    adamw = is_text or name == "vit_s_16"
+    rate = 1e-4 if adamw else 0.01
+    # Key biases have no gradient but rounding, since a softmax does not see them. Divided by its own size, as Adam does,
+    # rounding becomes a step of full length; of this much it becomes none.
+    eps = 1e-6
+    rule = {"adamw": {"lr": rate, "eps": eps}} if adamw else {"sgd": {"lr": rate, "momentum": 0.9, "weight_decay": 5e-4}}
+    case = {
+        "train": {
+            "model": name.split(":")[0],
+            "weights": str(folder / "model.safetensors"),
+            "data": {"path": ""},
+            "epochs": 1,
+            "batch": len(given["labels"]),
+            "threads": THREADS,
+            "precision": "fp32",
+            "optimizer": rule,
+        },
+        "batch": str(folder / "batch.safetensors"),
+        "steps": STEPS,
+        "seed": SEED,
+    }
+    words = is_text and (name.startswith("gpt") or name.endswith(":words"))
+    if is_text:
+        case["text"] = [VOCABULARY, LENGTH]
+    else:
+        case["size"] = SIZE
+    if not words:
+        case["classes"] = CLASSES
+    out = folder / "answer.safetensors"
+    subprocess.run([binary, json.dumps(case), out], check=True, stderr=subprocess.DEVNULL)
+    ours = load_file(out)
+
+    def scores():
+        if is_text:
+            more = {"attention_mask": given["mask"].long()} if "mask" in given else {}
+            return model(input_ids=given["values"], **more).logits
+        return model(given["values"])
+
+    def loss():
+        found = scores()
+        return torch.nn.functional.cross_entropy(found.reshape(-1, found.shape[-1]), given["labels"].reshape(-1))
+
+    model.eval()
+    with torch.no_grad():
+        logits = relative(ours["logits"], scores())
+    model.train()
+    torch.manual_seed(SEED)
+    loss().backward()
+    gradients = {key: tensor.grad.clone() for key, tensor in model.named_parameters()}
+    floor = 1e-3 * max(largest(tensor) for tensor in gradients.values())
+    worst = max((relative(ours["grad." + TIED.get(key, key)], tensor, floor), key) for key, tensor in gradients.items())
+    model.zero_grad(set_to_none=True)
+
+    parameters = list(model.parameters())
+    if adamw:
+        optimizer = torch.optim.AdamW(parameters, lr=rate, eps=eps, weight_decay=0.01, fused=True)
+    else:
+        optimizer = torch.optim.SGD(parameters, lr=rate, momentum=0.9, weight_decay=5e-4, fused=True)
+    losses = []
+    for number in range(STEPS):
+        torch.manual_seed(SEED + number)
+        value = loss()
+        value.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(value.item())
+    losses = torch.tensor(losses, dtype=torch.float64)
+    state = {key: tensor for key, tensor in model.state_dict().items() if "after." + key in ours}
+    after = max((relative(ours["after." + key].float(), tensor.float()), key) for key, tensor in state.items())
+    back = {key.removeprefix("after."): tensor for key, tensor in ours.items() if key.startswith("after.")}
+    missing, unexpected = model.load_state_dict(back, strict=not is_text)
+    assert set(missing) <= set(TIED) and not unexpected, (missing, unexpected)
+    return {
+        "model": name,
+        "peer": peer,
+        "tensors": len(back),
+        "logits": logits,
+        "loss": abs(ours["losses"][0].item() - losses[0].item()) / abs(losses[0].item()),
+        "gradients": worst[0],
+        "worst_gradient": worst[1],
+        "curve": ((ours["losses"] - losses).abs() / losses.abs().clamp_min(1e-3)).max().item(),
+        "weights": after[0],
+        "worst_weight": after[1],
+    }
+
+
+for name in names:
+    with tempfile.TemporaryDirectory() as work:
+        print(json.dumps(compare(name, work)), flush=True)

@@ -1,0 +1,164 @@
+//! Batches of rows: a function of (texts, seed, epoch, position), as for pictures.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Goal, Texts};
+use crate::random::{Draws, Purpose, key};
+use crate::{Cursor, Error, Order, Part};
+
+/// What takes no part in the loss, as `torch.nn.functional.cross_entropy` has it.
+const IGNORED: i64 = -100;
+/// Rows are filled up to a multiple of this many words, which keeps the number of different shapes small.
+const MULTIPLE: usize = 8;
+/// Of a hundred words of a row so many are guessed; of those eight in ten are masked and one in ten is another word
+/// (Devlin et al. 2018, section 3.1).
+const GUESSED_PERCENT: u64 = 15;
+
+/// A stream of batches in a fixed order.
+#[derive(Debug)]
+pub struct TextLoader {
+    texts: Arc<Texts>,
+    part: Part,
+    batch: usize,
+    seed: u64,
+    /// The order of the training rows; evaluation goes as the rows come.
+    order: Option<Order>,
+    at: Cursor,
+    epochs: u64,
+    refused: Option<Error>,
+}
+
+/// Rows of the same length.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextBatch {
+    /// Numbers of the words, row by row.
+    pub tokens: Vec<i64>,
+    /// Which are words and which only fill a row; none where all are words.
+    pub mask: Option<Vec<bool>>,
+    /// One class a row, or what is to be guessed at each place of each row and −100 where nothing is.
+    pub labels: Vec<i64>,
+    /// Rows.
+    pub rows: usize,
+    /// Words of each row.
+    pub length: usize,
+    /// Where training stands once this batch is used.
+    pub cursor_after: Cursor,
+    /// From 0.
+    pub epoch: u64,
+    /// How long the caller waited for it.
+    pub wait: Duration,
+}
+
+impl TextLoader {
+    /// Shuffled batches of the training rows, from the cursor to the end of epoch `epochs - 1`.
+    pub fn train(texts: Arc<Texts>, batch: usize, seed: u64, from: Cursor, epochs: u64) -> TextLoader {
+        let samples = texts.part(Part::Train).len() as u64;
+        let Cursor { epoch, pos } = from;
+        let refused = (epoch < epochs && pos >= samples.max(1)).then_some(Error::Position { epoch, pos, samples });
+        let order = Some(Order::new(samples, seed));
+        TextLoader { texts, part: Part::Train, batch: batch.max(1), seed, order, at: from, epochs, refused }
+    }
+
+    /// Batches of one part as its rows come, once.
+    pub fn evaluate(texts: Arc<Texts>, part: Part, batch: usize, seed: u64) -> TextLoader {
+        let (order, at) = (None, Cursor::START);
+        TextLoader { texts, part, batch: batch.max(1), seed, order, at, epochs: 1, refused: None }
+    }
+
+    /// The next batch; `None` after the last one, and after an error.
+    #[allow(clippy::should_implement_trait)] // As the loader of pictures, which this stands beside.
+    pub fn next(&mut self) -> Option<Result<TextBatch, Error>> {
+        if let Some(error) = self.refused.take() {
+            self.epochs = 0;
+            return Some(Err(error));
+        }
+        let began = Instant::now();
+        let samples = self.texts.part(self.part).len();
+        if self.at.epoch >= self.epochs || samples == 0 {
+            return None;
+        }
+        let Cursor { epoch, pos } = self.at;
+        let rows = self.batch.min(samples - pos as usize);
+        let numbers: Vec<u32> = (0..rows as u64).map(|place| self.number(epoch, pos + place)).collect();
+        let after = pos + rows as u64;
+        self.at =
+            if after < samples as u64 { Cursor { epoch, pos: after } } else { Cursor { epoch: epoch + 1, pos: 0 } };
+        let mut batch = self.texts.batch(&numbers, self.order.is_some().then_some(epoch), self.seed);
+        (batch.cursor_after, batch.epoch, batch.wait) = (self.at, epoch, began.elapsed());
+        Some(Ok(batch))
+    }
+
+    fn number(&self, epoch: u64, place: u64) -> u32 {
+        let place = self.order.as_ref().map_or(place, |order| order.at(epoch, place));
+        self.texts.part(self.part)[place as usize]
+    }
+}
+
+impl Texts {
+    /// The rows of these numbers. `epoch` is none for an evaluation, whose masks are always the same.
+    fn batch(&self, numbers: &[u32], epoch: Option<u64>, seed: u64) -> TextBatch {
+        let given = |row: u32| match self.goal {
+            // The last word is only guessed.
+            Goal::Next => self.row(row).len() - 1,
+            Goal::Class | Goal::Masked => self.row(row).len(),
+        };
+        let longest = numbers.iter().map(|row| given(*row)).max().unwrap_or(1);
+        let length = match self.goal {
+            Goal::Next => longest,
+            Goal::Class | Goal::Masked => longest.next_multiple_of(MULTIPLE),
+        };
+        let size = numbers.len() * length;
+        let mut tokens = vec![i64::from(self.special.pad); size];
+        let mut mask = vec![false; size];
+        let mut labels = match self.goal {
+            Goal::Class => numbers.iter().map(|row| i64::from(self.labels[*row as usize])).collect(),
+            Goal::Masked | Goal::Next => vec![IGNORED; size],
+        };
+        for (place, number) in numbers.iter().enumerate() {
+            let (row, start) = (self.row(*number), place * length);
+            let count = given(*number);
+            for (slot, word) in tokens[start..].iter_mut().zip(&row[..count]) {
+                *slot = i64::from(*word);
+            }
+            mask[start..start + count].fill(true);
+            match self.goal {
+                Goal::Class => {}
+                Goal::Next => {
+                    for (slot, word) in labels[start..].iter_mut().zip(&row[1..]) {
+                        *slot = i64::from(*word);
+                    }
+                }
+                Goal::Masked => {
+                    let draws = Draws::new(key(Purpose::Mask, seed, &[epoch.unwrap_or(u64::MAX), u64::from(*number)]));
+                    let range = start..start + count;
+                    self.hide(&mut tokens[range.clone()], &mut labels[range], draws);
+                }
+            }
+        }
+        let mask = mask.contains(&false).then_some(mask);
+        let (rows, cursor_after) = (numbers.len(), Cursor::START);
+        TextBatch { tokens, mask, labels, rows, length, cursor_after, epoch: 0, wait: Duration::ZERO }
+    }
+
+    /// Masks words of a row and notes what they were; at least one, so that every row has something to learn.
+    fn hide(&self, tokens: &mut [i64], labels: &mut [i64], mut draws: Draws) {
+        let ordinary: Vec<usize> =
+            (0..tokens.len()).filter(|at| !self.specials.contains(&(tokens[*at] as u32))).collect();
+        if ordinary.is_empty() {
+            return;
+        }
+        let sure = ordinary[draws.below(ordinary.len() as u64) as usize];
+        for at in ordinary {
+            if draws.below(100) >= GUESSED_PERCENT && at != sure {
+                continue;
+            }
+            labels[at] = tokens[at];
+            match draws.below(10) {
+                0..8 => tokens[at] = i64::from(self.special.mask),
+                8 => tokens[at] = draws.below(self.vocabulary as u64) as i64,
+                _ => {}
+            }
+        }
+    }
+}

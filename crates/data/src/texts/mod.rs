@@ -1,0 +1,246 @@
+//! Texts as rows of numbers, ready to be put together into batches.
+//!
+//! A classifier and a filler-in of masked words see each text as one row, cut to the longest length. A writer of the
+//! next word sees the texts of each part as one stream, divided into rows: row `n` ends with the word that row `n + 1`
+//! begins with, so that each word is guessed once. Read on in `read` (files), `tokenizer` (words to numbers) and
+//! `batch` (what a training step is given).
+
+mod batch;
+mod read;
+#[cfg(test)]
+mod tests;
+mod tokenizer;
+
+use std::path::Path;
+
+use domain::train::{Data, Split, Text};
+
+use crate::split::{self, Parts};
+use crate::{Error, Part};
+
+pub use batch::{TextBatch, TextLoader};
+use read::{Form, Record};
+use tokenizer::{Special, Words};
+
+/// What is learnt from a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Goal {
+    /// Its class.
+    Class,
+    /// The words that are masked in it.
+    Masked,
+    /// The word that comes next, at each place.
+    Next,
+}
+
+/// All texts of a data set as numbers, divided into training, validation and test. Immutable and shared.
+#[derive(Debug)]
+pub struct Texts {
+    goal: Goal,
+    classes: Vec<String>,
+    /// The rows, one after another.
+    tokens: Vec<u32>,
+    /// Where each row begins in `tokens`, and where the last one ends.
+    starts: Vec<usize>,
+    /// The class of each row; empty where none is learnt.
+    labels: Vec<u32>,
+    parts: Parts,
+    special: Special,
+    specials: Vec<u32>,
+    vocabulary: usize,
+    tokenizer: String,
+}
+
+/// What a text data set is made of, told without dividing it into words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextOutline {
+    /// Names of the classes, in label order; none where no class is learnt.
+    pub classes: Vec<String>,
+    /// Rows of training, validation and test; none where they depend on the words.
+    pub counts: Option<[u64; 3]>,
+}
+
+impl TextOutline {
+    /// Reads the file at `path` as [`Texts::open`] does.
+    pub fn of(spec: &Data, keys: &Text, goal: Goal, path: &Path, seed: u64) -> Result<TextOutline, Error> {
+        let sorted = Sorted::read(spec, keys, goal, path, seed)?;
+        let counts = match goal {
+            Goal::Class | Goal::Masked => Some(sorted.parts.each_ref().map(|part| part.len() as u64)),
+            Goal::Next => None,
+        };
+        Ok(TextOutline { classes: sorted.classes, counts })
+    }
+}
+
+impl Texts {
+    /// Reads the texts at `path` and turns them into numbers. A tokeniser that is not given is learnt from the training
+    /// texts alone.
+    ///
+    /// # Errors
+    /// When the file, its columns or the tokeniser are not what `spec` says, or a part would be left empty.
+    pub fn open(spec: &Data, keys: &Text, goal: Goal, path: &Path, seed: u64) -> Result<Texts, Error> {
+        let Sorted { records, classes, labels, parts } = Sorted::read(spec, keys, goal, path, seed)?;
+        let of_part =
+            |part: &Vec<u32>| -> Vec<&str> { part.iter().map(|at| records[*at as usize].text.as_str()).collect() };
+        let mut words = match &keys.tokenizer {
+            Some(file) => Words::load(Path::new(file), goal)?,
+            None => {
+                let texts = of_part(&parts[Part::Train as usize]);
+                Words::learn(texts.into_iter(), keys.vocabulary as usize, goal)?
+            }
+        };
+        let mut texts = Texts {
+            goal,
+            classes,
+            tokens: Vec::new(),
+            starts: vec![0],
+            labels,
+            parts: Parts::default(),
+            special: words.special,
+            specials: words.specials(),
+            vocabulary: words.count(),
+            tokenizer: words.json()?,
+        };
+        match goal {
+            Goal::Class | Goal::Masked => {
+                let all = records.iter().map(|record| record.text.as_str()).collect();
+                for row in words.encode(all, Some(keys.length as usize))? {
+                    texts.tokens.extend(row);
+                    texts.starts.push(texts.tokens.len());
+                }
+                texts.parts = parts;
+            }
+            Goal::Next => {
+                let ends = read::form(path)? != Form::Plain;
+                for (part, name) in parts.iter().zip(["training", "validation", "test"]) {
+                    let rows = texts.divide(words.encode(of_part(part), None)?, keys.length as usize, ends);
+                    if rows.is_empty() && !part.is_empty() {
+                        let why = format!("the texts for {name} are too short for a single row");
+                        return Err(Error::Split { why, hint: "give more text, or a larger share".into() });
+                    }
+                    texts.parts[part_of(name) as usize] = rows;
+                }
+            }
+        }
+        Ok(texts)
+    }
+
+    /// Adds the stream of texts as rows of at most `length` words and the one after, and returns their numbers.
+    fn divide(&mut self, texts: Vec<Vec<u32>>, length: usize, ends: bool) -> Vec<u32> {
+        let mut stream = Vec::new();
+        for text in texts {
+            stream.extend(text);
+            if ends {
+                stream.push(self.special.end);
+            }
+        }
+        let mut rows = Vec::new();
+        let mut at = 0;
+        while at + 1 < stream.len() {
+            let end = (at + length + 1).min(stream.len());
+            rows.push((self.starts.len() - 1) as u32);
+            self.tokens.extend(&stream[at..end]);
+            self.starts.push(self.tokens.len());
+            at += length;
+        }
+        rows
+    }
+
+    /// What is learnt.
+    pub fn goal(&self) -> Goal {
+        self.goal
+    }
+
+    /// Names of the classes, in label order; none where no class is learnt.
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// Rows of training, validation and test.
+    pub fn counts(&self) -> [u64; 3] {
+        self.parts.each_ref().map(|part| part.len() as u64)
+    }
+
+    /// Words that the tokeniser knows; every number is below it.
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    /// The tokeniser as a `tokenizer.json`.
+    pub fn tokenizer(&self) -> &str {
+        &self.tokenizer
+    }
+
+    fn part(&self, part: Part) -> &[u32] {
+        &self.parts[part as usize]
+    }
+
+    fn row(&self, row: u32) -> &[u32] {
+        &self.tokens[self.starts[row as usize]..self.starts[row as usize + 1]]
+    }
+}
+
+fn part_of(name: &str) -> Part {
+    match name {
+        "training" => Part::Train,
+        "validation" => Part::Validation,
+        _ => Part::Test,
+    }
+}
+
+/// Records with their classes, divided into parts.
+struct Sorted {
+    records: Vec<Record>,
+    classes: Vec<String>,
+    labels: Vec<u32>,
+    parts: Parts,
+}
+
+impl Sorted {
+    fn read(spec: &Data, keys: &Text, goal: Goal, path: &Path, seed: u64) -> Result<Sorted, Error> {
+        let form = read::form(path)?;
+        let records = read::records(path, form, keys)?;
+        let (mut classes, mut labels) = (Vec::new(), Vec::new());
+        if goal == Goal::Class {
+            if form == Form::Plain {
+                let hint = "give a `.csv` or `.jsonl` with a column of classes";
+                return Err(read::layout(path, "a plain text has no classes", hint));
+            }
+            classes = classes_of(&records);
+            if classes.len() < 2 {
+                let why = format!("all its texts are of the class {}", crate::error::shorten(&classes));
+                return Err(read::layout(path, &why, "name the column of the classes with `data.text.label`"));
+            }
+            if spec.classes.is_some_and(|wanted| wanted as usize != classes.len()) {
+                let wanted = spec.classes.unwrap_or_default();
+                return Err(Error::Classes { found: classes.len(), wanted, names: classes });
+            }
+            let place = |record: &Record| classes.iter().position(|class| Some(class) == record.class.as_ref());
+            labels = records.iter().map(|record| place(record).unwrap_or(0) as u32).collect();
+        }
+        let Split::Shares(shares) = spec.split else {
+            return Err(Error::Split {
+                why: "a text file has no folders".into(),
+                hint: "write for example `split: [0.7, 0.2, 0.1]`".into(),
+            });
+        };
+        let parts = match (goal, form) {
+            // A story is not shuffled: what is held out comes after what is learnt.
+            (Goal::Next, Form::Plain) => split::in_order(records.len(), shares)?,
+            (Goal::Next | Goal::Class | Goal::Masked, _) => split::by_shares(records.len(), shares, seed)?,
+        };
+        Ok(Sorted { records, classes, labels, parts })
+    }
+}
+
+/// The names of the classes: by number where all are numbers, else by name.
+fn classes_of(records: &[Record]) -> Vec<String> {
+    let mut classes: Vec<String> = records.iter().filter_map(|record| record.class.clone()).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    let numbers: Option<Vec<i64>> = classes.iter().map(|class| class.parse().ok()).collect();
+    if numbers.is_some() {
+        classes.sort_by_key(|class| class.parse::<i64>().unwrap_or(0));
+    }
+    classes
+}

@@ -1,0 +1,137 @@
+//! Texts out of files: a CSV or JSONL with a text in each record, or a plain text that is one piece.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use domain::train::Text;
+use flate2::read::MultiGzDecoder;
+use serde_json::Value;
+
+use crate::Error;
+
+/// One text, and its class where a column of classes is named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Record {
+    pub text: String,
+    pub class: Option<String>,
+}
+
+/// The form of a file, told from its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Csv,
+    Jsonl,
+    /// The lines of a plain text; together they are the whole file.
+    Plain,
+}
+
+/// The form of the file at `path`; compressed ones end in `.gz` besides.
+pub(super) fn form(path: &Path) -> Result<Form, Error> {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    match name.strip_suffix(".gz").unwrap_or(&name) {
+        name if name.ends_with(".csv") => Ok(Form::Csv),
+        name if name.ends_with(".jsonl") => Ok(Form::Jsonl),
+        name if name.ends_with(".txt") => Ok(Form::Plain),
+        _ => Err(layout(
+            path,
+            "it is no text that is known by its name",
+            "name a `.csv`, `.jsonl` or `.txt` file, or one of them with `.gz`",
+        )),
+    }
+}
+
+/// Every record of the file, in its order.
+pub(super) fn records(path: &Path, form: Form, keys: &Text) -> Result<Vec<Record>, Error> {
+    let text = content(path)?;
+    let records = match form {
+        Form::Csv => csv(path, &text, keys)?,
+        Form::Jsonl => jsonl(path, &text, keys)?,
+        Form::Plain => text.split_inclusive('\n').map(|line| Record { text: line.to_owned(), class: None }).collect(),
+    };
+    match records.is_empty() {
+        true => Err(layout(path, "it holds no text", "give a file with at least one record")),
+        false => Ok(records),
+    }
+}
+
+fn content(path: &Path) -> Result<String, Error> {
+    let read = |source| Error::Read { name: path.display().to_string(), source };
+    let file = match File::open(path) {
+        Ok(file) => BufReader::new(file),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Error::Missing { path: path.into() }),
+        Err(error) => return Err(read(error)),
+    };
+    let mut bytes = Vec::new();
+    let mut file = file;
+    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz")) {
+        MultiGzDecoder::new(file).read_to_end(&mut bytes).map_err(read)?;
+    } else {
+        file.read_to_end(&mut bytes).map_err(read)?;
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        layout(path, &format!("line {} is not UTF-8", line + 1), "convert it, for example with `iconv -t UTF-8`")
+    })
+}
+
+/// Columns are named by the first row, or counted from 1 where only numbers are given.
+fn csv(path: &Path, text: &str, keys: &Text) -> Result<Vec<Record>, Error> {
+    let numbered = keys.columns.iter().chain(&keys.label).all(|column| column.parse::<usize>().is_ok_and(|at| at > 0));
+    let mut reader = csv::ReaderBuilder::new().has_headers(!numbered).flexible(true).from_reader(text.as_bytes());
+    let broken = |error: csv::Error| {
+        layout(path, &format!("it is no CSV: {error}"), "put texts with commas or quotes in quotes")
+    };
+    let names: Vec<String> = match numbered {
+        true => Vec::new(),
+        false => reader.headers().map_err(broken)?.iter().map(|name| name.trim().to_owned()).collect(),
+    };
+    let place = |column: &String| -> Result<usize, Error> {
+        if numbered {
+            return Ok(column.parse::<usize>().unwrap_or(1) - 1);
+        }
+        names.iter().position(|name| name == column).ok_or_else(|| {
+            let hint = "name columns of the first row, or number them from 1 (`\"1\"`) where it is no header";
+            layout(path, &format!("it has no column `{column}`, only {}", crate::error::shorten(&names)), hint)
+        })
+    };
+    let columns = keys.columns.iter().map(place).collect::<Result<Vec<usize>, Error>>()?;
+    let label = keys.label.as_ref().map(place).transpose()?;
+    let mut records = Vec::new();
+    for row in reader.records() {
+        let row = row.map_err(broken)?;
+        let line = row.position().map_or(0, csv::Position::line);
+        let field = |at: usize| {
+            let missing =
+                || format!("the row in line {line} has {} columns, and column {} is asked for", row.len(), at + 1);
+            row.get(at).ok_or_else(|| layout(path, &missing(), "correct the row, or name other columns"))
+        };
+        let parts = columns.iter().map(|at| field(*at)).collect::<Result<Vec<&str>, Error>>()?;
+        let class = label.map(field).transpose()?.map(|class| class.trim().to_owned());
+        records.push(Record { text: parts.join(" "), class });
+    }
+    Ok(records)
+}
+
+fn jsonl(path: &Path, text: &str, keys: &Text) -> Result<Vec<Record>, Error> {
+    let mut records = Vec::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let wrong = |why: String| layout(path, &format!("line {}: {why}", number + 1), "write one JSON object a line");
+        let value: Value = serde_json::from_str(line).map_err(|error| wrong(format!("no JSON: {error}")))?;
+        let field = |key: &String| match &value[key.as_str()] {
+            Value::String(text) => Ok(text.clone()),
+            Value::Number(number) => Ok(number.to_string()),
+            Value::Bool(value) => Ok(value.to_string()),
+            Value::Null => Err(wrong(format!("the key `{key}` is missing"))),
+            Value::Array(_) | Value::Object(_) => Err(wrong(format!("the value of `{key}` is no text"))),
+        };
+        let parts = keys.columns.iter().map(field).collect::<Result<Vec<String>, Error>>()?;
+        let class = keys.label.as_ref().map(field).transpose()?;
+        records.push(Record { text: parts.join(" "), class });
+    }
+    Ok(records)
+}
+
+pub(super) fn layout(path: &Path, why: &str, hint: &str) -> Error {
+    Error::Layout { path: path.into(), why: why.to_owned(), hint: hint.to_owned() }
+}

@@ -1,0 +1,202 @@
+//! Texts in, rows and batches out.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::Cursor;
+
+/// A folder with one file of texts.
+struct Shelf {
+    folder: tempfile::TempDir,
+    name: &'static str,
+}
+
+impl Shelf {
+    fn new(name: &'static str, content: &str) -> Shelf {
+        let folder = tempfile::tempdir().unwrap();
+        let file = fs::File::create(folder.path().join(name)).unwrap();
+        if name.ends_with(".gz") {
+            let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+            packed.write_all(content.as_bytes()).unwrap();
+            packed.finish().unwrap();
+        } else {
+            fs::write(folder.path().join(name), content).unwrap();
+        }
+        Shelf { folder, name }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join(self.name)
+    }
+
+    fn open(&self, keys: &str, goal: Goal) -> Result<Texts, Error> {
+        Texts::open(&spec(), &text(keys), goal, &self.path(), 3)
+    }
+}
+
+fn spec() -> Data {
+    serde_json::from_str(r#"{"path": "", "split": [0.6, 0.2, 0.2]}"#).unwrap()
+}
+
+fn text(keys: &str) -> Text {
+    serde_json::from_str(keys).unwrap()
+}
+
+/// Sentences of two kinds of words.
+fn rows() -> Vec<(usize, String)> {
+    let words = [["cat", "dog", "bird"], ["ship", "train", "plane"]];
+    let sentence = |number: usize| {
+        let kind = number % 2;
+        let pick = |step: usize| words[kind][(number / 2 + step) % 3];
+        (kind, format!("the {} and a {} saw {} {}", pick(0), pick(1), number % 7, pick(2)))
+    };
+    (0..50).map(sentence).collect()
+}
+
+fn csv(header: &str) -> String {
+    let line = |(kind, text): (usize, String)| format!("\"{}\",\"{text}\",\"so, it \"\"was\"\"\"\n", kind + 1);
+    header.to_owned() + &rows().into_iter().map(line).collect::<String>()
+}
+
+const NUMBERED: &str = r#"{"columns": ["2", "3"], "label": "1", "length": 16, "vocabulary": 300}"#;
+const NAMED: &str = r#"{"columns": ["title", "body"], "label": "class", "length": 16, "vocabulary": 300}"#;
+
+#[test]
+fn every_form_gives_the_same_rows() {
+    let lines = |(kind, text): (usize, String)| {
+        serde_json::json!({"class": kind + 1, "title": text, "body": "so, it \"was\""}).to_string() + "\n"
+    };
+    let jsonl: String = rows().into_iter().map(lines).collect();
+    let shelves = [
+        (Shelf::new("texts.csv", &csv("")), NUMBERED),
+        (Shelf::new("texts.csv", &csv("class,title,body\n")), NAMED),
+        (Shelf::new("texts.csv.gz", &csv("")), NUMBERED),
+        (Shelf::new("texts.jsonl", &jsonl), NAMED),
+    ];
+    let opened: Vec<Texts> = shelves.iter().map(|(shelf, keys)| shelf.open(keys, Goal::Class).unwrap()).collect();
+    for texts in &opened {
+        assert_eq!((texts.classes(), texts.counts()), (&["1".to_owned(), "2".to_owned()][..], [30, 10, 10]));
+        assert_eq!((&texts.tokens, &texts.labels), (&opened[0].tokens, &opened[0].labels));
+        // Learning the tokeniser again gives the same one, or a resumed run would read other words.
+        assert_eq!(texts.tokenizer(), opened[0].tokenizer());
+    }
+    let outline = TextOutline::of(&spec(), &text(NUMBERED), Goal::Class, &shelves[0].0.path(), 3).unwrap();
+    assert_eq!(outline, TextOutline { classes: vec!["1".into(), "2".into()], counts: Some([30, 10, 10]) });
+}
+
+#[test]
+fn a_saved_tokeniser_is_read_again() {
+    let shelf = Shelf::new("texts.csv", &csv(""));
+    let first = shelf.open(NUMBERED, Goal::Class).unwrap();
+    let file = shelf.folder.path().join("tokenizer.json");
+    fs::write(&file, first.tokenizer()).unwrap();
+    let keys = Text { tokenizer: Some(file.display().to_string()), ..text(NUMBERED) };
+    let second = Texts::open(&spec(), &keys, Goal::Class, &shelf.path(), 3).unwrap();
+    assert_eq!((second.tokens, second.vocabulary), (first.tokens, first.vocabulary));
+}
+
+#[test]
+fn batches_are_filled_up_and_resumed() {
+    let texts = Arc::new(Shelf::new("texts.csv", &csv("")).open(NUMBERED, Goal::Class).unwrap());
+    let all = |from: Cursor| {
+        let mut loader = TextLoader::train(Arc::clone(&texts), 7, 1, from, 2);
+        let mut batches = Vec::new();
+        while let Some(batch) = loader.next() {
+            batches.push(TextBatch { wait: Duration::ZERO, ..batch.unwrap() });
+        }
+        batches
+    };
+    let batches = all(Cursor::START);
+    assert_eq!(batches.iter().map(|batch| batch.rows).collect::<Vec<_>>(), [7, 7, 7, 7, 2, 7, 7, 7, 7, 2]);
+    assert_eq!(all(batches[2].cursor_after), batches[3..]);
+    assert_ne!(batches[0].tokens, batches[5].tokens, "each epoch has another order");
+    for batch in &batches {
+        assert_eq!((batch.tokens.len(), batch.labels.len()), (batch.rows * batch.length, batch.rows));
+        assert!(batch.length <= 16 && batch.length % 8 == 0);
+        for row in 0..batch.rows {
+            let words = &batch.tokens[row * batch.length..][..batch.length];
+            // `[CLS]` is 2 and `[PAD]` is 0; what fills is masked out.
+            assert_eq!(words[0], 2);
+            for (place, word) in words.iter().enumerate() {
+                let is_word = batch.mask.as_ref().is_none_or(|mask| mask[row * batch.length + place]);
+                assert_eq!(is_word, *word != 0);
+            }
+        }
+    }
+    let beyond = TextLoader::train(Arc::clone(&texts), 7, 1, Cursor { epoch: 0, pos: 99 }, 2).next();
+    assert!(matches!(beyond, Some(Err(Error::Position { .. }))));
+}
+
+#[test]
+fn masked_words_are_noted_and_drawn_anew_each_epoch() {
+    let keys = r#"{"columns": ["2"], "length": 16, "vocabulary": 300}"#;
+    let texts = Shelf::new("texts.csv", &csv("")).open(keys, Goal::Masked).unwrap();
+    let numbers: Vec<u32> = (0..50).collect();
+    let epoch = |epoch| texts.batch(&numbers, epoch, 9);
+    let (first, second) = (epoch(Some(0)), epoch(Some(1)));
+    assert_ne!(first.labels, second.labels);
+    assert_eq!(epoch(None).labels, epoch(None).labels);
+    let plain = texts.batch(&numbers, Some(0), 9);
+    assert_eq!((&plain.tokens, &plain.labels), (&first.tokens, &first.labels));
+    let mut guessed = 0;
+    for row in 0..first.rows {
+        let range = row * first.length..(row + 1) * first.length;
+        let labels = &first.labels[range.clone()];
+        assert!(labels.iter().any(|label| *label >= 0), "every row has something to guess");
+        for (label, original) in labels.iter().zip(texts.row(row as u32)) {
+            if *label >= 0 {
+                guessed += 1;
+                assert_eq!(*label, i64::from(*original));
+                assert!(!texts.specials.contains(original));
+            }
+        }
+    }
+    assert!((60..200).contains(&guessed), "{guessed} of some 450 words");
+}
+
+#[test]
+fn each_next_word_is_guessed_once() {
+    let story: String = (0..60).map(|line| format!("line {line} follows line {} and so on\n", line / 2)).collect();
+    let keys = r#"{"length": 10, "vocabulary": 300}"#;
+    let texts = Shelf::new("story.txt", &story).open(keys, Goal::Next).unwrap();
+    let mut guessed = Vec::new();
+    let train = texts.part(Part::Train);
+    for number in train {
+        let batch = texts.batch(&[*number], Some(0), 0);
+        assert!(batch.mask.is_none() && batch.length <= 10);
+        guessed.extend(batch.labels.clone());
+        assert_eq!(batch.tokens[1..], batch.labels[..batch.length - 1]);
+    }
+    let first = i64::from(texts.row(train[0])[0]);
+    let stream: Vec<u32> = [first].iter().chain(&guessed).map(|word| *word as u32).collect();
+    let words = tokenizers::Tokenizer::from_bytes(texts.tokenizer()).unwrap();
+    let expected: String = story.split_inclusive('\n').take(36).collect();
+    assert_eq!(words.decode(&stream, true).unwrap(), expected);
+}
+
+#[test]
+fn what_is_wrong_with_a_text_is_told() {
+    let check = |name: &'static str, content: &str, keys: &str, words: &str| {
+        let error = Shelf::new(name, content).open(keys, Goal::Class).unwrap_err();
+        assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
+    };
+    check("texts.csv", "", NUMBERED, "holds no text");
+    check("texts.csv", "1,a,b\n2,c\n", NUMBERED, "the row in line 2 has 2 columns");
+    check("texts.csv", "class,title\n1,a\n", NAMED, "no column `body`, only `class`, `title`");
+    check("texts.csv", "1,a,b\n1,c,d\n", NUMBERED, "all its texts are of the class `1`");
+    check("texts.jsonl", "{\"class\": 1, \"title\": \"x\"}\n", NAMED, "line 1: the key `body` is missing");
+    check("texts.jsonl", "{\n", NAMED, "line 1: no JSON");
+    check("texts.txt", "a\nb\n", NUMBERED, "a plain text has no classes");
+    check("texts.pdf", "a\n", NUMBERED, "no text that is known by its name");
+    let classes = Data { classes: Some(5), ..spec() };
+    let shelf = Shelf::new("texts.csv", &csv(""));
+    let error = Texts::open(&classes, &text(NUMBERED), Goal::Class, &shelf.path(), 3).unwrap_err();
+    assert!(matches!(error, Error::Classes { found: 2, wanted: 5, .. }), "{error}");
+    let keys = Text { tokenizer: Some("/nowhere/tokenizer.json".into()), ..text(NUMBERED) };
+    let error = Texts::open(&spec(), &keys, Goal::Class, &shelf.path(), 3).unwrap_err();
+    assert!(matches!(error, Error::Missing { .. }), "{error}");
+}

@@ -1,0 +1,155 @@
+//! From text to numbers: a tokeniser that is loaded (`tokenizer.json`) or learnt from the training texts.
+//!
+//! What is learnt depends on the texts alone, so a resumed run has the same one.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use tokenizers::models::TrainerWrapper;
+use tokenizers::models::bpe::{BPE, BpeTrainer};
+use tokenizers::models::wordpiece::{WordPiece, WordPieceTrainer};
+use tokenizers::normalizers::BertNormalizer;
+use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::processors::bert::BertProcessing;
+use tokenizers::utils::truncation::TruncationParams;
+use tokenizers::{AddedToken, DecoderWrapper, ModelWrapper, NormalizerWrapper};
+use tokenizers::{PostProcessorWrapper, PreTokenizerWrapper, Tokenizer, TokenizerImpl};
+
+use super::Goal;
+use crate::Error;
+
+/// The words that mean something to a network; their places in the vocabulary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Special {
+    /// Fills rows.
+    pub pad: u32,
+    /// Stands for a word to be guessed; where the goal is none of that, as `pad`.
+    pub mask: u32,
+    /// Ends a text that another follows.
+    pub end: u32,
+}
+
+/// The special words of BERT, in the order of their numbers.
+const BERT: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
+/// The one of GPT.
+const GPT: &str = "<|endoftext|>";
+
+/// A tokeniser with what the rest needs to know of it.
+#[derive(Debug)]
+pub(super) struct Words {
+    tokenizer: Tokenizer,
+    pub special: Special,
+}
+
+impl Words {
+    /// Reads `tokenizer.json`.
+    pub fn load(path: &Path, goal: Goal) -> Result<Words, Error> {
+        let wrong = |why: String, hint: &str| super::read::layout(path, &why, hint);
+        if !path.is_file() {
+            return Err(Error::Missing { path: path.into() });
+        }
+        let hint =
+            "give a `tokenizer.json` as the `tokenizers` library saves it, or leave `tokenizer` out to have one learnt";
+        let tokenizer = Tokenizer::from_file(path).map_err(|error| wrong(format!("no tokeniser: {error}"), hint))?;
+        let id = |word: &str| tokenizer.token_to_id(word);
+        let special = match goal {
+            Goal::Next => id(GPT).map(|end| Special { pad: end, mask: end, end }),
+            Goal::Class | Goal::Masked => match (id("[PAD]"), id("[MASK]"), id("[SEP]")) {
+                (Some(pad), Some(mask), Some(end)) => Some(Special { pad, mask, end }),
+                _ => None,
+            },
+        };
+        let special =
+            special.ok_or_else(|| wrong("the tokeniser lacks the special words of this model".into(), hint))?;
+        Ok(Words { tokenizer, special })
+    }
+
+    /// Learns a vocabulary of at most `size` words: word pieces for BERT, pairs of bytes for GPT.
+    pub fn learn<'a>(texts: impl Iterator<Item = &'a str> + Send, size: usize, goal: Goal) -> Result<Words, Error> {
+        let failed = |error| Error::Internal(format!("no tokeniser could be learnt: {error}"));
+        let word = |text: &str| AddedToken::from(text.to_owned(), true);
+        let (model, mut trainer): (ModelWrapper, TrainerWrapper) = match goal {
+            Goal::Next => {
+                let alphabet: HashSet<char> = ByteLevel::alphabet().into_iter().collect();
+                let builder = BpeTrainer::builder().vocab_size(size).min_frequency(2).show_progress(false);
+                let trainer = builder.special_tokens(vec![word(GPT)]).initial_alphabet(alphabet).build();
+                (BPE::default().into(), trainer.into())
+            }
+            Goal::Class | Goal::Masked => {
+                let builder = WordPieceTrainer::builder().vocab_size(size).min_frequency(2).show_progress(false);
+                let trainer = builder.special_tokens(BERT.iter().map(|text| word(text)).collect()).build();
+                let model = WordPiece::builder().unk_token("[UNK]".into()).build().map_err(failed)?;
+                (model.into(), trainer.into())
+            }
+        };
+        let mut tokenizer: TokenizerImpl<
+            ModelWrapper,
+            NormalizerWrapper,
+            PreTokenizerWrapper,
+            PostProcessorWrapper,
+            DecoderWrapper,
+        > = TokenizerImpl::new(model);
+        let bytes = ByteLevel::default().add_prefix_space(false);
+        match goal {
+            Goal::Next => {
+                tokenizer.with_pre_tokenizer(Some(bytes)).with_decoder(Some(bytes));
+            }
+            Goal::Class | Goal::Masked => {
+                // Lower case, accents stripped, as the uncased models of Devlin et al.
+                tokenizer.with_normalizer(Some(BertNormalizer::default())).map_err(failed)?;
+                tokenizer.with_pre_tokenizer(Some(BertPreTokenizer));
+            }
+        }
+        tokenizer.train(&mut trainer, texts.map(str::to_owned)).map_err(failed)?;
+        let id = |text: &str| tokenizer.token_to_id(text).ok_or_else(|| failed(format!("`{text}` is missing").into()));
+        let special = match goal {
+            Goal::Next => {
+                let end = id(GPT)?;
+                Special { pad: end, mask: end, end }
+            }
+            Goal::Class | Goal::Masked => Special { pad: id("[PAD]")?, mask: id("[MASK]")?, end: id("[SEP]")? },
+        };
+        if goal != Goal::Next {
+            let processor = BertProcessing::new(("[SEP]".into(), id("[SEP]")?), ("[CLS]".into(), id("[CLS]")?));
+            tokenizer.with_post_processor(Some(processor));
+        }
+        Ok(Words { tokenizer: tokenizer.into(), special })
+    }
+
+    /// Words of the vocabulary.
+    pub fn count(&self) -> usize {
+        self.tokenizer.get_vocab_size(true)
+    }
+
+    /// The numbers of each text; with `length`, cut to so many with what begins and ends a text.
+    pub fn encode(&mut self, texts: Vec<&str>, length: Option<usize>) -> Result<Vec<Vec<u32>>, Error> {
+        let failed = |error| Error::Internal(format!("a text could not be divided into words: {error}"));
+        let truncation = length.map(|max_length| TruncationParams { max_length, ..TruncationParams::default() });
+        self.tokenizer.with_truncation(truncation).map_err(failed)?;
+        self.tokenizer.with_padding(None);
+        let encodings = self.tokenizer.encode_batch_fast(texts, length.is_some()).map_err(failed)?;
+        self.tokenizer.with_truncation(None).map_err(failed)?;
+        Ok(encodings.iter().map(|encoding| encoding.get_ids().to_vec()).collect())
+    }
+
+    /// The `tokenizer.json` of it.
+    pub fn json(&self) -> Result<String, Error> {
+        self.tokenizer
+            .to_string(true)
+            .map_err(|error| Error::Internal(format!("no tokeniser could be written: {error}")))
+    }
+
+    /// Whether a word is one of those that begin, end or fill, which are never guessed.
+    pub fn specials(&self) -> Vec<u32> {
+        let mut all: Vec<u32> = self
+            .tokenizer
+            .get_added_tokens_decoder()
+            .into_iter()
+            .filter(|(_, token)| token.special)
+            .map(|(id, _)| id)
+            .collect();
+        all.sort_unstable();
+        all
+    }
+}

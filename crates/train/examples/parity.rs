@@ -1,0 +1,93 @@
+//! Our side of `cargo xtask bench parity --all`: scores, gradients and updates of one network for one batch.
+//!
+//! `parity CASE OUT`, where `CASE` is JSON: a job's `train:` section with `weights`, what would come from its data, and
+//! `batch`, a safetensors file with `values`, `labels` and, where rows are filled up, `mask`. `OUT` becomes a
+//! safetensors file: `logits` without dropout, the `losses` of `steps` updates, the first gradients as `grad.NAME`, the
+//! weights afterwards as `after.NAME`. `benches/peers/parity.py` makes the case and holds the answer against its own.
+
+use std::error::Error;
+use std::path::Path;
+
+use domain::train::Train;
+use serde::Deserialize;
+use tch::{Device, Kind, Tensor};
+use train::model::{Input, Output, Picture, Shape, Text};
+use train::pretrained;
+use train::state::Trainer;
+use train::step::{Recipe, Samples, cross_entropy, step};
+use train::torch;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    train: Train,
+    batch: String,
+    /// Height and width of pictures.
+    size: Option<i64>,
+    /// Words of the vocabulary, and of a row.
+    text: Option<[i64; 2]>,
+    /// None for a network that says words.
+    classes: Option<i64>,
+    steps: u64,
+    /// Seed of the random numbers of each pass that learns.
+    seed: u64,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [case, output] = arguments.as_slice() else { return Err("usage: parity CASE OUT".into()) };
+    let case: Case = serde_json::from_str(case)?;
+    torch::set_threads(case.train.threads.unwrap_or(1));
+    torch::set_deterministic(true)?;
+    let input = match (case.size, case.text) {
+        (Some(size), None) => Input::Picture(Picture { channels: 3, height: size, width: size }),
+        (None, Some([vocabulary, length])) => Input::Text(Text { vocabulary, length }),
+        (_, _) => return Err("give `size` or `text`".into()),
+    };
+    let shape = Shape { input, output: case.classes.map_or(Output::Words, Output::Classes) };
+    let mut trainer = Trainer::fresh(&case.train, shape, Device::Cpu, case.train.threads.unwrap_or(1))?;
+    let weights = case.train.weights.as_ref().ok_or("give `weights`")?;
+    for note in pretrained::load(&trainer.network, case.train.model, Path::new(weights))? {
+        eprintln!("{note}");
+    }
+    let batch = batch(&case.batch)?;
+    let recipe = Recipe::of(&case.train, Device::Cpu);
+    let mut answer: Vec<(String, Tensor)> = Vec::new();
+
+    let logits = tch::no_grad(|| trainer.network.forward(&batch.values, &batch.pass(false)))?;
+    answer.push(("logits".into(), logits));
+
+    torch::seed(case.seed)?;
+    let scores = trainer.network.forward(&batch.values, &batch.pass(true))?;
+    cross_entropy(&scores, &batch.labels, 0.0)?.backward();
+    for named in trainer.network.weights().parameters() {
+        answer.push((format!("grad.{}", named.name), named.tensor.grad().copy()));
+    }
+    // As if that pass had not been: the peer does the same.
+    let parameters: Vec<Tensor> =
+        trainer.network.weights().parameters().iter().map(|named| named.tensor.shallow_clone()).collect();
+    torch::drop_gradients(&parameters)?;
+
+    let lr = trainer.optimizer.base_rate();
+    let mut losses = Vec::new();
+    for number in 0..case.steps {
+        torch::seed(case.seed + number)?;
+        losses.push(step(&trainer.network, &mut trainer.optimizer, &recipe, &batch, lr)?);
+    }
+    answer.push(("losses".into(), Tensor::from_slice(&losses)));
+    for named in trainer.network.weights().all() {
+        answer.push((format!("after.{}", named.name), named.tensor.f_detach()?.f_contiguous()?));
+    }
+    Ok(Tensor::write_safetensors(&answer, output)?)
+}
+
+fn batch(path: &str) -> Result<Samples, Box<dyn Error>> {
+    let mut tensors = Tensor::read_safetensors(path)?;
+    let mut take = |name: &str| {
+        let place = tensors.iter().position(|(known, _)| known == name)?;
+        Some(tensors.swap_remove(place).1)
+    };
+    let (values, labels) = (take("values").ok_or("`values` is missing")?, take("labels").ok_or("`labels` is missing")?);
+    let mask = take("mask").map(|mask| mask.f_to_kind(Kind::Bool)).transpose()?;
+    Ok(Samples { values, mask, labels })
+}

@@ -1,0 +1,198 @@
+//! What a run learns from: pictures or texts, and the batches of them on the device.
+//!
+//! Everything that depends on the kind of data is here, so that the loop in [`crate::run`] reads the same for both.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use data::{Cursor, Dataset, Goal, Loader, LoaderOptions, Part, TextBatch, TextLoader, Texts};
+use domain::finding::{Cause, Finding};
+use domain::rank::{Report, Spec};
+use domain::train::{MemoryFormat, Task, Train};
+use tch::{Device, Tensor};
+
+use crate::channel::Channel;
+use crate::error::Error;
+use crate::model::{Input, Output, Picture, Shape, Text};
+use crate::step::{Samples, pictures};
+use crate::torch;
+
+/// A data set that is open.
+#[derive(Debug, Clone)]
+pub enum Material {
+    /// Pictures and their classes.
+    Pictures(Arc<Dataset>),
+    /// Rows of words.
+    Texts(Arc<Texts>),
+}
+
+/// A stream of batches.
+pub enum Feed {
+    /// Of pictures.
+    Pictures { loader: Loader, picture: Picture, channels_last: bool },
+    /// Of rows of words.
+    Texts(TextLoader),
+}
+
+/// One batch on the device.
+#[derive(Debug)]
+pub struct Fed {
+    /// Its values.
+    pub samples: Samples,
+    /// Where training stands once it is used.
+    pub cursor_after: Cursor,
+    /// From 0.
+    pub epoch: u64,
+    /// How long it was waited for.
+    pub wait: Duration,
+}
+
+impl Material {
+    /// Opens the data, and tells what was left out.
+    pub fn open(spec: &Spec, channel: &Channel) -> Result<Material, Error> {
+        let (train, path) = (&spec.train, Path::new(&spec.data));
+        let goal = match train.task() {
+            Task::Pictures => return Ok(Material::Pictures(Arc::new(open_pictures(spec, channel)?))),
+            Task::Texts => Goal::Class,
+            Task::MaskedWords => Goal::Masked,
+            Task::NextWord => Goal::Next,
+        };
+        let keys = train.data.text.as_ref().ok_or_else(|| {
+            let message = format!("`{}` reads text, and where it stands in the data is not said", train.model.name());
+            Finding::new(Cause::Job, message).hint("write for example `text: {columns: [text], label: label}`")
+        })?;
+        Ok(Material::Texts(Arc::new(Texts::open(&train.data, keys, goal, path, train.seed)?)))
+    }
+
+    /// What goes into the network and what comes out; `train` is what it was opened for.
+    pub fn shape(&self, train: &Train) -> Shape {
+        match self {
+            Material::Pictures(dataset) => Shape {
+                input: Input::Picture(Picture {
+                    channels: dataset.channels() as i64,
+                    height: dataset.height() as i64,
+                    width: dataset.width() as i64,
+                }),
+                output: Output::Classes(dataset.classes().len() as i64),
+            },
+            Material::Texts(texts) => {
+                let length = train.data.text.as_ref().map_or(0, |text| i64::from(text.length));
+                let output = match texts.goal() {
+                    Goal::Class => Output::Classes(texts.classes().len() as i64),
+                    Goal::Masked | Goal::Next => Output::Words,
+                };
+                Shape { input: Input::Text(Text { vocabulary: texts.vocabulary() as i64, length }), output }
+            }
+        }
+    }
+
+    /// Samples of training, validation and test.
+    pub fn counts(&self) -> [u64; 3] {
+        match self {
+            Material::Pictures(dataset) => dataset.counts(),
+            Material::Texts(texts) => texts.counts(),
+        }
+    }
+
+    /// Names of the classes, in label order; none where words are learnt.
+    pub fn classes(&self) -> &[String] {
+        match self {
+            Material::Pictures(dataset) => dataset.classes(),
+            Material::Texts(texts) => texts.classes(),
+        }
+    }
+
+    /// Shuffled batches of the training split from `from` on.
+    pub fn train(&self, train: &Train, from: Cursor) -> Feed {
+        let epochs = u64::from(train.epochs);
+        match self {
+            Material::Pictures(dataset) => {
+                let options = LoaderOptions { augment: train.data.augment.clone(), ..options(train, train.batch) };
+                pictures_from(dataset, train, Loader::train(Arc::clone(dataset), options, from, epochs))
+            }
+            Material::Texts(texts) => {
+                Feed::Texts(TextLoader::train(Arc::clone(texts), train.batch as usize, train.seed, from, epochs))
+            }
+        }
+    }
+
+    /// Batches of one split as its samples come, once.
+    pub fn evaluate(&self, train: &Train, part: Part) -> Feed {
+        let batch = train.batch.div_ceil(train.accumulate.max(1));
+        match self {
+            Material::Pictures(dataset) => {
+                let loader = Loader::evaluate(Arc::clone(dataset), part, options(train, batch));
+                pictures_from(dataset, train, loader)
+            }
+            Material::Texts(texts) => {
+                Feed::Texts(TextLoader::evaluate(Arc::clone(texts), part, batch as usize, train.seed))
+            }
+        }
+    }
+}
+
+impl Feed {
+    /// The next batch, moved to the device; none after the last.
+    pub fn next(&mut self, device: Device) -> Option<Result<Fed, Error>> {
+        match self {
+            Feed::Pictures { loader, picture, channels_last } => {
+                let batch = loader.next()?;
+                let (picture, channels_last) = (*picture, *channels_last);
+                Some(batch.map_err(Error::from).and_then(|batch| {
+                    let (cursor_after, epoch, wait) = (batch.cursor_after(), batch.epoch(), batch.wait());
+                    let samples = pictures(batch.images(), batch.labels(), picture, channels_last, device)?;
+                    Ok(Fed { samples, cursor_after, epoch, wait })
+                }))
+            }
+            Feed::Texts(loader) => {
+                let batch = loader.next()?;
+                Some(batch.map_err(Error::from).and_then(|batch| {
+                    let (cursor_after, epoch, wait) = (batch.cursor_after, batch.epoch, batch.wait);
+                    Ok(Fed { samples: words(&batch, device)?, cursor_after, epoch, wait })
+                }))
+            }
+        }
+    }
+}
+
+fn options(train: &Train, batch: u32) -> LoaderOptions {
+    LoaderOptions {
+        batch: batch as usize,
+        seed: train.seed,
+        workers: train.data.workers as usize,
+        layout: train.memory_format,
+        augment: Vec::new(),
+        ..LoaderOptions::default()
+    }
+}
+
+fn pictures_from(dataset: &Dataset, train: &Train, loader: Loader) -> Feed {
+    let picture =
+        Picture { channels: dataset.channels() as i64, height: dataset.height() as i64, width: dataset.width() as i64 };
+    Feed::Pictures { loader, picture, channels_last: train.memory_format == MemoryFormat::ChannelsLast }
+}
+
+fn words(batch: &TextBatch, device: Device) -> torch::Result<Samples> {
+    let size = [batch.rows as i64, batch.length as i64];
+    let values = Tensor::f_from_slice(&batch.tokens)?.f_view(size)?.f_to_device(device)?;
+    let mask = match &batch.mask {
+        Some(mask) => Some(Tensor::f_from_slice(mask)?.f_view(size)?.f_to_device(device)?),
+        None => None,
+    };
+    let labels = Tensor::f_from_slice(&batch.labels)?;
+    // A row of a single word has as many labels either way, and both forms score it alike.
+    let labels = if batch.labels.len() == batch.rows { labels } else { labels.f_view(size)? };
+    Ok(Samples { values, mask, labels: labels.f_to_device(device)? })
+}
+
+fn open_pictures(spec: &Spec, channel: &Channel) -> Result<Dataset, Error> {
+    let dataset = Dataset::open(&spec.train.data, Path::new(&spec.data), spec.train.seed)?;
+    if let Some(first) = dataset.skipped().first() {
+        let count = dataset.skipped().len();
+        let text =
+            format!("{count} pictures cannot be read and are left out; the first is `{}`: {}", first.name, first.why);
+        channel.send(Report::Note { text });
+    }
+    Ok(dataset)
+}

@@ -1,0 +1,138 @@
+//! Every network against its peer, number by number: `docs/parity.md` is written from what came out.
+
+use std::error::Error;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::built;
+use super::program::number;
+use crate::doing::{self, Outcome};
+use crate::{peers, setup};
+
+/// What is compared; after a colon the task, where a model has two.
+const MODELS: [&str; 16] = [
+    "resnet20",
+    "resnet56",
+    "resnet18",
+    "resnet34",
+    "resnet50",
+    "resnet101",
+    "resnet152",
+    "mobilenet_v2",
+    "mobilenet_v3_small",
+    "mobilenet_v3_large",
+    "vit_s_16",
+    "bert_mini",
+    "bert_mini:words",
+    "bert_base",
+    "gpt_tiny",
+    "gpt2",
+];
+
+/// Key of a figure, its heading and the largest that is right.
+const FIGURES: [(&str, &str, f64); 5] = [
+    ("logits", "scores", 1e-5),
+    ("loss", "loss", 1e-5),
+    ("gradients", "gradients", 1e-4),
+    ("curve", "losses of 20 steps", 1e-3),
+    ("weights", "weights after them", 1e-3),
+];
+
+const OPENING: &str = "\
+# Likeness
+
+Written by `cargo xtask bench parity --all`, which needs no data: the peer's random weights are saved as its users save
+them, read by ours under those names, and both see the same batch on one CPU thread in 32-bit floats. The peers are
+torchvision 0.26 and `transformers` 5.23 over PyTorch 2.11; the residual networks for small pictures, which torchvision
+does not have, are written out in `benches/peers/parity.py`. Pictures are 64×64, eight at a time; texts are four rows of
+48 words from a vocabulary of 1,000, two of them filled up. Training passes have dropout, drawn from the same seed.
+After the 20 updates (SGD with momentum for networks of convolutions, AdamW for the others) the peer reads our weights
+back by name.
+
+Each figure is the largest difference of a tensor over its largest value. A gradient next to nothing beside the others
+counts as a thousandth of the largest of all.
+
+";
+
+/// Compares the models that are named, or all of them; then the table is written.
+pub fn likeness(root: &Path, named: &[String]) -> Outcome {
+    if let Some(unknown) = named.iter().find(|name| !MODELS.contains(&name.as_str())) {
+        return Err(format!("`{unknown}` is not compared\n  hint: one of {}", MODELS.join(", ")).into());
+    }
+    let ours = built(root)?.join("examples/parity");
+    let paths = std::env::join_paths([peers::pytorch()?, peers::transformers()?])?;
+    let mut lines = Vec::new();
+    for model in MODELS.iter().filter(|model| named.is_empty() || named.iter().any(|name| name == *model)) {
+        let mut script = Command::new(setup::python()?);
+        script.arg(root.join("benches/peers/parity.py")).arg(&ours).arg(model).env("PYTHONPATH", &paths);
+        // The peer looks for nothing beyond this machine.
+        script.env("HF_HUB_OFFLINE", "1").env("TRANSFORMERS_VERBOSITY", "error");
+        let answer: Value = serde_json::from_str(doing::read(&mut script)?.trim())?;
+        println!("{answer}");
+        lines.push(answer);
+    }
+    let wrong: Vec<String> = lines.iter().map(misses).collect::<Result<Vec<_>, _>>()?.concat();
+    if named.is_empty() {
+        let path = root.join("docs/parity.md");
+        let text = format!("{OPENING}{}", table(&lines)?);
+        std::fs::write(&path, text).map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
+    }
+    match wrong.is_empty() {
+        true => Ok(format!("parity: {} networks are like their peers", lines.len())),
+        false => Err(format!("unlike their peers: {}", wrong.join(", ")).into()),
+    }
+}
+
+/// The figures of one answer that are too large.
+fn misses(answer: &Value) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut wrong = Vec::new();
+    for (key, heading, most) in FIGURES {
+        let found = number(answer, key)?;
+        // Not `>`: a difference that is no number must fail too.
+        if !matches!(found.partial_cmp(&most), Some(std::cmp::Ordering::Less | std::cmp::Ordering::Equal)) {
+            wrong.push(format!("{} in {heading} ({found:.1e}, more than {most:.0e})", answer["model"]));
+        }
+    }
+    Ok(wrong)
+}
+
+fn table(lines: &[Value]) -> Result<String, Box<dyn Error>> {
+    let mut text = String::from("| network | peer | tensors |");
+    for (_, heading, most) in FIGURES {
+        write!(text, " {heading} (≤ {most:.0e}) |")?;
+    }
+    text.push_str("\n|---|---|---|---|---|---|---|---|\n");
+    for answer in lines {
+        let name = match answer["model"].as_str().unwrap_or_default().split_once(':') {
+            Some((name, task)) => format!("`{name}`, masked {task}"),
+            None => format!("`{}`", answer["model"].as_str().unwrap_or_default()),
+        };
+        write!(text, "| {name} | {} | {} |", answer["peer"].as_str().unwrap_or_default(), answer["tensors"])?;
+        for (key, _, _) in FIGURES {
+            write!(text, " {:.1e} |", number(answer, key)?)?;
+        }
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn figures_are_judged_and_told() {
+        let like = json!({"model": "bert_mini:words", "peer": "transformers", "tensors": 70, "logits": 1e-6, "loss": 0.0, "gradients": 1e-4, "curve": 1e-6, "weights": 1e-6});
+        assert_eq!(misses(&like).unwrap(), Vec::<String>::new());
+        let row = "| `bert_mini`, masked words | transformers | 70 | 1.0e-6 | 0.0e0 | 1.0e-4 | 1.0e-6 | 1.0e-6 |\n";
+        assert!(table(std::slice::from_ref(&like)).unwrap().ends_with(row));
+        let mut unlike = like;
+        unlike["gradients"] = json!(2e-4);
+        assert_eq!(misses(&unlike).unwrap(), ["\"bert_mini:words\" in gradients (2.0e-4, more than 1e-4)"]);
+    }
+}
