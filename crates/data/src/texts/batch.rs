@@ -97,7 +97,7 @@ impl TextLoader {
 
 impl Texts {
     /// The rows of these numbers. `epoch` is none for an evaluation, whose masks are always the same.
-    fn batch(&self, numbers: &[u32], epoch: Option<u64>, seed: u64) -> TextBatch {
+    pub(super) fn batch(&self, numbers: &[u32], epoch: Option<u64>, seed: u64) -> TextBatch {
         let given = |row: u32| match self.goal {
             // The last word is only guessed.
             Goal::Next => self.row(row).len() - 1,

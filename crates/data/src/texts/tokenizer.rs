@@ -2,7 +2,7 @@
 //!
 //! What is learnt depends on the texts alone, so a resumed run has the same one.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use tokenizers::models::TrainerWrapper;
@@ -13,8 +13,10 @@ use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::processors::bert::BertProcessing;
 use tokenizers::utils::truncation::TruncationParams;
-use tokenizers::{AddedToken, DecoderWrapper, ModelWrapper, NormalizerWrapper};
-use tokenizers::{PostProcessorWrapper, PreTokenizerWrapper, Tokenizer, TokenizerImpl};
+use tokenizers::{
+    AddedToken, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, Tokenizer,
+    Trainer,
+};
 
 use super::Goal;
 use crate::Error;
@@ -68,40 +70,10 @@ impl Words {
     /// Learns a vocabulary of at most `size` words: word pieces for BERT, pairs of bytes for GPT.
     pub fn learn<'a>(texts: impl Iterator<Item = &'a str> + Send, size: usize, goal: Goal) -> Result<Words, Error> {
         let failed = |error| Error::Internal(format!("no tokeniser could be learnt: {error}"));
-        let word = |text: &str| AddedToken::from(text.to_owned(), true);
-        let (model, mut trainer): (ModelWrapper, TrainerWrapper) = match goal {
-            Goal::Next => {
-                let alphabet: HashSet<char> = ByteLevel::alphabet().into_iter().collect();
-                let builder = BpeTrainer::builder().vocab_size(size).min_frequency(2).show_progress(false);
-                let trainer = builder.special_tokens(vec![word(GPT)]).initial_alphabet(alphabet).build();
-                (BPE::default().into(), trainer.into())
-            }
-            Goal::Class | Goal::Masked => {
-                let builder = WordPieceTrainer::builder().vocab_size(size).min_frequency(2).show_progress(false);
-                let trainer = builder.special_tokens(BERT.iter().map(|text| word(text)).collect()).build();
-                let model = WordPiece::builder().unk_token("[UNK]".into()).build().map_err(failed)?;
-                (model.into(), trainer.into())
-            }
+        let mut tokenizer = match goal {
+            Goal::Next => pairs(texts, size).map_err(failed)?,
+            Goal::Class | Goal::Masked => pieces(texts, size).map_err(failed)?,
         };
-        let mut tokenizer: TokenizerImpl<
-            ModelWrapper,
-            NormalizerWrapper,
-            PreTokenizerWrapper,
-            PostProcessorWrapper,
-            DecoderWrapper,
-        > = TokenizerImpl::new(model);
-        let bytes = ByteLevel::default().add_prefix_space(false);
-        match goal {
-            Goal::Next => {
-                tokenizer.with_pre_tokenizer(Some(bytes)).with_decoder(Some(bytes));
-            }
-            Goal::Class | Goal::Masked => {
-                // Lower case, accents stripped, as the uncased models of Devlin et al.
-                tokenizer.with_normalizer(Some(BertNormalizer::default())).map_err(failed)?;
-                tokenizer.with_pre_tokenizer(Some(BertPreTokenizer));
-            }
-        }
-        tokenizer.train(&mut trainer, texts.map(str::to_owned)).map_err(failed)?;
         let id = |text: &str| tokenizer.token_to_id(text).ok_or_else(|| failed(format!("`{text}` is missing").into()));
         let special = match goal {
             Goal::Next => {
@@ -114,7 +86,7 @@ impl Words {
             let processor = BertProcessing::new(("[SEP]".into(), id("[SEP]")?), ("[CLS]".into(), id("[CLS]")?));
             tokenizer.with_post_processor(Some(processor));
         }
-        Ok(Words { tokenizer: tokenizer.into(), special })
+        Ok(Words { tokenizer, special })
     }
 
     /// Words of the vocabulary.
@@ -152,4 +124,48 @@ impl Words {
         all.sort_unstable();
         all
     }
+}
+
+/// A byte pair encoding of at most `size` words (Sennrich et al. 2015), as GPT-2's.
+fn pairs<'a>(texts: impl Iterator<Item = &'a str> + Send, size: usize) -> tokenizers::Result<Tokenizer> {
+    let alphabet: HashSet<char> = ByteLevel::alphabet().into_iter().collect();
+    let builder = BpeTrainer::builder().vocab_size(size).min_frequency(2).show_progress(false);
+    let special = AddedToken::from(GPT.to_owned(), true);
+    let mut trainer: TrainerWrapper = builder.special_tokens(vec![special]).initial_alphabet(alphabet).build().into();
+    let bytes = ByteLevel::default().add_prefix_space(false);
+    let mut tokenizer = Tokenizer::new(BPE::default());
+    tokenizer.with_pre_tokenizer(Some(bytes)).with_decoder(Some(bytes));
+    tokenizer.train(&mut trainer, texts.map(str::to_owned))?;
+    Ok(tokenizer)
+}
+
+/// Pieces of words, at most `size` (Wu et al. 2016), in lower case and without accents, as the uncased models of Devlin
+/// et al.
+///
+/// The trainer numbers pieces within words as they come out of a table without an order, and breaks ties by these
+/// numbers. So they are numbered beforehand, as if they were special, by their characters.
+fn pieces<'a>(texts: impl Iterator<Item = &'a str> + Send, size: usize) -> tokenizers::Result<Tokenizer> {
+    let mut all: Vec<Vec<String>> = Vec::new();
+    for text in texts {
+        let mut normalized = NormalizedString::from(text);
+        BertNormalizer::default().normalize(&mut normalized)?;
+        let mut divided = PreTokenizedString::from(normalized);
+        BertPreTokenizer.pre_tokenize(&mut divided)?;
+        let words = divided.get_splits(OffsetReferential::Normalized, OffsetType::Byte);
+        all.push(words.into_iter().map(|(word, _, _)| word.to_owned()).collect());
+    }
+    let within: BTreeSet<char> = all.iter().flatten().flat_map(|word| word.chars().skip(1)).collect();
+    let special: Vec<AddedToken> = BERT.iter().map(|text| AddedToken::from((*text).to_owned(), true)).collect();
+    let numbered = within.iter().map(|c| AddedToken::from(format!("##{c}"), true));
+    let first = special.iter().cloned().chain(numbered).collect();
+    let builder = WordPieceTrainer::builder().vocab_size(size).min_frequency(2).show_progress(false);
+    let mut trainer = builder.special_tokens(first).build();
+    trainer.feed(all.iter().flatten(), |word| Ok(vec![word.to_owned()]))?;
+    let mut model = WordPiece::builder().unk_token("[UNK]".into()).build()?;
+    trainer.train(&mut model)?;
+    let mut tokenizer = Tokenizer::new(model);
+    tokenizer.with_normalizer(Some(BertNormalizer::default()))?;
+    tokenizer.with_pre_tokenizer(Some(BertPreTokenizer));
+    tokenizer.add_special_tokens(special)?;
+    Ok(tokenizer)
 }
