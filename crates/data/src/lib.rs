@@ -55,7 +55,7 @@ pub use dataset::{Dataset, Outline, Skipped};
 pub use error::Error;
 pub use inspect::{InspectOptions, Inspection, Shuffle, Sizes, inspect};
 pub use kernels::name as kernels;
-pub use loader::{Batch, Loader, LoaderOptions, Measured};
+pub use loader::{Batch, Loader, LoaderOptions, Measured, Share};
 pub use manifest::{Left, Manifest, Recipe, Shard};
 pub use order::{Cursor, Order};
 pub use pack::{PackFormat, PackOptions, PackProgress, Packed, pack};

@@ -2,6 +2,7 @@
 //!
 //! Each round runs every program once, one after another, so that whatever else the machine does hits all alike. CPU
 //! time is compared, which a busy machine changes less than wall time. A peer that cannot be installed is left out.
+//! With `--numerics N`, the pixels of N pictures are held against torchvision's instead, in every recipe.
 
 use std::error::Error;
 use std::path::Path;
@@ -21,17 +22,21 @@ struct Options {
     pictures: usize,
     rounds: usize,
     threads: usize,
+    /// Pictures whose pixels are compared, instead of times.
+    numerics: Option<usize>,
 }
 
 /// Makes the pictures, installs the peers, measures, and prints CPU µs a picture and ratios.
 pub fn data(root: &Path, arguments: &[String]) -> Outcome {
-    let Options { pictures, rounds, threads } = options(arguments)?;
-    doing::run(
-        &mut doing::cargo(root, &["build", "--release", "--package", "gradus-cli"]),
-        "read the compiler's message above",
-    )?;
+    let Options { pictures, rounds, threads, numerics } = options(arguments)?;
+    // The whole workspace is named so that cargo finds everything built.
+    let arguments = ["build", "--release", "--workspace", "--bin", "gradus"];
+    doing::run(&mut doing::cargo(root, &arguments), "read the compiler's message above")?;
     let gradus = build::target(root).join("release/gradus");
-    let packages = peers::loaders()?;
+    let packages = match numerics {
+        Some(_) => vec![peers::pytorch()?],
+        None => peers::loaders()?.to_vec(),
+    };
     let python = || -> Result<Command, Box<dyn Error>> {
         let mut command = Command::new(setup::python()?);
         command.env("PYTHONPATH", std::env::join_paths(&packages)?).env("PYTHONWARNINGS", "ignore");
@@ -45,6 +50,12 @@ pub fn data(root: &Path, arguments: &[String]) -> Outcome {
         make.arg(root.join("benches/peers/pictures.py")).arg(&unfinished).arg(pictures.to_string());
         doing::run(&mut make, "read Python's message above")?;
         std::fs::rename(&unfinished, &set)?;
+    }
+    if let Some(count) = numerics {
+        let mut compare = python()?;
+        compare.arg(root.join("benches/peers/numerics.py")).arg(&gradus).arg(&set).arg(count.to_string());
+        let hint = "`gradus data dump` writes one of the pictures that differ";
+        return doing::run(&mut compare, hint).map(|()| "every recipe is torchvision's".into());
     }
     let mut lines = Vec::new();
     for recipe in RECIPES {
@@ -83,7 +94,7 @@ fn cost(command: &mut Command) -> Result<f64, Box<dyn Error>> {
 }
 
 fn options(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options { pictures: 1000, rounds: 3, threads: 2 };
+    let mut options = Options { pictures: 1000, rounds: 3, threads: 2, numerics: None };
     for pair in arguments.chunks(2) {
         let [word, number] = pair else { return Err(format!("`{}` needs a number", pair.concat())) };
         let number =
@@ -92,6 +103,7 @@ fn options(arguments: &[String]) -> Result<Options, String> {
             "--pictures" => options.pictures = number,
             "--rounds" => options.rounds = number,
             "--threads" => options.threads = number,
+            "--numerics" => options.numerics = Some(number),
             _ => return Err(super::USAGE.to_owned()),
         }
     }

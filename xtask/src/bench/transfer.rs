@@ -20,7 +20,8 @@ const PICTURES: u64 = 1_500;
 
 /// Compares, and returns a table.
 pub fn transfer(root: &Path) -> Outcome {
-    let arguments = ["build", "--release", "--package", "gradus-cli"];
+    // The whole workspace is named so that cargo finds everything built.
+    let arguments = ["build", "--release", "--workspace", "--bin", "gradus"];
     doing::run(&mut doing::cargo(root, &arguments), "read the compiler's message above")?;
     let folder = build::target(root).join("bench-transfer");
     let _ = fs::remove_dir_all(&folder);

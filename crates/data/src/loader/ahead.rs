@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use domain::train::{Augment, MemoryFormat};
 
 use super::Batch;
+use super::share::Share;
 use crate::augment::View;
 use crate::dataset::Scratch;
 use crate::prepare::Output;
@@ -30,7 +31,7 @@ pub(super) struct Shared {
     /// Which part of a picture file is shown, and whether the list has other changes than a mirror image besides.
     pub recipe: Option<(Recipe, bool)>,
     pub measured: Counters,
-    /// Samples in a full batch.
+    /// Our samples in a full batch.
     pub batch: usize,
     /// Slots that a thread takes at a time.
     pub taken: usize,
@@ -82,16 +83,23 @@ pub(super) struct Flying {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
     pub from: Cursor,
+    /// Our samples of it.
     pub len: u64,
+    /// All its samples.
+    pub all: u64,
     pub after: Cursor,
 }
 
-/// The plans that are still to come.
+/// The plans that are still to come. Where they begin makes no difference to what it costs: nothing here is kept a
+/// sample.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Upcoming {
     pub at: Cursor,
     pub epochs: u64,
     pub samples: u64,
+    /// Samples of a full batch, those of all ranks.
     pub batch: u64,
+    pub share: Share,
 }
 
 /// Slots to be filled.
@@ -119,24 +127,30 @@ impl Iterator for Upcoming {
             return None;
         }
         let from = self.at;
-        let len = self.batch.min(self.samples - from.pos);
-        let after = match from.pos + len {
+        let all = self.batch.min(self.samples - from.pos);
+        let after = match from.pos + all {
             pos if pos < self.samples => Cursor { pos, ..from },
             _ => Cursor { epoch: from.epoch + 1, pos: 0 },
         };
         self.at = after;
-        Some(Plan { from, len, after })
+        let ours = self.share.of(all);
+        let from = Cursor { pos: from.pos + ours.start, ..from };
+        Some(Plan { from, len: ours.end - ours.start, all, after })
     }
 }
 
 impl State {
     pub fn take_complete(&mut self) -> Option<Flying> {
-        let front = self.flying.front()?;
-        if (front.done as u64) < front.plan.len {
+        if !self.is_complete() {
             return None;
         }
         self.first += 1;
         self.flying.pop_front()
+    }
+
+    /// Whether the batch that is handed out next has all its samples; one without any has from the start.
+    pub fn is_complete(&self) -> bool {
+        self.flying.front().is_some_and(|front| front.done as u64 >= front.plan.len)
     }
 
     /// Batches that are complete.
@@ -272,5 +286,54 @@ impl Shared {
         };
         self.measured.read.fetch_add(read as u64, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A data set that no test could hold.
+    const SAMPLES: u64 = 100_000_000;
+
+    /// Everything that a loader computes its next batch from is a few numbers that can be copied, so resuming reads no
+    /// list of samples, wherever it begins.
+    fn is_a_few_numbers<T: Copy>() {
+        assert!(size_of::<T>() <= 64, "{} bytes", size_of::<T>());
+    }
+
+    proptest! {
+        #[test]
+        fn resuming_costs_nothing_a_sample(
+            epoch in 0_u64..1000,
+            at in 0_u64..SAMPLES,
+            batch in 1_u64..10_000,
+            world in 1_u32..=8,
+            seed: u64,
+        ) {
+            is_a_few_numbers::<Upcoming>();
+            is_a_few_numbers::<Order>();
+            let order = Order::new(SAMPLES, seed);
+            let from = Cursor { epoch, pos: at / batch * batch };
+            let mut covered = from.pos;
+            for rank in 0..world {
+                let share = Share::new(rank, world).unwrap();
+                let mut upcoming = Upcoming { at: from, epochs: u64::MAX, samples: SAMPLES, batch, share };
+                let plan = upcoming.next().unwrap();
+                prop_assert_eq!((plan.from.pos, plan.from.epoch), (covered, epoch));
+                covered += plan.len;
+                let positions = (plan.from.pos..covered).step_by(1 + plan.len as usize / 7);
+                for pos in positions {
+                    prop_assert_eq!(order.position(epoch, order.at(epoch, pos)), pos);
+                }
+                let wanted = from.pos + plan.all;
+                let ended = wanted == SAMPLES;
+                let after = if ended { Cursor { epoch: epoch + 1, pos: 0 } } else { Cursor { epoch, pos: wanted } };
+                prop_assert_eq!((plan.after, upcoming.at), (after, after));
+            }
+            prop_assert_eq!(covered, (from.pos + batch).min(SAMPLES));
+        }
     }
 }

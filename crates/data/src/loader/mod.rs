@@ -6,6 +6,7 @@
 //! bounds the memory and is the back-pressure. Read on in `ahead`, which is what the threads do.
 
 mod ahead;
+mod share;
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use domain::train::{Augment, MemoryFormat};
 
 use self::ahead::{Counters, Plan, Reach, Shared, State, Upcoming, Walk};
+pub use self::share::Share;
 use crate::dataset::Scratch;
 use crate::recipe::Recipe;
 use crate::slots::{Filled, Numbers};
@@ -24,8 +26,10 @@ use crate::{Cursor, Dataset, Error, Order, Part};
 /// How batches are made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoaderOptions {
-    /// Samples in a batch, at least 1; the last one of an epoch has what is left.
+    /// Samples in a batch, of all ranks together, at least 1; the last one of an epoch has what is left.
     pub batch: usize,
+    /// Which part of each batch this loader makes.
+    pub share: Share,
     /// Seed of the order and the augmentation.
     pub seed: u64,
     /// Threads that decode; with 0 all work is done inside `next`. The batches are the same for any number.
@@ -42,6 +46,7 @@ impl Default for LoaderOptions {
     fn default() -> LoaderOptions {
         LoaderOptions {
             batch: 32,
+            share: Share::ALL,
             seed: 0,
             workers: 1,
             layout: MemoryFormat::Contiguous,
@@ -132,7 +137,7 @@ impl Loader {
                 state = shared.lock();
             } else if state.flying.is_empty() {
                 state.ended = true;
-            } else {
+            } else if !state.is_complete() {
                 state = shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
@@ -157,9 +162,11 @@ impl Loader {
         from: Cursor,
         epochs: u64,
     ) -> Loader {
-        let batch = options.batch.max(1).min(dataset.part(part).len().max(1));
+        let share = options.share;
+        let all = options.batch.max(1).min(dataset.part(part).len().max(1)) as u64;
+        let upcoming = Upcoming { at: from, epochs, samples: dataset.count(part), batch: all, share };
+        let batch = share.most(all) as usize;
         let values = batch * dataset.sample_len();
-        let upcoming = Upcoming { at: from, epochs, samples: dataset.count(part), batch: batch as u64 };
         let Cursor { epoch, pos } = from;
         let samples = upcoming.samples;
         let refused = (epoch < epochs && pos >= samples.max(1)).then_some(Error::Position { epoch, pos, samples });
@@ -244,9 +251,14 @@ impl Batch {
         self.plan.len as usize
     }
 
-    /// Never: a batch holds at least one sample.
+    /// Whether all samples of the batch are other ranks', as may be at the end of an epoch.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Samples in the batch of all ranks, by whose number a mean over ranks is weighted.
+    pub fn of_all(&self) -> u64 {
+        self.plan.all
     }
 
     /// Where training stands once this batch is used; what a checkpoint keeps.

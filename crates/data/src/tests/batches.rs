@@ -6,7 +6,7 @@ use domain::train::{Augment, Data, MemoryFormat, Normalize};
 use proptest::prelude::*;
 
 use super::{Files, complains, scratch, spec};
-use crate::{Cursor, Dataset, Loader, LoaderOptions, Part};
+use crate::{Cursor, Dataset, Loader, LoaderOptions, Part, Share};
 
 /// A data set whose pictures tell which they are: value 0 of picture n is n.
 fn numbered(in_memory: bool) -> (tempfile::TempDir, Arc<Dataset>) {
@@ -153,6 +153,140 @@ proptest! {
         note(&mut Loader::train(Arc::clone(&dataset), plain(7, 1), cursor, 2), usize::MAX, &mut cursor);
         prop_assert_eq!(cursor, Cursor { epoch: 2, pos: 0 });
         for mut epoch in seen {
+            epoch.sort_unstable();
+            epoch.dedup();
+            prop_assert_eq!(epoch.len(), 42);
+        }
+    }
+}
+
+/// The samples of a plain batch, by the values that tell which they are.
+fn samples(batch: &Copy) -> Vec<u32> {
+    batch.images.chunks_exact(108).map(|values| f32::from_bits(values[0]).round() as u32).collect()
+}
+
+/// One life of a run: so many ranks with so many threads each, killed after so many batches, and how many more batches
+/// each rank had taken that no checkpoint has.
+#[derive(Debug, Clone)]
+struct Life {
+    world: u32,
+    workers: usize,
+    used: usize,
+    lost: Vec<usize>,
+    in_memory: bool,
+}
+
+fn life() -> impl Strategy<Value = Life> {
+    let lost = prop::collection::vec(0_usize..3, 8);
+    (1_u32..=8, 0_usize..4, 0_usize..12, lost, any::<bool>()).prop_map(|(world, workers, used, lost, in_memory)| Life {
+        world,
+        workers,
+        used,
+        lost,
+        in_memory,
+    })
+}
+
+/// The next batch of all ranks, put together in their order; none at the end.
+fn together(ranks: &mut [Loader]) -> Option<Copy> {
+    let mut whole: Option<(Copy, u64)> = None;
+    let mut ended = 0;
+    for rank in ranks.iter_mut() {
+        let Some(batch) = rank.next() else {
+            ended += 1;
+            continue;
+        };
+        let batch = batch.unwrap();
+        assert_eq!(batch.is_empty(), batch.labels().is_empty());
+        let images = batch.images().iter().map(|value| value.to_bits());
+        let (epoch, after, all) = (batch.epoch(), batch.cursor_after(), batch.of_all());
+        let (whole, known) =
+            whole.get_or_insert_with(|| (Copy { images: Vec::new(), labels: Vec::new(), epoch, after }, all));
+        assert_eq!((whole.epoch, whole.after, *known), (epoch, after, all), "ranks disagree on a batch");
+        whole.images.extend(images);
+        whole.labels.extend(batch.labels());
+    }
+    assert!(ended == 0 || ended == ranks.len(), "{ended} of {} ranks have ended", ranks.len());
+    let (whole, all) = whole?;
+    assert_eq!(whole.labels.len() as u64, all);
+    Some(whole)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever kills a run, and however many ranks and threads go on with it, every batch is the undisturbed run's.
+    #[test]
+    fn no_change_of_world_can_be_seen(
+        lives in prop::collection::vec(life(), 1..6),
+        batch in 1_usize..50,
+        augmented: bool,
+        seed: u64,
+    ) {
+        let (_kept_root, kept) = numbered(true);
+        let (_read_root, read) = numbered(false);
+        let augment = if augmented { options(batch, 0).augment } else { Vec::new() };
+        let options = LoaderOptions { seed, augment, ..options(batch, 1) };
+        let wanted = drain(Loader::train(Arc::clone(&kept), options.clone(), Cursor::START, 2));
+        let (mut cursor, mut seen) = (Cursor::START, Vec::new());
+        let last = Life { used: usize::MAX, ..lives[0].clone() };
+        for Life { world, workers, used, lost, in_memory } in lives.into_iter().chain([last]) {
+            let dataset = if in_memory { &kept } else { &read };
+            let mut ranks: Vec<Loader> = (0..world)
+                .map(|rank| {
+                    let share = Share::new(rank, world).unwrap();
+                    let options = LoaderOptions { share, workers, ..options.clone() };
+                    Loader::train(Arc::clone(dataset), options, cursor, 2)
+                })
+                .collect();
+            for _ in 0..used {
+                let Some(batch) = together(&mut ranks) else { break };
+                cursor = batch.after;
+                seen.push(batch);
+            }
+            for (rank, lost) in ranks.iter_mut().zip(lost) {
+                (0..lost).for_each(|_| drop(rank.next()));
+            }
+        }
+        prop_assert_eq!(cursor, Cursor { epoch: 2, pos: 0 });
+        prop_assert!(seen == wanted, "a batch is not the undisturbed run's");
+        if !augmented {
+            let all = drain(Loader::train(kept, LoaderOptions { batch: 42, ..options }, Cursor::START, 1));
+            let mut all = samples(&all[0]);
+            all.sort_unstable();
+            prop_assert_eq!(all.windows(2).filter(|pair| pair[0] == pair[1]).count(), 0);
+            for epoch in 0..2 {
+                let of_epoch = seen.iter().filter(|batch| batch.epoch == epoch);
+                let mut ids: Vec<u32> = of_epoch.flat_map(samples).collect();
+                ids.sort_unstable();
+                prop_assert_eq!(&ids, &all);
+            }
+        }
+    }
+
+    /// The same while the batch changes too: no sample is lost or repeated.
+    #[test]
+    fn no_sample_is_lost_among_ranks(lives in prop::collection::vec((life(), 1_usize..12), 0..6), seed: u64) {
+        let (_root, dataset) = numbered(true);
+        let plain = LoaderOptions { seed, augment: Vec::new(), ..options(1, 0) };
+        let (mut cursor, mut ids) = (Cursor::START, vec![Vec::new(); 2]);
+        let last = (Life { world: 3, workers: 1, used: usize::MAX, lost: vec![0; 8], in_memory: true }, 5);
+        for (Life { world, workers, used, lost, .. }, batch) in lives.into_iter().chain([last]) {
+            let shares = (0..world).map(|rank| Share::new(rank, world).unwrap());
+            let options = |share| LoaderOptions { batch, workers, share, ..plain.clone() };
+            let mut ranks: Vec<Loader> =
+                shares.map(|share| Loader::train(Arc::clone(&dataset), options(share), cursor, 2)).collect();
+            for _ in 0..used {
+                let Some(batch) = together(&mut ranks) else { break };
+                cursor = batch.after;
+                ids[batch.epoch as usize].extend(samples(&batch));
+            }
+            for (rank, lost) in ranks.iter_mut().zip(lost) {
+                (0..lost).for_each(|_| drop(rank.next()));
+            }
+        }
+        prop_assert_eq!(cursor, Cursor { epoch: 2, pos: 0 });
+        for mut epoch in ids {
             epoch.sort_unstable();
             epoch.dedup();
             prop_assert_eq!(epoch.len(), 42);

@@ -75,7 +75,15 @@ impl Args {
             Kind::U8 => Numbers::U8,
         };
         let layout = if self.channels_last { MemoryFormat::ChannelsLast } else { MemoryFormat::Contiguous };
-        LoaderOptions { batch, seed: self.seed, workers, layout, numbers, augment: preset.augment.clone() }
+        LoaderOptions {
+            batch,
+            seed: self.seed,
+            workers,
+            layout,
+            numbers,
+            augment: preset.augment.clone(),
+            ..Default::default()
+        }
     }
 
     /// Shape of a sample.
