@@ -14,6 +14,7 @@ mod lab;
 mod peers;
 mod setup;
 mod test;
+mod wheel;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ usage: cargo xtask COMMAND
   bench [ARGS…]    step time against PyTorch, a run's step against the bare one, scores against torchvision, plans
   fit FOLDER       fit the planner's numbers to tables of measurements; writes catalog/fitted.json
   lab [ARGS…]      start and stop moto, which speaks S3, to try things by hand
+  wheel [--test]   build the Python package from crates/door, and try it with PyTorch
   docs [--check]   write the documents that are generated from types, or check that they are not stale
 ";
 
@@ -65,6 +67,8 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("bench", arguments) => Some(bench::bench(root, arguments)),
         ("fit", [folder]) => Some(fit::fit(root, folder)),
         ("lab", arguments) => Some(lab::lab(root, arguments)),
+        ("wheel", []) => Some(wheel::wheel(root).map(|path| format!("`pip install {}`", path.display()))),
+        ("wheel", [flag]) if flag == "--test" => Some(wheel::test(root)),
         ("docs", []) => Some(docs::docs(root, false)),
         ("docs", [flag]) if flag == "--check" => Some(docs::docs(root, true)),
         _ => None,

@@ -14,18 +14,27 @@ const TENSORBOARD: &str = "tensorboard==2.21.0";
 /// A stand-in for AWS, of which our tests need S3.
 const MOTO: [&str; 3] = ["moto[s3]==5.2.5", "flask", "flask-cors"];
 
+/// What makes a Python package of a crate.
+const MATURIN: &str = "maturin==1.16.0";
+
 /// What `cargo xtask bench` measures against, and what it reads our models with.
 const PYTORCH: [&str; 4] = ["torch==2.11.0", "torchvision==0.26.0", "numpy", "safetensors"];
 
-/// Other loaders, beside PyTorch's packages. DALI's works without a GPU.
-const LOADERS: [&str; 7] = [
+/// Other loaders, beside PyTorch's packages, and what they need of it. DALI's works without a GPU.
+const LOADERS: [&str; 13] = [
     "nvidia-dali-cuda120==2.4.0",
+    "nvidia-nvimgcodec-cu12==0.9.0.20",
     "webdataset==1.0.2",
     "simplejpeg==1.9.0",
     "opencv-python-headless==5.0.0.93",
+    "astunparse",
     "braceexpand",
-    "pyyaml",
+    "gast",
+    "makefun",
     "optree",
+    "packaging",
+    "pyyaml",
+    "six",
 ];
 
 /// The folder that `PYTHONPATH` names to have TensorBoard, filled on first use (178 MB on disk, seconds on a fast line).
@@ -36,6 +45,11 @@ pub fn tensorboard() -> Result<PathBuf, Box<dyn Error>> {
 /// The same for moto (45 MB on disk).
 pub fn moto() -> Result<PathBuf, Box<dyn Error>> {
     installed(&MOTO, "moto through pip, a stand-in for S3 that our tests talk to")
+}
+
+/// The executable that builds wheels (40 MB on disk).
+pub fn maturin() -> Result<PathBuf, Box<dyn Error>> {
+    Ok(installed(&[MATURIN], "maturin through pip, which builds the Python package")?.join("bin/maturin"))
 }
 
 /// The same for PyTorch. No test needs it.

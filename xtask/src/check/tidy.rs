@@ -30,6 +30,7 @@ const UNSAFE: &[&str] = &[
     "crates/cloud/src/local/session.rs",
     "crates/data/src/kernels/avx2.rs",
     "crates/data/src/slots.rs",
+    "crates/door/src/dlpack.rs",
     "crates/train/src/torch/",
 ];
 

@@ -1,0 +1,176 @@
+#![allow(unsafe_code)]
+//! A batch's memory, lent to whoever speaks DLPack, without a copy.
+//!
+//! The structures are those of DLPack's `dlpack.h` before its version 1.0, which every consumer reads. A tensor that
+//! was made of a [`Memory`] keeps the batch alive; when the last one is gone, the memory goes back to the loader.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::Arc;
+
+use data::{Batch, Numbers};
+use pyo3::exceptions::PyValueError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// Which numbers of a batch.
+#[derive(Debug, Clone, Copy)]
+pub enum Place {
+    Images,
+    Labels,
+}
+
+/// Numbers of a batch, to be given to `from_dlpack`.
+#[pyclass(frozen)]
+pub struct Memory {
+    batch: Arc<Batch>,
+    place: Place,
+    shape: Vec<usize>,
+}
+
+/// `DLDevice`.
+#[repr(C)]
+struct Device {
+    kind: i32,
+    id: i32,
+}
+
+/// `DLDataType`.
+#[repr(C)]
+struct Type {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+/// `DLTensor`.
+#[repr(C)]
+struct Tensor {
+    data: *mut c_void,
+    device: Device,
+    dimensions: i32,
+    kind: Type,
+    shape: *mut i64,
+    strides: *mut i64,
+    offset: u64,
+}
+
+/// `DLManagedTensor`.
+#[repr(C)]
+struct Managed {
+    tensor: Tensor,
+    context: *mut c_void,
+    delete: Option<unsafe extern "C" fn(*mut Managed)>,
+}
+
+/// What a lent tensor points to, and its header; one allocation that `delete` frees.
+struct Lent {
+    managed: Managed,
+    shape: Vec<i64>,
+    _batch: Arc<Batch>,
+}
+
+/// `kDLCPU`.
+const CPU: i32 = 1;
+const INTEGER: u8 = 0;
+const UNSIGNED: u8 = 1;
+const FLOAT: u8 = 2;
+const BFLOAT: u8 = 4;
+
+/// The name of a capsule that nobody has taken.
+const FRESH: &CStr = c"dltensor";
+
+impl Memory {
+    /// The numbers at `place`, of this shape, row by row.
+    pub fn new(batch: Arc<Batch>, place: Place, shape: Vec<usize>) -> Memory {
+        Memory { batch, place, shape }
+    }
+
+    fn address(&self) -> (*const u8, usize, Type) {
+        let kind = |code, bits| Type { code, bits, lanes: 1 };
+        match self.place {
+            Place::Labels => {
+                let labels = self.batch.labels();
+                (labels.as_ptr().cast(), size_of_val(labels), kind(INTEGER, 64))
+            }
+            Place::Images => {
+                let bytes = self.batch.bytes();
+                let numbers = match self.batch.numbers() {
+                    Numbers::F32 => kind(FLOAT, 32),
+                    Numbers::Bf16 => kind(BFLOAT, 16),
+                    Numbers::U8 => kind(UNSIGNED, 8),
+                };
+                (bytes.as_ptr(), bytes.len(), numbers)
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Memory {
+    /// A capsule of the memory. It is the processor's, and there is nothing to wait for.
+    #[pyo3(signature = (**_keywords))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        _keywords: Option<&Bound<'py, pyo3::types::PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (address, bytes, kind) = self.address();
+        let each = usize::from(kind.bits / 8);
+        if self.shape.iter().product::<usize>() * each != bytes {
+            return Err(PyValueError::new_err("a batch whose shape is not that of its memory"));
+        }
+        let dimensions = self.shape.len() as i32;
+        let device = Device { kind: CPU, id: 0 };
+        let (shape, strides) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let data = address.cast_mut().cast();
+        let tensor = Tensor { data, device, dimensions, kind, shape, strides, offset: 0 };
+        let mut lent = Box::new(Lent {
+            managed: Managed { tensor, context: std::ptr::null_mut(), delete: Some(delete) },
+            shape: self.shape.iter().map(|length| *length as i64).collect(),
+            _batch: Arc::clone(&self.batch),
+        });
+        lent.managed.tensor.shape = lent.shape.as_mut_ptr();
+        let lent = Box::into_raw(lent);
+        // SAFETY: `lent` is a live allocation whose address stays; `context` lets `delete` find it from its header.
+        let managed = unsafe {
+            (*lent).managed.context = lent.cast();
+            &raw mut (*lent).managed
+        };
+        // SAFETY: Python's lock is held (`py`), the name is static, and the pointer is not null. `release` frees what
+        // nobody took. A null result is an error that Python holds; then nobody else knows of `lent`.
+        unsafe {
+            let capsule = ffi::PyCapsule_New(managed.cast(), FRESH.as_ptr(), Some(release));
+            if capsule.is_null() {
+                delete(managed);
+            }
+            Bound::from_owned_ptr_or_err(py, capsule)
+        }
+    }
+
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (CPU, 0)
+    }
+
+    /// Where the numbers lie, to see that nothing was copied.
+    #[getter]
+    fn pointer(&self) -> usize {
+        self.address().0 as usize
+    }
+}
+
+/// Ends a loan. Consumers may call it on any thread, with Python's lock or without: nothing of Python's is touched.
+unsafe extern "C" fn delete(managed: *mut Managed) {
+    // SAFETY: `managed` is the header of a `Lent` that `__dlpack__` leaked, and a consumer calls this once.
+    unsafe { drop(Box::from_raw((*managed).context.cast::<Lent>())) }
+}
+
+/// Frees a capsule that nobody took; one that was taken has another name, and its consumer calls `delete`.
+unsafe extern "C" fn release(capsule: *mut ffi::PyObject) {
+    let name: *const c_char = FRESH.as_ptr();
+    // SAFETY: Python calls this with a capsule of `__dlpack__` and its lock held; one named `dltensor` holds a header.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, name) == 1 {
+            delete(ffi::PyCapsule_GetPointer(capsule, name).cast());
+        }
+    }
+}

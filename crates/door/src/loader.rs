@@ -1,0 +1,200 @@
+//! A loader as Python sees it: it opens, it gives the next batch, and it goes to a cursor.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use data::recipe::{NAMES, Preset};
+use data::{Cursor, Dataset, Loader, LoaderOptions, Numbers, Part, Share};
+use domain::train::{Corrupt, Data, MemoryFormat, Normalize, Split};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use store::{Access, Meter};
+
+use crate::dlpack::{Memory, Place};
+
+/// A stream of batches that can be told where to begin.
+#[pyclass(name = "Loader", frozen)]
+pub struct PyLoader {
+    dataset: Arc<Dataset>,
+    part: Part,
+    train: bool,
+    options: LoaderOptions,
+    running: Mutex<Loader>,
+}
+
+/// A batch as Python gets it: values, labels, and the cursor after it.
+type Next = (Memory, Memory, u64, u64);
+
+/// The variables that tell credentials and endpoints.
+#[pyfunction]
+pub fn variables() -> Vec<&'static str> {
+    store::VARIABLES.to_vec()
+}
+
+#[pymethods]
+impl PyLoader {
+    /// Opens the data; one at an address is fetched into `cache` first.
+    #[new]
+    #[pyo3(signature = (uri, recipe, batch, *, rank, world, seed, workers, size, numbers, channels_last, part, split,
+        mean, std, skip_corrupt, cache, environment))]
+    #[allow(clippy::too_many_arguments)] // They are the keywords of a Python call.
+    fn new(
+        py: Python<'_>,
+        uri: String,
+        recipe: &str,
+        batch: usize,
+        rank: u32,
+        world: u32,
+        seed: u64,
+        workers: usize,
+        size: Option<u32>,
+        numbers: &str,
+        channels_last: bool,
+        part: &str,
+        split: Option<[f64; 3]>,
+        mean: Option<Vec<f32>>,
+        std: Option<Vec<f32>>,
+        skip_corrupt: bool,
+        cache: PathBuf,
+        environment: HashMap<String, String>,
+    ) -> PyResult<PyLoader> {
+        let preset = Preset::named(recipe, size).ok_or_else(|| unknown("recipe", recipe, &NAMES))?;
+        let numbers = match numbers {
+            "f32" => Numbers::F32,
+            "bf16" => Numbers::Bf16,
+            "u8" => Numbers::U8,
+            other => return Err(unknown("kind of numbers", other, &["f32", "bf16", "u8"])),
+        };
+        let part = match part {
+            "train" => Part::Train,
+            "val" => Part::Validation,
+            "test" => Part::Test,
+            other => return Err(unknown("part", other, &["train", "val", "test"])),
+        };
+        let share = Share::new(rank, world)
+            .ok_or_else(|| PyValueError::new_err(format!("there is no rank {rank} of {world}; ranks count from 0")))?;
+        if batch == 0 {
+            return Err(PyValueError::new_err("a batch has at least one sample"));
+        }
+        let normalize = match (mean, std) {
+            (None, None) => Normalize { mean: vec![0.485, 0.456, 0.406], std: vec![0.229, 0.224, 0.225] },
+            (Some(mean), Some(std)) if mean.len() == std.len() && std.iter().all(|std| *std > 0.0) => {
+                Normalize { mean, std }
+            }
+            _ => {
+                return Err(PyValueError::new_err(
+                    "give `mean` and `std` together, one number a channel, `std` above 0",
+                ));
+            }
+        };
+        let spec = Data {
+            path: uri.clone(),
+            split: split.map_or(Split::Folders(domain::train::Folders::Folders), Split::Shares),
+            classes: None,
+            augment: preset.augment.clone(),
+            normalize: Some(normalize),
+            size: Some(preset.size),
+            corrupt: if skip_corrupt { Corrupt::Skip } else { Corrupt::Fail },
+            workers: 1,
+        };
+        let access = Access::gather(|name| environment.get(name).cloned());
+        let dataset = py.detach(|| open(&uri, &spec, seed, &cache, &access)).map_err(PyRuntimeError::new_err)?;
+        let options = LoaderOptions {
+            batch,
+            share,
+            seed,
+            workers,
+            layout: if channels_last { MemoryFormat::ChannelsLast } else { MemoryFormat::Contiguous },
+            numbers,
+            augment: preset.augment,
+        };
+        let train = part == Part::Train && !preset.evaluation;
+        let dataset = Arc::new(dataset);
+        let running = Mutex::new(start(&dataset, part, train, &options, Cursor::START));
+        Ok(PyLoader { dataset, part, train, options, running })
+    }
+
+    /// The next batch of this rank, or nothing after the last one.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Next>> {
+        let next = py.detach(|| self.running.lock().unwrap_or_else(PoisonError::into_inner).next());
+        let Some(batch) = next.transpose().map_err(|error| PyRuntimeError::new_err(told(&error, error.hint())))? else {
+            return Ok(None);
+        };
+        let (after, len) = (batch.cursor_after(), batch.len());
+        let [channels, height, width] = [self.dataset.channels(), self.dataset.height(), self.dataset.width()];
+        let shape = match self.options.layout {
+            MemoryFormat::Contiguous => vec![len, channels, height, width],
+            MemoryFormat::ChannelsLast => vec![len, height, width, channels],
+        };
+        let batch = Arc::new(batch);
+        let images = Memory::new(Arc::clone(&batch), Place::Images, shape);
+        Ok(Some((images, Memory::new(batch, Place::Labels, vec![len]), after.epoch, after.pos)))
+    }
+
+    /// Forgets what was made ahead and begins at a cursor.
+    fn go_to(&self, py: Python<'_>, epoch: u64, pos: u64) -> PyResult<()> {
+        if pos > 0 && pos >= self.samples() {
+            let samples = self.samples();
+            return Err(PyValueError::new_err(format!("sample {pos} is not among the {samples} of this data set")));
+        }
+        py.detach(|| {
+            let from = Cursor { epoch, pos };
+            let fresh = start(&self.dataset, self.part, self.train, &self.options, from);
+            // The threads of the one before end here, without Python's lock.
+            drop(std::mem::replace(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner), fresh));
+        });
+        Ok(())
+    }
+
+    /// Samples of this part, of all ranks.
+    #[getter]
+    fn samples(&self) -> u64 {
+        self.dataset.count(self.part)
+    }
+
+    /// Names of the classes, in label order.
+    #[getter]
+    fn classes(&self) -> Vec<String> {
+        self.dataset.classes().to_vec()
+    }
+
+    /// Whether batches are shuffled, augmented and go on for ever.
+    #[getter]
+    fn trains(&self) -> bool {
+        self.train
+    }
+
+    /// What was done so far: samples made, seconds of all threads, bytes read, batches that are ready.
+    #[getter]
+    fn measured(&self) -> (u64, f64, u64, usize) {
+        let measured = self.running.lock().unwrap_or_else(PoisonError::into_inner).measured();
+        (measured.samples, measured.busy.as_secs_f64(), measured.read, measured.ready)
+    }
+}
+
+fn open(uri: &str, spec: &Data, seed: u64, cache: &Path, access: &Access) -> Result<Dataset, String> {
+    let staged = store::stage(uri, cache, access, &Meter::default()).map_err(|error| told(&error, error.hint()))?;
+    Dataset::open(spec, &staged.path, seed).map_err(|error| told(&error, error.hint()))
+}
+
+fn start(dataset: &Arc<Dataset>, part: Part, train: bool, options: &LoaderOptions, from: Cursor) -> Loader {
+    match train {
+        true => Loader::train(Arc::clone(dataset), options.clone(), from, u64::MAX),
+        // Evaluation is one pass; every epoch of it is the same.
+        false => Loader::evaluate_from(Arc::clone(dataset), part, options.clone(), from.pos),
+    }
+}
+
+/// An error and what to type next, as one text.
+fn told(error: &dyn Display, hint: Option<String>) -> String {
+    match hint {
+        Some(hint) => format!("{error}\nhint: {hint}"),
+        None => error.to_string(),
+    }
+}
+
+fn unknown(what: &str, found: &str, known: &[&str]) -> PyErr {
+    PyValueError::new_err(format!("the {what} `{found}` is not known; write one of {}", known.join(", ")))
+}

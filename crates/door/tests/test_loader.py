@@ -1,0 +1,143 @@
+"""The loader, from a PyTorch loop: `cargo xtask wheel --test`."""
+import gc
+import os
+import tempfile
+import unittest
+
+import numpy as np
+import torch
+from PIL import Image
+
+import gradus
+
+COUNT = 53
+OPTIONS = {"size": 32, "workers": 2, "seed": 5}
+
+
+class Loading(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        rng = np.random.default_rng(1)
+        for number in range(COUNT):
+            target = os.path.join(cls.folder.name, f"c{number % 3}")
+            os.makedirs(target, exist_ok=True)
+            pixels = rng.integers(0, 256, (48 + number % 5, 64, 3), np.uint8)
+            Image.fromarray(pixels).save(os.path.join(target, f"{number:03}.jpg"), quality=95)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def loader(self, recipe="imagenet-train", batch=8, **options):
+        return gradus.Loader(self.folder.name, recipe, batch, **{**OPTIONS, **options})
+
+    def epoch(self, loader):
+        return [(x.clone(), y.clone()) for x, y in loader]
+
+    def same(self, one, other):
+        self.assertEqual(len(one), len(other))
+        for (a, b), (c, d) in zip(one, other):
+            self.assertTrue(torch.equal(a, c) and torch.equal(b, d))
+
+    def test_an_epoch_has_every_label_and_tensors_of_the_right_kind(self):
+        loader = self.loader()
+        self.assertEqual((len(loader), loader.classes), (7, ["c0", "c1", "c2"]))
+        batches = self.epoch(loader)
+        self.assertEqual([len(y) for _, y in batches], [8] * 6 + [5])
+        self.assertEqual(batches[0][0].shape, (8, 3, 32, 32))
+        self.assertEqual((batches[0][0].dtype, batches[0][1].dtype), (torch.float32, torch.int64))
+        counts = torch.bincount(torch.cat([y for _, y in batches])).tolist()
+        self.assertEqual(counts, [18, 18, 17])
+        again = self.epoch(loader)
+        self.assertFalse(torch.equal(again[0][0], batches[0][0]))
+        self.same(self.epoch(self.loader()), batches)
+
+    def test_nothing_is_copied_and_memory_outlives_the_loader(self):
+        loader = self.loader()
+        images, labels, _, _ = loader._inner.next()
+        x, y = torch.from_dlpack(images), torch.from_dlpack(labels)
+        self.assertEqual((x.data_ptr(), y.data_ptr()), (images.pointer, labels.pointer))
+        self.assertEqual(np.from_dlpack(images).ctypes.data, images.pointer)
+        kept, wanted = x, x.clone()
+        del loader, images, labels, x, y
+        gc.collect()
+        self.assertTrue(torch.equal(kept, wanted))
+
+    def test_held_batches_are_not_written_to(self):
+        held = [x for x, _ in self.loader()]
+        self.same([(x, x) for x in held], [(x, x) for x, _ in self.epoch(self.loader())])
+
+    def test_a_capsule_that_nobody_takes_is_freed(self):
+        loader = self.loader(batch=16)
+        for _ in range(200):
+            images, labels, _, _ = loader._inner.next()
+            images.__dlpack__(), labels.__dlpack__()
+        pointers = set()
+        for _ in range(100):
+            images, _, _, _ = loader._inner.next()
+            pointers.add(images.pointer)
+        self.assertLess(len(pointers), 10)
+
+    def test_a_run_goes_on_with_another_world(self):
+        wanted = self.epoch(self.loader())
+        loader = self.loader()
+        batches = iter(loader)
+        for _ in range(3):
+            next(batches)
+        state = loader.state_dict()
+        ranks = [self.loader(rank=rank, world=3, workers=rank) for rank in range(3)]
+        for rank in ranks:
+            rank.load_state_dict(state)
+        shares = [self.epoch(rank) for rank in ranks]
+        joined = [(torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])) for parts in zip(*shares)]
+        self.same(joined, wanted[3:])
+        self.assertEqual(ranks[0].state_dict(), {**state, "epoch": 1, "pos": 0})
+
+    def test_breaking_off_goes_on_where_it_was(self):
+        loader, parts = self.loader(), []
+        for stop in (2, 1, 4, 9):
+            for x, y in loader:
+                parts.append((x.clone(), y.clone()))
+                stop -= 1
+                if stop == 0:
+                    break
+        whole = self.loader()
+        self.same(parts, (self.epoch(whole) + self.epoch(whole) + self.epoch(whole))[: len(parts)])
+
+    def test_evaluation_is_the_same_every_time(self):
+        loader = self.loader("imagenet-val")
+        first = self.epoch(loader)
+        self.assertEqual(sum(len(y) for _, y in first), COUNT)
+        self.same(first, self.epoch(loader))
+        self.same(first, self.epoch(self.loader("imagenet-val", seed=5, workers=0)))
+
+    def test_numbers_and_layouts_agree(self):
+        (x, _), (u8, _), (bf16, _) = (next(iter(self.loader(numbers=numbers))) for numbers in ("f32", "u8", "bf16"))
+        mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
+        self.assertTrue(torch.allclose((u8.float() / 255 - mean) / std, x, atol=1e-5))
+        self.assertTrue(torch.equal(x.to(torch.bfloat16), bf16))
+        last, _ = next(iter(self.loader(channels_last=True)))
+        self.assertTrue(torch.equal(last, x) and last.is_contiguous(memory_format=torch.channels_last))
+        array, labels = next(iter(self.loader(tensors="numpy")))
+        self.assertTrue(np.array_equal(array, x.numpy()) and labels.dtype == np.int64)
+
+    def test_what_is_wrong_is_said(self):
+        for options, words in [
+            ({"recipe": "imagenet"}, "imagenet-train"), ({"rank": 2, "world": 2}, "ranks count from 0"),
+            ({"batch": 0}, "at least one"), ({"numbers": "f64"}, "bf16"), ({"part": "all"}, "val"),
+            ({"mean": [0.5]}, "together"), ({"tensors": "jax"}, "numpy"),
+        ]:
+            with self.assertRaisesRegex(ValueError, words):
+                self.loader(**options)
+        with self.assertRaisesRegex(RuntimeError, "nowhere"):
+            gradus.Loader("/nowhere/at/all", "imagenet-train", 8)
+        loader = self.loader()
+        with self.assertRaisesRegex(ValueError, "seed is 6"):
+            loader.load_state_dict({**loader.state_dict(), "seed": 6})
+        with self.assertRaisesRegex(ValueError, "not among"):
+            loader.load_state_dict({**loader.state_dict(), "pos": COUNT})
+
+
+if __name__ == "__main__":
+    unittest.main()
