@@ -93,6 +93,7 @@ impl PyLoader {
             path: uri.clone(),
             split: split.map_or(Split::Folders(domain::train::Folders::Folders), Split::Shares),
             classes: None,
+            text: None,
             augment: preset.augment.clone(),
             normalize: Some(normalize),
             size: Some(preset.size),
