@@ -10,17 +10,22 @@ fn main() {
     let lib = PathBuf::from(env::var_os("DEP_TCH_LIBTORCH_LIB").expect("run `cargo xtask setup` first"));
     let include = lib.parent().expect("`lib` has a parent").join("include");
 
-    cxx_build::bridge("src/torch/bridge.rs")
+    cxx_build::bridges(["src/torch/bridge.rs", "src/torch/group/bridge.rs"])
         .file("src/torch/shim.cpp")
+        .file("src/torch/group.cpp")
         // As system headers, so that warnings within them are not shown.
         .flag(format!("-isystem{}", include.display()))
+        // Stand-ins for headers that the wheel lacks.
+        .include("src/torch/standin")
+        .flag(format!("-isystem{}", include.join("torch/csrc/api/include").display()))
+        .flag("-DUSE_C10D_GLOO")
         .flag("-std=c++17")
         .flag("-D_GLIBCXX_USE_CXX11_ABI=1")
         .compile("gradus-torch-shim");
 
-    println!("cargo:rerun-if-changed=src/torch/bridge.rs");
-    println!("cargo:rerun-if-changed=src/torch/shim.cpp");
-    println!("cargo:rerun-if-changed=src/torch/shim.h");
+    for name in ["bridge.rs", "shim.cpp", "shim.h", "group.cpp", "group.h", "group/bridge.rs", "standin"] {
+        println!("cargo:rerun-if-changed=src/torch/{name}");
+    }
     // Found here during development, and beside an installed executable; the agent's LD_LIBRARY_PATH comes before.
     println!("cargo:rustc-link-arg=-Wl,-rpath,{}", lib.display());
     println!("cargo:rustc-link-arg=-Wl,-rpath,$ORIGIN/../lib");

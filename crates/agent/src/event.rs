@@ -25,14 +25,14 @@ pub enum Event {
 pub enum Happening {
     /// What the work needs is on this machine, or why it is not: a program's folder, or data, whose path is told.
     Staged(Result<PathBuf, Finding>),
-    /// The rank has opened its socket.
-    Connected(UnixStream),
+    /// The rank of this number has opened its socket.
+    Connected(u32, UnixStream),
     /// The rank reported.
-    Reported(Box<Report>),
+    Reported(u32, Box<Report>),
     /// The rank has sent a line that is no report.
-    Garbled(String),
-    /// No more reports will come.
-    Silent,
+    Garbled(u32, String),
+    /// No more reports of this rank will come.
+    Silent(u32),
     /// The process with this number has ended.
     Exited(u32),
 }

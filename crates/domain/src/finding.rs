@@ -35,6 +35,8 @@ pub enum Cause {
     Fenced,
     /// A rank was ended by a signal.
     Killed,
+    /// Another rank ended or stands still, and without it this one cannot go on.
+    RankLost,
     /// A rank has not reported a step for too long.
     Hang,
     /// The user's program ended with a code other than 0.
@@ -51,7 +53,7 @@ impl Cause {
     /// Whether another attempt may do better without the user changing anything.
     pub fn is_transient(self) -> bool {
         match self {
-            Cause::Killed | Cause::Hang | Cause::InstanceLost | Cause::Fenced => true,
+            Cause::Killed | Cause::RankLost | Cause::Hang | Cause::InstanceLost | Cause::Fenced => true,
             Cause::Data | Cause::Job | Cause::NotFinite | Cause::OutOfMemory | Cause::DiskFull | Cause::ReadOnly => {
                 false
             }

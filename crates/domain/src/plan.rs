@@ -42,6 +42,15 @@ pub struct Share {
     pub steps: Option<u64>,
 }
 
+impl Share {
+    /// The same step by one rank with the threads of all.
+    pub fn alone(self) -> Share {
+        let Share { batch, ranks, accumulate, threads, .. } = self;
+        let micro_batch = batch.div_ceil(accumulate.max(1));
+        Share { ranks: 1, micro_batch, threads: threads.saturating_mul(ranks), ..self }
+    }
+}
+
 /// A time with its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {

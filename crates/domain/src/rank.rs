@@ -25,6 +25,9 @@ pub struct Spec {
     pub rank: u32,
     /// Number of ranks.
     pub world_size: u32,
+    /// Where the ranks meet; none for one alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meeting: Option<Meeting>,
     /// SHA-256 of what defines the result; a checkpoint of another job is never resumed.
     pub job_hash: String,
     /// What to train.
@@ -39,6 +42,29 @@ pub struct Spec {
     pub export: String,
     /// Unix socket of the agent, absolute.
     pub socket: String,
+}
+
+/// Where ranks meet: a store that rank 0 keeps, as torchrun's `MASTER_ADDR` and `MASTER_PORT`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meeting {
+    /// Name or address of rank 0's machine.
+    pub host: String,
+    /// Port on it.
+    pub port: u16,
+    /// Place of this rank on its machine, from 0: which accelerator it takes.
+    #[serde(default)]
+    pub local_rank: u32,
+    /// Whether the launcher keeps the store itself, as torchrun may.
+    #[serde(default)]
+    pub is_kept: bool,
+    /// Seconds that a rank waits for others, to come and to take part.
+    #[serde(default = "patience")]
+    pub patience_s: u64,
+}
+
+/// As long as an agent waits for the first step of a rank.
+pub fn patience() -> u64 {
+    600
 }
 
 /// The version of [`Spec`] that this program writes and reads.

@@ -3,15 +3,19 @@
 //! The same types are read from the job file, published in its JSON Schema, documented in `docs/job-file.md` and
 //! handed to a rank. Each key has one meaning, one default and one line of documentation: its doc comment.
 
+mod checkpoint;
 mod model;
+mod parallel;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::checkpoint::Checkpoint;
 pub use self::model::Model;
+pub use self::parallel::{Exchange, Parallel, Shard};
 use crate::architecture::{Architecture, Reads};
 pub use crate::span::{Every, Span};
-use crate::units::{Duration, Fraction};
+use crate::units::Fraction;
 
 /// Our own trainer, instead of `run`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,6 +38,13 @@ pub struct Train {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub accumulate: u32,
+    /// Ranks that share each batch, each a process; the result is that of the whole batch.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[schemars(range(min = 1, max = 1_024))]
+    pub processes: u32,
+    /// How several ranks work together.
+    #[serde(default, skip_serializing_if = "Parallel::is_default")]
+    pub parallel: Parallel,
     /// Number format of the matrix products; `auto` takes the fastest one that the device computes natively.
     #[serde(default)]
     pub precision: Precision,
@@ -317,22 +328,6 @@ pub struct Stop {
     pub accuracy: Fraction,
 }
 
-/// When the state is saved, and how many are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Checkpoint {
-    /// Steps (`500 steps`), time (`10m`) or `auto`: the interval that loses least by Young and Daly's formula.
-    #[serde(default)]
-    pub every: Every,
-    /// How many of the newest are kept; the best model is kept besides.
-    #[serde(default = "three")]
-    #[schemars(range(min = 1, max = 1_000))]
-    pub keep: u32,
-    /// Mean time between failures that `auto` assumes.
-    #[serde(default = "mtbf")]
-    pub mtbf: Duration,
-}
-
 /// Order of a picture's values in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -356,14 +351,12 @@ impl Default for Optimizer {
     }
 }
 
-impl Default for Checkpoint {
-    fn default() -> Checkpoint {
-        Checkpoint { every: Every::Auto, keep: three(), mtbf: mtbf() }
-    }
-}
-
 fn one() -> u32 {
     1
+}
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_one(number: &u32) -> bool {
+    *number == 1
 }
 fn text_columns() -> Vec<String> {
     vec!["text".to_owned()]
@@ -373,9 +366,6 @@ fn text_length() -> u32 {
 }
 fn text_vocabulary() -> u32 {
     8_000
-}
-fn three() -> u32 {
-    3
 }
 fn yes() -> bool {
     true
@@ -394,7 +384,4 @@ fn adamw_decay() -> f64 {
 }
 fn tenth() -> f64 {
     0.1
-}
-fn mtbf() -> Duration {
-    Duration::from_secs(24 * 3600)
 }

@@ -15,8 +15,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 use train::model::Shape;
+use train::ranks::Ranks;
 use train::state::Trainer;
-use train::step::{Recipe, Samples, step};
+use train::step::{Of, Recipe, Samples, step};
 use train::torch;
 
 /// What is timed: a job's `train:` section, and what would come from its data and its machine.
@@ -62,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 impl Bench {
     fn new(case: &Case, device: Device) -> Result<Bench, Box<dyn Error>> {
         let shape = Shape::pictures([3, case.size, case.size], case.classes);
-        let trainer = Trainer::fresh(&case.train, shape, device, case.threads)?;
+        let trainer = Trainer::fresh(&case.train, shape, device, case.threads, &mut Ranks::alone())?;
         let count = i64::from(case.train.batch);
         let mut images = Tensor::f_randn([count, 3, case.size, case.size], (Kind::Float, device))?;
         if case.train.memory_format == MemoryFormat::ChannelsLast {
@@ -71,11 +72,16 @@ impl Bench {
         let labels = Tensor::f_arange(count, (Kind::Int64, device))?.f_remainder(case.classes)?;
         let lr = trainer.optimizer.base_rate();
         let recipe = Recipe::of(&case.train, device);
-        Ok(Bench { trainer, recipe, batch: Samples { values: images, mask: None, labels }, lr })
+        Ok(Bench {
+            trainer,
+            recipe,
+            batch: Samples { values: images, mask: None, labels, of: Of::all(count as usize) },
+            lr,
+        })
     }
 
     fn step(&mut self) -> Result<f64, torch::Error> {
-        step(&self.trainer.network, &mut self.trainer.optimizer, &self.recipe, &self.batch, self.lr)
+        step(&self.trainer.network, &mut self.trainer.optimizer, &self.recipe, &self.batch, self.lr, &Ranks::alone())
     }
 
     /// Seconds of each step.
@@ -95,7 +101,7 @@ impl Bench {
     /// memory was written to before: a run copies into the memory of the snapshot before last.
     fn snapshots(&mut self, count: usize) -> Result<Value, Box<dyn Error>> {
         let began = Instant::now();
-        let first = self.trainer.snapshot(None)?;
+        let first = self.trainer.snapshot(None, &Ranks::alone())?.ok_or("the first rank has a snapshot")?;
         let fresh_seconds = began.elapsed().as_secs_f64();
         let bytes: usize = first.model.iter().chain(&first.training).map(|tensor| tensor.bytes.len()).sum();
         let (mut spare, from, mut to) = (Some(first), vec![1u8; bytes], vec![2u8; bytes]);
@@ -103,7 +109,7 @@ impl Bench {
         for _ in 0..count {
             self.step()?;
             let began = Instant::now();
-            spare = Some(self.trainer.snapshot(spare)?);
+            spare = self.trainer.snapshot(spare, &Ranks::alone())?;
             snapshots.push(began.elapsed().as_secs_f64());
             self.step()?;
             let began = Instant::now();

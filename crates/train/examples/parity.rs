@@ -13,8 +13,9 @@ use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 use train::model::{Input, Output, Picture, Shape, Text};
 use train::pretrained;
+use train::ranks::Ranks;
 use train::state::Trainer;
-use train::step::{Recipe, Samples, cross_entropy, step};
+use train::step::{Of, Recipe, Samples, cross_entropy, step};
 use train::torch;
 
 #[derive(Debug, Deserialize)]
@@ -45,7 +46,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         (_, _) => return Err("give `size` or `text`".into()),
     };
     let shape = Shape { input, output: case.classes.map_or(Output::Words, Output::Classes) };
-    let mut trainer = Trainer::fresh(&case.train, shape, Device::Cpu, case.train.threads.unwrap_or(1))?;
+    let mut trainer =
+        Trainer::fresh(&case.train, shape, Device::Cpu, case.train.threads.unwrap_or(1), &mut Ranks::alone())?;
     let weights = case.train.weights.as_ref().ok_or("give `weights`")?;
     for note in pretrained::load(&trainer.network, case.train.model, Path::new(weights))? {
         eprintln!("{note}");
@@ -72,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut losses = Vec::new();
     for number in 0..case.steps {
         torch::seed(case.seed + number)?;
-        losses.push(step(&trainer.network, &mut trainer.optimizer, &recipe, &batch, lr)?);
+        losses.push(step(&trainer.network, &mut trainer.optimizer, &recipe, &batch, lr, &Ranks::alone())?);
     }
     answer.push(("losses".into(), Tensor::from_slice(&losses)));
     for named in trainer.network.weights().all() {
@@ -89,5 +91,6 @@ fn batch(path: &str) -> Result<Samples, Box<dyn Error>> {
     };
     let (values, labels) = (take("values").ok_or("`values` is missing")?, take("labels").ok_or("`labels` is missing")?);
     let mask = take("mask").map(|mask| mask.f_to_kind(Kind::Bool)).transpose()?;
-    Ok(Samples { values, mask, labels })
+    let of = Of::all(labels.size().first().map_or(0, |count| *count as usize));
+    Ok(Samples { values, mask, labels, of })
 }

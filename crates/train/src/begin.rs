@@ -24,9 +24,14 @@ pub fn check_spec(spec: &Spec, version: &str) -> Result<(), Error> {
         let message = format!("the specification is of version {}, this program reads {SPEC_SCHEMA}", spec.schema);
         return Err(Finding::new(Cause::Internal, message).hint("install `gradus` and `gradus-rank` together").into());
     }
-    if spec.world_size != 1 {
-        let message = format!("{} ranks were asked for, and one is what can be trained on today", spec.world_size);
-        return Err(Finding::new(Cause::Job, message).hint("leave `num_nodes` and `accelerators` at 1").into());
+    if spec.rank >= spec.world_size.max(1) {
+        let message = format!("rank {} is not one of {}: they are counted from 0", spec.rank, spec.world_size);
+        return Err(Finding::new(Cause::Job, message).hint("check `RANK` and `WORLD_SIZE`").into());
+    }
+    let (batch, ranks) = (spec.train.batch, spec.world_size);
+    if batch < ranks {
+        let message = format!("{ranks} ranks cannot share `batch: {batch}`");
+        return Err(Finding::new(Cause::Job, message).hint("choose a larger `batch` or fewer ranks").into());
     }
     Ok(())
 }
@@ -57,19 +62,31 @@ pub fn check_pictures(train: &Train, shape: Shape) -> Result<(), Error> {
 /// Refuses batches that a batch normalisation cannot use: the variance of a single value is not a number.
 ///
 /// Where the last stage of a residual network has shrunk pictures to one pixel, that happens to a lone sample.
-pub fn check_batches(train: &Train, shape: Shape, [samples, _, _]: [u64; 3]) -> Result<(), Error> {
+pub fn check_batches(train: &Train, shape: Shape, [samples, _, _]: [u64; 3], ranks: u32) -> Result<(), Error> {
     let Some(shrinks_by) = Architecture::of(train.model).shrinks_by() else { return Ok(()) };
     let Input::Picture(Picture { height, width, .. }) = shape.input else { return Ok(()) };
     let one_pixel = height.max(width) <= i64::from(shrinks_by);
     let batch = u64::from(train.batch);
     let sizes = [batch.min(samples), samples % batch].into_iter().filter(|size| *size > 0);
-    let smallest = sizes.flat_map(|size| micro_batches(size as i64, i64::from(train.accumulate))).min();
+    let of_ranks = sizes.flat_map(|size| micro_batches(size as i64, i64::from(ranks)));
+    let smallest = of_ranks.flat_map(|size| micro_batches(size, i64::from(train.accumulate))).min();
     if one_pixel && smallest == Some(1) {
         let message =
             format!("with `batch: {batch}`, {samples} samples leave a batch of one, which cannot be normalised");
         return Err(Finding::new(Cause::Job, message).hint("choose another `batch`, or a smaller `accumulate`").into());
     }
     Ok(())
+}
+
+/// Refuses batches whose common statistics a rank without samples would spoil.
+pub fn check_shares(train: &Train, [samples, _, _]: [u64; 3], ranks: u32) -> Result<(), Error> {
+    let last = samples % u64::from(train.batch.max(1));
+    if !train.parallel.sync_batch_norm || last == 0 || last >= u64::from(ranks) {
+        return Ok(());
+    }
+    let message =
+        format!("with `batch: {}`, {samples} samples leave {last} that {ranks} ranks cannot share", train.batch);
+    Err(Finding::new(Cause::Job, message).hint("choose another `batch`, or leave `sync_batch_norm` out").into())
 }
 
 /// The number of threads changes the order of sums, and with it the last bits: a resumed run keeps its own.

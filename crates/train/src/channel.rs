@@ -44,6 +44,8 @@ struct Shared {
     stop: Arc<AtomicBool>,
     /// The last word is said; the agent may hang up.
     finishing: AtomicBool,
+    /// Another rank speaks for this one.
+    hushed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -94,8 +96,17 @@ impl Channel {
         Ok(Channel { shared, socket, writer: Some(writer) })
     }
 
+    /// From now on only the last word is sent and no order is taken: another rank speaks for this one.
+    pub fn hush(&self) {
+        self.shared.hushed.store(true, Ordering::Release);
+    }
+
     /// Puts a report on its way and returns at once. Reports arrive in the order they were sent.
     pub fn send(&self, report: Report) {
+        let is_last = matches!(report, Report::Trained | Report::Stopped { .. } | Report::Failed(_));
+        if self.shared.hushed.load(Ordering::Acquire) && !is_last {
+            return;
+        }
         let mut outbox = lock(&self.shared.outbox);
         match report {
             Report::Step(_) if outbox.steps >= STEPS_HELD => {
@@ -117,6 +128,9 @@ impl Channel {
 
     /// The next order, from the agent or by a signal, without waiting.
     pub fn try_order(&self) -> Option<Order> {
+        if self.shared.hushed.load(Ordering::Acquire) {
+            return None;
+        }
         if self.shared.stop.swap(false, Ordering::Relaxed) {
             return Some(Order::Stop);
         }
@@ -398,7 +412,6 @@ mod tests {
             let sent = Command::new("kill").args([format!("-{signal}"), rank.id().to_string()]).status().unwrap();
             assert!(sent.success());
             assert_eq!(next(), Report::Stopped { step: 1 }, "{signal}");
-            drop(next);
             drop(agent);
             // Whatever else the harness prints must find a reader.
             let _ = io::copy(&mut stdout, &mut io::sink());

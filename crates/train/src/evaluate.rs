@@ -5,6 +5,7 @@ use tch::{Kind, Tensor};
 use crate::error::Error;
 use crate::material::Feed;
 use crate::model::Network;
+use crate::ranks::Ranks;
 use crate::step::{Recipe, Samples, cross_entropy};
 use crate::torch::Result;
 
@@ -25,26 +26,30 @@ struct Sums {
     count: Option<Tensor>,
 }
 
-/// Scores every batch of `feed`; `None` if `go_on` said no before the end.
+/// Scores every batch of `feed`, of which each rank has its share; `None` if `go_on` said no on any before the end.
 pub fn evaluate(
     network: &Network,
     recipe: &Recipe,
     feed: &mut Feed,
+    ranks: &Ranks,
     mut go_on: impl FnMut() -> bool,
 ) -> std::result::Result<Option<Score>, Error> {
     let mut sums = Sums::default();
     while let Some(batch) = feed.next(recipe.device) {
         let batch = batch?.samples;
         tch::no_grad(|| sums.add(network, recipe, &batch))?;
-        if !go_on() {
+        if ranks.any(!go_on())? {
             return Ok(None);
         }
     }
-    Ok(Some(sums.score()?))
+    Ok(Some(sums.score(ranks)?))
 }
 
 impl Sums {
     fn add(&mut self, network: &Network, recipe: &Recipe, batch: &Samples) -> Result<()> {
+        if batch.of.counted == 0 {
+            return Ok(());
+        }
         let count = batch.labels.f_ge(0)?.f_sum(Kind::Int64)?;
         let pass = batch.pass(false);
         let scores = recipe.format.forward(recipe.device, || network.forward(&batch.values, &pass))?;
@@ -62,10 +67,12 @@ impl Sums {
         Ok(())
     }
 
-    fn score(self) -> Result<Score> {
+    fn score(self, ranks: &Ranks) -> Result<Score> {
         let value = |sum: Option<Tensor>| sum.map_or(Ok(0.0), |sum| sum.f_double_value(&[]));
-        let count = value(self.count)?.max(1.0);
-        Ok(Score { loss: value(self.loss)? / count, accuracy: value(self.correct)? / count })
+        let mut sums = [value(self.loss)?, value(self.correct)?, value(self.count)?];
+        ranks.sum(&mut sums)?;
+        let [loss, correct, count] = sums;
+        Ok(Score { loss: loss / count.max(1.0), accuracy: correct / count.max(1.0) })
     }
 }
 

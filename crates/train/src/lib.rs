@@ -5,6 +5,7 @@
 //! batch; [`state`], what is saved; [`model`], the architectures; [`torch`], the thin shim over the tensor library.
 
 mod begin;
+pub mod by_hand;
 pub mod channel;
 mod error;
 pub mod evaluate;
@@ -14,6 +15,7 @@ pub mod model;
 pub mod optim;
 pub mod precision;
 pub mod pretrained;
+pub mod ranks;
 pub mod run;
 mod saving;
 pub mod schedule;

@@ -8,22 +8,24 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use domain::finding::{Cause, Finding};
-use domain::rank::{Report, Spec};
+use domain::rank::{Meeting, Report, Spec};
 use tch::Device;
 use train::channel::Channel;
 use train::run::{Ending, Setting, run};
-use train::torch;
+use train::{by_hand, torch};
 
 fn main() -> ExitCode {
     // Before any tensor: the CUDA half registers its devices, and the allocator is told how to behave.
     torch::open_cuda();
     torch::steady_allocator();
     let mut arguments = std::env::args().skip(1);
-    let path = match (arguments.next().as_deref(), arguments.next()) {
-        (Some("--version" | "-V"), None) => return version(),
-        (Some(path), None) if !path.starts_with('-') => path.to_owned(),
-        (_, _) => {
-            eprintln!("usage: gradus-rank SPEC.json");
+    let first = arguments.next();
+    let spec = match first.as_deref() {
+        Some("--version" | "-V") => return version(),
+        Some("--job" | "--out") => by_hand::spec(&first.into_iter().chain(arguments).collect::<Vec<_>>()),
+        Some(path) if !path.starts_with('-') => read(path),
+        _ => {
+            eprintln!("{USAGE}");
             return ExitCode::from(2);
         }
     };
@@ -31,7 +33,7 @@ fn main() -> ExitCode {
     if let Some(socket) = std::env::var_os(chaos::VARIABLE) {
         chaos::aim(Path::new(&socket), "rank");
     }
-    let spec = match read(&path) {
+    let spec = match spec.and_then(launched) {
         Ok(spec) => spec,
         Err(message) => {
             eprintln!("error: {message}");
@@ -47,9 +49,39 @@ fn main() -> ExitCode {
     }
 }
 
+/// The specification with the place that the launcher has given this process, by the variables that torchrun sets.
+#[expect(clippy::disallowed_methods, reason = "a rank's main reads the environment")]
+fn launched(mut spec: Spec) -> Result<Spec, String> {
+    let Ok(size) = std::env::var("WORLD_SIZE") else { return Ok(spec) };
+    let value = |name: &str| std::env::var(name).map_err(|_| format!("`WORLD_SIZE` is set and `{name}` is not"));
+    fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
+        text.trim().parse().map_err(|_| format!("`{name}` is `{text}`, which is no number that fits"))
+    }
+    spec.world_size = number("WORLD_SIZE", &size)?;
+    spec.rank = number("RANK", &value("RANK")?)?;
+    if spec.world_size > 1 {
+        let local_rank = std::env::var("LOCAL_RANK").unwrap_or_else(|_| "0".to_owned());
+        let patience_s = spec.meeting.map_or_else(domain::rank::patience, |meeting| meeting.patience_s);
+        spec.meeting = Some(Meeting {
+            host: value("MASTER_ADDR")?,
+            port: number("MASTER_PORT", &value("MASTER_PORT")?)?,
+            local_rank: number("LOCAL_RANK", &local_rank)?,
+            is_kept: std::env::var("TORCHELASTIC_USE_AGENT_STORE").is_ok_and(|kept| kept == "True"),
+            patience_s,
+        });
+    }
+    Ok(spec)
+}
+
+/// What is printed where arguments are missing.
+const USAGE: &str = "usage: gradus-rank SPEC.json
+       gradus-rank --job JOB.yaml --out FOLDER    without an agent, on each of several nodes for example as
+       torchrun --nnodes 2 --nproc-per-node 1 --master-addr HOST --no-python gradus-rank --job JOB.yaml --out FOLDER";
+
 /// Runs, says the last word, and hangs up.
 fn train(spec: &Spec, channel: Channel) -> ExitCode {
-    let device = if tch::Cuda::is_available() { Device::Cuda(0) } else { Device::Cpu };
+    let place = spec.meeting.as_ref().map_or(0, |meeting| meeting.local_rank);
+    let device = if tch::Cuda::is_available() { Device::Cuda(place as usize) } else { Device::Cpu };
     let outcome = catch_unwind(AssertUnwindSafe(|| run(spec, setting(device), &channel)));
     let last_word = match outcome {
         Ok(Ok(Ending::Trained)) => Report::Trained,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::{Cursor, Dataset, Goal, Loader, LoaderOptions, Part, TextBatch, TextLoader, Texts};
+use data::{Cursor, Dataset, Goal, Loader, LoaderOptions, Part, Share, TextBatch, TextLoader, Texts};
 use domain::finding::{Cause, Finding};
 use domain::rank::{Report, Spec};
 use domain::train::{MemoryFormat, Task, Train};
@@ -15,7 +15,7 @@ use tch::{Device, Tensor};
 use crate::channel::Channel;
 use crate::error::Error;
 use crate::model::{Input, Output, Picture, Shape, Text};
-use crate::step::{Samples, pictures};
+use crate::step::{Of, Samples, pictures};
 use crate::torch;
 
 /// A data set that is open.
@@ -30,7 +30,7 @@ pub enum Material {
 /// A stream of batches.
 pub enum Feed {
     /// Of pictures.
-    Pictures { loader: Loader, picture: Picture, channels_last: bool },
+    Pictures { loader: Box<Loader>, picture: Picture, channels_last: bool },
     /// Of rows of words.
     Texts(TextLoader),
 }
@@ -103,30 +103,32 @@ impl Material {
         }
     }
 
-    /// Shuffled batches of the training split from `from` on.
-    pub fn train(&self, train: &Train, from: Cursor) -> Feed {
+    /// Shuffled batches of the training split from `from` on; of each, this share.
+    pub fn train(&self, train: &Train, from: Cursor, share: Share) -> Feed {
         let epochs = u64::from(train.epochs);
         match self {
             Material::Pictures(dataset) => {
-                let options = LoaderOptions { augment: train.data.augment.clone(), ..options(train, train.batch) };
+                let options =
+                    LoaderOptions { augment: train.data.augment.clone(), ..options(train, train.batch, share) };
                 pictures_from(dataset, train, Loader::train(Arc::clone(dataset), options, from, epochs))
             }
             Material::Texts(texts) => {
-                Feed::Texts(TextLoader::train(Arc::clone(texts), train.batch as usize, train.seed, from, epochs))
+                let batch = train.batch as usize;
+                Feed::Texts(TextLoader::train(Arc::clone(texts), batch, train.seed, from, epochs).shared(share))
             }
         }
     }
 
-    /// Batches of one split as its samples come, once.
-    pub fn evaluate(&self, train: &Train, part: Part) -> Feed {
+    /// Batches of one split as its samples come, once; of each, this share.
+    pub fn evaluate(&self, train: &Train, part: Part, share: Share) -> Feed {
         let batch = train.batch.div_ceil(train.accumulate.max(1));
         match self {
             Material::Pictures(dataset) => {
-                let loader = Loader::evaluate(Arc::clone(dataset), part, options(train, batch));
+                let loader = Loader::evaluate(Arc::clone(dataset), part, options(train, batch, share));
                 pictures_from(dataset, train, loader)
             }
             Material::Texts(texts) => {
-                Feed::Texts(TextLoader::evaluate(Arc::clone(texts), part, batch as usize, train.seed))
+                Feed::Texts(TextLoader::evaluate(Arc::clone(texts), part, batch as usize, train.seed).shared(share))
             }
         }
     }
@@ -141,7 +143,15 @@ impl Feed {
                 let (picture, channels_last) = (*picture, *channels_last);
                 Some(batch.map_err(Error::from).and_then(|batch| {
                     let (cursor_after, epoch, wait) = (batch.cursor_after(), batch.epoch(), batch.wait());
-                    let samples = pictures(batch.images(), batch.labels(), picture, channels_last, device)?;
+                    let Picture { channels, height, width } = picture;
+                    let mut samples = if batch.is_empty() {
+                        // A rank that there is no sample left for still has something to work at.
+                        let blank = vec![0.0; (channels * height * width) as usize];
+                        pictures(&blank, &[0], picture, channels_last, device)?
+                    } else {
+                        pictures(batch.images(), batch.labels(), picture, channels_last, device)?
+                    };
+                    samples.of = Of { counted: batch.len(), whole: batch.of_all() as usize };
                     Ok(Fed { samples, cursor_after, epoch, wait })
                 }))
             }
@@ -156,9 +166,10 @@ impl Feed {
     }
 }
 
-fn options(train: &Train, batch: u32) -> LoaderOptions {
+fn options(train: &Train, batch: u32, share: Share) -> LoaderOptions {
     LoaderOptions {
         batch: batch as usize,
+        share,
         seed: train.seed,
         workers: train.data.workers as usize,
         layout: train.memory_format,
@@ -170,6 +181,7 @@ fn options(train: &Train, batch: u32) -> LoaderOptions {
 fn pictures_from(dataset: &Dataset, train: &Train, loader: Loader) -> Feed {
     let picture =
         Picture { channels: dataset.channels() as i64, height: dataset.height() as i64, width: dataset.width() as i64 };
+    let loader = Box::new(loader);
     Feed::Pictures { loader, picture, channels_last: train.memory_format == MemoryFormat::ChannelsLast }
 }
 
@@ -183,7 +195,8 @@ fn words(batch: &TextBatch, device: Device) -> torch::Result<Samples> {
     let labels = Tensor::f_from_slice(&batch.labels)?;
     // A row of a single word has as many labels either way, and both forms score it alike.
     let labels = if batch.labels.len() == batch.rows { labels } else { labels.f_view(size)? };
-    Ok(Samples { values, mask, labels: labels.f_to_device(device)? })
+    let of = Of { counted: batch.counted, whole: batch.whole };
+    Ok(Samples { values, mask, labels: labels.f_to_device(device)?, of })
 }
 
 fn open_pictures(spec: &Spec, channel: &Channel) -> Result<Dataset, Error> {

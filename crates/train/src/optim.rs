@@ -57,10 +57,7 @@ impl Optimizer {
     pub fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<()> {
         let gradients = self.gradients()?;
         if let Some(longest) = clip {
-            // As torch.nn.utils.clip_grad_norm_.
-            let norm = torch::gradient_norm(&gradients)?;
-            let factor = norm.f_add_scalar(1e-6)?.f_reciprocal()?.f_mul_scalar(longest)?.f_clamp_max(1.0)?;
-            torch::scale(&gradients, &factor)?;
+            self::clip(&gradients, longest)?;
         }
         match &mut self.state {
             State::Sgd { constants, momenta } => {
@@ -108,6 +105,13 @@ impl Optimizer {
         }
         Ok(gradients)
     }
+}
+
+/// Scales gradients down to the norm `longest` if all together are longer, as torch.nn.utils.clip_grad_norm_.
+pub fn clip(gradients: &[Tensor], longest: f64) -> Result<()> {
+    let norm = torch::gradient_norm(gradients)?;
+    let factor = norm.f_add_scalar(1e-6)?.f_reciprocal()?.f_mul_scalar(longest)?.f_clamp_max(1.0)?;
+    torch::scale(gradients, &factor)
 }
 
 fn zeros_like(tensors: &[Tensor]) -> Result<Vec<Tensor>> {

@@ -13,16 +13,17 @@ use domain::rank::{Evaluated, EvaluatedSplit, Order, Ready, Report, Spec, Step};
 use domain::train::Task;
 use tch::Device;
 
-use crate::begin::{check_batches, check_pictures, check_spec, environment, keep_threads, length};
+use crate::begin::{check_batches, check_pictures, check_shares, check_spec, environment, keep_threads, length};
 use crate::channel::Channel;
 use crate::error::{Error, not_finite};
 use crate::evaluate::{Score, evaluate};
 use crate::export::{Verdict, export};
 use crate::material::Material;
 use crate::pretrained;
+use crate::ranks::Ranks;
 use crate::saving::Saving;
 use crate::schedule::{self, Length};
-use crate::state::{BestScore, LeftOut, Trainer};
+use crate::state::{BestScore, LeftOut, Trainer, spread};
 use crate::step::{Recipe, step};
 use crate::torch;
 
@@ -62,6 +63,8 @@ impl Setting {
 /// Trains what `spec` says, from where its checkpoints end, and reports over `channel`.
 ///
 /// All reports but the last word are sent here; that one is for the caller to send, by what this returns.
+///
+/// Of several ranks, the first speaks for all; what the others say is who they are and how they ended.
 pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, Error> {
     let (train, device) = (&spec.train, setting.device);
     let recipe = Recipe::of(train, device);
@@ -72,24 +75,41 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
         environment: environment(spec, &recipe, &version),
     });
     check_spec(spec, &version)?;
+    if spec.rank > 0 {
+        channel.hush();
+    }
+    let mut ranks = Ranks::meet(spec)?;
+    together(spec, setting, channel, &mut ranks).map_err(|error| ranks.blame(error))
+}
 
+/// The run of this rank among `ranks`.
+fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks) -> Result<Ending, Error> {
+    let (train, device) = (&spec.train, setting.device);
+    let recipe = Recipe::of(train, device);
     let material = Material::open(spec, channel)?;
     let shape = material.shape(train);
     let length = length(train, material.counts())?;
     check_pictures(train, shape)?;
-    check_batches(train, shape, material.counts())?;
+    check_batches(train, shape, material.counts(), ranks.size())?;
+    check_shares(train, material.counts(), ranks.size())?;
     chaos::point("stage");
 
     let folder = Path::new(&spec.checkpoints);
-    checkpoint::claim(folder, spec.fence)?;
-    let (loaded, passed_over) = checkpoint::newest_verified(folder, &spec.job_hash);
+    let (loaded, passed_over) = if ranks.is_first() {
+        checkpoint::claim(folder, spec.fence)?;
+        checkpoint::newest_verified(folder, &spec.job_hash)
+    } else {
+        (None, Vec::new())
+    };
     let manifest = loaded.as_ref().map(|loaded| loaded.manifest.clone());
 
     torch::set_threads(spec.threads);
     torch::set_deterministic(train.deterministic)?;
-    let mut trainer = Trainer::fresh(train, shape, device, spec.threads)?;
+    let mut trainer = Trainer::fresh(train, shape, device, spec.threads, ranks)?;
+    let mut training = Vec::new();
     match (loaded, &train.weights) {
-        (Some(loaded), _) => trainer.restore(loaded, setting.left_out)?,
+        (Some(loaded), _) => training = trainer.restore(loaded, setting.left_out, ranks)?,
+        (None, Some(_)) if !ranks.is_first() => {}
         (None, Some(path)) => {
             for text in pretrained::load(&trainer.network, train.model, Path::new(path))? {
                 channel.send(Report::Note { text });
@@ -97,10 +117,15 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
         }
         (None, None) => {}
     }
+    // All ranks begin with what the first one has.
+    spread(&mut trainer, &training, ranks, train.seed)?;
+    drop(training);
     keep_threads(spec, &trainer, channel);
+    ranks.hook(&trainer.network, train.parallel)?;
+    let ranks = &*ranks;
 
-    let writer = open_writer(spec, setting, manifest.as_ref())?;
-    let mut saving = Saving::new(writer, spec, manifest.as_ref(), channel);
+    let writer = if ranks.is_first() { Some(open_writer(spec, setting, manifest.as_ref())?) } else { None };
+    let mut saving = Saving::new(writer, spec, trainer.progress.step, channel);
     let mut orders = Orders { channel, save: false, stop: false };
     channel.send(Report::Ready(Ready {
         step: trainer.progress.step,
@@ -113,27 +138,30 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
     }));
 
     let from = Cursor { epoch: trainer.progress.epoch, pos: trainer.progress.position };
-    let mut feed = material.train(train, from);
-    let scorer = Scorer { spec, material: &material, recipe: &recipe, channel };
+    let mut feed = material.train(train, from, ranks.share());
+    let scorer = Scorer { spec, material: &material, recipe: &recipe, channel, ranks };
     let base_rate = trainer.optimizer.base_rate();
     let mut ended = Instant::now();
 
     loop {
         let at = trainer.progress.step;
         let epoch_ended = at > 0 && at.is_multiple_of(length.steps_per_epoch);
-        if epoch_ended && !trainer.progress.evaluated && !orders.stop {
+        if epoch_ended && !trainer.progress.evaluated && !ranks.any(orders.stop)? {
             scorer.validate(&mut trainer, length, &mut orders)?;
             // A step's time does not include the evaluation before it.
             ended = Instant::now();
         }
-        if orders.stop {
-            saving.save(&trainer, epoch_ended)?;
+        // Orders and clocks are the first rank's; all do what it says.
+        let [stop, save] = ranks.agree([orders.stop, orders.save || saving.due(at)])?;
+        if stop {
+            saving.save(&trainer, epoch_ended, ranks)?;
             saving.finish()?;
+            ranks.wait()?;
             return Ok(Ending::Stopped { step: at });
         }
         let done = at >= length.steps || reached(spec, &trainer);
-        if done || orders.save || saving.due(at) {
-            saving.save(&trainer, done)?;
+        if done || save {
+            saving.save(&trainer, done, ranks)?;
             orders.save = false;
         }
         if done {
@@ -144,10 +172,11 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
         let batch = feed.next(device);
         let batch = batch.ok_or_else(|| Finding::new(Cause::Internal, "the data ended before the last step"))??;
         let lr = base_rate * schedule::factor(&train.schedule, length, at);
-        let loss = step(&trainer.network, &mut trainer.optimizer, &recipe, &batch.samples, lr)?;
+        let loss = step(&trainer.network, &mut trainer.optimizer, &recipe, &batch.samples, lr, ranks)?;
         if !loss.is_finite() {
             return Err(not_finite(at + 1, loss));
         }
+        ranks.level(&trainer.network)?;
         trainer.progress.step = at + 1;
         (trainer.progress.epoch, trainer.progress.position) = (batch.cursor_after.epoch, batch.cursor_after.pos);
         trainer.progress.evaluated = false;
@@ -159,7 +188,7 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
             epoch: u32::try_from(batch.epoch).unwrap_or(u32::MAX),
             loss,
             lr,
-            samples: u32::try_from(batch.samples.count()?).unwrap_or(u32::MAX),
+            samples: u32::try_from(batch.samples.of.whole).unwrap_or(u32::MAX),
             step_us: micros(took),
             data_wait_us: micros(batch.wait),
             checkpoint_us: micros(saving.stepped(took)),
@@ -170,10 +199,13 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
 
     // Durable before it is exported: a kill from here on costs no step.
     saving.finish()?;
-    let best = trainer.use_best()?;
+    let best = if ranks.is_first() { Some(trainer.use_best()?) } else { None };
+    ranks.spread(trainer.network.weights().all())?;
     let Some(test) = scorer.score(&trainer, Part::Test, &mut orders)? else {
         return Ok(Ending::Stopped { step: trainer.progress.step });
     };
+    tell_memory(channel, ranks)?;
+    let Some(best) = best else { return Ok(Ending::Trained) };
     let validation = trainer.progress.best.ok_or_else(|| Finding::new(Cause::Internal, "nothing was evaluated"))?;
     let epoch = epoch_of(validation.step, length);
     channel.send(evaluated(validation.step, epoch, EvaluatedSplit::Test, test, true));
@@ -215,6 +247,7 @@ struct Scorer<'a> {
     material: &'a Material,
     recipe: &'a Recipe,
     channel: &'a Channel,
+    ranks: &'a Ranks,
 }
 
 impl Scorer<'_> {
@@ -231,7 +264,11 @@ impl Scorer<'_> {
         // Without validation samples, the last weights are the best that can be named.
         let best = trainer.progress.best.is_none_or(better) || validation == 0;
         if best {
-            trainer.keep_best(BestScore { step: at, loss: score.loss, accuracy: score.accuracy })?;
+            let score = BestScore { step: at, loss: score.loss, accuracy: score.accuracy };
+            if self.ranks.is_first() {
+                trainer.keep_best(score)?;
+            }
+            trainer.progress.best = Some(score);
         }
         trainer.progress.evaluated = true;
         self.channel.send(evaluated(at, epoch_of(at, length), EvaluatedSplit::Validation, score, best));
@@ -240,8 +277,8 @@ impl Scorer<'_> {
 
     /// Scores one split; `None` if an order to stop came first.
     fn score(&self, trainer: &Trainer, part: Part, orders: &mut Orders) -> Result<Option<Score>, Error> {
-        let mut feed = self.material.evaluate(&self.spec.train, part);
-        let score = evaluate(&trainer.network, self.recipe, &mut feed, || {
+        let mut feed = self.material.evaluate(&self.spec.train, part, self.ranks.share());
+        let score = evaluate(&trainer.network, self.recipe, &mut feed, self.ranks, || {
             orders.take();
             !orders.stop
         })?;
@@ -261,6 +298,17 @@ fn open_writer(spec: &Spec, _: Setting, resumed: Option<&checkpoint::Manifest>) 
 fn open_writer(spec: &Spec, setting: Setting, resumed: Option<&checkpoint::Manifest>) -> Result<Writer, Error> {
     let (folder, keep) = (Path::new(&spec.checkpoints), spec.train.checkpoint.keep);
     Ok(Writer::open_mutant(folder, Identity::of(spec), keep, resumed, setting.mutant)?)
+}
+
+/// Says how much memory each of several ranks has used at its peak.
+fn tell_memory(channel: &Channel, ranks: &Ranks) -> Result<(), Error> {
+    if ranks.size() == 1 {
+        return Ok(());
+    }
+    let figures = ranks.each(torch::peak_memory()?.host as f64)?;
+    let figures: Vec<String> = figures.iter().map(|bytes| format!("{:.0} MB", bytes / 1e6)).collect();
+    channel.send(Report::Note { text: format!("peak memory of the ranks, from rank 0 on: {}", figures.join(", ")) });
+    Ok(())
 }
 
 /// Whether the job's target is met, now or in an earlier attempt.

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use checkpoint::Writer;
 use checkpoint::interval::{Costs, Pace};
-use checkpoint::{Manifest, Writer};
 use domain::rank::{Checkpointed, Report, Spec};
 
 use crate::channel::Channel;
 use crate::error::Error;
+use crate::ranks::Ranks;
 use crate::state::Trainer;
 
 /// Weight of the newest step in the mean time of a step.
@@ -15,7 +16,8 @@ const NEWEST: f64 = 0.1;
 
 /// The writer, its rhythm, and the clock of both.
 pub struct Saving<'a> {
-    writer: Writer,
+    /// None on a rank that does not save.
+    writer: Option<Writer>,
     pace: Pace,
     channel: &'a Channel,
     saved: Option<u64>,
@@ -26,14 +28,13 @@ pub struct Saving<'a> {
 
 impl<'a> Saving<'a> {
     /// Starts at the state that was resumed, or at step 0.
-    pub fn new(writer: Writer, spec: &Spec, resumed: Option<&Manifest>, channel: &'a Channel) -> Saving<'a> {
+    pub fn new(writer: Option<Writer>, spec: &Spec, step: u64, channel: &'a Channel) -> Saving<'a> {
         let checkpoint = spec.train.checkpoint;
-        let step = resumed.map(|manifest| manifest.step);
         Saving {
             writer,
-            pace: Pace::new(checkpoint.every, checkpoint.mtbf, step.unwrap_or(0)),
+            pace: Pace::new(checkpoint.every, checkpoint.mtbf, step),
             channel,
-            saved: step,
+            saved: (step > 0).then_some(step),
             saved_at: Instant::now(),
             step_seconds: None,
             stalled: Duration::ZERO,
@@ -47,15 +48,20 @@ impl<'a> Saving<'a> {
 
     /// Copies the state and has it written while training goes on. Does nothing if this step is saved already, unless
     /// `anew`, for a state that changed without a step.
-    pub fn save(&mut self, trainer: &Trainer, anew: bool) -> Result<(), Error> {
+    ///
+    /// Called by all ranks; the first one gathers and saves.
+    pub fn save(&mut self, trainer: &Trainer, anew: bool, ranks: &Ranks) -> Result<(), Error> {
         let step = trainer.progress.step;
         if self.saved == Some(step) && !anew {
             return Ok(());
         }
         let began = Instant::now();
-        let snapshot = trainer.snapshot(self.writer.spare())?;
-        let earlier = self.writer.save(snapshot)?;
-        self.report(earlier);
+        let spare = self.writer.as_mut().and_then(Writer::spare);
+        let snapshot = trainer.snapshot(spare, ranks)?;
+        if let (Some(writer), Some(snapshot)) = (&mut self.writer, snapshot) {
+            let earlier = writer.save(snapshot)?;
+            self.report(earlier);
+        }
         self.pace.saved(step);
         (self.saved, self.saved_at) = (Some(step), Instant::now());
         self.stalled += began.elapsed();
@@ -65,16 +71,20 @@ impl<'a> Saving<'a> {
     /// Before step `next`: tells what has become durable, and waits if training has run too far ahead of it.
     pub fn keep_up(&mut self, next: u64) -> Result<(), Error> {
         let began = Instant::now();
-        let done = self.writer.keep_up(next, self.pace.lag())?;
-        self.report(done);
+        if let Some(writer) = &mut self.writer {
+            let done = writer.keep_up(next, self.pace.lag())?;
+            self.report(done);
+        }
         self.stalled += began.elapsed();
         Ok(())
     }
 
     /// Waits until what was handed over is durable.
     pub fn finish(&mut self) -> Result<(), Error> {
-        let done = self.writer.wait()?;
-        self.report(done);
+        if let Some(writer) = &mut self.writer {
+            let done = writer.wait()?;
+            self.report(done);
+        }
         Ok(())
     }
 

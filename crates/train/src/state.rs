@@ -16,7 +16,11 @@ use tch::{Device, Kind, Tensor};
 use crate::error::Error;
 use crate::model::{Named, Network, Shape};
 use crate::optim::Optimizer;
+use crate::ranks::{Ranks, shards};
 use crate::torch;
+
+/// The tensor of all ranks' generators.
+const GENERATORS: &str = "random.ranks";
 
 /// What is saved besides tensors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -72,15 +76,28 @@ pub struct Trainer {
 
 impl Trainer {
     /// A network that has seen nothing.
-    pub fn fresh(train: &Train, shape: Shape, device: Device, threads: u32) -> Result<Trainer, Error> {
-        let network = Network::new(train.model, shape, train.seed, device, train.memory_format)?;
-        let optimizer = Optimizer::new(train.optimizer, network.weights())?;
+    pub fn fresh(
+        train: &Train,
+        shape: Shape,
+        device: Device,
+        threads: u32,
+        ranks: &mut Ranks,
+    ) -> Result<Trainer, Error> {
+        let moments = ranks.moments();
+        let network = Network::over(moments, train.model, shape, train.seed, device, train.memory_format)?;
+        let optimizer = Optimizer::new(train.optimizer, &ranks.kept(network.weights(), train.parallel))?;
         let progress = Progress { step: 0, epoch: 0, position: 0, evaluated: true, threads, best: None };
         Ok(Trainer { network, optimizer, progress, best: None, device })
     }
 
-    /// Takes over a saved state. All of it fits, or nothing does: the file is of the same job.
-    pub fn restore(&mut self, loaded: Loaded, left_out: LeftOut) -> Result<(), Error> {
+    /// Takes over a saved state. All of it fits, or nothing does: the file is of the same job. Returns what other
+    /// ranks may want of it.
+    pub fn restore(
+        &mut self,
+        loaded: Loaded,
+        left_out: LeftOut,
+        ranks: &Ranks,
+    ) -> Result<Vec<checkpoint::Tensor>, Error> {
         let state = serde_json::from_value(loaded.manifest.state);
         let mut progress: Progress = state.map_err(|error| misfit(&format!("its progress cannot be read: {error}")))?;
         fill(self.network.weights().all(), &loaded.model)?;
@@ -97,12 +114,19 @@ impl Trainer {
         }
         self.best = loaded.best.map(Arc::new);
         self.progress = progress;
-        Ok(())
+        Ok(if ranks.size() > 1 { loaded.training } else { Vec::new() })
     }
 
-    /// Copies the state, into the memory of an earlier snapshot where there is one.
-    pub fn snapshot(&self, spare: Option<Snapshot>) -> Result<Snapshot, Error> {
+    /// Copies the state of all ranks, into the memory of an earlier snapshot where there is one; none on a rank that
+    /// is not the first.
+    pub fn snapshot(&self, spare: Option<Snapshot>, ranks: &Ranks) -> Result<Option<Snapshot>, Error> {
         let began = Instant::now();
+        ranks.check_same(&self.network, self.progress.step)?;
+        let others = shards::gather(&self.optimizer.state(), ranks)?;
+        let generators = if ranks.size() > 1 { Some(ranks.generators()?) } else { None };
+        if !ranks.is_first() {
+            return Ok(None);
+        }
         let (mut old_model, mut old_training) = spare.map_or_else(Default::default, |old| (old.model, old.training));
         old_model.reverse();
         old_training.reverse();
@@ -111,9 +135,13 @@ impl Trainer {
             let generator = Named { name: name.into(), tensor: torch::random_state(device)? };
             training.extend(copy([&generator], &mut old_training)?);
         }
+        if let Some(tensor) = generators {
+            training.extend(copy([&Named { name: GENERATORS.into(), tensor }], &mut old_training)?);
+        }
+        training.extend(copy(&others, &mut old_training)?);
         let state = serde_json::to_value(&self.progress).map_err(|error| misfit(&error.to_string()))?;
         let model = copy(self.network.weights().all(), &mut old_model)?;
-        Ok(Snapshot { step: self.progress.step, began, model, training, state, best: self.best.clone() })
+        Ok(Some(Snapshot { step: self.progress.step, began, model, training, state, best: self.best.clone() }))
     }
 
     /// Remembers the present weights as the best ones.
@@ -141,6 +169,23 @@ impl Trainer {
         }
         all
     }
+}
+
+/// Gives all ranks the state of the first one: its network, its progress, and of the tensors that it resumed from
+/// those of each rank's optimiser and generator.
+pub fn spread(trainer: &mut Trainer, resumed: &[checkpoint::Tensor], ranks: &Ranks, seed: u64) -> Result<(), Error> {
+    if ranks.size() == 1 {
+        return Ok(());
+    }
+    let progress = serde_json::to_string(&trainer.progress).map_err(|error| misfit(&error.to_string()))?;
+    let progress = ranks.spread_text(0, &progress)?;
+    trainer.progress = serde_json::from_str(&progress).map_err(|error| misfit(&error.to_string()))?;
+    ranks.spread(trainer.network.weights().all())?;
+    if trainer.progress.step > 0 {
+        shards::scatter(&trainer.optimizer.state(), |name| to_tensor(find(resumed, name)?), ranks)?;
+    }
+    let saved = resumed.iter().find(|tensor| tensor.name == GENERATORS).map(to_tensor).transpose()?;
+    Ok(ranks.set_generators(saved, seed, trainer.progress.step)?)
 }
 
 /// Copies tensors to plain memory, each in C order whatever its memory format. `spare` is taken from its end.

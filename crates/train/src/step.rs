@@ -8,6 +8,7 @@ use tch::{Device, Kind, Reduction, Tensor};
 use crate::model::{Network, Pass, Picture};
 use crate::optim::Optimizer;
 use crate::precision::Format;
+use crate::ranks::Ranks;
 use crate::torch::Result;
 
 /// What a step needs to know besides its batch.
@@ -47,6 +48,29 @@ pub struct Samples {
     pub mask: Option<Tensor>,
     /// One class a sample; or at each place the word to be guessed, and −100 where none is. int64.
     pub labels: Tensor,
+    /// Which part of the batch of all ranks they are.
+    pub of: Of,
+}
+
+/// Which part of the batch of all ranks some samples are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Of {
+    /// How many of them count: all, or none where a rank works for company only.
+    pub counted: usize,
+    /// Samples of all ranks.
+    pub whole: usize,
+}
+
+impl Of {
+    /// All of a batch.
+    pub fn all(count: usize) -> Of {
+        Of { counted: count, whole: count }
+    }
+
+    /// 1 if they count, else 0.
+    pub fn weight(self) -> f64 {
+        f64::from(u8::from(self.counted > 0))
+    }
 }
 
 impl Samples {
@@ -66,36 +90,58 @@ impl Samples {
             values: self.values.f_narrow(0, start, length)?,
             mask: self.mask.as_ref().map(|mask| mask.f_narrow(0, start, length)).transpose()?,
             labels: self.labels.f_narrow(0, start, length)?,
+            of: self.of,
         })
     }
 
-    /// What share of the whole batch's mean loss the part's mean is, so that uneven parts add up to it.
-    fn share_of(&self, whole: &Samples) -> Result<Tensor> {
-        let guesses = |labels: &Tensor| labels.f_ge(0)?.f_sum(Kind::Float);
-        Ok(guesses(&self.labels)?.f_div(&guesses(&whole.labels)?)?)
+    /// Words that are to be guessed.
+    fn guesses(&self) -> Result<Tensor> {
+        Ok(self.labels.f_ge(0)?.f_sum(Kind::Float)?)
     }
 }
 
-/// Updates the network by one batch and returns the mean loss over its samples, before the update.
+/// Updates the network by one batch and returns the mean loss over the samples of all ranks, before the update.
 ///
-/// Reading the loss is the only time the device is waited for.
-pub fn step(network: &Network, optimizer: &mut Optimizer, recipe: &Recipe, batch: &Samples, lr: f64) -> Result<f64> {
+/// Each part's loss is weighted by its share of the whole batch, so that parts and ranks, however uneven, add up to
+/// the whole batch's mean. Reading the loss is the only time the device is waited for.
+pub fn step(
+    network: &Network,
+    optimizer: &mut Optimizer,
+    recipe: &Recipe,
+    batch: &Samples,
+    lr: f64,
+    ranks: &Ranks,
+) -> Result<f64> {
     let total = batch.count()?;
     let by_word = batch.labels.dim() > 1;
+    // What ranks exchange is their mean, and what is wanted is their sum.
+    let weight = batch.of.weight() * f64::from(ranks.size());
+    let whole = batch.of.whole as f64;
+    let all_guesses = match by_word && (recipe.accumulate > 1 || ranks.size() > 1) {
+        true => Some(ranks.total(batch.guesses()?.f_mul_scalar(batch.of.weight())?)?),
+        false => None,
+    };
     let mut sum: Option<Tensor> = None;
     let mut start = 0;
     for length in micro_batches(total, i64::from(recipe.accumulate)) {
         let part = batch.part(start, length)?;
         start += length;
+        let exchange = ranks.exchange().filter(|_| start == total);
         let pass = part.pass(true);
+        if let Some(exchange) = exchange {
+            exchange.before_forward()?;
+        }
         let scores = recipe.format.forward(recipe.device, || network.forward(&part.values, &pass))?;
         let mut loss = cross_entropy(&scores, &part.labels, recipe.label_smoothing)?;
-        if length != total && by_word {
+        if let Some(all) = &all_guesses {
             // A part without a word to guess has no mean.
-            loss = loss.f_mul(&part.share_of(batch)?)?.f_nan_to_num(0.0, None, None)?;
-        } else if length != total {
-            // Weighted by its share of the samples, so that uneven micro-batches add up to the whole batch's mean.
-            loss = loss.f_mul_scalar(length as f64 / total as f64)?;
+            let share = part.guesses()?.f_div(all)?;
+            loss = loss.f_mul(&share.f_mul_scalar(weight)?)?.f_nan_to_num(0.0, None, None)?;
+        } else if length as f64 * weight != whole {
+            loss = loss.f_mul_scalar(weight * length as f64 / whole)?;
+        }
+        if let Some(exchange) = exchange {
+            exchange.before_backward()?;
         }
         loss.f_backward()?;
         let loss = loss.f_detach()?;
@@ -104,8 +150,10 @@ pub fn step(network: &Network, optimizer: &mut Optimizer, recipe: &Recipe, batch
             Some(sum) => sum.f_add(&loss)?,
         });
     }
-    optimizer.step(lr, recipe.clip_norm)?;
-    Ok(sum.map_or(Ok(0.0), |loss| loss.f_double_value(&[]))?)
+    ranks.update(network, optimizer, lr, recipe.clip_norm)?;
+    let mut loss = [sum.map_or(Ok(0.0), |loss| loss.f_double_value(&[]))? / f64::from(ranks.size())];
+    ranks.sum(&mut loss)?;
+    Ok(loss[0])
 }
 
 /// Mean cross-entropy of scores against classes, or at each place against words, with `smoothing` of the mass spread
@@ -143,7 +191,7 @@ pub fn pictures(
     };
     debug_assert_eq!(images.kind(), Kind::Float);
     let labels = Tensor::f_from_slice(labels)?.f_to_device(device)?;
-    Ok(Samples { values: images.f_to_device(device)?, mask: None, labels })
+    Ok(Samples { values: images.f_to_device(device)?, mask: None, labels, of: Of::all(count as usize) })
 }
 
 #[cfg(test)]

@@ -68,6 +68,7 @@ impl Bench {
             fence: Fence(self.attempts),
             rank: 0,
             world_size: 1,
+            meeting: None,
             job_hash: "job".into(),
             train: self.train.clone(),
             data: self.data.display().to_string(),

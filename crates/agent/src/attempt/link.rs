@@ -37,9 +37,9 @@ pub struct Link {
 }
 
 impl Link {
-    /// Listens in `folder` for the one rank of `attempt`; what it says goes to `events`.
-    pub fn listen(folder: &Path, attempt: &AttemptId, events: Sender<Event>) -> io::Result<Link> {
-        let name = format!("{attempt}.sock");
+    /// Listens in `folder` for this rank of `attempt`; what it says goes to `events`.
+    pub fn listen(folder: &Path, attempt: &AttemptId, rank: u32, events: Sender<Event>) -> io::Result<Link> {
+        let name = format!("{attempt}-{rank}.sock");
         let handle = File::open(folder)?;
         let file = folder.join(&name);
         let short = Path::new("/proc").join(std::process::id().to_string()).join("fd");
@@ -50,8 +50,8 @@ impl Link {
         let attempt = attempt.clone();
         std::thread::spawn(move || {
             let send = |happening| events.send(Event::Attempt(attempt.clone(), happening)).is_ok();
-            let _ = read(&accepting, send);
-            send(Happening::Silent);
+            let _ = read(&accepting, rank, send);
+            send(Happening::Silent(rank));
         });
         Ok(Link { listener, path, file, _folder: handle, stream: None, waiting: Vec::new(), is_silent: false })
     }
@@ -107,14 +107,14 @@ impl Drop for Link {
     }
 }
 
-fn read(listener: &UnixListener, send: impl Fn(Happening) -> bool) -> io::Result<()> {
+fn read(listener: &UnixListener, rank: u32, send: impl Fn(Happening) -> bool) -> io::Result<()> {
     let (stream, _) = listener.accept()?;
-    send(Happening::Connected(stream.try_clone()?));
+    send(Happening::Connected(rank, stream.try_clone()?));
     for line in BufReader::new(stream).lines() {
         let line = line?;
         let happening = match serde_json::from_str(&line) {
-            Ok(report) => Happening::Reported(Box::new(report)),
-            Err(_) => Happening::Garbled(line),
+            Ok(report) => Happening::Reported(rank, Box::new(report)),
+            Err(_) => Happening::Garbled(rank, line),
         };
         if !send(happening) {
             break;

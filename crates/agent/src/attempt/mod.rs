@@ -4,9 +4,11 @@
 //! process has ended and its last reports are read, and what it left behind is ended. Then `verdict` says what ended
 //! it. It can be asked to end at any stage; `Why` says by whom, and so how long it may take.
 
+mod hearing;
 mod heartbeat;
 mod library;
 mod link;
+mod peers;
 mod process;
 mod program;
 mod staging;
@@ -20,16 +22,17 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use cloud::local::processes;
-use domain::rank::{self, Report};
+use domain::rank;
 use domain::run::AttemptEnd;
 use domain::wire::{Start, Word};
 use domain::{AttemptId, Command, Finding, InstanceId, Train, Work};
 use rustix::process::Signal;
 
 use crate::Patience;
-use crate::event::{Event, Happening};
+use crate::event::Event;
 use heartbeat::Heartbeat;
 use link::Link;
+use peers::Peers;
 use process::{Exit, Process};
 use verdict::{Role, Said};
 
@@ -102,7 +105,7 @@ pub struct Attempt {
 }
 
 enum Working {
-    Train { train: Box<Train>, folder: PathBuf, link: Link, heartbeat: Heartbeat, said: Box<Said> },
+    Train { train: Box<Train>, folder: PathBuf, link: Link, heartbeat: Heartbeat, said: Box<Said>, peers: Peers },
     Command { command: Command, folder: PathBuf },
 }
 
@@ -153,12 +156,19 @@ impl Attempt {
         log: PathBuf,
         now: Duration,
     ) -> Result<(Attempt, Vec<Word>), Box<Finding>> {
-        let link = Link::listen(&tools.folder, &start.attempt, tools.events.clone());
-        let link = link.map_err(|error| process::not_written("listen in", &tools.folder, &error))?;
+        let listen = |rank: u32| {
+            let link = Link::listen(&tools.folder, &start.attempt, rank, tools.events.clone());
+            link.map_err(|error| process::not_written("listen in", &tools.folder, &error))
+        };
+        let link = listen(0)?;
+        let mut peers = Peers::default();
+        for rank in 1..train.processes {
+            peers.add(rank, listen(rank)?, peers::log(&log, rank));
+        }
         let heartbeat = Heartbeat::new(now, tools.patience.ready, tools.patience.step);
         let data = train.data.path.clone();
-        let work =
-            Working::Train { train: Box::new(train), folder: folder.to_owned(), link, heartbeat, said: Box::default() };
+        let (train, folder, said) = (Box::new(train), folder.to_owned(), Box::default());
+        let work = Working::Train { train, folder, link, heartbeat, said, peers };
         let mut attempt = Attempt { start, tools, work, stage: Stage::Staging, ending: None, log };
         let words = match staging::place(&data)? {
             Some(path) => attempt.start_rank(&path, now)?,
@@ -173,42 +183,6 @@ impl Attempt {
     /// Its name.
     pub fn id(&self) -> &AttemptId {
         &self.start.attempt
-    }
-
-    /// Takes in what happened, and returns what there is to say of it.
-    pub fn hear(&mut self, happening: Happening, now: Duration) -> Vec<Word> {
-        match happening {
-            Happening::Staged(Ok(path)) => self.staged(&path, now),
-            Happening::Staged(Err(finding)) => {
-                self.sweep(AttemptEnd::Failed { finding, exit_code: None }, now);
-                Vec::new()
-            }
-            Happening::Connected(stream) => {
-                if let Working::Train { link, .. } = &mut self.work {
-                    link.connected(stream);
-                }
-                Vec::new()
-            }
-            Happening::Reported(report) => self.reported(*report, now),
-            Happening::Garbled(line) => {
-                vec![said(Report::Note { text: format!("rank 0 sent a line that is no report: `{line}`") })]
-            }
-            Happening::Silent => {
-                if let Working::Train { link, .. } = &mut self.work {
-                    link.silent();
-                }
-                Vec::new()
-            }
-            Happening::Exited(pid) => self.exited(pid, now),
-        }
-    }
-
-    fn reported(&mut self, report: Report, now: Duration) -> Vec<Word> {
-        if let Working::Train { heartbeat, said, .. } = &mut self.work {
-            heartbeat.hear(&report, now);
-            said.hear(&report);
-        }
-        vec![said(report)]
     }
 
     /// Starts one of the user's scripts. The attempt counts as started when `run` does.
@@ -232,6 +206,9 @@ impl Attempt {
     }
 
     fn exited(&mut self, pid: u32, now: Duration) -> Vec<Word> {
+        if let Working::Train { peers, .. } = &mut self.work {
+            peers.exited(pid, now);
+        }
         let Stage::Running { process, role, kills } = &mut self.stage else { return Vec::new() };
         if process.pid() != pid {
             return Vec::new();
@@ -286,6 +263,13 @@ impl Attempt {
         {
             self.end(Why::Hang(heartbeat.silence(now)), now);
         }
+        if let (Stage::Running { process, .. }, Working::Train { peers, .. }, None) =
+            (&self.stage, &self.work, &self.ending)
+            && now >= peers.kill_at()
+        {
+            process.signal(Signal::KILL);
+            peers.signal(Signal::KILL);
+        }
         if let (Stage::Running { process, .. }, Some(ending)) = (&self.stage, &mut self.ending)
             && now >= ending.kill_at
             && !ending.is_killed
@@ -300,10 +284,10 @@ impl Attempt {
         }
         if let Stage::Ended { exit, role, is_out_of_memory, since } = self.stage {
             let is_silent = match &mut self.work {
-                Working::Train { link, .. } => link.is_silent(),
+                Working::Train { link, peers, .. } => link.is_silent() && peers.are_done(),
                 Working::Command { .. } => true,
             };
-            if is_silent || now >= since + LATE {
+            if is_silent || now >= since + self.late() {
                 let end = self.verdict(exit, role, is_out_of_memory);
                 self.sweep(end, now);
             }
@@ -318,10 +302,20 @@ impl Attempt {
             (Stage::Staging, Some(_), _) => Duration::ZERO,
             (Stage::Running { .. }, Some(ending), _) if ending.is_killed => Duration::MAX,
             (Stage::Running { .. }, Some(ending), _) => ending.kill_at,
-            (Stage::Running { .. }, None, Working::Train { heartbeat, .. }) => heartbeat.hangs_at(),
+            (Stage::Running { .. }, None, Working::Train { heartbeat, peers, .. }) => {
+                heartbeat.hangs_at().min(peers.kill_at())
+            }
             (Stage::Running { .. }, None, Working::Command { .. }) => Duration::MAX,
-            (Stage::Ended { since, .. }, _, _) => *since + LATE,
+            (Stage::Ended { since, .. }, _, _) => *since + self.late(),
             (Stage::Sweeping { next, .. }, _, _) => *next,
+        }
+    }
+
+    /// How long an ended rank is waited for: others, if there are any, are about to notice its end.
+    fn late(&self) -> Duration {
+        match (&self.work, &self.ending) {
+            (Working::Train { peers, .. }, None) if !peers.are_done() => peers::NOTICE,
+            (_, _) => LATE,
         }
     }
 
@@ -330,7 +324,14 @@ impl Attempt {
             Working::Train { said, .. } => (**said).clone(),
             Working::Command { .. } => Said::default(),
         };
+        if let (Working::Train { said, peers, .. }, None) = (&self.work, &self.ending)
+            && (said.blames_another() || peers.kill_at() != Duration::MAX && !said.has_ended())
+            && let Some(end) = peers.culprit(is_out_of_memory)
+        {
+            return end;
+        }
         verdict::verdict(verdict::Facts {
+            rank: 0,
             role,
             exit,
             is_out_of_memory,
@@ -371,8 +372,4 @@ impl Attempt {
         // What is missed now is found by the sweep.
         let _ = processes::signal(ATTEMPT, self.start.attempt.as_str(), signal);
     }
-}
-
-fn said(report: Report) -> Word {
-    Word::Reported { rank: 0, report }
 }

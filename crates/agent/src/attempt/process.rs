@@ -90,6 +90,13 @@ impl Process {
     }
 }
 
+/// One that was killed while its attempt was swept is still to be reaped.
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.try_wait();
+    }
+}
+
 /// How many processes the kernel has killed for memory since the machine started.
 pub fn memory_kills() -> u64 {
     let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();

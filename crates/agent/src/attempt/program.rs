@@ -54,7 +54,7 @@ fn environment(start: &Start, checkpoints: &Path, port: u16) -> Vec<(&'static st
 }
 
 /// A port that nobody uses now. Another program may take it before this one does, which torchrun risks as well.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     port.map_or(29500, |address| address.port())
 }

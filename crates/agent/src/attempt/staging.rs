@@ -10,8 +10,9 @@ use store::{Location, Meter};
 
 use super::heartbeat::Heartbeat;
 use super::process::{self, Process};
+use super::trainer::Seat;
 use super::verdict::Role;
-use super::{Attempt, Stage, Tools, Working, trainer};
+use super::{Attempt, Stage, Tools, Working, program, trainer};
 use crate::event::{Event, Happening};
 
 /// Where data lies on this machine; none when it lies elsewhere.
@@ -58,11 +59,21 @@ impl Attempt {
 
     /// Starts the trainer on data that is on this machine.
     pub(super) fn start_rank(&mut self, data: &Path, now: Duration) -> Result<Vec<Word>, Box<Finding>> {
-        let Working::Train { train, folder, link, heartbeat, .. } = &mut self.work else { return Ok(Vec::new()) };
+        let Working::Train { train, folder, link, heartbeat, peers, .. } = &mut self.work else {
+            return Ok(Vec::new());
+        };
         *heartbeat = Heartbeat::new(now, self.tools.patience.ready, self.tools.patience.step);
-        let mut command = trainer::command(&self.start, &self.tools, (**train).clone(), data, folder, link.path())?;
-        self.tools.tag(&mut command, &self.start.attempt);
-        let process = Process::start(command, &self.log, &self.start.attempt, &self.tools.events)?;
+        let seat = Seat { rank: 0, ranks: train.processes.max(1), port: program::free_port() };
+        let launch = |seat: Seat, socket: &Path, log: &Path| {
+            let mut command =
+                trainer::command(&self.start, &self.tools, (**train).clone(), data, folder, socket, seat)?;
+            self.tools.tag(&mut command, &self.start.attempt);
+            Process::start(command, log, &self.start.attempt, &self.tools.events)
+        };
+        let process = launch(seat, link.path(), &self.log)?;
+        for (rank, socket, log) in peers.seats() {
+            peers.started(rank, launch(Seat { rank, ..seat }, &socket, &log)?);
+        }
         self.stage = Stage::Running { process, role: Role::Rank, kills: process::memory_kills() };
         Ok(vec![Word::Started])
     }

@@ -4,14 +4,28 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use domain::rank::{SPEC_SCHEMA, Spec};
+use domain::rank::{self, Meeting, SPEC_SCHEMA, Spec};
 use domain::wire::Start;
 use domain::{Cause, Finding, Train};
 
 use super::process::not_written;
 use super::{Tools, library};
 
-/// The command that runs rank 0 on `data` with a specification in the attempt's folder; it will report to `socket`.
+/// Ranks of one machine meet where nobody else can reach them.
+const HERE: &str = "127.0.0.1";
+
+/// A rank's place among those of its attempt.
+#[derive(Debug, Clone, Copy)]
+pub struct Seat {
+    /// From 0.
+    pub rank: u32,
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Where they meet, on this machine.
+    pub port: u16,
+}
+
+/// The command that runs a rank on `data` with a specification in the attempt's folder; it will report to `socket`.
 pub fn command(
     start: &Start,
     tools: &Tools,
@@ -19,10 +33,11 @@ pub fn command(
     data: &Path,
     folder: &Path,
     socket: &Path,
+    seat: Seat,
 ) -> Result<Command, Box<Finding>> {
     let libraries = library::check(tools.libtorch.as_deref())?;
-    let path = folder.join("rank-0.json");
-    let text = serde_json::to_vec_pretty(&spec(start, train, data, socket));
+    let path = folder.join(format!("rank-{}.json", seat.rank));
+    let text = serde_json::to_vec_pretty(&spec(start, train, data, socket, seat));
     let text = text.map_err(|error| Finding::new(Cause::Internal, error.to_string()))?;
     fs::write(&path, text).map_err(|error| not_written("write", &path, &error))?;
     let mut command = Command::new(&tools.rank_program);
@@ -37,12 +52,23 @@ pub fn command(
         command.env_remove(name);
     });
     command.envs(&start.job.envs);
+    // As torchrun: whatever launched the agent, these are the ranks of this attempt.
+    for name in ["RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"] {
+        command.env_remove(name);
+    }
+    command.env_remove("TORCHELASTIC_USE_AGENT_STORE");
+    if seat.ranks > 1 {
+        let (rank, ranks) = (seat.rank.to_string(), seat.ranks.to_string());
+        command.env("RANK", &rank).env("LOCAL_RANK", &rank).env("GROUP_RANK", "0");
+        command.env("WORLD_SIZE", &ranks).env("LOCAL_WORLD_SIZE", &ranks);
+        command.env("MASTER_ADDR", HERE).env("MASTER_PORT", seat.port.to_string());
+    }
     // Before the path that was linked in, so that a rank runs on the libraries that were just checked.
     command.env("LD_LIBRARY_PATH", libraries);
     Ok(command)
 }
 
-fn spec(start: &Start, train: Train, data: &Path, socket: &Path) -> Spec {
+fn spec(start: &Start, train: Train, data: &Path, socket: &Path, seat: Seat) -> Spec {
     let run = PathBuf::from(&start.folder);
     let text = |path: PathBuf| path.to_string_lossy().into_owned();
     Spec {
@@ -50,8 +76,15 @@ fn spec(start: &Start, train: Train, data: &Path, socket: &Path) -> Spec {
         run: start.run.clone(),
         attempt: start.attempt.clone(),
         fence: start.fence,
-        rank: 0,
-        world_size: 1,
+        rank: seat.rank,
+        world_size: seat.ranks,
+        meeting: (seat.ranks > 1).then(|| Meeting {
+            host: HERE.to_owned(),
+            port: seat.port,
+            local_rank: seat.rank,
+            is_kept: false,
+            patience_s: rank::patience(),
+        }),
         job_hash: start.job_hash.clone(),
         data: text(data.to_owned()),
         train,

@@ -41,6 +41,8 @@ enum LastWord {
 /// What is known of the end.
 #[derive(Debug)]
 pub struct Facts<'a> {
+    /// Of several ranks, the one that it is about.
+    pub rank: u32,
     /// Which process ended.
     pub role: Role,
     /// How.
@@ -60,6 +62,16 @@ pub struct Facts<'a> {
 }
 
 impl Said {
+    /// Whether it had a last word.
+    pub fn has_ended(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// Whether it says no more than that another rank is lost, or nothing at all.
+    pub fn blames_another(&self) -> bool {
+        matches!(&self.last, Some(LastWord::Failed(finding)) if finding.cause == Cause::RankLost)
+    }
+
     /// Takes in a report.
     pub fn hear(&mut self, report: &Report) {
         match report {
@@ -90,15 +102,18 @@ fn of_rank(facts: Facts) -> AttemptEnd {
         // Whatever came after it, the model stands.
         (Some(LastWord::Trained), Some(model)) => AttemptEnd::Trained { model: model.clone() },
         (Some(LastWord::Trained), None) => {
-            failed(Finding::new(Cause::Internal, "rank 0 has trained and did not report a model"))
+            let message = format!("rank {} has trained and did not report a model", facts.rank);
+            failed(Finding::new(Cause::Internal, message))
         }
         (Some(LastWord::Failed(finding)), _) => failed(finding.clone()),
         (Some(LastWord::Stopped(step)), _) => match why {
             Some(Why::Stop) => AttemptEnd::Stopped { step: Some(*step) },
             Some(why) => failed(reason(why, &facts)),
             None => {
-                let message =
-                    format!("something else than gradus told rank 0 to stop; the state of step {step} is saved");
+                let message = format!(
+                    "something else than gradus told rank {} to stop; the state of step {step} is saved",
+                    facts.rank
+                );
                 failed(Finding::new(Cause::Killed, message))
             }
         },
@@ -142,16 +157,18 @@ fn of_program(facts: Facts) -> AttemptEnd {
 /// A rank has ended without a last word.
 fn unsaid(facts: &Facts) -> Finding {
     match facts.exit {
-        Exit::Signal(signal) => of_signal("rank 0", signal, facts),
+        Exit::Signal(signal) => of_signal(&format!("rank {}", facts.rank), signal, facts),
         Exit::Code(_) if facts.tail.contains("error while loading shared libraries") => {
             let hint = "run `cargo xtask setup`, or name a folder of libtorch with `GRADUS_LIBTORCH`";
-            Finding::new(Cause::Library, with_tail("rank 0 cannot load its libraries".into(), facts)).hint(hint)
+            Finding::new(Cause::Library, with_tail(format!("rank {} cannot load its libraries", facts.rank), facts))
+                .hint(hint)
         }
         Exit::Code(code) => {
-            let message = with_tail(format!("rank 0 ended with code {code} and without a last word"), facts);
+            let message =
+                with_tail(format!("rank {} ended with code {code} and without a last word", facts.rank), facts);
             Finding::new(Cause::Internal, message).hint(see(facts))
         }
-        Exit::Never => Finding::new(Cause::Internal, "the end of rank 0 was not seen"),
+        Exit::Never => Finding::new(Cause::Internal, format!("the end of rank {} was not seen", facts.rank)),
     }
 }
 
@@ -245,7 +262,8 @@ mod tests {
         reports.iter().for_each(|report| said.hear(report));
         let log = Path::new("/run/logs/a1-rank-0.log");
         let lease = Duration::from_secs(60);
-        let facts = Facts { role, exit, is_out_of_memory: memory, said, ending, lease, log, tail: tail.into() };
+        let facts =
+            Facts { rank: 0, role, exit, is_out_of_memory: memory, said, ending, lease, log, tail: tail.into() };
         match verdict(facts) {
             AttemptEnd::Trained { .. } => "trained".into(),
             AttemptEnd::Succeeded => "succeeded".into(),

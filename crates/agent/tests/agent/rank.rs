@@ -153,6 +153,32 @@ fn a_newer_attempt_takes_over_and_an_older_one_is_refused() {
     checkpoint::claim(&scene.folder.join("checkpoints"), Fence(3)).unwrap();
 }
 
+/// The same by two ranks.
+fn by_two(behaviour: &str) -> String {
+    job(behaviour).replace("batch: 8", "batch: 8, processes: 2")
+}
+
+#[test]
+fn several_ranks_are_started_and_the_first_one_speaks() {
+    let scene = Scene::new("two", "");
+    let AttemptEnd::Trained { model } = scene.run(&by_two("20")) else { panic!("it trains") };
+    assert_eq!(model.steps, 20);
+    let entries = scene.control.wait("end", |entries| !entries.is_empty());
+    let steps = reports(&entries).iter().filter(|report| matches!(report, Report::Step(_))).count();
+    assert_eq!(steps, 20, "what the second says is not told");
+    let name = format!("{}-rank-1.log", scene.attempt(1));
+    let log = fs::read_to_string(scene.folder.join("logs").join(name)).unwrap();
+    assert!(log.contains("rank 1 of 2 meets at") && scene.log(1).contains("rank 0 of 2 meets at"), "{log}");
+}
+
+#[test]
+fn the_rank_that_others_miss_is_told() {
+    let scene = Scene::new("missed", "");
+    scene.control.order(vec![scene.start(1, &by_two("the second fails"))]);
+    let (found, _) = finding(scene.end(1));
+    assert_eq!((found.cause, found.message.as_str()), (Cause::Data, "a picture is no picture"));
+}
+
 #[test]
 fn a_home_may_lie_deeper_than_a_socket_s_path_is_long() {
     let scene = Scene::below("deep", &"a-long-name-of-a-folder/".repeat(8), "");

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::{Patience, Settings};
+use domain::finding::{Cause, Finding};
 use domain::rank::{Checkpointed, Environment, Exported, Order, Ready, Report, Spec, Step};
 
 /// Looks after the folder named by the environment, and exits as `gradus agent` does.
@@ -33,6 +34,13 @@ pub fn agent(folder: PathBuf, patience: &str) -> ! {
 pub fn rank(spec: &str, behaviour: &str) -> ! {
     let spec: Spec = serde_json::from_str(&std::fs::read_to_string(spec).unwrap()).unwrap();
     println!("rank of {} with {} threads", spec.attempt, std::env::var("OMP_NUM_THREADS").unwrap());
+    if spec.world_size > 1 {
+        let value = |name: &str| std::env::var(name).unwrap();
+        assert_eq!((value("RANK"), value("WORLD_SIZE")), (spec.rank.to_string(), spec.world_size.to_string()));
+        let meeting = spec.meeting.as_ref().unwrap();
+        assert_eq!((value("MASTER_ADDR"), value("MASTER_PORT")), (meeting.host.clone(), meeting.port.to_string()));
+        println!("rank {} of {} meets at {}", spec.rank, spec.world_size, meeting.port);
+    }
     if behaviour == "mute" {
         eprintln!("cannot go on");
         std::process::exit(3);
@@ -69,6 +77,21 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
         parameters: 1,
         passed_over: vec![],
     };
+    if behaviour == "the second fails" {
+        // The first does not end before the second has said why.
+        let mark = std::path::Path::new(&spec.export).join("failed");
+        let finding = if spec.rank == 1 {
+            Finding::new(Cause::Data, "a picture is no picture")
+        } else {
+            while !mark.exists() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Finding::new(Cause::RankLost, "rank 1 ended or stands still")
+        };
+        say(Report::Failed(finding));
+        std::fs::write(&mark, "").unwrap();
+        std::process::exit(1);
+    }
     say(Report::Ready(ready));
     let steps: u64 = behaviour.parse().unwrap_or(u64::MAX);
     for step in 1..=steps {

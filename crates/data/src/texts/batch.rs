@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Goal, Texts};
 use crate::random::{Draws, Purpose, key};
-use crate::{Cursor, Error, Order, Part};
+use crate::{Cursor, Error, Order, Part, Share};
 
 /// What takes no part in the loss, as `torch.nn.functional.cross_entropy` has it.
 const IGNORED: i64 = -100;
@@ -26,6 +26,7 @@ pub struct TextLoader {
     order: Option<Order>,
     at: Cursor,
     epochs: u64,
+    share: Share,
     refused: Option<Error>,
 }
 
@@ -42,6 +43,10 @@ pub struct TextBatch {
     pub rows: usize,
     /// Words of each row.
     pub length: usize,
+    /// How many of the rows count: all, or none where the only one is another rank's.
+    pub counted: usize,
+    /// Rows of the batch over all ranks.
+    pub whole: usize,
     /// Where training stands once this batch is used.
     pub cursor_after: Cursor,
     /// From 0.
@@ -57,13 +62,19 @@ impl TextLoader {
         let Cursor { epoch, pos } = from;
         let refused = (epoch < epochs && pos >= samples.max(1)).then_some(Error::Position { epoch, pos, samples });
         let order = Some(Order::new(samples, seed));
-        TextLoader { texts, part: Part::Train, batch: batch.max(1), seed, order, at: from, epochs, refused }
+        let (batch, share) = (batch.max(1), Share::ALL);
+        TextLoader { texts, part: Part::Train, batch, seed, order, at: from, epochs, share, refused }
     }
 
     /// Batches of one part as its rows come, once.
     pub fn evaluate(texts: Arc<Texts>, part: Part, batch: usize, seed: u64) -> TextLoader {
         let (order, at) = (None, Cursor::START);
-        TextLoader { texts, part, batch: batch.max(1), seed, order, at, epochs: 1, refused: None }
+        TextLoader { texts, part, batch: batch.max(1), seed, order, at, epochs: 1, share: Share::ALL, refused: None }
+    }
+
+    /// The same with only this share of each batch, whose size remains that of all ranks together.
+    pub fn shared(self, share: Share) -> TextLoader {
+        TextLoader { share, ..self }
     }
 
     /// The next batch; `None` after the last one, and after an error.
@@ -80,12 +91,17 @@ impl TextLoader {
         }
         let Cursor { epoch, pos } = self.at;
         let rows = self.batch.min(samples - pos as usize);
-        let numbers: Vec<u32> = (0..rows as u64).map(|place| self.number(epoch, pos + place)).collect();
+        let ours = self.share.of(rows as u64);
+        let counted = (ours.end - ours.start) as usize;
+        // A rank that there is no row left for still has something to work at, which does not count.
+        let places = if ours.is_empty() { 0..1 } else { ours };
+        let numbers: Vec<u32> = places.map(|place| self.number(epoch, pos + place)).collect();
         let after = pos + rows as u64;
         self.at =
             if after < samples as u64 { Cursor { epoch, pos: after } } else { Cursor { epoch: epoch + 1, pos: 0 } };
         let mut batch = self.texts.batch(&numbers, self.order.is_some().then_some(epoch), self.seed);
         (batch.cursor_after, batch.epoch, batch.wait) = (self.at, epoch, began.elapsed());
+        (batch.counted, batch.whole) = (counted, rows);
         Some(Ok(batch))
     }
 
@@ -137,8 +153,8 @@ impl Texts {
             }
         }
         let mask = mask.contains(&false).then_some(mask);
-        let (rows, cursor_after) = (numbers.len(), Cursor::START);
-        TextBatch { tokens, mask, labels, rows, length, cursor_after, epoch: 0, wait: Duration::ZERO }
+        let (rows, cursor_after, wait) = (numbers.len(), Cursor::START, Duration::ZERO);
+        TextBatch { tokens, mask, labels, rows, length, counted: rows, whole: rows, cursor_after, epoch: 0, wait }
     }
 
     /// Masks words of a row and notes what they were; at least one, so that every row has something to learn.

@@ -8,6 +8,7 @@
 mod keys;
 mod lower;
 pub mod nearest;
+mod ranks;
 mod scalar;
 mod sense;
 mod served;

@@ -39,7 +39,7 @@ pub(super) fn check(rest: &Job, work: Option<&Work>) -> Sense {
 }
 
 impl Sense {
-    fn wrong(&mut self, key: &str, message: impl Into<String>, hint: impl Into<String>) {
+    pub(super) fn wrong(&mut self, key: &str, message: impl Into<String>, hint: impl Into<String>) {
         self.problems.push(Problem::at(key, message).hint(hint));
     }
 
@@ -190,13 +190,10 @@ impl Sense {
     }
 
     fn train(&mut self, train: &Train) {
-        if train.accumulate > train.batch {
-            let message = format!("{} micro-batches cannot be made of {} samples", train.accumulate, train.batch);
-            self.wrong("train.accumulate", message, format!("write at most {}", train.batch));
-        }
         if let Some(weights) = &train.weights {
             self.path("train.weights", weights);
         }
+        self.ranks(train);
         self.optimizer(&train.optimizer);
         self.schedule(train);
         self.data(&train.data);

@@ -166,6 +166,17 @@ fn values_of_a_train_section_make_sense() {
     check("accumulate: 64", "ok");
     check("accumulate: 65", "6 train.accumulate: 65 micro-batches cannot be made of 64 samples (write at most 64)");
     check("accumulate: 0", "6 train.accumulate: `0` is out of range: it must be at least 1");
+    check("processes: 64", "ok");
+    check("processes: 65", "6 train.processes: 65 ranks cannot share 64 samples (write at most 64)");
+    check(
+        "processes: 40\n  accumulate: 2",
+        "6 train.processes: 40 ranks with 2 micro-batches each cannot share 64 samples (write at most 32)",
+    );
+    check("processes: 2\n  parallel: {shard: optimizer, exchange: bf16, sync_batch_norm: true}", "ok");
+    check(
+        "parallel: {shard: optimizer}",
+        "6 train.parallel: there is nothing to share with a single rank (write `processes: 2`, or leave `parallel` out)",
+    );
     check("optimizer: {sgd: {lr: 0.1}}", "ok");
     check("optimizer: sgd", "6 train.optimizer: `sgd` needs a value (write `sgd: {lr: …}`)");
     check("optimizer: {sgd: {}}", "6 train.optimizer.sgd.lr: this key is missing (add `lr: …`: learning rate)");
@@ -263,7 +274,7 @@ fn values_of_a_train_section_make_sense() {
     check("stop: 98%", "6 train.stop: expected a mapping, found the text `98%`");
     check(
         "learning_rate: 1",
-        "6 train.learning_rate: unknown key (known keys here: `model`, `weights`, `data`, `epochs`, `batch`, `accumulate`, `precision`, `optimizer`, `schedule`, `label_smoothing`, `clip_norm`, `memory_format`, `seed`, `threads`, `deterministic`, `stop`, `checkpoint`)",
+        "6 train.learning_rate: unknown key (known keys here: `model`, `weights`, `data`, `epochs`, `batch`, `accumulate`, `processes`, `parallel`, `precision`, `optimizer`, `schedule`, `label_smoothing`, `clip_norm`, `memory_format`, `seed`, `threads`, `deterministic`, `stop`, `checkpoint`)",
     );
 }
 

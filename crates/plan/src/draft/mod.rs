@@ -135,7 +135,13 @@ impl Estimate {
             }
             network
         });
-        let step = step(train, network.as_ref(), share.threads.min(cores), facts, &mut assumptions);
+        let step = step(
+            train,
+            network.as_ref(),
+            share.threads.saturating_mul(share.ranks).min(cores),
+            facts,
+            &mut assumptions,
+        );
         let time = match (facts.samples, step) {
             (Some(samples), Some(step)) => Some(time(train, samples, &share, step, &mut assumptions)),
             (Some(_), None) => None,
@@ -154,7 +160,9 @@ impl Estimate {
         if train.stop.is_some() {
             assumptions.push("every epoch is counted; `train.stop` may end the run sooner".to_owned());
         }
-        let memory = network.zip(picture).map(|(network, picture)| memory(train, &network, picture, &share, facts));
+        let memory = network.zip(picture).map(|(network, picture)| {
+            u64::from(share.ranks).saturating_mul(memory(train, &network, picture, &share, facts))
+        });
         let checkpoint = network.map(|network| 4 * (network.parameters * (1 + moments(train)) + network.buffers));
         Estimate { share: Some(share), memory, checkpoint, time, assumptions }
     }
@@ -170,17 +178,19 @@ fn not_counted(train: &Train, facts: &Facts) -> String {
 }
 
 fn share(train: &Train, cores: u32, facts: &Facts, assumptions: &mut Vec<String>) -> Share {
-    let threads = train.threads.unwrap_or(cores);
-    if threads > cores {
-        assumptions
-            .push(format!("{threads} threads share {cores} cores, which makes each of them wait for the others"));
+    let ranks = train.processes.max(1);
+    let threads = train.threads.unwrap_or((cores / ranks).max(1));
+    let all = threads.saturating_mul(ranks);
+    if all > cores {
+        assumptions.push(format!("{all} threads share {cores} cores, which makes each of them wait for the others"));
     }
     let accumulate = train.accumulate.max(1);
     let steps = facts.samples.map(|[training, ..]| {
         let steps_an_epoch = training.div_ceil(u64::from(train.batch.max(1)));
         u64::from(train.epochs).saturating_mul(steps_an_epoch)
     });
-    Share { batch: train.batch, ranks: 1, accumulate, micro_batch: train.batch.div_ceil(accumulate), threads, steps }
+    let micro_batch = train.batch.div_ceil(ranks).div_ceil(accumulate);
+    Share { batch: train.batch, ranks, accumulate, micro_batch, threads, steps }
 }
 
 /// Channels, height and width that the network sees, where they are known before the data is opened.

@@ -1,9 +1,12 @@
 //! Layers with weights, initialised as PyTorch does by default unless a model says otherwise.
 
+use std::rc::Rc;
+
 use tch::{Device, Kind, Tensor};
 
 use super::Weights;
 use crate::torch::Result;
+use crate::torch::group::Group;
 
 /// A fully connected layer.
 #[derive(Debug)]
@@ -111,6 +114,8 @@ pub struct BatchNorm {
     num_batches_tracked: Tensor,
     momentum: f64,
     eps: f64,
+    /// Ranks whose samples count as one batch.
+    over: Option<Rc<Group>>,
 }
 
 impl BatchNorm {
@@ -131,6 +136,7 @@ impl BatchNorm {
             num_batches_tracked: weights.buffer(format!("{name}.num_batches_tracked"), count)?,
             momentum,
             eps,
+            over: weights.moments(),
         })
     }
 
@@ -138,6 +144,9 @@ impl BatchNorm {
     pub fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
         if train {
             let _ = self.num_batches_tracked.shallow_clone().f_add_scalar_(1)?;
+        }
+        if let (true, Some(group)) = (train, &self.over) {
+            return self.forward_over(x, group);
         }
         let (scale, statistics) = ((&self.weight, &self.bias), (&self.running_mean, &self.running_var));
         Ok(x.f_batch_norm(
@@ -150,6 +159,35 @@ impl BatchNorm {
             self.eps,
             true,
         )?)
+    }
+}
+
+impl BatchNorm {
+    /// By the statistics of all ranks' samples, in 32 bits. Two sums, as a variance that is a difference of large
+    /// numbers would lose its last digits.
+    fn forward_over(&self, x: &Tensor, group: &Group) -> Result<Tensor> {
+        let kind = x.kind();
+        let wide = x.f_to_kind(Kind::Float)?;
+        let channels = self.weight.numel() as i64;
+        let shape = [1, channels, 1, 1];
+        let count = Tensor::f_from_slice(&[(x.numel() as i64 / channels) as f64])?;
+        group.sum(&count)?;
+        let count = count.f_double_value(&[0])?;
+        let over = [0i64, 2, 3].as_slice();
+        let sum = |values: &Tensor| group.sum_both_ways(&values.f_sum_dim_intlist(over, false, Kind::Float)?);
+        let mean = sum(&wide)?.f_div_scalar(count)?;
+        let centred = wide.f_sub(&mean.f_view(shape)?)?;
+        let variance = sum(&centred.f_square()?)?.f_div_scalar(count)?;
+        let scale = variance.f_add_scalar(self.eps)?.f_rsqrt()?.f_mul(&self.weight)?;
+        let out = centred.f_mul(&scale.f_view(shape)?)?.f_add(&self.bias.f_view(shape)?)?;
+        tch::no_grad(|| -> Result<()> {
+            let unbiased = variance.f_detach()?.f_mul_scalar(count / (count - 1.0).max(1.0))?;
+            for (running, new) in [(&self.running_mean, mean.f_detach()?), (&self.running_var, unbiased)] {
+                let _ = running.shallow_clone().f_lerp_(&new, self.momentum)?;
+            }
+            Ok(())
+        })?;
+        Ok(out.f_to_kind(kind)?)
     }
 }
 

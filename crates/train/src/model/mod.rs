@@ -20,6 +20,7 @@ mod resnet;
 mod vit;
 mod weights;
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use domain::architecture::Architecture;
@@ -28,6 +29,7 @@ use tch::{Device, Tensor};
 
 use family::Family;
 
+use crate::torch::group::Group;
 use crate::torch::{self, Result};
 
 pub use block::{Block, Pass};
@@ -97,8 +99,20 @@ pub struct Network {
 impl Network {
     /// A freshly initialised network; the same `seed` gives the same weights on every device.
     pub fn new(model: Model, shape: Shape, seed: u64, device: Device, format: MemoryFormat) -> Result<Network> {
+        Network::over(None, model, shape, seed, device, format)
+    }
+
+    /// The same, whose batch normalisation takes its statistics over the samples of all ranks of a group.
+    pub fn over(
+        moments: Option<Rc<Group>>,
+        model: Model,
+        shape: Shape,
+        seed: u64,
+        device: Device,
+        format: MemoryFormat,
+    ) -> Result<Network> {
         torch::seed(seed)?;
-        let mut weights = Weights::new(device, format);
+        let mut weights = Weights::new(device, format, moments);
         let layers = Family::new(&mut weights, Architecture::of(model), shape)?;
         weights.sort();
         Ok(Network { layers, weights })

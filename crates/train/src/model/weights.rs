@@ -1,8 +1,11 @@
 //! The named tensors of a network: where layers get theirs from, and where everybody else finds them.
 
+use std::rc::Rc;
+
 use domain::train::MemoryFormat;
 use tch::{Device, Kind, Tensor};
 
+use crate::torch::group::Group;
 use crate::torch::{self, Result};
 
 /// A tensor and its name. The handle is shared: writing to it changes the network.
@@ -19,14 +22,15 @@ pub struct Named {
 pub struct Weights {
     device: Device,
     format: MemoryFormat,
+    moments: Option<Rc<Group>>,
     parameters: Vec<Named>,
     buffers: Vec<Named>,
 }
 
 impl Weights {
-    /// None yet.
-    pub(super) fn new(device: Device, format: MemoryFormat) -> Weights {
-        Weights { device, format, parameters: Vec::new(), buffers: Vec::new() }
+    /// None yet. `moments` are the ranks that batch statistics are taken over, where it is not this one alone.
+    pub(super) fn new(device: Device, format: MemoryFormat, moments: Option<Rc<Group>>) -> Weights {
+        Weights { device, format, moments, parameters: Vec::new(), buffers: Vec::new() }
     }
 
     pub(super) fn sort(&mut self) {
@@ -76,6 +80,19 @@ impl Weights {
         let tensor = self.place(values)?;
         self.buffers.push(Named { name, tensor: tensor.shallow_clone() });
         Ok(tensor)
+    }
+
+    /// Some of the parameters, by their place; the handles are shared.
+    pub fn only(&self, keep: impl Fn(usize) -> bool) -> Weights {
+        let kept = self.parameters.iter().enumerate().filter(|(place, _)| keep(*place));
+        let shared = |named: &Named| Named { name: named.name.clone(), tensor: named.tensor.shallow_clone() };
+        let parameters = kept.map(|(_, named)| shared(named)).collect();
+        Weights { device: self.device, format: self.format, moments: None, parameters, buffers: Vec::new() }
+    }
+
+    /// The group that batch statistics are taken over.
+    pub(super) fn moments(&self) -> Option<Rc<Group>> {
+        self.moments.clone()
     }
 
     fn place(&self, values: Tensor) -> Result<Tensor> {

@@ -31,7 +31,8 @@ fn train(rule: Rule, recipe: &Recipe, steps: usize) -> (Vec<f64>, Vec<f64>) {
     };
     let mut optimizer = Optimizer::new(rule, network.weights()).unwrap();
     let lr = optimizer.base_rate();
-    let losses = (0..steps).map(|_| step(&network, &mut optimizer, recipe, &batch(), lr).unwrap()).collect();
+    let losses =
+        (0..steps).map(|_| step(&network, &mut optimizer, recipe, &batch(), lr, &Ranks::alone()).unwrap()).collect();
     let weights = network.weights().all().flat_map(|named| {
         let flat = named.tensor.detach().to_kind(Kind::Double).contiguous().view(-1);
         Vec::<f64>::try_from(flat).unwrap()

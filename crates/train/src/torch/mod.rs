@@ -5,6 +5,7 @@
 //! scaling would be more functions of the same kind.
 
 mod bridge;
+pub mod group;
 mod load;
 
 use bridge::{adopt, borrow, ffi, lend};
@@ -30,6 +31,12 @@ impl Error {
     pub fn is_out_of_memory(&self) -> bool {
         // oneDNN says no more than the last when its scratch memory is refused.
         let words = ["can't allocate memory", "out of memory", "not enough memory", "could not create a primitive"];
+        words.iter().any(|words| self.0.contains(words))
+    }
+
+    /// Whether it came of talking to other ranks.
+    pub fn is_of_exchange(&self) -> bool {
+        let words = ["gloo", "Connection", "Broken pipe", "Timed out", "timed out", "failed to recv", "Socket"];
         words.iter().any(|words| self.0.contains(words))
     }
 }

@@ -1,0 +1,136 @@
+//! The ranks beside rank 0. Rank 0 speaks for all; of these the agent hears who they are and how they ended.
+//!
+//! Ranks compute together, so one that ends takes all along: the others notice within seconds and say so. What counts
+//! for the attempt is the end of the one that was first and that does not merely miss another.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use domain::rank::Report;
+use domain::run::AttemptEnd;
+use rustix::process::Signal;
+
+use super::link::Link;
+use super::process::{self, Exit, Process};
+use super::verdict::{self, Facts, Role, Said};
+
+/// How long ranks may take to notice that another is gone; they ask each other for 3 s who it is.
+pub const NOTICE: Duration = Duration::from_secs(10);
+
+/// The ranks of an attempt from rank 1 on.
+#[derive(Default)]
+pub struct Peers {
+    list: Vec<Peer>,
+    /// When the first of them ended without having trained.
+    lost: Option<Duration>,
+}
+
+struct Peer {
+    rank: u32,
+    link: Link,
+    log: PathBuf,
+    said: Said,
+    is_silent: bool,
+    process: Option<Process>,
+    exit: Option<Exit>,
+}
+
+impl Peers {
+    /// One more, which listens already and is not started yet.
+    pub fn add(&mut self, rank: u32, link: Link, log: PathBuf) {
+        let (said, is_silent, process, exit) = (Said::default(), false, None, None);
+        self.list.push(Peer { rank, link, log, said, is_silent, process, exit });
+    }
+
+    /// Each one's number, socket and log.
+    pub fn seats(&self) -> Vec<(u32, PathBuf, PathBuf)> {
+        self.list.iter().map(|peer| (peer.rank, peer.link.path().to_owned(), peer.log.clone())).collect()
+    }
+
+    /// It runs.
+    pub fn started(&mut self, rank: u32, process: Process) {
+        if let Some(peer) = self.find(rank) {
+            peer.process = Some(process);
+        }
+    }
+
+    /// It has opened its socket.
+    pub fn connected(&mut self, rank: u32, stream: std::os::unix::net::UnixStream) {
+        if let Some(peer) = self.find(rank) {
+            peer.link.connected(stream);
+        }
+    }
+
+    /// It said something.
+    pub fn hear(&mut self, rank: u32, report: &Report) {
+        if let Some(peer) = self.find(rank) {
+            peer.said.hear(report);
+        }
+    }
+
+    /// All that it said has been heard.
+    pub fn silent(&mut self, rank: u32) {
+        if let Some(peer) = self.find(rank) {
+            peer.is_silent = true;
+        }
+    }
+
+    /// Takes note of an end, if the process was one of these.
+    pub fn exited(&mut self, pid: u32, now: Duration) {
+        let is_it = |peer: &Peer| peer.process.as_ref().is_some_and(|process| process.pid() == pid);
+        let Some(place) = self.list.iter().position(is_it) else { return };
+        let peer = &mut self.list[place];
+        peer.link.stop_listening();
+        let exit = peer.process.as_mut().map_or(Exit::Never, Process::reap);
+        peer.exit = Some(exit);
+        if exit != Exit::Code(0) {
+            self.lost.get_or_insert(now);
+        }
+    }
+
+    /// When rank 0 is to be ended because it has not noticed that another is gone.
+    pub fn kill_at(&self) -> Duration {
+        self.lost.map_or(Duration::MAX, |lost| lost.saturating_add(NOTICE))
+    }
+
+    /// Whether all have ended and were heard to their end.
+    pub fn are_done(&self) -> bool {
+        self.list.iter().all(|peer| peer.exit.is_some() && peer.is_silent)
+    }
+
+    /// Sends a signal to those that run.
+    pub fn signal(&self, signal: Signal) {
+        for peer in self.list.iter().filter(|peer| peer.exit.is_none()) {
+            if let Some(process) = &peer.process {
+                process.signal(signal);
+            }
+        }
+    }
+
+    /// The end of the rank that the others miss, if one of these is it.
+    pub fn culprit(&self, is_out_of_memory: bool) -> Option<AttemptEnd> {
+        let failed = |peer: &&Peer| peer.exit.is_some_and(|exit| exit != Exit::Code(0));
+        let peer = self.list.iter().filter(failed).find(|peer| !peer.said.blames_another())?;
+        Some(verdict::verdict(Facts {
+            rank: peer.rank,
+            role: Role::Rank,
+            exit: peer.exit.unwrap_or(Exit::Never),
+            is_out_of_memory,
+            said: peer.said.clone(),
+            ending: None,
+            lease: Duration::ZERO,
+            log: &peer.log,
+            tail: process::tail(&peer.log),
+        }))
+    }
+
+    fn find(&mut self, rank: u32) -> Option<&mut Peer> {
+        self.list.iter_mut().find(|peer| peer.rank == rank)
+    }
+}
+
+/// The log of a rank, beside that of rank 0.
+pub fn log(of_first: &Path, rank: u32) -> PathBuf {
+    let name = of_first.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    of_first.with_file_name(name.replace("-rank-0.log", &format!("-rank-{rank}.log")))
+}

@@ -1,0 +1,211 @@
+//! Several processes as one: they meet at a store, join groups, and compute together over Gloo.
+//!
+//! Every call is made by all ranks of a group in the same order; each waits for the others, and at most as long as the
+//! meeting says. What a rank that waited in vain can say is who is missing: [`Group::missing`].
+
+mod bridge;
+
+use std::net::{ToSocketAddrs, UdpSocket};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use bridge::{adopt, borrow, ffi, lend};
+use cxx::UniquePtr;
+use domain::rank::Meeting;
+use tch::Tensor;
+
+use super::{Error, Result};
+
+/// Between two looks for who has arrived.
+const LOOK: Duration = Duration::from_millis(10);
+/// How long others that noticed the same loss may take to say so.
+const NOTICE: Duration = Duration::from_secs(3);
+/// Gradients that are sent at a time, as `torch.nn.parallel.DistributedDataParallel`.
+const BUCKET_BYTES: u64 = 25 << 20;
+
+/// The store that ranks meet at; rank 0 keeps it.
+pub struct Store {
+    inner: UniquePtr<ffi::Store>,
+    /// This machine's address, as others reach it.
+    here: String,
+    patience: Duration,
+}
+
+/// Some of the ranks, numbered anew from 0.
+pub struct Group {
+    inner: UniquePtr<ffi::Group>,
+    store: Rc<Store>,
+    name: String,
+    rank: u32,
+    size: u32,
+}
+
+/// The exchange of gradients while the backward pass goes on: `c10d::Reducer`.
+pub struct Exchange {
+    inner: UniquePtr<ffi::Exchange>,
+}
+
+impl Store {
+    /// Opens the store at the meeting's address; `keep` where this process is the one that keeps it.
+    pub fn open(meeting: &Meeting, keep: bool) -> Result<Store> {
+        let patience = Duration::from_secs(meeting.patience_s.max(1));
+        let inner = ffi::store_open(&meeting.host, meeting.port, keep, millis(patience)).map_err(|error| {
+            let (host, port) = (&meeting.host, meeting.port);
+            let doing = if keep { "open a store at" } else { "reach rank 0 at" };
+            Error::new(format!("cannot {doing} `{host}:{port}`: {}", Error::from(error)))
+        })?;
+        Ok(Store { inner, here: here(&meeting.host, meeting.port), patience })
+    }
+}
+
+impl Group {
+    /// Waits until all `size` ranks have come, and connects them. `ranks` are their numbers among all, for messages.
+    pub fn join(store: &Rc<Store>, name: &str, rank: u32, ranks: &[u32]) -> Result<Group> {
+        let size = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
+        let key = |rank: u32| format!("{name}/here/{rank}");
+        ffi::store_set(&store.inner, &key(rank))?;
+        let absent = wait_for(store, store.patience, (0..size).map(key).collect())?;
+        if !absent.is_empty() {
+            let numbers: Vec<u32> = absent.iter().map(|place| ranks[*place]).collect();
+            let seconds = store.patience.as_secs();
+            return Err(Error::new(format!("{} did not arrive within {seconds} s", listed(&numbers))));
+        }
+        let inner = ffi::group_join(&store.inner, name, rank, size, &store.here, millis(store.patience))?;
+        Ok(Group { inner, store: Rc::clone(store), name: name.to_owned(), rank, size })
+    }
+
+    /// Place of this process, from 0.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Number of ranks.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Replaces the values by their sum over ranks.
+    pub fn sum(&self, tensor: &Tensor) -> Result<()> {
+        Ok(ffi::group_sum(&self.inner, borrow(tensor))?)
+    }
+
+    /// Replaces the values by the largest over ranks.
+    pub fn max(&self, tensor: &Tensor) -> Result<()> {
+        Ok(ffi::group_max(&self.inner, borrow(tensor))?)
+    }
+
+    /// Replaces the values by those of the rank `root`.
+    pub fn broadcast(&self, tensor: &Tensor, root: u32) -> Result<()> {
+        Ok(ffi::group_broadcast(&self.inner, borrow(tensor), root)?)
+    }
+
+    /// Fills `output`, of one dimension like `input`, with every rank's `input`, one after another.
+    pub fn all_gather(&self, output: &Tensor, input: &Tensor) -> Result<()> {
+        Ok(ffi::group_all_gather(&self.inner, borrow(output), borrow(input))?)
+    }
+
+    /// Sums `input` over ranks; each takes its own part, of the size of `output`.
+    pub fn reduce_scatter(&self, output: &Tensor, input: &Tensor) -> Result<()> {
+        Ok(ffi::group_reduce_scatter(&self.inner, borrow(output), borrow(input))?)
+    }
+
+    /// Waits until all have come here.
+    pub fn barrier(&self) -> Result<()> {
+        Ok(ffi::group_barrier(&self.inner)?)
+    }
+
+    /// Within autograd: the sum over ranks, of values and of gradients.
+    pub fn sum_both_ways(&self, tensor: &Tensor) -> Result<Tensor> {
+        Ok(adopt(ffi::group_sum_both(&self.inner, borrow(tensor))?))
+    }
+
+    /// Within autograd: the same values, whose gradients are summed over ranks.
+    pub fn sum_backward(&self, tensor: &Tensor) -> Result<Tensor> {
+        Ok(adopt(ffi::group_sum_backward(&self.inner, borrow(tensor))?))
+    }
+
+    /// Within autograd: the sum of values over ranks, whose gradient each takes as it is.
+    pub fn sum_forward(&self, tensor: &Tensor) -> Result<Tensor> {
+        Ok(adopt(ffi::group_sum_forward(&self.inner, borrow(tensor))?))
+    }
+
+    /// After something went wrong: the ranks that do not say so too, within a few seconds.
+    pub fn missing(&self) -> Vec<u32> {
+        let key = |rank: u32| format!("{}/lost/{rank}", self.name);
+        let absent = ffi::store_set(&self.store.inner, &key(self.rank))
+            .map_err(Error::from)
+            .and_then(|()| wait_for(&self.store, NOTICE, (0..self.size).map(key).collect()));
+        match absent {
+            Ok(absent) => absent.into_iter().map(|place| place as u32).collect(),
+            // The store went with its keeper.
+            Err(_) => vec![0],
+        }
+    }
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "rank {} of {} in `{}`", self.rank, self.size, self.name)
+    }
+}
+
+impl Exchange {
+    /// Hooks itself to the parameters, which are the same in the same order on every rank. `bf16` sends half of the
+    /// bytes.
+    pub fn new(group: &Group, parameters: &[Tensor], bf16: bool) -> Result<Exchange> {
+        Ok(Exchange { inner: ffi::exchange_new(&group.inner, &lend(parameters), BUCKET_BYTES, bf16)? })
+    }
+
+    /// Before the forward pass whose gradients are exchanged.
+    pub fn before_forward(&self) -> Result<()> {
+        Ok(ffi::exchange_forward(&self.inner)?)
+    }
+
+    /// Before the backward pass whose gradients are exchanged; what earlier passes left in them is exchanged as well.
+    /// Afterwards they are the mean over ranks.
+    pub fn before_backward(&self) -> Result<()> {
+        Ok(ffi::exchange_backward(&self.inner)?)
+    }
+}
+
+/// The places of keys that nobody has set in time.
+fn wait_for(store: &Store, patience: Duration, keys: Vec<String>) -> Result<Vec<usize>> {
+    let began = Instant::now();
+    let mut absent: Vec<usize> = (0..keys.len()).collect();
+    loop {
+        let mut still = Vec::new();
+        for place in absent {
+            if !ffi::store_has(&store.inner, &keys[place])? {
+                still.push(place);
+            }
+        }
+        if still.is_empty() || began.elapsed() >= patience {
+            return Ok(still);
+        }
+        absent = still;
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The address by which this machine reaches the store, and so by which others reach this machine.
+fn here(host: &str, port: u16) -> String {
+    let route = || -> Option<String> {
+        let to = (host, port).to_socket_addrs().ok()?.next()?;
+        let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        // Nothing is sent: connecting a datagram socket only chooses the route.
+        let socket = UdpSocket::bind(any).ok()?;
+        socket.connect(to).ok()?;
+        Some(socket.local_addr().ok()?.ip().to_string())
+    };
+    route().unwrap_or_else(|| "127.0.0.1".to_owned())
+}
+
+/// Such as `rank 1` or `ranks 1, 3`.
+pub fn listed(ranks: &[u32]) -> String {
+    let numbers: Vec<String> = ranks.iter().map(u32::to_string).collect();
+    format!("rank{} {}", if ranks.len() == 1 { "" } else { "s" }, numbers.join(", "))
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,3 @@
+// See context.h beside it.
+#pragma once
+#include <gloo/context.h>

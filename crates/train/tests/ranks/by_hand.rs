@@ -1,0 +1,68 @@
+//! Ranks that no agent has started: one on each of several nodes, by a job file and the address of the first.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use domain::rank::Report;
+
+/// Starts `nodes` nodes, which share neither folder nor job file, and waits for their ends.
+fn launch(folder: &Path, job: &str, nodes: u32) -> Vec<Output> {
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let started: Vec<_> = (0..nodes)
+        .map(|node| {
+            let home = folder.join(format!("node-{node}"));
+            fs::create_dir_all(&home).unwrap();
+            let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits.csv.gz");
+            fs::copy(data, home.join("digits.csv.gz")).unwrap();
+            fs::write(home.join("job.yaml"), job).unwrap();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_gradus-rank"));
+            command.arg("--job").arg(home.join("job.yaml")).arg("--out").arg(home.join("out"));
+            command.env("RANK", node.to_string()).env("WORLD_SIZE", nodes.to_string()).env("LOCAL_RANK", "0");
+            command.env("MASTER_ADDR", "localhost").env("MASTER_PORT", port.to_string());
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    started.into_iter().map(|process| process.wait_with_output().unwrap()).collect()
+}
+
+#[test]
+fn several_nodes_find_each_other_by_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = "train:\n  model: mlp\n  data: {path: digits.csv.gz}\n  epochs: 2\n  batch: 100\n  processes: 2\n";
+    let outputs = launch(folder.path(), job, 2);
+    let last = |output: &Output| -> Report {
+        let text = String::from_utf8(output.stdout.clone()).unwrap();
+        let line = text.lines().last().unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+        serde_json::from_str(line).unwrap()
+    };
+    assert_eq!(outputs.iter().map(last).collect::<Vec<_>>(), [Report::Trained, Report::Trained]);
+    assert!(folder.path().join("node-0/out/export/model.safetensors").exists());
+    assert!(!folder.path().join("node-1/out").exists(), "only rank 0 writes");
+}
+
+#[test]
+fn what_cannot_be_launched_is_said() {
+    let check = |arguments: &[&str], variables: &[(&str, &str)], expected: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gradus-rank"));
+        for name in ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"] {
+            command.env_remove(name);
+        }
+        let output = command.args(arguments).envs(variables.iter().copied()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let job = folder.path().join("job.yaml");
+    fs::write(&job, "train: {model: mlp, data: {path: digits.csv.gz}, epochs: 1, batch: 8}\n").unwrap();
+    let job = job.to_str().unwrap();
+    check(&[], &[], "usage: gradus-rank");
+    check(&["--job", job], &[], "`--out FOLDER`");
+    check(&["--job", "/nowhere/job.yaml", "--out", "/tmp/x"], &[], "cannot read `/nowhere/job.yaml`");
+    let all = ["--job", job, "--out", "/tmp/x"];
+    check(&all, &[("WORLD_SIZE", "2")], "`WORLD_SIZE` is set and `RANK` is not");
+    check(&all, &[("WORLD_SIZE", "two"), ("RANK", "0")], "`WORLD_SIZE` is `two`");
+    check(&all, &[("WORLD_SIZE", "2"), ("RANK", "0")], "`MASTER_ADDR` is not");
+}

@@ -1,0 +1,71 @@
+//! Ranks that end, are killed or never come, and runs that go on with more or fewer of them.
+
+use domain::finding::Cause;
+use domain::rank::Report;
+use serde_json::json;
+
+use crate::scene::{Scene, apart};
+
+#[test]
+fn as_many_ranks_go_on_with_the_same_bits() {
+    // Dropout draws from a generator that each rank has its own of.
+    let job = json!({"model": "cnn", "optimizer": {"adamw": {"lr": 2e-3}}});
+    let whole = Scene::new(job.clone()).finish(2);
+    let mut scene = Scene::new(job);
+    let stopped = scene.stop_after(2, 7);
+    assert!(matches!(stopped.reports.last(), Some(Report::Stopped { .. })), "{:?}", stopped.reports.last());
+    scene.lose_after(5);
+    let resumed = scene.finish(2);
+    assert_eq!(resumed.resumed_from(), 5);
+    assert_eq!(resumed.losses(), whole.losses()[5..]);
+    assert_eq!(resumed.exported().model_sha256, whole.exported().model_sha256);
+}
+
+#[test]
+fn another_number_of_ranks_goes_on_with_the_same_curve() {
+    for parallel in [json!({}), json!({"shard": "optimizer"})] {
+        let job = json!({"optimizer": {"adamw": {"lr": 1e-3}}, "parallel": parallel});
+        let whole = Scene::new(job.clone()).finish(2);
+        let mut scene = Scene::new(job);
+        scene.stop_after(2, 7);
+        scene.lose_after(5);
+        for ranks in [1, 2, 4] {
+            let resumed = scene.fork().finish(ranks);
+            assert_eq!(resumed.resumed_from(), 5);
+            let difference = apart(&resumed.losses(), &whole.losses()[5..]);
+            assert!(difference <= 1e-5, "{ranks} ranks, {parallel}: {difference:e}");
+        }
+    }
+}
+
+#[test]
+fn a_killed_rank_is_named_and_the_run_goes_on_from_its_checkpoint() {
+    let whole = Scene::new(json!({})).finish(2);
+    // Far more steps than are made before the signal arrives, however slow the machine is.
+    let mut scene = Scene::new(json!({"epochs": 100_000, "checkpoint": {"every": "5 steps", "keep": 1000}}));
+    let mut ranks = scene.start(2, 2, 120);
+    ranks.until_step(7);
+    ranks.signal(1, "KILL");
+    let killed = ranks.end();
+    let finding = killed.finding();
+    assert_eq!(finding.cause, Cause::RankLost, "{finding:?}");
+    assert!(finding.message.contains("rank 1 ended or stands still"), "{finding:?}");
+    scene.lose_after(5);
+    let resumed = scene.with("epochs", json!(2)).finish(2);
+    assert_eq!(resumed.resumed_from(), 5);
+    assert_eq!(resumed.exported().model_sha256, whole.exported().model_sha256);
+}
+
+#[test]
+fn a_rank_that_does_not_come_is_named() {
+    let outcome = Scene::new(json!({})).start(3, 2, 2).end();
+    let finding = outcome.finding();
+    assert_eq!(finding.cause, Cause::RankLost, "{finding:?}");
+    assert!(finding.message.contains("rank 2 did not arrive within 2 s"), "{finding:?}");
+}
+
+#[test]
+fn ranks_that_cannot_be_are_refused() {
+    let outcome = Scene::new(json!({"batch": 1})).start(2, 1, 2).end();
+    assert_eq!(outcome.finding().cause, Cause::Job, "{:?}", outcome.finding());
+}

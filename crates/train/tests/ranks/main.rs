@@ -1,0 +1,6 @@
+//! Several ranks as real processes on this machine, held against one alone.
+
+mod by_hand;
+mod elastic;
+mod same;
+mod scene;

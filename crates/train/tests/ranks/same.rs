@@ -1,0 +1,67 @@
+//! A batch is the same for any number of ranks, and so is what is learnt from it.
+
+use domain::rank::Report;
+use serde_json::{Value, json};
+
+use crate::scene::{Scene, apart};
+
+/// Runs a job with 1, 2 and 4 ranks: losses and scores differ by no more than `bound`, weights by no more than the
+/// other.
+fn check(job: Value, [bound, of_weights]: [f64; 2]) {
+    let several = |ranks: u32| {
+        let mut job = job.clone();
+        if ranks == 1 {
+            job.as_object_mut().unwrap().remove("parallel");
+        }
+        Scene::new(job).finish(ranks)
+    };
+    let one = several(1);
+    for ranks in [2, 4] {
+        let outcome = several(ranks);
+        let (losses, weights) = (apart(&outcome.losses(), &one.losses()), apart(&outcome.weights, &one.weights));
+        assert!(
+            losses <= bound && weights <= of_weights,
+            "{ranks} ranks, {job}: losses {losses:e}, weights {weights:e}"
+        );
+        let pairs = outcome.evaluated().into_iter().zip(one.evaluated());
+        for (found, expected) in pairs {
+            assert!((found.loss - expected.loss).abs() <= bound * expected.loss.max(1.0), "{found:?} {expected:?}");
+            assert_eq!((found.accuracy, found.best), (expected.accuracy, expected.best), "{found:?} {expected:?}");
+        }
+        assert_eq!(outcome.reports.last(), Some(&Report::Trained));
+        assert!(outcome.others.iter().all(|last| *last == Some(Report::Trained)), "{:?}", outcome.others);
+    }
+}
+
+#[test]
+fn any_number_of_ranks_learns_the_same() {
+    // The last batch of an epoch has two samples, so that of four ranks two have none.
+    check(json!({"accumulate": 2, "clip_norm": 1.0, "label_smoothing": 0.1}), [1e-6; 2]);
+}
+
+#[test]
+fn ranks_normalise_together_if_they_are_told_to() {
+    // One rank runs the fused kernel, whose backward pass rounds elsewhere; the first layers see most of it.
+    let job = json!({
+        "model": "resnet20", "batch": 629, "epochs": 1, "optimizer": {"sgd": {"lr": 0.01}},
+        "parallel": {"sync_batch_norm": true},
+    });
+    check(job, [1e-5, 2e-4]);
+}
+
+#[test]
+fn shards_of_the_optimiser_change_no_bit() {
+    let job = json!({"optimizer": {"adamw": {"lr": 2e-3}}, "clip_norm": 0.5});
+    let plain = Scene::new(job.clone()).finish(2);
+    let sharded = Scene::new(job).with("parallel", json!({"shard": "optimizer"})).finish(2);
+    assert_eq!(plain.losses(), sharded.losses());
+    assert_eq!(plain.exported().model_sha256, sharded.exported().model_sha256);
+}
+
+#[test]
+fn gradients_may_be_sent_as_half_as_many_bytes() {
+    let plain = Scene::new(json!({})).finish(2);
+    let half = Scene::new(json!({})).with("parallel", json!({"exchange": "bf16"})).finish(2);
+    let difference = apart(&half.losses(), &plain.losses());
+    assert!(difference > 0.0 && difference < 0.01, "{difference:e}");
+}

@@ -1,0 +1,243 @@
+//! One run in a folder, tried again and again with different numbers of ranks. Each rank is a `gradus-rank` with the
+//! variables that torchrun sets; its reports are the lines on its stdout.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use domain::finding::Finding;
+use domain::id::{AttemptId, Fence, RunId};
+use domain::rank::{Evaluated, Exported, Meeting, Report, SPEC_SCHEMA, Spec};
+use domain::train::Train;
+use serde_json::{Value, json};
+
+/// Long enough for any machine; nothing waits for it that does not fail.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub struct Scene {
+    folder: tempfile::TempDir,
+    train: Value,
+    pub data: PathBuf,
+    attempts: u64,
+}
+
+/// Ranks that run.
+pub struct Ranks {
+    processes: Vec<Child>,
+    /// What rank 0 says.
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    reports: Vec<Report>,
+    logs: Vec<PathBuf>,
+}
+
+/// What came of one attempt.
+pub struct Outcome {
+    pub reports: Vec<Report>,
+    /// The last reports of the ranks after rank 0.
+    pub others: Vec<Option<Report>>,
+    /// All weights of the exported model, if there is one.
+    pub weights: Vec<f64>,
+}
+
+impl Scene {
+    /// A small job on the digits; `changes` are keys of the `train:` section.
+    pub fn new(changes: Value) -> Scene {
+        let mut train = json!({
+            "model": "mlp", "data": {"path": "digits.csv.gz"}, "epochs": 2, "batch": 157, "seed": 1,
+            "optimizer": {"sgd": {"lr": 0.05}}, "checkpoint": {"every": "5 steps", "keep": 100},
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            train[key] = value.clone();
+        }
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits.csv.gz");
+        Scene { folder: tempfile::tempdir().unwrap(), train, data, attempts: 0 }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Starts `started` of `ranks` ranks.
+    pub fn start(&mut self, ranks: u32, started: u32, patience_s: u64) -> Ranks {
+        self.attempts += 1;
+        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let train: Train = serde_json::from_value(self.train.clone()).unwrap();
+        let mut processes = Vec::new();
+        let mut logs = Vec::new();
+        for rank in 0..started {
+            let meeting = Meeting { host: String::new(), port: 0, local_rank: 0, is_kept: false, patience_s };
+            let spec = Spec {
+                schema: SPEC_SCHEMA,
+                run: RunId::new("test"),
+                attempt: AttemptId::new(format!("test-a{}", self.attempts)),
+                fence: Fence(self.attempts),
+                rank: 0,
+                world_size: 1,
+                meeting: Some(meeting),
+                job_hash: "job".into(),
+                train: train.clone(),
+                data: self.data.display().to_string(),
+                threads: 1,
+                checkpoints: self.path("checkpoints").display().to_string(),
+                export: self.path("export").display().to_string(),
+                socket: String::new(),
+            };
+            let path = self.path(&format!("rank-{rank}.json"));
+            fs::write(&path, serde_json::to_vec(&spec).unwrap()).unwrap();
+            let (out, log) = (self.path(&format!("rank-{rank}.out")), self.path(&format!("rank-{rank}.log")));
+            let mut command = Command::new(env!("CARGO_BIN_EXE_gradus-rank"));
+            command.arg(&path).env("OMP_NUM_THREADS", "1").env("OMP_WAIT_POLICY", "passive");
+            command.env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
+            command.env("LOCAL_RANK", rank.to_string());
+            command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+            command.stderr(File::create(&log).unwrap());
+            command.stdout(if rank == 0 { Stdio::piped() } else { Stdio::from(File::create(&out).unwrap()) });
+            processes.push(command.spawn().unwrap());
+            logs.push(out);
+        }
+        let lines = BufReader::new(processes[0].stdout.take().unwrap()).lines();
+        Ranks { processes, lines, reports: Vec::new(), logs }
+    }
+
+    /// One attempt from start to end.
+    pub fn finish(&mut self, ranks: u32) -> Outcome {
+        self.start(ranks, ranks, PATIENCE.as_secs()).end()
+    }
+
+    /// Ends once step `step` was reported, as if ordered to.
+    pub fn stop_after(&mut self, ranks: u32, step: u64) -> Outcome {
+        let mut running = self.start(ranks, ranks, PATIENCE.as_secs());
+        running.until_step(step);
+        running.signal(0, "TERM");
+        running.end()
+    }
+
+    /// Takes away what was saved after step `last`, as if the ranks had been killed before it was durable.
+    pub fn lose_after(&self, last: u64) {
+        for entry in fs::read_dir(self.path("checkpoints")).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let step = name.strip_prefix("manifest-").and_then(|rest| rest.strip_suffix(".json"));
+            if step.is_some_and(|step| step.parse::<u64>().unwrap() > last) {
+                fs::remove_file(entry.path()).unwrap();
+            }
+        }
+    }
+
+    /// A copy of the checkpoints, to be resumed elsewhere.
+    pub fn fork(&self) -> Scene {
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("checkpoints");
+        let copied = Command::new("cp").arg("-r").arg(self.path("checkpoints")).arg(&to).status().unwrap();
+        assert!(copied.success());
+        Scene { folder, train: self.train.clone(), data: self.data.clone(), attempts: self.attempts }
+    }
+
+    /// The same checkpoints under another job.
+    pub fn with(mut self, key: &str, value: Value) -> Scene {
+        self.train[key] = value;
+        self
+    }
+}
+
+impl Ranks {
+    /// Reads on until rank 0 has reported this step.
+    pub fn until_step(&mut self, step: u64) {
+        for line in self.lines.by_ref() {
+            let report: Report = serde_json::from_str(&line.unwrap()).unwrap();
+            let is_it = matches!(&report, Report::Step(done) if done.step >= step);
+            self.reports.push(report);
+            if is_it {
+                return;
+            }
+        }
+        panic!("rank 0 ended before step {step}: {:?}", self.reports.last());
+    }
+
+    pub fn signal(&self, rank: usize, signal: &str) {
+        let pid = self.processes[rank].id().to_string();
+        assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
+    }
+
+    /// Waits for the end of all.
+    pub fn end(mut self) -> Outcome {
+        for line in self.lines.by_ref() {
+            self.reports.push(serde_json::from_str(&line.unwrap()).unwrap());
+        }
+        let deadline = Instant::now() + PATIENCE;
+        for process in &mut self.processes {
+            while process.try_wait().unwrap().is_none() {
+                assert!(Instant::now() < deadline, "a rank does not end");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        let last = |path: &PathBuf| {
+            let text = fs::read_to_string(path).unwrap();
+            text.lines().last().map(|line| serde_json::from_str(line).unwrap())
+        };
+        let others = self.logs[1..].iter().map(last).collect();
+        let reports = std::mem::take(&mut self.reports);
+        let model = reports.iter().find_map(|report| match report {
+            Report::Exported(exported) => Some(weights(Path::new(&exported.model))),
+            _ => None,
+        });
+        Outcome { reports, others, weights: model.unwrap_or_default() }
+    }
+}
+
+/// Nothing is left behind by a test that fails.
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+impl Outcome {
+    pub fn exported(&self) -> &Exported {
+        let exported = |report: &'_ Report| matches!(report, Report::Exported(_));
+        let Some(Report::Exported(exported)) = self.reports.iter().find(|report| exported(report)) else {
+            panic!("{:?} {:?}", self.reports.last(), self.others)
+        };
+        exported
+    }
+
+    pub fn losses(&self) -> Vec<f64> {
+        let loss = |report: &Report| if let Report::Step(step) = report { Some(step.loss) } else { None };
+        self.reports.iter().filter_map(loss).collect()
+    }
+
+    pub fn evaluated(&self) -> Vec<Evaluated> {
+        let found = |report: &Report| if let Report::Evaluated(found) = report { Some(*found) } else { None };
+        self.reports.iter().filter_map(found).collect()
+    }
+
+    pub fn resumed_from(&self) -> u64 {
+        let ready = |report: &Report| if let Report::Ready(ready) = report { Some(ready.step) } else { None };
+        self.reports.iter().find_map(ready).unwrap_or_else(|| panic!("{:?}", self.reports.last()))
+    }
+
+    pub fn finding(&self) -> &Finding {
+        let Some(Report::Failed(finding)) = self.reports.last() else { panic!("{:?}", self.reports.last()) };
+        finding
+    }
+}
+
+fn weights(model: &Path) -> Vec<f64> {
+    let tensors = checkpoint::read_tensors(model).unwrap();
+    let floats = tensors.iter().filter(|tensor| tensor.dtype == checkpoint::Dtype::F32);
+    let values = floats.flat_map(|tensor| tensor.bytes.chunks_exact(4));
+    values.map(|four| f64::from(f32::from_le_bytes(four.try_into().unwrap()))).collect()
+}
+
+/// The largest difference between two curves, relative to their values.
+pub fn apart(left: &[f64], right: &[f64]) -> f64 {
+    assert_eq!(left.len(), right.len());
+    assert!(!left.is_empty());
+    left.iter().zip(right).map(|(a, b)| (a - b).abs() / b.abs().max(1.0)).fold(0.0, f64::max)
+}
