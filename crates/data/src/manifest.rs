@@ -78,6 +78,9 @@ pub struct Shard {
     pub count: u64,
     /// Its bytes.
     pub bytes: u64,
+    /// Bytes of its samples before they were converted, where they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_bytes: Option<u64>,
     /// BLAKE3 of the file, in hexadecimal digits.
     pub blake3: String,
 }

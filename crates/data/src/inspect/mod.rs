@@ -13,6 +13,7 @@ use image::{ImageFormat, ImageReader};
 use serde::Serialize;
 
 use crate::dataset::Skipped;
+use crate::jpeg::Packed;
 use crate::pack::in_order;
 use crate::picture::decode_once;
 use crate::source::{self, ByFolders, Content, Encoded, Index, Reading};
@@ -239,12 +240,17 @@ fn look(content: &Content, samples: usize, damaged: &mut Vec<Skipped>) -> (BTree
 
 /// Kind, width and height, as the first bytes say.
 fn header(bytes: &[u8]) -> Result<(String, u64, u64), String> {
+    if Packed::is(bytes) {
+        let packed = Packed::open(bytes).map_err(|fault| fault.to_string())?;
+        let frame = packed.frame();
+        return Ok(("coefficients".to_owned(), frame.width as u64, frame.height as u64));
+    }
     let kind = match image::guess_format(bytes) {
         Ok(ImageFormat::Jpeg) => "jpeg",
         Ok(ImageFormat::Png) => "png",
         Ok(_) | Err(_) => {
             let picture = decode_once(bytes)?;
-            return Ok(("packed".to_owned(), picture.width as u64, picture.height as u64));
+            return Ok(("pixels".to_owned(), picture.width as u64, picture.height as u64));
         }
     };
     let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(|error| error.to_string())?;

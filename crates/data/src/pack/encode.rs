@@ -1,4 +1,4 @@
-//! What becomes of one sample: its bytes as they were, shrunk, or its plain pixels.
+//! What becomes of one sample: its bytes as they were, shrunk, its coefficients packed anew, or its plain pixels.
 
 use image::ExtendedColorType;
 use image::codecs::jpeg::JpegEncoder;
@@ -6,13 +6,16 @@ use image::codecs::jpeg::JpegEncoder;
 use super::PackOptions;
 use super::plan::Plan;
 use crate::Error;
-use crate::picture::{Rgb, decode_once, plain};
+use crate::jpeg::{self, Decoder, Fault, Picture};
+use crate::picture::{Rgb, decode_once, guarded, plain};
 use crate::resize::resize;
 use crate::shard::{Codec, Sample};
 use crate::source::{Content, Decoded, LARGEST_FILE};
 
 /// The quality of pictures that are shrunk, on the scale of JPEG encoders.
 const QUALITY: u8 = 90;
+/// Level of zstd for packed coefficients: larger ones take several times the time to save a percent or two.
+const LEVEL: i32 = 9;
 
 /// Reads and encodes samples; shared by all threads.
 pub(super) struct Encoder<'a> {
@@ -26,31 +29,35 @@ impl<'a> Encoder<'a> {
         Encoder { plan, codec: options.codec, shrink: options.shrink }
     }
 
-    pub fn encode(&self, sample: u32) -> Result<Sample, Error> {
+    /// One sample as it is written, and the bytes that it had.
+    pub fn encode(&self, sample: u32) -> Result<(Sample, u64), Error> {
         let place = sample as usize;
-        let (name, codec, bytes, note) = match &self.plan.content {
+        let (name, source, (codec, bytes), note) = match &self.plan.content {
             Content::Encoded(encoded) => {
                 let mut bytes = Vec::new();
                 encoded.read(place, &mut bytes)?;
                 let name = encoded.name(place);
-                let known = encoded.codec(place);
-                let (codec, bytes) =
-                    self.convert(known, bytes).map_err(|why| Error::Picture { name: name.clone(), why })?;
-                (name, codec, bytes, encoded.note(place)?)
+                let (known, source) = (encoded.codec(place), bytes.len());
+                let converted = self.convert(known, bytes).map_err(|why| Error::Picture { name: name.clone(), why })?;
+                (name, source, converted, encoded.note(place)?)
             }
             Content::Decoded(decoded) => {
                 let picture = interleaved(decoded, place)
                     .ok_or_else(|| Error::Internal("pixels that are no colours were listed for packing".into()))?;
-                (format!("{place:08}"), Codec::Pixels, plain(&self.shrunk(picture).0), Vec::new())
+                let source = picture.pixels.len();
+                (format!("{place:08}"), source, (Codec::Pixels, plain(&self.shrunk(picture).0)), Vec::new())
             }
         };
         let note = self.plan.notes.get(place).map_or(note, |note| note.to_vec());
-        Ok(Sample { id: place as u64, label: self.plan.labels[place], codec, name, bytes, note })
+        let label = self.plan.labels[place];
+        Ok((Sample { id: place as u64, label, codec, name, bytes, note }, source as u64))
     }
 
     fn convert(&self, known: Codec, bytes: Vec<u8>) -> Result<(Codec, Vec<u8>), String> {
-        if self.codec == Codec::Original && self.shrink.is_none() {
-            return Ok((known, bytes));
+        match (self.codec, self.shrink) {
+            (Codec::Original, None) => return Ok((known, bytes)),
+            (Codec::Coefficients, None) => return packed(known, bytes),
+            (Codec::Original | Codec::Coefficients | Codec::Pixels | Codec::Tokens, _) => {}
         }
         let picture = decode_once(&bytes)?;
         let (picture, changed) = self.shrunk(picture);
@@ -59,14 +66,18 @@ impl<'a> Encoder<'a> {
                 pixels if pixels.len() as u64 > LARGEST_FILE => Err("its pixels are larger than 256 MiB".into()),
                 pixels => Ok((Codec::Pixels, pixels)),
             },
-            Codec::Original | Codec::Coefficients | Codec::Tokens if !changed => Ok((known, bytes)),
+            Codec::Coefficients if !changed => packed(known, bytes),
+            Codec::Original | Codec::Tokens if !changed => Ok((known, bytes)),
             Codec::Original | Codec::Coefficients | Codec::Tokens => {
                 let mut file = Vec::new();
                 let (width, height) = (picture.width as u32, picture.height as u32);
                 JpegEncoder::new_with_quality(&mut file, QUALITY)
                     .encode(&picture.pixels, width, height, ExtendedColorType::Rgb8)
                     .map_err(|error| error.to_string())?;
-                Ok((Codec::Original, file))
+                match self.codec {
+                    Codec::Coefficients => packed(Codec::Original, file),
+                    Codec::Original | Codec::Pixels | Codec::Tokens => Ok((Codec::Original, file)),
+                }
             }
         }
     }
@@ -88,6 +99,27 @@ impl<'a> Encoder<'a> {
         let size = height * width;
         let pixels = (0..size).flat_map(|at| [planes[at], planes[size + at], planes[2 * size + at]]).collect();
         (Rgb { height, width, pixels }, true)
+    }
+}
+
+/// The coefficients of a JPEG file, packed; other files stay as they are, and so do JPEGs that are progressive, of four
+/// colours, or of a kind that is not decoded.
+fn packed(known: Codec, bytes: Vec<u8>) -> Result<(Codec, Vec<u8>), String> {
+    if known != Codec::Original || !bytes.starts_with(&[0xFF, 0xD8]) {
+        return Ok((known, bytes));
+    }
+    let coefficients = || {
+        let mut picture = Picture::open(&bytes)?;
+        let frame = picture.frame();
+        if frame.progressive || frame.components.len() == 4 {
+            return Ok(None);
+        }
+        jpeg::encode_strips(&picture.coefficients(&mut Decoder::default())?, LEVEL).map(Some)
+    };
+    match guarded(|| Ok::<_, String>(coefficients()))? {
+        Ok(Some(packed)) => Ok((Codec::Coefficients, packed)),
+        Ok(None) | Err(Fault::Unsupported(_)) => Ok((known, bytes)),
+        Err(fault @ (Fault::Truncated | Fault::Damaged(_) | Fault::Size { .. })) => Err(fault.to_string()),
     }
 }
 

@@ -72,6 +72,13 @@ impl Default for PackOptions {
     }
 }
 
+impl PackOptions {
+    /// Whether samples may become others than they were.
+    fn converts(&self) -> bool {
+        self.codec != Codec::Original || self.shrink.is_some()
+    }
+}
+
 /// How far packing has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PackProgress {
@@ -163,6 +170,8 @@ struct Packing<'a> {
 struct Filling {
     file: String,
     output: Output,
+    /// Bytes of its samples before they were converted.
+    source: u64,
     /// Samples that were left out since the last shard.
     left: Vec<Left>,
 }
@@ -188,12 +197,12 @@ impl Packing<'_> {
         let list = &plan.parts[number];
         let encoder = Encoder::new(plan, self.options);
         let work = |position: u64| encoder.encode(list.at(position));
-        let weigh = |result: &Result<Sample, Error>| result.as_ref().map_or(0, |sample| sample.bytes.len());
+        let weigh = |result: &Result<(Sample, u64), Error>| result.as_ref().map_or(0, |(sample, _)| sample.bytes.len());
         let mut filling: Option<Filling> = None;
         let mut left = Vec::new();
         in_order(from..list.len(), self.options.threads, work, weigh, |position, result| {
-            let sample = match result {
-                Ok(sample) => sample,
+            let (sample, source) = match result {
+                Ok(found) => found,
                 Err(Error::Picture { name, why }) if self.options.skip => {
                     left.push(Left { name, why });
                     return self.tell(0);
@@ -213,6 +222,7 @@ impl Packing<'_> {
                 None => self.open(list.part)?,
             };
             open.output.append(&sample).map_err(refusing(self.out))?;
+            open.source += source;
             filling = Some(open);
             self.tell(sample.bytes.len() as u64)
         })?;
@@ -241,12 +251,12 @@ impl Packing<'_> {
             PackFormat::Shards => Writer::create(&path, part.map_or(3, |part| part as u32)).map(Output::Shard),
             PackFormat::Webdataset => TarWriter::create(&path).map(Output::Tar),
         };
-        Ok(Filling { file, output: output.map_err(refusing(&path))?, left: Vec::new() })
+        Ok(Filling { file, output: output.map_err(refusing(&path))?, source: 0, left: Vec::new() })
     }
 
     /// Makes a shard durable, puts it in place, and notes that all before `position` is done.
     fn close(&mut self, filling: Filling, part: Option<Part>, position: u64) -> Result<(), Error> {
-        let Filling { file, output, left } = filling;
+        let Filling { file, output, source, left } = filling;
         let count = output.count();
         let path = self.out.join(&file);
         let finished = match output {
@@ -256,7 +266,8 @@ impl Packing<'_> {
         let (bytes, hash) = finished.map_err(refusing(&path))?;
         let placed = fs::rename(self.temporary(&file), &path).and_then(|()| fs::File::open(self.out)?.sync_all());
         placed.map_err(refusing(&path))?;
-        let shard = Shard { file, part, count, bytes, blake3: hash.to_hex().to_string() };
+        let source_bytes = self.options.converts().then_some(source);
+        let shard = Shard { file, part, count, bytes, source_bytes, blake3: hash.to_hex().to_string() };
         self.journal.shard(&shard, position, &left).map_err(refusing(self.out))?;
         self.done.shards.push(shard);
         self.done.left.extend(left);

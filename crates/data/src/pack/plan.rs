@@ -4,9 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use super::PackOptions;
+use super::{PackFormat, PackOptions};
 use crate::order::permute;
 use crate::random::{Purpose, key};
+use crate::shard::Codec;
 use crate::source::{self, ByFolders, Content, Encoded, Index, Reading};
 use crate::{Error, Part, split};
 
@@ -48,6 +49,13 @@ impl Plan {
         {
             let why = "a table of digits is not packed: it fits into memory as it is".to_owned();
             return Err(Error::Layout { path: source.into(), why, hint: "give the table itself to the job".into() });
+        }
+        if let (Content::Encoded(Encoded::Shards(shards)), PackFormat::Webdataset) = (&content, options.format)
+            && let Some(place) = shards.places().iter().find(|place| place.codec != Codec::Original)
+        {
+            let why = format!("its shards hold {}, and tars hold picture files", place.codec.word());
+            let hint = "pack the pictures that these shards were made of".into();
+            return Err(Error::Layout { path: source.into(), why, hint });
         }
         if let (Some(first), false) = (skipped.first(), options.skip) {
             return Err(Error::Picture { name: first.name.clone(), why: first.why.clone() });

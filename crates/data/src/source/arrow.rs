@@ -150,7 +150,7 @@ impl Reader {
         let columns = Columns::find(schema, self.want).map_err(broken)?;
         self.names = self.names.take().or(columns.names);
         let content = leaf(schema.fields(), &columns.content)?;
-        let label = columns.label.map(|label| leaf(schema.fields(), &[label])).transpose()?;
+        let label = columns.label.map(|(label, _)| leaf(schema.fields(), &[label])).transpose()?;
         Ok(Known { content, label })
     }
 

@@ -18,8 +18,8 @@ pub(crate) enum Want {
 pub(super) struct Columns {
     /// Names from the top to the column of bytes or text.
     pub content: Vec<String>,
-    /// The column of classes.
-    pub label: Option<String>,
+    /// The column of classes, and its type.
+    pub label: Option<(String, DataType)>,
     /// What the classes are called, from label 0.
     pub names: Option<Vec<String>>,
 }
@@ -64,7 +64,7 @@ impl Columns {
             let names = features.as_ref()?.get(label.name())?.get("names")?.as_array()?;
             names.iter().map(|name| name.as_str().map(str::to_owned)).collect()
         });
-        Ok(Columns { content, label: label.map(|field| field.name().clone()), names })
+        Ok(Columns { content, label: label.map(|field| (field.name().clone(), field.data_type().clone())), names })
     }
 }
 

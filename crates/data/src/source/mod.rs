@@ -11,6 +11,7 @@ mod columns;
 mod example;
 pub(crate) mod handles;
 mod labels;
+mod pages;
 mod parquet;
 mod spans;
 mod table;

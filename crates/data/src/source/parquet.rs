@@ -2,28 +2,26 @@
 //!
 //! Only the column of classes is read when the data is opened. A row is read by position: the pages before its own in
 //! the row group are passed over by their headers, and its own is unpacked, so memory stays at one page a thread. That
-//! costs a few milliseconds a row where pages are large; `gradus data pack` pays it once.
+//! costs a few milliseconds a row where pages are large; `gradus data pack` pays it once. Read on in `pages`.
 
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, types};
 use arrow_schema::{ArrowError, DataType};
 use bytes::Bytes;
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
-};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::column::reader::ColumnReaderImpl;
+use parquet::data_type::{ByteArray, DataType as Physical};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::PageIndexPolicy;
+use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::columns::{Columns, Want};
 use super::handles::Handles;
 use super::labels::Named;
+use super::pages::{self, Column};
 use super::{LARGEST_FILE, layout};
 use crate::Error;
 use crate::caught::caught;
@@ -40,9 +38,10 @@ pub(crate) struct Rows {
 /// What is needed to read a row of one file.
 #[derive(Debug)]
 struct Table {
-    metadata: ArrowReaderMetadata,
-    content: Vec<String>,
-    mask: ProjectionMask,
+    metadata: Arc<ParquetMetaData>,
+    /// Number of the column with pictures or text, and its levels of what can be absent.
+    content: usize,
+    depth: i16,
     /// The first row of each row group, and the number of all.
     starts: Vec<u64>,
 }
@@ -75,7 +74,7 @@ pub(super) fn list(files: Vec<PathBuf>, want: Want) -> Result<Listing, Error> {
         }
         let before = named.len();
         match &columns.label {
-            Some(label) => guarded(|| classes(&file, &table.metadata, label, &mut named)),
+            Some((label, kind)) => guarded(|| classes(&file, &table.metadata, label, kind, &mut named)),
             None => {
                 named.resize(before + rows as usize, None);
                 Ok(())
@@ -94,50 +93,42 @@ pub(super) fn list(files: Vec<PathBuf>, want: Want) -> Result<Listing, Error> {
 
 impl Table {
     fn open(file: &Positioned, want: Want) -> Result<(Table, Columns), Broken> {
-        // The page index says where pages begin, so that those before a row need not be looked at.
-        let options = ArrowReaderOptions::new().with_offset_index_policy(PageIndexPolicy::Optional);
-        let metadata = ArrowReaderMetadata::load(file, options)?;
+        let metadata = ArrowReaderMetadata::load(file, ArrowReaderOptions::new())?;
         let columns = Columns::find(metadata.schema(), want).map_err(Broken)?;
-        let mask = ProjectionMask::columns(metadata.parquet_schema(), [columns.content.join(".").as_str()]);
+        let metadata = Arc::clone(metadata.metadata());
         let mut starts = vec![0_u64];
-        for group in metadata.metadata().row_groups() {
+        for group in metadata.row_groups() {
             let rows =
                 u64::try_from(group.num_rows()).map_err(|_| Broken("a row group has fewer than no rows".into()))?;
             let next = starts.last().and_then(|last| last.checked_add(rows));
             starts.push(next.ok_or_else(|| Broken("it claims too many rows".into()))?);
         }
-        Ok((Table { metadata, content: columns.content.clone(), mask, starts }, columns))
+        let (content, depth) = leaf(&metadata, &columns.content)?;
+        Ok((Table { metadata, content, depth, starts }, columns))
     }
 
     fn read(&self, file: Positioned, row: u64, bytes: &mut Vec<u8>) -> Result<(), Broken> {
         let group = self.starts.partition_point(|start| *start <= row) - 1;
         let before = (row - self.starts[group]) as usize;
-        let selection = RowSelection::from(vec![RowSelector::skip(before), RowSelector::select(1)]);
-        let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
-            .with_projection(self.mask.clone())
-            .with_row_groups(vec![group])
-            .with_row_selection(selection)
-            .with_batch_size(1)
-            .build()?;
-        let batch = reader.next().ok_or_else(|| Broken("the row is not there".into()))??;
-        let mut column: ArrayRef = column(&batch, &self.content[0])?;
-        for name in &self.content[1..] {
-            let inner = column.as_struct_opt().and_then(|column| column.column_by_name(name)).cloned();
-            column = inner.ok_or_else(|| Broken(format!("it has no column `{name}`")))?;
-        }
-        if column.len() != 1 || column.is_null(0) {
-            return Err(Broken("it is not stored with the row".into()));
-        }
-        let value: &[u8] = match column.data_type() {
-            DataType::Binary => column.as_binary::<i32>().value(0),
-            DataType::LargeBinary => column.as_binary::<i64>().value(0),
-            DataType::Utf8 => column.as_string::<i32>().value(0).as_bytes(),
-            DataType::LargeUtf8 => column.as_string::<i64>().value(0).as_bytes(),
-            other => return Err(Broken(format!("its column is of type {other}"))),
+        let Column::Bytes(mut reader) = pages::column(file, &self.metadata, group, self.content)? else {
+            return Err(Broken("its column does not hold bytes".into()));
         };
-        bytes.extend_from_slice(value);
+        if reader.skip_records(before)? != before {
+            return Err(Broken("the row is not there".into()));
+        }
+        let value =
+            pages::read(&mut reader, self.depth, 1)?.pop().ok_or_else(|| Broken("the row is not there".into()))?;
+        bytes.extend_from_slice(value.ok_or_else(|| Broken("it is not stored with the row".into()))?.data());
         Ok(())
     }
+}
+
+/// Number of a column in the file, and its levels of what can be absent.
+fn leaf(metadata: &ParquetMetaData, names: &[String]) -> Result<(usize, i16), Broken> {
+    let leaves = metadata.file_metadata().schema_descr().columns();
+    let found = leaves.iter().enumerate().find(|(_, leaf)| leaf.path().parts() == names);
+    let (number, leaf) = found.ok_or_else(|| Broken(format!("it has no column `{}`", names.join("."))))?;
+    Ok((number, leaf.max_def_level()))
 }
 
 impl Rows {
@@ -163,47 +154,46 @@ impl Rows {
 
 fn classes(
     file: &Positioned,
-    metadata: &ArrowReaderMetadata,
+    metadata: &ParquetMetaData,
     label: &str,
+    kind: &DataType,
     named: &mut Vec<Option<Named>>,
 ) -> Result<(), Broken> {
-    let mask = ProjectionMask::columns(metadata.parquet_schema(), [label]);
-    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata.clone());
-    for batch in builder.with_projection(mask).with_batch_size(LABELS).build()? {
-        let column = column(&batch?, label)?;
-        named.extend(words(&column).ok_or_else(|| Broken(format!("`{label}` is of type {}", column.data_type())))?);
+    let (leaf, depth) = leaf(metadata, &[label.to_owned()])?;
+    let wide = matches!(kind, DataType::UInt32);
+    let number = |number: i64| Some(Named::Number(number));
+    for group in 0..metadata.num_row_groups() {
+        // What numbers without a sign are in Parquet: those with one, of the same bits.
+        match pages::column(file.clone(), metadata, group, leaf)? {
+            Column::Short(mut reader) => batches(&mut reader, depth, named, |value: i32| {
+                number(if wide { i64::from(value.cast_unsigned()) } else { value.into() })
+            }),
+            Column::Long(mut reader) => batches(&mut reader, depth, named, |value| match kind {
+                DataType::UInt64 if value < 0 => None,
+                _ => number(value),
+            }),
+            Column::Bytes(mut reader) => batches(&mut reader, depth, named, |value: ByteArray| {
+                Named::parse(std::str::from_utf8(value.data()).ok()?)
+            }),
+        }?;
     }
     Ok(())
 }
 
-/// The classes in a column of integers or words.
-fn words(column: &ArrayRef) -> Option<Vec<Option<Named>>> {
-    macro_rules! numbers {
-        ($kind:ty) => {
-            column
-                .as_primitive::<$kind>()
-                .iter()
-                .map(|n| n.and_then(|n| i64::try_from(n).ok()).map(Named::Number))
-                .collect()
-        };
+/// Reads a column to its end, some values at a time.
+fn batches<T: Physical>(
+    reader: &mut ColumnReaderImpl<T>,
+    depth: i16,
+    named: &mut Vec<Option<Named>>,
+    of: impl Fn(T::T) -> Option<Named>,
+) -> Result<(), Broken> {
+    loop {
+        let batch = pages::read(reader, depth, LABELS)?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        named.extend(batch.into_iter().map(|value| value.and_then(&of)));
     }
-    Some(match column.data_type() {
-        DataType::Int8 => numbers!(types::Int8Type),
-        DataType::Int16 => numbers!(types::Int16Type),
-        DataType::Int32 => numbers!(types::Int32Type),
-        DataType::Int64 => numbers!(types::Int64Type),
-        DataType::UInt8 => numbers!(types::UInt8Type),
-        DataType::UInt16 => numbers!(types::UInt16Type),
-        DataType::UInt32 => numbers!(types::UInt32Type),
-        DataType::UInt64 => numbers!(types::UInt64Type),
-        DataType::Utf8 => column.as_string::<i32>().iter().map(|text| text.and_then(Named::parse)).collect(),
-        DataType::LargeUtf8 => column.as_string::<i64>().iter().map(|text| text.and_then(Named::parse)).collect(),
-        _ => return None,
-    })
-}
-
-fn column(batch: &RecordBatch, name: &str) -> Result<ArrayRef, Broken> {
-    batch.column_by_name(name).cloned().ok_or_else(|| Broken(format!("it has no column `{name}`")))
 }
 
 /// What is wrong, in words.

@@ -208,6 +208,63 @@ fn other_codecs_keep_or_shrink_the_pixels() {
 }
 
 #[test]
+fn coefficients_give_the_pixels_of_the_files() {
+    let root = scratch();
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/pictures");
+    let mut wanted = BTreeMap::new();
+    for entry in fs::read_dir(corpus).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "jpg") {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let class = if name.len() % 2 == 0 { "a" } else { "b" };
+            wanted.insert(format!("{class}/{name}"), fs::read(path).unwrap());
+        }
+    }
+    // Of 12 bits, which nobody here decodes.
+    let mut twelve = wanted["b/420-16x16.jpg"].clone();
+    let frame = twelve.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
+    (twelve[frame + 1], twelve[frame + 4]) = (0xC1, 12);
+    wanted.insert("a/twelve.jpg".to_owned(), twelve);
+    wanted.insert("b/some.png".to_owned(), encoded(&picture(2, 6), ImageFormat::Png));
+    let source = root.path().join("source");
+    for (name, bytes) in &wanted {
+        fs::create_dir_all(source.join(name).parent().unwrap()).unwrap();
+        fs::write(source.join(name), bytes).unwrap();
+    }
+    let out = root.path().join("out");
+    let coefficients = PackOptions { codec: Codec::Coefficients, ..options() };
+    let manifest = packed(&source, &out, &coefficients).manifest;
+    let total: u64 = wanted.values().map(|bytes| bytes.len() as u64).sum();
+    assert_eq!(manifest.shards.iter().map(|shard| shard.source_bytes.unwrap()).sum::<u64>(), total);
+    // Packed once more they stay what they are.
+    let again = root.path().join("again");
+    packed(&out, &again, &PackOptions { seed: 8, ..coefficients });
+    for out in [out, again] {
+        let shards = crate::shard::Shards::open(&out, &Manifest::read(&out).unwrap().unwrap()).unwrap();
+        let mut kept = Vec::new();
+        for place in 0..wanted.len() {
+            let (name, mut bytes) = (shards.name(place), Vec::new());
+            shards.read(place, &mut bytes).unwrap();
+            if shards.places()[place].codec == Codec::Original {
+                assert_eq!(bytes, wanted[&name], "{name}");
+                kept.push(name);
+                continue;
+            }
+            let [found, wanted] = [&bytes, &wanted[&name]].map(|bytes| crate::picture::decode_once(bytes).unwrap());
+            assert_eq!((found.width, found.height), (wanted.width, wanted.height), "{name}");
+            assert!(found.pixels == wanted.pixels, "{name}");
+        }
+        kept.retain(|name| !name.contains("progressive"));
+        assert_eq!(kept, ["a/cmyk.jpg", "a/twelve.jpg", "b/some.png"]);
+        let found = inspect(&out, &InspectOptions { verify: true, sheet: None, threads: 1 }).unwrap();
+        assert!(found.kinds["coefficients"] > 30 && found.damaged.len() <= 1, "{found:?}");
+    }
+    let tars = PackOptions { format: PackFormat::Webdataset, ..options() };
+    let error = pack(&root.path().join("out"), &root.path().join("tars"), &tars, &mut |_| {}).unwrap_err();
+    complains(&error, "its shards hold coefficients", "the pictures that these shards were made of");
+}
+
+#[test]
 fn damaged_samples_are_named_or_counted() {
     let root = scratch();
     let files = Files::of(&[""], &["a", "b"], 10).with("b/0.png", "no picture").with("b/zzz.png", "");

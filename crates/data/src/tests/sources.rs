@@ -134,3 +134,41 @@ fn a_cut_tar_keeps_what_came_before_if_asked() {
     let error = Dataset::open(&Data { corrupt: Corrupt::Skip, ..spec() }, &root.path().join("x.tar"), 0).unwrap_err();
     complains(&error, "there is no data at", "");
 }
+
+#[test]
+fn parquet_is_read_however_it_is_encoded() {
+    use ::parquet::arrow::ArrowWriter;
+    use ::parquet::basic::{Compression, Encoding};
+    use ::parquet::file::properties::{WriterProperties, WriterVersion};
+
+    let root = scratch();
+    let files = Files::of(&[""], &["zero", "one"], 20);
+    let rows = files.rows();
+    let wanted = open(&spec(), &files.written(Written::ArrowFile, root.path(), 1));
+    let encodings =
+        [None, Some(Encoding::PLAIN), Some(Encoding::DELTA_LENGTH_BYTE_ARRAY), Some(Encoding::DELTA_BYTE_ARRAY)];
+    let versions = [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0];
+    for (number, encoding) in encodings.into_iter().enumerate() {
+        for (version, compression) in versions.into_iter().zip([Compression::UNCOMPRESSED, Compression::LZ4_RAW]) {
+            let mut properties = WriterProperties::builder()
+                .set_writer_version(version)
+                .set_compression(compression)
+                .set_max_row_group_row_count(Some(11))
+                .set_data_page_row_count_limit(4)
+                .set_write_batch_size(2)
+                .set_dictionary_enabled(encoding.is_none());
+            if let Some(encoding) = encoding {
+                properties = properties.set_column_encoding("image.bytes".into(), encoding);
+            }
+            let path = root.path().join(format!("{number}-{version:?}.parquet"));
+            let batch = super::written::batch(&rows);
+            let file = fs::File::create(&path).unwrap();
+            let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties.build())).unwrap();
+            writer.write(&batch).unwrap();
+            writer.close().unwrap();
+            let found = open(&spec(), &path);
+            assert_eq!(found.classes(), wanted.classes());
+            assert_eq!(all(&found, Part::Train), all(&wanted, Part::Train), "{encoding:?} {version:?}");
+        }
+    }
+}
