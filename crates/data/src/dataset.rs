@@ -7,6 +7,7 @@ use std::path::Path;
 use domain::train::{Data, Split};
 
 use self::opening::Opening;
+use crate::marks::{Mark, of_note};
 use crate::picture::{Geometry, Reading, fetch, guarded};
 use crate::prepare::{Output, prepare};
 use crate::random::Draws;
@@ -31,6 +32,8 @@ pub struct Dataset {
     mean: Vec<f32>,
     std: Vec<f32>,
     pixels: Pixels,
+    /// What is noted about each sample, where all is in memory; none, or one each.
+    notes: Vec<Box<[u8]>>,
     skipped: Vec<Skipped>,
 }
 
@@ -77,7 +80,7 @@ impl Dataset {
     /// Opens pictures whose classes do not matter, to be measured or looked at: all of them are for training, and each is
     /// read and decoded anew each time.
     pub fn unlabelled(spec: &Data, path: &Path) -> Result<Dataset, Error> {
-        let Index { classes, labels, homes: _, content, skipped, notes: _ } = source::unlabelled(spec, path)?;
+        let Index { classes, labels, homes: _, content, skipped } = source::unlabelled(spec, path)?;
         let whole = Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec.clone() };
         let opening = Opening { spec: &whole, path, seed: 0, classes, labels, homes: None, skipped };
         match content {
@@ -146,6 +149,18 @@ impl Dataset {
     /// Pictures that `corrupt: skip` left out, in the order of their names.
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
+    }
+
+    /// The objects that are marked in a sample's picture; none where the data marks none.
+    ///
+    /// # Errors
+    /// [`Error`] if they cannot be read or make no sense.
+    pub fn marks(&self, sample: u32) -> Result<Vec<Mark>, Error> {
+        let note = match &self.pixels {
+            Pixels::Kept(_) => self.notes.get(sample as usize).map(|note| note.to_vec()).unwrap_or_default(),
+            Pixels::Encoded(encoded, _) => encoded.note(sample as usize)?,
+        };
+        of_note(&note, self.classes.len()).map_err(|why| Error::Picture { name: self.name(sample), why })
     }
 
     /// Whether all pictures are decoded and in memory.

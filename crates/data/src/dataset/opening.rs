@@ -44,7 +44,8 @@ impl<'a> Opening<'a> {
         let (mean, std) = self.normalize(channels, full, &parts, moments)?;
         let Opening { classes, labels, skipped, .. } = self;
         let pixels = Pixels::Kept(pixels);
-        Ok(Dataset { classes, labels, parts, channels, height, width, full, mean, std, pixels, skipped })
+        let notes = Vec::new();
+        Ok(Dataset { classes, labels, parts, channels, height, width, full, mean, std, pixels, notes, skipped })
     }
 
     pub fn encoded(mut self, mut encoded: Encoded, limit: usize) -> Result<Dataset, Error> {
@@ -91,12 +92,13 @@ impl<'a> Opening<'a> {
         }
         let (mean, std) =
             self.normalize(3, 255, &parts, |sample| moments[sample as usize].clone().unwrap_or_default())?;
-        let pixels = match kept {
-            Some(kept) => Pixels::Kept(kept),
-            None => Pixels::Encoded(Box::new(encoded), geometry),
+        let (pixels, notes) = match kept {
+            Some(kept) => (Pixels::Kept(kept), encoded.notes()?),
+            None => (Pixels::Encoded(Box::new(encoded), geometry), Vec::new()),
         };
         let Opening { classes, labels, skipped, .. } = self;
-        Ok(Dataset { classes, labels, parts, channels: 3, height, width, full: 255, mean, std, pixels, skipped })
+        let (channels, full) = (3, 255);
+        Ok(Dataset { classes, labels, parts, channels, height, width, full, mean, std, pixels, notes, skipped })
     }
 
     /// The given size, or that of the first picture that can be read.

@@ -48,7 +48,6 @@ impl<'a> Encoder<'a> {
                 (format!("{place:08}"), source, (Codec::Pixels, plain(&self.shrunk(picture).0)), Vec::new())
             }
         };
-        let note = self.plan.notes.get(place).map_or(note, |note| note.to_vec());
         let label = self.plan.labels[place];
         Ok((Sample { id: place as u64, label, codec, name, bytes, note }, source as u64))
     }

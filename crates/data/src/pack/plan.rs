@@ -16,8 +16,6 @@ pub(super) struct Plan {
     pub classes: Vec<String>,
     pub labels: Vec<u32>,
     pub content: Content,
-    /// What is noted about each sample; none, or one each.
-    pub notes: Vec<Box<[u8]>>,
     pub parts: Vec<List>,
     /// A hash of the listing and the options.
     pub fingerprint: String,
@@ -43,7 +41,7 @@ impl List {
 
 impl Plan {
     pub fn make(source: &Path, options: &PackOptions) -> Result<Plan, Error> {
-        let Index { classes, labels, homes, content, skipped, notes } = list(source, options)?;
+        let Index { classes, labels, homes, content, skipped } = list(source, options)?;
         if let Content::Decoded(decoded) = &content
             && (decoded.channels, decoded.full) != (3, 255)
         {
@@ -84,7 +82,7 @@ impl Plan {
             (None, None) => vec![list(None, (0..labels.len() as u32).collect())],
         };
         let fingerprint = fingerprint(source, options, &classes, &labels, &homes, &content)?;
-        Ok(Plan { classes, labels, content, notes, parts, fingerprint })
+        Ok(Plan { classes, labels, content, parts, fingerprint })
     }
 
     pub fn samples(&self) -> usize {
@@ -137,10 +135,13 @@ fn fingerprint(
         Ok::<(), Error>(())
     };
     match content {
-        Content::Encoded(Encoded::Files { root, paths }) => {
+        Content::Encoded(Encoded::Files { root, paths, notes }) => {
             for path in paths {
                 // A file that cannot be read is met again, by name, when its turn comes.
                 let _ = note(&root.join(path));
+            }
+            for noted in notes {
+                hash.update(&(noted.len() as u64).to_le_bytes()).update(noted);
             }
         }
         Content::Encoded(Encoded::Spans(spans)) => {

@@ -50,7 +50,7 @@ pub(super) fn list(files: Vec<PathBuf>, want: Want) -> Result<Listing, Error> {
     }
     let names = Names::Numbered { word: "row", numbers: rows.numbers };
     Ok(Listing {
-        spans: Spans { files: Handles::new(files), spans: rows.spans, names },
+        spans: Spans { files: Handles::new(files), spans: rows.spans, names, beside: Vec::new() },
         named: rows.named,
         names: rows.names,
     })

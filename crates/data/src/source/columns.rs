@@ -26,7 +26,7 @@ pub(super) struct Columns {
 
 const PICTURES: [&str; 6] = ["image", "img", "picture", "jpg", "png", "bytes"];
 const TEXTS: [&str; 5] = ["text", "content", "sentence", "document", "story"];
-const LABELS: [&str; 7] = ["label", "labels", "fine_label", "class", "cls", "category", "target"];
+pub(super) const LABELS: [&str; 7] = ["label", "labels", "fine_label", "class", "cls", "category", "target"];
 
 impl Columns {
     /// The columns of a schema; the error says in words what is missing.

@@ -8,9 +8,11 @@ mod archive;
 mod arrow;
 mod cifar;
 mod columns;
+mod encoded;
 mod example;
 pub(crate) mod handles;
 mod labels;
+mod listed;
 mod pages;
 mod parquet;
 mod spans;
@@ -19,19 +21,17 @@ mod tfrecord;
 mod tree;
 mod webdataset;
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use domain::train::{Corrupt, Data, Folders, Split};
 
 use self::columns::Want;
+pub(crate) use self::encoded::{Encoded, LARGEST_FILE};
 use self::labels::{Named, numbered};
-use self::spans::Spans;
 use self::tree::Form;
 use crate::dataset::Skipped;
 use crate::manifest::Manifest;
-use crate::shard::{Codec, Shards};
+use crate::shard::Shards;
 use crate::{Error, Part};
 
 /// All samples of a data set, in the order of their names.
@@ -47,8 +47,6 @@ pub(crate) struct Index {
     pub content: Content,
     /// Samples that were left out.
     pub skipped: Vec<Skipped>,
-    /// What is noted about each sample beside its class, as JSON; none, or one each.
-    pub notes: Vec<Box<[u8]>>,
 }
 
 /// Pictures, as they were found.
@@ -58,19 +56,6 @@ pub(crate) enum Content {
     Encoded(Encoded),
     /// Plain pixels.
     Decoded(Decoded),
-}
-
-/// JPEG and PNG files that are read when they are needed.
-#[derive(Debug)]
-pub(crate) enum Encoded {
-    /// Files under a folder.
-    Files { root: PathBuf, paths: Vec<PathBuf> },
-    /// Pieces of larger files.
-    Spans(Spans),
-    /// Rows of Parquet files.
-    Rows(parquet::Rows),
-    /// Samples of our own shards.
-    Shards(Shards),
 }
 
 /// The part that the name of a file or folder tells.
@@ -115,9 +100,6 @@ pub(crate) struct Decoded {
     pub pixels: Vec<u8>,
 }
 
-/// No picture file is larger; a hostile one is refused before it is read.
-pub(crate) const LARGEST_FILE: u64 = 256 << 20;
-
 /// Finds out what lies at `path`, and lists its samples.
 pub(crate) fn index(spec: &Data, path: &Path) -> Result<Index, Error> {
     let by_folders = match spec.split {
@@ -157,6 +139,9 @@ pub(crate) fn list(path: &Path, reading: &Reading) -> Result<Index, Error> {
         if let Some(folder) = cifar::find(path)? {
             return cifar::index(&folder, reading.by_folders, reading.skip);
         }
+        if let Some(index) = listed::folder(path, reading)? {
+            return Ok(index);
+        }
         let tree = tree::walk(path)?;
         if tree.pictures.is_empty()
             && let Some((form, files)) = tree.tables()?
@@ -164,11 +149,14 @@ pub(crate) fn list(path: &Path, reading: &Reading) -> Result<Index, Error> {
             return tables(path, form, files, reading);
         }
         let labels = labels::from_paths(path, &tree.pictures, &[], reading.by_folders)?;
-        return Ok(labels.into_index(Encoded::Files { root: path.to_owned(), paths: tree.pictures }));
+        return Ok(labels.into_index(Encoded::files(path, tree.pictures)));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     if name.ends_with(".csv") || name.ends_with(".csv.gz") {
         return table::index(path, reading.by_folders, reading.skip);
+    }
+    if name.ends_with(".json") {
+        return listed::coco(path, reading);
     }
     if let Some(form) = Form::of(path).filter(|form| form.is_meant(path)) {
         return tables(path, form, vec![path.to_owned()], reading);
@@ -186,7 +174,7 @@ fn shards(folder: &Path, manifest: Manifest, reading: &Reading) -> Result<Index,
     let places: Vec<Home> = shards.places().iter().map(|place| manifest.shards[place.shard as usize].part).collect();
     let homes = homes_of(folder, &places, &manifest.classes, &labels, reading)?;
     let content = Content::Encoded(Encoded::Shards(shards));
-    Ok(Index { classes: manifest.classes, labels, homes, content, skipped: Vec::new(), notes: Vec::new() })
+    Ok(Index { classes: manifest.classes, labels, homes, content, skipped: Vec::new() })
 }
 
 /// The files that a pattern with braces names.
@@ -248,7 +236,7 @@ fn rows(root: &Path, (mut content, named, names, mut places): Listed, reading: &
     }
     let (classes, labels) = numbered(named.into_iter().flatten().collect(), names);
     let homes = homes_of(root, &places, &classes, &labels, reading)?;
-    Ok(Index { classes, labels, homes, content: Content::Encoded(content), skipped, notes: Vec::new() })
+    Ok(Index { classes, labels, homes, content: Content::Encoded(content), skipped })
 }
 
 /// The parts that the names of files tell, if they are asked for; every sample must have one then.
@@ -276,7 +264,7 @@ fn unknown(path: &Path, name: &str) -> Error {
         true => "unpack it, and give the folder or the plain `.tar`; pictures are compressed already",
         false => {
             "give a folder or `.tar` of `…/<class>/<file>.jpg|png`, WebDataset tars, a `.tfrecord`, `.parquet` or `.arrow` \
-             file, a CIFAR-10 binary folder, a `.csv` or a `.csv.gz`"
+             file, a COCO `.json`, a CIFAR-10 binary folder, a `.csv` or a `.csv.gz`"
         }
     };
     layout(path, "its form is not known", hint)
@@ -291,84 +279,10 @@ pub(crate) fn unlabelled(spec: &Data, path: &Path) -> Result<Index, Error> {
                 let why = "no file in it ends in `.jpg`, `.jpeg` or `.png`";
                 return Err(layout(path, why, "give a folder, tar or shards of pictures"));
             }
-            Ok(labels::none(pictures.len()).into_index(Encoded::Files { root: path.to_owned(), paths: pictures }))
+            Ok(labels::none(pictures.len()).into_index(Encoded::files(path, pictures)))
         }
         found => found,
     }
-}
-
-impl Encoded {
-    /// Number of pictures.
-    pub fn len(&self) -> usize {
-        match self {
-            Encoded::Files { paths, .. } => paths.len(),
-            Encoded::Spans(spans) => spans.spans.len(),
-            Encoded::Rows(rows) => rows.places.len(),
-            Encoded::Shards(shards) => shards.places().len(),
-        }
-    }
-
-    /// What a picture is called in messages: its path below the root, or its place in a file.
-    pub fn name(&self, sample: usize) -> String {
-        match self {
-            Encoded::Files { paths, .. } => paths[sample].display().to_string(),
-            Encoded::Spans(spans) => spans.name(sample),
-            Encoded::Rows(rows) => rows.name(sample),
-            Encoded::Shards(shards) => shards.name(sample),
-        }
-    }
-
-    /// Reads the file of one picture into `bytes`.
-    pub fn read(&self, sample: usize, bytes: &mut Vec<u8>) -> Result<(), Error> {
-        match self {
-            Encoded::Files { root, paths } => read_file(&root.join(&paths[sample]), bytes)
-                .map_err(|source| Error::Read { name: self.name(sample), source })?,
-            Encoded::Spans(spans) => spans.read(sample, bytes)?,
-            Encoded::Rows(rows) => rows.read(sample, bytes)?,
-            Encoded::Shards(shards) => shards.read(sample, bytes)?,
-        }
-        let why = match bytes.len() as u64 {
-            0 => "the file is empty",
-            1..=LARGEST_FILE => return Ok(()),
-            _ => "the file is larger than 256 MiB",
-        };
-        Err(Error::Picture { name: self.name(sample), why: why.into() })
-    }
-
-    /// How the bytes of one picture are to be understood.
-    pub fn codec(&self, sample: usize) -> Codec {
-        match self {
-            Encoded::Files { .. } | Encoded::Spans(_) | Encoded::Rows(_) => Codec::Original,
-            Encoded::Shards(shards) => shards.places()[sample].codec,
-        }
-    }
-
-    /// What is noted about one picture, as JSON; often nothing.
-    pub fn note(&self, sample: usize) -> Result<Vec<u8>, Error> {
-        match self {
-            Encoded::Files { .. } | Encoded::Spans(_) | Encoded::Rows(_) => Ok(Vec::new()),
-            Encoded::Shards(shards) => shards.note(sample),
-        }
-    }
-
-    /// Keeps the pictures for which `keep` holds.
-    pub fn retain(&mut self, keep: &[bool]) {
-        let mut flags = keep.iter();
-        match self {
-            Encoded::Files { paths, .. } => paths.retain(|_| flags.next() == Some(&true)),
-            Encoded::Spans(spans) => spans.retain(keep),
-            Encoded::Rows(rows) => rows.places.retain(|_| flags.next() == Some(&true)),
-            Encoded::Shards(shards) => shards.retain(keep),
-        }
-    }
-}
-
-fn read_file(path: &Path, bytes: &mut Vec<u8>) -> std::io::Result<()> {
-    bytes.clear();
-    let file = File::open(path)?;
-    bytes.reserve(file.metadata()?.len().min(LARGEST_FILE) as usize);
-    file.take(LARGEST_FILE + 1).read_to_end(bytes)?;
-    Ok(())
 }
 
 fn layout(path: &Path, why: impl Into<String>, hint: impl Into<String>) -> Error {

@@ -14,6 +14,15 @@ pub(crate) struct Spans {
     pub files: Handles,
     pub spans: Vec<Span>,
     pub names: Names,
+    /// What lies beside each sample; none, or one each.
+    pub beside: Vec<Beside>,
+}
+
+/// Pieces that say more about a sample: a JSON, and a text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Beside {
+    pub json: Option<Span>,
+    pub text: Option<Span>,
 }
 
 /// One piece of one file.
@@ -108,9 +117,31 @@ impl Spans {
         Ok(())
     }
 
+    /// What lies beside one sample, as one JSON object: its JSON, and its text under `text`. What is neither is left out.
+    pub fn note(&self, sample: usize) -> Result<Vec<u8>, Error> {
+        let Some(Beside { json, text }) = self.beside.get(sample).copied() else {
+            return Ok(Vec::new());
+        };
+        let read = |span: Span| {
+            let mut bytes = vec![0; span.bytes as usize];
+            let read = self.files.read_exact_at(span.file, &mut bytes, span.offset);
+            read.map(|()| bytes).map_err(|source| Error::Read { name: self.name(sample), source })
+        };
+        let json = json.map(read).transpose()?.unwrap_or_default();
+        let Some(text) = text.map(read).transpose()?.and_then(|bytes| String::from_utf8(bytes).ok()) else {
+            let object: Option<serde_json::Map<String, serde_json::Value>> = serde_json::from_slice(&json).ok();
+            return Ok(if object.is_some() { json } else { Vec::new() });
+        };
+        let mut object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&json).unwrap_or_default();
+        object.entry("text").or_insert_with(|| text.trim_end().into());
+        Ok(serde_json::to_vec(&object).unwrap_or_default())
+    }
+
     pub fn retain(&mut self, keep: &[bool]) {
         let mut flags = keep.iter();
         self.spans.retain(|_| flags.next() == Some(&true));
+        let mut flags = keep.iter();
+        self.beside.retain(|_| flags.next() == Some(&true));
         self.names.retain(keep);
     }
 }

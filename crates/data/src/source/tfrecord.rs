@@ -135,7 +135,8 @@ impl Lists {
         let places: Vec<Home> = spans.iter().map(|span| homes.get(span.file as usize).copied().flatten()).collect();
         let homes = homes_of(root, &places, &classes, &labels, reading)?;
         let names = Names::Numbered { word: "record", numbers };
-        let content = Content::Encoded(Encoded::Spans(Spans { files: Handles::new(files), spans, names }));
-        Ok(Index { classes, labels, homes, content, skipped, notes: Vec::new() })
+        let content =
+            Content::Encoded(Encoded::Spans(Spans { files: Handles::new(files), spans, names, beside: Vec::new() }));
+        Ok(Index { classes, labels, homes, content, skipped })
     }
 }

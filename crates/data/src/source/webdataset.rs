@@ -1,7 +1,7 @@
 //! Pictures in tars: a folder tree that was packed into one, or WebDataset shards.
 //!
 //! In a WebDataset the members that share a path up to the first dot of the file name are one sample: a picture, its
-//! class (`.cls`, or a key of `.json`) and whatever else. Without a class beside any picture, the folder that a picture
+//! class (`.cls`, or a key of `.json`) and whatever else, of which `.json` and `.txt` are kept when it is packed. Without a class beside any picture, the folder that a picture
 //! lies in is its class. Samples are in the order of their paths, so that the same pictures are the same data set,
 //! sample for sample, whether they lie in a folder, in one tar, or shuffled over many.
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::archive::{self, Entry, Kind, Stop};
 use super::handles::Handles;
 use super::labels::{Named, from_paths, is_hidden, is_picture, numbered};
-use super::spans::{Names, Span, Spans};
+use super::spans::{Beside, Names, Span, Spans};
 use super::{Content, Encoded, Home, Index, Reading, layout};
 use crate::Error;
 use crate::dataset::Skipped;
@@ -30,6 +30,7 @@ struct Members {
     pictures: BTreeMap<(String, u32), Place>,
     classes: BTreeMap<(String, u32), Place>,
     jsons: BTreeMap<(String, u32), Place>,
+    texts: BTreeMap<(String, u32), Place>,
 }
 
 /// The samples of some tars, which lie in one data set; `homes` are the parts that the names of the tars tell.
@@ -87,9 +88,22 @@ pub(super) fn index(root: &Path, tars: Vec<PathBuf>, homes: &[Home], reading: &R
         record: None,
     };
     let spans = pictures.iter().map(|(_, place)| span(place)).collect();
+    let piece = |pieces: &BTreeMap<(String, u32), Place>, name: &str, tar: u32| {
+        pieces.get(&(split(name).0, tar)).filter(|(_, _, bytes)| *bytes <= LONGEST_JSON).map(span)
+    };
+    let beside = match members.jsons.is_empty() && members.texts.is_empty() {
+        true => Vec::new(),
+        false => {
+            let of = |name: &str, tar| Beside {
+                json: piece(&members.jsons, name, tar),
+                text: piece(&members.texts, name, tar),
+            };
+            pictures.iter().map(|((name, tar), _)| of(name, *tar)).collect()
+        }
+    };
     let names = Names::each(pictures.iter().map(|((name, _), _)| name.as_str()));
-    let content = Content::Encoded(Encoded::Spans(Spans { files: handles, spans, names }));
-    Ok(Index { classes, labels, homes, content, skipped, notes: Vec::new() })
+    let content = Content::Encoded(Encoded::Spans(Spans { files: handles, spans, names, beside }));
+    Ok(Index { classes, labels, homes, content, skipped })
 }
 
 impl Members {
@@ -129,6 +143,8 @@ impl Members {
             self.classes.insert((key, place.0), place);
         } else if ending == "json" {
             self.jsons.insert((key, place.0), place);
+        } else if ending == "txt" {
+            self.texts.insert((key, place.0), place);
         }
     }
 

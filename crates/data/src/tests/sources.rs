@@ -136,6 +136,147 @@ fn a_cut_tar_keeps_what_came_before_if_asked() {
 }
 
 #[test]
+fn coco_lists_its_pictures() {
+    let root = scratch();
+    let files = Files::of(&[""], &["a", "b"], 10);
+    let rows = files.rows();
+    let wanted = open(&spec(), &files.folder(root.path()));
+    fs::create_dir_all(root.path().join("coco/annotations")).unwrap();
+    fs::create_dir_all(root.path().join("coco/train2017")).unwrap();
+    let (mut images, mut marks) = (Vec::new(), Vec::new());
+    for (id, (_, label, bytes)) in rows.iter().enumerate() {
+        let name = format!("{id:012}.png");
+        fs::write(root.path().join("coco/train2017").join(&name), bytes).unwrap();
+        images.push(serde_json::json!({"id": id, "file_name": name, "width": 6, "height": 6}));
+        // Two small marks of one class together cover less than one of the other.
+        for (class, area) in [(1 - label, 3.0), (*label, 10.0), (1 - label, 4.0)] {
+            marks.push(serde_json::json!({
+                "id": marks.len(), "image_id": id, "category_id": 10 + 7 * class, "area": area, "bbox": [0, 1.5, 2, 5],
+                "segmentation": [[1, 2]], "iscrowd": 0
+            }));
+        }
+    }
+    let categories =
+        serde_json::json!([{"id": 17, "name": "dog"}, {"id": 10, "name": "cat"}, {"id": 90, "name": "none"}]);
+    let list = root.path().join("coco/annotations/instances_train2017.json");
+    let write = |images: &Vec<serde_json::Value>, marks: &Vec<serde_json::Value>| {
+        let text = serde_json::json!({"images": images, "annotations": marks, "categories": categories}).to_string();
+        fs::write(&list, text).unwrap();
+    };
+    write(&images, &marks);
+    let found = open(&spec(), &list);
+    assert_eq!(found.classes(), ["cat", "dog", "none"]);
+    assert_eq!(all(&found, Part::Train), all(&wanted, Part::Train));
+    // Packed, the marks stay beside the pictures, also when they are packed again, and as tars.
+    let out = |name: &str| root.path().join(name);
+    let pack = |source: &std::path::Path, name: &str, format| {
+        let options = crate::PackOptions { seed: 7, format, ..Default::default() };
+        crate::pack(source, &out(name), &options, &mut |_| {}).unwrap();
+    };
+    pack(&list, "once", crate::PackFormat::Shards);
+    pack(&out("once"), "tars", crate::PackFormat::Webdataset);
+    pack(&out("tars"), "twice", crate::PackFormat::Shards);
+    let mark = |class, area| crate::Mark { class, bbox: [0.0, 1.5, 2.0, 5.0], area, crowd: false };
+    for path in [list.clone(), out("once"), out("tars"), out("twice")] {
+        for limit in [0, usize::MAX] {
+            let found = Dataset::open_keeping(&spec(), &path, 0, limit).unwrap();
+            assert_eq!(found.classes(), ["cat", "dog", "none"], "{path:?}");
+            assert_eq!(all(&found, Part::Train), all(&wanted, Part::Train), "{path:?}");
+            for (sample, (_, label, _)) in rows.iter().enumerate() {
+                let label = *label as u32;
+                let wanted = [mark(1 - label, 3.0), mark(label, 10.0), mark(1 - label, 4.0)];
+                assert_eq!(found.marks(sample as u32).unwrap(), wanted, "{path:?}");
+            }
+        }
+    }
+    let mut hostile = marks.clone();
+    for (key, value) in [
+        ("category_id", serde_json::json!(11)),
+        ("bbox", serde_json::json!([0, 0, -1, 5])),
+        ("area", serde_json::json!(1e300)),
+    ] {
+        hostile[4] = marks[4].clone();
+        hostile[4][key] = value;
+        write(&images, &hostile);
+        refused(&spec(), &list, "in image 1 makes no sense", "correct it");
+    }
+    let extra = |name: &str| {
+        let mut images = images.clone();
+        images.push(serde_json::json!({"id": 99, "file_name": name}));
+        write(&images, &marks);
+    };
+    extra("unmarked.png");
+    refused(&spec(), &list, "the list gives it no class", "corrupt: skip");
+    for name in ["../../outside.png", "/etc/passwd", ""] {
+        extra(name);
+        refused(&spec(), &list, "leads out of its folder", "relative paths");
+    }
+    write(&Vec::new(), &marks);
+    refused(&spec(), &list, "it lists no picture", "images");
+    fs::write(&list, "{\"images\": 5}").unwrap();
+    refused(&spec(), &list, "it is no list of pictures", "annotations");
+}
+
+#[test]
+fn lists_beside_pictures_tell_their_classes() {
+    let root = scratch();
+    let files = Files::of(&[""], &["a", "b"], 10);
+    let wanted = open(&spec(), &files.folder(root.path()));
+    let rows = files.rows();
+    for form in ["csv", "jsonl", "objects"] {
+        let folder = root.path().join(form);
+        fs::create_dir(&folder).unwrap();
+        let mut list = if form == "csv" { "file_name,label,text\n".to_owned() } else { String::new() };
+        for (number, (_, label, bytes)) in rows.iter().enumerate() {
+            let name = format!("{number:03}.png");
+            fs::write(folder.join(&name), bytes).unwrap();
+            list += &match form {
+                "csv" => format!("{name},{label},\"a, caption\"\n"),
+                "jsonl" => format!("{{\"file_name\": \"{name}\", \"label\": {label}}}\n\n"),
+                _ => format!(
+                    "{{\"file_name\": \"{name}\", \"objects\": {{\"bbox\": [[0, 0, 2, 2], [1, 1, 3, 3]], \"categories\": [{}, {label}]}}}}\n",
+                    1 - label
+                ),
+            };
+        }
+        let ending = if form == "csv" { "csv" } else { "jsonl" };
+        let path = folder.join(format!("metadata.{ending}"));
+        fs::write(&path, &list).unwrap();
+        let found = open(&spec(), &folder);
+        assert_eq!(all(&found, Part::Train), all(&wanted, Part::Train), "{form}");
+        let marks: Vec<u32> = found.marks(0).unwrap().iter().map(|mark| mark.class).collect();
+        assert_eq!(marks, if form == "objects" { vec![1, 0] } else { vec![] });
+        let hostile = if form == "csv" { "../x.png,0,\n" } else { "{\"file_name\": \"../x.png\", \"label\": 0}\n" };
+        fs::write(&path, list.clone() + hostile).unwrap();
+        refused(&spec(), &folder, "`../x.png` leads out of its folder", "relative paths");
+        fs::write(&path, list.clone() + "broken,").unwrap();
+        refused(&spec(), &folder, "line", "file_name");
+        if form == "objects" {
+            let many =
+                "{\"file_name\": \"x.png\", \"objects\": {\"bbox\": [[0, 0, 2, 2]], \"categories\": [4000000000]}}\n";
+            fs::write(&path, list + many).unwrap();
+            refused(&spec(), &folder, "the `objects` in line 21 make no sense", "bbox");
+        }
+    }
+}
+
+#[test]
+fn texts_beside_pictures_are_kept() {
+    let root = scratch();
+    let files = Files::of(&[""], &["a", "b"], 4);
+    let source = files.written(Written::WebDataset, root.path(), 2);
+    let out = root.path().join("out");
+    crate::pack(&source, &out, &crate::PackOptions::default(), &mut |_| {}).unwrap();
+    let reading = crate::source::Reading { by_folders: crate::source::ByFolders::No, skip: false };
+    let crate::source::Content::Encoded(encoded) = crate::source::list(&out, &reading).unwrap().content else {
+        panic!("shards are encoded")
+    };
+    let note = |sample| -> serde_json::Value { serde_json::from_slice(&encoded.note(sample).unwrap()).unwrap() };
+    assert_eq!(note(0), serde_json::json!({"text": "a caption"}));
+    assert_eq!(note(1), serde_json::json!({"label": 0, "caption": "x", "text": "a caption"}));
+}
+
+#[test]
 fn parquet_is_read_however_it_is_encoded() {
     use ::parquet::arrow::ArrowWriter;
     use ::parquet::basic::{Compression, Encoding};

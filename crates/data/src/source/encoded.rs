@@ -1,0 +1,126 @@
+//! Pictures that stay encoded: files of their own, pieces of larger files, rows of tables, samples of shards. Each is
+//! read by its number, with what it is called and what is noted about it.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::parquet;
+use super::spans::Spans;
+use crate::Error;
+use crate::shard::{Codec, Shards};
+
+/// JPEG and PNG files that are read when they are needed.
+#[derive(Debug)]
+pub(crate) enum Encoded {
+    /// Files under a folder, and what a list beside them notes about each, if there is one.
+    Files { root: PathBuf, paths: Vec<PathBuf>, notes: Vec<Box<[u8]>> },
+    /// Pieces of larger files.
+    Spans(Spans),
+    /// Rows of Parquet files.
+    Rows(parquet::Rows),
+    /// Samples of our own shards.
+    Shards(Shards),
+}
+
+/// No picture file is larger; a hostile one is refused before it is read.
+pub(crate) const LARGEST_FILE: u64 = 256 << 20;
+
+impl Encoded {
+    /// Files below a folder, about which nothing is noted.
+    pub(super) fn files(root: &Path, paths: Vec<PathBuf>) -> Encoded {
+        Encoded::Files { root: root.to_owned(), paths, notes: Vec::new() }
+    }
+
+    /// Number of pictures.
+    pub fn len(&self) -> usize {
+        match self {
+            Encoded::Files { paths, .. } => paths.len(),
+            Encoded::Spans(spans) => spans.spans.len(),
+            Encoded::Rows(rows) => rows.places.len(),
+            Encoded::Shards(shards) => shards.places().len(),
+        }
+    }
+
+    /// What a picture is called in messages: its path below the root, or its place in a file.
+    pub fn name(&self, sample: usize) -> String {
+        match self {
+            Encoded::Files { paths, .. } => paths[sample].display().to_string(),
+            Encoded::Spans(spans) => spans.name(sample),
+            Encoded::Rows(rows) => rows.name(sample),
+            Encoded::Shards(shards) => shards.name(sample),
+        }
+    }
+
+    /// Reads the file of one picture into `bytes`.
+    pub fn read(&self, sample: usize, bytes: &mut Vec<u8>) -> Result<(), Error> {
+        match self {
+            Encoded::Files { root, paths, .. } => read_file(&root.join(&paths[sample]), bytes)
+                .map_err(|source| Error::Read { name: self.name(sample), source })?,
+            Encoded::Spans(spans) => spans.read(sample, bytes)?,
+            Encoded::Rows(rows) => rows.read(sample, bytes)?,
+            Encoded::Shards(shards) => shards.read(sample, bytes)?,
+        }
+        let why = match bytes.len() as u64 {
+            0 => "the file is empty",
+            1..=LARGEST_FILE => return Ok(()),
+            _ => "the file is larger than 256 MiB",
+        };
+        Err(Error::Picture { name: self.name(sample), why: why.into() })
+    }
+
+    /// How the bytes of one picture are to be understood.
+    pub fn codec(&self, sample: usize) -> Codec {
+        match self {
+            Encoded::Files { .. } | Encoded::Spans(_) | Encoded::Rows(_) => Codec::Original,
+            Encoded::Shards(shards) => shards.places()[sample].codec,
+        }
+    }
+
+    /// What is noted about one picture, as JSON; often nothing.
+    pub fn note(&self, sample: usize) -> Result<Vec<u8>, Error> {
+        match self {
+            Encoded::Files { notes, .. } => Ok(notes.get(sample).map(|note| note.to_vec()).unwrap_or_default()),
+            Encoded::Spans(spans) => spans.note(sample),
+            Encoded::Rows(_) => Ok(Vec::new()),
+            Encoded::Shards(shards) => shards.note(sample),
+        }
+    }
+
+    /// What is noted about all pictures; none at all where nothing is.
+    pub fn notes(&self) -> Result<Vec<Box<[u8]>>, Error> {
+        let any = match self {
+            Encoded::Files { notes, .. } => !notes.is_empty(),
+            Encoded::Spans(spans) => !spans.beside.is_empty(),
+            Encoded::Rows(_) => false,
+            Encoded::Shards(shards) => shards.places().iter().any(|place| place.note > 0),
+        };
+        if !any {
+            return Ok(Vec::new());
+        }
+        (0..self.len()).map(|sample| Ok(self.note(sample)?.into())).collect()
+    }
+
+    /// Keeps the pictures for which `keep` holds.
+    pub fn retain(&mut self, keep: &[bool]) {
+        let mut flags = keep.iter();
+        match self {
+            Encoded::Files { paths, notes, .. } => {
+                paths.retain(|_| flags.next() == Some(&true));
+                let mut flags = keep.iter();
+                notes.retain(|_| flags.next() == Some(&true));
+            }
+            Encoded::Spans(spans) => spans.retain(keep),
+            Encoded::Rows(rows) => rows.places.retain(|_| flags.next() == Some(&true)),
+            Encoded::Shards(shards) => shards.retain(keep),
+        }
+    }
+}
+
+fn read_file(path: &Path, bytes: &mut Vec<u8>) -> std::io::Result<()> {
+    bytes.clear();
+    let file = File::open(path)?;
+    bytes.reserve(file.metadata()?.len().min(LARGEST_FILE) as usize);
+    file.take(LARGEST_FILE + 1).read_to_end(bytes)?;
+    Ok(())
+}
