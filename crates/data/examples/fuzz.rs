@@ -17,9 +17,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use data::{InspectOptions, PackOptions, inspect, pack};
+use data::jpeg::{Decoder, Picture, encode_strips};
+use data::{Goal, InspectOptions, PackOptions, TextOptions, Texts, Vocabulary, inspect, pack};
 use image::{ImageFormat, RgbImage};
 use mutate::{draw, mutate};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding};
+use parquet::file::properties::{WriterProperties, WriterVersion};
 use written::Written;
 
 /// Samples by path, as the writers want them.
@@ -80,6 +84,28 @@ fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
         "tfrecord" => table(Written::TfRecord),
         "parquet" => table(Written::Parquet),
         "arrow" => table(Written::ArrowStream),
+        "parquet-delta" => {
+            let file = root.join("pictures.parquet");
+            delta(&file, &files)?;
+            Some((file.clone(), file, (|_| {}) as fn(&mut Vec<u8>)))
+        }
+        "coco" | "metadata" => lists(form, &files, root)?,
+        "tokens" => {
+            let text: String = (0..200).map(|line| format!("{{\"text\": \"some words of line {line}\"}}\n")).collect();
+            let (source, out) = (root.join("text.jsonl"), root.join("out"));
+            fs::write(&source, text)?;
+            let text = TextOptions { vocabulary: Vocabulary::Bpe(300), columns: vec!["text".into()], label: None };
+            pack(&source, &out, &PackOptions { text: Some(text), ..PackOptions::default() }, &mut |_| {})?;
+            let file = out.join("data-000000.shard");
+            Some((out, file, seal_shard as fn(&mut Vec<u8>)))
+        }
+        "coefficients" => {
+            let folder = pictures(ImageFormat::Jpeg, "jpg")?.folder(root)?;
+            let file = folder.join("a/0.jpg");
+            let coefficients = Picture::open(&fs::read(&file)?)?.coefficients(&mut Decoder::default())?;
+            fs::write(&file, encode_strips(&coefficients, 1)?)?;
+            Some((folder, file, (|_| {}) as fn(&mut Vec<u8>)))
+        }
         "jpeg" | "png" => {
             let (format, ending) = if form == "png" { (ImageFormat::Png, "png") } else { (ImageFormat::Jpeg, "jpg") };
             let folder = pictures(format, ending)?.folder(root)?;
@@ -96,9 +122,53 @@ fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
         }
         _ => None,
     };
-    let (opened, damaged, seal) =
-        found.ok_or("give tar, webdataset, tfrecord, parquet, arrow, jpeg, png, shard or manifest")?;
+    let forms = "tar, webdataset, tfrecord, parquet, parquet-delta, arrow, coco, metadata, tokens, coefficients, jpeg, png, \
+                 shard or manifest";
+    let (opened, damaged, seal) = found.ok_or_else(|| format!("give {forms}"))?;
     Ok((opened, damaged, if form == "tfrecord" { seal_records } else { seal }))
+}
+
+/// A Parquet file whose pictures are written as differences.
+fn delta(path: &Path, files: &Files) -> Result<(), Box<dyn Error>> {
+    let properties = WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_2_0)
+        .set_compression(Compression::UNCOMPRESSED)
+        .set_dictionary_enabled(false)
+        .set_column_encoding("image.bytes".into(), Encoding::DELTA_BYTE_ARRAY)
+        .build();
+    let batch = written::batch(&files.rows());
+    let mut writer = ArrowWriter::try_new(fs::File::create(path)?, batch.schema(), Some(properties))?;
+    writer.write(&batch)?;
+    writer.close()?;
+    Ok(())
+}
+
+/// Pictures with a list of them.
+fn lists(form: &str, files: &Files, root: &Path) -> Result<Option<Target>, Box<dyn Error>> {
+    let folder = root.join("images");
+    fs::create_dir(&folder)?;
+    let (mut images, mut marks, mut lines) = (Vec::new(), Vec::new(), String::new());
+    for (id, (_, label, bytes)) in files.rows().iter().enumerate() {
+        let name = format!("{id}.png");
+        fs::write(folder.join(&name), bytes)?;
+        lines += &format!(
+            "{{\"file_name\": \"{name}\", \"objects\": {{\"bbox\": [[0, 0, 2, 2]], \"categories\": [{label}]}}}}\n"
+        );
+        images.push(format!("{{\"id\": {id}, \"file_name\": \"{name}\"}}"));
+        marks.push(format!("{{\"image_id\": {id}, \"category_id\": {label}, \"bbox\": [0, 1.5, 2, 3], \"area\": 6}}"));
+    }
+    let categories = "[{\"id\": 0, \"name\": \"a\"}, {\"id\": 1, \"name\": \"b\"}]";
+    let (opened, file, text) = match form {
+        "coco" => {
+            let (images, marks) = (images.join(", "), marks.join(", "));
+            let file = root.join("coco.json");
+            let text = format!("{{\"images\": [{images}], \"annotations\": [{marks}], \"categories\": {categories}}}");
+            (file.clone(), file, text)
+        }
+        _ => (folder.clone(), folder.join("metadata.jsonl"), lines),
+    };
+    fs::write(&file, text)?;
+    Ok(Some((opened, file, |_| {})))
 }
 
 fn masked(bytes: &[u8]) -> [u8; 4] {
@@ -150,13 +220,21 @@ fn main() -> Result<(), Box<dyn Error>> {
             seal(&mut bytes);
         }
         // A shard is compared with the length in its manifest first; this one's is kept, to come further.
-        if form == "shard" {
+        if matches!(form, "shard" | "tokens") {
             bytes.resize(sound.len(), 0);
         }
         fs::write(&damaged, &bytes)?;
         let one = Instant::now();
         let options = InspectOptions { verify: true, sheet: None, threads: 1 };
-        match catch_unwind(AssertUnwindSafe(|| inspect(&opened, &options))) {
+        let look = || {
+            if form == "tokens" {
+                let data = serde_json::from_str(r#"{"path": "", "split": [0.6, 0.2, 0.2]}"#).expect("the keys of data");
+                let text = serde_json::from_str("{}").expect("the keys of text");
+                Texts::open(&data, &text, Goal::Next, &opened, 1)?;
+            }
+            inspect(&opened, &options)
+        };
+        match catch_unwind(AssertUnwindSafe(look)) {
             Ok(Ok(found)) if found.damaged.is_empty() => whole += 1,
             Ok(Ok(_)) => partly += 1,
             Ok(Err(_)) => refused += 1,

@@ -51,6 +51,7 @@ mod survey;
 mod tests;
 mod text;
 mod texts;
+mod tokens;
 
 pub use dataset::{Dataset, Outline, Skipped};
 pub use error::Error;
@@ -66,3 +67,4 @@ pub use slots::Numbers;
 pub use split::Part;
 pub use text::text;
 pub use texts::{Goal, TextBatch, TextLoader, TextOutline, Texts};
+pub use tokens::{TextOptions, Tokens, Vocabulary};

@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::shard::Codec;
+use crate::tokens::Tokens;
 use crate::{Error, Part};
 
 /// The name of the file.
@@ -55,6 +56,9 @@ pub struct Recipe {
     pub split: Option<[f64; 3]>,
     /// Bytes that a shard was filled to.
     pub shard_bytes: u64,
+    /// How text was turned into tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Tokens>,
 }
 
 /// A sample that was left out.

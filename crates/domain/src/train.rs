@@ -87,7 +87,7 @@ pub struct Train {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
-    /// A folder or tar of `…/<class>/<file>.jpg|png`, WebDataset tars (`train-{000..146}.tar`), TFRecords, Parquet or Arrow files with an image and a label, a folder of any of these or of gradus shards, a CIFAR-10 binary folder, or a CSV of 64 pixels and a label (`.csv`, `.csv.gz`); for text a `.csv`, `.jsonl` or `.txt`, each also with `.gz`. Relative to the job file, or an address such as `s3://bucket/pictures`, which is fetched first.
+    /// A folder or tar of `…/<class>/<file>.jpg|png`, WebDataset tars (`train-{000..146}.tar`), TFRecords, Parquet or Arrow files with an image and a label, a folder of any of these or of gradus shards, a COCO `.json`, a folder of pictures with a `metadata.csv|jsonl`, a CIFAR-10 binary folder, or a CSV of 64 pixels and a label (`.csv`, `.csv.gz`); for text a `.csv`, `.jsonl` or `.txt`, each also with `.gz`, shards of tokens, or plain tokens (`.u16`, `.u32`). Relative to the job file, or an address such as `s3://bucket/pictures`, which is fetched first.
     pub path: String,
     /// Shares of training, validation and test samples, drawn by seed; or `folders`, when the data has `train`, `val` and `test` folders of its own.
     #[serde(default)]

@@ -17,7 +17,7 @@ use crate::jpeg::Packed;
 use crate::pack::in_order;
 use crate::picture::decode_once;
 use crate::source::{self, ByFolders, Content, Encoded, Index, Reading};
-use crate::{Error, Manifest, Part, shard};
+use crate::{Codec, Error, Manifest, Part, shard};
 
 /// What is asked.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +45,8 @@ pub struct Inspection {
     pub kinds: BTreeMap<String, u64>,
     /// Sizes of the pictures that were looked at.
     pub sizes: Option<Sizes>,
+    /// Tokens of all texts, where it is text that was packed.
+    pub tokens: Option<u64>,
     /// How well a reader that goes from front to back is served.
     pub shuffle: Shuffle,
     /// How the shards were made.
@@ -116,7 +118,12 @@ pub fn inspect(path: &Path, options: &InspectOptions) -> Result<Inspection, Erro
         damaged.clone_from(skipped);
         verified = verify(content, options.threads, &mut damaged)?;
     }
+    let tokens = tokens(content, manifest.as_ref());
     let sheet = match options.sheet {
+        Some(_) if tokens.is_some() => {
+            let why = "it holds text, and a sheet shows pictures".to_owned();
+            return Err(Error::Layout { path: path.into(), why, hint: "leave out `--sheet`".into() });
+        }
         Some(file) => sheet::write(file, &index)?,
         None => Vec::new(),
     };
@@ -131,6 +138,7 @@ pub fn inspect(path: &Path, options: &InspectOptions) -> Result<Inspection, Erro
         parts,
         kinds,
         sizes,
+        tokens,
         shuffle: shuffle(&as_stored(content, labels), &counts),
         manifest,
         sheet,
@@ -149,12 +157,20 @@ fn unlisted(manifest: Option<Manifest>, damaged: Vec<Skipped>) -> Inspection {
         parts: None,
         kinds: BTreeMap::new(),
         sizes: None,
+        tokens: None,
         shuffle: Shuffle { batch: 0, distinct: 0.0, ideal: 0.0 },
         manifest,
         sheet: Vec::new(),
         damaged,
         verified: samples,
     }
+}
+
+/// Tokens of all texts of a pack.
+fn tokens(content: &Content, manifest: Option<&Manifest>) -> Option<u64> {
+    let width = u64::from(manifest?.recipe.tokens.as_ref()?.width).max(1);
+    let Content::Encoded(Encoded::Shards(shards)) = content else { return None };
+    Some(shards.places().iter().map(|place| u64::from(place.bytes) / width).sum())
 }
 
 const SHARDS: &str = "gradus shards";
@@ -219,6 +235,10 @@ fn look(content: &Content, samples: usize, damaged: &mut Vec<Skipped>) -> (BTree
     let mut bytes = Vec::new();
     for number in 0..looked {
         let sample = number * samples / looked;
+        if encoded.codec(sample) == Codec::Tokens {
+            *kinds.entry(Codec::Tokens.word().to_owned()).or_insert(0) += 1;
+            continue;
+        }
         match encoded.read(sample, &mut bytes).map_err(|error| error.to_string()).and_then(|()| header(&bytes)) {
             Ok((kind, width, height)) => {
                 *kinds.entry(kind).or_insert(0) += 1;

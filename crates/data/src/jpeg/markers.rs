@@ -73,6 +73,11 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// Whether its scans make the picture better step by step.
+    pub fn is_progressive(&self) -> bool {
+        self.progressive
+    }
+
     /// A sequential frame of components whose sampling factors are set.
     pub(super) fn new(
         width: usize,

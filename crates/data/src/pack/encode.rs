@@ -1,16 +1,19 @@
 //! What becomes of one sample: its bytes as they were, shrunk, its coefficients packed anew, or its plain pixels.
 
+use std::path::Path;
+
 use image::ExtendedColorType;
 use image::codecs::jpeg::JpegEncoder;
 
 use super::PackOptions;
-use super::plan::Plan;
+use super::contents::{Contents, Matter};
 use crate::Error;
-use crate::jpeg::{self, Decoder, Fault, Picture};
+use crate::jpeg::{self, Colour, Decoder, Fault, Picture};
 use crate::picture::{Rgb, decode_once, guarded, plain};
 use crate::resize::resize;
 use crate::shard::{Codec, Sample};
 use crate::source::{Content, Decoded, LARGEST_FILE};
+use crate::tokens::{self, Tokens};
 
 /// The quality of pictures that are shrunk, on the scale of JPEG encoders.
 const QUALITY: u8 = 90;
@@ -19,21 +22,35 @@ const LEVEL: i32 = 9;
 
 /// Reads and encodes samples; shared by all threads.
 pub(super) struct Encoder<'a> {
-    plan: &'a Plan,
+    contents: &'a Contents,
+    text: Option<tokens::Encoder>,
     codec: Codec,
     shrink: Option<u32>,
 }
 
 impl<'a> Encoder<'a> {
-    pub fn new(plan: &'a Plan, options: &PackOptions) -> Encoder<'a> {
-        Encoder { plan, codec: options.codec, shrink: options.shrink }
+    /// Makes ready to encode what was listed. A tokenizer is left in the folder `out`.
+    pub fn new(contents: &'a Contents, options: &PackOptions, out: &Path) -> Result<Encoder<'a>, Error> {
+        let text = match (&contents.matter, &options.text) {
+            (Matter::Texts(documents), Some(text)) => {
+                let learnt_from: Vec<u32> = contents.learnt_from().collect();
+                Some(text.vocabulary.encoder(documents, learnt_from.into_iter(), out)?)
+            }
+            (Matter::Texts(_) | Matter::Pictures(_), _) => None,
+        };
+        Ok(Encoder { contents, text, codec: options.codec, shrink: options.shrink })
+    }
+
+    /// How text becomes tokens, if it does.
+    pub fn tokens(&self) -> Option<Tokens> {
+        self.text.as_ref().map(|text| text.tokens.clone())
     }
 
     /// One sample as it is written, and the bytes that it had.
     pub fn encode(&self, sample: u32) -> Result<(Sample, u64), Error> {
         let place = sample as usize;
-        let (name, source, (codec, bytes), note) = match &self.plan.content {
-            Content::Encoded(encoded) => {
+        let (name, source, (codec, bytes), note) = match &self.contents.matter {
+            Matter::Pictures(Content::Encoded(encoded)) => {
                 let mut bytes = Vec::new();
                 encoded.read(place, &mut bytes)?;
                 let name = encoded.name(place);
@@ -41,14 +58,20 @@ impl<'a> Encoder<'a> {
                 let converted = self.convert(known, bytes).map_err(|why| Error::Picture { name: name.clone(), why })?;
                 (name, source, converted, encoded.note(place)?)
             }
-            Content::Decoded(decoded) => {
+            Matter::Pictures(Content::Decoded(decoded)) => {
                 let picture = interleaved(decoded, place)
                     .ok_or_else(|| Error::Internal("pixels that are no colours were listed for packing".into()))?;
                 let source = picture.pixels.len();
                 (format!("{place:08}"), source, (Codec::Pixels, plain(&self.shrunk(picture).0)), Vec::new())
             }
+            Matter::Texts(documents) => {
+                let (name, text) = (format!("text {}", place + 1), documents.text(place));
+                let encoder = self.text.as_ref().ok_or_else(|| Error::Internal("text without a tokenizer".into()))?;
+                let bytes = encoder.encode(text).map_err(|why| Error::Picture { name: name.clone(), why })?;
+                (name, text.len(), (Codec::Tokens, bytes), Vec::new())
+            }
         };
-        let label = self.plan.labels[place];
+        let label = self.contents.labels[place];
         Ok((Sample { id: place as u64, label, codec, name, bytes, note }, source as u64))
     }
 
@@ -109,8 +132,8 @@ fn packed(known: Codec, bytes: Vec<u8>) -> Result<(Codec, Vec<u8>), String> {
     }
     let coefficients = || {
         let mut picture = Picture::open(&bytes)?;
-        let frame = picture.frame();
-        if frame.progressive || frame.components.len() == 4 {
+        let four = matches!(picture.frame().colour, Colour::Cmyk | Colour::Ycck);
+        if picture.frame().is_progressive() || four {
             return Ok(None);
         }
         jpeg::encode_strips(&picture.coefficients(&mut Decoder::default())?, LEVEL).map(Some)

@@ -3,12 +3,12 @@
 //! What each shard holds is decided before the first byte is read: the samples of a part in an order drawn by the seed,
 //! cut where a shard is full. So the bytes do not depend on the number of threads, a second run finds nothing to do,
 //! and one that was killed goes on behind the last shard that is durable. Read on in `flow` (many threads, one order),
-//! `journal` (what is done) and `encode` (what becomes of a picture).
+//! `contents` (what is in which shard), `journal` (what is done) and `encode` (what becomes of a sample).
 
+mod contents;
 mod encode;
 mod flow;
 mod journal;
-mod plan;
 mod tars;
 
 pub(crate) use flow::in_order;
@@ -18,12 +18,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use self::contents::Contents;
 use self::encode::Encoder;
 use self::journal::{Done, Journal};
-use self::plan::Plan;
 use self::tars::TarWriter;
 use crate::manifest::{Left, Manifest, Recipe, Shard};
 use crate::shard::{Codec, Sample, Writer};
+use crate::tokens::{TOKENIZER, TextOptions};
 use crate::{Error, Part};
 
 /// How a data set is packed.
@@ -43,6 +44,8 @@ pub struct PackOptions {
     pub format: PackFormat,
     /// Whether damaged samples are left out and counted.
     pub skip: bool,
+    /// How text is packed, if the data is text.
+    pub text: Option<TextOptions>,
     /// Threads that read and encode.
     pub threads: usize,
 }
@@ -67,6 +70,7 @@ impl Default for PackOptions {
             shrink: None,
             format: PackFormat::Shards,
             skip: false,
+            text: None,
             threads: 1,
         }
     }
@@ -75,7 +79,7 @@ impl Default for PackOptions {
 impl PackOptions {
     /// Whether samples may become others than they were.
     fn converts(&self) -> bool {
-        self.codec != Codec::Original || self.shrink.is_some()
+        self.codec != Codec::Original || self.shrink.is_some() || self.text.is_some()
     }
 }
 
@@ -111,9 +115,9 @@ pub fn pack(
     options: &PackOptions,
     progress: &mut dyn FnMut(PackProgress),
 ) -> Result<Packed, Error> {
-    let plan = Plan::make(source, options)?;
+    let contents = Contents::list(source, options)?;
     fs::create_dir_all(out).map_err(refusing(out))?;
-    let (journal, done) = Journal::open(out, &plan.fingerprint)?;
+    let (journal, done) = Journal::open(out, &contents.fingerprint)?;
     let manifest = match options.format {
         PackFormat::Shards => Manifest::read(out)?,
         PackFormat::Webdataset => done.manifest.clone(),
@@ -122,18 +126,22 @@ pub fn pack(
         return Ok(Packed { manifest, nothing_to_do: true, resumed: done.shards.len() });
     }
     let resumed = done.shards.len();
-    let mut packing = Packing { out, plan: &plan, options, journal, done, progress, state: PackProgress::default() };
-    packing.state.samples = plan.samples() as u64;
+    let encoder = Encoder::new(&contents, options, out)?;
+    let tokens = encoder.tokens();
+    let state = PackProgress { samples: contents.samples() as u64, ..PackProgress::default() };
+    let (contents, encoder) = (&contents, &encoder);
+    let mut packing = Packing { out, contents, encoder, options, journal, done, progress, state };
     packing.run()?;
     let Done { shards, left, .. } = packing.done;
     let recipe = Recipe {
-        codec: options.codec,
+        codec: if tokens.is_some() { Codec::Tokens } else { options.codec },
         shrink: options.shrink,
         seed: options.seed,
         split: options.split,
         shard_bytes: options.shard_bytes,
+        tokens,
     };
-    let manifest = Manifest::new(plan.classes.clone(), recipe, shards, left);
+    let manifest = Manifest::new(contents.classes.clone(), recipe, shards, left);
     if manifest.samples == 0 {
         let why = "not one sample of it can be read";
         return Err(Error::Layout {
@@ -144,7 +152,7 @@ pub fn pack(
     }
     match options.format {
         PackFormat::Shards => manifest.write(out),
-        PackFormat::Webdataset => tars::finish(out, &plan.classes).and_then(|()| packing.journal.finish(&manifest)),
+        PackFormat::Webdataset => tars::finish(out, &contents.classes).and_then(|()| packing.journal.finish(&manifest)),
     }
     .map_err(refusing(out))?;
     Ok(Packed { manifest, nothing_to_do: false, resumed })
@@ -153,12 +161,13 @@ pub fn pack(
 /// Whether every shard is there, as far as lengths tell.
 fn is_whole(out: &Path, manifest: &Manifest) -> bool {
     let there = |shard: &Shard| fs::metadata(out.join(&shard.file)).is_ok_and(|file| file.len() == shard.bytes);
-    manifest.shards.iter().all(there)
+    manifest.shards.iter().all(there) && (manifest.recipe.tokens.is_none() || out.join(TOKENIZER).is_file())
 }
 
 struct Packing<'a> {
     out: &'a Path,
-    plan: &'a Plan,
+    contents: &'a Contents,
+    encoder: &'a Encoder<'a>,
     options: &'a PackOptions,
     journal: Journal,
     done: Done,
@@ -183,8 +192,8 @@ enum Output {
 
 impl Packing<'_> {
     fn run(&mut self) -> Result<(), Error> {
-        for number in 0..self.plan.parts.len() {
-            let done = self.done.position(self.plan.parts[number].part);
+        for number in 0..self.contents.parts.len() {
+            let done = self.done.position(self.contents.parts[number].part);
             self.state.done += done;
             self.part(number, done)?;
         }
@@ -193,9 +202,8 @@ impl Packing<'_> {
 
     /// Writes the samples of one part, from a position on.
     fn part(&mut self, number: usize, from: u64) -> Result<(), Error> {
-        let plan = self.plan;
-        let list = &plan.parts[number];
-        let encoder = Encoder::new(plan, self.options);
+        let (contents, encoder) = (self.contents, self.encoder);
+        let list = &contents.parts[number];
         let work = |position: u64| encoder.encode(list.at(position));
         let weigh = |result: &Result<(Sample, u64), Error>| result.as_ref().map_or(0, |(sample, _)| sample.bytes.len());
         let mut filling: Option<Filling> = None;

@@ -205,7 +205,8 @@ impl Foot {
         if offset < HEAD || end.is_none_or(|end| end > self.index) {
             return Err(format!("sample {} lies outside it", slot + 1));
         }
-        if label as usize >= classes {
+        // Text without classes has none, and all of it is of the first.
+        if label as usize >= classes.max(usize::from(codec == Codec::Tokens)) {
             return Err(format!("sample {} is of class {label}, and there are {classes}", slot + 1));
         }
         Ok(Place { id, offset, bytes, note, label, shard, slot, codec })

@@ -35,7 +35,7 @@ const PIECE: u64 = 4096;
 const LONGEST_CLASS: u64 = 4096;
 
 /// Lists all rows of some files.
-pub(super) fn list(files: Vec<PathBuf>, want: Want) -> Result<Listing, Error> {
+pub(super) fn list(files: Vec<PathBuf>, want: Want<'_>) -> Result<Listing, Error> {
     let mut rows = Reader { file: 0, want, spans: Vec::new(), named: Vec::new(), numbers: Vec::new(), names: None };
     for (path, number) in files.iter().zip(0_u32..) {
         rows.file = number;
@@ -71,9 +71,9 @@ fn broken(why: impl Into<String>) -> Broken {
     Broken::Why(why.into())
 }
 
-struct Reader {
+struct Reader<'a> {
     file: u32,
-    want: Want,
+    want: Want<'a>,
     spans: Vec<Span>,
     named: Vec<Option<Named>>,
     numbers: Vec<u64>,
@@ -94,7 +94,7 @@ struct Leaf {
     buffer: usize,
 }
 
-impl Reader {
+impl Reader<'_> {
     fn read(&mut self, path: &Path) -> Result<(), Broken> {
         let file = File::open(path)?;
         let mut window = Window::new(&file)?;

@@ -7,10 +7,13 @@ use arrow_schema::{DataType, Field, Schema};
 
 /// What the rows of a table are read for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Want {
+pub(crate) enum Want<'a> {
     Pictures,
-    #[expect(dead_code, reason = "text is packed by the next change")]
-    Texts,
+    /// The text in a column, with the class in another.
+    Texts {
+        column: &'a str,
+        label: Option<&'a str>,
+    },
 }
 
 /// The columns that matter.
@@ -25,12 +28,11 @@ pub(super) struct Columns {
 }
 
 const PICTURES: [&str; 6] = ["image", "img", "picture", "jpg", "png", "bytes"];
-const TEXTS: [&str; 5] = ["text", "content", "sentence", "document", "story"];
 pub(super) const LABELS: [&str; 7] = ["label", "labels", "fine_label", "class", "cls", "category", "target"];
 
 impl Columns {
     /// The columns of a schema; the error says in words what is missing.
-    pub fn find(schema: &Schema, want: Want) -> Result<Columns, String> {
+    pub fn find(schema: &Schema, want: Want<'_>) -> Result<Columns, String> {
         let features = features(schema);
         let kind = |field: &Field| features.as_ref()?.get(field.name())?.get("_type")?.as_str().map(str::to_owned);
         let fields = || schema.fields().iter().map(|field| field.as_ref());
@@ -46,20 +48,27 @@ impl Columns {
                 candidates.extend(fields().filter(|field| matches!(field.data_type(), DataType::Struct(_))));
                 candidates.into_iter().find_map(picture)
             }
-            Want::Texts => {
-                let texts = named(&TEXTS).into_iter().chain(fields());
-                texts.filter(|field| is_text(field.data_type())).map(|field| vec![field.name().clone()]).next()
+            Want::Texts { column, .. } => {
+                let text = fields().find(|field| field.name() == column && is_text(field.data_type()));
+                text.map(|field| vec![field.name().clone()])
             }
         };
         let columns = || fields().map(|field| format!("`{}`", field.name())).collect::<Vec<_>>().join(", ");
         let content = content.ok_or_else(|| match want {
             Want::Pictures => format!("none of its columns {} holds pictures as bytes", columns()),
-            Want::Texts => format!("none of its columns {} holds text", columns()),
+            Want::Texts { column, .. } => format!("none of its columns {} is a text `{column}`", columns()),
         })?;
         let marked = fields().find(|field| kind(field).as_deref() == Some("ClassLabel"));
         let usual =
             || named(&LABELS).into_iter().find(|field| *field.name() != content[0] && is_class(field.data_type()));
-        let label = marked.or_else(usual);
+        let label = match want {
+            Want::Pictures => marked.or_else(usual),
+            Want::Texts { label: None, .. } => None,
+            Want::Texts { label: Some(label), .. } => {
+                let found = fields().find(|field| field.name() == label && is_class(field.data_type()));
+                Some(found.ok_or_else(|| format!("none of its columns {} is a class `{label}`", columns()))?)
+            }
+        };
         let names = label.and_then(|label| {
             let names = features.as_ref()?.get(label.name())?.get("names")?.as_array()?;
             names.iter().map(|name| name.as_str().map(str::to_owned)).collect()

@@ -23,7 +23,7 @@ mod webdataset;
 
 use std::path::{Path, PathBuf};
 
-use domain::train::{Corrupt, Data, Folders, Split};
+use domain::train::{Corrupt, Data, Folders, Split, Text};
 
 use self::columns::Want;
 pub(crate) use self::encoded::{Encoded, LARGEST_FILE};
@@ -31,7 +31,8 @@ use self::labels::{Named, numbered};
 use self::tree::Form;
 use crate::dataset::Skipped;
 use crate::manifest::Manifest;
-use crate::shard::Shards;
+use crate::shard::{Codec, Shards};
+use crate::texts::Record;
 use crate::{Error, Part};
 
 /// All samples of a data set, in the order of their names.
@@ -111,6 +112,10 @@ pub(crate) fn index(spec: &Data, path: &Path) -> Result<Index, Error> {
         Corrupt::Skip => true,
     };
     let index = list(path, &Reading { by_folders, skip })?;
+    if matches!(&index.content, Content::Encoded(encoded) if encoded.len() > 0 && encoded.codec(0) == Codec::Tokens) {
+        let why = "it holds text as tokens, and this model takes pictures";
+        return Err(layout(path, why, "give a data set of pictures, or train a model of text"));
+    }
     match u32::try_from(index.labels.len()) {
         Ok(_) => Ok(index),
         Err(_) => {
@@ -172,9 +177,49 @@ fn shards(folder: &Path, manifest: Manifest, reading: &Reading) -> Result<Index,
     }
     let labels: Vec<u32> = shards.places().iter().map(|place| place.label).collect();
     let places: Vec<Home> = shards.places().iter().map(|place| manifest.shards[place.shard as usize].part).collect();
-    let homes = homes_of(folder, &places, &manifest.classes, &labels, reading)?;
+    // Text may have no classes; then all is of one without a name.
+    let classes = if manifest.classes.is_empty() { vec![String::new()] } else { manifest.classes };
+    let homes = homes_of(folder, &places, &classes, &labels, reading)?;
     let content = Content::Encoded(Encoded::Shards(shards));
-    Ok(Index { classes: manifest.classes, labels, homes, content, skipped: Vec::new() })
+    Ok(Index { classes, labels, homes, content, skipped: Vec::new() })
+}
+
+/// The texts in the rows of a Parquet or Arrow file, with their classes if they are asked for.
+pub(crate) fn texts_of_tables(file: &Path, keys: &Text) -> Result<Vec<Record>, Error> {
+    let word = |named: Named| match named {
+        Named::Number(number) => number.to_string(),
+        Named::Word(word) => word,
+    };
+    let [column] = &keys.columns[..] else {
+        let why = "the text of a table stands in one column";
+        return Err(layout(file, why, "name one column with `--columns`"));
+    };
+    let want = Want::Texts { column, label: keys.label.as_deref() };
+    let (texts, named, names) = match Form::of(file) {
+        Some(Form::Parquet) => {
+            let parquet::Texts { texts, named, names } = parquet::texts(file, want)?;
+            (texts, named, names)
+        }
+        Some(Form::Arrow | Form::Tar | Form::TfRecord) | None => {
+            let arrow::Listing { spans, named, names } = arrow::list(vec![file.to_owned()], want)?;
+            let mut texts = Vec::with_capacity(spans.spans.len());
+            for sample in 0..spans.spans.len() {
+                let mut bytes = Vec::new();
+                spans.read(sample, &mut bytes)?;
+                let wrong = |_| Error::Picture { name: spans.name(sample), why: "it is not UTF-8".into() };
+                texts.push(String::from_utf8(bytes).map_err(wrong)?);
+            }
+            (texts, named, names)
+        }
+    };
+    let named_class = |class: Named| match (&class, &names) {
+        (Named::Number(number), Some(names)) => {
+            usize::try_from(*number).ok().and_then(|place| names.get(place).cloned()).unwrap_or_else(|| word(class))
+        }
+        _ => word(class),
+    };
+    let class = |named: Option<Named>| named.filter(|_| keys.label.is_some()).map(named_class);
+    Ok(texts.into_iter().zip(named).map(|(text, named)| Record { text, class: class(named) }).collect())
 }
 
 /// The files that a pattern with braces names.

@@ -204,7 +204,7 @@ mod tests {
             check(encoding, 3, &[0xFF; 30], Err("a page is damaged"));
             check(encoding, 3, &[], Err(CUT));
         }
-        let more = [&three[..], &[0; 32], &numbers(&[0xFF; 9], &[])].concat();
+        let more = [&three[..], &[0; 32], &[0xFF; 12]].concat();
         check(Encoding::DELTA_BYTE_ARRAY, 3, &more, Err("a page is damaged"));
         let dictionary = |num_values, bytes: &[u8]| {
             let (encoding, buf) = (Encoding::PLAIN, Bytes::copy_from_slice(bytes));

@@ -58,7 +58,7 @@ pub(super) struct Listing {
 const LABELS: usize = 8192;
 
 /// Lists all rows of some files; without a column of classes, every class is `None`.
-pub(super) fn list(files: Vec<PathBuf>, want: Want) -> Result<Listing, Error> {
+pub(super) fn list(files: Vec<PathBuf>, want: Want<'_>) -> Result<Listing, Error> {
     let (mut tables, mut places, mut named, mut names) = (Vec::new(), Vec::new(), Vec::new(), None);
     let handles = Handles::new(files);
     for number in 0..handles.paths().len() as u32 {
@@ -91,8 +91,46 @@ pub(super) fn list(files: Vec<PathBuf>, want: Want) -> Result<Listing, Error> {
     Ok(Listing { rows: Rows { files: handles, tables, places }, named, names })
 }
 
+/// The texts of a file, all of them, with their classes.
+pub(super) struct Texts {
+    pub texts: Vec<String>,
+    pub named: Vec<Option<Named>>,
+    pub names: Option<Vec<String>>,
+}
+
+/// Reads the texts in one column of a file.
+pub(super) fn texts(path: &Path, want: Want<'_>) -> Result<Texts, Error> {
+    let Listing { rows, named, names } = list(vec![path.to_owned()], want)?;
+    let refused = |source| Error::Read { name: path.display().to_string(), source };
+    let file = Positioned::new(rows.files.file(0).map_err(refused)?).map_err(refused)?;
+    let read = || {
+        let (table, mut texts) = (&rows.tables[0], Vec::with_capacity(rows.places.len()));
+        for group in 0..table.metadata.num_row_groups() {
+            let Column::Bytes(mut reader) = pages::column(file.clone(), &table.metadata, group, table.content)? else {
+                return Err(Broken("its column does not hold text".into()));
+            };
+            loop {
+                let batch = pages::read(&mut reader, table.depth, LABELS)?;
+                if batch.is_empty() {
+                    break;
+                }
+                for value in batch {
+                    let row = texts.len() + 1;
+                    let value = value.ok_or_else(|| Broken(format!("row {row} has no text")))?;
+                    let text =
+                        std::str::from_utf8(value.data()).map_err(|_| Broken(format!("row {row} is not UTF-8")))?;
+                    texts.push(text.to_owned());
+                }
+            }
+        }
+        Ok(texts)
+    };
+    let texts = guarded(read).map_err(|why| damaged(path, &why))?;
+    Ok(Texts { texts, named, names })
+}
+
 impl Table {
-    fn open(file: &Positioned, want: Want) -> Result<(Table, Columns), Broken> {
+    fn open(file: &Positioned, want: Want<'_>) -> Result<(Table, Columns), Broken> {
         let metadata = ArrowReaderMetadata::load(file, ArrowReaderOptions::new())?;
         let columns = Columns::find(metadata.schema(), want).map_err(Broken)?;
         let metadata = Arc::clone(metadata.metadata());
@@ -223,7 +261,7 @@ fn damaged(path: &Path, why: &str) -> Error {
     layout(
         path,
         format!("the Parquet file cannot be used: {why}"),
-        "get the file again, or name its columns `image` and `label`",
+        "get the file again, or name its columns as they are usually named: `image`, `text`, `label`",
     )
 }
 

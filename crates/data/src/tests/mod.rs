@@ -7,6 +7,7 @@ mod mutate;
 mod packs;
 mod refusals;
 mod sources;
+mod tokens;
 mod written;
 
 use std::fs;

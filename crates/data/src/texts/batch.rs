@@ -144,6 +144,9 @@ impl Texts {
                     for (slot, word) in labels[start..].iter_mut().zip(&row[1..]) {
                         *slot = i64::from(*word);
                     }
+                    for border in self.borders(*number) {
+                        labels[start + border - 1] = IGNORED;
+                    }
                 }
                 Goal::Masked => {
                     let draws = Draws::new(key(Purpose::Mask, seed, &[epoch.unwrap_or(u64::MAX), u64::from(*number)]));
@@ -155,6 +158,13 @@ impl Texts {
         let mask = mask.contains(&false).then_some(mask);
         let (rows, cursor_after, wait) = (numbers.len(), Cursor::START, Duration::ZERO);
         TextBatch { tokens, mask, labels, rows, length, counted: rows, whole: rows, cursor_after, epoch: 0, wait }
+    }
+
+    /// Where in a row documents begin, but for the one that it begins with.
+    fn borders(&self, number: u32) -> impl Iterator<Item = usize> {
+        let (from, to) = (self.starts[number as usize], self.starts[number as usize + 1]);
+        let first = self.borders.partition_point(|border| *border <= from);
+        self.borders[first..].iter().take_while(move |border| **border < to).map(move |border| border - from)
     }
 
     /// Masks words of a row and notes what they were; at least one, so that every row has something to learn.

@@ -2,10 +2,11 @@
 //!
 //! A classifier and a filler-in of masked words see each text as one row, cut to the longest length. A writer of the
 //! next word sees the texts of each part as one stream, divided into rows: row `n` ends with the word that row `n + 1`
-//! begins with, so that each word is guessed once. Read on in `read` (files), `tokenizer` (words to numbers) and
-//! `batch` (what a training step is given).
+//! begins with, so that each word is guessed once. Read on in `read` (files), `packed` (what `gradus data pack` made of
+//! them), `tokenizer` (words to numbers) and `batch` (what a training step is given).
 
 mod batch;
+mod packed;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -19,8 +20,9 @@ use crate::split::{self, Parts};
 use crate::{Error, Part};
 
 pub use batch::{TextBatch, TextLoader};
-use read::{Form, Record};
-use tokenizer::{Special, Words};
+pub(crate) use read::{Form, Record, form, records};
+use tokenizer::Special;
+pub(crate) use tokenizer::Words;
 
 /// What is learnt from a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct Texts {
     starts: Vec<usize>,
     /// The class of each row; empty where none is learnt.
     labels: Vec<u32>,
+    /// Places in `tokens` where a document begins that is not to be guessed from the one before, in ascending order.
+    borders: Vec<usize>,
     parts: Parts,
     special: Special,
     specials: Vec<u32>,
@@ -63,6 +67,9 @@ pub struct TextOutline {
 impl TextOutline {
     /// Reads the file at `path` as [`Texts::open`] does.
     pub fn of(spec: &Data, keys: &Text, goal: Goal, path: &Path, seed: u64) -> Result<TextOutline, Error> {
+        if let Some(outline) = packed::outline(spec, goal, path, seed)? {
+            return Ok(outline);
+        }
         let sorted = Sorted::read(spec, keys, goal, path, seed)?;
         let counts = match goal {
             Goal::Class | Goal::Masked => Some(sorted.parts.each_ref().map(|part| part.len() as u64)),
@@ -79,6 +86,9 @@ impl Texts {
     /// # Errors
     /// When the file, its columns or the tokeniser are not what `spec` says, or a part would be left empty.
     pub fn open(spec: &Data, keys: &Text, goal: Goal, path: &Path, seed: u64) -> Result<Texts, Error> {
+        if let Some(texts) = packed::open(spec, keys, goal, path, seed)? {
+            return Ok(texts);
+        }
         let Sorted { records, classes, labels, parts } = Sorted::read(spec, keys, goal, path, seed)?;
         let of_part =
             |part: &Vec<u32>| -> Vec<&str> { part.iter().map(|at| records[*at as usize].text.as_str()).collect() };
@@ -95,6 +105,7 @@ impl Texts {
             tokens: Vec::new(),
             starts: vec![0],
             labels,
+            borders: Vec::new(),
             parts: Parts::default(),
             special: words.special,
             specials: words.specials(),
@@ -234,7 +245,7 @@ impl Sorted {
 }
 
 /// The names of the classes: by number where all are numbers, else by name.
-fn classes_of(records: &[Record]) -> Vec<String> {
+pub(crate) fn classes_of(records: &[Record]) -> Vec<String> {
     let mut classes: Vec<String> = records.iter().filter_map(|record| record.class.clone()).collect();
     classes.sort_unstable();
     classes.dedup();

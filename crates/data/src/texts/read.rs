@@ -12,14 +12,14 @@ use crate::Error;
 
 /// One text, and its class where a column of classes is named.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Record {
+pub(crate) struct Record {
     pub text: String,
     pub class: Option<String>,
 }
 
 /// The form of a file, told from its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     Csv,
     Jsonl,
     /// The lines of a plain text; together they are the whole file.
@@ -27,7 +27,7 @@ pub(super) enum Form {
 }
 
 /// The form of the file at `path`; compressed ones end in `.gz` besides.
-pub(super) fn form(path: &Path) -> Result<Form, Error> {
+pub(crate) fn form(path: &Path) -> Result<Form, Error> {
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     match name.strip_suffix(".gz").unwrap_or(&name) {
         name if name.ends_with(".csv") => Ok(Form::Csv),
@@ -42,7 +42,7 @@ pub(super) fn form(path: &Path) -> Result<Form, Error> {
 }
 
 /// Every record of the file, in its order.
-pub(super) fn records(path: &Path, form: Form, keys: &Text) -> Result<Vec<Record>, Error> {
+pub(crate) fn records(path: &Path, form: Form, keys: &Text) -> Result<Vec<Record>, Error> {
     let text = content(path)?;
     let records = match form {
         Form::Csv => csv(path, &text, keys)?,

@@ -23,7 +23,7 @@ use crate::Error;
 
 /// The words that mean something to a network; their places in the vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Special {
+pub(crate) struct Special {
     /// Fills rows.
     pub pad: u32,
     /// Stands for a word to be guessed; where the goal is none of that, as `pad`.
@@ -39,7 +39,7 @@ const GPT: &str = "<|endoftext|>";
 
 /// A tokeniser with what the rest needs to know of it.
 #[derive(Debug)]
-pub(super) struct Words {
+pub(crate) struct Words {
     tokenizer: Tokenizer,
     pub special: Special,
 }
@@ -53,7 +53,11 @@ impl Words {
         }
         let hint =
             "give a `tokenizer.json` as the `tokenizers` library saves it, or leave `tokenizer` out to have one learnt";
-        let tokenizer = Tokenizer::from_file(path).map_err(|error| wrong(format!("no tokeniser: {error}"), hint))?;
+        let failed = |error| wrong(format!("no tokeniser: {error}"), hint);
+        let mut tokenizer = Tokenizer::from_file(path).map_err(failed)?;
+        // Texts are cut and filled here, whatever the file says.
+        tokenizer.with_padding(None);
+        tokenizer.with_truncation(None).map_err(failed)?;
         let id = |word: &str| tokenizer.token_to_id(word);
         let special = match goal {
             Goal::Next => id(GPT).map(|end| Special { pad: end, mask: end, end }),
@@ -103,6 +107,22 @@ impl Words {
         let encodings = self.tokenizer.encode_batch_fast(texts, length.is_some()).map_err(failed)?;
         self.tokenizer.with_truncation(None).map_err(failed)?;
         Ok(encodings.iter().map(|encoding| encoding.get_ids().to_vec()).collect())
+    }
+
+    /// The numbers of one text, without what begins and ends it.
+    pub fn numbers(&self, text: &str) -> Result<Vec<u32>, String> {
+        let encoding = self.tokenizer.encode_fast(text, false).map_err(|error| error.to_string())?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// What stands before and behind the words of a text.
+    pub fn frame(&self) -> Result<(Vec<u32>, Vec<u32>), Error> {
+        let failed = |error| Error::Internal(format!("a text could not be divided into words: {error}"));
+        let framed = self.tokenizer.encode_fast("a", true).map_err(failed)?.get_ids().to_vec();
+        let bare = self.tokenizer.encode_fast("a", false).map_err(failed)?.get_ids().to_vec();
+        let before = framed.windows(bare.len().max(1)).position(|part| part == bare).unwrap_or(framed.len());
+        let behind = framed.get(before + bare.len()..).unwrap_or_default().to_vec();
+        Ok((framed[..before].to_vec(), behind))
     }
 
     /// The `tokenizer.json` of it.

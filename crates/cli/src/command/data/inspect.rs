@@ -74,6 +74,10 @@ fn lines(found: &Inspection) -> Vec<String> {
         lines.push(format!("height    {} to {}, median {}", h[0], h[2], h[1]));
         lines.push(format!("bytes     {} to {}, median {}", b[0], b[2], b[1]));
     }
+    if let (Some(count), Some(tokens)) = (found.tokens, found.manifest.as_ref().and_then(|m| m.recipe.tokens.as_ref()))
+    {
+        lines.push(format!("tokens    {count}, of {} that are known", tokens.vocabulary));
+    }
     let shuffle = &found.shuffle;
     if shuffle.batch > 0 {
         lines.push(format!(

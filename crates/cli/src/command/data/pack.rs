@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use data::{Codec, PackFormat, PackOptions, PackProgress};
+use data::{Codec, PackFormat, PackOptions, PackProgress, TextOptions, Vocabulary};
 use serde_json::json;
 
 use crate::error::Error;
@@ -15,7 +15,8 @@ use crate::printer::Printer;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A folder or tar of `…/<class>/<file>.jpg|png`, WebDataset tars (`train-{000..146}.tar`), TFRecords, Parquet or
-    /// Arrow files, a folder of any of these, CIFAR-10 binary files, or a COCO JSON
+    /// Arrow files, a folder of any of these, CIFAR-10 binary files, a COCO JSON, pictures with a `metadata.csv|jsonl`, or
+    /// with `--tokenizer` text: `.csv`, `.jsonl`, `.txt`, Parquet or Arrow
     source: PathBuf,
     /// The folder to write to; made if it is not there
     out: PathBuf,
@@ -37,6 +38,15 @@ pub struct Args {
     /// What is written
     #[arg(long, value_enum, default_value_t = Format::Shards)]
     format: Format,
+    /// Pack text as tokens: a `tokenizer.json` of HuggingFace, or `bpe:16000` or `wordpiece:30000` to learn one
+    #[arg(long, value_name = "FILE|KIND:SIZE", value_parser = vocabulary)]
+    tokenizer: Option<Vocabulary>,
+    /// Columns or keys of the text; numbers from 1 where a CSV has no header
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "text", requires = "tokenizer")]
+    columns: Vec<String>,
+    /// Column or key of a text's class
+    #[arg(long, value_name = "NAME", requires = "tokenizer")]
+    label: Option<String>,
     /// Leave out pictures that cannot be read, and count them
     #[arg(long)]
     skip_corrupt: bool,
@@ -83,12 +93,23 @@ pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
             Format::Webdataset => PackFormat::Webdataset,
         },
         skip: args.skip_corrupt,
+        text: args.tokenizer.clone().map(|vocabulary| TextOptions {
+            vocabulary,
+            columns: args.columns.clone(),
+            label: args.label.clone(),
+        }),
         threads: args.threads.map_or_else(cores, |threads| threads as usize),
     };
     if options.format == PackFormat::Webdataset && options.codec != Codec::Original {
         let message = format!("tars hold picture files, not {}", options.codec.word());
         let hint = format!("leave out `--codec {}`, or `--format webdataset`", options.codec.word());
         return Err(Error::Usage { message, hint });
+    }
+    if options.text.is_some()
+        && (options.format, options.codec, options.shrink) != (PackFormat::Shards, Codec::Original, None)
+    {
+        let message = "text is packed into shards of tokens, without `--codec`, `--shrink` and `--format`".to_owned();
+        return Err(Error::Usage { message, hint: "leave those out, or `--tokenizer` to pack pictures".to_owned() });
     }
     let (began, mut told) = (Instant::now(), None);
     let packed = data::pack(&args.source, &args.out, &options, &mut |progress| {
@@ -122,10 +143,13 @@ pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
         let share = 100.0 * bytes as f64 / source as f64;
         format!(" ({share:.1} % of the {:.1} MB that were packed)", source as f64 / 1e6)
     });
+    let what = match &manifest.recipe.tokens {
+        Some(tokens) => format!("texts as tokens of {} bytes, of {} that are known,", tokens.width, tokens.vocabulary),
+        None => format!("samples of {} classes", manifest.classes.len()),
+    };
     printer.data(format!(
-        "{} samples of {} classes in {} shards, {:.1} MB{}: {}",
+        "{} {what} in {} shards, {:.1} MB{}: {}",
         manifest.samples,
-        manifest.classes.len(),
         manifest.shards.len(),
         bytes as f64 / 1e6,
         share.unwrap_or_default(),
@@ -169,6 +193,18 @@ fn bytes(text: &str) -> Result<u64, String> {
         Ok(bytes) if (4096.0..=1e12).contains(&bytes) => Ok(bytes as u64),
         Ok(_) => Err("give 4 KiB at least, and 1 TB at most".to_owned()),
         Err(_) => Err("write for example `64MB`".to_owned()),
+    }
+}
+
+/// A tokenizer's file, or the kind and size of one to be learnt.
+fn vocabulary(text: &str) -> Result<Vocabulary, String> {
+    let Some((kind, size)) = text.split_once(':').filter(|(kind, _)| matches!(*kind, "bpe" | "wordpiece")) else {
+        return Ok(Vocabulary::File(text.into()));
+    };
+    match size.parse::<u32>() {
+        Ok(size) if (300..=262_144).contains(&size) && kind == "bpe" => Ok(Vocabulary::Bpe(size)),
+        Ok(size) if (300..=262_144).contains(&size) => Ok(Vocabulary::WordPiece(size)),
+        Ok(_) | Err(_) => Err("give a size from 300 to 262144, such as `bpe:16000`".to_owned()),
     }
 }
 

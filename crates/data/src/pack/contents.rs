@@ -9,16 +9,23 @@ use crate::order::permute;
 use crate::random::{Purpose, key};
 use crate::shard::Codec;
 use crate::source::{self, ByFolders, Content, Encoded, Index, Reading};
+use crate::tokens::Documents;
 use crate::{Error, Part, split};
 
 /// A data set that was listed, and the order in which it is written.
-pub(super) struct Plan {
+pub(super) struct Contents {
     pub classes: Vec<String>,
     pub labels: Vec<u32>,
-    pub content: Content,
+    pub matter: Matter,
     pub parts: Vec<List>,
     /// A hash of the listing and the options.
     pub fingerprint: String,
+}
+
+/// What is packed.
+pub(super) enum Matter {
+    Pictures(Content),
+    Texts(Documents),
 }
 
 /// The samples of one part.
@@ -39,8 +46,13 @@ impl List {
     }
 }
 
-impl Plan {
-    pub fn make(source: &Path, options: &PackOptions) -> Result<Plan, Error> {
+impl Contents {
+    pub fn list(source: &Path, options: &PackOptions) -> Result<Contents, Error> {
+        if let Some(text) = &options.text {
+            let mut documents = Documents::read(source, text)?;
+            let (classes, labels) = (std::mem::take(&mut documents.classes), std::mem::take(&mut documents.labels));
+            return Contents::of(source, options, (classes, labels, None), Matter::Texts(documents));
+        }
         let Index { classes, labels, homes, content, skipped } = list(source, options)?;
         if let Content::Decoded(decoded) = &content
             && (decoded.channels, decoded.full) != (3, 255)
@@ -58,6 +70,15 @@ impl Plan {
         if let (Some(first), false) = (skipped.first(), options.skip) {
             return Err(Error::Picture { name: first.name.clone(), why: first.why.clone() });
         }
+        Contents::of(source, options, (classes, labels, homes), Matter::Pictures(content))
+    }
+
+    fn of(
+        source: &Path,
+        options: &PackOptions,
+        (classes, labels, homes): (Vec<String>, Vec<u32>, Option<Vec<Part>>),
+        matter: Matter,
+    ) -> Result<Contents, Error> {
         if u32::try_from(labels.len()).is_err() {
             let why = format!("it has {} samples, and at most {} are packed", labels.len(), u32::MAX);
             return Err(Error::Layout { path: source.into(), why, hint: "divide it".into() });
@@ -81,12 +102,18 @@ impl Plan {
             }
             (None, None) => vec![list(None, (0..labels.len() as u32).collect())],
         };
-        let fingerprint = fingerprint(source, options, &classes, &labels, &homes, &content)?;
-        Ok(Plan { classes, labels, content, parts, fingerprint })
+        let fingerprint = fingerprint(source, options, &classes, &labels, &homes, &matter)?;
+        Ok(Contents { classes, labels, matter, parts, fingerprint })
     }
 
     pub fn samples(&self) -> usize {
         self.labels.len()
+    }
+
+    /// The samples that something may be learnt from: those for training, or all where there are no parts.
+    pub fn learnt_from(&self) -> impl Iterator<Item = u32> {
+        let trained = self.parts.iter().filter(|list| matches!(list.part, Some(Part::Train) | None));
+        trained.flat_map(|list| list.samples.iter().copied())
     }
 }
 
@@ -113,13 +140,16 @@ fn fingerprint(
     classes: &[String],
     labels: &[u32],
     homes: &Option<Vec<Part>>,
-    content: &Content,
+    matter: &Matter,
 ) -> Result<String, Error> {
     let mut hash = blake3::Hasher::new();
-    let PackOptions { shard_bytes, seed, split, codec, shrink, format, skip, threads: _ } = options;
+    let PackOptions { shard_bytes, seed, split, codec, shrink, format, skip, text, threads: _ } = options;
     hash.update(
         format!("1 {shard_bytes} {seed} {split:?} {codec:?} {shrink:?} {format:?} {skip} {classes:?}").as_bytes(),
     );
+    if let Some(text) = text {
+        hash.update(text.vocabulary.identity()?.as_bytes());
+    }
     for label in labels {
         hash.update(&label.to_le_bytes());
     }
@@ -133,6 +163,13 @@ fn fingerprint(
         hash.update(path.strip_prefix(source).unwrap_or(path).to_string_lossy().as_bytes());
         hash.update(&metadata.len().to_le_bytes()).update(&nanoseconds.to_le_bytes());
         Ok::<(), Error>(())
+    };
+    let content = match matter {
+        Matter::Pictures(content) => content,
+        Matter::Texts(documents) => {
+            hash.update(documents.identity().as_bytes());
+            return Ok(hash.finalize().to_hex().to_string());
+        }
     };
     match content {
         Content::Encoded(Encoded::Files { root, paths, notes }) => {

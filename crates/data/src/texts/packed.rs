@@ -1,0 +1,240 @@
+//! Texts that are tokens already: shards that `gradus data pack --tokenizer` wrote, and files of plain tokens.
+//!
+//! Packed documents give a classifier and a filler-in of masked words the rows that their texts would. A writer of the
+//! next word gets rows that documents share, best fit, so that hardly a place is empty; a document's first word is not to
+//! be guessed from the document before it. A file of plain tokens (`.u16` or `.u32`, little-endian) is one stream.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use domain::train::{Data, Folders, Split, Text};
+
+use super::tokenizer::{Special, Words};
+use super::{Goal, TextOutline, Texts};
+use crate::split::{self, Parts};
+use crate::tokens::{self, Piece, TOKENIZER, Tokens, best_fit, widen};
+use crate::{Error, Manifest, Part};
+
+/// A file of tokens is read whole.
+const LARGEST: u64 = 64 << 30;
+
+fn layout(path: &Path, why: impl Into<String>, hint: &str) -> Error {
+    Error::Layout { path: path.into(), why: why.into(), hint: hint.into() }
+}
+
+/// What is in packed text; `None` if the path holds something else.
+pub(super) fn outline(spec: &Data, goal: Goal, path: &Path, seed: u64) -> Result<Option<TextOutline>, Error> {
+    if width_of(path).is_some() {
+        check_stream(goal, path)?;
+        return Ok(Some(TextOutline { classes: Vec::new(), counts: None }));
+    }
+    let Some((manifest, _)) = tokens::find(path)? else { return Ok(None) };
+    let (_, _, parts) = documents(spec, goal, path, &manifest, seed)?;
+    let classes = if goal == Goal::Class { manifest.classes } else { Vec::new() };
+    let counts = (goal != Goal::Next).then(|| parts.each_ref().map(|part| part.len() as u64));
+    Ok(Some(TextOutline { classes, counts }))
+}
+
+/// Opens packed text; `None` if the path holds something else.
+pub(super) fn open(spec: &Data, keys: &Text, goal: Goal, path: &Path, seed: u64) -> Result<Option<Texts>, Error> {
+    if let Some(width) = width_of(path) {
+        check_stream(goal, path)?;
+        return stream(spec, keys, path, width).map(Some);
+    }
+    let Some((manifest, tokens)) = tokens::find(path)? else { return Ok(None) };
+    if keys.tokenizer.is_some() {
+        let why = "it is tokens already, and was packed with a tokenizer of its own";
+        return Err(layout(path, why, "leave `tokenizer` out of `text`"));
+    }
+    let (all, labels, parts) = documents(spec, goal, path, &manifest, seed)?;
+    let words = Words::load(&path.join(TOKENIZER), goal)?;
+    if words.count() != tokens.vocabulary as usize {
+        let why = format!("its tokenizer knows {} tokens, and its manifest says {}", words.count(), tokens.vocabulary);
+        return Err(layout(path, why, "pack the text again"));
+    }
+    let mut texts = Texts {
+        goal,
+        classes: if goal == Goal::Class { manifest.classes } else { Vec::new() },
+        tokens: Vec::new(),
+        starts: vec![0],
+        labels: if goal == Goal::Class { labels } else { Vec::new() },
+        borders: Vec::new(),
+        parts: Parts::default(),
+        special: words.special,
+        specials: words.specials(),
+        vocabulary: words.count(),
+        tokenizer: words.json()?,
+    };
+    let mut documents = Documents { path: path.to_owned(), shards: all, tokens, bytes: Vec::new() };
+    match goal {
+        Goal::Class | Goal::Masked => {
+            let (before, behind) = words.frame()?;
+            let most = (keys.length as usize).saturating_sub(before.len() + behind.len());
+            for document in 0..documents.shards.places().len() {
+                texts.tokens.extend(&before);
+                documents.read(document, 0, most, &mut texts.tokens)?;
+                texts.tokens.extend(&behind);
+                texts.starts.push(texts.tokens.len());
+            }
+            texts.parts = parts;
+        }
+        Goal::Next => {
+            for (number, part) in parts.iter().enumerate() {
+                texts.parts[number] = texts.share(&mut documents, part, keys.length)?;
+                if texts.parts[number].is_empty() && !part.is_empty() {
+                    let why = format!("the documents of part {} hold no word to guess", number + 1);
+                    return Err(Error::Split { why, hint: "give more text, or a larger share".into() });
+                }
+            }
+        }
+    }
+    Ok(Some(texts))
+}
+
+/// The documents in shards.
+struct Documents {
+    path: PathBuf,
+    shards: crate::shard::Shards,
+    tokens: Tokens,
+    bytes: Vec<u8>,
+}
+
+impl Documents {
+    /// Tokens of a document.
+    fn count(&self, document: usize) -> u32 {
+        self.shards.places()[document].bytes / self.tokens.width
+    }
+
+    /// Adds tokens of a document from a place on, at most so many.
+    fn read(&mut self, document: usize, from: usize, most: usize, into: &mut Vec<u32>) -> Result<(), Error> {
+        self.shards.read(document, &mut self.bytes)?;
+        let width = self.tokens.width as usize;
+        let (from, to) = (from.saturating_mul(width), from.saturating_add(most).saturating_mul(width));
+        let bytes = &self.bytes[from.min(self.bytes.len())..to.min(self.bytes.len())];
+        widen(bytes, self.tokens.width, self.tokens.vocabulary, into).map_err(|why| {
+            let why = format!("`{}` in its shards cannot be used: {why}", self.shards.name(document));
+            layout(&self.path, why, "pack the text again")
+        })
+    }
+}
+
+impl Texts {
+    /// Adds rows that the documents of a part share; each document ends with the token that stands for its end.
+    fn share(&mut self, documents: &mut Documents, part: &[u32], length: u32) -> Result<Vec<u32>, Error> {
+        let counts: Vec<u32> = part.iter().map(|document| documents.count(*document as usize) + 1).collect();
+        let mut rows = Vec::new();
+        for row in best_fit(&counts, length) {
+            let start = self.tokens.len();
+            for Piece { document, from, tokens } in row {
+                if self.tokens.len() > start {
+                    self.borders.push(self.tokens.len());
+                }
+                let whole = counts[document as usize];
+                let ends = from + tokens == whole;
+                let most = tokens as usize - usize::from(ends);
+                documents.read(part[document as usize] as usize, from as usize, most, &mut self.tokens)?;
+                if ends {
+                    self.tokens.push(self.special.end);
+                }
+            }
+            rows.push((self.starts.len() - 1) as u32);
+            self.starts.push(self.tokens.len());
+        }
+        Ok(rows)
+    }
+}
+
+type Found = (crate::shard::Shards, Vec<u32>, Parts);
+
+/// The documents of a pack, their classes, and the parts that they are divided into.
+fn documents(spec: &Data, goal: Goal, path: &Path, manifest: &Manifest, seed: u64) -> Result<Found, Error> {
+    let shards = tokens::shards(path, manifest)?;
+    let classes = &manifest.classes;
+    if goal == Goal::Class && classes.is_empty() {
+        return Err(layout(path, "its texts were packed without classes", "pack them with `--label COLUMN`"));
+    }
+    if goal == Goal::Class && spec.classes.is_some_and(|wanted| wanted as usize != classes.len()) {
+        let wanted = spec.classes.unwrap_or_default();
+        return Err(Error::Classes { found: classes.len(), wanted, names: classes.clone() });
+    }
+    let labels = shards.places().iter().map(|place| place.label).collect();
+    let parts = match spec.split {
+        Split::Shares(shares) => split::by_shares(shards.places().len(), shares, seed)?,
+        Split::Folders(Folders::Folders) => {
+            let mut parts = Parts::default();
+            for (place, document) in shards.places().iter().zip(0..) {
+                let part = manifest.shards[place.shard as usize].part;
+                let part = part.ok_or_else(|| {
+                    let why = "it was packed without parts";
+                    layout(path, why, "pack it with `--split 8:1:1`, or leave out `split: folders`")
+                })?;
+                parts[part as usize].push(document);
+            }
+            if parts[Part::Train as usize].is_empty() {
+                return Err(layout(path, "it holds nothing for training", "pack it with a larger first share"));
+            }
+            parts
+        }
+    };
+    Ok((shards, labels, parts))
+}
+
+/// Bytes of a token in a file of plain tokens, as its name tells.
+fn width_of(path: &Path) -> Option<u32> {
+    match path.extension()?.to_str()? {
+        "u16" => Some(2),
+        "u32" => Some(4),
+        _ => None,
+    }
+}
+
+fn check_stream(goal: Goal, path: &Path) -> Result<(), Error> {
+    match goal {
+        Goal::Next => Ok(()),
+        Goal::Class | Goal::Masked => {
+            let why = "plain tokens are one stream, from which only the next word is learnt";
+            Err(layout(path, why, "train a GPT on it, or give texts"))
+        }
+    }
+}
+
+/// A file of plain tokens, divided into rows in its order.
+fn stream(spec: &Data, keys: &Text, path: &Path, width: u32) -> Result<Texts, Error> {
+    let refused = |source: std::io::Error| match source.kind() {
+        std::io::ErrorKind::NotFound => Error::Missing { path: path.into() },
+        _ => Error::Read { name: path.display().to_string(), source },
+    };
+    let file = std::fs::File::open(path).map_err(refused)?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST).read_to_end(&mut bytes).map_err(refused)?;
+    let words = keys.tokenizer.as_ref().map(|file| Words::load(Path::new(file), Goal::Next)).transpose()?;
+    let vocabulary = words.as_ref().map_or(keys.vocabulary as usize, Words::count);
+    let mut all = Vec::with_capacity(bytes.len() / width as usize);
+    widen(&bytes, width, vocabulary as u32, &mut all).map_err(|why| {
+        layout(path, why, "say in `text` how many words there are (`vocabulary`), or give the `tokenizer`")
+    })?;
+    let length = keys.length as usize;
+    let rows = all.len().saturating_sub(1).div_ceil(length);
+    let Split::Shares(shares) = spec.split else {
+        return Err(layout(path, "a file has no folders", "write for example `split: [0.9, 0.05, 0.05]`"));
+    };
+    let parts = split::in_order(rows, shares)?;
+    let (mut tokens, mut starts) = (Vec::with_capacity(all.len() + rows), vec![0]);
+    for row in 0..rows {
+        tokens.extend(&all[row * length..all.len().min((row + 1) * length + 1)]);
+        starts.push(tokens.len());
+    }
+    Ok(Texts {
+        goal: Goal::Next,
+        classes: Vec::new(),
+        tokens,
+        starts,
+        labels: Vec::new(),
+        borders: Vec::new(),
+        parts,
+        special: words.as_ref().map_or(Special { pad: 0, mask: 0, end: 0 }, |words| words.special),
+        specials: words.as_ref().map(Words::specials).unwrap_or_default(),
+        vocabulary,
+        tokenizer: words.map(|words| words.json()).transpose()?.unwrap_or_default(),
+    })
+}

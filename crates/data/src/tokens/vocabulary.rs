@@ -1,0 +1,88 @@
+//! Which tokenizer turns documents into tokens: one that is given, or one that is learnt from them.
+
+use std::path::{Path, PathBuf};
+
+use super::{Documents, TOKENIZER, Tokens};
+use crate::Error;
+use crate::manifest::replace;
+use crate::texts::{Goal, Words};
+
+/// How text is packed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextOptions {
+    /// The tokenizer.
+    pub vocabulary: Vocabulary,
+    /// Columns or keys that hold the text, as in `data.text` of a job.
+    pub columns: Vec<String>,
+    /// Column or key of the class, if there is one.
+    pub label: Option<String>,
+}
+
+/// Which tokenizer turns documents into tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Vocabulary {
+    /// That of a `tokenizer.json` of HuggingFace.
+    File(PathBuf),
+    /// Pairs of bytes, as GPT-2 has them, learnt from the documents for training.
+    Bpe(u32),
+    /// Word pieces, as BERT has them, learnt from the documents for training.
+    WordPiece(u32),
+}
+
+/// Turns text into the bytes of its tokens; shared by all threads.
+pub(crate) struct Encoder {
+    words: Words,
+    pub tokens: Tokens,
+}
+
+impl Vocabulary {
+    /// What is to be known of it to tell whether a pack is the same.
+    pub(crate) fn identity(&self) -> Result<String, Error> {
+        match self {
+            Vocabulary::File(path) => {
+                let refused = |source: std::io::Error| match source.kind() {
+                    std::io::ErrorKind::NotFound => Error::Missing { path: path.clone() },
+                    _ => Error::Read { name: path.display().to_string(), source },
+                };
+                Ok(blake3::hash(&std::fs::read(path).map_err(refused)?).to_hex().to_string())
+            }
+            Vocabulary::Bpe(_) | Vocabulary::WordPiece(_) => Ok(format!("{self:?}")),
+        }
+    }
+
+    /// The tokenizer, which is left in the folder `out`; one that is there from this plan is taken. It is learnt from the
+    /// documents in `train`.
+    pub(crate) fn encoder(
+        &self,
+        documents: &Documents,
+        train: impl Iterator<Item = u32> + Send,
+        out: &Path,
+    ) -> Result<Encoder, Error> {
+        let place = out.join(TOKENIZER);
+        let texts = train.map(|document| documents.text(document as usize));
+        let words = match self {
+            // Whose words a model needs is told by its job; either kind is packed.
+            Vocabulary::File(path) => Words::load(path, Goal::Next).or_else(|_| Words::load(path, Goal::Masked))?,
+            Vocabulary::Bpe(_) if place.exists() => Words::load(&place, Goal::Next)?,
+            Vocabulary::WordPiece(_) if place.exists() => Words::load(&place, Goal::Masked)?,
+            Vocabulary::Bpe(size) => Words::learn(texts, *size as usize, Goal::Next)?,
+            Vocabulary::WordPiece(size) => Words::learn(texts, *size as usize, Goal::Masked)?,
+        };
+        let text = words.json()?;
+        replace(out, TOKENIZER, text.as_bytes())
+            .map_err(|source| Error::Write { name: place.display().to_string(), source })?;
+        let vocabulary = words.count() as u32;
+        let width = if vocabulary <= 1 << 16 { 2 } else { 4 };
+        let blake3 = blake3::hash(text.as_bytes()).to_hex().to_string();
+        Ok(Encoder { words, tokens: Tokens { blake3, vocabulary, width } })
+    }
+}
+
+impl Encoder {
+    /// The tokens of a text, without those that mark its ends.
+    pub fn encode(&self, text: &str) -> Result<Vec<u8>, String> {
+        let width = self.tokens.width as usize;
+        let numbers = self.words.numbers(text)?;
+        Ok(numbers.iter().flat_map(|token| token.to_le_bytes().into_iter().take(width)).collect())
+    }
+}
