@@ -95,7 +95,8 @@ fn pictures(folder: &Path) {
         fs::create_dir_all(&class).unwrap();
         let pixel = |x: u32, y: u32| [(x * 9 + number * 5) as u8, (y * 11) as u8, (number % 2 * 200) as u8];
         let picture = image::RgbImage::from_fn(16, 16, |x, y| image::Rgb(pixel(x, y)));
-        picture.save(class.join(format!("{number:02}.png"))).unwrap();
+        let ending = if number % 4 < 2 { "jpg" } else { "png" };
+        picture.save(class.join(format!("{number:02}.{ending}"))).unwrap();
     }
 }
 
@@ -116,10 +117,31 @@ fn a_run_from_a_bucket_gives_the_weights_of_a_run_from_the_folder() {
     push(&[folder, "s3://bucket/plain", "--plain"]);
     push(&[tar, "s3://bucket/tar"]);
     push(&[tar, "s3://bucket/plain-tar", "--plain"]);
+    // Packed, the pictures are the same, and so is their order.
+    let pack = |name: &str, more: &[&str]| {
+        let out = scene.path(name);
+        let output =
+            scene.gradus(&[&["data", "pack", folder, out.to_str().unwrap(), "--shard-size", "8KB"], more].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        out.to_str().unwrap().to_owned()
+    };
+    let originals = pack("originals", &["--seed", "5"]);
+    let coefficients = pack("coefficients", &["--codec", "coefficients"]);
+    let tars = pack("tars", &["--format", "webdataset"]);
+    push(&[&originals, "s3://bucket/originals"]);
+    push(&[&coefficients, "s3://bucket/coefficients"]);
+    push(&[&coefficients, "s3://bucket/plain-coefficients", "--plain"]);
     let expected = scene.train(folder);
-    for data in
-        [tar, "s3://bucket/chunks", "s3://bucket/plain", "s3://bucket/tar", "s3://bucket/plain-tar/pictures.tar"]
-    {
+    let buckets = [
+        "s3://bucket/chunks",
+        "s3://bucket/plain",
+        "s3://bucket/tar",
+        "s3://bucket/plain-tar/pictures.tar",
+        "s3://bucket/originals",
+        "s3://bucket/coefficients",
+        "s3://bucket/plain-coefficients",
+    ];
+    for data in [tar, &originals, &coefficients, &tars].into_iter().chain(buckets) {
         assert_eq!(scene.train(data), expected, "{data}");
     }
     let check = |data: &str, expected: &str| {

@@ -65,7 +65,7 @@ fn pictures(format: ImageFormat, ending: &str) -> Result<Files, Box<dyn Error>> 
 }
 
 /// What is opened, what is damaged, and how its checksums are made again.
-type Target = (PathBuf, PathBuf, fn(&mut Vec<u8>));
+type Target = (PathBuf, PathBuf, fn(&mut [u8]));
 
 fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
     let files = pictures(ImageFormat::Png, "png")?;
@@ -76,7 +76,7 @@ fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
         } else {
             fs::read_dir(&folder).ok()?.next()?.ok().map(|entry| entry.path())
         };
-        file.map(|file| (folder, file, (|_| {}) as fn(&mut Vec<u8>)))
+        file.map(|file| (folder, file, (|_| {}) as fn(&mut [u8])))
     };
     let found = match form {
         "tar" => table(Written::Tar),
@@ -87,7 +87,7 @@ fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
         "parquet-delta" => {
             let file = root.join("pictures.parquet");
             delta(&file, &files)?;
-            Some((file.clone(), file, (|_| {}) as fn(&mut Vec<u8>)))
+            Some((file.clone(), file, (|_| {}) as fn(&mut [u8])))
         }
         "coco" | "metadata" => lists(form, &files, root)?,
         "tokens" => {
@@ -97,27 +97,27 @@ fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
             let text = TextOptions { vocabulary: Vocabulary::Bpe(300), columns: vec!["text".into()], label: None };
             pack(&source, &out, &PackOptions { text: Some(text), ..PackOptions::default() }, &mut |_| {})?;
             let file = out.join("data-000000.shard");
-            Some((out, file, seal_shard as fn(&mut Vec<u8>)))
+            Some((out, file, seal_shard as fn(&mut [u8])))
         }
         "coefficients" => {
             let folder = pictures(ImageFormat::Jpeg, "jpg")?.folder(root)?;
             let file = folder.join("a/0.jpg");
             let coefficients = Picture::open(&fs::read(&file)?)?.coefficients(&mut Decoder::default())?;
             fs::write(&file, encode_strips(&coefficients, 1)?)?;
-            Some((folder, file, (|_| {}) as fn(&mut Vec<u8>)))
+            Some((folder, file, (|_| {}) as fn(&mut [u8])))
         }
         "jpeg" | "png" => {
             let (format, ending) = if form == "png" { (ImageFormat::Png, "png") } else { (ImageFormat::Jpeg, "jpg") };
             let folder = pictures(format, ending)?.folder(root)?;
             let file = folder.join(format!("a/0.{ending}"));
-            Some((folder, file, (|_| {}) as fn(&mut Vec<u8>)))
+            Some((folder, file, (|_| {}) as fn(&mut [u8])))
         }
         "shard" | "manifest" => {
             let out = root.join("out");
             pack(&files.folder(root)?, &out, &PackOptions::default(), &mut |_| {})?;
             let name = if form == "shard" { "data-000000.shard" } else { "manifest.json" };
             let file = out.join(name);
-            let seal: fn(&mut Vec<u8>) = if form == "shard" { seal_shard } else { |_| {} };
+            let seal: fn(&mut [u8]) = if form == "shard" { seal_shard } else { |_| {} };
             Some((out, file, seal))
         }
         _ => None,
@@ -176,7 +176,7 @@ fn masked(bytes: &[u8]) -> [u8; 4] {
 }
 
 /// Makes the checksums of TFRecords fit, as far as the lengths lead.
-fn seal_records(bytes: &mut Vec<u8>) {
+fn seal_records(bytes: &mut [u8]) {
     let mut at = 0;
     while let Some(head) = bytes.get(at..at + 8) {
         let length = u64::from_le_bytes(head.try_into().unwrap_or_default());
@@ -192,7 +192,7 @@ fn seal_records(bytes: &mut Vec<u8>) {
 }
 
 /// Makes the checksum of a shard's index fit.
-fn seal_shard(bytes: &mut Vec<u8>) {
+fn seal_shard(bytes: &mut [u8]) {
     let Some(foot) = bytes.len().checked_sub(48) else { return };
     let index = u64::from_le_bytes(bytes[foot..foot + 8].try_into().unwrap_or_default());
     let Some(table) = usize::try_from(index).ok().and_then(|index| bytes.get(index..foot)) else { return };
@@ -216,7 +216,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut bytes = sound.clone();
         mutate(&mut bytes, &mut state);
         draw(&mut state);
-        if seed % 4 != 0 {
+        if !seed.is_multiple_of(4) {
             seal(&mut bytes);
         }
         // A shard is compared with the length in its manifest first; this one's is kept, to come further.

@@ -33,9 +33,9 @@ pub fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
             1 => bytes[at] = draw(state) as u8,
             2 | 3 => {
                 let number = EXTREMES[(draw(state) % 12) as usize];
-                let number = if draw(state) % 2 == 0 { number.to_le_bytes() } else { number.to_be_bytes() };
+                let number = if draw(state).is_multiple_of(2) { number.to_le_bytes() } else { number.to_be_bytes() };
                 let width = [1, 2, 4, 8][(draw(state) % 4) as usize].min(bytes.len() - at);
-                let from = if draw(state) % 2 == 0 { 0 } else { 8 - width };
+                let from = if draw(state).is_multiple_of(2) { 0 } else { 8 - width };
                 bytes[at..at + width].copy_from_slice(&number[from..from + width]);
             }
             4 => bytes.truncate(at),

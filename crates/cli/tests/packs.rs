@@ -1,0 +1,138 @@
+//! `gradus data pack` as a process: killed at random instants, and told what is wrong.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Packs killed; each is started anew until it ends.
+const KILLS: u64 = 120;
+
+struct Scene {
+    folder: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        Scene { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Pictures of two classes, half of them JPEGs.
+    fn pictures(&self, count: u32) -> PathBuf {
+        let folder = self.path("pictures");
+        for number in 0..count {
+            let class = folder.join(format!("class-{}", number % 2));
+            fs::create_dir_all(&class).unwrap();
+            let pixel = |x: u32, y: u32| [(x * 9 + number * 5) as u8, (y * 11) as u8, (number % 2 * 200) as u8];
+            let picture = image::RgbImage::from_fn(48, 40, |x, y| image::Rgb(pixel(x, y)));
+            let ending = if number % 4 < 2 { "jpg" } else { "png" };
+            picture.save(class.join(format!("{number:03}.{ending}"))).unwrap();
+        }
+        folder
+    }
+
+    fn pack(&self, source: &Path, out: &Path, more: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gradus"));
+        command.args(["data", "pack"]).arg(source).arg(out).args(more);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).env("NO_COLOR", "1");
+        command
+    }
+}
+
+fn told(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(text.lines().last().unwrap()).unwrap()
+}
+
+/// Every file of a folder but the journal, which holds times of the data.
+fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let named = entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()));
+    named.filter(|(name, _)| name != "pack.journal").map(|(name, path)| (name, fs::read(path).unwrap())).collect()
+}
+
+/// Whatever form is packed, and wherever it is killed: it ends with the bytes of one that was left alone, and has nothing
+/// to do after that.
+#[test]
+fn packs_that_are_killed_end_as_others() {
+    let scene = Scene::new();
+    let source = scene.pictures(120);
+    let forms: [&[&str]; 3] = [
+        &["--json", "--codec", "coefficients", "--shard-size", "8KB", "--threads", "2"],
+        &["--json", "--shard-size", "16KB", "--threads", "2", "--split", "7:2:1"],
+        &["--json", "--format", "webdataset", "--shard-size", "16KB"],
+    ];
+    let (mut state, mut kills, mut whole) = (1_u64, 0, 0);
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    };
+    for (number, form) in forms.iter().enumerate() {
+        let (wanted, out) = (scene.path(&format!("wanted-{number}")), scene.path(&format!("out-{number}")));
+        // How long one takes only steers where the kills fall.
+        let began = Instant::now();
+        told(&scene.pack(&source, &wanted, form).output().unwrap());
+        let most = began.elapsed().as_micros() as u64;
+        let wanted = contents(&wanted);
+        let mut started = 0;
+        while started < KILLS / forms.len() as u64 {
+            started += 1;
+            let mut child = scene.pack(&source, &out, form).spawn().unwrap();
+            std::thread::sleep(Duration::from_micros(next() % most.max(1)));
+            // It may have ended by itself.
+            child.kill().unwrap();
+            match child.wait().unwrap().success() {
+                false => kills += 1,
+                true => {
+                    assert!(contents(&out) == wanted, "the bytes are others, form {number}, start {started}");
+                    assert_eq!(told(&scene.pack(&source, &out, form).output().unwrap())["nothing_to_do"], true);
+                    whole += 1;
+                    fs::remove_dir_all(&out).unwrap();
+                }
+            }
+        }
+        told(&scene.pack(&source, &out, form).output().unwrap());
+        assert!(contents(&out) == wanted, "the bytes are others, form {number}");
+        assert_eq!(told(&scene.pack(&source, &out, form).output().unwrap())["nothing_to_do"], true);
+    }
+    println!("{kills} kills of {KILLS} packs, {whole} were whole before");
+}
+
+#[test]
+fn what_is_wrong_is_told() {
+    let scene = Scene::new();
+    let source = scene.pictures(8);
+    let out = scene.path("out");
+    let check = |source: &Path, more: &[&str], status: i32, wanted: &str| {
+        let output = scene.pack(source, &out, more).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{more:?}: {text}");
+        assert!(text.contains(wanted), "`{wanted}` is not in: {text}");
+        assert!(!out.exists(), "a folder was made for nothing");
+    };
+    check(&scene.path("nothing"), &[], 2, "there is no data at");
+    check(
+        &source,
+        &["--codec", "coefficients", "--format", "webdataset"],
+        2,
+        "tars hold picture files, not coefficients",
+    );
+    check(&source, &["--tokenizer", "bpe:5"], 2, "give a size from 300");
+    check(&source, &["--tokenizer", "bpe:500", "--codec", "pixels"], 2, "text is packed into shards of tokens");
+    check(&source, &["--tokenizer", "bpe:500"], 2, "it holds no text");
+    check(&source, &["--label", "x"], 2, "--tokenizer");
+    let text = scene.path("texts.csv");
+    fs::write(&text, "label,text\n1,some words\n").unwrap();
+    check(&text, &["--tokenizer", "bpe:500", "--columns", "story"], 2, "it has no column `story`");
+    let broken = scene.path("broken.json");
+    fs::write(&broken, "{}").unwrap();
+    check(&broken, &[], 2, "it is no list of pictures");
+}
