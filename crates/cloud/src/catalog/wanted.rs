@@ -1,7 +1,7 @@
 //! What somebody wants, held against listings. A word that is not known is an error that names the nearest known ones,
 //! so that a typing mistake never looks like an empty market.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::Rate;
 use domain::accelerators::{AcceleratorKind, Accelerators};
@@ -94,11 +94,33 @@ impl Wanted {
         for word in &self.regions {
             let found = catalog.listings.iter().any(|listing| catalog.stands_in(listing, word));
             if !found {
-                let regions: BTreeSet<&str> = catalog.listings.iter().map(|listing| listing.region.as_str()).collect();
-                return Err(unknown("region", word, regions));
+                return Err(self.unknown_region(catalog, word));
             }
         }
         Ok(())
+    }
+
+    /// A region that nothing stands in. Where no name is like it, those with most machines of the clouds that are
+    /// wanted are named instead.
+    fn unknown_region(&self, catalog: &Catalog, word: &str) -> Unknown {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        let wanted = |listing: &&Listing| {
+            self.clouds.is_empty() || self.clouds.iter().any(|name| Cloud::named(name) == listing.cloud)
+        };
+        for listing in catalog.listings.iter().filter(wanted) {
+            *counts.entry(&listing.region).or_default() += usize::from(listing.on_demand.is_some());
+        }
+        let mut unknown = unknown("region", word, counts.keys().copied());
+        // Two letters in common say nothing of a place; a whole part does, such as `eu` of `eu-moon-1`.
+        let part = |name: &str| name.split(['-', '*']).next().unwrap_or_default().to_ascii_lowercase();
+        let first = nearest(word, unknown.nearest.iter().map(String::as_str)).map(str::to_owned);
+        unknown.nearest.retain(|name| Some(name) == first.as_ref() || part(name) == part(word));
+        if unknown.nearest.is_empty() {
+            let mut largest: Vec<(&str, usize)> = counts.into_iter().collect();
+            largest.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
+            unknown.nearest = largest.into_iter().take(NAMED).map(|(name, _)| name.to_owned()).collect();
+        }
+        unknown
     }
 
     /// Whether a listing is wanted, its price aside.
@@ -159,13 +181,16 @@ impl Catalog {
     }
 }
 
+/// Names that a hint holds at most.
+const NAMED: usize = 6;
+
 /// Names that share a start with the word, and the nearest by letters.
 fn unknown<'a>(what: &'static str, word: &str, known: impl IntoIterator<Item = &'a str>) -> Unknown {
     let known: Vec<&str> = known.into_iter().collect();
     let mut near: Vec<String> = nearest(word, known.iter().copied()).map(str::to_owned).into_iter().collect();
     let start: String = word.to_ascii_lowercase().chars().take(2).collect();
     for name in known.iter().filter(|name| start.len() == 2 && name.to_ascii_lowercase().starts_with(&start)) {
-        if near.len() < 6 && !near.iter().any(|other| other == name) {
+        if near.len() < NAMED && !near.iter().any(|other| other == name) {
             near.push((*name).to_owned());
         }
     }

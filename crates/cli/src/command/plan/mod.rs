@@ -7,6 +7,7 @@ mod check;
 mod job;
 mod local;
 mod market;
+mod model;
 mod page;
 mod plot;
 mod preset;
@@ -40,6 +41,8 @@ pub struct Args {
 enum Ask {
     /// Hold estimates of time and memory beside tables of measurements
     Check(check::Args),
+    /// Tell what a model file is read as: its weights, arithmetic and what is not understood
+    Model(model::Args),
     /// Hold the cost model of spot machines beside traces of what happened
     SpotCheck(spot_check::Args),
 }
@@ -51,6 +54,7 @@ enum Ask {
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     match &args.ask {
         Some(Ask::Check(args)) => return check::run(args, printer),
+        Some(Ask::Model(args)) => return model::run(args, printer),
         Some(Ask::SpotCheck(args)) => return spot_check::run(args, printer),
         None => {}
     }

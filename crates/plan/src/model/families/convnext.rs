@@ -14,6 +14,7 @@ pub struct Convnext {
     pub depths: Vec<u64>,
     /// Channels of each stage.
     pub widths: Vec<u64>,
+    /// Classes of the last layer; 0 without one.
     pub classes: u64,
 }
 
@@ -42,8 +43,10 @@ impl Convnext {
         let mean = builder.mean("mean", at);
         let mean = Rows { tensor: mean.tensor, rows: 1, width: mean.channels };
         let mean = builder.norm("norm", mean, Norm::Layer, true);
-        let scores = builder.linear("classifier", mean, self.classes, true, Split::Whole);
-        builder.loss(scores.tensor, 1, self.classes);
+        if self.classes > 0 {
+            let scores = builder.linear("classifier", mean, self.classes, true, Split::Whole);
+            builder.loss(scores.tensor, 1, self.classes);
+        }
         builder.finish()
     }
 

@@ -24,8 +24,22 @@ pub struct Decoder {
     pub tied: bool,
     /// The scores have a bias.
     pub score_bias: bool,
+    /// What is asked of it.
+    pub answer: Answer,
     /// Tokens of one sample.
     pub sequence: u64,
+}
+
+/// What is asked of a decoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Answer {
+    /// The next token, at each.
+    #[default]
+    Tokens,
+    /// A class at each token; one of them counts where the class is one of the whole sequence.
+    Classes { classes: u64, bias: bool },
+    /// Nothing: the bare blocks.
+    Nothing,
 }
 
 impl Decoder {
@@ -56,7 +70,14 @@ impl Decoder {
         if self.embedding != self.block.hidden {
             at = builder.linear("scores.narrow", at, self.embedding, false, Split::Whole);
         }
-        builder.predict_tokens("scores", at, self.vocabulary, self.tied, self.score_bias);
+        match self.answer {
+            Answer::Tokens => builder.predict_tokens("scores", at, self.vocabulary, self.tied, self.score_bias),
+            Answer::Classes { classes, bias } => {
+                let scores = builder.linear("classifier", at, classes, bias, Split::Whole);
+                builder.loss(scores.tensor, 1, classes);
+            }
+            Answer::Nothing => {}
+        }
         builder.finish()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::graph::{Function, Graph, Norm};
 use super::block::{Block, Feed, Order};
-use super::decoder::Decoder;
+use super::decoder::{Answer, Decoder};
 
 /// A decoder with learned positions.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +38,7 @@ impl Gpt {
             last_norm: true,
             tied: true,
             score_bias: false,
+            answer: Answer::Tokens,
             sequence: self.sequence,
         };
         decoder.graph()

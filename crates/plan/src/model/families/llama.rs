@@ -3,7 +3,7 @@
 
 use super::super::graph::{Function, Graph, Norm};
 use super::block::{Block, Experts, Feed, Order};
-use super::decoder::Decoder;
+use super::decoder::{Answer, Decoder};
 
 /// A decoder with rotated positions.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,6 +65,7 @@ impl Llama {
             last_norm: true,
             tied: self.tied,
             score_bias: false,
+            answer: Answer::Tokens,
             sequence: self.sequence,
         };
         decoder.graph()

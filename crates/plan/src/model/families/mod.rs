@@ -8,11 +8,13 @@ pub mod decoder;
 pub mod encoder_decoder;
 pub mod gpt;
 pub mod llama;
+pub mod mobilenet;
 pub mod mpt;
 pub mod resnet;
 #[cfg(test)]
 mod tests;
 pub mod vit;
+pub mod yolo;
 
 pub use bert::Bert;
 pub use convnext::Convnext;
@@ -20,6 +22,8 @@ pub use decoder::Decoder;
 pub use encoder_decoder::EncoderDecoder;
 pub use gpt::Gpt;
 pub use llama::Llama;
+pub use mobilenet::Mobilenet;
 pub use mpt::Mpt;
 pub use resnet::Resnet;
 pub use vit::Vit;
+pub use yolo::Yolo;

@@ -2,7 +2,7 @@
 
 use super::super::graph::{Function, Graph, Norm};
 use super::block::{Block, Feed, Order};
-use super::decoder::Decoder;
+use super::decoder::{Answer, Decoder};
 
 /// A decoder without biases.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +49,7 @@ impl Mpt {
             last_norm: true,
             tied: true,
             score_bias: false,
+            answer: Answer::Tokens,
             sequence: self.sequence,
         };
         decoder.graph()

@@ -10,6 +10,7 @@ use crate::model::builder::Owned;
 pub struct Resnet {
     /// Channels, height and width of a picture.
     pub picture: [u64; 3],
+    /// Classes of the last layer; 0 without one.
     pub classes: u64,
     pub stem: Stem,
     pub block: Block,
@@ -21,6 +22,18 @@ pub struct Resnet {
     pub groups: u64,
     /// Channels of a bottleneck's 3×3 convolution for each group and 64 of `channels` (64 in a plain network).
     pub group_width: u64,
+    pub variation: Variation,
+}
+
+/// What some residual networks do otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Variation {
+    /// Channels that leave each stage; empty: those that follow from `channels`.
+    pub widths: Vec<u64>,
+    /// The first stage halves height and width too.
+    pub first_halves: bool,
+    /// The stride stands in a bottleneck's first 1×1 convolution, as in the paper ("v1").
+    pub early: bool,
 }
 
 /// How a network begins.
@@ -62,6 +75,7 @@ impl Resnet {
             channels: 64,
             groups: 1,
             group_width: 64,
+            variation: Variation::default(),
         })
     }
 
@@ -77,6 +91,7 @@ impl Resnet {
             channels: 16,
             groups: 1,
             group_width: 64,
+            variation: Variation::default(),
         })
     }
 
@@ -92,24 +107,36 @@ impl Resnet {
             Stem::Small => normal(&mut builder, "stem", picture, Convolution::new(self.channels, 3, 1), true),
         };
         for (stage, blocks) in self.stages.iter().enumerate() {
-            let channels = self.channels << stage;
+            let (channels, outputs) = self.widths(stage);
             for block in 0..*blocks {
-                let stride = if stage > 0 && block == 0 { 2 } else { 1 };
+                let halves = block == 0 && (stage > 0 || self.variation.first_halves);
+                let stride = if halves { 2 } else { 1 };
                 builder.begin_block();
-                at = self.block(&mut builder, &format!("stage{stage}.{block}"), at, channels, stride);
+                at = self.block(&mut builder, &format!("stage{stage}.{block}"), at, (channels, outputs), stride);
             }
         }
         builder.end_blocks();
         let mean = builder.mean("mean", at);
-        builder.classify("classifier", mean, self.classes);
+        if self.classes > 0 {
+            builder.classify("classifier", mean, self.classes);
+        }
         builder.finish()
     }
 
-    fn block(&self, builder: &mut Builder, name: &str, from: Picture, channels: u64, stride: u64) -> Picture {
-        let outputs = match self.block {
-            Block::Basic | Block::Padded => channels,
-            Block::Bottleneck => 4 * channels,
+    /// Channels of a stage's 3×3 convolutions, and those that leave it.
+    fn widths(&self, stage: usize) -> (u64, u64) {
+        let factor = match self.block {
+            Block::Basic | Block::Padded => 1,
+            Block::Bottleneck => 4,
         };
+        match self.variation.widths.get(stage) {
+            Some(outputs) => ((outputs / factor).max(1), *outputs),
+            None => (self.channels << stage, factor * (self.channels << stage)),
+        }
+    }
+
+    fn block(&self, builder: &mut Builder, name: &str, from: Picture, wide: (u64, u64), stride: u64) -> Picture {
+        let (channels, outputs) = wide;
         let inner = match self.block {
             Block::Basic | Block::Padded => {
                 let first = normal(builder, &format!("{name}.0"), from, Convolution::new(channels, 3, stride), true);
@@ -117,8 +144,9 @@ impl Resnet {
             }
             Block::Bottleneck => {
                 let thin = channels * self.group_width / 64 * self.groups;
-                let first = normal(builder, &format!("{name}.0"), from, Convolution::new(thin, 1, 1), true);
-                let middle = Convolution::new(thin, 3, stride).groups(self.groups);
+                let (early, late) = if self.variation.early { (stride, 1) } else { (1, stride) };
+                let first = normal(builder, &format!("{name}.0"), from, Convolution::new(thin, 1, early), true);
+                let middle = Convolution::new(thin, 3, late).groups(self.groups);
                 let second = normal(builder, &format!("{name}.1"), first, middle, true);
                 normal(builder, &format!("{name}.2"), second, Convolution::new(outputs, 1, 1), false)
             }

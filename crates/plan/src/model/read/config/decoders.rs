@@ -38,6 +38,7 @@ fn plain(figures: &Figures, hidden: u64, heads: u64, layers: u64, length: &[&str
         last_norm: true,
         tied: true,
         score_bias: false,
+        answer: figures.answer()?,
         sequence: figures.sequence(length)?,
     })
 }
@@ -238,6 +239,9 @@ fn gate(decoder: &mut Decoder, figures: &Figures) {
     decoder.block.feed.gated = true;
     decoder.block.feed.bias = figures.flag("mlp_bias", false);
     decoder.block.feed.function = figures.function(&["hidden_activation", "hidden_act"], Function::Silu);
+    // Functions that square or learn their slope stand in feed-forward parts without a gate (Nemotron, Arcee, Apertus).
+    let act = figures.text("hidden_act").unwrap_or_default();
+    decoder.block.feed.gated = !matches!(act, "relu2" | "xielu");
     decoder.block.query_bias = false;
     decoder.block.output_bias = false;
 }
@@ -271,8 +275,8 @@ pub(super) fn llama(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
         decoder.block.window = None;
     }
     // Phi-3 and InternLM2 join their products, which changes no figure here.
-    let experts = figures.maybe(&["num_local_experts", "num_experts", "n_routed_experts"])?;
-    if experts.is_some() {
+    let experts = ["num_local_experts", "num_experts", "n_routed_experts"];
+    if figures.maybe(&experts)?.is_some() || kind == "mixtral" {
         let count = figures.small(&["num_local_experts", "num_experts", "n_routed_experts"], 1)?;
         let active = figures.or(&["num_experts_per_tok", "num_experts_per_token"], 2)?.min(count);
         let shared = figures.maybe(&["shared_expert_intermediate_size"])?.unwrap_or(0);

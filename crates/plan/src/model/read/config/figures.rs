@@ -4,8 +4,10 @@ use domain::problem::Problem;
 use serde_json::{Map, Value};
 
 use super::super::Shape;
+use super::defaults::defaults;
 use crate::model::Function;
 use crate::model::families::bert::Head;
+use crate::model::families::decoder::Answer;
 
 /// No table or layer is larger.
 const LARGEST: u64 = 1 << 24;
@@ -19,16 +21,19 @@ const USUAL: u64 = 512;
 pub(super) struct Figures<'a> {
     object: &'a Map<String, Value>,
     pub shape: &'a Shape,
+    /// What `transformers` takes where the file does not say.
+    otherwise: &'static [(&'static str, u64)],
 }
 
 impl<'a> Figures<'a> {
     pub fn new(object: &'a Map<String, Value>, shape: &'a Shape) -> Figures<'a> {
-        Figures { object, shape }
+        let kind = object.get("model_type").and_then(Value::as_str).unwrap_or_default();
+        Figures { object, shape, otherwise: defaults(kind) }
     }
 
     /// A part of the file as a file of its own.
     pub fn part(&self, key: &str) -> Option<Figures<'a>> {
-        self.object.get(key)?.as_object().map(|object| Figures { object, shape: self.shape })
+        self.object.get(key)?.as_object().map(|object| Figures::new(object, self.shape))
     }
 
     pub fn has(&self, key: &str) -> bool {
@@ -71,8 +76,22 @@ impl<'a> Figures<'a> {
         Ok(None)
     }
 
+    /// The first of `keys` that the file or its type says, a whole number from 1.
+    fn said(&self, keys: &[&str]) -> Result<Option<u64>, Problem> {
+        let usual = || self.otherwise.iter().find(|(key, _)| keys.contains(key)).map(|(_, value)| *value);
+        Ok(self.maybe(keys)?.or_else(usual))
+    }
+
+    /// A ratio above 0, such as by how much a network is wider than the usual one.
+    pub fn ratio(&self, key: &str, otherwise: f64) -> Result<f64, Problem> {
+        let Some(value) = self.object.get(key).filter(|value| !value.is_null()) else { return Ok(otherwise) };
+        value.as_f64().filter(|ratio| (0.01..=100.0).contains(ratio)).ok_or_else(|| {
+            Problem::at(key, format!("`{value}` is no ratio that a network has")).hint("a number from 0.01 to 100")
+        })
+    }
+
     pub fn number(&self, keys: &[&str]) -> Result<u64, Problem> {
-        self.maybe(keys)?.ok_or_else(|| {
+        self.said(keys)?.ok_or_else(|| {
             let also: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
             Problem::at(keys[0], format!("the file has no {}", also.join(" or ")))
                 .hint("give the whole `config.json`, with the keys that its own default would fill in")
@@ -80,7 +99,7 @@ impl<'a> Figures<'a> {
     }
 
     pub fn or(&self, keys: &[&str], otherwise: u64) -> Result<u64, Problem> {
-        Ok(self.maybe(keys)?.unwrap_or(otherwise))
+        Ok(self.said(keys)?.unwrap_or(otherwise))
     }
 
     /// A figure that is never large, such as a count of experts or a ratio of widths.
@@ -126,7 +145,7 @@ impl<'a> Figures<'a> {
 
     /// Tokens of one sample: what is asked for, else the most that the file allows, at most 512.
     pub fn sequence(&self, keys: &[&str]) -> Result<u64, Problem> {
-        let most = self.maybe(keys)?;
+        let most = self.said(keys)?;
         let asked = self.shape.sequence.unwrap_or(most.unwrap_or(USUAL).min(USUAL));
         match (1..=LARGEST).contains(&asked) {
             true => Ok(asked),
@@ -155,7 +174,8 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// Classes: what is asked for, else what the file names, else 1,000 as in ImageNet.
+    /// Classes: what is asked for, else what the file names, else what `transformers` gives a network that is to tell
+    /// them apart, else `otherwise`.
     pub fn classes(&self, otherwise: u64) -> Result<u64, Problem> {
         if let Some(classes) = self.shape.classes {
             return Ok(classes.clamp(1, LARGEST));
@@ -163,15 +183,42 @@ impl<'a> Figures<'a> {
         let named = self.object.get("id2label").and_then(Value::as_object).map(|labels| labels.len() as u64);
         match named.filter(|named| *named > 0) {
             Some(named) => Ok(named),
+            None if self.architecture().ends_with("Classification") => self.or(&["num_labels"], 2),
             None => self.or(&["num_labels"], otherwise),
         }
     }
 
+    /// The class of `transformers` that the file belongs to; empty where it does not say.
+    pub fn architecture(&self) -> &'a str {
+        let first = self.object.get("architectures").and_then(|list| list.get(0));
+        first.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Whether the file is of blocks alone, without anything that is asked of them.
+    pub fn is_bare(&self) -> bool {
+        let name = self.architecture();
+        name.ends_with("Model") && !name.ends_with("HeadModel") && !name.ends_with("HeadsModel")
+    }
+
+    /// What the file's architecture asks of a decoder.
+    pub fn answer(&self) -> Result<Answer, Problem> {
+        Ok(match (self.architecture(), self.shape.classes) {
+            (name, _) if name.ends_with("ForSequenceClassification") => {
+                Answer::Classes { classes: self.classes(2)?, bias: false }
+            }
+            (name, _) if name.ends_with("ForTokenClassification") => {
+                Answer::Classes { classes: self.classes(2)?, bias: true }
+            }
+            (name, _) if name.ends_with("ForQuestionAnswering") => Answer::Classes { classes: 2, bias: true },
+            _ if self.is_bare() => Answer::Nothing,
+            _ => Answer::Tokens,
+        })
+    }
+
     /// What the file's architecture asks of an encoder.
     pub fn head(&self) -> Result<Head, Problem> {
-        let architecture = self.object.get("architectures").and_then(|list| list.get(0)).and_then(Value::as_str);
         let classes = self.classes(2)?;
-        Ok(match architecture.unwrap_or_default() {
+        Ok(match self.architecture() {
             name if name.ends_with("ForPreTraining") => Head::MaskedWords,
             name if name.ends_with("ForMaskedLM") => Head::Words,
             name if name.ends_with("ForQuestionAnswering") => Head::Tokens { classes: 2 },

@@ -4,6 +4,7 @@
 //! one, and the graph says so in `unknown`; otherwise the problem tells what is known.
 
 mod decoders;
+mod defaults;
 mod encoders;
 mod figures;
 mod pictures;
@@ -19,8 +20,9 @@ use crate::model::Graph;
 
 /// Types that are read, for messages.
 const KNOWN: &str = "albert, bart, beit, bert, bloom, camembert, convnext, deit, dinov2, distilbert, electra, falcon, \
-    gemma, gemma2, gpt2, gpt_bigcode, gpt_neo, gpt_neox, gptj, llama, mbart, mistral, mixtral, mpt, olmo, opt, phi, phi3, \
-    qwen2, qwen2_moe, qwen3, resnet, roberta, stablelm, starcoder2, t5, vit, xlm-roberta";
+    gemma, gemma2, gpt2, gpt_bigcode, gpt_neo, gpt_neox, gptj, llama, mbart, mistral, mixtral, mobilenet_v1, \
+    mobilenet_v2, mobilenet_v3, mpt, olmo, opt, phi, phi3, qwen2, qwen2_moe, qwen3, resnet, roberta, stablelm, starcoder2, \
+    t5, vit, xlm-roberta, yolo";
 
 /// Reads a `config.json`.
 pub fn read(bytes: &[u8], shape: &Shape) -> Result<Graph, Problem> {
@@ -53,7 +55,6 @@ fn by_type(kind: &str, figures: &Figures) -> Result<Option<Graph>, Problem> {
         | "albert"
         | "ernie"
         | "mpnet"
-        | "layoutlm"
         | "megatron-bert"
         | "roberta-prelayernorm"
         | "data2vec-text" => encoders::bert(figures, kind)?,
@@ -78,9 +79,13 @@ fn by_type(kind: &str, figures: &Figures) -> Result<Option<Graph>, Problem> {
         | "granite" | "olmo2" | "smollm3" | "yi" | "baichuan" | "ministral" | "minicpm" => {
             decoders::llama(figures, kind)?
         }
-        "vit" | "deit" | "beit" | "dinov2" | "vit_msn" | "vit_mae" | "data2vec-vision" => pictures::vit(figures, kind)?,
+        "vit" | "deit" | "beit" | "dinov2" | "vit_msn" | "data2vec-vision" => pictures::vit(figures, kind)?,
         "resnet" => pictures::resnet(figures)?,
         "convnext" => pictures::convnext(figures)?,
+        "mobilenet_v1" => pictures::mobilenet_first(figures)?,
+        "mobilenet_v2" => pictures::mobilenet_second(figures)?,
+        "mobilenet_v3" => pictures::mobilenet_third(figures)?,
+        "yolo" | "yolov8" => pictures::yolo(figures)?,
         _ => return Ok(None),
     }))
 }
@@ -101,6 +106,7 @@ fn guess(figures: &Figures) -> Result<Graph, Problem> {
         }
     }
     let has = |keys: &[&str]| keys.iter().all(|key| figures.has(key));
+    let patches = has(&["hidden_size", "num_hidden_layers", "num_attention_heads", "patch_size"]);
     let like = match (
         has(&["hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"]),
         figures.has("rms_norm_eps") || figures.has("num_key_value_heads") || figures.has("rope_theta"),
@@ -110,6 +116,7 @@ fn guess(figures: &Figures) -> Result<Graph, Problem> {
         (false, _) if has(&["n_embd", "n_layer", "n_head", "vocab_size"]) => {
             Some(("a decoder like GPT-2", decoders::gpt2(figures)?))
         }
+        (false, _) if patches => Some(("a vision transformer", pictures::vit(figures, "vit")?)),
         (false, _) => None,
     };
     match like {

@@ -4,8 +4,8 @@ use domain::problem::Problem;
 
 use super::figures::Figures;
 use crate::model::families::block::{Block, Feed, Order};
-use crate::model::families::resnet::{self, Stem};
-use crate::model::families::{Convnext, Resnet, Vit};
+use crate::model::families::resnet::{self, Stem, Variation};
+use crate::model::families::{Convnext, Mobilenet, Resnet, Vit, Yolo};
 use crate::model::{Function, Graph, Norm};
 
 pub(super) fn vit(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
@@ -58,7 +58,12 @@ pub(super) fn vit(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
         positions: !beit || figures.flag("use_absolute_position_embeddings", false),
         scaled: dino || beit,
         last_norm: true,
-        classes: figures.classes(1000)?,
+        // A bare model keeps one square product over the first token, where its type has one.
+        classes: match (figures.is_bare(), kind) {
+            (true, "vit" | "deit") => hidden,
+            (true, _) => 0,
+            (false, _) => figures.classes(1000)?,
+        },
     };
     Ok(network.graph())
 }
@@ -71,15 +76,90 @@ pub(super) fn resnet(figures: &Figures) -> Result<Graph, Problem> {
             Problem::at("depths", format!("`{stages:?}` is deeper than any network")).hint("such as `[3, 4, 6, 3]`")
         );
     }
+    let block = if basic { resnet::Block::Basic } else { resnet::Block::Bottleneck };
+    let widths = figures.list("hidden_sizes")?.unwrap_or_default();
+    if !widths.is_empty() && widths.len() != stages.len() {
+        let message = "`depths` and `hidden_sizes` do not belong together";
+        return Err(Problem::at("hidden_sizes", message).hint("one of each a stage"));
+    }
     let network = Resnet {
         picture: figures.picture()?,
-        classes: figures.classes(1000)?,
+        classes: if figures.is_bare() { 0 } else { figures.classes(1000)? },
         stem: Stem::Large,
-        block: if basic { resnet::Block::Basic } else { resnet::Block::Bottleneck },
+        block,
         stages,
         channels: figures.or(&["embedding_size"], 64)?.min(1 << 14),
         groups: 1,
         group_width: 64,
+        variation: Variation {
+            widths: widths.into_iter().map(|width| width.min(1 << 16)).collect(),
+            first_halves: figures.flag("downsample_in_first_stage", false),
+            early: figures.flag("downsample_in_bottleneck", false),
+        },
+    };
+    Ok(network.graph())
+}
+
+/// Channels of an inner layer: a multiple of `divisor`, no more than a tenth below what was asked for.
+fn rounded(channels: f64, divisor: u64, least: u64) -> u64 {
+    let divisor = divisor.clamp(1, 1024);
+    let nearest = ((channels + divisor as f64 / 2.0) as u64 / divisor * divisor).max(least);
+    if (nearest as f64) < 0.9 * channels { nearest + divisor } else { nearest }
+}
+
+pub(super) fn mobilenet_first(figures: &Figures) -> Result<Graph, Problem> {
+    let (multiplier, least) = (figures.ratio("depth_multiplier", 1.0)?, figures.small(&["min_depth"], 8)?);
+    let widths = |channels: u64| ((channels as f64 * multiplier) as u64).max(least);
+    Ok(Mobilenet::first(figures.picture()?, figures.classes(1000)?, widths).graph())
+}
+
+pub(super) fn mobilenet_second(figures: &Figures) -> Result<Graph, Problem> {
+    let multiplier = figures.ratio("depth_multiplier", 1.0)?;
+    let (divisor, least) = (figures.small(&["depth_divisible_by"], 8)?, figures.small(&["min_depth"], 8)?);
+    let expand = figures.ratio("expand_ratio", 6.0)?;
+    let network = Mobilenet::second(
+        figures.picture()?,
+        figures.classes(1000)?,
+        |channels| rounded((channels as f64 * multiplier).round_ties_even(), divisor, least),
+        |channels| rounded((channels as f64 * expand).round_ties_even(), divisor, least),
+    );
+    let head = if figures.flag("finegrained_output", true) && multiplier < 1.0 { 1280 } else { network.last };
+    Ok(Mobilenet { last: head, ..network }.graph())
+}
+
+/// A type of ours: `transformers` has none. `size` is `large` or `small`.
+pub(super) fn mobilenet_third(figures: &Figures) -> Result<Graph, Problem> {
+    let multiplier = figures.ratio("depth_multiplier", 1.0)?;
+    let large = match figures.text("size").unwrap_or("large") {
+        "large" => true,
+        "small" => false,
+        other => {
+            return Err(Problem::at("size", format!("`{other}` is no size of MobileNetV3")).hint("`large` or `small`"));
+        }
+    };
+    let wide = |channels: u64| rounded(channels as f64 * multiplier, 8, 8);
+    Ok(Mobilenet::third(figures.picture()?, figures.classes(1000)?, large, wide).graph())
+}
+
+/// A type of ours, with the keys of Ultralytics' files.
+pub(super) fn yolo(figures: &Figures) -> Result<Graph, Problem> {
+    let picture = match (figures.shape.picture, figures.has("image_size")) {
+        (None, false) => [3, 640, 640],
+        (Some(_), _) | (None, true) => figures.picture()?,
+    };
+    if picture[1] % 32 != 0 || picture[2] % 32 != 0 {
+        return Err(Problem::at(
+            "image_size",
+            "its features are those of every 32nd pixel, and a side is no multiple of 32",
+        )
+        .hint("such as 640"));
+    }
+    let network = Yolo {
+        picture,
+        classes: figures.classes(80)?.min(1 << 16),
+        depth: figures.ratio("depth_multiple", 1.0)?,
+        width: figures.ratio("width_multiple", 1.0)?,
+        most: figures.or(&["max_channels"], 1024)?.min(1 << 16),
     };
     Ok(network.graph())
 }
@@ -97,7 +177,7 @@ pub(super) fn convnext(figures: &Figures) -> Result<Graph, Problem> {
         patch: figures.small(&["patch_size"], 4)?,
         depths,
         widths,
-        classes: figures.classes(1000)?,
+        classes: if figures.is_bare() { 0 } else { figures.classes(1000)? },
     };
     Ok(network.graph())
 }

@@ -101,7 +101,7 @@ fn what_cannot_be_read_says_why() {
     assert!(refused("").contains("empty"));
     assert!(refused("{").contains("not JSON"));
     assert!(refused(r#"{"model_type": "wav2vec2"}"#).contains("`wav2vec2` is not known"));
-    assert!(refused(r#"{"model_type": "bert"}"#).contains("no `hidden_size`"));
+    assert!(refused(r#"{"model_type": "albert"}"#).contains("no `hidden_size`"));
     let huge = r#"{"model_type": "gpt2", "n_embd": 18446744073709551615, "n_layer": 1, "n_head": 1, "vocab_size": 5}"#;
     assert!(refused(huge).contains("no size"));
     let deep = r#"{"model_type": "gpt2", "n_embd": 8, "n_layer": 99999, "n_head": 1, "vocab_size": 5}"#;
@@ -125,10 +125,13 @@ proptest::proptest! {
     /// Whatever figures a file claims, there is an answer, and it is a graph or a problem.
     #[test]
     fn no_figure_makes_it_fail(
-        kind in 0..12usize,
+        kind in 0..16usize,
         figures in proptest::collection::vec(proptest::prop_oneof![0..9u64, 0..5000u64, 0..=u64::MAX], 8),
     ) {
-        let kinds = ["bert", "gpt2", "llama", "mixtral", "falcon", "mpt", "t5", "bart", "vit", "resnet", "convnext", "x"];
+        let kinds = [
+            "bert", "gpt2", "llama", "mixtral", "falcon", "mpt", "t5", "bart", "vit", "resnet", "convnext", "x",
+            "mobilenet_v1", "mobilenet_v2", "mobilenet_v3", "yolo",
+        ];
         let keys = [
             ["hidden_size", "n_embd", "d_model"], ["num_hidden_layers", "n_layer", "num_layers"],
             ["num_attention_heads", "n_head", "num_heads"], ["intermediate_size", "n_inner", "d_ff"],
@@ -151,4 +154,50 @@ proptest::proptest! {
             graph.parameters();
         }
     }
+}
+
+#[test]
+fn pictures_have_the_parameters_that_pytorch_counts() {
+    // `transformers` 5.23 and torchvision 0.26, counted by `sum(p.numel() for p in model.parameters())`.
+    let classifies = r#""architectures": ["XForImageClassification"]"#;
+    check(&format!(r#"{{"model_type": "resnet", {classifies}}}"#), 23_512_130);
+    check(&format!(r#"{{"model_type": "resnet", "hidden_sizes": [64, 128, 256, 512], {classifies}}}"#), 1_488_770);
+    check(&format!(r#"{{"model_type": "mobilenet_v1", {classifies}}}"#), 3_209_026);
+    check(&format!(r#"{{"model_type": "mobilenet_v2", {classifies}}}"#), 2_226_434);
+    check(&format!(r#"{{"model_type": "mobilenet_v2", "depth_multiplier": 1.4, {classifies}}}"#), 4_319_362);
+    check(r#"{"model_type": "mobilenet_v2"}"#, 3_504_872);
+    check(r#"{"model_type": "mobilenet_v3"}"#, 5_483_032);
+    check(r#"{"model_type": "mobilenet_v3", "size": "small"}"#, 2_542_856);
+    check(&format!(r#"{{"model_type": "vit", {classifies}}}"#), 85_800_194);
+    // Ultralytics' own figures, less the 16 constants of its last convolution.
+    let yolo = |depth: f64, width: f64, most: u64| {
+        format!(
+            r#"{{"model_type": "yolo", "depth_multiple": {depth}, "width_multiple": {width}, "max_channels": {most}}}"#
+        )
+    };
+    check(&yolo(0.33, 0.25, 1024), 3_157_184);
+    check(&yolo(0.33, 0.5, 1024), 11_166_544);
+    check(&yolo(0.67, 0.75, 768), 25_902_624);
+    check(&yolo(1.0, 1.25, 512), 68_229_632);
+}
+
+#[test]
+fn what_a_file_leaves_out_is_what_transformers_takes() {
+    check(r#"{"model_type": "bert", "architectures": ["BertForMaskedLM"]}"#, 109_514_298);
+    check(r#"{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}"#, 124_439_808);
+    check(r#"{"model_type": "distilbert", "architectures": ["DistilBertForMaskedLM"]}"#, 66_985_530);
+    check(r#"{"model_type": "llama"}"#, 6_738_415_616);
+    check(r#"{"model_type": "llama", "architectures": ["LlamaModel"]}"#, 6_607_343_616);
+    let classes = r#""id2label": {"0": "a", "1": "b", "2": "c", "3": "d", "4": "e"}"#;
+    check(
+        &format!(r#"{{"model_type": "llama", {classes}, "architectures": ["LlamaForSequenceClassification"]}}"#),
+        6_607_364_096,
+    );
+    check(r#"{"model_type": "qwen2"}"#, 12_049_846_272);
+    check(r#"{"model_type": "mistral"}"#, 7_241_732_096);
+    check(r#"{"model_type": "mixtral"}"#, 46_702_792_704);
+    check(r#"{"model_type": "t5"}"#, 60_506_624);
+    check(r#"{"model_type": "mpt"}"#, 1_311_213_568);
+    check(r#"{"model_type": "falcon"}"#, 6_921_720_704);
+    check(r#"{"model_type": "gpt_neox"}"#, 20_554_567_680);
 }

@@ -189,7 +189,13 @@ fn read_stored(bytes: &[u8]) -> Result<Stored<'_>, Broken> {
     Ok(stored)
 }
 
-impl Stored<'_> {
+impl<'a> Stored<'a> {
+    /// Single-precision numbers that stand in a file.
+    #[cfg(test)]
+    pub fn floats(dims: &[u64], raw: &'a [u8]) -> Stored<'a> {
+        Stored { dims: dims.to_vec(), kind: 1, raw, ..Stored::default() }
+    }
+
     fn push(&mut self, value: f64) {
         if self.numbers.len() < MOST_VALUES {
             self.numbers.push(value);
@@ -203,6 +209,13 @@ impl Stored<'_> {
     /// Whether its values can be trained.
     pub fn is_float(&self) -> bool {
         matches!(self.kind, 1 | 10 | 11 | 16..=20)
+    }
+
+    /// Its values as they stand in the file, one after the other; none where they stand beside it.
+    pub fn words(&self) -> Option<(usize, &'a [u8])> {
+        let count = usize::try_from(self.elements()).ok().filter(|count| *count > 0)?;
+        let width = self.raw.len() / count;
+        (width > 0 && width * count == self.raw.len()).then_some((width, self.raw))
     }
 
     /// Its values, where there are few and they are numbers.

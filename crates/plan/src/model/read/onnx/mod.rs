@@ -2,7 +2,7 @@
 //! operator of the graph.
 //!
 //! [`wire`] and [`messages`] read; [`values`] holds what is known of each value (its dimensions, small constants, which
-//! weights it is made of); [`nodes`] translates; [`patterns`] finds what exporters wrote out in small pieces
+//! weights it is made of), [`weights`] how much of each weight is trained; [`nodes`] translates; [`patterns`] finds what exporters wrote out in small pieces
 //! (normalisations, GELU, SiLU), [`attention`] what they did with attention, [`folded`] what they left out; [`blocks`]
 //! finds the repeated parts.
 
@@ -18,6 +18,7 @@ mod shapes;
 #[cfg(test)]
 mod tests;
 mod values;
+mod weights;
 mod wire;
 
 use domain::problem::Problem;

@@ -19,6 +19,7 @@ pub(super) fn translate<'a>(graph: &'a Graph<'a>, shape: &Shape) -> Result<(crat
     let mut state = State::new(graph, shape)?;
     let roles = patterns::find(graph);
     for (index, node) in graph.nodes.iter().enumerate() {
+        state.at_work = node.name;
         // Shapes are computed with the same pieces as activations; those are left to `plain`.
         let varies = |of: &str| state.get(of).is_some_and(|value| !value.is_fixed());
         let role = roles.get(&index).filter(|role| match role {
@@ -265,6 +266,11 @@ fn combine<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
     let varying: Vec<&Value> = values.iter().filter(|value| !value.is_fixed()).collect();
     let fixed: Vec<&Value> = values.iter().filter(|value| value.is_fixed()).collect();
     let inputs: Vec<Tensor> = varying.iter().filter_map(|value| value.tensor).collect();
+    if let ("Add", [.., rows, columns]) = (node.operator, dims.as_slice())
+        && rows == columns
+    {
+        fixed.iter().for_each(|value| state.added_to_scores(value));
+    }
     // Single numbers scale; longer ones are weights, such as the bias of a product.
     let owned = match fixed.iter().any(|value| value.elements() > 1) {
         true => state.own(&fixed.iter().copied().filter(|value| value.elements() > 1).collect::<Vec<_>>()),
@@ -304,6 +310,9 @@ fn gather<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
         },
         false => Kind::Copy { elements: product(&dims) },
     };
+    if table {
+        state.looked_up(&data);
+    }
     let owned = state.own(&[&data]);
     let value = write_with(state, node, kind, dims, owned);
     state.set(node, 0, value);

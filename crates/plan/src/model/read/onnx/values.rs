@@ -6,6 +6,7 @@ use domain::problem::Problem;
 
 use super::super::Shape;
 use super::messages::{self, Dimension, Info, MOST_DIMS, Node, Stored};
+use super::weights::Weights;
 use crate::model::builder::Owned;
 use crate::model::{Builder, Tensor};
 
@@ -44,21 +45,13 @@ pub(super) fn product(dims: &[u64]) -> u64 {
     dims.iter().fold(1, |product: u64, side| product.saturating_mul(*side))
 }
 
-/// A weight: how many values, and whether an operator has counted them as its own.
-#[derive(Debug, Clone, Copy)]
-struct Weight {
-    elements: u64,
-    trained: bool,
-    /// Exporters store equal vectors once, as biases of a new network are, so each use counts.
-    vector: bool,
-    counted: bool,
-}
-
 /// Everything known so far, and the graph that is being written.
 pub(super) struct State<'a> {
+    /// The node that is being translated.
+    pub at_work: &'a str,
     pub builder: Builder,
     values: BTreeMap<&'a str, Value>,
-    weights: Vec<Weight>,
+    weights: Weights<'a>,
     /// How many nodes read each value.
     pub readers: BTreeMap<&'a str, u32>,
     infos: BTreeMap<&'a str, &'a Info<'a>>,
@@ -71,9 +64,10 @@ pub(super) struct State<'a> {
 impl<'a> State<'a> {
     pub fn new(graph: &'a messages::Graph<'a>, shape: &Shape) -> Result<State<'a>, Problem> {
         let mut state = State {
+            at_work: "",
             builder: Builder::new(),
             values: BTreeMap::new(),
-            weights: Vec::new(),
+            weights: Weights::default(),
             readers: BTreeMap::new(),
             infos: graph.infos.iter().chain(&graph.outputs).map(|info| (info.name, info)).collect(),
             symbols: BTreeMap::new(),
@@ -109,10 +103,9 @@ impl<'a> State<'a> {
     }
 
     /// The value of a tensor that stands in the file.
-    pub fn stored(&mut self, stored: &Stored) -> Value {
-        let vector = stored.dims.iter().filter(|side| **side > 1).count() <= 1;
-        self.weights.push(Weight { elements: stored.elements(), trained: stored.is_float(), vector, counted: false });
-        Value { dims: stored.dims.clone(), known: stored.values(), tensor: None, weights: vec![self.weights.len() - 1] }
+    pub fn stored(&mut self, stored: &Stored<'a>) -> Value {
+        let weight = self.weights.add(stored);
+        Value { dims: stored.dims.clone(), known: stored.values(), tensor: None, weights: vec![weight] }
     }
 
     /// Gives every dimension of an input a size: that of the file, what was asked for, or a usual one.
@@ -162,7 +155,7 @@ impl<'a> State<'a> {
 
     /// Whether a weight is one of numbers that training changes.
     pub fn is_trained(&self, weight: usize) -> bool {
-        self.weights.get(weight).is_some_and(|weight| weight.trained)
+        self.weights.is_trained(weight)
     }
 
     /// Notes a node's output. One with more dimensions than a tensor has is flat from here.
@@ -179,12 +172,19 @@ impl<'a> State<'a> {
     pub fn own(&mut self, values: &[&Value]) -> Owned {
         let mut owned = Owned::NOTHING;
         for index in values.iter().flat_map(|value| &value.weights) {
-            let weight = &mut self.weights[*index];
-            if weight.trained && (!std::mem::replace(&mut weight.counted, true) || weight.vector) {
-                owned.parameters = owned.parameters.saturating_add(weight.elements);
-            }
+            owned.parameters = owned.parameters.saturating_add(self.weights.count(*index, self.at_work));
         }
         owned
+    }
+
+    /// Notes that rows are looked up in a weight, which the scores at the end may share.
+    pub fn looked_up(&mut self, value: &Value) {
+        value.weights.iter().for_each(|weight| self.weights.looked_up(*weight));
+    }
+
+    /// Notes that a weight is added to scores of positions against positions.
+    pub fn added_to_scores(&mut self, value: &Value) {
+        value.weights.iter().for_each(|weight| self.weights.added_to_scores(*weight));
     }
 
     /// What the file itself says of a value's dimensions, as far as they are sizes or symbols that are known.

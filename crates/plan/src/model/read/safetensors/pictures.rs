@@ -126,7 +126,8 @@ pub(super) fn resnet(header: &Header, shape: &Shape) -> Option<Graph> {
         return None;
     }
     let classes = classes(shape, scores.and_then(|shape| shape.first().copied())).max(1);
-    let network = Resnet { picture, classes, stem, block, stages, channels, groups, group_width };
+    let network =
+        Resnet { picture, classes, stem, block, stages, channels, groups, group_width, variation: Default::default() };
     let mut graph = network.graph();
     if shape.picture.is_none() {
         graph.unknown.push(format!("size of the pictures, taken to be {usual} pixels a side ×1"));

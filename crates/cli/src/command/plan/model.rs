@@ -1,0 +1,74 @@
+//! `gradus plan model`: what a model file is read as, so that it can be held beside what its framework counts.
+
+use std::path::PathBuf;
+
+use plan::model::read::{self, Shape};
+use serde_json::json;
+
+use crate::error::Error;
+use crate::printer::Printer;
+use crate::progress::grouped;
+use crate::table;
+
+/// Arguments of `gradus plan model`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Networks: `config.json` files as Hugging Face writes them, ONNX files, safetensors files
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Tokens of one sample, where the file leaves them open
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
+    sequence: Option<u64>,
+    /// Side of a square picture in pixels, where the file leaves it open
+    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u64).range(1..))]
+    picture: Option<u64>,
+}
+
+/// Prints what files of networks hold, a line each.
+///
+/// # Errors
+/// [`Error::Usage`] for the first file that is no network.
+pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
+    let shape = Shape { sequence: args.sequence, picture: args.picture.map(|side| [3, side, side]), classes: None };
+    let mut rows = Vec::new();
+    let mut values = Vec::new();
+    let mut unknown = Vec::new();
+    for file in &args.files {
+        let bytes = std::fs::read(file).map_err(Error::file("read the model", file))?;
+        let graph = read::model(&bytes, &shape).map_err(|problem| {
+            let key = if problem.key.is_empty() { String::new() } else { format!("`{}`: ", problem.key) };
+            Error::Usage {
+                message: format!("cannot use the model `{}`: {key}{}", file.display(), problem.message),
+                hint: problem.hint.unwrap_or_else(|| "give its `config.json` or an ONNX file".to_owned()),
+            }
+        })?;
+        rows.push(vec![
+            file.display().to_string(),
+            grouped(graph.parameters()),
+            grouped(graph.multiply_adds()),
+            grouped(graph.activations()),
+            graph.operators.len().to_string(),
+            graph.blocks().to_string(),
+        ]);
+        unknown.extend(graph.unknown.iter().map(|what| format!("{}: not understood: {what}", file.display())));
+        values.push(json!({
+            "file": file,
+            "parameters": graph.parameters(),
+            "buffers": graph.buffers(),
+            "multiply_adds": graph.multiply_adds(),
+            "activations": graph.activations(),
+            "operators": graph.operators.len(),
+            "blocks": graph.blocks(),
+            "unknown": graph.unknown,
+        }));
+    }
+    if printer.is_json() {
+        printer.json(&values);
+        return Ok(crate::exit::DONE);
+    }
+    for line in table::lines(&["file", "weights", "multiply-adds", "activations", "operators", "blocks"], &rows) {
+        printer.data(line);
+    }
+    unknown.into_iter().for_each(|line| printer.say(line));
+    Ok(crate::exit::DONE)
+}

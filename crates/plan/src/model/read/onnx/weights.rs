@@ -1,0 +1,216 @@
+//! Which weights a file holds, and how many of their values are trained.
+//!
+//! Exporters change what they store: equal tensors of a new network are stored once, tables that are looked up with
+//! constants are stored as what was looked up, a weight that is also used turned is stored twice. What the training
+//! framework would count is told by the values themselves and by the modules that nodes name.
+
+use std::collections::BTreeSet;
+
+use super::messages::Stored;
+
+/// Modules that are remembered of a weight, tables that are compared, and places at which they are.
+const MOST: usize = 256;
+const PLACES: u64 = 61;
+
+/// Smaller squares than this are kernels, not scores of positions against positions.
+const LEAST_SIDE: u64 = 4;
+
+/// Weights by index.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Weights<'a> {
+    list: Vec<Weight<'a>>,
+    /// Those in which rows are looked up.
+    tables: Vec<usize>,
+}
+
+#[derive(Debug, Clone)]
+struct Weight<'a> {
+    stored: Stored<'a>,
+    /// Values that are trained.
+    elements: u64,
+    trained: bool,
+    /// Modules that count it as their own.
+    modules: Vec<&'a str>,
+}
+
+impl<'a> Weights<'a> {
+    pub fn add(&mut self, stored: &Stored<'a>) -> usize {
+        let (elements, trained) = (stored.elements(), stored.is_float());
+        self.list.push(Weight { stored: stored.clone(), elements, trained, modules: Vec::new() });
+        self.list.len() - 1
+    }
+
+    /// Whether its values are ones that training changes.
+    pub fn is_trained(&self, weight: usize) -> bool {
+        self.list.get(weight).is_some_and(|weight| weight.trained)
+    }
+
+    /// Notes that rows are looked up in it.
+    pub fn looked_up(&mut self, weight: usize) {
+        if self.is_trained(weight) && self.tables.len() < MOST && !self.tables.contains(&weight) {
+            self.tables.push(weight);
+        }
+    }
+
+    /// Notes that it is added to scores of positions against positions. A table of distances that was looked up with
+    /// constants repeats its values: as many are trained as there are different ones. A mask has two.
+    pub fn added_to_scores(&mut self, weight: usize) {
+        let Some(weight) = self.list.get_mut(weight).filter(|weight| weight.trained && weight.modules.is_empty())
+        else {
+            return;
+        };
+        let (Some((width, raw)), [.., rows, columns]) = (weight.stored.words(), weight.stored.dims.as_slice()) else {
+            return;
+        };
+        if rows != columns || *rows < LEAST_SIDE {
+            return;
+        }
+        let square = (rows * columns) as usize * width;
+        let mut all: BTreeSet<&[u8]> = BTreeSet::new();
+        let mut different = 0;
+        for scores in raw.chunks_exact(square) {
+            let values: BTreeSet<&[u8]> = scores.chunks_exact(width).collect();
+            different += values.len() as u64;
+            // Two values in all are a mask, so no more need be kept.
+            all.extend(values.into_iter().take(3));
+        }
+        if different.saturating_mul(2) <= weight.elements {
+            weight.elements = if all.len() <= 2 { 0 } else { different };
+        }
+    }
+
+    /// Values that a node of this name trains in a weight, beside what other nodes already count.
+    pub fn count(&mut self, index: usize, node: &'a str) -> u64 {
+        if !self.is_trained(index) || self.is_turned_table(index) {
+            return 0;
+        }
+        let weight = &mut self.list[index];
+        let module = node.rsplit_once('/').map_or("", |(module, _)| module);
+        let is_first = weight.modules.is_empty();
+        if is_first || weight.is_stored_for_many() || weight.is_copied_to(module) {
+            if weight.modules.len() < MOST {
+                weight.modules.push(module);
+            }
+            return weight.elements;
+        }
+        0
+    }
+
+    /// Whether it holds the values of a table in which rows are looked up, turned or not: the two are one weight.
+    fn is_turned_table(&self, index: usize) -> bool {
+        let weight = &self.list[index];
+        let other = |table: &&usize| **table != index && weight.holds(&self.list[**table]);
+        weight.modules.is_empty() && self.tables.iter().any(|table| other(&table))
+    }
+}
+
+impl<'a> Weight<'a> {
+    /// Whether an exporter may have stored several weights as this one, since a new network's are equal: vectors of one
+    /// value, as biases are, and matrices of zeros. Where values stand beside the file, vectors may be.
+    fn is_stored_for_many(&self) -> bool {
+        let vector = self.stored.dims.iter().filter(|side| **side > 1).count() <= 1;
+        match self.stored.words() {
+            Some((width, raw)) => {
+                let first = &raw[..width];
+                (vector || first.iter().all(|byte| *byte == 0)) && raw.chunks_exact(width).all(|word| word == first)
+            }
+            None => vector,
+        }
+    }
+
+    /// Whether a module is another of the same kind as one that counts it, such as `layers.1` beside `layers.0`: copies
+    /// of a layer are equal until they are trained. A layer that is used again has one name.
+    fn is_copied_to(&self, module: &str) -> bool {
+        let kind = |name: &str| name.chars().filter(|letter| !letter.is_ascii_digit()).collect::<String>();
+        !self.modules.contains(&module) && self.modules.iter().any(|other| kind(other) == kind(module))
+    }
+
+    /// Whether its values are those of a table, seen at some places.
+    fn holds(&self, table: &Weight<'a>) -> bool {
+        let ([rows, columns], [height, width]) = (self.stored.dims.as_slice(), table.stored.dims.as_slice()) else {
+            return false;
+        };
+        let turned = (rows, columns) == (width, height);
+        if !turned && (rows, columns) != (height, width) {
+            return false;
+        }
+        let (Some((bytes, own)), Some((same, other))) = (self.stored.words(), table.stored.words()) else {
+            return false;
+        };
+        let at = |raw: &'a [u8], place: u64| raw.get(place as usize * bytes..)?.get(..bytes);
+        let (mut equal, mut different) = (bytes == same, BTreeSet::new());
+        for place in 0..PLACES {
+            // Spread over the matrix, and never along one row.
+            let (row, column) = (place * (rows - 1) / PLACES, place.wrapping_mul(7919) % columns);
+            let value = at(own, row * columns + column);
+            let place = if turned { column * rows + row } else { row * columns + column };
+            equal &= value.is_some() && value == at(other, place);
+            different.extend(value);
+        }
+        equal && different.len() > 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
+        values.into_iter().flat_map(f32::to_le_bytes).collect()
+    }
+
+    /// What nodes of these names count in a weight, one after the other.
+    #[track_caller]
+    fn check(dims: &[u64], raw: &[u8], nodes: &[&str], expected: &[u64]) {
+        let mut weights = Weights::default();
+        let weight = weights.add(&Stored::floats(dims, raw));
+        let counted: Vec<u64> = nodes.iter().map(|node| weights.count(weight, node)).collect();
+        assert_eq!(counted, expected, "{dims:?} {nodes:?}");
+    }
+
+    #[test]
+    fn equal_weights_of_several_layers_count_for_each() {
+        let drawn = bytes((0..6).map(|value| value as f32 * 0.3));
+        let copies = ["/layers.0/linear/MatMul", "/layers.1/linear/MatMul"];
+        check(&[2, 3], &drawn, &copies, &[6, 6]);
+        // The same layer twice, and two that have nothing to do with each other.
+        check(&[2, 3], &drawn, &["/layer/MatMul", "/layer/MatMul_1"], &[6, 0]);
+        check(&[2, 3], &drawn, &["/embed/Gather", "/scores/MatMul"], &[6, 0]);
+        check(&[2, 3], &drawn, &["", ""], &[6, 0]);
+        check(&[2, 3], &bytes([0.0; 6]), &["a", "b"], &[6, 6]);
+        check(&[6], &bytes([1.0; 6]), &["a", "b"], &[6, 6]);
+        check(&[6], &drawn, &["a", "b"], &[6, 0]);
+        // Beside the file.
+        check(&[6], &[], &["a", "b"], &[6, 6]);
+    }
+
+    #[test]
+    fn a_table_that_is_stored_turned_too_is_one_weight() {
+        let (rows, columns) = (40, 12);
+        let table = bytes((0..rows * columns).map(|index| (index as f32).sin()));
+        let turned = bytes((0..rows * columns).map(|index| ((index % rows * columns + index / rows) as f32).sin()));
+        let other = bytes((0..rows * columns).map(|index| (index as f32).cos()));
+        for (raw, expected) in [(&turned, 0), (&other, 480)] {
+            let mut weights = Weights::default();
+            let first = weights.add(&Stored::floats(&[40, 12], &table));
+            let second = weights.add(&Stored::floats(&[12, 40], raw));
+            weights.looked_up(first);
+            assert_eq!([weights.count(first, ""), weights.count(second, "")], [480, expected]);
+        }
+    }
+
+    #[test]
+    fn what_is_added_to_scores_counts_its_different_values() {
+        let count = |values: &dyn Fn(u64, u64, u64) -> f32| {
+            let raw = bytes((0..2 * 64).map(|index| values(index / 64, index / 8 % 8, index % 8)));
+            let mut weights = Weights::default();
+            let weight = weights.add(&Stored::floats(&[1, 2, 8, 8], &raw));
+            weights.added_to_scores(weight);
+            weights.count(weight, "")
+        };
+        // A bias by distance has 15 of them a head, a mask none that are trained.
+        assert_eq!(count(&|head, row, column| (head * 100 + 8 + row - column) as f32), 2 * 15);
+        assert_eq!(count(&|_, row, column| if row < column { -100.0 } else { 0.0 }), 0);
+        assert_eq!(count(&|head, row, column| (head * 64 + row * 8 + column) as f32), 128);
+    }
+}
