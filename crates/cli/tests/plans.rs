@@ -383,3 +383,46 @@ fn a_reservation_is_compared_over_a_horizon() {
         assert!((0.2..0.8).contains(&one["breaks_even_at"].as_f64().unwrap()), "{one}");
     }
 }
+
+#[test]
+fn measured_steps_correct_the_estimates() {
+    let desk = Desk::new();
+    let yaml = resnet("resources: {accelerators: V100:8, spot: never, nodes: 1}\n");
+    let step = |plan: &Value| plan["front"][0]["step_seconds"].clone();
+    let free = desk.plan(&yaml, &[]);
+    let spread = |plan: &Value| {
+        let step = step(plan);
+        step["high"].as_f64().unwrap() / step["low"].as_f64().unwrap()
+    };
+    let middle = |plan: &Value| step(plan)["middle"].as_f64().unwrap();
+    // One step of 128 pictures on each of eight V100 took half as long again as is estimated.
+    let gpu = &free["front"][0]["gpu"];
+    let slow = 1024.0 / (1.5 * middle(&free));
+    let table = |gpu: &str, throughput: &str| {
+        format!(
+            "source_id,model,gpu,n_gpus,batch_per_gpu,throughput,unit\nmine,pictures,{gpu},8,128,{throughput},img/s\n"
+        )
+    };
+    desk.file("steps.csv", table(gpu.as_str().unwrap(), &slow.to_string()));
+    let taught = desk.plan(&yaml, &["--calibrate", "steps.csv"]);
+    let ratio = middle(&taught) / middle(&free);
+    assert!((1.3..1.7).contains(&ratio), "{ratio}");
+    assert!(spread(&taught) < spread(&free), "{} {}", spread(&taught), spread(&free));
+    assert_eq!(taught["measured_steps"][0]["gpu"], *gpu);
+    assert_eq!(taught["front"][0]["calibration"]["runs"], 1);
+    // Measured elsewhere it is believed half.
+    desk.file("steps.csv", table("A100-SXM4-40GB", "100"));
+    let elsewhere = desk.plan(&yaml, &["--calibrate", "steps.csv"]);
+    assert!(elsewhere["front"][0]["calibration"]["factor"].as_f64().unwrap() > 2.0);
+    for (text, why) in [
+        ("a,b\n1,2\n", "names no column `source_id`"),
+        ("source_id,model,gpu,throughput\nmine,x,A1000,5\n", "row 1: no GPU `A1000` is known"),
+        ("source_id,model,gpu,throughput\nmine,x,A100,5\n", "row 1: it states no `batch_per_gpu`"),
+        ("source_id,model,gpu,throughput\n", "it holds no row"),
+    ] {
+        desk.file("steps.csv", text);
+        let said = desk.gradus(&["plan", "job.yaml", "--calibrate", "steps.csv"]);
+        assert_eq!(said.code, Some(2), "{}", said.err);
+        assert!(said.err.contains(why) && said.err.contains("hint: "), "{}", said.err);
+    }
+}

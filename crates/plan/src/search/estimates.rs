@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::lessons::Lessons;
 use super::subject::Subject;
 use super::ways::Estimator;
 use crate::estimate::memory::{Key, Profile, Savings};
@@ -13,11 +14,20 @@ pub struct Estimates<'a> {
     subject: &'a Subject,
     coefficients: &'a Coefficients,
     profiles: BTreeMap<Key, Profile>,
+    /// Measured steps of the network.
+    lessons: Lessons,
+    /// By what they correct estimates on a GPU.
+    factors: BTreeMap<String, f64>,
 }
 
 impl<'a> Estimates<'a> {
     pub fn new(subject: &'a Subject, coefficients: &'a Coefficients) -> Estimates<'a> {
-        Estimates { subject, coefficients, profiles: BTreeMap::new() }
+        Estimates::taught(subject, coefficients, Lessons::default())
+    }
+
+    /// Estimates that measured steps correct.
+    pub fn taught(subject: &'a Subject, coefficients: &'a Coefficients, lessons: Lessons) -> Estimates<'a> {
+        Estimates { subject, coefficients, profiles: BTreeMap::new(), lessons, factors: BTreeMap::new() }
     }
 }
 
@@ -31,6 +41,19 @@ impl Estimator for Estimates<'_> {
     }
 
     fn seconds(&mut self, setup: &Setup) -> f64 {
-        seconds(&self.subject.work, setup, self.coefficients)
+        let estimated = seconds(&self.subject.work, setup, self.coefficients);
+        if self.lessons.steps.is_empty() {
+            return estimated;
+        }
+        let gpu = &setup.device.gpu.name;
+        let factor = match self.factors.get(gpu) {
+            Some(factor) => *factor,
+            None => {
+                let factor = self.lessons.on(gpu).map_or(1.0, |calibration| calibration.factor);
+                self.factors.insert(gpu.clone(), factor);
+                factor
+            }
+        };
+        estimated * factor
     }
 }

@@ -7,10 +7,12 @@ use cloud::catalog::wanted::Wanted;
 use domain::accelerators::{AcceleratorKind, Accelerators};
 use domain::listing::{Cloud, Listing, Price};
 use domain::{Duration, Elapsed, Job, Problems};
+use plan::estimate::calibration::Calibration;
 use plan::estimate::{Coefficients, StepTime, step_of};
+use plan::measured::Row;
 use plan::search::{
-    Admission, Answer, Candidate, Estimates, Gpus, Market, NODES, Outlook, Pick, Question, Search, Shape, Subject,
-    Tariffs, Way, choose, outlook, subject,
+    Admission, Answer, Candidate, Estimates, Gpus, Lessons, Market, NODES, Outlook, Pick, Question, Search, Shape,
+    Subject, Tariffs, Way, choose, outlook, subject,
 };
 use plan::spot::Weather;
 
@@ -36,6 +38,10 @@ pub struct Args {
     /// Take from this trace how long spot machines stay, instead of from the clouds' bands
     #[arg(long, value_name = "TRACE")]
     spot_trace: Option<PathBuf>,
+    /// Correct estimates of time by steps of the job's network that were measured: a table as `gradus plan check` reads,
+    /// with `gpu`, `n_gpus`, `batch_per_gpu`, `throughput` and `unit`
+    #[arg(long, value_name = "FILE.csv")]
+    calibrate: Option<PathBuf>,
     /// Compare reservations over this time, such as `365 days`
     #[arg(long, value_name = "TIME")]
     horizon: Option<Duration>,
@@ -59,6 +65,7 @@ impl Args {
         self.catalog
             || self.preset.is_some()
             || self.spot_trace.is_some()
+            || self.calibrate.is_some()
             || self.horizon.is_some()
             || self.html.is_some()
             || self.svg.is_some()
@@ -77,6 +84,8 @@ pub struct Found<'a> {
     pub front: Vec<Shown<'a>>,
     /// What is chosen: the pick, and its place in `shown`.
     pub picks: Vec<(Pick, Shown<'a>)>,
+    /// Steps that were measured before.
+    pub lessons: Lessons,
     /// Pieces of hardware that were estimated.
     pub estimated: usize,
     /// The horizon in hours and the runs in it, where they were asked for.
@@ -104,6 +113,8 @@ pub struct Shown<'a> {
     pub candidate: Candidate,
     pub way: Way,
     pub step: StepTime,
+    /// What measured steps taught about it.
+    pub calibration: Option<Calibration>,
     pub outlook: Outlook,
     pub listing: &'a Listing,
     pub shape: &'a Shape,
@@ -136,9 +147,13 @@ pub fn run(mut job: Job, args: &Args, settings: &Settings, printer: &mut Printer
     })?;
     let weather = args.spot_trace.as_deref().map(trace).transpose()?;
     let question = question(&job, &catalog, weather)?;
+    let lessons = match &args.calibrate {
+        Some(path) => lessons(path, &job, &subject, &catalog, &coefficients)?,
+        None => Lessons::default(),
+    };
     let begun = processor_seconds();
     let market = market(&catalog);
-    let mut search = Search::new(&subject.task, &market, Estimates::new(&subject, &coefficients));
+    let mut search = Search::new(&subject.task, &market, Estimates::taught(&subject, &coefficients, lessons.clone()));
     let answer = search.answer(&question);
     let process = processor_seconds();
     let timings = args.timings.then(|| {
@@ -154,7 +169,7 @@ pub fn run(mut job: Job, args: &Args, settings: &Settings, printer: &mut Printer
     if answer.front.is_empty() {
         return Err(Error::Infeasible { reasons: refusal::reasons(&job, &subject, &market, &question, &answer) });
     }
-    let mut show = |candidate: &Candidate| show(&mut search, &question, &subject, &coefficients, candidate);
+    let mut show = |candidate: &Candidate| show(&mut search, &question, &subject, &coefficients, &lessons, candidate);
     let deadline = question.deadline;
     let picks = choose(&answer, &question, |candidate| {
         let late = |shown: Shown| deadline.is_some_and(|deadline| shown.outlook.time.high.micros() > deadline.0);
@@ -175,6 +190,7 @@ pub fn run(mut job: Job, args: &Args, settings: &Settings, printer: &mut Printer
         answer,
         front,
         picks,
+        lessons: lessons.clone(),
         estimated,
         horizon,
         timings,
@@ -206,6 +222,36 @@ fn trace(path: &std::path::Path) -> Result<Weather, Error> {
     Weather::of(&spells).ok_or_else(|| Error::Usage {
         message: format!("`{}` never has a spot machine", path.display()),
         hint: "name a trace of machines that could be had, or leave `--spot-trace` out".to_owned(),
+    })
+}
+
+/// Steps that a table states, beside their estimates.
+fn lessons(
+    path: &std::path::Path,
+    job: &Job,
+    subject: &Subject,
+    catalog: &Catalog,
+    coefficients: &Coefficients,
+) -> Result<Lessons, Error> {
+    let unusable = |why: String, hint: &str| Error::Usage {
+        message: format!("cannot calibrate by `{}`: {why}", path.display()),
+        hint: hint.to_owned(),
+    };
+    let columns = "name a comma-separated table whose first line is \
+        `source_id,model,gpu,n_gpus,batch_per_gpu,throughput,unit`, and whose rows measured this job's network";
+    let text = std::fs::read_to_string(path).map_err(|error| unusable(error.to_string(), columns))?;
+    let rows = Row::table(&text).map_err(|error| unusable(error.0, columns))?;
+    if rows.is_empty() {
+        return Err(unusable("it holds no row".to_owned(), columns));
+    }
+    let sequence = job.workload.as_ref().and_then(|workload| workload.sequence);
+    let gpu = |spelling: &str, memory: Option<f64>| {
+        let memory = memory.map(|gigabytes| domain::Bytes((gigabytes * f64::from(1 << 30)) as u64));
+        catalog.gpu(spelling, memory)
+    };
+    Lessons::of(&rows, subject, sequence, gpu, coefficients).map_err(|useless| {
+        let hint = "mend the row or leave it out; `gradus offers --all` names the GPUs that are known";
+        unusable(format!("row {}: {}", useless.row, useless.why), hint)
     })
 }
 
@@ -287,16 +333,21 @@ fn show<'a>(
     question: &Question,
     subject: &Subject,
     coefficients: &Coefficients,
+    lessons: &Lessons,
     candidate: &Candidate,
 ) -> Option<Shown<'a>> {
     let good = &search.market.goods[candidate.good];
     let shape = &search.market.shapes[good.shape];
     let way = search.way(good.shape, candidate.nodes).clone().ok()?;
     let device = plan::estimate::Device { nodes: candidate.nodes, ..shape.device.clone() };
-    let step = step_of(&subject.work, &way.setup(&subject.task, &device), coefficients);
+    let mut step = step_of(&subject.work, &way.setup(&subject.task, &device), coefficients);
+    let calibration = lessons.on(&device.gpu.name);
+    if let Some(calibration) = &calibration {
+        step.seconds = calibration.correct(step.seconds);
+    }
     let middle = step.seconds.middle.max(f64::MIN_POSITIVE);
     let band = (step.seconds.low / middle, step.seconds.high / middle);
     let outlook = outlook(search, question, candidate, band, SEED);
     let price = candidate.terms.price(good.listing)?;
-    Some(Shown { candidate: *candidate, way, step, outlook, listing: good.listing, shape, price })
+    Some(Shown { candidate: *candidate, way, step, calibration, outlook, listing: good.listing, shape, price })
 }

@@ -178,6 +178,14 @@ fn details(shown: &Shown) -> Vec<String> {
             100.0 * anchor.error
         ));
     }
+    if let Some(calibration) = &shown.calibration {
+        lines.push(format!(
+            "         {} measured steps of this network corrected it by {:+.0} %; what is left is {:.0} % either way",
+            calibration.runs,
+            100.0 * (calibration.factor - 1.0),
+            100.0 * calibration.deviation
+        ));
+    }
     let memory_is_tight = plan::search::course::is_tight(&shown.way, shown.shape.device.gpu.usable);
     if memory_is_tight {
         lines.push("note     less than a tenth of the GPU's memory is spare".to_owned());

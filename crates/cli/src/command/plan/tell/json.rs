@@ -28,6 +28,10 @@ pub fn json(found: &Found) -> Value {
     json!({
         "job": found.job,
         "task": found.subject.task,
+        "unknown_operators": match &found.subject.model {
+            plan::model::Model::Graph(graph) => graph.unknown.clone(),
+            plan::model::Model::Summary(_) => Vec::new(),
+        },
         "parameters": found.subject.work.parameters,
         "samples": found.subject.samples,
         "prices": { "from": from, "to": to },
@@ -40,6 +44,9 @@ pub fn json(found: &Found) -> Value {
             "candidates": found.answer.candidates.len(),
             "estimated": found.estimated,
         },
+        "measured_steps": found.lessons.steps.iter().map(|(gpu, step)| json!({
+            "gpu": gpu, "seconds": step.seconds, "estimated_seconds": step.estimated,
+        })).collect::<Vec<Value>>(),
         "timings": found.timings,
         "reservations": reservations(found),
         "assumptions": assumptions(found),
@@ -58,6 +65,7 @@ fn shown(shown: &Shown) -> Value {
         "gpu": shown.shape.device.gpu.name,
         "gpus": candidate.nodes * listing.gpus.count,
         "way": shown.way,
+        "calibration": shown.calibration,
         "step_seconds": shown.step.seconds,
         "step_class": shown.step.class,
         "samples_per_second": shown.step.samples_per_second,

@@ -241,7 +241,7 @@ fn gate(decoder: &mut Decoder, figures: &Figures) {
     decoder.block.feed.function = figures.function(&["hidden_activation", "hidden_act"], Function::Silu);
     // Functions that square or learn their slope stand in feed-forward parts without a gate (Nemotron, Arcee, Apertus).
     let act = figures.text("hidden_act").unwrap_or_default();
-    decoder.block.feed.gated = !matches!(act, "relu2" | "xielu");
+    decoder.block.feed.gated = !matches!(act, "relu2" | "xielu") || figures.text("model_type") == Some("bitnet");
     decoder.block.query_bias = false;
     decoder.block.output_bias = false;
 }

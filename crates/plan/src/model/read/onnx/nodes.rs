@@ -269,7 +269,10 @@ fn combine<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
     if let ("Add", [.., rows, columns]) = (node.operator, dims.as_slice())
         && rows == columns
     {
-        fixed.iter().for_each(|value| state.added_to_scores(value));
+        fixed.iter().for_each(|value| state.added_to_scores(value, *rows));
+    }
+    if node.operator == "Mul" {
+        fixed.iter().for_each(|value| state.multiplied(value));
     }
     // Single numbers scale; longer ones are weights, such as the bias of a product.
     let owned = match fixed.iter().any(|value| value.elements() > 1) {

@@ -182,9 +182,14 @@ impl<'a> State<'a> {
         value.weights.iter().for_each(|weight| self.weights.looked_up(*weight));
     }
 
-    /// Notes that a weight is added to scores of positions against positions.
-    pub fn added_to_scores(&mut self, value: &Value) {
-        value.weights.iter().for_each(|weight| self.weights.added_to_scores(*weight));
+    /// Notes that a weight is added to scores of `side` positions against as many.
+    pub fn added_to_scores(&mut self, value: &Value, side: u64) {
+        value.weights.iter().for_each(|weight| self.weights.added_to_scores(*weight, side));
+    }
+
+    /// Notes that values are multiplied with a weight.
+    pub fn multiplied(&mut self, value: &Value) {
+        value.weights.iter().for_each(|weight| self.weights.multiplied(*weight));
     }
 
     /// What the file itself says of a value's dimensions, as far as they are sizes or symbols that are known.

@@ -52,30 +52,41 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// Notes that it is added to scores of positions against positions. A table of distances that was looked up with
+    /// Notes that it is added to scores of `side` positions against as many. A table of distances that was looked up with
     /// constants repeats its values: as many are trained as there are different ones. A mask has two.
-    pub fn added_to_scores(&mut self, weight: usize) {
+    pub fn added_to_scores(&mut self, weight: usize, side: u64) {
         let Some(weight) = self.list.get_mut(weight).filter(|weight| weight.trained && weight.modules.is_empty())
         else {
             return;
         };
-        let (Some((width, raw)), [.., rows, columns]) = (weight.stored.words(), weight.stored.dims.as_slice()) else {
+        let square = side.saturating_mul(side);
+        let Some((width, raw)) = weight.stored.words() else { return };
+        if side < LEAST_SIDE || !weight.elements.is_multiple_of(square) {
+            return;
+        }
+        let different = raw.chunks_exact(width).collect::<BTreeSet<&[u8]>>().len() as u64;
+        if different.saturating_mul(2) <= weight.elements {
+            weight.elements = if different <= 2 { 0 } else { different };
+        }
+    }
+
+    /// Notes that values are multiplied with it. A table of positions by which pairs of values are turned (rotary
+    /// embeddings) is computed once and not trained: its first row is the cosine or the sine of nothing.
+    pub fn multiplied(&mut self, weight: usize) {
+        let Some(weight) = self.list.get_mut(weight).filter(|weight| weight.trained && weight.modules.is_empty())
+        else {
             return;
         };
-        if rows != columns || *rows < LEAST_SIDE {
+        let long = weight.stored.dims.iter().filter(|side| **side > 1).count();
+        let (Some((width, raw)), Some(row), true) = (weight.stored.words(), weight.stored.dims.last(), long > 1) else {
             return;
-        }
-        let square = (rows * columns) as usize * width;
-        let mut all: BTreeSet<&[u8]> = BTreeSet::new();
-        let mut different = 0;
-        for scores in raw.chunks_exact(square) {
-            let values: BTreeSet<&[u8]> = scores.chunks_exact(width).collect();
-            different += values.len() as u64;
-            // Two values in all are a mask, so no more need be kept.
-            all.extend(values.into_iter().take(3));
-        }
-        if different.saturating_mul(2) <= weight.elements {
-            weight.elements = if all.len() <= 2 { 0 } else { different };
+        };
+        let first = &raw[..width];
+        let is_one = matches!(first, [0, 0, 0x80, 0x3f] | [0, 0x3c] | [0x80, 0x3f]);
+        let is_zero = first.iter().all(|byte| *byte == 0);
+        let mut words = raw.chunks_exact(width).take(*row as usize);
+        if (is_one || is_zero) && *row > 1 && words.all(|word| word == first) {
+            weight.elements = 0;
         }
     }
 
@@ -200,12 +211,24 @@ mod tests {
     }
 
     #[test]
+    fn positions_that_turn_values_are_not_trained() {
+        let count = |first: f32| {
+            let raw = bytes((0..8 * 4).map(|index| if index < 4 { first } else { (index as f32).cos() }));
+            let mut weights = Weights::default();
+            let weight = weights.add(&Stored::floats(&[1, 8, 4], &raw));
+            weights.multiplied(weight);
+            weights.count(weight, "")
+        };
+        assert_eq!([count(1.0), count(0.0), count(0.5)], [0, 0, 32]);
+    }
+
+    #[test]
     fn what_is_added_to_scores_counts_its_different_values() {
         let count = |values: &dyn Fn(u64, u64, u64) -> f32| {
             let raw = bytes((0..2 * 64).map(|index| values(index / 64, index / 8 % 8, index % 8)));
             let mut weights = Weights::default();
             let weight = weights.add(&Stored::floats(&[1, 2, 8, 8], &raw));
-            weights.added_to_scores(weight);
+            weights.added_to_scores(weight, 8);
             weights.count(weight, "")
         };
         // A bias by distance has 15 of them a head, a mask none that are trained.

@@ -1,0 +1,106 @@
+//! What measured steps of the job's own network teach its estimates: a short run on a rented machine, or a table of
+//! some. [`Calibration`] says how far to believe them; here a row of a table becomes a measured step beside its
+//! estimate.
+
+use domain::gpu::Gpu;
+use serde::Serialize;
+
+use super::subject::Subject;
+use super::task::{Formats, Task};
+use super::ways;
+use crate::estimate::calibration::{Calibration, Measured};
+use crate::estimate::{Coefficients, Device, Parallel, Recompute, Setup, Zero, seconds};
+use crate::measured::Row;
+
+/// Measured steps, each with the GPU that it was measured on.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Lessons {
+    pub steps: Vec<(String, Measured)>,
+}
+
+/// Why a row teaches nothing: its place among the rows, from 1, and a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Useless {
+    pub row: usize,
+    pub why: String,
+}
+
+impl Lessons {
+    /// Reads rows that measured the subject's network. `gpu` knows the GPU of a spelling.
+    ///
+    /// # Errors
+    /// The first row that cannot be held beside an estimate.
+    pub fn of<'g>(
+        rows: &[Row],
+        subject: &Subject,
+        sequence: Option<u64>,
+        gpu: impl Fn(&str, Option<f64>) -> Option<&'g Gpu>,
+        coefficients: &Coefficients,
+    ) -> Result<Lessons, Useless> {
+        let mut steps = Vec::new();
+        for (index, row) in rows.iter().enumerate() {
+            let useless = |why: String| Useless { row: index + 1, why };
+            let Some(gpu) = gpu(&row.gpu, row.memory) else {
+                return Err(useless(format!("no GPU `{}` is known", row.gpu)));
+            };
+            let batch = row.batch.ok_or_else(|| useless("it states no `batch_per_gpu`".to_owned()))?;
+            let stated = row.throughput.ok_or_else(|| useless("it states no `throughput`".to_owned()))?;
+            let throughput = match (row.unit.trim(), sequence) {
+                ("" | "samples/s" | "img/s" | "images/s" | "imgs/s" | "seq/s" | "sequences/s", _) => stated,
+                ("tokens/s" | "tok/s", Some(sequence)) => stated / sequence as f64,
+                ("tokens/s" | "tok/s", None) => {
+                    return Err(useless("it counts tokens, and the job states no `sequence`".to_owned()));
+                }
+                (other, _) => return Err(useless(format!("`{other}` is no unit; write `samples/s` or `tokens/s`"))),
+            };
+            let setup = setup(row, &subject.task, gpu, batch)
+                .ok_or_else(|| useless(format!("a {} has not the number format `{}`", gpu.name, row.precision)))?;
+            let samples = batch * f64::from(setup.parallel.data);
+            steps.push((
+                gpu.name.clone(),
+                Measured {
+                    seconds: samples / throughput,
+                    estimated: seconds(&subject.work, &setup, coefficients),
+                    alike: false,
+                },
+            ));
+        }
+        Ok(Lessons { steps })
+    }
+
+    /// What they teach about estimates on a GPU; none where nothing was measured.
+    pub fn on(&self, gpu: &str) -> Option<Calibration> {
+        let seen = |(name, measured): &(String, Measured)| Measured { alike: name == gpu, ..*measured };
+        Calibration::of(&self.steps.iter().map(seen).collect::<Vec<Measured>>())
+    }
+}
+
+/// The setup that a row states; what it does not is the job's.
+fn setup(row: &Row, task: &Task, gpu: &Gpu, batch: f64) -> Option<Setup> {
+    let gpus = row.gpus.unwrap_or(1);
+    let nodes = row.nodes.unwrap_or(gpus.div_ceil(8)).clamp(1, gpus);
+    let device = Device { gpu: gpu.clone(), nodes, gpus_per_node: gpus / nodes, network: None };
+    let precision = row.precision.to_ascii_lowercase();
+    let formats = match () {
+        () if precision.is_empty() => task.formats,
+        () if precision.contains("fp8") => Formats::Fp8,
+        () if precision.contains("32") => Formats::Fp32,
+        () if precision.contains("bf16") && precision.contains("amp") => Formats::AmpBf16,
+        () if precision.contains("bf16") => Formats::Bf16,
+        () if precision.contains("fp16") => Formats::AmpFp16,
+        () => Formats::Auto,
+    };
+    let (tensor, pipeline) = (row.ways("TP"), row.ways("PP"));
+    let divided = ["FSDP", "ZeRO-3", "ZERO3"].iter().any(|word| row.parallelism.contains(word));
+    let parallel = Parallel {
+        data: (gpus / (tensor * pipeline).max(1)).max(1),
+        tensor,
+        pipeline,
+        zero: if divided { Zero::Parameters } else { Zero::None },
+    };
+    let recomputes = row.checkpointing.eq_ignore_ascii_case("true");
+    let task = Task { formats, ..task.clone() };
+    let start = ways::start(&task, &device)?;
+    let recompute = if recomputes { Recompute::Full } else { Recompute::None };
+    Some(Setup { parallel, recompute, micro_batch: batch.round().max(1.0) as u64, ..start })
+}
