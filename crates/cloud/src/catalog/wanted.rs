@@ -107,8 +107,9 @@ impl Wanted {
         let wanted = |listing: &&Listing| {
             self.clouds.is_empty() || self.clouds.iter().any(|name| Cloud::named(name) == listing.cloud)
         };
-        for listing in catalog.listings.iter().filter(wanted) {
-            *counts.entry(&listing.region).or_default() += usize::from(listing.on_demand.is_some());
+        // A region without a price could be typed and would not help.
+        for listing in catalog.listings.iter().filter(wanted).filter(|listing| listing.on_demand.is_some()) {
+            *counts.entry(&listing.region).or_default() += 1;
         }
         let mut unknown = unknown("region", word, counts.keys().copied());
         // Two letters in common say nothing of a place; a whole part does, such as `eu` of `eu-moon-1`.

@@ -126,7 +126,7 @@ fn described(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> Result<Sub
         (None, false) => {
             let per_core = photographs().per_core;
             assumptions.push(format!(
-                "a core makes {per_core} photographs a second ready with our loader; other loaders may be several times slower: measure, and say `data: {{per_core: …}}`"
+                "a core makes {per_core} photographs a second ready with our loader; other loaders may be several times slower: measure (`gradus data bench` tells ours on a machine), and say `data: {{per_core: …}}`"
             ));
             Some(per_core)
         }

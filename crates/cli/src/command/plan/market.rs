@@ -19,6 +19,7 @@ use plan::spot::Weather;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::preset::Preset;
+use super::remedies::Desk;
 use super::{page, refusal, spot_check, tell};
 use crate::command::offers::usage;
 use crate::error::Error;
@@ -129,7 +130,7 @@ const SEED: u64 = 1;
 /// # Errors
 /// [`Error::Usage`] for words that nothing in the catalog has, [`Error::Job`] for a job that cannot be understood,
 /// [`Error::Infeasible`] where no offer remains.
-pub fn run(mut job: Job, args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(mut job: Job, file: String, args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     if let Some(preset) = args.preset {
         preset.fill(&mut job.wants);
     }
@@ -138,7 +139,7 @@ pub fn run(mut job: Job, args: &Args, settings: &Settings, printer: &mut Printer
         None => None,
     };
     let subject = subject(&job, bytes.as_deref())
-        .map_err(|problem| Error::Job(Problems { file: job.name.clone(), problems: vec![problem] }))?;
+        .map_err(|problem| Error::Job(Problems { file: file.clone(), problems: vec![problem] }))?;
     let catalog = Catalog::open(&settings.home)?;
     let coefficients = Coefficients::embedded().map_err(|error| Error::Code {
         message: format!("the fitted figures of this program cannot be read: {error}"),
@@ -167,7 +168,9 @@ pub fn run(mut job: Job, args: &Args, settings: &Settings, printer: &mut Printer
         }
     });
     if answer.front.is_empty() {
-        return Err(Error::Infeasible { reasons: refusal::reasons(&job, &subject, &market, &question, &answer) });
+        let (subject, market, question) = (&subject, &market, &question);
+        let desk = Desk { subject, market, question, coefficients: &coefficients, lessons: &lessons };
+        return Err(Error::Infeasible { reasons: refusal::reasons(&desk, &answer) });
     }
     let mut show = |candidate: &Candidate| show(&mut search, &question, &subject, &coefficients, &lessons, candidate);
     let deadline = question.deadline;

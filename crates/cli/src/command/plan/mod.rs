@@ -12,6 +12,7 @@ mod page;
 mod plot;
 mod preset;
 mod refusal;
+mod remedies;
 mod spot_check;
 mod tell;
 
@@ -64,7 +65,8 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     };
     let read = job::read(job_args, printer)?;
     if args.market.asks() || read.unrentable.is_some() || read.job.workload.is_some() {
-        return market::run(read.job, &args.market, settings, printer);
+        let file = job_args.file.to_string_lossy().into_owned();
+        return market::run(read.job, file, &args.market, settings, printer);
     }
     let home = Home::open(&settings.home)?;
     let (job, plan) = (&read.job, local::draft_here(&read.job, job_args.price, settings, &home, printer)?);

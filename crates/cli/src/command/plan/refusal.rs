@@ -1,8 +1,11 @@
 //! Why offers are ruled out, in sentences; and where none remains, what to change.
 
-use domain::{Job, Money};
-use plan::search::{Admission, Answer, Candidate, Market, Question, Reason, Subject, admit};
+use std::collections::BTreeSet;
 
+use domain::Money;
+use plan::search::{Admission, Answer, Candidate, Market, Question, Reason, Terms, admit};
+
+use super::remedies::Desk;
 use super::tell::{cents, time};
 
 /// A reason, as it stands behind the number of offers that it rules out.
@@ -55,62 +58,10 @@ fn missed(answer: &Answer, reason: Reason, tell: impl Fn(&Candidate) -> String) 
 }
 
 /// Why nothing remains, each with what to change.
-pub fn reasons(job: &Job, subject: &Subject, market: &Market, question: &Question, answer: &Answer) -> Vec<String> {
-    let mut told: Vec<(String, String)> = Vec::new();
+pub fn reasons(desk: &Desk, answer: &Answer) -> Vec<String> {
+    let (subject, market, question) = (desk.subject, desk.market, desk.question);
+    let mut told: Vec<(String, String)> = limits(desk, answer);
     let mut tell = |message: String, hint: String| told.push((message, hint));
-    let machine = |candidate: &Candidate| {
-        let good = &market.goods[candidate.good];
-        format!(
-            "{} × {} in {}, {}",
-            candidate.nodes,
-            good.listing.instance_type,
-            good.listing.region,
-            candidate.terms.word()
-        )
-    };
-    if let Some(missed) = answer.missed.get(&Reason::Budget) {
-        let (nearest, most) = (&missed.nearest, question.budget.unwrap_or_default());
-        let message = format!(
-            "the budget of {} is too small: the cheapest, {}, costs {} and takes {}",
-            cents(most),
-            machine(nearest),
-            cents(nearest.cost.total()),
-            wall(nearest)
-        );
-        tell(
-            message,
-            format!("write `budget: {{max: ${}}}` or more, or train for fewer steps", dollars(nearest.cost.total())),
-        );
-    }
-    if let Some(missed) = answer.missed.get(&Reason::Deadline) {
-        let nearest = &missed.nearest;
-        let most = domain::Duration::from_micros(question.deadline.unwrap_or_default().0);
-        let message = format!(
-            "the deadline of {} is too tight: the fastest, {}, takes {} and costs {}",
-            time(most),
-            machine(nearest),
-            wall(nearest),
-            cents(nearest.cost.total())
-        );
-        let hours = (nearest.course.wall / 3600.0).ceil();
-        tell(message, format!("write `deadline: {hours}h` or more, or allow more machines with `resources.nodes`"));
-    }
-    if let Some(missed) = answer.missed.get(&Reason::Carbon) {
-        let (message, hint) = match missed.nearest.kilograms {
-            Some(kilograms) => (
-                format!(
-                    "every offer emits more than allowed: the cleanest, {}, {kilograms:.1} kg CO₂",
-                    machine(&missed.nearest)
-                ),
-                format!("write `max_carbon: {}` or more", kilograms.ceil()),
-            ),
-            None => (
-                "nobody knows what the regions that remain emit".to_owned(),
-                "leave `max_carbon` out, or name regions whose grid is known (`gradus offers --all`)".to_owned(),
-            ),
-        };
-        tell(message, hint);
-    }
     if answer.ruled_out.contains_key(&Reason::GpuMemory)
         && let Some((least, has)) = answer.short_of_memory
     {
@@ -119,16 +70,16 @@ pub fn reasons(job: &Job, subject: &Subject, market: &Market, question: &Questio
             gib(least),
             gib(has)
         );
-        let asked = if question.admission.gpus.is_empty() {
-            "take a smaller network or a shorter `sequence`"
-        } else {
-            "ask for GPUs with more memory, such as `accelerators: 80GB+:8`, or leave `accelerators` out"
-        };
-        let again = match job.workload.as_ref().is_some_and(|workload| !workload.recompute) {
-            true => "; or write `recompute: true`",
-            false => "",
-        };
-        tell(message, format!("{asked}{again}; or allow more machines with `resources.nodes`"));
+        let remedies: Vec<String> = desk
+            .for_memory()
+            .iter()
+            .map(|remedy| {
+                let cheapest = &remedy.cheapest;
+                format!("write {}: {} for {}", remedy.write, wall(cheapest), cents(cheapest.cost.total()))
+            })
+            .collect();
+        let smaller = "take a smaller network or a shorter `sequence`: no more memory and no more machines help";
+        tell(message, if remedies.is_empty() { smaller.to_owned() } else { remedies.join("; or ") });
     }
     if answer.ruled_out.contains_key(&Reason::Batch) {
         let message =
@@ -146,6 +97,90 @@ pub fn reasons(job: &Job, subject: &Subject, market: &Market, question: &Questio
         told = alone(market, &question.admission);
     }
     told.into_iter().map(|(message, hint)| format!("  {message}\n    hint: {hint}")).collect()
+}
+
+/// Limits that are too tight. Where a change of one alone is enough, it is told with what the others leave; where not,
+/// limits are told that hold together.
+fn limits(desk: &Desk, answer: &Answer) -> Vec<(String, String)> {
+    let question = desk.question;
+    let machine = |candidate: &Candidate| {
+        let good = &desk.market.goods[candidate.good];
+        format!(
+            "{} × {} in {}, {}",
+            candidate.nodes,
+            good.listing.instance_type,
+            good.listing.region,
+            candidate.terms.word()
+        )
+    };
+    let budget_of = |candidate: &Candidate| format!("`budget: {{max: ${}}}`", dollars(candidate.cost.total()));
+    let deadline_of = |candidate: &Candidate| format!("`deadline: {}h`", (candidate.course.wall / 3600.0).ceil());
+    let mut told = Vec::new();
+    let exceeds = |reason: Reason| answer.missed.contains_key(&reason);
+    if !exceeds(Reason::Budget) && !exceeds(Reason::Deadline) && !exceeds(Reason::Carbon) {
+        return told;
+    }
+    let free = |leave_out: fn(&mut Question)| desk.without(leave_out);
+    if let Some(most) = question.budget
+        && let Some(cheapest) = free(|question| question.budget = None).map(|remedy| remedy.cheapest)
+    {
+        let message = format!(
+            "the budget of {} is too small: the cheapest, {}, costs {} and takes {}",
+            cents(most),
+            machine(&cheapest),
+            cents(cheapest.cost.total()),
+            wall(&cheapest)
+        );
+        told.push((message, format!("write {} or more, or train for fewer steps", budget_of(&cheapest))));
+    }
+    if let Some(most) = question.deadline
+        && let Some(fastest) = free(|question| question.deadline = None).map(|remedy| remedy.fastest)
+    {
+        let message = format!(
+            "the deadline of {} is too tight: the fastest, {}, takes {} and costs {}",
+            time(domain::Duration::from_micros(most.0)),
+            machine(&fastest),
+            wall(&fastest),
+            cents(fastest.cost.total())
+        );
+        told.push((message, format!("write {} or more, or train for fewer steps", deadline_of(&fastest))));
+    }
+    if question.max_carbon.is_some() {
+        let cleanest = answer.missed.get(&Reason::Carbon).map(|missed| &missed.nearest);
+        match cleanest.and_then(|candidate| Some((candidate, candidate.kilograms?))) {
+            Some((candidate, kilograms)) => told.push((
+                format!(
+                    "every offer emits more than allowed: the cleanest, {}, {kilograms:.3} kg CO₂",
+                    machine(candidate)
+                ),
+                format!("write `max_carbon: {}` or more", kilograms.ceil().max(1.0)),
+            )),
+            None if exceeds(Reason::Carbon) => told.push((
+                "nobody knows what the regions that remain emit".to_owned(),
+                "leave `max_carbon` out, or name regions whose grid is known (`gradus offers --all`)".to_owned(),
+            )),
+            None => {}
+        }
+    }
+    if told.is_empty()
+        && let Some(remedy) = free(|question| {
+            (question.budget, question.deadline, question.max_carbon) = (None, None, None);
+        })
+    {
+        let (cheapest, fastest) = (&remedy.cheapest, &remedy.fastest);
+        let message = format!(
+            "the limits are too tight, each of them: the cheapest, {}, costs {} and takes {}; the fastest, {}, takes {} and costs {}",
+            machine(cheapest),
+            cents(cheapest.cost.total()),
+            wall(cheapest),
+            machine(fastest),
+            wall(fastest),
+            cents(fastest.cost.total())
+        );
+        let (one, other) = (budget_of(cheapest), deadline_of(cheapest));
+        told.push((message, format!("write {one} and {other}, or more of either")));
+    }
+    told
 }
 
 /// A key of `resources`, and how to do without it.
@@ -182,7 +217,9 @@ fn alone(market: &Market, admission: &Admission) -> Vec<(String, String)> {
             listing.region,
             terms.word()
         );
-        told.push((message, format!("change `{key}`, or leave it out")));
+        let instead = instead(market, key, admission, &left);
+        let change = instead.map_or(format!("change `{key}`"), |instead| format!("write {instead}"));
+        told.push((message, format!("{change}, or leave it out")));
     }
     if told.is_empty() {
         let message =
@@ -193,6 +230,42 @@ fn alone(market: &Market, admission: &Admission) -> Vec<(String, String)> {
         ));
     }
     told
+}
+
+/// What to write for a wish instead, where that can be told: with it, some of `left` is admitted.
+fn instead(market: &Market, key: &str, admission: &Admission, left: &[(usize, Terms)]) -> Option<String> {
+    let listings = || left.iter().map(|(index, terms)| (market.goods[*index].listing, *terms));
+    match key {
+        "max_price" => {
+            let least = listings().filter_map(|(listing, terms)| Some(terms.price(listing)?.rate)).min()?;
+            Some(format!("`max_price: {least}` or more"))
+        }
+        "cloud" => {
+            let clouds: BTreeSet<&str> = listings().map(|(listing, _)| listing.cloud.name()).collect();
+            Some(format!("`cloud: {}`", clouds.first()?))
+        }
+        "region" => {
+            let regions: BTreeSet<&str> = listings().map(|(listing, _)| listing.region.as_str()).collect();
+            Some(format!("`region: {}`", regions.first()?))
+        }
+        "instance_type" => {
+            let wanted = admission.instance_type.as_deref()?;
+            let types: BTreeSet<&str> = listings().map(|(listing, _)| listing.instance_type.as_str()).collect();
+            let near = domain::file::nearest::nearest(wanted, types.iter().copied());
+            Some(format!("`instance_type: {}`", near.or(types.first().copied())?))
+        }
+        "accelerators" => {
+            let wanted = admission.gpus.iter().find_map(|gpus| gpus.names.as_ref().filter(|_| gpus.count.is_some()))?;
+            let counts: BTreeSet<u32> = listings()
+                .filter(|(listing, _)| listing.gpus.name.as_ref().is_some_and(|name| wanted.contains(name)))
+                .map(|(listing, _)| listing.gpus.count)
+                .collect();
+            let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
+            (!counts.is_empty())
+                .then(|| format!("one of the numbers of this GPU that are offered: {}", counts.join(", ")))
+        }
+        _ => None,
+    }
 }
 
 fn wall(candidate: &Candidate) -> String {

@@ -161,7 +161,8 @@ fn people(rows: &[Row], of: fn(&Row) -> &Result<Checked, String>, printer: &mut 
     let percent = |key: &str| format!("{:.1} %", 100.0 * summary[key].as_f64().unwrap_or(f64::NAN));
     printer.data(format!(
         "{} of {} traces answered; paid hours off by {} on average ({} at the median), and by {} over all together; \
-         {} of wall times in the band, whose high end is {:.2} times its low one at the median",
+         {} of wall times in the band, whose high end is {:.2} times its low one at the median; \
+         the second halves alone spread {:.2} times, and their middles lie {:.2} times off the foreseen ones",
         summary["answered"],
         summary["traces"],
         percent("paid_error_mean"),
@@ -169,6 +170,8 @@ fn people(rows: &[Row], of: fn(&Row) -> &Result<Checked, String>, printer: &mut 
         percent("paid_error_together"),
         percent("covered"),
         summary["band_ratio_median"].as_f64().unwrap_or(f64::NAN),
+        summary["own_ratio_median"].as_f64().unwrap_or(f64::NAN),
+        summary["shift"].as_f64().unwrap_or(f64::NAN).exp(),
     ));
 }
 
@@ -181,6 +184,9 @@ fn summary(rows: &[Row], of: impl Fn(&Row) -> &Result<Checked, String>) -> Value
     };
     let errors: Vec<f64> = checked.iter().map(|one| one.paid_error.abs()).collect();
     let ratio = checked.iter().map(|one| one.foreseen.wall.high / one.foreseen.wall.low).collect();
+    let own = checked.iter().map(|one| one.wall.high / one.wall.low).collect();
+    let shifts: Vec<f64> = checked.iter().map(|one| (one.wall.middle / one.foreseen.wall.middle).ln()).collect();
+    let shift = (shifts.iter().map(|shift| shift * shift).sum::<f64>() / shifts.len() as f64).sqrt();
     let covered: Vec<f64> = checked.iter().map(|one| one.covered).collect();
     let total = |of: fn(&Checked) -> f64| checked.iter().map(|one| of(one)).sum::<f64>();
     let together = total(|one| one.foreseen_paid) / total(|one| one.paid) - 1.0;
@@ -192,6 +198,8 @@ fn summary(rows: &[Row], of: impl Fn(&Row) -> &Result<Checked, String>) -> Value
         "paid_error_together": (!checked.is_empty()).then_some(together.abs()),
         "covered": (!covered.is_empty()).then(|| mean(&covered)),
         "band_ratio_median": median(ratio),
+        "own_ratio_median": median(own),
+        "shift": (!shifts.is_empty()).then_some(shift),
     })
 }
 

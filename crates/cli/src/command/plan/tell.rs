@@ -66,7 +66,13 @@ fn head(found: &Found) -> Vec<String> {
         format!(
             "offers   {} compared on {} numbers of machines; prices of {from} to {to}, see `gradus catalog info`",
             grouped((found.answer.offers - found.answer.ruled_out.values().sum::<usize>()) as u64),
-            found.question.nodes.len(),
+            match found.question.nodes.as_slice() {
+                [one] => format!("{one} of each"),
+                many => {
+                    let many: Vec<String> = many.iter().map(u32::to_string).collect();
+                    format!("{} of each", many.join(", "))
+                }
+            },
         ),
     ];
     let mut limits = Vec::new();
@@ -118,11 +124,12 @@ fn details(shown: &Shown) -> Vec<String> {
         format!("way      {}", way(&shown.way)),
         format!("memory   {:.1} of {:.1} GiB on each GPU", gib(shown.way.needed), gib(usable)),
     ];
-    let mut waits = format!(
-        "time     {} of steps and evaluation; GPUs wait for each other {:.0} % of a step",
-        time(seconds(course.work)),
-        100.0 * shown.step.communication / shown.step.seconds.middle.max(f64::MIN_POSITIVE),
-    );
+    let mut waits = format!("time     {} of steps and evaluation", time(seconds(course.work)));
+    if candidate.nodes * shown.listing.gpus.count > 1 {
+        let share = 100.0 * shown.step.communication / shown.step.seconds.middle.max(f64::MIN_POSITIVE);
+        let share = if share < 0.5 { "less than 1".to_owned() } else { format!("{share:.0}") };
+        waits.push_str(&format!("; GPUs wait for each other {share} % of a step"));
+    }
     if course.starved > 0.005 {
         let cores = shown.listing.cores.map_or("its".to_owned(), |cores| cores.to_string());
         waits
@@ -289,7 +296,10 @@ pub fn machines(shown: &Shown) -> String {
 
 fn way(way: &Way) -> String {
     let parallel = &way.parallel;
-    let mut parts = vec![format!("{} ranks", parallel.data * parallel.tensor * parallel.pipeline)];
+    let mut parts = vec![match parallel.data * parallel.tensor * parallel.pipeline {
+        1 => "1 rank".to_owned(),
+        ranks => format!("{ranks} ranks"),
+    }];
     if parallel.tensor > 1 {
         parts.push(format!("each layer divided by {}", parallel.tensor));
     }
