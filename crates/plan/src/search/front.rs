@@ -1,22 +1,20 @@
 //! The front of cost against time: what no other beats in one without losing in the other.
 
-use std::cmp::Ordering;
-
 /// Indices of the points that no other point dominates, the fastest first. Of equal points the first is kept.
 ///
 /// A point dominates another when it is no slower and no dearer, and better in one of the two.
 pub fn front(points: &[(u64, i64)]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..points.len()).collect();
-    order.sort_unstable_by(|one, other| match points[*one].cmp(&points[*other]) {
-        Ordering::Equal => one.cmp(other),
-        unequal => unequal,
-    });
+    // Sorted by time, and so falling in cost. Few points stay, so each is looked up among few.
     let mut front: Vec<usize> = Vec::new();
-    for index in order {
-        // Sorted by time, a point is on the front when it is cheaper than all before it.
-        if front.last().is_none_or(|last| points[index].1 < points[*last].1) {
-            front.push(index);
+    for (index, (time, cost)) in points.iter().enumerate() {
+        let slower = front.partition_point(|other| points[*other].0 <= *time);
+        let last = slower.checked_sub(1).map(|last| points[front[last]]);
+        if last.is_some_and(|(_, least)| least <= *cost) {
+            continue;
         }
+        let first = if last.is_some_and(|(as_fast, _)| as_fast == *time) { slower - 1 } else { slower };
+        let beaten = front[first..].partition_point(|other| points[*other].1 >= *cost);
+        front.splice(first..first + beaten, [index]);
     }
     front
 }

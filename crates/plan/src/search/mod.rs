@@ -108,6 +108,9 @@ pub struct Answer {
     pub compared: usize,
 }
 
+/// Seconds of a step, and from the start of processes to the first; or why there is no way.
+type Pace = Result<(f64, f64), NoWay>;
+
 /// A task on a market, with the estimates made so far.
 pub struct Search<'a, E> {
     pub task: &'a Task,
@@ -143,20 +146,32 @@ impl<'a, E: Estimator> Search<'a, E> {
         let mut answer = Answer { ruled_out: admitted.ruled_out, offers: admitted.all, ..Answer::default() };
         let market = self.market;
         answer.candidates.reserve(admitted.offers.len() * question.nodes.len());
+        // What a step takes on each shape, as many as there are numbers of machines.
+        let mut known: Vec<Option<Vec<Pace>>> = vec![None; market.shapes.len()];
         for (index, terms) in admitted.offers {
             let good = &market.goods[index];
             let leaving = question.leaving(good);
             let (mut found, mut reason) = (false, None);
-            for nodes in &question.nodes {
+            let ways = known[good.shape].get_or_insert_with(|| {
+                let step = |nodes: &u32| match self.way(good.shape, *nodes) {
+                    Ok(way) => Ok((way.step, way.start)),
+                    Err(no) => Err(*no),
+                };
+                question.nodes.iter().map(step).collect()
+            });
+            for (nodes, way) in question.nodes.iter().zip(ways) {
                 let gpu = &market.shapes[good.shape].device.gpu;
-                let (step, start) = match self.way(good.shape, *nodes) {
-                    Ok(way) => (way.step, way.start),
+                let (step, start) = match way {
+                    Ok(way) => *way,
                     Err(no) => {
                         reason = reason.max(Some(answer.no_way(no, gpu.usable.0)));
                         continue;
                     }
                 };
-                let weather = question.weather_of(good, *nodes);
+                let weather = match terms {
+                    Terms::Spot => question.weather_of(good, *nodes),
+                    Terms::OnDemand | Terms::Dedicated => Weather::STEADY,
+                };
                 let load = Load::of(self.task, good, gpu, *nodes, step, start);
                 let course = load.course(self.task, terms, course::policy(question.admission.spot, good), weather);
                 let candidate = Candidate {

@@ -37,6 +37,9 @@ const UNKNOWN_BAND: f64 = 12.5;
 const TOGETHER: f64 = 0.33;
 
 impl Weather {
+    /// Nothing is ever taken away.
+    pub const STEADY: Weather = Weather { up: f64::INFINITY, down: 0.0 };
+
     /// What the spells of a trace say: the time that machines were there over the times that they were taken. None
     /// where there never was one.
     pub fn of(spells: &[Spell]) -> Option<Weather> {

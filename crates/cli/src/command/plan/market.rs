@@ -12,7 +12,7 @@ use plan::estimate::{Coefficients, StepTime, step_of};
 use plan::measured::Row;
 use plan::search::{
     Admission, Answer, Candidate, Estimates, Gpus, Lessons, Market, NODES, Outlook, Pick, Question, Search, Shape,
-    Subject, Tariffs, Way, choose, outlook, subject,
+    Subject, Tariffs, Terms, Way, choose, outlook, subject,
 };
 use plan::spot::Weather;
 
@@ -91,8 +91,18 @@ pub struct Found<'a> {
     pub estimated: usize,
     /// The horizon in hours and the runs in it, where they were asked for.
     pub horizon: Option<(u64, u32)>,
+    /// Machines on demand that can be reserved too: the least of cost times time.
+    pub reservable: Option<Shown<'a>>,
     /// Where they were asked for.
     pub timings: Option<Timings>,
+}
+
+impl Found<'_> {
+    /// How many machines of each offer were looked at.
+    pub fn numbers(&self) -> String {
+        let numbers: Vec<String> = self.question.nodes.iter().map(u32::to_string).collect();
+        format!("{} of each", numbers.join(", "))
+    }
 }
 
 /// Processor time in seconds.
@@ -183,6 +193,13 @@ pub fn run(mut job: Job, file: String, args: &Args, settings: &Settings, printer
         .into_iter()
         .filter_map(|pick| show(&answer.candidates[pick.candidate]).map(|shown| (pick, shown)))
         .collect();
+    let reservable = answer.candidates.iter().filter(|candidate| {
+        let listing = market.goods[candidate.good].listing;
+        candidate.terms == Terms::OnDemand && (listing.reserved_1y.is_some() || listing.reserved_3y.is_some())
+    });
+    let product = |candidate: &Candidate| candidate.point().0 as f64 * candidate.point().1 as f64;
+    let reservable =
+        reservable.min_by(|one, other| product(one).total_cmp(&product(other))).and_then(|candidate| show(candidate));
     let horizon = args.horizon.map(|horizon| ((horizon.as_secs_f64() / 3600.0).ceil() as u64, args.runs));
     let estimated = search.estimated();
     let found = Found {
@@ -196,6 +213,7 @@ pub fn run(mut job: Job, file: String, args: &Args, settings: &Settings, printer
         lessons: lessons.clone(),
         estimated,
         horizon,
+        reservable,
         timings,
     };
     for (path, text) in [(&args.html, page::html as fn(&Found) -> String), (&args.svg, page::svg)] {

@@ -155,12 +155,7 @@ pub fn html(found: &Found) -> String {
     let (from, to) = tell::dates(found);
     let _ = write!(body, "<h1>Plan of {name}</h1>");
     let lines = tell::lines(found, None);
-    let _ = write!(
-        body,
-        "<p>{} offers on {} numbers of machines; prices of {from} to {to}.</p>",
-        found.answer.offers,
-        found.question.nodes.len()
-    );
+    let _ = write!(body, "<p>{} offers, {}; prices of {from} to {to}.</p>", found.answer.offers, found.numbers());
     let _ = write!(
         body,
         "<figure><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"cost against time\">{}</svg>",
@@ -169,10 +164,10 @@ pub fn html(found: &Found) -> String {
     body.push_str("<figcaption><span class=\"key spot\"></span> spot <span class=\"key demand\"></span> on demand; the line is the front: nothing else is both cheaper and faster. Grey: other offers.</figcaption></figure>");
     body.push_str("<h2>What to choose</h2>");
     let picks = found.picks.iter().map(|(pick, shown)| (pick.role.word().to_owned(), pick.why.clone(), shown));
-    body.push_str(&rows(picks, "why"));
+    body.push_str(&rows(picks));
     body.push_str("<h2>The front</h2>");
     let front = found.front.iter().enumerate().map(|(index, shown)| ((index + 1).to_string(), String::new(), shown));
-    body.push_str(&rows(front, ""));
+    body.push_str(&rows(front));
     body.push_str("<h2>Ruled out</h2><table><tr><th class=\"n\">offers</th><th>why</th></tr>");
     for (reason, offers) in &found.answer.ruled_out {
         let why = escaped(&refusal::sentence(*reason, found.question, &found.answer));
@@ -188,19 +183,21 @@ const PAGE: &str = "\
 body{background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;max-width:1080px;margin:2rem auto;padding:0 1rem}\
 h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}figure{margin:0}svg{width:100%;height:auto}\
 figcaption,p{color:var(--faint)}table{border-collapse:collapse;width:100%;display:block;overflow-x:auto}\
-th,td{text-align:left;padding:.3rem .7rem .3rem 0;border-bottom:1px solid var(--line);white-space:nowrap}td:last-child{white-space:normal}\
+th,td{text-align:left;padding:.3rem .7rem .3rem 0;border-bottom:1px solid var(--line);white-space:nowrap}.said td{border-bottom:none;padding-bottom:0}.why td{white-space:normal;color:var(--faint);padding-top:0}\
 th{color:var(--faint);font-weight:500}.n{text-align:right;font-variant-numeric:tabular-nums}\
 pre{overflow-x:auto;font-size:12.5px}.key{display:inline-block;width:.7rem;height:.7rem;border-radius:50%}.key.spot{background:var(--spot)}.key.demand{background:var(--demand);margin-left:.8rem}";
 
-fn rows<'a>(rows: impl Iterator<Item = (String, String, &'a Shown<'a>)>, last: &str) -> String {
-    let mut text = format!(
-        "<table><tr><th></th><th>machines</th><th>where</th><th>terms</th><th class=\"n\">time</th><th class=\"n\">P10–P90</th><th class=\"n\">cost</th><th class=\"n\">P10–P90</th><th>{last}</th></tr>"
+/// A row each; why it is there stands below it, as wide as it needs.
+fn rows<'a>(rows: impl Iterator<Item = (String, String, &'a Shown<'a>)>) -> String {
+    let mut text = String::from(
+        "<table><tr><th></th><th>machines</th><th>where</th><th>terms</th><th class=\"n\">time</th><th class=\"n\">P10–P90</th><th class=\"n\">cost</th><th class=\"n\">P10–P90</th></tr>",
     );
     for (name, why, shown) in rows {
         let outlook = &shown.outlook;
         let _ = write!(
             text,
-            "<tr><td>{}</td><td>{}</td><td>{} {}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}–{}</td><td class=\"n\">{}</td><td class=\"n\">{}–{}</td><td>{}</td></tr>",
+            "<tr{}><td>{}</td><td>{}</td><td>{} {}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}–{}</td><td class=\"n\">{}</td><td class=\"n\">{}–{}</td></tr>",
+            if why.is_empty() { "" } else { " class=\"said\"" },
             escaped(&name),
             escaped(&tell::machines(shown)),
             escaped(shown.listing.cloud.name()),
@@ -212,8 +209,10 @@ fn rows<'a>(rows: impl Iterator<Item = (String, String, &'a Shown<'a>)>, last: &
             tell::cents(outlook.cost.middle),
             tell::cents(outlook.cost.low),
             tell::cents(outlook.cost.high),
-            escaped(&why),
         );
+        if !why.is_empty() {
+            let _ = write!(text, "<tr class=\"why\"><td></td><td colspan=\"7\">{}</td></tr>", escaped(&why));
+        }
     }
     text.push_str("</table>");
     text

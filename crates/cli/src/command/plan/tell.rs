@@ -36,7 +36,14 @@ pub fn lines(found: &Found, width: Option<usize>) -> Vec<String> {
     }
     lines.push(String::new());
     lines.extend(ruled_out(found));
+    if let (Some(shown), Some(_)) = (&found.reservable, found.horizon) {
+        let at = format!("{} {}", shown.listing.cloud, shown.listing.region);
+        lines.push(format!("reserved: {} in {at}, the least of cost times time that can be", machines(shown)));
+    }
     lines.extend(reservations(found).iter().map(reservation));
+    if let (None, Some(_)) = (&found.reservable, found.horizon) {
+        lines.push("reserved: no reservation is known for what this job can use".to_owned());
+    }
     lines.extend(assumptions(found).into_iter().map(|line| format!("assumed  {line}")));
     lines.extend(found.timings.map(|timings| {
         format!(
@@ -66,13 +73,7 @@ fn head(found: &Found) -> Vec<String> {
         format!(
             "offers   {} compared on {} numbers of machines; prices of {from} to {to}, see `gradus catalog info`",
             grouped((found.answer.offers - found.answer.ruled_out.values().sum::<usize>()) as u64),
-            match found.question.nodes.as_slice() {
-                [one] => format!("{one} of each"),
-                many => {
-                    let many: Vec<String> = many.iter().map(u32::to_string).collect();
-                    format!("{} of each", many.join(", "))
-                }
-            },
+            found.numbers(),
         ),
     ];
     let mut limits = Vec::new();
@@ -220,11 +221,10 @@ fn ruled_out(found: &Found) -> Vec<String> {
     lines
 }
 
-/// Reservations of the recommended machines beside renting by the hour.
+/// Reservations beside renting by the hour.
 fn reservations(found: &Found) -> Vec<Comparison> {
     let Some((hours, runs)) = found.horizon else { return Vec::new() };
-    let robust = found.picks.iter().find(|(pick, _)| pick.role == Role::Robust);
-    let Some((_, shown)) = robust.or(found.picks.first()) else { return Vec::new() };
+    let Some(shown) = &found.reservable else { return Vec::new() };
     let Some(on_demand) = &shown.listing.on_demand else { return Vec::new() };
     let work = shown.candidate.course.wall / 3600.0 * f64::from(runs);
     let terms = [(Term::OneYear, &shown.listing.reserved_1y), (Term::ThreeYears, &shown.listing.reserved_3y)];
@@ -241,7 +241,7 @@ fn reservation(comparison: &Comparison) -> String {
         Term::ThreeYears => "3 years",
     };
     format!(
-        "reserved for {term}: {} against {} by the hour for {:.0} h of work; pays from {:.0} % of the time on",
+        "  for {term}: {} against {} by the hour for {:.0} h of work; pays from {:.0} % of the time on",
         cents(comparison.reserved),
         cents(comparison.by_the_hour),
         comparison.hours,
