@@ -97,6 +97,7 @@ fn masked(text: &str) -> String {
                 "write `budget",
                 "write `deadline",
                 "write `max_carbon",
+                "write `accelerators: ",
             ];
             if !is_figure.iter().any(|part| line.contains(part)) {
                 return line.to_owned();
@@ -139,7 +140,7 @@ fn jobs_that_cannot_be_planned_say_what_to_change() {
         &llama("resources: {accelerators: T4:1, nodes: 1}\n"),
         "error: no offer can run this job
          training needs #GiB on each GPU at least, however the work is divided; the largest GPU that is too small has #GiB
-         hint: write `accelerators: 80GB+:8`: #m for $#; or write `nodes: 128` under `resources`: #m for $#"
+         hint: write `accelerators: #GB+:#`: #m for $#"
             .replace("#GiB", "# GiB")
             .as_str(),
     );
