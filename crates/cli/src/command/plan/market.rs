@@ -198,8 +198,7 @@ pub fn run(mut job: Job, file: String, args: &Args, settings: &Settings, printer
         candidate.terms == Terms::OnDemand && (listing.reserved_1y.is_some() || listing.reserved_3y.is_some())
     });
     let product = |candidate: &Candidate| candidate.point().0 as f64 * candidate.point().1 as f64;
-    let reservable =
-        reservable.min_by(|one, other| product(one).total_cmp(&product(other))).and_then(|candidate| show(candidate));
+    let reservable = reservable.min_by(|one, other| product(one).total_cmp(&product(other))).and_then(show);
     let horizon = args.horizon.map(|horizon| ((horizon.as_secs_f64() / 3600.0).ceil() as u64, args.runs));
     let estimated = search.estimated();
     let found = Found {
