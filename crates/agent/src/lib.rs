@@ -19,6 +19,8 @@ mod spool;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use attempt::library::check as libraries;
+
 /// What an agent needs to know beyond its folder's `launch.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {

@@ -220,4 +220,7 @@ pub struct Exported {
     pub test_accuracy: f64,
     /// Optimiser steps of the run.
     pub steps: u64,
+    /// Most memory that the rank ever held, in bytes: of the accelerator, else of its process; 0 where it is not known.
+    #[serde(default)]
+    pub peak_memory: u64,
 }

@@ -5,14 +5,18 @@
 
 mod checkpoint;
 mod model;
+mod optimizer;
 mod parallel;
+mod schedule;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::checkpoint::Checkpoint;
 pub use self::model::Model;
+pub use self::optimizer::{Adafactor, Adamw, Decays, Lamb, Optimizer, Parameters, Sgd};
 pub use self::parallel::{Exchange, Parallel, Shard};
+pub use self::schedule::{Average, Decay, Ema, OneCycle, Poly, Schedule, StepDecay, Swa};
 use crate::architecture::{Architecture, Reads};
 pub use crate::span::{Every, Span};
 use crate::units::Fraction;
@@ -51,9 +55,18 @@ pub struct Train {
     /// The update rule.
     #[serde(default)]
     pub optimizer: Optimizer,
+    /// Which parameters are trained, and which of them otherwise than the rest.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub parameters: Parameters,
     /// How the learning rate moves.
     #[serde(default)]
     pub schedule: Schedule,
+    /// A mean of the weights over the steps, which is what is validated, tested and exported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average: Option<Average>,
+    /// Which blocks forget what they computed and compute it again on the way back: less memory for a third more work, and the same numbers.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub recompute: Recompute,
     /// Probability mass taken from the true class and spread evenly over all classes.
     #[serde(default)]
     #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]
@@ -81,6 +94,9 @@ pub struct Train {
     /// When the state is saved, and how many are kept.
     #[serde(default)]
     pub checkpoint: Checkpoint,
+    /// Whether to note where each step's time goes, and write a trace; as `gradus run --profile`.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub profile: bool,
 }
 
 /// Where the samples are and how they become batches.
@@ -224,100 +240,30 @@ pub enum Corrupt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
-    /// The fastest that the device computes natively; on CPU fp32.
+    /// The fastest that the device computes natively: bf16 or else fp16 on a GPU, fp32 on a CPU.
     #[default]
     Auto,
     /// 32-bit floating point.
     Fp32,
+    /// 32-bit floating point whose products are computed from 19 bits, as NVIDIA GPUs since A100 do; an error elsewhere.
+    Tf32,
     /// bfloat16 by autocast; weights and optimiser stay fp32.
     Bf16,
+    /// 16-bit floating point by autocast; weights and optimiser stay fp32. The loss is scaled, so that small gradients are not lost, and a step whose gradients overflow is skipped.
+    Fp16,
 }
 
-/// The update rule and its constants.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Which blocks of a network compute what they computed once more on the way back, instead of keeping it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Optimizer {
-    /// Stochastic gradient descent.
-    Sgd(Sgd),
-    /// Adam with decoupled weight decay (Loshchilov and Hutter 2017).
-    Adamw(Adamw),
-}
-
-/// Constants of stochastic gradient descent, as in PyTorch.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Sgd {
-    /// Learning rate.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub lr: f64,
-    /// Share of the last update that is kept.
-    #[serde(default = "momentum")]
-    #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]
-    pub momentum: f64,
-    /// Nesterov's form of momentum.
-    #[serde(default)]
-    pub nesterov: bool,
-    /// L2 penalty, added to the gradient.
-    #[serde(default)]
-    #[schemars(extend("minimum" = 0))]
-    pub weight_decay: f64,
-}
-
-/// Constants of AdamW, as in PyTorch.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Adamw {
-    /// Learning rate.
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub lr: f64,
-    /// Decay rates of the first and second moment.
-    #[serde(default = "betas")]
-    pub betas: [f64; 2],
-    /// Added to the denominator.
-    #[serde(default = "eps")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub eps: f64,
-    /// Weight decay, apart from the gradient.
-    #[serde(default = "adamw_decay")]
-    #[schemars(extend("minimum" = 0))]
-    pub weight_decay: f64,
-}
-
-/// How the learning rate moves over the run.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Schedule {
-    /// Linear rise from zero, as `5 epochs` or `200 steps`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warmup: Option<Span>,
-    /// The way down after the warm-up.
-    #[serde(default)]
-    pub decay: Decay,
-}
-
-/// The way down after the warm-up.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Decay {
-    /// None.
+pub enum Recompute {
+    /// None: all that the way back needs is kept.
     #[default]
-    Constant,
-    /// Half a cosine to zero at the last step (Loshchilov and Hutter 2016).
-    Cosine,
-    /// Multiplied by `factor` at each of the given epochs.
-    Step(StepDecay),
-}
-
-/// Multiplied by `factor` at each of the given epochs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StepDecay {
-    /// Epochs at whose start the rate drops.
-    pub at: Vec<u32>,
-    /// What the rate is multiplied by.
-    #[serde(default = "tenth")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
-    pub factor: f64,
+    None,
+    /// All.
+    Blocks,
+    /// One of so many: `every: 2` is every other block.
+    Every(#[schemars(range(min = 2, max = 1_000))] u32),
 }
 
 /// When to stop before the last epoch.
@@ -345,12 +291,10 @@ impl Default for Split {
     }
 }
 
-impl Default for Optimizer {
-    fn default() -> Optimizer {
-        Optimizer::Adamw(Adamw { lr: 1e-3, betas: betas(), eps: eps(), weight_decay: adamw_decay() })
-    }
+/// Whether a key says what goes without saying; it is then left out, so that the hash of an older job stays its own.
+fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
-
 fn one() -> u32 {
     1
 }
@@ -369,19 +313,4 @@ fn text_vocabulary() -> u32 {
 }
 fn yes() -> bool {
     true
-}
-fn momentum() -> f64 {
-    0.9
-}
-fn betas() -> [f64; 2] {
-    [0.9, 0.999]
-}
-fn eps() -> f64 {
-    1e-8
-}
-fn adamw_decay() -> f64 {
-    1e-2
-}
-fn tenth() -> f64 {
-    0.1
 }

@@ -31,8 +31,8 @@ pub fn unfinished(home: &Home, state: &State, job: &Job, plan: &Plan, file: &str
 }
 
 /// SHA-256 of what defines the result: the work and how it is divided. When the state is saved, how many decode
-/// threads there are and when training may end early do not change a step, so their checkpoints are interchangeable;
-/// and so are those of any number of ranks, among which a batch is only divided.
+/// threads there are, when training may end early and what is noted of it do not change a step, so their checkpoints
+/// are interchangeable; and so are those of any number of ranks, among which a batch is only divided.
 pub fn job_hash(job: &Job, plan: &Plan) -> String {
     let mut work = job.work.clone();
     if let Work::Train(train) = &mut work {
@@ -41,6 +41,7 @@ pub fn job_hash(job: &Job, plan: &Plan) -> String {
         train.stop = None;
         train.processes = 1;
         train.parallel = domain::train::Parallel::default();
+        train.profile = false;
     }
     let share = plan.share.map(domain::plan::Share::alone);
     let text = serde_json::json!({ "work": work, "share": share }).to_string();

@@ -101,6 +101,11 @@ pub fn keep_threads(spec: &Spec, trainer: &Trainer, channel: &Channel) {
 
 /// On what this rank runs.
 pub fn environment(spec: &Spec, recipe: &Recipe, version: &str) -> Environment {
+    environment_of(spec.threads, recipe, version)
+}
+
+/// The same with so many threads.
+pub fn environment_of(threads: u32, recipe: &Recipe, version: &str) -> Environment {
     let (device, device_name) = match recipe.device {
         Device::Cuda(index) => (format!("cuda:{index}"), "CUDA device".into()),
         Device::Cpu | Device::Mps | Device::Vulkan => ("cpu".into(), processor()),
@@ -109,7 +114,7 @@ pub fn environment(spec: &Spec, recipe: &Recipe, version: &str) -> Environment {
         device,
         device_name,
         torch: version.into(),
-        threads: spec.threads,
+        threads,
         precision: recipe.format.name().into(),
         gradus: env!("CARGO_PKG_VERSION").into(),
     }

@@ -16,6 +16,7 @@ use crate::material::Material;
 use crate::model::config;
 use crate::precision::Format;
 use crate::state::{BestScore, Progress};
+use crate::torch;
 
 /// Version of `model.json`.
 const SCHEMA: u32 = 1;
@@ -152,5 +153,6 @@ pub fn export(
         validation_accuracy: verdict.validation.accuracy,
         test_accuracy: verdict.test.accuracy,
         steps: progress.step,
+        peak_memory: torch::peak_memory()?.largest(),
     })
 }

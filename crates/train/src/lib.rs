@@ -4,18 +4,23 @@
 //! socket, and writes checkpoints and a model. Begin with [`run`], the one loop; then [`mod@step`], what is done with a
 //! batch; [`state`], what is saved; [`model`], the architectures; [`torch`], the thin shim over the tensor library.
 
+pub mod average;
 mod begin;
+pub mod bench;
 pub mod by_hand;
 pub mod channel;
 mod error;
 pub mod evaluate;
 mod export;
+pub mod fold;
 pub mod material;
 pub mod model;
 pub mod optim;
 pub mod precision;
 pub mod pretrained;
+pub mod profile;
 pub mod ranks;
+pub mod recompute;
 pub mod run;
 mod saving;
 pub mod schedule;

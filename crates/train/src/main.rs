@@ -22,6 +22,8 @@ fn main() -> ExitCode {
     let first = arguments.next();
     let spec = match first.as_deref() {
         Some("--version" | "-V") => return version(),
+        Some("bench") => return bench(&arguments.next().unwrap_or_default()),
+        Some("fold") => return fold(&arguments.next().unwrap_or_default()),
         Some("--job" | "--out") => by_hand::spec(&first.into_iter().chain(arguments).collect::<Vec<_>>()),
         Some(path) if !path.starts_with('-') => read(path),
         _ => {
@@ -78,10 +80,48 @@ const USAGE: &str = "usage: gradus-rank SPEC.json
        gradus-rank --job JOB.yaml --out FOLDER    without an agent, on each of several nodes for example as
        torchrun --nnodes 2 --nproc-per-node 1 --master-addr HOST --no-python gradus-rank --job JOB.yaml --out FOLDER";
 
+/// Answers what is asked on stdin of the speed of a case; stdout is for the answers alone.
+fn bench(case: &str) -> ExitCode {
+    let (requests, answers) = (std::io::stdin().lock(), std::io::stdout().lock());
+    match train::bench::answer(case, device(0), requests, answers) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Folds an exported model: `[FROM, TO]` as JSON, and so is what was done.
+fn fold(folders: &str) -> ExitCode {
+    let [from, to]: [String; 2] = match serde_json::from_str(folders) {
+        Ok(folders) => folders,
+        Err(error) => {
+            eprintln!("error: `{folders}` is no pair of folders: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    match train::fold::fold(Path::new(&from), Path::new(&to)) {
+        Ok(done) => {
+            println!("{}", serde_json::json!(done));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            println!("{}", serde_json::json!({ "finding": error.finding() }));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The accelerator of this place on the machine, or the processor.
+fn device(place: usize) -> Device {
+    if tch::Cuda::is_available() { Device::Cuda(place) } else { Device::Cpu }
+}
+
 /// Runs, says the last word, and hangs up.
 fn train(spec: &Spec, channel: Channel) -> ExitCode {
     let place = spec.meeting.as_ref().map_or(0, |meeting| meeting.local_rank);
-    let device = if tch::Cuda::is_available() { Device::Cuda(place as usize) } else { Device::Cpu };
+    let device = device(place as usize);
     let outcome = catch_unwind(AssertUnwindSafe(|| run(spec, setting(device), &channel)));
     let last_word = match outcome {
         Ok(Ok(Ending::Trained)) => Report::Trained,

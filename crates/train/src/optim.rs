@@ -1,95 +1,208 @@
-//! The update rules, over the library's fused kernels, with state that can be saved by name.
+//! The update rules, over the library's fused kernels where it has them, with state that can be saved by name.
 //!
 //! A fused kernel makes one pass over weights, gradients and state. The state is plain tensors of our own, so a
-//! checkpoint holds all of it and a resumed run goes on bit for bit.
+//! checkpoint holds all of it and a resumed run goes on bit for bit. Which parameter is updated how is decided in
+//! [`groups`]; the rules that the library has no kernel for are [`lamb`] and [`adafactor`].
 
-use domain::train::{Adamw, Optimizer as Rule, Sgd};
+mod adafactor;
+mod groups;
+mod lamb;
+
+use domain::train::{Adafactor, Adamw, Lamb, Optimizer as Rule, Parameters, Sgd};
 use tch::{Device, Kind, Tensor};
 
+pub use groups::{Treatment, rates};
+
 use crate::model::{Named, Weights};
+use crate::precision::Scaler;
 use crate::torch::{self, AdamwConstants, Error, Result, SgdConstants};
 
 /// An update rule and its state, for the parameters of one network.
 pub struct Optimizer {
+    rule: Rule,
+    groups: Vec<Group>,
+    /// The number of updates as the kernels want it: a float32 scalar.
+    updates: Tensor,
+    scaler: Option<Scaler>,
+}
+
+/// Parameters that are treated alike, and the state that the rule keeps of them.
+struct Group {
+    treatment: Treatment,
     names: Vec<String>,
     parameters: Vec<Tensor>,
     state: State,
 }
 
 enum State {
-    /// One momentum a parameter; none when the momentum is 0.
-    Sgd { constants: Sgd, momenta: Vec<Tensor> },
-    /// Two moments a parameter, and the number of updates as the kernels want it: a float32 scalar.
-    Adamw { constants: Adamw, first: Vec<Tensor>, second: Vec<Tensor>, step: Tensor },
+    /// None.
+    Bare,
+    /// One momentum a parameter.
+    Momenta(Vec<Tensor>),
+    /// Two moments a parameter.
+    Moments { first: Vec<Tensor>, second: Vec<Tensor> },
+    /// Mean squares by row and column, or by value.
+    Squares(Vec<adafactor::Squares>),
 }
 
 impl Optimizer {
-    /// The rule with fresh state.
+    /// The rule with fresh state, for all parameters alike.
     pub fn new(rule: Rule, weights: &Weights) -> Result<Optimizer> {
-        let names = weights.parameters().iter().map(|named| named.name.clone()).collect();
-        let parameters: Vec<Tensor> = weights.parameters().iter().map(|named| named.tensor.shallow_clone()).collect();
-        let state = match rule {
-            Rule::Sgd(constants) if constants.momentum == 0.0 => State::Sgd { constants, momenta: Vec::new() },
-            Rule::Sgd(constants) => State::Sgd { constants, momenta: zeros_like(&parameters)? },
-            Rule::Adamw(constants) => State::Adamw {
-                constants,
-                first: zeros_like(&parameters)?,
-                second: zeros_like(&parameters)?,
-                step: Tensor::f_zeros(
-                    [0i64; 0],
-                    (Kind::Float, parameters.first().map_or(Device::Cpu, Tensor::device)),
-                )?,
-            },
-        };
-        Ok(Optimizer { names, parameters, state })
+        Optimizer::with(rule, &Parameters::default(), weights)
+    }
+
+    /// The rule with fresh state; parameters that need no gradient are left out.
+    pub fn with(rule: Rule, keys: &Parameters, weights: &Weights) -> Result<Optimizer> {
+        let rates = rates(keys, weights.in_order());
+        let mut groups: Vec<Group> = Vec::new();
+        for Named { name, tensor } in weights.parameters().iter().filter(|named| named.tensor.requires_grad()) {
+            let treatment = Treatment::of(keys, tensor.dim(), rates.get(name).copied().unwrap_or(1.0));
+            let place = match groups.iter().position(|group| group.treatment == treatment) {
+                Some(place) => place,
+                None => {
+                    let (names, parameters) = (Vec::new(), Vec::new());
+                    groups.push(Group { treatment, names, parameters, state: State::Bare });
+                    groups.len() - 1
+                }
+            };
+            groups[place].names.push(name.clone());
+            groups[place].parameters.push(tensor.shallow_clone());
+        }
+        for group in &mut groups {
+            group.state = State::fresh(rule, &group.parameters)?;
+        }
+        let device = weights.parameters().first().map_or(Device::Cpu, |named| named.tensor.device());
+        Ok(Optimizer { rule, groups, updates: Tensor::f_zeros([0i64; 0], (Kind::Float, device))?, scaler: None })
+    }
+
+    /// The same, for losses that are scaled.
+    pub fn scaled(self, scaler: Scaler) -> Optimizer {
+        Optimizer { scaler: Some(scaler), ..self }
     }
 
     /// The learning rate that the schedule multiplies.
     pub fn base_rate(&self) -> f64 {
-        match &self.state {
-            State::Sgd { constants, .. } => constants.lr,
-            State::Adamw { constants, .. } => constants.lr,
+        self.rule.base_rate()
+    }
+
+    /// The loss from which to go back.
+    pub fn loss(&self, loss: Tensor) -> Result<Tensor> {
+        match &self.scaler {
+            Some(scaler) => scaler.scaled(&loss),
+            None => Ok(loss),
         }
     }
 
     /// Scales the gradients down to the norm `clip` if they are longer, updates the parameters, and forgets the
-    /// gradients. Nothing here waits for the device.
-    pub fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<()> {
-        let gradients = self.gradients()?;
-        if let Some(longest) = clip {
-            self::clip(&gradients, longest)?;
+    /// gradients. Nothing here waits for the device, unless losses are scaled: then gradients that are not finite
+    /// change nothing, and false is returned.
+    pub fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<bool> {
+        let gradients: Vec<Vec<Tensor>> = self.groups.iter().map(Group::gradients).collect::<Result<_>>()?;
+        let all: Vec<Tensor> = gradients.iter().flatten().map(Tensor::shallow_clone).collect();
+        let is_finite = match &mut self.scaler {
+            Some(scaler) => scaler.unscale(&all)?,
+            None => true,
+        };
+        if let (Some(longest), true) = (clip, is_finite) {
+            self::clip(&all, longest)?;
         }
-        match &mut self.state {
-            State::Sgd { constants, momenta } => {
-                let Sgd { lr: _, momentum, nesterov, weight_decay } = *constants;
-                let constants = SgdConstants { lr, momentum, nesterov, weight_decay };
-                torch::sgd_step(&self.parameters, &gradients, momenta, constants)?;
-            }
-            State::Adamw { constants, first, second, step } => {
-                let Adamw { lr: _, betas, eps, weight_decay } = *constants;
-                let constants = AdamwConstants { lr, betas, eps, weight_decay };
-                let _ = step.f_add_scalar_(1.0)?;
-                torch::adamw_step(&self.parameters, &gradients, [first, second], step, constants)?;
+        if is_finite {
+            let _ = self.updates.f_add_scalar_(1.0)?;
+            for (group, gradients) in self.groups.iter_mut().zip(&gradients) {
+                group.update(self.rule, gradients, &self.updates, lr)?;
             }
         }
-        torch::drop_gradients(&self.parameters)
+        for group in &self.groups {
+            torch::drop_gradients(&group.parameters)?;
+        }
+        Ok(is_finite)
     }
 
     /// Every tensor of the state by name, such as `momentum.fc.weight`. The handles are shared: writing to them sets
     /// the state.
     pub fn state(&self) -> Vec<Named> {
-        let named = |kind: &str, tensors: &[Tensor]| -> Vec<Named> {
-            let name = |name: &String| format!("{kind}.{name}");
+        let mut all: Vec<Named> = self.groups.iter().flat_map(Group::state).collect();
+        match self.rule {
+            // Counts nothing.
+            Rule::Sgd(_) => {}
+            Rule::Adamw(_) | Rule::Lamb(_) | Rule::Adafactor(_) => {
+                all.push(Named { name: "updates".into(), tensor: self.updates.shallow_clone() });
+            }
+        }
+        all.extend(self.scaler.iter().flat_map(Scaler::state));
+        all
+    }
+}
+
+impl State {
+    fn fresh(rule: Rule, parameters: &[Tensor]) -> Result<State> {
+        Ok(match rule {
+            Rule::Sgd(Sgd { momentum: 0.0, .. }) => State::Bare,
+            Rule::Sgd(_) => State::Momenta(zeros_like(parameters)?),
+            Rule::Adamw(_) | Rule::Lamb(_) => {
+                State::Moments { first: zeros_like(parameters)?, second: zeros_like(parameters)? }
+            }
+            Rule::Adafactor(_) => State::Squares(parameters.iter().map(adafactor::Squares::of).collect::<Result<_>>()?),
+        })
+    }
+}
+
+impl Group {
+    /// `updates` counts this one too.
+    fn update(&mut self, rule: Rule, gradients: &[Tensor], updates: &Tensor, lr: f64) -> Result<()> {
+        let lr = lr * self.treatment.rate;
+        let decay = |weight_decay: f64| if self.treatment.decays { weight_decay } else { 0.0 };
+        match (rule, &mut self.state) {
+            (Rule::Sgd(Sgd { lr: _, momentum, nesterov, weight_decay }), state) => {
+                let constants = SgdConstants { lr, momentum, nesterov, weight_decay: decay(weight_decay) };
+                let momenta: &[Tensor] = if let State::Momenta(momenta) = state { momenta } else { &[] };
+                torch::sgd_step(&self.parameters, gradients, momenta, constants)
+            }
+            (Rule::Adamw(Adamw { lr: _, betas, eps, weight_decay }), State::Moments { first, second }) => {
+                let constants = AdamwConstants { lr, betas, eps, weight_decay: decay(weight_decay) };
+                torch::adamw_step(&self.parameters, gradients, [first, second], updates, constants)
+            }
+            (Rule::Lamb(constants), State::Moments { first, second }) => {
+                let constants = Lamb { lr, weight_decay: decay(constants.weight_decay), ..constants };
+                let moments = first.iter_mut().zip(second.iter_mut());
+                let each = self.parameters.iter_mut().zip(gradients).zip(moments);
+                tch::no_grad(|| {
+                    each.into_iter().try_for_each(|((parameter, gradient), moments)| {
+                        lamb::step(parameter, gradient, moments, updates, constants, self.treatment.decays)
+                    })
+                })
+            }
+            (Rule::Adafactor(constants), State::Squares(squares)) => {
+                let constants = Adafactor { lr, weight_decay: decay(constants.weight_decay), ..constants };
+                let each = self.parameters.iter_mut().zip(gradients).zip(squares);
+                tch::no_grad(|| {
+                    each.into_iter().try_for_each(|((parameter, gradient), squares)| {
+                        adafactor::step(parameter, gradient, squares, updates, constants)
+                    })
+                })
+            }
+            (Rule::Adamw(_) | Rule::Lamb(_) | Rule::Adafactor(_), _) => {
+                Err(Error::new("the optimiser's state is of another rule"))
+            }
+        }
+    }
+
+    fn state(&self) -> Vec<Named> {
+        let named = |kind: &str, tensors: Vec<&Tensor>| -> Vec<Named> {
             let pairs = self.names.iter().zip(tensors);
-            pairs.map(|(of, tensor)| Named { name: name(of), tensor: tensor.shallow_clone() }).collect()
+            pairs.map(|(of, tensor)| Named { name: format!("{kind}.{of}"), tensor: tensor.shallow_clone() }).collect()
         };
         match &self.state {
-            State::Sgd { momenta, .. } => named("momentum", momenta),
-            State::Adamw { first, second, step, .. } => {
-                let mut all = named("first", first);
-                all.extend(named("second", second));
-                all.push(Named { name: "updates".into(), tensor: step.shallow_clone() });
+            State::Bare => Vec::new(),
+            State::Momenta(momenta) => named("momentum", momenta.iter().collect()),
+            State::Moments { first, second } => {
+                let mut all = named("first", first.iter().collect());
+                all.extend(named("second", second.iter().collect()));
                 all
+            }
+            State::Squares(squares) => {
+                let pairs = self.names.iter().zip(squares);
+                pairs.flat_map(|(of, squares)| squares.named(of)).collect()
             }
         }
     }
@@ -118,3 +231,6 @@ fn zeros_like(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
     // Of the detached values, so that the state needs no gradient; in the same memory format, as the kernels demand.
     tensors.iter().map(|tensor| Ok(tensor.f_detach()?.f_zeros_like()?)).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ use domain::rank::{Evaluated, EvaluatedSplit, Order, Ready, Report, Spec, Step};
 use domain::train::Task;
 use tch::Device;
 
+use crate::average::measure_statistics;
 use crate::begin::{check_batches, check_pictures, check_shares, check_spec, environment, keep_threads, length};
 use crate::channel::Channel;
 use crate::error::{Error, not_finite};
@@ -20,11 +21,12 @@ use crate::evaluate::{Score, evaluate};
 use crate::export::{Verdict, export};
 use crate::material::Material;
 use crate::pretrained;
+use crate::profile::{Phase, Timeline};
 use crate::ranks::Ranks;
 use crate::saving::Saving;
 use crate::schedule::{self, Length};
 use crate::state::{BestScore, LeftOut, Trainer, spread};
-use crate::step::{Recipe, step};
+use crate::step::{Recipe, timed_step};
 use crate::torch;
 
 /// How a run ended well.
@@ -105,6 +107,7 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
 
     torch::set_threads(spec.threads);
     torch::set_deterministic(train.deterministic)?;
+    recipe.format.settle(device)?;
     let mut trainer = Trainer::fresh(train, shape, device, spec.threads, ranks)?;
     let mut training = Vec::new();
     match (loaded, &train.weights) {
@@ -141,13 +144,14 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
     let mut feed = material.train(train, from, ranks.share());
     let scorer = Scorer { spec, material: &material, recipe: &recipe, channel, ranks };
     let base_rate = trainer.optimizer.base_rate();
+    let mut timeline = if train.profile { Timeline::on(device) } else { Timeline::off() };
     let mut ended = Instant::now();
 
     loop {
         let at = trainer.progress.step;
         let epoch_ended = at > 0 && at.is_multiple_of(length.steps_per_epoch);
         if epoch_ended && !trainer.progress.evaluated && !ranks.any(orders.stop)? {
-            scorer.validate(&mut trainer, length, &mut orders)?;
+            timeline.time(Phase::Evaluation, || scorer.validate(&mut trainer, length, &mut orders))?;
             // A step's time does not include the evaluation before it.
             ended = Instant::now();
         }
@@ -161,25 +165,28 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
         }
         let done = at >= length.steps || reached(spec, &trainer);
         if done || save {
-            saving.save(&trainer, done, ranks)?;
+            timeline.time(Phase::Checkpoint, || saving.save(&trainer, done, ranks))?;
             orders.save = false;
         }
         if done {
             break;
         }
-        saving.keep_up(at + 1)?;
+        timeline.time(Phase::Checkpoint, || saving.keep_up(at + 1))?;
 
-        let batch = feed.next(device);
+        let batch = timeline.time(Phase::Data, || feed.next(device));
         let batch = batch.ok_or_else(|| Finding::new(Cause::Internal, "the data ended before the last step"))??;
         let lr = base_rate * schedule::factor(&train.schedule, length, at);
-        let loss = step(&trainer.network, &mut trainer.optimizer, &recipe, &batch.samples, lr, ranks)?;
+        let (network, optimizer) = (&trainer.network, &mut trainer.optimizer);
+        let loss = timed_step(network, optimizer, &recipe, &batch.samples, lr, ranks, &mut timeline)?;
+        timeline.stepped();
         if !loss.is_finite() {
             return Err(not_finite(at + 1, loss));
         }
-        ranks.level(&trainer.network)?;
+        timeline.time(Phase::Exchange, || ranks.level(&trainer.network))?;
         trainer.progress.step = at + 1;
         (trainer.progress.epoch, trainer.progress.position) = (batch.cursor_after.epoch, batch.cursor_after.pos);
         trainer.progress.evaluated = false;
+        trainer.average(length)?;
 
         let took = ended.elapsed();
         ended = Instant::now();
@@ -197,6 +204,7 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
         orders.take();
     }
 
+    tell_times(spec, &timeline, channel, ranks)?;
     // Durable before it is exported: a kill from here on costs no step.
     saving.finish()?;
     let best = if ranks.is_first() { Some(trainer.use_best()?) } else { None };
@@ -221,6 +229,16 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
     }
     channel.send(Report::Exported(export(spec, &material, &best, &trainer.progress, &verdict)?));
     Ok(Ending::Trained)
+}
+
+/// Writes every rank's trace, and tells where the time of each has gone.
+fn tell_times(spec: &Spec, timeline: &Timeline, channel: &Channel, ranks: &Ranks) -> Result<(), Error> {
+    let trace = Path::new(&spec.export).with_file_name("profile").join(format!("rank-{}.json", spec.rank));
+    let Some(own) = timeline.finish(&trace, spec.rank)? else { return Ok(()) };
+    for rank in 0..ranks.size() {
+        channel.send(Report::Note { text: ranks.spread_text(rank, &own)? });
+    }
+    Ok(())
 }
 
 /// Orders that came and are not followed yet.
@@ -253,7 +271,20 @@ struct Scorer<'a> {
 impl Scorer<'_> {
     /// Scores the validation split, keeps the weights if they are the best, and reports; unless an order to stop comes.
     fn validate(&self, trainer: &mut Trainer, length: Length, orders: &mut Orders) -> Result<(), Error> {
-        let Some(score) = self.score(trainer, Part::Validation, orders)? else { return Ok(()) };
+        let lent = trainer.lend_average(length)?;
+        if let Some(batches) = lent.as_ref().map(|lent| lent.batches).filter(|batches| *batches > 0) {
+            let mut feed = self.material.train(&self.spec.train, Cursor { epoch: 0, pos: 0 }, self.ranks.share());
+            measure_statistics(&trainer.network, self.recipe, &mut feed, batches)?;
+            self.ranks.level(&trainer.network)?;
+        }
+        if let Some(score) = self.score(trainer, Part::Validation, orders)? {
+            self.judge(trainer, length, score)?;
+        }
+        lent.map_or(Ok(()), |lent| trainer.take_back(lent))
+    }
+
+    /// Keeps the weights if they are the best, and reports.
+    fn judge(&self, trainer: &mut Trainer, length: Length, score: Score) -> Result<(), Error> {
         let at = trainer.progress.step;
         let better = |best: BestScore| match self.spec.train.task() {
             Task::Pictures | Task::Texts => score.accuracy > best.accuracy,

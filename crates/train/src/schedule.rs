@@ -1,6 +1,6 @@
 //! The learning rate as a pure function of the step, so that nothing of it needs saving.
 
-use domain::train::{Decay, Schedule, Span};
+use domain::train::{Decay, OneCycle, Schedule, Span};
 
 /// How long a run is, in optimiser steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,19 +22,40 @@ pub fn factor(schedule: &Schedule, length: Length, step: u64) -> f64 {
     if step < warmup {
         return (step + 1) as f64 / warmup as f64;
     }
+    let rest = length.steps.saturating_sub(warmup).max(1);
+    let done = ((step - warmup) as f64 / rest as f64).min(1.0);
+    let above = |floor: f64, factor: f64| floor + (1.0 - floor) * factor;
     match &schedule.decay {
         Decay::Constant => 1.0,
-        Decay::Cosine => {
-            let rest = length.steps.saturating_sub(warmup).max(1);
-            let done = ((step - warmup) as f64 / rest as f64).min(1.0);
-            0.5 * (1.0 + (std::f64::consts::PI * done).cos())
-        }
+        Decay::Cosine => above(schedule.floor, half_cosine(done)),
+        Decay::Linear => above(schedule.floor, 1.0 - done),
+        Decay::Poly(poly) => above(schedule.floor, (1.0 - done).powf(poly.power)),
+        Decay::OneCycle(cycle) => one_cycle(cycle, length.steps, step),
         Decay::Step(decay) => {
             let epoch = step / length.steps_per_epoch.max(1);
             let drops = decay.at.iter().filter(|at| u64::from(**at) <= epoch).count();
             decay.factor.powi(drops as i32)
         }
     }
+}
+
+/// From 1 to 0 while `done` goes from 0 to 1.
+fn half_cosine(done: f64) -> f64 {
+    0.5 * (1.0 + (std::f64::consts::PI * done).cos())
+}
+
+/// As PyTorch's `OneCycleLR` with two phases of half a cosine each: the first step has the least rate of the rise, the
+/// last that of the fall, and the full rate is reached at the step before `rise · steps`.
+fn one_cycle(cycle: &OneCycle, steps: u64, step: u64) -> f64 {
+    let (start, last) = (1.0 / cycle.start, steps.saturating_sub(1) as f64);
+    let end = start / cycle.end;
+    let top = (cycle.rise.get() * steps as f64 - 1.0).max(0.0);
+    let between = |from: f64, to: f64, done: f64| to + (from - to) * half_cosine(done.clamp(0.0, 1.0));
+    let step = step as f64;
+    if step <= top && top > 0.0 {
+        return between(start, 1.0, step / top);
+    }
+    between(1.0, end, (step - top) / (last - top).max(f64::MIN_POSITIVE))
 }
 
 fn warmup_steps(warmup: Option<Span>, length: Length) -> u64 {
@@ -47,7 +68,7 @@ fn warmup_steps(warmup: Option<Span>, length: Length) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use domain::train::StepDecay;
+    use domain::train::{Poly, StepDecay};
 
     use super::*;
 
@@ -61,7 +82,7 @@ mod tests {
 
     #[test]
     fn schedules_are_their_closed_forms() {
-        let plain = |decay| Schedule { warmup: None, decay };
+        let plain = |decay| Schedule { warmup: None, decay, floor: 0.0 };
         check(&plain(Decay::Constant), |_| 1.0);
         check(&plain(Decay::Cosine), |step| (std::f64::consts::PI * step as f64 / 100.0).cos().powi(2));
         check(&plain(Decay::Step(StepDecay { at: vec![2, 4], factor: 0.1 })), |step| match step {
@@ -72,10 +93,60 @@ mod tests {
     }
 
     #[test]
+    fn ways_down_meet_their_ends_by_the_hundred() {
+        for steps in (2..200).step_by(3) {
+            let length = Length { steps_per_epoch: 7, steps };
+            for floor in [0.0, 0.1] {
+                for decay in
+                    [Decay::Cosine, Decay::Linear, Decay::Poly(Poly { power: 2.0 }), Decay::Poly(Poly { power: 0.5 })]
+                {
+                    let schedule = Schedule { warmup: None, decay, floor };
+                    let all: Vec<f64> = (0..=steps).map(|step| factor(&schedule, length, step)).collect();
+                    assert!(all.is_sorted_by(|one, next| one > next), "{schedule:?} {steps}: {all:?}");
+                    assert!(
+                        (all[0] - 1.0).abs() < 1e-12 && (all[steps as usize] - floor).abs() < 1e-12,
+                        "{schedule:?}"
+                    );
+                    let middle = factor(&schedule, Length { steps_per_epoch: 7, steps: 2 * steps }, steps);
+                    let expected = match schedule.decay {
+                        Decay::Poly(poly) => 0.5f64.powf(poly.power),
+                        Decay::Constant | Decay::Cosine | Decay::Linear | Decay::Step(_) | Decay::OneCycle(_) => 0.5,
+                    };
+                    assert!((middle - floor - (1.0 - floor) * expected).abs() < 1e-12, "{schedule:?} {middle}");
+                }
+            }
+        }
+    }
+
+    /// Figures of `torch.optim.lr_scheduler.OneCycleLR(max_lr=1, total_steps=10, pct_start=0.3)`.
+    #[test]
+    fn one_cycle_is_pytorchs() {
+        let cycle = OneCycle { rise: "30%".parse().unwrap(), start: 25.0, end: 1e4 };
+        let schedule = Schedule { warmup: None, decay: Decay::OneCycle(cycle), floor: 0.0 };
+        let found: Vec<f64> =
+            (0..10).map(|step| factor(&schedule, Length { steps_per_epoch: 5, steps: 10 }, step)).collect();
+        let expected = [
+            0.04,
+            0.52,
+            1.0,
+            0.9504846320134737,
+            0.8117456539497631,
+            0.6112620219362893,
+            0.38874197806371075,
+            0.18825834605023697,
+            0.049519367986526286,
+            4e-06,
+        ];
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-9, "{found}, expected {expected}");
+        }
+    }
+
+    #[test]
     fn warm_up_rises_to_the_full_rate() {
-        let by_steps = Schedule { warmup: Some(Span::Steps(20)), decay: Decay::Constant };
+        let by_steps = Schedule { warmup: Some(Span::Steps(20)), ..Schedule::default() };
         check(&by_steps, |step| ((step + 1) as f64 / 20.0).min(1.0));
-        let by_epochs = Schedule { warmup: Some(Span::Epochs(0.5)), decay: Decay::Cosine };
+        let by_epochs = Schedule { warmup: Some(Span::Epochs(0.5)), decay: Decay::Cosine, floor: 0.0 };
         check(&by_epochs, |step| match step {
             0..5 => (step + 1) as f64 / 5.0,
             _ => (std::f64::consts::PI * (step - 5) as f64 / 90.0).cos().powi(2),
@@ -84,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_warm_up_longer_than_the_run_is_no_fault() {
-        let schedule = Schedule { warmup: Some(Span::Epochs(9.0)), decay: Decay::Cosine };
+        let schedule = Schedule { warmup: Some(Span::Epochs(9.0)), decay: Decay::Cosine, floor: 0.0 };
         check(&schedule, |step| (step + 1) as f64 / 90.0);
     }
 }

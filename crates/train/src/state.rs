@@ -13,10 +13,13 @@ use domain::train::Train;
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
+use crate::average::Averaged;
 use crate::error::Error;
 use crate::model::{Named, Network, Shape};
 use crate::optim::Optimizer;
+use crate::precision::{Format, Scaler};
 use crate::ranks::{Ranks, shards};
+use crate::schedule::Length;
 use crate::torch;
 
 /// The tensor of all ranks' generators.
@@ -70,6 +73,8 @@ pub struct Trainer {
     pub optimizer: Optimizer,
     /// How far it has come.
     pub progress: Progress,
+    /// The mean of its weights, where one is kept.
+    pub average: Option<Averaged>,
     best: Option<Arc<Best>>,
     device: Device,
 }
@@ -85,9 +90,15 @@ impl Trainer {
     ) -> Result<Trainer, Error> {
         let moments = ranks.moments();
         let network = Network::over(moments, train.model, shape, train.seed, device, train.memory_format)?;
-        let optimizer = Optimizer::new(train.optimizer, &ranks.kept(network.weights(), train.parallel))?;
+        freeze(&network, &train.parameters.freeze)?;
+        let kept = ranks.kept(network.weights(), train.parallel);
+        let mut optimizer = Optimizer::with(train.optimizer, &train.parameters, &kept)?;
+        if Format::choose(train.precision, device) == Format::Fp16 {
+            optimizer = optimizer.scaled(Scaler::new(device)?);
+        }
+        let average = train.average.map(|rule| Averaged::new(rule, network.weights())).transpose()?;
         let progress = Progress { step: 0, epoch: 0, position: 0, evaluated: true, threads, best: None };
-        Ok(Trainer { network, optimizer, progress, best: None, device })
+        Ok(Trainer { network, optimizer, progress, average, best: None, device })
     }
 
     /// Takes over a saved state. All of it fits, or nothing does: the file is of the same job. Returns what other
@@ -103,6 +114,9 @@ impl Trainer {
         fill(self.network.weights().all(), &loaded.model)?;
         if !left_out.optimizer {
             fill(&self.optimizer.state(), &loaded.training)?;
+        }
+        if let Some(average) = &self.average {
+            fill(average.state(), &loaded.training)?;
         }
         if !left_out.random {
             for (device, name) in self.generators() {
@@ -131,6 +145,9 @@ impl Trainer {
         old_model.reverse();
         old_training.reverse();
         let mut training = copy(&self.optimizer.state(), &mut old_training)?;
+        if let Some(average) = &self.average {
+            training.extend(copy(average.state(), &mut old_training)?);
+        }
         for (device, name) in self.generators() {
             let generator = Named { name: name.into(), tensor: torch::random_state(device)? };
             training.extend(copy([&generator], &mut old_training)?);
@@ -142,6 +159,35 @@ impl Trainer {
         let state = serde_json::to_value(&self.progress).map_err(|error| misfit(&error.to_string()))?;
         let model = copy(self.network.weights().all(), &mut old_model)?;
         Ok(Some(Snapshot { step: self.progress.step, began, model, training, state, best: self.best.clone() }))
+    }
+
+    /// Takes the weights of the step that was just made into their mean.
+    pub fn average(&self, length: Length) -> Result<(), Error> {
+        match &self.average {
+            Some(average) => Ok(average.follow(length, self.progress.step)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts the mean of the weights in their place, if there is one by now, and returns what was there.
+    pub fn lend_average(&self, length: Length) -> Result<Option<Lent>, Error> {
+        let Some(average) = self.average.as_ref().filter(|one| one.is_begun(length, self.progress.step)) else {
+            return Ok(None);
+        };
+        let copies = self.network.weights().all().map(|named| torch::copied(&named.tensor));
+        let copies = copies.collect::<torch::Result<Vec<Tensor>>>()?;
+        average.put()?;
+        let has_statistics = !self.network.weights().buffers().is_empty();
+        Ok(Some(Lent { copies, batches: if has_statistics { average.batches() } else { 0 } }))
+    }
+
+    /// Puts back what the mean took the place of.
+    pub fn take_back(&self, lent: Lent) -> Result<(), Error> {
+        for (named, copy) in self.network.weights().all().zip(lent.copies) {
+            let mut target = named.tensor.f_detach().map_err(torch::Error::from)?;
+            target.f_copy_(&copy).map_err(torch::Error::from)?;
+        }
+        Ok(())
     }
 
     /// Remembers the present weights as the best ones.
@@ -181,6 +227,9 @@ pub fn spread(trainer: &mut Trainer, resumed: &[checkpoint::Tensor], ranks: &Ran
     let progress = ranks.spread_text(0, &progress)?;
     trainer.progress = serde_json::from_str(&progress).map_err(|error| misfit(&error.to_string()))?;
     ranks.spread(trainer.network.weights().all())?;
+    if let Some(average) = &trainer.average {
+        ranks.spread(average.state())?;
+    }
     if trainer.progress.step > 0 {
         shards::scatter(&trainer.optimizer.state(), |name| to_tensor(find(resumed, name)?), ranks)?;
     }
@@ -188,8 +237,37 @@ pub fn spread(trainer: &mut Trainer, resumed: &[checkpoint::Tensor], ranks: &Ran
     Ok(ranks.set_generators(saved, seed, trainer.progress.step)?)
 }
 
+/// The weights while their mean stands in their place.
+pub struct Lent {
+    copies: Vec<Tensor>,
+    /// Batches from which statistics have to be measured for the mean; 0 where there are none.
+    pub batches: u32,
+}
+
+/// Keeps parameters as they are whose names begin like this.
+fn freeze(network: &Network, beginnings: &[String]) -> Result<(), Error> {
+    let parameters = network.weights().parameters();
+    for beginning in beginnings {
+        let mut named = parameters.iter().filter(|named| named.name.starts_with(beginning)).peekable();
+        if named.peek().is_none() {
+            let some = parameters.first().map_or("", |named| named.name.as_str());
+            let message = format!("no parameter's name begins with `{beginning}`, so there is none to freeze");
+            let hint = format!("names are such as `{some}`; write the beginning of one");
+            return Err(Finding::new(Cause::Job, message).hint(hint).into());
+        }
+        for named in named {
+            let _ = named.tensor.f_set_requires_grad(false).map_err(torch::Error::from)?;
+        }
+    }
+    if parameters.iter().all(|named| !named.tensor.requires_grad()) {
+        let message = "every parameter is frozen, so there is nothing to train";
+        return Err(Finding::new(Cause::Job, message).hint("leave a part out of `parameters.freeze`").into());
+    }
+    Ok(())
+}
+
 /// Copies tensors to plain memory, each in C order whatever its memory format. `spare` is taken from its end.
-fn copy<'a>(
+pub(crate) fn copy<'a>(
     tensors: impl IntoIterator<Item = &'a Named>,
     spare: &mut Vec<checkpoint::Tensor>,
 ) -> Result<Vec<checkpoint::Tensor>, Error> {

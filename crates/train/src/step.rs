@@ -2,14 +2,16 @@
 //!
 //! `xtask bench train` measures this function against PyTorch's and the whole run against this function.
 
-use domain::train::Train;
+use domain::train::{Recompute, Train};
 use tch::{Device, Kind, Reduction, Tensor};
 
 use crate::model::{Network, Pass, Picture};
 use crate::optim::Optimizer;
 use crate::precision::Format;
+use crate::profile::{Phase, Timeline};
 use crate::ranks::Ranks;
-use crate::torch::Result;
+use crate::recompute;
+use crate::torch::{Error, Result};
 
 /// What a step needs to know besides its batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,6 +26,8 @@ pub struct Recipe {
     pub label_smoothing: f64,
     /// Largest norm of the gradients.
     pub clip_norm: Option<f64>,
+    /// Which blocks are computed again on the way back.
+    pub recompute: Recompute,
 }
 
 impl Recipe {
@@ -35,6 +39,7 @@ impl Recipe {
             accumulate: train.accumulate.max(1),
             label_smoothing: train.label_smoothing,
             clip_norm: train.clip_norm,
+            recompute: train.recompute,
         }
     }
 }
@@ -81,7 +86,7 @@ impl Samples {
 
     /// The pass that these are sent through.
     pub fn pass(&self, train: bool) -> Pass {
-        Pass { train, mask: self.mask.as_ref().map(Tensor::shallow_clone) }
+        Pass { mask: self.mask.as_ref().map(Tensor::shallow_clone), ..Pass::whole(train) }
     }
 
     /// Some of them, which share their memory.
@@ -112,11 +117,21 @@ pub fn step(
     lr: f64,
     ranks: &Ranks,
 ) -> Result<f64> {
+    timed_step(network, optimizer, recipe, batch, lr, ranks, &mut Timeline::off())
+}
+
+/// The same, each part of it noted in `timeline`.
+pub fn timed_step(
+    network: &Network,
+    optimizer: &mut Optimizer,
+    recipe: &Recipe,
+    batch: &Samples,
+    lr: f64,
+    ranks: &Ranks,
+    timeline: &mut Timeline,
+) -> Result<f64> {
     let total = batch.count()?;
     let by_word = batch.labels.dim() > 1;
-    // What ranks exchange is their mean, and what is wanted is their sum.
-    let weight = batch.of.weight() * f64::from(ranks.size());
-    let whole = batch.of.whole as f64;
     let all_guesses = match by_word && (recipe.accumulate > 1 || ranks.size() > 1) {
         true => Some(ranks.total(batch.guesses()?.f_mul_scalar(batch.of.weight())?)?),
         false => None,
@@ -127,33 +142,50 @@ pub fn step(
         let part = batch.part(start, length)?;
         start += length;
         let exchange = ranks.exchange().filter(|_| start == total);
-        let pass = part.pass(true);
         if let Some(exchange) = exchange {
             exchange.before_forward()?;
         }
-        let scores = recipe.format.forward(recipe.device, || network.forward(&part.values, &pass))?;
-        let mut loss = cross_entropy(&scores, &part.labels, recipe.label_smoothing)?;
-        if let Some(all) = &all_guesses {
-            // A part without a word to guess has no mean.
-            let share = part.guesses()?.f_div(all)?;
-            loss = loss.f_mul(&share.f_mul_scalar(weight)?)?.f_nan_to_num(0.0, None, None)?;
-        } else if length as f64 * weight != whole {
-            loss = loss.f_mul_scalar(weight * length as f64 / whole)?;
-        }
+        let loss = timeline.time(Phase::Forward, || forward(network, recipe, &part, all_guesses.as_ref(), ranks))?;
+        let value = loss.f_detach()?;
         if let Some(exchange) = exchange {
             exchange.before_backward()?;
         }
-        loss.f_backward()?;
-        let loss = loss.f_detach()?;
+        timeline.time(Phase::Backward, || optimizer.loss(loss)?.f_backward().map_err(Error::from))?;
         sum = Some(match sum {
-            None => loss,
-            Some(sum) => sum.f_add(&loss)?,
+            None => value,
+            Some(sum) => sum.f_add(&value)?,
         });
     }
-    ranks.update(network, optimizer, lr, recipe.clip_norm)?;
+    timeline.time(Phase::Optimizer, || ranks.update(network, optimizer, lr, recipe.clip_norm))?;
     let mut loss = [sum.map_or(Ok(0.0), |loss| loss.f_double_value(&[]))? / f64::from(ranks.size())];
-    ranks.sum(&mut loss)?;
+    if ranks.size() > 1 {
+        timeline.time(Phase::Exchange, || ranks.sum(&mut loss))?;
+    }
     Ok(loss[0])
+}
+
+/// What a part adds to the mean loss of the batch of all ranks; `all_guesses` are the words that are guessed in it.
+fn forward(
+    network: &Network,
+    recipe: &Recipe,
+    part: &Samples,
+    all_guesses: Option<&Tensor>,
+    ranks: &Ranks,
+) -> Result<Tensor> {
+    // What ranks exchange is their mean, and what is wanted is their sum.
+    let weight = part.of.weight() * f64::from(ranks.size());
+    let (pass, length, whole) = (part.pass(true), part.count()? as f64, part.of.whole as f64);
+    let scores = recipe.format.forward(recipe.device, || recompute::forward(network, &part.values, &pass, recipe))?;
+    let loss = cross_entropy(&scores, &part.labels, recipe.label_smoothing)?;
+    if let Some(all) = all_guesses {
+        // A part without a word to guess has no mean.
+        let share = part.guesses()?.f_div(all)?;
+        return Ok(loss.f_mul(&share.f_mul_scalar(weight)?)?.f_nan_to_num(0.0, None, None)?);
+    }
+    if length * weight != whole {
+        return Ok(loss.f_mul_scalar(weight * length / whole)?);
+    }
+    Ok(loss)
 }
 
 /// Mean cross-entropy of scores against classes, or at each place against words, with `smoothing` of the mass spread

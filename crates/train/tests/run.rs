@@ -368,6 +368,65 @@ fn classes_of_texts_are_learnt_and_a_resumed_run_ends_with_the_same_bytes() {
     assert_eq!(resumed.exported().model_sha256, outcome.exported().model_sha256);
 }
 
+/// Each way of learning that keeps something of its own: resumed in the middle, it ends with the same bytes.
+#[test]
+fn every_way_of_learning_goes_on_as_if_it_had_not_been_stopped() {
+    let ways = [
+        json!({"optimizer": {"adamw": {"lr": 5e-4}}, "precision": "fp16", "recompute": "blocks"}),
+        json!({"optimizer": {"lamb": {"lr": 5e-3}}, "average": {"swa": {"from": 0}}}),
+        json!({"optimizer": {"adafactor": {"lr": 1e-2}}, "parameters": {"decay": "matrices", "layer_rate": 0.8}}),
+        json!({"average": {"ema": {}}, "parameters": {"freeze": ["bert.embeddings."]}, "accumulate": 3, "clip_norm": 1}),
+    ];
+    for way in ways {
+        let mut changes = way.clone();
+        changes["checkpoint"] = json!({"every": "2 steps", "keep": 100});
+        let text = json!({"label": "class", "length": 8, "vocabulary": 300});
+        let job = || reading("texts.csv", text.clone(), changes.clone());
+        let whole = job().finish();
+        assert_eq!(whole.ending, Ok(Ending::Trained), "{way}");
+        for (stop, lose) in [(5, 4), (14, 12)] {
+            let mut stopped = job();
+            stopped.stop_after(stop);
+            stopped.lose_after(lose);
+            let resumed = stopped.finish();
+            assert_eq!(resumed.resumed_from(), lose, "{way}");
+            assert_eq!(resumed.losses(), whole.losses()[lose as usize..], "{way}");
+            assert_eq!(resumed.exported().model_sha256, whole.exported().model_sha256, "{way}");
+        }
+    }
+}
+
+/// The mean of the weights, with statistics measured for it, stands in for them and does not disturb them.
+#[test]
+fn means_of_weights_are_what_is_judged_and_change_no_step() {
+    let job = json!({
+        "model": "resnet20", "optimizer": {"sgd": {"lr": 0.1}}, "batch": 200, "epochs": 4, "checkpoint": {"every": "4 steps", "keep": 100},
+    });
+    let plain = bench(job.clone()).finish();
+    for average in [json!({"ema": {"decay": 0.8, "batches": 3}}), json!({"swa": {"from": 1, "batches": 3}})] {
+        let mut changed = job.clone();
+        changed["average"] = average.clone();
+        let mut averaged = bench(changed);
+        let outcome = averaged.finish();
+        assert_eq!(outcome.losses(), plain.losses(), "{average}");
+        assert_ne!(outcome.exported().model_sha256, plain.exported().model_sha256, "{average}");
+        assert!(outcome.exported().validation_accuracy > 0.5, "{average}: {:?}", outcome.exported());
+    }
+}
+
+#[test]
+fn what_cannot_be_trained_so_is_said_before_the_first_step() {
+    for (change, message) in [
+        (json!({"parameters": {"freeze": ["layer9."]}}), "no parameter's name begins with `layer9.`"),
+        (json!({"parameters": {"freeze": ["fc1.", "fc2.", "fc3."]}}), "every parameter is frozen"),
+        (json!({"precision": "tf32"}), "`precision: tf32` is a format of NVIDIA GPUs"),
+    ] {
+        let outcome = bench(change).finish();
+        assert!(outcome.finding(Cause::Job).message.contains(message));
+        assert!(outcome.steps().is_empty());
+    }
+}
+
 #[test]
 fn words_are_learnt_masked_or_one_after_another() {
     let text = json!({"length": 16, "vocabulary": 300});

@@ -86,6 +86,15 @@ pub fn likeness(root: &Path, named: &[String]) -> Outcome {
     }
 }
 
+/// Every update rule that PyTorch has, against its own.
+pub fn optimizers(root: &Path) -> Outcome {
+    let ours = built(root)?.join("examples/parity");
+    let mut script = Command::new(setup::python()?);
+    script.arg(root.join("benches/peers/optimizers.py")).arg(&ours).env("PYTHONPATH", peers::pytorch()?);
+    print!("{}", doing::read(&mut script)?);
+    Ok("optimizers: every rule stays within 1e-3 of PyTorch's over 20 steps".into())
+}
+
 /// The figures of one answer that are too large.
 fn misses(answer: &Value) -> Result<Vec<String>, Box<dyn Error>> {
     let mut wrong = Vec::new();

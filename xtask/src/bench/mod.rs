@@ -24,15 +24,18 @@ use crate::build;
 use crate::doing::{self, Outcome};
 
 const USAGE: &str = "\
-usage: cargo xtask bench train [CASE…] [--pairs N] [--steps N]   the step function against PyTorch's
+usage: cargo xtask bench train [CASE…] [--pairs N] [--steps N] [--compiled]   the step function against PyTorch's
        cargo xtask bench step [CASE…] [--pairs N] [--steps N]    the run's step against the step function; snapshots
        cargo xtask bench parity --all [MODEL…]                   every network against its peer; docs/parity.md
+       cargo xtask bench optimizers                              every update rule against torch.optim's
        cargo xtask bench parity MODEL_FOLDER [PICTURES.tar]      an exported resnet18 in torchvision
        cargo xtask bench data [--pictures N] [--rounds N] [--threads N]   pictures to batches, and other loaders
        cargo xtask bench data --numerics N                       N pictures' pixels beside torchvision's
        cargo xtask bench transfer                                bytes and time beside rsync, rclone and gzip
        cargo xtask bench plan [--rounds N]                       a plan over everything that is offered
-cases: fp32, fp32-channels_last, bf16, bf16-channels_last";
+cases: fp32, fp32-channels_last, bf16, bf16-channels_last of resnet18 on small pictures; with a model before it, such as
+       resnet50-fp32, those of resnet50, mobilenet_v3_large, bert_mini and gpt_tiny
+--compiled measures against torch.compile";
 
 /// How much is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +46,8 @@ struct Options {
     pairs: usize,
     /// Steps in a block.
     steps: usize,
+    /// Whether PyTorch compiles its step.
+    compiled: bool,
 }
 
 /// Runs the comparison that `arguments` name.
@@ -52,6 +57,7 @@ pub fn bench(root: &Path, arguments: &[String]) -> Outcome {
         ("train", rest) => train::train(root, &options(rest)?),
         ("step", rest) => step::step(root, &options(rest)?),
         ("data", rest) => data::data(root, rest),
+        ("optimizers", []) => likeness::optimizers(root),
         ("transfer", []) => transfer::transfer(root),
         ("plan", []) => plan::plan(root, 9),
         ("plan", [flag, rounds]) if flag == "--rounds" => match rounds.parse() {
@@ -66,7 +72,7 @@ pub fn bench(root: &Path, arguments: &[String]) -> Outcome {
 }
 
 fn options(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options { cases: Vec::new(), pairs: 15, steps: 10 };
+    let mut options = Options { cases: Vec::new(), pairs: 15, steps: 10, compiled: false };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut number = || -> Result<usize, String> {
@@ -76,6 +82,7 @@ fn options(arguments: &[String]) -> Result<Options, String> {
         match word.as_str() {
             "--pairs" => options.pairs = number()?,
             "--steps" => options.steps = number()?,
+            "--compiled" => options.compiled = true,
             name => options.cases.push(case::Case::named(name).ok_or(USAGE)?),
         }
     }
@@ -114,5 +121,7 @@ mod tests {
         check("--steps", Err("needs a number"));
         check("--pairs 0", Err("above 0"));
         check("fp8", Err("cases:"));
+        check("bert_mini-fp32 resnet50-bf16-channels_last --compiled", Ok((2, 15, 10)));
+        check("bert_mini-channels_last", Err("cases:"));
     }
 }

@@ -28,7 +28,8 @@ pub fn step(root: &Path, options: &Options) -> Outcome {
     for case in &options.cases {
         // In the build folder, as that lies on a disk: a checkpoint in memory would be too cheap.
         let folder = build::target(root).join(format!("bench/{}.{}", case.name(), std::process::id()));
-        let mut bare = Command::new(programs.join("examples/bench"));
+        let mut bare = Command::new(programs.join("gradus-rank"));
+        bare.arg("bench");
         compare(*case, &programs.join("gradus-rank"), &folder, &mut bare, options)?;
     }
     Ok("bench: the run's step over the step function, both as `gradus-rank` has them".into())
@@ -63,9 +64,10 @@ fn compare(
     let share = |part: f64| 100.0 * part / total;
     let bare_step = mean(&alone);
     println!(
-        "resnet18 {}, batch {}, {} threads: {pairs} pairs of {steps} steps",
-        case.name(),
-        case::BATCH,
+        "{} {}, batch {}, {} threads: {pairs} pairs of {steps} steps",
+        case.model,
+        case.format(),
+        case.batch(),
         case::threads()
     );
     println!("  in a run   {:.1} ms a step", Spread::of(&all).times(1e3));

@@ -16,13 +16,17 @@ const WARM_UP: usize = 10;
 
 /// Measures every case that was asked for.
 pub fn train(root: &Path, options: &Options) -> Outcome {
-    let ours = built(root)?.join("examples/bench");
-    let pytorch = peers::pytorch()?;
+    let ours = built(root)?.join("gradus-rank");
+    let packages = std::env::join_paths([peers::pytorch()?, peers::transformers()?])?;
     let python = setup::python()?;
     for case in &options.cases {
         let mut theirs = Command::new(&python);
-        theirs.arg(root.join("benches/peers/torch_step.py")).env("PYTHONPATH", &pytorch);
-        compare(*case, &mut Command::new(&ours), &mut theirs, options)?;
+        theirs.arg(root.join("benches/peers/torch_step.py")).env("PYTHONPATH", &packages);
+        theirs.env("HF_HUB_OFFLINE", "1").env("TRANSFORMERS_VERBOSITY", "error");
+        if options.compiled {
+            theirs.arg("compiled");
+        }
+        compare(*case, Command::new(&ours).arg("bench"), &mut theirs, options)?;
     }
     Ok("bench: ours over PyTorch's, so less is faster".into())
 }
@@ -35,6 +39,7 @@ fn compare(
 ) -> Result<(), Box<dyn std::error::Error>> {
     let description = case.description();
     let mut ours = Program::start("our step", ours, &description)?;
+    let peer = if options.compiled { "torch.compile" } else { "PyTorch" };
     let mut theirs = Program::start("PyTorch's step", theirs, &description)?;
     ours.steps(WARM_UP)?;
     theirs.steps(WARM_UP)?;
@@ -51,13 +56,14 @@ fn compare(
 
     let (pairs, steps) = (blocks.len(), options.steps);
     println!(
-        "resnet18 {}, batch {}, {} threads: {pairs} pairs of {steps} steps",
-        case.name(),
-        case::BATCH,
+        "{} {}, batch {}, {} threads: {pairs} pairs of {steps} steps",
+        case.model,
+        case.format(),
+        case.batch(),
         case::threads()
     );
     println!("  ours     {:.1} ms a step", of(0));
-    println!("  PyTorch  {:.1} ms a step", of(1));
+    println!("  {peer:<8} {:.1} ms a step", of(1));
     println!("  ratio    {:.3}", Spread::of(&ratios));
     println!("  memory   {:.0} MiB against {:.0} MiB at most", peak(0), peak(1));
     println!("  machine  {tried} pairs tried, {quiet}");

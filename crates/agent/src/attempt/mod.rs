@@ -6,7 +6,7 @@
 
 mod hearing;
 mod heartbeat;
-mod library;
+pub(crate) mod library;
 mod link;
 mod peers;
 mod process;

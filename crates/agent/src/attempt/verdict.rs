@@ -246,6 +246,7 @@ mod tests {
             validation_accuracy: 0.9,
             test_accuracy: 0.9,
             steps: 1,
+            peak_memory: 0,
         }
     }
 

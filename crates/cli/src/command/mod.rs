@@ -1,6 +1,7 @@
 //! The commands. One file each: its arguments, whose comments are the help text, and one function.
 
 mod agent;
+mod bench;
 mod catalog;
 mod cost;
 mod data;
@@ -9,6 +10,7 @@ mod logs;
 mod models;
 mod offers;
 mod plan;
+mod rank;
 mod report;
 mod resume;
 pub mod run;
@@ -49,6 +51,8 @@ pub enum Command {
     Cost(cost::Args),
     /// Pack, look at, move and measure data sets
     Data(data::Args),
+    /// Measure how fast this machine trains a model
+    Bench(bench::Args),
     /// Print the event log: everything that was decided and done
     Events(events::Args),
     /// Write a run's report and TensorBoard files again
@@ -76,6 +80,7 @@ impl Command {
             Command::Models(args) => models::run(args, settings, printer),
             Command::Cost(args) => cost::run(args, settings, printer),
             Command::Data(args) => data::run(args, settings, printer),
+            Command::Bench(args) => bench::run(args, settings, printer),
             Command::Events(args) => events::run(args, settings, printer),
             Command::Report(args) => report::run(args, settings, printer),
             Command::Agent(args) => agent::run(args, settings),

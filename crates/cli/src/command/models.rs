@@ -7,7 +7,7 @@ use domain::run::{Outcome, RunState};
 use serde_json::json;
 use server::{Home, State};
 
-use super::find;
+use super::{find, rank};
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
@@ -37,6 +37,9 @@ enum Ask {
         /// Where to; made if it is not there
         #[arg(long, value_name = "FOLDER")]
         to: PathBuf,
+        /// Fold batch normalisations into the convolutions before them, for whoever only uses the model
+        #[arg(long)]
+        fold: bool,
     },
 }
 
@@ -50,7 +53,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     match args.ask.unwrap_or(Ask::List) {
         Ask::List => list(&state, printer),
         Ask::Show { run } => show(&state, printer, &run),
-        Ask::Export { run, to } => export(&state, printer, &run, to),
+        Ask::Export { run, to, fold } => export(&state, settings, printer, &run, to, fold),
     }
 }
 
@@ -97,7 +100,14 @@ fn show(state: &State, printer: &mut Printer, name: &str) -> Result<u8, Error> {
     Ok(exit::DONE)
 }
 
-fn export(state: &State, printer: &mut Printer, name: &str, to: PathBuf) -> Result<u8, Error> {
+fn export(
+    state: &State,
+    settings: &Settings,
+    printer: &mut Printer,
+    name: &str,
+    to: PathBuf,
+    fold: bool,
+) -> Result<u8, Error> {
     let id = find(state.world(), name)?;
     let (_, model) = model_of(state, &id)?;
     let source = PathBuf::from(&model.model);
@@ -115,6 +125,13 @@ fn export(state: &State, printer: &mut Printer, name: &str, to: PathBuf) -> Resu
     }
     std::fs::create_dir_all(&to).map_err(Error::file("make the folder", &to))?;
     let target = to.join("model.safetensors");
+    if fold {
+        if target.exists() {
+            let message = format!("`{}` is there already", target.display());
+            return Err(Error::Usage { message, hint: "name another folder, or move the file away".to_owned() });
+        }
+        return folded(settings, printer, &source, &to);
+    }
     if std::fs::read(&target).is_ok_and(|there| there != bytes) {
         let message = format!("`{}` is there already and holds something else", target.display());
         return Err(Error::Usage { message, hint: "name another folder, or move the file away".to_owned() });
@@ -126,6 +143,35 @@ fn export(state: &State, printer: &mut Printer, name: &str, to: PathBuf) -> Resu
         std::fs::copy(&card, &copy).map_err(Error::file("write", &copy))?;
     }
     printer.data(target.display().to_string());
+    Ok(exit::DONE)
+}
+
+/// Has a rank fold the model, for only it knows tensors.
+fn folded(
+    settings: &Settings,
+    printer: &mut Printer,
+    model: &std::path::Path,
+    to: &std::path::Path,
+) -> Result<u8, Error> {
+    let from = model.with_file_name("");
+    let folders = json!([from, to]).to_string();
+    let output = rank::command(settings, "fold", &folders)?.output();
+    let output = output.map_err(Error::file("start", &settings.rank_program))?;
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    if !output.status.success() {
+        let finding: Option<domain::Finding> = serde_json::from_value(answer["finding"].clone()).ok();
+        let (message, hint) = match finding {
+            Some(finding) => (finding.message, finding.hint),
+            None => ("the model could not be folded".to_owned(), Some("export it without `--fold`".to_owned())),
+        };
+        return Err(Error::Code { message, hint, code: exit::WORLD });
+    }
+    let difference = answer["difference"].as_f64().unwrap_or_default();
+    printer.say(format!(
+        "{} batch normalisations are folded into convolutions; scores differ by {difference:.1e} of the largest",
+        answer["folded"]
+    ));
+    printer.data(to.join("model.safetensors").display().to_string());
     Ok(exit::DONE)
 }
 

@@ -1,7 +1,7 @@
 //! `gradus run`: the whole line, from a job file to a model and a bill.
 
 use domain::run::{Outcome, RunState, StopBy};
-use domain::{Rate, RunId};
+use domain::{Rate, RunId, Work};
 use serde_json::{Value, json};
 use server::{Home, State, submit};
 
@@ -24,6 +24,9 @@ pub struct Args {
     /// Start anew even if an unfinished run of the same job is there
     #[arg(long)]
     new: bool,
+    /// Note where each step's time goes, and write a trace for `chrome://tracing`
+    #[arg(long)]
+    profile: bool,
 }
 
 /// Plans, asks, submits and attends.
@@ -32,7 +35,17 @@ pub struct Args {
 /// [`Error`].
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    let (job, plan) = draft(&args.job, settings, &home, printer)?;
+    let (mut job, plan) = draft(&args.job, settings, &home, printer)?;
+    if args.profile {
+        match &mut job.work {
+            Work::Train(train) => train.profile = true,
+            Work::Command(_) => {
+                let message =
+                    "`--profile` is for `train:`; the steps of a `run:` program are not ours to time".to_owned();
+                return Err(Error::Usage { message, hint: "leave it out".to_owned() });
+            }
+        }
+    }
     let file = std::fs::canonicalize(&args.job.file).map_err(Error::file("open", &args.job.file))?;
     let file = file.to_string_lossy().into_owned();
     let mut state = State::open(&home)?;

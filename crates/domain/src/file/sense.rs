@@ -1,12 +1,14 @@
 //! What a job must satisfy beyond the shape of its file: keys that contradict each other, and values that have the
 //! right type and still make no sense. All are told at once.
 
+mod learning;
+
 use super::lower::name_from;
 use super::tree::clip;
 use crate::architecture::Architecture;
 use crate::job::{Command, Job, Recovery, Work};
 use crate::problem::Problem;
-use crate::train::{Augment, Data, Decay, Every, Optimizer, Span, Split, Train};
+use crate::train::{Augment, Data, Every, Split, Train};
 use crate::workload::{Model, Workload};
 
 /// Schemes of addresses that data can be fetched from.
@@ -194,8 +196,7 @@ impl Sense {
             self.path("train.weights", weights);
         }
         self.ranks(train);
-        self.optimizer(&train.optimizer);
-        self.schedule(train);
+        self.learning(train);
         self.data(&train.data);
         self.reads(train);
         if let Split::Shares([_, validation, _]) = train.data.split
@@ -214,54 +215,6 @@ impl Sense {
         }
         if train.checkpoint.every == Every::Steps(0) {
             self.wrong("train.checkpoint.every", "no steps lie between two saves", "write for example `500 steps`");
-        }
-    }
-
-    fn optimizer(&mut self, optimizer: &Optimizer) {
-        match optimizer {
-            Optimizer::Sgd(sgd) => {
-                if sgd.nesterov && sgd.momentum == 0.0 {
-                    let hint = "write `momentum: 0.9`, or leave `nesterov` out";
-                    self.wrong("train.optimizer.sgd.nesterov", "Nesterov's form needs a momentum above 0", hint);
-                }
-            }
-            Optimizer::Adamw(adamw) => {
-                for (index, beta) in adamw.betas.iter().enumerate() {
-                    if !(0.0..1.0).contains(beta) {
-                        let key = format!("train.optimizer.adamw.betas[{index}]");
-                        self.wrong(
-                            &key,
-                            format!("`{beta}` is out of range: it must be at least 0 and below 1"),
-                            "the usual betas are `[0.9, 0.999]`",
-                        );
-                    }
-                }
-            }
-        }
-    }
-
-    fn schedule(&mut self, train: &Train) {
-        if let Some(Span::Epochs(epochs)) = train.schedule.warmup
-            && epochs > f64::from(train.epochs)
-        {
-            let message = format!("a warm-up of {epochs} epochs does not end within the run's {}", train.epochs);
-            self.wrong("train.schedule.warmup", message, "make it shorter than `train.epochs`");
-        }
-        let Decay::Step(step) = &train.schedule.decay else { return };
-        let key = "train.schedule.decay.step.at";
-        if step.at.is_empty() {
-            self.wrong(
-                key,
-                "the list is empty, so the rate never drops",
-                "write for example `at: [30, 60]`, or `decay: constant`",
-            );
-        }
-        if !step.at.is_sorted_by(|one, next| one < next) {
-            self.wrong(key, "the epochs do not rise", "write them in order, each once");
-        }
-        if let Some(late) = step.at.iter().find(|epoch| **epoch >= train.epochs) {
-            let message = format!("epoch {late} is never reached; the run has {} epochs, counted from 0", train.epochs);
-            self.warn(key, message, "leave it out, or train longer");
         }
     }
 

@@ -180,10 +180,13 @@ fn values_of_a_train_section_make_sense() {
     check("optimizer: {sgd: {lr: 0.1}}", "ok");
     check("optimizer: sgd", "6 train.optimizer: `sgd` needs a value (write `sgd: {lr: …}`)");
     check("optimizer: {sgd: {}}", "6 train.optimizer.sgd.lr: this key is missing (add `lr: …`: learning rate)");
-    check("optimizer: {}", "6 train.optimizer: expected one key, found 0 (write one of `sgd`, `adamw`)");
+    check(
+        "optimizer: {}",
+        "6 train.optimizer: expected one key, found 0 (write one of `sgd`, `adamw`, `lamb`, `adafactor`)",
+    );
     check(
         "optimizer: {sgd: {lr: 1}, adamw: {lr: 1}}",
-        "6 train.optimizer: expected one key, found 2 (write one of `sgd`, `adamw`)",
+        "6 train.optimizer: expected one key, found 2 (write one of `sgd`, `adamw`, `lamb`, `adafactor`)",
     );
     check("optimizer: {sgd: {lr: 0}}", "6 train.optimizer.sgd.lr: `0` is out of range: it must be above 0");
     check(
@@ -253,10 +256,15 @@ fn values_of_a_train_section_make_sense() {
         "6 train.schedule.decay.step.at: epoch 3 is never reached; the run has 3 epochs, counted from 0 (leave it out, or train longer)
          ok",
     );
-    check("precision: fp16", "6 train.precision: `fp16` is not known here (write one of `auto`, `fp32`, `bf16`)");
+    check("precision: fp16", "ok");
+    check("precision: tf32", "ok");
+    check(
+        "precision: int8",
+        "6 train.precision: `int8` is not known here (write one of `auto`, `fp32`, `tf32`, `bf16`, `fp16`)",
+    );
     check(
         "precision: 16",
-        "6 train.precision: expected `auto`, `fp32` or `bf16`, found the number `16` (put it in quotes: `\"16\"`)",
+        "6 train.precision: expected `auto`, `fp32`, `tf32`, `bf16` or `fp16`, found the number `16` (put it in quotes: `\"16\"`)",
     );
     check("memory_format: channels_last", "ok");
     check(
@@ -500,6 +508,75 @@ fn values_of_a_workload_make_sense() {
         &(train_with("seed: 1") + "workload: {model: a.onnx, batch: 64, steps: 5}\n"),
         "7 workload: `train:` says itself what is trained (leave `workload` out, or write `run:` instead of `train:`)",
     );
+}
+
+#[test]
+fn ways_of_learning_make_sense() {
+    let check = |line: &str, expected: &str| check(&train_with(line), expected);
+    check("optimizer: {lamb: {lr: 0.01}}", "ok");
+    check("optimizer: {adafactor: {lr: 0.01, clip: 2, eps: 0.01, beta2_decay: -0.7, weight_decay: 0.1}}", "ok");
+    check(
+        "optimizer: {lamb: {lr: 0.01, betas: [1, 0.9]}}",
+        "6 train.optimizer.lamb.betas[0]: `1` is out of range: it must be at least 0 and below 1 (the usual betas are `[0.9, 0.999]`)",
+    );
+    check(
+        "optimizer: {adafactor: {lr: 0.01, beta2_decay: 0.8}}",
+        "6 train.optimizer.adafactor.beta2_decay: `0.8` is out of range: it must be below 0",
+    );
+    check("parameters: {decay: matrices, layer_rate: 0.9, freeze: [fc1.]}", "ok");
+    check(
+        "parameters: {decay: some}",
+        "6 train.parameters.decay: `some` is not known here (write one of `all`, `matrices`)",
+    );
+    check(
+        "parameters: {layer_rate: 1.5}",
+        "6 train.parameters.layer_rate: `1.5` is out of range: it must be at most 1",
+    );
+    check(
+        "parameters: {freeze: ['']}",
+        "6 train.parameters.freeze[0]: every name begins with nothing, so nothing would be trained (write for example `layer1.`)",
+    );
+    check(
+        "parameters: {freeze: [fc1., fc1.]}",
+        "6 train.parameters.freeze[1]: `fc1.` stands here twice (keep one of the two)",
+    );
+    check("schedule: {decay: linear, floor: 0.1, warmup: 3 steps}", "ok");
+    check("schedule: {decay: {poly: {power: 2}}}", "ok");
+    check(
+        "schedule: {decay: {poly: {power: 0}}}",
+        "6 train.schedule.decay.poly.power: `0` is out of range: it must be above 0",
+    );
+    check("schedule: {decay: {one_cycle: {}}}", "ok");
+    check(
+        "schedule: {decay: {one_cycle: {rise: 100%}}}",
+        "6 train.schedule.decay.one_cycle.rise: a cycle rises and falls, so neither takes all of it (`30%` is usual)",
+    );
+    check(
+        "schedule: {decay: {one_cycle: {}}, warmup: 5 steps}",
+        "6 train.schedule.warmup: one cycle rises by itself (leave the key out, or set `one_cycle.rise`)",
+    );
+    check(
+        "schedule: {floor: 0.1}",
+        "6 train.schedule.floor: this way down does not go to zero, so it has no floor (leave the key out, or write `decay: cosine`)",
+    );
+    check("average: {ema: {}}", "ok");
+    check("average: {ema: {decay: 1}}", "6 train.average.ema.decay: `1` is out of range: it must be below 1");
+    check("average: {swa: {from: 0, batches: 3}}", "ok");
+    check(
+        "average: {swa: {from: 99}}",
+        "6 train.average.swa.from: epoch 99 is never reached; the run has 3, counted from 0 (three quarters of the epochs are usual)",
+    );
+    check("recompute: none", "ok");
+    check(
+        "recompute: blocks",
+        "6 train.recompute: `cnn` has no blocks that could be computed again (leave the key out)",
+    );
+    check("recompute: some", "6 train.recompute: `some` is not known here (write one of `none`, `blocks`, `every`)");
+    let blocks =
+        |line: &str, expected: &str| super::tests::check(&train_with(line).replace("cnn", "resnet20"), expected);
+    blocks("recompute: blocks", "ok");
+    blocks("recompute: {every: 2}", "ok");
+    blocks("recompute: {every: 1}", "6 train.recompute.every: `1` is out of range: it must be at least 2");
 }
 
 #[test]

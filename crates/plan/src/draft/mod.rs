@@ -218,7 +218,9 @@ fn picture(train: &Train, facts: &Facts, assumptions: &mut Vec<String>) -> Optio
 fn moments(train: &Train) -> u64 {
     match train.optimizer {
         domain::train::Optimizer::Sgd(sgd) => u64::from(sgd.momentum != 0.0),
-        domain::train::Optimizer::Adamw(_) => 2,
+        domain::train::Optimizer::Adamw(_) | domain::train::Optimizer::Lamb(_) => 2,
+        // Rows and columns, next to nothing.
+        domain::train::Optimizer::Adafactor(_) => 0,
     }
 }
 
@@ -227,11 +229,15 @@ fn moments(train: &Train) -> u64 {
 /// Base, model states and activations add up as in Rajbhandari et al. 2020 (ZeRO), section 3. To that come the copies
 /// that are being written and, as `largest`, the gradients of the layer at work: of its output and of its input.
 fn memory(train: &Train, network: &Network, picture: [u32; 3], share: &Share, facts: &Facts) -> u64 {
-    let moments = moments(train);
+    // A mean of the weights is kept and saved as the optimiser's values are.
+    let moments = moments(train) + u64::from(train.average.is_some());
     let states = 4 * network.parameters * (2 + moments) + 4 * network.buffers;
     let copies = 4 * network.parameters * (1 + moments) + 4 * network.parameters;
     // Autocast keeps the inputs of the operators in half as many bytes.
-    let width = if train.precision == Precision::Bf16 { 2 } else { 4 };
+    let width = match train.precision {
+        Precision::Bf16 | Precision::Fp16 => 2,
+        Precision::Auto | Precision::Fp32 | Precision::Tf32 => 4,
+    };
     let activations = u64::from(share.micro_batch) * (width * network.kept + 4 * 2 * network.largest);
     let pixels: u64 = picture.iter().map(|side| u64::from(*side)).product();
     let samples = facts.samples.iter().flatten().fold(0u64, |sum, part| sum.saturating_add(*part));

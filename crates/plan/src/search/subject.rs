@@ -280,18 +280,22 @@ fn trained(job: &Job, train: &Train) -> Result<Subject, Problem> {
         },
         formats: match train.precision {
             train::Precision::Auto => Formats::Auto,
-            train::Precision::Fp32 => Formats::Fp32,
+            // What fp32 comes to on a GPU that has TF32.
+            train::Precision::Fp32 | train::Precision::Tf32 => Formats::Fp32,
             train::Precision::Bf16 => Formats::AmpBf16,
+            train::Precision::Fp16 => Formats::AmpFp16,
         },
         optimizer: match train.optimizer {
             train::Optimizer::Sgd(sgd) if sgd.momentum == 0.0 => Optimizer::Sgd,
             train::Optimizer::Sgd(_) => Optimizer::SgdMomentum,
             train::Optimizer::Adamw(_) => Optimizer::Adam,
+            train::Optimizer::Lamb(_) => Optimizer::Lamb,
+            train::Optimizer::Adafactor(_) => Optimizer::Adafactor,
         },
         layout: layout(train.memory_format),
         flash_attention: true,
         compiled: false,
-        recompute: false,
+        recompute: train.recompute == train::Recompute::Blocks,
     };
     Ok(finish(Model::Summary(summary), assumptions, Some(samples), draft))
 }

@@ -243,6 +243,14 @@ fn plan(page: &mut Markup, view: &View) {
     if let Some(spread) = &plan.cost {
         fact(page, "cost", format_args!("{} to {}", spread.low, spread.high));
     }
+    if let Some(planned) = plan.memory {
+        fact(page, "peak memory, estimated", size(planned.0));
+    }
+    if let Some(measured) = exported(view).map(|model| model.peak_memory).filter(|bytes| *bytes > 0) {
+        let ratio =
+            plan.memory.map(|planned| format!(", {:.2} of the estimate", measured as f64 / planned.0.max(1) as f64));
+        fact(page, "peak memory, measured", format_args!("{}{}", size(measured), ratio.unwrap_or_default()));
+    }
     fact(page, "set aside", plan.reserve);
     for assumption in &plan.assumptions {
         fact(page, "assumed", assumption);

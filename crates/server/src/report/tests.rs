@@ -45,6 +45,7 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
         validation_accuracy: 0.98,
         test_accuracy: 0.9722,
         steps: 12,
+        peak_memory: 300 << 20,
     };
     let finding = Finding::new(Cause::Killed, format!("rank 0 was killed by signal 9 {word}")).hint(word);
     let usage = Usage { started: Timestamp(START), elapsed: Elapsed(12_345_678) };

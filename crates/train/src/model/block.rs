@@ -38,19 +38,33 @@ pub struct Pass {
     pub train: bool,
     /// Where there is text: `samples × length`, true for a token, false for what only fills the row.
     pub mask: Option<Tensor>,
+    /// What becomes of the running statistics of batch normalisations while training.
+    pub running: Running,
+}
+
+/// What becomes of the running statistics of batch normalisations.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Running {
+    /// They follow the batches, each layer at its own pace.
+    Follow,
+    /// They stay, for this pass repeats another.
+    Stay,
+    /// The batch's take this share of them.
+    Take(f64),
 }
 
 impl Pass {
     /// Over values that are all meant.
     pub fn whole(train: bool) -> Pass {
-        Pass { train, mask: None }
+        Pass { train, mask: None, running: Running::Follow }
     }
 }
 
 /// Shares the mask.
 impl Clone for Pass {
     fn clone(&self) -> Pass {
-        Pass { train: self.train, mask: self.mask.as_ref().map(Tensor::shallow_clone) }
+        let Pass { train, running, mask: _ } = *self;
+        Pass { train, mask: self.mask.as_ref().map(Tensor::shallow_clone), running }
     }
 }
 
@@ -58,9 +72,9 @@ impl Block {
     /// What comes out for `x`.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         match self {
-            Block::Basic(block) => block.forward(x, pass.train),
-            Block::Bottleneck(block) => block.forward(x, pass.train),
-            Block::Inverted(block) => block.forward(x, pass.train),
+            Block::Basic(block) => block.forward(x, pass),
+            Block::Bottleneck(block) => block.forward(x, pass),
+            Block::Inverted(block) => block.forward(x, pass),
             Block::Vision(block) => block.forward(x),
             Block::Bert(block) => block.forward(x, pass),
             Block::Gpt(block) => block.forward(x, pass),

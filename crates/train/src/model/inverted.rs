@@ -3,8 +3,8 @@
 
 use tch::Tensor;
 
-use super::Weights;
 use super::layer::{BatchNorm, Conv, Window, relu};
+use super::{Pass, Weights};
 use crate::torch::Result;
 
 /// What follows a normalisation.
@@ -52,8 +52,8 @@ impl Unit {
         })
     }
 
-    pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
-        self.activation.of(self.norm.forward(&self.conv.forward(x)?, train)?)
+    pub(super) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.activation.of(self.norm.forward(&self.conv.forward(x)?, pass)?)
     }
 }
 
@@ -150,16 +150,16 @@ impl Inverted {
         Ok((widen, filter))
     }
 
-    pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
+    pub(super) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let mut out = match &self.widen {
-            Some(widen) => widen.forward(x, train)?,
+            Some(widen) => widen.forward(x, pass)?,
             None => x.shallow_clone(),
         };
-        out = self.filter.forward(&out, train)?;
+        out = self.filter.forward(&out, pass)?;
         if let Some(squeeze) = &self.squeeze {
             out = squeeze.forward(&out)?;
         }
-        out = self.narrow.forward(&out, train)?;
+        out = self.narrow.forward(&out, pass)?;
         Ok(if self.adds { out.f_add_(x)? } else { out })
     }
 }

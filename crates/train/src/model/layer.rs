@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use tch::{Device, Kind, Tensor};
 
-use super::Weights;
+use super::{Pass, Running, Weights};
 use crate::torch::Result;
 use crate::torch::group::Group;
 
@@ -126,6 +126,7 @@ impl BatchNorm {
 
     /// The same with another `[momentum, eps]`.
     pub fn with(weights: &mut Weights, name: &str, channels: i64, [momentum, eps]: [f64; 2]) -> Result<BatchNorm> {
+        weights.normalises(name, eps);
         let float = (Kind::Float, Device::Cpu);
         let count = Tensor::f_zeros([0i64; 0], (Kind::Int64, Device::Cpu))?;
         Ok(BatchNorm {
@@ -141,31 +142,27 @@ impl BatchNorm {
     }
 
     /// By the batch's statistics while training, else by the running ones.
-    pub fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
-        if train {
+    pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let (mean, var) = (Some(&self.running_mean), Some(&self.running_var));
+        let (mean, var, share) = match pass.running {
+            Running::Stay if pass.train => (None, None, self.momentum),
+            Running::Follow | Running::Stay => (mean, var, self.momentum),
+            Running::Take(share) => (mean, var, share),
+        };
+        if pass.train && mean.is_some() {
             let _ = self.num_batches_tracked.shallow_clone().f_add_scalar_(1)?;
         }
-        if let (true, Some(group)) = (train, &self.over) {
-            return self.forward_over(x, group);
+        if let (true, Some(group)) = (pass.train, &self.over) {
+            return self.forward_over(x, group, mean.map(|_| share));
         }
-        let (scale, statistics) = ((&self.weight, &self.bias), (&self.running_mean, &self.running_var));
-        Ok(x.f_batch_norm(
-            Some(scale.0),
-            Some(scale.1),
-            Some(statistics.0),
-            Some(statistics.1),
-            train,
-            self.momentum,
-            self.eps,
-            true,
-        )?)
+        Ok(x.f_batch_norm(Some(&self.weight), Some(&self.bias), mean, var, pass.train, share, self.eps, true)?)
     }
 }
 
 impl BatchNorm {
-    /// By the statistics of all ranks' samples, in 32 bits. Two sums, as a variance that is a difference of large
+    /// By the statistics of all ranks' samples, of which the running ones take `share`, in 32 bits. Two sums, as a variance that is a difference of large
     /// numbers would lose its last digits.
-    fn forward_over(&self, x: &Tensor, group: &Group) -> Result<Tensor> {
+    fn forward_over(&self, x: &Tensor, group: &Group, share: Option<f64>) -> Result<Tensor> {
         let kind = x.kind();
         let wide = x.f_to_kind(Kind::Float)?;
         let channels = self.weight.numel() as i64;
@@ -180,10 +177,11 @@ impl BatchNorm {
         let variance = sum(&centred.f_square()?)?.f_div_scalar(count)?;
         let scale = variance.f_add_scalar(self.eps)?.f_rsqrt()?.f_mul(&self.weight)?;
         let out = centred.f_mul(&scale.f_view(shape)?)?.f_add(&self.bias.f_view(shape)?)?;
+        let Some(share) = share else { return Ok(out.f_to_kind(kind)?) };
         tch::no_grad(|| -> Result<()> {
             let unbiased = variance.f_detach()?.f_mul_scalar(count / (count - 1.0).max(1.0))?;
             for (running, new) in [(&self.running_mean, mean.f_detach()?), (&self.running_var, unbiased)] {
-                let _ = running.shallow_clone().f_lerp_(&new, self.momentum)?;
+                let _ = running.shallow_clone().f_lerp_(&new, share)?;
             }
             Ok(())
         })?;

@@ -9,7 +9,7 @@ use tch::Tensor;
 
 use super::inverted::{Activation, Inverted, Plan, Unit};
 use super::layer::{Linear, Window, global_average};
-use super::{Block, Picture, Weights};
+use super::{Block, Pass, Picture, Weights};
 use crate::torch::Result;
 
 /// `[momentum, eps]` of every normalisation, as torchvision trains them.
@@ -139,17 +139,17 @@ impl Mobilenet {
         }
     }
 
-    pub(super) fn stem(&self, images: &Tensor, train: bool) -> Result<Tensor> {
-        self.stem.forward(images, train)
+    pub(super) fn stem(&self, images: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.stem.forward(images, pass)
     }
 
-    pub(super) fn head(&self, x: &Tensor, train: bool) -> Result<Tensor> {
-        let x = global_average(&self.last.forward(x, train)?)?;
+    pub(super) fn head(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let x = global_average(&self.last.forward(x, pass)?)?;
         match &self.classifier {
-            Classifier::Single(layer) => layer.forward(&x.f_dropout(DROPOUT, train)?),
+            Classifier::Single(layer) => layer.forward(&x.f_dropout(DROPOUT, pass.train)?),
             Classifier::Double(first, second) => {
                 let x = Activation::HardSwish.of(first.forward(&x)?)?;
-                second.forward(&x.f_dropout(DROPOUT, train)?)
+                second.forward(&x.f_dropout(DROPOUT, pass.train)?)
             }
         }
     }

@@ -32,7 +32,7 @@ use family::Family;
 use crate::torch::group::Group;
 use crate::torch::{self, Result};
 
-pub use block::{Block, Pass};
+pub use block::{Block, Pass, Running};
 pub use config::config;
 pub use weights::{Named, Weights};
 
@@ -137,6 +137,11 @@ impl Network {
             x = through(block, &x)?;
         }
         self.layers.head(&x, pass)
+    }
+
+    /// How many blocks it has.
+    pub fn blocks(&self) -> usize {
+        self.layers.blocks().len()
     }
 
     /// Beginnings of the names of the tensors that know the classes: with other classes they are other tensors.

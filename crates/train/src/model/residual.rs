@@ -2,8 +2,8 @@
 
 use tch::Tensor;
 
-use super::Weights;
 use super::layer::{BatchNorm, Conv, Window, relu};
+use super::{Pass, Weights};
 use crate::torch::Result;
 
 /// How a block's input reaches its end where the picture shrinks or the channels grow.
@@ -63,10 +63,10 @@ impl Basic {
         })
     }
 
-    pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
-        let out = relu(self.bn1.forward(&self.conv1.forward(x)?, train)?)?;
-        let out = self.bn2.forward(&self.conv2.forward(&out)?, train)?;
-        self.way.join(x, out, train)
+    pub(super) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let out = relu(self.bn1.forward(&self.conv1.forward(x)?, pass)?)?;
+        let out = self.bn2.forward(&self.conv2.forward(&out)?, pass)?;
+        self.way.join(x, out, pass)
     }
 }
 
@@ -88,11 +88,11 @@ impl Bottleneck {
         })
     }
 
-    pub(super) fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
-        let out = relu(self.bn1.forward(&self.conv1.forward(x)?, train)?)?;
-        let out = relu(self.bn2.forward(&self.conv2.forward(&out)?, train)?)?;
-        let out = self.bn3.forward(&self.conv3.forward(&out)?, train)?;
-        self.way.join(x, out, train)
+    pub(super) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let out = relu(self.bn1.forward(&self.conv1.forward(x)?, pass)?)?;
+        let out = relu(self.bn2.forward(&self.conv2.forward(&out)?, pass)?)?;
+        let out = self.bn3.forward(&self.conv3.forward(&out)?, pass)?;
+        self.way.join(x, out, pass)
     }
 }
 
@@ -118,14 +118,14 @@ impl Way {
     }
 
     /// `max(out + what came in, 0)`.
-    fn join(&self, x: &Tensor, mut out: Tensor, train: bool) -> Result<Tensor> {
+    fn join(&self, x: &Tensor, mut out: Tensor, pass: &Pass) -> Result<Tensor> {
         let shortcut = match self {
             Way::Straight => x.shallow_clone(),
             Way::Padded(widens) => {
                 let halved = x.f_slice(2, 0, None, 2)?.f_slice(3, 0, None, 2)?;
                 halved.f_constant_pad_nd([0, 0, 0, 0, widens / 2, widens - widens / 2])?
             }
-            Way::Convolved(conv, norm) => norm.forward(&conv.forward(x)?, train)?,
+            Way::Convolved(conv, norm) => norm.forward(&conv.forward(x)?, pass)?,
         };
         relu(out.f_add_(&shortcut)?)
     }

@@ -12,7 +12,7 @@ use tch::Tensor;
 
 use super::layer::{BatchNorm, Conv, Linear, Window, global_average, max_pool, relu};
 use super::residual::{Basic, Bottleneck, Shortcut};
-use super::{Block, Picture, Weights};
+use super::{Block, Pass, Picture, Weights};
 use crate::torch::Result;
 
 /// Height and width from which the usual stem is used.
@@ -91,8 +91,8 @@ impl Resnet {
         Ok(Resnet { conv1, bn1, pooled_stem: false, blocks, fc })
     }
 
-    pub(super) fn stem(&self, images: &Tensor, train: bool) -> Result<Tensor> {
-        let x = relu(self.bn1.forward(&self.conv1.forward(images)?, train)?)?;
+    pub(super) fn stem(&self, images: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let x = relu(self.bn1.forward(&self.conv1.forward(images)?, pass)?)?;
         if self.pooled_stem { max_pool(&x, 3, 2, 1) } else { Ok(x) }
     }
 

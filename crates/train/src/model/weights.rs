@@ -5,6 +5,7 @@ use std::rc::Rc;
 use domain::train::MemoryFormat;
 use tch::{Device, Kind, Tensor};
 
+use crate::fold::Pair;
 use crate::torch::group::Group;
 use crate::torch::{self, Result};
 
@@ -25,12 +26,23 @@ pub struct Weights {
     moments: Option<Rc<Group>>,
     parameters: Vec<Named>,
     buffers: Vec<Named>,
+    /// Names of the parameters as the layers were made, from the stem to the head.
+    made: Vec<String>,
+    pairs: Vec<Pair>,
 }
 
 impl Weights {
     /// None yet. `moments` are the ranks that batch statistics are taken over, where it is not this one alone.
     pub(super) fn new(device: Device, format: MemoryFormat, moments: Option<Rc<Group>>) -> Weights {
-        Weights { device, format, moments, parameters: Vec::new(), buffers: Vec::new() }
+        Weights {
+            device,
+            format,
+            moments,
+            parameters: Vec::new(),
+            buffers: Vec::new(),
+            made: Vec::new(),
+            pairs: Vec::new(),
+        }
     }
 
     pub(super) fn sort(&mut self) {
@@ -41,6 +53,7 @@ impl Weights {
     /// A trained tensor with the given first values.
     pub(super) fn parameter(&mut self, name: String, values: Tensor) -> Result<Tensor> {
         let tensor = self.place(values)?.f_set_requires_grad(true)?;
+        self.made.push(name.clone());
         self.parameters.push(Named { name, tensor: tensor.shallow_clone() });
         Ok(tensor)
     }
@@ -75,6 +88,19 @@ impl Weights {
         self.parameter(name, Tensor::f_ones(shape, (Kind::Float, Device::Cpu))?)
     }
 
+    /// A normalisation is about to be made, of what the layer before it writes.
+    pub(super) fn normalises(&mut self, name: &str, eps: f64) {
+        if let Some(convolution) = self.made.last().and_then(|last| last.strip_suffix(".weight")) {
+            let convolution = convolution.to_owned();
+            self.pairs.push(Pair { convolution, normalisation: name.to_owned(), eps });
+        }
+    }
+
+    /// Convolutions without a bias, each with the normalisation that follows it.
+    pub fn pairs(&self) -> &[Pair] {
+        &self.pairs
+    }
+
     /// A tensor that is kept with the network and not trained.
     pub(super) fn buffer(&mut self, name: String, values: Tensor) -> Result<Tensor> {
         let tensor = self.place(values)?;
@@ -87,7 +113,10 @@ impl Weights {
         let kept = self.parameters.iter().enumerate().filter(|(place, _)| keep(*place));
         let shared = |named: &Named| Named { name: named.name.clone(), tensor: named.tensor.shallow_clone() };
         let parameters = kept.map(|(_, named)| shared(named)).collect();
-        Weights { device: self.device, format: self.format, moments: None, parameters, buffers: Vec::new() }
+        let (device, format, buffers) = (self.device, self.format, Vec::new());
+        // The order is that of all, for it says which layer a parameter is of.
+        let (made, pairs) = (self.made.clone(), self.pairs.clone());
+        Weights { device, format, moments: None, parameters, buffers, made, pairs }
     }
 
     /// The group that batch statistics are taken over.
@@ -106,6 +135,11 @@ impl Weights {
     /// What is trained.
     pub fn parameters(&self) -> &[Named] {
         &self.parameters
+    }
+
+    /// Names of what is trained, from the stem through the blocks to the head.
+    pub fn in_order(&self) -> &[String] {
+        &self.made
     }
 
     /// What is kept besides, such as running statistics.

@@ -94,7 +94,8 @@ impl Ranks {
     /// From now on the gradients of this network are exchanged while its backward pass goes on.
     pub fn hook(&mut self, network: &Network, parallel: Parallel) -> Result<()> {
         let Some(group) = &self.group else { return Ok(()) };
-        let parameters = handles(network.weights());
+        let mut parameters = handles(network.weights());
+        parameters.retain(Tensor::requires_grad);
         self.exchange = Some(Exchange::new(group, &parameters, parallel.exchange == Numbers::Bf16)?);
         Ok(())
     }
@@ -114,7 +115,9 @@ impl Ranks {
 
     /// One update by the gradients that backward passes have left, which are forgotten.
     pub fn update(&self, network: &Network, optimizer: &mut Optimizer, lr: f64, clip: Option<f64>) -> Result<()> {
-        let (Some(group), Some(owners)) = (&self.group, &self.owners) else { return optimizer.step(lr, clip) };
+        let (Some(group), Some(owners)) = (&self.group, &self.owners) else {
+            return optimizer.step(lr, clip).map(|_| ());
+        };
         let parameters = handles(network.weights());
         if let Some(longest) = clip {
             // The norm is that of all gradients, and each rank has them all.

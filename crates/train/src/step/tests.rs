@@ -1,13 +1,20 @@
-use domain::train::{Adamw, MemoryFormat, Model, Optimizer as Rule, Sgd};
+use domain::train::{Adafactor, Adamw, Lamb, MemoryFormat, Model, Optimizer as Rule, Parameters, Sgd};
 use tch::Device;
 
 use super::*;
-use crate::model::Shape;
+use crate::model::{Input, Output, Shape, Text};
+use crate::precision::Scaler;
 use crate::torch;
 
 const PICTURE: Picture = Picture { channels: 1, height: 4, width: 4 };
-const PLAIN: Recipe =
-    Recipe { device: Device::Cpu, format: Format::Fp32, accumulate: 1, label_smoothing: 0.0, clip_norm: None };
+const PLAIN: Recipe = Recipe {
+    device: Device::Cpu,
+    format: Format::Fp32,
+    accumulate: 1,
+    label_smoothing: 0.0,
+    clip_norm: None,
+    recompute: Recompute::None,
+};
 
 fn sgd(lr: f64) -> Rule {
     Rule::Sgd(Sgd { lr, momentum: 0.9, nesterov: true, weight_decay: 1e-4 })
@@ -49,8 +56,10 @@ fn largest_difference(left: &[f64], right: &[f64]) -> f64 {
 fn every_rule_and_format_learns() {
     let adamw = Rule::Adamw(Adamw { lr: 1e-2, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.01 });
     let plain_sgd = Rule::Sgd(Sgd { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 0.0 });
-    for rule in [sgd(0.05), plain_sgd, adamw] {
-        for format in [Format::Fp32, Format::Bf16] {
+    let lamb = Rule::Lamb(Lamb { lr: 5e-2, betas: [0.9, 0.999], eps: 1e-6, weight_decay: 0.01 });
+    let adafactor = Rule::Adafactor(Adafactor { lr: 0.2, beta2_decay: -0.8, eps: 1e-3, clip: 1.0, weight_decay: 0.0 });
+    for rule in [sgd(0.05), plain_sgd, adamw, lamb, adafactor] {
+        for format in [Format::Fp32, Format::Bf16, Format::Fp16] {
             let (losses, _) = train(rule, &Recipe { format, ..PLAIN }, 30);
             assert!((0.9..1.3).contains(&losses[0]), "near ln 3 before anything is learnt: {losses:?}");
             assert!(losses[29] < 0.2 * losses[0], "{rule:?} {format:?}: {losses:?}");
@@ -106,4 +115,77 @@ fn pixels_that_lie_together_are_the_same_pictures() {
     let last = pictures(&by_pixel, &labels, shape, true, Device::Cpu).unwrap();
     assert_eq!(last.values.stride(), [12, 1, 6, 3]);
     assert!(plain.values.equal(&last.values));
+}
+
+/// Networks with blocks, and what each is fed: of pictures with batch normalisation, and of words with dropout.
+fn blocks(model: Model) -> (Network, Samples) {
+    let words = Shape { input: Input::Text(Text { vocabulary: 50, length: 12 }), output: Output::Classes(3) };
+    let (shape, samples) = match model {
+        Model::Resnet20 | Model::MobilenetV3Small => {
+            let values: Vec<f32> = (0..6 * 3 * 32 * 32).map(|at| ((at * 37 % 101) as f32 / 50.0) - 1.0).collect();
+            let picture = Picture { channels: 3, height: 32, width: 32 };
+            let samples = pictures(&values, &[0, 1, 2, 0, 1, 2], picture, false, Device::Cpu).unwrap();
+            (Shape::pictures([3, 32, 32], 3), samples)
+        }
+        _ => {
+            let values: Vec<i64> = (0..6 * 12).map(|at| 1 + at * 7 % 49).collect();
+            let values = Tensor::from_slice(&values).view([6, 12]);
+            let mask = Some(values.ge(0));
+            (words, Samples { values, mask, labels: Tensor::from_slice(&[0i64, 1, 2, 0, 1, 2]), of: Of::all(6) })
+        }
+    };
+    (Network::new(model, shape, 3, Device::Cpu, MemoryFormat::Contiguous).unwrap(), samples)
+}
+
+/// The losses of three steps from the same random numbers on, and all weights and statistics afterwards.
+fn train_blocks(model: Model, recipe: &Recipe, freeze: &str) -> (Vec<f64>, Vec<Tensor>) {
+    let _turn = torch::turn();
+    let (network, samples) = blocks(model);
+    for named in
+        network.weights().parameters().iter().filter(|named| !freeze.is_empty() && named.name.starts_with(freeze))
+    {
+        let _ = named.tensor.set_requires_grad(false);
+    }
+    let rule = Rule::Adamw(Adamw { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.01 });
+    let mut optimizer = Optimizer::with(rule, &Parameters::default(), network.weights()).unwrap();
+    if recipe.format == Format::Fp16 {
+        optimizer = optimizer.scaled(Scaler::new(Device::Cpu).unwrap());
+    }
+    torch::seed(5).unwrap();
+    let losses =
+        (0..3).map(|_| step(&network, &mut optimizer, recipe, &samples, 1e-3, &Ranks::alone()).unwrap()).collect();
+    (losses, network.weights().all().map(|named| named.tensor.detach().copy()).collect())
+}
+
+#[test]
+fn what_is_computed_again_is_the_same_to_the_last_bit() {
+    let cases = [
+        (Model::Resnet20, Format::Fp32, ""),
+        (Model::Resnet20, Format::Bf16, "conv1."),
+        (Model::MobilenetV3Small, Format::Fp32, ""),
+        (Model::BertMini, Format::Fp32, "bert.embeddings."),
+        (Model::BertMini, Format::Bf16, ""),
+        (Model::BertMini, Format::Fp16, ""),
+    ];
+    for (model, format, freeze) in cases {
+        let plain = Recipe { format, accumulate: 2, ..PLAIN };
+        let (losses, weights) = train_blocks(model, &plain, freeze);
+        for recompute in [Recompute::Blocks, Recompute::Every(2)] {
+            let (again, same) = train_blocks(model, &Recipe { recompute, ..plain }, freeze);
+            assert_eq!(losses, again, "{model:?} {format:?} {recompute:?} without `{freeze}`");
+            assert!(weights.iter().zip(&same).all(|(one, other)| one.equal(other)), "{model:?} {format:?}");
+        }
+    }
+}
+
+/// Sixteen bits round to 3 (bfloat16) and 4 digits; three steps stay within that of 32 bits.
+#[test]
+fn losses_in_16_bits_are_those_in_32() {
+    for model in [Model::Resnet20, Model::BertMini] {
+        let (plain, _) = train_blocks(model, &PLAIN, "");
+        for (format, bound) in [(Format::Bf16, 0.05), (Format::Fp16, 0.02)] {
+            let (found, _) = train_blocks(model, &Recipe { format, ..PLAIN }, "");
+            assert!(largest_difference(&plain, &found) < bound, "{model:?} {format:?}: {found:?} against {plain:?}");
+        }
+    }
 }

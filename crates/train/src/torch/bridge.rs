@@ -31,13 +31,19 @@ pub(super) mod ffi {
         weight_decay: f64,
     }
 
+    extern "Rust" {
+        type Work;
+
+        fn run(self: &Work, x: UniquePtr<Tensor>, again: bool) -> Result<UniquePtr<Tensor>>;
+    }
+
     unsafe extern "C++" {
         include!("gradus-train/src/torch/shim.h");
 
         #[namespace = "at"]
         type Tensor;
 
-        fn autocast_begin(cuda: bool) -> Result<bool>;
+        fn autocast_begin(cuda: bool, half: bool) -> Result<bool>;
         fn autocast_end(cuda: bool, before: bool) -> Result<()>;
 
         fn sgd_step(
@@ -59,6 +65,9 @@ pub(super) mod ffi {
         fn scale(tensors: &[Borrowed], factor: &Tensor) -> Result<()>;
         fn zero(tensors: &[Borrowed]) -> Result<()>;
         fn drop_gradients(parameters: &[Borrowed]) -> Result<()>;
+        fn unscale(gradients: &[Borrowed], found: &Tensor, inverse: &Tensor) -> Result<()>;
+        fn lerp(tensors: &[Borrowed], towards: &[Borrowed], share: f64) -> Result<()>;
+        fn recompute(x: &Tensor, work: Box<Work>) -> Result<UniquePtr<Tensor>>;
 
         fn seed(value: u64) -> Result<()>;
         fn random_state(cuda: bool) -> Result<UniquePtr<Tensor>>;
@@ -66,8 +75,26 @@ pub(super) mod ffi {
 
         fn channels_last(tensor: &Tensor) -> Result<UniquePtr<Tensor>>;
         fn set_deterministic(on: bool) -> Result<()>;
+        fn set_tf32(on: bool) -> Result<()>;
         fn device_peak_bytes() -> Result<u64>;
         fn build_configuration() -> Result<String>;
+    }
+}
+
+/// Something that autograd runs once on the way there and `again` on the way back.
+///
+/// It need not be `Send`: the way back runs on the thread that asked for it, or on one of the library's while that
+/// thread waits.
+pub struct Work(pub(super) Compute);
+
+/// Values out for values in, and whether it is `again`.
+pub(super) type Compute = Box<dyn Fn(&Tensor, bool) -> super::Result<Tensor>>;
+
+impl Work {
+    fn run(&self, x: UniquePtr<ffi::Tensor>, again: bool) -> super::Result<UniquePtr<ffi::Tensor>> {
+        let mut out = std::mem::ManuallyDrop::new((self.0)(&adopt(x), again)?);
+        // SAFETY: tch makes its handles with `new at::Tensor`; this one is given away, and not dropped here.
+        Ok(unsafe { UniquePtr::from_raw(out.as_mut_ptr().cast()) })
     }
 }
 

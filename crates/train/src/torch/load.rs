@@ -31,3 +31,23 @@ pub fn steady_allocator() {
         libc::mallopt(libc::M_TRIM_THRESHOLD, -1);
     }
 }
+
+/// The generation of the first CUDA device, such as 9 for H100 and 8 for A100; none without one.
+///
+/// Asked of the run-time library that the CUDA half brought along, for the executable does not link it.
+pub fn cuda_generation() -> Option<i32> {
+    type GetAttribute = unsafe extern "C" fn(*mut libc::c_int, libc::c_int, libc::c_int) -> libc::c_int;
+    /// `cudaDevAttrComputeCapabilityMajor` of `driver_types.h`.
+    const MAJOR: libc::c_int = 75;
+    // SAFETY: looks a name up; the name ends with a zero byte.
+    let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"cudaDeviceGetAttribute".as_ptr()) };
+    if symbol.is_null() {
+        return None;
+    }
+    // SAFETY: the function of this name has this signature in every version of the CUDA run-time library.
+    let get = unsafe { std::mem::transmute::<*mut libc::c_void, GetAttribute>(symbol) };
+    let mut major = 0;
+    // SAFETY: writes one number to the place it is given, or fails.
+    let failed = unsafe { get(&raw mut major, MAJOR, 0) };
+    (failed == 0).then_some(major)
+}

@@ -1,17 +1,16 @@
 //! What the trainer needs of the tensor library and `tch` lacks.
 //!
 //! One idea: C++ is a handful of plain functions (`shim.cpp`), the border is one file ([`bridge`]), and everything
-//! here is safe, returns a [`Result`], and says what failed in one line. Process groups, recomputation and loss
-//! scaling would be more functions of the same kind.
+//! here is safe, returns a [`Result`], and says what failed in one line.
 
 mod bridge;
 pub mod group;
 mod load;
 
-use bridge::{adopt, borrow, ffi, lend};
+use bridge::{Work, adopt, borrow, ffi, lend};
 use tch::{Device, Tensor};
 
-pub use load::{open_cuda, steady_allocator};
+pub use load::{cuda_generation, open_cuda, steady_allocator};
 
 /// What the tensor library refused to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,9 +68,18 @@ pub fn version() -> Result<String> {
     Ok(rest.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect())
 }
 
-/// Runs `work` with matrix products and convolutions in bfloat16 on `device`, on this thread.
-pub fn autocast<T>(device: Device, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let guard = Autocast { device, before: ffi::autocast_begin(device.is_cuda())? };
+/// A number format of 16 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Half {
+    /// bfloat16: the exponents of 32 bits, 8 bits of precision.
+    Bf16,
+    /// IEEE half precision: 11 bits of precision, exponents from 6e-8 to 65504.
+    Fp16,
+}
+
+/// Runs `work` with matrix products and convolutions in 16 bits on `device`, on this thread.
+pub fn autocast<T>(device: Device, half: Half, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let guard = Autocast { device, before: ffi::autocast_begin(device.is_cuda(), half == Half::Fp16)? };
     let result = work();
     drop(guard);
     result
@@ -162,6 +170,31 @@ pub fn drop_gradients(parameters: &[Tensor]) -> Result<()> {
     Ok(ffi::drop_gradients(&lend(parameters))?)
 }
 
+/// Multiplies every gradient by the scalar `inverse`, in place, and sets the scalar `found` to 1 if one of them is not
+/// finite; it stays as it is otherwise.
+pub fn unscale(gradients: &[Tensor], found: &Tensor, inverse: &Tensor) -> Result<()> {
+    Ok(ffi::unscale(&lend(gradients), borrow(found), borrow(inverse))?)
+}
+
+/// Moves every tensor by `share` of the way to the one it is paired with, in place.
+pub fn lerp(tensors: &[Tensor], towards: &[Tensor], share: f64) -> Result<()> {
+    Ok(ffi::lerp(&lend(tensors), &lend(towards), share)?)
+}
+
+/// What `work` makes of `x`, of which autograd keeps nothing but `x`: on the way back, `work` runs once more and is
+/// told that it is `again`.
+pub fn recompute(x: &Tensor, work: impl Fn(&Tensor, bool) -> Result<Tensor> + 'static) -> Result<Tensor> {
+    Ok(adopt(ffi::recompute(borrow(x), Box::new(Work(Box::new(work))))?))
+}
+
+/// The same values in memory of their own, in the same memory format; they need no gradient.
+pub fn copied(tensor: &Tensor) -> Result<Tensor> {
+    let values = tensor.f_detach()?;
+    let mut copy = values.f_empty_like()?;
+    copy.f_copy_(&values)?;
+    Ok(copy)
+}
+
 /// Seeds the generators of every device.
 pub fn seed(value: u64) -> Result<()> {
     Ok(ffi::seed(value)?)
@@ -187,6 +220,11 @@ pub fn set_deterministic(on: bool) -> Result<()> {
     Ok(ffi::set_deterministic(on)?)
 }
 
+/// Whether CUDA devices compute 32-bit products from 19 bits.
+pub fn set_tf32(on: bool) -> Result<()> {
+    Ok(ffi::set_tf32(on)?)
+}
+
 /// Threads within one operation and between operations; part of the result of a run.
 pub fn set_threads(threads: u32) {
     tch::set_num_threads(i32::try_from(threads.max(1)).unwrap_or(i32::MAX));
@@ -199,6 +237,13 @@ pub struct PeakMemory {
     pub host: u64,
     /// Bytes of tensors on the accelerator.
     pub device: u64,
+}
+
+impl PeakMemory {
+    /// Of the accelerator where there is one, for that is the memory that runs out; else of the process.
+    pub fn largest(self) -> u64 {
+        if self.device > 0 { self.device } else { self.host }
+    }
 }
 
 /// Reads both figures; the host's is 0 where the system does not state it.

@@ -9,14 +9,19 @@
 #include <ATen/Version.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_lerp.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/alias.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 namespace gradus {
 
@@ -38,12 +43,47 @@ at::Generator generator(bool cuda) {
   return at::globalContext().defaultGenerator(at::Device(device_type(cuda), cuda ? 0 : -1));
 }
 
+// A closure of Rust's, as autograd keeps it between the way there and the way back.
+struct Kept : torch::CustomClassHolder {
+  explicit Kept(rust::Box<Work> work) : work(std::move(work)) {}
+  at::Tensor run(const at::Tensor &x, bool again) const {
+    return *work->run(std::make_unique<at::Tensor>(x), again);
+  }
+  rust::Box<Work> work;
+};
+
+// Keeps the input alone; on the way back computes everything in between once more, then goes back through that.
+struct Recompute : torch::autograd::Function<Recompute> {
+  static at::Tensor forward(torch::autograd::AutogradContext *context, const at::Tensor &x,
+                            const c10::intrusive_ptr<Kept> &kept) {
+    context->save_for_backward({x});
+    context->saved_data["work"] = c10::IValue::make_capsule(kept);
+    return kept->run(x, /*again=*/false);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext *context,
+                                                 torch::autograd::variable_list gradients) {
+    auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["work"].toCapsule());
+    auto x = context->get_saved_variables().at(0).detach();
+    x.set_requires_grad(true);
+    at::Tensor y;
+    {
+      at::AutoGradMode on(true);
+      // Not the leaf itself: autocast would cast that once for all that use it, and their gradients would be added up
+      // in 16 bits instead of 32.
+      y = kept->run(at::alias(x), /*again=*/true);
+    }
+    torch::autograd::backward({y}, {gradients.at(0)});
+    return {x.grad(), at::Tensor()};
+  }
+};
+
 } // namespace
 
-bool autocast_begin(bool cuda) {
+bool autocast_begin(bool cuda, bool half) {
   auto device = device_type(cuda);
   bool before = at::autocast::is_autocast_enabled(device);
-  at::autocast::set_autocast_dtype(device, at::kBFloat16);
+  at::autocast::set_autocast_dtype(device, half ? at::kHalf : at::kBFloat16);
   at::autocast::set_autocast_enabled(device, true);
   at::autocast::increment_nesting();
   return before;
@@ -96,6 +136,21 @@ void drop_gradients(Tensors parameters) {
   }
 }
 
+void unscale(Tensors gradients, const at::Tensor &found, const at::Tensor &inverse) {
+  at::NoGradGuard guard;
+  auto flag = found;
+  at::_amp_foreach_non_finite_check_and_unscale_(list(gradients), flag, inverse);
+}
+
+void lerp(Tensors tensors, Tensors towards, double share) {
+  at::NoGradGuard guard;
+  at::_foreach_lerp_(list(tensors), list(towards), share);
+}
+
+std::unique_ptr<at::Tensor> recompute(const at::Tensor &x, rust::Box<Work> work) {
+  return std::make_unique<at::Tensor>(Recompute::apply(x, c10::make_intrusive<Kept>(std::move(work))));
+}
+
 void seed(std::uint64_t value) { at::manual_seed(value); }
 
 std::unique_ptr<at::Tensor> random_state(bool cuda) {
@@ -123,6 +178,12 @@ void set_deterministic(bool on) {
   // Writing NaN into every fresh tensor finds reads of uninitialised memory, of which there are none here; it costs a
   // pass over all memory.
   context.setDeterministicFillUninitializedMemory(false);
+}
+
+void set_tf32(bool on) {
+  auto &context = at::globalContext();
+  context.setFloat32MatmulPrecision(on ? "high" : "highest");
+  context.setAllowTF32CuDNN(on);
 }
 
 std::uint64_t device_peak_bytes() {

@@ -34,10 +34,11 @@ namespace gradus {
 struct Borrowed;
 struct SgdConstants;
 struct AdamwConstants;
+struct Work;
 using Tensors = rust::Slice<const Borrowed>;
 
 // Mixed precision, on this thread.
-bool autocast_begin(bool cuda);
+bool autocast_begin(bool cuda, bool half);
 void autocast_end(bool cuda, bool before);
 
 // Optimisers.
@@ -50,6 +51,9 @@ std::unique_ptr<at::Tensor> gradient_norm(Tensors gradients);
 void scale(Tensors tensors, const at::Tensor &factor);
 void zero(Tensors tensors);
 void drop_gradients(Tensors parameters);
+void unscale(Tensors gradients, const at::Tensor &found, const at::Tensor &inverse);
+void lerp(Tensors tensors, Tensors towards, double share);
+std::unique_ptr<at::Tensor> recompute(const at::Tensor &x, rust::Box<Work> work);
 
 // Random numbers.
 void seed(std::uint64_t value);
@@ -59,6 +63,7 @@ void set_random_state(bool cuda, const at::Tensor &state);
 // The machine.
 std::unique_ptr<at::Tensor> channels_last(const at::Tensor &tensor);
 void set_deterministic(bool on);
+void set_tf32(bool on);
 std::uint64_t device_peak_bytes();
 rust::String build_configuration();
 

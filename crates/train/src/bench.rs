@@ -1,31 +1,38 @@
-//! Our side of `cargo xtask bench`: the bare step function and the snapshot, timed in blocks on demand.
+//! The bare step function and the snapshot, timed in blocks on demand: `gradus-rank bench CASE`.
 //!
 //! One argument describes the case as JSON; each line on stdin asks for one block, and one line of JSON answers it:
 //! `steps 10` times ten steps on a batch that stays the same, `snapshots 5` five snapshots and five plain copies of as
 //! many bytes. Between the blocks the process sleeps, so that another program can be measured in turn with this one;
-//! `benches/peers/torch_step.py` understands the same case and `steps N`.
+//! `benches/peers/torch_step.py` understands the same case and `steps N`. `gradus bench train` asks once.
 
 use std::error::Error;
 use std::hint::black_box;
-use std::io::BufRead;
+use std::io::{BufRead, Write};
 use std::time::Instant;
 
-use domain::train::{MemoryFormat, Train};
+use domain::train::{MemoryFormat, Task, Train};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
-use train::model::Shape;
-use train::ranks::Ranks;
-use train::state::Trainer;
-use train::step::{Of, Recipe, Samples, step};
-use train::torch;
+
+use crate::begin::environment_of;
+use crate::model::{Input, Output, Picture, Shape, Text};
+use crate::ranks::Ranks;
+use crate::state::Trainer;
+use crate::step::{Of, Recipe, Samples, step};
+use crate::torch;
 
 /// What is timed: a job's `train:` section, and what would come from its data and its machine.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
     train: Train,
+    /// Height and width of pictures.
+    #[serde(default)]
     size: i64,
+    /// Different words of texts.
+    #[serde(default)]
+    vocabulary: i64,
     classes: i64,
     threads: u32,
 }
@@ -38,46 +45,78 @@ struct Bench {
     lr: f64,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    // As `gradus-rank` begins.
-    torch::open_cuda();
-    torch::steady_allocator();
-    let case: Case = serde_json::from_str(&std::env::args().nth(1).ok_or("give a case as JSON")?)?;
-    let device = if tch::Cuda::is_available() { Device::Cuda(0) } else { Device::Cpu };
+/// Answers requests until there are no more.
+///
+/// # Errors
+/// Whatever is wrong with the case, or a request that is not understood.
+pub fn answer(case: &str, device: Device, requests: impl BufRead, mut to: impl Write) -> Result<(), Box<dyn Error>> {
+    let case: Case = serde_json::from_str(case)?;
     torch::set_threads(case.threads);
     torch::set_deterministic(case.train.deterministic)?;
     let mut bench = Bench::new(&case, device)?;
-    for line in std::io::stdin().lock().lines() {
+    for line in requests.lines() {
         let line = line?;
         let mut answer = match line.split_once(' ') {
             Some(("steps", count)) => bench.steps(count.parse()?)?,
             Some(("snapshots", count)) => bench.snapshots(count.parse()?)?,
             Some(_) | None => return Err(format!("`{line}` is not understood").into()),
         };
-        answer["peak_bytes"] = json!(torch::peak_memory()?.host);
-        println!("{answer}");
+        answer["peak_bytes"] = json!(torch::peak_memory()?.largest());
+        answer["parameters"] = json!(bench.trainer.network.weights().count());
+        answer["environment"] = json!(environment_of(case.threads, &bench.recipe, &torch::version()?));
+        writeln!(to, "{answer}")?;
+        to.flush()?;
     }
     Ok(())
 }
 
+impl Case {
+    fn shape(&self) -> Shape {
+        let input = match self.train.task() {
+            Task::Pictures => Input::Picture(Picture { channels: 3, height: self.size, width: self.size }),
+            Task::Texts | Task::MaskedWords | Task::NextWord => {
+                let length = self.train.data.text.as_ref().map_or(0, |text| i64::from(text.length));
+                Input::Text(Text { vocabulary: self.vocabulary, length })
+            }
+        };
+        let output = match self.train.task() {
+            Task::Pictures | Task::Texts => Output::Classes(self.classes),
+            Task::MaskedWords | Task::NextWord => Output::Words,
+        };
+        Shape { input, output }
+    }
+
+    /// Samples of no meaning; every row of words is full.
+    fn samples(&self, device: Device) -> Result<Samples, torch::Error> {
+        let count = i64::from(self.train.batch);
+        let classes = Tensor::f_arange(count, (Kind::Int64, device))?.f_remainder(self.classes.max(1))?;
+        match self.shape().input {
+            Input::Picture(Picture { channels, height, width }) => {
+                let mut values = Tensor::f_randn([count, channels, height, width], (Kind::Float, device))?;
+                if self.train.memory_format == MemoryFormat::ChannelsLast {
+                    values = torch::channels_last(&values)?;
+                }
+                Ok(Samples { values, mask: None, labels: classes, of: Of::all(count as usize) })
+            }
+            Input::Text(Text { vocabulary, length }) => {
+                let values = Tensor::f_randint_low(1, vocabulary, [count, length], (Kind::Int64, device))?;
+                let labels = match self.shape().output {
+                    Output::Classes(_) => classes,
+                    Output::Words => values.shallow_clone(),
+                };
+                Ok(Samples { values, mask: None, labels, of: Of::all(count as usize) })
+            }
+        }
+    }
+}
+
 impl Bench {
     fn new(case: &Case, device: Device) -> Result<Bench, Box<dyn Error>> {
-        let shape = Shape::pictures([3, case.size, case.size], case.classes);
-        let trainer = Trainer::fresh(&case.train, shape, device, case.threads, &mut Ranks::alone())?;
-        let count = i64::from(case.train.batch);
-        let mut images = Tensor::f_randn([count, 3, case.size, case.size], (Kind::Float, device))?;
-        if case.train.memory_format == MemoryFormat::ChannelsLast {
-            images = torch::channels_last(&images)?;
-        }
-        let labels = Tensor::f_arange(count, (Kind::Int64, device))?.f_remainder(case.classes)?;
-        let lr = trainer.optimizer.base_rate();
         let recipe = Recipe::of(&case.train, device);
-        Ok(Bench {
-            trainer,
-            recipe,
-            batch: Samples { values: images, mask: None, labels, of: Of::all(count as usize) },
-            lr,
-        })
+        recipe.format.settle(device)?;
+        let trainer = Trainer::fresh(&case.train, case.shape(), device, case.threads, &mut Ranks::alone())?;
+        let lr = trainer.optimizer.base_rate();
+        Ok(Bench { trainer, recipe, batch: case.samples(device)?, lr })
     }
 
     fn step(&mut self) -> Result<f64, torch::Error> {

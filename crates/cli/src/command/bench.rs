@@ -1,0 +1,205 @@
+//! `gradus bench`: how fast this machine trains, measured on samples of no meaning.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use domain::architecture::{Architecture, Reads};
+use domain::train::{Model, Precision};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::rank;
+use crate::error::Error;
+use crate::exit;
+use crate::printer::Printer;
+use crate::settings::Settings;
+
+/// Arguments of `gradus bench`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Time the training step of a model: step, samples a second, peak memory
+    Train(Train),
+}
+
+/// Arguments of `gradus bench train`.
+#[derive(Debug, clap::Args)]
+struct Train {
+    /// As `train.model` of a job file, such as `resnet50` or `bert_mini`
+    #[arg(long, value_parser = word::<Model>)]
+    model: Model,
+    /// Samples a step
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    batch: u32,
+    /// Height and width of pictures; 224, or 32 for the networks made for that
+    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(8..=1024))]
+    image: Option<u32>,
+    /// Words of a row of text; 128
+    #[arg(long, value_name = "WORDS", value_parser = clap::value_parser!(u32).range(8..=1024))]
+    sequence: Option<u32>,
+    /// As `train.precision` of a job file
+    #[arg(long, default_value = "auto", value_parser = word::<Precision>)]
+    precision: Precision,
+    /// Pictures pixel by pixel in memory, which convolutions prefer
+    #[arg(long)]
+    channels_last: bool,
+    /// Compute blocks again on the way back
+    #[arg(long)]
+    recompute: bool,
+    /// Threads of the tensor library; all cores
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// Steps that are timed, after five that are not
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    steps: u32,
+    /// What the device computes at most, to tell the share of it that is used (MFU)
+    #[arg(long, value_name = "TFLOPS")]
+    peak_tflops: Option<f64>,
+}
+
+/// Steps before anything is counted.
+const WARM_UP: u32 = 5;
+/// Different words, and classes, of the samples.
+const VOCABULARY: u32 = 8_000;
+const CLASSES: u32 = 1_000;
+
+/// Measures.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+    let What::Train(train) = args.what;
+    let threads = train.threads.unwrap_or_else(cores);
+    let case = case(&train, threads)?;
+    let answer = ask(settings, &case, threads, train.steps)?;
+    let figures = figures(&train, &answer)?;
+    if printer.is_json() {
+        printer.json(&figures);
+        return Ok(exit::DONE);
+    }
+    let number = |key: &str| figures[key].as_f64().unwrap_or_default();
+    printer.data(format!(
+        "step          {:.1} ms (half of them {:.1} to {:.1})",
+        number("step_ms"),
+        number("step_ms_low"),
+        number("step_ms_high")
+    ));
+    printer.data(format!("samples       {:.1} a second", number("samples_per_s")));
+    printer.data(format!("peak memory   {:.0} MB", number("peak_bytes") / 1e6));
+    if figures["tflops"].is_number() {
+        printer.data(format!("arithmetic    {:.3} TFLOP/s", number("tflops")));
+    }
+    if figures["mfu"].is_number() {
+        printer.data(format!("of the peak   {:.1} %", 100.0 * number("mfu")));
+    }
+    Ok(exit::DONE)
+}
+
+/// What `gradus-rank bench` is given: the `train:` section of a job, and what its data would say.
+fn case(train: &Train, threads: u32) -> Result<Value, Error> {
+    let architecture = Architecture::of(train.model);
+    let name = train.model.name();
+    let usage = |message: String, hint: &str| Error::Usage { message, hint: hint.to_owned() };
+    let mut job = json!({
+        "model": train.model, "data": {"path": ""}, "epochs": 1, "batch": train.batch, "precision": train.precision,
+        "memory_format": if train.channels_last { "channels_last" } else { "contiguous" },
+        "recompute": if train.recompute { "blocks" } else { "none" },
+    });
+    let mut size = 0;
+    match architecture.reads() {
+        Reads::Pictures => {
+            if train.sequence.is_some() {
+                return Err(usage(format!("`{name}` sees pictures, and no rows of words"), "write `--image PIXELS`"));
+            }
+            size = train.image.unwrap_or_else(|| usual_image(architecture));
+            job["optimizer"] = json!({"sgd": {"lr": 0.01}});
+        }
+        Reads::WordsBothWays | Reads::WordsBefore => {
+            if train.image.is_some() || train.channels_last {
+                return Err(usage(format!("`{name}` reads text, and sees no pictures"), "write `--sequence WORDS`"));
+            }
+            let length = train.sequence.unwrap_or(128);
+            if let Some(longest) = architecture.positions().filter(|longest| i64::from(length) > *longest) {
+                let message = format!("rows of {length} words are longer than the {longest} positions of `{name}`");
+                return Err(usage(message, &format!("write at most `--sequence {longest}`")));
+            }
+            job["data"]["text"] = json!({"label": "class", "length": length, "vocabulary": VOCABULARY});
+            job["optimizer"] = json!({"adamw": {"lr": 1e-4}});
+        }
+    }
+    Ok(json!({"train": job, "size": size, "vocabulary": VOCABULARY, "classes": CLASSES, "threads": threads}))
+}
+
+/// Has a rank make the steps, and returns its answer.
+fn ask(settings: &Settings, case: &Value, threads: u32, steps: u32) -> Result<Value, Error> {
+    let program = &settings.rank_program;
+    let mut command = rank::command(settings, "bench", &case.to_string())?;
+    // As the agent starts a rank.
+    command.env("OMP_NUM_THREADS", threads.to_string()).env("OMP_WAIT_POLICY", "passive");
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(Error::file("start", program))?;
+    let (input, output) = (child.stdin.take(), child.stdout.take());
+    let mut last = String::new();
+    if let (Some(mut input), Some(output)) = (input, output) {
+        let mut lines = BufReader::new(output).lines();
+        for count in [WARM_UP, steps] {
+            // A rank that could not go on has said why on stderr, and its end is told below.
+            let asked = writeln!(input, "steps {count}");
+            match (asked, lines.next()) {
+                (Ok(()), Some(Ok(line))) => last = line,
+                (_, _) => break,
+            }
+        }
+    }
+    let status = child.wait().map_err(Error::file("wait for", program))?;
+    match serde_json::from_str(&last) {
+        Ok(answer) if status.success() => Ok(answer),
+        Ok(_) | Err(_) => Err(Error::Code {
+            message: "the steps could not be made".to_owned(),
+            hint: Some("its message is above; a smaller `--batch` takes less memory".to_owned()),
+            code: exit::WORLD,
+        }),
+    }
+}
+
+/// Figures of the steps that were timed.
+fn figures(train: &Train, answer: &Value) -> Result<Value, Error> {
+    let mut seconds: Vec<f64> = answer["seconds"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+    seconds.sort_by(f64::total_cmp);
+    let at = |share: f64| seconds.get((share * seconds.len().saturating_sub(1) as f64).round() as usize).copied();
+    let (Some(low), Some(middle), Some(high)) = (at(0.25), at(0.5), at(0.75)) else {
+        let message = "`gradus-rank` answered without times".to_owned();
+        let hint = Some("install `gradus` and `gradus-rank` together".to_owned());
+        return Err(Error::Code { message, hint, code: exit::WORLD });
+    };
+    let side = train.image.unwrap_or_else(|| usual_image(Architecture::of(train.model)));
+    let network = ::plan::draft::totals(train.model, [3, side, side], CLASSES);
+    // Forward, and twice that backward; a multiply-add is two operations.
+    let tflops = network.map(|network| 3.0 * 2.0 * network.multiply_adds * f64::from(train.batch) / middle / 1e12);
+    let mfu = tflops.zip(train.peak_tflops).map(|(reached, peak)| reached / peak);
+    Ok(json!({
+        "model": train.model, "batch": train.batch, "image": train.image, "sequence": train.sequence,
+        "step_ms": 1e3 * middle, "step_ms_low": 1e3 * low, "step_ms_high": 1e3 * high, "steps": seconds.len(),
+        "samples_per_s": f64::from(train.batch) / middle, "peak_bytes": answer["peak_bytes"],
+        "parameters": answer["parameters"], "environment": answer["environment"], "tflops": tflops, "mfu": mfu,
+    }))
+}
+
+/// Height and width of the pictures that a network was made for.
+fn usual_image(architecture: Architecture) -> u32 {
+    if matches!(architecture, Architecture::SmallResnet { .. }) { 32 } else { 224 }
+}
+
+/// A word of a job file.
+fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_value(json!(text)).map_err(|error| error.to_string())
+}
+
+fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,136 @@
+//! What the keys of the update rule, of the learning rate and of the mean of the weights must satisfy together.
+
+use super::Sense;
+use crate::architecture::Architecture;
+use crate::train::{Average, Decay, Optimizer, Parameters, Precision, Recompute, Shard, Span, Train};
+
+impl Sense {
+    pub(super) fn learning(&mut self, train: &Train) {
+        self.optimizer(&train.optimizer);
+        self.parameters(&train.parameters);
+        self.schedule(train);
+        self.average(train);
+        self.recompute(train);
+        self.shards(train);
+    }
+
+    /// What needs every gradient on every rank.
+    fn shards(&mut self, train: &Train) {
+        if train.parallel.shard == Shard::None {
+            return;
+        }
+        let hint = "leave `parallel.shard` out, or this key";
+        if train.precision == Precision::Fp16 {
+            let message = "whether gradients overflow is not seen where each rank keeps a part of the optimiser";
+            self.wrong("train.precision", message, hint);
+        }
+        if !train.parameters.freeze.is_empty() {
+            let message = "parameters cannot be frozen where each rank keeps a part of the optimiser";
+            self.wrong("train.parameters.freeze", message, hint);
+        }
+    }
+
+    fn optimizer(&mut self, optimizer: &Optimizer) {
+        match optimizer {
+            Optimizer::Sgd(sgd) => {
+                if sgd.nesterov && sgd.momentum == 0.0 {
+                    let hint = "write `momentum: 0.9`, or leave `nesterov` out";
+                    self.wrong("train.optimizer.sgd.nesterov", "Nesterov's form needs a momentum above 0", hint);
+                }
+            }
+            Optimizer::Adamw(adamw) => self.betas("adamw", adamw.betas),
+            Optimizer::Lamb(lamb) => self.betas("lamb", lamb.betas),
+            Optimizer::Adafactor(_) => {}
+        }
+    }
+
+    fn betas(&mut self, rule: &str, betas: [f64; 2]) {
+        for (index, beta) in betas.iter().enumerate() {
+            if !(0.0..1.0).contains(beta) {
+                let key = format!("train.optimizer.{rule}.betas[{index}]");
+                let message = format!("`{beta}` is out of range: it must be at least 0 and below 1");
+                self.wrong(&key, message, "the usual betas are `[0.9, 0.999]`");
+            }
+        }
+    }
+
+    fn parameters(&mut self, parameters: &Parameters) {
+        for (index, name) in parameters.freeze.iter().enumerate() {
+            let key = format!("train.parameters.freeze[{index}]");
+            if name.trim().is_empty() {
+                self.wrong(
+                    &key,
+                    "every name begins with nothing, so nothing would be trained",
+                    "write for example `layer1.`",
+                );
+            } else if parameters.freeze[..index].contains(name) {
+                self.wrong(&key, format!("`{name}` stands here twice"), "keep one of the two");
+            }
+        }
+    }
+
+    fn schedule(&mut self, train: &Train) {
+        if let Some(Span::Epochs(epochs)) = train.schedule.warmup
+            && epochs > f64::from(train.epochs)
+        {
+            let message = format!("a warm-up of {epochs} epochs does not end within the run's {}", train.epochs);
+            self.wrong("train.schedule.warmup", message, "make it shorter than `train.epochs`");
+        }
+        let (floor, decay) = ("train.schedule.floor", &train.schedule.decay);
+        let step = match decay {
+            Decay::Cosine | Decay::Linear | Decay::Poly(_) => return,
+            Decay::Constant | Decay::Step(_) | Decay::OneCycle(_) if train.schedule.floor > 0.0 => {
+                let message = "this way down does not go to zero, so it has no floor";
+                return self.wrong(floor, message, "leave the key out, or write `decay: cosine`");
+            }
+            Decay::Constant => return,
+            Decay::OneCycle(_) if train.schedule.warmup.is_some() => {
+                let message = "one cycle rises by itself";
+                return self.wrong("train.schedule.warmup", message, "leave the key out, or set `one_cycle.rise`");
+            }
+            Decay::OneCycle(cycle) => {
+                if !(0.0 < cycle.rise.get() && cycle.rise.get() < 1.0) {
+                    let message = "a cycle rises and falls, so neither takes all of it";
+                    self.wrong("train.schedule.decay.one_cycle.rise", message, "`30%` is usual");
+                }
+                return;
+            }
+            Decay::Step(step) => step,
+        };
+        let key = "train.schedule.decay.step.at";
+        if step.at.is_empty() {
+            self.wrong(
+                key,
+                "the list is empty, so the rate never drops",
+                "write for example `at: [30, 60]`, or `decay: constant`",
+            );
+        }
+        if !step.at.is_sorted_by(|one, next| one < next) {
+            self.wrong(key, "the epochs do not rise", "write them in order, each once");
+        }
+        if let Some(late) = step.at.iter().find(|epoch| **epoch >= train.epochs) {
+            let message = format!("epoch {late} is never reached; the run has {} epochs, counted from 0", train.epochs);
+            self.warn(key, message, "leave it out, or train longer");
+        }
+    }
+
+    fn average(&mut self, train: &Train) {
+        let Some(Average::Swa(swa)) = train.average else { return };
+        if swa.from >= train.epochs {
+            let message = format!("epoch {} is never reached; the run has {}, counted from 0", swa.from, train.epochs);
+            self.wrong("train.average.swa.from", message, "three quarters of the epochs are usual");
+        }
+    }
+
+    fn recompute(&mut self, train: &Train) {
+        let has_blocks = !matches!(Architecture::of(train.model), Architecture::Mlp | Architecture::Cnn);
+        match train.recompute {
+            Recompute::None => {}
+            Recompute::Blocks | Recompute::Every(_) if !has_blocks => {
+                let message = format!("`{}` has no blocks that could be computed again", train.model.name());
+                self.wrong("train.recompute", message, "leave the key out");
+            }
+            Recompute::Blocks | Recompute::Every(_) => {}
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Means of the weights over the steps, and what batch normalisations need before a mean is used.
+//!
+//! When the mean takes how much of the present weights is a pure function of the step, so that only the mean itself is
+//! saved. It stands in for the weights where they are judged: in validation, in the best weights and so in the export.
+
+use domain::train::{Average, Ema, Swa};
+use tch::Tensor;
+
+use crate::error::Error;
+use crate::material::Feed;
+use crate::model::{Named, Network, Pass, Running, Weights};
+use crate::schedule::Length;
+use crate::step::Recipe;
+use crate::torch::{self, Result};
+
+/// A mean of the weights of one network.
+pub struct Averaged {
+    rule: Average,
+    parameters: Vec<Tensor>,
+    means: Vec<Named>,
+}
+
+impl Averaged {
+    /// Of nothing yet.
+    pub fn new(rule: Average, weights: &Weights) -> Result<Averaged> {
+        let (mut parameters, mut means) = (Vec::new(), Vec::new());
+        for named in weights.parameters() {
+            let values = named.tensor.f_detach()?;
+            means.push(Named { name: format!("average.{}", named.name), tensor: torch::copied(&values)? });
+            parameters.push(values);
+        }
+        Ok(Averaged { rule, parameters, means })
+    }
+
+    /// After so many steps of the run.
+    pub fn follow(&self, length: Length, step: u64) -> Result<()> {
+        match share(self.rule, length, step) {
+            Some(share) => torch::lerp(&self.tensors(), &self.parameters, share),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts the mean in the place of the weights.
+    pub fn put(&self) -> Result<()> {
+        for (parameter, mean) in self.parameters.iter().zip(&self.means) {
+            parameter.shallow_clone().f_copy_(&mean.tensor)?;
+        }
+        Ok(())
+    }
+
+    /// Whether there is a mean after so many steps.
+    pub fn is_begun(&self, length: Length, step: u64) -> bool {
+        match self.rule {
+            Average::Ema(_) => step > 0,
+            Average::Swa(Swa { from, .. }) => step / length.steps_per_epoch.max(1) > u64::from(from),
+        }
+    }
+
+    /// Batches from which statistics are measured anew.
+    pub fn batches(&self) -> u32 {
+        self.rule.batches()
+    }
+
+    /// The means by name, as they are saved.
+    pub fn state(&self) -> &[Named] {
+        &self.means
+    }
+
+    fn tensors(&self) -> Vec<Tensor> {
+        self.means.iter().map(|named| named.tensor.shallow_clone()).collect()
+    }
+}
+
+/// How much of the weights after `step` steps the mean takes; none leaves it as it is.
+fn share(rule: Average, length: Length, step: u64) -> Option<f64> {
+    match rule {
+        Average::Ema(Ema { decay, .. }) => {
+            // As TensorFlow's `ExponentialMovingAverage` with a number of updates: the first weights are soon forgotten.
+            // The first one makes it, whatever was there before.
+            let before = step.saturating_sub(1) as f64;
+            if before == 0.0 {
+                return Some(1.0);
+            }
+            Some(1.0 - decay.min((1.0 + before) / (10.0 + before)))
+        }
+        Average::Swa(Swa { from, .. }) => {
+            let per_epoch = length.steps_per_epoch.max(1);
+            let is_end = step > 0 && step.is_multiple_of(per_epoch);
+            let taken = (step / per_epoch).checked_sub(u64::from(from) + 1)?;
+            is_end.then(|| 1.0 / (taken + 1) as f64)
+        }
+    }
+}
+
+/// Has batch normalisations forget their running statistics and take the plain mean of those of some batches, as
+/// `torch.optim.swa_utils.update_bn`. Random numbers that are drawn meanwhile count as not drawn.
+pub fn measure_statistics(
+    network: &Network,
+    recipe: &Recipe,
+    feed: &mut Feed,
+    batches: u32,
+) -> std::result::Result<(), Error> {
+    let numbers = torch::random_state(recipe.device)?;
+    for count in 1..=batches {
+        let Some(batch) = feed.next(recipe.device) else { break };
+        let samples = batch?.samples;
+        let pass = Pass { running: Running::Take(1.0 / f64::from(count)), ..samples.pass(true) };
+        let _ = tch::no_grad(|| recipe.format.forward(recipe.device, || network.forward(&samples.values, &pass)))?;
+    }
+    Ok(torch::set_random_state(recipe.device, &numbers)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LENGTH: Length = Length { steps_per_epoch: 4, steps: 20 };
+
+    /// The mean of the numbers 1, 2, 3 …, each the only weight after that step.
+    fn mean(rule: Average, steps: u64) -> f64 {
+        (1..=steps).fold(-100.0, |mean, step| {
+            share(rule, LENGTH, step).map_or(mean, |share| mean + share * (step as f64 - mean))
+        })
+    }
+
+    #[test]
+    fn a_plain_mean_is_that_of_the_last_ends_of_epochs() {
+        let swa = Average::Swa(Swa { from: 2, batches: 1 });
+        for (steps, expected) in [(11, -100.0), (12, 12.0), (15, 12.0), (16, 14.0), (20, 16.0)] {
+            assert!((mean(swa, steps) - expected).abs() < 1e-12, "{steps}: {}", mean(swa, steps));
+        }
+    }
+
+    #[test]
+    fn a_mean_that_forgets_is_its_closed_form() {
+        for decay in [0.05, 0.5, 0.9, 0.999] {
+            let ema = Average::Ema(Ema { decay, batches: 1 });
+            let mut expected = -100.0;
+            for step in 1..=20u64 {
+                let kept = if step == 1 { 0.0 } else { f64::min(decay, step as f64 / (9.0 + step as f64)) };
+                expected = kept * expected + (1.0 - kept) * step as f64;
+                assert!((mean(ema, step) - expected).abs() < 1e-9, "{decay} {step}");
+            }
+        }
+    }
+}

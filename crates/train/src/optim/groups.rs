@@ -1,0 +1,130 @@
+//! Which parameter is updated how: its share of the learning rate, and whether it decays. Pure functions of names.
+
+use std::collections::BTreeMap;
+
+use domain::train::{Decays, Parameters};
+
+/// How a parameter is updated.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Treatment {
+    /// What the learning rate is multiplied by.
+    pub rate: f64,
+    /// Whether weight decay is for it.
+    pub decays: bool,
+}
+
+impl Treatment {
+    /// Of a parameter of so many dimensions with this share of the rate.
+    pub fn of(keys: &Parameters, dimensions: usize, rate: f64) -> Treatment {
+        let decays = match keys.decay {
+            Decays::All => true,
+            Decays::Matrices => dimensions >= 2,
+        };
+        Treatment { rate, decays }
+    }
+}
+
+/// The share of the learning rate of each parameter. `names` stand in the order from the stem to the head.
+///
+/// A stem, each block and the head are a layer each; the last has the full rate, and each layer before it
+/// `layer_rate` times that of the next (Howard and Ruder 2018; Clark et al. 2020, section 3.3).
+pub fn rates(keys: &Parameters, names: &[String]) -> BTreeMap<String, f64> {
+    let mut depths = Vec::with_capacity(names.len());
+    let (mut depth, mut last) = (0i32, None);
+    for name in names {
+        let layer = layer(name);
+        if last.is_some_and(|last| last != layer) {
+            depth += 1;
+        }
+        last = Some(layer);
+        depths.push(depth);
+    }
+    names.iter().zip(depths).map(|(name, at)| (name.clone(), keys.layer_rate.powi(depth - at))).collect()
+}
+
+/// The beginning of a name up to its first number, such as `bert.encoder.layer.3`, `layer1.0` or
+/// `encoder.layers.encoder_layer_3`; nothing for a name without one, which is of the stem or of the head.
+fn layer(name: &str) -> &str {
+    let mut end = 0;
+    for part in name.split('.') {
+        let number = part.rsplit('_').next().unwrap_or(part);
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        end += part.len();
+        // `ln_1` is a layer's part, not its number.
+        if is_number && (number.len() == part.len() || part.contains("layer_")) {
+            return &name[..end];
+        }
+        end += 1;
+    }
+    ""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(names: &[&str], layer_rate: f64, expected: &[f64]) {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let keys = Parameters { layer_rate, ..Parameters::default() };
+        let found = rates(&keys, &names);
+        for (name, expected) in names.iter().zip(expected) {
+            assert!((found[name] - expected).abs() < 1e-12, "{name}: {}, expected {expected}", found[name]);
+        }
+    }
+
+    #[test]
+    fn layers_are_told_by_their_names() {
+        check(&["conv1.weight", "bn1.bias"], 0.5, &[1.0, 1.0]);
+        check(
+            &[
+                "conv1.weight",
+                "bn1.weight",
+                "layer1.0.conv1.weight",
+                "layer1.0.bn1.bias",
+                "layer1.1.conv1.weight",
+                "layer2.0.downsample.0.weight",
+                "fc.bias",
+            ],
+            0.5,
+            &[0.0625, 0.0625, 0.125, 0.125, 0.25, 0.5, 1.0],
+        );
+        check(
+            &[
+                "bert.embeddings.LayerNorm.bias",
+                "bert.encoder.layer.0.output.dense.bias",
+                "bert.encoder.layer.1.output.dense.bias",
+                "bert.pooler.dense.bias",
+                "classifier.bias",
+            ],
+            0.1,
+            &[1e-3, 1e-2, 1e-1, 1.0, 1.0],
+        );
+        check(
+            &[
+                "class_token",
+                "encoder.layers.encoder_layer_0.ln_1.bias",
+                "encoder.layers.encoder_layer_0.mlp.3.bias",
+                "encoder.layers.encoder_layer_1.ln_1.bias",
+                "encoder.ln.bias",
+                "heads.head.bias",
+            ],
+            0.5,
+            &[0.125, 0.25, 0.25, 0.5, 1.0, 1.0],
+        );
+        check(
+            &["transformer.wte.weight", "transformer.h.0.ln_1.weight", "transformer.ln_f.bias"],
+            0.9,
+            &[0.81, 0.9, 1.0],
+        );
+        check(&["fc1.weight", "layer1.0.conv1.weight", "fc.bias"], 1.0, &[1.0, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn only_matrices_decay_if_so_asked() {
+        let matrices = Parameters { decay: Decays::Matrices, ..Parameters::default() };
+        for (dimensions, decays) in [(0, false), (1, false), (2, true), (4, true)] {
+            assert_eq!(Treatment::of(&matrices, dimensions, 1.0).decays, decays);
+            assert!(Treatment::of(&Parameters::default(), dimensions, 1.0).decays);
+        }
+    }
+}
