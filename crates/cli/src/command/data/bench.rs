@@ -41,6 +41,7 @@ pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
     let options = args.recipe.options(&preset, BATCH, args.threads as usize - 1);
     let limit = Duration::from_secs_f64(args.seconds);
     let (mut images, mut read, mut busy, mut ready, mut batches) = (0_u64, 0_u64, Duration::ZERO, 0, 0);
+    let mut after_passes = Vec::new();
     let (began, worked) = (Instant::now(), processor_time());
     while began.elapsed() < limit {
         let mut loader = match preset.evaluation {
@@ -49,7 +50,11 @@ pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
         };
         while began.elapsed() < limit {
             let Some(batch) = loader.next() else { break };
-            images += batch?.len() as u64;
+            let batch = batch?;
+            if batch.cursor_after().pos == 0 {
+                after_passes.extend(memory("VmRSS:"));
+            }
+            images += batch.len() as u64;
             batches += 1;
             ready += loader.measured().ready;
         }
@@ -59,7 +64,7 @@ pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
     let (seconds, worked) = (began.elapsed().as_secs_f64(), (processor_time() - worked).as_secs_f64());
     let each = worked * 1e6 / images.max(1) as f64;
     let rate = images as f64 / seconds;
-    let peak = peak_memory();
+    let peak = memory("VmHWM:");
     if printer.is_json() {
         printer.json(&json!({
             "images": images,
@@ -69,6 +74,7 @@ pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
             "decode_us_per_image": busy.as_secs_f64() * 1e6 / images.max(1) as f64,
             "bytes_read": read,
             "peak_rss_bytes": peak,
+            "rss_bytes_after_pass": after_passes,
             "batches_ready": f64::from(ready as u32) / f64::from(batches.max(1)),
             "threads": args.threads,
             "kernels": data::kernels(),
@@ -97,9 +103,9 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The most memory that this process had, in bytes, where the system tells.
-fn peak_memory() -> Option<u64> {
+/// Memory of this process in bytes, where the system tells: `VmRSS:` now, `VmHWM:` at most so far.
+fn memory(which: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(which))?;
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }
