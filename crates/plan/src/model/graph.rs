@@ -12,6 +12,8 @@ pub struct Graph {
     pub tensors: Vec<u64>,
     /// Operators that were not understood, `name ×count`; whoever shows an estimate shows them.
     pub unknown: Vec<String>,
+    /// What was taken for what a file leaves open, a sentence each.
+    pub assumed: Vec<String>,
 }
 
 /// Identity of a tensor in its graph.

@@ -99,6 +99,9 @@ fn described(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> Result<Sub
     {
         assumptions.push(format!("these operators are not understood and count nothing: {}", graph.unknown.join(", ")));
     }
+    if let Model::Graph(graph) = &model {
+        assumptions.extend(graph.assumed.iter().cloned());
+    }
     let reads_text = reads_text(&model, workload);
     let samples = job.data.samples.map(|count| count.0);
     let steps = steps(workload, samples, reads_text)?;

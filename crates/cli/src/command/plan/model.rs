@@ -32,7 +32,7 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
     let shape = Shape { sequence: args.sequence, picture: args.picture.map(|side| [3, side, side]), classes: None };
     let mut rows = Vec::new();
     let mut values = Vec::new();
-    let mut unknown = Vec::new();
+    let mut notes = Vec::new();
     for file in &args.files {
         let bytes = std::fs::read(file).map_err(Error::file("read the model", file))?;
         let graph = read::model(&bytes, &shape).map_err(|problem| {
@@ -50,7 +50,8 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
             graph.operators.len().to_string(),
             graph.blocks().to_string(),
         ]);
-        unknown.extend(graph.unknown.iter().map(|what| format!("{}: not understood: {what}", file.display())));
+        notes.extend(graph.unknown.iter().map(|what| format!("{}: not understood: {what}", file.display())));
+        notes.extend(graph.assumed.iter().map(|what| format!("{}: assumed: {what}", file.display())));
         values.push(json!({
             "file": file,
             "parameters": graph.parameters(),
@@ -60,6 +61,7 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
             "operators": graph.operators.len(),
             "blocks": graph.blocks(),
             "unknown": graph.unknown,
+            "assumed": graph.assumed,
         }));
     }
     if printer.is_json() {
@@ -69,6 +71,6 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
     for line in table::lines(&["file", "weights", "multiply-adds", "activations", "operators", "blocks"], &rows) {
         printer.data(line);
     }
-    unknown.into_iter().for_each(|line| printer.say(line));
+    notes.into_iter().for_each(|line| printer.say(line));
     Ok(crate::exit::DONE)
 }

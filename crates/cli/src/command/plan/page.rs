@@ -180,7 +180,7 @@ pub fn html(found: &Found) -> String {
 }
 
 const PAGE: &str = "\
-body{background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;max-width:1080px;margin:2rem auto;padding:0 1rem}\
+body{background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;max-width:1240px;margin:2rem auto;padding:0 1rem}\
 h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}figure{margin:0}svg{width:100%;height:auto}\
 figcaption,p{color:var(--faint)}table{border-collapse:collapse;width:100%;display:block;overflow-x:auto}\
 th,td{text-align:left;padding:.3rem .7rem .3rem 0;border-bottom:1px solid var(--line);white-space:nowrap}.said td{border-bottom:none;padding-bottom:0}.why td{white-space:normal;color:var(--faint);padding-top:0}\

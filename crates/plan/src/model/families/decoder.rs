@@ -1,6 +1,7 @@
 //! A decoder of tokens: tables of words and maybe positions, blocks, a last normalisation, scores of the next token.
 //!
-//! GPT, Llama, MPT and most of what followed them are this with other figures.
+//! GPT, Llama, MPT and most of what followed them are this with other figures; so is ModernBERT, an encoder, where
+//! attention sees what comes later too.
 
 use super::super::builder::Builder;
 use super::super::graph::{Graph, Split};
@@ -24,6 +25,8 @@ pub struct Decoder {
     pub tied: bool,
     /// The scores have a bias.
     pub score_bias: bool,
+    /// One more linear layer without bias, an activation and a normalisation stand before what is answered.
+    pub transform: bool,
     /// What is asked of it.
     pub answer: Answer,
     /// Tokens of one sample.
@@ -69,6 +72,11 @@ impl Decoder {
         }
         if self.embedding != self.block.hidden {
             at = builder.linear("scores.narrow", at, self.embedding, false, Split::Whole);
+        }
+        if self.transform && self.answer != Answer::Nothing {
+            at = builder.linear("transform", at, self.block.hidden, false, Split::Whole);
+            at = builder.apply("transform.activation", at, self.block.feed.function);
+            at = builder.norm("transform.norm", at, norm, norm_bias);
         }
         match self.answer {
             Answer::Tokens => builder.predict_tokens("scores", at, self.vocabulary, self.tied, self.score_bias),

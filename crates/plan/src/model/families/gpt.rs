@@ -38,6 +38,7 @@ impl Gpt {
             last_norm: true,
             tied: true,
             score_bias: false,
+            transform: false,
             answer: Answer::Tokens,
             sequence: self.sequence,
         };

@@ -65,6 +65,7 @@ impl Llama {
             last_norm: true,
             tied: self.tied,
             score_bias: false,
+            transform: false,
             answer: Answer::Tokens,
             sequence: self.sequence,
         };

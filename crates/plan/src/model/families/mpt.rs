@@ -49,6 +49,7 @@ impl Mpt {
             last_norm: true,
             tied: true,
             score_bias: false,
+            transform: false,
             answer: Answer::Tokens,
             sequence: self.sequence,
         };

@@ -38,6 +38,7 @@ fn plain(figures: &Figures, hidden: u64, heads: u64, layers: u64, length: &[&str
         last_norm: true,
         tied: true,
         score_bias: false,
+        transform: false,
         answer: figures.answer()?,
         sequence: figures.sequence(length)?,
     })

@@ -7,6 +7,7 @@ pub(super) fn defaults(kind: &str) -> &'static [(&'static str, u64)] {
         "bert" | "camembert" | "xlm-roberta" | "roberta-prelayernorm" | "data2vec-text" => &BERT,
         "roberta" => &ROBERTA,
         "electra" => &ELECTRA,
+        "modernbert" => &MODERN,
         "distilbert" => &DISTILBERT,
         "gpt2" | "gpt_bigcode" => &GPT2,
         "gptj" => &GPTJ,
@@ -44,6 +45,13 @@ const ELECTRA: Figures<6> = [
     ("intermediate_size", 1024),
     ("embedding_size", 128),
     ("vocab_size", 30522),
+];
+const MODERN: Figures<5> = [
+    ("hidden_size", 768),
+    ("num_hidden_layers", 22),
+    ("num_attention_heads", 12),
+    ("intermediate_size", 1152),
+    ("vocab_size", 50368),
 ];
 const DISTILBERT: Figures<5> =
     [("dim", 768), ("n_layers", 6), ("n_heads", 12), ("hidden_dim", 3072), ("vocab_size", 30522)];

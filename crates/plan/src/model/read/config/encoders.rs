@@ -4,7 +4,8 @@ use domain::problem::Problem;
 
 use super::figures::Figures;
 use crate::model::families::block::{Block, Feed, Order};
-use crate::model::families::{Bert, EncoderDecoder};
+use crate::model::families::decoder::Answer;
+use crate::model::families::{Bert, Decoder, EncoderDecoder};
 use crate::model::{Function, Graph, Norm};
 
 pub(super) fn bert(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
@@ -49,6 +50,57 @@ pub(super) fn distilbert(figures: &Figures) -> Result<Graph, Problem> {
         sequence: figures.sequence(&["max_position_embeddings"])?,
     };
     Ok(bert.graph())
+}
+
+/// The encoder of 2024 (Warner et al.): a decoder's blocks that see what comes later too. Most blocks see only what is
+/// near; the longest reach stands for all.
+pub(super) fn modernbert(figures: &Figures) -> Result<Graph, Problem> {
+    let hidden = figures.number(&["hidden_size"])?;
+    let heads = figures.heads(&["num_attention_heads"], hidden)?;
+    let bias = figures.flag("attention_bias", false);
+    let encoder = Decoder {
+        layers: figures.layers(&["num_hidden_layers"])?,
+        block: Block {
+            hidden,
+            heads,
+            key_heads: heads,
+            head_width: hidden / heads,
+            order: Order::Before,
+            norm: Norm::Layer,
+            norm_bias: figures.flag("norm_bias", false),
+            head_norm: false,
+            joined: true,
+            query_bias: bias,
+            key_bias: true,
+            output_bias: bias,
+            rotary: true,
+            causal: false,
+            window: None,
+            attention_dropout: figures.rate("attention_dropout", false),
+            dropout: figures.rate("mlp_dropout", false),
+            feed: Feed {
+                width: figures.number(&["intermediate_size"])?,
+                function: figures.function(&["hidden_activation"], Function::Gelu),
+                gated: true,
+                bias: figures.flag("mlp_bias", false),
+                experts: None,
+            },
+        },
+        vocabulary: figures.number(&["vocab_size"])?,
+        embedding: hidden,
+        positions: 0,
+        embedding_norm: true,
+        last_norm: true,
+        tied: figures.flag("tie_word_embeddings", true),
+        score_bias: figures.flag("decoder_bias", true),
+        transform: true,
+        answer: match figures.answer()? {
+            Answer::Classes { classes, bias: _ } => Answer::Classes { classes, bias: true },
+            other => other,
+        },
+        sequence: figures.sequence(&["max_position_embeddings"])?,
+    };
+    Ok(encoder.graph())
 }
 
 pub(super) fn t5(figures: &Figures) -> Result<Graph, Problem> {
@@ -102,7 +154,9 @@ pub(super) fn t5(figures: &Figures) -> Result<Graph, Problem> {
         // Answers are mostly shorter than what is asked; a quarter is T5's own ratio of pre-training (512 to 114).
         target: sequence.div_ceil(4),
     };
-    Ok(network.graph())
+    let mut graph = network.graph();
+    graph.assumed.push(answers(sequence));
+    Ok(graph)
 }
 
 pub(super) fn bart(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
@@ -158,5 +212,12 @@ pub(super) fn bart(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
         source: sequence,
         target: sequence.div_ceil(4),
     };
-    Ok(network.graph())
+    let mut graph = network.graph();
+    graph.assumed.push(answers(sequence));
+    Ok(graph)
+}
+
+/// What is assumed of the length of answers.
+fn answers(sequence: u64) -> String {
+    format!("answers of {} tokens are written to {sequence} that are read: a quarter", sequence.div_ceil(4))
 }

@@ -21,8 +21,8 @@ use crate::model::Graph;
 /// Types that are read, for messages.
 const KNOWN: &str = "albert, bart, beit, bert, bloom, camembert, convnext, deit, dinov2, distilbert, electra, falcon, \
     gemma, gemma2, gpt2, gpt_bigcode, gpt_neo, gpt_neox, gptj, llama, mbart, mistral, mixtral, mobilenet_v1, \
-    mobilenet_v2, mobilenet_v3, mpt, olmo, opt, phi, phi3, qwen2, qwen2_moe, qwen3, resnet, roberta, stablelm, starcoder2, \
-    t5, vit, xlm-roberta, yolo";
+    mobilenet_v2, mobilenet_v3, modernbert, mpt, olmo, opt, phi, phi3, qwen2, qwen2_moe, qwen3, resnet, roberta, \
+    stablelm, starcoder2, t5, vit, xlm-roberta, yolo";
 
 /// Reads a `config.json`.
 pub fn read(bytes: &[u8], shape: &Shape) -> Result<Graph, Problem> {
@@ -59,6 +59,7 @@ fn by_type(kind: &str, figures: &Figures) -> Result<Option<Graph>, Problem> {
         | "roberta-prelayernorm"
         | "data2vec-text" => encoders::bert(figures, kind)?,
         "distilbert" => encoders::distilbert(figures)?,
+        "modernbert" => encoders::modernbert(figures)?,
         "t5" | "mt5" | "umt5" | "longt5" => encoders::t5(figures)?,
         "bart" | "mbart" | "marian" | "m2m_100" | "pegasus" | "blenderbot" | "blenderbot-small" => {
             encoders::bart(figures, kind)?

@@ -193,6 +193,8 @@ fn what_a_file_leaves_out_is_what_transformers_takes() {
         &format!(r#"{{"model_type": "llama", {classes}, "architectures": ["LlamaForSequenceClassification"]}}"#),
         6_607_364_096,
     );
+    // Its first block has no normalisation before attention: 768 fewer.
+    check(r#"{"model_type": "modernbert", "architectures": ["ModernBertForMaskedLM"]}"#, 149_655_232 + 768);
     check(r#"{"model_type": "qwen2"}"#, 12_049_846_272);
     check(r#"{"model_type": "mistral"}"#, 7_241_732_096);
     check(r#"{"model_type": "mixtral"}"#, 46_702_792_704);

@@ -98,7 +98,9 @@ impl<'a> Weights<'a> {
         let weight = &mut self.list[index];
         let module = node.rsplit_once('/').map_or("", |(module, _)| module);
         let is_first = weight.modules.is_empty();
-        if is_first || weight.is_stored_for_many() || weight.is_copied_to(module) {
+        // One module that runs again has the same weights.
+        let may_differ = module.is_empty() || !weight.modules.contains(&module);
+        if is_first || (may_differ && weight.is_stored_for_many()) || weight.is_copied_to(module) {
             if weight.modules.len() < MOST {
                 weight.modules.push(module);
             }
@@ -191,6 +193,7 @@ mod tests {
         check(&[2, 3], &bytes([0.0; 6]), &["a", "b"], &[6, 6]);
         check(&[6], &bytes([1.0; 6]), &["a", "b"], &[6, 6]);
         check(&[6], &drawn, &["a", "b"], &[6, 0]);
+        check(&[6], &bytes([1.0; 6]), &["/layer/norm/Add", "/layer/norm/Add_1", "/other/Add"], &[6, 0, 6]);
         // Beside the file.
         check(&[6], &[], &["a", "b"], &[6, 6]);
     }
