@@ -58,12 +58,14 @@ fn lines(found: &Inspection) -> Vec<String> {
     if let Some([train, validation, test]) = found.parts {
         lines.push(format!("parts     {train} training, {validation} validation, {test} test"));
     }
+    // Text may have no classes.
+    let named = found.classes.iter().any(|(name, _)| !name.is_empty());
     let mut counts: Vec<u64> = found.classes.iter().map(|(_, count)| *count).collect();
     counts.sort_unstable();
-    if let (Some(least), Some(most)) = (counts.first(), counts.last()) {
+    if let (Some(least), Some(most), true) = (counts.first(), counts.last(), named) {
         lines.push(format!("classes   {}, of {least} to {most} samples", counts.len()));
     }
-    if found.classes.len() <= SHOWN {
+    if found.classes.len() <= SHOWN && named {
         lines.extend(found.classes.iter().map(|(name, count)| format!("          {count:>8}  {name}")));
     }
     let kinds: Vec<String> = found.kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
