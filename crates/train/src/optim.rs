@@ -99,12 +99,19 @@ impl Optimizer {
     pub fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<bool> {
         let gradients: Vec<Vec<Tensor>> = self.groups.iter().map(Group::gradients).collect::<Result<_>>()?;
         let all: Vec<Tensor> = gradients.iter().flatten().map(Tensor::shallow_clone).collect();
+        self.step_among(lr, clip, &all)
+    }
+
+    /// The same where these parameters are some of many, whose gradients are `all`: their norm and whether they are
+    /// finite are those of all.
+    pub fn step_among(&mut self, lr: f64, clip: Option<f64>, all: &[Tensor]) -> Result<bool> {
+        let gradients: Vec<Vec<Tensor>> = self.groups.iter().map(Group::gradients).collect::<Result<_>>()?;
         let is_finite = match &mut self.scaler {
-            Some(scaler) => scaler.unscale(&all)?,
+            Some(scaler) => scaler.unscale(all)?,
             None => true,
         };
         if let (Some(longest), true) = (clip, is_finite) {
-            self::clip(&all, longest)?;
+            self::clip(all, longest)?;
         }
         if is_finite {
             let _ = self.updates.f_add_scalar_(1.0)?;
@@ -221,7 +228,7 @@ impl Group {
 }
 
 /// Scales gradients down to the norm `longest` if all together are longer, as torch.nn.utils.clip_grad_norm_.
-pub fn clip(gradients: &[Tensor], longest: f64) -> Result<()> {
+fn clip(gradients: &[Tensor], longest: f64) -> Result<()> {
     let norm = torch::gradient_norm(gradients)?;
     let factor = norm.f_add_scalar(1e-6)?.f_reciprocal()?.f_mul_scalar(longest)?.f_clamp_max(1.0)?;
     torch::scale(gradients, &factor)

@@ -108,11 +108,11 @@ impl Weights {
         Ok(tensor)
     }
 
-    /// Some of the parameters, by their place; the handles are shared.
-    pub fn only(&self, keep: impl Fn(usize) -> bool) -> Weights {
-        let kept = self.parameters.iter().enumerate().filter(|(place, _)| keep(*place));
+    /// Some of the parameters; the handles are shared.
+    pub fn only(&self, keep: impl Fn(&Named) -> bool) -> Weights {
+        let kept = self.parameters.iter().filter(|named| keep(named));
         let shared = |named: &Named| Named { name: named.name.clone(), tensor: named.tensor.shallow_clone() };
-        let parameters = kept.map(|(_, named)| shared(named)).collect();
+        let parameters = kept.map(shared).collect();
         let (device, format, buffers) = (self.device, self.format, Vec::new());
         // The order is that of all, for it says which layer a parameter is of.
         let (made, pairs) = (self.made.clone(), self.pairs.clone());

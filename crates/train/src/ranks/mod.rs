@@ -6,6 +6,7 @@
 
 pub mod shards;
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use data::Share;
@@ -16,7 +17,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::Error;
 use crate::model::{Named, Network, Weights};
-use crate::optim::{self, Optimizer};
+use crate::optim::Optimizer;
 use crate::torch::group::{Exchange, Group, Store, listed};
 use crate::torch::{self, Result};
 
@@ -94,8 +95,7 @@ impl Ranks {
     /// From now on the gradients of this network are exchanged while its backward pass goes on.
     pub fn hook(&mut self, network: &Network, parallel: Parallel) -> Result<()> {
         let Some(group) = &self.group else { return Ok(()) };
-        let mut parameters = handles(network.weights());
-        parameters.retain(Tensor::requires_grad);
+        let parameters = handles(network.weights());
         self.exchange = Some(Exchange::new(group, &parameters, parallel.exchange == Numbers::Bf16)?);
         Ok(())
     }
@@ -106,7 +106,10 @@ impl Ranks {
             Shard::None => weights.only(|_| true),
             Shard::Optimizer => {
                 let owners = owners(weights, self.size);
-                let kept = weights.only(|place| owners[place] == self.rank);
+                let trained = weights.parameters().iter().filter(|named| named.tensor.requires_grad());
+                let mine = trained.zip(&owners).filter(|(_, owner)| **owner == self.rank);
+                let mine: BTreeSet<&str> = mine.map(|(named, _)| named.name.as_str()).collect();
+                let kept = weights.only(|named| mine.contains(named.name.as_str()));
                 self.owners = Some(owners);
                 kept
             }
@@ -119,14 +122,9 @@ impl Ranks {
             return optimizer.step(lr, clip).map(|_| ());
         };
         let parameters = handles(network.weights());
-        if let Some(longest) = clip {
-            // The norm is that of all gradients, and each rank has them all.
-            let gradients = parameters.iter().map(Tensor::f_grad).collect::<std::result::Result<Vec<_>, _>>()?;
-            optim::clip(&gradients, longest)?;
-        }
-        if owners.contains(&self.rank) {
-            optimizer.step(lr, None)?;
-        }
+        // Each rank has all gradients, so all come to the same norm and scale.
+        let gradients = parameters.iter().map(Tensor::f_grad).collect::<std::result::Result<Vec<_>, _>>()?;
+        optimizer.step_among(lr, clip, &gradients)?;
         torch::drop_gradients(&parameters)?;
         tch::no_grad(|| -> Result<()> {
             for root in 0..self.size {
@@ -342,13 +340,15 @@ impl Ranks {
     }
 }
 
+/// What is trained; a parameter that stays as it is has no gradient.
 fn handles(weights: &Weights) -> Vec<Tensor> {
-    weights.parameters().iter().map(|named| named.tensor.shallow_clone()).collect()
+    let trained = weights.parameters().iter().filter(|named| named.tensor.requires_grad());
+    trained.map(|named| named.tensor.shallow_clone()).collect()
 }
 
 /// Gives each parameter to the rank that has the fewest values so far, the largest first.
 fn owners(weights: &Weights, ranks: u32) -> Vec<u32> {
-    let sizes: Vec<usize> = weights.parameters().iter().map(|named| named.tensor.numel()).collect();
+    let sizes: Vec<usize> = handles(weights).iter().map(Tensor::numel).collect();
     let mut places: Vec<usize> = (0..sizes.len()).collect();
     places.sort_by_key(|place| (std::cmp::Reverse(sizes[*place]), *place));
     let mut loads = vec![0; ranks as usize];

@@ -51,11 +51,14 @@ fn ranks_normalise_together_if_they_are_told_to() {
 
 #[test]
 fn shards_of_the_optimiser_change_no_bit() {
-    let job = json!({"optimizer": {"adamw": {"lr": 2e-3}}, "clip_norm": 0.5});
-    let plain = Scene::new(job.clone()).finish(2);
-    let sharded = Scene::new(job).with("parallel", json!({"shard": "optimizer"})).finish(2);
-    assert_eq!(plain.losses(), sharded.losses());
-    assert_eq!(plain.exported().model_sha256, sharded.exported().model_sha256);
+    let adamw = json!({"optimizer": {"adamw": {"lr": 2e-3}}, "clip_norm": 0.5});
+    let scaled = json!({"precision": "fp16", "clip_norm": 0.5, "parameters": {"freeze": ["fc1"]}, "epochs": 1});
+    for job in [adamw, scaled] {
+        let plain = Scene::new(job.clone()).finish(2);
+        let sharded = Scene::new(job).with("parallel", json!({"shard": "optimizer"})).finish(2);
+        assert_eq!(plain.losses(), sharded.losses());
+        assert_eq!(plain.exported().model_sha256, sharded.exported().model_sha256);
+    }
 }
 
 #[test]
