@@ -20,6 +20,8 @@ import torch
 import torchvision
 from safetensors.torch import load_file, save_file
 
+import yolo
+
 STEPS, SEED, THREADS = 20, 11, 1
 CLASSES, SIZE, BATCH = 10, 64, 8
 VOCABULARY, LENGTH, ROWS = 1000, 48, 4
@@ -78,6 +80,8 @@ def vision(name):
         )
         torch.nn.init.normal_(model.heads.head.weight, std=0.02)
         return model, "torchvision"
+    if name.startswith("yolo"):
+        return yolo.Yolo(CLASSES, {"yolo_n": 16, "yolo_s": 32}[name]), "plain PyTorch"
     if name in ("resnet20", "resnet56"):
         return Small({"resnet20": 3, "resnet56": 9}[name]), "plain PyTorch"
     return getattr(torchvision.models, name)(num_classes=CLASSES), "torchvision"
@@ -116,7 +120,19 @@ def text(name):
     return transformers.GPT2LMHeadModel(config), "transformers"
 
 
+def scenes():
+    """Pictures with up to three objects each, the last of them with none."""
+    there = torch.full((BATCH, 3, 5), -1.0)
+    for frame in range(BATCH - 1):
+        for place in range(1 + frame % 3):
+            corner, side = torch.rand(2) * (SIZE - 30), 12 + torch.rand(2) * 18
+            there[frame, place] = torch.cat([torch.tensor([float((frame + place) % CLASSES)]), corner, corner + side])
+    return {"values": torch.rand(BATCH, 3, SIZE, SIZE), "labels": there}
+
+
 def batch(name):
+    if name.startswith("yolo"):
+        return scenes()
     if not name.startswith(("bert", "gpt")):
         return {"values": torch.randn(BATCH, 3, SIZE, SIZE), "labels": torch.arange(BATCH) % CLASSES}
     tokens = torch.randint(5, VOCABULARY, (ROWS, LENGTH))
@@ -190,7 +206,9 @@ def compare(name, work):
     if not words:
         case["classes"] = CLASSES
     out = folder / "answer.safetensors"
-    subprocess.run([binary, json.dumps(case), out], check=True, stderr=subprocess.DEVNULL)
+    done = subprocess.run([binary, json.dumps(case), out], stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{name}: {done.stderr}")
     ours = load_file(out)
 
     def scores():
@@ -201,6 +219,8 @@ def compare(name, work):
 
     def loss():
         found = scores()
+        if name.startswith("yolo"):
+            return yolo.loss(found, given["labels"], SIZE)
         return torch.nn.functional.cross_entropy(found.reshape(-1, found.shape[-1]), given["labels"].reshape(-1))
 
     model.eval()

@@ -75,7 +75,7 @@ impl View {
             match change {
                 Augment::Flip if draws.below(2) == 1 => view.x = view.x.flipped(),
                 // Which part of the picture file is shown was settled when it was decoded.
-                Augment::Flip | Augment::RandomResizedCrop | Augment::ResizeCrop(_) => {}
+                Augment::Flip | Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::Mosaic => {}
                 Augment::PadCrop(pad) => {
                     let mut shift = || draws.below(2 * u64::from(*pad) + 1) as i64 - i64::from(*pad);
                     view.y = view.y.shifted(shift());
@@ -183,7 +183,7 @@ mod tests {
             };
             let (flip, down, right) = match change {
                 Augment::Flip => (draws.below(2) == 1, 0, 0),
-                Augment::RandomResizedCrop | Augment::ResizeCrop(_) => (false, 0, 0),
+                Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::Mosaic => (false, 0, 0),
                 Augment::PadCrop(pad) => {
                     let mut shift = || draws.below(2 * u64::from(*pad) + 1) as i64 - i64::from(*pad);
                     (false, shift(), shift())

@@ -21,6 +21,8 @@ pub(crate) enum Purpose {
     Pack = 4,
     /// Which words of a row are masked in one epoch.
     Mask = 5,
+    /// What is drawn into one picture.
+    Shapes = 6,
 }
 
 /// A key from a purpose, the job's seed and what else distinguishes the draws.

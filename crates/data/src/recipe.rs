@@ -80,7 +80,7 @@ impl Recipe {
         let crop = match first {
             Augment::RandomResizedCrop => AREA,
             Augment::ResizeCrop(short) => Crop::Random(*short as usize),
-            Augment::Flip | Augment::PadCrop(_) => return None,
+            Augment::Flip | Augment::PadCrop(_) | Augment::Mosaic => return None,
         };
         let alone = matches!(rest, [] | [Augment::Flip]);
         Some((Recipe { crop, size, flip: alone && rest.len() == 1 }, !alone))

@@ -23,6 +23,8 @@ pub enum Architecture {
     MobilenetV3 { large: bool },
     /// A vision transformer over square patches (Dosovitskiy et al. 2020).
     Vit { patch: i64, layers: i64, width: i64, heads: i64 },
+    /// A detector whose first convolution has so many channels, with so many units in its four stages.
+    Yolo { width: i64, repeats: [i64; 4] },
     /// An encoder of text (Devlin et al. 2018).
     Bert { layers: i64, width: i64, heads: i64 },
     /// A decoder of text (Radford et al. 2019) for rows of at most `positions` tokens.
@@ -43,6 +45,8 @@ pub enum ResidualBlock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reads {
     Pictures,
+    /// Pictures in which objects are to be found.
+    Scenes,
     /// Words, each seen with those before and after it.
     WordsBothWays,
     /// Words, each seen with those before it.
@@ -70,6 +74,8 @@ impl Architecture {
             Model::MobilenetV3Small => Architecture::MobilenetV3 { large: false },
             Model::MobilenetV3Large => Architecture::MobilenetV3 { large: true },
             Model::VitS16 => Architecture::Vit { patch: 16, layers: 12, width: 384, heads: 6 },
+            Model::YoloN => Architecture::Yolo { width: 16, repeats: [1, 2, 2, 1] },
+            Model::YoloS => Architecture::Yolo { width: 32, repeats: [1, 2, 2, 1] },
             // Turc et al. 2019, "Well-Read Students Learn Better".
             Model::BertMini => bert(4, 256, 4),
             Model::BertBase => bert(12, 768, 12),
@@ -90,6 +96,7 @@ impl Architecture {
                 Reads::Pictures
             }
             Architecture::Vit { .. } => Reads::Pictures,
+            Architecture::Yolo { .. } => Reads::Scenes,
             Architecture::Bert { .. } => Reads::WordsBothWays,
             Architecture::Gpt { .. } => Reads::WordsBefore,
         }
@@ -102,7 +109,7 @@ impl Architecture {
             Architecture::Gpt { positions, .. } => Some(positions),
             Architecture::Mlp | Architecture::Cnn | Architecture::SmallResnet { .. } => None,
             Architecture::Resnet { .. } | Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => None,
-            Architecture::Vit { .. } => None,
+            Architecture::Vit { .. } | Architecture::Yolo { .. } => None,
         }
     }
 
@@ -114,7 +121,7 @@ impl Architecture {
             Architecture::SmallResnet { .. } => Some(4),
             // Larger pictures go through the pooled stem first, and never end as one pixel.
             Architecture::Resnet { .. } => Some(8),
-            Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => Some(32),
+            Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } | Architecture::Yolo { .. } => Some(32),
             Architecture::Vit { .. } | Architecture::Bert { .. } | Architecture::Gpt { .. } => None,
         }
     }

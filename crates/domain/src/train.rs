@@ -103,7 +103,7 @@ pub struct Train {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
-    /// A folder or tar of `…/<class>/<file>.jpg|png`, WebDataset tars (`train-{000..146}.tar`), TFRecords, Parquet or Arrow files with an image and a label, a folder of any of these or of gradus shards, a COCO `.json`, a folder of pictures with a `metadata.csv|jsonl`, a CIFAR-10 binary folder, or a CSV of 64 pixels and a label (`.csv`, `.csv.gz`); for text a `.csv`, `.jsonl` or `.txt`, each also with `.gz`, shards of tokens, or plain tokens (`.u16`, `.u32`). Relative to the job file, or an address such as `s3://bucket/pictures`, which is fetched first.
+    /// A folder or tar of `…/<class>/<file>.jpg|png`, WebDataset tars (`train-{000..146}.tar`), TFRecords, Parquet or Arrow files with an image and a label, a folder of any of these or of gradus shards, a COCO `.json`, a folder of pictures with a `metadata.csv|jsonl`, a CIFAR-10 binary folder, or a CSV of 64 pixels and a label (`.csv`, `.csv.gz`); for text a `.csv`, `.jsonl` or `.txt`, each also with `.gz`, shards of tokens, or plain tokens (`.u16`, `.u32`); for detection a COCO `.json` or a folder with one, or a folder with `images` and `labels` in the form of YOLO. Relative to the job file, or an address such as `s3://bucket/pictures`, which is fetched first.
     pub path: String,
     /// Shares of training, validation and test samples, drawn by seed; or `folders`, when the data has `train`, `val` and `test` folders of its own.
     #[serde(default)]
@@ -162,6 +162,8 @@ pub struct Text {
 pub enum Task {
     /// To tell classes of pictures apart.
     Pictures,
+    /// To find objects in pictures.
+    Boxes,
     /// To tell classes of texts apart.
     Texts,
     /// To fill in masked words.
@@ -176,6 +178,7 @@ impl Train {
         let has_label = self.data.text.as_ref().is_some_and(|text| text.label.is_some());
         match Architecture::of(self.model).reads() {
             Reads::Pictures => Task::Pictures,
+            Reads::Scenes => Task::Boxes,
             Reads::WordsBothWays if has_label => Task::Texts,
             Reads::WordsBothWays => Task::MaskedWords,
             Reads::WordsBefore => Task::NextWord,
@@ -213,6 +216,8 @@ pub enum Augment {
     Flip,
     /// Pad by this many zero pixels on each side and cut a picture of the first size at a random place.
     PadCrop(u32),
+    /// Put four pictures together into one; for detection.
+    Mosaic,
 }
 
 /// Mean and standard deviation of each channel.

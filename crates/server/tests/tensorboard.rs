@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use domain::rank::{Evaluated, EvaluatedSplit, Ready, Report, Step};
+use domain::rank::{Evaluated, EvaluatedSplit, Figures, Ready, Report, Step};
 use domain::series::Point;
 use domain::{AttemptId, Timestamp};
 use server::tensorboard::EventFile;
@@ -38,7 +38,7 @@ fn step(step: u64, loss: f64) -> Report {
 }
 
 fn evaluated(step: u64, split: EvaluatedSplit, accuracy: f64) -> Report {
-    Report::Evaluated(Evaluated { step, epoch: 0, split, loss: 0.5, accuracy, best: true })
+    Report::Evaluated(Evaluated { step, epoch: 0, split, loss: 0.5, accuracy, best: true, figures: Figures::default() })
 }
 
 /// Six steps in two attempts, of which steps 3 and 4 are made twice.

@@ -8,14 +8,14 @@
 use std::error::Error;
 use std::path::Path;
 
-use domain::train::Train;
+use domain::train::{Task, Train};
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 use train::model::{Input, Output, Picture, Shape, Text};
 use train::pretrained;
 use train::ranks::Ranks;
 use train::state::Trainer;
-use train::step::{Of, Recipe, Samples, cross_entropy, step};
+use train::step::{Of, Recipe, Samples, loss, step};
 use train::torch;
 
 #[derive(Debug, Deserialize)]
@@ -45,7 +45,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         (None, Some([vocabulary, length])) => Input::Text(Text { vocabulary, length }),
         (_, _) => return Err("give `size` or `text`".into()),
     };
-    let shape = Shape { input, output: case.classes.map_or(Output::Words, Output::Classes) };
+    let said = match (case.classes, case.train.task()) {
+        (Some(classes), Task::Boxes) => Output::Boxes(classes),
+        (Some(classes), Task::Pictures | Task::Texts | Task::MaskedWords | Task::NextWord) => Output::Classes(classes),
+        (None, _) => Output::Words,
+    };
+    let shape = Shape { input, output: said };
     let mut trainer =
         Trainer::fresh(&case.train, shape, Device::Cpu, case.train.threads.unwrap_or(1), &mut Ranks::alone())?;
     let weights = case.train.weights.as_ref().ok_or("give `weights`")?;
@@ -57,11 +62,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut answer: Vec<(String, Tensor)> = Vec::new();
 
     let logits = tch::no_grad(|| trainer.network.forward(&batch.values, &batch.pass(false)))?;
-    answer.push(("logits".into(), logits));
+    answer.push(("logits".into(), logits.f_contiguous()?));
 
     torch::seed(case.seed)?;
     let scores = trainer.network.forward(&batch.values, &batch.pass(true))?;
-    cross_entropy(&scores, &batch.labels, 0.0)?.backward();
+    loss(&scores, &batch, 0.0)?.backward();
     for named in trainer.network.weights().parameters() {
         answer.push((format!("grad.{}", named.name), named.tensor.grad().copy()));
     }

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
 use crate::begin::environment_of;
+use crate::detect::{self, Truth};
 use crate::model::{Input, Output, Picture, Shape, Text};
 use crate::ranks::Ranks;
 use crate::state::Trainer;
@@ -73,13 +74,16 @@ pub fn answer(case: &str, device: Device, requests: impl BufRead, mut to: impl W
 impl Case {
     fn shape(&self) -> Shape {
         let input = match self.train.task() {
-            Task::Pictures => Input::Picture(Picture { channels: 3, height: self.size, width: self.size }),
+            Task::Pictures | Task::Boxes => {
+                Input::Picture(Picture { channels: 3, height: self.size, width: self.size })
+            }
             Task::Texts | Task::MaskedWords | Task::NextWord => {
                 let length = self.train.data.text.as_ref().map_or(0, |text| i64::from(text.length));
                 Input::Text(Text { vocabulary: self.vocabulary, length })
             }
         };
         let output = match self.train.task() {
+            Task::Boxes => Output::Boxes(self.classes),
             Task::Pictures | Task::Texts => Output::Classes(self.classes),
             Task::MaskedWords | Task::NextWord => Output::Words,
         };
@@ -96,13 +100,24 @@ impl Case {
                 if self.train.memory_format == MemoryFormat::ChannelsLast {
                     values = torch::channels_last(&values)?;
                 }
-                Ok(Samples { values, mask: None, labels: classes, of: Of::all(count as usize) })
+                let labels = match self.shape().output {
+                    Output::Classes(_) | Output::Words => classes,
+                    Output::Boxes(_) => {
+                        // One object in the middle of each, half as wide and high.
+                        let [width, height] = [width as f32, height as f32];
+                        let edges = [width / 4.0, height / 4.0, width * 0.75, height * 0.75];
+                        let truth = |number: i64| vec![Truth { class: (number % self.classes.max(1)) as u32, edges }];
+                        detect::truths(&(0..count).map(truth).collect::<Vec<_>>(), device)?
+                    }
+                };
+                Ok(Samples { values, mask: None, labels, of: Of::all(count as usize) })
             }
             Input::Text(Text { vocabulary, length }) => {
                 let values = Tensor::f_randint_low(1, vocabulary, [count, length], (Kind::Int64, device))?;
                 let labels = match self.shape().output {
                     Output::Classes(_) => classes,
                     Output::Words => values.shallow_clone(),
+                    Output::Boxes(_) => classes,
                 };
                 Ok(Samples { values, mask: None, labels, of: Of::all(count as usize) })
             }

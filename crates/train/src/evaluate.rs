@@ -1,29 +1,49 @@
 //! How good a network is on samples it was not trained on.
+//!
+//! What is counted depends on what is learnt: classes, words or boxes. Sums stay on the device until the end.
 
-use tch::{Kind, Tensor};
+use domain::rank::Figures;
+use tch::{Device, Kind, Tensor};
 
+use crate::detect::{self, AveragePrecision};
 use crate::error::Error;
 use crate::material::Feed;
-use crate::model::Network;
+use crate::model::{Network, Output};
 use crate::ranks::Ranks;
-use crate::step::{Recipe, Samples, cross_entropy};
-use crate::torch::Result;
+use crate::step::{Recipe, Samples, loss};
+use crate::torch::{self, Result};
+
+/// With more classes it is not told which were taken for which.
+const MOST_TOLD: i64 = 50;
+/// With more classes it is not counted either: the table has as many columns as rows.
+const MOST_COUNTED: i64 = 1000;
+/// The true class is looked for among so many of the highest scores.
+const TOP: i64 = 5;
 
 /// Figures over a whole split.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Score {
-    /// Mean cross-entropy, without smoothing, so that runs can be compared.
+    /// Mean loss, without smoothing, so that runs can be compared.
     pub loss: f64,
     /// Share of samples, or of guessed words, whose highest score is the true one; of equal scores the first counts.
+    /// Of boxes the mean average precision over overlaps of 0.5 to 0.95.
     pub accuracy: f64,
+    /// What else was measured.
+    pub figures: Figures,
+    /// How many samples of each class were taken for which; empty for many classes.
+    pub confusion: Vec<Vec<u64>>,
 }
 
-/// Sums over the batches seen so far. They stay on the device until the end.
+/// Sums over the batches seen so far.
 #[derive(Default)]
 struct Sums {
     loss: Option<Tensor>,
     correct: Option<Tensor>,
     count: Option<Tensor>,
+    top: Option<Tensor>,
+    /// Of classes: `classes²` numbers, a row for each true class.
+    confusion: Option<Tensor>,
+    boxes: AveragePrecision,
 }
 
 /// Scores every batch of `feed`, of which each rank has its share; `None` if `go_on` said no on any before the end.
@@ -42,7 +62,7 @@ pub fn evaluate(
             return Ok(None);
         }
     }
-    Ok(Some(sums.score(ranks)?))
+    Ok(Some(sums.score(network.output(), ranks)?))
 }
 
 impl Sums {
@@ -50,35 +70,136 @@ impl Sums {
         if batch.of.counted == 0 {
             return Ok(());
         }
-        let count = batch.labels.f_ge(0)?.f_sum(Kind::Int64)?;
         let pass = batch.pass(false);
-        let scores = recipe.format.forward(recipe.device, || network.forward(&batch.values, &pass))?;
-        let loss = cross_entropy(&scores, &batch.labels, 0.0)?.f_to_kind(Kind::Double)?.f_mul(&count)?;
-        // A batch without a word to guess has no mean.
-        let loss = if batch.labels.dim() > 1 {
-            loss.f_where_self(&count.f_gt(0)?, &count.f_to_kind(Kind::Double)?)?
-        } else {
-            loss
-        };
-        let correct = scores.f_argmax(-1, false)?.f_eq_tensor(&batch.labels)?.f_sum(Kind::Int64)?;
-        self.loss = Some(add(self.loss.take(), loss)?);
-        self.correct = Some(add(self.correct.take(), correct)?);
-        self.count = Some(add(self.count.take(), count)?);
+        let said = recipe.format.forward(recipe.device, || network.forward(&batch.values, &pass))?;
+        let loss = loss(&said, batch, 0.0)?.f_to_kind(Kind::Double)?;
+        match network.output() {
+            Output::Classes(classes) => self.add_classes(&said, batch, loss, classes),
+            Output::Words => self.add_words(&said, batch, loss),
+            Output::Boxes(_) => self.add_boxes(&said, batch, loss),
+        }
+    }
+
+    fn add_classes(&mut self, said: &Tensor, batch: &Samples, loss: Tensor, classes: i64) -> Result<()> {
+        let labels = &batch.labels;
+        let count = Tensor::f_from_slice(&[batch.count()?])?.f_squeeze()?.f_to_device(said.device())?;
+        let best = said.f_argmax(-1, false)?;
+        sum(&mut self.correct, best.f_eq_tensor(labels)?.f_sum(Kind::Int64)?)?;
+        sum(&mut self.loss, loss.f_mul(&count)?)?;
+        sum(&mut self.count, count)?;
+        if classes > TOP {
+            let (_, top) = said.f_topk(TOP, -1, true, false)?;
+            sum(&mut self.top, top.f_eq_tensor(&labels.f_unsqueeze(-1)?)?.f_sum(Kind::Int64)?)?;
+        }
+        if classes <= MOST_COUNTED {
+            let places = labels.f_mul_scalar(classes)?.f_add(&best)?;
+            sum(&mut self.confusion, places.f_bincount::<Tensor>(None, classes * classes)?)?;
+        }
         Ok(())
     }
 
-    fn score(self, ranks: &Ranks) -> Result<Score> {
-        let value = |sum: Option<Tensor>| sum.map_or(Ok(0.0), |sum| sum.f_double_value(&[]));
-        let mut sums = [value(self.loss)?, value(self.correct)?, value(self.count)?];
+    fn add_words(&mut self, said: &Tensor, batch: &Samples, loss: Tensor) -> Result<()> {
+        let count = batch.labels.f_ge(0)?.f_sum(Kind::Int64)?;
+        // A batch without a word to guess has no mean.
+        let loss = loss.f_mul(&count)?.f_where_self(&count.f_gt(0)?, &count.f_to_kind(Kind::Double)?)?;
+        sum(&mut self.loss, loss)?;
+        sum(&mut self.correct, said.f_argmax(-1, false)?.f_eq_tensor(&batch.labels)?.f_sum(Kind::Int64)?)?;
+        sum(&mut self.count, count)
+    }
+
+    fn add_boxes(&mut self, said: &Tensor, batch: &Samples, loss: Tensor) -> Result<()> {
+        let size = batch.values.size();
+        let found = detect::detections(said, [size[2], size[3]])?;
+        for (found, there) in found.iter().zip(&detect::objects(&batch.labels)?) {
+            self.boxes.add(found, there);
+        }
+        let count = Tensor::f_from_slice(&[batch.count()?])?.f_squeeze()?.f_to_device(said.device())?;
+        sum(&mut self.loss, loss.f_mul(&count)?)?;
+        sum(&mut self.count, count)
+    }
+
+    fn score(self, output: Output, ranks: &Ranks) -> Result<Score> {
+        let value = |sum: &Option<Tensor>| sum.as_ref().map_or(Ok(0.0), |sum| sum.f_double_value(&[]));
+        let mut sums = [value(&self.loss)?, value(&self.correct)?, value(&self.count)?, value(&self.top)?];
         ranks.sum(&mut sums)?;
-        let [loss, correct, count] = sums;
-        Ok(Score { loss: loss / count.max(1.0), accuracy: correct / count.max(1.0) })
+        let [loss, correct, count, top] = sums;
+        let count = count.max(1.0);
+        let (loss, mut accuracy) = (loss / count, correct / count);
+        let mut figures = Figures::default();
+        let mut confusion = Vec::new();
+        match output {
+            Output::Classes(classes) => {
+                figures.top5 = (classes > TOP).then_some(top / count);
+                if classes <= MOST_COUNTED {
+                    let table = table_of(self.confusion.as_ref(), classes, ranks)?;
+                    figures.f1 = Some(mean_f1(&table));
+                    if classes <= MOST_TOLD {
+                        confusion = table;
+                    }
+                }
+            }
+            Output::Words => figures.perplexity = Some(loss.exp()),
+            Output::Boxes(_) => {
+                let precisions = self.boxes.precisions();
+                accuracy = precisions.map_or(0.0, |precisions| precisions.all);
+                figures.map50 = Some(precisions.map_or(0.0, |precisions| precisions.half));
+            }
+        }
+        Ok(Score { loss, accuracy, figures, confusion })
     }
 }
 
-fn add(sum: Option<Tensor>, value: Tensor) -> Result<Tensor> {
-    match sum {
-        None => Ok(value),
-        Some(sum) => Ok(sum.f_add(&value)?),
+fn sum(sum: &mut Option<Tensor>, value: Tensor) -> Result<()> {
+    *sum = Some(match sum.take() {
+        None => value,
+        Some(sum) => sum.f_add(&value)?,
+    });
+    Ok(())
+}
+
+/// The counts of all ranks, a row for each true class.
+fn table_of(counts: Option<&Tensor>, classes: i64, ranks: &Ranks) -> Result<Vec<Vec<u64>>> {
+    let mut values = match counts {
+        Some(counts) => {
+            let plain = counts.f_to_device(Device::Cpu)?.f_to_kind(Kind::Double)?;
+            Vec::<f64>::try_from(plain).map_err(torch::Error::from)?
+        }
+        None => vec![0.0; (classes * classes) as usize],
+    };
+    ranks.sum(&mut values)?;
+    Ok(values.chunks(classes as usize).map(|row| row.iter().map(|value| *value as u64).collect()).collect())
+}
+
+/// The mean over classes of the harmonic mean of precision and recall; classes that are neither there nor said do not
+/// count.
+fn mean_f1(table: &[Vec<u64>]) -> f64 {
+    let (mut sum, mut classes) = (0.0, 0.0);
+    for (class, row) in table.iter().enumerate() {
+        let there: u64 = row.iter().sum();
+        let said: u64 = table.iter().map(|row| row[class]).sum();
+        if there + said > 0 {
+            sum += 2.0 * row[class] as f64 / (there + said) as f64;
+            classes += 1.0;
+        }
+    }
+    if classes > 0.0 { sum / classes } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mean_f1;
+
+    #[test]
+    fn f1_is_the_mean_over_classes() {
+        let check = |table: &[&[u64]], expected: f64| {
+            let table: Vec<Vec<u64>> = table.iter().map(|row| row.to_vec()).collect();
+            assert!((mean_f1(&table) - expected).abs() < 1e-12, "{table:?}: {}", mean_f1(&table));
+        };
+        check(&[&[3, 0], &[0, 5]], 1.0);
+        // Precision 3/4 and recall 3/5; precision 4/6 and recall 4/5.
+        check(&[&[3, 2], &[1, 4]], (2.0 / 3.0 + 8.0 / 11.0) / 2.0);
+        // The third class is neither there nor said.
+        check(&[&[2, 0, 0], &[2, 0, 0], &[0, 0, 0]], (2.0 / 3.0) / 2.0);
+        check(&[], 0.0);
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use checkpoint::Best;
 use domain::architecture::Architecture;
 use domain::finding::{Cause, Finding};
-use domain::rank::{Exported, Spec};
+use domain::rank::{Exported, Figures, Spec};
 use serde::Serialize;
 
 use crate::error::Error;
@@ -44,6 +44,8 @@ struct Card<'a> {
     validation_accuracy: f64,
     test_loss: f64,
     test_accuracy: f64,
+    #[serde(skip_serializing_if = "Figures::is_empty")]
+    test_figures: Figures,
     seed: u64,
     threads: u32,
     libtorch: &'static str,
@@ -66,6 +68,13 @@ fn input<'a>(spec: &Spec, material: &'a Material) -> Input<'a> {
             width: dataset.width(),
             mean: dataset.mean(),
             std: dataset.std(),
+        },
+        Material::Scenes(scenes) => Input::Picture {
+            channels: 3,
+            height: scenes.size(),
+            width: scenes.size(),
+            mean: scenes.mean(),
+            std: scenes.std(),
         },
         Material::Texts(texts) => Input::Text {
             vocabulary: texts.vocabulary(),
@@ -135,6 +144,7 @@ pub fn export(
         validation_accuracy: verdict.validation.accuracy,
         test_loss: verdict.test.loss,
         test_accuracy: verdict.test.accuracy,
+        test_figures: verdict.test.figures,
         seed: spec.train.seed,
         threads: progress.threads,
         libtorch: domain::torch::VERSION,
@@ -154,5 +164,7 @@ pub fn export(
         test_accuracy: verdict.test.accuracy,
         steps: progress.step,
         peak_memory: torch::peak_memory()?.largest(),
+        figures: verdict.test.figures,
+        confusion: verdict.test.confusion.clone(),
     })
 }

@@ -2,13 +2,14 @@
 //!
 //! It knows nothing of clouds, money or HTTP: it reads a specification and local files, talks to its agent over a Unix
 //! socket, and writes checkpoints and a model. Begin with [`run`], the one loop; then [`mod@step`], what is done with a
-//! batch; [`state`], what is saved; [`model`], the architectures; [`torch`], the thin shim over the tensor library.
+//! batch; [`state`], what is saved; [`model`], the architectures; [`detect`], how objects are found; [`torch`], the thin shim over the tensor library.
 
 pub mod average;
 mod begin;
 pub mod bench;
 pub mod by_hand;
 pub mod channel;
+pub mod detect;
 mod error;
 pub mod evaluate;
 mod export;

@@ -6,13 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::{Cursor, Dataset, Goal, Loader, LoaderOptions, Part, Share, TextBatch, TextLoader, Texts};
+use data::{
+    Cursor, Dataset, Goal, Loader, LoaderOptions, Part, SceneBatch, SceneLoader, Scenes, Share, Skipped, TextBatch,
+    TextLoader, Texts,
+};
 use domain::finding::{Cause, Finding};
 use domain::rank::{Report, Spec};
 use domain::train::{MemoryFormat, Task, Train};
 use tch::{Device, Tensor};
 
 use crate::channel::Channel;
+use crate::detect::{self, Truth};
 use crate::error::Error;
 use crate::model::{Input, Output, Picture, Shape, Text};
 use crate::step::{Of, Samples, pictures};
@@ -23,6 +27,8 @@ use crate::torch;
 pub enum Material {
     /// Pictures and their classes.
     Pictures(Arc<Dataset>),
+    /// Pictures in which objects are marked.
+    Scenes(Arc<Scenes>),
     /// Rows of words.
     Texts(Arc<Texts>),
 }
@@ -31,6 +37,8 @@ pub enum Material {
 pub enum Feed {
     /// Of pictures.
     Pictures { loader: Box<Loader>, picture: Picture, channels_last: bool },
+    /// Of scenes.
+    Scenes { loader: SceneLoader, channels_last: bool },
     /// Of rows of words.
     Texts(TextLoader),
 }
@@ -54,6 +62,7 @@ impl Material {
         let (train, path) = (&spec.train, Path::new(&spec.data));
         let goal = match train.task() {
             Task::Pictures => return Ok(Material::Pictures(Arc::new(open_pictures(spec, channel)?))),
+            Task::Boxes => return Ok(Material::Scenes(Arc::new(open_scenes(spec, channel)?))),
             Task::Texts => Goal::Class,
             Task::MaskedWords => Goal::Masked,
             Task::NextWord => Goal::Next,
@@ -76,6 +85,13 @@ impl Material {
                 }),
                 output: Output::Classes(dataset.classes().len() as i64),
             },
+            Material::Scenes(scenes) => {
+                let size = scenes.size() as i64;
+                Shape {
+                    input: Input::Picture(Picture { channels: 3, height: size, width: size }),
+                    output: Output::Boxes(scenes.classes().len() as i64),
+                }
+            }
             Material::Texts(texts) => {
                 let length = train.data.text.as_ref().map_or(0, |text| i64::from(text.length));
                 let output = match texts.goal() {
@@ -91,6 +107,7 @@ impl Material {
     pub fn counts(&self) -> [u64; 3] {
         match self {
             Material::Pictures(dataset) => dataset.counts(),
+            Material::Scenes(scenes) => scenes.counts(),
             Material::Texts(texts) => texts.counts(),
         }
     }
@@ -99,6 +116,7 @@ impl Material {
     pub fn classes(&self) -> &[String] {
         match self {
             Material::Pictures(dataset) => dataset.classes(),
+            Material::Scenes(scenes) => scenes.classes(),
             Material::Texts(texts) => texts.classes(),
         }
     }
@@ -112,6 +130,11 @@ impl Material {
                     LoaderOptions { augment: train.data.augment.clone(), ..options(train, train.batch, share) };
                 pictures_from(dataset, train, Loader::train(Arc::clone(dataset), options, from, epochs))
             }
+            Material::Scenes(scenes) => {
+                let (batch, augment) = (train.batch as usize, &train.data.augment);
+                let loader = SceneLoader::train(Arc::clone(scenes), batch, train.seed, augment, from, epochs, share);
+                Feed::Scenes { loader, channels_last: train.memory_format == MemoryFormat::ChannelsLast }
+            }
             Material::Texts(texts) => {
                 let batch = train.batch as usize;
                 Feed::Texts(TextLoader::train(Arc::clone(texts), batch, train.seed, from, epochs).shared(share))
@@ -119,7 +142,8 @@ impl Material {
         }
     }
 
-    /// Batches of one split as its samples come, once; of each, this share.
+    /// Batches of one split as its samples come, once; of each, this share. Scenes are all for every rank: the precision
+    /// of detections is no sum over parts.
     pub fn evaluate(&self, train: &Train, part: Part, share: Share) -> Feed {
         let batch = train.batch.div_ceil(train.accumulate.max(1));
         match self {
@@ -127,6 +151,10 @@ impl Material {
                 let loader = Loader::evaluate(Arc::clone(dataset), part, options(train, batch, share));
                 pictures_from(dataset, train, loader)
             }
+            Material::Scenes(scenes) => Feed::Scenes {
+                loader: SceneLoader::evaluate(Arc::clone(scenes), part, batch as usize),
+                channels_last: train.memory_format == MemoryFormat::ChannelsLast,
+            },
             Material::Texts(texts) => {
                 Feed::Texts(TextLoader::evaluate(Arc::clone(texts), part, batch as usize, train.seed).shared(share))
             }
@@ -155,6 +183,14 @@ impl Feed {
                     Ok(Fed { samples, cursor_after, epoch, wait })
                 }))
             }
+            Feed::Scenes { loader, channels_last } => {
+                let batch = loader.next()?;
+                let channels_last = *channels_last;
+                Some(batch.map_err(Error::from).and_then(|batch| {
+                    let (cursor_after, epoch, wait) = (batch.cursor_after, batch.epoch, batch.wait);
+                    Ok(Fed { samples: scenes(&batch, channels_last, device)?, cursor_after, epoch, wait })
+                }))
+            }
             Feed::Texts(loader) => {
                 let batch = loader.next()?;
                 Some(batch.map_err(Error::from).and_then(|batch| {
@@ -181,8 +217,25 @@ fn options(train: &Train, batch: u32, share: Share) -> LoaderOptions {
 fn pictures_from(dataset: &Dataset, train: &Train, loader: Loader) -> Feed {
     let picture =
         Picture { channels: dataset.channels() as i64, height: dataset.height() as i64, width: dataset.width() as i64 };
-    let loader = Box::new(loader);
-    Feed::Pictures { loader, picture, channels_last: train.memory_format == MemoryFormat::ChannelsLast }
+    Feed::Pictures {
+        loader: Box::new(loader),
+        picture,
+        channels_last: train.memory_format == MemoryFormat::ChannelsLast,
+    }
+}
+
+fn scenes(batch: &SceneBatch, channels_last: bool, device: Device) -> torch::Result<Samples> {
+    let (count, size) = (batch.objects.len() as i64, batch.size as i64);
+    let values = Tensor::f_from_slice(&batch.images)?.f_view([count, 3, size, size])?.f_to_device(device)?;
+    let values = if channels_last { torch::channels_last(&values)? } else { values };
+    let truth = |object: &data::Object| Truth { class: object.class, edges: object.edges };
+    let frames: Vec<Vec<Truth>> = batch.objects.iter().map(|objects| objects.iter().map(truth).collect()).collect();
+    Ok(Samples {
+        values,
+        mask: None,
+        labels: detect::truths(&frames, device)?,
+        of: Of { counted: batch.counted, whole: batch.whole },
+    })
 }
 
 fn words(batch: &TextBatch, device: Device) -> torch::Result<Samples> {
@@ -199,13 +252,26 @@ fn words(batch: &TextBatch, device: Device) -> torch::Result<Samples> {
     Ok(Samples { values, mask, labels: labels.f_to_device(device)?, of })
 }
 
+fn open_scenes(spec: &Spec, channel: &Channel) -> Result<Scenes, Error> {
+    let scenes = Scenes::open(&spec.train.data, Path::new(&spec.data), spec.train.seed)?;
+    for text in scenes.notes() {
+        channel.send(Report::Note { text: text.clone() });
+    }
+    tell_skipped(scenes.skipped(), channel);
+    Ok(scenes)
+}
+
 fn open_pictures(spec: &Spec, channel: &Channel) -> Result<Dataset, Error> {
     let dataset = Dataset::open(&spec.train.data, Path::new(&spec.data), spec.train.seed)?;
-    if let Some(first) = dataset.skipped().first() {
-        let count = dataset.skipped().len();
+    tell_skipped(dataset.skipped(), channel);
+    Ok(dataset)
+}
+
+fn tell_skipped(skipped: &[Skipped], channel: &Channel) {
+    if let Some(first) = skipped.first() {
+        let count = skipped.len();
         let text =
             format!("{count} pictures cannot be read and are left out; the first is `{}`: {}", first.name, first.why);
         channel.send(Report::Note { text });
     }
-    Ok(dataset)
 }

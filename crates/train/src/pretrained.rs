@@ -5,12 +5,18 @@
 //! classes, keeps its fresh values where the file's does not fit; and what the file has for another head is left out.
 //! Decisions are made over names and shapes alone ([`Fit::of`]), before anything is copied.
 
+mod config;
+mod files;
+
 use std::path::Path;
 
 use domain::architecture::Architecture;
 use domain::finding::{Cause, Finding};
 use domain::train::Model;
 
+use serde_json::Value;
+
+use self::files::Saved;
 use crate::error::Error;
 use crate::model::Network;
 use crate::state;
@@ -115,6 +121,8 @@ fn name_here(name: &str, architecture: Architecture) -> Option<String> {
         Architecture::Mlp | Architecture::Cnn | Architecture::SmallResnet { .. } => Some(name.to_owned()),
         Architecture::Resnet { .. } | Architecture::MobilenetV2 => Some(name.to_owned()),
         Architecture::MobilenetV3 { .. } | Architecture::Vit { .. } => Some(name.to_owned()),
+        // The distances that edges are means of are no weights, though files hold them as such.
+        Architecture::Yolo { .. } => (name != "model.22.dfl.conv.weight").then(|| name.to_owned()),
     }
 }
 
@@ -123,17 +131,10 @@ fn name_here(name: &str, architecture: Architecture) -> Option<String> {
 /// # Errors
 /// When the file cannot be read, or tensors beside the head do not fit: all are counted, the first ones named.
 pub fn load(network: &Network, model: Model, path: &Path) -> Result<Vec<String>, Error> {
-    if path.extension().is_none_or(|extension| extension != "safetensors") {
-        let message = format!("`weights: {}` is no `.safetensors` file", path.display());
-        let hint =
-            "save it again in Python: `safetensors.torch.save_file(torch.load(\"model.pth\"), \"model.safetensors\")`";
-        return Err(Finding::new(Cause::Job, message).hint(hint).into());
+    let Saved { tensors: mut saved, config } = Saved::read(path)?;
+    if let Some(config) = &config {
+        check_config(config, model, path)?;
     }
-    let mut saved = checkpoint::read_tensors(path).map_err(|error| {
-        let finding = error.finding();
-        let hint = finding.hint.unwrap_or_else(|| "check `train.weights`; it is relative to the job file".into());
-        Finding::new(Cause::Job, finding.message).hint(hint)
-    })?;
     let architecture = Architecture::of(model);
     saved.retain_mut(|tensor| match name_here(&tensor.name, architecture) {
         Some(name) => {
@@ -155,8 +156,14 @@ pub fn load(network: &Network, model: Model, path: &Path) -> Result<Vec<String>,
             if count == 1 { "" } else { "s" },
             several(&fit.wrong)
         );
+        let words = |name: &str| name.ends_with("word_embeddings.weight") || name.ends_with("wte.weight");
+        let vocabulary = here.iter().any(|(name, _)| words(name) && !fit.taken.contains(name))
+            && there.iter().any(|(name, _)| words(name));
         let stem = here.iter().find(|(name, shape)| name == "conv1.weight" && shape.ends_with(&[3, 3]));
         let hint = match stem {
+            None if vocabulary => {
+                "name the tokeniser that the weights were made with: `text: {tokenizer: tokenizer.json}`"
+            }
             Some(_) => {
                 "pictures below 64×64 have another first layer than torchvision's; set `data.size`, for example to 224"
             }
@@ -167,6 +174,25 @@ pub fn load(network: &Network, model: Model, path: &Path) -> Result<Vec<String>,
     let taken = network.weights().all().filter(|named| fit.taken.contains(&named.name));
     state::fill_from(taken, &saved)?;
     Ok(fit.notes(path))
+}
+
+/// Refuses weights of another network whose tensors look alike.
+fn check_config(config: &Value, model: Model, path: &Path) -> Result<(), Error> {
+    let wrong = config::differences(config, model);
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "the weights `{}` are of another network than `{}`, says their `config.json`: {}",
+        path.display(),
+        model.name(),
+        several(&wrong)
+    );
+    let hint = match config::described(config) {
+        Some(described) => format!("write `model: {}`", described.name()),
+        None => "this network is not served; choose weights of one that is".to_owned(),
+    };
+    Err(Finding::new(Cause::Job, message).hint(hint).into())
 }
 
 #[cfg(test)]

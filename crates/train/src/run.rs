@@ -216,17 +216,13 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
     let Some(best) = best else { return Ok(Ending::Trained) };
     let validation = trainer.progress.best.ok_or_else(|| Finding::new(Cause::Internal, "nothing was evaluated"))?;
     let epoch = epoch_of(validation.step, length);
-    channel.send(evaluated(validation.step, epoch, EvaluatedSplit::Test, test, true));
+    channel.send(evaluated(validation.step, epoch, EvaluatedSplit::Test, &test, true));
     let parameters = trainer.network.weights().count();
-    let verdict = Verdict { validation, test, parameters, format: recipe.format };
-    if matches!(train.task(), Task::MaskedWords | Task::NextWord) {
-        let text = format!(
-            "perplexity {:.2} on the validation split, {:.2} on the test split",
-            validation.loss.exp(),
-            test.loss.exp()
-        );
-        channel.send(Report::Note { text });
+    if !test.figures.is_empty() {
+        let told: Vec<String> = test.figures.lines().iter().map(|(name, value)| format!("{name} {value}")).collect();
+        channel.send(Report::Note { text: format!("on the test split: {}", told.join(", ")) });
     }
+    let verdict = Verdict { validation, test, parameters, format: recipe.format };
     channel.send(Report::Exported(export(spec, &material, &best, &trainer.progress, &verdict)?));
     Ok(Ending::Trained)
 }
@@ -287,7 +283,7 @@ impl Scorer<'_> {
     fn judge(&self, trainer: &mut Trainer, length: Length, score: Score) -> Result<(), Error> {
         let at = trainer.progress.step;
         let better = |best: BestScore| match self.spec.train.task() {
-            Task::Pictures | Task::Texts => score.accuracy > best.accuracy,
+            Task::Pictures | Task::Texts | Task::Boxes => score.accuracy > best.accuracy,
             // Of words no more than a share can be known; what is said of the others counts too.
             Task::MaskedWords | Task::NextWord => score.loss < best.loss,
         };
@@ -302,7 +298,7 @@ impl Scorer<'_> {
             trainer.progress.best = Some(score);
         }
         trainer.progress.evaluated = true;
-        self.channel.send(evaluated(at, epoch_of(at, length), EvaluatedSplit::Validation, score, best));
+        self.channel.send(evaluated(at, epoch_of(at, length), EvaluatedSplit::Validation, &score, best));
         Ok(())
     }
 
@@ -355,8 +351,9 @@ fn epoch_of(step: u64, length: Length) -> u32 {
     u32::try_from(step.saturating_sub(1) / length.steps_per_epoch).unwrap_or(u32::MAX)
 }
 
-fn evaluated(step: u64, epoch: u32, split: EvaluatedSplit, score: Score, best: bool) -> Report {
-    Report::Evaluated(Evaluated { step, epoch, split, loss: score.loss, accuracy: score.accuracy, best })
+fn evaluated(step: u64, epoch: u32, split: EvaluatedSplit, score: &Score, best: bool) -> Report {
+    let Score { loss, accuracy, figures, .. } = *score;
+    Report::Evaluated(Evaluated { step, epoch, split, loss, accuracy, best, figures })
 }
 
 fn micros(duration: Duration) -> u64 {

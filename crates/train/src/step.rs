@@ -5,6 +5,7 @@
 use domain::train::{Recompute, Train};
 use tch::{Device, Kind, Reduction, Tensor};
 
+use crate::detect;
 use crate::model::{Network, Pass, Picture};
 use crate::optim::Optimizer;
 use crate::precision::Format;
@@ -51,7 +52,8 @@ pub struct Samples {
     pub values: Tensor,
     /// Which are words and which only fill a row, boolean; none where nothing fills.
     pub mask: Option<Tensor>,
-    /// One class a sample; or at each place the word to be guessed, and −100 where none is. int64.
+    /// One class a sample; at each place the word to be guessed, and −100 where none is; both int64. Or the objects of
+    /// each picture, as [`crate::detect::truths`] has them.
     pub labels: Tensor,
     /// Which part of the batch of all ranks they are.
     pub of: Of,
@@ -131,7 +133,7 @@ pub fn timed_step(
     timeline: &mut Timeline,
 ) -> Result<f64> {
     let total = batch.count()?;
-    let by_word = batch.labels.dim() > 1;
+    let by_word = batch.labels.dim() == 2;
     let all_guesses = match by_word && (recipe.accumulate > 1 || ranks.size() > 1) {
         true => Some(ranks.total(batch.guesses()?.f_mul_scalar(batch.of.weight())?)?),
         false => None,
@@ -176,7 +178,7 @@ fn forward(
     let weight = part.of.weight() * f64::from(ranks.size());
     let (pass, length, whole) = (part.pass(true), part.count()? as f64, part.of.whole as f64);
     let scores = recipe.format.forward(recipe.device, || recompute::forward(network, &part.values, &pass, recipe))?;
-    let loss = cross_entropy(&scores, &part.labels, recipe.label_smoothing)?;
+    let loss = loss(&scores, part, recipe.label_smoothing)?;
     if let Some(all) = all_guesses {
         // A part without a word to guess has no mean.
         let share = part.guesses()?.f_div(all)?;
@@ -186,6 +188,14 @@ fn forward(
         return Ok(loss.f_mul_scalar(weight * length / whole)?);
     }
     Ok(loss)
+}
+
+/// The mean loss of what a network said of a batch.
+pub fn loss(said: &Tensor, batch: &Samples, smoothing: f64) -> Result<Tensor> {
+    match (batch.labels.dim(), batch.values.size().as_slice()) {
+        (3, [_, _, height, width]) => detect::loss(said, &batch.labels, [*height, *width]),
+        (_, _) => cross_entropy(said, &batch.labels, smoothing),
+    }
 }
 
 /// Mean cross-entropy of scores against classes, or at each place against words, with `smoothing` of the mass spread

@@ -13,7 +13,7 @@ use crate::doing::{self, Outcome};
 use crate::{peers, setup};
 
 /// What is compared; after a colon the task, where a model has two.
-const MODELS: [&str; 16] = [
+const MODELS: [&str; 17] = [
     "resnet20",
     "resnet56",
     "resnet18",
@@ -25,6 +25,7 @@ const MODELS: [&str; 16] = [
     "mobilenet_v3_small",
     "mobilenet_v3_large",
     "vit_s_16",
+    "yolo_n",
     "bert_mini",
     "bert_mini:words",
     "bert_base",
@@ -47,10 +48,14 @@ const OPENING: &str = "\
 Written by `cargo xtask bench parity --all`, which needs no data: the peer's random weights are saved as its users save
 them, read by ours under those names, and both see the same batch on one CPU thread in 32-bit floats. The peers are
 torchvision 0.26 and `transformers` 5.23 over PyTorch 2.11; the residual networks for small pictures, which torchvision
-does not have, are written out in `benches/peers/parity.py`. Pictures are 64×64, eight at a time; texts are four rows of
-48 words from a vocabulary of 1,000, two of them filled up. Training passes have dropout, drawn from the same seed.
-After the 20 updates (SGD with momentum for networks of convolutions, AdamW for the others) the peer reads our weights
-back by name.
+does not have, and the detector are written out in `benches/peers/`. Pictures are 64×64, eight at a time; texts are four
+rows of 48 words from a vocabulary of 1,000, two of them filled up. Training passes have dropout, drawn from the same
+seed. After the 20 updates (SGD with momentum for networks of convolutions, AdamW for the others) the peer reads our
+weights back by name.
+
+AdamW has an eps of 1e-6 here. The biases of attention's keys have no gradient but rounding, since a softmax does not
+see what is added to all its inputs; with the usual 1e-8 Adam divides rounding by its own size and makes whole steps of
+it, in any two programs other ones.
 
 Each figure is the largest difference of a tensor over its largest value. A gradient next to nothing beside the others
 counts as a thousandth of the largest of all.

@@ -247,6 +247,8 @@ mod tests {
             test_accuracy: 0.9,
             steps: 1,
             peak_memory: 0,
+            figures: domain::rank::Figures::default(),
+            confusion: Vec::new(),
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use agent::{Patience, Settings};
 use domain::finding::{Cause, Finding};
-use domain::rank::{Checkpointed, Environment, Exported, Order, Ready, Report, Spec, Step};
+use domain::rank::{Checkpointed, Environment, Exported, Figures, Order, Ready, Report, Spec, Step};
 
 /// Looks after the folder named by the environment, and exits as `gradus agent` does.
 pub fn agent(folder: PathBuf, patience: &str) -> ! {
@@ -121,6 +121,8 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
         test_accuracy: 0.9,
         steps,
         peak_memory: 0,
+        figures: Figures::default(),
+        confusion: Vec::new(),
     };
     say(Report::Exported(exported));
     say(Report::Trained);

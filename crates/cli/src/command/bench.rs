@@ -112,7 +112,7 @@ fn case(train: &Train, threads: u32) -> Result<Value, Error> {
     });
     let mut size = 0;
     match architecture.reads() {
-        Reads::Pictures => {
+        Reads::Pictures | Reads::Scenes => {
             if train.sequence.is_some() {
                 return Err(usage(format!("`{name}` sees pictures, and no rows of words"), "write `--image PIXELS`"));
             }

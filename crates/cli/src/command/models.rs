@@ -94,6 +94,9 @@ fn show(state: &State, printer: &mut Printer, name: &str) -> Result<u8, Error> {
     printer.data(format!("weights of  step {} of {}", model.step, model.steps));
     printer.data(format!("validation  {:.2} %", 100.0 * model.validation_accuracy));
     printer.data(format!("test        {:.2} %", 100.0 * model.test_accuracy));
+    for (name, value) in model.figures.lines() {
+        printer.data(format!("test        {name} {value}"));
+    }
     if let Some(ready) = &run.ready {
         printer.data(format!("classes     {}", ready.classes.join(", ")));
     }

@@ -131,6 +131,7 @@ fn last_line(home: &Home, state: &State, id: &RunId, run: &plan::Run) -> Result<
             value["test_accuracy"] = json!(model.test_accuracy);
             value["validation_accuracy"] = json!(model.validation_accuracy);
             value["steps"] = json!(model.steps);
+            value["figures"] = json!(model.figures);
             value["model"] = json!(model.model);
             value["model_sha256"] = json!(model.model_sha256);
         }
@@ -147,10 +148,14 @@ fn result_lines(home: &Home, id: &RunId, run: &plan::Run) -> Vec<String> {
     let mut lines = vec![format!("run      {id}: {}", run.state.word())];
     if let RunState::Done { outcome: Outcome::Trained { model } } = &run.state {
         lines.push(format!(
-            "accuracy {:.2} % on the test split, {:.2} % on validation",
+            "{} {:.2} % on the test split, {:.2} % on validation",
+            model.figures.accuracy_name(),
             100.0 * model.test_accuracy,
             100.0 * model.validation_accuracy
         ));
+        for (name, value) in model.figures.lines() {
+            lines.push(format!("         {name} {value}"));
+        }
         lines.push(format!("model    {} (step {} of {})", model.model, model.step, model.steps));
     }
     let report = home.run(id).join("report.html");

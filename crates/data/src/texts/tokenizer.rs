@@ -93,9 +93,9 @@ impl Words {
         Ok(Words { tokenizer, special })
     }
 
-    /// Words of the vocabulary.
+    /// Every number is below it; files with gaps in their numbers have fewer words.
     pub fn count(&self) -> usize {
-        self.tokenizer.get_vocab_size(true)
+        self.tokenizer.get_vocab(true).values().max().map_or(0, |largest| *largest as usize + 1)
     }
 
     /// The numbers of each text; with `length`, cut to so many with what begins and ends a text.

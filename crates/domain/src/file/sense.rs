@@ -5,7 +5,7 @@ mod learning;
 
 use super::lower::name_from;
 use super::tree::clip;
-use crate::architecture::Architecture;
+use crate::architecture::{Architecture, Reads};
 use crate::job::{Command, Job, Recovery, Work};
 use crate::problem::Problem;
 use crate::train::{Augment, Data, Every, Split, Train};
@@ -17,6 +17,8 @@ const SCHEMES: [&str; 8] = ["file", "s3", "gs", "az", "oss", "cos", "http", "htt
 /// Shares may add up to 1 with this error, so that thirds can be written.
 const SHARE_ERROR: f64 = 1e-6;
 const WIDEST_PAD: u32 = 256;
+/// Pixels of the coarsest grid that a detector looks through.
+const GRID: u32 = 32;
 /// Longest side that a picture is resized to before a part of it is cut out.
 const LONGEST_SIDE: u32 = 4096;
 /// Longest text of `run`, `setup` and a variable: what Linux takes as one argument of a program.
@@ -199,6 +201,7 @@ impl Sense {
         self.learning(train);
         self.data(&train.data);
         self.reads(train);
+        self.boxes(train);
         if let Split::Shares([_, validation, _]) = train.data.split
             && validation == 0.0
             && train.stop.is_some()
@@ -262,6 +265,42 @@ impl Sense {
         }
     }
 
+    /// What only pictures with boxes have, and what they do not have.
+    fn boxes(&mut self, train: &Train) {
+        let (name, data) = (train.model.name(), &train.data);
+        let finds = Architecture::of(train.model).reads() == Reads::Scenes;
+        for (index, augment) in data.augment.iter().enumerate() {
+            let key = format!("train.data.augment[{index}]");
+            match augment {
+                Augment::Flip => {}
+                Augment::Mosaic if finds => {}
+                Augment::Mosaic => {
+                    let message = format!("`{name}` finds no objects, so pictures cannot be put together");
+                    self.wrong(&key, message, "leave it out, or choose a detector such as `yolo_n`");
+                }
+                Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::PadCrop(_) if finds => {
+                    let hint = "`flip` and `mosaic` can be used for detection";
+                    self.wrong(&key, "boxes are not cut out with their pictures", hint);
+                }
+                Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::PadCrop(_) => {}
+            }
+        }
+        if !finds {
+            return;
+        }
+        if let Some(size) = data.size
+            && size % GRID != 0
+        {
+            let message = format!("`{name}` looks through a grid of {GRID} pixels, which does not go up with {size}");
+            let near = (size / GRID).max(1) * GRID;
+            self.wrong("train.data.size", message, format!("write a multiple of {GRID}, such as {near}"));
+        }
+        if train.label_smoothing > 0.0 {
+            let message = format!("`{name}` learns how sure to be from the boxes, and smooths nothing");
+            self.wrong("train.label_smoothing", message, "leave the key out");
+        }
+    }
+
     fn data(&mut self, data: &Data) {
         self.path("train.data.path", &data.path);
         if let Split::Shares(shares) = data.split {
@@ -276,7 +315,7 @@ impl Sense {
             }
             seen.push(*augment);
             let pad = match *augment {
-                Augment::Flip => continue,
+                Augment::Flip | Augment::Mosaic => continue,
                 Augment::RandomResizedCrop => {
                     self.crop(&key, index, data);
                     continue;

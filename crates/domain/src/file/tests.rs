@@ -310,6 +310,18 @@ fn texts_are_for_models_that_read() {
          3 train.data.size: texts are no pictures (leave the key out)
          3 train.data.split: a text file has no folders (write for example `split: [0.7, 0.2, 0.1]`)",
     );
+    check("yolo_n", ", size: 128, augment: [flip, mosaic]", "ok");
+    check(
+        "yolo_n",
+        ", size: 100, augment: [pad_crop: 4]",
+        "3 train.data.augment[0]: boxes are not cut out with their pictures (`flip` and `mosaic` can be used for detection)
+         3 train.data.size: `yolo_n` looks through a grid of 32 pixels, which does not go up with 100 (write a multiple of 32, such as 96)",
+    );
+    check(
+        "cnn",
+        ", augment: [mosaic]",
+        "3 train.data.augment[0]: `cnn` finds no objects, so pictures cannot be put together (leave it out, or choose a detector such as `yolo_n`)",
+    );
 }
 
 #[test]
@@ -345,11 +357,11 @@ fn values_of_a_data_section_make_sense() {
     check("augment: [pad_crop]", "7 train.data.augment[0]: `pad_crop` needs a value (write `pad_crop: …`)");
     check(
         "augment: [rotate]",
-        "7 train.data.augment[0]: `rotate` is not known here (write one of `random_resized_crop`, `flip`, `resize_crop`, `pad_crop`)",
+        "7 train.data.augment[0]: `rotate` is not known here (write one of `random_resized_crop`, `flip`, `mosaic`, `resize_crop`, `pad_crop`)",
     );
     check(
         "augment: [crop: 4]",
-        "7 train.data.augment[0].crop: unknown kind (write one of `random_resized_crop`, `flip`, `resize_crop`, `pad_crop`)",
+        "7 train.data.augment[0].crop: unknown kind (write one of `random_resized_crop`, `flip`, `mosaic`, `resize_crop`, `pad_crop`)",
     );
     let unsized_part = "the size of the part is not known (set `size`, such as `size: 224`)";
     check("augment: [random_resized_crop]", &format!("7 train.data.augment[0]: {unsized_part}"));

@@ -36,6 +36,10 @@ pub enum Model {
     /// The vision transformer of 12 layers, width 384 and 16×16 patches (Dosovitskiy et al. 2020).
     #[serde(rename = "vit_s_16")]
     VitS16,
+    /// The small one-stage detector of the YOLO family (version 8), for square pictures of a multiple of 32.
+    YoloN,
+    /// The next larger one.
+    YoloS,
     /// BERT of 4 layers and width 256 (Turc et al. 2019).
     BertMini,
     /// BERT of 12 layers and width 768 (Devlin et al. 2018).
@@ -71,6 +75,8 @@ impl Model {
             Model::MobilenetV3Small => "mobilenet_v3_small",
             Model::MobilenetV3Large => "mobilenet_v3_large",
             Model::VitS16 => "vit_s_16",
+            Model::YoloN => "yolo_n",
+            Model::YoloS => "yolo_s",
             Model::BertMini => "bert_mini",
             Model::BertBase => "bert_base",
             Model::BertLarge => "bert_large",

@@ -120,7 +120,7 @@ impl Estimate {
         let share = share(train, cores, facts, &mut assumptions);
         let picture = match train.task() {
             Task::Pictures => picture(train, facts, &mut assumptions),
-            Task::Texts | Task::MaskedWords | Task::NextWord => {
+            Task::Boxes | Task::Texts | Task::MaskedWords | Task::NextWord => {
                 assumptions.push(not_counted(train, facts));
                 None
             }

@@ -73,7 +73,7 @@ impl Network {
                 count.average();
             }
             Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } | Architecture::Vit { .. } => return None,
-            Architecture::Bert { .. } | Architecture::Gpt { .. } => return None,
+            Architecture::Yolo { .. } | Architecture::Bert { .. } | Architecture::Gpt { .. } => return None,
         }
         count.linear(u64::from(classes));
         Some(count.total)

@@ -69,7 +69,7 @@ impl Curves {
 #[cfg(test)]
 pub(crate) mod tests {
     use domain::AttemptId;
-    use domain::rank::Ready;
+    use domain::rank::{Figures, Ready};
 
     use super::*;
 
@@ -99,7 +99,15 @@ pub(crate) mod tests {
 
     pub(crate) fn evaluated(step: u64, split: EvaluatedSplit, accuracy: f64) -> Report {
         let epoch = u32::try_from((step - 1) / 4).unwrap();
-        Report::Evaluated(Evaluated { step, epoch, split, loss: 1.0 - accuracy, accuracy, best: true })
+        Report::Evaluated(Evaluated {
+            step,
+            epoch,
+            split,
+            loss: 1.0 - accuracy,
+            accuracy,
+            best: true,
+            figures: Figures::default(),
+        })
     }
 
     #[test]

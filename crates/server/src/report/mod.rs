@@ -8,6 +8,7 @@ mod chart;
 pub(crate) mod curves;
 mod markup;
 mod page;
+mod scores;
 mod view;
 mod words;
 mod yaml;

@@ -1,12 +1,13 @@
 //! The page itself: what a reader sees first stands first.
 
 use domain::event::RunEnd;
-use domain::rank::{Evaluated, Exported};
+use domain::rank::{Evaluated, Exported, Figures};
 use domain::run::Outcome;
 use domain::{Timestamp, Work};
 
 use super::chart::{Chart, Line, with_mean};
 use super::markup::Markup;
+use super::scores::scores;
 use super::view::{Tone, View};
 use super::words::{count, length, percent, size, time};
 use super::yaml::yaml;
@@ -25,6 +26,9 @@ pub fn page(view: &View) -> String {
     timeline(&mut page, view);
     bill(&mut page, view);
     model(&mut page, view);
+    if let Some(model) = exported(view) {
+        scores(&mut page, model, view.ready.as_ref().map_or(&[], |ready| &ready.classes));
+    }
     evaluations(&mut page, view);
     checkpoints(&mut page, view);
     plan(&mut page, view);
@@ -49,7 +53,7 @@ fn head(page: &mut Markup, view: &View) {
 fn figures(page: &mut Markup, view: &View) {
     page.tags("<section class=\"figures\">");
     if let Some((_, test)) = &view.curves.test {
-        figure(page, "test accuracy", percent(test.accuracy));
+        figure(page, test_name(test.figures), percent(test.accuracy));
     }
     if let Some(best) = best(view) {
         figure(page, "best validation", percent(best.accuracy));
@@ -66,8 +70,17 @@ fn figures(page: &mut Markup, view: &View) {
     page.tags("</section>\n");
 }
 
+fn test_name(figures: Figures) -> &'static str {
+    if figures.map50.is_some() { "test mAP@[.5:.95]" } else { "test accuracy" }
+}
+
 fn figure(page: &mut Markup, name: &'static str, value: impl std::fmt::Display) {
     page.element("<div><b>", value, "</b>").element("<span>", name, "</span></div>");
+}
+
+/// Whether what stands in place of the accuracy is the mean average precision.
+fn finds_objects(view: &View) -> bool {
+    view.curves.validations.iter().chain(&view.curves.test).any(|(_, evaluated)| evaluated.figures.map50.is_some())
 }
 
 fn curves(page: &mut Markup, view: &View) {
@@ -92,7 +105,7 @@ fn curves(page: &mut Markup, view: &View) {
     let charts = [
         Chart { title: "Loss", say: |value| plain(value), lines: loss, span, resumed: resumed() },
         Chart {
-            title: "Accuracy",
+            title: if finds_objects(view) { "mAP@[.5:.95]" } else { "Accuracy" },
             say: |value| format!("{} %", plain(value * 100.0)),
             lines: vec![
                 Line { name: "validation", class: "second", points: of_validations(|evaluated| evaluated.accuracy) },

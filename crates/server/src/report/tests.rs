@@ -1,7 +1,7 @@
 //! Reports of whole runs: what they show, and that no text becomes a tag.
 
 use domain::event::{RentIntended, RunEnd, Submitted};
-use domain::rank::{Checkpointed, Environment, EvaluatedSplit, Exported, Report};
+use domain::rank::{Checkpointed, Environment, EvaluatedSplit, Exported, Figures, Report};
 use domain::run::{AttemptEnd, Bill, BillLine, Outcome, Usage};
 use domain::series::Point;
 use domain::*;
@@ -46,6 +46,8 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
         test_accuracy: 0.9722,
         steps: 12,
         peak_memory: 300 << 20,
+        figures: Figures::default(),
+        confusion: Vec::new(),
     };
     let finding = Finding::new(Cause::Killed, format!("rank 0 was killed by signal 9 {word}")).hint(word);
     let usage = Usage { started: Timestamp(START), elapsed: Elapsed(12_345_678) };

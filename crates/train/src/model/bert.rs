@@ -9,7 +9,7 @@ use tch::Tensor;
 use super::attention::{Sight, attend};
 use super::layer::{LayerNorm, Linear};
 use super::{Block, Output, Pass, Text, Weights};
-use crate::torch::Result;
+use crate::torch::{Error, Result};
 
 /// Share of values that a training step leaves out, of the hidden ones and of the attention alike.
 pub(super) const DROPOUT: f64 = 0.1;
@@ -79,6 +79,7 @@ impl Bert {
                 pooler: linear(weights, "bert.pooler.dense", [width, width])?,
                 classifier: linear(weights, "classifier", [width, classes])?,
             },
+            Output::Boxes(_) => return Err(Error::new("this model reads text")),
             Output::Words => Head::Words {
                 dense: linear(weights, "cls.predictions.transform.dense", [width, width])?,
                 norm: LayerNorm::new(weights, "cls.predictions.transform.LayerNorm", width, EPS)?,

@@ -12,6 +12,7 @@ use super::gpt::Decoder;
 use super::inverted::Inverted;
 use super::residual::{Basic, Bottleneck};
 use super::vit::Encoder as VisionEncoder;
+use super::yolo::Stage;
 use crate::torch::Result;
 
 /// A repeated part of a network, values in and values of the same kind out.
@@ -23,6 +24,8 @@ pub enum Block {
     Bottleneck(Bottleneck),
     /// Of a mobile network.
     Inverted(Inverted),
+    /// Of a detector.
+    Stage(Stage),
     /// A layer of a vision transformer.
     Vision(VisionEncoder),
     /// A layer of BERT.
@@ -75,6 +78,7 @@ impl Block {
             Block::Basic(block) => block.forward(x, pass),
             Block::Bottleneck(block) => block.forward(x, pass),
             Block::Inverted(block) => block.forward(x, pass),
+            Block::Stage(block) => block.forward(x, pass),
             Block::Vision(block) => block.forward(x),
             Block::Bert(block) => block.forward(x, pass),
             Block::Gpt(block) => block.forward(x, pass),

@@ -13,6 +13,7 @@ pub fn config(architecture: Architecture, shape: Shape, classes: &[String]) -> O
             let name = match shape.output {
                 Output::Classes(_) => "BertForSequenceClassification",
                 Output::Words => "BertForMaskedLM",
+                Output::Boxes(_) => return None,
             };
             let mut config = json!({
                 "architectures": [name],
@@ -57,6 +58,6 @@ pub fn config(architecture: Architecture, shape: Shape, classes: &[String]) -> O
         })),
         Architecture::Mlp | Architecture::Cnn | Architecture::SmallResnet { .. } => None,
         Architecture::Resnet { .. } | Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => None,
-        Architecture::Vit { .. } => None,
+        Architecture::Vit { .. } | Architecture::Yolo { .. } => None,
     }
 }

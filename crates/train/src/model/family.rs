@@ -12,6 +12,7 @@ use super::mlp::Mlp;
 use super::mobilenet::Mobilenet;
 use super::resnet::Resnet;
 use super::vit::{self, Vit};
+use super::yolo::{self, Yolo};
 use super::{Block, Input, Output, Pass, Picture, Shape, Text, Weights};
 use crate::torch::{Error, Result};
 
@@ -22,6 +23,7 @@ pub(super) enum Family {
     Resnet(Resnet),
     Mobilenet(Mobilenet),
     Vit(Vit),
+    Yolo(Box<Yolo>),
     Bert(Bert),
     Gpt(Gpt),
 }
@@ -37,6 +39,13 @@ impl Family {
             Architecture::Gpt { layers, width, heads, positions } => {
                 let size = gpt::Size { layers, width, heads, positions };
                 Ok(Family::Gpt(Gpt::new(weights, size, text(shape)?)?))
+            }
+            Architecture::Yolo { width, repeats } => {
+                let (Input::Picture(picture), Output::Boxes(classes)) = (shape.input, shape.output) else {
+                    return Err(Error::new("this model finds objects in pictures"));
+                };
+                let layers = Yolo::new(weights, yolo::Size { width, repeats }, picture, classes)?;
+                Ok(Family::Yolo(Box::new(layers)))
             }
             Architecture::Mlp => {
                 let (picture, classes) = picture(shape)?;
@@ -77,6 +86,7 @@ impl Family {
             Family::Resnet(layers) => layers.stem(x, pass),
             Family::Mobilenet(layers) => layers.stem(x, pass),
             Family::Vit(layers) => layers.stem(x),
+            Family::Yolo(layers) => layers.stem(x, pass),
             Family::Bert(layers) => layers.stem(x, pass),
             Family::Gpt(layers) => layers.stem(x, pass),
         }
@@ -88,6 +98,7 @@ impl Family {
             Family::Resnet(layers) => &layers.blocks,
             Family::Mobilenet(layers) => &layers.blocks,
             Family::Vit(layers) => &layers.blocks,
+            Family::Yolo(layers) => &layers.blocks,
             Family::Bert(layers) => &layers.blocks,
             Family::Gpt(layers) => &layers.blocks,
         }
@@ -100,6 +111,7 @@ impl Family {
             Family::Resnet(layers) => layers.head(x),
             Family::Mobilenet(layers) => layers.head(x, pass),
             Family::Vit(layers) => layers.head(x),
+            Family::Yolo(layers) => layers.head(x, pass),
             Family::Bert(layers) => layers.head(x, pass),
             Family::Gpt(layers) => layers.head(x),
         }
@@ -113,6 +125,7 @@ impl Family {
             Family::Resnet(_) => &["fc."],
             Family::Mobilenet(layers) => layers.head_names(),
             Family::Vit(_) => &["heads.head."],
+            Family::Yolo(_) => &["model.22.cv3."],
             // Of any task: a file made for one is begun with for another.
             Family::Bert(_) => &["classifier.", "cls.", "bert.pooler."],
             Family::Gpt(_) => &[],
@@ -123,7 +136,7 @@ impl Family {
 fn picture(shape: Shape) -> Result<(Picture, i64)> {
     match (shape.input, shape.output) {
         (Input::Picture(picture), Output::Classes(classes)) => Ok((picture, classes)),
-        (Input::Picture(_) | Input::Text(_), Output::Classes(_) | Output::Words) => {
+        (Input::Picture(_) | Input::Text(_), Output::Classes(_) | Output::Words | Output::Boxes(_)) => {
             Err(Error::new("this model tells classes of pictures apart"))
         }
     }

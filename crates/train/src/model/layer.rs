@@ -84,6 +84,22 @@ impl Conv {
         Ok(Conv { weight, bias: None, window })
     }
 
+    /// `nn.Conv2d(…, padding=kernel // 2, bias=False)`: even in ±1/√(inputs · kernel²), as PyTorch does by default.
+    pub fn plain(weights: &mut Weights, name: &str, channels: [i64; 2], window: Window) -> Result<Conv> {
+        let ([inputs, outputs], Window { kernel, groups, .. }) = (channels, window);
+        let bound = 1.0 / ((inputs / groups * kernel * kernel) as f64).sqrt();
+        let shape = [outputs, inputs / groups, kernel, kernel];
+        Ok(Conv { weight: weights.uniform(format!("{name}.weight"), &shape, bound)?, bias: None, window })
+    }
+
+    /// A 1×1 convolution that begins by saying `value` everywhere, more or less.
+    pub fn saying(weights: &mut Weights, name: &str, [inputs, outputs]: [i64; 2], value: f64) -> Result<Conv> {
+        let mut conv = Conv::plain(weights, name, [inputs, outputs], Window::new(1, 1))?;
+        let bias = Tensor::f_full([outputs], value, (Kind::Float, Device::Cpu))?;
+        conv.bias = Some(weights.parameter(format!("{name}.bias"), bias)?);
+        Ok(conv)
+    }
+
     /// A 1×1 convolution that no normalisation follows: as [`Conv::residual`], with a bias of zeros.
     pub fn pointwise(weights: &mut Weights, name: &str, channels: [i64; 2]) -> Result<Conv> {
         let window = Window::new(1, 1);

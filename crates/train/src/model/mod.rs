@@ -19,6 +19,7 @@ mod residual;
 mod resnet;
 mod vit;
 mod weights;
+mod yolo;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -81,6 +82,8 @@ pub enum Output {
     Classes(i64),
     /// At each place a score of each word.
     Words,
+    /// Boxes of objects of so many classes.
+    Boxes(i64),
 }
 
 impl Shape {
@@ -93,6 +96,7 @@ impl Shape {
 /// A network with its weights.
 pub struct Network {
     layers: Family,
+    output: Output,
     weights: Weights,
 }
 
@@ -115,10 +119,11 @@ impl Network {
         let mut weights = Weights::new(device, format, moments);
         let layers = Family::new(&mut weights, Architecture::of(model), shape)?;
         weights.sort();
-        Ok(Network { layers, weights })
+        Ok(Network { layers, output: shape.output, weights })
     }
 
-    /// Scores: `samples × classes`, or `samples × length × vocabulary` where words come out.
+    /// Scores: `samples × classes`, or `samples × length × vocabulary` where words come out; of a detector what
+    /// [`crate::detect`] reads.
     ///
     /// `values` are pictures, `samples × channels × height × width`, or numbers of words, `samples × length`, int64.
     pub fn forward(&self, values: &Tensor, pass: &Pass) -> Result<Tensor> {
@@ -142,6 +147,11 @@ impl Network {
     /// How many blocks it has.
     pub fn blocks(&self) -> usize {
         self.layers.blocks().len()
+    }
+
+    /// What comes out.
+    pub fn output(&self) -> Output {
+        self.output
     }
 
     /// Beginnings of the names of the tensors that know the classes: with other classes they are other tensors.

@@ -71,6 +71,16 @@ fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> 
             measured_step: measured(home, train)?,
         });
     }
+    if train.task() == Task::Boxes {
+        let outline = data::SceneOutline::of(&train.data, &staged.path, train.seed).map_err(refused)?;
+        let size = u32::try_from(outline.size).unwrap_or(u32::MAX);
+        return Ok(Facts {
+            samples: Some(outline.counts),
+            input_shape: Some([3, size, size]),
+            classes: u32::try_from(outline.classes.len()).ok(),
+            measured_step: measured(home, train)?,
+        });
+    }
     let outline = data::Outline::of(&train.data, &staged.path, train.seed).map_err(refused)?;
     let [channels, height, width] = outline.shape.map(|length| u32::try_from(length).unwrap_or(u32::MAX));
     Ok(Facts {
@@ -84,7 +94,7 @@ fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> 
 /// Where the texts stand and what is learnt from them; none for pictures.
 fn text(train: &Train) -> Option<(&domain::train::Text, data::Goal)> {
     let goal = match train.task() {
-        Task::Pictures => return None,
+        Task::Pictures | Task::Boxes => return None,
         Task::Texts => data::Goal::Class,
         Task::MaskedWords => data::Goal::Masked,
         Task::NextWord => data::Goal::Next,

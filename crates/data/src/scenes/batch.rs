@@ -1,0 +1,185 @@
+//! Batches of scenes: a function of (scenes, seed, epoch, position), as for pictures.
+//!
+//! One thread makes batches ahead of the training step and hands them over through a channel that holds two.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use domain::train::Augment;
+
+use super::frame::Frame;
+use super::mosaic::mosaic;
+use super::{Object, Scenes};
+use crate::random::{Draws, Purpose, key};
+use crate::{Cursor, Error, Order, Part, Share};
+
+/// Batches that wait to be used.
+const AHEAD: usize = 2;
+
+/// A stream of batches in a fixed order.
+#[derive(Debug)]
+pub struct SceneLoader {
+    batches: Option<Receiver<Result<SceneBatch, Error>>>,
+    thread: Option<JoinHandle<()>>,
+    refused: Option<Error>,
+}
+
+/// Frames of one size with what is to be seen in them.
+#[derive(Debug)]
+pub struct SceneBatch {
+    /// Normalised values, `count × 3 × size × size`.
+    pub images: Vec<f32>,
+    /// The objects of each frame.
+    pub objects: Vec<Vec<Object>>,
+    /// Height and width.
+    pub size: usize,
+    /// How many of the frames count: all, or none where the only one is another rank's.
+    pub counted: usize,
+    /// Frames of the batch over all ranks.
+    pub whole: usize,
+    /// Where training stands once this batch is used.
+    pub cursor_after: Cursor,
+    /// From 0.
+    pub epoch: u64,
+    /// How long the caller waited for it.
+    pub wait: Duration,
+}
+
+/// What a thread needs to make batches.
+struct Maker {
+    scenes: Arc<Scenes>,
+    part: Part,
+    batch: usize,
+    seed: u64,
+    flip: bool,
+    mosaic: bool,
+    share: Share,
+    /// The order of the training scenes; evaluation goes as they come.
+    order: Option<Order>,
+}
+
+impl SceneLoader {
+    /// Shuffled batches of the training scenes, from the cursor to the end of epoch `epochs - 1`; of each, this share.
+    pub fn train(
+        scenes: Arc<Scenes>,
+        batch: usize,
+        seed: u64,
+        augment: &[Augment],
+        from: Cursor,
+        epochs: u64,
+        share: Share,
+    ) -> SceneLoader {
+        let samples = scenes.part(Part::Train).len() as u64;
+        let Cursor { epoch, pos } = from;
+        if epoch < epochs && pos >= samples.max(1) {
+            return SceneLoader { batches: None, thread: None, refused: Some(Error::Position { epoch, pos, samples }) };
+        }
+        let (flip, mosaic) = (augment.contains(&Augment::Flip), augment.contains(&Augment::Mosaic));
+        let order = Some(Order::new(samples, seed));
+        Maker { scenes, part: Part::Train, batch: batch.max(1), seed, flip, mosaic, share, order }.start(from, epochs)
+    }
+
+    /// Batches of one part as its scenes come, once.
+    pub fn evaluate(scenes: Arc<Scenes>, part: Part, batch: usize) -> SceneLoader {
+        let (flip, mosaic, share) = (false, false, Share::ALL);
+        Maker { scenes, part, batch: batch.max(1), seed: 0, flip, mosaic, share, order: None }.start(Cursor::START, 1)
+    }
+
+    /// The next batch; `None` after the last one, and after an error.
+    #[allow(clippy::should_implement_trait)] // As the loader of pictures, which this stands beside.
+    pub fn next(&mut self) -> Option<Result<SceneBatch, Error>> {
+        if let Some(error) = self.refused.take() {
+            return Some(Err(error));
+        }
+        let began = Instant::now();
+        let mut batch = self.batches.as_ref()?.recv().ok()?;
+        if let Ok(batch) = &mut batch {
+            batch.wait = began.elapsed();
+        }
+        Some(batch)
+    }
+}
+
+impl Drop for SceneLoader {
+    fn drop(&mut self) {
+        // The thread ends when nobody receives any more.
+        self.batches = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Maker {
+    fn start(self, from: Cursor, epochs: u64) -> SceneLoader {
+        let (sender, receiver) = sync_channel(AHEAD);
+        let thread = std::thread::spawn(move || self.work(from, epochs, &sender));
+        SceneLoader { batches: Some(receiver), thread: Some(thread), refused: None }
+    }
+
+    fn work(&self, from: Cursor, epochs: u64, sender: &SyncSender<Result<SceneBatch, Error>>) {
+        let samples = self.scenes.part(self.part).len() as u64;
+        let mut at = from;
+        while at.epoch < epochs && samples > 0 {
+            let rows = (self.batch as u64).min(samples - at.pos);
+            let after = at.pos + rows;
+            let next = if after < samples {
+                Cursor { epoch: at.epoch, pos: after }
+            } else {
+                Cursor { epoch: at.epoch + 1, pos: 0 }
+            };
+            let batch = self.batch(at, rows, next);
+            let failed = batch.is_err();
+            if sender.send(batch).is_err() || failed {
+                return;
+            }
+            at = next;
+        }
+    }
+
+    fn batch(&self, Cursor { epoch, pos }: Cursor, rows: u64, cursor_after: Cursor) -> Result<SceneBatch, Error> {
+        let size = self.scenes.size;
+        let mut images = Vec::with_capacity(rows as usize * 3 * size * size);
+        let mut objects = Vec::with_capacity(rows as usize);
+        let scaling: Vec<(f32, f32)> = self
+            .scenes
+            .mean
+            .iter()
+            .zip(self.scenes.std)
+            .map(|(mean, std)| (1.0 / (255.0 * std), -mean / std))
+            .collect();
+        let ours = self.share.of(rows);
+        let counted = (ours.end - ours.start) as usize;
+        // A rank that there is no frame left for still has something to work at, which does not count.
+        let ours = if ours.is_empty() { 0..1 } else { ours };
+        for place in ours.map(|place| pos + place) {
+            let frame = self.shown(epoch, place)?;
+            for (plane, (factor, offset)) in frame.pixels.chunks_exact(size * size).zip(&scaling) {
+                images.extend(plane.iter().map(|value| f32::from(*value) * factor + offset));
+            }
+            objects.push(frame.objects.clone());
+        }
+        let (whole, wait) = (rows as usize, Duration::ZERO);
+        Ok(SceneBatch { images, objects, size, counted, whole, cursor_after, epoch, wait })
+    }
+
+    /// The frame at a place of an epoch, as it is shown then.
+    fn shown(&self, epoch: u64, place: u64) -> Result<Arc<Frame>, Error> {
+        let part = self.scenes.part(self.part);
+        let Some(order) = &self.order else { return self.scenes.frame(part[place as usize]) };
+        let number = part[order.at(epoch, place) as usize];
+        let mut draws = Draws::new(key(Purpose::Augment, self.seed, &[epoch, u64::from(number)]));
+        let mut frame = self.scenes.frame(number)?;
+        if self.mosaic {
+            let mut other = || self.scenes.frame(part[draws.below(part.len() as u64) as usize]);
+            let others = [other()?, other()?, other()?];
+            frame = Arc::new(mosaic([&frame, &others[0], &others[1], &others[2]], &mut draws));
+        }
+        if self.flip && draws.below(2) == 1 {
+            frame = Arc::new(frame.mirrored());
+        }
+        Ok(frame)
+    }
+}

@@ -1,0 +1,170 @@
+//! Boxes in the form of COCO (Lin et al. 2014): a JSON of `images`, `categories` and `annotations`, whose `bbox` is
+//! left, top, width and height in pixels.
+//!
+//! Regions marked `iscrowd` are no single objects and are left out.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::listing::{Edges, Listing, Marked, Scene, layout, part_named};
+use crate::Error;
+
+/// What is read of a file; what else it holds is passed over.
+#[derive(Debug, Deserialize)]
+struct Coco {
+    images: Vec<Image>,
+    categories: Vec<Category>,
+    #[serde(default)]
+    annotations: Vec<Annotation>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Image {
+    id: i64,
+    file_name: String,
+    width: Option<f64>,
+    height: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Category {
+    id: i64,
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Annotation {
+    image_id: i64,
+    category_id: i64,
+    bbox: Vec<f64>,
+    #[serde(default)]
+    iscrowd: i64,
+}
+
+/// The label files at `path`: the file itself, or those of a folder under the names that are usual.
+pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    if path.is_file() {
+        let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+        return Ok(if is_json { vec![path.into()] } else { Vec::new() });
+    }
+    let mut found = Vec::new();
+    for folder in [path.to_owned(), path.join("annotations")] {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for entry in entries {
+            let entry = entry.map_err(|source| Error::Read { name: folder.display().to_string(), source })?;
+            let name = entry.file_name().to_string_lossy().to_lowercase();
+            let is_usual = name.starts_with("instances") || name.starts_with("annotations") || name.contains("coco");
+            if name.ends_with(".json") && is_usual {
+                found.push(entry.path());
+            }
+            // One file within each part's folder, as export programs write it.
+            let inner = entry.path().join("_annotations.coco.json");
+            if inner.is_file() {
+                found.push(inner);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Reads `files`, all found at `root`, into one listing; they must agree on the categories.
+pub(super) fn read(root: &Path, files: &[PathBuf]) -> Result<Listing, Error> {
+    let mut listing = Listing::default();
+    let mut categories: Option<BTreeMap<i64, String>> = None;
+    let mut left_out = [0u64; 2];
+    for file in files {
+        let coco = parse(file)?;
+        let named: BTreeMap<i64, String> =
+            coco.categories.iter().map(|category| (category.id, category.name.clone())).collect();
+        if named.is_empty() {
+            return Err(layout(file, "it has no `categories`", "name the classes with an `id` and a `name` each"));
+        }
+        match &categories {
+            Some(first) if *first != named => {
+                let hint = "write the same `categories` into every label file";
+                return Err(layout(file, "its `categories` are not those of the first label file", hint));
+            }
+            Some(_) => {}
+            None => categories = Some(named.clone()),
+        }
+        add(root, file, coco, &named, &mut listing.scenes, &mut left_out)?;
+    }
+    listing.classes = categories.unwrap_or_default().into_values().collect();
+    let [crowds, flat] = left_out;
+    if crowds > 0 {
+        listing.notes.push(format!("{crowds} regions marked `iscrowd` are no single objects and are left out"));
+    }
+    if flat > 0 {
+        listing.notes.push(format!("{flat} boxes without width or height are left out"));
+    }
+    Ok(listing)
+}
+
+fn parse(file: &Path) -> Result<Coco, Error> {
+    let bytes = fs::read(file).map_err(|source| Error::Read { name: file.display().to_string(), source })?;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        let hint = "write `images` (id, file_name), `categories` (id, name) and `annotations` (image_id, category_id, \
+                    bbox)";
+        layout(file, &format!("it is no COCO JSON: {error}"), hint)
+    })
+}
+
+fn add(
+    root: &Path,
+    file: &Path,
+    coco: Coco,
+    categories: &BTreeMap<i64, String>,
+    scenes: &mut Vec<Scene>,
+    left_out: &mut [u64; 2],
+) -> Result<(), Error> {
+    let folder = file.parent().unwrap_or(root);
+    let word = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    // Of `root/train/_annotations.coco.json` the folder says it, of `instances_train2017.json` the file.
+    let home = part_named(&word(file)).or_else(|| (folder != root).then(|| part_named(&word(folder))).flatten());
+    let split = word(file).rsplit('_').next().unwrap_or_default().to_owned();
+    let places = [folder.to_owned(), folder.join("images"), root.to_owned(), root.join("images"), root.join(&split)];
+    let places = [&places[..], &[root.join("images").join(&split)]].concat();
+    let mut by_id: BTreeMap<i64, (usize, [f64; 2])> = BTreeMap::new();
+    for image in coco.images {
+        let found = places.iter().map(|place| place.join(&image.file_name)).find(|path| path.is_file());
+        let file = found.ok_or_else(|| {
+            let why = format!("the picture `{}` of `{}` is not there", image.file_name, file.display());
+            layout(root, &why, "put the pictures beside the label file, or into `images`")
+        })?;
+        let extent = [image.width.unwrap_or(f64::INFINITY), image.height.unwrap_or(f64::INFINITY)];
+        by_id.insert(image.id, (scenes.len(), extent));
+        scenes.push(Scene { file, home, boxes: Vec::new() });
+    }
+    for (number, annotation) in coco.annotations.into_iter().enumerate() {
+        let wrong = |why: String| layout(file, &format!("annotation {}: {why}", number + 1), "correct the label file");
+        let Some((scene, [width, height])) = by_id.get(&annotation.image_id) else {
+            return Err(wrong(format!("`image_id` {} is none of its `images`", annotation.image_id)));
+        };
+        let Some(class) = categories.keys().position(|id| *id == annotation.category_id) else {
+            return Err(wrong(format!("`category_id` {} is none of its `categories`", annotation.category_id)));
+        };
+        let [x, y, w, h] = annotation.bbox[..] else {
+            return Err(wrong(format!("`bbox` has {} numbers, and four are needed", annotation.bbox.len())));
+        };
+        if ![x, y, w, h].iter().all(|value| value.is_finite()) || w < 0.0 || h < 0.0 {
+            return Err(wrong(format!("`bbox` [{x}, {y}, {w}, {h}] is no box")));
+        }
+        // A pixel is forgiven: some programs count edges from 1.
+        if x < -1.0 || y < -1.0 || x + w > width + 1.0 || y + h > height + 1.0 {
+            return Err(wrong(format!("`bbox` [{x}, {y}, {w}, {h}] leaves its picture of {width}×{height}")));
+        }
+        if annotation.iscrowd != 0 {
+            left_out[0] += 1;
+        } else if w == 0.0 || h == 0.0 {
+            left_out[1] += 1;
+        } else {
+            let edges = Edges::Pixels([x, y, x + w, y + h]);
+            scenes[*scene].boxes.push(Marked { class: class as u32, edges });
+        }
+    }
+    Ok(())
+}

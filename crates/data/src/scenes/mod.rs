@@ -1,0 +1,238 @@
+//! Scenes: pictures in which objects are marked with boxes, for detection.
+//!
+//! One idea: whatever a file calls a box becomes four edges in the pixels of the square that the network sees, as soon
+//! as its picture is read; batches and evaluation speak of nothing else. Read on in `listing` (what a folder holds),
+//! `coco` and `yolo` (the two forms of labels), `frame` (a picture into a square) and `batch` (what a training step is
+//! given).
+
+mod batch;
+mod coco;
+mod frame;
+mod listing;
+mod mosaic;
+#[cfg(test)]
+mod tests;
+mod yolo;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+use domain::train::{Corrupt, Data, Split};
+
+use crate::picture::decode_once;
+use crate::split::{self, Parts};
+use crate::{Error, Part, Skipped};
+
+pub use batch::{SceneBatch, SceneLoader};
+use frame::Frame;
+use listing::{Listing, Scene};
+
+/// The largest frame that is chosen without being asked for, as is usual for detection.
+const USUAL_SIZE: usize = 640;
+/// A frame is a whole number of cells of the coarsest grid that objects are looked for in.
+pub const CELL: usize = 32;
+/// Frames up to this size together stay in memory.
+const KEPT: usize = 512 << 20;
+
+/// One object: its class and the edges of its box, in pixels of the frame.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Object {
+    /// Place of its class in [`Scenes::classes`].
+    pub class: u32,
+    /// Left, top, right and bottom edge.
+    pub edges: [f32; 4],
+}
+
+/// All scenes of a data set, divided into training, validation and test. Immutable and shared.
+#[derive(Debug)]
+pub struct Scenes {
+    classes: Vec<String>,
+    scenes: Vec<Scene>,
+    parts: Parts,
+    size: usize,
+    mean: [f32; 3],
+    std: [f32; 3],
+    /// Every frame; none where they are too many to stay.
+    kept: Option<Vec<Arc<Frame>>>,
+    skipped: Vec<Skipped>,
+    notes: Vec<String>,
+}
+
+/// What a data set of scenes is made of, told without decoding more than one picture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SceneOutline {
+    /// Names of the classes, in label order.
+    pub classes: Vec<String>,
+    /// Height and width of every frame.
+    pub size: usize,
+    /// Scenes of training, validation and test.
+    pub counts: [u64; 3],
+}
+
+impl SceneOutline {
+    /// Lists the data at `path` as [`Scenes::open`] does.
+    pub fn of(spec: &Data, path: &Path, seed: u64) -> Result<SceneOutline, Error> {
+        let listing = Listing::read(path)?;
+        check_classes(spec, &listing)?;
+        let counts = divide(spec, path, &listing.scenes, seed)?.each_ref().map(|part| part.len() as u64);
+        Ok(SceneOutline { size: size(spec, &listing.scenes)?, classes: listing.classes, counts })
+    }
+}
+
+impl Scenes {
+    /// Opens the scenes at `path`: a COCO JSON file or a folder that holds one, or a folder with `images` and `labels`
+    /// as YOLO programs have it.
+    ///
+    /// # Errors
+    /// When the labels are not what they should be, or a picture cannot be read and `corrupt: skip` is not set.
+    pub fn open(spec: &Data, path: &Path, seed: u64) -> Result<Scenes, Error> {
+        let listing = Listing::read(path)?;
+        check_classes(spec, &listing)?;
+        let Listing { classes, mut scenes, notes } = listing;
+        let size = size(spec, &scenes)?;
+        let (mut kept, mut skipped) = (None, Vec::new());
+        let fits = scenes.len().checked_mul(3 * size * size).is_some_and(|bytes| bytes <= KEPT);
+        if fits || spec.corrupt == Corrupt::Skip {
+            let mut frames = Vec::new();
+            let mut readable = Vec::new();
+            let read = survey(&scenes, size, fits);
+            for (scene, result) in scenes.into_iter().zip(read) {
+                match result {
+                    Ok(frame) => {
+                        frames.extend(frame);
+                        readable.push(scene);
+                    }
+                    Err(Error::Picture { name, why }) if spec.corrupt == Corrupt::Skip => {
+                        skipped.push(Skipped { name, why });
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            scenes = readable;
+            kept = fits.then_some(frames);
+        }
+        let parts = divide(spec, path, &scenes, seed)?;
+        let (mean, std) = normalize(spec)?;
+        Ok(Scenes { classes, scenes, parts, size, mean, std, kept, skipped, notes })
+    }
+
+    /// Names of the classes, in label order: by the number that the file gives them.
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// Scenes of training, validation and test.
+    pub fn counts(&self) -> [u64; 3] {
+        self.parts.each_ref().map(|part| part.len() as u64)
+    }
+
+    /// Height and width of every frame in pixels.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// What values in 0–1 are shifted by, for each channel.
+    pub fn mean(&self) -> &[f32] {
+        &self.mean
+    }
+
+    /// What they are then divided by.
+    pub fn std(&self) -> &[f32] {
+        &self.std
+    }
+
+    /// Pictures that `corrupt: skip` left out.
+    pub fn skipped(&self) -> &[Skipped] {
+        &self.skipped
+    }
+
+    /// What is worth telling of the labels, a sentence each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn part(&self, part: Part) -> &[u32] {
+        &self.parts[part as usize]
+    }
+
+    fn frame(&self, scene: u32) -> Result<Arc<Frame>, Error> {
+        match &self.kept {
+            Some(frames) => Ok(Arc::clone(&frames[scene as usize])),
+            None => Ok(Arc::new(read(&self.scenes[scene as usize], self.size)?)),
+        }
+    }
+}
+
+/// Reads one picture and puts it and its boxes into a frame.
+fn read(scene: &Scene, size: usize) -> Result<Frame, Error> {
+    let name = scene.file.display().to_string();
+    let bytes = fs::read(&scene.file).map_err(|source| Error::Read { name: name.clone(), source })?;
+    let picture = decode_once(&bytes).map_err(|why| Error::Picture { name, why })?;
+    Ok(Frame::of(&picture, &scene.boxes, size))
+}
+
+/// Reads every picture with all cores, in order; the frames too, if they are to be kept.
+fn survey(scenes: &[Scene], size: usize, keep: bool) -> Vec<Result<Option<Arc<Frame>>, Error>> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let share = scenes.len().div_ceil(threads).max(1);
+    thread::scope(|scope| {
+        let work = |scenes: &[Scene]| -> Vec<_> {
+            scenes.iter().map(|scene| read(scene, size).map(|frame| keep.then(|| Arc::new(frame)))).collect()
+        };
+        let running: Vec<_> = scenes.chunks(share).map(|scenes| scope.spawn(move || work(scenes))).collect();
+        let failed = || vec![Err(Error::Internal("a thread that reads pictures ended".into()))];
+        running.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|_| failed())).collect()
+    })
+}
+
+fn check_classes(spec: &Data, listing: &Listing) -> Result<(), Error> {
+    let found = listing.classes.len();
+    match spec.classes {
+        Some(wanted) if wanted as usize != found => {
+            Err(Error::Classes { found, wanted, names: listing.classes.clone() })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The given size, or that of the first picture's longer side, up to the usual one, in whole cells.
+fn size(spec: &Data, scenes: &[Scene]) -> Result<usize, Error> {
+    if let Some(size) = spec.size {
+        return Ok(size as usize);
+    }
+    let Some(first) = scenes.first() else { return Ok(USUAL_SIZE) };
+    let name = first.file.display().to_string();
+    let bytes = fs::read(&first.file).map_err(|source| Error::Read { name: name.clone(), source })?;
+    match decode_once(&bytes) {
+        Ok(picture) => Ok(picture.height.max(picture.width).next_multiple_of(CELL).min(USUAL_SIZE)),
+        Err(_) if spec.corrupt == Corrupt::Skip => Ok(USUAL_SIZE),
+        Err(why) => Err(Error::Picture { name, why }),
+    }
+}
+
+fn divide(spec: &Data, path: &Path, scenes: &[Scene], seed: u64) -> Result<Parts, Error> {
+    match spec.split {
+        Split::Shares(shares) => split::by_shares(scenes.len(), shares, seed),
+        Split::Folders(_) => {
+            let homes: Option<Vec<Part>> = scenes.iter().map(|scene| scene.home).collect();
+            let homes = homes.ok_or_else(|| {
+                let why = format!("the labels in `{}` do not say which pictures are for what", path.display());
+                let hint = "name label files or folders `train`, `val` and `test`, or leave `split: folders` out";
+                Error::Split { why, hint: hint.into() }
+            })?;
+            split::by_homes(&homes, seed)
+        }
+    }
+}
+
+/// Values of 0–1 as they are, unless the job says otherwise: detectors are trained so.
+fn normalize(spec: &Data) -> Result<([f32; 3], [f32; 3]), Error> {
+    let Some(given) = &spec.normalize else { return Ok(([0.0; 3], [1.0; 3])) };
+    let three = |values: &[f32]| <[f32; 3]>::try_from(values).ok();
+    match (three(&given.mean), three(&given.std)) {
+        (Some(mean), Some(std)) if std.iter().all(|value| *value > 0.0) => Ok((mean, std)),
+        (_, _) => Err(Error::Normalize { why: "pictures have three channels, and each `std` is above 0".into() }),
+    }
+}

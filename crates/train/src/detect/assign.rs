@@ -1,0 +1,65 @@
+//! Which cells are to speak of which object: those that already do so best (Feng et al. 2021, "TOOD", section 3.2).
+//!
+//! A cell is a candidate for an object in whose box its middle lies. Of these the ten with the best agreement, score
+//! to the half times overlap to the sixth, learn it; a cell that two objects want speaks of the one it overlaps more.
+
+use tch::{Kind, Tensor};
+
+use super::boxes::complete_overlap;
+use crate::torch::Result;
+
+/// Cells that learn one object.
+const CELLS: i64 = 10;
+/// Exponents of score and overlap in the agreement.
+const SCORE_POWER: f64 = 0.5;
+const OVERLAP_POWER: f64 = 6.0;
+const EPS: f64 = 1e-9;
+
+/// What each cell is to say.
+pub(super) struct Assigned {
+    /// `frames × cells × 4`, in pixels; anything where no object is to be spoken of.
+    pub boxes: Tensor,
+    /// `frames × cells × classes`: how sure it is to be; zeros where no object is to be spoken of.
+    pub scores: Tensor,
+}
+
+/// `scores` (in 0–1) and `boxes` (pixels) are what the cells say now, `middles` theirs in pixels, `truths` as
+/// [`super::truths`] makes them.
+pub(super) fn assign(scores: &Tensor, boxes: &Tensor, middles: &Tensor, truths: &Tensor) -> Result<Assigned> {
+    let (_, cells, classes) = scores.size3()?;
+    let is_object = truths.f_select(-1, 0)?.f_ge(0.0)?.f_to_kind(Kind::Float)?.f_unsqueeze(-1)?;
+    let labels = truths.f_select(-1, 0)?.f_clamp_min(0.0)?.f_to_kind(Kind::Int64)?;
+    let edges = truths.f_narrow(-1, 1, 4)?;
+
+    // All that follows is frames × objects × cells.
+    let [first, last] = [edges.f_narrow(-1, 0, 2)?.f_unsqueeze(2)?, edges.f_narrow(-1, 2, 2)?.f_unsqueeze(2)?];
+    let inner = Tensor::f_cat(&[middles.f_sub(&first)?, last.f_sub(middles)?], -1)?;
+    let candidate = inner.f_amin([-1], false)?.f_gt(EPS)?.f_to_kind(Kind::Float)?.f_mul(&is_object)?;
+    let overlap = complete_overlap(&edges.f_unsqueeze(2)?, &boxes.f_unsqueeze(1)?)?;
+    let overlap = overlap.f_clamp_min(0.0)?.f_mul(&candidate)?;
+    let index = labels.f_unsqueeze(-1)?.f_expand([-1, -1, cells], false)?;
+    let score = scores.f_transpose(1, 2)?.f_gather(1, &index, false)?;
+    let agreement = score.f_pow_tensor_scalar(SCORE_POWER)?.f_mul(&overlap.f_pow_tensor_scalar(OVERLAP_POWER)?)?;
+    let agreement = agreement.f_mul(&candidate)?;
+
+    let (_, best) = agreement.f_topk(CELLS.min(cells), -1, true, true)?;
+    let chosen = agreement.f_zeros_like()?.f_scatter_value(-1, &best, 1.0)?.f_mul(&candidate)?;
+    let wanted_twice = chosen.f_sum_dim_intlist([1].as_slice(), true, Kind::Float)?.f_gt(1.0)?;
+    let closest = overlap.f_argmax(1, true)?;
+    let only = overlap.f_zeros_like()?.f_scatter_value(1, &closest, 1.0)?;
+    let chosen = only.f_where_self(&wanted_twice, &chosen)?.f_mul(&candidate)?;
+
+    let object = chosen.f_argmax(1, false)?;
+    let speaks = chosen.f_sum_dim_intlist([1].as_slice(), false, Kind::Float)?.f_gt(0.0)?.f_to_kind(Kind::Float)?;
+    let of_object = object.f_unsqueeze(-1)?.f_expand([-1, -1, 4], false)?;
+    let boxes = edges.f_gather(1, &of_object, false)?;
+    let label = labels.f_gather(1, &object, false)?;
+
+    // The best cell of an object is to be as sure as its box is good, the others in proportion.
+    let agreement = agreement.f_mul(&chosen)?;
+    let most = agreement.f_amax([-1], true)?;
+    let widest = overlap.f_mul(&chosen)?.f_amax([-1], true)?;
+    let sure = agreement.f_mul(&widest)?.f_div(&most.f_add_scalar(EPS)?)?.f_amax([1], false)?.f_mul(&speaks)?;
+    let scores = label.f_one_hot(classes)?.f_to_kind(Kind::Float)?.f_mul(&sure.f_unsqueeze(-1)?)?;
+    Ok(Assigned { boxes, scores })
+}

@@ -1,0 +1,58 @@
+//! What a detector is to learn: the right boxes, by their overlap and by where their edges are, and the right scores.
+
+use tch::{Kind, Reduction, Tensor};
+
+use super::assign::{Assigned, assign};
+use super::boxes::{complete_overlap, decoded, distances};
+use super::{BINS, Grids};
+use crate::torch::Result;
+
+/// Weights of the three parts, those that the published networks were trained with.
+const BOXES: f64 = 7.5;
+const SCORES: f64 = 0.5;
+const EDGES: f64 = 1.5;
+
+/// The loss of what was `said` (`frames × cells × (4 · BINS + classes)`) of frames of `[height, width]` pixels in which
+/// `truths` are to be seen. It is a mean over what is to be found: neither the number of frames nor that of their
+/// objects changes its size.
+pub fn loss(said: &Tensor, truths: &Tensor, [height, width]: [i64; 2]) -> Result<Tensor> {
+    let grids = Grids::of(height, width, said.device())?;
+    let classes = said.size3()?.2 - 4 * BINS;
+    let (edges, scores) = (said.f_narrow(-1, 0, 4 * BINS)?, said.f_narrow(-1, 4 * BINS, classes)?);
+    let boxes = decoded(&edges, &grids)?;
+    let Assigned { boxes: wanted, scores: sure } = tch::no_grad(|| {
+        let in_pixels = boxes.f_detach()?.f_mul(&grids.strides)?;
+        let middles = grids.middles.f_mul(&grids.strides)?;
+        assign(&scores.f_detach()?.f_sigmoid()?, &in_pixels, &middles, truths)
+    })?;
+    let weight = sure.f_sum_dim_intlist([-1].as_slice(), false, Kind::Float)?;
+    let whole = weight.f_sum(Kind::Float)?.f_clamp_min(1.0)?;
+    let mean = |values: Tensor| -> Result<Tensor> { Ok(values.f_mul(&weight)?.f_sum(Kind::Float)?.f_div(&whole)?) };
+
+    let wanted = wanted.f_div(&grids.strides)?;
+    let apart = complete_overlap(&boxes, &wanted)?.f_neg()?.f_add_scalar(1.0)?;
+    let scored =
+        scores.f_binary_cross_entropy_with_logits::<Tensor>(&sure, None, None, Reduction::Sum)?.f_div(&whole)?;
+    let edges = by_edge(&edges, &distances(&wanted, &grids.middles)?)?;
+    let parts = [(mean(apart)?, BOXES), (scored, SCORES), (mean(edges)?, EDGES)];
+    let mut sum = Tensor::f_zeros([0i64; 0], (Kind::Float, said.device()))?;
+    for (part, weight) in parts {
+        sum = sum.f_add(&part.f_mul_scalar(weight)?)?;
+    }
+    Ok(sum)
+}
+
+/// How unlikely the two distances next to the true one are, mean over a cell's four edges (Li et al. 2020, equation 6).
+fn by_edge(said: &Tensor, distances: &Tensor) -> Result<Tensor> {
+    let size = distances.size();
+    let split = [&size[..], &[BINS]].concat();
+    let likely = said.f_view(split.as_slice())?.f_log_softmax(-1, Kind::Float)?;
+    let distances = distances.f_clamp(0.0, BINS as f64 - 1.01)?;
+    let below = distances.f_floor()?;
+    let above_share = distances.f_sub(&below)?;
+    let index = below.f_to_kind(Kind::Int64)?.f_unsqueeze(-1)?;
+    let at = |index: &Tensor| -> Result<Tensor> { Ok(likely.f_gather(-1, index, false)?.f_squeeze_dim(-1)?) };
+    let above = at(&index.f_add_scalar(1)?)?.f_mul(&above_share)?;
+    let below = at(&index)?.f_mul(&above_share.f_neg()?.f_add_scalar(1.0)?)?;
+    Ok(above.f_add(&below)?.f_neg()?.f_mean_dim([-1].as_slice(), false, Kind::Float)?)
+}

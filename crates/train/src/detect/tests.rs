@@ -1,0 +1,110 @@
+use tch::{Device, Kind, Tensor};
+
+use super::average::AveragePrecision;
+use super::suppress::suppressed;
+use super::*;
+
+fn found(class: u32, score: f32, edges: [f32; 4]) -> Detection {
+    Detection { class, score, edges }
+}
+
+fn there(class: u32, edges: [f32; 4]) -> Truth {
+    Truth { class, edges }
+}
+
+const LEFT: [f32; 4] = [0.0, 0.0, 10.0, 10.0];
+const RIGHT: [f32; 4] = [20.0, 0.0, 30.0, 10.0];
+
+#[test]
+fn of_boxes_that_overlap_the_surest_stays() {
+    let nearly = [0.5, 0.0, 10.5, 10.0];
+    let all = vec![found(0, 0.5, LEFT), found(0, 0.9, nearly), found(1, 0.4, LEFT), found(0, 0.3, RIGHT)];
+    let kept: Vec<f32> = suppressed(all).iter().map(|detection| detection.score).collect();
+    assert_eq!(kept, [0.9, 0.4, 0.3]);
+    // Half an overlap is another object.
+    let half = suppressed(vec![found(0, 0.5, LEFT), found(0, 0.9, [0.0, 0.0, 10.0, 5.0])]);
+    assert_eq!(half.len(), 2);
+}
+
+#[test]
+fn precision_is_averaged_as_coco_defines_it() {
+    let check = |frames: &[(Vec<Detection>, Vec<Truth>)], expected: Option<[f64; 2]>| {
+        let mut average = AveragePrecision::default();
+        for (found, there) in frames {
+            average.add(found, there);
+        }
+        let precisions = average.precisions().map(|found| [found.all, found.half]);
+        let close = match (precisions, expected) {
+            (Some(found), Some(expected)) => found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9),
+            (found, expected) => found == expected,
+        };
+        assert!(close, "{precisions:?}, expected {expected:?}");
+    };
+    check(&[], None);
+    check(&[(vec![found(0, 0.9, LEFT)], vec![])], None);
+    check(&[(vec![found(0, 0.9, LEFT)], vec![there(0, LEFT)])], Some([1.0, 1.0]));
+    check(&[(vec![], vec![there(0, LEFT)])], Some([0.0, 0.0]));
+    check(&[(vec![found(1, 0.9, LEFT)], vec![there(0, LEFT)])], Some([0.0, 0.0]));
+    // A second detection of a taken object is wrong; surer ones come first, whatever frame they are of.
+    let twice = vec![found(0, 0.9, LEFT), found(0, 0.8, LEFT), found(0, 0.7, RIGHT)];
+    // Recall 0.5 at precision 1, recall 1 at two thirds: 51 of 101 points see the one, 50 the other.
+    let mean = (51.0 + 50.0 * 2.0 / 3.0) / 101.0;
+    check(&[(twice, vec![there(0, LEFT), there(0, RIGHT)])], Some([mean, mean]));
+    // An overlap of 8/10 meets the demands 0.5 to 0.8, seven of ten.
+    check(&[(vec![found(0, 0.9, [0.0, 0.0, 10.0, 8.05])], vec![there(0, LEFT)])], Some([0.7, 1.0]));
+    // Two classes count alike.
+    let both = vec![there(0, LEFT), there(1, RIGHT)];
+    check(&[(vec![found(0, 0.9, LEFT)], both)], Some([0.5, 0.5]));
+}
+
+#[test]
+fn truths_go_there_and_back() {
+    let frames = vec![vec![there(2, LEFT), there(0, RIGHT)], vec![], vec![there(1, RIGHT)]];
+    let tensor = truths(&frames, Device::Cpu).unwrap();
+    assert_eq!(tensor.size(), [3, 2, 5]);
+    assert_eq!(objects(&tensor).unwrap(), frames);
+    assert_eq!(truths(&[vec![]], Device::Cpu).unwrap().size(), [1, 1, 5]);
+}
+
+#[test]
+fn what_is_said_becomes_what_is_there() {
+    // Without a network: what is said is itself what learns.
+    let frames = vec![
+        vec![there(0, [4.0, 6.0, 28.0, 30.0]), there(2, [34.0, 10.0, 60.0, 58.0])],
+        vec![there(1, [10.0, 8.0, 58.0, 60.0])],
+        vec![],
+    ];
+    let wanted = truths(&frames, Device::Cpu).unwrap();
+    let cells = [8, 4, 2].iter().map(|side| side * side).sum();
+    let said = Tensor::zeros([3, cells, 4 * BINS + 3], (Kind::Float, Device::Cpu));
+    let _ = said.narrow(-1, 4 * BINS, 3).fill_(-3.0);
+    let mut said = said.set_requires_grad(true);
+    let mut losses = Vec::new();
+    for _ in 0..150 {
+        let value = loss(&said, &wanted, [64, 64]).unwrap();
+        value.backward();
+        losses.push(value.double_value(&[]));
+        tch::no_grad(|| {
+            // By the direction alone: each value moves as if it were a parameter of Adam.
+            let _ = said.g_sub_(&(said.grad().sign() * 0.15));
+        });
+        said.zero_grad();
+    }
+    assert!(losses.iter().all(|loss| loss.is_finite()) && losses[149] < 0.5 * losses[0], "{losses:?}");
+    let mut average = AveragePrecision::default();
+    for (found, there) in detections(&said.detach(), [64, 64]).unwrap().iter().zip(&frames) {
+        average.add(found, there);
+    }
+    let precisions = average.precisions().unwrap();
+    assert!(precisions.half > 0.99 && precisions.all > 0.7, "{precisions:?}");
+}
+
+#[test]
+fn nothing_to_be_seen_has_a_loss_too() {
+    let said = Tensor::zeros([2, 84, 4 * BINS + 1], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+    let value = loss(&said, &truths(&[vec![], vec![]], Device::Cpu).unwrap(), [64, 64]).unwrap();
+    value.backward();
+    // Half of ln 2 for each of 168 cells.
+    assert!((value.double_value(&[]) - 0.5 * 168.0 * 2f64.ln()).abs() < 1e-3);
+    assert!(said.grad().isfinite().all().int64_value(&[]) == 1);
+}

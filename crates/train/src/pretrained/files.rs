@@ -1,0 +1,69 @@
+//! What a path of weights holds: one `.safetensors` file, or a folder as `save_pretrained` of the `transformers` library
+//! writes it, with a `config.json` and perhaps the weights in several files.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use domain::finding::{Cause, Finding};
+use serde_json::Value;
+
+use crate::error::Error;
+
+/// Tensors and what is said of them.
+#[derive(Debug)]
+pub(super) struct Saved {
+    pub tensors: Vec<checkpoint::Tensor>,
+    /// The `config.json` beside them; none where there is none.
+    pub config: Option<Value>,
+}
+
+impl Saved {
+    /// Reads everything at `path`.
+    pub fn read(path: &Path) -> Result<Saved, Error> {
+        let mut tensors = Vec::new();
+        for file in files(path)? {
+            tensors.extend(checkpoint::read_tensors(&file).map_err(|error| {
+                let finding = error.finding();
+                let usual = || "check `train.weights`; it is relative to the job file".to_owned();
+                Finding::new(Cause::Job, finding.message).hint(finding.hint.unwrap_or_else(usual))
+            })?);
+        }
+        let folder = if path.is_dir() { Some(path) } else { path.parent() };
+        let config = folder.map(|folder| folder.join("config.json")).filter(|file| file.is_file());
+        Ok(Saved { tensors, config: config.map(|file| json(&file)).transpose()? })
+    }
+}
+
+/// The files that hold the tensors.
+fn files(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    if path.is_dir() {
+        let (whole, index) = (path.join("model.safetensors"), path.join("model.safetensors.index.json"));
+        if whole.is_file() || !index.is_file() {
+            return Ok(vec![whole]);
+        }
+        let map = &json(&index)?["weight_map"];
+        let names: BTreeSet<&str> =
+            map.as_object().into_iter().flat_map(|map| map.values()).filter_map(Value::as_str).collect();
+        if names.is_empty() {
+            let message = format!("`{}` names no file of weights", index.display());
+            return Err(Finding::new(Cause::Job, message).hint("save the model again with `save_pretrained`").into());
+        }
+        return Ok(names.into_iter().map(|name| path.join(name)).collect());
+    }
+    if path.extension().is_none_or(|extension| extension != "safetensors") {
+        let message = format!("`weights: {}` is no `.safetensors` file and no folder with one", path.display());
+        let hint =
+            "save it again in Python: `safetensors.torch.save_file(torch.load(\"model.pth\"), \"model.safetensors\")`";
+        return Err(Finding::new(Cause::Job, message).hint(hint).into());
+    }
+    Ok(vec![path.to_owned()])
+}
+
+fn json(file: &Path) -> Result<Value, Error> {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
+    let value = text.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
+    value.map_err(|why| {
+        let message = format!("`{}` beside the weights cannot be read: {why}", file.display());
+        Finding::new(Cause::Job, message).hint("save the model again, or move the file away").into()
+    })
+}
