@@ -73,7 +73,6 @@ pub struct Fit<'a> {
     weights: Vec<f64>,
     dies: Vec<&'static str>,
     touched: Vec<Vec<usize>>,
-    bounds: Vec<Bound>,
     base: &'a Coefficients,
 }
 
@@ -93,28 +92,35 @@ impl<'a> Fit<'a> {
         dies.sort();
         dies.dedup();
         let all: Vec<usize> = (0..chosen.len()).collect();
-        let mut touched = vec![all; Shared::BOUNDS.len()];
-        let mut bounds = Shared::BOUNDS.to_vec();
+        let mut touched = vec![all; Shared::BOUNDS.len() + Generation::BOUNDS.len()];
         for die_of in &dies {
             let rows: Vec<usize> =
                 (0..chosen.len()).filter(|at| die(&data.samples[chosen[*at]].setup.device.gpu) == *die_of).collect();
             touched.extend(vec![rows; Generation::BOUNDS.len()]);
-            bounds.extend(Generation::BOUNDS);
         }
-        Fit { data, chosen, weights, dies, touched, bounds, base }
+        Fit { data, chosen, weights, dies, touched, base }
     }
 
-    /// Where the fit begins.
+    /// Where the fit begins: no generation differs from the others.
     pub fn start(&self) -> Vec<f64> {
-        self.bounds.iter().map(|bound| place(bound, bound.start)).collect()
+        let common = Shared::BOUNDS.iter().chain(Generation::BOUNDS).map(|bound| place(bound, bound.start));
+        common.chain(vec![0.0; self.dies.len() * Generation::BOUNDS.len()]).collect()
     }
 
+    /// Coordinates are those of the shared numbers, of a usual generation, and how far each generation is from it.
     pub fn coefficients(&self, at: &[f64]) -> Coefficients {
-        let mut values = self.bounds.iter().zip(at).map(|(bound, at)| value(bound, *at));
-        let shared = Shared::from_values(&mut values);
-        let generations =
-            self.dies.iter().map(|die| ((*die).to_owned(), Generation::from_values(&mut values))).collect();
-        Coefficients { shared, generations, ..self.base.clone() }
+        let (of_shared, rest) = at.split_at(Shared::BOUNDS.len());
+        let (usual, own) = rest.split_at(Generation::BOUNDS.len());
+        let shared =
+            Shared::from_values(&mut Shared::BOUNDS.iter().zip(of_shared).map(|(bound, at)| value(bound, *at)));
+        let generation = |apart: &[f64]| {
+            let places = usual.iter().zip(apart).map(|(usual, apart)| usual + apart);
+            Generation::from_values(&mut Generation::BOUNDS.iter().zip(places).map(|(bound, at)| value(bound, at)))
+        };
+        let each = own.chunks(Generation::BOUNDS.len()).map(generation);
+        let generations = self.dies.iter().map(|die| (*die).to_owned()).zip(each).collect();
+        let unmeasured = generation(&vec![0.0; Generation::BOUNDS.len()]);
+        Coefficients { shared, generations, unmeasured, ..self.base.clone() }
     }
 }
 

@@ -14,12 +14,13 @@ pub trait Problem {
 
 /// How much a residual of this size is believed half.
 const SCALE: f64 = 0.1;
+
 /// Strength of the pull towards the start, in rows.
 const PULL: f64 = 0.005;
 
-/// Returns the coordinates with the least robust sum.
-pub fn solve(problem: &dyn Problem, start: &[f64], steps: usize) -> Vec<f64> {
-    let mut at = start.to_vec();
+/// Returns the coordinates with the least robust sum; the search begins at `from`, the pull is towards `start`.
+pub fn solve(problem: &dyn Problem, start: &[f64], from: &[f64], steps: usize) -> Vec<f64> {
+    let mut at = from.to_vec();
     let mut residuals = problem.residuals(&at);
     let mut cost = total(problem, &residuals, &at, start);
     let mut damping = 1e-2;

@@ -3,6 +3,9 @@
 //! Groups of rows that belong together (one source, network and GPU) take turns in being left out, so that bands and the
 //! report's cross-validated figures come from estimates of rows that took no part. The same folder gives the same file.
 
+// A program for developers: it reads tables and writes a file, which the library never does.
+#![allow(clippy::disallowed_methods)]
+
 mod graphs;
 mod least_squares;
 mod outcome;
@@ -26,8 +29,10 @@ const STEPS: usize = 60;
 
 fn main() -> Result<(), String> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, dated, out] = words.as_slice() else {
-        return Err("usage: fit FOLDER DATE OUT.json".to_owned());
+    let (folder, dated, out, rows_out) = match words.as_slice() {
+        [folder, dated, out] => (folder, dated, out, None),
+        [folder, dated, out, rows] => (folder, dated, out, Some(rows)),
+        _ => return Err("usage: fit FOLDER DATE OUT.json [ROWS.tsv]".to_owned()),
     };
     let cases = cases(Path::new(folder))?;
     let command = "cargo xtask fit FOLDER, on the calibration tables of public measurements".to_owned();
@@ -36,6 +41,7 @@ fn main() -> Result<(), String> {
         command,
         shared: Default::default(),
         generations: BTreeMap::new(),
+        unmeasured: Default::default(),
         totals: Totals::default(),
         bands: Bands::default(),
         anchors: Vec::new(),
@@ -44,7 +50,7 @@ fn main() -> Result<(), String> {
     let of_graphs: Vec<&Case> = cases.iter().filter(|case| matches!(case.model, Model::Graph(_))).collect();
     let data = graphs::samples(&of_graphs);
     let all: Vec<usize> = (0..data.samples.len()).collect();
-    let mut fitted = graph_fit(&data, all.clone(), &base);
+    let (mut fitted, end) = graph_fit(&data, all.clone(), &base, None);
     let rows: Vec<totals::Row> = cases.iter().filter_map(|case| totals::Row::of(case, &fitted)).collect();
     fitted.totals = totals::fit(&rows.iter().collect::<Vec<_>>());
 
@@ -56,7 +62,7 @@ fn main() -> Result<(), String> {
         let held: Vec<&str> =
             groups.into_iter().enumerate().filter(|(at, _)| at % FOLDS == fold).map(|(_, group)| group).collect();
         let train = all.iter().copied().filter(|at| !held.contains(&data.samples[*at].group.as_str())).collect();
-        let mut partial = graph_fit(&data, train, &base);
+        let (mut partial, _) = graph_fit(&data, train, &base, Some(&end));
         let kept: Vec<&Case> = cases.iter().filter(|case| !held.contains(&case.group.as_str())).collect();
         let rows: Vec<totals::Row> = kept.iter().filter_map(|case| totals::Row::of(case, &partial)).collect();
         partial.totals = totals::fit(&rows.iter().collect::<Vec<_>>());
@@ -77,13 +83,24 @@ fn main() -> Result<(), String> {
     fitted.anchors = outcome::anchors(&measured);
     fitted.report = outcome::report(&measured, &fitted);
     outcome::tell(&measured, &fitted);
+    if let Some(path) = rows_out {
+        std::fs::write(path, outcome::rows(&measured)).map_err(|error| format!("cannot write `{path}`: {error}"))?;
+    }
     let text = serde_json::to_string_pretty(&outcome::rounded(&fitted)).map_err(|error| error.to_string())?;
     std::fs::write(out, text + "\n").map_err(|error| format!("cannot write `{out}`: {error}"))
 }
 
-fn graph_fit(data: &Samples, chosen: Vec<usize>, base: &Coefficients) -> Coefficients {
+/// A fit and where it ended, so that the next can begin there.
+fn graph_fit(
+    data: &Samples,
+    chosen: Vec<usize>,
+    base: &Coefficients,
+    from: Option<&[f64]>,
+) -> (Coefficients, Vec<f64>) {
     let fit = Fit::new(data, chosen, base);
-    fit.coefficients(&solve(&fit, &fit.start(), STEPS))
+    let start = fit.start();
+    let end = solve(&fit, &start, from.unwrap_or(&start), STEPS);
+    (fit.coefficients(&end), end)
 }
 
 /// Every eligible row of a folder's tables.

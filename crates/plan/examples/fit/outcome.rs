@@ -1,7 +1,8 @@
 //! What a fit is worth: bands, anchors and its report, from estimates with and without each row's group.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use plan::estimate::memory::memory_with;
 use plan::estimate::time::class;
 use plan::estimate::{Anchor, Bands, Class, Coefficients, Work};
 use plan::measured::{Case, Pair, Score, percentile};
@@ -32,16 +33,21 @@ impl<'a> Outcome<'a> {
 }
 
 /// Tenth and ninetieth percentile of each class. A group of many rows counts as the square root of their number, so that
-/// one machine measured a hundred times does not narrow the band of all others.
+/// one machine measured a hundred times does not narrow the band of all others, and so does a source of many groups.
 pub fn bands(outcomes: &[Outcome]) -> Bands {
     let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
     for outcome in outcomes {
         *sizes.entry(&outcome.case.group).or_default() += 1.0;
     }
+    let weight = |outcome: &Outcome| 1.0 / sizes[outcome.case.group.as_str()].sqrt();
+    let mut sources: BTreeMap<(Class, &str), f64> = BTreeMap::new();
+    for outcome in outcomes {
+        *sources.entry((outcome.class, &outcome.case.source)).or_default() += weight(outcome);
+    }
     let mut classes: BTreeMap<Class, Vec<(f64, f64)>> = BTreeMap::new();
     for outcome in outcomes {
-        let weight = 1.0 / sizes[outcome.case.group.as_str()].sqrt();
-        classes.entry(outcome.class).or_default().push((outcome.off(), weight));
+        let of_source = sources[&(outcome.class, outcome.case.source.as_str())];
+        classes.entry(outcome.class).or_default().push((outcome.off(), weight(outcome) / of_source.sqrt()));
     }
     let band = |mut off: Vec<(f64, f64)>| {
         off.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -128,10 +134,43 @@ pub fn report(outcomes: &[Outcome], fitted: &Coefficients) -> serde_json::Value 
             (source.clone(), entry)
         })
         .collect();
-    serde_json::json!({ "eligible_rows": outcomes.len(), "left_out_together": "rows of one source, network and GPU", "sources": sources })
+    serde_json::json!({
+        "eligible_rows": outcomes.len(),
+        "numbers": numbers(outcomes, fitted),
+        "left_out_together": "rows of one source, network and GPU",
+        "sources": sources,
+    })
 }
 
-/// Prints the report for people, and each row for whoever asks with `GRADUS_FIT_ROWS`.
+/// How many numbers were fitted to how many groups of rows, for networks known by graphs and by totals.
+fn numbers(outcomes: &[Outcome], fitted: &Coefficients) -> serde_json::Value {
+    let of_totals = |outcome: &&Outcome| matches!(outcome.class, Class::KnownFamily | Class::UnknownFamily);
+    let groups = |is_wanted: &dyn Fn(&&Outcome) -> bool| {
+        let names: BTreeSet<&str> =
+            outcomes.iter().filter(is_wanted).map(|outcome| outcome.case.group.as_str()).collect();
+        names.len()
+    };
+    let generation = fitted.unmeasured.values().len();
+    let totals = &fitted.totals;
+    let all = totals.families.values().flatten();
+    let own = all.filter(|number| **number != 0.0).count();
+    serde_json::json!({
+        "graphs": {
+            "shared": fitted.shared.values().len() + generation,
+            "of_generations": fitted.generations.len() * generation,
+            "rows": outcomes.iter().filter(|outcome| !of_totals(outcome)).count(),
+            "groups": groups(&|outcome| !of_totals(outcome)),
+        },
+        "totals": {
+            "shared": 5 + totals.shared.len(),
+            "of_families": own,
+            "rows": outcomes.iter().filter(of_totals).count(),
+            "groups": groups(&of_totals),
+        },
+    })
+}
+
+/// Prints the report for people.
 pub fn tell(outcomes: &[Outcome], fitted: &Coefficients) {
     let [within, without] =
         [scores(outcomes, fitted, |outcome| outcome.fitted), scores(outcomes, fitted, |outcome| outcome.left_out)];
@@ -145,28 +184,39 @@ pub fn tell(outcomes: &[Outcome], fitted: &Coefficients) {
         };
         println!("{source:20} {:5}  {} | {}", score.rows, line(score), line(&without[source]));
     }
-    if let Some(path) = std::env::args().nth(3).filter(|_| std::env::var_os("GRADUS_FIT_ROWS").is_some()) {
-        let mut text = String::new();
-        for outcome in outcomes {
-            let setup = &outcome.case.setup;
-            text += &format!(
-                "{}\t{}\t{:?}\tn{} t{} p{}\tb{} a{}\t{:?}\tcv {:+.3}\tfit {:+.3}\tms {:.1}\n",
-                outcome.case.group,
-                setup.device.gpu.name,
-                setup.precision,
-                setup.gpus(),
-                setup.parallel.tensor,
-                setup.parallel.pipeline,
-                setup.micro_batch,
-                setup.accumulate,
-                outcome.class,
-                -outcome.off(),
-                (outcome.fitted / outcome.measured).ln(),
-                outcome.measured * 1e3,
-            );
-        }
-        let _ = std::fs::write(format!("{path}.rows"), text);
+}
+
+/// One line for each row, for whoever looks for what is behind a figure.
+pub fn rows(outcomes: &[Outcome]) -> String {
+    let mut text = String::new();
+    for outcome in outcomes {
+        let setup = &outcome.case.setup;
+        text += &format!(
+            "{}\t{}\t{:?}\tn{} t{} p{}\tb{} a{}\t{:?}\tcv {:+.3}\tfit {:+.3}\tms {:.1}\t{}\n",
+            outcome.case.group,
+            setup.device.gpu.name,
+            setup.precision,
+            setup.gpus(),
+            setup.parallel.tensor,
+            setup.parallel.pipeline,
+            setup.micro_batch,
+            setup.accumulate,
+            outcome.class,
+            -outcome.off(),
+            (outcome.fitted / outcome.measured).ln(),
+            outcome.measured * 1e3,
+            memory(outcome.case),
+        );
     }
+    text
+}
+
+/// Estimated over measured peak memory, where a row states it.
+fn memory(case: &Case) -> String {
+    case.peak.map_or_else(String::new, |peak| {
+        let seen = case.seen.of_estimate(&memory_with(&case.model, &case.setup, &case.savings));
+        format!("memory {:+.3} of {:.1} GiB", (seen / peak).ln(), peak / f64::from(1 << 30))
+    })
 }
 
 /// The file with five digits of each number: more say nothing.

@@ -1,6 +1,6 @@
 //! The fit of what networks need of which only totals are known: a plain form first, then corrections by family.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plan::estimate::machine::Machine;
 use plan::estimate::totals::{PROPORTIONS, Totals, family_factors, proportions, shared_factors};
@@ -18,6 +18,8 @@ const SLOPE: f64 = 4.0;
 /// The same of what all families share: linear and quadratic.
 const LINEAR: f64 = 3.0;
 const QUADRATIC: f64 = 10.0;
+/// A family of fewer networks has only a constant for each layout.
+const FEWEST_FOR_SLOPES: usize = 4;
 /// How much a residual of this size is believed half.
 const SCALE: f64 = 0.25;
 
@@ -43,7 +45,7 @@ impl<'a> Row<'a> {
 /// Fits rows.
 pub fn fit(rows: &[&Row]) -> Totals {
     let plain = Plain { rows, all: (0..rows.len()).collect(), weights: vec![1.0; rows.len()] };
-    let mut totals = Plain::totals(&solve(&plain, &[0.0; 5], 60));
+    let mut totals = Plain::totals(&solve(&plain, &[0.0; 5], &[0.0; 5], 60));
     let left: Vec<f64> = rows.iter().map(|row| row.seconds - logarithm(&totals, row)).collect();
     let factors: Vec<(Vec<f64>, Vec<f64>)> = rows
         .iter()
@@ -53,13 +55,22 @@ pub fn fit(rows: &[&Row]) -> Totals {
         })
         .collect();
     let family = |row: &Row| row.summary.family.clone().unwrap_or_default();
-    let mut families: BTreeMap<String, usize> = BTreeMap::new();
     let shared = factors.first().map_or(0, |(shared, _)| shared.len());
     let own = factors.first().map_or(0, |(_, own)| own.len());
+    let mut networks: BTreeMap<String, Vec<&Summary>> = BTreeMap::new();
     for row in rows {
-        let next = shared + families.len() * own;
-        families.entry(family(row)).or_insert(next);
+        let known = networks.entry(family(row)).or_default();
+        if !known.contains(&row.summary) {
+            known.push(row.summary);
+        }
     }
+    let sloped: BTreeSet<String> = networks
+        .iter()
+        .filter(|(_, networks)| networks.len() >= FEWEST_FOR_SLOPES)
+        .map(|(family, _)| family.clone())
+        .collect();
+    let families: BTreeMap<String, usize> =
+        networks.into_keys().enumerate().map(|(at, family)| (family, shared + at * own)).collect();
     let size = shared + families.len() * own;
     let mut pull = vec![0.0; size];
     for (at, pull) in pull.iter_mut().enumerate() {
@@ -69,7 +80,7 @@ pub fn fit(rows: &[&Row]) -> Totals {
                 at if at <= PROPORTIONS => LINEAR,
                 _ => QUADRATIC,
             },
-            at if (at - shared) % (own / 2) == 0 => FAMILY,
+            at if (at - shared).is_multiple_of(own / 2) => FAMILY,
             _ => SLOPE,
         };
     }
@@ -78,8 +89,10 @@ pub fn fit(rows: &[&Row]) -> Totals {
         .zip(&factors)
         .map(|(row, (common, owned))| {
             let from = families[&family(row)];
-            let common = common.iter().copied().enumerate();
-            common.chain(owned.iter().enumerate().map(|(at, factor)| (from + at, *factor))).collect()
+            let slopes = sloped.contains(&family(row));
+            let own = owned.iter().enumerate().filter(|(at, _)| slopes || at.is_multiple_of(own / 2));
+            let own = own.map(|(at, factor)| (from + at, *factor));
+            common.iter().copied().enumerate().chain(own).collect()
         })
         .collect();
     let mut solution = vec![0.0; size];

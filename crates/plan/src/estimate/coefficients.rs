@@ -125,6 +125,8 @@ fitted! {
         bridge: 0.2 < 0.7 < 1.0,
         /// The same of PCI Express.
         pcie: 0.05 < 0.4 < 1.0,
+        /// The same where data go through the host's memory, relative to direct access.
+        host: 0.1 < 0.6 < 1.0,
         /// How much each further GPU slows a ring over PCI Express.
         sharing: 0.01 < 0.1 < 1.0,
         /// Share of the network's bandwidth.
@@ -163,6 +165,8 @@ pub struct Coefficients {
     pub command: String,
     pub shared: Shared,
     pub generations: BTreeMap<String, Generation>,
+    /// What a generation that nothing was measured on is expected to reach: the middle of all that were.
+    pub unmeasured: Generation,
     pub totals: Totals,
     pub bands: Bands,
     pub anchors: Vec<Anchor>,
@@ -190,9 +194,9 @@ impl Coefficients {
         serde_json::from_str(text)
     }
 
-    /// What one generation reaches; a generation that nothing was measured on has what fits begin with.
+    /// What one generation reaches.
     pub fn generation(&self, gpu: &Gpu) -> Generation {
-        self.generations.get(die(gpu)).copied().unwrap_or_default()
+        self.generations.get(die(gpu)).copied().unwrap_or(self.unmeasured)
     }
 }
 

@@ -73,13 +73,23 @@ pub fn lanes(gpu: &Gpu) -> f64 {
     PCIE_3 * f64::from(1u32 << u32::from(gpu.pcie.clamp(3, 6) - 3))
 }
 
+/// Whether the driver lets the GPU read another's memory over PCI Express. It does not for GeForce and Titan since Turing:
+/// their exchanges go through the host's memory, and few of their machines have the bridges that were sold apart.
+fn reads_peers(gpu: &Gpu) -> bool {
+    let is_geforce =
+        ["RTX20", "RTX30", "RTX40", "RTX508", "RTX509", "Titan"].iter().any(|start| gpu.name.starts_with(start));
+    !is_geforce
+}
+
 /// Bytes a second of a ring of `count` GPUs in one node.
 fn inside(device: &Device, count: u32, shared: &Shared) -> f64 {
-    let through_host = lanes(&device.gpu) * shared.pcie / (1.0 + shared.sharing * f64::from(count.saturating_sub(2)));
+    let reach = if reads_peers(&device.gpu) { 1.0 } else { shared.host };
+    let through_host =
+        reach * lanes(&device.gpu) * shared.pcie / (1.0 + shared.sharing * f64::from(count.saturating_sub(2)));
     let size = f64::from(count.max(2));
     match device.gpu.link {
         Link::Pcie => through_host,
-        Link::Bridge(rate) if count == 2 => (rate / 2.0 * shared.bridge).max(through_host),
+        Link::Bridge(rate) if count == 2 && reads_peers(&device.gpu) => (rate / 2.0 * shared.bridge).max(through_host),
         Link::Bridge(_) => through_host,
         Link::Mesh(rate) => {
             let share = MESH[(count.clamp(2, 8) - 2) as usize];

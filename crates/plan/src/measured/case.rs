@@ -9,7 +9,7 @@ use domain::gpu::Gpu;
 use super::programs;
 use super::row::Row;
 use crate::estimate::limits::offloaded;
-use crate::estimate::memory::{Memory, Savings};
+use crate::estimate::memory::{Memory, Savings, memory_with};
 use crate::estimate::{
     Coefficients, Device, Layout, Optimizer, Parallel, Precision, Recompute, Setup, Work, Zero, seconds,
 };
@@ -37,6 +37,10 @@ pub struct Case {
     pub peak: Option<f64>,
     /// What of the memory was measured.
     pub seen: Seen,
+    /// Whether the row states that its batch fits.
+    pub fits: bool,
+    /// The share of the GPU's memory that all processes held, where the row states it.
+    pub used: Option<f64>,
 }
 
 /// What a measurement of memory sees.
@@ -127,6 +131,7 @@ pub fn case(row: &Row, gpus: Gpus) -> Result<Case, Ineligible> {
     let batch = program.batch.or(row.batch).ok_or(Ineligible::Batch)?;
     let per_sample = unit(row, &program).ok_or(Ineligible::Unit)?;
     let gpu = gpus(program.gpu.as_deref().unwrap_or(&row.gpu), row.memory).ok_or(Ineligible::Gpu)?;
+    let usable = gpu.usable.0 as f64;
     let count = row.gpus.unwrap_or(1);
     let in_node =
         program.gpus_per_node.unwrap_or_else(|| count.div_ceil(row.nodes.unwrap_or_else(|| count.div_ceil(8))));
@@ -136,7 +141,7 @@ pub fn case(row: &Row, gpus: Gpus) -> Result<Case, Ineligible> {
         stated => stated,
     };
     let network = program.network.or_else(|| usual_network(&gpu));
-    let setup = Setup {
+    let mut setup = Setup {
         device: Device { gpu, nodes, gpus_per_node: in_node.min(count), network },
         precision,
         layout: program.layout,
@@ -153,6 +158,10 @@ pub fn case(row: &Row, gpus: Gpus) -> Result<Case, Ineligible> {
         flash_attention: program.flash,
         compiled: program.compiled,
     };
+    let mut savings = program.savings;
+    if program.saves_if_needed {
+        save(&program.model, &mut setup, &mut savings);
+    }
     let all = if row.unit.ends_with("/gpu") { f64::from(count) } else { 1.0 };
     Ok(Case {
         source: row.source.clone(),
@@ -163,8 +172,10 @@ pub fn case(row: &Row, gpus: Gpus) -> Result<Case, Ineligible> {
         samples_per_second: throughput * all / per_sample,
         overstated: program.overstated,
         aged: program.aged,
-        savings: program.savings,
+        savings,
         seen: Seen::of(&row.peak_kind),
+        fits: matches!(row.peak_sense.as_str(), "bound" | "upper"),
+        used: row.peak.filter(|_| row.peak_sense == "upper").map(|peak| peak * f64::from(1u32 << 30) / usable),
         peak: row.peak.filter(|_| row.peak_sense == "exact").map(|peak| peak * f64::from(1u32 << 30)),
     })
 }
@@ -195,6 +206,8 @@ pub struct Program {
     /// Products are in fp8 where the GPU can.
     pub eight: bool,
     pub savings: Savings,
+    /// Blocks are recomputed, and then the optimiser's state moved to the host, only where memory is too small.
+    pub saves_if_needed: bool,
 }
 
 impl Program {
@@ -221,7 +234,21 @@ impl Program {
             aged: false,
             eight: false,
             savings: Savings::default(),
+            saves_if_needed: false,
         }
+    }
+}
+
+/// Saves memory in the order in which recipes do, until `setup` fits.
+fn save(model: &Model, setup: &mut Setup, savings: &mut Savings) {
+    let fits = |setup: &Setup, savings: &Savings| {
+        memory_with(model, setup, savings).needed() <= setup.device.gpu.usable.0 as f64
+    };
+    if !fits(setup, savings) {
+        setup.recompute = Recompute::Full;
+    }
+    if !fits(setup, savings) {
+        savings.offload_optimizer = true;
     }
 }
 

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::case::{Case, Gpus, case};
 use super::row::Row;
-use super::score::{Pair, Score};
-use crate::estimate::Coefficients;
+use super::score::{Fits, Pair, Scaling, Score};
 use crate::estimate::memory::memory_with;
 use crate::estimate::time::class;
+use crate::estimate::{Coefficients, Setup};
 
 /// Scores by source.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -25,20 +25,63 @@ pub fn check(rows: &[Row], gpus: Gpus, coefficients: &Coefficients) -> Report {
     }
     let score = |(source, rows): (String, Vec<&Row>)| {
         let (mut pairs, mut memory, mut ineligible) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let (mut cases, mut known) = (Vec::new(), Fits::default());
         for row in &rows {
             match case(row, gpus) {
                 Ok(case) => {
                     pairs.push(pair(&case, coefficients));
+                    count(&case, &mut known);
                     if let Some(measured) = case.peak {
                         memory.push(Pair { measured, estimated: peak(&case) });
                     }
+                    cases.push(case);
                 }
                 Err(why) => *ineligible.entry(why.reason()).or_default() += 1,
             }
         }
-        (source, Score::of(rows.len(), &pairs, &memory, ineligible))
+        let score = Score::of(rows.len(), &pairs, &memory, ineligible);
+        let scaling = Scaling::of(&efficiencies(&cases, &pairs));
+        (source, Score { memory: score.memory.clone().with(known), scaling, ..score })
     };
     Report { sources: sources.into_iter().map(score).collect() }
+}
+
+/// Measured and estimated efficiency of eight GPUs beside one, of all that was measured on both.
+fn efficiencies(cases: &[Case], pairs: &[Pair]) -> Vec<(f64, f64)> {
+    let middle = |at: usize| pairs[at].estimated.map(|[_, middle, _]| middle);
+    let alike = |one: &Case, other: &Case| {
+        let [left, right] = [&one.setup, &other.setup];
+        one.group == other.group
+            && one.model == other.model
+            && left.device.gpu == right.device.gpu
+            && (left.precision, left.micro_batch, left.compiled) == (right.precision, right.micro_batch, right.compiled)
+    };
+    let mut efficiencies = Vec::new();
+    for (at, eight) in cases.iter().enumerate().filter(|(_, case)| case.setup.gpus() == 8) {
+        let alone = cases.iter().position(|case| case.setup.gpus() == 1 && alike(case, eight));
+        if let Some(alone) = alone
+            && let (Some(estimated), Some(estimated_alone)) = (middle(at), middle(alone))
+        {
+            let measured = pairs[at].measured / (8.0 * pairs[alone].measured);
+            efficiencies.push((measured, estimated / (8.0 * estimated_alone)));
+        }
+    }
+    efficiencies
+}
+
+/// Counts what is said of a batch that is known to fit, and of half as many samples more where it fills the GPU.
+fn count(case: &Case, known: &mut Fits) {
+    let fits =
+        |setup: &Setup| memory_with(&case.model, setup, &case.savings).needed() <= setup.device.gpu.usable.0 as f64;
+    if case.fits {
+        known.known += 1;
+        known.said += usize::from(fits(&case.setup));
+    }
+    if case.used.is_some_and(|used| used >= 0.9) {
+        let more = case.setup.micro_batch + case.setup.micro_batch.div_ceil(2);
+        known.filling += 1;
+        known.refused += usize::from(!fits(&Setup { micro_batch: more, ..case.setup.clone() }));
+    }
 }
 
 /// Measured throughput beside the estimated, lowest first.
@@ -57,4 +100,46 @@ fn peak(case: &Case) -> Option<[f64; 3]> {
     let seen = case.seen.of_estimate(&memory);
     let [low, high] = [memory.low, memory.high].map(|edge| seen * edge / memory.middle);
     (seen.is_finite() && seen > 0.0).then_some([low, seen, high])
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::Bytes;
+    use domain::gpu::{Architecture, Gpu, Link, Rates};
+
+    use super::*;
+
+    /// Rows of one network on one GPU and on eight, as a table states them.
+    const TABLE: &str = "source_id,model,gpu,n_gpus,precision,batch_per_gpu,throughput,unit,peak_memory_gib,\
+                         memory_exact_or_bound,params_m,gmacs,macts_m\n\
+                         ours,new_net,G,1,AMP,32,1000,images/s,9.8,upper,25,4,11\n\
+                         ours,new_net,G,8,AMP,32,7200,images/s,,bound,25,4,11\n\
+                         ours,new_net,G,2,AMP,,1900,images/s,,,25,4,11\n";
+
+    #[test]
+    fn a_check_scores_scaling_and_what_fits() {
+        // A generation that nothing was measured on.
+        let gpu = Gpu {
+            name: "G".to_owned(),
+            architecture: Architecture::Cdna3,
+            memory: Bytes(11 << 30),
+            usable: Bytes(10 << 30),
+            bandwidth: 1e12,
+            rates: Rates { fp32: 20e12, fp16: Some(100e12), ..Rates::default() },
+            link: Link::Pcie,
+            pcie: 4,
+            multiprocessors: 80,
+            power: 300.0,
+            source: String::new(),
+        };
+        let gpu = |_: &str, _: Option<f64>| Some(gpu.clone());
+        let rows = Row::table(TABLE).expect("a table");
+        let report = check(&rows, &gpu, &Coefficients::embedded().expect("embedded numbers"));
+        let score = &report.sources["ours"];
+        assert_eq!((score.rows, score.eligible, score.predicted), (3, 2, 2));
+        assert_eq!(score.ineligible.get("states no batch"), Some(&1));
+        assert_eq!(score.scaling.pairs, 1);
+        assert!(score.scaling.mean.is_some_and(|points| points < 30.0), "{score:?}");
+        assert_eq!((score.memory.known_to_fit, score.memory.filling), (2, 1));
+    }
 }

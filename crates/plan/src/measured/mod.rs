@@ -15,4 +15,4 @@ pub use case::{Case, Gpus, Ineligible, Seen, case};
 pub use check::{Report, check};
 pub use kinds::family;
 pub use row::{Row, Unreadable};
-pub use score::{Memory, Pair, Score, percentile};
+pub use score::{Fits, Memory, Pair, Scaling, Score, percentile};

@@ -21,11 +21,40 @@ pub struct Score {
     /// Median of the ninetieth over the tenth percentile.
     pub interval_width: Option<f64>,
     pub memory: Memory,
+    pub scaling: Scaling,
     /// How many rows are not eligible, by reason.
     pub ineligible: BTreeMap<&'static str, usize>,
 }
 
-/// Scores of peak memory over exact rows.
+/// How well the gain of eight GPUs over one of them is estimated.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Scaling {
+    /// Networks, GPUs, precisions and batches that were measured on one GPU and on eight.
+    pub pairs: usize,
+    /// Mean difference of estimated and measured efficiency in points of a hundred.
+    pub mean: Option<f64>,
+    pub worst: Option<f64>,
+}
+
+impl Scaling {
+    /// From measured and estimated efficiency of each pair.
+    pub fn of(pairs: &[(f64, f64)]) -> Scaling {
+        let off: Vec<f64> = pairs.iter().map(|(measured, estimated)| 100.0 * (measured - estimated).abs()).collect();
+        let worst = off.iter().copied().max_by(f64::total_cmp);
+        Scaling { pairs: pairs.len(), mean: mean(&off), worst }
+    }
+}
+
+/// Answers about batches of which it is known whether they fit.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Fits {
+    pub known: usize,
+    pub said: usize,
+    pub filling: usize,
+    pub refused: usize,
+}
+
+/// Scores of peak memory over exact rows, and of whether batches fit over the others that state something.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Memory {
     pub rows: usize,
@@ -33,6 +62,13 @@ pub struct Memory {
     pub p90: Option<f64>,
     /// Per cent of rows that were estimated more than 10 % too low.
     pub under10: Option<f64>,
+    /// Rows that state that their batch fits, and per cent of them of which the estimate says so.
+    pub known_to_fit: usize,
+    pub said_to_fit: Option<f64>,
+    /// Rows that use nine tenths of the GPU or more, and per cent of them of which the estimate says that half as many
+    /// samples more do not fit.
+    pub filling: usize,
+    pub more_refused: Option<f64>,
 }
 
 /// One row's estimate beside its measurement.
@@ -44,7 +80,7 @@ pub struct Pair {
 }
 
 impl Score {
-    /// Scores a source of `rows` rows.
+    /// Scores a source of `rows` rows, without what is known of its scaling and of what fits.
     pub fn of(rows: usize, pairs: &[Pair], memory: &[Pair], ineligible: BTreeMap<&'static str, usize>) -> Score {
         let errors = errors(pairs);
         let known: Vec<(f64, [f64; 3])> =
@@ -65,6 +101,7 @@ impl Score {
             interval_coverage: (!known.is_empty()).then(|| 100.0 * inside as f64 / known.len() as f64),
             interval_width: percentile(&widths, 0.5),
             memory: Memory::of(memory),
+            scaling: Scaling::default(),
             ineligible,
         }
     }
@@ -79,9 +116,26 @@ impl Memory {
             rows: pairs.len(),
             mape: mean(&errors),
             p90: percentile(&errors, 0.9),
-            under10: (!pairs.is_empty()).then(|| 100.0 * under.count() as f64 / pairs.len() as f64),
+            under10: share(under.count(), pairs.len()),
+            ..Memory::default()
         }
     }
+
+    /// With answers about what fits.
+    pub fn with(self, fits: Fits) -> Memory {
+        Memory {
+            known_to_fit: fits.known,
+            said_to_fit: share(fits.said, fits.known),
+            filling: fits.filling,
+            more_refused: share(fits.refused, fits.filling),
+            ..self
+        }
+    }
+}
+
+/// Per cent of `all`.
+fn share(part: usize, all: usize) -> Option<f64> {
+    (all > 0).then(|| 100.0 * part as f64 / all as f64)
 }
 
 /// Relative errors in per cent, in order of size.

@@ -1,32 +1,12 @@
 //! Comma-separated tables with a header line, as RFC 4180 has them.
 
-/// Returns the fields of each line; quoted fields may hold commas, doubled quotes and line breaks.
+/// Returns the fields of each line; lines may differ in length, and those that hold nothing are left out.
 pub fn lines(text: &str) -> Vec<Vec<String>> {
-    let mut lines = Vec::new();
-    let (mut line, mut field, mut quoted) = (Vec::new(), String::new(), false);
-    let mut characters = text.chars().peekable();
-    while let Some(character) = characters.next() {
-        match (character, quoted) {
-            ('"', true) if characters.peek() == Some(&'"') => {
-                characters.next();
-                field.push('"');
-            }
-            ('"', _) => quoted = !quoted,
-            (',', false) => line.push(std::mem::take(&mut field)),
-            ('\r', false) => {}
-            ('\n', false) => {
-                line.push(std::mem::take(&mut field));
-                lines.push(std::mem::take(&mut line));
-            }
-            (other, _) => field.push(other),
-        }
-    }
-    if !field.is_empty() || !line.is_empty() {
-        line.push(field);
-        lines.push(line);
-    }
-    lines.retain(|line| line.iter().any(|field| !field.is_empty()));
-    lines
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
+    // Text is no source of errors: it is valid UTF-8, and lines may have any length.
+    let records = reader.records().filter_map(Result::ok);
+    let lines = records.map(|record| record.iter().map(str::to_owned).collect::<Vec<_>>());
+    lines.filter(|line| line.iter().any(|field| !field.is_empty())).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What no model changes, and the few figures that were fitted.
+//! What no model changes, and the few figures that were chosen to match measurements.
 
 use domain::gpu::Architecture;
 
@@ -7,7 +7,9 @@ use crate::estimate::Setup;
 const MIB: f64 = 1024.0 * 1024.0;
 const GIB: f64 = 1024.0 * MIB;
 
-/// Figures that no document states, fitted on measured rows; see `docs/estimate.md` for how well they do.
+/// Figures that no document states, matched to measurements and rounded: to the 19 rows of language models that state an
+/// exact peak, and to the largest batches of image models. `cargo xtask fit` does not change them; `gradus plan check`
+/// says how well they do.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fitted {
     /// Share of what changes during a step that the allocator holds beside it, for want of blocks of the right size.
