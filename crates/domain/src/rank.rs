@@ -266,7 +266,7 @@ pub struct Exported {
     /// Optimiser steps of the run.
     pub steps: u64,
     /// Most memory that the rank ever held, in bytes: of the accelerator, else of its process; 0 where it is not known.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_unknown")]
     pub peak_memory: u64,
     /// What else was measured on the test split.
     #[serde(default, skip_serializing_if = "Figures::is_empty")]
@@ -274,4 +274,9 @@ pub struct Exported {
     /// Of the test samples of each class, how many were taken for which; none for many classes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confusion: Vec<Vec<u64>>,
+}
+
+/// A figure that nobody measured is not written, as in the logs of versions that did not know it.
+fn is_unknown(bytes: &u64) -> bool {
+    *bytes == 0
 }
