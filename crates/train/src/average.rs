@@ -94,20 +94,29 @@ fn share(rule: Average, length: Length, step: u64) -> Option<f64> {
 
 /// Has batch normalisations forget their running statistics and take the plain mean of those of some batches, as
 /// `torch.optim.swa_utils.update_bn`. Random numbers that are drawn meanwhile count as not drawn.
+/// Returns how many samples this rank saw.
 pub fn measure_statistics(
     network: &Network,
     recipe: &Recipe,
     feed: &mut Feed,
     batches: u32,
-) -> std::result::Result<(), Error> {
+) -> std::result::Result<usize, Error> {
     let numbers = torch::random_state(recipe.device)?;
-    for count in 1..=batches {
+    let (mut seen, mut counted) = (0_u32, 0);
+    for _ in 0..batches {
         let Some(batch) = feed.next(recipe.device) else { break };
         let samples = batch?.samples;
-        let pass = Pass { running: Running::Take(1.0 / f64::from(count)), ..samples.pass(true) };
+        // A rank's share of a small batch may hold nothing but a blank.
+        if samples.of.counted == 0 {
+            continue;
+        }
+        seen += 1;
+        counted += samples.of.counted;
+        let pass = Pass { running: Running::Take(1.0 / f64::from(seen)), ..samples.pass(true) };
         let _ = tch::no_grad(|| recipe.format.forward(recipe.device, || network.forward(&samples.values, &pass)))?;
     }
-    Ok(torch::set_random_state(recipe.device, &numbers)?)
+    torch::set_random_state(recipe.device, &numbers)?;
+    Ok(counted)
 }
 
 #[cfg(test)]

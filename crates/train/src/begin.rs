@@ -80,13 +80,19 @@ pub fn check_batches(train: &Train, shape: Shape, [samples, _, _]: [u64; 3], ran
 
 /// Refuses batches whose common statistics a rank without samples would spoil.
 pub fn check_shares(train: &Train, [samples, _, _]: [u64; 3], ranks: u32) -> Result<(), Error> {
-    let last = samples % u64::from(train.batch.max(1));
-    if !train.parallel.sync_batch_norm || last == 0 || last >= u64::from(ranks) {
+    if !train.parallel.sync_batch_norm {
         return Ok(());
     }
-    let message =
-        format!("with `batch: {}`, {samples} samples leave {last} that {ranks} ranks cannot share", train.batch);
-    Err(Finding::new(Cause::Job, message).hint("choose another `batch`, or leave `sync_batch_norm` out").into())
+    let (batch, ranks) = (u64::from(train.batch.max(1)), u64::from(ranks.max(1)));
+    // Ranks meet in every forward pass, so each must make as many micro-batches of its share as the others.
+    let passes = |share: u64| share.min(u64::from(train.accumulate.max(1)));
+    let is_even = |size: &u64| size / ranks > 0 && passes(size / ranks) == passes(size.div_ceil(ranks));
+    let sizes = [batch.min(samples), samples % batch];
+    let Some(size) = sizes.into_iter().find(|size| *size > 0 && !is_even(size)) else { return Ok(()) };
+    let message = format!("{ranks} ranks cannot share a batch of {size} evenly: `batch: {batch}` of {samples} samples");
+    Err(Finding::new(Cause::Job, message)
+        .hint("choose another `batch` or `accumulate`, or leave `sync_batch_norm` out")
+        .into())
 }
 
 /// The number of threads changes the order of sums, and with it the last bits: a resumed run keeps its own.

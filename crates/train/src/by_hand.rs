@@ -59,11 +59,11 @@ fn read(path: &Path) -> Result<Train, String> {
     }
 }
 
-/// As the control loop's, of what changes a step: neither when the state is saved nor how many ranks there are.
+/// As the control loop's, of what changes a step: neither when the state is saved nor how many ranks there are, nor whether they are timed.
 fn hash(train: &Train) -> String {
     let mut train = train.clone();
     train.checkpoint = Checkpoint::default();
-    (train.data.workers, train.stop, train.processes) = (1, None, 1);
+    (train.data.workers, train.stop, train.processes, train.profile) = (1, None, 1, false);
     train.parallel = Parallel::default();
     let text = serde_json::json!({ "train": train }).to_string();
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()

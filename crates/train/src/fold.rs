@@ -8,6 +8,7 @@
 
 use std::path::Path;
 
+use domain::architecture::{Architecture, Reads};
 use domain::finding::{Cause, Finding};
 use domain::train::{MemoryFormat, Model};
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::Error;
-use crate::model::{Named, Network, Pass, Shape};
+use crate::model::{Named, Network, Output, Pass, Shape};
 use crate::torch::{self, Result};
 use crate::{pretrained, state};
 
@@ -64,7 +65,11 @@ const MOST: f64 = 1e-4;
 pub fn fold(from: &Path, to: &Path) -> std::result::Result<Folded, Error> {
     let (text, card) = card(&from.join("model.json"))?;
     let Input { channels, height, width } = card.input;
-    let shape = Shape::pictures([channels, height, width], card.classes.len() as i64);
+    let classes = card.classes.len() as i64;
+    let mut shape = Shape::pictures([channels, height, width], classes);
+    if Architecture::of(card.architecture).reads() == Reads::Scenes {
+        shape.output = Output::Boxes(classes);
+    }
     let nothing = || {
         let message = format!("`{}` has no batch normalisations that could be folded", card.architecture.name());
         Finding::new(Cause::Job, message).hint("export it without `--fold`")

@@ -182,7 +182,7 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
         if !loss.is_finite() {
             return Err(not_finite(at + 1, loss));
         }
-        timeline.time(Phase::Exchange, || ranks.level(&trainer.network))?;
+        timeline.time(Phase::Exchange, || ranks.level(&trainer.network, batch.samples.of.counted))?;
         trainer.progress.step = at + 1;
         (trainer.progress.epoch, trainer.progress.position) = (batch.cursor_after.epoch, batch.cursor_after.pos);
         trainer.progress.evaluated = false;
@@ -270,8 +270,8 @@ impl Scorer<'_> {
         let lent = trainer.lend_average(length)?;
         if let Some(batches) = lent.as_ref().map(|lent| lent.batches).filter(|batches| *batches > 0) {
             let mut feed = self.material.train(&self.spec.train, Cursor { epoch: 0, pos: 0 }, self.ranks.share());
-            measure_statistics(&trainer.network, self.recipe, &mut feed, batches)?;
-            self.ranks.level(&trainer.network)?;
+            let counted = measure_statistics(&trainer.network, self.recipe, &mut feed, batches)?;
+            self.ranks.level(&trainer.network, counted)?;
         }
         if let Some(score) = self.score(trainer, Part::Validation, orders)? {
             self.judge(trainer, length, score)?;

@@ -113,7 +113,10 @@ impl Trainer {
         let mut progress: Progress = state.map_err(|error| misfit(&format!("its progress cannot be read: {error}")))?;
         fill(self.network.weights().all(), &loaded.model)?;
         if !left_out.optimizer {
-            fill(&self.optimizer.state(), &loaded.training)?;
+            // A run that goes on with scaled losses, where it began without, scales them as a fresh one.
+            let is_there = |name: &str| !name.starts_with("scaler.") || find(&loaded.training, name).is_ok();
+            let wanted: Vec<_> = self.optimizer.state().into_iter().filter(|named| is_there(&named.name)).collect();
+            fill(&wanted, &loaded.training)?;
         }
         if let Some(average) = &self.average {
             fill(average.state(), &loaded.training)?;

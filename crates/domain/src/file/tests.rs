@@ -173,6 +173,7 @@ fn values_of_a_train_section_make_sense() {
         "6 train.processes: 40 ranks with 2 micro-batches each cannot share 64 samples (write at most 32)",
     );
     check("processes: 2\n  parallel: {shard: optimizer, exchange: bf16, sync_batch_norm: true}", "ok");
+    check("processes: 2\n  parallel: {shard: optimizer}\n  precision: fp16\n  parameters: {freeze: [stem]}", "ok");
     check(
         "parallel: {shard: optimizer}",
         "6 train.parallel: there is nothing to share with a single rank (write `processes: 2`, or leave `parallel` out)",

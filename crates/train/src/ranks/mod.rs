@@ -204,19 +204,23 @@ impl Ranks {
         String::from_utf8(bytes).map_err(|error| torch::Error::new(format!("what rank 0 sent is no text: {error}")))
     }
 
-    /// After each step: running statistics become the mean over ranks, so that all hold the same.
-    pub fn level(&self, network: &Network) -> Result<()> {
+    /// After each step: running statistics become the mean over ranks, each weighted by the samples that it `counted`,
+    /// so that all hold the same and a rank without samples adds nothing.
+    pub fn level(&self, network: &Network, counted: usize) -> Result<()> {
         let Some(group) = self.group.as_ref().filter(|_| self.moments.is_none()) else { return Ok(()) };
         let buffers = network.weights().buffers().iter().map(|named| &named.tensor);
         let floats: Vec<&Tensor> = buffers.filter(|tensor| tensor.kind() == Kind::Float).collect();
         if floats.is_empty() {
             return Ok(());
         }
-        let flat: Vec<Tensor> =
+        let mut flat: Vec<Tensor> =
             floats.iter().map(|tensor| tensor.f_reshape([-1])).collect::<std::result::Result<_, _>>()?;
-        let all = Tensor::f_cat(&flat, 0)?;
+        // Behind them a one, which becomes the number of all samples.
+        flat.push(Tensor::f_ones([1], (Kind::Float, floats[0].device()))?);
+        let all = Tensor::f_cat(&flat, 0)?.f_mul_scalar(counted as f64)?;
         group.sum(&all)?;
-        let _ = all.shallow_clone().f_div_scalar_(f64::from(self.size))?;
+        let whole = all.f_narrow(0, all.numel() as i64 - 1, 1)?;
+        let all = all.f_div(&whole)?;
         let mut start = 0;
         for tensor in floats {
             let mean = all.f_narrow(0, start, tensor.numel() as i64)?.f_reshape(tensor.size())?;

@@ -1,7 +1,6 @@
 //! Ranks that no agent has started: one on each of several nodes, by a job file and the address of the first.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -9,7 +8,7 @@ use domain::rank::Report;
 
 /// Starts `nodes` nodes, which share neither folder nor job file, and waits for their ends.
 fn launch(folder: &Path, job: &str, nodes: u32) -> Vec<Output> {
-    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let port = crate::scene::port();
     let started: Vec<_> = (0..nodes)
         .map(|node| {
             let home = folder.join(format!("node-{node}"));

@@ -5,7 +5,8 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{self, Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use domain::finding::Finding;
@@ -16,6 +17,18 @@ use serde_json::{Value, json};
 
 /// Long enough for any machine; nothing waits for it that does not fail.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A port that nobody listens at, outside the range from which the system gives ports to those who ask for any.
+pub fn port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let place = (process::id() % 400) * 25 + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = (20_000 + place % 10_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
 
 pub struct Scene {
     folder: tempfile::TempDir,
@@ -63,7 +76,7 @@ impl Scene {
     /// Starts `started` of `ranks` ranks.
     pub fn start(&mut self, ranks: u32, started: u32, patience_s: u64) -> Ranks {
         self.attempts += 1;
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let port = port();
         let train: Train = serde_json::from_value(self.train.clone()).unwrap();
         let mut processes = Vec::new();
         let mut logs = Vec::new();

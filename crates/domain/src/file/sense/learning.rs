@@ -2,7 +2,7 @@
 
 use super::Sense;
 use crate::architecture::Architecture;
-use crate::train::{Average, Decay, Optimizer, Parameters, Precision, Recompute, Shard, Span, Train};
+use crate::train::{Average, Decay, Optimizer, Parameters, Recompute, Span, Train};
 
 impl Sense {
     pub(super) fn learning(&mut self, train: &Train) {
@@ -11,23 +11,6 @@ impl Sense {
         self.schedule(train);
         self.average(train);
         self.recompute(train);
-        self.shards(train);
-    }
-
-    /// What needs every gradient on every rank.
-    fn shards(&mut self, train: &Train) {
-        if train.parallel.shard == Shard::None {
-            return;
-        }
-        let hint = "leave `parallel.shard` out, or this key";
-        if train.precision == Precision::Fp16 {
-            let message = "whether gradients overflow is not seen where each rank keeps a part of the optimiser";
-            self.wrong("train.precision", message, hint);
-        }
-        if !train.parameters.freeze.is_empty() {
-            let message = "parameters cannot be frozen where each rank keeps a part of the optimiser";
-            self.wrong("train.parameters.freeze", message, hint);
-        }
     }
 
     fn optimizer(&mut self, optimizer: &Optimizer) {
