@@ -38,11 +38,11 @@ pub struct Train {
     /// Samples per optimiser step, over all devices and accumulation steps.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub batch: u32,
-    /// Micro-batches that one optimiser step is split into; the result is that of the whole batch.
+    /// Micro-batches that one optimiser step is split into; the result is that of the whole batch, but for a detector, which weighs each part by its pictures.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub accumulate: u32,
-    /// Ranks that share each batch, each a process; the result is that of the whole batch.
+    /// Ranks that share each batch, each a process; the result is that of the whole batch, but for a detector, which weighs each share by its pictures.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     #[schemars(range(min = 1, max = 1_024))]
     pub processes: u32,

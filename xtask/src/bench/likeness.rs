@@ -45,7 +45,7 @@ const FIGURES: [(&str, &str, f64); 5] = [
 const OPENING: &str = "\
 # Likeness
 
-Written by `cargo xtask bench parity --all`, which needs no data: the peer's random weights are saved as its users save
+`cargo xtask bench parity --all` writes this page and needs no data: the peer's random weights are saved as its users save
 them, read by ours under those names, and both see the same batch on one CPU thread in 32-bit floats. The peers are
 torchvision 0.26 and `transformers` 5.23 over PyTorch 2.11; the residual networks for small pictures, which torchvision
 does not have, and the detector are written out in `benches/peers/`. Pictures are 64×64, eight at a time; texts are four

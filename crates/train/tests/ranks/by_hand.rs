@@ -56,11 +56,12 @@ fn what_cannot_be_launched_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let job = folder.path().join("job.yaml");
     fs::write(&job, "train: {model: mlp, data: {path: digits.csv.gz}, epochs: 1, batch: 8}\n").unwrap();
-    let job = job.to_str().unwrap();
+    let [job, missing, out] = [job, folder.path().join("missing.yaml"), folder.path().join("out")];
+    let [job, missing, out] = [&job, &missing, &out].map(|path| path.to_str().unwrap());
     check(&[], &[], "usage: gradus-rank");
     check(&["--job", job], &[], "`--out FOLDER`");
-    check(&["--job", "/nowhere/job.yaml", "--out", "/tmp/x"], &[], "cannot read `/nowhere/job.yaml`");
-    let all = ["--job", job, "--out", "/tmp/x"];
+    check(&["--job", missing, "--out", out], &[], &format!("cannot read `{missing}`"));
+    let all = ["--job", job, "--out", out];
     check(&all, &[("WORLD_SIZE", "2")], "`WORLD_SIZE` is set and `RANK` is not");
     check(&all, &[("WORLD_SIZE", "two"), ("RANK", "0")], "`WORLD_SIZE` is `two`");
     check(&all, &[("WORLD_SIZE", "2"), ("RANK", "0")], "`MASTER_ADDR` is not");
