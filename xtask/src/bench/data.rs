@@ -2,11 +2,13 @@
 //!
 //! Each round runs every program once, one after another, so that whatever else the machine does hits all alike. CPU
 //! time is compared, which a busy machine changes less than wall time. A peer that cannot be installed is left out.
+//! Ours runs from the JPEG files and from the same pictures packed as coefficients; how much a second thread adds is
+//! compared with what a second process of Pillow adds.
 //! With `--numerics N`, the pixels of N pictures are held against torchvision's instead, in every recipe.
 
 use std::error::Error;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -57,40 +59,102 @@ pub fn data(root: &Path, arguments: &[String]) -> Outcome {
         let hint = "`gradus data dump` writes one of the pictures that differ";
         return doing::run(&mut compare, hint).map(|()| "every recipe is torchvision's".into());
     }
-    let mut lines = Vec::new();
+    let packed = packed(&gradus, &set)?;
+    let mut lines = vec![format!(
+        "coefficient shards take {:.1} % of the JPEG files' bytes",
+        100.0 * bytes(&packed, "shard")? as f64 / bytes(&set, "jpg")? as f64
+    )];
+    let ours = |set: &Path, recipe: &str, threads: usize| {
+        let mut bench = Command::new(&gradus);
+        bench.args(["data", "bench", "--json", "--seconds", "10", "--recipe", recipe, "--threads"]);
+        bench.arg(threads.to_string()).arg(set);
+        bench
+    };
+    let theirs = |peer: &str, recipe: &str| -> Result<Command, Box<dyn Error>> {
+        let mut other = python()?;
+        other.arg(root.join("benches/peers/loaders.py")).args([peer, recipe]).arg(&set).arg(threads.to_string());
+        Ok(other)
+    };
     for recipe in RECIPES {
-        let mut ours = Vec::new();
-        let mut theirs: Vec<(&str, Vec<f64>)> = PEERS.iter().map(|peer| (*peer, Vec::new())).collect();
+        let mut own = [Vec::new(), Vec::new()];
+        let mut others: Vec<(&str, Vec<f64>)> = PEERS.iter().map(|peer| (*peer, Vec::new())).collect();
         for round in 1..=rounds {
             eprintln!("{recipe}: round {round} of {rounds}");
-            let mut bench = Command::new(&gradus);
-            bench.args(["data", "bench", "--json", "--seconds", "10", "--recipe", recipe, "--threads"]);
-            ours.push(cost(bench.arg(threads.to_string()).arg(&set))?);
-            for (peer, costs) in &mut theirs {
-                let mut other = python()?;
-                other.arg(root.join("benches/peers/loaders.py")).args([*peer, recipe]).arg(&set);
-                match cost(other.arg(threads.to_string())) {
+            for (set, costs) in [&set, &packed].into_iter().zip(&mut own) {
+                costs.push(cost(&mut ours(set, recipe, threads))?);
+            }
+            for (peer, costs) in &mut others {
+                match cost(&mut theirs(peer, recipe)?) {
                     Ok(found) => costs.push(found),
                     Err(error) if round == 1 => eprintln!("{peer} is left out: {error}"),
                     Err(_) => {}
                 }
             }
         }
-        let ours = Spread::of(&ours);
-        lines.push(format!("{recipe}, {threads} threads, CPU µs a picture: gradus {ours:.0}"));
-        for (peer, costs) in theirs.iter().filter(|(_, costs)| !costs.is_empty()) {
+        let own = own.map(|costs| Spread::of(&costs));
+        lines.push(format!("{recipe}, {threads} threads, CPU µs a picture:"));
+        lines.push(format!("  gradus, JPEG files {:.0}; coefficient shards {:.0}", own[0], own[1]));
+        for (peer, costs) in others.iter().filter(|(_, costs)| !costs.is_empty()) {
             let costs = Spread::of(costs);
-            lines.push(format!("  {peer} {costs:.0}: {:.2} times ours", costs.median / ours.median));
+            let [files, shards] = own.map(|own| costs.median / own.median);
+            lines.push(format!("  {peer} {costs:.0}: {files:.2} times ours, {shards:.2} times ours from shards"));
         }
     }
+    let (mut own, mut pillow) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let [one, two] = [1, 2].map(|threads| rate(&mut ours(&set, RECIPES[0], threads)));
+        own.push(two? / one?);
+        let one = rate(&mut theirs("pillow", RECIPES[0])?)?;
+        let mut beside = theirs("pillow", RECIPES[0])?.stdout(Stdio::null()).spawn()?;
+        let two = rate(&mut theirs("pillow", RECIPES[0])?);
+        beside.wait()?;
+        // Both do the same work at the same time.
+        pillow.push(2.0 * two? / one);
+    }
+    lines.push(format!("pictures a second of 2 threads over those of 1: gradus {:.2}", Spread::of(&own)));
+    lines.push(format!("  of 2 processes of Pillow over those of 1: {:.2}", Spread::of(&pillow)));
     Ok(lines.join("\n"))
+}
+
+/// The pictures at `set` as coefficient shards, packed once.
+fn packed(gradus: &Path, set: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    let packed = set.with_extension("coefficients");
+    let mut pack = Command::new(gradus);
+    pack.args(["data", "pack", "--codec", "coefficients"]).arg(set).arg(&packed);
+    doing::run(&mut pack, "`gradus data inspect` tells what lies in a folder")?;
+    Ok(packed)
+}
+
+/// Bytes of the files below a folder whose names end so.
+fn bytes(folder: &Path, extension: &str) -> Result<u64, Box<dyn Error>> {
+    let mut sum = 0;
+    for entry in std::fs::read_dir(folder)? {
+        let (path, data) = entry.and_then(|entry| Ok((entry.path(), entry.metadata()?)))?;
+        match data.is_dir() {
+            true => sum += bytes(&path, extension)?,
+            false if path.extension().is_some_and(|found| found == extension) => sum += data.len(),
+            false => {}
+        }
+    }
+    Ok(sum)
+}
+
+/// Pictures a second of wall time.
+fn rate(command: &mut Command) -> Result<f64, Box<dyn Error>> {
+    let value = said(command)?;
+    let number = |key: &str| value[key].as_f64().ok_or_else(|| format!("it says no `{key}`"));
+    Ok(number("images")? / number("seconds")?)
 }
 
 /// CPU µs a picture, as the program's one line of JSON says.
 fn cost(command: &mut Command) -> Result<f64, Box<dyn Error>> {
+    said(command)?["cpu_us_per_image"].as_f64().ok_or_else(|| "it says no `cpu_us_per_image`".into())
+}
+
+/// The program's one line of JSON.
+fn said(command: &mut Command) -> Result<Value, Box<dyn Error>> {
     let text = doing::read(command)?;
-    let value: Value = serde_json::from_str(text.lines().last().unwrap_or_default())?;
-    value["cpu_us_per_image"].as_f64().ok_or_else(|| "it says no `cpu_us_per_image`".into())
+    Ok(serde_json::from_str(text.lines().last().unwrap_or_default())?)
 }
 
 fn options(arguments: &[String]) -> Result<Options, String> {
