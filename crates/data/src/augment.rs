@@ -5,6 +5,8 @@
 
 use domain::train::{Augment, MemoryFormat};
 
+use crate::cut::normalised;
+use crate::kernels::{Kernels, Work, run};
 use crate::prepare::to_bf16;
 use crate::random::{Draws, Purpose, key};
 use crate::slots::Values;
@@ -86,77 +88,100 @@ impl View {
         view
     }
 
-    /// Writes the view of `planes`: each byte times its channel's factor plus its offset, or as it is.
+    /// Writes the view of `planes`, of which there are one or three: each byte times its channel's factor plus its offset, or as it is.
     pub fn write(&self, planes: &[u8], scaling: &[(f32, f32)], layout: MemoryFormat, values: Values<'_>) {
-        let scaled = |channel: usize| {
-            let (factor, offset) = scaling[channel];
-            move |byte: u8| f32::from(byte) * factor + offset
-        };
-        match values {
-            Values::F32(values) => self.place(planes, scaling.len(), layout, values, scaled),
-            Values::Bf16(values) => {
-                let rounded = |channel| {
-                    let number = scaled(channel);
-                    move |byte| to_bf16(number(byte))
-                };
-                self.place(planes, scaling.len(), layout, values, rounded);
-            }
-            Values::U8(values) => self.place(planes, scaling.len(), layout, values, |_| |byte| byte),
+        run(Write { view: self, planes, scaling, layout, values });
+    }
+
+    /// Row `y` of a plane's view, as bytes; `line` is as long as a row.
+    #[inline(always)]
+    fn row(&self, kernels: impl Kernels, plane: &[u8], y: usize, line: &mut [u8]) {
+        let (shown, inputs) = self.x.shown();
+        let Some(row) = self.y.input(y) else { return line.fill(0) };
+        if shown.start > 0 {
+            line[..shown.start].fill(0);
+        }
+        if shown.end < line.len() {
+            line[shown.end..].fill(0);
+        }
+        let input = &plane[row * self.x.length as usize..][inputs];
+        match self.x.step > 0 {
+            true => line[shown].copy_from_slice(input),
+            false => kernels.mirrored(input, &mut line[shown]),
         }
     }
 
-    fn place<T: Copy, F: Fn(u8) -> T>(
-        &self,
-        planes: &[u8],
-        channels: usize,
-        layout: MemoryFormat,
-        output: &mut [T],
-        number: impl Fn(usize) -> F,
-    ) {
+    /// Channel by channel.
+    #[inline(always)]
+    fn apart(&self, kernels: impl Kernels, planes: &[u8], scaling: &[(f32, f32)], values: Values<'_>) {
         let (height, width) = (self.y.length as usize, self.x.length as usize);
-        let (shown, inputs) = self.x.shown();
-        for channel in 0..channels {
-            let number = number(channel);
-            let nothing = number(0);
-            for y in 0..height {
-                let input = self.y.input(y).map(|row| &planes[(channel * height + row) * width..][inputs.clone()]);
-                match layout {
-                    MemoryFormat::Contiguous => {
-                        let row = &mut output[(channel * height + y) * width..][..width];
-                        row[..shown.start].fill(nothing);
-                        row[shown.end..].fill(nothing);
-                        let row = &mut row[shown.clone()];
-                        match input {
-                            None => row.fill(nothing),
-                            Some(input) if self.x.step > 0 => fill(input.iter(), row.iter_mut(), &number),
-                            Some(input) => fill(input.iter().rev(), row.iter_mut(), &number),
-                        }
+        let planes = planes.chunks_exact(height * width).zip(scaling).enumerate();
+        let rows = planes.flat_map(|(channel, (plane, scale))| {
+            (0..height).map(move |y| (plane, *scale, y, (channel * height + y) * width))
+        });
+        let mut line = vec![0; width];
+        match values {
+            Values::U8(values) => {
+                for (plane, _, y, at) in rows {
+                    self.row(kernels, plane, y, &mut values[at..][..width]);
+                }
+            }
+            Values::F32(values) => {
+                for (plane, (factor, offset), y, at) in rows {
+                    self.row(kernels, plane, y, &mut line);
+                    for (value, byte) in values[at..][..width].iter_mut().zip(&line) {
+                        *value = f32::from(*byte) * factor + offset;
                     }
-                    MemoryFormat::ChannelsLast => {
-                        let row = &mut output[y * width * channels..][..width * channels];
-                        let row = row.iter_mut().skip(channel).step_by(channels);
-                        for (x, value) in row.enumerate() {
-                            let pixel = match input {
-                                Some(input) if shown.contains(&x) && self.x.step > 0 => input[x - shown.start],
-                                Some(input) if shown.contains(&x) => input[shown.end - 1 - x],
-                                Some(_) | None => 0,
-                            };
-                            *value = number(pixel);
-                        }
+                }
+            }
+            Values::Bf16(values) => {
+                for (plane, (factor, offset), y, at) in rows {
+                    self.row(kernels, plane, y, &mut line);
+                    for (value, byte) in values[at..][..width].iter_mut().zip(&line) {
+                        *value = to_bf16(f32::from(*byte) * factor + offset);
                     }
                 }
             }
         }
     }
+
+    /// Pixel by pixel, of three channels.
+    #[inline(always)]
+    fn together(&self, kernels: impl Kernels, planes: &[u8], scaling: &[(f32, f32)], mut values: Values<'_>) {
+        let (height, width) = (self.y.length as usize, self.x.length as usize);
+        let (shown, inputs) = self.x.shown();
+        let mut line = vec![[0; 3]; width];
+        for y in 0..height {
+            line.fill([0; 3]);
+            if let Some(row) = self.y.input(y) {
+                let rows = [0, 1, 2].map(|c| &planes[(c * height + row) * width..][inputs.clone()]);
+                kernels.together(rows, self.x.step < 0, &mut line[shown.clone()]);
+            }
+            normalised(line.as_flattened(), scaling, y, &mut values);
+        }
+    }
 }
 
-fn fill<'a, T: 'a>(
-    input: impl Iterator<Item = &'a u8>,
-    output: impl Iterator<Item = &'a mut T>,
-    number: impl Fn(u8) -> T,
-) {
-    for (byte, value) in input.zip(output) {
-        *value = number(*byte);
+/// A view to be written, compiled for the processor at hand.
+struct Write<'a> {
+    view: &'a View,
+    planes: &'a [u8],
+    scaling: &'a [(f32, f32)],
+    layout: MemoryFormat,
+    values: Values<'a>,
+}
+
+impl Work for Write<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, kernels: impl Kernels) {
+        let Write { view, planes, scaling, layout, values } = self;
+        match (layout, scaling.len()) {
+            (MemoryFormat::ChannelsLast, 3) => view.together(kernels, planes, scaling, values),
+            // One channel has one layout.
+            (MemoryFormat::ChannelsLast | MemoryFormat::Contiguous, _) => view.apart(kernels, planes, scaling, values),
+        }
     }
 }
 
@@ -204,8 +229,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_view_is_its_changes_in_order(augment in changes(), seed: u64, epoch: u64, sample: u32) {
-            let planes: Vec<u8> = (1..=(2 * HEIGHT * WIDTH) as u8).collect();
-            let scaling = [(0.5, 100.0), (2.0, -1.0)];
+            let planes: Vec<u8> = (1..=(3 * HEIGHT * WIDTH) as u8).collect();
+            let scaling = [(0.5, 100.0), (2.0, -1.0), (0.25, 7.0)];
             let wanted = step_by_step(&augment, seed, epoch, sample, &planes);
             let value = |channel: usize, at: usize| {
                 let (factor, offset) = scaling[channel];
@@ -214,10 +239,10 @@ mod tests {
             let view = View::drawn(&augment, seed, epoch, sample, HEIGHT, WIDTH);
             let mut output = vec![f32::NAN; planes.len()];
             view.write(&planes, &scaling, MemoryFormat::Contiguous, Values::F32(&mut output));
-            let contiguous: Vec<f32> = (0..2).flat_map(|c| (0..HEIGHT * WIDTH).map(move |at| value(c, at))).collect();
+            let contiguous: Vec<f32> = (0..3).flat_map(|c| (0..HEIGHT * WIDTH).map(move |at| value(c, at))).collect();
             prop_assert_eq!(&output, &contiguous);
             view.write(&planes, &scaling, MemoryFormat::ChannelsLast, Values::F32(&mut output));
-            let last: Vec<f32> = (0..HEIGHT * WIDTH).flat_map(|at| (0..2).map(move |c| value(c, at))).collect();
+            let last: Vec<f32> = (0..HEIGHT * WIDTH).flat_map(|at| (0..3).map(move |c| value(c, at))).collect();
             prop_assert_eq!(&output, &last);
         }
     }

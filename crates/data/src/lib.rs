@@ -25,6 +25,7 @@ mod augment;
 pub mod cache;
 pub mod caught;
 pub mod chunk;
+mod cut;
 mod dataset;
 pub mod delta;
 mod error;

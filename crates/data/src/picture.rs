@@ -29,6 +29,20 @@ pub(crate) struct Rgb {
     pub pixels: Vec<u8>,
 }
 
+/// The same, somewhere else.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pixels<'a> {
+    pub height: usize,
+    pub width: usize,
+    pub pixels: &'a [u8],
+}
+
+impl Rgb {
+    pub fn view(&self) -> Pixels<'_> {
+        Pixels { height: self.height, width: self.width, pixels: &self.pixels }
+    }
+}
+
 /// Height and width that every picture of a data set has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Geometry {
@@ -50,6 +64,8 @@ pub(crate) struct Reading {
     pub file: Vec<u8>,
     pub decoder: Decoder,
     pub resize: Resize,
+    /// One row, between two forms of it.
+    pub line: Vec<u8>,
 }
 
 /// Reads and decodes one picture into `planes`: 3 × height × width bytes, channel by channel.
@@ -109,8 +125,8 @@ fn decode_any(bytes: &[u8], decoder: &mut Decoder) -> Result<Rgb, String> {
 
 /// Decodes what is no JPEG.
 pub(crate) fn decode_other(bytes: &[u8]) -> Result<Rgb, String> {
-    if let Some(rest) = bytes.strip_prefix(PLAIN) {
-        return decode_plain(rest);
+    if let Some(picture) = Pixels::plain(bytes) {
+        return picture.map(|Pixels { height, width, pixels }| Rgb { height, width, pixels: pixels.to_vec() });
     }
     match image::guess_format(bytes) {
         Ok(ImageFormat::Png) => {
@@ -127,14 +143,19 @@ pub(crate) fn decode_other(bytes: &[u8]) -> Result<Rgb, String> {
 /// pixels of [`Rgb`] follow.
 const PLAIN: &[u8] = b"gradusP1";
 
-fn decode_plain(bytes: &[u8]) -> Result<Rgb, String> {
-    let cut = || "the file ends before the picture does".to_owned();
-    let (&[h0, h1, h2, h3, w0, w1, w2, w3], pixels) = bytes.split_first_chunk::<8>().ok_or_else(cut)?;
-    let (height, width) = (u32::from_le_bytes([h0, h1, h2, h3]), u32::from_le_bytes([w0, w1, w2, w3]));
-    if u64::from(height) * u64::from(width) * 3 != pixels.len() as u64 || pixels.is_empty() {
-        return Err(format!("it claims to be {width}×{height} pixels, and has {} bytes", pixels.len()));
+impl Pixels<'_> {
+    /// The picture in a file of plain pixels; nothing where the file is of another kind.
+    pub fn plain(bytes: &[u8]) -> Option<Result<Pixels<'_>, String>> {
+        let rest = bytes.strip_prefix(PLAIN)?;
+        let Some((&[h0, h1, h2, h3, w0, w1, w2, w3], pixels)) = rest.split_first_chunk::<8>() else {
+            return Some(Err("the file ends before the picture does".into()));
+        };
+        let (height, width) = (u32::from_le_bytes([h0, h1, h2, h3]), u32::from_le_bytes([w0, w1, w2, w3]));
+        if u64::from(height) * u64::from(width) * 3 != pixels.len() as u64 || pixels.is_empty() {
+            return Some(Err(format!("it claims to be {width}×{height} pixels, and has {} bytes", pixels.len())));
+        }
+        Some(Ok(Pixels { height: height as usize, width: width as usize, pixels }))
     }
-    Ok(Rgb { height: height as usize, width: width as usize, pixels: pixels.to_vec() })
 }
 
 /// A picture of plain pixels as [`decode`] reads it.

@@ -3,12 +3,13 @@
 
 use domain::train::MemoryFormat;
 
+use crate::cut::Cut;
 use crate::jpeg::{Packed, Picture, Region, Rows};
 use crate::kernels::{Kernels, Work, run};
-use crate::picture::{Reading, Rgb, decode_other};
+use crate::picture::{Pixels, Reading, decode_other};
 use crate::random::Draws;
 use crate::recipe::Recipe;
-use crate::resample::Resize;
+use crate::resample::{Resize, Span};
 use crate::slots::Values;
 
 /// Where a sample is written, and how.
@@ -23,7 +24,11 @@ pub(crate) struct Output<'a> {
 
 /// Prepares the picture in `reading.file`, or says in a few words why it cannot be had.
 pub(crate) fn prepare(reading: &mut Reading, recipe: &Recipe, draws: Draws, output: Output<'_>) -> Result<(), String> {
-    let Reading { file, decoder, resize } = reading;
+    let Reading { file, decoder, resize, line } = reading;
+    if let Some(picture) = Pixels::plain(file) {
+        show(picture?, recipe, draws, (resize, line), output);
+        return Ok(());
+    }
     if Packed::is(file) {
         let packed = Packed::open(file).map_err(|fault| fault.to_string())?;
         set(resize, recipe, packed.frame().height, packed.frame().width, draws);
@@ -33,8 +38,7 @@ pub(crate) fn prepare(reading: &mut Reading, recipe: &Recipe, draws: Draws, outp
     }
     if !file.starts_with(&[0xFF, 0xD8]) {
         let picture = decode_other(file)?;
-        set(resize, recipe, picture.height, picture.width, draws);
-        run(FromPixels { picture, resize, output });
+        show(picture.view(), recipe, draws, (resize, line), output);
         return Ok(());
     }
     let mut picture = Picture::open(file).map_err(|fault| fault.to_string())?;
@@ -51,10 +55,25 @@ fn needed(resize: &Resize) -> Region {
     Region { x: columns.start, y: rows.start, width: columns.len(), height: rows.len() }
 }
 
+/// Shows a part of a decoded picture: as it is where nothing is resized, which gives the same bytes sooner.
+fn show(
+    picture: Pixels<'_>,
+    recipe: &Recipe,
+    draws: Draws,
+    (resize, line): (&mut Resize, &mut Vec<u8>),
+    output: Output<'_>,
+) {
+    let spans = recipe.place(picture.height, picture.width, draws);
+    if spans.iter().all(Span::is_as_is) {
+        run(Cut { picture, spans, line, output });
+        return;
+    }
+    resize.set(&spans);
+    run(FromPixels { picture, resize, output });
+}
+
 fn set(resize: &mut Resize, recipe: &Recipe, height: usize, width: usize, draws: Draws) {
-    let [columns, rows] = recipe.place(height, width, draws);
-    resize.columns.set(&columns);
-    resize.rows.set(&rows);
+    resize.set(&recipe.place(height, width, draws));
 }
 
 struct FromRows<'a> {
@@ -73,10 +92,10 @@ impl Work for FromRows<'_> {
     }
 }
 
-struct FromPixels<'a> {
-    picture: Rgb,
-    resize: &'a mut Resize,
-    output: Output<'a>,
+pub(crate) struct FromPixels<'a> {
+    pub picture: Pixels<'a>,
+    pub resize: &'a mut Resize,
+    pub output: Output<'a>,
 }
 
 impl Work for FromPixels<'_> {

@@ -34,6 +34,18 @@ pub(crate) struct Span {
     pub mirrored: bool,
 }
 
+impl Span {
+    /// Whether outputs are inputs: nothing is resized, at most left out or mirrored.
+    pub fn is_as_is(&self) -> bool {
+        self.from.len() == self.to
+    }
+
+    /// The inputs that are wanted, where nothing is resized.
+    pub fn shown(&self) -> Range<usize> {
+        self.from.start + self.wanted.start..self.from.start + self.wanted.end
+    }
+}
+
 /// Bits of a weight, its sign included.
 const WEIGHT_BITS: u32 = 15;
 
@@ -122,6 +134,12 @@ pub(crate) struct Resize {
 }
 
 impl Resize {
+    /// Prepares for what is resized along columns, and along rows.
+    pub fn set(&mut self, [columns, rows]: &[Span; 2]) {
+        self.columns.set(columns);
+        self.rows.set(rows);
+    }
+
     /// Resizes; `read` fills a row of the picture, from column [`Axis::inputs`] on, `write` takes a row of the result.
     #[inline(always)]
     pub fn perform<K: Kernels>(

@@ -6,6 +6,8 @@
 
 use std::arch::x86_64::*;
 
+mod places;
+
 use super::constants::*;
 use super::{Block, Kernels, LANES, Taps, Target, Work};
 
@@ -75,6 +77,24 @@ impl Kernels for Avx2 {
     fn down(self, rows: &[&[[u8; 4]]], weights: &[i16], precision: u32, output: &mut [[u8; 4]]) {
         // SAFETY: the features are there.
         unsafe { down(rows, weights, precision, output) }
+    }
+
+    #[inline(always)]
+    fn apart(self, pixels: &[[u8; 3]], mirrored: bool, rows: [&mut [u8]; 3]) {
+        // SAFETY: the features are there.
+        unsafe { places::apart(pixels, mirrored, rows) }
+    }
+
+    #[inline(always)]
+    fn together(self, rows: [&[u8]; 3], mirrored: bool, pixels: &mut [[u8; 3]]) {
+        // SAFETY: the features are there.
+        unsafe { places::together(rows, mirrored, pixels) }
+    }
+
+    #[inline(always)]
+    fn mirrored(self, bytes: &[u8], output: &mut [u8]) {
+        // SAFETY: the features are there.
+        unsafe { places::mirrored(bytes, output) }
     }
 }
 

@@ -61,6 +61,16 @@ pub(crate) trait Kernels: Copy {
 
     /// One output row from several input rows, each with its weight; both lists are of the same even length.
     fn down(self, rows: &[&[[u8; 4]]], weights: &[i16], precision: u32, output: &mut [[u8; 4]]);
+
+    /// The three bytes of each pixel into three rows, of as many bytes as there are pixels; the last pixel first where
+    /// they are `mirrored`.
+    fn apart(self, pixels: &[[u8; 3]], mirrored: bool, rows: [&mut [u8]; 3]);
+
+    /// The opposite of `apart`: pixels out of three rows of as many bytes.
+    fn together(self, rows: [&[u8]; 3], mirrored: bool, pixels: &mut [[u8; 3]]);
+
+    /// The bytes, the last one first, into as many.
+    fn mirrored(self, bytes: &[u8], output: &mut [u8]);
 }
 
 /// Something to be done with whichever kernels there are.

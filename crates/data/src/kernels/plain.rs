@@ -80,6 +80,32 @@ impl Kernels for Plain {
             *pixel = sums.map(|sum| (sum >> precision).clamp(0, 255) as u8);
         }
     }
+
+    #[inline(always)]
+    fn apart(self, pixels: &[[u8; 3]], mirrored: bool, rows: [&mut [u8]; 3]) {
+        for (channel, row) in rows.into_iter().enumerate() {
+            for (at, value) in row.iter_mut().enumerate() {
+                let at = if mirrored { pixels.len() - 1 - at } else { at };
+                *value = pixels[at][channel];
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn together(self, rows: [&[u8]; 3], mirrored: bool, pixels: &mut [[u8; 3]]) {
+        let length = pixels.len();
+        for (at, pixel) in pixels.iter_mut().enumerate() {
+            let at = if mirrored { length - 1 - at } else { at };
+            *pixel = rows.map(|row| row[at]);
+        }
+    }
+
+    #[inline(always)]
+    fn mirrored(self, bytes: &[u8], output: &mut [u8]) {
+        for (value, byte) in output.iter_mut().zip(bytes.iter().rev()) {
+            *value = *byte;
+        }
+    }
 }
 
 /// One direction of the transform over eight values, as `jidctint.c` of libjpeg has it.

@@ -41,6 +41,20 @@ fn all(kernels: impl Kernels, values: &[i16], bytes: &[u8], width: usize) -> Vec
     let rows = [&input[..100], &input[20..], &input[33..], &input[7..]];
     kernels.down(&rows, &weights[..4], 15, &mut pixels);
     results.push(pixels.as_flattened().to_vec());
+
+    for mirrored in [false, true] {
+        let mut rows = vec![0; 3 * width];
+        let (first, rest) = rows.split_at_mut(width);
+        let (second, third) = rest.split_at_mut(width);
+        kernels.apart(&bytes.as_chunks::<3>().0[..width], mirrored, [first, second, third]);
+        results.push(rows);
+        let mut pixels = vec![[0; 3]; width];
+        kernels.together([&bytes[..width], &bytes[150..][..width], &bytes[300..][..width]], mirrored, &mut pixels);
+        results.push(pixels.as_flattened().to_vec());
+    }
+    let mut turned = vec![0; width];
+    kernels.mirrored(&bytes[..width], &mut turned);
+    results.push(turned);
     results
 }
 
