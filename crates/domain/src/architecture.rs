@@ -113,6 +113,29 @@ impl Architecture {
         }
     }
 
+    /// Heads of attention in each of its blocks; none where it has no attention, and so nothing that tensor parallelism
+    /// divides.
+    pub fn heads(self) -> Option<i64> {
+        match self {
+            Architecture::Vit { heads, .. } | Architecture::Bert { heads, .. } | Architecture::Gpt { heads, .. } => {
+                Some(heads)
+            }
+            Architecture::Mlp | Architecture::Cnn | Architecture::SmallResnet { .. } => None,
+            Architecture::Resnet { .. } | Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => None,
+            Architecture::Yolo { .. } => None,
+        }
+    }
+
+    /// Whether it leaves values out at random while training.
+    pub fn has_dropout(self) -> bool {
+        match self {
+            Architecture::Cnn | Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => true,
+            Architecture::Bert { .. } | Architecture::Gpt { .. } => true,
+            Architecture::Mlp | Architecture::SmallResnet { .. } | Architecture::Resnet { .. } => false,
+            Architecture::Vit { .. } | Architecture::Yolo { .. } => false,
+        }
+    }
+
     /// Pixels of height and width that are one pixel before its last normalisation over a batch; none where a batch of
     /// one can always be normalised.
     pub fn shrinks_by(self) -> Option<u32> {

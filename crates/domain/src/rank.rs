@@ -268,6 +268,9 @@ pub struct Exported {
     /// Most memory that the rank ever held, in bytes: of the accelerator, else of its process; 0 where it is not known.
     #[serde(default, skip_serializing_if = "is_unknown")]
     pub peak_memory: u64,
+    /// The same of each of several ranks, from rank 0 on; none where there was one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rank_memory: Vec<u64>,
     /// What else was measured on the test split.
     #[serde(default, skip_serializing_if = "Figures::is_empty")]
     pub figures: Figures,

@@ -38,11 +38,11 @@ pub struct Train {
     /// Samples per optimiser step, over all devices and accumulation steps.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub batch: u32,
-    /// Micro-batches that one optimiser step is split into; the result is that of the whole batch, but for a detector, which weighs each part by its pictures.
+    /// Micro-batches that one optimiser step is split into; the result is that of the whole batch, but for batch normalisation, which sees each by itself.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub accumulate: u32,
-    /// Ranks that share each batch, each a process; the result is that of the whole batch, but for a detector, which weighs each share by its pictures.
+    /// Ranks that share each batch, each a process; the result is that of the whole batch.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     #[schemars(range(min = 1, max = 1_024))]
     pub processes: u32,
@@ -67,6 +67,10 @@ pub struct Train {
     /// Which blocks forget what they computed and compute it again on the way back: less memory for a third more work, and the same numbers.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub recompute: Recompute,
+    /// Share of values that a model with dropout leaves out at random while training. Default: that of its paper.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]
+    pub dropout: Option<f64>,
     /// Probability mass taken from the true class and spread evenly over all classes.
     #[serde(default)]
     #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]

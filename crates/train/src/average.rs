@@ -9,6 +9,8 @@ use tch::Tensor;
 use crate::error::Error;
 use crate::material::Feed;
 use crate::model::{Named, Network, Pass, Running, Weights};
+use crate::ranks::Ranks;
+use crate::recompute::forward_alone;
 use crate::schedule::Length;
 use crate::step::Recipe;
 use crate::torch::{self, Result};
@@ -100,6 +102,7 @@ pub fn measure_statistics(
     recipe: &Recipe,
     feed: &mut Feed,
     batches: u32,
+    ranks: &Ranks,
 ) -> std::result::Result<usize, Error> {
     let numbers = torch::random_state(recipe.device)?;
     let (mut seen, mut counted) = (0_u32, 0);
@@ -107,13 +110,16 @@ pub fn measure_statistics(
         let Some(batch) = feed.next(recipe.device) else { break };
         let samples = batch?.samples;
         // A rank's share of a small batch may hold nothing but a blank.
-        if samples.of.counted == 0 {
+        let is_blank = samples.of.counted == 0;
+        if is_blank && ranks.shards().is_none() {
             continue;
         }
-        seen += 1;
+        seen += u32::from(!is_blank);
         counted += samples.of.counted;
-        let pass = Pass { running: Running::Take(1.0 / f64::from(seen)), ..samples.pass(true) };
-        let _ = tch::no_grad(|| recipe.format.forward(recipe.device, || network.forward(&samples.values, &pass)))?;
+        let running = if is_blank { Running::Stay } else { Running::Take(1.0 / f64::from(seen)) };
+        let pass = Pass { running, ..samples.pass(true) };
+        let forward = || forward_alone(network, &samples.values, &pass, recipe, ranks);
+        let _ = tch::no_grad(|| recipe.format.forward(recipe.device, forward))?;
     }
     torch::set_random_state(recipe.device, &numbers)?;
     Ok(counted)

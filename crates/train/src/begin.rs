@@ -28,12 +28,35 @@ pub fn check_spec(spec: &Spec, version: &str) -> Result<(), Error> {
         let message = format!("rank {} is not one of {}: they are counted from 0", spec.rank, spec.world_size);
         return Err(Finding::new(Cause::Job, message).hint("check `RANK` and `WORLD_SIZE`").into());
     }
-    let (batch, ranks) = (spec.train.batch, spec.world_size);
-    if batch < ranks {
+    check_mesh(&spec.train, spec.world_size.max(1))?;
+    let (batch, ranks) = (spec.train.batch, spec.world_size.max(1));
+    if batch < ranks / spec.train.parallel.tensor.max(1) {
         let message = format!("{ranks} ranks cannot share `batch: {batch}`");
         return Err(Finding::new(Cause::Job, message).hint("choose a larger `batch` or fewer ranks").into());
     }
     Ok(())
+}
+
+/// Refuses a mesh that so many ranks cannot be laid out on, or that the model has nothing to divide for. The job file
+/// was checked for as many `processes` as it says; whoever starts ranks by hand may start others.
+fn check_mesh(train: &Train, ranks: u32) -> Result<(), Error> {
+    let tensor = train.parallel.tensor.max(1);
+    if !ranks.is_multiple_of(tensor) {
+        let message = format!("{ranks} ranks cannot be divided into groups of `tensor: {tensor}`");
+        return Err(Finding::new(Cause::Job, message)
+            .hint("start a multiple of it, or change `parallel.tensor`")
+            .into());
+    }
+    let name = train.model.name();
+    let message = match Architecture::of(train.model).heads() {
+        _ if tensor == 1 => return Ok(()),
+        None => format!("`{name}` has no attention heads, which `tensor: {tensor}` could divide"),
+        Some(heads) if heads % i64::from(tensor) != 0 => {
+            format!("the {heads} attention heads of `{name}` cannot be divided by `tensor: {tensor}`")
+        }
+        Some(_) => return Ok(()),
+    };
+    Err(Finding::new(Cause::Job, message).hint("change `parallel.tensor`, or leave it out").into())
 }
 
 /// Steps of the run; the last batch of an epoch takes what is left, so none is lost.

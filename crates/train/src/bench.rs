@@ -2,14 +2,18 @@
 //!
 //! One argument describes the case as JSON; each line on stdin asks for one block, and one line of JSON answers it:
 //! `steps 10` times ten steps on a batch that stays the same, `snapshots 5` five snapshots and five plain copies of as
-//! many bytes. Between the blocks the process sleeps, so that another program can be measured in turn with this one;
+//! many bytes. With several `processes`, the first one starts the others and hands them each request; `apart 10` times
+//! steps whose gradients wait until the backward pass is over. Between the blocks the process sleeps, so that another program can be measured in turn with this one;
 //! `benches/peers/torch_step.py` understands the same case and `steps N`. `gradus bench train` asks once.
 
 use std::error::Error;
 use std::hint::black_box;
 use std::io::{BufRead, Write};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use domain::rank::Meeting;
 use domain::train::{MemoryFormat, Task, Train};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -36,10 +40,16 @@ struct Case {
     vocabulary: i64,
     classes: i64,
     threads: u32,
+    /// Which of several processes this is, and where they meet: said by the first one to the others.
+    #[serde(default)]
+    rank: u32,
+    #[serde(default)]
+    port: u16,
 }
 
 /// A trainer, and the batch it is given again and again.
 struct Bench {
+    ranks: Ranks,
     trainer: Trainer,
     recipe: Recipe,
     batch: Samples,
@@ -51,14 +61,18 @@ struct Bench {
 /// # Errors
 /// Whatever is wrong with the case, or a request that is not understood.
 pub fn answer(case: &str, device: Device, requests: impl BufRead, mut to: impl Write) -> Result<(), Box<dyn Error>> {
-    let case: Case = serde_json::from_str(case)?;
+    let text = case;
+    let mut case: Case = serde_json::from_str(text)?;
+    let mut others = if case.rank == 0 { Others::start(&mut case, text)? } else { Others::default() };
     torch::set_threads(case.threads);
     torch::set_deterministic(case.train.deterministic)?;
     let mut bench = Bench::new(&case, device)?;
     for line in requests.lines() {
         let line = line?;
+        others.ask(&line)?;
         let mut answer = match line.split_once(' ') {
-            Some(("steps", count)) => bench.steps(count.parse()?)?,
+            Some(("steps", count)) => bench.steps(count.parse()?, false)?,
+            Some(("apart", count)) => bench.steps(count.parse()?, true)?,
             Some(("snapshots", count)) => bench.snapshots(count.parse()?)?,
             Some(_) | None => return Err(format!("`{line}` is not understood").into()),
         };
@@ -68,7 +82,61 @@ pub fn answer(case: &str, device: Device, requests: impl BufRead, mut to: impl W
         writeln!(to, "{answer}")?;
         to.flush()?;
     }
-    Ok(())
+    others.end()
+}
+
+/// How long ranks wait for each other.
+const PATIENCE_S: u64 = 60;
+
+/// The processes beside the first.
+#[derive(Default)]
+struct Others(Vec<Child>);
+
+impl Others {
+    /// Starts as many as the case asks for.
+    fn start(case: &mut Case, text: &str) -> Result<Others, Box<dyn Error>> {
+        let mut others = Others::default();
+        if case.train.processes > 1 {
+            // Free again, and the system gives it to nobody who asks for any within the moment.
+            case.port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        }
+        for rank in 1..case.train.processes {
+            let mut theirs: Value = serde_json::from_str(text)?;
+            (theirs["rank"], theirs["port"]) = (json!(rank), json!(case.port));
+            let mut command = Command::new(std::env::current_exe()?);
+            command.arg("bench").arg(theirs.to_string()).stdin(Stdio::piped()).stdout(Stdio::null());
+            others.0.push(command.spawn()?);
+        }
+        Ok(others)
+    }
+
+    fn ask(&mut self, line: &str) -> Result<(), Box<dyn Error>> {
+        for input in self.0.iter_mut().filter_map(|child| child.stdin.as_mut()) {
+            writeln!(input, "{line}")?;
+            input.flush()?;
+        }
+        Ok(())
+    }
+
+    fn end(mut self) -> Result<(), Box<dyn Error>> {
+        for mut child in self.0.drain(..) {
+            drop(child.stdin.take());
+            if !child.wait()?.success() {
+                return Err("another rank could not go on; it has said why".into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whoever gives up ends the others too.
+impl Drop for Others {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
 }
 
 impl Case {
@@ -90,9 +158,11 @@ impl Case {
         Shape { input, output }
     }
 
-    /// Samples of no meaning; every row of words is full.
-    fn samples(&self, device: Device) -> Result<Samples, torch::Error> {
-        let count = i64::from(self.train.batch);
+    /// This rank's share of samples of no meaning; every row of words is full.
+    fn samples(&self, device: Device, ranks: &Ranks) -> Result<Samples, torch::Error> {
+        let batch = u64::from(self.train.batch);
+        let count = ranks.share().most(batch) as i64;
+        let of = Of { counted: count as usize, whole: batch as usize };
         let classes = Tensor::f_arange(count, (Kind::Int64, device))?.f_remainder(self.classes.max(1))?;
         match self.shape().input {
             Input::Picture(Picture { channels, height, width }) => {
@@ -110,7 +180,7 @@ impl Case {
                         detect::truths(&(0..count).map(truth).collect::<Vec<_>>(), device)?
                     }
                 };
-                Ok(Samples { values, mask: None, labels, of: Of::all(count as usize) })
+                Ok(Samples { values, mask: None, labels, of })
             }
             Input::Text(Text { vocabulary, length }) => {
                 let values = Tensor::f_randint_low(1, vocabulary, [count, length], (Kind::Int64, device))?;
@@ -119,7 +189,7 @@ impl Case {
                     Output::Words => values.shallow_clone(),
                     Output::Boxes(_) => classes,
                 };
-                Ok(Samples { values, mask: None, labels, of: Of::all(count as usize) })
+                Ok(Samples { values, mask: None, labels, of })
             }
         }
     }
@@ -129,17 +199,23 @@ impl Bench {
     fn new(case: &Case, device: Device) -> Result<Bench, Box<dyn Error>> {
         let recipe = Recipe::of(&case.train, device);
         recipe.format.settle(device)?;
-        let trainer = Trainer::fresh(&case.train, case.shape(), device, case.threads, &mut Ranks::alone())?;
-        let lr = trainer.optimizer.base_rate();
-        Ok(Bench { trainer, recipe, batch: case.samples(device)?, lr })
+        let (host, port, local_rank) = ("127.0.0.1".to_owned(), case.port, case.rank);
+        let meeting = Meeting { host, port, local_rank, is_kept: false, patience_s: PATIENCE_S };
+        let mut ranks = Ranks::join(case.rank, case.train.processes, Some(&meeting), case.train.parallel)?;
+        let trainer = Trainer::fresh(&case.train, case.shape(), device, case.threads, &mut ranks)?;
+        ranks.hook(&trainer.network, case.train.parallel)?;
+        let (lr, batch) = (trainer.optimizer.base_rate(), case.samples(device, &ranks)?);
+        Ok(Bench { ranks, trainer, recipe, batch, lr })
     }
 
     fn step(&mut self) -> Result<f64, torch::Error> {
-        step(&self.trainer.network, &mut self.trainer.optimizer, &self.recipe, &self.batch, self.lr, &Ranks::alone())
+        let Trainer { network, optimizer, .. } = &mut self.trainer;
+        step(network, optimizer, &self.recipe, &self.batch, self.lr, &self.ranks)
     }
 
-    /// Seconds of each step.
-    fn steps(&mut self, count: usize) -> Result<Value, Box<dyn Error>> {
+    /// Seconds of each step; with gradients that are exchanged `apart` from the backward pass, or during it.
+    fn steps(&mut self, count: usize, apart: bool) -> Result<Value, Box<dyn Error>> {
+        self.ranks.wait_with_gradients(apart);
         let (mut seconds, mut loss) = (Vec::with_capacity(count), 0.0);
         for _ in 0..count {
             let began = Instant::now();
@@ -155,7 +231,10 @@ impl Bench {
     /// memory was written to before: a run copies into the memory of the snapshot before last.
     fn snapshots(&mut self, count: usize) -> Result<Value, Box<dyn Error>> {
         let began = Instant::now();
-        let first = self.trainer.snapshot(None, &Ranks::alone())?.ok_or("the first rank has a snapshot")?;
+        if self.ranks.size() > 1 {
+            return Err("snapshots are measured with one process".into());
+        }
+        let first = self.trainer.snapshot(None, &self.ranks)?.ok_or("the first rank has a snapshot")?;
         let fresh_seconds = began.elapsed().as_secs_f64();
         let bytes: usize = first.model.iter().chain(&first.training).map(|tensor| tensor.bytes.len()).sum();
         let (mut spare, from, mut to) = (Some(first), vec![1u8; bytes], vec![2u8; bytes]);
@@ -163,7 +242,7 @@ impl Bench {
         for _ in 0..count {
             self.step()?;
             let began = Instant::now();
-            spare = self.trainer.snapshot(spare, &Ranks::alone())?;
+            spare = self.trainer.snapshot(spare, &self.ranks)?;
             snapshots.push(began.elapsed().as_secs_f64());
             self.step()?;
             let began = Instant::now();

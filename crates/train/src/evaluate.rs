@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::material::Feed;
 use crate::model::{Network, Output};
 use crate::ranks::Ranks;
+use crate::recompute::forward_alone;
 use crate::step::{Recipe, Samples, loss};
 use crate::torch::{self, Result};
 
@@ -57,7 +58,7 @@ pub fn evaluate(
     let mut sums = Sums::default();
     while let Some(batch) = feed.next(recipe.device) {
         let batch = batch?.samples;
-        tch::no_grad(|| sums.add(network, recipe, &batch))?;
+        tch::no_grad(|| sums.add(network, recipe, &batch, ranks))?;
         if ranks.any(!go_on())? {
             return Ok(None);
         }
@@ -66,12 +67,17 @@ pub fn evaluate(
 }
 
 impl Sums {
-    fn add(&mut self, network: &Network, recipe: &Recipe, batch: &Samples) -> Result<()> {
+    fn add(&mut self, network: &Network, recipe: &Recipe, batch: &Samples, ranks: &Ranks) -> Result<()> {
+        // A rank without a sample works for company where the others need its part of the parameters.
+        if batch.of.counted == 0 && ranks.shards().is_none() {
+            return Ok(());
+        }
+        let (pass, values) = (batch.pass(false), &batch.values);
+        let forward = || forward_alone(network, values, &pass, recipe, ranks);
+        let said = recipe.format.forward(recipe.device, forward)?;
         if batch.of.counted == 0 {
             return Ok(());
         }
-        let pass = batch.pass(false);
-        let said = recipe.format.forward(recipe.device, || network.forward(&batch.values, &pass))?;
         let loss = loss(&said, batch, 0.0)?.f_to_kind(Kind::Double)?;
         match network.output() {
             Output::Classes(classes) => self.add_classes(&said, batch, loss, classes),

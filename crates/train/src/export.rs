@@ -107,6 +107,8 @@ pub struct Verdict {
     pub parameters: u64,
     /// The format they were trained in.
     pub format: Format,
+    /// Most memory that each of several ranks ever held, in bytes.
+    pub rank_memory: Vec<u64>,
 }
 
 /// Writes the files into the export folder, each whole or not at all, and says where they are.
@@ -164,6 +166,7 @@ pub fn export(
         test_accuracy: verdict.test.accuracy,
         steps: progress.step,
         peak_memory: torch::peak_memory()?.largest(),
+        rank_memory: verdict.rank_memory.clone(),
         figures: verdict.test.figures,
         confusion: verdict.test.confusion.clone(),
     })

@@ -99,7 +99,7 @@ pub fn fold(from: &Path, to: &Path) -> std::result::Result<Folded, Error> {
     let mut tensors: Vec<&Named> =
         network.weights().all().filter(|named| !is_gone(&named.name)).chain(&biases).collect();
     tensors.sort_by(|left, right| left.name.cmp(&right.name));
-    let tensors = state::copy(tensors, &mut Vec::new())?;
+    let tensors = state::copy(tensors)?;
     let entry =
         checkpoint::write_tensors(&to.join("model.safetensors"), &tensors, &[("format", "pt"), ("folded", "true")])?;
     let mut changed = text;

@@ -45,6 +45,37 @@ enum State {
     Squares(Vec<adafactor::Squares>),
 }
 
+/// What the ranks that update different parameters agree on before each update.
+pub trait Agree {
+    /// The norm of all ranks' gradients taken as one vector, a scalar.
+    fn norm(&self) -> Result<Tensor>;
+    /// Makes `found` 1 if it is on any rank: a gradient there is not finite.
+    fn found(&self, found: &Tensor) -> Result<()>;
+}
+
+/// All of `gradients` are known here.
+struct Alone<'a>(&'a [Tensor]);
+
+impl Agree for Alone<'_> {
+    fn norm(&self) -> Result<Tensor> {
+        torch::gradient_norm(self.0)
+    }
+
+    fn found(&self, _: &Tensor) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The kinds of tensors that a rule keeps of each parameter, of the parameter's own shape; none for a rule whose state
+/// has other shapes.
+pub fn kinds(rule: Rule) -> &'static [&'static str] {
+    match rule {
+        Rule::Sgd(Sgd { momentum: 0.0, .. }) | Rule::Adafactor(_) => &[],
+        Rule::Sgd(_) => &["momentum"],
+        Rule::Adamw(_) | Rule::Lamb(_) => &["first", "second"],
+    }
+}
+
 impl Optimizer {
     /// The rule with fresh state, for all parameters alike.
     pub fn new(rule: Rule, weights: &Weights) -> Result<Optimizer> {
@@ -99,19 +130,27 @@ impl Optimizer {
     pub fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<bool> {
         let gradients: Vec<Vec<Tensor>> = self.groups.iter().map(Group::gradients).collect::<Result<_>>()?;
         let all: Vec<Tensor> = gradients.iter().flatten().map(Tensor::shallow_clone).collect();
-        self.step_among(lr, clip, &all)
+        self.step_among(lr, clip, &all, None)
     }
 
-    /// The same where these parameters are some of many, whose gradients are `all`: their norm and whether they are
-    /// finite are those of all.
-    pub fn step_among(&mut self, lr: f64, clip: Option<f64>, all: &[Tensor]) -> Result<bool> {
+    /// The same where these parameters are some of many. `all` are the gradients that are known here, of which the norm
+    /// is taken and whether they are finite, unless there is more to `agree` on.
+    pub fn step_among(
+        &mut self,
+        lr: f64,
+        clip: Option<f64>,
+        all: &[Tensor],
+        agree: Option<&dyn Agree>,
+    ) -> Result<bool> {
+        let alone = Alone(all);
+        let agree = agree.unwrap_or(&alone);
         let gradients: Vec<Vec<Tensor>> = self.groups.iter().map(Group::gradients).collect::<Result<_>>()?;
         let is_finite = match &mut self.scaler {
-            Some(scaler) => scaler.unscale(all)?,
+            Some(scaler) => scaler.unscale(all, agree)?,
             None => true,
         };
         if let (Some(longest), true) = (clip, is_finite) {
-            self::clip(all, longest)?;
+            self::clip(all, &agree.norm()?, longest)?;
         }
         if is_finite {
             let _ = self.updates.f_add_scalar_(1.0)?;
@@ -227,9 +266,12 @@ impl Group {
     }
 }
 
-/// Scales gradients down to the norm `longest` if all together are longer, as torch.nn.utils.clip_grad_norm_.
-fn clip(gradients: &[Tensor], longest: f64) -> Result<()> {
-    let norm = torch::gradient_norm(gradients)?;
+/// Scales gradients down to the norm `longest` if all together have a longer `norm`, as
+/// torch.nn.utils.clip_grad_norm_.
+fn clip(gradients: &[Tensor], norm: &Tensor, longest: f64) -> Result<()> {
+    if gradients.is_empty() {
+        return Ok(());
+    }
     let factor = norm.f_add_scalar(1e-6)?.f_reciprocal()?.f_mul_scalar(longest)?.f_clamp_max(1.0)?;
     torch::scale(gradients, &factor)
 }

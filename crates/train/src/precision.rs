@@ -6,6 +6,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::Error;
 use crate::model::Named;
+use crate::optim::Agree;
 use crate::torch::{self, Half, Result};
 
 /// What a [`Precision`] comes to on a device.
@@ -114,13 +115,15 @@ impl Scaler {
 
     /// Takes the scale out of the gradients again and adapts it; false if one of them is not finite, and then they are
     /// not to be used.
-    pub fn unscale(&mut self, gradients: &[Tensor]) -> Result<bool> {
+    /// Ranks that know other gradients `agree`.
+    pub fn unscale(&mut self, gradients: &[Tensor], agree: &dyn Agree) -> Result<bool> {
         let _ = self.found.f_zero_()?;
         torch::unscale(
             gradients,
             &self.found,
             &self.scale.f_to_kind(Kind::Double)?.f_reciprocal()?.f_to_kind(Kind::Float)?,
         )?;
+        agree.found(&self.found)?;
         let is_finite = self.found.f_double_value(&[])? == 0.0;
         let _ = self.scale.f_internal_amp_update_scale_(&self.steady, &self.found, GROWTH, BACKOFF, GROWTH_INTERVAL)?;
         if !is_finite && self.scale.f_double_value(&[])? < LEAST_SCALE {

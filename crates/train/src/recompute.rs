@@ -11,17 +11,42 @@ use tch::{Device, Tensor};
 
 use crate::model::{Block, Network, Pass, Running};
 use crate::precision::Format;
+use crate::ranks::Ranks;
 use crate::step::Recipe;
 use crate::torch::{self, Result};
 
-/// The network's scores, computed as the recipe says.
-pub fn forward(network: &Network, values: &Tensor, pass: &Pass, recipe: &Recipe) -> Result<Tensor> {
+/// The network's scores, computed as the recipe says; from them a backward pass follows.
+pub fn forward(network: &Network, values: &Tensor, pass: &Pass, recipe: &Recipe, ranks: &Ranks) -> Result<Tensor> {
+    if let Some(shards) = ranks.shards() {
+        shards.begin()?;
+    }
     let mut place = 0;
-    network.forward_through(values, pass, |block, x| {
-        let is_chosen = chosen(recipe.recompute, place);
+    network.forward_through(values, pass, |block, x, pass| {
+        let is_chosen = chosen(recipe.recompute, place as u32);
+        let work = |x: &Tensor| if is_chosen { again(block, x, pass, recipe) } else { block.forward(x, pass) };
+        let out = match ranks.shards() {
+            Some(shards) => shards.around(place, x, work),
+            None => work(x),
+        };
         place += 1;
-        if is_chosen { again(block, x, pass, recipe) } else { block.forward(x, pass) }
+        out
     })
+}
+
+/// The same where nothing goes back: no block has anything to compute again.
+pub fn forward_alone(
+    network: &Network,
+    values: &Tensor,
+    pass: &Pass,
+    recipe: &Recipe,
+    ranks: &Ranks,
+) -> Result<Tensor> {
+    let recipe = Recipe { recompute: Recompute::None, ..*recipe };
+    let scores = forward(network, values, pass, &recipe, ranks)?;
+    if let Some(shards) = ranks.shards() {
+        shards.forget()?;
+    }
+    Ok(scores)
 }
 
 /// Whether the block at this place, from 0, is computed again.

@@ -25,7 +25,7 @@ use crate::profile::{Phase, Timeline};
 use crate::ranks::Ranks;
 use crate::saving::Saving;
 use crate::schedule::{self, Length};
-use crate::state::{BestScore, LeftOut, Trainer, spread};
+use crate::state::{BestScore, LeftOut, Start, Trainer};
 use crate::step::{Recipe, timed_step};
 use crate::torch;
 
@@ -92,8 +92,8 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
     let shape = material.shape(train);
     let length = length(train, material.counts())?;
     check_pictures(train, shape)?;
-    check_batches(train, shape, material.counts(), ranks.size())?;
-    check_shares(train, material.counts(), ranks.size())?;
+    check_batches(train, shape, material.counts(), ranks.shares())?;
+    check_shares(train, material.counts(), ranks.shares())?;
     chaos::point("stage");
 
     let folder = Path::new(&spec.checkpoints);
@@ -108,21 +108,19 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
     torch::set_threads(spec.threads);
     torch::set_deterministic(train.deterministic)?;
     recipe.format.settle(device)?;
-    let mut trainer = Trainer::fresh(train, shape, device, spec.threads, ranks)?;
-    let mut training = Vec::new();
+    let mut start = Start::fresh(train, shape, device, spec.threads, ranks)?;
     match (loaded, &train.weights) {
-        (Some(loaded), _) => training = trainer.restore(loaded, setting.left_out, ranks)?,
+        (Some(loaded), _) => start.restore(loaded, setting.left_out)?,
         (None, Some(_)) if !ranks.is_first() => {}
         (None, Some(path)) => {
-            for text in pretrained::load(&trainer.network, train.model, Path::new(path))? {
+            for text in pretrained::load(&start.network, train.model, Path::new(path))? {
                 channel.send(Report::Note { text });
             }
         }
         (None, None) => {}
     }
     // All ranks begin with what the first one has.
-    spread(&mut trainer, &training, ranks, train.seed)?;
-    drop(training);
+    let mut trainer = start.among(train, ranks)?;
     keep_threads(spec, &trainer, channel);
     ranks.hook(&trainer.network, train.parallel)?;
     let ranks = &*ranks;
@@ -207,12 +205,11 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
     tell_times(spec, &timeline, channel, ranks)?;
     // Durable before it is exported: a kill from here on costs no step.
     saving.finish()?;
-    let best = if ranks.is_first() { Some(trainer.use_best()?) } else { None };
-    ranks.spread(trainer.network.weights().all())?;
+    let best = trainer.use_best(ranks)?;
     let Some(test) = scorer.score(&trainer, Part::Test, &mut orders)? else {
         return Ok(Ending::Stopped { step: trainer.progress.step });
     };
-    tell_memory(channel, ranks)?;
+    let rank_memory = tell_memory(channel, ranks)?;
     let Some(best) = best else { return Ok(Ending::Trained) };
     let validation = trainer.progress.best.ok_or_else(|| Finding::new(Cause::Internal, "nothing was evaluated"))?;
     let epoch = epoch_of(validation.step, length);
@@ -222,7 +219,7 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
         let told: Vec<String> = test.figures.lines().iter().map(|(name, value)| format!("{name} {value}")).collect();
         channel.send(Report::Note { text: format!("on the test split: {}", told.join(", ")) });
     }
-    let verdict = Verdict { validation, test, parameters, format: recipe.format };
+    let verdict = Verdict { validation, test, parameters, format: recipe.format, rank_memory };
     channel.send(Report::Exported(export(spec, &material, &best, &trainer.progress, &verdict)?));
     Ok(Ending::Trained)
 }
@@ -267,16 +264,16 @@ struct Scorer<'a> {
 impl Scorer<'_> {
     /// Scores the validation split, keeps the weights if they are the best, and reports; unless an order to stop comes.
     fn validate(&self, trainer: &mut Trainer, length: Length, orders: &mut Orders) -> Result<(), Error> {
-        let lent = trainer.lend_average(length)?;
+        let lent = trainer.lend_average(length, self.ranks)?;
         if let Some(batches) = lent.as_ref().map(|lent| lent.batches).filter(|batches| *batches > 0) {
             let mut feed = self.material.train(&self.spec.train, Cursor { epoch: 0, pos: 0 }, self.ranks.share());
-            let counted = measure_statistics(&trainer.network, self.recipe, &mut feed, batches)?;
+            let counted = measure_statistics(&trainer.network, self.recipe, &mut feed, batches, self.ranks)?;
             self.ranks.level(&trainer.network, counted)?;
         }
         if let Some(score) = self.score(trainer, Part::Validation, orders)? {
             self.judge(trainer, length, score)?;
         }
-        lent.map_or(Ok(()), |lent| trainer.take_back(lent))
+        lent.map_or(Ok(()), |lent| trainer.take_back(lent, self.ranks))
     }
 
     /// Keeps the weights if they are the best, and reports.
@@ -292,10 +289,7 @@ impl Scorer<'_> {
         let best = trainer.progress.best.is_none_or(better) || validation == 0;
         if best {
             let score = BestScore { step: at, loss: score.loss, accuracy: score.accuracy };
-            if self.ranks.is_first() {
-                trainer.keep_best(score)?;
-            }
-            trainer.progress.best = Some(score);
+            trainer.keep_best(score, self.ranks)?;
         }
         trainer.progress.evaluated = true;
         self.channel.send(evaluated(at, epoch_of(at, length), EvaluatedSplit::Validation, &score, best));
@@ -327,15 +321,15 @@ fn open_writer(spec: &Spec, setting: Setting, resumed: Option<&checkpoint::Manif
     Ok(Writer::open_mutant(folder, Identity::of(spec), keep, resumed, setting.mutant)?)
 }
 
-/// Says how much memory each of several ranks has used at its peak.
-fn tell_memory(channel: &Channel, ranks: &Ranks) -> Result<(), Error> {
+/// Says how much memory each of several ranks has used at its peak, and returns it.
+fn tell_memory(channel: &Channel, ranks: &Ranks) -> Result<Vec<u64>, Error> {
     if ranks.size() == 1 {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    let figures = ranks.each(torch::peak_memory()?.host as f64)?;
-    let figures: Vec<String> = figures.iter().map(|bytes| format!("{:.0} MB", bytes / 1e6)).collect();
-    channel.send(Report::Note { text: format!("peak memory of the ranks, from rank 0 on: {}", figures.join(", ")) });
-    Ok(())
+    let figures = ranks.each(torch::peak_memory()?.largest() as f64)?;
+    let told: Vec<String> = figures.iter().map(|bytes| format!("{:.0} MB", bytes / 1e6)).collect();
+    channel.send(Report::Note { text: format!("peak memory of the ranks, from rank 0 on: {}", told.join(", ")) });
+    Ok(figures.into_iter().map(|bytes| bytes as u64).collect())
 }
 
 /// Whether the job's target is met, now or in an earlier attempt.

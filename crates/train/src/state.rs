@@ -15,10 +15,11 @@ use tch::{Device, Kind, Tensor};
 
 use crate::average::Averaged;
 use crate::error::Error;
-use crate::model::{Named, Network, Shape};
-use crate::optim::Optimizer;
+use crate::model::{Named, Network, Shape, Weights};
+use crate::optim::{Optimizer, kinds};
 use crate::precision::{Format, Scaler};
-use crate::ranks::{Ranks, shards};
+use crate::ranks::shards::{self, Kinds};
+use crate::ranks::{Of, Ranks};
 use crate::schedule::Length;
 use crate::torch;
 
@@ -65,6 +66,18 @@ pub struct LeftOut {
     pub position: bool,
 }
 
+/// What a run begins with: a network that is whole on every rank, until the ranks divide it.
+pub struct Start {
+    /// The network.
+    pub network: Network,
+    progress: Progress,
+    best: Option<Arc<Best>>,
+    device: Device,
+    /// What was saved besides the weights, where something was.
+    resumed: Option<Vec<checkpoint::Tensor>>,
+    left_out: LeftOut,
+}
+
 /// A network in training.
 pub struct Trainer {
     /// What is trained.
@@ -75,12 +88,70 @@ pub struct Trainer {
     pub progress: Progress,
     /// The mean of its weights, where one is kept.
     pub average: Option<Averaged>,
+    /// What this rank has of the weights between two steps: all, or a part of each.
+    held: Weights,
+    /// What the optimiser keeps for each parameter.
+    kinds: &'static [&'static str],
     best: Option<Arc<Best>>,
     device: Device,
 }
 
-impl Trainer {
+/// The mean of the weights, as it is saved.
+const AVERAGE: Kinds<'static> = Kinds { names: &["average"], of: Of::All };
+
+impl Start {
     /// A network that has seen nothing.
+    pub fn fresh(train: &Train, shape: Shape, device: Device, threads: u32, ranks: &Ranks) -> Result<Start, Error> {
+        let moments = ranks.moments();
+        let mut network = Network::over(moments, train.model, shape, train.seed, device, train.memory_format)?;
+        network.drop_out(train.dropout);
+        freeze(&network, &train.parameters.freeze)?;
+        let progress = Progress { step: 0, epoch: 0, position: 0, evaluated: true, threads, best: None };
+        Ok(Start { network, progress, best: None, device, resumed: None, left_out: LeftOut::default() })
+    }
+
+    /// Takes over a saved state. All of it fits, or nothing does: the file is of the same job.
+    pub fn restore(&mut self, loaded: Loaded, left_out: LeftOut) -> Result<(), Error> {
+        let state = serde_json::from_value(loaded.manifest.state);
+        let mut progress: Progress = state.map_err(|error| misfit(&format!("its progress cannot be read: {error}")))?;
+        fill(self.network.weights().all(), &loaded.model)?;
+        if left_out.position {
+            progress.position = 0;
+        }
+        self.best = loaded.best.map(Arc::new);
+        self.progress = progress;
+        (self.resumed, self.left_out) = (Some(loaded.training), left_out);
+        Ok(())
+    }
+
+    /// Gives all ranks the state of the first one, each as much as it keeps of it: of the network, and of what was
+    /// saved of the optimiser, the generators and the mean of the weights.
+    pub fn among(self, train: &Train, ranks: &mut Ranks) -> Result<Trainer, Error> {
+        let Start { mut network, mut progress, best, device, resumed, left_out } = self;
+        let [is_resumed] = ranks.agree([resumed.is_some()])?;
+        if ranks.size() > 1 {
+            let told = serde_json::to_string(&progress).map_err(|error| misfit(&error.to_string()))?;
+            let told = ranks.spread_text(0, &told)?;
+            progress = serde_json::from_str(&told).map_err(|error| misfit(&error.to_string()))?;
+        }
+        ranks.spread(network.weights().all())?;
+        ranks.divide(&mut network, train.parallel)?;
+
+        let held = ranks.held(network.weights());
+        let mut optimizer = Optimizer::with(train.optimizer, &train.parameters, &ranks.kept(&held, train.parallel))?;
+        if Format::choose(train.precision, device) == Format::Fp16 {
+            optimizer = optimizer.scaled(Scaler::new(device)?);
+        }
+        let average = train.average.map(|rule| Averaged::new(rule, &held)).transpose()?;
+        let kinds = kinds(train.optimizer);
+        let trainer = Trainer { network, optimizer, progress, average, held, kinds, best, device };
+        trainer.resume(is_resumed, &resumed.unwrap_or_default(), left_out, train.seed, ranks)?;
+        Ok(trainer)
+    }
+}
+
+impl Trainer {
+    /// A network that has seen nothing, divided among the ranks.
     pub fn fresh(
         train: &Train,
         shape: Shape,
@@ -88,50 +159,43 @@ impl Trainer {
         threads: u32,
         ranks: &mut Ranks,
     ) -> Result<Trainer, Error> {
-        let moments = ranks.moments();
-        let network = Network::over(moments, train.model, shape, train.seed, device, train.memory_format)?;
-        freeze(&network, &train.parameters.freeze)?;
-        let kept = ranks.kept(network.weights(), train.parallel);
-        let mut optimizer = Optimizer::with(train.optimizer, &train.parameters, &kept)?;
-        if Format::choose(train.precision, device) == Format::Fp16 {
-            optimizer = optimizer.scaled(Scaler::new(device)?);
-        }
-        let average = train.average.map(|rule| Averaged::new(rule, network.weights())).transpose()?;
-        let progress = Progress { step: 0, epoch: 0, position: 0, evaluated: true, threads, best: None };
-        Ok(Trainer { network, optimizer, progress, average, best: None, device })
+        Start::fresh(train, shape, device, threads, ranks)?.among(train, ranks)
     }
 
-    /// Takes over a saved state. All of it fits, or nothing does: the file is of the same job. Returns what other
-    /// ranks may want of it.
-    pub fn restore(
-        &mut self,
-        loaded: Loaded,
+    /// Fills what each rank keeps with what the first one has `saved`.
+    fn resume(
+        &self,
+        is_resumed: bool,
+        saved: &[checkpoint::Tensor],
         left_out: LeftOut,
+        seed: u64,
         ranks: &Ranks,
-    ) -> Result<Vec<checkpoint::Tensor>, Error> {
-        let state = serde_json::from_value(loaded.manifest.state);
-        let mut progress: Progress = state.map_err(|error| misfit(&format!("its progress cannot be read: {error}")))?;
-        fill(self.network.weights().all(), &loaded.model)?;
-        if !left_out.optimizer {
-            // A run that goes on with scaled losses, where it began without, scales them as a fresh one.
-            let is_there = |name: &str| !name.starts_with("scaler.") || find(&loaded.training, name).is_ok();
-            let wanted: Vec<_> = self.optimizer.state().into_iter().filter(|named| is_there(&named.name)).collect();
-            fill(&wanted, &loaded.training)?;
+    ) -> Result<(), Error> {
+        // A run that goes on with scaled losses, where it began without, scales them as a fresh one.
+        let find = |name: &str| match find(saved, name) {
+            Ok(tensor) => to_tensor(tensor).map(Some),
+            Err(_) if !ranks.is_first() || name.starts_with("scaler.") => Ok(None),
+            Err(error) => Err(error),
+        };
+        let [restores_optimizer] = ranks.agree([is_resumed && !left_out.optimizer])?;
+        if restores_optimizer {
+            shards::scatter(&self.optimizer.state(), self.kept(), &find, ranks)?;
         }
-        if let Some(average) = &self.average {
-            fill(average.state(), &loaded.training)?;
+        if let (Some(average), true) = (&self.average, is_resumed) {
+            shards::scatter(average.state(), AVERAGE, &find, ranks)?;
         }
-        if !left_out.random {
+        if is_resumed && ranks.is_first() && !left_out.random {
             for (device, name) in self.generators() {
-                torch::set_random_state(device, &to_tensor(find(&loaded.training, name)?)?)?;
+                torch::set_random_state(device, &to_tensor(self::find(saved, name)?)?)?;
             }
         }
-        if left_out.position {
-            progress.position = 0;
-        }
-        self.best = loaded.best.map(Arc::new);
-        self.progress = progress;
-        Ok(if ranks.size() > 1 { loaded.training } else { Vec::new() })
+        let generators = saved.iter().find(|tensor| tensor.name == GENERATORS).map(to_tensor).transpose()?;
+        Ok(ranks.set_generators(generators, seed, self.progress.step)?)
+    }
+
+    /// What the optimiser keeps for each parameter.
+    fn kept(&self) -> Kinds<'static> {
+        Kinds { names: self.kinds, of: Of::Trained }
     }
 
     /// Copies the state of all ranks, into the memory of an earlier snapshot where there is one; none on a rank that
@@ -139,29 +203,60 @@ impl Trainer {
     pub fn snapshot(&self, spare: Option<Snapshot>, ranks: &Ranks) -> Result<Option<Snapshot>, Error> {
         let began = Instant::now();
         ranks.check_same(&self.network, self.progress.step)?;
-        let others = shards::gather(&self.optimizer.state(), ranks)?;
-        let generators = if ranks.size() > 1 { Some(ranks.generators()?) } else { None };
+        let (old_model, old_training) = spare.map_or_else(Default::default, |old| (old.model, old.training));
+        let mut training = Copies::over(old_training);
+        shards::gather(&self.optimizer.state(), self.kept(), ranks, &mut |named| training.add(named))?;
+        if let Some(average) = &self.average {
+            shards::gather(average.state(), AVERAGE, ranks, &mut |named| training.add(named))?;
+        }
+        let generators = ranks.generators()?;
+        let model = self.whole_weights(old_model, ranks)?;
         if !ranks.is_first() {
             return Ok(None);
         }
-        let (mut old_model, mut old_training) = spare.map_or_else(Default::default, |old| (old.model, old.training));
-        old_model.reverse();
-        old_training.reverse();
-        let mut training = copy(&self.optimizer.state(), &mut old_training)?;
-        if let Some(average) = &self.average {
-            training.extend(copy(average.state(), &mut old_training)?);
-        }
         for (device, name) in self.generators() {
-            let generator = Named { name: name.into(), tensor: torch::random_state(device)? };
-            training.extend(copy([&generator], &mut old_training)?);
+            training.add(&Named { name: name.into(), tensor: torch::random_state(device)? })?;
         }
         if let Some(tensor) = generators {
-            training.extend(copy([&Named { name: GENERATORS.into(), tensor }], &mut old_training)?);
+            training.add(&Named { name: GENERATORS.into(), tensor })?;
         }
-        training.extend(copy(&others, &mut old_training)?);
         let state = serde_json::to_value(&self.progress).map_err(|error| misfit(&error.to_string()))?;
-        let model = copy(self.network.weights().all(), &mut old_model)?;
-        Ok(Some(Snapshot { step: self.progress.step, began, model, training, state, best: self.best.clone() }))
+        let (step, training, best) = (self.progress.step, training.made, self.best.clone());
+        Ok(Some(Snapshot { step, began, model, training, state, best }))
+    }
+
+    /// Copies of all weights and buffers, sorted by name, on the first rank; nothing on the others.
+    fn whole_weights(&self, spare: Vec<checkpoint::Tensor>, ranks: &Ranks) -> Result<Vec<checkpoint::Tensor>, Error> {
+        let mut copies = Copies::over(spare);
+        let weights = self.network.weights();
+        match ranks.division() {
+            Some(division) => {
+                let mut failed = None;
+                let own = |name: &str| {
+                    let found = self.held.parameters().iter().find(|named| named.name == name);
+                    found.map(|named| named.tensor.shallow_clone())
+                };
+                division.each_whole(Of::All, &own, &mut |name, tensor| {
+                    if failed.is_none() {
+                        failed = copies.add(&Named { name: name.to_owned(), tensor }).err();
+                    }
+                    Ok(())
+                })?;
+                failed.map_or(Ok(()), Err)?;
+                copies.made.sort_by(|left, right| left.name.cmp(&right.name));
+            }
+            None if ranks.is_first() => weights.parameters().iter().try_for_each(|named| copies.add(named))?,
+            None => {}
+        }
+        if ranks.is_first() {
+            weights.buffers().iter().try_for_each(|named| copies.add(named))?;
+        }
+        Ok(copies.made)
+    }
+
+    /// What is held here of the weights, and the buffers.
+    fn here(&self) -> impl Iterator<Item = &Named> {
+        self.held.parameters().iter().chain(self.network.weights().buffers())
     }
 
     /// Takes the weights of the step that was just made into their mean.
@@ -173,42 +268,56 @@ impl Trainer {
     }
 
     /// Puts the mean of the weights in their place, if there is one by now, and returns what was there.
-    pub fn lend_average(&self, length: Length) -> Result<Option<Lent>, Error> {
+    pub fn lend_average(&self, length: Length, ranks: &Ranks) -> Result<Option<Lent>, Error> {
         let Some(average) = self.average.as_ref().filter(|one| one.is_begun(length, self.progress.step)) else {
             return Ok(None);
         };
-        let copies = self.network.weights().all().map(|named| torch::copied(&named.tensor));
+        let copies = self.here().map(|named| torch::copied(&named.tensor));
         let copies = copies.collect::<torch::Result<Vec<Tensor>>>()?;
         average.put()?;
+        ranks.refresh()?;
         let has_statistics = !self.network.weights().buffers().is_empty();
         Ok(Some(Lent { copies, batches: if has_statistics { average.batches() } else { 0 } }))
     }
 
     /// Puts back what the mean took the place of.
-    pub fn take_back(&self, lent: Lent) -> Result<(), Error> {
-        for (named, copy) in self.network.weights().all().zip(lent.copies) {
+    pub fn take_back(&self, lent: Lent, ranks: &Ranks) -> Result<(), Error> {
+        for (named, copy) in self.here().zip(lent.copies) {
             let mut target = named.tensor.f_detach().map_err(torch::Error::from)?;
             target.f_copy_(&copy).map_err(torch::Error::from)?;
         }
-        Ok(())
+        Ok(ranks.refresh()?)
     }
 
-    /// Remembers the present weights as the best ones.
-    pub fn keep_best(&mut self, score: BestScore) -> Result<(), Error> {
-        let model = copy(self.network.weights().all(), &mut Vec::new())?;
-        self.best = Some(Arc::new(Best { step: score.step, model }));
+    /// Remembers the present weights as the best ones, on the first rank, for which all gather them.
+    pub fn keep_best(&mut self, score: BestScore, ranks: &Ranks) -> Result<(), Error> {
+        let model = self.whole_weights(Vec::new(), ranks)?;
+        if ranks.is_first() {
+            self.best = Some(Arc::new(Best { step: score.step, model }));
+        }
         self.progress.best = Some(score);
         Ok(())
     }
 
-    /// Puts the best weights into the network, and returns them as they are saved.
-    pub fn use_best(&mut self) -> Result<Arc<Best>, Error> {
-        let best = match &self.best {
-            Some(best) => Arc::clone(best),
-            None => return Err(misfit("it holds no best weights")),
+    /// Puts the best weights, which the first rank knows, into the network of every rank; returns them there as they
+    /// are saved.
+    pub fn use_best(&mut self, ranks: &Ranks) -> Result<Option<Arc<Best>>, Error> {
+        if ranks.is_first() && self.best.is_none() {
+            return Err(misfit("it holds no best weights"));
+        }
+        let saved: &[checkpoint::Tensor] = self.best.as_ref().map_or(&[], |best| &best.model);
+        let weights = self.network.weights();
+        let own = |name: &str| {
+            let found = self.held.parameters().iter().find(|named| named.name == name);
+            found.map(|named| named.tensor.shallow_clone())
         };
-        fill(self.network.weights().all(), &best.model)?;
-        Ok(best)
+        let is_divided = ranks.hand_out(|name| to_tensor(find(saved, name)?), own)?;
+        let whole = || weights.all().skip(if is_divided { weights.parameters().len() } else { 0 });
+        if ranks.is_first() {
+            fill(whole(), saved)?;
+        }
+        ranks.spread(whole())?;
+        Ok(self.best.clone())
     }
 
     fn generators(&self) -> Vec<(Device, &'static str)> {
@@ -218,26 +327,6 @@ impl Trainer {
         }
         all
     }
-}
-
-/// Gives all ranks the state of the first one: its network, its progress, and of the tensors that it resumed from
-/// those of each rank's optimiser and generator.
-pub fn spread(trainer: &mut Trainer, resumed: &[checkpoint::Tensor], ranks: &Ranks, seed: u64) -> Result<(), Error> {
-    if ranks.size() == 1 {
-        return Ok(());
-    }
-    let progress = serde_json::to_string(&trainer.progress).map_err(|error| misfit(&error.to_string()))?;
-    let progress = ranks.spread_text(0, &progress)?;
-    trainer.progress = serde_json::from_str(&progress).map_err(|error| misfit(&error.to_string()))?;
-    ranks.spread(trainer.network.weights().all())?;
-    if let Some(average) = &trainer.average {
-        ranks.spread(average.state())?;
-    }
-    if trainer.progress.step > 0 {
-        shards::scatter(&trainer.optimizer.state(), |name| to_tensor(find(resumed, name)?), ranks)?;
-    }
-    let saved = resumed.iter().find(|tensor| tensor.name == GENERATORS).map(to_tensor).transpose()?;
-    Ok(ranks.set_generators(saved, seed, trainer.progress.step)?)
 }
 
 /// The weights while their mean stands in their place.
@@ -269,25 +358,41 @@ fn freeze(network: &Network, beginnings: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Copies tensors to plain memory, each in C order whatever its memory format. `spare` is taken from its end.
-pub(crate) fn copy<'a>(
-    tensors: impl IntoIterator<Item = &'a Named>,
-    spare: &mut Vec<checkpoint::Tensor>,
-) -> Result<Vec<checkpoint::Tensor>, Error> {
-    let mut copies = Vec::new();
-    for named in tensors {
+/// Tensors in plain memory, each in C order whatever its memory format.
+struct Copies {
+    made: Vec<checkpoint::Tensor>,
+    /// Memory of earlier copies, most often in the same order.
+    spare: Vec<checkpoint::Tensor>,
+}
+
+impl Copies {
+    /// None yet; `spare` is memory for them.
+    fn over(mut spare: Vec<checkpoint::Tensor>) -> Copies {
+        spare.reverse();
+        Copies { made: Vec::new(), spare }
+    }
+
+    fn add(&mut self, named: &Named) -> Result<(), Error> {
         let tensor = named.tensor.f_detach().map_err(torch::Error::from)?;
         let plain = tensor.f_to_device(Device::Cpu).and_then(|tensor| tensor.f_contiguous());
         let plain = plain.map_err(torch::Error::from)?;
         let dtype = dtype(plain.kind()).ok_or_else(|| misfit(&format!("`{}` is {:?}", named.name, plain.kind())))?;
         let length = plain.numel() * dtype.bytes() as usize;
-        let mut bytes = spare.pop().map(|old| old.bytes).unwrap_or_default();
+        let old = self.spare.iter().rposition(|old| old.name == named.name).map(|place| self.spare.remove(place));
+        let mut bytes = old.map(|old| old.bytes).unwrap_or_default();
         bytes.resize(length, 0);
         plain.f_copy_data_u8(&mut bytes, plain.numel()).map_err(torch::Error::from)?;
         let shape = plain.size().into_iter().map(i64::unsigned_abs).collect();
-        copies.push(checkpoint::Tensor { name: named.name.clone(), dtype, shape, bytes });
+        self.made.push(checkpoint::Tensor { name: named.name.clone(), dtype, shape, bytes });
+        Ok(())
     }
-    Ok(copies)
+}
+
+/// Copies tensors to plain memory.
+pub(crate) fn copy<'a>(tensors: impl IntoIterator<Item = &'a Named>) -> Result<Vec<checkpoint::Tensor>, Error> {
+    let mut copies = Copies::over(Vec::new());
+    tensors.into_iter().try_for_each(|named| copies.add(named))?;
+    Ok(copies.made)
 }
 
 /// Writes saved values into tensors of the same names.

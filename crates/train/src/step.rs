@@ -5,7 +5,7 @@
 use domain::train::{Recompute, Train};
 use tch::{Device, Kind, Reduction, Tensor};
 
-use crate::detect;
+use crate::detect::{self, Sums};
 use crate::model::{Network, Pass, Picture};
 use crate::optim::Optimizer;
 use crate::precision::Format;
@@ -134,33 +134,49 @@ pub fn timed_step(
 ) -> Result<f64> {
     let total = batch.count()?;
     let by_word = batch.labels.dim() == 2;
-    let all_guesses = match by_word && (recipe.accumulate > 1 || ranks.size() > 1) {
+    let all_guesses = match by_word && (recipe.accumulate > 1 || ranks.shares() > 1) {
         true => Some(ranks.total(batch.guesses()?.f_mul_scalar(batch.of.weight())?)?),
         false => None,
     };
+    // How much is to be found is known once all parts have been seen; until then they are weighted by their pictures.
+    let by_object = batch.labels.dim() == 3 && (recipe.accumulate > 1 || ranks.shares() > 1);
+    let mut wanted: Option<Tensor> = None;
     let mut sum: Option<Tensor> = None;
     let mut start = 0;
-    for length in micro_batches(total, i64::from(recipe.accumulate)) {
-        let part = batch.part(start, length)?;
+    for length in passes(batch, recipe.accumulate, ranks)? {
+        let part = batch.part(start.min(total - 1), length)?;
+        // What comes after the last sample is for company only.
+        let part = if start < total { part } else { Samples { of: Of { counted: 0, ..part.of }, ..part } };
         start += length;
         let exchange = ranks.exchange().filter(|_| start == total);
         if let Some(exchange) = exchange {
             exchange.before_forward()?;
         }
-        let loss = timeline.time(Phase::Forward, || forward(network, recipe, &part, all_guesses.as_ref(), ranks))?;
+        let loss = timeline.time(Phase::Forward, || match by_object {
+            true => {
+                let Sums { loss, scores } = forward_sums(network, recipe, &part, ranks)?;
+                add(&mut wanted, scores)?;
+                Ok(loss)
+            }
+            false => forward(network, recipe, &part, all_guesses.as_ref(), ranks),
+        })?;
         let value = loss.f_detach()?;
         if let Some(exchange) = exchange {
             exchange.before_backward()?;
         }
         timeline.time(Phase::Backward, || optimizer.loss(loss)?.f_backward().map_err(Error::from))?;
-        sum = Some(match sum {
-            None => value,
-            Some(sum) => sum.f_add(&value)?,
-        });
+        timeline.time(Phase::Exchange, || ranks.went_back())?;
+        add(&mut sum, value)?;
+    }
+    if let Some(wanted) = wanted {
+        let wanted = ranks.total(wanted)?.f_clamp_min(detect::LEAST)?;
+        let factor = wanted.f_reciprocal()?.f_mul_scalar(batch.of.whole as i64)?;
+        ranks.scale_gradients(network, &factor)?;
+        sum = sum.map(|sum| sum.f_mul(&factor)).transpose()?;
     }
     timeline.time(Phase::Optimizer, || ranks.update(network, optimizer, lr, recipe.clip_norm))?;
-    let mut loss = [sum.map_or(Ok(0.0), |loss| loss.f_double_value(&[]))? / f64::from(ranks.size())];
-    if ranks.size() > 1 {
+    let mut loss = [sum.map_or(Ok(0.0), |loss| loss.f_double_value(&[]))? / f64::from(ranks.shares())];
+    if ranks.shares() > 1 {
         timeline.time(Phase::Exchange, || ranks.sum(&mut loss))?;
     }
     Ok(loss[0])
@@ -175,9 +191,10 @@ fn forward(
     ranks: &Ranks,
 ) -> Result<Tensor> {
     // What ranks exchange is their mean, and what is wanted is their sum.
-    let weight = part.of.weight() * f64::from(ranks.size());
+    let weight = part.of.weight() * f64::from(ranks.shares());
     let (pass, length, whole) = (part.pass(true), part.count()? as f64, part.of.whole as f64);
-    let scores = recipe.format.forward(recipe.device, || recompute::forward(network, &part.values, &pass, recipe))?;
+    let forward = || recompute::forward(network, &part.values, &pass, recipe, ranks);
+    let scores = recipe.format.forward(recipe.device, forward)?;
     let loss = loss(&scores, part, recipe.label_smoothing)?;
     if let Some(all) = all_guesses {
         // A part without a word to guess has no mean.
@@ -188,6 +205,26 @@ fn forward(
         return Ok(loss.f_mul_scalar(weight * length / whole)?);
     }
     Ok(loss)
+}
+
+/// What a part of scenes adds to the sums over the batch of all ranks, divided by the batch's pictures.
+fn forward_sums(network: &Network, recipe: &Recipe, part: &Samples, ranks: &Ranks) -> Result<Sums> {
+    let weight = part.of.weight();
+    let (pass, size) = (part.pass(true), part.values.size());
+    let forward = || recompute::forward(network, &part.values, &pass, recipe, ranks);
+    let said = recipe.format.forward(recipe.device, forward)?;
+    let Sums { loss, scores } = detect::sums(&said, &part.labels, [size[2], size[3]])?;
+    // What ranks exchange is their mean, and what is wanted is their sum.
+    let share = weight * f64::from(ranks.shares()) / part.of.whole as f64;
+    Ok(Sums { loss: loss.f_mul_scalar(share)?, scores: scores.f_detach()?.f_mul_scalar(weight)? })
+}
+
+fn add(sum: &mut Option<Tensor>, value: Tensor) -> Result<()> {
+    *sum = Some(match sum.take() {
+        None => value,
+        Some(sum) => sum.f_add(&value)?,
+    });
+    Ok(())
 }
 
 /// The mean loss of what a network said of a batch.
@@ -207,6 +244,18 @@ pub fn cross_entropy(scores: &Tensor, labels: &Tensor, smoothing: f64) -> Result
         _ => (scores.f_reshape([-1, width])?, labels.f_reshape([-1])?),
     };
     Ok(scores.f_cross_entropy_loss::<Tensor>(&labels, None, Reduction::Mean, -100, smoothing)?)
+}
+
+/// Sizes of the micro-batches of this rank's share. Where ranks meet in every pass, each makes as many as the largest
+/// share has, if need be of a single sample that does not count.
+fn passes(batch: &Samples, accumulate: u32, ranks: &Ranks) -> Result<Vec<i64>> {
+    let (total, parts) = (batch.count()?, i64::from(accumulate));
+    let mut sizes: Vec<i64> = micro_batches(total, parts).collect();
+    if ranks.shards().is_some() {
+        let largest = batch.of.whole.div_ceil(ranks.shares() as usize) as i64;
+        sizes.resize(sizes.len().max(largest.min(parts) as usize), 1);
+    }
+    Ok(sizes)
 }
 
 /// Sizes of at most `parts` micro-batches of `total` samples; the first ones take what is left over.

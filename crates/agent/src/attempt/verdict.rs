@@ -247,6 +247,7 @@ mod tests {
             test_accuracy: 0.9,
             steps: 1,
             peak_memory: 0,
+            rank_memory: Vec::new(),
             figures: domain::rank::Figures::default(),
             confusion: Vec::new(),
         }

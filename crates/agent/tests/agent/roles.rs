@@ -121,6 +121,7 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
         test_accuracy: 0.9,
         steps,
         peak_memory: 0,
+        rank_memory: Vec::new(),
         figures: Figures::default(),
         confusion: Vec::new(),
     };

@@ -51,7 +51,10 @@ struct Train {
     /// Compute blocks again on the way back
     #[arg(long)]
     recompute: bool,
-    /// Threads of the tensor library; all cores
+    /// Ranks that share each batch; their steps are timed with gradients exchanged during the backward pass, and after it
+    #[arg(long, value_name = "RANKS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    processes: u32,
+    /// Threads of the tensor library; all cores, divided among the ranks
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
     /// Steps that are timed, after five that are not
@@ -74,10 +77,18 @@ const CLASSES: u32 = 1_000;
 /// [`Error`].
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let What::Train(train) = args.what;
-    let threads = train.threads.unwrap_or_else(cores);
+    let threads = train.threads.unwrap_or_else(|| (cores() / train.processes).max(1));
+    if train.processes > train.batch {
+        let message = format!("{} ranks cannot share {} samples", train.processes, train.batch);
+        return Err(Error::Usage { message, hint: format!("write `--batch {}` or more", train.processes) });
+    }
     let case = case(&train, threads)?;
-    let answer = ask(settings, &case, threads, train.steps)?;
-    let figures = figures(&train, &answer)?;
+    let [answer, apart] = ask(settings, &case, threads, &train)?;
+    let mut figures = figures(&train, &answer)?;
+    if train.processes > 1 {
+        figures["processes"] = json!(train.processes);
+        figures["apart_step_ms"] = self::figures(&train, &apart)?["step_ms"].clone();
+    }
     if printer.is_json() {
         printer.json(&figures);
         return Ok(exit::DONE);
@@ -89,6 +100,11 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         number("step_ms_low"),
         number("step_ms_high")
     ));
+    if train.processes > 1 {
+        let (step, apart) = (number("step_ms"), number("apart_step_ms"));
+        printer.data(format!("of {} ranks, gradients exchanged during the backward pass", train.processes));
+        printer.data(format!("after it      {apart:.1} ms, {:.2} times as long", apart / step));
+    }
     printer.data(format!("samples       {:.1} a second", number("samples_per_s")));
     printer.data(format!("peak memory   {:.0} MB", number("peak_bytes") / 1e6));
     if figures["tflops"].is_number() {
@@ -107,7 +123,7 @@ fn case(train: &Train, threads: u32) -> Result<Value, Error> {
     let usage = |message: String, hint: &str| Error::Usage { message, hint: hint.to_owned() };
     let mut job = json!({
         "model": train.model, "data": {"path": ""}, "epochs": 1, "batch": train.batch, "precision": train.precision,
-        "memory_format": if train.channels_last { "channels_last" } else { "contiguous" },
+        "processes": train.processes, "memory_format": if train.channels_last { "channels_last" } else { "contiguous" },
         "recompute": if train.recompute { "blocks" } else { "none" },
     });
     let mut size = 0;
@@ -135,8 +151,27 @@ fn case(train: &Train, threads: u32) -> Result<Value, Error> {
     Ok(json!({"train": job, "size": size, "vocabulary": VOCABULARY, "classes": CLASSES, "threads": threads}))
 }
 
-/// Has a rank make the steps, and returns its answer.
-fn ask(settings: &Settings, case: &Value, threads: u32, steps: u32) -> Result<Value, Error> {
+/// Steps that are timed at a time, where two ways are timed in turn.
+const BLOCK: u32 = 5;
+
+/// What a rank is asked: steps that are not counted, then those that are, where there are several in blocks of either
+/// way in turn.
+fn questions(train: &Train) -> Vec<(&'static str, u32, bool)> {
+    if train.processes == 1 {
+        return vec![("steps", WARM_UP, false), ("steps", train.steps, true)];
+    }
+    let mut questions = vec![("steps", WARM_UP, false), ("apart", WARM_UP, false)];
+    let mut left = train.steps;
+    while left > 0 {
+        let count = left.min(BLOCK);
+        questions.extend([("steps", count, true), ("apart", count, true)]);
+        left -= count;
+    }
+    questions
+}
+
+/// Has a rank make the steps, and returns its answers: of steps as in a run, and of those whose gradients wait.
+fn ask(settings: &Settings, case: &Value, threads: u32, train: &Train) -> Result<[Value; 2], Error> {
     let program = &settings.rank_program;
     let mut command = rank::command(settings, "bench", &case.to_string())?;
     // As the agent starts a rank.
@@ -144,27 +179,40 @@ fn ask(settings: &Settings, case: &Value, threads: u32, steps: u32) -> Result<Va
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(Error::file("start", program))?;
     let (input, output) = (child.stdin.take(), child.stdout.take());
-    let mut last = String::new();
+    let mut answers = [Value::Null, Value::Null];
+    let mut is_whole = true;
     if let (Some(mut input), Some(output)) = (input, output) {
         let mut lines = BufReader::new(output).lines();
-        for count in [WARM_UP, steps] {
+        for (question, count, counts) in questions(train) {
             // A rank that could not go on has said why on stderr, and its end is told below.
-            let asked = writeln!(input, "steps {count}");
-            match (asked, lines.next()) {
-                (Ok(()), Some(Ok(line))) => last = line,
-                (_, _) => break,
+            let asked = writeln!(input, "{question} {count}");
+            let said = lines.next().and_then(Result::ok).and_then(|line| serde_json::from_str::<Value>(&line).ok());
+            let (Ok(()), Some(said)) = (asked, said) else {
+                is_whole = false;
+                break;
+            };
+            if counts {
+                add(&mut answers[usize::from(question == "apart")], said);
             }
         }
     }
     let status = child.wait().map_err(Error::file("wait for", program))?;
-    match serde_json::from_str(&last) {
-        Ok(answer) if status.success() => Ok(answer),
-        Ok(_) | Err(_) => Err(Error::Code {
-            message: "the steps could not be made".to_owned(),
-            hint: Some("its message is above; a smaller `--batch` takes less memory".to_owned()),
-            code: exit::WORLD,
-        }),
+    if status.success() && is_whole {
+        return Ok(answers);
     }
+    Err(Error::Code {
+        message: "the steps could not be made".to_owned(),
+        hint: Some("its message is above; a smaller `--batch` takes less memory".to_owned()),
+        code: exit::WORLD,
+    })
+}
+
+/// The same answer over more steps.
+fn add(answer: &mut Value, said: Value) {
+    let mut seconds = answer["seconds"].as_array().cloned().unwrap_or_default();
+    seconds.extend(said["seconds"].as_array().into_iter().flatten().cloned());
+    *answer = said;
+    answer["seconds"] = json!(seconds);
 }
 
 /// Figures of the steps that were timed.

@@ -198,6 +198,10 @@ impl Sense {
             self.path("train.weights", weights);
         }
         self.ranks(train);
+        if train.dropout.is_some() && !Architecture::of(train.model).has_dropout() {
+            let message = format!("`{}` leaves nothing out", train.model.name());
+            self.wrong("train.dropout", message, "leave the key out");
+        }
         self.learning(train);
         self.data(&train.data);
         self.reads(train);

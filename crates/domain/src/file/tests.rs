@@ -174,6 +174,17 @@ fn values_of_a_train_section_make_sense() {
     );
     check("processes: 2\n  parallel: {shard: optimizer, exchange: bf16, sync_batch_norm: true}", "ok");
     check("processes: 2\n  parallel: {shard: optimizer}\n  precision: fp16\n  parameters: {freeze: [stem]}", "ok");
+    check("processes: 2\n  parallel: {shard: parameters}", "ok");
+    check(
+        "processes: 2\n  parallel: {shard: gradients}\n  optimizer: {lamb: {lr: 0.1}}",
+        "7 train.parallel.shard: `lamb` looks at whole tensors, and of `gradients` each rank has a part (write `shard: optimizer`, or choose `adamw` or `sgd`)",
+    );
+    check("dropout: 0", "ok");
+    check("dropout: 1", "6 train.dropout: `1` is out of range: it must be below 1");
+    check(
+        "processes: 2\n  parallel: {tensor: 2}",
+        "7 train.parallel.tensor: `cnn` has no attention heads, and nothing else is divided (leave `tensor` out; `shard: parameters` divides any model)",
+    );
     check(
         "parallel: {shard: optimizer}",
         "6 train.parallel: there is nothing to share with a single rank (write `processes: 2`, or leave `parallel` out)",
@@ -283,8 +294,40 @@ fn values_of_a_train_section_make_sense() {
     check("stop: 98%", "6 train.stop: expected a mapping, found the text `98%`");
     check(
         "learning_rate: 1",
-        "6 train.learning_rate: unknown key (known keys here: `model`, `weights`, `data`, `epochs`, `batch`, `accumulate`, `processes`, `parallel`, `precision`, `optimizer`, `parameters`, `schedule`, `average`, `recompute`, `label_smoothing`, `clip_norm`, `memory_format`, `seed`, `threads`, `deterministic`, `stop`, `checkpoint`, `profile`)",
+        "6 train.learning_rate: unknown key (known keys here: `model`, `weights`, `data`, `epochs`, `batch`, `accumulate`, `processes`, `parallel`, `precision`, `optimizer`, `parameters`, `schedule`, `average`, `recompute`, `dropout`, `label_smoothing`, `clip_norm`, `memory_format`, `seed`, `threads`, `deterministic`, `stop`, `checkpoint`, `profile`)",
     );
+}
+
+#[test]
+fn ranks_lie_on_a_mesh() {
+    let check = |model: &str, lines: &str, expected: &str| {
+        let data = if model == "vit_s_16" { "{path: d.csv}" } else { "{path: d.csv, text: {}}" };
+        check(&format!("train:\n  model: {model}\n  data: {data}\n  epochs: 3\n  batch: 4\n  {lines}\n"), expected);
+    };
+    check("gpt_tiny", "processes: 2\n  parallel: {tensor: 2}", "ok");
+    check("bert_mini", "processes: 8\n  parallel: {tensor: 2, shard: parameters}", "ok");
+    check(
+        "vit_s_16",
+        "processes: 10\n  parallel: {tensor: 2}",
+        "6 train.processes: 10 ranks cannot share 4 samples (write at most 8)",
+    );
+    check(
+        "gpt_tiny",
+        "processes: 3\n  parallel: {tensor: 2}",
+        "7 train.parallel.tensor: `processes: 3` cannot be divided into groups of 2 (write `processes: 4`, or a `tensor` that divides 3)",
+    );
+    check(
+        "vit_s_16",
+        "processes: 4\n  parallel: {tensor: 4}",
+        "7 train.parallel.tensor: the 6 attention heads of `vit_s_16` cannot be divided by 4 (write a divisor of 6, such as 3)",
+    );
+    check(
+        "gpt_tiny",
+        "processes: 4\n  parallel: {tensor: 2, shard: optimizer}\n  optimizer: {adafactor: {lr: 0.1}}",
+        "7 train.parallel.shard: with `tensor`, the optimiser's state is not sharded by itself (write `shard: gradients`, which includes it)
+         7 train.parallel.tensor: `adafactor` looks at whole tensors, of which each rank has a part (choose `adamw` or `sgd`)",
+    );
+    check("vit_s_16", "dropout: 0.1", "6 train.dropout: `vit_s_16` leaves nothing out (leave the key out)");
 }
 
 #[test]

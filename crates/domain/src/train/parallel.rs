@@ -4,12 +4,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How several ranks work together; only for more `processes` than one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Parallel {
     /// What each rank keeps a part of, instead of the whole.
     #[serde(default)]
     pub shard: Shard,
+    /// Ranks that divide the layers of a transformer among them (Shoeybi et al. 2019, Megatron-LM): each computes a part of the attention heads and of the hidden values, for the same samples. `processes` is a multiple of it; the samples are shared by so many groups.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[schemars(range(min = 1, max = 1_024))]
+    pub tensor: u32,
     /// Number format in which gradients are sent.
     #[serde(default)]
     pub exchange: Exchange,
@@ -27,6 +31,28 @@ pub enum Shard {
     None,
     /// The optimiser's state (ZeRO-1, Rajbhandari et al. 2020).
     Optimizer,
+    /// The gradients as well (ZeRO-2).
+    Gradients,
+    /// And the parameters, which are gathered block by block where they are used (ZeRO-3; fully sharded).
+    Parameters,
+}
+
+impl Default for Parallel {
+    fn default() -> Parallel {
+        Parallel { shard: Shard::None, tensor: 1, exchange: Exchange::Fp32, sync_batch_norm: false }
+    }
+}
+
+impl Shard {
+    /// As a job file has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Shard::None => "none",
+            Shard::Optimizer => "optimizer",
+            Shard::Gradients => "gradients",
+            Shard::Parameters => "parameters",
+        }
+    }
 }
 
 /// Number format in which gradients are sent.
@@ -45,4 +71,12 @@ impl Parallel {
     pub fn is_default(&self) -> bool {
         *self == Parallel::default()
     }
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(count: &u32) -> bool {
+    *count == 1
 }

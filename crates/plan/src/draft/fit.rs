@@ -26,13 +26,13 @@ pub(super) fn reasons(job: &Job, offer: &Offer, estimate: &Estimate) -> Vec<Prob
         lacks("resources.disk_size", format!("{} of free disk", gigabytes(node.disk_free)), gigabytes(disk), hint);
     }
     if let (Some(memory), Some(share)) = (estimate.memory, &estimate.share)
-        && memory as f64 * assumed::MEMORY_MARGIN > node.memory.0 as f64
+        && memory.all as f64 * assumed::MEMORY_MARGIN > node.memory.0 as f64
     {
         let message = format!(
             "`{}` has {} of memory; training takes about {}, {} samples at a time",
             offer.kind,
             gigabytes(node.memory),
-            gigabytes(Bytes(memory)),
+            gigabytes(Bytes(memory.all)),
             share.micro_batch
         );
         reasons.push(Problem::at("train.batch", message).hint(smaller(share)));

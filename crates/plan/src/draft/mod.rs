@@ -11,7 +11,7 @@ mod tests;
 
 use domain::plan::{CostSpread, Spread};
 use domain::problem::Problem;
-use domain::train::{Precision, Span, Task, Train};
+use domain::train::{Precision, Shard, Span, Task, Train};
 use domain::{Bytes, Command, Duration, Elapsed, Job, Money, Offer, Plan, Rate, Share, Work};
 
 use network::Network;
@@ -92,8 +92,8 @@ fn too_large(job: &Job, facts: &Facts) -> Option<Problem> {
 /// What a job takes on one machine, as far as that is known.
 struct Estimate {
     share: Option<Share>,
-    /// Memory of the rank at its peak.
-    memory: Option<u64>,
+    /// Memory of the ranks at their peaks.
+    memory: Option<Memory>,
     /// Bytes of one checkpoint.
     checkpoint: Option<u64>,
     time: Option<Spread>,
@@ -160,9 +160,7 @@ impl Estimate {
         if train.stop.is_some() {
             assumptions.push("every epoch is counted; `train.stop` may end the run sooner".to_owned());
         }
-        let memory = network.zip(picture).map(|(network, picture)| {
-            u64::from(share.ranks).saturating_mul(memory(train, &network, picture, &share, facts))
-        });
+        let memory = network.zip(picture).map(|(network, picture)| memory(train, &network, picture, &share, facts));
         let checkpoint = network.map(|network| 4 * (network.parameters * (1 + moments(train)) + network.buffers));
         Estimate { share: Some(share), memory, checkpoint, time, assumptions }
     }
@@ -189,7 +187,9 @@ fn share(train: &Train, cores: u32, facts: &Facts, assumptions: &mut Vec<String>
         let steps_an_epoch = training.div_ceil(u64::from(train.batch.max(1)));
         u64::from(train.epochs).saturating_mul(steps_an_epoch)
     });
-    let micro_batch = train.batch.div_ceil(ranks).div_ceil(accumulate);
+    // Ranks that divide the layers among them have the same samples.
+    let shares = (ranks / train.parallel.tensor.max(1)).max(1);
+    let micro_batch = train.batch.div_ceil(shares).div_ceil(accumulate);
     Share { batch: train.batch, ranks, accumulate, micro_batch, threads, steps }
 }
 
@@ -224,14 +224,24 @@ fn moments(train: &Train) -> u64 {
     }
 }
 
-/// Peak memory of the rank in bytes; `docs/estimate.md` has the formula with its terms explained and measured.
+/// Peak memory of ranks in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Memory {
+    /// Of rank 0, which writes.
+    first: u64,
+    /// Of all together.
+    all: u64,
+}
+
+/// Peak memory; `docs/estimate.md` has the formula with its terms explained and measured.
 ///
 /// Base, model states and activations add up as in Rajbhandari et al. 2020 (ZeRO), section 3. To that come the copies
-/// that are being written and, as `largest`, the gradients of the layer at work: of its output and of its input.
-fn memory(train: &Train, network: &Network, picture: [u32; 3], share: &Share, facts: &Facts) -> u64 {
+/// that are being written, at rank 0, and, as `largest`, the gradients of the layer at work: of its output and of its
+/// input.
+fn memory(train: &Train, network: &Network, picture: [u32; 3], share: &Share, facts: &Facts) -> Memory {
     // A mean of the weights is kept and saved as the optimiser's values are.
     let moments = moments(train) + u64::from(train.average.is_some());
-    let states = 4 * network.parameters * (2 + moments) + 4 * network.buffers;
+    let states = 4 * shared(train, network, moments) + 4 * network.buffers;
     let copies = 4 * network.parameters * (1 + moments) + 4 * network.parameters;
     // Autocast keeps the inputs of the operators in half as many bytes.
     let width = match train.precision {
@@ -243,7 +253,23 @@ fn memory(train: &Train, network: &Network, picture: [u32; 3], share: &Share, fa
     let samples = facts.samples.iter().flatten().fold(0u64, |sum, part| sum.saturating_add(*part));
     let decoded = samples.saturating_mul(pixels);
     let data = if decoded <= assumed::DATA_KEPT { decoded } else { 0 };
-    assumed::RANK_BYTES + states + copies + activations + data
+    let each = assumed::RANK_BYTES + states + activations + data;
+    Memory { first: each + copies, all: each.saturating_mul(u64::from(share.ranks)).saturating_add(copies) }
+}
+
+/// Values that each rank has of weights, gradients and so many `moments`: whole ones, or its part and, of the block at
+/// work and of what stands around the blocks, what was gathered (Rajbhandari et al. 2020, figure 1).
+fn shared(train: &Train, network: &Network, moments: u64) -> u64 {
+    let (all, ranks) = (network.parameters, u64::from(train.processes.max(1)));
+    let part = all.div_ceil(ranks);
+    // A gradient, the same laid out to be sent, and what is being sent.
+    let at_work = 3 * network.block.max(all - network.blocks);
+    match train.parallel.shard {
+        Shard::None => all * (2 + moments),
+        Shard::Optimizer => all * 2 + part * moments,
+        Shard::Gradients => all + part * (1 + moments) + at_work,
+        Shard::Parameters => part * (2 + moments) + at_work + network.block + (all - network.blocks),
+    }
 }
 
 /// Time of one optimiser step, and how far from it one run in ten is on either side.
@@ -309,6 +335,7 @@ fn time(
 
 fn plan(job: &Job, offer: &Offer, estimate: Estimate) -> Plan {
     let Estimate { share, memory, time, mut assumptions, .. } = estimate;
+    let memory = memory.map(|memory| memory.first);
     let cost = cost(offer.rate, time);
     let reserve = match (job.budget, cost, job.deadline) {
         (Some(budget), _, _) => budget.max,

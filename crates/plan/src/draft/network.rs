@@ -25,6 +25,10 @@ pub(super) struct Network {
     pub kept: u64,
     /// Values of the largest layer's output, of one sample.
     pub largest: u64,
+    /// Trained values of the largest of the blocks that repeat.
+    pub block: u64,
+    /// Trained values of all blocks; the rest stands around them.
+    pub blocks: u64,
 }
 
 impl Network {
@@ -103,7 +107,7 @@ struct Count {
 
 impl Count {
     fn new(shape: [u64; 3]) -> Count {
-        let total = Network { parameters: 0, buffers: 0, multiply_adds: 0, kept: 0, largest: 0 };
+        let total = Network { parameters: 0, buffers: 0, multiply_adds: 0, kept: 0, largest: 0, block: 0, blocks: 0 };
         let mut count = Count { shape, total };
         count.keep(shape.iter().product());
         count
@@ -137,7 +141,7 @@ impl Count {
 
     /// The way around is convolved where the channels change.
     fn bottleneck(&mut self, width: u64, stride: u64) {
-        let (before, outputs) = (self.shape, 4 * width);
+        let (before, outputs, parameters) = (self.shape, 4 * width, self.total.parameters);
         self.normal_convolution(width, 1, 1);
         self.normal_convolution(width, 3, stride);
         self.normal_convolution(outputs, 1, 1);
@@ -145,10 +149,18 @@ impl Count {
             self.shape = before;
             self.normal_convolution(outputs, 1, stride);
         }
+        self.block(parameters);
+    }
+
+    /// A block ends here, before which there were so many parameters.
+    fn block(&mut self, before: u64) {
+        let parameters = self.total.parameters - before;
+        self.total.block = self.total.block.max(parameters);
+        self.total.blocks += parameters;
     }
 
     fn basic(&mut self, outputs: u64, shortcut: Shortcut) {
-        let before = self.shape;
+        let (before, parameters) = (self.shape, self.total.parameters);
         let stride = if before[0] == outputs { 1 } else { 2 };
         self.normal_convolution(outputs, 3, stride);
         self.normal_convolution(outputs, 3, 1);
@@ -156,6 +168,7 @@ impl Count {
             self.shape = before;
             self.normal_convolution(outputs, 1, stride);
         }
+        self.block(parameters);
     }
 
     /// The largest of each window; the place where it stood, of twice the width of a value, is kept as well.

@@ -264,6 +264,10 @@ fn plan(page: &mut Markup, view: &View) {
             plan.memory.map(|planned| format!(", {:.2} of the estimate", measured as f64 / planned.0.max(1) as f64));
         fact(page, "peak memory, measured", format_args!("{}{}", size(measured), ratio.unwrap_or_default()));
     }
+    if let Some(ranks) = exported(view).map(|model| &model.rank_memory).filter(|ranks| !ranks.is_empty()) {
+        let each: Vec<String> = ranks.iter().map(|bytes| size(*bytes)).collect();
+        fact(page, "of each rank, from rank 0 on", each.join(", "));
+    }
     fact(page, "set aside", plan.reserve);
     for assumption in &plan.assumptions {
         fact(page, "assumed", assumption);

@@ -61,6 +61,7 @@ mod tests {
             test_accuracy: 0.5,
             steps: 1,
             peak_memory: 0,
+            rank_memory: Vec::new(),
             figures: Figures { f1: Some(0.7333), ..Figures::default() },
             confusion: vec![vec![3, 1], vec![0, 0]],
         };

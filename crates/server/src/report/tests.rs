@@ -46,6 +46,7 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
         test_accuracy: 0.9722,
         steps: 12,
         peak_memory: 300 << 20,
+        rank_memory: vec![300 << 20, 250 << 20],
         figures: Figures::default(),
         confusion: Vec::new(),
     };

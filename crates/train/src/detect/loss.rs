@@ -11,11 +11,28 @@ use crate::torch::Result;
 const BOXES: f64 = 7.5;
 const SCORES: f64 = 0.5;
 const EDGES: f64 = 1.5;
+/// Where nothing is to be found, sums are not divided by less.
+pub const LEAST: f64 = 1.0;
+
+/// A loss before it is a mean.
+#[derive(Debug)]
+pub struct Sums {
+    /// The sum over what is to be found.
+    pub loss: Tensor,
+    /// How much that is: the scores that are wanted, added up. They depend on what the network says by now.
+    pub scores: Tensor,
+}
 
 /// The loss of what was `said` (`frames × cells × (4 · BINS + classes)`) of frames of `[height, width]` pixels in which
 /// `truths` are to be seen. It is a mean over what is to be found: neither the number of frames nor that of their
 /// objects changes its size.
-pub fn loss(said: &Tensor, truths: &Tensor, [height, width]: [i64; 2]) -> Result<Tensor> {
+pub fn loss(said: &Tensor, truths: &Tensor, size: [i64; 2]) -> Result<Tensor> {
+    let Sums { loss, scores } = sums(said, truths, size)?;
+    Ok(loss.f_div(&scores.f_clamp_min(LEAST)?)?)
+}
+
+/// The same as the sums of which it is the mean, so that those of parts of a batch add up to those of the whole.
+pub fn sums(said: &Tensor, truths: &Tensor, [height, width]: [i64; 2]) -> Result<Sums> {
     let grids = Grids::of(height, width, said.device())?;
     let classes = said.size3()?.2 - 4 * BINS;
     let (edges, scores) = (said.f_narrow(-1, 0, 4 * BINS)?, said.f_narrow(-1, 4 * BINS, classes)?);
@@ -26,20 +43,18 @@ pub fn loss(said: &Tensor, truths: &Tensor, [height, width]: [i64; 2]) -> Result
         assign(&scores.f_detach()?.f_sigmoid()?, &in_pixels, &middles, truths)
     })?;
     let weight = sure.f_sum_dim_intlist([-1].as_slice(), false, Kind::Float)?;
-    let whole = weight.f_sum(Kind::Float)?.f_clamp_min(1.0)?;
-    let mean = |values: Tensor| -> Result<Tensor> { Ok(values.f_mul(&weight)?.f_sum(Kind::Float)?.f_div(&whole)?) };
+    let all = |values: Tensor| -> Result<Tensor> { Ok(values.f_mul(&weight)?.f_sum(Kind::Float)?) };
 
     let wanted = wanted.f_div(&grids.strides)?;
     let apart = complete_overlap(&boxes, &wanted)?.f_neg()?.f_add_scalar(1.0)?;
-    let scored =
-        scores.f_binary_cross_entropy_with_logits::<Tensor>(&sure, None, None, Reduction::Sum)?.f_div(&whole)?;
+    let scored = scores.f_binary_cross_entropy_with_logits::<Tensor>(&sure, None, None, Reduction::Sum)?;
     let edges = by_edge(&edges, &distances(&wanted, &grids.middles)?)?;
-    let parts = [(mean(apart)?, BOXES), (scored, SCORES), (mean(edges)?, EDGES)];
+    let parts = [(all(apart)?, BOXES), (scored, SCORES), (all(edges)?, EDGES)];
     let mut sum = Tensor::f_zeros([0i64; 0], (Kind::Float, said.device()))?;
     for (part, weight) in parts {
         sum = sum.f_add(&part.f_mul_scalar(weight)?)?;
     }
-    Ok(sum)
+    Ok(Sums { loss: sum, scores: weight.f_sum(Kind::Float)? })
 }
 
 /// How unlikely the two distances next to the true one are, mean over a cell's four edges (Li et al. 2020, equation 6).

@@ -17,7 +17,7 @@ use tch::{Device, Kind, Tensor};
 use crate::torch::Result;
 
 pub use average::{AveragePrecision, Precisions};
-pub use loss::loss;
+pub use loss::{LEAST, Sums, loss, sums};
 pub use suppress::detections;
 
 /// Pixels from one cell to the next, of the finest grid first.

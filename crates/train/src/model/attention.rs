@@ -15,12 +15,12 @@ pub(super) enum Sight<'a> {
     Masked(&'a Tensor),
 }
 
-/// Softmax of queries · keysᵀ / √width, times the values; each `samples × length × (heads · width)`. `dropout` is the
-/// share of the softmax that is left out.
-pub(super) fn attend([queries, keys, values]: [&Tensor; 3], heads: i64, sight: Sight, dropout: f64) -> Result<Tensor> {
+/// Softmax of queries · keysᵀ / √width, times the values; each `samples × length × (heads · width)`, of all heads or of
+/// those that are here. `dropout` is the share of the softmax that is left out.
+pub(super) fn attend([queries, keys, values]: [&Tensor; 3], width: i64, sight: Sight, dropout: f64) -> Result<Tensor> {
     let apart = |x: &Tensor| -> Result<Tensor> {
-        let (samples, length, width) = x.size3()?;
-        Ok(x.f_view([samples, length, heads, width / heads])?.f_transpose(1, 2)?)
+        let (samples, length, all) = x.size3()?;
+        Ok(x.f_view([samples, length, all / width, width])?.f_transpose(1, 2)?)
     };
     let (mask, causal) = match sight {
         Sight::All => (None, false),

@@ -31,6 +31,7 @@ pub(super) struct Size {
 
 pub(super) struct Bert {
     words: Tensor,
+    vocabulary: i64,
     positions: Tensor,
     segments: Tensor,
     norm: LayerNorm,
@@ -56,7 +57,7 @@ pub struct Encoder {
     first: Linear,
     second: Linear,
     norm: LayerNorm,
-    heads: i64,
+    head_width: i64,
 }
 
 impl Bert {
@@ -72,7 +73,7 @@ impl Bert {
         let mut blocks = Vec::new();
         for layer in 0..layers {
             let name = format!("bert.encoder.layer.{layer}");
-            blocks.push(Block::Bert(Encoder::new(weights, &name, size)?).shared());
+            blocks.push(weights.block(|weights| Ok(Block::Bert(Encoder::new(weights, &name, size)?)))?);
         }
         let head = match output {
             Output::Classes(classes) => Head::Class {
@@ -86,27 +87,27 @@ impl Bert {
                 bias: weights.zeros("cls.predictions.bias".into(), &[text.vocabulary])?,
             },
         };
-        Ok(Bert { words, positions, segments, norm, blocks, head })
+        Ok(Bert { words, vocabulary: text.vocabulary, positions, segments, norm, blocks, head })
     }
 
     /// `tokens` is `samples × length`, int64; all are of the first segment.
     pub(super) fn stem(&self, tokens: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (_, length) = tokens.size2()?;
-        let words = Tensor::f_embedding(&self.words, tokens, PAD, false, false)?;
+        let words = pass.look_up(&self.words, tokens, self.vocabulary, PAD)?;
         let x = words.f_add(&self.segments.f_select(0, 0)?)?;
         let x = x.f_add(&self.positions.f_narrow(0, 0, length)?)?;
-        Ok(self.norm.forward(&x)?.f_dropout(DROPOUT, pass.train)?)
+        pass.drop_out(&self.norm.forward(&x)?, DROPOUT)
     }
 
     pub(super) fn head(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         match &self.head {
             Head::Class { pooler, classifier } => {
                 let pooled = pooler.forward(&x.f_select(1, 0)?)?.f_tanh()?;
-                classifier.forward(&pooled.f_dropout(DROPOUT, pass.train)?)
+                classifier.forward(&pass.drop_out(&pooled, DROPOUT)?)
             }
             Head::Words { dense, norm, bias } => {
                 let x = norm.forward(&dense.forward(x)?.f_gelu("none")?)?;
-                Ok(x.f_linear(&self.words, Some(bias))?)
+                pass.scores(&x, &self.words, Some(bias), self.vocabulary)
             }
         }
     }
@@ -124,19 +125,22 @@ impl Encoder {
             first: linear(weights, &format!("{name}.intermediate.dense"), [width, 4 * width])?,
             second: linear(weights, &format!("{name}.output.dense"), [4 * width, width])?,
             norm: LayerNorm::new(weights, &format!("{name}.output.LayerNorm"), width, EPS)?,
-            heads,
+            head_width: width / heads,
         })
     }
 
     pub(super) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let (query, key, value) = (self.query.forward(x)?, self.key.forward(x)?, self.value.forward(x)?);
+        let inner = pass.fork(x)?;
+        let (query, key, value) = (self.query.forward(&inner)?, self.key.forward(&inner)?, self.value.forward(&inner)?);
         let mask = pass.mask.as_ref().map(|mask| mask.f_unsqueeze(1)?.f_unsqueeze(1)).transpose()?;
         let sight = mask.as_ref().map_or(Sight::All, Sight::Masked);
-        let dropout = if pass.train { DROPOUT } else { 0.0 };
-        let seen = self.output.forward(&attend([&query, &key, &value], self.heads, sight, dropout)?)?;
-        let x = self.output_norm.forward(&seen.f_dropout(DROPOUT, pass.train)?.f_add(x)?)?;
-        let hidden = self.first.forward(&x)?.f_gelu("none")?;
-        let hidden = self.second.forward(&hidden)?.f_dropout(DROPOUT, pass.train)?;
+        let dropout = pass.dropout(DROPOUT);
+        let seen =
+            pass.drawing_apart(dropout, x, || attend([&query, &key, &value], self.head_width, sight, dropout))?;
+        let seen = pass.drop_out(&self.output.join(&seen, pass)?, DROPOUT)?;
+        let x = self.output_norm.forward(&seen.f_add(x)?)?;
+        let hidden = self.first.forward(&pass.fork(&x)?)?.f_gelu("none")?;
+        let hidden = pass.drop_out(&self.second.join(&hidden, pass)?, DROPOUT)?;
         self.norm.forward(&hidden.f_add(&x)?)
     }
 }

@@ -3,13 +3,14 @@
 //! A network is a stem, blocks one after another, and a head. Whoever recomputes activations or counts time goes
 //! through [`super::Network::forward_through`] and is handed each block; the network does not know.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use tch::Tensor;
 
 use super::bert::Encoder as BertEncoder;
 use super::gpt::Decoder;
 use super::inverted::Inverted;
+use super::parts::Parts;
 use super::residual::{Basic, Bottleneck};
 use super::vit::Encoder as VisionEncoder;
 use super::yolo::Stage;
@@ -43,6 +44,10 @@ pub struct Pass {
     pub mask: Option<Tensor>,
     /// What becomes of the running statistics of batch normalisations while training.
     pub running: Running,
+    /// Share of values that dropout leaves out, where it is not the model's own.
+    pub dropout: Option<f64>,
+    /// The ranks that a layer's heads and hidden values are divided among; none where all are here.
+    pub parts: Option<Rc<Parts>>,
 }
 
 /// What becomes of the running statistics of batch normalisations.
@@ -59,15 +64,26 @@ pub enum Running {
 impl Pass {
     /// Over values that are all meant.
     pub fn whole(train: bool) -> Pass {
-        Pass { train, mask: None, running: Running::Follow }
+        Pass { train, mask: None, running: Running::Follow, dropout: None, parts: None }
+    }
+
+    /// Share of values to leave out, `usual` unless something else was said.
+    pub(super) fn dropout(&self, usual: f64) -> f64 {
+        if self.train { self.dropout.unwrap_or(usual) } else { 0.0 }
+    }
+
+    /// Some of the values left out, and the others so much larger.
+    pub(super) fn drop_out(&self, x: &Tensor, usual: f64) -> Result<Tensor> {
+        Ok(x.f_dropout(self.dropout(usual), self.train)?)
     }
 }
 
 /// Shares the mask.
 impl Clone for Pass {
     fn clone(&self) -> Pass {
-        let Pass { train, running, mask: _ } = *self;
-        Pass { train, mask: self.mask.as_ref().map(Tensor::shallow_clone), running }
+        let Pass { train, running, dropout, mask: _, parts: _ } = *self;
+        let (mask, parts) = (self.mask.as_ref().map(Tensor::shallow_clone), self.parts.clone());
+        Pass { train, mask, running, dropout, parts }
     }
 }
 
@@ -79,14 +95,9 @@ impl Block {
             Block::Bottleneck(block) => block.forward(x, pass),
             Block::Inverted(block) => block.forward(x, pass),
             Block::Stage(block) => block.forward(x, pass),
-            Block::Vision(block) => block.forward(x),
+            Block::Vision(block) => block.forward(x, pass),
             Block::Bert(block) => block.forward(x, pass),
             Block::Gpt(block) => block.forward(x, pass),
         }
-    }
-
-    #[expect(clippy::arc_with_non_send_sync, reason = "a backward pass may want the block after its network is lent")]
-    pub(super) fn shared(self) -> Arc<Block> {
-        Arc::new(self)
     }
 }

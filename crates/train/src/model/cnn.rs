@@ -3,7 +3,7 @@
 use tch::Tensor;
 
 use super::layer::{Conv, Linear, max_pool, relu};
-use super::{Picture, Weights};
+use super::{Pass, Picture, Weights};
 use crate::torch::Result;
 
 const HIDDEN: i64 = 128;
@@ -36,7 +36,7 @@ impl Cnn {
         relu(self.fc1.forward(&x)?)
     }
 
-    pub(super) fn head(&self, x: &Tensor, train: bool) -> Result<Tensor> {
-        self.fc2.forward(&x.f_dropout(DROPOUT, train)?)
+    pub(super) fn head(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.fc2.forward(&pass.drop_out(x, DROPOUT)?)
     }
 }

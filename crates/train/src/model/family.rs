@@ -107,13 +107,13 @@ impl Family {
     pub(super) fn head(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         match self {
             Family::Mlp(layers) => layers.head(x),
-            Family::Cnn(layers) => layers.head(x, pass.train),
+            Family::Cnn(layers) => layers.head(x, pass),
             Family::Resnet(layers) => layers.head(x),
             Family::Mobilenet(layers) => layers.head(x, pass),
-            Family::Vit(layers) => layers.head(x),
+            Family::Vit(layers) => layers.head(x, pass),
             Family::Yolo(layers) => layers.head(x, pass),
             Family::Bert(layers) => layers.head(x, pass),
-            Family::Gpt(layers) => layers.head(x),
+            Family::Gpt(layers) => layers.head(x, pass),
         }
     }
 

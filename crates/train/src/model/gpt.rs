@@ -28,6 +28,7 @@ pub(super) struct Size {
 
 pub(super) struct Gpt {
     words: Tensor,
+    vocabulary: i64,
     positions: Tensor,
     pub(super) blocks: Vec<Arc<Block>>,
     norm: LayerNorm,
@@ -43,7 +44,7 @@ pub struct Decoder {
     ln_2: LayerNorm,
     first: Affine,
     second: Affine,
-    heads: i64,
+    head_width: i64,
 }
 
 /// `x · weight + bias`, the weight as inputs × outputs.
@@ -60,24 +61,24 @@ impl Gpt {
         let positions = weights.normal("transformer.wpe.weight".into(), &[longest, width], DEVIATION)?;
         let mut blocks = Vec::new();
         for layer in 0..layers {
-            let block = Decoder::new(weights, &format!("transformer.h.{layer}"), size)?;
-            blocks.push(Block::Gpt(block).shared());
+            let name = format!("transformer.h.{layer}");
+            blocks.push(weights.block(|weights| Ok(Block::Gpt(Decoder::new(weights, &name, size)?)))?);
         }
         let norm = LayerNorm::new(weights, "transformer.ln_f", width, EPS)?;
-        Ok(Gpt { words, positions, blocks, norm })
+        Ok(Gpt { words, vocabulary: text.vocabulary, positions, blocks, norm })
     }
 
     /// `tokens` is `samples × length`, int64.
     pub(super) fn stem(&self, tokens: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (_, length) = tokens.size2()?;
-        let words = Tensor::f_embedding(&self.words, tokens, -1, false, false)?;
+        let words = pass.look_up(&self.words, tokens, self.vocabulary, -1)?;
         let x = words.f_add(&self.positions.f_narrow(0, 0, length)?)?;
-        Ok(x.f_dropout(DROPOUT, pass.train)?)
+        pass.drop_out(&x, DROPOUT)
     }
 
     /// Back to words, by the same vectors that words came in by.
-    pub(super) fn head(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(self.norm.forward(x)?.f_linear(&self.words, None::<&Tensor>)?)
+    pub(super) fn head(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        pass.scores(&self.norm.forward(x)?, &self.words, None, self.vocabulary)
     }
 }
 
@@ -93,19 +94,20 @@ impl Decoder {
             ln_2: LayerNorm::new(weights, &format!("{name}.ln_2"), width, EPS)?,
             first: Affine::new(weights, &format!("{name}.mlp.c_fc"), [width, 4 * width], DEVIATION)?,
             second: Affine::new(weights, &format!("{name}.mlp.c_proj"), [4 * width, width], into_sum)?,
-            heads,
+            head_width: width / heads,
         })
     }
 
     pub(super) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let all = self.attention.forward(&self.ln_1.forward(x)?)?.f_chunk(3, -1)?;
+        let all = self.attention.forward(&pass.fork(&self.ln_1.forward(x)?)?)?.f_chunk(3, -1)?;
         let [queries, keys, values] = &all[..] else { return Err(Error::new("attention needs three parts")) };
-        let dropout = if pass.train { DROPOUT } else { 0.0 };
+        let dropout = pass.dropout(DROPOUT);
         // Rows are filled up at their end, and what comes later is not seen, so that no mask is needed.
-        let seen = attend([queries, keys, values], self.heads, Sight::Before, dropout)?;
-        let x = self.attention_out.forward(&seen)?.f_dropout(DROPOUT, pass.train)?.f_add(x)?;
-        let hidden = self.first.forward(&self.ln_2.forward(&x)?)?.f_gelu("tanh")?;
-        Ok(self.second.forward(&hidden)?.f_dropout(DROPOUT, pass.train)?.f_add(&x)?)
+        let attend = || attend([queries, keys, values], self.head_width, Sight::Before, dropout);
+        let seen = pass.drawing_apart(dropout, x, attend)?;
+        let x = pass.drop_out(&self.attention_out.join(&seen, pass)?, DROPOUT)?.f_add(x)?;
+        let hidden = self.first.forward(&pass.fork(&self.ln_2.forward(&x)?)?)?.f_gelu("tanh")?;
+        Ok(pass.drop_out(&self.second.join(&hidden, pass)?, DROPOUT)?.f_add(&x)?)
     }
 }
 
@@ -124,5 +126,10 @@ impl Affine {
         let out = self.bias.f_addmm(&rows, &self.weight)?;
         let shape: Vec<i64> = rest.iter().copied().chain([self.weight.size()[1]]).collect();
         Ok(out.f_view(&shape[..])?)
+    }
+
+    /// The same of an `x` whose width may be divided among ranks.
+    fn join(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        pass.join(|| self.forward(x), || Ok(x.f_matmul(&self.weight)?), &self.bias)
     }
 }

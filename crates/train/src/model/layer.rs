@@ -40,6 +40,16 @@ impl Linear {
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         Ok(x.f_linear(&self.weight, Some(&self.bias))?)
     }
+
+    /// The same where the outputs, `all` of which are wanted, may be divided among ranks.
+    pub fn scores(&self, x: &Tensor, all: i64, pass: &Pass) -> Result<Tensor> {
+        pass.scores(x, &self.weight, Some(&self.bias), all)
+    }
+
+    /// The same of an `x` whose width may be divided among ranks.
+    pub fn join(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        pass.join(|| self.forward(x), || Ok(x.f_linear(&self.weight, None::<&Tensor>)?), &self.bias)
+    }
 }
 
 /// The window of a convolution; its padding is half the kernel, so that a stride of 1 keeps the picture's size.

@@ -92,7 +92,7 @@ impl Mobilenet {
                     norm: V2_NORM,
                 };
                 let name = format!("features.{}.conv", blocks.len() + 1);
-                blocks.push(Block::Inverted(Inverted::v2(weights, &name, plan)?).shared());
+                blocks.push(weights.block(|weights| Ok(Block::Inverted(Inverted::v2(weights, &name, plan)?)))?);
                 inputs = outputs;
             }
         }
@@ -121,7 +121,7 @@ impl Mobilenet {
                 norm: V3_NORM,
             };
             let name = format!("features.{}.block", blocks.len() + 1);
-            blocks.push(Block::Inverted(Inverted::v3(weights, &name, plan)?).shared());
+            blocks.push(weights.block(|weights| Ok(Block::Inverted(Inverted::v3(weights, &name, plan)?)))?);
             inputs = outputs;
         }
         let (name, wide) = (format!("features.{}", blocks.len() + 1), 6 * inputs);
@@ -146,10 +146,10 @@ impl Mobilenet {
     pub(super) fn head(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let x = global_average(&self.last.forward(x, pass)?)?;
         match &self.classifier {
-            Classifier::Single(layer) => layer.forward(&x.f_dropout(DROPOUT, pass.train)?),
+            Classifier::Single(layer) => layer.forward(&pass.drop_out(&x, DROPOUT)?),
             Classifier::Double(first, second) => {
                 let x = Activation::HardSwish.of(first.forward(&x)?)?;
-                second.forward(&x.f_dropout(DROPOUT, pass.train)?)
+                second.forward(&pass.drop_out(&x, DROPOUT)?)
             }
         }
     }

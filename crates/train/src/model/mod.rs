@@ -15,6 +15,7 @@ mod inverted;
 pub mod layer;
 mod mlp;
 mod mobilenet;
+mod parts;
 mod residual;
 mod resnet;
 mod vit;
@@ -35,6 +36,7 @@ use crate::torch::{self, Result};
 
 pub use block::{Block, Pass, Running};
 pub use config::config;
+pub use parts::Parts;
 pub use weights::{Named, Weights};
 
 /// What goes into a network and what comes out.
@@ -98,6 +100,8 @@ pub struct Network {
     layers: Family,
     output: Output,
     weights: Weights,
+    dropout: Option<f64>,
+    parts: Option<Rc<Parts>>,
 }
 
 impl Network {
@@ -119,7 +123,17 @@ impl Network {
         let mut weights = Weights::new(device, format, moments);
         let layers = Family::new(&mut weights, Architecture::of(model), shape)?;
         weights.sort();
-        Ok(Network { layers, output: shape.output, weights })
+        Ok(Network { layers, output: shape.output, weights, dropout: None, parts: None })
+    }
+
+    /// From now on, dropout leaves this share of values out instead of the model's own.
+    pub fn drop_out(&mut self, share: Option<f64>) {
+        self.dropout = share;
+    }
+
+    /// From now on, the layers work together with those of other ranks, each with its part of the weights.
+    pub fn divide(&mut self, parts: Rc<Parts>) {
+        self.parts = Some(parts);
     }
 
     /// Scores: `samples × classes`, or `samples × length × vocabulary` where words come out; of a detector what
@@ -127,19 +141,21 @@ impl Network {
     ///
     /// `values` are pictures, `samples × channels × height × width`, or numbers of words, `samples × length`, int64.
     pub fn forward(&self, values: &Tensor, pass: &Pass) -> Result<Tensor> {
-        self.forward_through(values, pass, |block, x| block.forward(x, pass))
+        self.forward_through(values, pass, |block, x, pass| block.forward(x, pass))
     }
 
-    /// The same, where `through` does the work of each block in turn, by itself or around it.
+    /// The same, where `through` does the work of each block in turn, by itself or around it, with the pass that it is
+    /// given.
     pub fn forward_through(
         &self,
         values: &Tensor,
         pass: &Pass,
-        mut through: impl FnMut(&Arc<Block>, &Tensor) -> Result<Tensor>,
+        mut through: impl FnMut(&Arc<Block>, &Tensor, &Pass) -> Result<Tensor>,
     ) -> Result<Tensor> {
+        let pass = &Pass { dropout: self.dropout, parts: self.parts.clone(), ..pass.clone() };
         let mut x = self.layers.stem(values, pass)?;
         for block in self.layers.blocks() {
-            x = through(block, &x)?;
+            x = through(block, &x, pass)?;
         }
         self.layers.head(&x, pass)
     }

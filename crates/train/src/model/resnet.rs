@@ -72,15 +72,14 @@ impl Resnet {
             for place in 0..*count {
                 let name = format!("layer{}.{place}", stage + 1);
                 let stride = if stage > 0 && place == 0 { 2 } else { 1 };
-                let block = match kind {
-                    ResidualBlock::Basic => {
-                        Block::Basic(Basic::new(weights, &name, [inputs, *width], stride, shortcut)?)
-                    }
+                let channels = [inputs, *width];
+                let block = weights.block(|weights| match kind {
+                    ResidualBlock::Basic => Ok(Block::Basic(Basic::new(weights, &name, channels, stride, shortcut)?)),
                     ResidualBlock::Bottleneck => {
-                        Block::Bottleneck(Bottleneck::new(weights, &name, [inputs, *width], stride)?)
+                        Ok(Block::Bottleneck(Bottleneck::new(weights, &name, channels, stride)?))
                     }
-                };
-                blocks.push(block.shared());
+                });
+                blocks.push(block?);
                 inputs = match kind {
                     ResidualBlock::Basic => *width,
                     ResidualBlock::Bottleneck => *width * Bottleneck::WIDENS,

@@ -87,9 +87,9 @@ fn each_block_can_be_called_by_somebody_else() {
         let network = network(model, 64, MemoryFormat::Contiguous);
         let images = Tensor::rand([2, 3, 64, 64], (Kind::Float, Device::Cpu));
         let (pass, mut called) = (Pass::whole(false), 0);
-        let scores = network.forward_through(&images, &pass, |block, x| {
+        let scores = network.forward_through(&images, &pass, |block, x, pass| {
             called += 1;
-            block.forward(x, &pass)
+            block.forward(x, pass)
         });
         assert_eq!(called, blocks, "{model:?}");
         assert_eq!(difference(&scores.unwrap(), &network.forward(&images, &Pass::whole(false)).unwrap()), 0.0);

@@ -8,7 +8,7 @@ use tch::{Kind, Tensor};
 
 use super::attention::{Sight, attend};
 use super::layer::{LayerNorm, Linear};
-use super::{Block, Picture, Weights};
+use super::{Block, Pass, Picture, Weights};
 use crate::torch::{Error, Result};
 
 const EPS: f64 = 1e-6;
@@ -32,6 +32,7 @@ pub(super) struct Vit {
     pub(super) blocks: Vec<Arc<Block>>,
     norm: LayerNorm,
     head: Linear,
+    classes: i64,
 }
 
 /// One layer: attention, then two linear layers, each after a normalisation and added to what came in.
@@ -44,7 +45,7 @@ pub struct Encoder {
     ln_2: LayerNorm,
     first: Linear,
     second: Linear,
-    heads: i64,
+    head_width: i64,
 }
 
 impl Vit {
@@ -60,12 +61,12 @@ impl Vit {
         let mut blocks = Vec::new();
         for layer in 0..layers {
             let name = format!("encoder.layers.encoder_layer_{layer}");
-            blocks.push(Block::Vision(Encoder::new(weights, &name, size)?).shared());
+            blocks.push(weights.block(|weights| Ok(Block::Vision(Encoder::new(weights, &name, size)?)))?);
         }
         let norm = LayerNorm::new(weights, "encoder.ln", width, EPS)?;
         // Zeros, as torchvision begins: all classes are equally likely.
         let head = Linear::normal(weights, "heads.head", [width, classes], 0.0)?;
-        Ok(Vit { patches, patches_bias, class_token, positions, patch, blocks, norm, head })
+        Ok(Vit { patches, patches_bias, class_token, positions, patch, blocks, norm, head, classes })
     }
 
     pub(super) fn stem(&self, images: &Tensor) -> Result<Tensor> {
@@ -77,8 +78,8 @@ impl Vit {
         Ok(x.f_add(&self.positions)?)
     }
 
-    pub(super) fn head(&self, x: &Tensor) -> Result<Tensor> {
-        self.head.forward(&self.norm.forward(x)?.f_select(1, 0)?)
+    pub(super) fn head(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.head.scores(&self.norm.forward(x)?.f_select(1, 0)?, self.classes, pass)
     }
 }
 
@@ -101,17 +102,18 @@ impl Encoder {
             ln_2: LayerNorm::new(weights, &format!("{name}.ln_2"), width, EPS)?,
             first: mlp(weights, &format!("{name}.mlp.0"), [width, 4 * width])?,
             second: mlp(weights, &format!("{name}.mlp.3"), [4 * width, width])?,
-            heads,
+            head_width: width / heads,
         })
     }
 
-    pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let normal = self.ln_1.forward(x)?;
+    pub(super) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let normal = pass.fork(&self.ln_1.forward(x)?)?;
         let all = normal.f_linear(&self.in_proj_weight, Some(&self.in_proj_bias))?.f_chunk(3, -1)?;
         let [queries, keys, values] = &all[..] else { return Err(Error::new("attention needs three parts")) };
-        let x = self.out_proj.forward(&attend([queries, keys, values], self.heads, Sight::All, 0.0)?)?.f_add(x)?;
-        let hidden = self.first.forward(&self.ln_2.forward(&x)?)?.f_gelu("none")?;
-        Ok(self.second.forward(&hidden)?.f_add(&x)?)
+        let seen = attend([queries, keys, values], self.head_width, Sight::All, 0.0)?;
+        let x = self.out_proj.join(&seen, pass)?.f_add(x)?;
+        let hidden = self.first.forward(&pass.fork(&self.ln_2.forward(&x)?)?)?.f_gelu("none")?;
+        Ok(self.second.join(&hidden, pass)?.f_add(&x)?)
     }
 }
 

@@ -1,10 +1,13 @@
 //! The named tensors of a network: where layers get theirs from, and where everybody else finds them.
 
+use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use domain::train::MemoryFormat;
 use tch::{Device, Kind, Tensor};
 
+use super::Block;
 use crate::fold::Pair;
 use crate::torch::group::Group;
 use crate::torch::{self, Result};
@@ -28,6 +31,10 @@ pub struct Weights {
     buffers: Vec<Named>,
     /// Names of the parameters as the layers were made, from the stem to the head.
     made: Vec<String>,
+    /// Which of them each block has made.
+    blocks: Vec<Range<usize>>,
+    /// Trained values, before any of them went elsewhere.
+    count: u64,
     pairs: Vec<Pair>,
 }
 
@@ -41,6 +48,8 @@ impl Weights {
             parameters: Vec::new(),
             buffers: Vec::new(),
             made: Vec::new(),
+            blocks: Vec::new(),
+            count: 0,
             pairs: Vec::new(),
         }
     }
@@ -48,6 +57,16 @@ impl Weights {
     pub(super) fn sort(&mut self) {
         self.parameters.sort_by(|left, right| left.name.cmp(&right.name));
         self.buffers.sort_by(|left, right| left.name.cmp(&right.name));
+        self.count = self.parameters.iter().map(|named| named.tensor.numel() as u64).sum();
+    }
+
+    /// A block, whose parameters are those that `make` makes.
+    #[expect(clippy::arc_with_non_send_sync, reason = "a backward pass may want the block after its network is lent")]
+    pub(super) fn block(&mut self, make: impl FnOnce(&mut Weights) -> Result<Block>) -> Result<Arc<Block>> {
+        let start = self.made.len();
+        let block = make(self)?;
+        self.blocks.push(start..self.made.len());
+        Ok(Arc::new(block))
     }
 
     /// A trained tensor with the given first values.
@@ -112,11 +131,15 @@ impl Weights {
     pub fn only(&self, keep: impl Fn(&Named) -> bool) -> Weights {
         let kept = self.parameters.iter().filter(|named| keep(named));
         let shared = |named: &Named| Named { name: named.name.clone(), tensor: named.tensor.shallow_clone() };
-        let parameters = kept.map(shared).collect();
-        let (device, format, buffers) = (self.device, self.format, Vec::new());
+        self.with(kept.map(shared).collect())
+    }
+
+    /// Other tensors in the place of the parameters, such as parts of them, by the same names.
+    pub fn with(&self, parameters: Vec<Named>) -> Weights {
+        let (device, format, buffers, count) = (self.device, self.format, Vec::new(), self.count);
         // The order is that of all, for it says which layer a parameter is of.
-        let (made, pairs) = (self.made.clone(), self.pairs.clone());
-        Weights { device, format, moments: None, parameters, buffers, made, pairs }
+        let (made, blocks, pairs) = (self.made.clone(), self.blocks.clone(), self.pairs.clone());
+        Weights { device, format, moments: None, parameters, buffers, made, blocks, count, pairs }
     }
 
     /// The group that batch statistics are taken over.
@@ -142,6 +165,11 @@ impl Weights {
         &self.made
     }
 
+    /// Names of what each block has trained.
+    pub fn by_block(&self) -> impl Iterator<Item = &[String]> {
+        self.blocks.iter().map(|range| &self.made[range.clone()])
+    }
+
     /// What is kept besides, such as running statistics.
     pub fn buffers(&self) -> &[Named] {
         &self.buffers
@@ -152,8 +180,8 @@ impl Weights {
         self.parameters.iter().chain(&self.buffers)
     }
 
-    /// Number of trained values.
+    /// Number of trained values, on all ranks that divide them.
     pub fn count(&self) -> u64 {
-        self.parameters.iter().map(|named| named.tensor.numel() as u64).sum()
+        self.count
     }
 }

@@ -94,7 +94,7 @@ impl Yolo {
         let stem = Unit::new(weights, &name(0), [3, c1], Window::new(3, 2))?;
         let mut blocks = Vec::new();
         for (number, channels, repeats) in [(1, [c1, c2], repeats[0]), (3, [c2, c3], repeats[1])] {
-            blocks.push(Block::Stage(Stage::new(weights, number, channels, repeats)?).shared());
+            blocks.push(weights.block(|weights| Ok(Block::Stage(Stage::new(weights, number, channels, repeats)?)))?);
         }
         let deeper = [Stage::new(weights, 5, [c3, c4], repeats[2])?, Stage::new(weights, 7, [c4, c5], repeats[3])?];
         let pool = Pool {

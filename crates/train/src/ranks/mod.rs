@@ -4,61 +4,107 @@
 //! it. So the loop reads the same for any number of them; for one alone each call here does nothing. The calls below
 //! are made by all ranks in the same order.
 
+mod alike;
+mod division;
+mod flat;
+mod mesh;
 pub mod shards;
+mod split;
+mod update;
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use data::Share;
 use domain::finding::{Cause, Finding};
-use domain::rank::Spec;
-use domain::train::{Exchange as Numbers, Parallel, Shard};
+use domain::rank::{Meeting, Spec};
+use domain::train::Parallel;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::Error;
 use crate::model::{Named, Network, Weights};
-use crate::optim::Optimizer;
 use crate::torch::group::{Exchange, Group, Store, listed};
 use crate::torch::{self, Result};
+
+use division::Division;
+pub use division::Of;
+pub use flat::Shards;
+use mesh::Mesh;
 
 /// This rank among all.
 pub struct Ranks {
     rank: u32,
     size: u32,
-    /// None for one alone.
+    mesh: Mesh,
+    /// All; none for one alone.
     group: Option<Rc<Group>>,
+    /// Those with other samples, and those with other parts of the layers.
+    data: Option<Rc<Group>>,
+    tensor: Option<Rc<Group>>,
     /// Statistics of batches go by a group of their own: they are exchanged amid the gradients.
     moments: Option<Rc<Group>>,
     exchange: Option<Exchange>,
+    /// Whether gradients wait until the backward pass is over.
+    waits: bool,
     /// Which rank updates each parameter; none where every rank updates all.
     owners: Option<Vec<u32>>,
+    /// How the parameters lie; none where each rank has all of them.
+    division: Option<Division>,
 }
 
 impl Ranks {
     /// One rank that has no others.
     pub fn alone() -> Ranks {
-        Ranks { rank: 0, size: 1, group: None, moments: None, exchange: None, owners: None }
+        let (group, data, tensor, moments) = (None, None, None, None);
+        let (exchange, waits, owners, division) = (None, false, None, None);
+        Ranks { rank: 0, size: 1, mesh: Mesh::ALONE, group, data, tensor, moments, exchange, waits, owners, division }
     }
 
     /// Waits for all ranks of the run.
     pub fn meet(spec: &Spec) -> std::result::Result<Ranks, Error> {
-        let (rank, size) = (spec.rank, spec.world_size);
+        Ranks::join(spec.rank, spec.world_size, spec.meeting.as_ref(), spec.train.parallel)
+    }
+
+    /// Waits for all `size` ranks at a meeting.
+    pub fn join(
+        rank: u32,
+        size: u32,
+        meeting: Option<&Meeting>,
+        parallel: Parallel,
+    ) -> std::result::Result<Ranks, Error> {
         if size <= 1 {
             return Ok(Ranks::alone());
         }
-        let meeting = spec.meeting.as_ref().ok_or_else(|| {
+        let meeting = meeting.ok_or_else(|| {
             Finding::new(Cause::Internal, format!("{size} ranks were asked for, and not where they meet"))
                 .hint("set `MASTER_ADDR` and `MASTER_PORT`")
         })?;
         let everyone: Vec<u32> = (0..size).collect();
+        let mesh = Mesh::of(rank, size, parallel.tensor.max(1)).ok_or_else(|| {
+            let message = format!("{size} ranks cannot be divided into groups of {}", parallel.tensor);
+            Finding::new(Cause::Job, message).hint("start as many ranks as a multiple of `parallel.tensor`")
+        })?;
         let join = || -> Result<Ranks> {
             let store = Rc::new(Store::open(meeting, rank == 0 && !meeting.is_kept)?);
             let group = Rc::new(Group::join(&store, "all", rank, &everyone)?);
-            let moments = match spec.train.parallel.sync_batch_norm {
+            let moments = match parallel.sync_batch_norm {
                 true => Some(Rc::new(Group::join(&store, "moments", rank, &everyone)?)),
                 false => None,
             };
-            Ok(Ranks { rank, size, group: Some(group), moments, exchange: None, owners: None })
+            let part = |name: String, place: u32, ranks: Vec<u32>| -> Result<Option<Rc<Group>>> {
+                if ranks.len() == 1 {
+                    return Ok(None);
+                }
+                Ok(Some(Rc::new(Group::join(&store, &name, place, &ranks)?)))
+            };
+            let (data, tensor) = if mesh.tensor() == 1 {
+                (Some(Rc::clone(&group)), None)
+            } else {
+                let [row, column] = [mesh.data_place(), mesh.tensor_place()];
+                let data = part(format!("data-{column}"), row, mesh.data_ranks())?;
+                (data, part(format!("tensor-{row}"), column, mesh.tensor_ranks())?)
+            };
+            let (group, exchange, waits, owners, division) = (Some(group), None, false, None, None);
+            Ok(Ranks { rank, size, mesh, group, data, tensor, moments, exchange, waits, owners, division })
         };
         join().map_err(|error| {
             Finding::new(Cause::RankLost, format!("rank {rank} of {size} does not find the others: {error}"))
@@ -84,7 +130,12 @@ impl Ranks {
 
     /// Which samples of a batch are this rank's.
     pub fn share(&self) -> Share {
-        Share::new(self.rank, self.size).unwrap_or_default()
+        Share::new(self.mesh.data_place(), self.mesh.data()).unwrap_or_default()
+    }
+
+    /// Shares that a batch is divided into.
+    pub fn shares(&self) -> u32 {
+        self.mesh.data()
     }
 
     /// The group that batch statistics are taken over; none where each rank takes its own.
@@ -92,66 +143,61 @@ impl Ranks {
         self.moments.clone()
     }
 
-    /// From now on the gradients of this network are exchanged while its backward pass goes on.
-    pub fn hook(&mut self, network: &Network, parallel: Parallel) -> Result<()> {
-        let Some(group) = &self.group else { return Ok(()) };
-        let parameters = handles(network.weights());
-        self.exchange = Some(Exchange::new(group, &parameters, parallel.exchange == Numbers::Bf16)?);
+    /// Divides the parameters of a network, which is whole and the same on every rank, as the job says.
+    pub fn divide(&mut self, network: &mut Network, parallel: Parallel) -> Result<()> {
+        self.division = Division::of(network, parallel, self.mesh, [self.data.as_ref(), self.tensor.as_ref()])?;
         Ok(())
     }
 
-    /// The weights whose optimiser is kept here: all, unless the job shards it.
-    pub fn kept(&mut self, weights: &Weights, parallel: Parallel) -> Weights {
-        match parallel.shard {
-            Shard::None => weights.only(|_| true),
-            Shard::Optimizer => {
-                let owners = owners(weights, self.size);
-                let trained = weights.parameters().iter().filter(|named| named.tensor.requires_grad());
-                let mine = trained.zip(&owners).filter(|(_, owner)| **owner == self.rank);
-                let mine: BTreeSet<&str> = mine.map(|(named, _)| named.name.as_str()).collect();
-                let kept = weights.only(|named| mine.contains(named.name.as_str()));
-                self.owners = Some(owners);
-                kept
-            }
-        }
+    /// How the parameters lie among the ranks; none where each has all of them.
+    pub(crate) fn division(&self) -> Option<&Division> {
+        self.division.as_ref()
     }
 
-    /// One update by the gradients that backward passes have left, which are forgotten.
-    pub fn update(&self, network: &Network, optimizer: &mut Optimizer, lr: f64, clip: Option<f64>) -> Result<()> {
-        let (Some(group), Some(owners)) = (&self.group, &self.owners) else {
-            return optimizer.step(lr, clip).map(|_| ());
-        };
-        let parameters = handles(network.weights());
-        // Each rank has all gradients, so all come to the same norm and scale.
-        let gradients = parameters.iter().map(Tensor::f_grad).collect::<std::result::Result<Vec<_>, _>>()?;
-        optimizer.step_among(lr, clip, &gradients)?;
-        torch::drop_gradients(&parameters)?;
-        tch::no_grad(|| -> Result<()> {
-            for root in 0..self.size {
-                let theirs = parameters.iter().zip(owners).filter(|(_, owner)| **owner == root);
-                self.spread_flat(group, &theirs.map(|(tensor, _)| tensor).collect::<Vec<_>>(), root)?;
-            }
-            Ok(())
-        })
+    /// What is gathered and given back around each block; none where each rank has all of its layers' parameters and
+    /// gradients.
+    pub fn shards(&self) -> Option<&Shards> {
+        self.division.as_ref().and_then(Division::shards)
     }
 
-    /// The exchange of gradients; none for one alone.
-    pub fn exchange(&self) -> Option<&Exchange> {
-        self.exchange.as_ref()
+    /// What this rank has of the parameters between two steps: all, or a part of each.
+    pub fn held(&self, weights: &Weights) -> Weights {
+        self.division.as_ref().map_or_else(|| weights.only(|_| true), |division| division.held(weights))
     }
 
-    /// Replaces figures by their sums over ranks.
+    /// Where the parameters are divided, gives each rank its part of `whole` ones that the first rank knows, to where
+    /// `own` finds it; says whether they are.
+    pub fn hand_out(
+        &self,
+        whole: impl Fn(&str) -> std::result::Result<Tensor, Error>,
+        own: impl Fn(&str) -> Option<Tensor>,
+    ) -> std::result::Result<bool, Error> {
+        let (Some(division), Some(group)) = (&self.division, &self.group) else { return Ok(false) };
+        division.hand_out(group, Of::All, whole, own)?;
+        self.refresh()?;
+        Ok(true)
+    }
+
+    /// After what is held here was changed by other means than [`Ranks::update`].
+    pub fn refresh(&self) -> Result<()> {
+        self.shards().map_or(Ok(()), Shards::refresh)
+    }
+
+    /// Replaces figures, each of a share of a batch, by their sums over shares.
     pub fn sum(&self, values: &mut [f64]) -> Result<()> {
-        let Some(group) = &self.group else { return Ok(()) };
+        self.data.as_ref().map_or(Ok(()), |group| self.sum_over(group, values))
+    }
+
+    fn sum_over(&self, group: &Group, values: &mut [f64]) -> Result<()> {
         let tensor = Tensor::f_from_slice(values)?;
         group.sum(&tensor)?;
         tensor.f_copy_data(values, values.len())?;
         Ok(())
     }
 
-    /// The sum over ranks of a figure on the device.
+    /// The sum over shares of a figure on the device.
     pub fn total(&self, value: Tensor) -> Result<Tensor> {
-        if let Some(group) = &self.group {
+        if let Some(group) = &self.data {
             group.sum(&value)?;
         }
         Ok(value)
@@ -161,24 +207,20 @@ impl Ranks {
     pub fn each(&self, value: f64) -> Result<Vec<f64>> {
         let mut figures = vec![0.0; self.size as usize];
         figures[self.rank as usize] = value;
-        self.sum(&mut figures)?;
+        self.group.as_ref().map_or(Ok(()), |group| self.sum_over(group, &mut figures))?;
         Ok(figures)
     }
 
     /// Whether any rank says yes.
     pub fn any(&self, yes: bool) -> Result<bool> {
-        let mut count = [f64::from(u8::from(yes))];
-        self.sum(&mut count)?;
-        Ok(count[0] > 0.0)
+        Ok(self.each(f64::from(u8::from(yes)))?.iter().any(|figure| *figure > 0.0))
     }
 
     /// What rank 0 says.
     pub fn agree<const N: usize>(&self, said: [bool; N]) -> Result<[bool; N]> {
-        if self.group.is_none() {
-            return Ok(said);
-        }
+        let Some(group) = &self.group else { return Ok(said) };
         let mut figures = said.map(|yes| f64::from(u8::from(yes && self.is_first())));
-        self.sum(&mut figures)?;
+        self.sum_over(group, &mut figures)?;
         Ok(figures.map(|figure| figure > 0.0))
     }
 
@@ -230,64 +272,6 @@ impl Ranks {
         Ok(())
     }
 
-    /// Makes sure that all ranks hold the same weights, to the last bit.
-    pub fn check_same(&self, network: &Network, step: u64) -> std::result::Result<(), Error> {
-        let Some(group) = &self.group else { return Ok(()) };
-        let sums = || -> Result<(Tensor, Tensor)> {
-            let mut sums = Vec::new();
-            for named in network.weights().all() {
-                let bits = match named.tensor.kind() {
-                    Kind::Float => named.tensor.f_detach()?.f_view_dtype(Kind::Int)?,
-                    _ => named.tensor.f_detach()?,
-                };
-                sums.push(bits.f_sum(Kind::Int64)?.f_to_device(Device::Cpu)?);
-            }
-            let own = Tensor::f_stack(&sums, 0)?;
-            // The largest of the numbers and of their negatives: equal but for the sign where all ranks agree.
-            let both = Tensor::f_cat(&[own.shallow_clone(), own.f_neg()?], 0)?;
-            group.max(&both)?;
-            let half = own.numel() as i64;
-            Ok((both.f_narrow(0, 0, half)?, both.f_narrow(0, half, half)?.f_neg()?))
-        };
-        let (largest, smallest) = sums()?;
-        if largest == smallest {
-            return Ok(());
-        }
-        let message = format!("after step {step} the ranks hold different weights");
-        Err(Finding::new(Cause::Internal, message).hint("resume the run, and report this with the ranks' logs").into())
-    }
-
-    /// The states of every rank's generator on the CPU, a row a rank.
-    pub fn generators(&self) -> Result<Tensor> {
-        let own = torch::random_state(Device::Cpu)?;
-        let all = Tensor::f_zeros([i64::from(self.size), own.numel() as i64], (Kind::Uint8, Device::Cpu))?;
-        match &self.group {
-            Some(group) => group.all_gather(&all.f_view([-1])?, &own)?,
-            None => all.f_select(0, 0)?.f_copy_(&own)?,
-        }
-        Ok(all)
-    }
-
-    /// Takes this rank's row of what [`Ranks::generators`] once returned on rank 0; where there were more or fewer
-    /// ranks then, each begins anew by `seed`, the step and its place.
-    pub fn set_generators(&self, saved: Option<Tensor>, seed: u64, step: u64) -> Result<()> {
-        let Some(group) = &self.group else { return Ok(()) };
-        let mut own = torch::random_state(Device::Cpu)?;
-        let size = [i64::from(self.size), own.numel() as i64];
-        let saved = saved.filter(|saved| saved.size() == size);
-        let found = Tensor::f_from_slice(&[i64::from(saved.is_some())])?;
-        group.broadcast(&found, 0)?;
-        if found.f_int64_value(&[0])? == 0 {
-            let place = u64::from(self.rank) + 1;
-            return torch::seed(seed ^ (step << 16) ^ (place << 48));
-        }
-        let all = saved.map_or_else(|| Tensor::f_zeros(size, (Kind::Uint8, Device::Cpu)), Ok)?;
-        group.broadcast(&all, 0)?;
-        // The generator reads from where the memory begins, whatever part of it the tensor is.
-        own.f_copy_(&all.f_select(0, i64::from(self.rank))?)?;
-        torch::set_random_state(Device::Cpu, &own)
-    }
-
     /// Waits until all have come here.
     pub fn wait(&self) -> Result<()> {
         self.group.as_ref().map_or(Ok(()), |group| group.barrier())
@@ -311,27 +295,6 @@ impl Ranks {
             .into()
     }
 
-    /// As [`Ranks::spread`] for many tensors, as one message.
-    fn spread_flat(&self, group: &Group, tensors: &[&Tensor], root: u32) -> Result<()> {
-        if tensors.is_empty() {
-            return Ok(());
-        }
-        let flat: Vec<Tensor> =
-            tensors.iter().map(|tensor| tensor.f_reshape([-1])).collect::<std::result::Result<_, _>>()?;
-        let all = Tensor::f_cat(&flat, 0)?;
-        group.broadcast(&all, root)?;
-        if root == self.rank {
-            return Ok(());
-        }
-        let mut start = 0;
-        for tensor in tensors {
-            let values = all.f_narrow(0, start, tensor.numel() as i64)?.f_reshape(tensor.size())?;
-            tensor.f_detach()?.f_copy_(&values)?;
-            start += tensor.numel() as i64;
-        }
-        Ok(())
-    }
-
     fn spread_from(&self, group: &Group, tensor: &Tensor, root: u32) -> Result<()> {
         // Gloo wants values without gaps; weights may lie pixel by pixel.
         let detached = tensor.f_detach()?;
@@ -342,25 +305,4 @@ impl Ranks {
         }
         Ok(())
     }
-}
-
-/// What is trained; a parameter that stays as it is has no gradient.
-fn handles(weights: &Weights) -> Vec<Tensor> {
-    let trained = weights.parameters().iter().filter(|named| named.tensor.requires_grad());
-    trained.map(|named| named.tensor.shallow_clone()).collect()
-}
-
-/// Gives each parameter to the rank that has the fewest values so far, the largest first.
-fn owners(weights: &Weights, ranks: u32) -> Vec<u32> {
-    let sizes: Vec<usize> = handles(weights).iter().map(Tensor::numel).collect();
-    let mut places: Vec<usize> = (0..sizes.len()).collect();
-    places.sort_by_key(|place| (std::cmp::Reverse(sizes[*place]), *place));
-    let mut loads = vec![0; ranks as usize];
-    let mut owners = vec![0; sizes.len()];
-    for place in places {
-        let owner = (0..loads.len()).min_by_key(|rank| loads[*rank]).unwrap_or(0);
-        loads[owner] += sizes[place];
-        owners[place] = owner as u32;
-    }
-    owners
 }

@@ -1,12 +1,15 @@
 //! State of which each rank keeps a part: gathered where it is saved, handed out where it is resumed.
 //!
-//! Parts are whole tensors with names, so what is saved does not show how many ranks there were, and any number of
-//! them resumes it.
+//! What is saved are whole tensors with names, so it does not show how many ranks there were, and any number of them
+//! resumes it. Where parameters are divided ([`super::division`]), so is what is kept of each; where only the optimiser
+//! is sharded, each rank keeps the state of whole tensors.
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
-use super::Ranks;
+use super::{Of, Ranks};
 use crate::error::Error;
 use crate::model::Named;
 use crate::torch::{self, Result};
@@ -19,52 +22,132 @@ struct Entry {
     dtype: String,
 }
 
-/// What other ranks keep and this one does not, on the first rank; nothing on the others.
-pub fn gather(own: &[Named], ranks: &Ranks) -> std::result::Result<Vec<Named>, Error> {
-    let Some(group) = ranks.group.as_ref().filter(|_| ranks.owners.is_some()) else { return Ok(Vec::new()) };
-    let mut others: Vec<Named> = Vec::new();
+/// Tensors that are kept for parameters: of each kind one a parameter, named `KIND.PARAMETER`.
+#[derive(Debug, Clone, Copy)]
+pub struct Kinds<'a> {
+    /// Their names.
+    pub names: &'a [&'a str],
+    /// Of which parameters they are.
+    pub of: Of,
+}
+
+impl Kinds<'_> {
+    /// Whether something of this name is kept for a parameter, and not for all together.
+    fn has(self, name: &str) -> bool {
+        self.names.iter().any(|kind| name.strip_prefix(kind).is_some_and(|rest| rest.starts_with('.')))
+    }
+}
+
+/// Calls `each` on the first rank with all that the ranks keep, one tensor after another.
+pub fn gather(
+    own: &[Named],
+    kinds: Kinds,
+    ranks: &Ranks,
+    each: &mut dyn FnMut(&Named) -> std::result::Result<(), Error>,
+) -> std::result::Result<(), Error> {
+    if let Some(division) = ranks.division() {
+        let mut failed = None;
+        for kind in kinds.names {
+            let find = |of: &str| {
+                let name = format!("{kind}.{of}");
+                own.iter().find(|named| named.name == name).map(|named| named.tensor.shallow_clone())
+            };
+            division.each_whole(kinds.of, &find, &mut |of, tensor| {
+                if failed.is_none() {
+                    failed = each(&Named { name: format!("{kind}.{of}"), tensor }).err();
+                }
+                Ok(())
+            })?;
+        }
+        failed.map_or(Ok(()), Err)?;
+        let mut others = own.iter().filter(|named| ranks.is_first() && !kinds.has(&named.name));
+        return others.try_for_each(each);
+    }
+    if ranks.is_first() {
+        own.iter().try_for_each(&mut *each)?;
+    }
+    let Some(group) = ranks.group.as_ref().filter(|_| ranks.owners.is_some()) else { return Ok(()) };
+    let mut known: BTreeSet<String> = own.iter().map(|named| named.name.clone()).collect();
     for root in 1..ranks.size() {
-        for entry in entries(own, ranks, root)? {
-            let tensor = match own.iter().find(|named| ranks.rank() == root && named.name == entry.name) {
+        for Entry { name, shape, dtype } in entries(own, ranks, root)? {
+            let tensor = match own.iter().find(|named| ranks.rank() == root && named.name == name) {
                 Some(named) => named.tensor.f_detach().and_then(|tensor| tensor.f_contiguous()),
-                None => Tensor::f_empty(&entry.shape, (kind(&entry.dtype)?, Device::Cpu)),
+                None => Tensor::f_empty(&shape, (kind(&dtype)?, Device::Cpu)),
             };
             let tensor = tensor.map_err(torch::Error::from)?;
             group.broadcast(&tensor, root)?;
-            let is_known = own.iter().chain(&others).any(|named| named.name == entry.name);
-            if ranks.is_first() && !is_known {
-                others.push(Named { name: entry.name, tensor });
-            }
-        }
-    }
-    Ok(others)
-}
-
-/// Fills what each rank keeps with what the first one has saved of it.
-pub fn scatter(
-    own: &[Named],
-    saved: impl Fn(&str) -> std::result::Result<Tensor, Error>,
-    ranks: &Ranks,
-) -> std::result::Result<(), Error> {
-    let Some(group) = ranks.group.as_ref().filter(|_| ranks.owners.is_some()) else {
-        return Ok(ranks.spread(own)?);
-    };
-    for root in 0..ranks.size() {
-        for entry in entries(own, ranks, root)? {
-            let tensor = match ranks.is_first() {
-                true => saved(&entry.name)?,
-                false => {
-                    Tensor::f_empty(&entry.shape, (kind(&entry.dtype)?, Device::Cpu)).map_err(torch::Error::from)?
-                }
-            };
-            group.broadcast(&tensor, 0)?;
-            if let Some(named) = own.iter().find(|named| ranks.rank() == root && named.name == entry.name) {
-                let mut target = named.tensor.f_detach().map_err(torch::Error::from)?;
-                target.f_copy_(&tensor).map_err(torch::Error::from)?;
+            if ranks.is_first() && known.insert(name.clone()) {
+                each(&Named { name, tensor })?;
             }
         }
     }
     Ok(())
+}
+
+/// Fills what each rank keeps with what the first one has `saved` of it; what that does not know stays as it is.
+pub fn scatter(
+    own: &[Named],
+    kinds: Kinds,
+    saved: &dyn Fn(&str) -> std::result::Result<Option<Tensor>, Error>,
+    ranks: &Ranks,
+) -> std::result::Result<(), Error> {
+    let fill = |named: &Named| -> std::result::Result<(), Error> {
+        match saved(&named.name)? {
+            Some(values) if ranks.is_first() => copy_into(named, &values),
+            Some(_) | None => Ok(()),
+        }
+    };
+    if let (Some(division), Some(group)) = (ranks.division(), &ranks.group) {
+        for kind in kinds.names {
+            let name = |of: &str| format!("{kind}.{of}");
+            let missing = |of: &str| torch::Error::new(format!("`{}` is missing in what was saved", name(of)));
+            division.hand_out(
+                group,
+                kinds.of,
+                |of| saved(&name(of))?.ok_or_else(|| Error::from(missing(of))),
+                |of| own.iter().find(|named| named.name == name(of)).map(|named| named.tensor.shallow_clone()),
+            )?;
+        }
+        let others = || own.iter().filter(|named| !kinds.has(&named.name));
+        if ranks.is_first() {
+            others().try_for_each(fill)?;
+        }
+        return Ok(ranks.spread(others())?);
+    }
+    let Some(group) = ranks.group.as_ref().filter(|_| ranks.owners.is_some()) else {
+        if ranks.is_first() {
+            own.iter().try_for_each(fill)?;
+        }
+        return Ok(ranks.spread(own)?);
+    };
+    for root in 0..ranks.size() {
+        for Entry { name, shape, dtype } in entries(own, ranks, root)? {
+            let here = own.iter().find(|named| named.name == name);
+            let tensor = match (ranks.is_first(), here) {
+                (true, here) => match (saved(&name)?, here) {
+                    (Some(values), _) => values,
+                    (None, Some(named)) => named.tensor.f_detach().map_err(torch::Error::from)?,
+                    (None, None) => {
+                        return Err(torch::Error::new(format!("`{name}` is missing in what was saved")).into());
+                    }
+                },
+                (false, _) => Tensor::f_empty(&shape, (kind(&dtype)?, Device::Cpu)).map_err(torch::Error::from)?,
+            };
+            group.broadcast(&tensor, 0)?;
+            if let Some(named) = here.filter(|_| ranks.rank() == root) {
+                copy_into(named, &tensor)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn copy_into(named: &Named, values: &Tensor) -> std::result::Result<(), Error> {
+    if values.size() != named.tensor.size() || values.kind() != named.tensor.kind() {
+        return Err(torch::Error::new(format!("`{}` has another shape in what was saved", named.name)).into());
+    }
+    let mut target = named.tensor.f_detach().map_err(torch::Error::from)?;
+    Ok(target.f_copy_(values).map_err(torch::Error::from)?)
 }
 
 /// What the rank `root` keeps.

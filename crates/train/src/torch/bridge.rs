@@ -68,6 +68,11 @@ pub(super) mod ffi {
         fn unscale(gradients: &[Borrowed], found: &Tensor, inverse: &Tensor) -> Result<()>;
         fn lerp(tensors: &[Borrowed], towards: &[Borrowed], share: f64) -> Result<()>;
         fn recompute(x: &Tensor, work: Box<Work>) -> Result<UniquePtr<Tensor>>;
+        fn gate(x: &Tensor, work: Box<Work>) -> Result<UniquePtr<Tensor>>;
+        fn set_gradients(parameters: &[Borrowed], gradients: &[Borrowed]) -> Result<()>;
+
+        fn release_memory(tensor: &Tensor) -> Result<()>;
+        fn allocate_memory(tensor: &Tensor, bytes: u64) -> Result<()>;
 
         fn seed(value: u64) -> Result<()>;
         fn random_state(cuda: bool) -> Result<UniquePtr<Tensor>>;

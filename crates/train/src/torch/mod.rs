@@ -187,6 +187,31 @@ pub fn recompute(x: &Tensor, work: impl Fn(&Tensor, bool) -> Result<Tensor> + 's
     Ok(adopt(ffi::recompute(borrow(x), Box::new(Work(Box::new(work))))?))
 }
 
+/// The same values, whose gradient goes back through them once `work` is done.
+pub fn on_the_way_back(x: &Tensor, work: impl Fn() -> Result<()> + 'static) -> Result<Tensor> {
+    let work = move |gradient: &Tensor, _: bool| work().map(|()| gradient.shallow_clone());
+    Ok(adopt(ffi::gate(borrow(x), Box::new(Work(Box::new(work))))?))
+}
+
+/// Hands every parameter its gradient, of the same shape.
+pub fn set_gradients(parameters: &[Tensor], gradients: &[Tensor]) -> Result<()> {
+    if parameters.len() != gradients.len() {
+        return Err(Error::new(format!("{} gradients for {} parameters", gradients.len(), parameters.len())));
+    }
+    Ok(ffi::set_gradients(&lend(parameters), &lend(gradients))?)
+}
+
+/// Gives back the memory of a tensor, which its views share: until [`allocate_memory`], none of them is to be read.
+pub fn release_memory(tensor: &Tensor) -> Result<()> {
+    Ok(ffi::release_memory(borrow(tensor))?)
+}
+
+/// New memory for all of a tensor that [`release_memory`] took it from; whatever is in it.
+pub fn allocate_memory(tensor: &Tensor) -> Result<()> {
+    let bytes = tensor.numel() * tensor.kind().elt_size_in_bytes();
+    Ok(ffi::allocate_memory(borrow(tensor), bytes as u64)?)
+}
+
 /// The same values in memory of their own, in the same memory format; they need no gradient.
 pub fn copied(tensor: &Tensor) -> Result<Tensor> {
     let values = tensor.f_detach()?;

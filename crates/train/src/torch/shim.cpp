@@ -78,6 +78,21 @@ struct Recompute : torch::autograd::Function<Recompute> {
   }
 };
 
+// Values and gradients go through as they are; on the way back the work is done before the gradient goes on.
+struct Gate : torch::autograd::Function<Gate> {
+  static at::Tensor forward(torch::autograd::AutogradContext *context, const at::Tensor &x,
+                            const c10::intrusive_ptr<Kept> &kept) {
+    context->saved_data["work"] = c10::IValue::make_capsule(kept);
+    return x.view_as(x);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext *context,
+                                                 torch::autograd::variable_list gradients) {
+    auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["work"].toCapsule());
+    return {kept->run(gradients.at(0), /*again=*/true), at::Tensor()};
+  }
+};
+
 } // namespace
 
 bool autocast_begin(bool cuda, bool half) {
@@ -149,6 +164,28 @@ void lerp(Tensors tensors, Tensors towards, double share) {
 
 std::unique_ptr<at::Tensor> recompute(const at::Tensor &x, rust::Box<Work> work) {
   return std::make_unique<at::Tensor>(Recompute::apply(x, c10::make_intrusive<Kept>(std::move(work))));
+}
+
+std::unique_ptr<at::Tensor> gate(const at::Tensor &x, rust::Box<Work> work) {
+  return std::make_unique<at::Tensor>(Gate::apply(x, c10::make_intrusive<Kept>(std::move(work))));
+}
+
+void set_gradients(Tensors parameters, Tensors gradients) {
+  for (std::size_t place = 0; place < parameters.size(); ++place) {
+    parameters[place].tensor->mutable_grad() = *gradients[place].tensor;
+  }
+}
+
+void release_memory(const at::Tensor &tensor) {
+  auto *storage = tensor.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(at::DataPtr(nullptr, storage->device()));
+  storage->set_nbytes(0);
+}
+
+void allocate_memory(const at::Tensor &tensor, std::uint64_t bytes) {
+  auto *storage = tensor.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(storage->allocator()->allocate(bytes));
+  storage->set_nbytes(bytes);
 }
 
 void seed(std::uint64_t value) { at::manual_seed(value); }

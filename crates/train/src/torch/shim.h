@@ -54,6 +54,12 @@ void drop_gradients(Tensors parameters);
 void unscale(Tensors gradients, const at::Tensor &found, const at::Tensor &inverse);
 void lerp(Tensors tensors, Tensors towards, double share);
 std::unique_ptr<at::Tensor> recompute(const at::Tensor &x, rust::Box<Work> work);
+std::unique_ptr<at::Tensor> gate(const at::Tensor &x, rust::Box<Work> work);
+void set_gradients(Tensors parameters, Tensors gradients);
+
+// The memory of a tensor and of all its views: given back, and asked for again with anything in it.
+void release_memory(const at::Tensor &tensor);
+void allocate_memory(const at::Tensor &tensor, std::uint64_t bytes);
 
 // Random numbers.
 void seed(std::uint64_t value);

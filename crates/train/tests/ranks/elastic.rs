@@ -24,7 +24,9 @@ fn as_many_ranks_go_on_with_the_same_bits() {
 
 #[test]
 fn another_number_of_ranks_goes_on_with_the_same_curve() {
-    for parallel in [json!({}), json!({"shard": "optimizer"})] {
+    for parallel in
+        [json!({}), json!({"shard": "optimizer"}), json!({"shard": "gradients"}), json!({"shard": "parameters"})]
+    {
         let job = json!({"optimizer": {"adamw": {"lr": 1e-3}}, "parallel": parallel});
         let whole = Scene::new(job.clone()).finish(2);
         let mut scene = Scene::new(job).with("epochs", json!(100_000));

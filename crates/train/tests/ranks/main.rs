@@ -4,3 +4,5 @@ mod by_hand;
 mod elastic;
 mod same;
 mod scene;
+mod sharded;
+mod tensor;

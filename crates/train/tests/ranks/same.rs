@@ -7,16 +7,21 @@ use crate::scene::{Scene, apart};
 
 /// Runs a job with 1, 2 and 4 ranks: losses and scores differ by no more than `bound`, weights by no more than the
 /// other.
-fn check(job: Value, [bound, of_weights]: [f64; 2]) {
+fn check(job: Value, bounds: [f64; 2]) {
+    check_scene(Scene::new, job, &[2, 4], bounds);
+}
+
+/// The same with another kind of data and other numbers of ranks.
+pub fn check_scene(scene: impl Fn(Value) -> Scene, job: Value, sizes: &[u32], [bound, of_weights]: [f64; 2]) {
     let several = |ranks: u32| {
         let mut job = job.clone();
         if ranks == 1 {
             job.as_object_mut().unwrap().remove("parallel");
         }
-        Scene::new(job).finish(ranks)
+        scene(job).finish(ranks)
     };
     let one = several(1);
-    for ranks in [2, 4] {
+    for ranks in sizes.iter().copied() {
         let outcome = several(ranks);
         let (losses, weights) = (apart(&outcome.losses(), &one.losses()), apart(&outcome.weights, &one.weights));
         assert!(
@@ -36,7 +41,11 @@ fn check(job: Value, [bound, of_weights]: [f64; 2]) {
 #[test]
 fn any_number_of_ranks_learns_the_same() {
     // The last batch of an epoch has two samples, so that of four ranks two have none.
-    check(json!({"accumulate": 2, "clip_norm": 1.0, "label_smoothing": 0.1}), [1e-6; 2]);
+    for shard in ["none", "gradients", "parameters"] {
+        let parallel = json!({"shard": shard});
+        let job = json!({"accumulate": 2, "clip_norm": 1.0, "label_smoothing": 0.1, "parallel": parallel});
+        check(job, [1e-6; 2]);
+    }
 }
 
 #[test]
@@ -47,6 +56,29 @@ fn ranks_normalise_together_if_they_are_told_to() {
         "parallel": {"sync_batch_norm": true},
     });
     check(job, [1e-5, 2e-4]);
+}
+
+#[test]
+fn recomputation_and_means_of_the_weights_are_those_of_one_rank() {
+    let job = json!({"recompute": "blocks", "average": {"ema": {"decay": 0.8}}, "clip_norm": 1.0});
+    check_scene(Scene::of_texts, job, &[2], [1e-6; 2]);
+    let job = json!({"average": {"swa": {"from": 0}}, "accumulate": 2});
+    check_scene(Scene::new, job, &[2], [1e-6; 2]);
+}
+
+#[test]
+fn detectors_add_up_what_ranks_are_to_find() {
+    let scene = |changes: Value| {
+        let mut scene = Scene::new(changes);
+        data::shapes::write(&scene.path("shapes"), 40, 64, 3).unwrap();
+        scene.data = scene.path("shapes");
+        scene
+    };
+    let job = json!({
+        "model": "yolo_n", "data": {"path": "", "split": [0.6, 0.2, 0.2]}, "batch": 8, "epochs": 2,
+        "optimizer": {"sgd": {"lr": 1e-3}}, "clip_norm": 10.0, "parallel": {"sync_batch_norm": true},
+    });
+    check_scene(scene, job, &[2], [1e-5, 2e-4]);
 }
 
 #[test]

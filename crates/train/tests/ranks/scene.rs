@@ -69,6 +69,24 @@ impl Scene {
         Scene { folder: tempfile::tempdir().unwrap(), train, data, attempts: 0 }
     }
 
+    /// A small job on a few lines of text: a model that says the next word, or one that tells three classes apart.
+    pub fn of_texts(changes: Value) -> Scene {
+        let mut train = json!({
+            "model": "gpt_tiny", "data": {"path": "texts.csv", "text": {"length": 16, "vocabulary": 300}},
+            "epochs": 1, "batch": 22, "dropout": 0.0,
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            train[key] = value.clone();
+        }
+        if train["model"] == "bert_mini" && changes.get("data").is_none() {
+            train["data"]["text"]["label"] = json!("class");
+        }
+        let mut scene = Scene::new(train);
+        scene.data = scene.path("texts.csv");
+        fs::write(&scene.data, texts()).unwrap();
+        scene
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -239,6 +257,17 @@ impl Outcome {
         let Some(Report::Failed(finding)) = self.reports.last() else { panic!("{:?}", self.reports.last()) };
         finding
     }
+}
+
+/// Texts of three subjects with words of their own, and a few words that all use; of different lengths.
+fn texts() -> String {
+    let subjects = [["goal", "match", "team"], ["bank", "share", "price"], ["chip", "code", "phone"]];
+    let line = |number: usize| {
+        let word = |step: usize| subjects[number % 3][(number / 3 * 7 + step * step + number / 11) % 3];
+        let end = ["today", "and then it was over", "with a new one"][number / 5 % 3];
+        format!("{},the {} and the {} of a {} {end}\n", number % 3, word(0), word(1), word(2))
+    };
+    format!("class,text\n{}", (0..150).map(line).collect::<String>())
 }
 
 fn weights(model: &Path) -> Vec<f64> {

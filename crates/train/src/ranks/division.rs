@@ -1,0 +1,181 @@
+//! How the parameters of a network lie among the ranks, and how they become whole tensors again.
+//!
+//! Two ways of dividing, one inside the other: first each rank takes its part of the layers ([`super::split`]), then
+//! the ranks that have the same part share its values ([`super::flat`]). Whatever is saved is put together again, one
+//! tensor after another, so that a checkpoint shows neither.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use domain::train::{Exchange, Parallel, Shard};
+use tch::{Kind, Tensor};
+
+use super::flat::Shards;
+use super::mesh::Mesh;
+use super::split::Split;
+use crate::model::{Named, Network, Parts, Weights};
+use crate::torch::group::Group;
+use crate::torch::{self, Error, Result};
+
+/// How the parameters lie among the ranks.
+pub struct Division {
+    mesh: Mesh,
+    /// The ranks that have other parts of the layers.
+    tensor: Option<Rc<Group>>,
+    /// By name, in order: the whole shape, how it is cut, and whether it is trained.
+    parameters: BTreeMap<String, Lies>,
+    shards: Option<Shards>,
+}
+
+/// How one parameter lies.
+struct Lies {
+    shape: Vec<i64>,
+    split: Option<Split>,
+    is_trained: bool,
+}
+
+/// Which tensors are meant: parameters themselves, or what an optimiser keeps of each that is trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    All,
+    Trained,
+}
+
+impl Division {
+    /// Divides a network that is whole and the same on every rank; none where nothing is to be divided.
+    pub fn of(
+        network: &mut Network,
+        parallel: Parallel,
+        mesh: Mesh,
+        [data, tensor]: [Option<&Rc<Group>>; 2],
+    ) -> Result<Option<Division>> {
+        let mut parameters = BTreeMap::new();
+        for Named { name, tensor: values } in network.weights().parameters() {
+            let goes_up = |split: &Split| tensor.is_some() && split.goes_up(&values.size(), mesh.tensor());
+            let split = Split::of(name).filter(goes_up);
+            let lies = Lies { shape: values.size(), split, is_trained: values.requires_grad() };
+            if let Some(split) = split {
+                let part = split.take(&values.f_detach()?, mesh.tensor_place(), mesh.tensor())?;
+                values.shallow_clone().f_set_data(&part)?;
+            }
+            parameters.insert(name.clone(), lies);
+        }
+        if let Some(group) = tensor {
+            network.divide(Rc::new(Parts::of(Rc::clone(group))));
+        }
+        let frees = match parallel.shard {
+            Shard::None | Shard::Optimizer => None,
+            Shard::Gradients => Some(false),
+            Shard::Parameters => Some(true),
+        };
+        let bf16 = parallel.exchange == Exchange::Bf16;
+        let shards = match (frees, data) {
+            (Some(frees), Some(group)) => Some(Shards::of(network.weights(), group, frees, bf16)?),
+            (_, _) => None,
+        };
+        let tensor = tensor.cloned();
+        let divides = tensor.is_some() || shards.is_some();
+        Ok(divides.then_some(Division { mesh, tensor, parameters, shards }))
+    }
+
+    /// The part that ranks with the same layers share among them.
+    pub fn shards(&self) -> Option<&Shards> {
+        self.shards.as_ref()
+    }
+
+    /// What this rank keeps of the parameters between two steps, by their names.
+    pub fn held(&self, weights: &Weights) -> Weights {
+        match &self.shards {
+            Some(shards) => weights.with(shards.pieces()),
+            None => weights.only(|_| true),
+        }
+    }
+
+    /// Whether each rank that divides the layers has another part of it.
+    pub fn is_split(&self, name: &str) -> bool {
+        self.parameters.get(name).is_some_and(|lies| lies.split.is_some())
+    }
+
+    /// Calls `each` on the first rank with whole tensors by the names of parameters, whose part here `own` finds. All
+    /// ranks take part.
+    pub fn each_whole(
+        &self,
+        of: Of,
+        own: &dyn Fn(&str) -> Option<Tensor>,
+        each: &mut dyn FnMut(&str, Tensor) -> Result<()>,
+    ) -> Result<()> {
+        // The ranks with other samples have the same.
+        let mut joined = |name: &str, part: Tensor| -> Result<()> {
+            if self.mesh.data_place() > 0 {
+                return Ok(());
+            }
+            let whole = self.joined(name, part)?;
+            if self.mesh.tensor_place() == 0 { each(name, whole) } else { Ok(()) }
+        };
+        let is_meant = |is_trained: bool| of == Of::All || is_trained;
+        if let Some(shards) = &self.shards {
+            return shards.each_whole(own, &is_meant, &mut joined);
+        }
+        for (name, lies) in &self.parameters {
+            if is_meant(lies.is_trained) {
+                let part = own(name).ok_or_else(|| Error::new(format!("`{name}` is kept nowhere")))?;
+                joined(name, part.f_detach()?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The opposite: gives every rank its part of whole tensors that the first one has, and copies it to where `own`
+    /// finds it.
+    pub fn hand_out<E: From<torch::Error>>(
+        &self,
+        everyone: &Group,
+        of: Of,
+        whole: impl Fn(&str) -> std::result::Result<Tensor, E>,
+        own: impl Fn(&str) -> Option<Tensor>,
+    ) -> std::result::Result<(), E> {
+        for (name, Lies { shape, is_trained, .. }) in &self.parameters {
+            if of == Of::Trained && !is_trained {
+                continue;
+            }
+            let values = match everyone.rank() {
+                0 => whole(name)?.f_contiguous().map_err(torch::Error::from)?,
+                _ => Tensor::f_empty(shape, (Kind::Float, tch::Device::Cpu)).map_err(torch::Error::from)?,
+            };
+            if values.size() != *shape {
+                return Err(Error::new(format!("`{name}` has another shape in what was saved")).into());
+            }
+            everyone.broadcast(&values, 0)?;
+            let own = own(name);
+            if let (Some(part), Some(own)) = (self.part(name, values)?, own) {
+                own.f_detach().and_then(|mut own| own.f_copy_(&part)).map_err(torch::Error::from)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What this rank keeps of a whole tensor.
+    fn part(&self, name: &str, whole: Tensor) -> Result<Option<Tensor>> {
+        let split = self.parameters.get(name).and_then(|lies| lies.split);
+        let part = match split {
+            Some(split) => split.take(&whole, self.mesh.tensor_place(), self.mesh.tensor())?,
+            None => whole,
+        };
+        match &self.shards {
+            Some(shards) => shards.piece(name, &part),
+            None => Ok(Some(part)),
+        }
+    }
+
+    /// Every rank's part of the layers put together.
+    fn joined(&self, name: &str, part: Tensor) -> Result<Tensor> {
+        let split = self.parameters.get(name).and_then(|lies| lies.split);
+        let (Some(group), Some(split)) = (&self.tensor, split) else { return Ok(part) };
+        let (size, part) = (part.size(), part.f_contiguous()?.f_view([-1])?);
+        let all = Tensor::f_empty([part.numel() as i64 * i64::from(group.size())], (part.kind(), part.device()))?;
+        group.all_gather(&all, &part)?;
+        let parts = all.f_chunk(i64::from(group.size()), 0)?;
+        let parts = parts.iter().map(|part| Ok(part.f_view(size.as_slice())?)).collect::<Result<Vec<Tensor>>>()?;
+        split.join(&parts)
+    }
+}

@@ -1,0 +1,219 @@
+//! What ranks do with gradients: exchange them, and update the parameters by them, each its part.
+
+use std::collections::BTreeSet;
+
+use domain::train::{Exchange as Numbers, Parallel, Shard};
+use tch::{Device, Kind, Tensor};
+
+use super::division::Division;
+use super::{Ranks, Shards};
+use crate::model::{Named, Network, Weights};
+use crate::optim::{Agree, Optimizer};
+use crate::torch::group::{Exchange, Group};
+use crate::torch::{self, Result};
+
+impl Ranks {
+    /// From now on the gradients of this network are exchanged while its backward pass goes on.
+    pub fn hook(&mut self, network: &Network, parallel: Parallel) -> Result<()> {
+        let Some(group) = self.data.as_ref().filter(|_| self.shards().is_none()) else { return Ok(()) };
+        let parameters = handles(network.weights());
+        self.exchange = Some(Exchange::new(group, &parameters, parallel.exchange == Numbers::Bf16)?);
+        Ok(())
+    }
+
+    /// Of what is held here, the parameters whose optimiser is kept here: all, unless the job shards it.
+    pub fn kept(&mut self, held: &Weights, parallel: Parallel) -> Weights {
+        match parallel.shard {
+            Shard::None | Shard::Gradients | Shard::Parameters => held.only(|_| true),
+            Shard::Optimizer => {
+                let owners = owners(held, self.size);
+                let trained = held.parameters().iter().filter(|named| named.tensor.requires_grad());
+                let mine = trained.zip(&owners).filter(|(_, owner)| **owner == self.rank);
+                let mine: BTreeSet<&str> = mine.map(|(named, _)| named.name.as_str()).collect();
+                let kept = held.only(|named| mine.contains(named.name.as_str()));
+                self.owners = Some(owners);
+                kept
+            }
+        }
+    }
+
+    /// Has gradients wait until the backward pass is over, and go all at once: to measure what it is worth that they do
+    /// not.
+    pub fn wait_with_gradients(&mut self, waits: bool) {
+        self.waits = waits;
+    }
+
+    /// Replaces all gradients by their mean over the shares, as one message.
+    fn average_at_once(&self, network: &Network) -> Result<()> {
+        let Some(group) = &self.data else { return Ok(()) };
+        let gradients =
+            handles(network.weights()).iter().map(Tensor::f_grad).collect::<std::result::Result<Vec<_>, _>>()?;
+        let flat: Vec<Tensor> =
+            gradients.iter().map(|tensor| tensor.f_reshape([-1])).collect::<std::result::Result<_, _>>()?;
+        let all = Tensor::f_cat(&flat, 0)?;
+        group.sum(&all)?;
+        let all = all.f_div_scalar(i64::from(group.size()))?;
+        let mut start = 0;
+        for gradient in gradients {
+            let values = all.f_narrow(0, start, gradient.numel() as i64)?.f_reshape(gradient.size())?;
+            gradient.shallow_clone().f_copy_(&values)?;
+            start += gradient.numel() as i64;
+        }
+        Ok(())
+    }
+
+    /// After each backward pass of a micro-batch.
+    pub fn went_back(&self) -> Result<()> {
+        self.shards().map_or(Ok(()), Shards::end)
+    }
+
+    /// Multiplies all gradients that the backward passes of a step have left by a scalar.
+    pub fn scale_gradients(&self, network: &Network, factor: &Tensor) -> Result<()> {
+        if let Some(shards) = self.shards() {
+            return shards.scale_gradients(factor);
+        }
+        let gradients =
+            handles(network.weights()).iter().map(Tensor::f_grad).collect::<std::result::Result<Vec<_>, _>>()?;
+        torch::scale(&gradients, factor)
+    }
+
+    /// One update by the gradients that backward passes have left, which are forgotten.
+    pub fn update(&self, network: &Network, optimizer: &mut Optimizer, lr: f64, clip: Option<f64>) -> Result<()> {
+        if self.waits && self.shards().is_none() {
+            self.average_at_once(network)?;
+        }
+        if let Some(division) = &self.division {
+            return self.update_parts(division, network, optimizer, lr, clip);
+        }
+        let (Some(group), Some(owners)) = (&self.group, &self.owners) else {
+            return optimizer.step(lr, clip).map(|_| ());
+        };
+        let parameters = handles(network.weights());
+        // Each rank has all gradients, so all come to the same norm and scale.
+        let gradients = parameters.iter().map(Tensor::f_grad).collect::<std::result::Result<Vec<_>, _>>()?;
+        optimizer.step_among(lr, clip, &gradients, None)?;
+        torch::drop_gradients(&parameters)?;
+        tch::no_grad(|| -> Result<()> {
+            for root in 0..self.size {
+                let theirs = parameters.iter().zip(owners).filter(|(_, owner)| **owner == root);
+                self.spread_flat(group, &theirs.map(|(tensor, _)| tensor).collect::<Vec<_>>(), root)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The same where each rank has parts of the parameters.
+    fn update_parts(
+        &self,
+        division: &Division,
+        network: &Network,
+        optimizer: &mut Optimizer,
+        lr: f64,
+        clip: Option<f64>,
+    ) -> Result<()> {
+        let gradients: Vec<Named> = match division.shards() {
+            Some(shards) => shards.hand_out_gradients()?,
+            None => {
+                let trained = network.weights().parameters().iter().filter(|named| named.tensor.requires_grad());
+                let gradient = |of: &Named| Ok(Named { name: of.name.clone(), tensor: of.tensor.f_grad()? });
+                trained.map(gradient).collect::<Result<_>>()?
+            }
+        };
+        let all: Vec<Tensor> = gradients.iter().map(|named| named.tensor.shallow_clone()).collect();
+        let (split, whole): (Vec<Named>, Vec<Named>) =
+            gradients.into_iter().partition(|named| division.is_split(&named.name));
+        let tensors = |named: Vec<Named>| named.into_iter().map(|named| named.tensor).collect::<Vec<_>>();
+        let parts = Parted {
+            ranks: self,
+            is_sharded: division.shards().is_some(),
+            split: tensors(split),
+            whole: tensors(whole),
+        };
+        optimizer.step_among(lr, clip, &all, Some(&parts))?;
+        tch::no_grad(|| self.refresh())
+    }
+
+    /// The exchange of gradients; none for one alone.
+    pub fn exchange(&self) -> Option<&Exchange> {
+        self.exchange.as_ref().filter(|_| !self.waits)
+    }
+
+    /// As [`Ranks::spread`] for many tensors, as one message.
+    fn spread_flat(&self, group: &Group, tensors: &[&Tensor], root: u32) -> Result<()> {
+        if tensors.is_empty() {
+            return Ok(());
+        }
+        let flat: Vec<Tensor> =
+            tensors.iter().map(|tensor| tensor.f_reshape([-1])).collect::<std::result::Result<_, _>>()?;
+        let all = Tensor::f_cat(&flat, 0)?;
+        group.broadcast(&all, root)?;
+        if root == self.rank {
+            return Ok(());
+        }
+        let mut start = 0;
+        for tensor in tensors {
+            let values = all.f_narrow(0, start, tensor.numel() as i64)?.f_reshape(tensor.size())?;
+            tensor.f_detach()?.f_copy_(&values)?;
+            start += tensor.numel() as i64;
+        }
+        Ok(())
+    }
+}
+
+/// The gradients of parts of parameters: of those that each rank which divides the layers has another part of, and of
+/// those that all have.
+struct Parted<'a> {
+    ranks: &'a Ranks,
+    /// Whether the ranks with other samples have other values.
+    is_sharded: bool,
+    split: Vec<Tensor>,
+    whole: Vec<Tensor>,
+}
+
+impl Agree for Parted<'_> {
+    fn norm(&self) -> Result<Tensor> {
+        let square = |gradients: &[Tensor]| -> Result<Tensor> {
+            match gradients.first() {
+                Some(_) => Ok(torch::gradient_norm(gradients)?.f_square()?),
+                None => Ok(Tensor::f_zeros([0i64; 0], (Kind::Float, Device::Cpu))?),
+            }
+        };
+        let [split, whole] = [square(&self.split)?, square(&self.whole)?];
+        let device = if self.split.is_empty() { whole.device() } else { split.device() };
+        let [split, whole] = [split.f_to_device(device)?, whole.f_to_device(device)?];
+        let both = Tensor::f_stack(&[split, whole], 0)?;
+        if let Some(data) = self.ranks.data.as_ref().filter(|_| self.is_sharded) {
+            data.sum(&both)?;
+        }
+        let (split, whole) = (both.f_narrow(0, 0, 1)?.f_contiguous()?, both.f_narrow(0, 1, 1)?);
+        if let Some(tensor) = &self.ranks.tensor {
+            tensor.sum(&split)?;
+        }
+        Ok(split.f_add(&whole)?.f_sqrt()?.f_squeeze()?)
+    }
+
+    fn found(&self, found: &Tensor) -> Result<()> {
+        self.ranks.group.as_ref().map_or(Ok(()), |group| group.max(found))
+    }
+}
+
+/// What is trained; a parameter that stays as it is has no gradient.
+fn handles(weights: &Weights) -> Vec<Tensor> {
+    let trained = weights.parameters().iter().filter(|named| named.tensor.requires_grad());
+    trained.map(|named| named.tensor.shallow_clone()).collect()
+}
+
+/// Gives each parameter to the rank that has the fewest values so far, the largest first.
+fn owners(weights: &Weights, ranks: u32) -> Vec<u32> {
+    let sizes: Vec<usize> = handles(weights).iter().map(Tensor::numel).collect();
+    let mut places: Vec<usize> = (0..sizes.len()).collect();
+    places.sort_by_key(|place| (std::cmp::Reverse(sizes[*place]), *place));
+    let mut loads = vec![0; ranks as usize];
+    let mut owners = vec![0; sizes.len()];
+    for place in places {
+        let owner = (0..loads.len()).min_by_key(|rank| loads[*rank]).unwrap_or(0);
+        loads[owner] += sizes[place];
+        owners[place] = owner as u32;
+    }
+    owners
+}
