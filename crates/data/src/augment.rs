@@ -3,6 +3,8 @@
 //! Every change is a map of coordinates, so a list of them folds into one [`View`] and the picture is read once. What
 //! is drawn depends on (seed, epoch, sample, place in the list) and on nothing else.
 
+use std::ops::Range;
+
 use domain::train::{Augment, MemoryFormat};
 
 use crate::cut::normalised;
@@ -93,54 +95,67 @@ impl View {
         run(Write { view: self, planes, scaling, layout, values });
     }
 
-    /// Row `y` of a plane's view, as bytes; `line` is as long as a row.
-    #[inline(always)]
-    fn row(&self, kernels: impl Kernels, plane: &[u8], y: usize, line: &mut [u8]) {
-        let (shown, inputs) = self.x.shown();
-        let Some(row) = self.y.input(y) else { return line.fill(0) };
-        if shown.start > 0 {
-            line[..shown.start].fill(0);
-        }
-        if shown.end < line.len() {
-            line[shown.end..].fill(0);
-        }
-        let input = &plane[row * self.x.length as usize..][inputs];
-        match self.x.step > 0 {
-            true => line[shown].copy_from_slice(input),
-            false => kernels.mirrored(input, &mut line[shown]),
-        }
-    }
-
     /// Channel by channel.
     #[inline(always)]
     fn apart(&self, kernels: impl Kernels, planes: &[u8], scaling: &[(f32, f32)], values: Values<'_>) {
-        let (height, width) = (self.y.length as usize, self.x.length as usize);
-        let planes = planes.chunks_exact(height * width).zip(scaling).enumerate();
-        let rows = planes.flat_map(|(channel, (plane, scale))| {
-            (0..height).map(move |y| (plane, *scale, y, (channel * height + y) * width))
-        });
-        let mut line = vec![0; width];
+        let size = (self.y.length * self.x.length) as usize;
+        let planes = planes.chunks_exact(size).zip(scaling);
         match values {
             Values::U8(values) => {
-                for (plane, _, y, at) in rows {
-                    self.row(kernels, plane, y, &mut values[at..][..width]);
+                for ((plane, _), output) in planes.zip(values.chunks_exact_mut(size)) {
+                    self.plane(kernels, plane, output, 0, |bytes, values| values.copy_from_slice(bytes));
                 }
             }
             Values::F32(values) => {
-                for (plane, (factor, offset), y, at) in rows {
-                    self.row(kernels, plane, y, &mut line);
-                    for (value, byte) in values[at..][..width].iter_mut().zip(&line) {
-                        *value = f32::from(*byte) * factor + offset;
-                    }
+                for ((plane, (factor, offset)), output) in planes.zip(values.chunks_exact_mut(size)) {
+                    let number = |byte: u8| f32::from(byte) * factor + offset;
+                    self.plane(kernels, plane, output, number(0), |bytes, values| convert(bytes, values, number));
                 }
             }
             Values::Bf16(values) => {
-                for (plane, (factor, offset), y, at) in rows {
-                    self.row(kernels, plane, y, &mut line);
-                    for (value, byte) in values[at..][..width].iter_mut().zip(&line) {
-                        *value = to_bf16(f32::from(*byte) * factor + offset);
-                    }
+                for ((plane, (factor, offset)), output) in planes.zip(values.chunks_exact_mut(size)) {
+                    let number = |byte: u8| to_bf16(f32::from(byte) * factor + offset);
+                    self.plane(kernels, plane, output, number(0), |bytes, values| convert(bytes, values, number));
                 }
+            }
+        }
+    }
+
+    /// One channel. What is shown lies in one stretch of the output as in one of the input, apart from what reaches
+    /// beyond a row's ends; so it is written in one go, and what reached beyond is overwritten.
+    #[inline(always)]
+    fn plane<T: Copy>(
+        &self,
+        kernels: impl Kernels,
+        plane: &[u8],
+        output: &mut [T],
+        nothing: T,
+        write: impl Fn(&[u8], &mut [T]),
+    ) {
+        let width = self.x.length as usize;
+        let ((columns, from_columns), (rows, from_rows)) = (self.x.shown(), self.y.shown());
+        if rows.is_empty() || columns.is_empty() {
+            return output.fill(nothing);
+        }
+        output[..rows.start * width].fill(nothing);
+        output[rows.end * width..].fill(nothing);
+        let stretch = |rows: &Range<usize>, columns: &Range<usize>| {
+            rows.start * width + columns.start..(rows.end - 1) * width + columns.end
+        };
+        if self.x.step > 0 {
+            write(&plane[stretch(&from_rows, &from_columns)], &mut output[stretch(&rows, &columns)]);
+        } else {
+            let mut line = vec![0; columns.len()];
+            let shown = plane[from_rows.start * width..from_rows.end * width].chunks_exact(width);
+            for (input, row) in shown.zip(output[rows.start * width..].chunks_exact_mut(width)) {
+                kernels.mirrored(&input[from_columns.clone()], &mut line);
+                write(&line, &mut row[columns.clone()]);
+            }
+        }
+        if columns.len() < width {
+            for row in output[rows.start * width..rows.end * width].chunks_exact_mut(width) {
+                row[..columns.start].fill(nothing);
+                row[columns.end..].fill(nothing);
             }
         }
     }
@@ -159,6 +174,13 @@ impl View {
             }
             normalised(line.as_flattened(), scaling, y, &mut values);
         }
+    }
+}
+
+#[inline(always)]
+fn convert<T>(bytes: &[u8], values: &mut [T], number: impl Fn(u8) -> T) {
+    for (byte, value) in bytes.iter().zip(values) {
+        *value = number(*byte);
     }
 }
 
