@@ -30,7 +30,7 @@ pub fn samples<'a>(cases: &[&'a Case]) -> Samples<'a> {
     let mut joined = Samples { works: Vec::new(), samples: Vec::new() };
     let mut models = Vec::new();
     for case in cases {
-        let key = (&case.model, case.savings.adapters);
+        let key = (&case.model, case.savings.adapters, case.half || case.savings.half_model);
         let work = match models.iter().position(|model| *model == key) {
             Some(known) => known,
             None => {
@@ -40,12 +40,14 @@ pub fn samples<'a>(cases: &[&'a Case]) -> Samples<'a> {
             }
         };
         let setup = &case.setup;
-        let seconds = (case.samples() * case.overstated / case.samples_per_second).ln();
+        let seconds = (case.samples() / case.rate()).ln();
         let same = |sample: &&mut Sample| {
             sample.work == work
                 && sample.setup == *setup
                 && sample.source == case.source
                 && sample.case.aged == case.aged
+                && sample.case.others == case.others
+                && sample.group == case.group
         };
         match joined.samples.iter_mut().find(same) {
             Some(known) => {

@@ -15,6 +15,9 @@ pub trait Problem {
 /// How much a residual of this size is believed half.
 const SCALE: f64 = 0.1;
 
+/// After how many steps that hardly help the search ends.
+const STALLED: usize = 4;
+
 /// Strength of the pull towards the start, in rows.
 const PULL: f64 = 0.005;
 
@@ -24,6 +27,7 @@ pub fn solve(problem: &dyn Problem, start: &[f64], from: &[f64], steps: usize) -
     let mut residuals = problem.residuals(&at);
     let mut cost = total(problem, &residuals, &at, start);
     let mut damping = 1e-2;
+    let mut stalled = 0;
     for _ in 0..steps {
         let jacobian = jacobian(problem, &at, &residuals);
         let size = at.len();
@@ -49,6 +53,7 @@ pub fn solve(problem: &dyn Problem, start: &[f64], from: &[f64], steps: usize) -
             gradient[coordinate] += PULL * (at[coordinate] - start[coordinate]);
         }
         let mut better = false;
+        let before = cost;
         for _ in 0..8 {
             let mut damped = normal.clone();
             for (coordinate, line) in damped.iter_mut().enumerate() {
@@ -60,14 +65,15 @@ pub fn solve(problem: &dyn Problem, start: &[f64], from: &[f64], steps: usize) -
             let tried = problem.residuals(&next);
             let tried_cost = total(problem, &tried, &next, start);
             if tried_cost < cost {
-                better = cost - tried_cost > 3e-5 * cost;
+                better = true;
                 (at, residuals, cost) = (next, tried, tried_cost);
                 damping = (damping * 0.3).max(1e-6);
                 break;
             }
             damping *= 4.0;
         }
-        if !better {
+        stalled = if before - cost > 3e-5 * before { 0 } else { stalled + 1 };
+        if !better || stalled >= STALLED {
             break;
         }
     }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use plan::estimate::totals::Totals;
 use plan::estimate::{Bands, Coefficients};
-use plan::measured::{Case, Row, case};
+use plan::measured::{self, Case, Row};
 use plan::model::Model;
 
 use graphs::{Fit, Samples};
@@ -25,7 +25,7 @@ use least_squares::solve;
 /// How many parts groups are divided into.
 const FOLDS: usize = 10;
 /// Steps of one fit at most.
-const STEPS: usize = 60;
+const STEPS: usize = 150;
 
 fn main() -> Result<(), String> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -54,7 +54,7 @@ fn main() -> Result<(), String> {
     let rows: Vec<totals::Row> = cases.iter().filter_map(|case| totals::Row::of(case, &fitted)).collect();
     fitted.totals = totals::fit(&rows.iter().collect::<Vec<_>>());
 
-    let mut left_out: BTreeMap<&str, Coefficients> = BTreeMap::new();
+    let mut left_out: BTreeMap<&str, (usize, Coefficients)> = BTreeMap::new();
     for fold in 0..FOLDS {
         let mut groups: Vec<&str> = cases.iter().map(|case| case.group.as_str()).collect();
         groups.sort_unstable();
@@ -67,7 +67,7 @@ fn main() -> Result<(), String> {
         let rows: Vec<totals::Row> = kept.iter().filter_map(|case| totals::Row::of(case, &partial)).collect();
         partial.totals = totals::fit(&rows.iter().collect::<Vec<_>>());
         for group in held {
-            left_out.insert(group, partial.clone());
+            left_out.insert(group, (fold, partial.clone()));
         }
         eprintln!("fold {} of {FOLDS}", fold + 1);
     }
@@ -75,8 +75,8 @@ fn main() -> Result<(), String> {
         .iter()
         .map(|case| {
             let work = case.work();
-            let estimate = |coefficients: &Coefficients| case.seconds(&work, coefficients);
-            outcome::Outcome::of(case, &work, estimate(&fitted), estimate(&left_out[case.group.as_str()]), &fitted)
+            let (fold, without) = &left_out[case.group.as_str()];
+            outcome::Outcome::of(case, &work, *fold, &fitted, without)
         })
         .collect();
     fitted.bands = outcome::bands(&measured);
@@ -126,7 +126,8 @@ fn cases(folder: &Path) -> Result<Vec<Case>, String> {
         let text =
             std::fs::read_to_string(&file).map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
         let rows = Row::table(&text).map_err(|error| format!("cannot use `{}`: {}", file.display(), error.0))?;
-        cases.extend(rows.iter().filter_map(|row| case(row, &gpus).ok()));
+        let understood = measured::cases(&rows.iter().collect::<Vec<_>>(), &gpus);
+        cases.extend(understood.into_iter().filter_map(Result::ok).filter(|case| case.contradicted.is_none()));
     }
     match cases.is_empty() {
         true => Err(format!("`{}` holds no eligible rows in files `throughput_….csv`", folder.display())),

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use plan::estimate::band::middle;
 use plan::estimate::memory::memory_with;
 use plan::estimate::time::class;
-use plan::estimate::{Anchor, Bands, Class, Coefficients, Work};
+use plan::estimate::{Anchor, Bands, Class, Coefficients, Origin, Work};
 use plan::measured::{Case, Pair, Score, percentile};
 
 /// A measured row with both estimates.
@@ -14,32 +15,83 @@ pub struct Outcome<'a> {
     size: [f64; 2],
     /// Seconds of a step.
     pub measured: f64,
-    pub fitted: f64,
-    /// By the fit that left the row's group out.
-    pub left_out: f64,
+    /// Estimates of each way that may have been measured.
+    fitted: Vec<(f64, f64)>,
+    /// The same by the fit that left the row's group out.
+    left_out: Vec<(f64, f64)>,
+    /// The part of the rows that was left out with it.
+    fold: usize,
 }
 
 impl<'a> Outcome<'a> {
-    pub fn of(case: &'a Case, work: &Work, fitted: f64, left_out: f64, coefficients: &Coefficients) -> Outcome<'a> {
-        let setup = &case.setup;
-        let measured = case.samples() * case.overstated / case.samples_per_second;
-        Outcome { case, class: class(work, setup, coefficients), size: work.size(), measured, fitted, left_out }
+    pub fn of(case: &'a Case, work: &Work, fold: usize, fitted: &Coefficients, without: &Coefficients) -> Outcome<'a> {
+        Outcome {
+            case,
+            class: class(work, &case.setup, fitted),
+            size: work.size(),
+            measured: case.samples() / case.rate(),
+            fitted: case.middles(work, fitted),
+            left_out: case.middles(work, without),
+            fold,
+        }
     }
 
     /// Logarithm of measured over estimated time.
     fn off(&self) -> f64 {
-        (self.measured / self.left_out).ln()
+        (self.measured / middle(&self.left_out)).ln()
     }
 }
 
-/// Tenth and ninetieth percentile of each class. A group of many rows counts as the square root of their number, so that
-/// one machine measured a hundred times does not narrow the band of all others, and so does a source of many groups.
+/// Tenth and ninetieth percentile of each class, of all rows and of those that came about alike.
 pub fn bands(outcomes: &[Outcome]) -> Bands {
+    bands_of(&outcomes.iter().collect::<Vec<_>>())
+}
+
+fn bands_of(outcomes: &[&Outcome]) -> Bands {
+    // Where one of several ways was measured, the distance of the ways is no error.
+    let is_clear = |outcome: &&Outcome| outcome.left_out.iter().any(|(_, probability)| *probability > CLEAR);
+    let outcomes: Vec<&Outcome> = outcomes.iter().copied().filter(is_clear).collect();
+    let classes = of_classes(&outcomes, 0.5);
+    let mut by_origin: BTreeMap<Origin, Vec<&Outcome>> = BTreeMap::new();
+    for outcome in outcomes {
+        by_origin.entry(outcome.case.origin).or_default().push(outcome);
+    }
+    by_origin.remove(&Origin::Unknown);
+    let origins = by_origin.into_iter().map(|(origin, outcomes)| {
+        let drawn = of_classes(&outcomes, ALIKE).into_iter().map(|(class, own)| {
+            let groups = outcomes.iter().filter(|outcome| outcome.class == class);
+            let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
+            for outcome in groups {
+                *sizes.entry(&outcome.case.group).or_default() += 1.0;
+            }
+            let known: f64 = sizes.values().map(|rows| rows.sqrt()).sum();
+            let share = known / (known + DRAWN);
+            let common = classes[&class];
+            (class, [0, 1].map(|side: usize| share * own[side] + (1.0 - share) * common[side]))
+        });
+        (origin, drawn.collect())
+    });
+    Bands { origins: origins.collect(), classes }
+}
+
+/// A way of which this is the probability is the one that was measured.
+const CLEAR: f64 = 0.95;
+
+/// How strongly the band of rows that came about alike is drawn to the band of all, in rows.
+const DRAWN: f64 = 2.0;
+
+/// Rows that came about alike count as this power of their number in each group: the next ones will come from as many
+/// machines of a kind.
+const ALIKE: f64 = 0.8;
+
+/// Tenth and ninetieth percentile of each class. A group of many rows counts as a power of their number, so that one
+/// machine measured a hundred times does not narrow the band of all others, and a source of many groups as its root.
+fn of_classes(outcomes: &[&Outcome], power: f64) -> BTreeMap<Class, [f64; 2]> {
     let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
     for outcome in outcomes {
         *sizes.entry(&outcome.case.group).or_default() += 1.0;
     }
-    let weight = |outcome: &Outcome| 1.0 / sizes[outcome.case.group.as_str()].sqrt();
+    let weight = |outcome: &Outcome| sizes[outcome.case.group.as_str()].powf(power - 1.0);
     let mut sources: BTreeMap<(Class, &str), f64> = BTreeMap::new();
     for outcome in outcomes {
         *sources.entry((outcome.class, &outcome.case.source)).or_default() += weight(outcome);
@@ -49,9 +101,12 @@ pub fn bands(outcomes: &[Outcome]) -> Bands {
         let of_source = sources[&(outcome.class, outcome.case.source.as_str())];
         classes.entry(outcome.class).or_default().push((outcome.off(), weight(outcome) / of_source.sqrt()));
     }
-    let band = |mut off: Vec<(f64, f64)>| {
+    let band = |class: Class, mut off: Vec<(f64, f64)>| {
+        let names = outcomes.iter().filter(|outcome| outcome.class == class).map(|outcome| outcome.case.group.as_str());
+        let groups = names.collect::<BTreeSet<_>>().len() as f64;
         off.sort_by(|one, other| one.0.total_cmp(&other.0));
         let all: f64 = off.iter().map(|(_, weight)| weight).sum();
+        let margin = SURE / groups.max(1.0);
         let at = |share: f64| {
             let mut below = 0.0;
             let reached = off.iter().find(|(_, weight)| {
@@ -60,10 +115,13 @@ pub fn bands(outcomes: &[Outcome]) -> Bands {
             });
             reached.map_or(0.0, |(off, _)| *off)
         };
-        [at(0.1).min(-NARROWEST), at(0.9).max(NARROWEST)]
+        [at((0.1 - margin).max(0.0)).min(-NARROWEST), at((0.9 + margin).min(0.9999)).max(NARROWEST)]
     };
-    Bands { classes: classes.into_iter().map(|(class, off)| (class, band(off))).collect() }
+    classes.into_iter().map(|(class, off)| (class, band(class, off))).collect()
 }
+
+/// A percentile of n groups is taken this part of a group further out: few groups do not show how far others reach.
+const SURE: f64 = 0.15;
 
 /// No band is narrower on either side: the same machine measured twice differs by a few per cent.
 const NARROWEST: f64 = 0.04;
@@ -84,7 +142,8 @@ pub fn anchors(outcomes: &[Outcome]) -> Vec<Anchor> {
     }
     let anchor =
         |((source, what, gpu, precision, class), rows): ((String, String, String, _, Class), Vec<&Outcome>)| {
-            let mut errors: Vec<f64> = rows.iter().map(|row| (row.left_out / row.measured - 1.0).abs()).collect();
+            let mut errors: Vec<f64> =
+                rows.iter().map(|row| (middle(&row.left_out) / row.measured - 1.0).abs()).collect();
             errors.sort_by(f64::total_cmp);
             let mean = |at: usize| rows.iter().map(|row| row.size[at]).sum::<f64>() / rows.len() as f64;
             Anchor {
@@ -101,10 +160,15 @@ pub fn anchors(outcomes: &[Outcome]) -> Vec<Anchor> {
     groups.into_iter().map(anchor).collect()
 }
 
-fn scores(outcomes: &[Outcome], fitted: &Coefficients, estimate: impl Fn(&Outcome) -> f64) -> BTreeMap<String, Score> {
+fn scores(
+    outcomes: &[Outcome],
+    bands: &[Bands],
+    estimate: impl for<'o> Fn(&'o Outcome<'o>) -> &'o [(f64, f64)],
+) -> BTreeMap<String, Score> {
     let mut sources: BTreeMap<String, Vec<Pair>> = BTreeMap::new();
     for outcome in outcomes {
-        let band = fitted.bands.around(outcome.class, estimate(outcome));
+        let bands = &bands[outcome.fold % bands.len()];
+        let band = bands.mixed(outcome.case.origin, outcome.class, estimate(outcome));
         let rate = |seconds: f64| outcome.measured * outcome.case.samples_per_second / seconds;
         let pair = Pair {
             measured: outcome.case.samples_per_second,
@@ -115,10 +179,20 @@ fn scores(outcomes: &[Outcome], fitted: &Coefficients, estimate: impl Fn(&Outcom
     sources.into_iter().map(|(source, pairs)| (source, Score::of(pairs.len(), &pairs, &[], BTreeMap::new()))).collect()
 }
 
+/// Scores of all rows, by the fit and its bands and by fits and bands that left each row's part out.
+fn both(outcomes: &[Outcome], fitted: &Coefficients) -> [BTreeMap<String, Score>; 2] {
+    let folds = outcomes.iter().map(|outcome| outcome.fold + 1).max().unwrap_or(1);
+    let without = |fold: usize| bands_of(&outcomes.iter().filter(|outcome| outcome.fold != fold).collect::<Vec<_>>());
+    let partial: Vec<Bands> = (0..folds).map(without).collect();
+    [
+        scores(outcomes, std::slice::from_ref(&fitted.bands), |outcome| &outcome.fitted),
+        scores(outcomes, &partial, |outcome| &outcome.left_out),
+    ]
+}
+
 /// Figures by source, fitted and cross-validated.
 pub fn report(outcomes: &[Outcome], fitted: &Coefficients) -> serde_json::Value {
-    let [within, without] =
-        [scores(outcomes, fitted, |outcome| outcome.fitted), scores(outcomes, fitted, |outcome| outcome.left_out)];
+    let [within, without] = both(outcomes, fitted);
     let figures = |score: &Score| {
         serde_json::json!({
             "mape": score.mape, "median": score.median, "p90": score.p90, "rank": score.rank,
@@ -172,8 +246,7 @@ fn numbers(outcomes: &[Outcome], fitted: &Coefficients) -> serde_json::Value {
 
 /// Prints the report for people.
 pub fn tell(outcomes: &[Outcome], fitted: &Coefficients) {
-    let [within, without] =
-        [scores(outcomes, fitted, |outcome| outcome.fitted), scores(outcomes, fitted, |outcome| outcome.left_out)];
+    let [within, without] = both(outcomes, fitted);
     println!("{:20} {:>5}  {:>25}  {:>25}", "source", "rows", "fitted: mape median p90", "cross-validated");
     for (source, score) in &within {
         let line = |score: &Score| {
@@ -192,7 +265,7 @@ pub fn rows(outcomes: &[Outcome]) -> String {
     for outcome in outcomes {
         let setup = &outcome.case.setup;
         text += &format!(
-            "{}\t{}\t{:?}\tn{} t{} p{}\tb{} a{}\t{:?}\tcv {:+.3}\tfit {:+.3}\tms {:.1}\t{}\n",
+            "{}\t{}\t{:?}\tn{} t{} p{}\tb{} a{}\t{:?}\tcv {:+.3}\tfit {:+.3}\tms {:.1}\t{}\t{}\n",
             outcome.case.group,
             setup.device.gpu.name,
             setup.precision,
@@ -203,9 +276,10 @@ pub fn rows(outcomes: &[Outcome]) -> String {
             setup.accumulate,
             outcome.class,
             -outcome.off(),
-            (outcome.fitted / outcome.measured).ln(),
+            (middle(&outcome.fitted) / outcome.measured).ln(),
             outcome.measured * 1e3,
             memory(outcome.case),
+            outcome.case.table,
         );
     }
     text

@@ -10,18 +10,18 @@ use plan::model::{Model, Summary};
 
 use crate::least_squares::{Problem, linear, solve};
 
-/// How strongly corrections are drawn to nothing, in rows: a constant of a family of n rows keeps n / (n + 0.2) of what
+/// How strongly corrections are drawn to nothing, in rows: a constant of a family of n rows keeps n / (n + 0.05) of what
 /// was measured.
-const FAMILY: f64 = 0.2;
+const FAMILY: f64 = 0.05;
 /// The same of a family's slopes.
-const SLOPE: f64 = 4.0;
+const SLOPE: f64 = 1.0;
 /// The same of what all families share: linear and quadratic.
-const LINEAR: f64 = 3.0;
-const QUADRATIC: f64 = 10.0;
+const LINEAR: f64 = 12.0;
+const QUADRATIC: f64 = 5.0;
 /// A family of fewer networks has only a constant for each layout.
-const FEWEST_FOR_SLOPES: usize = 4;
+const FEWEST_FOR_SLOPES: usize = 2;
 /// How much a residual of this size is believed half.
-const SCALE: f64 = 0.25;
+const SCALE: f64 = 0.1;
 
 /// A row of the fit.
 pub struct Row<'a> {

@@ -52,7 +52,7 @@ impl Class {
     fn alike(self, other: Class) -> bool {
         let pictures = |class: Class| match class {
             Class::KnownFamily | Class::UnknownFamily | Class::Pictures | Class::PicturesTogether => true,
-            Class::Sequences | Class::SequencesTogether | Class::SequencesFar => false,
+            Class::Sequences | Class::SequencesTogether | Class::SequencesOverPcie | Class::SequencesFar => false,
         };
         pictures(self) == pictures(other)
     }

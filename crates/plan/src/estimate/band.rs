@@ -31,16 +31,47 @@ pub enum Class {
     PicturesTogether,
     /// A graph of products on one GPU.
     Sequences,
-    /// The same on several of one node.
+    /// The same on several of one node that exchange through switches or a mesh of NVLink.
     SequencesTogether,
+    /// The same over PCI Express, whose ways differ between machines that are called alike: how many GPUs share a root,
+    /// whether they read each other's memory, whether there are bridges.
+    SequencesOverPcie,
     /// The same on several nodes, or divided by layers.
     SequencesFar,
+}
+
+/// How a published measurement came about, as far as an estimate's error depends on it: who runs one program on one
+/// machine with care agrees better with any estimate than who runs a suite on whatever machines there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// One suite of programs on machines of all kinds, containers of 2020 and 2021.
+    Suite,
+    /// The same with later containers.
+    LaterSuite,
+    /// The same on the many like machines of one cloud.
+    Fleet,
+    /// Tables that a maker of GPUs publishes beside its programs.
+    Maker,
+    /// Results of a contest.
+    Contest,
+    /// Runs on one cluster, made to test estimates against.
+    Validation,
+    /// One program over many networks or sizes, by its developers.
+    Sweep,
+    /// Single figures in a program's documentation.
+    Documentation,
+    /// Anything else, and every plan.
+    Unknown,
 }
 
 /// Logarithms of measured over estimated time at the tenth and the ninetieth percentile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Bands {
     pub classes: BTreeMap<Class, [f64; 2]>,
+    /// The same by how rows came about, for estimates that are held beside such rows.
+    #[serde(default)]
+    pub origins: BTreeMap<Origin, BTreeMap<Class, [f64; 2]>>,
 }
 
 /// Where nothing is known: a third faster, or half as slow again.
@@ -49,7 +80,82 @@ const UNKNOWN: [f64; 2] = [-0.35, 0.45];
 impl Bands {
     /// The band around `middle` seconds.
     pub fn around(&self, class: Class, middle: f64) -> Percentiles {
-        let [low, high] = self.classes.get(&class).copied().unwrap_or(UNKNOWN);
-        Percentiles { low: middle * low.min(0.0).exp(), middle, high: middle * high.max(0.0).exp() }
+        self.mixed(Origin::Unknown, class, &[(middle, 1.0)])
+    }
+
+    /// The band around several middles, each with its probability: percentiles of the mixture of their distributions,
+    /// each logistic on either side of its middle.
+    pub fn mixed(&self, origin: Origin, class: Class, middles: &[(f64, f64)]) -> Percentiles {
+        let of_origin = self.origins.get(&origin).and_then(|classes| classes.get(&class));
+        let [low, high] = of_origin.or_else(|| self.classes.get(&class)).copied().unwrap_or(UNKNOWN);
+        let (low, high) = (low.min(0.0), high.max(0.0));
+        if let [(middle, _)] = middles {
+            return Percentiles { low: middle * low.exp(), middle: *middle, high: middle * high.exp() };
+        }
+        let only = middles.iter().map(|(middle, _)| *middle);
+        let (least, most) = (only.clone().fold(f64::INFINITY, f64::min).ln(), only.fold(0.0, f64::max).ln());
+        let below = |at: f64| {
+            let share = |(middle, weight): &(f64, f64)| {
+                let off = at - middle.ln();
+                // A logistic distribution has a tenth below -ln 9 scales.
+                let scale = if off < 0.0 { -low } else { high }.max(1e-6) / 9f64.ln();
+                weight / (1.0 + (-off / scale).exp())
+            };
+            middles.iter().map(share).sum::<f64>()
+        };
+        let percentile = |share: f64| {
+            let (mut from, mut to) = (least + low, most + high);
+            for _ in 0..50 {
+                let middle = 0.5 * (from + to);
+                if below(middle) < share { from = middle } else { to = middle }
+            }
+            (0.5 * (from + to)).exp()
+        };
+        Percentiles { low: percentile(0.1), middle: middle(middles), high: percentile(0.9) }
+    }
+}
+
+/// The middle of several estimates, each with its probability: the mean of their logarithms.
+pub fn middle(middles: &[(f64, f64)]) -> f64 {
+    match middles {
+        [(only, _)] => *only,
+        several => several.iter().map(|(middle, weight)| weight * middle.ln()).sum::<f64>().exp(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Percentiles of a mixture with a tenth more than 10 % below and above each middle.
+    fn mixed(middles: &[(f64, f64)]) -> Percentiles {
+        let bands = Bands { classes: BTreeMap::from([(Class::Sequences, [-0.1, 0.1])]), ..Bands::default() };
+        bands.mixed(Origin::Unknown, Class::Sequences, middles)
+    }
+
+    #[test]
+    fn a_band_spans_all_ways_that_may_have_been_meant() {
+        let one = mixed(&[(2.0, 1.0)]);
+        assert_eq!((one.low, one.middle, one.high), (2.0 * (-0.1f64).exp(), 2.0, 2.0 * 0.1f64.exp()));
+        let same = mixed(&[(2.0, 0.3), (2.0, 0.7)]);
+        assert!((same.low / one.low - 1.0).abs() < 1e-6 && (same.high / one.high - 1.0).abs() < 1e-6, "{same:?}");
+        let apart = mixed(&[(1.0, 0.5), (4.0, 0.5)]);
+        assert!((apart.middle - 2.0).abs() < 1e-6, "{apart:?}");
+        assert!((0.9..1.0).contains(&apart.low) && (4.0..4.4).contains(&apart.high), "{apart:?}");
+    }
+
+    #[test]
+    fn how_a_row_came_about_decides_its_band_where_that_is_known() {
+        let bands = Bands {
+            classes: BTreeMap::from([(Class::Sequences, [-0.3, 0.3])]),
+            origins: BTreeMap::from([(Origin::Contest, BTreeMap::from([(Class::Sequences, [-0.1, 0.1])]))]),
+        };
+        let width = |origin| {
+            let band = bands.mixed(origin, Class::Sequences, &[(1.0, 1.0)]);
+            (band.high / band.low).ln()
+        };
+        assert!((width(Origin::Contest) - 0.2).abs() < 1e-9);
+        assert!((width(Origin::Maker) - 0.6).abs() < 1e-9);
+        assert!((width(Origin::Unknown) - 0.6).abs() < 1e-9);
     }
 }

@@ -117,6 +117,9 @@ fitted! {
         grouped: 0.02 < 0.3 < 1.0,
         /// Share of the backward pass that hides the exchange of gradients.
         overlap: 0.05 < 0.6 < 1.0,
+        /// Passes over what an exchange moves by which it slows the computing beside it: its kernels hold multiprocessors
+        /// and memory bandwidth (Rashidi et al. 2021).
+        contention: 0.5 < 4.0 < 30.0,
         /// Share of its bandwidth that an NVLink switch gives a ring.
         switch: 0.4 < 0.75 < 1.0,
         /// The same of a mesh without switch.
@@ -145,7 +148,7 @@ fitted! {
         stage: 1.0 < 100.0 < 3000.0,
         /// Time of the processor to begin a recomputed block, microseconds: the state of random numbers is kept.
         restart: 10.0 < 500.0 < 4000.0,
-        /// The same for an exchange inside layers.
+        /// The same for an exchange inside layers, each time the number of ranks that wait for each other doubles.
         issue: 2.0 < 30.0 < 600.0,
         /// Passes of recomputed blocks, relative to one forward pass.
         recomputed: 0.5 < 1.0 < 1.3,

@@ -29,6 +29,8 @@ pub struct Machine {
     /// Ranks that share one layer.
     pub tensor: f64,
     pub flash: bool,
+    /// One kernel scales, masks and normalises scores of attention.
+    pub fused_scores: bool,
     pub compiled: bool,
 }
 
@@ -58,6 +60,7 @@ impl Machine {
             },
             tensor: f64::from(setup.parallel.tensor.max(1)),
             flash: setup.flash_attention,
+            fused_scores: false,
             compiled: setup.compiled,
             shared,
         }

@@ -19,7 +19,7 @@ pub mod totals;
 pub mod work;
 
 pub use anchor::Anchor;
-pub use band::{Bands, Class, Percentiles};
+pub use band::{Bands, Class, Origin, Percentiles};
 pub use calibration::{Calibration, Measured};
 pub use coefficients::Coefficients;
 pub use limits::{DataLimit, data_limit};

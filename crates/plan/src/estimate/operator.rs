@@ -198,7 +198,14 @@ impl Machine {
         let products = self.product(scores, rate, scores.bytes()) + self.product(mixed, rate, mixed.bytes());
         // Scaled and masked, softmax, dropout; each reads and writes the matrix of scores.
         let dropped = if dropout { 2.5 } else { 0.0 };
-        let [scale, softmax] = if self.compiled { [0.0, 2.0] } else { [3.0, 2.0] };
+        // Megatron's kernel for both takes matrices by four; where their number does not go into that, they are computed
+        // one after the other in 32 bits (`FusedScaleMaskSoftmax.is_kernel_available`).
+        let ([scale, softmax], kernels) = match (self.compiled, self.fused_scores) {
+            (true, _) => ([0.0, 2.0], [6.0, 10.0]),
+            (false, true) if heads % 4.0 == 0.0 => ([0.0, 2.0], [8.0, 11.0]),
+            (false, true) => ([16.0, 2.0], [18.0, 20.0]),
+            (false, false) => ([3.0, 2.0], [10.0, 13.0]),
+        };
         let passes = self.pass(matrix * self.width * self.shared.scores);
         let moved = self.pass(inputs * self.width * 2.0);
         Cost {
@@ -206,7 +213,7 @@ impl Machine {
             backward: 2.0 * products / self.shared.backward
                 + passes * (scale * 0.7 + softmax + 1.0 + dropped)
                 + 2.0 * moved,
-            kernels: if self.compiled { [6.0, 10.0] } else { [10.0, 13.0] },
+            kernels,
         }
     }
 

@@ -3,6 +3,7 @@
 //! [`step_of`] adds it up: operators on one GPU, times micro-batches and the bubble of a pipeline (Huang et al. 2019;
 //! Narayanan et al. 2021), plus what exchanges are not hidden behind computing, plus the optimiser's pass.
 
+use domain::gpu::Link;
 use serde::Serialize;
 
 use super::anchor::{Anchor, nearest};
@@ -96,6 +97,9 @@ struct Micro {
 
 fn parts(work: &Work, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], Terms) {
     let machine = Machine::of(setup, coefficients);
+    // Weights that are in half precision are not cast in each pass.
+    let cast = if work.half { 0.0 } else { machine.cast };
+    let machine = Machine { cast, fused_scores: work.fused_scores, ..machine };
     let shared = &coefficients.shared;
     let parallel = &setup.parallel;
     let (data, pipeline) = (parallel.data.max(1), f64::from(parallel.pipeline.max(1)));
@@ -116,15 +120,18 @@ fn parts(work: &Work, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], 
         true => 2.0 * passed / pass_bandwidth(setup, shared) + shared.stage * 1e-6,
         false => 0.0,
     };
-    let compute = (micros - 1.0) * stage.seconds() + whole.seconds();
-    let tensor = (micros - 1.0) * stage.tensor + whole.tensor;
-    let busy = micros * stage.seconds();
-    let pipes = (micros - 1.0) * passing + pipeline * passing;
-
+    let wide = if work.half { 2.0 } else { gradient_width(setup.precision) };
     let ranks = f64::from(parallel.tensor.max(1)) * pipeline;
     let weights = work.parameters / ranks;
+    // Gradients of each micro-batch but the first are added to what there is: two tensors read and one written.
+    let added = (micros - 1.0) * machine.pass(3.0 * weights * wide) * shared.elementwise;
+    let tensor = (micros - 1.0) * stage.tensor + whole.tensor;
+    let all = (micros - 1.0) * stage.seconds() + whole.seconds();
+    let compute = all + added;
+    let bubble = all - micros * stage.seconds();
+    let pipes = (micros - 1.0) * passing + pipeline * passing;
+
     let ring = Ring::of(&setup.device, data, parallel.tensor.max(1), shared);
-    let wide = gradient_width(setup.precision);
     let shardless = data > 1;
     let (gradients, gathers) = match (shardless, parallel.zero) {
         (false, _) => (0.0, 0.0),
@@ -136,24 +143,32 @@ fn parts(work: &Work, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], 
             2.0 * micros * ring.gather(weights * width(setup.precision).min(4.0)),
         ),
     };
-    let hidden = shared.overlap
-        * whole.backward.max(stage.backward)
-        * if parallel.zero >= Zero::Gradients { micros } else { 1.0 };
+    // A pipeline's gradients are complete when it is empty, and nothing is left to hide their exchange.
+    let hidden = match parallel.pipeline > 1 {
+        true => 0.0,
+        false => {
+            let backwards = if parallel.zero >= Zero::Gradients { micros } else { 1.0 };
+            shared.overlap * whole.backward.max(stage.backward) * backwards
+        }
+    };
     let gathered = shared.gather * stage.seconds() * micros;
-    let waited = exposed(gradients, hidden) + exposed(gathers, gathered);
+    // What is hidden still takes multiprocessors and bandwidth from what hides it, by the bytes that it moves.
+    let slowed = |exchange: f64| shared.contention * machine.pass(exchange * ring.bandwidth);
+    let waited = waited(gradients, hidden, slowed(gradients)) + waited(gathers, gathered, slowed(gathers));
 
     let states = if parallel.zero == Zero::None { weights } else { weights / f64::from(data) };
     let optimizer = machine.pass(states * optimizer_bytes(setup)) * shared.optimizer;
     let overhead = shared.step * 1e-3 + optimizer;
+    // What one micro-batch is late by another makes good: the mean of many varies as one over the root of their number.
     let slowest = 1.0
-        + shared.straggling * f64::from(setup.device.nodes.max(1)).log2()
+        + shared.straggling * f64::from(setup.device.nodes.max(1)).log2() / micros.sqrt()
         + shared.near_straggling * f64::from(setup.device.gpus_per_node.max(1).min(setup.gpus())).log2();
     let terms = Terms {
         forward: whole.forward,
         backward: whole.backward,
         recompute: whole.recompute,
         tensor,
-        pipeline: compute - busy + pipes,
+        pipeline: bubble + pipes,
         gradients,
         gathers,
         optimizer,
@@ -181,7 +196,8 @@ fn stages(
             Place::Block => &mut blocks,
             Place::After => &mut after,
         };
-        let again = match setup.recompute {
+        // How often an operator runs again, and what of its first time that takes.
+        let runs_again = match setup.recompute {
             Recompute::None => 0.0,
             Recompute::Selective => match group.kind {
                 Kind::Attention { .. } => 1.0,
@@ -194,14 +210,17 @@ fn stages(
                     0.0
                 }
             }
-        } * machine.shared.recomputed;
+        };
+        let again = runs_again * machine.shared.recomputed;
         to.add(group, &cost, again, launch);
         if setup.parallel.tensor > 1 {
             let [forward, backward] =
                 group.exchanged.map(|values| if values > 0.0 { exchange.all_reduce(values * bytes) } else { 0.0 });
             let exchanges = group.exchanged.map(|values| if values > 0.0 { 1.0 } else { 0.0 });
-            to.started += group.count * (exchanges[0] * (1.0 + again) + exchanges[1]) * machine.shared.issue * 1e-6;
-            to.tensor += group.count * (forward * (1.0 + again) + backward);
+            // The slowest of all processors is waited for; the largest of n grows about as log n.
+            let issue = machine.shared.issue * 1e-6 * f64::from(setup.parallel.tensor).log2();
+            to.started += group.count * (exchanges[0] * (1.0 + runs_again) + exchanges[1]) * issue;
+            to.tensor += group.count * (forward * (1.0 + runs_again) + backward);
         }
     }
     if setup.recompute == Recompute::Full {
@@ -252,11 +271,16 @@ impl Micro {
     }
 }
 
-/// What of an exchange is waited for when `hidden` seconds of computing run beside it; never quite nothing.
-fn exposed(exchange: f64, hidden: f64) -> f64 {
+/// What an exchange adds to a step when `hidden` seconds of computing run beside it: what is left of it, rounded where
+/// both are as long (by a tenth of it, assumed), and of `slowed`, by which it would slow what hides it, the part that is hidden.
+fn waited(exchange: f64, hidden: f64, slowed: f64) -> f64 {
+    if exchange <= 0.0 {
+        return 0.0;
+    }
     let left = exchange - hidden;
     let softness = 0.1 * exchange;
-    0.5 * (left + (left * left + softness * softness).sqrt())
+    let exposed = 0.5 * (left + (left * left + softness * softness).sqrt());
+    exposed + slowed.min(exchange) * (1.0 - exposed / exchange).max(0.0)
 }
 
 /// Bytes a second between two stages of a pipeline.
@@ -300,7 +324,10 @@ pub fn class(work: &Work, setup: &Setup, coefficients: &Coefficients) -> Class {
             if together { Class::PicturesTogether } else { Class::Pictures }
         }
         Form::Groups(_) if setup.device.nodes > 1 || setup.parallel.pipeline > 1 => Class::SequencesFar,
-        Form::Groups(_) if together => Class::SequencesTogether,
+        Form::Groups(_) if together => match setup.device.gpu.link {
+            Link::Pcie | Link::Bridge(_) => Class::SequencesOverPcie,
+            Link::Mesh(_) | Link::Switch(_) => Class::SequencesTogether,
+        },
         Form::Groups(_) => Class::Sequences,
     }
 }

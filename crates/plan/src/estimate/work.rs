@@ -19,6 +19,11 @@ pub struct Work {
     pub blocks: u32,
     /// Values that leave a block, of one sample: what a pipeline passes on.
     pub boundary: f64,
+    /// Weights and gradients are in half precision, with fp32 copies of the weights beside them, as Megatron, apex's `O2`
+    /// and FSDP's pure mixed precision have it, rather than cast operator by operator.
+    pub half: bool,
+    /// Scores of attention are scaled, masked and normalised by one kernel, Megatron's.
+    pub fused_scores: bool,
 }
 
 /// What is known of its operators.
@@ -64,6 +69,8 @@ impl Work {
                 block: summary.parameters / 16.0,
                 blocks: 16,
                 boundary: 0.0,
+                half: false,
+                fused_scores: false,
                 form: Form::Totals(summary.clone()),
             },
         }
@@ -162,7 +169,15 @@ fn digest(graph: &Graph) -> Work {
         }
     }
     let parameters = groups.iter().map(|group| group.count * group.parameters).sum();
-    Work { form: Form::Groups(groups), parameters, block, blocks: graph.blocks(), boundary }
+    Work {
+        form: Form::Groups(groups),
+        parameters,
+        block,
+        blocks: graph.blocks(),
+        boundary,
+        half: false,
+        fused_scores: false,
+    }
 }
 
 impl Group {

@@ -8,10 +8,13 @@ use domain::gpu::Gpu;
 
 use super::programs;
 use super::row::Row;
+use crate::estimate::band::middle;
 use crate::estimate::limits::offloaded;
 use crate::estimate::memory::{Memory, Savings, memory_with};
+use crate::estimate::time::class;
 use crate::estimate::{
-    Coefficients, Device, Layout, Optimizer, Parallel, Precision, Recompute, Setup, Work, Zero, seconds,
+    Coefficients, Device, Layout, Optimizer, Origin, Parallel, Percentiles, Precision, Recompute, Setup, Work, Zero,
+    seconds,
 };
 use crate::model::Model;
 
@@ -33,6 +36,18 @@ pub struct Case {
     pub aged: bool,
     /// Ways of saving memory that a setup does not know.
     pub savings: Savings,
+    /// Other ways that may have been meant where the row does not say, each with its odds against the first.
+    pub others: Vec<(Setup, Savings, f64)>,
+    /// Weights and gradients are in half precision.
+    pub half: bool,
+    /// One kernel scales, masks and normalises scores of attention.
+    pub fused_scores: bool,
+    /// How the row came about, as far as errors depend on it.
+    pub origin: Origin,
+    /// The table among those of its source, where it says: its heading and its column.
+    pub table: String,
+    /// Why its throughput tells nothing, where other rows of its table contradict it.
+    pub contradicted: Option<Ineligible>,
     /// Peak memory of one GPU in bytes, where it is exact.
     pub peak: Option<f64>,
     /// What of the memory was measured.
@@ -82,14 +97,41 @@ impl Case {
     /// Estimated seconds of a step as its program runs it: an aged one reaches less, and weights that stay in the host's
     /// memory take their way each step.
     pub fn seconds(&self, work: &Work, coefficients: &Coefficients) -> f64 {
-        let own = seconds(work, &self.setup, coefficients) / if self.aged { coefficients.shared.aged } else { 1.0 };
-        own + offloaded(work, &self.setup, &self.savings)
+        middle(&self.middles(work, coefficients))
+    }
+
+    /// The same for each way that may have been measured, with its probability.
+    pub fn middles(&self, work: &Work, coefficients: &Coefficients) -> Vec<(f64, f64)> {
+        let first = (&self.setup, &self.savings, 1.0);
+        let others = self.others.iter().map(|(setup, savings, odds)| (setup, savings, *odds));
+        let all = 1.0 + self.others.iter().map(|(_, _, odds)| odds).sum::<f64>();
+        let ways = std::iter::once(first).chain(others);
+        ways.map(|(setup, savings, odds)| (self.one_way(work, setup, savings, coefficients), odds / all)).collect()
+    }
+
+    /// The estimate with its band, which spans all ways that may have been measured.
+    pub fn band(&self, work: &Work, coefficients: &Coefficients) -> Percentiles {
+        let class = class(work, &self.setup, coefficients);
+        coefficients.bands.mixed(self.origin, class, &self.middles(work, coefficients))
+    }
+
+    fn one_way(&self, work: &Work, setup: &Setup, savings: &Savings, coefficients: &Coefficients) -> f64 {
+        let own = seconds(work, setup, coefficients) / if self.aged { coefficients.shared.aged } else { 1.0 };
+        own + offloaded(work, setup, savings)
+    }
+
+    /// Samples of all ranks a second as the row means them, where its program overstates what it measured.
+    pub fn rate(&self) -> f64 {
+        self.samples_per_second / self.overstated
     }
 
     /// The network, digested for an estimate of time.
     pub fn work(&self) -> Work {
         let work = Work::of(&self.model);
-        if self.savings.adapters.is_some() { work.frozen() } else { work }
+        let work = if self.savings.adapters.is_some() { work.frozen() } else { work };
+        let narrow = matches!(self.setup.precision, Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp8);
+        let half = narrow && (self.half || self.savings.half_model);
+        Work { half, fused_scores: self.fused_scores, ..work }
     }
 }
 
@@ -103,6 +145,10 @@ pub enum Ineligible {
     Model,
     /// It names a GPU that is not in the table of GPUs.
     Gpu,
+    /// Other rows of its table say that it cannot be: each of several GPUs is faster than one alone.
+    FasterThanAlone,
+    /// The same: throughput does not change with the number of GPUs.
+    Unchanged,
 }
 
 impl Ineligible {
@@ -114,6 +160,12 @@ impl Ineligible {
             Ineligible::Unit => "states no unit",
             Ineligible::Model => "its network has neither a graph here nor summary figures",
             Ineligible::Gpu => "its GPU is not in the table of GPUs",
+            Ineligible::FasterThanAlone => {
+                "contradicts its table: each of several GPUs does more than 1.05 times what one alone does with as many samples"
+            }
+            Ineligible::Unchanged => {
+                "contradicts its table: from a number of GPUs to four times as many throughput is the same, so it is not that of all of them"
+            }
         }
     }
 }
@@ -162,6 +214,12 @@ pub fn case(row: &Row, gpus: Gpus) -> Result<Case, Ineligible> {
     if program.saves_if_needed {
         save(&program.model, &mut setup, &mut savings);
     }
+    let peak = row.peak.filter(|_| row.peak_sense == "exact").map(|peak| peak * f64::from(1u32 << 30));
+    let seen = Seen::of(&row.peak_kind);
+    let others = match program.may_recompute {
+        true => others(&program.model, &setup, &savings, peak.map(|peak| (peak, seen))),
+        false => Vec::new(),
+    };
     let all = if row.unit.ends_with("/gpu") { f64::from(count) } else { 1.0 };
     Ok(Case {
         source: row.source.clone(),
@@ -173,10 +231,16 @@ pub fn case(row: &Row, gpus: Gpus) -> Result<Case, Ineligible> {
         overstated: program.overstated,
         aged: program.aged,
         savings,
-        seen: Seen::of(&row.peak_kind),
+        others,
+        half: program.half,
+        fused_scores: program.fused_scores,
+        origin: program.origin,
+        table: row.notes.split("| row:").next().filter(|_| row.notes.contains("| row:")).unwrap_or_default().to_owned(),
+        contradicted: None,
+        seen,
         fits: matches!(row.peak_sense.as_str(), "bound" | "upper"),
         used: row.peak.filter(|_| row.peak_sense == "upper").map(|peak| peak * f64::from(1u32 << 30) / usable),
-        peak: row.peak.filter(|_| row.peak_sense == "exact").map(|peak| peak * f64::from(1u32 << 30)),
+        peak,
     })
 }
 
@@ -206,8 +270,15 @@ pub struct Program {
     /// Products are in fp8 where the GPU can.
     pub eight: bool,
     pub savings: Savings,
+    /// Weights and gradients are in half precision.
+    pub half: bool,
+    /// One kernel scales, masks and normalises scores of attention.
+    pub fused_scores: bool,
+    pub origin: Origin,
     /// Blocks are recomputed, and then the optimiser's state moved to the host, only where memory is too small.
     pub saves_if_needed: bool,
+    /// Whether blocks are recomputed is not stated, and a recipe's user may change it.
+    pub may_recompute: bool,
 }
 
 impl Program {
@@ -234,7 +305,11 @@ impl Program {
             aged: false,
             eight: false,
             savings: Savings::default(),
+            half: false,
+            fused_scores: false,
+            origin: Origin::Unknown,
             saves_if_needed: false,
+            may_recompute: false,
         }
     }
 }
@@ -251,6 +326,28 @@ fn save(model: &Model, setup: &mut Setup, savings: &mut Savings) {
         savings.offload_optimizer = true;
     }
 }
+
+/// The other choice of whether blocks are recomputed, where it fits. Both are as likely beforehand; a peak of memory that
+/// the row states tells which it was, as far as estimates of memory are right.
+fn others(model: &Model, setup: &Setup, savings: &Savings, peak: Option<(f64, Seen)>) -> Vec<(Setup, Savings, f64)> {
+    let recompute = match setup.recompute {
+        Recompute::None => Recompute::Full,
+        Recompute::Selective | Recompute::Full => Recompute::None,
+    };
+    let other = Setup { recompute, ..setup.clone() };
+    let memory = memory_with(model, &other, savings);
+    if memory.needed() > other.device.gpu.usable.0 as f64 {
+        return Vec::new();
+    }
+    let odds = peak.map_or(1.0, |(peak, seen)| {
+        let off = |memory: &Memory| ((seen.of_estimate(memory) / peak).ln() / MEMORY_IS_OFF_BY).powi(2);
+        (0.5 * (off(&memory_with(model, setup, savings)) - off(&memory))).clamp(-20.0, 20.0).exp()
+    });
+    vec![(other, *savings, odds)]
+}
+
+/// Standard deviation of the logarithm of estimated over measured peak memory, with what rows of one source differ by.
+const MEMORY_IS_OFF_BY: f64 = 0.1;
 
 /// Units of throughput in a sample; none for a unit that does not count samples.
 fn unit(row: &Row, program: &Program) -> Option<f64> {

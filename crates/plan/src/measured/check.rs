@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::case::{Case, Gpus, case};
+use super::case::{Case, Gpus};
+use super::contradictions;
 use super::row::Row;
 use super::score::{Fits, Pair, Scaling, Score};
 use crate::estimate::memory::memory_with;
-use crate::estimate::time::class;
 use crate::estimate::{Coefficients, Setup};
 
 /// Scores by source.
@@ -26,17 +26,25 @@ pub fn check(rows: &[Row], gpus: Gpus, coefficients: &Coefficients) -> Report {
     let score = |(source, rows): (String, Vec<&Row>)| {
         let (mut pairs, mut memory, mut ineligible) = (Vec::new(), Vec::new(), BTreeMap::new());
         let (mut cases, mut known) = (Vec::new(), Fits::default());
-        for row in &rows {
-            match case(row, gpus) {
+        for case in contradictions::cases(&rows, gpus) {
+            let why = match case {
                 Ok(case) => {
-                    pairs.push(pair(&case, coefficients));
+                    // What contradicts its table in throughput may still tell its memory.
                     count(&case, &mut known);
                     if let Some(measured) = case.peak {
                         memory.push(Pair { measured, estimated: peak(&case) });
                     }
-                    cases.push(case);
+                    if case.contradicted.is_none() {
+                        pairs.push(pair(&case, coefficients));
+                        cases.push(case);
+                        continue;
+                    }
+                    case.contradicted
                 }
-                Err(why) => *ineligible.entry(why.reason()).or_default() += 1,
+                Err(why) => Some(why),
+            };
+            if let Some(why) = why {
+                *ineligible.entry(why.reason()).or_default() += 1;
             }
         }
         let score = Score::of(rows.len(), &pairs, &memory, ineligible);
@@ -52,6 +60,7 @@ fn efficiencies(cases: &[Case], pairs: &[Pair]) -> Vec<(f64, f64)> {
     let alike = |one: &Case, other: &Case| {
         let [left, right] = [&one.setup, &other.setup];
         one.group == other.group
+            && one.table == other.table
             && one.model == other.model
             && left.device.gpu == right.device.gpu
             && (left.precision, left.micro_batch, left.compiled) == (right.precision, right.micro_batch, right.compiled)
@@ -87,7 +96,7 @@ fn count(case: &Case, known: &mut Fits) {
 /// Measured throughput beside the estimated, lowest first.
 fn pair(case: &Case, coefficients: &Coefficients) -> Pair {
     let work = case.work();
-    let band = coefficients.bands.around(class(&work, &case.setup, coefficients), case.seconds(&work, coefficients));
+    let band = case.band(&work, coefficients);
     let samples = case.samples() * case.overstated;
     let estimated = [band.high, band.middle, band.low].map(|seconds| samples / seconds);
     let usable = estimated.iter().all(|estimate| estimate.is_finite() && *estimate > 0.0);
@@ -103,7 +112,7 @@ fn peak(case: &Case) -> Option<[f64; 3]> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use domain::Bytes;
     use domain::gpu::{Architecture, Gpu, Link, Rates};
 
@@ -116,10 +125,9 @@ mod tests {
                          ours,new_net,G,8,AMP,32,7200,images/s,,bound,25,4,11\n\
                          ours,new_net,G,2,AMP,,1900,images/s,,,25,4,11\n";
 
-    #[test]
-    fn a_check_scores_scaling_and_what_fits() {
-        // A generation that nothing was measured on.
-        let gpu = Gpu {
+    /// A GPU of a generation that nothing was measured on.
+    pub fn gpu() -> Gpu {
+        Gpu {
             name: "G".to_owned(),
             architecture: Architecture::Cdna3,
             memory: Bytes(11 << 30),
@@ -131,8 +139,12 @@ mod tests {
             multiprocessors: 80,
             power: 300.0,
             source: String::new(),
-        };
-        let gpu = |_: &str, _: Option<f64>| Some(gpu.clone());
+        }
+    }
+
+    #[test]
+    fn a_check_scores_scaling_and_what_fits() {
+        let gpu = |_: &str, _: Option<f64>| Some(gpu());
         let rows = Row::table(TABLE).expect("a table");
         let report = check(&rows, &gpu, &Coefficients::embedded().expect("embedded numbers"));
         let score = &report.sources["ours"];

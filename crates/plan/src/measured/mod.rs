@@ -5,6 +5,7 @@
 
 mod case;
 mod check;
+mod contradictions;
 mod kinds;
 mod programs;
 mod row;
@@ -13,6 +14,7 @@ mod table;
 
 pub use case::{Case, Gpus, Ineligible, Seen, case};
 pub use check::{Report, check};
+pub use contradictions::cases;
 pub use kinds::family;
 pub use row::{Row, Unreadable};
 pub use score::{Fits, Memory, Pair, Scaling, Score, percentile};

@@ -4,7 +4,7 @@ use super::case::Program;
 use super::kinds;
 use super::row::Row;
 use crate::estimate::memory::{Adapters, Savings};
-use crate::estimate::{Layout, Optimizer, Recompute, Zero};
+use crate::estimate::{Layout, Optimizer, Origin, Recompute, Zero};
 use crate::model::families::bert::{Bert, Head};
 use crate::model::families::{Gpt, Llama, Mpt, Resnet};
 use crate::model::{Graph, Model, Summary};
@@ -53,7 +53,8 @@ fn totals(row: &Row) -> Option<Program> {
         false => Layout::ChannelsFirst,
     };
     let what = format!("networks of the family {family}");
-    Some(Program { layout, optimizer: Optimizer::SgdMomentum, ..Program::plain(what, model) })
+    let origin = if row.source == "timm-train" { Origin::Sweep } else { Origin::Unknown };
+    Some(Program { layout, origin, optimizer: Optimizer::SgdMomentum, ..Program::plain(what, model) })
 }
 
 /// Lambda's suite: NVIDIA's PyTorch examples of 2020 and later, pictures channels first.
@@ -61,6 +62,11 @@ fn lambda(row: &Row) -> Option<Program> {
     // Systems of the later two series state the batch of all GPUs together.
     let system = row.notes.split_whitespace().find_map(|word| word.strip_prefix("system=")).unwrap_or_default();
     let together = system.ends_with("_v1") || system.ends_with("_v2");
+    let origin = match (together, system.ends_with("_v2")) {
+        (_, true) => Origin::Fleet,
+        (true, false) => Origin::LaterSuite,
+        (false, false) => Origin::Suite,
+    };
     let gpus = f64::from(row.gpus.unwrap_or(1));
     let batch = row.batch.map(|batch| if together { batch / gpus } else { batch });
     match row.model.as_str() {
@@ -69,6 +75,7 @@ fn lambda(row: &Row) -> Option<Program> {
             let model = Model::Graph(Resnet::imagenet(50)?.graph());
             Some(Program {
                 batch,
+                origin,
                 optimizer: Optimizer::SgdMomentum,
                 aged: !together,
                 ..Program::plain("ResNet-50", model)
@@ -84,6 +91,7 @@ fn lambda(row: &Row) -> Option<Program> {
             let overstated = if together { (100.0 / steps).max(1.0) } else { 1.0 };
             Some(Program {
                 batch,
+                origin,
                 overstated,
                 aged: !together,
                 savings: half_model(row),
@@ -107,6 +115,7 @@ fn examples(row: &Row) -> Option<Program> {
     let gpu = (second && row.gpu.starts_with("V100")).then(|| "V100-SXM3-32GB".to_owned());
     let plain = |what: &str, graph: Graph| Program {
         compiled,
+        origin: Origin::Maker,
         gpu: gpu.clone(),
         gpus_per_node: Some(row.gpus.unwrap_or(1).min(if second { 16 } else { 8 })),
         layout: Layout::ChannelsLast,
@@ -138,13 +147,15 @@ fn usual_batch(row: &Row, most: f64) -> f64 {
 }
 
 fn bert(row: &Row, plain: impl Fn(&str, Graph) -> Program) -> Program {
+    let in_torch = row.model.starts_with("PyTorch");
+    let savings = if in_torch { half_model(row) } else { Savings::default() };
     if row.notes.contains("Fine-tuning") {
         let graph = Bert::large(SQUAD_TOKENS, Head::Tokens { classes: 2 }).graph();
-        return plain("BERT large, SQuAD", graph);
+        return Program { savings, ..plain("BERT large, SQuAD", graph) };
     }
     let tokens = tokens(row).unwrap_or(128);
     // These two leave padding out: a fifth of the tokens at 128, half at 512 (Krell et al. 2021, figure 1).
-    let packed = row.model.starts_with("PyTorch") || row.model.starts_with("Paddle");
+    let packed = in_torch || row.model.starts_with("Paddle");
     let tokens = match (packed, tokens) {
         (true, 0..=128) => tokens * 5 / 6,
         (true, 129..) => tokens / 2,
@@ -170,6 +181,7 @@ fn bert(row: &Row, plain: impl Fn(&str, Graph) -> Program) -> Program {
         batch: row.batch.map(|_| batch),
         accumulate: accumulate as u64,
         optimizer: Optimizer::Lamb,
+        savings,
         ..plain("BERT large, masked words", graph)
     }
 }
@@ -197,6 +209,9 @@ fn megatron(row: &Row) -> Option<Program> {
         tensor,
         pipeline,
         recompute: Recompute::Full,
+        half: true,
+        fused_scores: true,
+        origin: Origin::Validation,
         network: Some(800e9),
         ..Program::plain(format!("GPT of {layers} layers of {hidden}"), Model::Graph(graph))
     })
@@ -212,6 +227,9 @@ fn foundry(row: &Row) -> Option<Program> {
         accumulate: row.noted("grad_accum=").unwrap_or(1.0) as u64,
         zero: if row.parallelism.contains("SHARD_GRAD_OP") { Zero::Gradients } else { Zero::Parameters },
         recompute: if row.checkpointing == "True" { Recompute::Full } else { Recompute::None },
+        // FSDP's pure mixed precision gathers weights and sums gradients in 16 bits.
+        half: true,
+        origin: Origin::Sweep,
         flash: true,
         ..Program::plain(row.model.clone(), Model::Graph(graph))
     })
@@ -251,8 +269,12 @@ fn torch(row: &Row) -> Option<Program> {
         zero: if row.gpus.unwrap_or(1) > 1 { Zero::Parameters } else { Zero::None },
         recompute,
         saves_if_needed,
+        may_recompute: row.source == "torchtune" && row.checkpointing.is_empty(),
         flash: true,
         compiled: true,
+        // FSDP casts weights when it gathers them.
+        half: true,
+        origin: Origin::Documentation,
         optimizer: if words.contains("single device") { Optimizer::Adam8bit } else { Optimizer::Adam },
         savings,
         ..Program::plain(row.model.clone(), Model::Graph(graph))
@@ -267,6 +289,7 @@ fn contest(row: &Row) -> Option<Program> {
     }
     let fused = |what: &str, graph: Graph| Program {
         compiled: true,
+        origin: Origin::Contest,
         layout: Layout::ChannelsLast,
         gpus_per_node: row.gpus,
         ..Program::plain(what, Model::Graph(graph))
@@ -307,6 +330,7 @@ fn trainer(row: &Row) -> Option<Program> {
         accumulate: row.noted("grad_accum=").unwrap_or(1.0) as u64,
         recompute: if row.checkpointing == "True" { Recompute::Full } else { Recompute::None },
         optimizer,
+        origin: Origin::Documentation,
         aged: true,
         ..Program::plain("BERT large, classes", Model::Graph(graph))
     })
