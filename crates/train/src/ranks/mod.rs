@@ -18,7 +18,7 @@ use data::Share;
 use domain::finding::{Cause, Finding};
 use domain::rank::{Meeting, Spec};
 use domain::train::Parallel;
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 use crate::error::Error;
 use crate::model::{Named, Network, Weights};
