@@ -1,6 +1,7 @@
 //! Batches of scenes: a function of (scenes, seed, epoch, position), as for pictures.
 //!
-//! One thread makes batches ahead of the training step and hands them over through a channel that holds two.
+//! One thread makes batches ahead of the training step and hands them over through a channel that holds two. With more
+//! workers each makes some frames of every batch; which one makes a frame changes nothing in it.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -141,28 +142,51 @@ impl Maker {
 
     fn batch(&self, Cursor { epoch, pos }: Cursor, rows: u64, cursor_after: Cursor) -> Result<SceneBatch, Error> {
         let size = self.scenes.size;
-        let mut images = Vec::with_capacity(rows as usize * 3 * size * size);
-        let mut objects = Vec::with_capacity(rows as usize);
-        let scaling: Vec<(f32, f32)> = self
-            .scenes
-            .mean
-            .iter()
-            .zip(self.scenes.std)
-            .map(|(mean, std)| (1.0 / (255.0 * std), -mean / std))
-            .collect();
         let ours = self.share.of(rows);
         let counted = (ours.end - ours.start) as usize;
         // A rank that there is no frame left for still has something to work at, which does not count.
         let ours = if ours.is_empty() { 0..1 } else { ours };
-        for place in ours.map(|place| pos + place) {
-            let frame = self.shown(epoch, place)?;
-            for (plane, (factor, offset)) in frame.pixels.chunks_exact(size * size).zip(&scaling) {
-                images.extend(plane.iter().map(|value| f32::from(*value) * factor + offset));
+        let places: Vec<u64> = ours.map(|place| pos + place).collect();
+        let values = 3 * size * size;
+        let mut images = vec![0.0; places.len() * values];
+        let share = places.len().div_ceil(self.scenes.workers);
+        let shares = places.chunks(share).zip(images.chunks_mut(share * values));
+        let objects = if self.scenes.workers == 1 {
+            shares.map(|(places, images)| self.frames(epoch, places, images)).collect::<Result<Vec<_>, _>>()?
+        } else {
+            std::thread::scope(|scope| {
+                let begun = shares.map(|(places, images)| scope.spawn(move || self.frames(epoch, places, images)));
+                // All of them, before the first is waited for.
+                let workers: Vec<_> = begun.collect();
+                let made = workers.into_iter().map(|worker| {
+                    worker.join().unwrap_or_else(|_| Err(Error::Internal("a thread that makes frames panicked".into())))
+                });
+                made.collect::<Result<Vec<_>, _>>()
+            })?
+        };
+        let objects = objects.concat();
+        let (whole, wait) = (rows as usize, Duration::ZERO);
+        Ok(SceneBatch { images, objects, size, counted, whole, cursor_after, epoch, wait })
+    }
+
+    /// Writes the frames at some places of an epoch one after another, and returns what is to be seen in each.
+    fn frames(&self, epoch: u64, places: &[u64], images: &mut [f32]) -> Result<Vec<Vec<Object>>, Error> {
+        let Scenes { size, mean, std, .. } = &*self.scenes;
+        let pixels = size * size;
+        let scaling = mean.iter().zip(std).map(|(mean, std)| (1.0 / (255.0 * std), -mean / std));
+        let scaling: Vec<(f32, f32)> = scaling.collect();
+        let mut objects = Vec::with_capacity(places.len());
+        for (place, image) in places.iter().zip(images.chunks_exact_mut(3 * pixels)) {
+            let frame = self.shown(epoch, *place)?;
+            let planes = frame.pixels.chunks_exact(pixels).zip(image.chunks_exact_mut(pixels));
+            for ((plane, values), (factor, offset)) in planes.zip(&scaling) {
+                for (value, pixel) in values.iter_mut().zip(plane) {
+                    *value = f32::from(*pixel) * factor + offset;
+                }
             }
             objects.push(frame.objects.clone());
         }
-        let (whole, wait) = (rows as usize, Duration::ZERO);
-        Ok(SceneBatch { images, objects, size, counted, whole, cursor_after, epoch, wait })
+        Ok(objects)
     }
 
     /// The frame at a place of an epoch, as it is shown then.

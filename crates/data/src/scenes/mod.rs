@@ -58,6 +58,8 @@ pub struct Scenes {
     kept: Option<Vec<Arc<Frame>>>,
     skipped: Vec<Skipped>,
     notes: Vec<String>,
+    /// Threads that make a batch together.
+    workers: usize,
 }
 
 /// What a data set of scenes is made of, told without decoding more than one picture.
@@ -115,7 +117,8 @@ impl Scenes {
         }
         let parts = divide(spec, path, &scenes, seed)?;
         let (mean, std) = normalize(spec)?;
-        Ok(Scenes { classes, scenes, parts, size, mean, std, kept, skipped, notes })
+        let workers = (spec.workers as usize).max(1);
+        Ok(Scenes { classes, scenes, parts, size, mean, std, kept, skipped, notes, workers })
     }
 
     /// Names of the classes, in label order: by the number that the file gives them.

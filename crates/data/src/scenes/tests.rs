@@ -147,6 +147,14 @@ fn batches_depend_on_their_place_alone() {
     for skipped in 1..6 {
         assert!(from(whole[skipped - 1].2) == whole[skipped..], "resumed after {skipped} batches");
     }
+    // However many threads make them.
+    for workers in [2, 3, 16] {
+        let several = Data { workers, ..spec.clone() };
+        let scenes = Arc::new(Scenes::open(&several, folder.path(), 1).unwrap());
+        let mut loader = SceneLoader::train(scenes, 5, 9, &spec.augment, Cursor::START, 2, Share::ALL);
+        let all = std::iter::from_fn(|| loader.next()).map(Result::unwrap);
+        assert!(all.map(|batch| (batch.images, batch.objects, batch.cursor_after)).eq(whole.clone()), "{workers}");
+    }
     // Two ranks see what one sees, each its half of every batch.
     let of_rank = |rank| {
         let share = Share::new(rank, 2).unwrap();
