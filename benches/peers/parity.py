@@ -73,7 +73,26 @@ class Small(torch.nn.Module):
         return self.fc(self.layer3(self.layer2(self.layer1(x))).mean((2, 3)))
 
 
+class Module(torch.nn.Module):
+    """What a user may bring along as TorchScript: of all that has a state, one."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 16, 3, 2, 1)
+        self.norm = torch.nn.BatchNorm2d(16)
+        self.group = torch.nn.GroupNorm(4, 16)
+        self.drop = torch.nn.Dropout(0.2)
+        self.classify = torch.nn.Linear(16 * 64, CLASSES)
+
+    def forward(self, x):
+        x = torch.nn.functional.gelu(self.norm(self.conv(x)))
+        x = torch.nn.functional.adaptive_avg_pool2d(self.group(x), 8).flatten(1)
+        return self.classify(self.drop(x))
+
+
 def vision(name):
+    if name == "torchscript":
+        return Module(), "plain PyTorch"
     if name == "vit_s_16":
         model = torchvision.models.VisionTransformer(
             image_size=SIZE, patch_size=16, num_layers=12, num_heads=6, hidden_dim=384, mlp_dim=1536, num_classes=CLASSES
@@ -198,6 +217,10 @@ def compare(name, work):
         "steps": STEPS,
         "seed": SEED,
     }
+    if name == "torchscript":
+        torch.jit.script(model).save(folder / "module.pt")
+        case["train"] |= {"model": {"torchscript": str(folder / "module.pt")}, "loss": "cross_entropy"}
+        del case["train"]["weights"]
     words = is_text and (name.startswith("gpt") or name.endswith(":words"))
     if is_text:
         case["text"] = [VOCABULARY, LENGTH]

@@ -10,9 +10,10 @@ fn main() {
     let lib = PathBuf::from(env::var_os("DEP_TCH_LIBTORCH_LIB").expect("run `cargo xtask setup` first"));
     let include = lib.parent().expect("`lib` has a parent").join("include");
 
-    cxx_build::bridges(["src/torch/bridge.rs", "src/torch/group/bridge.rs"])
+    cxx_build::bridges(["src/torch/bridge.rs", "src/torch/group/bridge.rs", "src/torch/module/bridge.rs"])
         .file("src/torch/shim.cpp")
         .file("src/torch/group.cpp")
+        .file("src/torch/module.cpp")
         // As system headers, so that warnings within them are not shown.
         .flag(format!("-isystem{}", include.display()))
         // Stand-ins for headers that the wheel lacks.
@@ -23,7 +24,9 @@ fn main() {
         .flag("-D_GLIBCXX_USE_CXX11_ABI=1")
         .compile("gradus-torch-shim");
 
-    for name in ["bridge.rs", "shim.cpp", "shim.h", "group.cpp", "group.h", "group/bridge.rs", "standin"] {
+    let group = ["group.cpp", "group.h", "group/bridge.rs", "standin"];
+    let module = ["module.cpp", "module.h", "module/bridge.rs"];
+    for name in ["bridge.rs", "shim.cpp", "shim.h"].into_iter().chain(group).chain(module) {
         println!("cargo:rerun-if-changed=src/torch/{name}");
     }
     // Found here during development, and beside an installed executable; the agent's LD_LIBRARY_PATH comes before.

@@ -12,6 +12,9 @@ use std::{env, fmt, fs, io};
 #[path = "../../crates/domain/src/torch.rs"]
 mod torch;
 
+/// The version that everything is built for.
+pub const VERSION: &str = torch::VERSION;
+
 /// The environment variable that names an installed library, a folder with `lib/` and `include/`.
 const INSTALLED: &str = "GRADUS_LIBTORCH";
 

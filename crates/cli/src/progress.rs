@@ -102,8 +102,16 @@ mod tests {
     fn the_line_tells_time_and_money_left() {
         let mut progress = Progress::default();
         let (samples, classes) = ([128, 10, 10], vec!["a".to_owned()]);
-        let ready =
-            Ready { step: 0, steps: 3_600, steps_per_epoch: 2, samples, classes, parameters: 9, passed_over: vec![] };
+        let ready = Ready {
+            step: 0,
+            steps: 3_600,
+            steps_per_epoch: 2,
+            samples,
+            classes,
+            parameters: 9,
+            passed_over: vec![],
+            sample: None,
+        };
         progress.take(&Report::Ready(ready));
         let rate: Rate = "3.60/h".parse().unwrap();
         assert_eq!(progress.line(Money::default(), rate), None);

@@ -60,6 +60,10 @@ pub struct Meeting {
     /// Seconds that a rank waits for others, to come and to take part.
     #[serde(default = "patience")]
     pub patience_s: u64,
+    /// What names in the store begin with, so that ranks that are started again do not meet those of before in a store
+    /// that outlives them.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prefix: String,
 }
 
 /// As long as an agent waits for the first step of a rank.
@@ -140,6 +144,19 @@ pub struct Ready {
     pub parameters: u64,
     /// Checkpoints that did not verify and were passed over, with the reason, newest first.
     pub passed_over: Vec<String>,
+    /// What one sample is; none from versions that did not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Sample>,
+}
+
+/// What one sample is when it goes into the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sample {
+    /// A picture of so many channels, and pixels of height and width.
+    Picture { channels: u32, height: u32, width: u32 },
+    /// A row of at most `length` words, of so many different ones.
+    Text { vocabulary: u32, length: u32 },
 }
 
 /// One optimiser step.
@@ -271,6 +288,9 @@ pub struct Exported {
     /// The same of each of several ranks, from rank 0 on; none where there was one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rank_memory: Vec<u64>,
+    /// Microseconds of processor time that the ranks of this attempt took, all threads together; 0 where it is not known.
+    #[serde(default, skip_serializing_if = "is_unknown")]
+    pub processor_us: u64,
     /// What else was measured on the test split.
     #[serde(default, skip_serializing_if = "Figures::is_empty")]
     pub figures: Figures,
@@ -280,6 +300,6 @@ pub struct Exported {
 }
 
 /// A figure that nobody measured is not written, as in the logs of versions that did not know it.
-fn is_unknown(bytes: &u64) -> bool {
-    *bytes == 0
+fn is_unknown(figure: &u64) -> bool {
+    *figure == 0
 }

@@ -13,8 +13,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::checkpoint::Checkpoint;
-pub use self::model::Model;
-pub use self::optimizer::{Adafactor, Adamw, Decays, Lamb, Optimizer, Parameters, Sgd};
+pub use self::model::{Loss, Model, ModelSource, Module};
+pub use self::optimizer::{Adafactor, Adamw, Decays, Lamb, Lars, Optimizer, Parameters, Sgd};
 pub use self::parallel::{Exchange, Parallel, Shard};
 pub use self::schedule::{Average, Decay, Ema, OneCycle, Poly, Schedule, StepDecay, Swa};
 use crate::architecture::{Architecture, Reads};
@@ -25,8 +25,11 @@ use crate::units::Fraction;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Train {
-    /// The architecture to train.
-    pub model: Model,
+    /// The architecture to train. A module of your own is `{torchscript: module.pt}`, relative to the job file; it wants a `loss`.
+    pub model: ModelSource,
+    /// What a module of your own learns; the architectures with names know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
     /// A `.safetensors` file of the same architecture to begin with instead of random weights; relative to the job file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<String>,
@@ -64,6 +67,9 @@ pub struct Train {
     /// A mean of the weights over the steps, which is what is validated, tested and exported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<Average>,
+    /// What is kept in the host's memory instead of a GPU's: slower steps, and room for more.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub offload: Offload,
     /// Which blocks forget what they computed and compute it again on the way back: less memory for a third more work, and the same numbers.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub recompute: Recompute,
@@ -180,12 +186,14 @@ impl Train {
     /// What the run learns to do.
     pub fn task(&self) -> Task {
         let has_label = self.data.text.as_ref().is_some_and(|text| text.label.is_some());
-        match Architecture::of(self.model).reads() {
-            Reads::Pictures => Task::Pictures,
-            Reads::Scenes => Task::Boxes,
-            Reads::WordsBothWays if has_label => Task::Texts,
-            Reads::WordsBothWays => Task::MaskedWords,
-            Reads::WordsBefore => Task::NextWord,
+        match (self.model.architecture().map(Architecture::reads), self.loss) {
+            (Some(Reads::Pictures), _) => Task::Pictures,
+            (Some(Reads::Scenes), _) => Task::Boxes,
+            (Some(Reads::WordsBothWays), _) if has_label => Task::Texts,
+            (Some(Reads::WordsBothWays), _) | (None, Some(Loss::MaskedWords)) => Task::MaskedWords,
+            (Some(Reads::WordsBefore), _) | (None, Some(Loss::NextWord)) => Task::NextWord,
+            (None, Some(Loss::CrossEntropy) | None) if self.data.text.is_some() => Task::Texts,
+            (None, Some(Loss::CrossEntropy) | None) => Task::Pictures,
         }
     }
 }
@@ -273,6 +281,17 @@ pub enum Recompute {
     Blocks,
     /// One of so many: `every: 2` is every other block.
     Every(#[schemars(range(min = 2, max = 1_000))] u32),
+}
+
+/// What is kept in the host's memory instead of the accelerator's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Offload {
+    /// Nothing.
+    #[default]
+    None,
+    /// The optimiser's state, and the update with it: gradients go to the host, and new weights come back (Ren et al. 2021, "ZeRO-Offload").
+    Optimizer,
 }
 
 /// When to stop before the last epoch.

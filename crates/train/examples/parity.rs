@@ -53,9 +53,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shape = Shape { input, output: said };
     let mut trainer =
         Trainer::fresh(&case.train, shape, Device::Cpu, case.train.threads.unwrap_or(1), &mut Ranks::alone())?;
-    let weights = case.train.weights.as_ref().ok_or("give `weights`")?;
-    for note in pretrained::load(&trainer.network, case.train.model, Path::new(weights))? {
-        eprintln!("{note}");
+    // A module has its own.
+    if let Some(weights) = &case.train.weights {
+        for note in pretrained::load(&trainer.network, &case.train.model, Path::new(weights))? {
+            eprintln!("{note}");
+        }
     }
     let batch = batch(&case.batch)?;
     let recipe = Recipe::of(&case.train, Device::Cpu);

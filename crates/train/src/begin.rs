@@ -48,7 +48,7 @@ fn check_mesh(train: &Train, ranks: u32) -> Result<(), Error> {
             .into());
     }
     let name = train.model.name();
-    let message = match Architecture::of(train.model).heads() {
+    let message = match train.model.architecture().and_then(Architecture::heads) {
         _ if tensor == 1 => return Ok(()),
         None => format!("`{name}` has no attention heads, which `tensor: {tensor}` could divide"),
         Some(heads) if heads % i64::from(tensor) != 0 => {
@@ -70,7 +70,7 @@ pub fn length(train: &Train, [samples, _, _]: [u64; 3]) -> Result<Length, Error>
 
 /// Refuses pictures that the network cannot take.
 pub fn check_pictures(train: &Train, shape: Shape) -> Result<(), Error> {
-    let Architecture::Vit { patch, .. } = Architecture::of(train.model) else { return Ok(()) };
+    let Some(Architecture::Vit { patch, .. }) = train.model.architecture() else { return Ok(()) };
     let Input::Picture(Picture { height, width, .. }) = shape.input else { return Ok(()) };
     if height % patch == 0 && width % patch == 0 {
         return Ok(());
@@ -86,7 +86,7 @@ pub fn check_pictures(train: &Train, shape: Shape) -> Result<(), Error> {
 ///
 /// Where the last stage of a residual network has shrunk pictures to one pixel, that happens to a lone sample.
 pub fn check_batches(train: &Train, shape: Shape, [samples, _, _]: [u64; 3], ranks: u32) -> Result<(), Error> {
-    let Some(shrinks_by) = Architecture::of(train.model).shrinks_by() else { return Ok(()) };
+    let Some(shrinks_by) = train.model.architecture().and_then(Architecture::shrinks_by) else { return Ok(()) };
     let Input::Picture(Picture { height, width, .. }) = shape.input else { return Ok(()) };
     let one_pixel = height.max(width) <= i64::from(shrinks_by);
     let batch = u64::from(train.batch);
@@ -136,7 +136,9 @@ pub fn environment(spec: &Spec, recipe: &Recipe, version: &str) -> Environment {
 /// The same with so many threads.
 pub fn environment_of(threads: u32, recipe: &Recipe, version: &str) -> Environment {
     let (device, device_name) = match recipe.device {
-        Device::Cuda(index) => (format!("cuda:{index}"), "CUDA device".into()),
+        Device::Cuda(index) => {
+            (format!("cuda:{index}"), torch::cuda_name(index).unwrap_or_else(|| "CUDA device".into()))
+        }
         Device::Cpu | Device::Mps | Device::Vulkan => ("cpu".into(), processor()),
     };
     Environment {

@@ -45,6 +45,9 @@ struct Case {
     rank: u32,
     #[serde(default)]
     port: u16,
+    /// Large matrix products that are timed once, before anything else; none are, unless somebody asks.
+    #[serde(default)]
+    products: usize,
 }
 
 /// A trainer, and the batch it is given again and again.
@@ -67,6 +70,7 @@ pub fn answer(case: &str, device: Device, requests: impl BufRead, mut to: impl W
     torch::set_threads(case.threads);
     torch::set_deterministic(case.train.deterministic)?;
     let mut bench = Bench::new(&case, device)?;
+    let matmul_flops = if case.products > 0 { Some(bench.products(case.products)?) } else { None };
     for line in requests.lines() {
         let line = line?;
         others.ask(&line)?;
@@ -79,6 +83,9 @@ pub fn answer(case: &str, device: Device, requests: impl BufRead, mut to: impl W
         answer["peak_bytes"] = json!(torch::peak_memory()?.largest());
         answer["parameters"] = json!(bench.trainer.network.weights().count());
         answer["environment"] = json!(environment_of(case.threads, &bench.recipe, &torch::version()?));
+        if let Some(flops) = matmul_flops {
+            answer["matmul_flops"] = json!(flops);
+        }
         writeln!(to, "{answer}")?;
         to.flush()?;
     }
@@ -223,6 +230,24 @@ impl Bench {
             seconds.push(began.elapsed().as_secs_f64());
         }
         Ok(json!({"seconds": seconds, "loss": loss}))
+    }
+
+    /// Operations a second of the fastest of some matrix products, large enough that starting one costs nothing: what
+    /// this machine does at its best, as PyTorch's users would measure it.
+    fn products(&self, count: usize) -> Result<f64, Box<dyn Error>> {
+        const SIDE: i64 = 2048;
+        let device = self.recipe.device;
+        let values = || Tensor::f_randn([SIDE, SIDE], (Kind::Float, device));
+        let (left, right) = (values()?, values()?);
+        let mut fastest = f64::INFINITY;
+        for _ in 0..=count {
+            let began = Instant::now();
+            let product = tch::no_grad(|| self.recipe.format.scope(device, || Ok(left.f_matmul(&right)?)))?;
+            // Reading a value waits for all of them.
+            black_box(product.f_double_value(&[0, 0])?);
+            fastest = fastest.min(began.elapsed().as_secs_f64());
+        }
+        Ok(2.0 * (SIDE as f64).powi(3) / fastest)
     }
 
     /// Seconds of each snapshot, and of each copy of as many bytes from one block of memory to another.

@@ -5,15 +5,15 @@ use std::fs;
 use std::path::Path;
 
 use checkpoint::Best;
-use domain::architecture::Architecture;
 use domain::finding::{Cause, Finding};
 use domain::rank::{Exported, Figures, Spec};
+use domain::train::Model;
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::evaluate::Score;
 use crate::material::Material;
-use crate::model::config;
+use crate::model::{Network, config};
 use crate::precision::Format;
 use crate::state::{BestScore, Progress};
 use crate::torch;
@@ -28,8 +28,11 @@ struct Card<'a> {
     /// File beside this one, and its SHA-256.
     weights: &'static str,
     weights_sha256: &'a str,
-    /// Name of the architecture in a job file.
-    architecture: domain::train::Model,
+    /// Name of the architecture in a job file; `torchscript` for one of the user's own.
+    architecture: &'static str,
+    /// The user's own network beside this file, with these weights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    module: Option<&'static str>,
     /// Names of the classes, in the order of the scores.
     classes: &'a [String],
     /// What goes in.
@@ -86,8 +89,8 @@ fn input<'a>(spec: &Spec, material: &'a Material) -> Input<'a> {
 
 /// What the `transformers` library wants beside the weights, where it has the model.
 fn export_config(spec: &Spec, material: &Material, folder: &Path) -> Result<(), Error> {
-    let architecture = Architecture::of(spec.train.model);
-    if let Some(config) = config(architecture, material.shape(&spec.train), material.classes()) {
+    let of = |architecture| config(architecture, material.shape(&spec.train), material.classes());
+    if let Some(config) = spec.train.model.architecture().and_then(of) {
         let text = format!("{config:#}\n");
         checkpoint::write_file(&folder.join("config.json"), text.as_bytes())?;
     }
@@ -97,8 +100,27 @@ fn export_config(spec: &Spec, material: &Material, folder: &Path) -> Result<(), 
     Ok(())
 }
 
+/// Writes the user's own network, whole or not at all; false where there is none.
+fn export_module(network: &Network, folder: &Path) -> Result<bool, Error> {
+    let (path, unfinished) = (folder.join(MODULE), folder.join(format!(".{MODULE}.part")));
+    if !network.save_module(&unfinished)? {
+        return Ok(false);
+    }
+    let durable = || fs::File::open(&unfinished)?.sync_all().and_then(|()| fs::rename(&unfinished, &path));
+    durable().map_err(|error| {
+        let message = format!("the module `{}` cannot be written: {error}", path.display());
+        Finding::new(Cause::DiskFull, message).hint("free some disk, then `gradus resume`")
+    })?;
+    Ok(true)
+}
+
+/// The user's own network, in the export folder.
+const MODULE: &str = "model.pt";
+
 /// What is known about the best weights.
-pub struct Verdict {
+pub struct Verdict<'a> {
+    /// The network that holds them.
+    pub network: &'a Network,
     /// Their scores on the validation split.
     pub validation: BestScore,
     /// Their scores on the test split.
@@ -109,6 +131,8 @@ pub struct Verdict {
     pub format: Format,
     /// Most memory that each of several ranks ever held, in bytes.
     pub rank_memory: Vec<u64>,
+    /// Microseconds of processor time that all ranks took.
+    pub processor_us: u64,
 }
 
 /// Writes the files into the export folder, each whole or not at all, and says where they are.
@@ -119,7 +143,7 @@ pub fn export(
     material: &Material,
     best: &Best,
     progress: &Progress,
-    verdict: &Verdict,
+    verdict: &Verdict<'_>,
 ) -> Result<Exported, Error> {
     let folder = Path::new(&spec.export);
     fs::create_dir_all(folder).map_err(|error| {
@@ -131,11 +155,13 @@ pub fn export(
     let entry = checkpoint::write_tensors(&model, &best.model, &[("format", "pt")])?;
 
     export_config(spec, material, folder)?;
+    let module = export_module(verdict.network, folder)?.then_some(MODULE);
     let card = Card {
         schema: SCHEMA,
         weights: "model.safetensors",
         weights_sha256: &entry.sha256,
-        architecture: spec.train.model,
+        architecture: spec.train.model.named().map_or("torchscript", Model::name),
+        module,
         classes: material.classes(),
         input: input(spec, material),
         precision: verdict.format.name(),
@@ -167,6 +193,7 @@ pub fn export(
         steps: progress.step,
         peak_memory: torch::peak_memory()?.largest(),
         rank_memory: verdict.rank_memory.clone(),
+        processor_us: verdict.processor_us,
         figures: verdict.test.figures,
         confusion: verdict.test.confusion.clone(),
     })

@@ -82,7 +82,7 @@ pub fn fold(from: &Path, to: &Path) -> std::result::Result<Folded, Error> {
     if pairs.is_empty() {
         return Err(nothing().into());
     }
-    pretrained::load(&network, card.architecture, &from.join("model.safetensors"))?;
+    pretrained::load(&network, &card.architecture.into(), &from.join("model.safetensors"))?;
     torch::seed(0)?;
     let noise =
         Tensor::f_randn([8, channels, height, width], (Kind::Float, Device::Cpu)).map_err(torch::Error::from)?;

@@ -28,5 +28,6 @@ pub mod schedule;
 pub mod state;
 pub mod step;
 pub mod torch;
+mod trial;
 
 pub use error::Error;

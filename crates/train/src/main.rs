@@ -70,9 +70,16 @@ fn launched(mut spec: Spec) -> Result<Spec, String> {
             local_rank: number("LOCAL_RANK", &local_rank)?,
             is_kept: std::env::var("TORCHELASTIC_USE_AGENT_STORE").is_ok_and(|kept| kept == "True"),
             patience_s,
+            prefix: std::env::var("TORCHELASTIC_RESTART_COUNT").map_or_else(|_| String::new(), |count| attempt(&count)),
         });
     }
     Ok(spec)
+}
+
+/// What names in torchrun's store begin with once it has restarted its processes so often, as PyTorch's own programs do
+/// (`_create_c10d_store`): torchrun keeps the store, and what an earlier start has written is still in it.
+fn attempt(restarts: &str) -> String {
+    format!("/worker/attempt_{restarts}/")
 }
 
 /// What is printed where arguments are missing.

@@ -2,13 +2,14 @@
 //!
 //! A fused kernel makes one pass over weights, gradients and state. The state is plain tensors of our own, so a
 //! checkpoint holds all of it and a resumed run goes on bit for bit. Which parameter is updated how is decided in
-//! [`groups`]; the rules that the library has no kernel for are [`lamb`] and [`adafactor`].
+//! [`groups`]; the rules that the library has no kernel for are [`lamb`], [`lars`] and [`adafactor`].
 
 mod adafactor;
 mod groups;
 mod lamb;
+mod lars;
 
-use domain::train::{Adafactor, Adamw, Lamb, Optimizer as Rule, Parameters, Sgd};
+use domain::train::{Adafactor, Adamw, Lamb, Lars, Offload, Optimizer as Rule, Parameters, Sgd};
 use tch::{Device, Kind, Tensor};
 
 pub use groups::{Treatment, rates};
@@ -32,6 +33,8 @@ struct Group {
     names: Vec<String>,
     parameters: Vec<Tensor>,
     state: State,
+    /// Whether the state is the host's, and the update is made there.
+    is_on_host: bool,
 }
 
 enum State {
@@ -71,7 +74,7 @@ impl Agree for Alone<'_> {
 pub fn kinds(rule: Rule) -> &'static [&'static str] {
     match rule {
         Rule::Sgd(Sgd { momentum: 0.0, .. }) | Rule::Adafactor(_) => &[],
-        Rule::Sgd(_) => &["momentum"],
+        Rule::Sgd(_) | Rule::Lars(_) => &["momentum"],
         Rule::Adamw(_) | Rule::Lamb(_) => &["first", "second"],
     }
 }
@@ -79,11 +82,12 @@ pub fn kinds(rule: Rule) -> &'static [&'static str] {
 impl Optimizer {
     /// The rule with fresh state, for all parameters alike.
     pub fn new(rule: Rule, weights: &Weights) -> Result<Optimizer> {
-        Optimizer::with(rule, &Parameters::default(), weights)
+        Optimizer::with(rule, &Parameters::default(), Offload::None, weights)
     }
 
-    /// The rule with fresh state; parameters that need no gradient are left out.
-    pub fn with(rule: Rule, keys: &Parameters, weights: &Weights) -> Result<Optimizer> {
+    /// The rule with fresh state, on the host if so asked; parameters that need no gradient are left out.
+    pub fn with(rule: Rule, keys: &Parameters, offload: Offload, weights: &Weights) -> Result<Optimizer> {
+        let is_on_host = offload == Offload::Optimizer;
         let rates = rates(keys, weights.in_order());
         let mut groups: Vec<Group> = Vec::new();
         for Named { name, tensor } in weights.parameters().iter().filter(|named| named.tensor.requires_grad()) {
@@ -92,7 +96,7 @@ impl Optimizer {
                 Some(place) => place,
                 None => {
                     let (names, parameters) = (Vec::new(), Vec::new());
-                    groups.push(Group { treatment, names, parameters, state: State::Bare });
+                    groups.push(Group { treatment, names, parameters, state: State::Bare, is_on_host });
                     groups.len() - 1
                 }
             };
@@ -100,9 +104,12 @@ impl Optimizer {
             groups[place].parameters.push(tensor.shallow_clone());
         }
         for group in &mut groups {
-            group.state = State::fresh(rule, &group.parameters)?;
+            group.state = State::fresh(rule, &group.present()?)?;
         }
-        let device = weights.parameters().first().map_or(Device::Cpu, |named| named.tensor.device());
+        let device = match weights.parameters().first() {
+            Some(named) if !is_on_host => named.tensor.device(),
+            Some(_) | None => Device::Cpu,
+        };
         Ok(Optimizer { rule, groups, updates: Tensor::f_zeros([0i64; 0], (Kind::Float, device))?, scaler: None })
     }
 
@@ -144,7 +151,6 @@ impl Optimizer {
     ) -> Result<bool> {
         let alone = Alone(all);
         let agree = agree.unwrap_or(&alone);
-        let gradients: Vec<Vec<Tensor>> = self.groups.iter().map(Group::gradients).collect::<Result<_>>()?;
         let is_finite = match &mut self.scaler {
             Some(scaler) => scaler.unscale(all, agree)?,
             None => true,
@@ -154,8 +160,8 @@ impl Optimizer {
         }
         if is_finite {
             let _ = self.updates.f_add_scalar_(1.0)?;
-            for (group, gradients) in self.groups.iter_mut().zip(&gradients) {
-                group.update(self.rule, gradients, &self.updates, lr)?;
+            for group in &mut self.groups {
+                group.step(self.rule, &self.updates, lr)?;
             }
         }
         for group in &self.groups {
@@ -170,7 +176,7 @@ impl Optimizer {
         let mut all: Vec<Named> = self.groups.iter().flat_map(Group::state).collect();
         match self.rule {
             // Counts nothing.
-            Rule::Sgd(_) => {}
+            Rule::Sgd(_) | Rule::Lars(_) => {}
             Rule::Adamw(_) | Rule::Lamb(_) | Rule::Adafactor(_) => {
                 all.push(Named { name: "updates".into(), tensor: self.updates.shallow_clone() });
             }
@@ -184,7 +190,7 @@ impl State {
     fn fresh(rule: Rule, parameters: &[Tensor]) -> Result<State> {
         Ok(match rule {
             Rule::Sgd(Sgd { momentum: 0.0, .. }) => State::Bare,
-            Rule::Sgd(_) => State::Momenta(zeros_like(parameters)?),
+            Rule::Sgd(_) | Rule::Lars(_) => State::Momenta(zeros_like(parameters)?),
             Rule::Adamw(_) | Rule::Lamb(_) => {
                 State::Moments { first: zeros_like(parameters)?, second: zeros_like(parameters)? }
             }
@@ -194,40 +200,78 @@ impl State {
 }
 
 impl Group {
-    /// `updates` counts this one too.
-    fn update(&mut self, rule: Rule, gradients: &[Tensor], updates: &Tensor, lr: f64) -> Result<()> {
+    /// Updates the parameters by their gradients, where the state is; `updates` counts this one too.
+    fn step(&mut self, rule: Rule, updates: &Tensor, lr: f64) -> Result<()> {
+        let (mut parameters, gradients) = (self.present()?, self.gradients()?);
+        if !self.is_on_host {
+            return self.update(rule, &mut parameters, &gradients, updates, lr);
+        }
+        let gradients: Vec<Tensor> = gradients.iter().map(to_host).collect::<Result<_>>()?;
+        self.update(rule, &mut parameters, &gradients, updates, lr)?;
+        for (parameter, new) in self.parameters.iter().zip(&parameters) {
+            parameter.f_detach()?.f_copy_(new)?;
+        }
+        Ok(())
+    }
+
+    /// The parameters where they are updated: on the host they are copies.
+    fn present(&self) -> Result<Vec<Tensor>> {
+        let parameters = self.parameters.iter();
+        match self.is_on_host {
+            true => parameters.map(to_host).collect(),
+            false => Ok(parameters.map(Tensor::shallow_clone).collect()),
+        }
+    }
+
+    fn update(
+        &mut self,
+        rule: Rule,
+        parameters: &mut [Tensor],
+        gradients: &[Tensor],
+        updates: &Tensor,
+        lr: f64,
+    ) -> Result<()> {
         let lr = lr * self.treatment.rate;
         let decay = |weight_decay: f64| if self.treatment.decays { weight_decay } else { 0.0 };
         match (rule, &mut self.state) {
             (Rule::Sgd(Sgd { lr: _, momentum, nesterov, weight_decay }), state) => {
                 let constants = SgdConstants { lr, momentum, nesterov, weight_decay: decay(weight_decay) };
                 let momenta: &[Tensor] = if let State::Momenta(momenta) = state { momenta } else { &[] };
-                torch::sgd_step(&self.parameters, gradients, momenta, constants)
+                torch::sgd_step(parameters, gradients, momenta, constants)
             }
             (Rule::Adamw(Adamw { lr: _, betas, eps, weight_decay }), State::Moments { first, second }) => {
                 let constants = AdamwConstants { lr, betas, eps, weight_decay: decay(weight_decay) };
-                torch::adamw_step(&self.parameters, gradients, [first, second], updates, constants)
+                torch::adamw_step(parameters, gradients, [first, second], updates, constants)
             }
             (Rule::Lamb(constants), State::Moments { first, second }) => {
                 let constants = Lamb { lr, weight_decay: decay(constants.weight_decay), ..constants };
                 let moments = first.iter_mut().zip(second.iter_mut());
-                let each = self.parameters.iter_mut().zip(gradients).zip(moments);
+                let each = parameters.iter_mut().zip(gradients).zip(moments);
                 tch::no_grad(|| {
                     each.into_iter().try_for_each(|((parameter, gradient), moments)| {
                         lamb::step(parameter, gradient, moments, updates, constants, self.treatment.decays)
                     })
                 })
             }
+            (Rule::Lars(constants), State::Momenta(momenta)) => {
+                let constants = Lars { lr, weight_decay: decay(constants.weight_decay), ..constants };
+                let each = parameters.iter_mut().zip(gradients).zip(momenta);
+                tch::no_grad(|| {
+                    each.into_iter().try_for_each(|((parameter, gradient), momenta)| {
+                        lars::step(parameter, gradient, momenta, constants, self.treatment.decays)
+                    })
+                })
+            }
             (Rule::Adafactor(constants), State::Squares(squares)) => {
                 let constants = Adafactor { lr, weight_decay: decay(constants.weight_decay), ..constants };
-                let each = self.parameters.iter_mut().zip(gradients).zip(squares);
+                let each = parameters.iter_mut().zip(gradients).zip(squares);
                 tch::no_grad(|| {
                     each.into_iter().try_for_each(|((parameter, gradient), squares)| {
                         adafactor::step(parameter, gradient, squares, updates, constants)
                     })
                 })
             }
-            (Rule::Adamw(_) | Rule::Lamb(_) | Rule::Adafactor(_), _) => {
+            (Rule::Adamw(_) | Rule::Lamb(_) | Rule::Lars(_) | Rule::Adafactor(_), _) => {
                 Err(Error::new("the optimiser's state is of another rule"))
             }
         }
@@ -274,6 +318,11 @@ fn clip(gradients: &[Tensor], norm: &Tensor, longest: f64) -> Result<()> {
     }
     let factor = norm.f_add_scalar(1e-6)?.f_reciprocal()?.f_mul_scalar(longest)?.f_clamp_max(1.0)?;
     torch::scale(gradients, &factor)
+}
+
+/// The same values in memory of the host, in the same memory format; a copy even of what is there.
+fn to_host(tensor: &Tensor) -> Result<Tensor> {
+    torch::copied(&tensor.f_detach()?.f_to_device(Device::Cpu)?)
 }
 
 fn zeros_like(tensors: &[Tensor]) -> Result<Vec<Tensor>> {

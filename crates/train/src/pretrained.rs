@@ -12,7 +12,7 @@ use std::path::Path;
 
 use domain::architecture::Architecture;
 use domain::finding::{Cause, Finding};
-use domain::train::Model;
+use domain::train::{Model, ModelSource};
 
 use serde_json::Value;
 
@@ -97,8 +97,10 @@ fn several(list: &[String]) -> String {
 /// What a tensor of a file is called here; none for what is no weight, or a second name of one that is there.
 ///
 /// Files hold more than one spelling: a model saved without its head lacks the first part of each name, one saved in
-/// training by several processes begins with `module.`, and the first BERT files wrote `gamma` and `beta`.
-fn name_here(name: &str, architecture: Architecture) -> Option<String> {
+/// training by several processes begins with `module.`, and the first BERT files wrote `gamma` and `beta`. The names of
+/// a module of the user's own are its own.
+fn name_here(name: &str, architecture: Option<Architecture>) -> Option<String> {
+    let Some(architecture) = architecture else { return Some(name.to_owned()) };
     let name = name.strip_prefix("module.").unwrap_or(name);
     match architecture {
         Architecture::Bert { .. } => {
@@ -130,12 +132,12 @@ fn name_here(name: &str, architecture: Architecture) -> Option<String> {
 ///
 /// # Errors
 /// When the file cannot be read, or tensors beside the head do not fit: all are counted, the first ones named.
-pub fn load(network: &Network, model: Model, path: &Path) -> Result<Vec<String>, Error> {
+pub fn load(network: &Network, model: &ModelSource, path: &Path) -> Result<Vec<String>, Error> {
     let Saved { tensors: mut saved, config } = Saved::read(path)?;
-    if let Some(config) = &config {
+    if let (Some(config), Some(model)) = (&config, model.named()) {
         check_config(config, model, path)?;
     }
-    let architecture = Architecture::of(model);
+    let architecture = model.architecture();
     saved.retain_mut(|tensor| match name_here(&tensor.name, architecture) {
         Some(name) => {
             tensor.name = name;
@@ -251,7 +253,7 @@ mod tests {
     fn other_spellings_are_known() {
         let (bert, gpt) = (Architecture::of(Model::BertMini), Architecture::of(Model::Gpt2));
         let check = |architecture, name: &str, expected: Option<&str>| {
-            assert_eq!(name_here(name, architecture).as_deref(), expected, "{name}");
+            assert_eq!(name_here(name, Some(architecture)).as_deref(), expected, "{name}");
         };
         check(bert, "embeddings.LayerNorm.gamma", Some("bert.embeddings.LayerNorm.weight"));
         check(bert, "bert.encoder.layer.0.output.dense.bias", Some("bert.encoder.layer.0.output.dense.bias"));

@@ -28,6 +28,7 @@ use crate::schedule::{self, Length};
 use crate::state::{BestScore, LeftOut, Start, Trainer};
 use crate::step::{Recipe, timed_step};
 use crate::torch;
+use crate::torch::group::has_nccl;
 
 /// How a run ended well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +82,10 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
         channel.hush();
     }
     let mut ranks = Ranks::meet(spec)?;
+    if ranks.size() > 1 && device.is_cuda() {
+        let how = if has_nccl() { "over NCCL" } else { "through the host, for `libgradus-nccl.so` was not found" };
+        channel.send(Report::Note { text: format!("the ranks exchange {how}") });
+    }
     together(spec, setting, channel, &mut ranks).map_err(|error| ranks.blame(error))
 }
 
@@ -113,7 +118,7 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
         (Some(loaded), _) => start.restore(loaded, setting.left_out)?,
         (None, Some(_)) if !ranks.is_first() => {}
         (None, Some(path)) => {
-            for text in pretrained::load(&start.network, train.model, Path::new(path))? {
+            for text in pretrained::load(&start.network, &train.model, Path::new(path))? {
                 channel.send(Report::Note { text });
             }
         }
@@ -136,6 +141,7 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
         classes: material.classes().to_vec(),
         parameters: trainer.network.weights().count(),
         passed_over,
+        sample: Some(shape.sample()),
     }));
 
     let from = Cursor { epoch: trainer.progress.epoch, pos: trainer.progress.position };
@@ -210,6 +216,7 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
         return Ok(Ending::Stopped { step: trainer.progress.step });
     };
     let rank_memory = tell_memory(channel, ranks)?;
+    let processor_us = ranks.each(torch::processor_micros() as f64)?.iter().sum::<f64>() as u64;
     let Some(best) = best else { return Ok(Ending::Trained) };
     let validation = trainer.progress.best.ok_or_else(|| Finding::new(Cause::Internal, "nothing was evaluated"))?;
     let epoch = epoch_of(validation.step, length);
@@ -219,7 +226,8 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
         let told: Vec<String> = test.figures.lines().iter().map(|(name, value)| format!("{name} {value}")).collect();
         channel.send(Report::Note { text: format!("on the test split: {}", told.join(", ")) });
     }
-    let verdict = Verdict { validation, test, parameters, format: recipe.format, rank_memory };
+    let network = &trainer.network;
+    let verdict = Verdict { network, validation, test, parameters, format: recipe.format, rank_memory, processor_us };
     channel.send(Report::Exported(export(spec, &material, &best, &trainer.progress, &verdict)?));
     Ok(Ending::Trained)
 }

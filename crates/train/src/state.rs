@@ -4,27 +4,29 @@
 //! weights so far, and [`Progress`]. The schedule is a function of the step, and the loader of the position, so
 //! neither has state of its own.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use checkpoint::{Best, Dtype, Loaded, Snapshot};
 use domain::finding::{Cause, Finding};
-use domain::train::Train;
+use domain::train::{ModelSource, Module, Train};
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
 use crate::average::Averaged;
 use crate::error::Error;
-use crate::model::{Named, Network, Shape, Weights};
+use crate::model::{Named, Network, Shape, Weights, fingerprint};
 use crate::optim::{Optimizer, kinds};
 use crate::precision::{Format, Scaler};
 use crate::ranks::shards::{self, Kinds};
 use crate::ranks::{Of, Ranks};
 use crate::schedule::Length;
 use crate::torch;
+use crate::trial::try_out;
 
-/// The tensor of all ranks' generators.
-const GENERATORS: &str = "random.ranks";
+/// The tensors of all ranks' generators, of the CPU and of CUDA devices.
+const GENERATORS: [&str; 2] = ["random.ranks", "random.ranks.cuda"];
 
 /// What is saved besides tensors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,6 +44,9 @@ pub struct Progress {
     pub threads: u32,
     /// The best scores so far.
     pub best: Option<BestScore>,
+    /// SHA-256 of the file of a network that the user has built; its program is not in a checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
 }
 
 /// The best scores on the validation split, and when they were made.
@@ -103,10 +108,22 @@ impl Start {
     /// A network that has seen nothing.
     pub fn fresh(train: &Train, shape: Shape, device: Device, threads: u32, ranks: &Ranks) -> Result<Start, Error> {
         let moments = ranks.moments();
-        let mut network = Network::over(moments, train.model, shape, train.seed, device, train.memory_format)?;
+        let (mut network, module) = match &train.model {
+            ModelSource::Named(model) => {
+                (Network::over(moments, *model, shape, train.seed, device, train.memory_format)?, None)
+            }
+            ModelSource::Module(Module::Torchscript(path)) => {
+                let path = Path::new(path);
+                let network = Network::of_module(path, shape, train.seed, device, train.memory_format)?;
+                (network, Some(fingerprint(path)?))
+            }
+        };
         network.drop_out(train.dropout);
         freeze(&network, &train.parameters.freeze)?;
-        let progress = Progress { step: 0, epoch: 0, position: 0, evaluated: true, threads, best: None };
+        if module.is_some() {
+            try_out(&network, train, shape, device)?;
+        }
+        let progress = Progress { step: 0, epoch: 0, position: 0, evaluated: true, threads, best: None, module };
         Ok(Start { network, progress, best: None, device, resumed: None, left_out: LeftOut::default() })
     }
 
@@ -114,6 +131,10 @@ impl Start {
     pub fn restore(&mut self, loaded: Loaded, left_out: LeftOut) -> Result<(), Error> {
         let state = serde_json::from_value(loaded.manifest.state);
         let mut progress: Progress = state.map_err(|error| misfit(&format!("its progress cannot be read: {error}")))?;
+        if progress.module != self.progress.module {
+            let message = "the module's file is not the one that this run began with";
+            return Err(Finding::new(Cause::Job, message).hint("put the old file back, or start a run afresh").into());
+        }
         fill(self.network.weights().all(), &loaded.model)?;
         if left_out.position {
             progress.position = 0;
@@ -138,7 +159,8 @@ impl Start {
         ranks.divide(&mut network, train.parallel)?;
 
         let held = ranks.held(network.weights());
-        let mut optimizer = Optimizer::with(train.optimizer, &train.parameters, &ranks.kept(&held, train.parallel))?;
+        let kept = ranks.kept(&held, train.parallel);
+        let mut optimizer = Optimizer::with(train.optimizer, &train.parameters, train.offload, &kept)?;
         if Format::choose(train.precision, device) == Format::Fp16 {
             optimizer = optimizer.scaled(Scaler::new(device)?);
         }
@@ -189,8 +211,12 @@ impl Trainer {
                 torch::set_random_state(device, &to_tensor(self::find(saved, name)?)?)?;
             }
         }
-        let generators = saved.iter().find(|tensor| tensor.name == GENERATORS).map(to_tensor).transpose()?;
-        Ok(ranks.set_generators(generators, seed, self.progress.step)?)
+        ranks.seed_apart(seed, self.progress.step)?;
+        for (device, _) in self.generators() {
+            let found = saved.iter().find(|tensor| tensor.name == generators_name(device));
+            ranks.set_generators(device, found.map(to_tensor).transpose()?)?;
+        }
+        Ok(())
     }
 
     /// What the optimiser keeps for each parameter.
@@ -209,7 +235,8 @@ impl Trainer {
         if let Some(average) = &self.average {
             shards::gather(average.state(), AVERAGE, ranks, &mut |named| training.add(named))?;
         }
-        let generators = ranks.generators()?;
+        let of_ranks = self.generators().into_iter().map(|(device, _)| Ok((device, ranks.generators(device)?)));
+        let of_ranks = of_ranks.collect::<torch::Result<Vec<_>>>()?;
         let model = self.whole_weights(old_model, ranks)?;
         if !ranks.is_first() {
             return Ok(None);
@@ -217,8 +244,8 @@ impl Trainer {
         for (device, name) in self.generators() {
             training.add(&Named { name: name.into(), tensor: torch::random_state(device)? })?;
         }
-        if let Some(tensor) = generators {
-            training.add(&Named { name: GENERATORS.into(), tensor })?;
+        for (device, tensor) in of_ranks.into_iter().filter_map(|(device, tensor)| Some((device, tensor?))) {
+            training.add(&Named { name: generators_name(device).into(), tensor })?;
         }
         let state = serde_json::to_value(&self.progress).map_err(|error| misfit(&error.to_string()))?;
         let (step, training, best) = (self.progress.step, training.made, self.best.clone());
@@ -327,6 +354,11 @@ impl Trainer {
         }
         all
     }
+}
+
+/// What the generators of all ranks are saved as.
+fn generators_name(device: Device) -> &'static str {
+    GENERATORS[usize::from(device.is_cuda())]
 }
 
 /// The weights while their mean stands in their place.

@@ -2,6 +2,8 @@
 //!
 //! Every run uses the process' random number generator, so runs take turns.
 
+mod modules;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;

@@ -13,7 +13,7 @@ use crate::doing::{self, Outcome};
 use crate::{peers, setup};
 
 /// What is compared; after a colon the task, where a model has two.
-const MODELS: [&str; 17] = [
+const MODELS: [&str; 18] = [
     "resnet20",
     "resnet56",
     "resnet18",
@@ -31,6 +31,7 @@ const MODELS: [&str; 17] = [
     "bert_base",
     "gpt_tiny",
     "gpt2",
+    "torchscript",
 ];
 
 /// Key of a figure, its heading and the largest that is right.
@@ -48,7 +49,7 @@ const OPENING: &str = "\
 `cargo xtask bench parity --all` writes this page and needs no data: the peer's random weights are saved as its users save
 them, read by ours under those names, and both see the same batch on one CPU thread in 32-bit floats. The peers are
 torchvision 0.26 and `transformers` 5.23 over PyTorch 2.11; the residual networks for small pictures, which torchvision
-does not have, and the detector are written out in `benches/peers/`. Pictures are 64×64, eight at a time; texts are four
+does not have, the detector and a module that is brought along as TorchScript are written out in `benches/peers/`. Pictures are 64×64, eight at a time; texts are four
 rows of 48 words from a vocabulary of 1,000, two of them filled up. Training passes have dropout, drawn from the same
 seed. After the 20 updates (SGD with momentum for networks of convolutions, AdamW for the others) the peer reads our
 weights back by name.

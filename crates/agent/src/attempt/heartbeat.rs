@@ -108,6 +108,7 @@ mod tests {
             classes: vec![],
             parameters: 1,
             passed_over: vec![],
+            sample: None,
         };
         Report::Ready(ready)
     }

@@ -84,6 +84,8 @@ fn spec(start: &Start, train: Train, data: &Path, socket: &Path, seat: Seat) -> 
             local_rank: seat.rank,
             is_kept: false,
             patience_s: rank::patience(),
+            // Every attempt has a store of its own.
+            prefix: String::new(),
         }),
         job_hash: start.job_hash.clone(),
         data: text(data.to_owned()),

@@ -248,6 +248,7 @@ mod tests {
             steps: 1,
             peak_memory: 0,
             rank_memory: Vec::new(),
+            processor_us: 0,
             figures: domain::rank::Figures::default(),
             confusion: Vec::new(),
         }

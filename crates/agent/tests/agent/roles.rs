@@ -76,6 +76,7 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
         classes: vec![],
         parameters: 1,
         passed_over: vec![],
+        sample: None,
     };
     if behaviour == "the second fails" {
         // The first does not end before the second has said why.
@@ -122,6 +123,7 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
         steps,
         peak_memory: 0,
         rank_memory: Vec::new(),
+        processor_us: 0,
         figures: Figures::default(),
         confusion: Vec::new(),
     };

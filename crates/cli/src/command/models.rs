@@ -200,7 +200,7 @@ fn trained(run: &plan::Run) -> Option<&Exported> {
 
 fn architecture(run: &plan::Run) -> String {
     match &run.job.work {
-        domain::Work::Train(train) => format!("{:?}", train.model).to_lowercase(),
+        domain::Work::Train(train) => train.model.name().to_owned(),
         domain::Work::Command(_) => "the user's own".to_owned(),
     }
 }

@@ -25,6 +25,7 @@ use serde::Deserialize;
 
 use crate::job::{Job, Work};
 use crate::problem::{Problem, Problems};
+use crate::train::{ModelSource, Module};
 use crate::workload::{Model, Workload};
 
 pub use served::{SKY_KEYS, Served, SkyKey};
@@ -61,6 +62,9 @@ impl Job {
         match &mut self.work {
             Work::Train(train) => {
                 join(&mut train.data.path);
+                if let ModelSource::Module(Module::Torchscript(path)) = &mut train.model {
+                    join(path);
+                }
                 train.weights.iter_mut().for_each(join);
                 train.data.text.iter_mut().filter_map(|text| text.tokenizer.as_mut()).for_each(join);
             }

@@ -46,7 +46,7 @@ impl Sense {
             let up = processes.div_ceil(tensor).saturating_mul(tensor);
             self.wrong(key, message, format!("write `processes: {up}`, or a `tensor` that divides {processes}"));
         }
-        match Architecture::of(*model).heads() {
+        match model.architecture().and_then(Architecture::heads) {
             None => {
                 let message = format!("`{name}` has no attention heads, and nothing else is divided");
                 self.wrong(key, message, "leave `tensor` out; `shard: parameters` divides any model");
@@ -74,6 +74,7 @@ fn by_tensor(rule: Optimizer) -> Option<&'static str> {
     match rule {
         Optimizer::Sgd(_) | Optimizer::Adamw(_) => None,
         Optimizer::Lamb(_) => Some("lamb"),
+        Optimizer::Lars(_) => Some("lars"),
         Optimizer::Adafactor(_) => Some("adafactor"),
     }
 }

@@ -2,6 +2,7 @@
 //! right type and still make no sense. All are told at once.
 
 mod learning;
+mod module;
 
 use super::lower::name_from;
 use super::tree::clip;
@@ -198,12 +199,13 @@ impl Sense {
             self.path("train.weights", weights);
         }
         self.ranks(train);
-        if train.dropout.is_some() && !Architecture::of(train.model).has_dropout() {
+        if train.dropout.is_some() && !train.model.architecture().is_some_and(Architecture::has_dropout) {
             let message = format!("`{}` leaves nothing out", train.model.name());
             self.wrong("train.dropout", message, "leave the key out");
         }
         self.learning(train);
         self.data(&train.data);
+        self.module(train);
         self.reads(train);
         self.boxes(train);
         if let Split::Shares([_, validation, _]) = train.data.split
@@ -228,31 +230,35 @@ impl Sense {
     /// What only pictures have, and what only texts have.
     fn reads(&mut self, train: &Train) {
         let (name, data) = (train.model.name(), &train.data);
-        let longest = match (Architecture::of(train.model).positions(), &data.text) {
-            (None, None) => return,
-            (None, Some(_)) => {
+        // Of a module it is not known; what it takes is seen when it is first run.
+        let positions = train.model.architecture().map(Architecture::positions);
+        let longest = match (positions, &data.text) {
+            (Some(None) | None, None) => return,
+            (Some(None), Some(_)) => {
                 let message = format!("`{name}` sees pictures, and no text");
                 return self.wrong("train.data.text", message, "leave the key out, or choose a model that reads text");
             }
-            (Some(_), None) => {
+            (Some(Some(_)), None) => {
                 let message = format!("`{name}` reads text, and where it stands in the data is not said");
                 let hint = "write for example `text: {columns: [text], label: label}`";
                 return self.wrong("train.data.text", message, hint);
             }
-            (Some(longest), Some(text)) => {
+            (longest, Some(text)) => {
                 if text.columns.is_empty() {
                     self.wrong("train.data.text.columns", "no column holds the text", "name at least one");
                 }
                 if let Some(tokenizer) = &text.tokenizer {
                     self.path("train.data.text.tokenizer", tokenizer);
                 }
-                (longest, text.length)
+                longest
+                    .flatten()
+                    .filter(|longest| i64::from(text.length) > *longest)
+                    .map(|longest| (longest, text.length))
             }
         };
-        if i64::from(longest.1) > longest.0 {
-            let message =
-                format!("rows of {} words are longer than the {} positions of `{name}`", longest.1, longest.0);
-            self.wrong("train.data.text.length", message, format!("write at most {}", longest.0));
+        if let Some((longest, length)) = longest {
+            let message = format!("rows of {length} words are longer than the {longest} positions of `{name}`");
+            self.wrong("train.data.text.length", message, format!("write at most {longest}"));
         }
         let of_pictures = [
             ("augment", !data.augment.is_empty()),
@@ -272,7 +278,7 @@ impl Sense {
     /// What only pictures with boxes have, and what they do not have.
     fn boxes(&mut self, train: &Train) {
         let (name, data) = (train.model.name(), &train.data);
-        let finds = Architecture::of(train.model).reads() == Reads::Scenes;
+        let finds = train.model.architecture().is_some_and(|architecture| architecture.reads() == Reads::Scenes);
         for (index, augment) in data.augment.iter().enumerate() {
             let key = format!("train.data.augment[{index}]");
             match augment {

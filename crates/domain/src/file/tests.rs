@@ -194,11 +194,11 @@ fn values_of_a_train_section_make_sense() {
     check("optimizer: {sgd: {}}", "6 train.optimizer.sgd.lr: this key is missing (add `lr: …`: learning rate)");
     check(
         "optimizer: {}",
-        "6 train.optimizer: expected one key, found 0 (write one of `sgd`, `adamw`, `lamb`, `adafactor`)",
+        "6 train.optimizer: expected one key, found 0 (write one of `sgd`, `adamw`, `lamb`, `lars`, `adafactor`)",
     );
     check(
         "optimizer: {sgd: {lr: 1}, adamw: {lr: 1}}",
-        "6 train.optimizer: expected one key, found 2 (write one of `sgd`, `adamw`, `lamb`, `adafactor`)",
+        "6 train.optimizer: expected one key, found 2 (write one of `sgd`, `adamw`, `lamb`, `lars`, `adafactor`)",
     );
     check("optimizer: {sgd: {lr: 0}}", "6 train.optimizer.sgd.lr: `0` is out of range: it must be above 0");
     check(
@@ -294,7 +294,7 @@ fn values_of_a_train_section_make_sense() {
     check("stop: 98%", "6 train.stop: expected a mapping, found the text `98%`");
     check(
         "learning_rate: 1",
-        "6 train.learning_rate: unknown key (known keys here: `model`, `weights`, `data`, `epochs`, `batch`, `accumulate`, `processes`, `parallel`, `precision`, `optimizer`, `parameters`, `schedule`, `average`, `recompute`, `dropout`, `label_smoothing`, `clip_norm`, `memory_format`, `seed`, `threads`, `deterministic`, `stop`, `checkpoint`, `profile`)",
+        "6 train.learning_rate: unknown key (known keys here: `model`, `loss`, `weights`, `data`, `epochs`, `batch`, `accumulate`, `processes`, `parallel`, `precision`, `optimizer`, `parameters`, `schedule`, `average`, `offload`, `recompute`, `dropout`, `label_smoothing`, `clip_norm`, `memory_format`, `seed`, `threads`, `deterministic`, `stop`, `checkpoint`, `profile`)",
     );
 }
 
@@ -918,3 +918,52 @@ const PIECES: [&str; 48] = [
     "\t",
     "#",
 ];
+
+/// A job over a module that is right but for `lines`.
+fn module_with(lines: &str) -> String {
+    format!("train:\n  model: {{torchscript: nets/m.pt}}\n  epochs: 3\n  batch: 64\n{lines}\n")
+}
+
+#[test]
+fn modules_are_read_with_their_loss() {
+    let data = "  data: {path: d.csv}";
+    let text = "  data: {path: d.csv, text: {label: kind}}";
+    check(&module_with(&format!("{data}\n  loss: cross_entropy")), "ok");
+    check(&module_with(&format!("{text}\n  loss: cross_entropy")), "ok");
+    check(&module_with("  data: {path: d.txt, text: {}}\n  loss: next_word"), "ok");
+    check(&module_with("  data: {path: d.txt, text: {}}\n  loss: masked_words"), "ok");
+    check(
+        &module_with(data),
+        "1 train.loss: what `nets/m.pt` learns is not said (write `loss: cross_entropy` for classes, `next_word` or `masked_words` for text without them)",
+    );
+    check(
+        &module_with(&format!("{data}\n  loss: next_word")),
+        "5 train.data.text: words are learnt, and where they stand in the data is not said (write for example `text: {columns: [text]}`)",
+    );
+    check(
+        &module_with("  data: {path: d.txt, text: {}}\n  loss: cross_entropy"),
+        "5 train.data.text.label: classes of texts are learnt, and where they stand in the data is not said (name their column, such as `label: label`)",
+    );
+    check(
+        &module_with(&format!("{data}\n  loss: hinge\n  recompute: blocks")),
+        "6 train.loss: `hinge` is not known here (write one of `cross_entropy`, `next_word`, `masked_words`)
+         7 train.recompute: `nets/m.pt` has no blocks that could be computed again (leave the key out)",
+    );
+    check(&train_with("loss: cross_entropy"), "6 train.loss: `cnn` has a loss of its own (leave the key out)");
+    let with_model = |model: &str| train_with("").replace("cnn", model);
+    check(&with_model("torchscript"), "2 train.model: `torchscript` needs a value (write `torchscript: …`)");
+    let empty = module_with(&format!("{data}\n  loss: cross_entropy")).replace("nets/m.pt", "\"\"");
+    check(&empty, "2 train.model.torchscript: the path is empty (write a path, relative to the job file)");
+
+    let parsed = Job::parse(&module_with(&format!("{data}\n  loss: cross_entropy")), "job.yaml").unwrap();
+    let mut job = parsed.job;
+    job.resolve(Path::new("/home/me"));
+    let Work::Train(train) = &job.work else { panic!("it is a `train:` job") };
+    assert_eq!(train.model.name(), "/home/me/nets/m.pt");
+    // As it is handed on, and as it was before there were modules.
+    let text = serde_json::to_value(&train.model).unwrap();
+    assert_eq!(text, serde_json::json!({"torchscript": "/home/me/nets/m.pt"}));
+    assert_eq!(serde_json::from_value::<ModelSource>(text).unwrap(), train.model);
+    let named: ModelSource = serde_json::from_str("\"vit_s_16\"").unwrap();
+    assert_eq!(named.named(), Some(crate::train::Model::VitS16));
+}

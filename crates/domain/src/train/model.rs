@@ -1,9 +1,70 @@
-//! The names of the architectures, as a job file has them.
+//! The `model:` key: the names of the architectures, and modules that users bring along.
 //!
 //! What a name stands for in numbers is in [`crate::architecture`].
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::architecture::Architecture;
+
+/// Where the network comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ModelSource {
+    /// An architecture that is built here.
+    Named(Model),
+    /// A network that the user has built.
+    Module(Module),
+}
+
+/// A network that the user has built.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Module {
+    /// A file that `torch.jit.script(module).save(…)` has written.
+    Torchscript(String),
+}
+
+/// What a module's answers are held against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Loss {
+    /// Cross-entropy of one score a class, for pictures, or texts with a label.
+    CrossEntropy,
+    /// Cross-entropy of one score a word at each place, for the word after it.
+    NextWord,
+    /// The same for words that were masked.
+    MaskedWords,
+}
+
+impl ModelSource {
+    /// The name, where the architecture is built here.
+    pub fn named(&self) -> Option<Model> {
+        match self {
+            ModelSource::Named(model) => Some(*model),
+            ModelSource::Module(_) => None,
+        }
+    }
+
+    /// What the name stands for; none for a module, whose layers nobody here knows.
+    pub fn architecture(&self) -> Option<Architecture> {
+        self.named().map(Architecture::of)
+    }
+
+    /// The name, or the module's file.
+    pub fn name(&self) -> &str {
+        match self {
+            ModelSource::Named(model) => model.name(),
+            ModelSource::Module(Module::Torchscript(path)) => path,
+        }
+    }
+}
+
+impl From<Model> for ModelSource {
+    fn from(model: Model) -> ModelSource {
+        ModelSource::Named(model)
+    }
+}
 
 /// The architectures that can be trained today; [`crate::architecture`] has their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -13,6 +13,8 @@ pub enum Optimizer {
     Adamw(Adamw),
     /// Adam whose update of each tensor is as long as a share of the tensor, for large batches (You et al. 2019).
     Lamb(Lamb),
+    /// SGD whose step of each tensor is as long as a share of the tensor, for large batches of pictures (You et al. 2017).
+    Lars(Lars),
     /// A mean square kept by rows and columns instead of by value, which takes next to no memory (Shazeer and Stern 2018).
     Adafactor(Adafactor),
 }
@@ -77,6 +79,27 @@ pub struct Lamb {
     pub weight_decay: f64,
 }
 
+/// Constants of LARS. Tensors that do not decay are updated as by SGD, for the length of a bias says little.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Lars {
+    /// Learning rate.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub lr: f64,
+    /// Share of the last update that is kept.
+    #[serde(default = "momentum")]
+    #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]
+    pub momentum: f64,
+    /// Length of a step of rate 1 as a share of the tensor's.
+    #[serde(default = "thousandth")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub trust: f64,
+    /// L2 penalty, added to the gradient and to its length.
+    #[serde(default)]
+    #[schemars(extend("minimum" = 0))]
+    pub weight_decay: f64,
+}
+
 /// Constants of Adafactor, as in PyTorch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -136,6 +159,7 @@ impl Optimizer {
             Optimizer::Sgd(constants) => constants.lr,
             Optimizer::Adamw(constants) => constants.lr,
             Optimizer::Lamb(constants) => constants.lr,
+            Optimizer::Lars(constants) => constants.lr,
             Optimizer::Adafactor(constants) => constants.lr,
         }
     }

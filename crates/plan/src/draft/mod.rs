@@ -127,7 +127,7 @@ impl Estimate {
         };
         let network = picture.and_then(|picture| {
             let known = facts.classes.or(train.data.classes);
-            let network = Network::count(train.model, picture, known.unwrap_or(10));
+            let network = train.model.named().and_then(|model| Network::count(model, picture, known.unwrap_or(10)));
             match (network, known) {
                 (Some(_), None) => assumptions.push("10 classes are assumed until the data is opened".to_owned()),
                 (None, _) => assumptions.push(not_counted(train, facts)),
@@ -218,6 +218,7 @@ fn picture(train: &Train, facts: &Facts, assumptions: &mut Vec<String>) -> Optio
 fn moments(train: &Train) -> u64 {
     match train.optimizer {
         domain::train::Optimizer::Sgd(sgd) => u64::from(sgd.momentum != 0.0),
+        domain::train::Optimizer::Lars(_) => 1,
         domain::train::Optimizer::Adamw(_) | domain::train::Optimizer::Lamb(_) => 2,
         // Rows and columns, next to nothing.
         domain::train::Optimizer::Adafactor(_) => 0,

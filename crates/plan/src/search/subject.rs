@@ -263,7 +263,8 @@ fn trained(job: &Job, train: &Train) -> Result<Subject, Problem> {
         assumptions.push("1000 classes are assumed; say `train.data.classes`".to_owned());
         1000
     });
-    let Some(summary) = draft::totals(train.model, [3, side, side], classes) else {
+    let summary = train.model.named().and_then(|model| draft::totals(model, [3, side, side], classes));
+    let Some(summary) = summary else {
         let message = "this network is not counted yet, so nothing can be planned for it elsewhere";
         return Err(Problem::at("train.model", message).hint("describe it under `workload:` beside a `run:` program"));
     };
@@ -290,7 +291,8 @@ fn trained(job: &Job, train: &Train) -> Result<Subject, Problem> {
         },
         optimizer: match train.optimizer {
             train::Optimizer::Sgd(sgd) if sgd.momentum == 0.0 => Optimizer::Sgd,
-            train::Optimizer::Sgd(_) => Optimizer::SgdMomentum,
+            // LARS keeps as much, and takes two norms more of each tensor.
+            train::Optimizer::Sgd(_) | train::Optimizer::Lars(_) => Optimizer::SgdMomentum,
             train::Optimizer::Adamw(_) => Optimizer::Adam,
             train::Optimizer::Lamb(_) => Optimizer::Lamb,
             train::Optimizer::Adafactor(_) => Optimizer::Adafactor,

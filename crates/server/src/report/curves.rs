@@ -87,6 +87,7 @@ pub(crate) mod tests {
             classes: (0..10).map(|digit| digit.to_string()).collect(),
             parameters: 25_450,
             passed_over: Vec::new(),
+            sample: None,
         })
     }
 

@@ -62,6 +62,7 @@ mod tests {
             steps: 1,
             peak_memory: 0,
             rank_memory: Vec::new(),
+            processor_us: 0,
             figures: Figures { f1: Some(0.7333), ..Figures::default() },
             confusion: vec![vec![3, 1], vec![0, 0]],
         };

@@ -47,6 +47,7 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
         steps: 12,
         peak_memory: 300 << 20,
         rank_memory: vec![300 << 20, 250 << 20],
+        processor_us: 0,
         figures: Figures::default(),
         confusion: Vec::new(),
     };

@@ -10,6 +10,7 @@ use super::cnn::Cnn;
 use super::gpt::{self, Gpt};
 use super::mlp::Mlp;
 use super::mobilenet::Mobilenet;
+use super::module::Module;
 use super::resnet::Resnet;
 use super::vit::{self, Vit};
 use super::yolo::{self, Yolo};
@@ -26,6 +27,8 @@ pub(super) enum Family {
     Yolo(Box<Yolo>),
     Bert(Bert),
     Gpt(Gpt),
+    /// Of the user's own.
+    Module(Module),
 }
 
 impl Family {
@@ -89,12 +92,13 @@ impl Family {
             Family::Yolo(layers) => layers.stem(x, pass),
             Family::Bert(layers) => layers.stem(x, pass),
             Family::Gpt(layers) => layers.stem(x, pass),
+            Family::Module(_) => Ok(x.shallow_clone()),
         }
     }
 
     pub(super) fn blocks(&self) -> &[Arc<Block>] {
         match self {
-            Family::Mlp(_) | Family::Cnn(_) => &[],
+            Family::Mlp(_) | Family::Cnn(_) | Family::Module(_) => &[],
             Family::Resnet(layers) => &layers.blocks,
             Family::Mobilenet(layers) => &layers.blocks,
             Family::Vit(layers) => &layers.blocks,
@@ -114,6 +118,7 @@ impl Family {
             Family::Yolo(layers) => layers.head(x, pass),
             Family::Bert(layers) => layers.head(x, pass),
             Family::Gpt(layers) => layers.head(x, pass),
+            Family::Module(module) => module.forward(x, pass),
         }
     }
 
@@ -128,7 +133,7 @@ impl Family {
             Family::Yolo(_) => &["model.22.cv3."],
             // Of any task: a file made for one is begun with for another.
             Family::Bert(_) => &["classifier.", "cls.", "bert.pooler."],
-            Family::Gpt(_) => &[],
+            Family::Gpt(_) | Family::Module(_) => &[],
         }
     }
 }

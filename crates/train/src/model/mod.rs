@@ -15,6 +15,7 @@ mod inverted;
 pub mod layer;
 mod mlp;
 mod mobilenet;
+mod module;
 mod parts;
 mod residual;
 mod resnet;
@@ -22,10 +23,12 @@ mod vit;
 mod weights;
 mod yolo;
 
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use domain::architecture::Architecture;
+use domain::rank::Sample;
 use domain::train::{MemoryFormat, Model};
 use tch::{Device, Tensor};
 
@@ -36,6 +39,7 @@ use crate::torch::{self, Result};
 
 pub use block::{Block, Pass, Running};
 pub use config::config;
+pub use module::fingerprint;
 pub use parts::Parts;
 pub use weights::{Named, Weights};
 
@@ -93,6 +97,19 @@ impl Shape {
     pub fn pictures([channels, height, width]: [i64; 3], classes: i64) -> Shape {
         Shape { input: Input::Picture(Picture { channels, height, width }), output: Output::Classes(classes) }
     }
+
+    /// One sample, as others are told of it.
+    pub fn sample(&self) -> Sample {
+        let number = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
+        match self.input {
+            Input::Picture(Picture { channels, height, width }) => {
+                Sample::Picture { channels: number(channels), height: number(height), width: number(width) }
+            }
+            Input::Text(Text { vocabulary, length }) => {
+                Sample::Text { vocabulary: number(vocabulary), length: number(length) }
+            }
+        }
+    }
 }
 
 /// A network with its weights.
@@ -134,6 +151,30 @@ impl Network {
     /// From now on, the layers work together with those of other ranks, each with its part of the weights.
     pub fn divide(&mut self, parts: Rc<Parts>) {
         self.parts = Some(parts);
+    }
+
+    /// A network that the user has built, from the TorchScript file `path`; `seed` is of what its dropout draws.
+    ///
+    /// # Errors
+    /// When the file is no module, or one that cannot be trained.
+    pub fn of_module(
+        path: &Path,
+        shape: Shape,
+        seed: u64,
+        device: Device,
+        format: MemoryFormat,
+    ) -> std::result::Result<Network, crate::Error> {
+        torch::seed(seed)?;
+        let mut weights = Weights::new(device, format, None);
+        let layers = Family::Module(module::Module::open(&mut weights, path)?);
+        weights.sort();
+        Ok(Network { layers, output: shape.output, weights, dropout: None, parts: None })
+    }
+
+    /// Writes a network that the user has built as it was read, with its present weights; false of one built here.
+    pub fn save_module(&self, path: &Path) -> Result<bool> {
+        let Family::Module(module) = &self.layers else { return Ok(false) };
+        module.save(path).map(|()| true)
     }
 
     /// Scores: `samples × classes`, or `samples × length × vocabulary` where words come out; of a detector what

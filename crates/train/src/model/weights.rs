@@ -127,6 +127,30 @@ impl Weights {
         Ok(tensor)
     }
 
+    /// A tensor that is there already; one that is known under another name is taken once.
+    pub(super) fn bring(&mut self, name: String, mut tensor: Tensor, is_parameter: bool) -> Result<()> {
+        let is_known = self.all().any(|named| named.tensor.data_ptr() == tensor.data_ptr() && tensor.numel() > 0);
+        if is_known {
+            return Ok(());
+        }
+        let placed = self.place(tensor.f_detach()?)?;
+        if placed.data_ptr() != tensor.data_ptr() {
+            tensor.f_set_data(&placed)?;
+        }
+        if is_parameter {
+            self.made.push(name.clone());
+            self.parameters.push(Named { name, tensor });
+        } else {
+            self.buffers.push(Named { name, tensor });
+        }
+        Ok(())
+    }
+
+    /// Where they are.
+    pub(super) fn device(&self) -> Device {
+        self.device
+    }
+
     /// Some of the parameters; the handles are shared.
     pub fn only(&self, keep: impl Fn(&Named) -> bool) -> Weights {
         let kept = self.parameters.iter().filter(|named| keep(named));

@@ -4,6 +4,7 @@ use super::*;
 use crate::model::{Network, Shape};
 
 const LAMB: Lamb = Lamb { lr: 0.01, betas: [0.9, 0.999], eps: 1e-6, weight_decay: 0.1 };
+const LARS: Lars = Lars { lr: 0.5, momentum: 0.9, trust: 0.01, weight_decay: 0.1 };
 const ADAFACTOR: Adafactor = Adafactor { lr: 0.01, beta2_decay: -0.8, eps: 1e-3, clip: 1.0, weight_decay: 0.05 };
 
 fn tensor(values: &[f64], shape: &[i64]) -> Tensor {
@@ -55,6 +56,27 @@ fn lamb_is_the_written_update() {
             }
         }
         close(&values(&parameter), &weights);
+    }
+}
+
+#[test]
+fn lars_is_the_written_update() {
+    for adapts in [true, false] {
+        let start = [1.0, -2.0, 0.5, 0.0];
+        let (mut parameter, mut momenta) = (tensor(&start, &[4]), tensor(&[0.0; 4], &[4]));
+        let (mut weights, mut velocity) = (start, [0.0; 4]);
+        for count in 1..=4 {
+            let gradient = gradient(count);
+            lars::step(&mut parameter, &tensor(&gradient, &[4]), &mut momenta, LARS, adapts).unwrap();
+            let length = norm(&weights);
+            let ratio = if adapts { 0.01 * length / (norm(&gradient) + 0.1 * length) } else { 1.0 };
+            for i in 0..4 {
+                velocity[i] = 0.9 * velocity[i] + 0.5 * ratio * (gradient[i] + 0.1 * weights[i]);
+                weights[i] -= velocity[i];
+            }
+        }
+        close(&values(&parameter), &weights);
+        close(&values(&momenta), &velocity);
     }
 }
 
@@ -114,7 +136,7 @@ fn network(freeze: &[&str]) -> Network {
 fn moved(rule: Rule, keys: &Parameters, network: &Network) -> Vec<(String, bool)> {
     let parameters = network.weights().parameters();
     let before: Vec<Tensor> = parameters.iter().map(|named| named.tensor.detach().copy()).collect();
-    let mut optimizer = Optimizer::with(rule, keys, network.weights()).unwrap();
+    let mut optimizer = Optimizer::with(rule, keys, Offload::None, network.weights()).unwrap();
     let trained = parameters.iter().filter(|named| named.tensor.requires_grad());
     let zero: Tensor = trained.map(|named| (&named.tensor * 0.0).sum(Kind::Float)).sum();
     zero.backward();
@@ -123,18 +145,49 @@ fn moved(rule: Rule, keys: &Parameters, network: &Network) -> Vec<(String, bool)
     pairs.map(|(named, before)| (named.name.clone(), !named.tensor.detach().equal(&before))).collect()
 }
 
+fn rules() -> [Rule; 5] {
+    [
+        Rule::Sgd(Sgd { lr: 0.1, momentum: 0.9, nesterov: false, weight_decay: 0.1 }),
+        Rule::Adamw(Adamw { lr: 0.1, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.1 }),
+        Rule::Lamb(Lamb { lr: 0.1, ..LAMB }),
+        Rule::Lars(Lars { lr: 0.1, ..LARS }),
+        Rule::Adafactor(Adafactor { lr: 0.1, ..ADAFACTOR }),
+    ]
+}
+
+/// Weights and state after a few steps whose gradients are scaled, clipped and not all alike.
+fn after_steps(rule: Rule, offload: Offload) -> Vec<Tensor> {
+    let network = network(&[]);
+    let parameters = network.weights().parameters();
+    let mut optimizer = Optimizer::with(rule, &Parameters::default(), offload, network.weights()).unwrap();
+    optimizer = optimizer.scaled(Scaler::new(Device::Cpu).unwrap());
+    for step in 1..=5 {
+        let sum: Tensor =
+            parameters.iter().map(|named| (&named.tensor * &named.tensor * f64::from(step)).sum(Kind::Float)).sum();
+        optimizer.loss(sum).unwrap().backward();
+        assert_eq!(optimizer.step(0.1, Some(0.5)), Ok(true));
+    }
+    let state = optimizer.state();
+    state.iter().chain(parameters).map(|named| named.tensor.detach().copy()).collect()
+}
+
+#[test]
+fn an_update_on_the_host_is_the_same_update() {
+    for rule in rules() {
+        let (here, there) = (after_steps(rule, Offload::None), after_steps(rule, Offload::Optimizer));
+        assert_eq!(here.len(), there.len());
+        for (here, there) in here.iter().zip(&there) {
+            assert!(here.equal(there), "{rule:?}");
+        }
+    }
+}
+
 #[test]
 fn only_what_decays_and_is_not_frozen_moves_without_gradients() {
     use domain::train::Decays;
 
     let keys = Parameters { decay: Decays::Matrices, ..Parameters::default() };
-    let rules = [
-        Rule::Sgd(Sgd { lr: 0.1, momentum: 0.9, nesterov: false, weight_decay: 0.1 }),
-        Rule::Adamw(Adamw { lr: 0.1, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.1 }),
-        Rule::Lamb(Lamb { lr: 0.1, ..LAMB }),
-        Rule::Adafactor(Adafactor { lr: 0.1, ..ADAFACTOR }),
-    ];
-    for rule in rules {
+    for rule in rules() {
         for (name, is_moved) in moved(rule, &keys, &network(&["fc1."])) {
             assert_eq!(is_moved, name.ends_with(".weight") && !name.starts_with("fc1."), "{rule:?} {name}");
         }

@@ -29,40 +29,46 @@ impl Ranks {
         Err(Finding::new(Cause::Internal, message).hint("resume the run, and report this with the ranks' logs").into())
     }
 
-    /// The states of the generators on the CPU, a row for each share of the batches; none for a single share, whose
-    /// ranks all have the same.
-    pub fn generators(&self) -> Result<Option<Tensor>> {
+    /// The states of the generators of each rank's `device`, a row for each share of the batches; none for a single
+    /// share, whose ranks all have the same.
+    pub fn generators(&self, device: Device) -> Result<Option<Tensor>> {
         let Some(group) = &self.data else { return Ok(None) };
-        let own = torch::random_state(Device::Cpu)?;
+        let own = torch::random_state(device)?;
         let all = Tensor::f_zeros([i64::from(group.size()), own.numel() as i64], (Kind::Uint8, Device::Cpu))?;
         group.all_gather(&all.f_view([-1])?, &own)?;
         Ok(Some(all))
     }
 
+    /// Begins the generators of all devices anew by `seed`, the step and the share; those of a single share stay.
+    pub fn seed_apart(&self, seed: u64, step: u64) -> Result<()> {
+        if self.group.is_none() || self.mesh.data() == 1 {
+            return Ok(());
+        }
+        let place = u64::from(self.mesh.data_place());
+        torch::seed(seed ^ (step << 16) ^ ((place + 1) << 48))
+    }
+
     /// Takes this rank's row of what [`Ranks::generators`] once returned on rank 0; where there were more or fewer
-    /// shares then, each begins anew by `seed`, the step and its place. A single share goes on with rank 0's.
-    pub fn set_generators(&self, saved: Option<Tensor>, seed: u64, step: u64) -> Result<()> {
+    /// shares then, or none of such devices, they stay as they are. A single share goes on with rank 0's.
+    pub fn set_generators(&self, device: Device, saved: Option<Tensor>) -> Result<()> {
         let Some(group) = &self.group else { return Ok(()) };
-        let mut own = torch::random_state(Device::Cpu)?;
+        let mut own = torch::random_state(device)?;
         if self.mesh.data() == 1 {
             group.broadcast(&own, 0)?;
-            return torch::set_random_state(Device::Cpu, &own);
+            return torch::set_random_state(device, &own);
         }
         let size = [i64::from(self.mesh.data()), own.numel() as i64];
         let saved = saved.filter(|saved| saved.size() == size);
         let found = Tensor::f_from_slice(&[i64::from(saved.is_some())])?;
         group.broadcast(&found, 0)?;
-        let place = u64::from(self.mesh.data_place());
-        // Of every device; what was saved is of the CPU.
-        torch::seed(seed ^ (step << 16) ^ ((place + 1) << 48))?;
         if found.f_int64_value(&[0])? == 0 {
             return Ok(());
         }
         let all = saved.map_or_else(|| Tensor::f_zeros(size, (Kind::Uint8, Device::Cpu)), Ok)?;
         group.broadcast(&all, 0)?;
         // The generator reads from where the memory begins, whatever part of it the tensor is.
-        own.f_copy_(&all.f_select(0, place as i64)?)?;
-        torch::set_random_state(Device::Cpu, &own)
+        own.f_copy_(&all.f_select(0, i64::from(self.mesh.data_place()))?)?;
+        torch::set_random_state(device, &own)
     }
 }
 

@@ -1,4 +1,4 @@
-use domain::train::{Adafactor, Adamw, Lamb, MemoryFormat, Model, Optimizer as Rule, Parameters, Sgd};
+use domain::train::{Adafactor, Adamw, Lamb, MemoryFormat, Model, Optimizer as Rule, Sgd};
 use tch::Device;
 
 use super::*;
@@ -147,7 +147,7 @@ fn train_blocks(model: Model, recipe: &Recipe, freeze: &str) -> (Vec<f64>, Vec<T
         let _ = named.tensor.set_requires_grad(false);
     }
     let rule = Rule::Adamw(Adamw { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.01 });
-    let mut optimizer = Optimizer::with(rule, &Parameters::default(), network.weights()).unwrap();
+    let mut optimizer = Optimizer::new(rule, network.weights()).unwrap();
     if recipe.format == Format::Fp16 {
         optimizer = optimizer.scaled(Scaler::new(Device::Cpu).unwrap());
     }

@@ -75,8 +75,8 @@ pub(super) mod ffi {
         fn allocate_memory(tensor: &Tensor, bytes: u64) -> Result<()>;
 
         fn seed(value: u64) -> Result<()>;
-        fn random_state(cuda: bool) -> Result<UniquePtr<Tensor>>;
-        fn set_random_state(cuda: bool, state: &Tensor) -> Result<()>;
+        fn random_state(device: i32) -> Result<UniquePtr<Tensor>>;
+        fn set_random_state(device: i32, state: &Tensor) -> Result<()>;
 
         fn channels_last(tensor: &Tensor) -> Result<UniquePtr<Tensor>>;
         fn set_deterministic(on: bool) -> Result<()>;

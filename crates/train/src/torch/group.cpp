@@ -1,3 +1,5 @@
+#include <dlfcn.h>
+
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -47,6 +49,11 @@ at::Tensor summed(const Handle &group, const at::Tensor &tensor) {
 using Variables = torch::autograd::variable_list;
 using Context = torch::autograd::AutogradContext;
 
+// The one name of `nccl/plugin.cpp`, where that was opened.
+using NcclJoin = const char *(*)(c10d::ProcessGroup *, c10d::Store *, int, int, int, std::int64_t);
+
+NcclJoin nccl_join() { return reinterpret_cast<NcclJoin>(dlsym(RTLD_DEFAULT, "gradus_nccl_join")); }
+
 template <bool forward_sums, bool backward_sums>
 struct Sum : torch::autograd::Function<Sum<forward_sums, backward_sums>> {
   static at::Tensor forward(Context *context, const at::Tensor &tensor, Handle group) {
@@ -95,7 +102,7 @@ void store_set(const Store &store, rust::Str key) { store.inner->store->set(text
 bool store_has(const Store &store, rust::Str key) { return store.inner->store->check({text(key)}); }
 
 std::unique_ptr<Group> group_join(const Store &store, rust::Str name, std::uint32_t rank, std::uint32_t size,
-                                  rust::Str host, std::uint64_t timeout_ms) {
+                                  rust::Str host, std::int32_t device, std::uint64_t timeout_ms) {
   auto meeting = c10::make_intrusive<c10d::PrefixStore>(text(name), store.inner->store);
   auto options = c10d::ProcessGroupGloo::Options::create(std::chrono::milliseconds(timeout_ms));
   options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(text(host)));
@@ -104,11 +111,20 @@ std::unique_ptr<Group> group_join(const Store &store, rust::Str name, std::uint3
   auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(meeting, place, count, options);
   auto group = c10::make_intrusive<c10d::ProcessGroup>(meeting, place, count);
   group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, gloo);
-  // Where there is no NCCL, values on cards go through the host.
-  group->setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::GLOO, gloo);
+  if (auto join = device >= 0 ? nccl_join() : nullptr) {
+    auto wrong = join(group.get(), meeting.get(), place, count, device, static_cast<std::int64_t>(timeout_ms));
+    if (wrong != nullptr) {
+      throw std::runtime_error(std::string("NCCL: ") + wrong);
+    }
+  } else {
+    // Where there is no NCCL, values on cards go through the host.
+    group->setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::GLOO, gloo);
+  }
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
   return std::make_unique<Group>(Group{std::make_shared<Group::Inner>(Group::Inner{group})});
 }
+
+bool has_nccl() { return nccl_join() != nullptr; }
 
 void group_sum(const Group &group, const at::Tensor &tensor) {
   at::NoGradGuard guard;

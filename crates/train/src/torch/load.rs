@@ -2,12 +2,31 @@
 
 #![allow(unsafe_code)]
 
+use std::ffi::{CStr, CString};
+
 /// Loads the CUDA half of the library if it is there; without it, the CPU is all there is.
 ///
 /// The executable links the CPU half only, so that it runs where no CUDA is installed. Opening the other half
 /// registers its devices.
 pub fn open_cuda() -> bool {
-    let name = c"libtorch_cuda.so";
+    let is_open = open(c"libtorch_cuda.so");
+    if is_open {
+        open_nccl();
+    }
+    is_open
+}
+
+/// Loads the library for NCCL if it is there: beside this executable, or where libraries are looked for. Without it,
+/// what ranks exchange goes through the host.
+fn open_nccl() -> bool {
+    let beside = std::env::current_exe().ok().and_then(|program| {
+        CString::new(program.parent()?.join("libgradus-nccl.so").into_os_string().into_encoded_bytes()).ok()
+    });
+    beside.is_some_and(|path| open(&path)) || open(c"libgradus-nccl.so")
+}
+
+/// Opens a library for good, its names known to all that come after it.
+fn open(name: &CStr) -> bool {
     // SAFETY: the name ends with a zero byte; the library's initialisers run before any tensor exists, on the only
     // thread. The handle is never closed.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
@@ -50,4 +69,29 @@ pub fn cuda_generation() -> Option<i32> {
     // SAFETY: writes one number to the place it is given, or fails.
     let failed = unsafe { get(&raw mut major, MAJOR, 0) };
     (failed == 0).then_some(major)
+}
+
+/// The name of a CUDA device as its driver tells it, such as `NVIDIA H100 80GB HBM3`; none where there is no driver.
+pub fn cuda_name(device: usize) -> Option<String> {
+    type GetName = unsafe extern "C" fn(*mut libc::c_char, libc::c_int, libc::c_int) -> libc::c_int;
+    // SAFETY: the name ends with a zero byte. A library that CUDA opened already is only counted once more.
+    let driver = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW) };
+    if driver.is_null() {
+        return None;
+    }
+    // SAFETY: looks a name up in an open library; the name ends with a zero byte.
+    let symbol = unsafe { libc::dlsym(driver, c"cuDeviceGetName".as_ptr()) };
+    if symbol.is_null() {
+        return None;
+    }
+    // SAFETY: `cuda.h` declares the function of this name so, since the first version; a device is its number.
+    let get = unsafe { std::mem::transmute::<*mut libc::c_void, GetName>(symbol) };
+    let mut name = [0 as libc::c_char; 256];
+    // SAFETY: writes at most as many bytes as it is told, the last of them zero, or fails.
+    let failed = unsafe { get(name.as_mut_ptr(), name.len() as libc::c_int, libc::c_int::try_from(device).ok()?) };
+    if failed != 0 {
+        return None;
+    }
+    let bytes = name.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8).collect();
+    String::from_utf8(bytes).ok()
 }

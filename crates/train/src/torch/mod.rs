@@ -6,11 +6,12 @@
 mod bridge;
 pub mod group;
 mod load;
+pub mod module;
 
 use bridge::{Work, adopt, borrow, ffi, lend};
 use tch::{Device, Tensor};
 
-pub use load::{cuda_generation, open_cuda, steady_allocator};
+pub use load::{cuda_generation, cuda_name, open_cuda, steady_allocator};
 
 /// What the tensor library refused to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +36,7 @@ impl Error {
 
     /// Whether it came of talking to other ranks.
     pub fn is_of_exchange(&self) -> bool {
-        let words = ["gloo", "Connection", "Broken pipe", "Timed out", "timed out", "failed to recv", "Socket"];
+        let words = ["gloo", "NCCL", "Connection", "Broken pipe", "Timed out", "timed out", "failed to recv", "Socket"];
         words.iter().any(|words| self.0.contains(words))
     }
 }
@@ -55,6 +56,11 @@ impl From<cxx::Exception> for Error {
 
 impl Error {
     fn from_text(text: &str) -> Error {
+        // Of a module it tells where in the module's code it was, and at the end what it was.
+        let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
+        if let (true, Some(last)) = (text.contains("in the TorchScript interpreter"), last) {
+            return Error(last.trim_start_matches("RuntimeError: ").to_owned());
+        }
         let first = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no reason was given");
         Error(first.trim_start_matches("Internal torch error: ").to_owned())
     }
@@ -225,14 +231,22 @@ pub fn seed(value: u64) -> Result<()> {
     Ok(ffi::seed(value)?)
 }
 
-/// The state of the device's generator, as bytes.
+/// The state of the device's generator, as bytes on the CPU.
 pub fn random_state(device: Device) -> Result<Tensor> {
-    Ok(adopt(ffi::random_state(device.is_cuda())?))
+    Ok(adopt(ffi::random_state(place(device))?))
 }
 
 /// Puts back what [`random_state`] returned.
 pub fn set_random_state(device: Device, state: &Tensor) -> Result<()> {
-    Ok(ffi::set_random_state(device.is_cuda(), borrow(state))?)
+    Ok(ffi::set_random_state(place(device), borrow(state))?)
+}
+
+/// The number of a CUDA device; −1 for the CPU.
+fn place(device: Device) -> i32 {
+    match device {
+        Device::Cuda(place) => i32::try_from(place).unwrap_or(0),
+        Device::Cpu | Device::Mps | Device::Vulkan => -1,
+    }
 }
 
 /// The same values, pixel by pixel in memory (NHWC); needs four dimensions.
@@ -277,6 +291,18 @@ pub fn peak_memory() -> Result<PeakMemory> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0");
     let kibibytes: u64 = line.trim().trim_end_matches("kB").trim().parse().unwrap_or(0);
     Ok(PeakMemory { host: kibibytes << 10, device: ffi::device_peak_bytes()? })
+}
+
+/// Microseconds of processor time that this process has taken, all its threads together; 0 where the system does not
+/// state it.
+pub fn processor_micros() -> u64 {
+    /// Linux states the time in this unit on every architecture (`USER_HZ`, `man 5 proc`).
+    const TICK_MICROS: u64 = 10_000;
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The program's name, in brackets, may hold anything; the first field after it is the third.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let ticks: u64 = fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    ticks * TICK_MICROS
 }
 
 /// Random number generators belong to the process, so tests that use them take turns.

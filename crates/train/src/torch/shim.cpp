@@ -39,8 +39,9 @@ std::vector<at::Tensor> list(Tensors tensors) {
   return handles;
 }
 
-at::Generator generator(bool cuda) {
-  return at::globalContext().defaultGenerator(at::Device(device_type(cuda), cuda ? 0 : -1));
+at::Generator generator(std::int32_t device) {
+  return at::globalContext().defaultGenerator(
+      at::Device(device_type(device >= 0), static_cast<at::DeviceIndex>(device)));
 }
 
 // A closure of Rust's, as autograd keeps it between the way there and the way back.
@@ -190,14 +191,14 @@ void allocate_memory(const at::Tensor &tensor, std::uint64_t bytes) {
 
 void seed(std::uint64_t value) { at::manual_seed(value); }
 
-std::unique_ptr<at::Tensor> random_state(bool cuda) {
-  auto source = generator(cuda);
+std::unique_ptr<at::Tensor> random_state(std::int32_t device) {
+  auto source = generator(device);
   std::lock_guard<std::mutex> lock(source.mutex());
   return std::make_unique<at::Tensor>(source.get_state());
 }
 
-void set_random_state(bool cuda, const at::Tensor &state) {
-  auto source = generator(cuda);
+void set_random_state(std::int32_t device, const at::Tensor &state) {
+  auto source = generator(device);
   std::lock_guard<std::mutex> lock(source.mutex());
   source.set_state(state);
 }

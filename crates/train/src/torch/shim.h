@@ -61,10 +61,10 @@ void set_gradients(Tensors parameters, Tensors gradients);
 void release_memory(const at::Tensor &tensor);
 void allocate_memory(const at::Tensor &tensor, std::uint64_t bytes);
 
-// Random numbers.
+// Random numbers, of the CPU (-1) or the CUDA device of this number.
 void seed(std::uint64_t value);
-std::unique_ptr<at::Tensor> random_state(bool cuda);
-void set_random_state(bool cuda, const at::Tensor &state);
+std::unique_ptr<at::Tensor> random_state(std::int32_t device);
+void set_random_state(std::int32_t device, const at::Tensor &state);
 
 // The machine.
 std::unique_ptr<at::Tensor> channels_last(const at::Tensor &tensor);

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use domain::rank::Report;
+use domain::rank::{Meeting, Report};
+use train::torch::group::Store;
 
-/// Starts `nodes` nodes, which share neither folder nor job file, and waits for their ends.
-fn launch(folder: &Path, job: &str, nodes: u32) -> Vec<Output> {
-    let port = crate::scene::port();
+/// Starts `nodes` nodes, which share neither folder nor job file and meet at `port`, and waits for their ends.
+fn launch(folder: &Path, job: &str, nodes: u32, port: u16, variables: &[(&str, &str)]) -> Vec<Output> {
     let started: Vec<_> = (0..nodes)
         .map(|node| {
             let home = folder.join(format!("node-{node}"));
@@ -20,25 +20,48 @@ fn launch(folder: &Path, job: &str, nodes: u32) -> Vec<Output> {
             command.arg("--job").arg(home.join("job.yaml")).arg("--out").arg(home.join("out"));
             command.env("RANK", node.to_string()).env("WORLD_SIZE", nodes.to_string()).env("LOCAL_RANK", "0");
             command.env("MASTER_ADDR", "localhost").env("MASTER_PORT", port.to_string());
+            command.envs(variables.iter().copied());
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         })
         .collect();
     started.into_iter().map(|process| process.wait_with_output().unwrap()).collect()
 }
 
+const JOB: &str = "train:\n  model: mlp\n  data: {path: digits.csv.gz}\n  epochs: 2\n  batch: 100\n  processes: 2\n";
+
+fn last(output: &Output) -> Report {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let line = text.lines().last().unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    serde_json::from_str(line).unwrap()
+}
+
 #[test]
 fn several_nodes_find_each_other_by_address() {
     let folder = tempfile::tempdir().unwrap();
-    let job = "train:\n  model: mlp\n  data: {path: digits.csv.gz}\n  epochs: 2\n  batch: 100\n  processes: 2\n";
-    let outputs = launch(folder.path(), job, 2);
-    let last = |output: &Output| -> Report {
-        let text = String::from_utf8(output.stdout.clone()).unwrap();
-        let line = text.lines().last().unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&output.stderr)));
-        serde_json::from_str(line).unwrap()
-    };
+    let outputs = launch(folder.path(), JOB, 2, crate::scene::port(), &[]);
     assert_eq!(outputs.iter().map(last).collect::<Vec<_>>(), [Report::Trained, Report::Trained]);
     assert!(folder.path().join("node-0/out/export/model.safetensors").exists());
     assert!(!folder.path().join("node-1/out").exists(), "only rank 0 writes");
+}
+
+/// As `torchrun --max-restarts`: the launcher keeps the store, in which the ranks of before have left their addresses.
+#[test]
+fn ranks_that_are_restarted_do_not_meet_their_old_selves() {
+    let meeting = Meeting {
+        host: "localhost".into(),
+        port: crate::scene::port(),
+        local_rank: 0,
+        is_kept: false,
+        patience_s: 60,
+        prefix: String::new(),
+    };
+    let _store = Store::open(&meeting, true).unwrap();
+    for restarts in ["0", "1", "2"] {
+        let folder = tempfile::tempdir().unwrap();
+        let variables = [("TORCHELASTIC_USE_AGENT_STORE", "True"), ("TORCHELASTIC_RESTART_COUNT", restarts)];
+        let outputs = launch(folder.path(), JOB, 2, meeting.port, &variables);
+        assert_eq!(outputs.iter().map(last).collect::<Vec<_>>(), [Report::Trained, Report::Trained], "{restarts}");
+    }
 }
 
 #[test]

@@ -99,7 +99,14 @@ impl Scene {
         let mut processes = Vec::new();
         let mut logs = Vec::new();
         for rank in 0..started {
-            let meeting = Meeting { host: String::new(), port: 0, local_rank: 0, is_kept: false, patience_s };
+            let meeting = Meeting {
+                host: String::new(),
+                port: 0,
+                local_rank: 0,
+                is_kept: false,
+                patience_s,
+                prefix: String::new(),
+            };
             let spec = Spec {
                 schema: SPEC_SCHEMA,
                 run: RunId::new("test"),

@@ -107,7 +107,7 @@ fn measured(home: &Home, train: &Train) -> Result<Option<Duration>, Error> {
     let (state, series) = (State::open(home)?, Series::open(home)?);
     let alike = |other: &Train| {
         let division =
-            |train: &Train| (train.model, train.batch, train.accumulate, train.precision, train.memory_format);
+            |train: &Train| (train.model.clone(), train.batch, train.accumulate, train.precision, train.memory_format);
         division(other) == division(train) && (other.threads, &other.data.path) == (train.threads, &train.data.path)
     };
     let runs = state.world().runs.iter();

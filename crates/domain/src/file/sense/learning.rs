@@ -23,7 +23,7 @@ impl Sense {
             }
             Optimizer::Adamw(adamw) => self.betas("adamw", adamw.betas),
             Optimizer::Lamb(lamb) => self.betas("lamb", lamb.betas),
-            Optimizer::Adafactor(_) => {}
+            Optimizer::Lars(_) | Optimizer::Adafactor(_) => {}
         }
     }
 
@@ -106,7 +106,10 @@ impl Sense {
     }
 
     fn recompute(&mut self, train: &Train) {
-        let has_blocks = !matches!(Architecture::of(train.model), Architecture::Mlp | Architecture::Cnn);
+        let has_blocks = match train.model.architecture() {
+            None | Some(Architecture::Mlp | Architecture::Cnn) => false,
+            Some(_) => true,
+        };
         match train.recompute {
             Recompute::None => {}
             Recompute::Blocks | Recompute::Every(_) if !has_blocks => {

@@ -34,8 +34,10 @@ pub(super) mod ffi {
             rank: u32,
             size: u32,
             host: &str,
+            device: i32,
             timeout_ms: u64,
         ) -> Result<UniquePtr<Group>>;
+        fn has_nccl() -> Result<bool>;
         fn group_sum(group: &Group, tensor: &Tensor) -> Result<()>;
         fn group_max(group: &Group, tensor: &Tensor) -> Result<()>;
         fn group_broadcast(group: &Group, tensor: &Tensor, root: u32) -> Result<()>;

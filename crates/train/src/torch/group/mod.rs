@@ -29,6 +29,10 @@ pub struct Store {
     /// This machine's address, as others reach it.
     here: String,
     patience: Duration,
+    /// What every name in it begins with.
+    prefix: String,
+    /// The CUDA device of this process; −1 without one.
+    device: i32,
 }
 
 /// Some of the ranks, numbered anew from 0.
@@ -54,7 +58,9 @@ impl Store {
             let doing = if keep { "open a store at" } else { "reach rank 0 at" };
             Error::new(format!("cannot {doing} `{host}:{port}`: {}", Error::from(error)))
         })?;
-        Ok(Store { inner, here: here(&meeting.host, meeting.port), patience })
+        let here = here(&meeting.host, meeting.port);
+        let device = if tch::Cuda::is_available() { i32::try_from(meeting.local_rank).unwrap_or(-1) } else { -1 };
+        Ok(Store { inner, here, patience, prefix: meeting.prefix.clone(), device })
     }
 }
 
@@ -62,6 +68,7 @@ impl Group {
     /// Waits until all `size` ranks have come, and connects them. `ranks` are their numbers among all, for messages.
     pub fn join(store: &Rc<Store>, name: &str, rank: u32, ranks: &[u32]) -> Result<Group> {
         let size = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
+        let name = &format!("{}{name}", store.prefix);
         let key = |rank: u32| format!("{name}/here/{rank}");
         ffi::store_set(&store.inner, &key(rank))?;
         let absent = wait_for(store, store.patience, (0..size).map(key).collect())?;
@@ -70,7 +77,7 @@ impl Group {
             let seconds = store.patience.as_secs();
             return Err(Error::new(format!("{} did not arrive within {seconds} s", listed(&numbers))));
         }
-        let inner = ffi::group_join(&store.inner, name, rank, size, &store.here, millis(store.patience))?;
+        let inner = ffi::group_join(&store.inner, name, rank, size, &store.here, store.device, millis(store.patience))?;
         Ok(Group { inner, store: Rc::clone(store), name: name.to_owned(), rank, size })
     }
 
@@ -166,6 +173,11 @@ impl Exchange {
     pub fn before_backward(&self) -> Result<()> {
         Ok(ffi::exchange_backward(&self.inner)?)
     }
+}
+
+/// Whether what ranks on CUDA devices exchange goes from device to device, and not through the host.
+pub fn has_nccl() -> bool {
+    ffi::has_nccl().unwrap_or(false)
 }
 
 /// The places of keys that nobody has set in time.

@@ -1,0 +1,49 @@
+//! What the keys around a module of the user's own must satisfy: its loss says what it learns, and its layers are its own.
+
+use super::Sense;
+use crate::train::{Loss, ModelSource, Module, Shard, Train};
+
+impl Sense {
+    pub(super) fn module(&mut self, train: &Train) {
+        let name = train.model.name();
+        match (&train.model, train.loss) {
+            (ModelSource::Named(_), None) => {}
+            (ModelSource::Named(_), Some(_)) => {
+                self.wrong("train.loss", format!("`{name}` has a loss of its own"), "leave the key out");
+            }
+            (ModelSource::Module(Module::Torchscript(path)), loss) => {
+                self.path("train.model.torchscript", path);
+                self.loss(train, loss);
+                if let Shard::Gradients | Shard::Parameters = train.parallel.shard {
+                    let message = format!("`{name}` is run as a whole, so no rank can keep a part of it");
+                    self.wrong("train.parallel.shard", message, "write `shard: optimizer`, or leave the key out");
+                }
+                if train.parallel.sync_batch_norm {
+                    let message = format!("the normalisations of `{name}` are its own, and each rank's");
+                    self.wrong("train.parallel.sync_batch_norm", message, "leave the key out");
+                }
+            }
+        }
+    }
+
+    /// The loss of a module, and whether the data has what it asks for.
+    fn loss(&mut self, train: &Train, loss: Option<Loss>) {
+        let name = train.model.name();
+        let Some(loss) = loss else {
+            let message = format!("what `{name}` learns is not said");
+            let hint = "write `loss: cross_entropy` for classes, `next_word` or `masked_words` for text without them";
+            return self.wrong("train.loss", message, hint);
+        };
+        match (loss, &train.data.text) {
+            (Loss::CrossEntropy, Some(text)) if text.label.is_none() => {
+                let message = "classes of texts are learnt, and where they stand in the data is not said";
+                self.wrong("train.data.text.label", message, "name their column, such as `label: label`");
+            }
+            (Loss::NextWord | Loss::MaskedWords, None) => {
+                let message = "words are learnt, and where they stand in the data is not said";
+                self.wrong("train.data.text", message, "write for example `text: {columns: [text]}`");
+            }
+            (Loss::CrossEntropy | Loss::NextWord | Loss::MaskedWords, _) => {}
+        }
+    }
+}

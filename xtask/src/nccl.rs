@@ -1,0 +1,61 @@
+//! `cargo xtask nccl`: the library with which ranks on NVIDIA GPUs exchange gradients without the host.
+//!
+//! It needs the headers of a PyTorch for CUDA, of the version that everything else is built for, as pip installs it:
+//! folders `torch` and `nvidia` in one. Nothing else does, so it is no part of the ordinary build.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::doing::{self, Outcome};
+use crate::{build, peers};
+
+/// The library's name; the trainer looks for it beside itself.
+const NAME: &str = "libgradus-nccl.so";
+
+/// Folders of headers within the installed packages: PyTorch's, CUDA's, NCCL's, and what pip puts with Triton alone.
+const HEADERS: [&str; 6] = [
+    "torch/include",
+    "torch/include/torch/csrc/api/include",
+    "nvidia/cu13/include",
+    "nvidia/cu13/include/cccl",
+    "nvidia/nccl/include",
+    "triton/backends/nvidia/include",
+];
+
+/// Builds it against the packages in `folder`, or against the PyTorch that the benchmarks measure.
+pub fn nccl(root: &Path, folder: Option<&str>) -> Outcome {
+    let packages = folder.map_or_else(peers::pytorch, |folder| Ok(PathBuf::from(folder)))?;
+    check(&packages)?;
+    let library = build::target(root).join("release").join(NAME);
+    let mut compiler = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
+    compiler.args(["-std=c++17", "-O2", "-fPIC", "-shared", "-DUSE_C10D_NCCL", "-D_GLIBCXX_USE_CXX11_ABI=1"]);
+    for headers in HEADERS {
+        compiler.arg("-isystem").arg(packages.join(headers));
+    }
+    compiler.arg(root.join("crates/train/src/torch/nccl/plugin.cpp")).arg("-o").arg(&library);
+    // What it calls is in libraries that the trainer has opened before it.
+    doing::step("compiling the library for NCCL", || doing::run(&mut compiler, "read the compiler's message above"))?;
+    Ok(format!("`{}` stands beside `gradus-rank`; install the two together", library.display()))
+}
+
+fn check(packages: &Path) -> Result<(), Box<dyn Error>> {
+    let version = std::fs::read_to_string(packages.join("torch/version.py")).map_err(|error| {
+        let folder = packages.display();
+        format!("there is no PyTorch in `{folder}`: {error}\n  hint: name the folder that holds `torch` and `nvidia`, such as `…/site-packages`")
+    })?;
+    let wanted = crate::setup::VERSION;
+    if !version.contains(&format!("'{wanted}+cu")) && !version.contains(&format!("'{wanted}'")) {
+        let found = version.lines().find(|line| line.starts_with("__version__")).unwrap_or("of no known version");
+        return Err(
+            format!("this PyTorch is not {wanted} for CUDA: {found}\n  hint: `pip install torch=={wanted}`").into()
+        );
+    }
+    match packages.join("nvidia/nccl/include/nccl.h").is_file() {
+        true => Ok(()),
+        false => {
+            Err("this PyTorch was installed without NCCL's headers\n  hint: `pip install nvidia-nccl-cu13` beside it"
+                .into())
+        }
+    }
+}
