@@ -15,6 +15,7 @@ pub mod orders;
 pub mod reconcile;
 pub mod search;
 pub mod spot;
+pub mod utilisation;
 pub mod world;
 
 pub use bill::{bill, spent};

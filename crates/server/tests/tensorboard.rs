@@ -29,7 +29,16 @@ fn point(attempt: u64, seconds: u64, report: Report) -> Point {
 
 fn ready(step: u64) -> Report {
     let (classes, passed_over) = (Vec::new(), Vec::new());
-    Report::Ready(Ready { step, steps: 6, steps_per_epoch: 3, samples: [9, 3, 3], classes, parameters: 1, passed_over })
+    Report::Ready(Ready {
+        step,
+        steps: 6,
+        steps_per_epoch: 3,
+        samples: [9, 3, 3],
+        classes,
+        parameters: 1,
+        passed_over,
+        sample: None,
+    })
 }
 
 fn step(step: u64, loss: f64) -> Report {

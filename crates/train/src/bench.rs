@@ -207,7 +207,8 @@ impl Bench {
         let recipe = Recipe::of(&case.train, device);
         recipe.format.settle(device)?;
         let (host, port, local_rank) = ("127.0.0.1".to_owned(), case.port, case.rank);
-        let meeting = Meeting { host, port, local_rank, is_kept: false, patience_s: PATIENCE_S };
+        let prefix = String::new();
+        let meeting = Meeting { host, port, local_rank, is_kept: false, patience_s: PATIENCE_S, prefix };
         let mut ranks = Ranks::join(case.rank, case.train.processes, Some(&meeting), case.train.parallel)?;
         let trainer = Trainer::fresh(&case.train, case.shape(), device, case.threads, &mut ranks)?;
         ranks.hook(&trainer.network, case.train.parallel)?;

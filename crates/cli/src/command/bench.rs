@@ -1,13 +1,21 @@
-//! `gradus bench`: how fast this machine trains, measured on samples of no meaning.
+//! `gradus bench`: how fast this machine trains, measured on samples of no meaning; how long a job takes to be good
+//! enough; and what was measured before.
+
+mod history;
+mod kept;
+mod time_to_train;
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use domain::architecture::{Architecture, Reads};
+use domain::rank::Sample;
 use domain::train::{Model, Precision};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use self::kept::{Entry, Kind};
 use super::rank;
 use crate::error::Error;
 use crate::exit;
@@ -25,6 +33,10 @@ pub struct Args {
 enum What {
     /// Time the training step of a model: step, samples a second, peak memory
     Train(Train),
+    /// Run a job with several seeds until its model is good enough: seconds, epochs and dollars to an accuracy
+    TimeToTrain(time_to_train::Args),
+    /// Hold the newest measurement of each case against those before it on the same machine
+    History(history::Args),
 }
 
 /// Arguments of `gradus bench train`.
@@ -60,23 +72,41 @@ struct Train {
     /// Steps that are timed, after five that are not
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: u32,
-    /// What the device computes at most, to tell the share of it that is used (MFU)
+    /// What the device computes at most, to tell the share of it that is used (MFU); of a GPU in the catalog it is known
     #[arg(long, value_name = "TFLOPS")]
     peak_tflops: Option<f64>,
+    /// File that the figures are added to; `bench.jsonl` of the home folder
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    /// What to remember of this measurement, such as a commit
+    #[arg(long)]
+    note: Option<String>,
 }
 
 /// Steps before anything is counted.
 const WARM_UP: u32 = 5;
+/// Matrix products that tell what the device does at its best.
+const PRODUCTS: u32 = 5;
 /// Different words, and classes, of the samples.
 const VOCABULARY: u32 = 8_000;
 const CLASSES: u32 = 1_000;
+/// Words of a row where none are asked for.
+const USUAL_LENGTH: u32 = 128;
 
 /// Measures.
 ///
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
-    let What::Train(train) = args.what;
+    let train = match args.what {
+        What::Train(train) => train,
+        What::TimeToTrain(args) => return time_to_train::run(&args, settings, printer),
+        What::History(args) => return history::run(&args, settings, printer),
+    };
+    if let Some(peak) = train.peak_tflops.filter(|peak| !(peak.is_finite() && *peak > 0.0)) {
+        let message = format!("`--peak-tflops {peak}` is no rate");
+        return Err(Error::Usage { message, hint: "write what the maker states, such as `989`".to_owned() });
+    }
     let threads = train.threads.unwrap_or_else(|| (cores() / train.processes).max(1));
     if train.processes > train.batch {
         let message = format!("{} ranks cannot share {} samples", train.processes, train.batch);
@@ -89,6 +119,8 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         figures["processes"] = json!(train.processes);
         figures["apart_step_ms"] = self::figures(&train, &apart)?["step_ms"].clone();
     }
+    let path = kept::file(train.history.as_deref(), settings);
+    kept::append(&path, &[entry(&train, &figures, settings, threads)?])?;
     if printer.is_json() {
         printer.json(&figures);
         return Ok(exit::DONE);
@@ -110,9 +142,15 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     if figures["tflops"].is_number() {
         printer.data(format!("arithmetic    {:.3} TFLOP/s", number("tflops")));
     }
-    if figures["mfu"].is_number() {
-        printer.data(format!("of the peak   {:.1} %", 100.0 * number("mfu")));
+    if let (Some(mfu), Some(of)) = (figures["mfu"].as_f64(), figures["peak_of"].as_str()) {
+        printer.data(format!("MFU           {:.1} % of {:.1} TFLOP/s, {of}", 100.0 * mfu, number("peak_tflops")));
     }
+    if let (Some(rate), Some(reached)) = (figures["matmul_tflops"].as_f64(), figures["tflops"].as_f64()) {
+        let share = 100.0 * reached / rate;
+        printer
+            .data(format!("              {share:.1} % of a large matrix product here, {rate:.3} TFLOP/s as measured"));
+    }
+    printer.say(format!("added to `{}`; `gradus bench history` compares", path.display()));
     Ok(exit::DONE)
 }
 
@@ -139,7 +177,7 @@ fn case(train: &Train, threads: u32) -> Result<Value, Error> {
             if train.image.is_some() || train.channels_last {
                 return Err(usage(format!("`{name}` reads text, and sees no pictures"), "write `--sequence WORDS`"));
             }
-            let length = train.sequence.unwrap_or(128);
+            let length = train.sequence.unwrap_or(USUAL_LENGTH);
             if let Some(longest) = architecture.positions().filter(|longest| i64::from(length) > *longest) {
                 let message = format!("rows of {length} words are longer than the {longest} positions of `{name}`");
                 return Err(usage(message, &format!("write at most `--sequence {longest}`")));
@@ -148,7 +186,10 @@ fn case(train: &Train, threads: u32) -> Result<Value, Error> {
             job["optimizer"] = json!({"adamw": {"lr": 1e-4}});
         }
     }
-    Ok(json!({"train": job, "size": size, "vocabulary": VOCABULARY, "classes": CLASSES, "threads": threads}))
+    Ok(json!({
+        "train": job, "size": size, "vocabulary": VOCABULARY, "classes": CLASSES, "threads": threads,
+        "products": if train.processes == 1 { PRODUCTS } else { 0 },
+    }))
 }
 
 /// Steps that are timed at a time, where two ways are timed in turn.
@@ -225,17 +266,76 @@ fn figures(train: &Train, answer: &Value) -> Result<Value, Error> {
         let hint = Some("install `gradus` and `gradus-rank` together".to_owned());
         return Err(Error::Code { message, hint, code: exit::WORLD });
     };
-    let side = train.image.unwrap_or_else(|| usual_image(Architecture::of(train.model)));
-    let network = ::plan::draft::totals(train.model, [3, side, side], CLASSES);
-    // Forward, and twice that backward; a multiply-add is two operations.
-    let tflops = network.map(|network| 3.0 * 2.0 * network.multiply_adds * f64::from(train.batch) / middle / 1e12);
-    let mfu = tflops.zip(train.peak_tflops).map(|(reached, peak)| reached / peak);
+    let architecture = Architecture::of(train.model);
+    let graph = ::plan::model::ours::graph(architecture, sample(train, architecture), classes(architecture));
+    let flops = graph.as_ref().map(::plan::utilisation::flops_per_sample);
+    let tflops = flops.map(|flops| flops * f64::from(train.batch) / middle / 1e12);
+    let environment = &answer["environment"];
+    let stated = train.peak_tflops.map(|peak| (peak, "as stated by `--peak-tflops`".to_owned()));
+    // What one device does at most, once for each rank.
+    let of_all = |(peak, of): (f64, String)| (peak * f64::from(train.processes), of);
+    let peak = stated.or_else(|| known_peak(environment)).map(of_all);
+    let mfu = tflops.zip(peak.as_ref()).map(|(reached, (peak, _))| reached / peak);
     Ok(json!({
         "model": train.model, "batch": train.batch, "image": train.image, "sequence": train.sequence,
         "step_ms": 1e3 * middle, "step_ms_low": 1e3 * low, "step_ms_high": 1e3 * high, "steps": seconds.len(),
         "samples_per_s": f64::from(train.batch) / middle, "peak_bytes": answer["peak_bytes"],
-        "parameters": answer["parameters"], "environment": answer["environment"], "tflops": tflops, "mfu": mfu,
+        "parameters": answer["parameters"], "environment": environment, "flops_per_sample": flops, "tflops": tflops,
+        "peak_tflops": peak.as_ref().map(|(peak, _)| peak), "peak_of": peak.as_ref().map(|(_, of)| of), "mfu": mfu,
+        "matmul_tflops": answer["matmul_flops"].as_f64().map(|flops| flops / 1e12),
     }))
+}
+
+/// One sample as `gradus-rank bench` makes it.
+fn sample(train: &Train, architecture: Architecture) -> Sample {
+    match architecture.reads() {
+        Reads::Pictures | Reads::Scenes => {
+            let side = train.image.unwrap_or_else(|| usual_image(architecture));
+            Sample::Picture { channels: 3, height: side, width: side }
+        }
+        Reads::WordsBothWays | Reads::WordsBefore => {
+            Sample::Text { vocabulary: VOCABULARY, length: train.sequence.unwrap_or(USUAL_LENGTH) }
+        }
+    }
+}
+
+/// Classes that are told apart; 0 where words are said.
+fn classes(architecture: Architecture) -> u64 {
+    match architecture.reads() {
+        Reads::Pictures | Reads::Scenes | Reads::WordsBothWays => u64::from(CLASSES),
+        Reads::WordsBefore => 0,
+    }
+}
+
+/// What the catalog states of the device that was measured, in TFLOP/s, and whose figure it is.
+fn known_peak(environment: &Value) -> Option<(f64, String)> {
+    let gpus = cloud::catalog::gpus::Gpus::embedded().ok()?;
+    let gpu = gpus.meant(environment["device_name"].as_str()?, None)?;
+    let precision = environment["precision"].as_str()?;
+    let peak = ::plan::utilisation::peak(gpu, precision)?;
+    Some((peak / 1e12, format!("what its maker states of {} in {precision}", gpu.name)))
+}
+
+/// The measurement as it is kept.
+fn entry(train: &Train, figures: &Value, settings: &Settings, threads: u32) -> Result<Entry, Error> {
+    let environment = &figures["environment"];
+    let machine = environment["device_name"].as_str().unwrap_or_default().to_owned();
+    let mut entry = Entry::now(Kind::Step, settings, machine, train.note.clone())?;
+    let architecture = Architecture::of(train.model);
+    let (image, sequence) = match sample(train, architecture) {
+        Sample::Picture { height, .. } => (Some(height), None),
+        Sample::Text { length, .. } => (None, Some(length)),
+    };
+    let case = json!({
+        "model": train.model, "batch": train.batch, "image": image, "sequence": sequence,
+        "precision": environment["precision"], "channels_last": train.channels_last, "recompute": train.recompute,
+        "threads": threads, "processes": train.processes, "torch": environment["torch"],
+    });
+    entry.case = case.as_object().cloned().unwrap_or_default();
+    let kept = ["step_ms", "step_ms_low", "step_ms_high", "samples_per_s", "peak_bytes", "tflops", "mfu"];
+    let kept = kept.into_iter().filter(|key| !figures[*key].is_null());
+    entry.figures = kept.map(|key| (key.to_owned(), figures[key].clone())).collect();
+    Ok(entry)
 }
 
 /// Height and width of the pictures that a network was made for.

@@ -1,9 +1,11 @@
 //! `gradus run`: the whole line, from a job file to a model and a bill.
 
 use domain::run::{Outcome, RunState, StopBy};
+use domain::series::Point;
 use domain::{Rate, RunId, Work};
 use serde_json::{Value, json};
-use server::{Home, State, submit};
+use server::report::Arithmetic;
+use server::{Home, Series, State, submit};
 
 use super::plan::{JobArgs, draft, lines};
 use crate::attend::attend;
@@ -79,14 +81,35 @@ pub fn finish(settings: &Settings, printer: &mut Printer, home: &Home, run: &Run
     let state = State::open(home)?;
     let Some(known) = state.world().runs.get(run) else { return result };
     if known.bill.is_some() {
+        let arithmetic = arithmetic(home, &state, run)?;
         if printer.is_json() {
-            printer.json(&last_line(home, &state, run, known)?);
+            printer.json(&last_line(home, &state, run, known, arithmetic.as_ref())?);
         } else {
+            let is_profiled = matches!(&known.job.work, Work::Train(train) if train.profile);
+            if let Some(arithmetic) = arithmetic.filter(|_| is_profiled) {
+                printer.say(format!("note: {}", told(&arithmetic)));
+            }
             result_lines(home, run, known).into_iter().for_each(|line| printer.data(line));
         }
         home.tell(run)?;
     }
     result
+}
+
+/// How fast the run computed its network, where that is counted.
+fn arithmetic(home: &Home, state: &State, run: &RunId) -> Result<Option<Arithmetic>, Error> {
+    let points: Vec<Point> = Series::open(home)?.points(run, 0)?.into_iter().map(|(_, point)| point).collect();
+    Ok(server::report::arithmetic(run, &state.records(run, 0)?, &points))
+}
+
+fn told(arithmetic: &Arithmetic) -> String {
+    let rate = arithmetic.rate();
+    match &arithmetic.utilisation {
+        Some((share, gpu)) => {
+            format!("the network's own arithmetic ran at {rate}, {:.1} % of the peak of {gpu} (MFU)", 100.0 * share)
+        }
+        None => format!("the network's own arithmetic ran at {rate}; no peak of this device is stated, so no MFU"),
+    }
 }
 
 /// Writes the report, and turns the end of a run into an exit code.
@@ -109,7 +132,13 @@ pub fn verdict(home: &Home, run: &RunId, watch: Watch) -> Result<u8, Error> {
 }
 
 /// The last line of `--json`: a promise to scripts.
-fn last_line(home: &Home, state: &State, id: &RunId, run: &plan::Run) -> Result<Value, Error> {
+fn last_line(
+    home: &Home,
+    state: &State,
+    id: &RunId,
+    run: &plan::Run,
+    arithmetic: Option<&Arithmetic>,
+) -> Result<Value, Error> {
     let total = run.bill.as_ref().map(|bill| bill.total).unwrap_or_default();
     let seconds = run.ended.map_or(0.0, |ended| ended.since(run.submitted).as_secs_f64());
     let rented: f64 = run.bill.iter().flat_map(|bill| &bill.lines).map(|line| line.usage.elapsed.as_secs_f64()).sum();
@@ -132,6 +161,8 @@ fn last_line(home: &Home, state: &State, id: &RunId, run: &plan::Run) -> Result<
             value["validation_accuracy"] = json!(model.validation_accuracy);
             value["steps"] = json!(model.steps);
             value["figures"] = json!(model.figures);
+            value["flops_per_s"] = json!(arithmetic.map(|one| one.flops));
+            value["mfu"] = json!(arithmetic.and_then(|one| one.utilisation.as_ref()).map(|(share, _)| share));
             value["model"] = json!(model.model);
             value["model_sha256"] = json!(model.model_sha256);
         }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use domain::Bytes;
 use domain::gpu::{Architecture, Gpu, Link, Rates};
 
-use crate::catalog::Error;
 use crate::catalog::table::{gibibytes, needed, number, rows, whole};
+use crate::catalog::{EMBEDDED, Error};
 
 /// Words of makers and product lines, which some spell out and others do not.
 const DECORATION: [&str; 7] = ["nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "tensorcoregpu"];
@@ -31,6 +31,14 @@ enum Meaning {
 }
 
 impl Gpus {
+    /// The tables that are part of the program.
+    ///
+    /// # Errors
+    /// [`Error`] when a table of ours is wrong; a test reads them all.
+    pub fn embedded() -> Result<Gpus, Error> {
+        Gpus::read(EMBEDDED.gpus, EMBEDDED.aliases)
+    }
+
     /// Reads both tables.
     ///
     /// # Errors

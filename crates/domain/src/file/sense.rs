@@ -199,10 +199,6 @@ impl Sense {
             self.path("train.weights", weights);
         }
         self.ranks(train);
-        if train.dropout.is_some() && !train.model.architecture().is_some_and(Architecture::has_dropout) {
-            let message = format!("`{}` leaves nothing out", train.model.name());
-            self.wrong("train.dropout", message, "leave the key out");
-        }
         self.learning(train);
         self.data(&train.data);
         self.module(train);

@@ -6,6 +6,7 @@
 pub mod builder;
 pub mod families;
 pub mod graph;
+pub mod ours;
 pub mod read;
 mod totals;
 

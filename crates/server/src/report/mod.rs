@@ -4,6 +4,7 @@
 //! [`page`] writes it down, [`chart`] draws; [`markup`] is why no text from outside can become a tag. The file needs
 //! no network and no script, and follows the reader's choice of light or dark.
 
+mod arithmetic;
 mod chart;
 pub(crate) mod curves;
 mod markup;
@@ -16,6 +17,7 @@ mod yaml;
 use domain::series::Point;
 use domain::{Record, RunId};
 
+pub use arithmetic::{Arithmetic, arithmetic};
 pub use curves::Curves;
 
 /// The report of a run, as an HTML page; none when no event speaks of it.

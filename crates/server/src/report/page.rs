@@ -67,6 +67,16 @@ fn figures(page: &mut Markup, view: &View) {
         figure(page, "steps", count(step.step));
     }
     figure(page, "attempts", view.attempts);
+    if let Some(arithmetic) = view.arithmetic() {
+        figure(page, "of the network's own arithmetic", arithmetic.rate());
+        if let Some((share, gpu)) = &arithmetic.utilisation {
+            page.element("<div><b>", percent(*share), "</b>").element(
+                "<span>",
+                format_args!("MFU: of {gpu}'s peak"),
+                "</span></div>",
+            );
+        }
+    }
     page.tags("</section>\n");
 }
 

@@ -11,6 +11,10 @@ impl Sense {
         self.schedule(train);
         self.average(train);
         self.recompute(train);
+        if train.dropout.is_some() && !train.model.architecture().is_some_and(Architecture::has_dropout) {
+            let message = format!("`{}` leaves nothing out", train.model.name());
+            self.wrong("train.dropout", message, "leave the key out");
+        }
     }
 
     fn optimizer(&mut self, optimizer: &Optimizer) {

@@ -1,0 +1,191 @@
+//! The networks that our own trainer builds, as graphs: what an architecture comes to for one sample of its data.
+
+use domain::architecture::{Architecture, ResidualBlock};
+use domain::rank::Sample;
+
+use super::builder::{Builder, Convolution, Rows};
+use super::families::bert::Head;
+use super::families::block::{Block, Feed, Order};
+use super::families::resnet::{self, Stem, Variation};
+use super::families::{Bert, Gpt, Mobilenet, Resnet, Vit, Yolo};
+use super::graph::{Function, Graph, Norm, Split};
+
+/// Hidden units of the two small networks.
+const HIDDEN: u64 = 128;
+/// Height and width from which residual networks have the usual stem.
+const LARGE: u64 = 64;
+
+/// The network for one sample and so many classes, 0 where it says words; none where it does not take such samples.
+pub fn graph(architecture: Architecture, sample: Sample, classes: u64) -> Option<Graph> {
+    match sample {
+        Sample::Picture { channels, height, width } => of_pictures(architecture, [channels, height, width], classes),
+        Sample::Text { vocabulary, length } => of_words(architecture, [vocabulary, length].map(u64::from), classes),
+    }
+}
+
+fn of_pictures(architecture: Architecture, picture: [u32; 3], classes: u64) -> Option<Graph> {
+    let picture = picture.map(u64::from);
+    Some(match architecture {
+        Architecture::Mlp => {
+            let mut builder = Builder::new();
+            let width = picture.iter().product();
+            let tensor = builder.input(width);
+            perceive(&mut builder, Rows { tensor, rows: 1, width }, &[HIDDEN, HIDDEN], classes);
+            builder.finish()
+        }
+        Architecture::Cnn => {
+            let mut builder = Builder::new();
+            let [channels, height, width] = picture;
+            let mut at = builder.picture(channels, height, width);
+            for (name, channels) in [("conv1", 32), ("conv2", 64)] {
+                at = builder.convolution(name, at, Convolution::new(channels, 3, 1).biased());
+                at = builder.activate(&format!("{name}.relu"), at, Function::Relu, true);
+            }
+            // Without padding, as the trainer pools.
+            let elements = at.channels * (at.height / 2) * (at.width / 2);
+            let kind = super::Kind::Pool { maximum: true, inputs: at.elements(), outputs: elements };
+            let tensor = builder.add("pool", kind, &[at.tensor], elements, super::builder::Owned::NOTHING);
+            perceive(&mut builder, Rows { tensor, rows: 1, width: elements }, &[HIDDEN], classes);
+            builder.finish()
+        }
+        Architecture::SmallResnet { blocks } => {
+            let depth = 6 * blocks as u64 + 2;
+            Resnet { picture, classes, ..Resnet::thin(depth)? }.graph()
+        }
+        Architecture::Resnet { block, blocks } => {
+            let is_large = picture[1].min(picture[2]) >= LARGE;
+            let network = Resnet {
+                picture,
+                classes,
+                stem: if is_large { Stem::Large } else { Stem::Small },
+                block: match block {
+                    ResidualBlock::Basic => resnet::Block::Basic,
+                    ResidualBlock::Bottleneck => resnet::Block::Bottleneck,
+                },
+                stages: blocks.map(|blocks| blocks as u64).to_vec(),
+                channels: 64,
+                groups: 1,
+                group_width: 64,
+                variation: Variation::default(),
+            };
+            network.graph()
+        }
+        Architecture::MobilenetV2 => {
+            Mobilenet::second(picture, classes, |channels| channels, |channels| 6 * channels).graph()
+        }
+        Architecture::MobilenetV3 { large } => Mobilenet::third(picture, classes, large, |channels| channels).graph(),
+        Architecture::Vit { patch, layers, width, heads } => {
+            let [patch, layers, hidden, heads] = [patch, layers, width, heads].map(i64::unsigned_abs);
+            if patch == 0 || patch > picture[1].min(picture[2]) {
+                return None;
+            }
+            let block = transformer(hidden, heads, Order::Before, false);
+            let (positions, scaled, last_norm) = (true, false, true);
+            Vit { picture, patch, layers, block, tokens: 1, positions, scaled, last_norm, classes }.graph()
+        }
+        Architecture::Yolo { width, .. } => {
+            let size = if width <= 16 { "n" } else { "s" };
+            Yolo { picture, classes, ..Yolo::sized(size)? }.graph()
+        }
+        Architecture::Bert { .. } | Architecture::Gpt { .. } => return None,
+    })
+}
+
+fn of_words(architecture: Architecture, [vocabulary, sequence]: [u64; 2], classes: u64) -> Option<Graph> {
+    match architecture {
+        Architecture::Bert { layers, width, heads } => {
+            let [layers, hidden, heads] = [layers, width, heads].map(i64::unsigned_abs);
+            let head = if classes == 0 { Head::Words } else { Head::Sequence { classes } };
+            let feed_forward = 4 * hidden;
+            let network = Bert { layers, hidden, heads, feed_forward, vocabulary, ..Bert::base(sequence, head) };
+            Some(network.graph())
+        }
+        Architecture::Gpt { layers, width, heads, positions } => {
+            let [layers, hidden, heads, positions] = [layers, width, heads, positions].map(i64::unsigned_abs);
+            Some(Gpt { positions, ..Gpt::megatron(hidden, layers, heads, vocabulary, sequence) }.graph())
+        }
+        Architecture::Mlp | Architecture::Cnn | Architecture::SmallResnet { .. } => None,
+        Architecture::Resnet { .. } | Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => None,
+        Architecture::Vit { .. } | Architecture::Yolo { .. } => None,
+    }
+}
+
+/// Hidden layers with ReLU, and the classes.
+fn perceive(builder: &mut Builder, mut at: Rows, hidden: &[u64], classes: u64) {
+    for (place, units) in hidden.iter().enumerate() {
+        at = builder.linear(format!("hidden{place}"), at, *units, true, Split::Whole);
+        at = builder.apply(format!("hidden{place}.relu"), at, Function::Relu);
+    }
+    let scores = builder.linear("classifier", at, classes, true, Split::Whole);
+    builder.loss(scores.tensor, 1, classes);
+}
+
+fn transformer(hidden: u64, heads: u64, order: Order, dropout: bool) -> Block {
+    Block {
+        hidden,
+        heads,
+        key_heads: heads,
+        head_width: hidden / heads.max(1),
+        order,
+        norm: Norm::Layer,
+        norm_bias: true,
+        head_norm: false,
+        joined: true,
+        query_bias: true,
+        key_bias: true,
+        output_bias: true,
+        rotary: false,
+        causal: false,
+        window: None,
+        attention_dropout: dropout,
+        dropout,
+        feed: Feed { width: 4 * hidden, function: Function::Gelu, gated: false, bias: true, experts: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::train::Model;
+
+    use super::*;
+
+    /// Parameters as the trainer's own tests have them, and millions of multiply-adds.
+    fn check(model: Model, sample: Sample, classes: u64, parameters: u64, mega: u64) {
+        let graph = graph(Architecture::of(model), sample, classes).unwrap();
+        assert_eq!(graph.parameters(), parameters, "{model:?}");
+        let counted = graph.multiply_adds() as f64 / 1e6;
+        assert!((counted - mega as f64).abs() <= 0.01 * mega as f64 + 1.0, "{model:?}: {counted} million, not {mega}");
+    }
+
+    #[test]
+    fn networks_are_those_that_are_built() {
+        let picture = |side| Sample::Picture { channels: 3, height: side, width: side };
+        check(Model::Mlp, picture(8), 10, 3 * 64 * 128 + 128 + 128 * 128 + 128 + 128 * 10 + 10, 0);
+        let cnn = 27 * 32 + 32 + 32 * 9 * 64 + 64 + 64 * 16 * 128 + 128 + 128 * 10 + 10;
+        check(Model::Cnn, picture(8), 10, cnn, 1);
+        check(Model::Resnet20, picture(32), 10, 269_722, 40);
+        check(Model::Resnet18, picture(32), 10, 11_173_962, 555);
+        check(Model::Resnet50, picture(224), 1000, 25_557_032, 4_089);
+        check(Model::MobilenetV2, picture(224), 1000, 3_504_872, 300);
+        check(Model::MobilenetV3Small, picture(224), 1000, 2_542_856, 56);
+        check(Model::MobilenetV3Large, picture(224), 1000, 5_483_032, 216);
+        check(Model::VitS16, picture(224), 1000, 22_050_664, 4_598);
+        // The YOLOv8 paper's table: 3.2 million parameters and 8.7 GFLOPs at 640 × 640, 80 classes.
+        check(Model::YoloN, picture(640), 80, 3_157_184, 4_371);
+        let text = |length| Sample::Text { vocabulary: 30_522, length };
+        // Turc et al. 2019 state 11.2 million for BERT mini.
+        check(Model::BertMini, text(128), 3, 11_171_331, 436);
+        check(Model::BertBase, text(128), 0, 109_514_298, 14_249);
+        let text = |length| Sample::Text { vocabulary: 50_257, length };
+        check(Model::Gpt2, text(1024), 0, 124_439_808, 145_824);
+    }
+
+    #[test]
+    fn what_a_network_does_not_take_has_no_graph() {
+        let (picture, text) =
+            (Sample::Picture { channels: 3, height: 8, width: 8 }, Sample::Text { vocabulary: 100, length: 8 });
+        assert_eq!(graph(Architecture::of(Model::Resnet18), text, 10), None);
+        assert_eq!(graph(Architecture::of(Model::Gpt2), picture, 0), None);
+        assert_eq!(graph(Architecture::of(Model::VitS16), picture, 10), None);
+    }
+}
