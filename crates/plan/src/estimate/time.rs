@@ -133,7 +133,7 @@ fn parts(work: &Work, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], 
 
     let ring = Ring::of(&setup.device, data, parallel.tensor.max(1), shared);
     let shardless = data > 1;
-    let (gradients, gathers) = match (shardless, parallel.zero) {
+    let exchanged = |ring: &Ring| match (shardless, parallel.zero) {
         (false, _) => (0.0, 0.0),
         (true, Zero::None) => (ring.all_reduce(weights * wide), 0.0),
         (true, Zero::Optimizer) => (ring.all_reduce(weights * wide), ring.gather(weights * 2.0) * 0.5),
@@ -143,6 +143,7 @@ fn parts(work: &Work, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], 
             2.0 * micros * ring.gather(weights * width(setup.precision).min(4.0)),
         ),
     };
+    let (gradients, gathers) = exchanged(&ring);
     // A pipeline's gradients are complete when it is empty, and nothing is left to hide their exchange.
     let hidden = match parallel.pipeline > 1 {
         true => 0.0,
@@ -153,8 +154,9 @@ fn parts(work: &Work, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], 
     };
     let gathered = shared.gather * stage.seconds() * micros;
     // What is hidden still takes multiprocessors and bandwidth from what hides it, by the bytes that it moves.
-    let slowed = |exchange: f64| shared.contention * machine.pass(exchange * ring.bandwidth);
-    let waited = waited(gradients, hidden, slowed(gradients)) + waited(gathers, gathered, slowed(gathers));
+    let moving = exchanged(&Ring { latency: 0.0, ..ring });
+    let slowed = |seconds: f64| shared.contention * machine.pass(seconds * ring.bandwidth);
+    let waited = waited(gradients, hidden, slowed(moving.0)) + waited(gathers, gathered, slowed(moving.1));
 
     let states = if parallel.zero == Zero::None { weights } else { weights / f64::from(data) };
     let optimizer = machine.pass(states * optimizer_bytes(setup)) * shared.optimizer;
