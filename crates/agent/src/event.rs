@@ -1,5 +1,6 @@
 //! Everything that can wake the agent, in one place.
 
+use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
@@ -20,11 +21,30 @@ pub enum Event {
     Timer,
 }
 
+/// What the work needs: a program's folder, or data.
+#[derive(Debug)]
+pub struct Here {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Who serves its pieces, where it looks only as if it were here.
+    pub served: Option<Serving>,
+}
+
+/// Who serves data that lies elsewhere, and the folder that keeps the way to its socket open.
+pub type Serving = (store::Served, File);
+
+/// A file or folder that is here.
+impl From<PathBuf> for Here {
+    fn from(path: PathBuf) -> Here {
+        Here { path, served: None }
+    }
+}
+
 /// What happened to an attempt.
 #[derive(Debug)]
 pub enum Happening {
-    /// What the work needs is on this machine, or why it is not: a program's folder, or data, whose path is told.
-    Staged(Result<PathBuf, Finding>),
+    /// What the work needs is on this machine, or why it is not.
+    Staged(Result<Here, Finding>),
     /// The rank of this number has opened its socket.
     Connected(u32, UnixStream),
     /// The rank reported.

@@ -8,9 +8,11 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use domain::id::Fence;
+use domain::train::Codec;
 
+use crate::chain::{self, Base};
 use crate::disk::{Disk, Staged};
-use crate::manifest::{BestEntry, Data, FileEntry, Manifest, SCHEMA, manifest_name};
+use crate::manifest::{BestEntry, CHAIN_SCHEMA, ChainEntry, Data, FileEntry, Manifest, SCHEMA, manifest_name};
 use crate::snapshot::{Best, Identity, Snapshot};
 use crate::tensor::{Tensor, write_to};
 use crate::{Error, fence, sweep};
@@ -25,6 +27,12 @@ pub(crate) struct Committer {
     pub(crate) keep: usize,
     /// The best weights that the newest manifest names.
     pub(crate) best: Option<(BestEntry, FileEntry)>,
+    /// In which form tensors are written.
+    pub(crate) codec: Codec,
+    /// What the next checkpoint may build on.
+    pub(crate) base: Option<Base>,
+    /// What the one after may build on, once its tensors are kept.
+    next: Option<(Vec<ChainEntry>, [Vec<Vec<u8>>; 2])>,
     #[cfg(feature = "mutants")]
     pub(crate) mutant: Option<crate::Mutant>,
 }
@@ -38,9 +46,27 @@ impl Committer {
             identity,
             keep: keep as usize,
             best: resumed.and_then(|manifest| Some((manifest.best.clone()?, manifest.best_file()?.clone()))),
+            codec: Codec::Full,
+            base: None,
+            next: None,
             #[cfg(feature = "mutants")]
             mutant: None,
         }
+    }
+
+    /// The same, in another form.
+    pub(crate) fn coded(self, codec: Codec) -> Committer {
+        Committer { codec, ..self }
+    }
+
+    /// Keeps the tensors of the snapshot that was committed last, where the next one may build on them; in their place
+    /// the snapshot gets those that were kept before, whose memory may be used again.
+    pub(crate) fn retain(&mut self, snapshot: &mut Snapshot) {
+        let Some((chain, [model, training])) = self.next.take() else { return };
+        let base = self.base.get_or_insert_default();
+        (base.chain, base.model.heads, base.training.heads) = (chain, model, training);
+        std::mem::swap(&mut base.model.tensors, &mut snapshot.model);
+        std::mem::swap(&mut base.training.tensors, &mut snapshot.training);
     }
 
     /// Makes `snapshot` durable and returns the size of all its files. When it fails, what was durable before still is.
@@ -74,9 +100,25 @@ impl Committer {
         let step_folder = self.step_folder(snapshot.step)?;
         let path = self.folder.join(&step_folder);
         let mut staged = Vec::new();
-        for (file, tensors) in Data::FILES.into_iter().zip([&snapshot.model, &snapshot.training]) {
-            staged.push(self.stage_tensors(&path.join(file), format!("{step_folder}/{file}"), tensors)?);
+        let base = self.base.as_ref().filter(|base| base.has_room());
+        let mut heads = [Vec::new(), Vec::new()];
+        let names = match self.codec {
+            Codec::Full => Data::FILES,
+            Codec::Delta => Data::LINKS,
+        };
+        for (number, tensors) in [&snapshot.model, &snapshot.training].into_iter().enumerate() {
+            let (file, name) = (path.join(names[number]), format!("{step_folder}/{}", names[number]));
+            staged.push(match self.codec {
+                Codec::Full => self.stage_tensors(&file, name, tensors)?,
+                Codec::Delta => {
+                    let (links, found) = chain::pack(tensors, base.map(|base| base.layer(number)));
+                    heads[number] = found;
+                    self.disk.stage(&file, name, &self.mark(), |sink| write_to(sink, &links, &[]))?
+                }
+            });
         }
+        let chain = base.map(|base| base.chain.clone()).unwrap_or_default();
+        let own: Vec<FileEntry> = staged.iter().map(|staged| staged.entry.clone()).collect();
         let new_best = snapshot.best.as_deref().filter(|best| Some(best.step) != self.best_step());
         if let Some(best) = new_best {
             let name = self.best_name(best);
@@ -94,7 +136,7 @@ impl Committer {
             }
         };
         let bytes = files.iter().map(|file| file.bytes).sum();
-        let manifest = self.manifest(snapshot, best.as_ref().map(|(entry, _)| entry.clone()), files);
+        let manifest = self.manifest(snapshot, best.as_ref().map(|(entry, _)| entry.clone()), files, chain);
 
         let late = if self.manifest_first() { std::mem::take(&mut staged) } else { Vec::new() };
         self.publish_data(staged, &path)?;
@@ -113,6 +155,10 @@ impl Committer {
                 self.publish_data(late, &path)?;
             }
             self.best = best;
+            if self.codec == Codec::Delta {
+                let own = ChainEntry { step: snapshot.step, files: own };
+                self.next = Some((manifest.chain.iter().cloned().chain([own]).collect(), heads));
+            }
             // The state is durable, so trouble with removing is no failure: a later commit tries again.
             let _ = sweep::old(&self.disk, &self.folder, &manifest, self.keep);
         }
@@ -163,9 +209,19 @@ impl Committer {
         self.best.as_ref().map(|(entry, _)| entry.step)
     }
 
-    fn manifest(&self, snapshot: &Snapshot, best: Option<BestEntry>, files: Vec<FileEntry>) -> Manifest {
+    fn manifest(
+        &self,
+        snapshot: &Snapshot,
+        best: Option<BestEntry>,
+        files: Vec<FileEntry>,
+        chain: Vec<ChainEntry>,
+    ) -> Manifest {
+        let schema = match self.codec {
+            Codec::Full => SCHEMA,
+            Codec::Delta => CHAIN_SCHEMA,
+        };
         Manifest {
-            schema: SCHEMA,
+            schema,
             run: self.identity.run.clone(),
             attempt: self.identity.attempt.clone(),
             fence: self.fence(),
@@ -174,6 +230,7 @@ impl Committer {
             state: snapshot.state.clone(),
             best,
             files,
+            chain,
         }
     }
 

@@ -15,14 +15,19 @@
 //!   best-00000100-a2.safetensors     best weights so far; written once, named by every later manifest
 //! ```
 //!
+//! With `codec: delta` the two files of a step are `model.delta` and `training.delta`, and the manifest also names those
+//! of the steps that they build on, back to a full one. They stay for as long as a manifest names them.
+//!
 //! Names of data carry the attempt's number (`a3`), so no attempt ever overwrites what a durable manifest names, not
 //! even one that was thought dead. Its manifest is refused: [`claim`] raises the fence before a new attempt's ranks
 //! start, and a commit checks it under the lock.
 //!
 //! Read next: `commit.rs` (the order of a commit), `restore.rs` (what is trusted), `writer.rs` (the thread that
-//! commits while training goes on), `interval.rs` (how often). This crate knows nothing of the tensor library.
+//! commits while training goes on), `chain.rs` (differences), `interval.rs` (how often). This crate knows nothing of the tensor library.
 
+mod chain;
 mod commit;
+pub mod delta;
 mod disk;
 mod error;
 mod fence;
@@ -41,7 +46,7 @@ mod writer;
 pub use disk::write_file;
 pub use error::Error;
 pub use fence::claim;
-pub use manifest::{BestEntry, FileEntry, Manifest, SCHEMA};
+pub use manifest::{BestEntry, CHAIN_SCHEMA, ChainEntry, FileEntry, Manifest, SCHEMA};
 #[cfg(feature = "mutants")]
 pub use mutant::Mutant;
 pub use restore::{Loaded, newest_verified};

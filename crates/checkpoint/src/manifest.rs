@@ -11,8 +11,11 @@ use sha2::{Digest, Sha256};
 
 use crate::disk::hexadecimal;
 
-/// The version that this program writes, and the only one it reads.
+/// The version that this program writes where every file stands for itself.
 pub const SCHEMA: u32 = 1;
+
+/// The version where files build on others. A program that knows the first one only leaves such a checkpoint alone.
+pub const CHAIN_SCHEMA: u32 = 2;
 
 /// What is durable after one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,6 +37,18 @@ pub struct Manifest {
     /// The best weights so far, one of `files`.
     pub best: Option<BestEntry>,
     /// Every file that belongs to this state: model, training, and best if there is one.
+    pub files: Vec<FileEntry>,
+    /// The checkpoints that this one builds on, the full one first; none where it stands for itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<ChainEntry>,
+}
+
+/// A checkpoint that later ones build on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChainEntry {
+    /// Its step.
+    pub step: u64,
+    /// Its model and its training state.
     pub files: Vec<FileEntry>,
 }
 
@@ -64,12 +79,14 @@ pub(crate) enum Flaw {
     #[error("{0}")]
     Damaged(String),
     /// A later version of this program wrote it. Every later version seals its manifests in the same way.
-    #[error("it is of schema {0}, and this program reads {SCHEMA}")]
+    #[error("it is of schema {0}, and this program reads up to {CHAIN_SCHEMA}")]
     Later(u64),
 }
 
 const MODEL: &str = "model.safetensors";
 const TRAINING: &str = "training.safetensors";
+const MODEL_LINKS: &str = "model.delta";
+const TRAINING_LINKS: &str = "training.delta";
 
 impl Manifest {
     /// The text of the file.
@@ -89,8 +106,8 @@ impl Manifest {
             return Err(damaged("it does not match its own checksum"));
         }
         match value.get("schema").and_then(Value::as_u64) {
-            Some(schema) if schema == u64::from(SCHEMA) => {}
-            Some(schema) if schema > u64::from(SCHEMA) => return Err(Flaw::Later(schema)),
+            Some(schema) if (SCHEMA.into()..=CHAIN_SCHEMA.into()).contains(&schema) => {}
+            Some(schema) if schema > u64::from(CHAIN_SCHEMA) => return Err(Flaw::Later(schema)),
             Some(_) | None => return Err(damaged("it has no known `schema`")),
         }
         let manifest: Manifest =
@@ -99,13 +116,9 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The entry of `model.safetensors`, `training.safetensors` or the best weights.
-    pub(crate) fn model(&self) -> Option<&FileEntry> {
-        self.files.iter().find(|file| file.name.ends_with(&format!("/{MODEL}")))
-    }
-
-    pub(crate) fn training(&self) -> Option<&FileEntry> {
-        self.files.iter().find(|file| file.name.ends_with(&format!("/{TRAINING}")))
+    /// The files of all checkpoints that it takes to have this one, the full one first.
+    pub(crate) fn layers(&self) -> impl Iterator<Item = &[FileEntry]> {
+        self.chain.iter().map(|link| link.files.as_slice()).chain([self.files.as_slice()])
     }
 
     pub(crate) fn best_file(&self) -> Option<&FileEntry> {
@@ -115,11 +128,12 @@ impl Manifest {
 
     /// Nothing outside the folder, and nothing twice or missing.
     fn check_names(&self) -> Result<(), String> {
-        for file in &self.files {
+        for file in self.layers().flatten() {
             let folder = file.name.split_once('/').map_or(file.name.as_str(), |(folder, _)| folder);
             let known = match file.name.split_once('/') {
                 Some((folder, name)) => {
-                    Data::parse(folder).is_some_and(Data::is_step) && [MODEL, TRAINING].contains(&name)
+                    let names = [MODEL, TRAINING, MODEL_LINKS, TRAINING_LINKS];
+                    Data::parse(folder).is_some_and(Data::is_step) && names.contains(&name)
                 }
                 None => Data::parse(folder).is_some_and(|data| !data.is_step()),
             };
@@ -127,13 +141,33 @@ impl Manifest {
                 return Err(format!("it names `{}`, which is no file of a checkpoint", file.name.escape_debug()));
             }
         }
-        let complete = self.model().is_some() && self.training().is_some();
+        let complete = self.layers().all(|files| model(files).is_some() && training(files).is_some())
+            && self.chain.iter().all(|link| link.files.len() == 2);
         let expected = if self.best.is_some() { 3 } else { 2 };
         if !complete || self.files.len() != expected || (self.best.is_some() && self.best_file().is_none()) {
             return Err("it does not name the files of a checkpoint".into());
         }
         Ok(())
     }
+}
+
+/// The weights among the files of a checkpoint.
+pub(crate) fn model(files: &[FileEntry]) -> Option<&FileEntry> {
+    one_of(files, [MODEL, MODEL_LINKS])
+}
+
+/// The state of the training among the files of a checkpoint.
+pub(crate) fn training(files: &[FileEntry]) -> Option<&FileEntry> {
+    one_of(files, [TRAINING, TRAINING_LINKS])
+}
+
+fn one_of<'a>(files: &'a [FileEntry], names: [&str; 2]) -> Option<&'a FileEntry> {
+    files.iter().find(|file| file.name.rsplit_once('/').is_some_and(|(_, name)| names.contains(&name)))
+}
+
+/// Whether a file holds links and not tensors.
+pub(crate) fn is_links(file: &FileEntry) -> bool {
+    file.name.ends_with(".delta")
 }
 
 fn damaged(flaw: impl Into<String>) -> Flaw {
@@ -199,4 +233,7 @@ impl Data {
 
     /// The names of the files in the folder of a step.
     pub(crate) const FILES: [&str; 2] = [MODEL, TRAINING];
+
+    /// The same where they hold links.
+    pub(crate) const LINKS: [&str; 2] = [MODEL_LINKS, TRAINING_LINKS];
 }

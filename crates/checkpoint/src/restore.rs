@@ -1,8 +1,8 @@
 //! What is resumed: the newest checkpoint of which every byte is as it was written.
 //!
 //! Nothing found in the folder is trusted. A manifest must match its own checksum, be of this job and name only files
-//! of a checkpoint; each file must have the size and the SHA-256 that it names. Any flaw is said in a sentence, and
-//! the one before is tried.
+//! of a checkpoint; each file must have the size and the SHA-256 that it names, also those of checkpoints that it builds
+//! on. Any flaw is said in a sentence, and the one before is tried.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -13,6 +13,7 @@ use rustix::fs::{Mode, OFlags, open};
 use crate::manifest::{FileEntry, Manifest, manifest_name, manifest_step};
 use crate::snapshot::Best;
 use crate::tensor::{Tensor, read_from};
+use crate::{chain, manifest};
 
 /// Far above any manifest; a larger file is none.
 const LARGEST_MANIFEST: u64 = 64 << 20;
@@ -79,13 +80,25 @@ fn load(folder: &Path, step: u64, job_hash: &str) -> Result<Loaded, String> {
     }
 
     let missing = || named("it does not name the files of a checkpoint".into());
-    let model = verified(folder, manifest.model().ok_or_else(missing)?)?;
-    let training = verified(folder, manifest.training().ok_or_else(missing)?)?;
+    let (mut model, mut training) = (Vec::new(), Vec::new());
+    for files in manifest.layers() {
+        model = layer(folder, manifest::model(files).ok_or_else(missing)?, &model)?;
+        training = layer(folder, manifest::training(files).ok_or_else(missing)?, &training)?;
+    }
     let best = match (&manifest.best, manifest.best_file()) {
         (Some(best), Some(file)) => Some(Best { step: best.step, model: verified(folder, file)? }),
         (_, _) => None,
     };
     Ok(Loaded { manifest, model, training, best })
+}
+
+/// The tensors of a file, on top of those of the checkpoint before where it holds differences.
+fn layer(folder: &Path, entry: &FileEntry, before: &[Tensor]) -> Result<Vec<Tensor>, String> {
+    let tensors = verified(folder, entry)?;
+    if !manifest::is_links(entry) {
+        return Ok(tensors);
+    }
+    chain::unpack(tensors, before).map_err(|flaw| format!("`{}`: {flaw}", entry.name))
 }
 
 /// The tensors of a file that is exactly what the manifest says.

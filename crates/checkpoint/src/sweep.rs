@@ -40,8 +40,8 @@ pub(crate) fn old(disk: &Disk, folder: &Path, newest: &Manifest, keep: usize) ->
 pub(crate) fn unnamed(disk: &Disk, folder: &Path) -> Result<(), Error> {
     let mut named = HashSet::new();
     for manifest in manifests(folder)?.into_iter().filter_map(|found| found.manifest) {
-        // The folder of its step, or the file of its best weights.
-        let entries = manifest.files.iter().filter_map(|file| file.name.split('/').next());
+        // The folder of its step and of those it builds on, or the file of its best weights.
+        let entries = manifest.layers().flatten().filter_map(|file| file.name.split('/').next());
         named.extend(entries.map(str::to_owned));
     }
     for name in names(folder)? {

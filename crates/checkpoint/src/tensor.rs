@@ -96,7 +96,7 @@ impl Dtype {
 
 impl Tensor {
     /// Bytes that its shape and type ask for; `None` when no memory could hold them.
-    fn expected_bytes(&self) -> Option<u64> {
+    pub(crate) fn expected_bytes(&self) -> Option<u64> {
         self.shape.iter().try_fold(self.dtype.bytes(), |product, length| product.checked_mul(*length))
     }
 }

@@ -22,6 +22,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use domain::rank::Checkpointed;
+use domain::train::Codec;
 
 use crate::commit::Committer;
 use crate::fence;
@@ -56,13 +57,19 @@ impl Writer {
     /// Claims the folder for this identity, and starts the thread.
     ///
     /// `keep` is how many of the newest checkpoints stay; `resumed` is the manifest that training goes on from, so that
-    /// its best weights need not be written again.
+    /// its best weights need not be written again. `codec` is the form; differences take the memory of one more state.
     ///
     /// # Errors
     /// When a later attempt has claimed the folder, or it cannot be written.
-    pub fn open(folder: &Path, identity: Identity, keep: u32, resumed: Option<&Manifest>) -> Result<Writer, Error> {
+    pub fn open(
+        folder: &Path,
+        identity: Identity,
+        keep: u32,
+        codec: Codec,
+        resumed: Option<&Manifest>,
+    ) -> Result<Writer, Error> {
         fence::claim(folder, identity.fence)?;
-        let committer = Committer::new(folder, identity, keep, resumed);
+        let committer = Committer::new(folder, identity, keep, resumed).coded(codec);
         committer.tidy()?;
         Ok(Writer::start(committer))
     }
@@ -73,11 +80,12 @@ impl Writer {
         folder: &Path,
         identity: Identity,
         keep: u32,
+        codec: Codec,
         resumed: Option<&Manifest>,
         mutant: Option<crate::Mutant>,
     ) -> Result<Writer, Error> {
         fence::claim(folder, identity.fence)?;
-        let committer = Committer { mutant, ..Committer::new(folder, identity, keep, resumed) };
+        let committer = Committer { mutant, ..Committer::new(folder, identity, keep, resumed).coded(codec) };
         committer.tidy()?;
         Ok(Writer::start(committer))
     }
@@ -86,8 +94,9 @@ impl Writer {
         let (snapshots, inbox) = channel::<Snapshot>();
         let (outbox, outcomes) = channel();
         let thread = std::thread::spawn(move || {
-            for snapshot in inbox {
+            for mut snapshot in inbox {
                 let bytes = committer.commit(&snapshot);
+                committer.retain(&mut snapshot);
                 let outcome = Outcome { bytes, ended: Instant::now(), snapshot };
                 if outbox.send(outcome).is_err() {
                     return;

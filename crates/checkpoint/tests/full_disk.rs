@@ -9,6 +9,7 @@ use std::time::Instant;
 use checkpoint::{Dtype, Error, Identity, Snapshot, Tensor, Writer, newest_verified};
 use domain::finding::Cause;
 use domain::id::{Fence, RunId};
+use domain::train::Codec;
 
 const JOB: &str = "job";
 
@@ -29,7 +30,7 @@ fn snapshot(step: u64, bytes: usize) -> Snapshot {
 fn open(folder: &Path) -> Result<Writer, Error> {
     let run = RunId::new("digits-1");
     let identity = Identity { attempt: run.attempt(Fence(1)), run, fence: Fence(1), job_hash: JOB.into() };
-    Writer::open(folder, identity, 3, None)
+    Writer::open(folder, identity, 3, Codec::Full, None)
 }
 
 fn save(writer: &mut Writer, step: u64, bytes: usize) -> Result<(), Error> {

@@ -124,6 +124,7 @@ mod tests {
             step_us: 1_000_000,
             data_wait_us: 20_000,
             checkpoint_us: 0,
+            data: Default::default(),
         };
         assert!(progress.take(&Report::Step(step)));
         let line = progress.line(Money::from_micros(1_800_000), rate).unwrap();

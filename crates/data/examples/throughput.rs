@@ -28,6 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         size: None,
         corrupt: Corrupt::Fail,
         workers: workers as u32,
+        cache: None,
     };
     let began = Instant::now();
     let dataset = Arc::new(Dataset::open(&spec, Path::new(path), 0)?);

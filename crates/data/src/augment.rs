@@ -5,13 +5,50 @@
 
 use std::ops::Range;
 
-use domain::train::{Augment, MemoryFormat};
+use domain::train::{Augment, MemoryFormat, RandAugment};
 
 use crate::cut::normalised;
 use crate::kernels::{Kernels, Work, run};
 use crate::prepare::to_bf16;
 use crate::random::{Draws, Purpose, key};
 use crate::slots::Values;
+
+/// What is done to each picture, in the order of the job file: pixels move, bytes change, pixels move again.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Changes {
+    before: Vec<Augment>,
+    /// Operations at random, and their place in the list.
+    pub random: Option<(u64, RandAugment)>,
+    after: Vec<Augment>,
+}
+
+impl Changes {
+    /// Those of a list; what is done to whole batches is left out.
+    pub fn of(augment: &[Augment]) -> Changes {
+        let mut changes = Changes::default();
+        for (change, place) in augment.iter().zip(0..) {
+            match (change, changes.random) {
+                (Augment::Mixup(_) | Augment::Cutmix(_), _) => {}
+                (Augment::RandAugment(random), None) => changes.random = Some((place, *random)),
+                (_, None) => changes.before.push(*change),
+                (_, Some(_)) => changes.after.push(*change),
+            }
+        }
+        changes
+    }
+
+    /// The changes that only move pixels, up to the random ones.
+    pub fn before(&self) -> &[Augment] {
+        &self.before
+    }
+
+    /// What one sample shows in one epoch before the random changes, and of what is shown then.
+    pub fn views(&self, seed: u64, epoch: u64, sample: u32, height: usize, width: usize) -> [View; 2] {
+        let behind = self.random.map_or(0, |(place, _)| place + 1);
+        [(&self.before, 0), (&self.after, behind)]
+            .map(|(changes, from)| View::drawn(changes, from, seed, epoch, sample, height, width))
+    }
+}
 
 /// Where the pixels of a picture are taken from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,15 +108,24 @@ impl View {
         View { x: Axis::whole(width), y: Axis::whole(height) }
     }
 
-    /// The view of one sample in one epoch.
-    pub fn drawn(augment: &[Augment], seed: u64, epoch: u64, sample: u32, height: usize, width: usize) -> View {
+    /// The view of one sample in one epoch, by changes whose places in the list begin at `from`.
+    pub fn drawn(
+        augment: &[Augment],
+        from: u64,
+        seed: u64,
+        epoch: u64,
+        sample: u32,
+        height: usize,
+        width: usize,
+    ) -> View {
         let mut view = View::whole(height, width);
-        for (change, place) in augment.iter().zip(0..) {
+        for (change, place) in augment.iter().zip(from..) {
             let mut draws = Draws::new(key(Purpose::Augment, seed, &[epoch, u64::from(sample), place]));
             match change {
                 Augment::Flip if draws.below(2) == 1 => view.x = view.x.flipped(),
                 // Which part of the picture file is shown was settled when it was decoded.
                 Augment::Flip | Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::Mosaic => {}
+                Augment::RandAugment(_) | Augment::Mixup(_) | Augment::Cutmix(_) => {}
                 Augment::PadCrop(pad) => {
                     let mut shift = || draws.below(2 * u64::from(*pad) + 1) as i64 - i64::from(*pad);
                     view.y = view.y.shifted(shift());
@@ -231,6 +277,7 @@ mod tests {
             let (flip, down, right) = match change {
                 Augment::Flip => (draws.below(2) == 1, 0, 0),
                 Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::Mosaic => (false, 0, 0),
+                Augment::RandAugment(_) | Augment::Mixup(_) | Augment::Cutmix(_) => (false, 0, 0),
                 Augment::PadCrop(pad) => {
                     let mut shift = || draws.below(2 * u64::from(*pad) + 1) as i64 - i64::from(*pad);
                     (false, shift(), shift())
@@ -258,7 +305,7 @@ mod tests {
                 let (factor, offset) = scaling[channel];
                 f32::from(wanted[channel * HEIGHT * WIDTH + at]) * factor + offset
             };
-            let view = View::drawn(&augment, seed, epoch, sample, HEIGHT, WIDTH);
+            let view = View::drawn(&augment, 0, seed, epoch, sample, HEIGHT, WIDTH);
             let mut output = vec![f32::NAN; planes.len()];
             view.write(&planes, &scaling, MemoryFormat::Contiguous, Values::F32(&mut output));
             let contiguous: Vec<f32> = (0..3).flat_map(|c| (0..HEIGHT * WIDTH).map(move |at| value(c, at))).collect();
@@ -273,7 +320,7 @@ mod tests {
     fn a_pad_of_any_size_is_served() {
         for sample in 0..100 {
             let view =
-                View::drawn(&[Augment::PadCrop(u32::MAX), Augment::PadCrop(u32::MAX)], 1, 2, sample, HEIGHT, WIDTH);
+                View::drawn(&[Augment::PadCrop(u32::MAX), Augment::PadCrop(u32::MAX)], 0, 1, 2, sample, HEIGHT, WIDTH);
             let mut output = vec![f32::NAN; HEIGHT * WIDTH];
             view.write(&[7; HEIGHT * WIDTH], &[(1.0, 0.0)], MemoryFormat::Contiguous, Values::F32(&mut output));
             assert!(output.iter().all(|value| [0.0, 7.0].contains(value)), "{output:?}");
@@ -283,7 +330,7 @@ mod tests {
     #[test]
     fn draws_differ_by_epoch_sample_and_seed_and_are_even() {
         let augment = [Augment::Flip, Augment::PadCrop(4)];
-        let views = |seed, epoch| (0..4000).map(move |sample| View::drawn(&augment, seed, epoch, sample, 32, 32));
+        let views = |seed, epoch| (0..4000).map(move |sample| View::drawn(&augment, 0, seed, epoch, sample, 32, 32));
         assert!(views(1, 1).eq(views(1, 1)));
         for (seed, epoch) in [(1, 2), (2, 1)] {
             let same = views(1, 1).zip(views(seed, epoch)).filter(|(a, b)| a == b).count();

@@ -7,11 +7,15 @@ use std::path::Path;
 use domain::train::{Data, Split};
 
 use self::opening::Opening;
+use crate::bound::Kept;
+use crate::cache::Counts;
+use crate::elsewhere::When;
 use crate::marks::{Mark, of_note};
 use crate::picture::{Geometry, Reading, fetch, guarded};
 use crate::prepare::{Output, prepare};
 use crate::random::Draws;
 use crate::recipe::Recipe;
+use crate::shard::Codec;
 use crate::source::{self, Content, Encoded, Index};
 use crate::split::Parts;
 use crate::{Error, Part};
@@ -60,6 +64,8 @@ enum Pixels {
 pub(crate) struct Scratch {
     pub reading: Reading,
     pub planes: Vec<u8>,
+    /// A picture whose bytes are changed, and memory to change them.
+    pub changed: [Vec<u8>; 2],
 }
 
 /// Decoded data sets up to this size stay in memory.
@@ -168,6 +174,40 @@ impl Dataset {
         matches!(self.pixels, Pixels::Kept(_))
     }
 
+    /// In which form pictures are kept.
+    pub fn kept(&self) -> Kept {
+        match &self.pixels {
+            Pixels::Kept(_) => Kept::Memory,
+            Pixels::Encoded(encoded, _) => match encoded.codec(0) {
+                Codec::Coefficients => Kept::Coefficients,
+                Codec::Original | Codec::Pixels | Codec::Tokens => Kept::Files,
+            },
+        }
+    }
+
+    /// Reads of data that lies elsewhere so far; none where it is here.
+    pub fn reads(&self) -> Option<Counts> {
+        match &self.pixels {
+            Pixels::Kept(_) => None,
+            Pixels::Encoded(encoded, _) => encoded.reads(),
+        }
+    }
+
+    /// Whether pictures are read from elsewhere each time.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        match &self.pixels {
+            Pixels::Kept(_) => false,
+            Pixels::Encoded(encoded, _) => encoded.is_elsewhere(),
+        }
+    }
+
+    /// Says which samples will be read soon, and when.
+    pub(crate) fn expect(&self, samples: impl Iterator<Item = (u32, When)>) {
+        if let Pixels::Encoded(encoded, _) = &self.pixels {
+            encoded.expect(samples.map(|(sample, when)| (sample as usize, when)));
+        }
+    }
+
     /// Values of one picture.
     pub(crate) fn sample_len(&self) -> usize {
         self.channels * self.height * self.width
@@ -183,12 +223,13 @@ impl Dataset {
     }
 
     /// The bytes of one picture, channel by channel.
-    pub(crate) fn planes<'a>(&'a self, sample: u32, scratch: &'a mut Scratch) -> Result<&'a [u8], Error> {
+    pub(crate) fn planes<'a>(&'a self, sample: u32, when: When, scratch: &'a mut Scratch) -> Result<&'a [u8], Error> {
         let length = self.sample_len();
         match &self.pixels {
             Pixels::Kept(pixels) => Ok(&pixels[sample as usize * length..][..length]),
             Pixels::Encoded(encoded, geometry) => {
                 scratch.planes.resize(length, 0);
+                scratch.reading.when = when;
                 fetch(encoded, sample as usize, *geometry, &mut scratch.reading, &mut scratch.planes)?;
                 Ok(&scratch.planes)
             }
@@ -206,7 +247,7 @@ impl Dataset {
     /// Reads one picture and writes the part of it that the recipe shows; returns the bytes that were read.
     pub(crate) fn write(
         &self,
-        sample: u32,
+        (sample, when): (u32, When),
         recipe: &Recipe,
         draws: Draws,
         scratch: &mut Scratch,
@@ -215,7 +256,7 @@ impl Dataset {
         let Pixels::Encoded(encoded, _) = &self.pixels else {
             return Err(Error::Internal("a recipe for pictures without files".into()));
         };
-        encoded.read(sample as usize, &mut scratch.reading.file)?;
+        encoded.read_due(sample as usize, &mut scratch.reading.file, when)?;
         guarded(|| prepare(&mut scratch.reading, recipe, draws, output))
             .map_err(|why| Error::Picture { name: encoded.name(sample as usize), why })?;
         Ok(scratch.reading.file.len())

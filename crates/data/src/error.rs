@@ -92,6 +92,12 @@ pub enum Error {
         /// Samples of the training split.
         samples: u64,
     },
+    /// Changes that only pictures with colours can have.
+    #[error("`rand_augment` changes colours, and these pictures have {channels} channel")]
+    Grey {
+        /// Values of a pixel.
+        channels: usize,
+    },
     /// A fault of this program.
     #[error("the loader failed: {0}")]
     Internal(String),
@@ -120,6 +126,7 @@ impl Error {
             }
             Error::Normalize { .. } => Some("leave `normalize` out to have it measured on the training split".into()),
             Error::Position { .. } => Some("give the data that the run was started with, or start a new run".into()),
+            Error::Grey { .. } => Some("leave `rand_augment` out of `augment`".into()),
             Error::Internal(_) => None,
         }
     }
@@ -130,6 +137,7 @@ impl Error {
             Error::Missing { .. } | Error::Read { .. } | Error::Write { .. } | Error::Layout { .. } => Cause::Data,
             Error::Picture { .. } | Error::Position { .. } => Cause::Data,
             Error::Classes { .. } | Error::Size { .. } | Error::Split { .. } | Error::Normalize { .. } => Cause::Job,
+            Error::Grey { .. } => Cause::Job,
             Error::Internal(_) => Cause::Internal,
         };
         Finding { cause, message: self.to_string(), hint: self.hint() }

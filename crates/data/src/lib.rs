@@ -22,12 +22,14 @@
 //! Read on in `dataset` (what is in a data set), then `loader` (how batches are made).
 
 mod augment;
+mod beta;
+pub mod bound;
 pub mod cache;
 pub mod caught;
 pub mod chunk;
 mod cut;
 mod dataset;
-pub mod delta;
+pub mod elsewhere;
 mod error;
 mod inspect;
 pub mod jpeg;
@@ -35,10 +37,12 @@ mod kernels;
 mod loader;
 mod manifest;
 mod marks;
+mod mix;
 pub mod order;
 mod pack;
 mod picture;
 mod prepare;
+pub mod rand_augment;
 mod random;
 pub mod recipe;
 mod resample;
@@ -60,7 +64,7 @@ pub use dataset::{Dataset, Outline, Skipped};
 pub use error::Error;
 pub use inspect::{InspectOptions, Inspection, Shuffle, Sizes, inspect};
 pub use kernels::name as kernels;
-pub use loader::{Batch, Loader, LoaderOptions, Measured, Share};
+pub use loader::{Batch, Loader, LoaderOptions, Measured, Mixed, Share};
 pub use manifest::{Left, Manifest, Recipe, Shard};
 pub use marks::Mark;
 pub use order::{Cursor, Order};

@@ -12,6 +12,7 @@ use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, Limits};
 
 use crate::Error;
 use crate::caught::caught;
+use crate::elsewhere::When;
 use crate::jpeg::{Decoder, Packed};
 use crate::prepare::{Output, prepare};
 use crate::random::Draws;
@@ -62,6 +63,8 @@ const MOST_MEMORY: u64 = 1 << 30;
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     pub file: Vec<u8>,
+    /// When the file that is read next is needed.
+    pub when: When,
     pub decoder: Decoder,
     pub resize: Resize,
     /// One row, between two forms of it.
@@ -76,7 +79,7 @@ pub(crate) fn fetch(
     reading: &mut Reading,
     planes: &mut [u8],
 ) -> Result<(), Error> {
-    encoded.read(sample, &mut reading.file)?;
+    encoded.read_due(sample, &mut reading.file, reading.when)?;
     if let Some(recipe) = geometry.recipe {
         let output =
             Output { values: Values::U8(planes), layout: MemoryFormat::Contiguous, scaling: &[], size: recipe.size };

@@ -24,7 +24,7 @@ pub(crate) struct Output<'a> {
 
 /// Prepares the picture in `reading.file`, or says in a few words why it cannot be had.
 pub(crate) fn prepare(reading: &mut Reading, recipe: &Recipe, draws: Draws, output: Output<'_>) -> Result<(), String> {
-    let Reading { file, decoder, resize, line } = reading;
+    let Reading { file, decoder, resize, line, .. } = reading;
     if let Some(picture) = Pixels::plain(file) {
         show(picture?, recipe, draws, (resize, line), output);
         return Ok(());

@@ -23,6 +23,8 @@ pub(crate) enum Purpose {
     Mask = 5,
     /// What is drawn into one picture.
     Shapes = 6,
+    /// How the pictures of one batch are mixed.
+    Mix = 7,
 }
 
 /// A key from a purpose, the job's seed and what else distinguishes the draws.

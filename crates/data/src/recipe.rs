@@ -81,6 +81,7 @@ impl Recipe {
             Augment::RandomResizedCrop => AREA,
             Augment::ResizeCrop(short) => Crop::Random(*short as usize),
             Augment::Flip | Augment::PadCrop(_) | Augment::Mosaic => return None,
+            Augment::RandAugment(_) | Augment::Mixup(_) | Augment::Cutmix(_) => return None,
         };
         let alone = matches!(rest, [] | [Augment::Flip]);
         Some((Recipe { crop, size, flip: alone && rest.len() == 1 }, !alone))

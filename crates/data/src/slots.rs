@@ -154,6 +154,27 @@ impl Filled {
         unsafe { std::slice::from_raw_parts(self.0.images.as_ptr().cast(), bytes) }
     }
 
+    /// All values, to be changed.
+    pub fn values_mut(&mut self) -> Values<'_> {
+        let Open { images, numbers, sample, len, .. } = &mut self.0;
+        let values = *len * *sample;
+        assert!(values * numbers.bytes() <= images.len() * LINE, "a batch larger than its memory");
+        let first = images.as_mut_ptr();
+        // SAFETY: as for `bytes`; the batch is borrowed mutably, so nothing else reaches the memory meanwhile.
+        unsafe {
+            match numbers {
+                Numbers::F32 => Values::F32(std::slice::from_raw_parts_mut(first.cast(), values)),
+                Numbers::Bf16 => Values::Bf16(std::slice::from_raw_parts_mut(first.cast(), values)),
+                Numbers::U8 => Values::U8(std::slice::from_raw_parts_mut(first.cast(), values)),
+            }
+        }
+    }
+
+    /// Leaves only the first `len` samples.
+    pub fn truncate(&mut self, len: usize) {
+        self.0.len = self.0.len.min(len);
+    }
+
     /// What the values are.
     pub fn numbers(&self) -> Numbers {
         self.0.numbers

@@ -178,6 +178,39 @@ pub struct Step {
     pub data_wait_us: u64,
     /// Microseconds of those spent on snapshots and waiting for the checkpoint writer.
     pub checkpoint_us: u64,
+    /// What the loader did since the last step.
+    #[serde(default, skip_serializing_if = "Fetching::is_empty")]
+    pub data: Fetching,
+}
+
+/// What a loader did between two steps, as far as it is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fetching {
+    /// Microseconds that a thread spent on a sample, on average: reading, decoding and changing it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample_us: Option<f64>,
+    /// Batches that were complete and waited for the step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<u32>,
+    /// Reads of data elsewhere that the cache answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_hits: Option<u64>,
+    /// Reads of data elsewhere that went there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_misses: Option<u64>,
+}
+
+impl Fetching {
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        *self == Fetching::default()
+    }
+
+    /// The share of reads that the cache answered; none without reads.
+    pub fn hit_rate(&self) -> Option<f64> {
+        let (hits, misses) = (self.cache_hits?, self.cache_misses?);
+        (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
+    }
 }
 
 /// One evaluation over a whole split.

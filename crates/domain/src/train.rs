@@ -4,6 +4,7 @@
 //! handed to a rank. Each key has one meaning, one default and one line of documentation: its doc comment.
 
 mod checkpoint;
+mod data;
 mod model;
 mod optimizer;
 mod parallel;
@@ -12,7 +13,8 @@ mod schedule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::checkpoint::Checkpoint;
+pub use self::checkpoint::{Checkpoint, Codec};
+pub use self::data::{Augment, Cache, Corrupt, Data, Documents, Folders, Normalize, RandAugment, Split, Text};
 pub use self::model::{Loss, Model, ModelSource, Module};
 pub use self::optimizer::{Adafactor, Adamw, Decays, Lamb, Lars, Optimizer, Parameters, Sgd};
 pub use self::parallel::{Exchange, Parallel, Shard};
@@ -109,64 +111,6 @@ pub struct Train {
     pub profile: bool,
 }
 
-/// Where the samples are and how they become batches.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Data {
-    /// A folder or tar of `…/<class>/<file>.jpg|png`, WebDataset tars (`train-{000..146}.tar`), TFRecords, Parquet or Arrow files with an image and a label, a folder of any of these or of gradus shards, a COCO `.json`, a folder of pictures with a `metadata.csv|jsonl`, a CIFAR-10 binary folder, or a CSV of 64 pixels and a label (`.csv`, `.csv.gz`); for text a `.csv`, `.jsonl` or `.txt`, each also with `.gz`, shards of tokens, or plain tokens (`.u16`, `.u32`); for detection a COCO `.json` or a folder with one, or a folder with `images` and `labels` in the form of YOLO. Relative to the job file, or an address such as `s3://bucket/pictures`, which is fetched first.
-    pub path: String,
-    /// Shares of training, validation and test samples, drawn by seed; or `folders`, when the data has `train`, `val` and `test` folders of its own.
-    #[serde(default)]
-    pub split: Split,
-    /// Number of classes the data must have; another number is an error before the first step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 2, max = 1_000_000))]
-    pub classes: Option<u32>,
-    /// Which columns of a `.csv` or keys of a `.jsonl` hold the text, and how it becomes numbers; for models that read text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<Text>,
-    /// What is done to a training picture, in this order.
-    #[serde(default)]
-    pub augment: Vec<Augment>,
-    /// Mean and standard deviation of each channel, of values in 0–1. Default: measured on the training split.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub normalize: Option<Normalize>,
-    /// Height and width that pictures of another size are resized to. Default: the size of the first picture.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 8, max = 1024))]
-    pub size: Option<u32>,
-    /// What to do with a picture that cannot be read.
-    #[serde(default)]
-    pub corrupt: Corrupt,
-    /// Threads that decode.
-    #[serde(default = "one")]
-    #[schemars(range(min = 1, max = 256))]
-    pub workers: u32,
-}
-
-/// Where the texts of a file stand, and how they become rows of numbers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Text {
-    /// Columns or keys that hold the text, joined by a space; in a CSV without a header the numbers of the columns from 1, such as `"2"`. A `.txt` has none.
-    #[serde(default = "text_columns")]
-    pub columns: Vec<String>,
-    /// Column or key of the class. Without it BERT learns to fill in masked words; GPT always learns the next word.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub label: Option<String>,
-    /// Words of the longest row; longer texts are cut, or divided where the next word is learnt.
-    #[serde(default = "text_length")]
-    #[schemars(range(min = 8, max = 1024))]
-    pub length: u32,
-    /// A `tokenizer.json` of the `tokenizers` library, relative to the job file. Default: learnt from the training texts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokenizer: Option<String>,
-    /// Words of the vocabulary that is learnt, at most.
-    #[serde(default = "text_vocabulary")]
-    #[schemars(range(min = 300, max = 262_144))]
-    pub vocabulary: u32,
-}
-
 /// What a run learns to do, by its model and its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
@@ -196,61 +140,6 @@ impl Train {
             (None, Some(Loss::CrossEntropy) | None) => Task::Pictures,
         }
     }
-}
-
-/// How samples are divided into training, validation and test.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum Split {
-    /// Shares of training, validation and test; they add up to 1.
-    Shares([f64; 3]),
-    /// `folders`: by the folders `train`, `val` and `test`; without `val`, a tenth of `train` drawn by seed.
-    Folders(Folders),
-}
-
-/// The word `folders`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Folders {
-    /// By folders.
-    Folders,
-}
-
-/// One change to a training picture, drawn by (seed, epoch, sample).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Augment {
-    /// Show a random part of the picture, 8 to 100 % of its area, resized to `size`; evaluation shows the middle.
-    RandomResizedCrop,
-    /// Resize until the short side has this many pixels, then cut out a part of `size` at a random place; evaluation shows the middle.
-    ResizeCrop(u32),
-    /// Mirror left to right with probability one half.
-    Flip,
-    /// Pad by this many zero pixels on each side and cut a picture of the first size at a random place.
-    PadCrop(u32),
-    /// Put four pictures together into one; for detection.
-    Mosaic,
-}
-
-/// Mean and standard deviation of each channel.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Normalize {
-    /// One mean a channel.
-    pub mean: Vec<f32>,
-    /// One standard deviation a channel.
-    pub std: Vec<f32>,
-}
-
-/// What to do with a picture that cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Corrupt {
-    /// End the run and name the file.
-    #[default]
-    Fail,
-    /// Leave it out when the data is opened and say how many were left out.
-    Skip,
 }
 
 /// Number format of the matrix products.
@@ -313,12 +202,6 @@ pub enum MemoryFormat {
     ChannelsLast,
 }
 
-impl Default for Split {
-    fn default() -> Split {
-        Split::Shares([0.7, 0.2, 0.1])
-    }
-}
-
 /// Whether a key says what goes without saying; it is then left out, so that the hash of an older job stays its own.
 fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
@@ -329,15 +212,6 @@ fn one() -> u32 {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 fn is_one(number: &u32) -> bool {
     *number == 1
-}
-fn text_columns() -> Vec<String> {
-    vec!["text".to_owned()]
-}
-fn text_length() -> u32 {
-    128
-}
-fn text_vocabulary() -> u32 {
-    8_000
 }
 fn yes() -> bool {
     true

@@ -7,6 +7,7 @@ pub mod clock;
 pub mod control;
 pub mod error;
 pub mod home;
+mod loading;
 pub mod perform;
 pub mod report;
 pub mod routes;
@@ -17,5 +18,6 @@ pub mod tensorboard;
 
 pub use error::Error;
 pub use home::Home;
+pub use loading::Loading;
 pub use series::Series;
 pub use state::State;

@@ -30,14 +30,16 @@ pub fn unfinished(home: &Home, state: &State, job: &Job, plan: &Plan, file: &str
     runs.max_by_key(|(_, run)| run.order).map(|(id, _)| id.clone())
 }
 
-/// SHA-256 of what defines the result: the work and how it is divided. When the state is saved, how many decode
-/// threads there are, when training may end early and what is noted of it do not change a step, so their checkpoints
-/// are interchangeable; and so are those of any number of ranks, among which a batch is only divided.
+/// SHA-256 of what defines the result: the work and how it is divided. When and how the state is saved, how many decode
+/// threads there are, whether pieces of the data are kept, when training may end early and what is noted of it do not
+/// change a step, so their checkpoints are interchangeable; and so are those of any number of ranks, among which a batch
+/// is only divided.
 pub fn job_hash(job: &Job, plan: &Plan) -> String {
     let mut work = job.work.clone();
     if let Work::Train(train) = &mut work {
         train.checkpoint = domain::train::Checkpoint::default();
         train.data.workers = 1;
+        train.data.cache = None;
         train.stop = None;
         train.processes = 1;
         train.parallel = domain::train::Parallel::default();

@@ -85,12 +85,18 @@ pub fn encode(points: &[Point]) -> Vec<u8> {
 fn step_event(at: Timestamp, step: &Step) -> Vec<u8> {
     let seconds = step.step_us as f64 / 1e6;
     let speed = f64::from(step.samples) / seconds.max(1e-6);
-    let scalars = [
+    let mut scalars = vec![
         ("train/loss", step.loss),
         ("train/lr", step.lr),
         ("train/samples_per_second", speed),
         ("train/data_wait", step.data_wait_us as f64 / 1e6),
     ];
+    let data = [
+        ("data/sample_us", step.data.sample_us),
+        ("data/batches_ready", step.data.queue.map(f64::from)),
+        ("data/cache_hit_rate", step.data.hit_rate()),
+    ];
+    scalars.extend(data.into_iter().filter_map(|(name, value)| Some((name, value?))));
     scalar_event(at, step.step, &scalars)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use domain::rank::{Evaluated, EvaluatedSplit, Figures, Ready, Report, Step};
+use domain::rank::{Evaluated, EvaluatedSplit, Fetching, Figures, Ready, Report, Step};
 use domain::series::Point;
 use domain::{AttemptId, Timestamp};
 use server::tensorboard::EventFile;
@@ -43,7 +43,17 @@ fn ready(step: u64) -> Report {
 
 fn step(step: u64, loss: f64) -> Report {
     let (step_us, data_wait_us, checkpoint_us) = (20_000, 5_000, 0);
-    Report::Step(Step { step, epoch: 0, loss, lr: 0.25, samples: 64, step_us, data_wait_us, checkpoint_us })
+    Report::Step(Step {
+        step,
+        epoch: 0,
+        loss,
+        lr: 0.25,
+        samples: 64,
+        step_us,
+        data_wait_us,
+        checkpoint_us,
+        data: Fetching::default(),
+    })
 }
 
 fn evaluated(step: u64, split: EvaluatedSplit, accuracy: f64) -> Report {

@@ -6,6 +6,8 @@
 //! object, for programs that know nothing of gradus. Both can be killed at any instant and go on where they were:
 //! finished work is found again by its content, so the journal is small and may be lost.
 //!
+//! Training may also begin before all is here: [`serve`] hands out ranges while it goes on.
+//!
 //! Async stands in `remote` and in the two loops that move bytes; everything above is plain functions. Nothing from
 //! elsewhere is trusted: names and numbers are checked in `data::chunk`, and `folder` refuses every path that would leave
 //! the target.
@@ -21,6 +23,7 @@ mod plain;
 mod pull;
 mod push;
 mod remote;
+mod serve;
 mod source;
 mod stage;
 #[cfg(test)]
@@ -34,4 +37,5 @@ pub use open::{Limits, open};
 pub use pull::{Pulled, pull};
 pub use push::{Form, Options, Pushed, push};
 pub use remote::Remote;
+pub use serve::{Places, Served, serve};
 pub use stage::{Staged, stage};

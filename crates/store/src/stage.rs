@@ -26,10 +26,7 @@ pub fn stage(uri: &str, cache: &Path, access: &Access, meter: &Meter) -> Result<
         return Ok(Staged { path: path.to_owned(), pulled: Pulled::default() });
     }
     let remote = open(&location, access, Limits::default())?;
-    // Only letters that are safe in a path; the hash tells two of one name apart.
-    let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '-' };
-    let name: String = location.name().chars().take(40).map(safe).collect();
-    let folder = cache.join(format!("{name}-{}", &Id::of(location.to_string().as_bytes()).to_string()[..16]));
+    let folder = cache.join(folder_name(&location));
     let threads = std::thread::available_parallelism().unwrap_or(std::num::NonZero::<usize>::MIN);
     let options = Options {
         form: crate::Form::Chunks,
@@ -45,4 +42,12 @@ pub fn stage(uri: &str, cache: &Path, access: &Access, meter: &Meter) -> Result<
         None => folder,
     };
     Ok(Staged { path, pulled })
+}
+
+/// A name for what comes from a location.
+pub(crate) fn folder_name(location: &Location) -> String {
+    // Only letters that are safe in a path; the hash tells two of one name apart.
+    let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '-' };
+    let name: String = location.name().chars().take(40).map(safe).collect();
+    format!("{name}-{}", &Id::of(location.to_string().as_bytes()).to_string()[..16])
 }

@@ -232,7 +232,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     use domain::finding::{Cause, Finding};
-    use domain::rank::{Checkpointed, Step};
+    use domain::rank::{Checkpointed, Fetching, Step};
 
     use super::*;
 
@@ -246,6 +246,7 @@ mod tests {
             step_us: 900,
             data_wait_us: 5,
             checkpoint_us: 0,
+            data: Fetching::default(),
         })
     }
 

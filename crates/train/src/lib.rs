@@ -29,5 +29,6 @@ pub mod state;
 pub mod step;
 pub mod torch;
 mod trial;
+mod watching;
 
 pub use error::Error;

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use data::bound::Kept;
 use data::{
-    Cursor, Dataset, Goal, Loader, LoaderOptions, Part, SceneBatch, SceneLoader, Scenes, Share, Skipped, TextBatch,
-    TextLoader, Texts,
+    Cursor, Dataset, Goal, Loader, LoaderOptions, Measured, Part, SceneBatch, SceneLoader, Scenes, Share, Skipped,
+    TextBatch, TextLoader, Texts,
 };
 use domain::finding::{Cause, Finding};
 use domain::rank::{Report, Spec};
@@ -19,7 +20,7 @@ use crate::channel::Channel;
 use crate::detect::{self, Truth};
 use crate::error::Error;
 use crate::model::{Input, Output, Picture, Shape, Text};
-use crate::step::{Of, Samples, pictures};
+use crate::step::{Of, Samples, pictures, shares};
 use crate::torch;
 
 /// A data set that is open.
@@ -36,7 +37,7 @@ pub enum Material {
 /// A stream of batches.
 pub enum Feed {
     /// Of pictures.
-    Pictures { loader: Box<Loader>, picture: Picture, channels_last: bool },
+    Pictures { loader: Box<Loader>, picture: Picture, classes: i64, channels_last: bool },
     /// Of scenes.
     Scenes { loader: SceneLoader, channels_last: bool },
     /// Of rows of words.
@@ -121,6 +122,15 @@ impl Material {
         }
     }
 
+    /// In which form samples are kept, and how large one is: pixels from top to bottom, or words.
+    pub fn kept(&self) -> (Kept, u32) {
+        match self {
+            Material::Pictures(dataset) => (dataset.kept(), u32::try_from(dataset.height()).unwrap_or(u32::MAX)),
+            Material::Scenes(scenes) => (Kept::Files, u32::try_from(scenes.size()).unwrap_or(u32::MAX)),
+            Material::Texts(_) => (Kept::Memory, 0),
+        }
+    }
+
     /// Shuffled batches of the training split from `from` on; of each, this share.
     pub fn train(&self, train: &Train, from: Cursor, share: Share) -> Feed {
         let epochs = u64::from(train.epochs);
@@ -163,12 +173,20 @@ impl Material {
 }
 
 impl Feed {
+    /// What its loader has done so far, where that is measured.
+    pub fn measured(&self) -> Option<Measured> {
+        match self {
+            Feed::Pictures { loader, .. } => Some(loader.measured()),
+            Feed::Scenes { .. } | Feed::Texts(_) => None,
+        }
+    }
+
     /// The next batch, moved to the device; none after the last.
     pub fn next(&mut self, device: Device) -> Option<Result<Fed, Error>> {
         match self {
-            Feed::Pictures { loader, picture, channels_last } => {
+            Feed::Pictures { loader, picture, classes, channels_last } => {
                 let batch = loader.next()?;
-                let (picture, channels_last) = (*picture, *channels_last);
+                let (picture, classes, channels_last) = (*picture, *classes, *channels_last);
                 Some(batch.map_err(Error::from).and_then(|batch| {
                     let (cursor_after, epoch, wait) = (batch.cursor_after(), batch.epoch(), batch.wait());
                     let Picture { channels, height, width } = picture;
@@ -179,6 +197,9 @@ impl Feed {
                     } else {
                         pictures(batch.images(), batch.labels(), picture, channels_last, device)?
                     };
+                    if let Some(mixed) = batch.mixed() {
+                        samples.labels = shares(&samples.labels, &mixed.labels, mixed.own, classes)?;
+                    }
                     samples.of = Of { counted: batch.len(), whole: batch.of_all() as usize };
                     Ok(Fed { samples, cursor_after, epoch, wait })
                 }))
@@ -220,6 +241,7 @@ fn pictures_from(dataset: &Dataset, train: &Train, loader: Loader) -> Feed {
     Feed::Pictures {
         loader: Box::new(loader),
         picture,
+        classes: dataset.classes().len() as i64,
         channels_last: train.memory_format == MemoryFormat::ChannelsLast,
     }
 }
@@ -241,9 +263,10 @@ fn scenes(batch: &SceneBatch, channels_last: bool, device: Device) -> torch::Res
 fn words(batch: &TextBatch, device: Device) -> torch::Result<Samples> {
     let size = [batch.rows as i64, batch.length as i64];
     let values = Tensor::f_from_slice(&batch.tokens)?.f_view(size)?.f_to_device(device)?;
-    let mask = match &batch.mask {
-        Some(mask) => Some(Tensor::f_from_slice(mask)?.f_view(size)?.f_to_device(device)?),
-        None => None,
+    let mask = match (&batch.places, &batch.mask) {
+        (Some(places), _) => Some(Tensor::f_from_slice(places)?.f_view(size)?.f_to_device(device)?),
+        (None, Some(mask)) => Some(Tensor::f_from_slice(mask)?.f_view(size)?.f_to_device(device)?),
+        (None, None) => None,
     };
     let labels = Tensor::f_from_slice(&batch.labels)?;
     // A row of a single word has as many labels either way, and both forms score it alike.

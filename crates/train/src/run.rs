@@ -29,6 +29,7 @@ use crate::state::{BestScore, LeftOut, Start, Trainer};
 use crate::step::{Recipe, timed_step};
 use crate::torch;
 use crate::torch::group::has_nccl;
+use crate::watching::Watch;
 
 /// How a run ended well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,6 +150,7 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
     let scorer = Scorer { spec, material: &material, recipe: &recipe, channel, ranks };
     let base_rate = trainer.optimizer.base_rate();
     let mut timeline = if train.profile { Timeline::on(device) } else { Timeline::off() };
+    let mut watch = Watch::new(spec, &material);
     let mut ended = Instant::now();
 
     loop {
@@ -203,7 +205,11 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
             step_us: micros(took),
             data_wait_us: micros(batch.wait),
             checkpoint_us: micros(saving.stepped(took)),
+            data: watch.stepped(took, batch.wait, feed.measured()),
         }));
+        if let Some(text) = watch.note() {
+            channel.send(Report::Note { text });
+        }
         chaos::point("step");
         orders.take();
     }
@@ -320,13 +326,16 @@ impl Scorer<'_> {
 
 #[cfg(not(feature = "mutants"))]
 fn open_writer(spec: &Spec, _: Setting, resumed: Option<&checkpoint::Manifest>) -> Result<Writer, Error> {
-    Ok(Writer::open(Path::new(&spec.checkpoints), Identity::of(spec), spec.train.checkpoint.keep, resumed)?)
+    let checkpoint = spec.train.checkpoint;
+    let folder = Path::new(&spec.checkpoints);
+    Ok(Writer::open(folder, Identity::of(spec), checkpoint.keep, checkpoint.codec, resumed)?)
 }
 
 #[cfg(feature = "mutants")]
 fn open_writer(spec: &Spec, setting: Setting, resumed: Option<&checkpoint::Manifest>) -> Result<Writer, Error> {
-    let (folder, keep) = (Path::new(&spec.checkpoints), spec.train.checkpoint.keep);
-    Ok(Writer::open_mutant(folder, Identity::of(spec), keep, resumed, setting.mutant)?)
+    let (folder, checkpoint) = (Path::new(&spec.checkpoints), spec.train.checkpoint);
+    let (keep, codec) = (checkpoint.keep, checkpoint.codec);
+    Ok(Writer::open_mutant(folder, Identity::of(spec), keep, codec, resumed, setting.mutant)?)
 }
 
 /// Says how much memory each of several ranks has used at its peak, and returns it.

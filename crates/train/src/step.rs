@@ -50,10 +50,12 @@ impl Recipe {
 pub struct Samples {
     /// Normalised pixels, `samples × channels × height × width`; or numbers of words, `samples × length`, int64.
     pub values: Tensor,
-    /// Which are words and which only fill a row, boolean; none where nothing fills.
+    /// Which are words and which only fill a row, boolean; none where nothing fills. Where documents are kept apart, how
+    /// far each word is from the beginning of its own, int64.
     pub mask: Option<Tensor>,
-    /// One class a sample; at each place the word to be guessed, and −100 where none is; both int64. Or the objects of
-    /// each picture, as [`crate::detect::truths`] has them.
+    /// One class a sample; at each place the word to be guessed, and −100 where none is; both int64. Or the share of each
+    /// class in each sample, `samples × classes`, float, where pictures were mixed. Or the objects of each picture, as
+    /// [`crate::detect::truths`] has them.
     pub labels: Tensor,
     /// Which part of the batch of all ranks they are.
     pub of: Of,
@@ -133,7 +135,7 @@ pub fn timed_step(
     timeline: &mut Timeline,
 ) -> Result<f64> {
     let total = batch.count()?;
-    let by_word = batch.labels.dim() == 2;
+    let by_word = batch.labels.dim() == 2 && batch.labels.kind() == Kind::Int64;
     let all_guesses = match by_word && (recipe.accumulate > 1 || ranks.shares() > 1) {
         true => Some(ranks.total(batch.guesses()?.f_mul_scalar(batch.of.weight())?)?),
         false => None,
@@ -235,8 +237,8 @@ pub fn loss(said: &Tensor, batch: &Samples, smoothing: f64) -> Result<Tensor> {
     }
 }
 
-/// Mean cross-entropy of scores against classes, or at each place against words, with `smoothing` of the mass spread
-/// over all; labels of −100 do not count.
+/// Mean cross-entropy of scores against classes or shares of classes, or at each place against words, with `smoothing`
+/// of the mass spread over all; labels of −100 do not count.
 pub fn cross_entropy(scores: &Tensor, labels: &Tensor, smoothing: f64) -> Result<Tensor> {
     let width = scores.size().last().copied().unwrap_or(1);
     let (scores, labels) = match scores.dim() {
@@ -262,6 +264,14 @@ fn passes(batch: &Samples, accumulate: u32, ranks: &Ranks) -> Result<Vec<i64>> {
 pub(crate) fn micro_batches(total: i64, parts: i64) -> impl Iterator<Item = i64> {
     let parts = parts.clamp(1, total.max(1));
     (0..parts).map(move |place| total / parts + i64::from(place < total % parts))
+}
+
+/// The share of each class in each sample, `samples × classes`: of its own class `own`, and the rest of that which its
+/// picture was mixed with.
+pub fn shares(labels: &Tensor, others: &[i64], own: f64, classes: i64) -> Result<Tensor> {
+    let others = Tensor::f_from_slice(others)?.f_to_device(labels.device())?;
+    let one = |of: &Tensor| of.f_one_hot(classes)?.f_to_kind(Kind::Float);
+    Ok(one(labels)?.f_mul_scalar(own)?.f_add(&one(&others)?.f_mul_scalar(1.0 - own)?)?)
 }
 
 /// Moves one batch's values, which may lie in memory pixel by pixel, to the device.

@@ -174,9 +174,18 @@ fn jobs() -> [Value; 2] {
     ]
 }
 
+/// Pictures that are mixed, saved as differences.
+fn mixing() -> Value {
+    json!({
+        "optimizer": {"adamw": {"lr": 2e-3}}, "label_smoothing": 0.1, "accumulate": 2,
+        "data": {"path": "", "augment": [{"pad_crop": 1}, {"mixup": 0.2}, {"cutmix": 1.0}]},
+        "checkpoint": {"every": "5 steps", "keep": 100, "codec": "delta"},
+    })
+}
+
 #[test]
 fn a_resumed_run_ends_with_the_same_bytes() {
-    for job in jobs() {
+    for job in jobs().into_iter().chain([mixing()]) {
         let whole = bench(job.clone()).finish();
         assert_eq!(whole.ending, Ok(Ending::Trained));
         let last = *whole.steps().last().unwrap();

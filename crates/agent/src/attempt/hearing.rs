@@ -13,7 +13,7 @@ impl Attempt {
     /// Takes in what happened, and returns what there is to say of it.
     pub fn hear(&mut self, happening: Happening, now: Duration) -> Vec<Word> {
         match happening {
-            Happening::Staged(Ok(path)) => self.staged(&path, now),
+            Happening::Staged(Ok(here)) => self.staged(here, now),
             Happening::Staged(Err(finding)) => {
                 self.sweep(AttemptEnd::Failed { finding, exit_code: None }, now);
                 Vec::new()

@@ -93,7 +93,7 @@ fn shape(ready: &Ready) -> Shape {
 
 #[cfg(test)]
 mod tests {
-    use domain::rank::Step;
+    use domain::rank::{Fetching, Step};
 
     use super::*;
 
@@ -124,6 +124,7 @@ mod tests {
             step_us,
             data_wait_us: 0,
             checkpoint_us: 0,
+            data: Fetching::default(),
         })
     }
 

@@ -23,6 +23,17 @@ const LONGEST: usize = 100;
 /// A rank reads its orders at once; one that does not is about to be killed anyway.
 const WRITE: Duration = Duration::from_millis(100);
 
+/// A path of a socket that is short enough, and the folder that has to stay open for it.
+pub fn short(file: &Path) -> io::Result<(PathBuf, File)> {
+    let handle = File::open(file.parent().unwrap_or(Path::new(".")))?;
+    if file.as_os_str().len() <= LONGEST {
+        return Ok((file.to_owned(), handle));
+    }
+    let short = Path::new("/proc").join(std::process::id().to_string()).join("fd");
+    let short = short.join(handle.as_raw_fd().to_string()).join(file.file_name().unwrap_or_default());
+    Ok((short, handle))
+}
+
 /// One rank's socket.
 pub struct Link {
     listener: UnixListener,
@@ -40,11 +51,8 @@ impl Link {
     /// Listens in `folder` for this rank of `attempt`; what it says goes to `events`.
     pub fn listen(folder: &Path, attempt: &AttemptId, rank: u32, events: Sender<Event>) -> io::Result<Link> {
         let name = format!("{attempt}-{rank}.sock");
-        let handle = File::open(folder)?;
         let file = folder.join(&name);
-        let short = Path::new("/proc").join(std::process::id().to_string()).join("fd");
-        let short = short.join(handle.as_raw_fd().to_string()).join(&name);
-        let path = if file.as_os_str().len() <= LONGEST { file.clone() } else { short };
+        let (path, handle) = short(&file)?;
         let listener = UnixListener::bind(&path)?;
         let accepting = listener.try_clone()?;
         let attempt = attempt.clone();

@@ -29,7 +29,7 @@ use domain::{AttemptId, Command, Finding, InstanceId, Train, Work};
 use rustix::process::Signal;
 
 use crate::Patience;
-use crate::event::Event;
+use crate::event::{Event, Serving};
 use heartbeat::Heartbeat;
 use link::Link;
 use peers::Peers;
@@ -102,6 +102,8 @@ pub struct Attempt {
     stage: Stage,
     ending: Option<Ending>,
     log: PathBuf,
+    /// Who serves data that lies elsewhere, for as long as the attempt lasts.
+    served: Option<Serving>,
 }
 
 enum Working {
@@ -141,9 +143,12 @@ impl Attempt {
             Work::Command(command) => {
                 let workdir = folder.join("workdir");
                 let source = command.workdir.clone().map(PathBuf::from);
-                staging::begin(&start, &tools, move || workdir::copy(source.as_deref(), &workdir).map(|()| workdir));
+                staging::begin(&start, &tools, move || {
+                    workdir::copy(source.as_deref(), &workdir).map(|()| workdir.into())
+                });
                 let work = Working::Command { command, folder };
-                Ok((Attempt { start, tools, work, stage: Stage::Staging, ending: None, log }, Vec::new()))
+                let (stage, ending, served) = (Stage::Staging, None, None);
+                Ok((Attempt { start, tools, work, stage, ending, log, served }, Vec::new()))
             }
         }
     }
@@ -166,14 +171,15 @@ impl Attempt {
             peers.add(rank, listen(rank)?, peers::log(&log, rank));
         }
         let heartbeat = Heartbeat::new(now, tools.patience.ready, tools.patience.step);
-        let data = train.data.path.clone();
+        let data = train.data.clone();
         let (train, folder, said) = (Box::new(train), folder.to_owned(), Box::default());
         let work = Working::Train { train, folder, link, heartbeat, said, peers };
-        let mut attempt = Attempt { start, tools, work, stage: Stage::Staging, ending: None, log };
-        let words = match staging::place(&data)? {
+        let (stage, ending, served) = (Stage::Staging, None, None);
+        let mut attempt = Attempt { start, tools, work, stage, ending, log, served };
+        let words = match staging::place(&data.path)? {
             Some(path) => attempt.start_rank(&path, now)?,
             None => {
-                staging::data(data, &attempt.start, &attempt.tools);
+                staging::data(&data, &attempt.start, &attempt.tools);
                 Vec::new()
             }
         };

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use domain::Finding;
 use domain::run::AttemptEnd;
+use domain::train::{Cache, Data};
 use domain::wire::{Start, Word};
-use store::{Location, Meter};
+use store::{Location, Meter, Places};
 
 use super::heartbeat::Heartbeat;
 use super::process::{self, Process};
 use super::trainer::Seat;
 use super::verdict::Role;
-use super::{Attempt, Stage, Tools, Working, program, trainer};
-use crate::event::{Event, Happening};
+use super::{Attempt, Stage, Tools, Working, link, program, trainer};
+use crate::event::{Event, Happening, Here};
 
 /// Where data lies on this machine; none when it lies elsewhere.
 pub fn place(data: &str) -> Result<Option<PathBuf>, Box<Finding>> {
@@ -21,18 +22,33 @@ pub fn place(data: &str) -> Result<Option<PathBuf>, Box<Finding>> {
     Ok(location.local().map(Path::to_owned))
 }
 
-/// Fetches data from elsewhere. All runs of a home share what was fetched: `cache` lies beside `runs/RUN`.
-pub fn data(uri: String, start: &Start, tools: &Tools) {
-    let home = Path::new(&start.folder).ancestors().nth(2).unwrap_or(Path::new("/"));
-    let (cache, access) = (home.join("cache/data"), tools.access.clone());
+/// Fetches data from elsewhere, or has pieces of it served where the job has a cache. All runs of a home share what was
+/// fetched: `cache` lies beside `runs/RUN`.
+pub fn data(data: &Data, start: &Start, tools: &Tools) {
+    let run = Path::new(&start.folder);
+    let home = run.ancestors().nth(2).unwrap_or(Path::new("/"));
+    let (uri, access) = (data.path.clone(), tools.access.clone());
+    if let Some(Cache { budget }) = data.cache {
+        let (cache, folder) =
+            (home.join("cache/pieces"), run.join("attempts").join(start.attempt.as_str()).join("data"));
+        let socket = tools.folder.join(format!("{}-data.sock", start.attempt));
+        return begin(start, tools, move || {
+            let (short, handle) =
+                link::short(&socket).map_err(|error| *process::not_written("listen at", &socket, &error))?;
+            let places = Places { folder: &folder, cache: &cache, socket: &short };
+            let served = store::serve(&uri, budget.0, places, &access).map_err(|error| error.finding())?;
+            Ok(Here { path: served.path.clone(), served: Some((served, handle)) })
+        });
+    }
+    let cache = home.join("cache/data");
     begin(start, tools, move || {
         let staged = store::stage(&uri, &cache, &access, &Meter::default());
-        staged.map(|staged| staged.path).map_err(|error| error.finding())
+        staged.map(|staged| staged.path.into()).map_err(|error| error.finding())
     });
 }
 
 /// Does the work and tells the attempt; one that has ended meanwhile does not listen any more.
-pub fn begin(start: &Start, tools: &Tools, work: impl FnOnce() -> Result<PathBuf, Finding> + Send + 'static) {
+pub fn begin(start: &Start, tools: &Tools, work: impl FnOnce() -> Result<Here, Finding> + Send + 'static) {
     let (events, id) = (tools.events.clone(), start.attempt.clone());
     std::thread::spawn(move || {
         let _ = events.send(Event::Attempt(id, Happening::Staged(work())));
@@ -41,12 +57,14 @@ pub fn begin(start: &Start, tools: &Tools, work: impl FnOnce() -> Result<PathBuf
 
 impl Attempt {
     /// What the work needs is here: its process starts.
-    pub(super) fn staged(&mut self, path: &Path, now: Duration) -> Vec<Word> {
+    pub(super) fn staged(&mut self, here: Here, now: Duration) -> Vec<Word> {
         if !matches!(self.stage, Stage::Staging) || self.ending.is_some() {
             return Vec::new();
         }
+        let Here { path, served } = here;
+        self.served = served;
         let Working::Command { command, .. } = &self.work else {
-            return self.start_rank(path, now).unwrap_or_else(|finding| {
+            return self.start_rank(&path, now).unwrap_or_else(|finding| {
                 self.sweep(AttemptEnd::Failed { finding: *finding, exit_code: None }, now);
                 Vec::new()
             });

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use agent::{Patience, Settings};
 use domain::finding::{Cause, Finding};
-use domain::rank::{Checkpointed, Environment, Exported, Figures, Order, Ready, Report, Spec, Step};
+use domain::rank::{Checkpointed, Environment, Exported, Fetching, Figures, Order, Ready, Report, Spec, Step};
 
 /// Looks after the folder named by the environment, and exits as `gradus agent` does.
 pub fn agent(folder: PathBuf, patience: &str) -> ! {
@@ -97,8 +97,9 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
     let steps: u64 = behaviour.parse().unwrap_or(u64::MAX);
     for step in 1..=steps {
         std::thread::sleep(Duration::from_millis(5));
+        let (step_us, data) = (5000, Fetching::default());
         let report =
-            Step { step, epoch: 0, loss: 1.0, lr: 0.1, samples: 8, step_us: 5000, data_wait_us: 0, checkpoint_us: 0 };
+            Step { step, epoch: 0, loss: 1.0, lr: 0.1, samples: 8, step_us, data_wait_us: 0, checkpoint_us: 0, data };
         say(Report::Step(report));
         if behaviour == "hang" && step == 3 {
             std::thread::sleep(Duration::from_secs(3600));

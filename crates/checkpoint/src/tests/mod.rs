@@ -1,5 +1,6 @@
 //! A small state whose every value follows from its step, and one `check` for what a folder gives back.
 
+mod chains;
 mod crash;
 mod damage;
 mod fencing;

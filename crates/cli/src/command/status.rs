@@ -4,7 +4,7 @@ use domain::rank::Report;
 use domain::run::{AttemptEnd, InstanceState, RunState};
 use domain::{RunId, Timestamp};
 use serde_json::json;
-use server::{Home, Series, State};
+use server::{Home, Loading, Series, State};
 
 use super::{find, meters};
 use crate::error::Error;
@@ -80,6 +80,9 @@ fn one(home: &Home, state: &State, series: &Series, printer: &mut Printer, id: &
     if let (Some(step), Some(ready)) = (step(series, id)?, &run.ready) {
         printer.data(format!("step     {step} of {}", ready.steps));
     }
+    if let Some(loading) = loading(series, id)? {
+        printer.data(format!("data     {loading}"));
+    }
     for (id, instance) in instances {
         let used = match &instance.state {
             InstanceState::Released { usage } => format!("released after {:.1} s", usage.elapsed.as_secs_f64()),
@@ -133,6 +136,16 @@ fn why(home: &Home, state: &State, id: &RunId, run: &plan::Run) -> Option<String
         RunState::Done { outcome: domain::run::Outcome::Failed { finding } } => Some(finding.message.clone()),
         RunState::Stopped { .. } | RunState::Done { .. } => None,
     }
+}
+
+/// How data came over the newest steps.
+fn loading(series: &Series, run: &RunId) -> Result<Option<Loading>, Error> {
+    let newest = series.newest(run, 200)?;
+    let steps = newest.iter().filter_map(|(_, point)| match &point.report {
+        Report::Step(step) => Some(step),
+        _ => None,
+    });
+    Ok(Loading::of(steps))
 }
 
 /// The newest step that was reported.

@@ -35,6 +35,10 @@ impl Disk {
         self.folder.join(format!("{piece:016x}"))
     }
 
+    pub fn has(&self, piece: u64) -> bool {
+        self.path(piece).exists()
+    }
+
     /// Waits until no other process changes the folder.
     pub fn lock(&self) -> io::Result<Locked> {
         let file =

@@ -128,6 +128,19 @@ impl Cache {
         Ok(read.into())
     }
 
+    /// Notes anew when a piece is needed next, for one that was read by another way.
+    pub fn expect(&self, piece: u64, future: &dyn Future) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.bytes.contains_key(&piece) {
+            kept.expect(piece, future);
+        }
+    }
+
+    /// Whether a piece is in memory or on the disk, though it may turn out to be damaged when it is read.
+    pub fn has(&self, piece: u64) -> bool {
+        self.memory.contains_key(&piece) || self.disk.has(piece)
+    }
+
     /// How it did so far.
     pub fn counts(&self) -> Counts {
         Counts { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
@@ -150,19 +163,21 @@ impl Cache {
         }
         // Chosen before anything is removed: what is needed sooner than the new piece stays.
         let mut victims = Vec::new();
-        let mut free = self.budget.saturating_sub(kept.total);
+        // Below zero where the budget was larger once.
+        let mut free = self.budget as i64 - kept.total as i64;
+        let size_wanted = size as i64;
         kept.settle(future);
         for (use_of_victim, victim) in kept.queue.iter().rev() {
-            if free >= size {
+            if free >= size_wanted {
                 break;
             }
             if *use_of_victim <= next {
                 return Ok(());
             }
-            free += kept.bytes.get(victim).copied().unwrap_or_default();
+            free += kept.bytes.get(victim).copied().unwrap_or_default() as i64;
             victims.push(*victim);
         }
-        if free < size {
+        if free < size_wanted {
             return Ok(());
         }
         // Said before it is done: whoever comes after a crash looks anew.

@@ -2,17 +2,21 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use domain::train::{Augment, MemoryFormat};
+use domain::train::MemoryFormat;
 
-use super::Batch;
 use super::share::Share;
-use crate::augment::View;
+use super::{Batch, Mixed};
+use crate::augment::{Changes, View};
+use crate::cache::NEVER;
 use crate::dataset::Scratch;
+use crate::elsewhere::When;
+use crate::mix::{Form, Mixing};
 use crate::prepare::Output;
+use crate::rand_augment;
 use crate::random::{Draws, Purpose, key};
 use crate::recipe::Recipe;
 use crate::slots::{Claim, Filled, Numbers, Open, Values};
@@ -30,6 +34,10 @@ pub(super) struct Shared {
     pub numbers: Numbers,
     /// Which part of a picture file is shown, and whether the list has other changes than a mirror image besides.
     pub recipe: Option<(Recipe, bool)>,
+    /// What is read ahead, where the data lies elsewhere.
+    pub horizon: Option<Horizon>,
+    /// How the pictures of a batch are mixed, if they are.
+    pub mixing: Option<Mixing>,
     pub measured: Counters,
     /// Our samples in a full batch.
     pub batch: usize,
@@ -44,6 +52,17 @@ pub(super) struct Shared {
     pub ready: Condvar,
 }
 
+/// How far ahead is said what will be read.
+#[derive(Debug)]
+pub(super) struct Horizon {
+    /// Samples of an epoch, at least 1.
+    pub samples: u64,
+    pub epochs: u64,
+    /// Samples between what is read and what is announced.
+    pub ahead: u64,
+    pub begun: AtomicBool,
+}
+
 /// What was done so far, by all threads.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
@@ -56,7 +75,7 @@ pub(super) struct Counters {
 
 /// In which order a part is gone through.
 pub(super) enum Walk {
-    Shuffled(Vec<Augment>),
+    Shuffled(Changes),
     Natural,
 }
 
@@ -73,10 +92,20 @@ pub(super) struct State {
 /// A batch between its opening and its handing out.
 pub(super) struct Flying {
     pub plan: Plan,
-    pub batch: Arc<Open>,
+    pub stage: Stage,
     pub done: usize,
     /// The error of the lowest slot that could not be filled.
     pub failure: Option<(usize, Error)>,
+}
+
+/// Where the memory of a batch is.
+pub(super) enum Stage {
+    /// Its slots are given out.
+    Open(Arc<Open>),
+    /// A thread mixes its pictures.
+    Mixing,
+    /// They are mixed.
+    Closed(Filled, Mixed),
 }
 
 /// Which samples a batch holds.
@@ -85,6 +114,12 @@ pub(super) struct Plan {
     pub from: Cursor,
     /// Our samples of it.
     pub len: u64,
+    /// Whether its pictures are mixed with each other.
+    pub mixes: bool,
+    /// Slots to fill: our samples, and the one that the first of them is mixed with if that is another rank's.
+    pub slots: u64,
+    /// Where the batch of all ranks begins.
+    pub start: u64,
     /// All its samples.
     pub all: u64,
     pub after: Cursor,
@@ -100,6 +135,7 @@ pub(super) struct Upcoming {
     /// Samples of a full batch, those of all ranks.
     pub batch: u64,
     pub share: Share,
+    pub mixes: bool,
 }
 
 /// Slots to be filled.
@@ -134,8 +170,23 @@ impl Iterator for Upcoming {
         };
         self.at = after;
         let ours = self.share.of(all);
-        let from = Cursor { pos: from.pos + ours.start, ..from };
-        Some(Plan { from, len: ours.end - ours.start, all, after })
+        let (start, len) = (from.pos, ours.end - ours.start);
+        let from = Cursor { pos: start + ours.start, ..from };
+        let slots = len + u64::from(self.mixes && (1..all).contains(&len));
+        let mixes = self.mixes && len > 0;
+        Some(Plan { from, len, mixes, slots, start, all, after })
+    }
+}
+
+impl Plan {
+    /// The position in its epoch of what a slot holds: ours from the first on, and behind them the one before it,
+    /// where the last of a batch is before its first.
+    fn position(&self, slot: u64) -> u64 {
+        match slot < self.len {
+            true => self.from.pos + slot,
+            false if self.from.pos > self.start => self.from.pos - 1,
+            false => self.start + self.all - 1,
+        }
     }
 }
 
@@ -150,12 +201,12 @@ impl State {
 
     /// Whether the batch that is handed out next has all its samples; one without any has from the start.
     pub fn is_complete(&self) -> bool {
-        self.flying.front().is_some_and(|front| front.done as u64 >= front.plan.len)
+        self.flying.front().is_some_and(Flying::is_complete)
     }
 
     /// Batches that are complete.
     pub fn ready(&self) -> usize {
-        self.flying.iter().filter(|flying| flying.done as u64 >= flying.plan.len).count()
+        self.flying.iter().filter(|flying| flying.is_complete()).count()
     }
 
     /// Slots of the first batch that has some left; opens one if there is room.
@@ -165,13 +216,15 @@ impl State {
             if place == self.flying.len() {
                 let plan = self.upcoming.next()?;
                 let batch = match self.spare.pop() {
-                    Some(spare) => spare.open(plan.len as usize),
-                    None => Open::new(shared.batch, shared.dataset.sample_len(), plan.len as usize, shared.numbers),
+                    Some(spare) => spare.open(plan.slots as usize),
+                    None => Open::new(shared.batch, shared.dataset.sample_len(), plan.slots as usize, shared.numbers),
                 };
-                self.flying.push_back(Flying { plan, batch, done: 0, failure: None });
+                self.flying.push_back(Flying { plan, stage: Stage::Open(batch), done: 0, failure: None });
             }
-            let Flying { plan, batch, .. } = &self.flying[place];
-            if let Some(claim) = batch.claim(shared.taken) {
+            let Flying { plan, stage, .. } = &self.flying[place];
+            if let Stage::Open(batch) = stage
+                && let Some(claim) = batch.claim(shared.taken)
+            {
                 return Some(Task { number: self.first + place as u64, plan: *plan, claim });
             }
         }
@@ -180,12 +233,35 @@ impl State {
 }
 
 impl Flying {
+    /// Whether all its slots are filled, or one of them never will be.
+    fn is_filled(&self) -> bool {
+        self.done as u64 >= self.plan.slots
+    }
+
+    /// Whether it is to be mixed now, all its slots being filled.
+    fn is_to_mix(&self) -> bool {
+        self.plan.mixes && self.is_filled() && self.failure.is_none() && matches!(self.stage, Stage::Open(_))
+    }
+
+    fn is_complete(&self) -> bool {
+        match self.stage {
+            Stage::Open(_) => self.is_filled() && !self.is_to_mix(),
+            Stage::Mixing => false,
+            Stage::Closed(..) => true,
+        }
+    }
+
     pub fn land(self, shared: &Arc<Shared>, wait: Duration) -> Result<Batch, Error> {
         if let Some((_, error)) = self.failure {
             return Err(error);
         }
-        let filled = self.batch.close().map_err(|_| Error::Internal("a complete batch is still written to".into()))?;
-        Ok(Batch { filled: Some(filled), plan: self.plan, wait, shared: Arc::clone(shared) })
+        let (filled, mixed) = match self.stage {
+            Stage::Open(batch) => (batch.close().ok(), None),
+            Stage::Mixing => (None, None),
+            Stage::Closed(filled, mixed) => (Some(filled), Some(mixed)),
+        };
+        let filled = filled.ok_or_else(|| Error::Internal("a complete batch is still written to".into()))?;
+        Ok(Batch { filled: Some(filled), plan: self.plan, mixed, wait, shared: Arc::clone(shared) })
     }
 }
 
@@ -239,36 +315,85 @@ impl Shared {
         {
             flying.failure = Some((slot, error));
         }
-        let complete = flying.done as u64 >= flying.plan.len;
+        if !flying.is_to_mix() {
+            let complete = flying.is_complete();
+            drop(state);
+            if complete && place == 0 {
+                self.ready.notify_one();
+            }
+            return;
+        }
+        let stage = std::mem::replace(&mut flying.stage, Stage::Mixing);
         drop(state);
-        if complete && place == 0 {
+        let mixed = catch_unwind(AssertUnwindSafe(|| self.mix(&plan, stage)));
+        let mut state = self.lock();
+        let place = (number - state.first) as usize;
+        let flying = &mut state.flying[place];
+        match mixed {
+            Ok(Some((filled, mixed))) => flying.stage = Stage::Closed(filled, mixed),
+            Ok(None) | Err(_) => {
+                flying.failure = Some((0, Error::Internal("the pictures of a batch cannot be mixed".into())));
+                flying.stage = Stage::Open(Open::new(0, 0, 0, self.numbers));
+            }
+        }
+        drop(state);
+        if place == 0 {
             self.ready.notify_one();
         }
     }
 
+    /// Mixes the pictures of a batch whose slots are all filled; none if somebody still writes to it.
+    fn mix(&self, plan: &Plan, stage: Stage) -> Option<(Filled, Mixed)> {
+        let Stage::Open(batch) = stage else { return None };
+        let mut filled = batch.close().ok()?;
+        let (height, width) = (self.dataset.height(), self.dataset.width());
+        let form = Form { channels: self.dataset.channels(), height, width, layout: self.layout };
+        let blend = self.mixing?.draw(plan.from.epoch, plan.start, height, width);
+        let (len, has_guest) = (plan.len as usize, plan.slots > plan.len);
+        blend.apply(filled.values_mut(), len, has_guest, form);
+        let own = filled.labels();
+        // With the one before it; the first with the guest, or else the last.
+        let labels = own.last().into_iter().chain(own).copied().take(len).collect();
+        filled.truncate(len);
+        Some((filled, Mixed { labels, own: blend.own }))
+    }
+
     fn fill(&self, plan: &Plan, claim: &mut Claim, slot: usize, scratch: &mut Scratch) -> Result<(), Error> {
-        let Cursor { epoch, pos } = plan.from;
-        let pos = pos + slot as u64;
+        let (epoch, pos) = (plan.from.epoch, plan.position(slot as u64));
         let (height, width) = (self.dataset.height(), self.dataset.width());
         let samples = self.dataset.part(self.part);
-        let (sample, view) = match &self.walk {
-            Walk::Natural => (samples[pos as usize], View::whole(height, width)),
-            Walk::Shuffled(augment) => {
+        let (sample, [view, after], random) = match &self.walk {
+            Walk::Natural => (samples[pos as usize], [View::whole(height, width); 2], None),
+            Walk::Shuffled(changes) => {
                 let sample = samples[self.order.at(epoch, pos) as usize];
-                (sample, View::drawn(augment, self.seed, epoch, sample, height, width))
+                (sample, changes.views(self.seed, epoch, sample, height, width), changes.random)
             }
         };
         let (values, label) = claim.slot(slot);
         *label = i64::from(self.dataset.label(sample));
         let (layout, scaling) = (self.layout, self.scaling.as_slice());
+        let when = self.announce(plan, slot as u64, pos);
+        let drawn = |place| Draws::new(key(Purpose::Augment, self.seed, &[epoch, u64::from(sample), place]));
+        let write = |planes: &[u8], [changed, spare]: &mut [Vec<u8>; 2], values: Values<'_>| {
+            let Some((place, random)) = random else {
+                return view.write(planes, scaling, layout, values);
+            };
+            changed.resize(planes.len(), 0);
+            view.write(planes, scaling, MemoryFormat::Contiguous, Values::U8(changed));
+            for operation in rand_augment::drawn(random, drawn(place), height, width) {
+                operation.apply(changed, spare, height, width);
+            }
+            after.write(changed, scaling, layout, values);
+        };
         let Some((recipe, more)) = self.recipe else {
-            let planes = self.dataset.planes(sample, scratch)?;
-            view.write(planes, scaling, layout, values);
-            return Ok(());
+            let mut changed = std::mem::take(&mut scratch.changed);
+            let written = self.dataset.planes(sample, when, scratch).map(|planes| write(planes, &mut changed, values));
+            scratch.changed = changed;
+            return written;
         };
         // The first change of the list is drawn as any other.
-        let draws = Draws::new(key(Purpose::Augment, self.seed, &[epoch, u64::from(sample), 0]));
-        let read = if more {
+        let draws = drawn(0);
+        let read = if more || random.is_some() {
             let mut planes = std::mem::take(&mut scratch.planes);
             planes.resize(self.dataset.sample_len(), 0);
             let whole = Output {
@@ -277,15 +402,53 @@ impl Shared {
                 scaling: &[],
                 size: height,
             };
-            let read = self.dataset.write(sample, &recipe, draws, scratch, whole)?;
-            view.write(&planes, scaling, layout, values);
+            let read = self.dataset.write((sample, when), &recipe, draws, scratch, whole)?;
+            write(&planes, &mut scratch.changed, values);
             scratch.planes = planes;
             read
         } else {
-            self.dataset.write(sample, &recipe, draws, scratch, Output { values, layout, scaling, size: height })?
+            self.dataset.write(
+                (sample, when),
+                &recipe,
+                draws,
+                scratch,
+                Output { values, layout, scaling, size: height },
+            )?
         };
         self.measured.read.fetch_add(read as u64, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+impl Shared {
+    /// When a sample of data that lies elsewhere is needed. Says on the way what will be read soon: each sample of the
+    /// batch after the one that is made, when the sample in its place is; and before the first batch, all of that one.
+    fn announce(&self, plan: &Plan, slot: u64, pos: u64) -> When {
+        let Some(horizon) = &self.horizon else { return When::SOME_TIME };
+        let epoch = plan.from.epoch;
+        // The one that another rank's is mixed with is announced by that rank.
+        if slot < plan.len {
+            let first = horizon.begun.swap(true, Ordering::Relaxed);
+            let from = if first { horizon.ahead } else { 0 };
+            let times = (from..=horizon.ahead).filter_map(|ahead| {
+                let time = (epoch * horizon.samples + pos).checked_add(ahead)?;
+                let (epoch, pos) = (time / horizon.samples, time % horizon.samples);
+                let sample = (epoch < horizon.epochs).then(|| self.order.at(epoch, pos))?;
+                Some((self.dataset.part(self.part)[sample as usize], self.when(horizon, epoch, pos)))
+            });
+            self.dataset.expect(times);
+        }
+        self.when(horizon, epoch, pos)
+    }
+
+    /// When the sample of a position is read, and when it is next.
+    fn when(&self, horizon: &Horizon, epoch: u64, pos: u64) -> When {
+        let now = epoch * horizon.samples + pos;
+        let next = match epoch + 1 < horizon.epochs {
+            true => (epoch + 1) * horizon.samples + self.order.position(epoch + 1, self.order.at(epoch, pos)),
+            false => NEVER,
+        };
+        When { now, next }
     }
 }
 
@@ -320,7 +483,8 @@ mod tests {
             let mut covered = from.pos;
             for rank in 0..world {
                 let share = Share::new(rank, world).unwrap();
-                let mut upcoming = Upcoming { at: from, epochs: u64::MAX, samples: SAMPLES, batch, share };
+                let (epochs, mixes) = (u64::MAX, false);
+                let mut upcoming = Upcoming { at: from, epochs, samples: SAMPLES, batch, share, mixes };
                 let plan = upcoming.next().unwrap();
                 prop_assert_eq!((plan.from.pos, plan.from.epoch), (covered, epoch));
                 covered += plan.len;

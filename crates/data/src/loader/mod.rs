@@ -9,16 +9,19 @@ mod ahead;
 mod share;
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use domain::train::{Augment, MemoryFormat};
 
-use self::ahead::{Counters, Plan, Reach, Shared, State, Upcoming, Walk};
+use self::ahead::{Counters, Horizon, Plan, Reach, Shared, State, Upcoming, Walk};
 pub use self::share::Share;
+use crate::augment::Changes;
+use crate::cache::Counts;
 use crate::dataset::Scratch;
+use crate::mix::Mixing;
 use crate::recipe::Recipe;
 use crate::slots::{Filled, Numbers};
 use crate::{Cursor, Dataset, Error, Order, Part};
@@ -78,6 +81,18 @@ pub struct Measured {
     pub read: u64,
     /// Batches that are complete and not handed out yet.
     pub ready: usize,
+    /// Reads of data that lies elsewhere; none where it is here.
+    pub reads: Option<Counts>,
+}
+
+/// What the pictures of a batch were mixed with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mixed {
+    /// The class of the picture that each was mixed with.
+    pub labels: Vec<i64>,
+    /// The share of a picture's own class in what is to be learnt, the same for the whole batch of all ranks; the other
+    /// class has the rest.
+    pub own: f64,
 }
 
 /// One batch. Its memory goes back to the loader when it is dropped, so drop it once its values are copied.
@@ -85,6 +100,7 @@ pub struct Batch {
     /// Present until the batch is dropped.
     filled: Option<Filled>,
     plan: Plan,
+    mixed: Option<Mixed>,
     wait: Duration,
     shared: Arc<Shared>,
 }
@@ -96,8 +112,8 @@ impl Loader {
     /// that were made ahead and not used are made again, so every sample of an epoch is seen exactly once. A cursor
     /// that does not fit the data is the first error of `next`.
     pub fn train(dataset: Arc<Dataset>, options: LoaderOptions, from: Cursor, epochs: u64) -> Loader {
-        let augment = options.augment.clone();
-        Loader::start(dataset, Part::Train, options, Walk::Shuffled(augment), from, epochs)
+        let changes = Changes::of(&options.augment);
+        Loader::start(dataset, Part::Train, options, Walk::Shuffled(changes), from, epochs)
     }
 
     /// Batches of one part in natural order, once, without augmentation.
@@ -151,6 +167,7 @@ impl Loader {
             busy: Duration::from_nanos(busy.load(Ordering::Relaxed)),
             read: read.load(Ordering::Relaxed),
             ready: self.shared.lock().ready(),
+            reads: self.shared.dataset.reads(),
         }
     }
 
@@ -164,19 +181,31 @@ impl Loader {
     ) -> Loader {
         let share = options.share;
         let all = options.batch.max(1).min(dataset.part(part).len().max(1)) as u64;
-        let upcoming = Upcoming { at: from, epochs, samples: dataset.count(part), batch: all, share };
+        let samples = dataset.count(part);
+        let mixing = match &walk {
+            Walk::Natural => None,
+            Walk::Shuffled(_) => Mixing::of(&options.augment, options.seed),
+        };
+        let upcoming = Upcoming { at: from, epochs, samples, batch: all, share, mixes: mixing.is_some() };
         let batch = share.most(all) as usize;
         let values = batch * dataset.sample_len();
         let Cursor { epoch, pos } = from;
-        let samples = upcoming.samples;
+        let horizon = match &walk {
+            Walk::Shuffled(_) if dataset.is_elsewhere() => {
+                let ahead = all.max(FEWEST_AHEAD).min(samples.max(1));
+                Some(Horizon { samples: samples.max(1), epochs, ahead, begun: AtomicBool::new(false) })
+            }
+            Walk::Shuffled(_) | Walk::Natural => None,
+        };
         let refused = (epoch < epochs && pos >= samples.max(1)).then_some(Error::Position { epoch, pos, samples });
+        let refused = refused.or_else(|| grey(&walk, &dataset));
         let ended = refused.is_some();
         let state = State { upcoming, flying: VecDeque::new(), first: 0, spare: Vec::new(), ended };
         let from_memory = dataset.in_memory();
         let recipe = match &walk {
             Walk::Natural => dataset.recipe().map(|recipe| (recipe, false)),
             // Data that were opened without parts in mind are shown whole.
-            Walk::Shuffled(augment) => dataset.recipe().and(Recipe::of(augment, dataset.height())),
+            Walk::Shuffled(changes) => dataset.recipe().and(Recipe::of(changes.before(), dataset.height())),
         };
         let shared = Arc::new(Shared {
             order: Order::new(dataset.count(part), options.seed),
@@ -188,8 +217,11 @@ impl Loader {
             layout: options.layout,
             numbers: options.numbers,
             recipe,
+            horizon,
+            mixing,
             measured: Counters::default(),
-            batch,
+            // A rank makes one sample more where its pictures are mixed with those of others.
+            batch: batch + usize::from(mixing.is_some()),
             // A picture that is decoded is worth a trip to the lock; one that is only copied is not.
             taken: if from_memory { (TAKEN_VALUES * batch / values.max(1)).max(1) } else { 1 },
             ahead: (AHEAD_BYTES / (size_of::<f32>() * values.max(1))).clamp(2, 4),
@@ -207,6 +239,15 @@ impl Loader {
     }
 }
 
+/// Why pictures without colours cannot be changed as the list says.
+fn grey(walk: &Walk, dataset: &Dataset) -> Option<Error> {
+    let Walk::Shuffled(Changes { random: Some(_), .. }) = walk else { return None };
+    let channels = dataset.channels();
+    (channels != 3).then_some(Error::Grey { channels })
+}
+
+/// Samples that are announced before they are read, at least: trips to elsewhere that are under way.
+const FEWEST_AHEAD: u64 = 32;
 /// Values that are written between two trips to the lock: some 20 µs of work.
 const TAKEN_VALUES: usize = 1 << 15;
 /// Batches up to this size, from memory, are made inside `next`: some 10 µs of work.
@@ -244,6 +285,11 @@ impl Batch {
     /// One label a sample: the place of its class in [`Dataset::classes`].
     pub fn labels(&self) -> &[i64] {
         self.filled.as_ref().map_or(&[], Filled::labels)
+    }
+
+    /// What its pictures were mixed with; none where they were not.
+    pub fn mixed(&self) -> Option<&Mixed> {
+        self.mixed.as_ref()
     }
 
     /// Samples in this batch.

@@ -47,9 +47,9 @@ impl List {
 }
 
 impl Contents {
-    pub fn list(source: &Path, options: &PackOptions) -> Result<Contents, Error> {
+    pub fn list(source: &Path, options: &PackOptions, out: &Path) -> Result<Contents, Error> {
         if let Some(text) = &options.text {
-            let mut documents = Documents::read(source, text)?;
+            let mut documents = Documents::read(source, text, out)?;
             let (classes, labels) = (std::mem::take(&mut documents.classes), std::mem::take(&mut documents.labels));
             return Contents::of(source, options, (classes, labels, None), Matter::Texts(documents));
         }

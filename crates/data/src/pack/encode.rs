@@ -65,9 +65,9 @@ impl<'a> Encoder<'a> {
                 (format!("{place:08}"), source, (Codec::Pixels, plain(&self.shrunk(picture).0)), Vec::new())
             }
             Matter::Texts(documents) => {
-                let (name, text) = (format!("text {}", place + 1), documents.text(place));
+                let (name, text) = (format!("text {}", place + 1), documents.text(place)?);
                 let encoder = self.text.as_ref().ok_or_else(|| Error::Internal("text without a tokenizer".into()))?;
-                let bytes = encoder.encode(text).map_err(|why| Error::Picture { name: name.clone(), why })?;
+                let bytes = encoder.encode(&text).map_err(|why| Error::Picture { name: name.clone(), why })?;
                 (name, text.len(), (Codec::Tokens, bytes), Vec::new())
             }
         };

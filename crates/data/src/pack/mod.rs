@@ -115,7 +115,7 @@ pub fn pack(
     options: &PackOptions,
     progress: &mut dyn FnMut(PackProgress),
 ) -> Result<Packed, Error> {
-    let contents = Contents::list(source, options)?;
+    let contents = Contents::list(source, options, out)?;
     fs::create_dir_all(out).map_err(refusing(out))?;
     let (journal, done) = Journal::open(out, &contents.fingerprint)?;
     let manifest = match options.format {

@@ -5,14 +5,14 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::{Codec, FOOT, FOOT_MAGIC, HASH, HEAD, HEAD_MAGIC, RECORD, Record, VERSION, long, short};
 use crate::Error;
+use crate::elsewhere::When;
 use crate::manifest::Manifest;
 use crate::source::LARGEST_FILE;
-use crate::source::handles::Handles;
+use crate::source::handles::{Handles, Opened};
 
 /// A longer name is not read.
 const LONGEST_NAME: u64 = 1 << 16;
@@ -116,11 +116,11 @@ impl Shards {
     }
 
     /// Reads the bytes of one sample.
-    pub fn read(&self, sample: usize, bytes: &mut Vec<u8>) -> Result<(), Error> {
+    pub fn read(&self, sample: usize, bytes: &mut Vec<u8>, when: When) -> Result<(), Error> {
         let place = self.places[sample];
         bytes.clear();
         bytes.resize(place.bytes as usize, 0);
-        let read = self.files.read_exact_at(place.shard, bytes, place.offset);
+        let read = self.files.read_due(place.shard, bytes, place.offset, when);
         read.map_err(|source| Error::Read { name: self.name(sample), source })
     }
 
@@ -150,8 +150,8 @@ struct Foot {
 
 impl Foot {
     /// The foot of a shard that should have `bytes` bytes. The inner error says what is wrong with it.
-    fn read(file: &File, bytes: u64) -> io::Result<Result<Foot, String>> {
-        let length = file.metadata()?.len();
+    fn read(file: &Opened, bytes: u64) -> io::Result<Result<Foot, String>> {
+        let length = file.length()?;
         if length != bytes {
             return Ok(Err(format!("it has {length} bytes, its manifest says {bytes}")));
         }
@@ -180,7 +180,7 @@ impl Foot {
     }
 
     /// Index, hashes and names, checked.
-    fn table(&self, file: &File) -> io::Result<Result<Vec<u8>, String>> {
+    fn table(&self, file: &Opened) -> io::Result<Result<Vec<u8>, String>> {
         // As long as count and names say, which is as long as the file is; a file of holes may still be huge.
         let bytes = (self.length - FOOT - self.index) as usize;
         let mut table = Vec::new();
@@ -220,7 +220,8 @@ impl Foot {
 pub(crate) fn verify(folder: &Path, shard: &crate::manifest::Shard, classes: usize) -> Result<Vec<String>, Error> {
     let path = folder.join(&shard.file);
     let refused = |source| Error::Read { name: path.display().to_string(), source };
-    let file = File::open(&path).map_err(refused)?;
+    let plain = File::open(&path).map_err(refused)?;
+    let file = Opened::Here(plain.try_clone().map_err(refused)?);
     let foot = match Foot::read(&file, shard.bytes).map_err(refused)? {
         Ok(foot) => foot,
         Err(why) => return Ok(vec![format!("{}: {why}", shard.file)]),
@@ -256,7 +257,7 @@ pub(crate) fn verify(folder: &Path, shard: &crate::manifest::Shard, classes: usi
         }
     }
     let mut whole = blake3::Hasher::new();
-    whole.update_reader(&file).map_err(refused)?;
+    whole.update_reader(&plain).map_err(refused)?;
     if wrong.is_empty() && whole.finalize().to_hex().as_str() != shard.blake3 {
         wrong.push(format!("{}: it is not the shard that was packed", shard.file));
     }

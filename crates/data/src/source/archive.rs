@@ -4,10 +4,9 @@
 //! the tar are labels only and never touch the file system, so a hostile one can do no harm. The dialects are those of
 //! POSIX.1-2001 (ustar, pax) and GNU; what is a size is checked against the file before anything is read or skipped.
 
-use std::fs::File;
 use std::io;
 
-use super::handles::Window;
+use super::handles::{Opened, Window};
 
 const BLOCK: u64 = 512;
 /// Longer names and records of names belong to no picture.
@@ -57,7 +56,7 @@ struct Said {
 }
 
 /// Shows every file and hard link to `visit`, in the order of the tar. What was shown before an error is sound.
-pub(super) fn entries(file: &File, mut visit: impl FnMut(Entry)) -> Result<(), Stop> {
+pub(super) fn entries(file: &Opened, mut visit: impl FnMut(Entry)) -> Result<(), Stop> {
     let mut window = Window::new(file)?;
     let mut said = Said::default();
     let mut at = 0;

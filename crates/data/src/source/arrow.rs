@@ -4,7 +4,6 @@
 //! the offsets inside them are read when the data is opened. The layout is that of "Serialization and Interprocess
 //! Communication" in the Arrow columnar format; every place is checked against the body that it lies in.
 
-use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +12,7 @@ use arrow_ipc::{MessageHeader, RecordBatch, root_as_message};
 use arrow_schema::{DataType, Fields, Schema};
 
 use super::columns::{Columns, Want};
-use super::handles::{Handles, Window};
+use super::handles::{Handles, Opened, Window};
 use super::labels::Named;
 use super::layout;
 use super::spans::{Names, Span, Spans};
@@ -96,7 +95,7 @@ struct Leaf {
 
 impl Reader<'_> {
     fn read(&mut self, path: &Path) -> Result<(), Broken> {
-        let file = File::open(path)?;
+        let file = Opened::open(path)?;
         let mut window = Window::new(&file)?;
         // A file is a stream between two marks, of which the first is filled up to a round number of bytes.
         let mut at = if window.up_to(0, 6)? == b"ARROW1" { 8 } else { 0 };

@@ -5,9 +5,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use super::handles::Handles;
 use super::parquet;
 use super::spans::Spans;
 use crate::Error;
+use crate::cache::Counts;
+use crate::elsewhere::When;
 use crate::shard::{Codec, Shards};
 
 /// JPEG and PNG files that are read when they are needed.
@@ -54,12 +57,54 @@ impl Encoded {
 
     /// Reads the file of one picture into `bytes`.
     pub fn read(&self, sample: usize, bytes: &mut Vec<u8>) -> Result<(), Error> {
+        self.read_due(sample, bytes, When::SOME_TIME)
+    }
+
+    /// The files that hold many pictures each; none where each has its own.
+    fn handles(&self) -> Option<&Handles> {
+        match self {
+            Encoded::Files { .. } => None,
+            Encoded::Spans(spans) => Some(&spans.files),
+            Encoded::Rows(rows) => Some(rows.files()),
+            Encoded::Shards(shards) => Some(shards.files()),
+        }
+    }
+
+    /// Reads of files that lie elsewhere; none where they are here.
+    pub fn reads(&self) -> Option<Counts> {
+        self.handles()?.reads()
+    }
+
+    /// Whether it helps to say what will be read soon.
+    pub fn is_elsewhere(&self) -> bool {
+        self.handles().is_some_and(Handles::are_elsewhere)
+    }
+
+    /// Says which pictures will be read soon, and when.
+    pub fn expect(&self, samples: impl Iterator<Item = (usize, When)>) {
+        let Some(handles) = self.handles() else { return };
+        handles.expect(samples.filter_map(|(sample, when)| {
+            let (file, offset, bytes) = match self {
+                // Where a row's bytes lie is known only when its page is read.
+                Encoded::Files { .. } | Encoded::Rows(_) => return None,
+                Encoded::Spans(spans) => spans.place(sample),
+                Encoded::Shards(shards) => {
+                    let place = shards.places()[sample];
+                    (place.shard, place.offset, place.bytes)
+                }
+            };
+            Some((file, offset, bytes, when))
+        }));
+    }
+
+    /// The same; `when` says when it is needed.
+    pub fn read_due(&self, sample: usize, bytes: &mut Vec<u8>, when: When) -> Result<(), Error> {
         match self {
             Encoded::Files { root, paths, .. } => read_file(&root.join(&paths[sample]), bytes)
                 .map_err(|source| Error::Read { name: self.name(sample), source })?,
-            Encoded::Spans(spans) => spans.read(sample, bytes)?,
+            Encoded::Spans(spans) => spans.read(sample, bytes, when)?,
             Encoded::Rows(rows) => rows.read(sample, bytes)?,
-            Encoded::Shards(shards) => shards.read(sample, bytes)?,
+            Encoded::Shards(shards) => shards.read(sample, bytes, when)?,
         }
         let why = match bytes.len() as u64 {
             0 => "the file is empty",

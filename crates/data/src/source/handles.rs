@@ -1,6 +1,6 @@
 //! Files that many threads read by position, of which only some are open at a time.
 //!
-//! A data set may have more shards than a process may have open files (1024 is a usual limit), so those opened first
+//! A file is here, or it is a hole whose bytes lie elsewhere ([`crate::elsewhere`]); who reads it need not know. A data set may have more shards than a process may have open files (1024 is a usual limit), so those opened first
 //! are closed when there are too many. Reads need no lock: they hold the file that they read.
 
 use std::collections::{HashMap, VecDeque};
@@ -10,16 +10,78 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::cache::Counts;
+use crate::elsewhere::{Client, Span, When};
+
+/// An open file, or one that lies elsewhere.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    Here(File),
+    Elsewhere { client: Arc<Client>, file: u32, bytes: u64 },
+}
+
+impl Opened {
+    pub fn open(path: &Path) -> io::Result<Opened> {
+        Opened::with(Client::of(path)?.as_ref(), path)
+    }
+
+    fn with(client: Option<&Arc<Client>>, path: &Path) -> io::Result<Opened> {
+        match client.and_then(|client| Some((client, client.file(path)?))) {
+            Some((client, (file, bytes))) => Ok(Opened::Elsewhere { client: Arc::clone(client), file, bytes }),
+            None => Ok(Opened::Here(File::open(path)?)),
+        }
+    }
+
+    /// Bytes of the whole file.
+    pub fn length(&self) -> io::Result<u64> {
+        match self {
+            Opened::Here(file) => Ok(file.metadata()?.len()),
+            Opened::Elsewhere { bytes, .. } => Ok(*bytes),
+        }
+    }
+
+    /// Fills `bytes` from `offset`, which may be needed again some time.
+    pub fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_due(bytes, offset, When::SOME_TIME)
+    }
+
+    /// Fills `bytes` from `offset`; `when` says when they are needed.
+    pub fn read_due(&self, bytes: &mut [u8], offset: u64, when: When) -> io::Result<()> {
+        let (client, file, length) = match self {
+            Opened::Here(file) => return file.read_exact_at(bytes, offset),
+            Opened::Elsewhere { client, file, bytes } => (client, *file, *bytes),
+        };
+        let ends = offset.checked_add(bytes.len() as u64).is_none_or(|end| end > length);
+        match u32::try_from(bytes.len()) {
+            Ok(0) => Ok(()),
+            Ok(count) if !ends => client.read(Span { file, offset, bytes: count }, when, bytes),
+            Ok(_) | Err(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// Reads up to as many bytes as there is room for from `offset`; none at the end.
+    pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        let length = match self {
+            Opened::Here(file) => return file.read_at(bytes, offset),
+            Opened::Elsewhere { bytes, .. } => *bytes,
+        };
+        let count = bytes.len().min(usize::try_from(length.saturating_sub(offset)).unwrap_or(usize::MAX));
+        self.read_due(&mut bytes[..count], offset, When::SOME_TIME)?;
+        Ok(count)
+    }
+}
+
 /// Files by number, opened when they are first read.
 #[derive(Debug)]
 pub(crate) struct Handles {
     paths: Vec<PathBuf>,
-    open: Mutex<Opened>,
+    client: Option<Arc<Client>>,
+    open: Mutex<Open>,
 }
 
 #[derive(Debug, Default)]
-struct Opened {
-    files: HashMap<u32, Arc<File>>,
+struct Open {
+    files: HashMap<u32, Arc<Opened>>,
     /// Numbers in the order in which they were opened.
     order: VecDeque<u32>,
 }
@@ -29,7 +91,9 @@ const MOST_OPEN: usize = 256;
 
 impl Handles {
     pub fn new(paths: Vec<PathBuf>) -> Handles {
-        Handles { paths, open: Mutex::default() }
+        // Data that cannot be understood is told when it is read.
+        let client = paths.first().and_then(|path| Client::of(path).ok().flatten());
+        Handles { paths, client, open: Mutex::default() }
     }
 
     pub fn path(&self, number: u32) -> &Path {
@@ -45,8 +109,32 @@ impl Handles {
         self.file(number)?.read_exact_at(bytes, offset)
     }
 
+    /// The same; `when` says when they are needed.
+    pub fn read_due(&self, number: u32, bytes: &mut [u8], offset: u64, when: When) -> io::Result<()> {
+        self.file(number)?.read_due(bytes, offset, when)
+    }
+
+    /// Whether the files lie elsewhere.
+    pub fn are_elsewhere(&self) -> bool {
+        self.client.is_some()
+    }
+
+    /// Reads of files that lie elsewhere; none where they are here.
+    pub fn reads(&self) -> Option<Counts> {
+        self.client.as_ref().map(|client| client.counts())
+    }
+
+    /// Says which bytes will be read soon: of which file, from where, how many, and when.
+    pub fn expect(&self, spans: impl Iterator<Item = (u32, u64, u32, When)>) {
+        let Some(client) = &self.client else { return };
+        client.expect(spans.filter_map(|(number, offset, bytes, when)| {
+            let (file, _) = client.file(&self.paths[number as usize])?;
+            Some((Span { file, offset, bytes }, when))
+        }));
+    }
+
     /// File `number`, open.
-    pub fn file(&self, number: u32) -> io::Result<Arc<File>> {
+    pub fn file(&self, number: u32) -> io::Result<Arc<Opened>> {
         // Nothing that can panic runs under the lock.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = open.files.get(&number) {
@@ -57,7 +145,7 @@ impl Handles {
                 open.files.remove(&first);
             }
         }
-        let file = Arc::new(File::open(&self.paths[number as usize])?);
+        let file = Arc::new(Opened::with(self.client.as_ref(), &self.paths[number as usize])?);
         open.files.insert(number, Arc::clone(&file));
         open.order.push_back(number);
         Ok(file)
@@ -66,18 +154,19 @@ impl Handles {
 
 /// A file read by position through a small buffer, for those who look at many close places of it.
 pub(crate) struct Window<'a> {
-    file: &'a File,
+    file: &'a Opened,
     length: u64,
     start: u64,
     buffer: Vec<u8>,
 }
 
-/// Bytes read at a time.
+/// Bytes read at a time: here, and elsewhere, where every read is a trip.
 const WINDOW: u64 = 16 << 10;
+const WINDOW_ELSEWHERE: u64 = 4 << 20;
 
 impl<'a> Window<'a> {
-    pub fn new(file: &'a File) -> io::Result<Window<'a>> {
-        let length = file.metadata()?.len();
+    pub fn new(file: &'a Opened) -> io::Result<Window<'a>> {
+        let length = file.length()?;
         Ok(Window { file, length, start: 0, buffer: Vec::new() })
     }
 
@@ -92,10 +181,14 @@ impl<'a> Window<'a> {
         let offset = offset.min(end);
         let held = self.start..self.start + self.buffer.len() as u64;
         if !(held.contains(&offset) && end <= held.end) && offset < end {
-            let end = self.length.min(offset.saturating_add(most.max(WINDOW)));
+            let window = match self.file {
+                Opened::Here(_) => WINDOW,
+                Opened::Elsewhere { .. } => WINDOW_ELSEWHERE,
+            };
+            let end = self.length.min(offset.saturating_add(most.max(window)));
             self.buffer.resize((end - offset) as usize, 0);
             self.start = offset;
-            if let Err(error) = self.file.read_exact_at(&mut self.buffer, offset) {
+            if let Err(error) = self.file.read_due(&mut self.buffer, offset, When::ONCE) {
                 self.buffer.clear();
                 return Err(error);
             }
@@ -139,7 +232,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let bytes: Vec<u8> = (0..50_000_u32).map(|n| (n * 7) as u8).collect();
         std::fs::write(root.path().join("f"), &bytes).unwrap();
-        let file = File::open(root.path().join("f")).unwrap();
+        let file = Opened::open(&root.path().join("f")).unwrap();
         let mut window = Window::new(&file).unwrap();
         for (offset, most) in [(0, 10), (5, 0), (16_380, 20), (100, 40_000), (49_990, 100), (50_000, 5), (u64::MAX, 9)]
         {

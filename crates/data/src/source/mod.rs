@@ -30,6 +30,7 @@ pub(crate) use self::encoded::{Encoded, LARGEST_FILE};
 use self::labels::{Named, numbered};
 use self::tree::Form;
 use crate::dataset::Skipped;
+use crate::elsewhere::When;
 use crate::manifest::Manifest;
 use crate::shard::{Codec, Shards};
 use crate::texts::Record;
@@ -205,7 +206,7 @@ pub(crate) fn texts_of_tables(file: &Path, keys: &Text) -> Result<Vec<Record>, E
             let mut texts = Vec::with_capacity(spans.spans.len());
             for sample in 0..spans.spans.len() {
                 let mut bytes = Vec::new();
-                spans.read(sample, &mut bytes)?;
+                spans.read(sample, &mut bytes, When::ONCE)?;
                 let wrong = |_| Error::Picture { name: spans.name(sample), why: "it is not UTF-8".into() };
                 texts.push(String::from_utf8(bytes).map_err(wrong)?);
             }

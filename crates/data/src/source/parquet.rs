@@ -5,7 +5,6 @@
 //! costs a few milliseconds a row where pages are large; `gradus data pack` pays it once. Read on in `pages`.
 
 use std::io::{self, BufReader, Read};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::columns::{Columns, Want};
-use super::handles::Handles;
+use super::handles::{Handles, Opened};
 use super::labels::Named;
 use super::pages::{self, Column};
 use super::{LARGEST_FILE, layout};
@@ -268,18 +267,18 @@ fn damaged(path: &Path, why: &str) -> Error {
 /// A file that is read by position: the standard one has a single place that all threads would move.
 #[derive(Debug, Clone)]
 struct Positioned {
-    file: Arc<std::fs::File>,
+    file: Arc<Opened>,
     bytes: u64,
 }
 
 struct At {
-    file: Arc<std::fs::File>,
+    file: Arc<Opened>,
     offset: u64,
 }
 
 impl Positioned {
-    fn new(file: Arc<std::fs::File>) -> io::Result<Positioned> {
-        let bytes = file.metadata()?.len();
+    fn new(file: Arc<Opened>) -> io::Result<Positioned> {
+        let bytes = file.length()?;
         Ok(Positioned { file, bytes })
     }
 }

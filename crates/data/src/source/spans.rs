@@ -7,6 +7,7 @@ use std::io;
 use super::LARGEST_FILE;
 use super::handles::Handles;
 use crate::Error;
+use crate::elsewhere::When;
 
 /// Where each sample lies.
 #[derive(Debug)]
@@ -90,7 +91,7 @@ impl Spans {
     }
 
     /// Reads one sample into `bytes`; the checksum of its record is checked if it has one.
-    pub fn read(&self, sample: usize, bytes: &mut Vec<u8>) -> Result<(), Error> {
+    pub fn read(&self, sample: usize, bytes: &mut Vec<u8>, when: When) -> Result<(), Error> {
         let span = self.spans[sample];
         let (before, length) = span.record.unwrap_or((0, span.bytes));
         let refused = |source: io::Error| Error::Read { name: self.name(sample), source };
@@ -98,12 +99,10 @@ impl Spans {
         if u64::from(length) > LARGEST_FILE {
             return Err(broken("it is larger than 256 MiB"));
         }
-        // Behind a record lies its checksum.
-        let checksum = if span.record.is_some() { 4 } else { 0 };
+        let (file, start, all) = self.place(sample);
         bytes.clear();
-        bytes.resize(length as usize + checksum, 0);
-        let start = span.offset - u64::from(before);
-        self.files.read_exact_at(span.file, bytes, start).map_err(refused)?;
+        bytes.resize(all as usize, 0);
+        self.files.read_due(file, bytes, start, when).map_err(refused)?;
         if span.record.is_none() {
             return Ok(());
         }
@@ -115,6 +114,15 @@ impl Spans {
         bytes.copy_within(from..to, 0);
         bytes.truncate(span.bytes as usize);
         Ok(())
+    }
+
+    /// File, place and number of the bytes that [`Spans::read`] reads.
+    pub fn place(&self, sample: usize) -> (u32, u64, u32) {
+        let span = self.spans[sample];
+        let (before, length) = span.record.unwrap_or((0, span.bytes));
+        // Behind a record lies its checksum.
+        let checksum = if span.record.is_some() { 4 } else { 0 };
+        (span.file, span.offset - u64::from(before), length + checksum)
     }
 
     /// What lies beside one sample, as one JSON object: its JSON, and its text under `text`. What is neither is left out.

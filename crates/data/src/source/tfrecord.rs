@@ -5,11 +5,10 @@
 //! its picture is read.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::example::{self, Found};
-use super::handles::{Handles, Window};
+use super::handles::{Handles, Opened, Window};
 use super::labels::{Named, numbered};
 use super::spans::{Names, Span, Spans};
 use super::{Content, Encoded, Home, Index, Reading, homes_of, layout};
@@ -27,7 +26,7 @@ const TAIL: u64 = 4;
 
 /// Whether a file begins as a TFRecord does: with a length whose checksum is right.
 pub(super) fn is_one(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else { return false };
+    let Ok(file) = Opened::open(path) else { return false };
     let Ok(mut window) = Window::new(&file) else { return false };
     matches!(window.array::<12>(0), Ok(Some(head)) if length(&head).is_some())
 }
@@ -44,7 +43,7 @@ pub(super) fn index(root: &Path, files: Vec<PathBuf>, homes: &[Home], reading: &
     for (path, number) in files.iter().zip(0_u32..) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let refused = |source| Error::Read { name: path.display().to_string(), source };
-        let file = File::open(path).map_err(refused)?;
+        let file = Opened::open(path).map_err(refused)?;
         let mut window = Window::new(&file).map_err(refused)?;
         let (mut at, mut record) = (0, 0);
         while at < window.length() {

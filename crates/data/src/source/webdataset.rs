@@ -6,11 +6,10 @@
 //! sample for sample, whether they lie in a folder, in one tar, or shuffled over many.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::archive::{self, Entry, Kind, Stop};
-use super::handles::Handles;
+use super::handles::{Handles, Opened};
 use super::labels::{Named, from_paths, is_hidden, is_picture, numbered};
 use super::spans::{Beside, Names, Span, Spans};
 use super::{Content, Encoded, Home, Index, Reading, layout};
@@ -110,7 +109,7 @@ impl Members {
     /// Adds those of one tar. The inner error says what is wrong with the tar; what came before it is kept.
     fn list(&mut self, path: &Path, number: u32) -> Result<Result<(), String>, Error> {
         let refused = |source| Error::Read { name: path.display().to_string(), source };
-        let file = File::open(path).map_err(refused)?;
+        let file = Opened::open(path).map_err(refused)?;
         let (mut links, mut sparse) = (Vec::new(), None);
         let read = archive::entries(&file, |Entry { name, kind }| {
             let Some(name) = tidy(&name) else { return };

@@ -75,7 +75,9 @@ fn every_sample_comes_once_in_an_epoch() {
                 let mut wanted: Vec<f32> = dataset
                     .part(Part::Train)
                     .iter()
-                    .map(|sample| f32::from(dataset.planes(*sample, &mut Default::default()).unwrap()[0]))
+                    .map(|sample| {
+                        f32::from(dataset.planes(*sample, Default::default(), &mut Default::default()).unwrap()[0])
+                    })
                     .collect();
                 wanted.sort_by(f32::total_cmp);
                 assert_eq!(sorted, wanted);

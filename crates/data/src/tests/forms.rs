@@ -197,7 +197,8 @@ fn a_tar_is_read_in_every_dialect() {
     let dataset = open(&Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec() }, &path);
     assert_eq!(dataset.classes(), ["a", "b"]);
     assert_eq!(dataset.counts(), [21, 0, 0]);
-    let firsts: Vec<u8> = (0..21).map(|sample| dataset.planes(sample, &mut Default::default()).unwrap()[0]).collect();
+    let firsts: Vec<u8> =
+        (0..21).map(|sample| dataset.planes(sample, Default::default(), &mut Default::default()).unwrap()[0]).collect();
     let a = [10, 11, 14, 15, 18, 19, 99, 3, 6, 7];
     let b_link = [99];
     let b = [0, 1, 12, 13, 16, 17, 4, 5, 8, 9];
@@ -228,7 +229,7 @@ fn cifar_binary_files_are_read() {
         let dataset = open(&folders(), path);
         assert_eq!(dataset.counts(), [18, 2, 10]);
         assert_eq!(all(&dataset, Part::Test).1, (20..30).map(|number| number % 3).collect::<Vec<i64>>());
-        assert_eq!(dataset.planes(25, &mut Default::default()).unwrap(), &record(0, 25)[1..]);
+        assert_eq!(dataset.planes(25, Default::default(), &mut Default::default()).unwrap(), &record(0, 25)[1..]);
     }
     fs::remove_file(folder.join("batches.meta.txt")).unwrap();
     assert_eq!(open(&spec(), &folder).classes().len(), 10);
@@ -253,7 +254,7 @@ fn the_digits_are_the_published_ones() {
     }
     assert_eq!(counts, [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]);
     let first = [0, 0, 5, 13, 9, 1, 0, 0, 0, 0, 13, 15, 10, 15, 5, 0];
-    assert_eq!(dataset.planes(0, &mut Default::default()).unwrap()[..16], first);
+    assert_eq!(dataset.planes(0, Default::default(), &mut Default::default()).unwrap()[..16], first);
     // Over all pictures the mean is 4.8842 of 16; a split of 1258 stays close.
     assert!((dataset.mean()[0] - 4.8842 / 16.0).abs() < 0.005, "{:?}", dataset.mean());
     assert!((dataset.std()[0] - 6.0168 / 16.0).abs() < 0.005, "{:?}", dataset.std());
@@ -282,6 +283,6 @@ fn tables_are_read_plain_and_compressed() {
         let dataset = open(&Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec() }, &path);
         assert_eq!(dataset.classes(), ["2", "7", "10"]);
         assert_eq!(all(&dataset, Part::Train).1[..4], [0, 2, 1, 0]);
-        assert_eq!(dataset.planes(16, &mut Default::default()).unwrap()[..3], [16, 0, 1]);
+        assert_eq!(dataset.planes(16, Default::default(), &mut Default::default()).unwrap()[..3], [16, 0, 1]);
     }
 }

@@ -3,6 +3,7 @@
 mod batches;
 mod forms;
 mod hostile;
+mod mixing;
 mod mutate;
 mod packs;
 mod refusals;
@@ -31,6 +32,7 @@ fn spec() -> Data {
         size: None,
         corrupt: Corrupt::Fail,
         workers: 1,
+        cache: None,
     }
 }
 

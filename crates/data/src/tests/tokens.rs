@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{Int64Array, RecordBatch, StringArray};
-use domain::train::{Data, Text};
+use domain::train::{Data, Documents, Text};
 
 use super::{complains, refused, scratch, spec};
 use crate::texts::Goal;
@@ -220,6 +220,45 @@ fn parts_of_packed_text_are_kept() {
     let error = pack(&table, &root.path().join("none"), &named, &mut |_| {}).unwrap_err();
     complains(&error, "none of its columns `label`, `text` is a text `story`", "");
     assert!(!root.path().join("none").join("manifest.json").exists());
+}
+
+/// Rows and guesses stay as they are; each word's place counts from where its document begins in the row.
+#[test]
+fn documents_may_be_kept_apart() {
+    let root = scratch();
+    let source = written(root.path(), "jsonl");
+    let out = root.path().join("out");
+    pack(&source, &out, &options(Vocabulary::Bpe(400)), &mut |_| {}).unwrap();
+    for path in [&source, &out] {
+        let batches = |documents| {
+            let keys = Text { documents, ..keys(40) };
+            let keys = if *path == source { Text { label: None, ..keys } } else { keys };
+            let mut loader = TextLoader::train(Arc::new(opened(path, Goal::Next, &keys)), 5, 3, Cursor::START, 1);
+            std::iter::from_fn(|| loader.next().map(Result::unwrap)).collect::<Vec<_>>()
+        };
+        let (together, apart) = (batches(Documents::Together), batches(Documents::Apart));
+        let mut shared = 0;
+        for (together, apart) in together.iter().zip(&apart) {
+            assert_eq!((&together.tokens, &together.places), (&apart.tokens, &None));
+            let places = apart.places.as_ref().unwrap();
+            for row in 0..apart.rows {
+                let range = row * apart.length..(row + 1) * apart.length;
+                let is_word = |at: usize| apart.mask.as_ref().is_none_or(|mask| mask[at]);
+                let words = range.clone().filter(|at| is_word(*at)).count();
+                assert_eq!(places[range.start], 0);
+                for at in range.start + 1..range.start + words {
+                    // A document's first word is not guessed from another.
+                    let begins = apart.labels[at - 1] == -100;
+                    assert_eq!(places[at], if begins { 0 } else { places[at - 1] + 1 }, "row {row}");
+                    shared += usize::from(begins);
+                }
+            }
+            if *path == out {
+                assert_eq!(together.labels, apart.labels);
+            }
+        }
+        assert!(shared > 5, "{shared} documents share rows with others");
+    }
 }
 
 #[test]

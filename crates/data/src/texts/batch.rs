@@ -37,6 +37,8 @@ pub struct TextBatch {
     pub tokens: Vec<i64>,
     /// Which are words and which only fill a row; none where all are words.
     pub mask: Option<Vec<bool>>,
+    /// How far each word is from the beginning of its document, where words see their own document only.
+    pub places: Option<Vec<i64>>,
     /// One class a row, or what is to be guessed at each place of each row and −100 where nothing is.
     pub labels: Vec<i64>,
     /// Rows.
@@ -127,6 +129,8 @@ impl Texts {
         let size = numbers.len() * length;
         let mut tokens = vec![i64::from(self.special.pad); size];
         let mut mask = vec![false; size];
+        // What fills a row sees itself only.
+        let mut places = if self.apart { vec![0; size] } else { Vec::new() };
         let mut labels = match self.goal {
             Goal::Class => numbers.iter().map(|row| i64::from(self.labels[*row as usize])).collect(),
             Goal::Masked | Goal::Next => vec![IGNORED; size],
@@ -147,6 +151,15 @@ impl Texts {
                     for border in self.borders(*number) {
                         labels[start + border - 1] = IGNORED;
                     }
+                    if self.apart {
+                        let begins: Vec<usize> = [0].into_iter().chain(self.borders(*number)).collect();
+                        for (number, begin) in begins.iter().enumerate() {
+                            let end = begins.get(number + 1).copied().unwrap_or(count).min(count);
+                            for at in *begin..end {
+                                places[start + at] = (at - begin) as i64;
+                            }
+                        }
+                    }
                 }
                 Goal::Masked => {
                     let draws = Draws::new(key(Purpose::Mask, seed, &[epoch.unwrap_or(u64::MAX), u64::from(*number)]));
@@ -157,7 +170,9 @@ impl Texts {
         }
         let mask = mask.contains(&false).then_some(mask);
         let (rows, cursor_after, wait) = (numbers.len(), Cursor::START, Duration::ZERO);
-        TextBatch { tokens, mask, labels, rows, length, counted: rows, whole: rows, cursor_after, epoch: 0, wait }
+        let (counted, whole, epoch) = (rows, rows, 0);
+        let places = self.apart.then_some(places);
+        TextBatch { tokens, mask, places, labels, rows, length, counted, whole, cursor_after, epoch, wait }
     }
 
     /// Where in a row documents begin, but for the one that it begins with.

@@ -14,13 +14,13 @@ mod tokenizer;
 
 use std::path::Path;
 
-use domain::train::{Data, Split, Text};
+use domain::train::{Data, Documents, Split, Text};
 
 use crate::split::{self, Parts};
 use crate::{Error, Part};
 
 pub use batch::{TextBatch, TextLoader};
-pub(crate) use read::{Form, Record, form, records};
+pub(crate) use read::{Form, Record, each, form};
 use tokenizer::Special;
 pub(crate) use tokenizer::Words;
 
@@ -48,6 +48,8 @@ pub struct Texts {
     labels: Vec<u32>,
     /// Places in `tokens` where a document begins that is not to be guessed from the one before, in ascending order.
     borders: Vec<usize>,
+    /// Whether words see their own document only.
+    apart: bool,
     parts: Parts,
     special: Special,
     specials: Vec<u32>,
@@ -106,6 +108,7 @@ impl Texts {
             starts: vec![0],
             labels,
             borders: Vec::new(),
+            apart: keys.documents == Documents::Apart,
             parts: Parts::default(),
             special: words.special,
             specials: words.specials(),
@@ -138,8 +141,9 @@ impl Texts {
 
     /// Adds the stream of texts as rows of at most `length` words and the one after, and returns their numbers.
     fn divide(&mut self, texts: Vec<Vec<u32>>, length: usize, ends: bool) -> Vec<u32> {
-        let mut stream = Vec::new();
+        let (mut stream, mut begins) = (Vec::new(), Vec::new());
         for text in texts {
+            begins.push(stream.len());
             stream.extend(text);
             if ends {
                 stream.push(self.special.end);
@@ -150,6 +154,11 @@ impl Texts {
         while at + 1 < stream.len() {
             let end = (at + length + 1).min(stream.len());
             rows.push((self.starts.len() - 1) as u32);
+            if self.apart && ends {
+                let first = begins.partition_point(|begin| *begin <= at);
+                let inside = begins[first..].iter().take_while(|begin| **begin < end);
+                self.borders.extend(inside.map(|begin| self.tokens.len() + begin - at));
+            }
             self.tokens.extend(&stream[at..end]);
             self.starts.push(self.tokens.len());
             at += length;
@@ -245,8 +254,12 @@ impl Sorted {
 }
 
 /// The names of the classes: by number where all are numbers, else by name.
-pub(crate) fn classes_of(records: &[Record]) -> Vec<String> {
-    let mut classes: Vec<String> = records.iter().filter_map(|record| record.class.clone()).collect();
+fn classes_of(records: &[Record]) -> Vec<String> {
+    in_order(records.iter().filter_map(|record| record.class.clone()).collect())
+}
+
+/// The same, of names that may come again and again.
+pub(crate) fn in_order(mut classes: Vec<String>) -> Vec<String> {
     classes.sort_unstable();
     classes.dedup();
     let numbers: Option<Vec<i64>> = classes.iter().map(|class| class.parse().ok()).collect();

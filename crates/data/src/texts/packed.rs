@@ -7,10 +7,11 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use domain::train::{Data, Folders, Split, Text};
+use domain::train::{Data, Documents as Sight, Folders, Split, Text};
 
 use super::tokenizer::{Special, Words};
 use super::{Goal, TextOutline, Texts};
+use crate::elsewhere::When;
 use crate::split::{self, Parts};
 use crate::tokens::{self, Piece, TOKENIZER, Tokens, best_fit, widen};
 use crate::{Error, Manifest, Part};
@@ -59,6 +60,7 @@ pub(super) fn open(spec: &Data, keys: &Text, goal: Goal, path: &Path, seed: u64)
         starts: vec![0],
         labels: if goal == Goal::Class { labels } else { Vec::new() },
         borders: Vec::new(),
+        apart: keys.documents == Sight::Apart,
         parts: Parts::default(),
         special: words.special,
         specials: words.specials(),
@@ -107,7 +109,7 @@ impl Documents {
 
     /// Adds tokens of a document from a place on, at most so many.
     fn read(&mut self, document: usize, from: usize, most: usize, into: &mut Vec<u32>) -> Result<(), Error> {
-        self.shards.read(document, &mut self.bytes)?;
+        self.shards.read(document, &mut self.bytes, When::SOME_TIME)?;
         let width = self.tokens.width as usize;
         let (from, to) = (from.saturating_mul(width), from.saturating_add(most).saturating_mul(width));
         let bytes = &self.bytes[from.min(self.bytes.len())..to.min(self.bytes.len())];
@@ -231,6 +233,7 @@ fn stream(spec: &Data, keys: &Text, path: &Path, width: u32) -> Result<Texts, Er
         starts,
         labels: Vec::new(),
         borders: Vec::new(),
+        apart: false,
         parts,
         special: words.as_ref().map_or(Special { pad: 0, mask: 0, end: 0 }, |words| words.special),
         specials: words.as_ref().map(Words::specials).unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! Texts out of files: a CSV or JSONL with a text in each record, or a plain text that is one piece.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use domain::train::Text;
@@ -41,46 +41,80 @@ pub(crate) fn form(path: &Path) -> Result<Form, Error> {
     }
 }
 
+/// What is done with each record in turn.
+pub(crate) type Take<'a> = &'a mut dyn FnMut(Record) -> Result<(), Error>;
+
 /// Every record of the file, in its order.
 pub(crate) fn records(path: &Path, form: Form, keys: &Text) -> Result<Vec<Record>, Error> {
-    let text = content(path)?;
-    let records = match form {
-        Form::Csv => csv(path, &text, keys)?,
-        Form::Jsonl => jsonl(path, &text, keys)?,
-        Form::Plain => text.split_inclusive('\n').map(|line| Record { text: line.to_owned(), class: None }).collect(),
+    let mut records = Vec::new();
+    each(path, form, keys, &mut |record| {
+        records.push(record);
+        Ok(())
+    })?;
+    Ok(records)
+}
+
+/// Reads the file record by record, of which one is in memory at a time.
+pub(crate) fn each(path: &Path, form: Form, keys: &Text, take: Take<'_>) -> Result<(), Error> {
+    let mut is_empty = true;
+    let taken: Take<'_> = &mut |record| {
+        is_empty = false;
+        take(record)
     };
-    match records.is_empty() {
+    match form {
+        Form::Csv => csv(path, open(path)?, keys, taken)?,
+        Form::Jsonl => jsonl(path, keys, taken)?,
+        Form::Plain => lines(path, |_, line| taken(Record { text: line.to_owned(), class: None }))?,
+    }
+    match is_empty {
         true => Err(layout(path, "it holds no text", "give a file with at least one record")),
-        false => Ok(records),
+        false => Ok(()),
     }
 }
 
-fn content(path: &Path) -> Result<String, Error> {
+fn open(path: &Path) -> Result<Box<dyn BufRead>, Error> {
     let read = |source| Error::Read { name: path.display().to_string(), source };
     let file = match File::open(path) {
         Ok(file) => BufReader::new(file),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Error::Missing { path: path.into() }),
         Err(error) => return Err(read(error)),
     };
-    let mut bytes = Vec::new();
-    let mut file = file;
-    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz")) {
-        MultiGzDecoder::new(file).read_to_end(&mut bytes).map_err(read)?;
-    } else {
-        file.read_to_end(&mut bytes).map_err(read)?;
+    match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz")) {
+        true => Ok(Box::new(BufReader::new(MultiGzDecoder::new(file)))),
+        false => Ok(Box::new(file)),
     }
-    String::from_utf8(bytes).map_err(|error| {
-        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
-        layout(path, &format!("line {} is not UTF-8", line + 1), "convert it, for example with `iconv -t UTF-8`")
-    })
+}
+
+/// Every line with what ends it, and its number from 1.
+fn lines(path: &Path, mut take: impl FnMut(usize, &str) -> Result<(), Error>) -> Result<(), Error> {
+    let mut file = open(path)?;
+    let mut bytes = Vec::new();
+    for number in 1.. {
+        bytes.clear();
+        let read = file.read_until(b'\n', &mut bytes);
+        if read.map_err(|source| Error::Read { name: path.display().to_string(), source })? == 0 {
+            return Ok(());
+        }
+        take(number, std::str::from_utf8(&bytes).map_err(|_| no_utf8(path, number as u64))?)?;
+    }
+    Ok(())
+}
+
+fn no_utf8(path: &Path, line: u64) -> Error {
+    layout(path, &format!("line {line} is not UTF-8"), "convert it, for example with `iconv -t UTF-8`")
 }
 
 /// Columns are named by the first row, or counted from 1 where only numbers are given.
-fn csv(path: &Path, text: &str, keys: &Text) -> Result<Vec<Record>, Error> {
+fn csv(path: &Path, file: impl Read, keys: &Text, take: Take<'_>) -> Result<(), Error> {
     let numbered = keys.columns.iter().chain(&keys.label).all(|column| column.parse::<usize>().is_ok_and(|at| at > 0));
-    let mut reader = csv::ReaderBuilder::new().has_headers(!numbered).flexible(true).from_reader(text.as_bytes());
+    let mut reader = csv::ReaderBuilder::new().has_headers(!numbered).flexible(true).from_reader(file);
     let broken = |error: csv::Error| {
-        layout(path, &format!("it is no CSV: {error}"), "put texts with commas or quotes in quotes")
+        let why = format!("it is no CSV: {error}");
+        match error.into_kind() {
+            csv::ErrorKind::Utf8 { pos, .. } => no_utf8(path, pos.map_or(1, |pos| pos.line())),
+            csv::ErrorKind::Io(source) => Error::Read { name: path.display().to_string(), source },
+            _ => layout(path, &why, "put texts with commas or quotes in quotes"),
+        }
     };
     let names: Vec<String> = match numbered {
         true => Vec::new(),
@@ -97,7 +131,6 @@ fn csv(path: &Path, text: &str, keys: &Text) -> Result<Vec<Record>, Error> {
     };
     let columns = keys.columns.iter().map(place).collect::<Result<Vec<usize>, Error>>()?;
     let label = keys.label.as_ref().map(place).transpose()?;
-    let mut records = Vec::new();
     for row in reader.records() {
         let row = row.map_err(broken)?;
         let line = row.position().map_or(0, csv::Position::line);
@@ -108,15 +141,17 @@ fn csv(path: &Path, text: &str, keys: &Text) -> Result<Vec<Record>, Error> {
         };
         let parts = columns.iter().map(|at| field(*at)).collect::<Result<Vec<&str>, Error>>()?;
         let class = label.map(field).transpose()?.map(|class| class.trim().to_owned());
-        records.push(Record { text: parts.join(" "), class });
+        take(Record { text: parts.join(" "), class })?;
     }
-    Ok(records)
+    Ok(())
 }
 
-fn jsonl(path: &Path, text: &str, keys: &Text) -> Result<Vec<Record>, Error> {
-    let mut records = Vec::new();
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let wrong = |why: String| layout(path, &format!("line {}: {why}", number + 1), "write one JSON object a line");
+fn jsonl(path: &Path, keys: &Text, take: Take<'_>) -> Result<(), Error> {
+    lines(path, |number, line| {
+        if line.trim().is_empty() {
+            return Ok(());
+        }
+        let wrong = |why: String| layout(path, &format!("line {number}: {why}"), "write one JSON object a line");
         let value: Value = serde_json::from_str(line).map_err(|error| wrong(format!("no JSON: {error}")))?;
         let field = |key: &String| match &value[key.as_str()] {
             Value::String(text) => Ok(text.clone()),
@@ -127,9 +162,8 @@ fn jsonl(path: &Path, text: &str, keys: &Text) -> Result<Vec<Record>, Error> {
         };
         let parts = keys.columns.iter().map(field).collect::<Result<Vec<String>, Error>>()?;
         let class = keys.label.as_ref().map(field).transpose()?;
-        records.push(Record { text: parts.join(" "), class });
-    }
-    Ok(records)
+        take(Record { text: parts.join(" "), class })
+    })
 }
 
 pub(super) fn layout(path: &Path, why: &str, hint: &str) -> Error {

@@ -2,7 +2,7 @@
 //!
 //! What is learnt depends on the texts alone, so a resumed run has the same one.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 
 use tokenizers::models::TrainerWrapper;
@@ -72,7 +72,11 @@ impl Words {
     }
 
     /// Learns a vocabulary of at most `size` words: word pieces for BERT, pairs of bytes for GPT.
-    pub fn learn<'a>(texts: impl Iterator<Item = &'a str> + Send, size: usize, goal: Goal) -> Result<Words, Error> {
+    pub fn learn(
+        texts: impl Iterator<Item: AsRef<str> + Send> + Send,
+        size: usize,
+        goal: Goal,
+    ) -> Result<Words, Error> {
         let failed = |error| Error::Internal(format!("no tokeniser could be learnt: {error}"));
         let mut tokenizer = match goal {
             Goal::Next => pairs(texts, size).map_err(failed)?,
@@ -147,7 +151,7 @@ impl Words {
 }
 
 /// A byte pair encoding of at most `size` words (Sennrich et al. 2015), as GPT-2's.
-fn pairs<'a>(texts: impl Iterator<Item = &'a str> + Send, size: usize) -> tokenizers::Result<Tokenizer> {
+fn pairs(texts: impl Iterator<Item: AsRef<str> + Send> + Send, size: usize) -> tokenizers::Result<Tokenizer> {
     let alphabet: HashSet<char> = ByteLevel::alphabet().into_iter().collect();
     let builder = BpeTrainer::builder().vocab_size(size).min_frequency(2).show_progress(false);
     let special = AddedToken::from(GPT.to_owned(), true);
@@ -155,8 +159,30 @@ fn pairs<'a>(texts: impl Iterator<Item = &'a str> + Send, size: usize) -> tokeni
     let bytes = ByteLevel::default().add_prefix_space(false);
     let mut tokenizer = Tokenizer::new(BPE::default());
     tokenizer.with_pre_tokenizer(Some(bytes)).with_decoder(Some(bytes));
-    tokenizer.train(&mut trainer, texts.map(str::to_owned))?;
+    tokenizer.train(&mut trainer, texts.map(|text| text.as_ref().to_owned()))?;
     Ok(tokenizer)
+}
+
+/// Times that a word is handed over at once.
+const HANDED: usize = 1 << 12;
+
+/// A word, and how often it came.
+struct Handed {
+    word: String,
+    count: usize,
+}
+
+impl Handed {
+    /// As one text; a word holds no line break.
+    fn text(&self) -> String {
+        format!("{}\n{}", self.count, self.word)
+    }
+
+    /// The words of such a text.
+    fn words(text: &str) -> Vec<String> {
+        let (count, word) = text.split_once('\n').unwrap_or(("1", text));
+        vec![word.to_owned(); count.parse().unwrap_or(1)]
+    }
 }
 
 /// Pieces of words, at most `size` (Wu et al. 2016), in lower case and without accents, as the uncased models of Devlin
@@ -164,23 +190,35 @@ fn pairs<'a>(texts: impl Iterator<Item = &'a str> + Send, size: usize) -> tokeni
 ///
 /// The trainer numbers pieces within words as they come out of a table without an order, and breaks ties by these
 /// numbers. So they are numbered beforehand, as if they were special, by their characters.
-fn pieces<'a>(texts: impl Iterator<Item = &'a str> + Send, size: usize) -> tokenizers::Result<Tokenizer> {
-    let mut all: Vec<Vec<String>> = Vec::new();
+fn pieces(texts: impl Iterator<Item: AsRef<str>>, size: usize) -> tokenizers::Result<Tokenizer> {
+    let mut all: BTreeMap<String, usize> = BTreeMap::new();
     for text in texts {
-        let mut normalized = NormalizedString::from(text);
+        let mut normalized = NormalizedString::from(text.as_ref());
         BertNormalizer::default().normalize(&mut normalized)?;
         let mut divided = PreTokenizedString::from(normalized);
         BertPreTokenizer.pre_tokenize(&mut divided)?;
         let words = divided.get_splits(OffsetReferential::Normalized, OffsetType::Byte);
-        all.push(words.into_iter().map(|(word, _, _)| word.to_owned()).collect());
+        for (word, _, _) in words {
+            match all.get_mut(word) {
+                Some(count) => *count += 1,
+                None => drop(all.insert(word.to_owned(), 1)),
+            }
+        }
     }
-    let within: BTreeSet<char> = all.iter().flatten().flat_map(|word| word.chars().skip(1)).collect();
+    let within: BTreeSet<char> = all.keys().flat_map(|word| word.chars().skip(1)).collect();
     let special: Vec<AddedToken> = BERT.iter().map(|text| AddedToken::from((*text).to_owned(), true)).collect();
     let numbered = within.iter().map(|c| AddedToken::from(format!("##{c}"), true));
     let first = special.iter().cloned().chain(numbered).collect();
     let builder = WordPieceTrainer::builder().vocab_size(size).min_frequency(2).show_progress(false);
     let mut trainer = builder.special_tokens(first).build();
-    trainer.feed(all.iter().flatten(), |word| Ok(vec![word.to_owned()]))?;
+    // The trainer counts words by itself, so each is handed over as often as it came, a few at a time.
+    let often = |(word, count): (&String, &usize)| {
+        let (word, count) = (word.clone(), *count);
+        (0..count).step_by(HANDED).map(move |from| Handed { word: word.clone(), count: HANDED.min(count - from) })
+    };
+    // It asks for text, and is given what to make words of.
+    let handed: Vec<Handed> = all.iter().flat_map(often).collect();
+    trainer.feed(handed.iter().map(Handed::text), |text| Ok(Handed::words(text)))?;
     let mut model = WordPiece::builder().unk_token("[UNK]".into()).build()?;
     trainer.train(&mut model)?;
     let mut tokenizer = Tokenizer::new(model);

@@ -1,72 +1,135 @@
-//! What text is packed: the records of a CSV or JSONL, files of plain text, rows of Parquet or Arrow files. All of it is
-//! in memory while it is packed.
+//! What text is packed: the records of a CSV or JSONL, files of plain text, rows of Parquet or Arrow files.
+//!
+//! They are read once, in their order, into a nameless file beside the pack, for they are packed in another order. In
+//! memory are a few bytes a document, and one document: a record, or the text of a whole `.txt`; of Parquet and Arrow the
+//! texts of one file.
 
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use domain::train::Text;
+use domain::train::{Documents as Sight, Text};
 
 use super::TextOptions;
 use crate::Error;
 use crate::source::texts_of_tables;
-use crate::texts::{Form, Record, classes_of, form, records};
+use crate::texts::{Form, Record, each, form, in_order};
 
 /// The documents of a data set.
 #[derive(Debug)]
 pub(crate) struct Documents {
-    records: Vec<Record>,
+    texts: File,
+    /// Where each text ends.
+    ends: Vec<u64>,
     /// Names of the classes, if each document has one.
     pub classes: Vec<String>,
     /// The class of each document, or 0.
     pub labels: Vec<u32>,
+    identity: blake3::Hash,
+}
+
+/// Documents that are still being read.
+struct Writing<'a> {
+    beside: &'a Path,
+    texts: BufWriter<File>,
+    ends: Vec<u64>,
+    /// Classes by the order in which they came.
+    numbers: HashMap<String, u32>,
+    labels: Vec<u32>,
+    unlabelled: bool,
+    hash: blake3::Hasher,
+}
+
+impl Writing<'_> {
+    fn take(&mut self, Record { text, class }: Record) -> Result<(), Error> {
+        let written = self.texts.write_all(text.as_bytes());
+        written.map_err(|source| Error::Write { name: self.beside.display().to_string(), source })?;
+        self.ends.push(self.ends.last().copied().unwrap_or(0) + text.len() as u64);
+        self.hash.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+        let next = self.numbers.len() as u32;
+        match class {
+            Some(class) => self.labels.push(*self.numbers.entry(class).or_insert(next)),
+            None => self.unlabelled = true,
+        }
+        Ok(())
+    }
 }
 
 impl Documents {
-    /// Reads a file, or all files of one form in a folder.
-    pub fn read(path: &Path, options: &TextOptions) -> Result<Documents, Error> {
+    /// Reads a file, or all files of one form in a folder, to be packed into the folder `out`.
+    pub fn read(path: &Path, options: &TextOptions, out: &Path) -> Result<Documents, Error> {
         let (columns, label) = (options.columns.clone(), options.label.clone());
-        let keys = Text { columns, label, length: 8, tokenizer: None, vocabulary: 300 };
-        let mut all = Vec::new();
-        for file in files(path)? {
-            match file.extension().is_some_and(|ending| ending == "parquet" || ending == "arrow") {
-                true => all.extend(texts_of_tables(&file, &keys)?),
-                false => match form(&file)? {
-                    Form::Plain => {
-                        let lines = records(&file, Form::Plain, &keys)?;
-                        let text = lines.into_iter().map(|line| line.text).collect();
-                        all.push(Record { text, class: None });
-                    }
-                    other @ (Form::Csv | Form::Jsonl) => all.extend(records(&file, other, &keys)?),
-                },
+        let keys = Text { columns, label, length: 8, tokenizer: None, vocabulary: 300, documents: Sight::default() };
+        let files = files(path)?;
+        let beside = out.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("."));
+        let mut writing = Writing {
+            beside,
+            texts: BufWriter::with_capacity(1 << 20, nameless(beside)?),
+            ends: Vec::new(),
+            numbers: HashMap::new(),
+            labels: Vec::new(),
+            unlabelled: false,
+            hash: blake3::Hasher::new(),
+        };
+        for file in files {
+            if file.extension().is_some_and(|ending| ending == "parquet" || ending == "arrow") {
+                texts_of_tables(&file, &keys)?.into_iter().try_for_each(|record| writing.take(record))?;
+                continue;
+            }
+            match form(&file)? {
+                Form::Plain => {
+                    let mut text = String::new();
+                    each(&file, Form::Plain, &keys, &mut |line| {
+                        text.push_str(&line.text);
+                        Ok(())
+                    })?;
+                    writing.take(Record { text, class: None })?;
+                }
+                other @ (Form::Csv | Form::Jsonl) => each(&file, other, &keys, &mut |record| writing.take(record))?,
             }
         }
-        let classes = match all.iter().all(|record| record.class.is_some()) {
-            true => classes_of(&all),
-            false if options.label.is_some() => {
-                let why = "not every text of it has a class".to_owned();
-                return Err(Error::Layout { path: path.into(), why, hint: "leave out `--label`".into() });
-            }
-            false => Vec::new(),
-        };
-        let place = |record: &Record| {
-            let class = record.class.as_ref()?;
-            classes.iter().position(|name| name == class).map(|place| place as u32)
-        };
-        let labels = all.iter().map(|record| place(record).unwrap_or(0)).collect();
-        Ok(Documents { records: all, classes, labels })
+        let Writing { texts, ends, numbers, mut labels, unlabelled, hash, .. } = writing;
+        if unlabelled && options.label.is_some() {
+            let why = "not every text of it has a class".to_owned();
+            return Err(Error::Layout { path: path.into(), why, hint: "leave out `--label`".into() });
+        }
+        let refused = |source| Error::Write { name: beside.display().to_string(), source };
+        let texts = texts.into_inner().map_err(|error| refused(error.into_error()))?;
+        let classes = if unlabelled { Vec::new() } else { in_order(numbers.keys().cloned().collect()) };
+        if unlabelled {
+            labels = vec![0; ends.len()];
+        }
+        let mut places = vec![0; numbers.len()];
+        for (class, place) in classes.iter().zip(0..) {
+            places[numbers[class] as usize] = place;
+        }
+        labels.iter_mut().filter(|_| !unlabelled).for_each(|label| *label = places[*label as usize]);
+        Ok(Documents { texts, ends, classes, labels, identity: hash.finalize() })
     }
 
-    pub fn text(&self, document: usize) -> &str {
-        &self.records[document].text
+    /// The text of a document.
+    pub fn text(&self, document: usize) -> Result<String, Error> {
+        let start = if document == 0 { 0 } else { self.ends[document - 1] };
+        let mut bytes = vec![0; (self.ends[document] - start) as usize];
+        let name = || format!("text {}", document + 1);
+        self.texts.read_exact_at(&mut bytes, start).map_err(|source| Error::Read { name: name(), source })?;
+        String::from_utf8(bytes).map_err(|_| Error::Internal(format!("{} changed while it was packed", name())))
     }
 
     /// What tells these documents from others.
     pub fn identity(&self) -> blake3::Hash {
-        let mut hash = blake3::Hasher::new();
-        for Record { text, .. } in &self.records {
-            hash.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
-        }
-        hash.finalize()
+        self.identity
     }
+}
+
+/// A file without a name, which is gone with the process.
+fn nameless(folder: &Path) -> Result<File, Error> {
+    let path = folder.join(format!(".gradus-texts-{}", std::process::id()));
+    let made = File::options().read(true).write(true).create_new(true).open(&path);
+    let made = made.and_then(|file| fs::remove_file(&path).map(|()| file));
+    made.map_err(|source| Error::Write { name: folder.display().to_string(), source })
 }
 
 /// The file, or the files of a folder that hold text, sorted.

@@ -1,6 +1,7 @@
 //! Which tokenizer turns documents into tokens: one that is given, or one that is learnt from them.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::{Documents, TOKENIZER, Tokens};
 use crate::Error;
@@ -59,7 +60,13 @@ impl Vocabulary {
         out: &Path,
     ) -> Result<Encoder, Error> {
         let place = out.join(TOKENIZER);
-        let texts = train.map(|document| documents.text(document as usize));
+        let failed = Mutex::new(None);
+        let texts = train.map(|document| {
+            documents.text(document as usize).unwrap_or_else(|error| {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                String::new()
+            })
+        });
         let words = match self {
             // Whose words a model needs is told by its job; either kind is packed.
             Vocabulary::File(path) => Words::load(path, Goal::Next).or_else(|_| Words::load(path, Goal::Masked))?,
@@ -68,6 +75,9 @@ impl Vocabulary {
             Vocabulary::Bpe(size) => Words::learn(texts, *size as usize, Goal::Next)?,
             Vocabulary::WordPiece(size) => Words::learn(texts, *size as usize, Goal::Masked)?,
         };
+        if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(error);
+        }
         let text = words.json()?;
         replace(out, TOKENIZER, text.as_bytes())
             .map_err(|source| Error::Write { name: place.display().to_string(), source })?;

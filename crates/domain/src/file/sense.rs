@@ -1,6 +1,7 @@
 //! What a job must satisfy beyond the shape of its file: keys that contradict each other, and values that have the
 //! right type and still make no sense. All are told at once.
 
+mod data;
 mod learning;
 mod module;
 
@@ -9,19 +10,14 @@ use super::tree::clip;
 use crate::architecture::{Architecture, Reads};
 use crate::job::{Command, Job, Recovery, Work};
 use crate::problem::Problem;
-use crate::train::{Augment, Data, Every, Split, Train};
+use crate::train::{Augment, Documents, Every, Split, Task, Train};
 use crate::workload::{Model, Workload};
 
 /// Schemes of addresses that data can be fetched from.
 const SCHEMES: [&str; 8] = ["file", "s3", "gs", "az", "oss", "cos", "http", "https"];
 
-/// Shares may add up to 1 with this error, so that thirds can be written.
-const SHARE_ERROR: f64 = 1e-6;
-const WIDEST_PAD: u32 = 256;
 /// Pixels of the coarsest grid that a detector looks through.
 const GRID: u32 = 32;
-/// Longest side that a picture is resized to before a part of it is cut out.
-const LONGEST_SIDE: u32 = 4096;
 /// Longest text of `run`, `setup` and a variable: what Linux takes as one argument of a program.
 const LONGEST_TEXT: usize = 128 * 1024 - 1;
 
@@ -202,6 +198,7 @@ impl Sense {
         self.learning(train);
         self.data(&train.data);
         self.module(train);
+        self.cache(&train.data);
         self.reads(train);
         self.boxes(train);
         if let Split::Shares([_, validation, _]) = train.data.split
@@ -242,6 +239,11 @@ impl Sense {
             (longest, Some(text)) => {
                 if text.columns.is_empty() {
                     self.wrong("train.data.text.columns", "no column holds the text", "name at least one");
+                }
+                let is_gpt = train.model.architecture().is_some() && train.task() == Task::NextWord;
+                if text.documents == Documents::Apart && !is_gpt {
+                    let message = format!("`{name}` cannot be told where documents begin; GPT can");
+                    self.wrong("train.data.text.documents", message, "leave the key out");
                 }
                 if let Some(tokenizer) = &text.tokenizer {
                     self.path("train.data.text.tokenizer", tokenizer);
@@ -288,7 +290,12 @@ impl Sense {
                     let hint = "`flip` and `mosaic` can be used for detection";
                     self.wrong(&key, "boxes are not cut out with their pictures", hint);
                 }
+                Augment::RandAugment(_) | Augment::Mixup(_) | Augment::Cutmix(_) if finds => {
+                    let hint = "`flip` and `mosaic` can be used for detection";
+                    self.wrong(&key, "boxes are not moved or mixed with their pictures", hint);
+                }
                 Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::PadCrop(_) => {}
+                Augment::RandAugment(_) | Augment::Mixup(_) | Augment::Cutmix(_) => {}
             }
         }
         if !finds {
@@ -304,95 +311,6 @@ impl Sense {
         if train.label_smoothing > 0.0 {
             let message = format!("`{name}` learns how sure to be from the boxes, and smooths nothing");
             self.wrong("train.label_smoothing", message, "leave the key out");
-        }
-    }
-
-    fn data(&mut self, data: &Data) {
-        self.path("train.data.path", &data.path);
-        if let Split::Shares(shares) = data.split {
-            self.shares(shares);
-        }
-        let mut seen: Vec<Augment> = Vec::new();
-        for (index, augment) in data.augment.iter().enumerate() {
-            let key = format!("train.data.augment[{index}]");
-            let is_same_kind = |other: &Augment| std::mem::discriminant(other) == std::mem::discriminant(augment);
-            if seen.iter().any(is_same_kind) {
-                self.wrong(&key, "the same change stands here twice", "keep one of the two");
-            }
-            seen.push(*augment);
-            let pad = match *augment {
-                Augment::Flip | Augment::Mosaic => continue,
-                Augment::RandomResizedCrop => {
-                    self.crop(&key, index, data);
-                    continue;
-                }
-                Augment::ResizeCrop(short) => {
-                    self.crop(&key, index, data);
-                    if short > LONGEST_SIDE || data.size.is_some_and(|size| short < size) {
-                        let message =
-                            format!("`{short}` is out of range: it must be at least `size` and at most {LONGEST_SIDE}");
-                        self.wrong(&format!("{key}.resize_crop"), message, "256 is usual for a `size` of 224");
-                    }
-                    continue;
-                }
-                Augment::PadCrop(pad) => pad,
-            };
-            if pad == 0 || pad > WIDEST_PAD {
-                let message = format!("`{pad}` is out of range: it must be at least 1 and at most {WIDEST_PAD}");
-                self.wrong(&format!("{key}.pad_crop"), message, "4 is usual for pictures of 32×32");
-            } else if data.size.is_some_and(|size| pad >= size) {
-                let message = "the padding is as wide as the picture, so that a crop may show nothing of it";
-                self.wrong(&format!("{key}.pad_crop"), message, "4 is usual for pictures of 32×32");
-            }
-        }
-        if let Some(normalize) = &data.normalize {
-            let (means, deviations) = (normalize.mean.len(), normalize.std.len());
-            if means != deviations {
-                let message = format!("{means} means and {deviations} standard deviations do not fit together");
-                self.wrong("train.data.normalize", message, "write one of each a channel");
-            } else if ![1, 3].contains(&means) {
-                let message = format!("{means} channels are given; a picture has 1 or 3");
-                self.wrong("train.data.normalize", message, "write one mean and one deviation a channel");
-            }
-            if normalize.std.iter().any(|std| *std <= 0.0) {
-                self.wrong(
-                    "train.data.normalize.std",
-                    "a standard deviation is above 0",
-                    "leave `normalize` out to have it measured",
-                );
-            }
-        }
-    }
-
-    /// A part of a picture is chosen before anything else, and has a size.
-    fn crop(&mut self, key: &str, index: usize, data: &Data) {
-        if index > 0 {
-            self.wrong(key, "a part of the picture is chosen before other changes", "move it to the front, once");
-        }
-        if data.size.is_none() {
-            self.wrong(key, "the size of the part is not known", "set `size`, such as `size: 224`");
-        }
-    }
-
-    fn shares(&mut self, shares: [f64; 3]) {
-        let key = "train.data.split";
-        let [training, validation, test] = shares;
-        let usual = "the usual split is `[0.7, 0.2, 0.1]`";
-        if shares.iter().any(|share| !(0.0..=1.0).contains(share)) {
-            return self.wrong(key, "a share is not between 0 and 1", usual);
-        }
-        let sum = training + validation + test;
-        if (sum - 1.0).abs() > SHARE_ERROR {
-            self.wrong(key, format!("the shares add up to {}, not to 1", (sum * 1e6).round() / 1e6), usual);
-        }
-        if training == 0.0 {
-            self.wrong(key, "no samples are left to train on", usual);
-        }
-        if validation == 0.0 {
-            self.warn(key, "without validation samples the last model counts as the best", usual);
-        }
-        if test == 0.0 {
-            self.warn(key, "without test samples no test accuracy is reported", usual);
         }
     }
 }

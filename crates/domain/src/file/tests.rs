@@ -401,11 +401,11 @@ fn values_of_a_data_section_make_sense() {
     check("augment: [pad_crop]", "7 train.data.augment[0]: `pad_crop` needs a value (write `pad_crop: …`)");
     check(
         "augment: [rotate]",
-        "7 train.data.augment[0]: `rotate` is not known here (write one of `random_resized_crop`, `flip`, `mosaic`, `resize_crop`, `pad_crop`)",
+        "7 train.data.augment[0]: `rotate` is not known here (write one of `random_resized_crop`, `flip`, `mosaic`, `resize_crop`, `pad_crop`, `rand_augment`, `mixup`, `cutmix`)",
     );
     check(
         "augment: [crop: 4]",
-        "7 train.data.augment[0].crop: unknown kind (write one of `random_resized_crop`, `flip`, `mosaic`, `resize_crop`, `pad_crop`)",
+        "7 train.data.augment[0].crop: unknown kind (write one of `random_resized_crop`, `flip`, `mosaic`, `resize_crop`, `pad_crop`, `rand_augment`, `mixup`, `cutmix`)",
     );
     let unsized_part = "the size of the part is not known (set `size`, such as `size: 224`)";
     check("augment: [random_resized_crop]", &format!("7 train.data.augment[0]: {unsized_part}"));
@@ -416,6 +416,24 @@ fn values_of_a_data_section_make_sense() {
         ),
     );
     check("augment: flip", "7 train.data.augment: expected a list, found the text `flip`");
+    check("augment: [flip, rand_augment: {num_ops: 2, magnitude: 9}, mixup: 0.2, cutmix: 1]", "ok");
+    check("augment: [rand_augment: {}]", "ok");
+    check(
+        "augment: [rand_augment: {magnitude: 31}]",
+        "7 train.data.augment[0].rand_augment.magnitude: `31` is out of range: it must be at most 30",
+    );
+    check(
+        "augment: [mixup: 0]",
+        "7 train.data.augment[0].mixup: `0` is out of range: it must be at least 0.01 and at most 100 (0.2 is usual for mixup, and 1 for cutmix)",
+    );
+    check(
+        "augment: [mixup: 0.2, flip]",
+        "7 train.data.augment[0]: pictures are mixed once all is done to each (move it to the end of the list)",
+    );
+    check(
+        "cache: {budget: 10 GiB}",
+        "7 train.data.cache: the data lies on this machine already (leave the key out, or give an address such as `s3://BUCKET/PREFIX`)",
+    );
     check("normalize: {mean: [0.5], std: [0.25]}", "ok");
     check(
         "normalize: {mean: [0.5], std: [0.2, 0.2]}",

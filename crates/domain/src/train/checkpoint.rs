@@ -20,11 +20,25 @@ pub struct Checkpoint {
     /// Mean time between failures that `auto` assumes.
     #[serde(default = "mtbf")]
     pub mtbf: Duration,
+    /// In which form the state is written.
+    #[serde(default, skip_serializing_if = "super::is_usual")]
+    pub codec: Codec,
+}
+
+/// In which form the state of a run is written; what is restored is the same to the bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Codec {
+    /// As safetensors files, which other programs read.
+    #[default]
+    Full,
+    /// Compressed, and seven of eight as the difference to the one before: smaller, and readable by gradus only.
+    Delta,
 }
 
 impl Default for Checkpoint {
     fn default() -> Checkpoint {
-        Checkpoint { every: Every::Auto, keep: three(), mtbf: mtbf() }
+        Checkpoint { every: Every::Auto, keep: three(), mtbf: mtbf(), codec: Codec::Full }
     }
 }
 

@@ -69,7 +69,7 @@ impl Curves {
 #[cfg(test)]
 pub(crate) mod tests {
     use domain::AttemptId;
-    use domain::rank::{Figures, Ready};
+    use domain::rank::{Fetching, Figures, Ready};
 
     use super::*;
 
@@ -95,7 +95,17 @@ pub(crate) mod tests {
         let epoch = u32::try_from((step - 1) / 4).unwrap();
         let times = (10_000, 1_000, 500);
         let (step_us, data_wait_us, checkpoint_us) = times;
-        Report::Step(Step { step, epoch, loss, lr: 0.1, samples: 64, step_us, data_wait_us, checkpoint_us })
+        Report::Step(Step {
+            step,
+            epoch,
+            loss,
+            lr: 0.1,
+            samples: 64,
+            step_us,
+            data_wait_us,
+            checkpoint_us,
+            data: Fetching::default(),
+        })
     }
 
     pub(crate) fn evaluated(step: u64, split: EvaluatedSplit, accuracy: f64) -> Report {

@@ -11,6 +11,7 @@ use super::scores::scores;
 use super::view::{Tone, View};
 use super::words::{count, length, percent, size, time};
 use super::yaml::yaml;
+use crate::Loading;
 
 /// The whole page.
 pub fn page(view: &View) -> String {
@@ -30,6 +31,7 @@ pub fn page(view: &View) -> String {
         scores(&mut page, model, view.ready.as_ref().map_or(&[], |ready| &ready.classes));
     }
     evaluations(&mut page, view);
+    loading(&mut page, view);
     checkpoints(&mut page, view);
     plan(&mut page, view);
     configuration(&mut page, view);
@@ -229,6 +231,15 @@ fn evaluations(page: &mut Markup, view: &View) {
         page.element("<td class=\"number\">", percent(row.accuracy), "</td>").element("<td>", best, "</td></tr>\n");
     }
     page.tags("</tbody></table></details>\n");
+}
+
+fn loading(page: &mut Markup, view: &View) {
+    let Some(loading) = Loading::of(view.curves.steps.iter().map(|(_, step)| step)) else { return };
+    page.tags("<details><summary>Data</summary><table class=\"facts\">");
+    for (name, value) in loading.lines() {
+        fact(page, name, value);
+    }
+    page.tags("</table></details>\n");
 }
 
 fn checkpoints(page: &mut Markup, view: &View) {

@@ -71,7 +71,7 @@ fn data_set(seed: u64) -> Tree {
     tree
 }
 
-fn limits() -> Limits {
+pub(crate) fn limits() -> Limits {
     let short = Duration::from_millis(500);
     Limits {
         streams: 4,

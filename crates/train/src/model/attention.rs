@@ -11,7 +11,7 @@ pub(super) enum Sight<'a> {
     All,
     /// Itself and those before it.
     Before,
-    /// Those whose mask is true; `samples × 1 × 1 × length`, boolean.
+    /// Those whose mask is true; `samples × 1 × 1 × length`, or with as many rows as there are positions, boolean.
     Masked(&'a Tensor),
 }
 

@@ -40,7 +40,8 @@ pub enum Block {
 pub struct Pass {
     /// Whether batch normalisation uses the batch's statistics and updates the running ones, and dropout drops.
     pub train: bool,
-    /// Where there is text: `samples × length`, true for a token, false for what only fills the row.
+    /// Where there is text: `samples × length`, true for a token, false for what only fills the row. Or, where documents
+    /// share a row and do not see each other, how far each token is from the beginning of its own, int64.
     pub mask: Option<Tensor>,
     /// What becomes of the running statistics of batch normalisations while training.
     pub running: Running,

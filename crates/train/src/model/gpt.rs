@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use super::attention::{Sight, attend};
 use super::layer::LayerNorm;
@@ -72,8 +72,11 @@ impl Gpt {
     pub(super) fn stem(&self, tokens: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (_, length) = tokens.size2()?;
         let words = pass.look_up(&self.words, tokens, self.vocabulary, -1)?;
-        let x = words.f_add(&self.positions.f_narrow(0, 0, length)?)?;
-        pass.drop_out(&x, DROPOUT)
+        let positions = match places(pass) {
+            Some(places) => Tensor::f_embedding(&self.positions, places, -1, false, false)?,
+            None => self.positions.f_narrow(0, 0, length)?,
+        };
+        pass.drop_out(&words.f_add(&positions)?, DROPOUT)
     }
 
     /// Back to words, by the same vectors that words came in by.
@@ -102,13 +105,27 @@ impl Decoder {
         let all = self.attention.forward(&pass.fork(&self.ln_1.forward(x)?)?)?.f_chunk(3, -1)?;
         let [queries, keys, values] = &all[..] else { return Err(Error::new("attention needs three parts")) };
         let dropout = pass.dropout(DROPOUT);
-        // Rows are filled up at their end, and what comes later is not seen, so that no mask is needed.
-        let attend = || attend([queries, keys, values], self.head_width, Sight::Before, dropout);
+        // Rows are filled up at their end, and what comes later is not seen, so that one document needs no mask.
+        let mask = places(pass).map(own_document).transpose()?;
+        let sight = mask.as_ref().map_or(Sight::Before, Sight::Masked);
+        let attend = || attend([queries, keys, values], self.head_width, sight, dropout);
         let seen = pass.drawing_apart(dropout, x, attend)?;
         let x = pass.drop_out(&self.attention_out.join(&seen, pass)?, DROPOUT)?.f_add(x)?;
         let hidden = self.first.forward(&pass.fork(&self.ln_2.forward(&x)?)?)?.f_gelu("tanh")?;
         Ok(pass.drop_out(&self.second.join(&hidden, pass)?, DROPOUT)?.f_add(&x)?)
     }
+}
+
+/// How far each word is from the beginning of its document, where documents are kept apart.
+fn places(pass: &Pass) -> Option<&Tensor> {
+    pass.mask.as_ref().filter(|mask| mask.kind() == Kind::Int64)
+}
+
+/// What each word sees: itself and those before it, as far as they are of its document; `samples × 1 × length × length`.
+fn own_document(places: &Tensor) -> Result<Tensor> {
+    let documents = places.f_eq(0)?.f_cumsum(1, Kind::Int64)?;
+    let same = documents.f_unsqueeze(2)?.f_eq_tensor(&documents.f_unsqueeze(1)?)?;
+    Ok(same.f_tril(0)?.f_unsqueeze(1)?)
 }
 
 impl Affine {

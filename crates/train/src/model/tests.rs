@@ -215,3 +215,31 @@ fn weights_come_from_the_seed_alone() {
     let largest = weight.tensor.abs().max().double_value(&[]);
     assert!((0.18..0.1925).contains(&largest), "{largest}");
 }
+
+/// Documents that share a row and are kept apart are told what each is told alone.
+#[test]
+fn documents_of_a_row_do_not_see_each_other() {
+    let network = {
+        let _turn = crate::torch::turn();
+        let shape = Shape { input: Input::Text(Text { vocabulary: 60, length: 24 }), output: Output::Words };
+        Network::new(Model::GptTiny, shape, 5, Device::Cpu, MemoryFormat::Contiguous).unwrap()
+    };
+    let _off = tch::no_grad_guard();
+    let words =
+        |from: i64, count: i64| Tensor::arange_start(from, from + count, (Kind::Int64, Device::Cpu)).unsqueeze(0);
+    let places = |count: i64| words(0, count);
+    let documents = [(3, 7), (20, 5), (30, 12)];
+    let row = Tensor::cat(&documents.map(|(from, count)| words(from, count)), 1);
+    let pass = |mask: Option<Tensor>| Pass { mask, ..Pass::whole(false) };
+    let of_row = Tensor::cat(&documents.map(|(_, count)| places(count)), 1);
+    let apart = network.forward(&row, &pass(Some(of_row))).unwrap();
+    let together = network.forward(&row, &pass(None)).unwrap();
+    let mut at = 0;
+    for (from, count) in documents {
+        let alone = network.forward(&words(from, count), &pass(None)).unwrap();
+        let found = apart.narrow(1, at, count);
+        assert!(difference(&found, &alone) < 1e-5, "{}", difference(&found, &alone));
+        assert_eq!(at > 0, difference(&together.narrow(1, at, count), &alone) > 1e-3);
+        at += count;
+    }
+}

@@ -189,3 +189,16 @@ fn losses_in_16_bits_are_those_in_32() {
         }
     }
 }
+
+/// Mixed classes are the same loss as both classes one by one, by their shares.
+#[test]
+fn shares_of_classes_are_a_mean_of_losses() {
+    let scores = Tensor::from_slice2(&[[0.3_f32, -1.0, 2.0], [1.5, 0.0, -0.5]]);
+    let (own, others) = (Tensor::from_slice(&[2_i64, 0]), [1_i64, 0]);
+    for smoothing in [0.0, 0.1] {
+        let mixed = cross_entropy(&scores, &shares(&own, &others, 0.7, 3).unwrap(), smoothing).unwrap();
+        let [one, other] = [own.shallow_clone(), Tensor::from_slice(&others)]
+            .map(|labels| cross_entropy(&scores, &labels, smoothing).unwrap().double_value(&[]));
+        assert!((mixed.double_value(&[]) - (0.7 * one + 0.3 * other)).abs() < 1e-6);
+    }
+}

@@ -49,6 +49,12 @@ fn any_number_of_ranks_learns_the_same() {
 }
 
 #[test]
+fn any_number_of_ranks_mixes_the_same_pictures() {
+    let augment = json!([{"pad_crop": 1}, {"mixup": 0.4}, {"cutmix": 1.0}]);
+    check(json!({"data": {"path": "", "augment": augment}, "accumulate": 2, "label_smoothing": 0.1}), [1e-6; 2]);
+}
+
+#[test]
 fn ranks_normalise_together_if_they_are_told_to() {
     // One rank runs the fused kernel, whose backward pass rounds elsewhere; the first layers see most of it.
     let job = json!({

@@ -63,6 +63,7 @@ impl Args {
             size: Some(preset.size),
             corrupt: Corrupt::Fail,
             workers: 1,
+            cache: None,
         };
         Ok(Dataset::unlabelled(&spec, path)?)
     }

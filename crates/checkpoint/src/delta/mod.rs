@@ -4,13 +4,14 @@
 //! checkpoint before, its sign folded into the lowest bit, byte planes apart, compressed with zstd level 1: most high
 //! planes are zeros then. A [`Link`] is a full state or a difference, names the state that it builds on and the state
 //! that it gives by BLAKE3, and is trusted in neither. At most [`LONGEST_CHAIN`] links build on each other, so that a
-//! restore stays short and a damaged link costs little. Read on in `planes`.
+//! restore stays short and a damaged link costs little. Read on in `planes`, and in `chain.rs`, which makes files of links.
 
 mod planes;
 #[cfg(test)]
 mod tests;
 
-use crate::chunk::Id;
+/// BLAKE3 of a state.
+type Id = [u8; 32];
 
 /// Links of a chain, the full one included.
 pub const LONGEST_CHAIN: u8 = 8;
@@ -45,7 +46,7 @@ pub enum Defect {
 const MAGIC: &[u8; 7] = b"GRADUSD";
 const SCHEMA: u8 = 1;
 /// Magic, schema, width, place in the chain, length, base and result.
-const HEADER: usize = 7 + 3 + 8 + 32 + 32;
+pub(crate) const HEADER: usize = 7 + 3 + 8 + 32 + 32;
 
 /// What a link says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +64,8 @@ pub struct Link {
 
 /// Writes a full state, the first link of a chain.
 pub fn full(state: &[u8], width: Width) -> Vec<u8> {
-    let base = Id([0; 32]);
-    write(Link { width, place: 0, length: state.len() as u64, base, result: Id::of(state) }, None, state)
+    let base = [0; 32];
+    write(Link { width, place: 0, length: state.len() as u64, base, result: id(state) }, None, state)
 }
 
 /// Writes the difference from `before` to `state`; `last` is the link that gave `before`.
@@ -76,11 +77,10 @@ pub fn difference(last: &[u8], before: &[u8], state: &[u8]) -> Result<Vec<u8>, D
     if last.place + 1 >= LONGEST_CHAIN {
         return Err(Defect::Long);
     }
-    if Id::of(before) != last.result || before.len() != state.len() {
+    if id(before) != last.result || before.len() != state.len() {
         return Err(Defect::OtherBase);
     }
-    let link =
-        Link { place: last.place + 1, length: state.len() as u64, base: last.result, result: Id::of(state), ..last };
+    let link = Link { place: last.place + 1, length: state.len() as u64, base: last.result, result: id(state), ..last };
     Ok(write(link, Some(before), state))
 }
 
@@ -92,27 +92,19 @@ pub fn restore(link: &[u8], before: Option<&[u8]>) -> Result<Vec<u8>, Defect> {
     let (header, body) = read(link)?;
     let before = match (header.place, before) {
         (0, _) => None,
-        (_, Some(before)) if Id::of(before) == header.base && before.len() as u64 == header.length => Some(before),
+        (_, Some(before)) if id(before) == header.base && before.len() as u64 == header.length => Some(before),
         (_, Some(_) | None) => return Err(Defect::OtherBase),
     };
     let length = usize::try_from(header.length).map_err(|_| Defect::Damaged("it is longer than memory"))?;
     let state = planes::unpack(body, before, length, header.width)?;
-    match Id::of(&state) == header.result {
+    match id(&state) == header.result {
         true => Ok(state),
         false => Err(Defect::Damaged("it does not give the state that it names")),
     }
 }
 
-/// The newest state that a chain gives, and how many of its links hold; none when not even the full one does.
-pub fn newest(chain: &[&[u8]]) -> Option<(Vec<u8>, usize)> {
-    let mut newest: Option<(Vec<u8>, usize)> = None;
-    for link in chain.iter().take(usize::from(LONGEST_CHAIN)) {
-        match restore(link, newest.as_ref().map(|(state, _)| state.as_slice())) {
-            Ok(state) => newest = Some((state, newest.map_or(1, |(_, count)| count + 1))),
-            Err(_) => break,
-        }
-    }
-    newest
+fn id(state: &[u8]) -> Id {
+    *blake3::hash(state).as_bytes()
 }
 
 fn write(link: Link, before: Option<&[u8]>, state: &[u8]) -> Vec<u8> {
@@ -120,8 +112,8 @@ fn write(link: Link, before: Option<&[u8]>, state: &[u8]) -> Vec<u8> {
     bytes.extend(MAGIC);
     bytes.extend([SCHEMA, link.width as u8, link.place]);
     bytes.extend(link.length.to_le_bytes());
-    bytes.extend(link.base.0);
-    bytes.extend(link.result.0);
+    bytes.extend(link.base);
+    bytes.extend(link.result);
     planes::pack(before, state, link.width, &mut bytes);
     bytes
 }
@@ -146,7 +138,7 @@ pub fn read(bytes: &[u8]) -> Result<(Link, &[u8]), Defect> {
     if head[9] >= LONGEST_CHAIN {
         return Err(Defect::Long);
     }
-    let id = |at: usize| head[at..at + 32].try_into().map(Id).map_err(|_| damaged.clone());
+    let id = |at: usize| -> Result<Id, Defect> { head[at..at + 32].try_into().map_err(|_| damaged.clone()) };
     let length = u64::from_le_bytes(head[10..18].try_into().map_err(|_| damaged.clone())?);
     Ok((Link { width, place: head[9], length, base: id(18)?, result: id(50)? }, body))
 }

@@ -1,10 +1,10 @@
-//! How small and how fast checkpoint differences are: `cargo run --release -p gradus-data --example delta [NUMBERS]`.
+//! How small and how fast checkpoint differences are: `cargo run --release -p gradus-checkpoint --example delta [NUMBERS]`.
 //!
 //! The weights are Gaussian, and a step changes each by a Gaussian share; real ones differ.
 
 use std::time::Instant;
 
-use data::delta::{Width, difference, full, restore};
+use checkpoint::delta::{Width, difference, full, restore};
 
 fn main() {
     let count = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(4_000_000);

@@ -1,0 +1,164 @@
+//! Pictures that are mixed, and changed at random: the same for any number of threads and ranks, and after a kill.
+
+use std::sync::Arc;
+
+use domain::train::{Augment, Data, MemoryFormat, Normalize, RandAugment};
+use proptest::prelude::*;
+
+use super::{Files, complains, scratch, spec};
+use crate::{Cursor, Dataset, Loader, LoaderOptions, Mixed, Numbers, Share};
+
+/// 42 pictures to train on, of three classes.
+fn pictures(in_memory: bool) -> (tempfile::TempDir, Arc<Dataset>) {
+    let root = scratch();
+    let files = Files::of(&[""], &["a", "b", "c"], 20);
+    let spec = Data { normalize: Some(Normalize { mean: vec![0.25; 3], std: vec![0.5; 3] }), ..spec() };
+    let limit = if in_memory { usize::MAX } else { 0 };
+    let dataset = Dataset::open_keeping(&spec, &files.tar(root.path()), 3, limit).unwrap();
+    assert_eq!(dataset.counts(), [42, 12, 6]);
+    (root, Arc::new(dataset))
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Copy {
+    bytes: Vec<u8>,
+    images: Vec<f32>,
+    labels: Vec<i64>,
+    mixed: Option<Mixed>,
+    after: Cursor,
+}
+
+fn drain(dataset: &Arc<Dataset>, options: LoaderOptions, from: Cursor) -> Vec<Copy> {
+    let mut loader = Loader::train(Arc::clone(dataset), options, from, 3);
+    let mut batches = Vec::new();
+    while let Some(batch) = loader.next() {
+        let batch = batch.unwrap();
+        batches.push(Copy {
+            bytes: batch.bytes().to_vec(),
+            images: batch.images().to_vec(),
+            labels: batch.labels().to_vec(),
+            mixed: batch.mixed().cloned(),
+            after: batch.cursor_after(),
+        });
+    }
+    batches
+}
+
+const RANDOM: Augment = Augment::RandAugment(RandAugment { num_ops: 2, magnitude: 9 });
+
+fn options(batch: usize, augment: &[Augment]) -> LoaderOptions {
+    LoaderOptions { batch, workers: 2, seed: 11, augment: augment.to_vec(), ..Default::default() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn ranks_threads_and_kills_cannot_be_seen(
+        world in 1_u32..=5,
+        batch in 1_usize..15,
+        workers in 0_usize..4,
+        used in 0_usize..30,
+        in_memory: bool,
+        last: bool,
+        cut: bool,
+    ) {
+        let mix = if cut { vec![Augment::Mixup(0.2), Augment::Cutmix(1.0)] } else { vec![Augment::Mixup(0.4)] };
+        let augment = [&[Augment::PadCrop(2), RANDOM, Augment::Flip][..], &mix].concat();
+        let layout = if last { MemoryFormat::ChannelsLast } else { MemoryFormat::Contiguous };
+        let (_root, dataset) = pictures(in_memory);
+        let whole = drain(&dataset, LoaderOptions { layout, workers: 1, ..options(batch, &augment) }, Cursor::START);
+        let used = used % whole.len();
+        let from = if used == 0 { Cursor::START } else { whole[used - 1].after };
+        let ranks: Vec<Vec<Copy>> = (0..world)
+            .map(|rank| {
+                let share = Share::new(rank, world).unwrap();
+                drain(&dataset, LoaderOptions { layout, workers, share, ..options(batch, &augment) }, from)
+            })
+            .collect();
+        for (number, wanted) in whole[used..].iter().enumerate() {
+            let parts: Vec<&Copy> = ranks.iter().map(|batches| &batches[number]).collect();
+            let bytes: Vec<u8> = parts.iter().flat_map(|part| part.bytes.clone()).collect();
+            prop_assert_eq!(&bytes, &wanted.bytes);
+            let labels: Vec<i64> = parts.iter().flat_map(|part| part.labels.clone()).collect();
+            prop_assert_eq!(&labels, &wanted.labels);
+            let others: Vec<i64> = parts.iter().filter_map(|part| part.mixed.clone()).flat_map(|m| m.labels).collect();
+            prop_assert_eq!(&others, &wanted.mixed.as_ref().unwrap().labels);
+            let own = wanted.mixed.as_ref().unwrap().own;
+            prop_assert!(parts.iter().filter_map(|part| part.mixed.as_ref()).all(|mixed| mixed.own == own));
+        }
+    }
+}
+
+/// What comes out is what goes in without mixing, mixed with the one before it.
+#[test]
+fn batches_are_mixed_as_their_shares_say() {
+    let (_root, dataset) = pictures(true);
+    let base = [Augment::PadCrop(1), Augment::Flip];
+    let plain = drain(&dataset, options(7, &base), Cursor::START);
+    let (mut sums, mut rectangles) = (0, 0);
+    let both = [&base[..], &[Augment::Mixup(1.0), Augment::Cutmix(1.0)]].concat();
+    for (mixed, plain) in drain(&dataset, options(7, &both), Cursor::START).iter().zip(&plain) {
+        let (count, own) = (plain.labels.len(), mixed.mixed.as_ref().unwrap().own);
+        assert_eq!(mixed.labels, plain.labels);
+        let before: Vec<i64> = (0..count).map(|at| plain.labels[(at + count - 1) % count]).collect();
+        assert_eq!(mixed.mixed.as_ref().unwrap().labels, before);
+        let picture = |at: usize| &plain.images[at * 108..][..108];
+        let value = |at: usize, place: usize| mixed.images[at * 108 + place];
+        let other = |at: usize| picture((at + count - 1) % count);
+        let is_sum = (0..count).all(|at| {
+            (0..108).all(|place| {
+                let wanted = picture(at)[place] * own as f32 + other(at)[place] * (1.0 - own) as f32;
+                value(at, place) == wanted
+            })
+        });
+        if is_sum {
+            sums += 1;
+            continue;
+        }
+        rectangles += 1;
+        // Two pictures may agree at a place; what is theirs alone is counted against the area.
+        let area = ((1.0 - own) * 36.0).round() as usize;
+        for at in 0..count {
+            let shown = |place: usize| value(at, place) == picture(at)[place] || value(at, place) == other(at)[place];
+            assert!((0..108).all(shown), "a value is neither picture's");
+            let foreign = (0..36).filter(|place| value(at, *place) != picture(at)[*place]).count();
+            assert!(foreign <= area, "{foreign} of {area} pixels are another picture's");
+        }
+    }
+    assert!(sums > 3 && rectangles > 3, "{sums} batches by sum, {rectangles} by rectangle");
+}
+
+#[test]
+fn other_numbers_are_mixed_alike() {
+    let (_root, dataset) = pictures(true);
+    let augment = [Augment::Mixup(1.0)];
+    let of = |numbers| drain(&dataset, LoaderOptions { numbers, ..options(6, &augment) }, Cursor::START);
+    let exact = of(Numbers::F32);
+    for (bytes, exact) in of(Numbers::U8).iter().zip(&exact) {
+        for (byte, value) in bytes.bytes.iter().zip(&exact.images) {
+            // Of mean ¼ and deviation ½.
+            let wanted = (value * 0.5 + 0.25) * 255.0;
+            assert!((f32::from(*byte) - wanted).abs() <= 0.51, "{byte} is not {wanted}");
+        }
+    }
+    for (halves, exact) in of(Numbers::Bf16).iter().zip(&exact) {
+        for (half, value) in halves.bytes.as_chunks::<2>().0.iter().zip(&exact.images) {
+            let half = f32::from_bits(u32::from(u16::from_le_bytes(*half)) << 16);
+            assert!((half - value).abs() <= 0.02, "{half} is not {value}");
+        }
+    }
+}
+
+#[test]
+fn grey_pictures_are_not_changed_in_colour() {
+    let root = scratch();
+    let line = |label: usize| format!("{}{label}\n", "7,".repeat(64));
+    let file = root.path().join("digits.csv");
+    std::fs::write(&file, (0..40).map(|number| line(number % 2)).collect::<String>()).unwrap();
+    let dataset = Arc::new(Dataset::open(&spec(), &file, 1).unwrap());
+    let mut loader = Loader::train(Arc::clone(&dataset), options(4, &[RANDOM]), Cursor::START, 1);
+    complains(&loader.next().unwrap().err().unwrap(), "1 channel", "leave `rand_augment` out");
+    let mixed = drain(&dataset, options(4, &[Augment::Mixup(0.2)]), Cursor::START);
+    assert!(mixed.iter().all(|batch| batch.mixed.is_some()));
+}

@@ -1,0 +1,191 @@
+//! Data that stays elsewhere while it is trained on: ranges of its objects, served at a Unix socket and kept on a disk.
+//!
+//! A rank knows neither credentials nor HTTP. It sees a folder with holes of the right lengths (`data::elsewhere`) and
+//! asks here for the bytes of a sample when it needs them, and a batch earlier for what it will need; with each request
+//! it says when it needs them again. All ranks of a machine ask the same process, so there is one cache, one budget and
+//! one fetch for what several of them want. Read on in `pieces`.
+
+mod pieces;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use data::Manifest;
+use data::cache::{Cache, Counts};
+use data::chunk::check_name;
+use data::elsewhere::{Hole, Listing, Request, SCHEMA, lay_out, read_request, write_answer};
+
+use self::pieces::{Pieces, Source};
+use crate::remote::{Object, Remote};
+use crate::{Access, Error, Limits, Location, Meter, head, open, plain};
+
+/// Where things are put on this machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Places<'a> {
+    /// A new folder, which will look like the data.
+    pub folder: &'a Path,
+    /// The folder of all caches.
+    pub cache: &'a Path,
+    /// The socket to listen at; not longer than a socket's path may be.
+    pub socket: &'a Path,
+}
+
+/// Data from elsewhere that is being served. Dropping it ends that.
+#[derive(Debug)]
+pub struct Served {
+    /// The file or folder to open.
+    pub path: PathBuf,
+    socket: PathBuf,
+    is_over: Arc<AtomicBool>,
+    pieces: Arc<Pieces>,
+}
+
+impl Served {
+    /// Reads that the cache answered, and that went elsewhere.
+    pub fn counts(&self) -> Counts {
+        self.pieces.counts()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // Whoever waits for a connection gets one and looks.
+        let _ = UnixStream::connect(&self.socket);
+        let _ = fs::remove_file(&self.socket);
+        self.pieces.end();
+    }
+}
+
+/// How the location is opened: once for each thread that fetches.
+type Opener = Arc<dyn Fn() -> Result<Remote, Error> + Send + Sync>;
+
+/// A smaller file is fetched when serving begins, and so is one whose form is read whole.
+const SMALL: u64 = 64 << 10;
+/// Endings of files that are read whole.
+const WHOLE: [&str; 9] = [".json", ".jsonl", ".csv", ".txt", ".gz", ".u16", ".u32", ".names", ".bin"];
+/// Of pictures that are files of their own.
+const PICTURES: [&str; 3] = [".jpg", ".jpeg", ".png"];
+
+/// Serves what lies at `uri`, keeping at most `budget` bytes of it.
+///
+/// # Errors
+/// [`Error`]: of the network, or when the data is of a form that cannot be read by pieces.
+pub fn serve(uri: &str, budget: u64, places: Places<'_>, access: &Access) -> Result<Served, Error> {
+    let location: Location = uri.parse()?;
+    let access = access.clone();
+    let at = location.clone();
+    let opener: Opener = Arc::new(move || open(&at, &access, Limits::default()));
+    serve_from(&location, opener, budget, places)
+}
+
+fn serve_from(location: &Location, opener: Opener, budget: u64, places: Places<'_>) -> Result<Served, Error> {
+    let remote = opener()?;
+    if remote.wait(head::load(&remote, &Meter::default()))?.is_some() {
+        let message = format!("`{location}` was pushed as chunks, which are not read by pieces");
+        let hint = "push it with `gradus data push --plain`, or leave `data.cache` out of the job";
+        return Err(Error::Usage { message, hint: hint.into() });
+    }
+    let at = places.folder;
+    fs::create_dir_all(at).map_err(Error::file("make", at))?;
+    let objects = objects(&remote, at)?;
+    if let Some(picture) = objects.iter().find(|object| ends(&object.name, &PICTURES)) {
+        let message = format!("`{location}` holds pictures of their own, such as `{}`", picture.name);
+        let hint = "pack them with `gradus data pack` and push the shards with `--plain`, or leave `data.cache` out";
+        return Err(Error::Usage { message, hint: hint.into() });
+    }
+    let is_itself =
+        matches!(&objects[..], [one] if one.name == location.name()) && remote.wait(remote.look(""))?.is_some();
+    let (mut sources, mut holes) = (Vec::new(), Vec::new());
+    for object in &objects {
+        let name = &object.name;
+        check_name(name).map_err(|why| remote.damaged(name, format!("its name is refused: {why}")))?;
+        let key = if is_itself { String::new() } else { name.clone() };
+        if object.bytes > SMALL && !ends(name, &WHOLE) {
+            holes.push(Hole { name: name.clone(), bytes: object.bytes });
+            sources.push(Source { key, bytes: object.bytes, etag: object.etag.clone() });
+            continue;
+        }
+        let path = at.join(name);
+        fs::create_dir_all(path.parent().unwrap_or(at)).map_err(Error::file("make", at))?;
+        let bytes = remote.wait(remote.get(&key, u64::MAX))?.map(|(bytes, _)| bytes).unwrap_or_default();
+        fs::write(&path, bytes).map_err(Error::file("write", &path))?;
+    }
+    let folder = places.cache.join(crate::stage::folder_name(location));
+    let cache = Cache::open(&folder, budget).map_err(Error::file("open", &folder))?;
+    let pieces = Arc::new(Pieces::new(cache, sources, opener));
+    let listener = UnixListener::bind(places.socket).map_err(Error::file("listen at", places.socket))?;
+    let listing = Listing { schema: SCHEMA, socket: places.socket.to_owned(), files: holes };
+    lay_out(at, &listing).map_err(Error::file("write", at))?;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (ending, answering) = (Arc::clone(&is_over), Arc::clone(&pieces));
+    std::thread::spawn(move || accept(&listener, &ending, &answering));
+    Pieces::fetch_ahead(&pieces);
+    let path = match (&objects[..], is_itself) {
+        ([one], true) => at.join(&one.name),
+        _ => at.to_owned(),
+    };
+    Ok(Served { path, socket: places.socket.to_owned(), is_over, pieces })
+}
+
+/// What lies there. A web server has no list of it; the manifest of shards is one.
+fn objects(remote: &Remote, folder: &Path) -> Result<Vec<Object>, Error> {
+    if remote.can_list() {
+        return remote.wait(plain::objects(remote));
+    }
+    const NAME: &str = "manifest.json";
+    let Some((text, _)) = remote.wait(remote.get(NAME, 1 << 30))? else {
+        return remote.wait(plain::objects(remote));
+    };
+    let path = folder.join(NAME);
+    let bytes = text.len() as u64;
+    fs::write(&path, text).map_err(Error::file("write", &path))?;
+    let manifest = Manifest::read(folder).map_err(|error| remote.damaged(NAME, error.to_string()))?;
+    let shards = manifest.map(|manifest| manifest.shards).unwrap_or_default();
+    let mut objects = vec![Object { name: NAME.into(), bytes, etag: None }];
+    for shard in shards {
+        // The version that is there now, so that another one is not taken for it later.
+        let found = remote.wait(remote.look(&shard.file))?;
+        let found = found.ok_or_else(|| remote.damaged(&shard.file, "its manifest names it, and it is not there"))?;
+        objects.push(found);
+    }
+    Ok(objects)
+}
+
+fn ends(name: &str, endings: &[&str]) -> bool {
+    let name = name.to_ascii_lowercase();
+    endings.iter().any(|ending| name.ends_with(ending))
+}
+
+/// A thread for each reader.
+fn accept(listener: &UnixListener, is_over: &AtomicBool, pieces: &Arc<Pieces>) {
+    for stream in listener.incoming() {
+        if is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(stream) = stream else { continue };
+        let pieces = Arc::clone(pieces);
+        // A reader that breaks off has ended, or says itself what went wrong.
+        std::thread::spawn(move || answer(stream, &pieces));
+    }
+}
+
+fn answer(mut stream: UnixStream, pieces: &Pieces) -> io::Result<()> {
+    let mut fetcher = None;
+    while let Some(request) = read_request(&mut stream)? {
+        match request {
+            Request::Expect(span, when) => pieces.expect(span, when),
+            Request::Read(span, when) => match pieces.read(span, when, &mut fetcher) {
+                Ok((kept, bytes)) => write_answer(&mut stream, Ok((kept, &bytes)))?,
+                Err(why) => write_answer(&mut stream, Err(&why))?,
+            },
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! Ranges of objects, each fetched once for all who want it, and kept by when they are needed again.
+//!
+//! A piece is what a reader asks for at once: a sample, the index of a shard. What a reader expects is fetched by threads
+//! beside it and waits in memory until it is read, whether or not the cache has room for it.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use data::cache::{Cache, Counts, Future, NEVER};
+use data::chunk::Id;
+use data::elsewhere::{Span, When};
+
+use super::Opener;
+use crate::remote::Remote;
+
+/// An object that pieces are read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Source {
+    pub key: String,
+    pub bytes: u64,
+    pub etag: Option<String>,
+}
+
+/// Fetches that are under way ahead of their readers.
+const AHEAD: usize = 16;
+/// Expectations that wait; what does not fit is fetched when it is read.
+const MOST_EXPECTED: usize = 1 << 14;
+/// Bytes that were fetched ahead and wait in memory.
+const MOST_WAITING: u64 = 256 << 20;
+/// Samples by which readers may lag behind each other: what was needed so long ago is not needed any more.
+const LAG: u64 = 1 << 14;
+
+pub(super) struct Pieces {
+    sources: Vec<Source>,
+    cache: Cache,
+    hints: Hints,
+    state: Mutex<State>,
+    /// Something has landed, or was expected.
+    changed: Condvar,
+    opener: Opener,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    /// Pieces that are being fetched, or were and wait for their reader.
+    flights: HashMap<u64, Option<Arc<[u8]>>>,
+    waiting: u64,
+    expected: VecDeque<Span>,
+    /// Pieces that were announced and not read yet.
+    announced: HashSet<u64>,
+    is_over: bool,
+}
+
+/// When pieces are needed next, as their readers said.
+#[derive(Default)]
+struct Hints {
+    now: AtomicU64,
+    next: Mutex<HashMap<u64, u64>>,
+}
+
+impl Hints {
+    fn learn(&self, piece: u64, now: u64, next: u64) {
+        self.now.fetch_max(now, Ordering::Relaxed);
+        let mut known = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        match next {
+            NEVER => drop(known.remove(&piece)),
+            next => drop(known.insert(piece, next)),
+        }
+    }
+}
+
+impl Future for Hints {
+    fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed).saturating_sub(LAG)
+    }
+
+    fn next_use(&self, piece: u64) -> u64 {
+        let known = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&piece).copied().filter(|next| *next >= self.now()).unwrap_or(NEVER)
+    }
+}
+
+impl Pieces {
+    pub fn new(cache: Cache, sources: Vec<Source>, opener: Opener) -> Pieces {
+        Pieces {
+            sources,
+            cache,
+            hints: Hints::default(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            opener,
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    /// Starts the threads that fetch what is expected.
+    pub fn fetch_ahead(pieces: &Arc<Pieces>) {
+        for _ in 0..AHEAD {
+            let pieces = Arc::clone(pieces);
+            std::thread::spawn(move || {
+                let mut fetcher = None;
+                while let Some(span) = pieces.next_expected() {
+                    pieces.prepare(span, &mut fetcher);
+                }
+            });
+        }
+    }
+
+    /// Ends those threads.
+    pub fn end(&self) {
+        self.lock().is_over = true;
+        self.changed.notify_all();
+    }
+
+    pub fn counts(&self) -> Counts {
+        Counts { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
+    }
+
+    /// Notes that a piece is needed soon.
+    pub fn expect(&self, span: Span, when: When) {
+        let Ok((piece, _)) = self.piece(span) else { return };
+        // Until it is read, its next use is that reading.
+        self.hints.learn(piece, 0, when.now);
+        let mut state = self.lock();
+        if state.expected.len() < MOST_EXPECTED {
+            state.expected.push_back(span);
+            state.announced.insert(piece);
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    /// The bytes of a piece, and whether they were kept here; or why there are none. `fetcher` is the thread's own way
+    /// there.
+    pub fn read(&self, span: Span, when: When, fetcher: &mut Option<Remote>) -> Result<(bool, Arc<[u8]>), String> {
+        let (piece, source) = self.piece(span)?;
+        self.hints.learn(piece, when.now, when.next);
+        let mut state = self.lock();
+        state.announced.remove(&piece);
+        while let Some(flight) = state.flights.get(&piece) {
+            if let Some(bytes) = flight.clone() {
+                state.flights.remove(&piece);
+                state.waiting -= bytes.len() as u64;
+                drop(state);
+                self.cache.expect(piece, &self.hints);
+                self.misses.fetch_add(1, Ordering::Relaxed);
+                return Ok((false, bytes));
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.flights.insert(piece, None);
+        drop(state);
+        let mut is_kept = true;
+        let read = self.cache.read(piece, &self.hints, || {
+            is_kept = false;
+            self.fetch(source, span, fetcher)
+        });
+        self.lock().flights.remove(&piece);
+        self.changed.notify_all();
+        let bytes = read.map_err(|error| error.to_string())?;
+        let counter = if is_kept { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+        Ok((is_kept, bytes))
+    }
+
+    fn next_expected(&self) -> Option<Span> {
+        let mut state = self.lock();
+        loop {
+            if state.is_over {
+                return None;
+            }
+            match state.expected.pop_front() {
+                Some(span) => return Some(span),
+                None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Fetches a piece that is expected, unless it is here or on its way.
+    fn prepare(&self, span: Span, fetcher: &mut Option<Remote>) {
+        let Ok((piece, source)) = self.piece(span) else { return };
+        if self.cache.has(piece) {
+            return;
+        }
+        let mut state = self.lock();
+        if state.flights.contains_key(&piece) || !state.announced.contains(&piece) {
+            return;
+        }
+        if state.waiting > MOST_WAITING {
+            // Their readers are gone, or far behind: they will be fetched again if they are wanted.
+            state.flights.retain(|_, flight| flight.is_none());
+            state.waiting = 0;
+        }
+        state.flights.insert(piece, None);
+        drop(state);
+        let read = self.cache.read(piece, &self.hints, || self.fetch(source, span, fetcher));
+        let mut state = self.lock();
+        match read {
+            Ok(bytes) => {
+                state.waiting += bytes.len() as u64;
+                state.flights.insert(piece, Some(bytes));
+            }
+            // The reader tries again, and is told.
+            Err(_) => drop(state.flights.remove(&piece)),
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn fetch(&self, source: &Source, span: Span, fetcher: &mut Option<Remote>) -> io::Result<Vec<u8>> {
+        let remote = match fetcher {
+            Some(remote) => remote,
+            None => fetcher.insert((self.opener)().map_err(|error| io::Error::other(told(&error)))?),
+        };
+        let range = span.offset..span.offset + u64::from(span.bytes);
+        let fetched = remote.wait(remote.range(&source.key, range, source.etag.as_deref()));
+        fetched.map_err(|error| io::Error::other(told(&error)))
+    }
+
+    /// The number of a piece, which is the same for all who read the same version of the same object.
+    fn piece(&self, span: Span) -> Result<(u64, &Source), String> {
+        let source = self.sources.get(span.file as usize).ok_or_else(|| format!("there is no file {}", span.file))?;
+        let end = span.offset.checked_add(u64::from(span.bytes));
+        if end.is_none_or(|end| end > source.bytes) || span.bytes == 0 {
+            return Err(format!("`{}` has no {} bytes at {}", source.key, span.bytes, span.offset));
+        }
+        let Source { key, bytes, etag } = source;
+        let etag = etag.as_deref().unwrap_or_default();
+        let Id(id) = Id::of(format!("{key}\n{bytes}\n{etag}\n{}\n{}", span.offset, span.bytes).as_bytes());
+        let [a, b, c, d, e, f, g, h, ..] = id;
+        Ok((u64::from_le_bytes([a, b, c, d, e, f, g, h]), source))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic runs under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An error with what to do about it, for a reader who passes it on.
+fn told(error: &crate::Error) -> String {
+    match error.hint() {
+        Some(hint) => format!("{error} (hint: {hint})"),
+        None => error.to_string(),
+    }
+}
+
+impl std::fmt::Debug for Pieces {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pieces").field("sources", &self.sources.len()).finish_non_exhaustive()
+    }
+}

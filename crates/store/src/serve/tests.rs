@@ -1,0 +1,237 @@
+//! Data sets that are trained on while they stay in a store, with a cache of less than a third of them.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use data::{Codec, Cursor, Dataset, Loader, LoaderOptions, PackFormat, PackOptions, Share};
+use domain::train::{Augment, Data};
+use object_store::memory::InMemory;
+use object_store::{ObjectStoreExt, PutPayload, path::Path as Key};
+
+use super::*;
+use crate::tests::limits;
+
+/// A store in memory that holds all files below a folder.
+fn put(folder: &Path) -> Arc<InMemory> {
+    let store = Arc::new(InMemory::new());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for file in crate::source::walk(folder).unwrap() {
+        let bytes = std::fs::read(&file.path).unwrap();
+        runtime.block_on(store.put(&Key::from(format!("set/{}", file.name)), PutPayload::from(bytes))).unwrap();
+    }
+    store
+}
+
+fn location() -> Location {
+    "s3://bucket/set".parse().unwrap()
+}
+
+fn opener(store: &Arc<InMemory>) -> Opener {
+    let store = Arc::clone(store);
+    Arc::new(move || Remote::new(location(), store.clone(), None, Key::from("set"), limits()))
+}
+
+/// Pictures of noise, which do not compress, packed.
+fn packed(root: &Path, format: PackFormat) -> PathBuf {
+    let source = root.join("pictures");
+    let mut noise = crate::tests::Noise::new(7);
+    for number in 0..120 {
+        let class = source.join(format!("c{}", number % 3));
+        fs::create_dir_all(&class).unwrap();
+        // A PNG by hand would take an encoder: a plain one of ours is as good.
+        let pixels = noise.bytes(32 * 32 * 3);
+        fs::write(class.join(format!("{number:03}.png")), png(32, &pixels)).unwrap();
+    }
+    let out = root.join(format!("{format:?}"));
+    let options = PackOptions {
+        shard_bytes: 100 << 10,
+        seed: 1,
+        split: None,
+        codec: Codec::Original,
+        shrink: None,
+        format,
+        skip: false,
+        text: None,
+        threads: 1,
+    };
+    data::pack(&source, &out, &options, &mut |_| {}).unwrap();
+    out
+}
+
+/// A PNG of stored, uncompressed rows.
+fn png(size: u32, pixels: &[u8]) -> Vec<u8> {
+    let crc = |bytes: &[u8]| {
+        !bytes.iter().fold(u32::MAX, |crc, byte| {
+            (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 })
+        })
+    };
+    let adler = |bytes: &[u8]| {
+        let (a, b) = bytes.iter().fold((1_u32, 0_u32), |(a, b), byte| {
+            let a = (a + u32::from(*byte)) % 65_521;
+            (a, (b + a) % 65_521)
+        });
+        b << 16 | a
+    };
+    let rows: Vec<u8> = pixels.chunks(3 * size as usize).flat_map(|row| [&[0], row].concat()).collect();
+    let length = rows.len() as u16;
+    let mut stored = vec![0x78, 0x01, 1];
+    stored.extend(length.to_le_bytes());
+    stored.extend((!length).to_le_bytes());
+    stored.extend(&rows);
+    stored.extend(adler(&rows).to_be_bytes());
+    let mut head = [size.to_be_bytes(), size.to_be_bytes()].concat();
+    head.extend([8, 2, 0, 0, 0]);
+    let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
+    for (name, body) in [(b"IHDR", &head[..]), (b"IDAT", &stored), (b"IEND", &[])] {
+        file.extend((body.len() as u32).to_be_bytes());
+        let named = [&name[..], body].concat();
+        file.extend(&named);
+        file.extend(crc(&named).to_be_bytes());
+    }
+    file
+}
+
+fn spec() -> Data {
+    let text = serde_json::json!({
+        "path": "", "size": 16, "augment": ["random_resized_crop", "flip"],
+        "normalize": {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]},
+    });
+    serde_json::from_value(text).unwrap()
+}
+
+/// The bits of every batch of three epochs, from a position on and for so many batches.
+fn batches(path: &Path, share: Share, from: Cursor, most: usize) -> Vec<(Cursor, Vec<u32>)> {
+    let dataset = Arc::new(Dataset::open(&spec(), path, 3).unwrap());
+    let augment = vec![Augment::RandomResizedCrop, Augment::Flip];
+    let options = LoaderOptions { batch: 10, share, workers: 3, seed: 4, augment, ..Default::default() };
+    let mut loader = Loader::train(dataset, options, from, 3);
+    let mut found = Vec::new();
+    while found.len() < most
+        && let Some(batch) = loader.next()
+    {
+        let batch = batch.unwrap();
+        found.push((batch.cursor_after(), batch.images().iter().map(|value| value.to_bits()).collect()));
+    }
+    found
+}
+
+fn size(folder: &Path) -> u64 {
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+}
+
+fn whole() -> Share {
+    Share::new(0, 1).unwrap()
+}
+
+#[test]
+fn training_sees_the_same_batches_with_a_third_of_the_data_here() {
+    let root = tempfile::tempdir().unwrap();
+    for format in [PackFormat::Shards, PackFormat::Webdataset] {
+        let here = packed(root.path(), format);
+        let all: u64 = size(&here);
+        let (store, budget) = (put(&here), all * 3 / 10);
+        let wanted = batches(&here, whole(), Cursor::START, usize::MAX);
+        let (cache, folder) =
+            (root.path().join(format!("cache-{format:?}")), root.path().join(format!("d-{format:?}")));
+        let socket = root.path().join(format!("{format:?}.sock"));
+        let places = Places { folder: &folder, cache: &cache, socket: &socket };
+        let served = serve_from(&location(), opener(&store), budget, places).unwrap();
+        assert_eq!(served.path, folder);
+        assert_eq!(batches(&folder, whole(), Cursor::START, usize::MAX), wanted, "{format:?}");
+        let Counts { hits, misses } = served.counts();
+        let pieces = cache.join(crate::stage::folder_name(&location()));
+        assert!(size(&pieces) <= budget + (1 << 10), "the cache holds {} of {budget} bytes", size(&pieces));
+        // 84 samples are read three times. What is kept of each epoch is what the next one needs first.
+        assert!(hits >= 30 && misses >= 84, "{format:?}: {hits} hits, {misses} misses");
+        drop(served);
+        assert!(!socket.exists());
+    }
+}
+
+#[test]
+fn ranks_share_what_one_of_them_fetched_and_a_kill_costs_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let here = packed(root.path(), PackFormat::Shards);
+    let store = put(&here);
+    let wanted = batches(&here, whole(), Cursor::START, usize::MAX);
+    let cache = root.path().join("cache");
+    let mut from = Cursor::START;
+    let mut done = 0;
+    // Each life ends in the middle, with another number of ranks, and leaves its cache behind as it is.
+    for (life, (ranks, steps)) in [(1, 4), (3, 7), (2, usize::MAX)].into_iter().enumerate() {
+        let (folder, socket) = (root.path().join(format!("d{life}")), root.path().join(format!("{life}.sock")));
+        let places = Places { folder: &folder, cache: &cache, socket: &socket };
+        let served = serve_from(&location(), opener(&store), size(&here) * 3 / 10, places).unwrap();
+        let shares: Vec<Share> = (0..ranks).map(|rank| Share::new(rank, ranks).unwrap()).collect();
+        let found: Vec<Vec<(Cursor, Vec<u32>)>> = std::thread::scope(|scope| {
+            let ranks = shares.iter().map(|share| scope.spawn(|| batches(&folder, *share, from, steps)));
+            ranks.collect::<Vec<_>>().into_iter().map(|rank| rank.join().unwrap()).collect()
+        });
+        for step in 0..found[0].len() {
+            let bits: Vec<u32> = found.iter().flat_map(|rank| rank[step].1.clone()).collect();
+            assert_eq!((found[0][step].0, bits), wanted[done + step], "life {life}, step {step}");
+        }
+        done += found[0].len();
+        from = wanted[done - 1].0;
+        if life == 0 {
+            // As a kill leaves it: a piece half written, another with a wrong byte.
+            let pieces = cache.join(crate::stage::folder_name(&location()));
+            fs::write(pieces.join("unfinished"), "half").unwrap();
+            let piece = fs::read_dir(&pieces).unwrap().map(|entry| entry.unwrap().path());
+            let piece = piece.filter(|path| path.file_name().unwrap().len() == 16).next().unwrap();
+            let mut bytes = fs::read(&piece).unwrap();
+            bytes[3] ^= 1;
+            fs::write(&piece, bytes).unwrap();
+        }
+        drop(served);
+    }
+    assert_eq!(done, wanted.len());
+}
+
+#[test]
+fn what_cannot_be_read_by_pieces_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    let check = |name: &str, files: &[(&str, &[u8])], wanted: &str| {
+        let source = root.path().join(name);
+        fs::create_dir_all(&source).unwrap();
+        let files: HashMap<&str, &[u8]> = files.iter().copied().collect();
+        for (file, bytes) in files {
+            let path = source.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        }
+        let (folder, socket) = (root.path().join("x"), root.path().join("x.sock"));
+        let places = Places { folder: &folder, cache: root.path(), socket: &socket };
+        let error = serve_from(&location(), opener(&put(&source)), 1 << 30, places).unwrap_err();
+        let told = format!("{error}; {}", error.hint().unwrap_or_default());
+        assert!(told.contains(wanted), "{told}");
+    };
+    check(
+        "pictures",
+        &[("a/1.jpg", b"x")],
+        "holds pictures of their own, such as `a/1.jpg`; pack them with `gradus data pack`",
+    );
+    check("nothing", &[], "there is nothing at");
+}
+
+/// An object that is replaced while it is trained on is not taken for the one before.
+#[test]
+fn another_version_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let here = packed(root.path(), PackFormat::Shards);
+    let store = put(&here);
+    let (folder, socket) = (root.path().join("d"), root.path().join("s"));
+    let places = Places { folder: &folder, cache: root.path(), socket: &socket };
+    let _served = serve_from(&location(), opener(&store), 1 << 20, places).unwrap();
+    let dataset = Arc::new(Dataset::open(&spec(), &folder, 3).unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for file in crate::source::walk(&here).unwrap() {
+        let bytes = std::fs::read(&file.path).unwrap();
+        runtime.block_on(store.put(&Key::from(format!("set/{}", file.name)), PutPayload::from(bytes))).unwrap();
+    }
+    let options = LoaderOptions { batch: 10, seed: 4, augment: spec().augment, ..Default::default() };
+    let mut loader = Loader::train(dataset, options, Cursor::START, 1);
+    let error = loader.next().unwrap().err().unwrap().to_string();
+    assert!(error.contains("was changed by somebody else meanwhile"), "{error}");
+}
