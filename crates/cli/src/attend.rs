@@ -7,7 +7,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use domain::{Rate, RunId};
+use domain::{Rate, RunId, SweepId};
 use server::control::{Control, LEASE, Left, Wake};
 use server::{Home, Series, State, routes};
 
@@ -18,6 +18,7 @@ use crate::machine;
 use crate::narrator::Narrator;
 use crate::printer::Printer;
 use crate::settings::Settings;
+use crate::sweep::narrator::SweepNarrator;
 use crate::watch::{Since, Watch};
 
 /// How often a follower tries to become the loop.
@@ -28,11 +29,12 @@ const TAKE_OVER: Duration = Duration::from_millis(100);
 /// # Errors
 /// [`Error::Failed`] when the run ended without result; others when the state cannot be kept.
 pub fn attend(settings: &Settings, printer: &mut Printer, home: &Home, run: &RunId, since: Since) -> Result<u8, Error> {
-    let attendance = home.attend(run)?;
+    let attendance = home.attend(&home.run(run))?;
     let interrupted = Arc::new(AtomicBool::new(false));
     let (sender, inbox) = channel();
     on_signals(sender.clone(), interrupted.clone())?;
     let mut narrator = Narrator::new(Watch::open(home, run, since)?, home.run(run).join("tensorboard"));
+    let rate = narrator.watch.run()?.plan.offer.rate;
     let narrated = std::thread::scope(|scope| {
         let ended = Arc::new(AtomicBool::new(false));
         let finished = ended.clone();
@@ -40,7 +42,9 @@ pub fn attend(settings: &Settings, printer: &mut Printer, home: &Home, run: &Run
             let result = narrator.tell(printer, &finished);
             (narrator, result)
         });
-        let result = serve(settings, home, run, sender, &inbox, &interrupted);
+        let done =
+            |world: &plan::World| world.runs.get(run).is_none_or(|run| run.state.is_final() && run.bill.is_some());
+        let result = serve(settings, home, (rate, &done), sender, &inbox, &interrupted);
         ended.store(true, Ordering::SeqCst);
         let (narrator, told) = narration.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         result.and_then(|left| told.map(|()| (left, narrator)))
@@ -55,16 +59,61 @@ pub fn attend(settings: &Settings, printer: &mut Printer, home: &Home, run: &Run
     }
 }
 
+/// Stays with a sweep until it has ended and all of its trials are billed, or until Ctrl-C.
+///
+/// # Errors
+/// [`Error::Code`] when it was interrupted; others when the state cannot be kept.
+pub fn attend_sweep(
+    settings: &Settings,
+    printer: &mut Printer,
+    home: &Home,
+    sweep: &SweepId,
+    since: u64,
+) -> Result<(), Error> {
+    let attendance = home.attend(&home.sweep(sweep))?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let (sender, inbox) = channel();
+    on_signals(sender.clone(), interrupted.clone())?;
+    let mut narrator = SweepNarrator::open(home, sweep, since)?;
+    let known = narrator.state.world().sweeps.get(sweep);
+    let rate = known.ok_or_else(|| server::Error::NoRun(sweep.to_string()))?.plan.offer.rate;
+    let left = std::thread::scope(|scope| {
+        let ended = Arc::new(AtomicBool::new(false));
+        let finished = ended.clone();
+        let narration = scope.spawn(move || narrator.tell(printer, &finished));
+        let done = |world: &plan::World| world.sweeps.get(sweep).is_none_or(|sweep| sweep.state.is_final());
+        let result = serve(settings, home, (rate, &done), sender, &inbox, &interrupted);
+        ended.store(true, Ordering::SeqCst);
+        let told = narration.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        result.and_then(|left| told.map(|()| left))
+    });
+    match left? {
+        Left::Done => Ok(()),
+        Left::Interrupted => {
+            drop(attendance);
+            let message = if home.is_attended(&home.sweep(sweep)) {
+                format!("stopped watching; another process attends to sweep `{sweep}`, and it goes on")
+            } else {
+                format!(
+                    "interrupted; a trial of `{sweep}` at work goes on for up to {LEASE}, then saves its state and ends"
+                )
+            };
+            let hint =
+                format!("go on with `gradus resume {sweep}`, or save and stop it now with `gradus stop {sweep}`");
+            Err(Error::Code { message, hint: Some(hint), code: exit::INTERRUPTED })
+        }
+    }
+}
+
 /// Runs the loop once this process may, and waits for the process that does until then.
 fn serve(
     settings: &Settings,
     home: &Home,
-    run: &RunId,
+    (rate, done): (Rate, &dyn Fn(&plan::World) -> bool),
     sender: Sender<Wake>,
     inbox: &std::sync::mpsc::Receiver<Wake>,
     interrupted: &AtomicBool,
 ) -> Result<Left, Error> {
-    let done = |world: &plan::World| world.runs.get(run).is_none_or(|run| run.state.is_final() && run.bill.is_some());
     let mut state = State::open(home)?;
     let lock = loop {
         state.refresh()?;
@@ -82,7 +131,6 @@ fn serve(
     if let Some(chaos) = &settings.chaos {
         chaos::aim(chaos, "loop");
     }
-    let rate = state.world().runs.get(run).map_or(Rate::default(), |run| run.plan.offer.rate);
     let providers = machine::providers(settings, home, rate);
     routes::serve(&home.socket(), sender)?;
     let mut control = Control::new(state, Series::open(home)?, home, &providers);
@@ -107,7 +155,9 @@ fn on_signals(sender: Sender<Wake>, interrupted: Arc<AtomicBool>) -> Result<(), 
 fn interruption(home: &Home, id: &RunId, world: &plan::World) -> Error {
     let rented = world.runs.get(id).and_then(|run| world.live_instance(run));
     let message = match rented {
-        _ if home.is_attended(id) => format!("stopped watching; another process attends to run `{id}`, and it goes on"),
+        _ if home.is_attended(&home.run(id)) => {
+            format!("stopped watching; another process attends to run `{id}`, and it goes on")
+        }
         None => format!("interrupted; nothing of run `{id}` is running"),
         Some((instance, rent)) => format!(
             "interrupted; `{instance}` goes on at {} for up to {LEASE} without anybody, then saves the state and ends",

@@ -11,6 +11,7 @@ mod narrator;
 mod printer;
 mod progress;
 mod settings;
+mod sweep;
 mod table;
 mod watch;
 

@@ -227,11 +227,17 @@ pub fn sentence(event: &Event) -> Option<String> {
         Event::Ended { .. } | Event::ReleaseIntended { .. } | Event::Released { .. } | Event::Billed { .. } => {
             return None;
         }
+        Event::SweepSubmitted(submitted) => format!("sweep {}: submitted", submitted.sweep),
+        Event::SweepStopRequested { by, .. } => stopping(*by).to_owned(),
+        Event::SweepResumeRequested { .. } => "resuming".to_owned(),
+        Event::SweepBudgetAlert { spent, .. } => format!("budget: {spent} spent, the alert is reached"),
+        Event::SweepEnded { .. } => return None,
     };
     Some(text)
 }
 
-fn stopping(by: StopBy) -> &'static str {
+/// Why something stops.
+pub fn stopping(by: StopBy) -> &'static str {
     match by {
         StopBy::User => "stopping, as the user asked",
         StopBy::Budget => "stopping: the budget is spent, but for what it takes to save the state and leave",

@@ -1,6 +1,7 @@
 //! What the name of a model stands for, in numbers: the one table that both the trainer, which builds the network, and
 //! the planner, which counts it, look things up in.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::train::Model;
@@ -15,8 +16,8 @@ pub enum Architecture {
     Cnn,
     /// Residual stages of 16, 32 and 64 channels for small pictures, so many blocks each (He et al. 2015, section 4.2).
     SmallResnet { blocks: usize },
-    /// Residual stages of 64 to 512 channels, so many blocks each (He et al. 2015, table 1).
-    Resnet { block: ResidualBlock, blocks: [usize; 4] },
+    /// Four residual stages of so many blocks each, the first of `width` channels, 64 in He et al. 2015, table 1.
+    Resnet { block: ResidualBlock, blocks: [usize; 4], width: usize },
     /// Sandler et al. 2018, table 2.
     MobilenetV2,
     /// Howard et al. 2019, tables 1 and 2.
@@ -32,10 +33,11 @@ pub enum Architecture {
 }
 
 /// What the stages of a residual network are made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResidualBlock {
     /// Two 3×3 convolutions.
+    #[default]
     Basic,
     /// 1×1, 3×3 and 1×1, the last with four times the channels.
     Bottleneck,
@@ -57,7 +59,7 @@ impl Architecture {
     /// What the name stands for.
     pub fn of(model: Model) -> Architecture {
         use ResidualBlock::{Basic, Bottleneck};
-        let resnet = |block, blocks| Architecture::Resnet { block, blocks };
+        let resnet = |block, blocks| Architecture::Resnet { block, blocks, width: 64 };
         let bert = |layers, width, heads| Architecture::Bert { layers, width, heads };
         let gpt = |layers, width, heads, positions| Architecture::Gpt { layers, width, heads, positions };
         match model {
@@ -85,6 +87,12 @@ impl Architecture {
             Model::Gpt2Medium => gpt(24, 1024, 16, 1024),
             Model::Gpt2Large => gpt(36, 1280, 20, 1024),
             Model::Gpt2Xl => gpt(48, 1600, 25, 1024),
+            Model::Gpt(size) => gpt(size.layers.into(), size.width.into(), size.heads.into(), size.positions.into()),
+            Model::Resnet(size) => Architecture::Resnet {
+                block: size.block,
+                blocks: size.blocks.map(|blocks| blocks as usize),
+                width: size.width as usize,
+            },
         }
     }
 

@@ -6,13 +6,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::finding::Finding;
-use crate::id::{AttemptId, Fence, InstanceId, RunId};
+use crate::id::{AttemptId, Fence, InstanceId, RunId, SweepId};
 use crate::job::Job;
 use crate::money::Money;
 use crate::offer::Offer;
 use crate::plan::Plan;
 use crate::rank::Ready;
 use crate::run::{AttemptEnd, Bill, Outcome, StopBy, Usage};
+use crate::sweep::{Known, SweepEnd, Trial};
 use crate::time::Timestamp;
 use crate::units::Duration;
 
@@ -45,6 +46,9 @@ pub enum Event {
         /// A new deadline, from its submission on; none keeps the old one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Duration>,
+        /// Epochs after which it ends this time, for a run that has ended after fewer than all; none keeps what was said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        epochs: Option<u32>,
     },
     /// A machine will be rented, with this token; money is set aside.
     RentIntended(Box<RentIntended>),
@@ -70,6 +74,32 @@ pub enum Event {
     Released { instance: InstanceId, usage: Usage },
     /// All machines are released; the bill is final.
     Billed { run: RunId, bill: Bill },
+    /// A sweep was asked for; its trials are runs that follow.
+    SweepSubmitted(Box<SweepSubmitted>),
+    /// Somebody or something wants the sweep stopped, with all of its trials.
+    SweepStopRequested { sweep: SweepId, by: StopBy },
+    /// The user wants a stopped or failed sweep to go on.
+    SweepResumeRequested {
+        /// Which.
+        sweep: SweepId,
+        /// A new budget for the whole sweep; none keeps the old one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget: Option<Money>,
+        /// A new deadline, from its submission on; none keeps the old one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline: Option<Duration>,
+    },
+    /// The alert of the sweep's budget was reached.
+    SweepBudgetAlert { sweep: SweepId, spent: Money },
+    /// The sweep is at its end, or stopped; all of its trials are billed.
+    SweepEnded {
+        /// Which.
+        sweep: SweepId,
+        /// How.
+        end: SweepEnd,
+        /// What it cost: the sum of its trials' bills.
+        total: Money,
+    },
 }
 
 /// A run was asked for.
@@ -81,6 +111,26 @@ pub struct Submitted {
     pub job: Job,
     /// What was planned and agreed to.
     pub plan: Plan,
+    /// SHA-256 of what defines the result, in hexadecimal.
+    pub job_hash: String,
+    /// The file as the user named it.
+    pub file: String,
+    /// Which trial of which sweep it is, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<Trial>,
+}
+
+/// A sweep was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SweepSubmitted {
+    /// Its name.
+    pub sweep: SweepId,
+    /// What was asked; its `sweep` says what is searched.
+    pub job: Job,
+    /// What was planned for the first trial; all are rented from its offer.
+    pub plan: Plan,
+    /// What is known of the data, from which each trial is planned.
+    pub known: Known,
     /// SHA-256 of what defines the result, in hexadecimal.
     pub job_hash: String,
     /// The file as the user named it.

@@ -34,6 +34,10 @@ id!(
     RunId
 );
 id!(
+    /// A sweep: one search, from its submission to the bills of all of its trials, such as `digits-0193f2a1`.
+    SweepId
+);
+id!(
     /// A rented machine: the run's name and a number, such as `digits-0193f2a1-i1`.
     InstanceId
 );
@@ -47,6 +51,13 @@ id!(
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fence(pub u64);
+
+impl SweepId {
+    /// The run that is the sweep's `number`th trial, from 1.
+    pub fn trial(&self, number: u32) -> RunId {
+        RunId(format!("{self}-t{number}"))
+    }
+}
 
 impl RunId {
     /// The run's `number`th instance, from 1.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::money::Money;
+use crate::sweep::Sweep;
 use crate::train::Train;
 use crate::units::{Bytes, Duration, Fraction};
 use crate::wants::Wants;
@@ -36,6 +37,9 @@ pub struct Job {
     /// What is known of the data without opening it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub data: DataFacts,
+    /// What is searched; then `work` is that of the first values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<Sweep>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

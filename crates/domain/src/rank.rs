@@ -132,7 +132,7 @@ pub struct Environment {
 pub struct Ready {
     /// Step that was resumed from; 0 for a fresh start.
     pub step: u64,
-    /// Last step of the last epoch.
+    /// Last step of the last epoch that is trained this time.
     pub steps: u64,
     /// Steps in one epoch.
     pub steps_per_epoch: u64,
@@ -327,6 +327,12 @@ pub struct Exported {
     /// What else was measured on the test split.
     #[serde(default, skip_serializing_if = "Figures::is_empty")]
     pub figures: Figures,
+    /// Mean loss on the validation split, of those weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation_loss: Option<f64>,
+    /// What else was measured on the validation split.
+    #[serde(default, skip_serializing_if = "Figures::is_empty")]
+    pub validation_figures: Figures,
     /// Of the test samples of each class, how many were taken for which; none for many classes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confusion: Vec<Vec<u64>>,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::checkpoint::{Checkpoint, Codec};
 pub use self::data::{Augment, Cache, Corrupt, Data, Documents, Folders, Normalize, RandAugment, Split, Text};
-pub use self::model::{Loss, Model, ModelSource, Module};
+pub use self::model::{GptSize, Loss, Model, ModelSource, Module, ResnetSize};
 pub use self::optimizer::{Adafactor, Adamw, Decays, Lamb, Lars, Optimizer, Parameters, Sgd};
 pub use self::parallel::{Exchange, Parallel, Shard};
 pub use self::schedule::{Average, Decay, Ema, OneCycle, Poly, Schedule, StepDecay, Swa};
@@ -140,6 +140,12 @@ impl Train {
             (None, Some(Loss::CrossEntropy) | None) => Task::Pictures,
         }
     }
+
+    /// Epochs after which the run ends: all, or as many as `stop` says.
+    pub fn last_epoch(&self) -> u32 {
+        let enough = self.stop.and_then(|stop| stop.epochs).unwrap_or(self.epochs);
+        enough.min(self.epochs)
+    }
 }
 
 /// Number format of the matrix products.
@@ -188,7 +194,12 @@ pub enum Offload {
 #[serde(deny_unknown_fields)]
 pub struct Stop {
     /// Validation accuracy that is good enough, as `0.98` or `98%`.
-    pub accuracy: Fraction,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<Fraction>,
+    /// Epochs that are enough for now; the learning rate moves as if all of `epochs` followed, and a later run of the same work may go on to them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub epochs: Option<u32>,
 }
 
 /// Order of a picture's values in memory.

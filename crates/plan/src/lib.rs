@@ -2,7 +2,7 @@
 //!
 //! No I/O, no clock, no randomness that is not passed in, never async; ties break by lowest id; the same inputs give
 //! the same bytes. [`World`] is what is known, folded from the event log; [`reconcile`] says what to do about it;
-//! `orders` what an agent is told; `bill` what it costs.
+//! `orders` what an agent is told; `bill` what it costs; [`sweep`] which trial comes next.
 
 pub mod bill;
 pub mod draft;
@@ -15,11 +15,12 @@ pub mod orders;
 pub mod reconcile;
 pub mod search;
 pub mod spot;
+pub mod sweep;
 pub mod utilisation;
 pub mod world;
 
 pub use bill::{bill, spent};
 pub use lifecycle::Illegal;
 pub use orders::{hear, orders};
-pub use reconcile::{Action, Facts, Policy, reached, reconcile};
-pub use world::{Attempt, AttemptState, Instance, Run, World};
+pub use reconcile::{Action, Facts, Policy, Try, reached, reconcile};
+pub use world::{Attempt, AttemptState, Instance, Measured, Run, Sweep, SweepState, World};

@@ -6,9 +6,10 @@
 use domain::event::{RentIntended, RunEnd, Submitted};
 use domain::job::Budget;
 use domain::run::{AttemptEnd, InstanceState, Outcome, RunState, Usage};
-use domain::{AttemptId, Cause, Duration, Elapsed, Event, Finding, InstanceId, Money, Record, RunId, Timestamp};
+use domain::train::Stop;
+use domain::{AttemptId, Cause, Duration, Elapsed, Event, Finding, InstanceId, Money, Record, RunId, Timestamp, Work};
 
-use crate::world::{Attempt, AttemptState, Instance, Run, World};
+use crate::world::{Attempt, AttemptState, Instance, Measured, Run, World};
 
 /// An event that cannot follow what is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +64,9 @@ impl World {
                 run.state = RunState::Stopping { by: *by };
                 Ok(())
             }
-            Event::ResumeRequested { run, budget, deadline } => self.resume_requested(run, *budget, *deadline),
+            Event::ResumeRequested { run, budget, deadline, epochs } => {
+                self.resume_requested(run, *budget, *deadline, *epochs)
+            }
             Event::RentIntended(intent) => self.rent_intended(record, intent),
             Event::Launched { instance } => self.instance_moves(instance, InstanceState::Launching),
             Event::RentFailed { instance, finding } => {
@@ -98,8 +101,14 @@ impl World {
                 Ok(())
             }
             Event::Ended { run, end } => {
+                let metric = self.runs.get(run).and_then(|run| self.sweep_of(run)).map(|sweep| sweep.search.metric);
                 let run = self.run_mut(run)?;
                 refuse_final(run)?;
+                if let (Some(metric), RunEnd::Done { outcome: Outcome::Trained { model } }) = (metric, end)
+                    && let Work::Train(train) = &run.job.work
+                {
+                    run.results.push(Measured { epochs: train.last_epoch(), value: metric.measured(model) });
+                }
                 run.ended = Some(record.at);
                 run.bill = None;
                 run.state = match end {
@@ -118,12 +127,19 @@ impl World {
                 run.bill = Some(bill.clone());
                 Ok(())
             }
+            Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => {
+                self.follow_sweep(record)
+            }
+            Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => self.follow_sweep(record),
         }
     }
 
     fn submitted(&mut self, record: &Record, submitted: &Submitted) -> Result<(), String> {
         if self.runs.contains_key(&submitted.run) {
             return Err(format!("run `{}` was submitted before", submitted.run));
+        }
+        if let Some(trial) = &submitted.trial {
+            self.tried(&submitted.run, trial)?;
         }
         let run = Run {
             job: submitted.job.clone(),
@@ -141,6 +157,9 @@ impl World {
             alerted: false,
             ended: None,
             bill: None,
+            trial: submitted.trial.clone(),
+            results: Vec::new(),
+            settled: 0,
         };
         self.runs.insert(submitted.run.clone(), run);
         Ok(())
@@ -151,10 +170,12 @@ impl World {
         id: &RunId,
         budget: Option<Money>,
         deadline: Option<Duration>,
+        epochs: Option<u32>,
     ) -> Result<(), String> {
         let run = self.run_mut(id)?;
         let goes_on = match &run.state {
             RunState::Stopped { .. } | RunState::Done { outcome: Outcome::Failed { .. } } => true,
+            RunState::Done { outcome: Outcome::Trained { .. } } => has_more_epochs(run, epochs),
             RunState::Done { .. } | RunState::Queued | RunState::Renting { .. } => false,
             RunState::Staging { .. } | RunState::Running { .. } => false,
             RunState::Recovering { .. } | RunState::Stopping { .. } => false,
@@ -167,11 +188,20 @@ impl World {
             run.alerted = false;
         }
         run.job.deadline = deadline.or(run.job.deadline);
+        if let (Some(epochs), Work::Train(train)) = (epochs, &mut run.job.work) {
+            train.stop = Some(Stop { epochs: Some(epochs), accuracy: train.stop.and_then(|stop| stop.accuracy) });
+        }
+        run.settled = run.attempts.len();
         run.state = RunState::Queued;
         run.ended = None;
         run.bill = None;
         run.restarts = 0;
         run.error_restarts = 0;
+        if let Some(trial) = run.trial.clone()
+            && let Some(sweep) = self.sweeps.get_mut(&trial.sweep)
+        {
+            sweep.paused.remove(id);
+        }
         Ok(())
     }
 
@@ -286,7 +316,7 @@ impl World {
         Ok(())
     }
 
-    fn run_mut(&mut self, id: &RunId) -> Result<&mut Run, String> {
+    pub(crate) fn run_mut(&mut self, id: &RunId) -> Result<&mut Run, String> {
         self.runs.get_mut(id).ok_or_else(|| format!("run `{id}` is unknown"))
     }
 
@@ -302,6 +332,14 @@ impl World {
 
 fn refuse_final(run: &Run) -> Result<(), String> {
     if run.state.is_final() { Err(format!("the run is {}", run.state.word())) } else { Ok(()) }
+}
+
+/// Whether a run that has ended with a model was trained for fewer epochs than these.
+fn has_more_epochs(run: &Run, epochs: Option<u32>) -> bool {
+    match (&run.job.work, epochs) {
+        (Work::Train(train), Some(epochs)) => train.last_epoch() < epochs && epochs <= train.epochs,
+        (Work::Train(_) | Work::Command(_), _) => false,
+    }
 }
 
 /// What was asked to stop stays so, whatever was decided before that was known.

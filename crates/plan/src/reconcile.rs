@@ -7,9 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::event::RunEnd;
 use domain::run::{AttemptEnd, Bill, InstanceState, Outcome, RunState, Sight, StopBy, Usage};
-use domain::{AttemptId, Cause, Elapsed, Fence, Finding, InstanceId, Money, Offer, RunId, Timestamp};
+use domain::sweep::{SweepEnd, Trial};
+use domain::{
+    AttemptId, Cause, Elapsed, Fence, Finding, InstanceId, Job, Money, Offer, Plan, RunId, SweepId, Timestamp,
+};
 
 use crate::bill::{bill, spent};
+use crate::sweep;
 use crate::world::{Instance, Run, World};
 
 /// What the shell has gathered for one decision.
@@ -21,6 +25,8 @@ pub struct Facts {
     pub meters: BTreeMap<InstanceId, Elapsed>,
     /// Runs that somebody is waiting for. Others are neither rented for nor started, only cleaned up.
     pub attended: BTreeSet<RunId>,
+    /// Sweeps that somebody is waiting for, and with them all of their trials.
+    pub attended_sweeps: BTreeSet<SweepId>,
     /// How long each agent has not spoken, on a clock that never goes back.
     pub silence: BTreeMap<InstanceId, Elapsed>,
     /// How long nothing has happened to a run, on a clock that never goes back.
@@ -81,12 +87,37 @@ pub enum Action {
     Settle { instance: InstanceId, usage: Usage },
     /// Write the final bill.
     Bill { run: RunId, bill: Bill },
+    /// Submit the run that is a sweep's next trial.
+    Try(Box<Try>),
+    /// Write that a trial goes on: to so many epochs, or with what it was stopped at.
+    GoOn { run: RunId, epochs: Option<u32> },
+    /// Ask a sweep to stop.
+    StopSweep { sweep: SweepId, by: StopBy },
+    /// Tell that the alert of a sweep's budget was reached.
+    AlertSweep { sweep: SweepId, spent: Money },
+    /// Write the end of a sweep.
+    EndSweep { sweep: SweepId, end: SweepEnd, total: Money },
+}
+
+/// The run that is a sweep's next trial.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Try {
+    /// Its name.
+    pub run: RunId,
+    /// The sweep's job with the trial's values.
+    pub job: Job,
+    /// What is planned for it.
+    pub plan: Plan,
+    /// The sweep's job file.
+    pub file: String,
+    /// Which trial it is.
+    pub trial: Trial,
 }
 
 /// What to do now, earlier runs first.
 pub fn reconcile(world: &World, facts: &Facts, policy: &Policy) -> Vec<Action> {
     let mut actions = Vec::new();
-    let mut free = policy.slots.saturating_sub(world.live_instances().count());
+    let mut room = Room::of(world, policy);
     let mut runs: Vec<(&RunId, &Run)> = world.runs.iter().collect();
     runs.sort_by_key(|(_, run)| run.order);
     for (id, run) in runs {
@@ -103,9 +134,12 @@ pub fn reconcile(world: &World, facts: &Facts, policy: &Policy) -> Vec<Action> {
             }
             continue;
         }
-        if let Some(action) = for_run(world, facts, policy, id, run, &mut free) {
+        if let Some(action) = for_run(world, facts, policy, id, run, &mut room) {
             actions.push(action);
         }
+    }
+    for (id, sweep) in &world.sweeps {
+        actions.extend(sweep::actions(world, facts, policy, id, sweep));
     }
     actions
 }
@@ -158,7 +192,7 @@ fn is_silent(facts: &Facts, policy: &Policy, id: &InstanceId) -> bool {
 }
 
 /// What a run needs that is not at its end.
-fn for_run(world: &World, facts: &Facts, policy: &Policy, id: &RunId, run: &Run, free: &mut usize) -> Option<Action> {
+fn for_run(world: &World, facts: &Facts, policy: &Policy, id: &RunId, run: &Run, room: &mut Room) -> Option<Action> {
     if let Some(end) = decided_end(world, run) {
         return Some(Action::End { run: id.clone(), end });
     }
@@ -181,18 +215,47 @@ fn for_run(world: &World, facts: &Facts, policy: &Policy, id: &RunId, run: &Run,
             Some(Action::Start { run: id.clone(), attempt, fence, instance: instance.clone() })
         }
         Some(_) => None,
-        None if *free == 0 => None,
+        None if !room.has_some(world, run) => None,
         None => {
-            *free -= 1;
+            room.take(run);
             Some(rent(world, facts, id, run))
         }
+    }
+}
+
+/// Places for machines, and whose sweep each that is taken belongs to.
+struct Room {
+    slots: usize,
+    taken: Vec<Option<SweepId>>,
+}
+
+impl Room {
+    fn of(world: &World, policy: &Policy) -> Room {
+        let sweep = |run: &RunId| Some(world.runs.get(run)?.trial.as_ref()?.sweep.clone());
+        let taken = world.live_instances().map(|(_, instance)| sweep(&instance.run)).collect();
+        Room { slots: policy.slots, taken }
+    }
+
+    /// Whether there is a place for one more machine. Trials of one sweep may have more of them together, where nobody
+    /// else has one.
+    fn has_some(&self, world: &World, run: &Run) -> bool {
+        if self.taken.len() < self.slots {
+            return true;
+        }
+        let Some(sweep) = world.sweep_of(run) else { return false };
+        let own = run.trial.as_ref().map(|trial| &trial.sweep);
+        self.taken.len() < sweep.search.parallel as usize && self.taken.iter().all(|taken| taken.as_ref() == own)
+    }
+
+    fn take(&mut self, run: &Run) {
+        self.taken.push(run.trial.as_ref().map(|trial| trial.sweep.clone()));
     }
 }
 
 /// The end that the newest attempt, or the order to stop, has brought.
 fn decided_end(world: &World, run: &Run) -> Option<RunEnd> {
     let active = world.active_attempt(run).is_some();
-    let end = world.last_end(run);
+    let end = world.last_end(run).filter(|_| run.attempts.len() > run.settled);
     if let Some(AttemptEnd::Trained { model }) = end {
         return Some(RunEnd::Done { outcome: Outcome::Trained { model: model.clone() } });
     }

@@ -1,11 +1,12 @@
-//! Everything that is known: runs, instances and attempts, each with its state.
+//! Everything that is known: runs, instances, attempts and sweeps, each with its state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::job::Recovery;
 use domain::rank::Ready;
-use domain::run::{AttemptEnd, Bill, InstanceState, RunState};
-use domain::{AttemptId, Elapsed, Fence, InstanceId, Job, Money, Offer, Plan, RunId, Timestamp};
+use domain::run::{AttemptEnd, Bill, InstanceState, RunState, StopBy};
+use domain::sweep::{Known, SweepEnd, Trial};
+use domain::{AttemptId, Elapsed, Fence, InstanceId, Job, Money, Offer, Plan, RunId, SweepId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// Everything that is known, as the event log tells it.
@@ -19,6 +20,9 @@ pub struct World {
     pub instances: BTreeMap<InstanceId, Instance>,
     /// Every attempt ever intended.
     pub attempts: BTreeMap<AttemptId, Attempt>,
+    /// Every sweep ever submitted.
+    #[serde(default)]
+    pub sweeps: BTreeMap<SweepId, Sweep>,
 }
 
 /// A run.
@@ -54,6 +58,98 @@ pub struct Run {
     pub ended: Option<Timestamp>,
     /// The final bill.
     pub bill: Option<Bill>,
+    /// Which trial of which sweep it is, where it is one.
+    #[serde(default)]
+    pub trial: Option<Trial>,
+    /// What a trial came to, each time that it ended with a model, oldest first.
+    #[serde(default)]
+    pub results: Vec<Measured>,
+    /// Attempts that it had when it was last told to go on: what they came to is settled.
+    #[serde(default)]
+    pub settled: usize,
+}
+
+/// What a trial came to after so many epochs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Epochs.
+    pub epochs: u32,
+    /// The sweep's metric; none where it was not measured, or is no number.
+    pub value: Option<f64>,
+}
+
+/// A sweep.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sweep {
+    /// What was asked, as the work of the first values.
+    pub job: Job,
+    /// What is searched, and how.
+    pub search: domain::Sweep,
+    /// What was planned for the first trial; all are rented from its offer.
+    pub plan: Plan,
+    /// What is known of the data.
+    pub known: Known,
+    /// SHA-256 of what defines the result.
+    pub job_hash: String,
+    /// The job file as the user named it.
+    pub file: String,
+    /// When it was submitted.
+    pub submitted: Timestamp,
+    /// Number of its first event.
+    pub order: u64,
+    /// Where it stands.
+    pub state: SweepState,
+    /// Its trials, by number from 1.
+    pub trials: Vec<RunId>,
+    /// Trials that were stopped with it, and go on with it.
+    pub paused: BTreeSet<RunId>,
+    /// Trials that had failed when it was last told to go on.
+    pub forgiven: u32,
+    /// Whether the budget's alert was given.
+    pub alerted: bool,
+    /// When it ended or stopped.
+    pub ended: Option<Timestamp>,
+    /// What it cost, once that is final.
+    pub total: Option<Money>,
+}
+
+/// Where a sweep stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum SweepState {
+    /// Trials are tried.
+    Running,
+    /// Told to stop; its trials save their state.
+    Stopping {
+        /// By whom.
+        by: StopBy,
+    },
+    /// At its end, or stopped before it.
+    Ended {
+        /// How. Nested, for its tag has a name of its own.
+        how: SweepEnd,
+    },
+}
+
+impl SweepState {
+    /// Whether nothing more will happen unless the user asks.
+    pub fn is_final(&self) -> bool {
+        match self {
+            SweepState::Running | SweepState::Stopping { .. } => false,
+            SweepState::Ended { .. } => true,
+        }
+    }
+
+    /// The state's word, as the command line spells it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            SweepState::Running => "running",
+            SweepState::Stopping { .. } => "stopping",
+            SweepState::Ended { how: SweepEnd::Done { .. } } => "done",
+            SweepState::Ended { how: SweepEnd::Stopped { .. } } => "stopped",
+            SweepState::Ended { how: SweepEnd::Failed { .. } } => "failed",
+        }
+    }
 }
 
 /// A rented machine.
@@ -134,6 +230,16 @@ impl World {
         let id = run.instances.last()?;
         let instance = self.instances.get(id)?;
         if matches!(instance.state, InstanceState::Released { .. }) { None } else { Some((id, instance)) }
+    }
+
+    /// The sweep that a run is a trial of.
+    pub fn sweep_of(&self, run: &Run) -> Option<&Sweep> {
+        self.sweeps.get(&run.trial.as_ref()?.sweep)
+    }
+
+    /// The trials of a sweep, by number.
+    pub fn trials<'a>(&'a self, sweep: &'a Sweep) -> impl Iterator<Item = (&'a RunId, &'a Run)> {
+        sweep.trials.iter().filter_map(|id| self.runs.get_key_value(id))
     }
 
     /// Every instance that is not released, by id.

@@ -116,7 +116,7 @@ impl Simulation {
         let runs: Vec<RunId> = self.world.runs.keys().cloned().collect();
         let run = runs[self.random.next() as usize % runs.len()].clone();
         let event = match &self.world.runs[&run].state {
-            RunState::Stopped { .. } => Event::ResumeRequested { run, budget: None, deadline: None },
+            RunState::Stopped { .. } => Event::ResumeRequested { run, budget: None, deadline: None, epochs: None },
             RunState::Done { .. } | RunState::Stopping { .. } => return false,
             _ => Event::StopRequested { run, by: domain::run::StopBy::User },
         };
@@ -189,6 +189,8 @@ impl Simulation {
             }
             Action::Settle { instance, usage } => self.append(Event::Released { instance, usage }),
             Action::Bill { run, bill } => self.append(Event::Billed { run, bill }),
+            Action::Try(_) | Action::GoOn { .. } | Action::StopSweep { .. } => panic!("there is no sweep"),
+            Action::AlertSweep { .. } | Action::EndSweep { .. } => panic!("there is no sweep"),
         }
     }
 
@@ -348,6 +350,7 @@ fn submitted(run: &RunId) -> Event {
         wants: Wants::default(),
         workload: None,
         data: DataFacts::default(),
+        sweep: None,
     };
     Event::Submitted(Box::new(Submitted {
         run: run.clone(),
@@ -355,6 +358,7 @@ fn submitted(run: &RunId) -> Event {
         plan,
         job_hash: String::new(),
         file: "job.yaml".into(),
+        trial: None,
     }))
 }
 
@@ -374,7 +378,8 @@ fn check(seed: u64) -> u32 {
         simulation.moment();
         for run in &runs {
             if matches!(simulation.world.runs[run].state, RunState::Stopped { .. }) {
-                let _ = simulation.append(Event::ResumeRequested { run: run.clone(), budget: None, deadline: None });
+                let resume = Event::ResumeRequested { run: run.clone(), budget: None, deadline: None, epochs: None };
+                let _ = simulation.append(resume);
             }
         }
     }

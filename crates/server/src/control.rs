@@ -143,10 +143,17 @@ impl<'a> Control<'a> {
         Ok(if kept { answer } else { Orders { acknowledged: 0, ..answer } })
     }
 
+    /// Whether some process waits for a run, or for the sweep that it is a trial of.
+    fn is_attended(&self, id: &RunId) -> bool {
+        let trial = self.state.world().runs.get(id).and_then(|run| run.trial.as_ref());
+        self.home.is_attended(&self.home.run(id))
+            || trial.is_some_and(|trial| self.home.is_attended(&self.home.sweep(&trial.sweep)))
+    }
+
     /// The lease runs out for a run that nobody attends to, as if there were no loop: what somebody else's loop serves
     /// must not cost money for ever.
     fn lease(&mut self, run: &RunId) -> domain::Duration {
-        if self.home.is_attended(run) {
+        if self.is_attended(run) {
             self.alone.remove(run);
             return LEASE;
         }
@@ -236,7 +243,7 @@ impl<'a> Control<'a> {
         let unfinished = world.runs.iter().filter(|(_, run)| !run.state.is_final());
         let mut facts = Facts { now: clock::now(), ..Facts::default() };
         for (id, run) in unfinished {
-            if self.home.is_attended(id) {
+            if self.is_attended(id) {
                 facts.attended.insert(id.clone());
             }
             let marks = u64::from(run.restarts) + u64::from(run.error_restarts) + run.attempts.len() as u64;
@@ -246,6 +253,9 @@ impl<'a> Control<'a> {
             }
             facts.quiet.insert(id.clone(), Elapsed(monotonic.0.saturating_sub(since.1.0)));
         }
+        let unfinished = world.sweeps.iter().filter(|(_, sweep)| !sweep.state.is_final());
+        let attended = unfinished.filter(|(id, _)| self.home.is_attended(&self.home.sweep(id)));
+        facts.attended_sweeps = attended.map(|(id, _)| id.clone()).collect();
         // Time in which this loop was asleep, or not there, is not held against an agent.
         let turn = monotonic.0.saturating_sub(self.awake.0).min(TURN.0);
         self.awake = monotonic;

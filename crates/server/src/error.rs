@@ -44,8 +44,8 @@ pub enum Error {
     /// A provider could not do what it was asked.
     #[error(transparent)]
     Provider(#[from] cloud::Error),
-    /// No run has this name.
-    #[error("no run is called `{0}`")]
+    /// No run and no sweep has this name.
+    #[error("no run or sweep is called `{0}`")]
     NoRun(String),
 }
 

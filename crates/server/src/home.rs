@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use domain::RunId;
+use domain::{RunId, SweepId};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -25,7 +25,7 @@ pub struct Home {
 #[derive(Debug)]
 pub struct LoopLock(#[expect(dead_code, reason = "the lock lasts as long as the open file")] File);
 
-/// Held by each process that waits for a run; a run that nobody waits for is not started.
+/// Held by each process that waits for a run or a sweep; what nobody waits for is not started.
 #[derive(Debug)]
 pub struct Attendance(#[expect(dead_code, reason = "the lock lasts as long as the open file")] File);
 
@@ -35,7 +35,7 @@ impl Home {
     /// # Errors
     /// [`Error::File`] when it cannot be made or read.
     pub fn open(root: &Path) -> Result<Home, Error> {
-        for folder in ["runs", "instances"] {
+        for folder in ["runs", "instances", "sweeps"] {
             let path = root.join(folder);
             // Jobs carry variables that are nobody else's business.
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
@@ -71,6 +71,11 @@ impl Home {
         self.root.join("runs").join(run.as_str())
     }
 
+    /// What belongs to a sweep and to none of its trials: its report.
+    pub fn sweep(&self, sweep: &SweepId) -> PathBuf {
+        self.root.join("sweeps").join(sweep.as_str())
+    }
+
     /// The socket where agents of this machine find the loop; in the folder for temporary files when the home lies
     /// too deep for a socket's name.
     pub fn socket(&self) -> PathBuf {
@@ -95,13 +100,12 @@ impl Home {
         }
     }
 
-    /// Says that this process waits for a run.
+    /// Says that this process waits for the run or sweep of this folder.
     ///
     /// # Errors
     /// [`Error::File`] when the lock file cannot be used.
-    pub fn attend(&self, run: &RunId) -> Result<Attendance, Error> {
-        let folder = self.run(run);
-        fs::create_dir_all(&folder).map_err(Error::file("make the folder", &folder))?;
+    pub fn attend(&self, folder: &Path) -> Result<Attendance, Error> {
+        fs::create_dir_all(folder).map_err(Error::file("make the folder", folder))?;
         let path = folder.join("attend.lock");
         let file = open_lock(&path)?;
         let locked = flock(&file, FlockOperation::LockShared);
@@ -109,28 +113,28 @@ impl Home {
         Ok(Attendance(file))
     }
 
-    /// Remembers that somebody was told how a run ended.
+    /// Remembers that somebody was told how the run or sweep of this folder ended.
     ///
     /// # Errors
     /// [`Error::File`] when the mark cannot be written.
-    pub fn tell(&self, run: &RunId) -> Result<(), Error> {
-        let path = self.run(run).join("told");
+    pub fn tell(&self, folder: &Path) -> Result<(), Error> {
+        let path = folder.join("told");
         File::create(&path).map(|_| ()).map_err(Error::file("write", &path))
     }
 
-    /// Forgets it again, for a run that goes on.
-    pub fn untell(&self, run: &RunId) {
-        let _ = fs::remove_file(self.run(run).join("told"));
+    /// Forgets it again, for what goes on.
+    pub fn untell(&self, folder: &Path) {
+        let _ = fs::remove_file(folder.join("told"));
     }
 
-    /// Whether somebody was told how a run ended.
-    pub fn is_told(&self, run: &RunId) -> bool {
-        self.run(run).join("told").exists()
+    /// Whether somebody was told how the run or sweep of this folder ended.
+    pub fn is_told(&self, folder: &Path) -> bool {
+        folder.join("told").exists()
     }
 
-    /// Whether some process waits for a run.
-    pub fn is_attended(&self, run: &RunId) -> bool {
-        let Ok(file) = File::open(self.run(run).join("attend.lock")) else { return false };
+    /// Whether some process waits for the run or sweep of this folder.
+    pub fn is_attended(&self, folder: &Path) -> bool {
+        let Ok(file) = File::open(folder.join("attend.lock")) else { return false };
         matches!(flock(&file, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK))
     }
 }

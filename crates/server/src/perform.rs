@@ -1,14 +1,14 @@
 //! The only place that acts: writes the intent, asks the provider, writes the outcome.
 
 use cloud::{Launch, Provider, Sight};
-use domain::event::RentIntended;
+use domain::event::{RentIntended, Submitted};
 use domain::{Cause, Event, Finding, InstanceId};
 use plan::Action;
 
 use crate::error::Error;
 use crate::home::Home;
 use crate::state::State;
-use crate::submit::token;
+use crate::submit::{job_hash, token};
 
 /// Does one thing.
 ///
@@ -46,6 +46,19 @@ pub fn perform(state: &mut State, home: &Home, providers: &[Box<dyn Provider>], 
             chaos::point("bill");
             append(state, Event::Billed { run, bill })
         }
+        Action::Try(new) => {
+            let plan::Try { run, job, plan, file, trial } = *new;
+            let job_hash = job_hash(&job, &plan);
+            let submitted = Submitted { run, job, plan, job_hash, file, trial: Some(trial) };
+            append(state, Event::Submitted(Box::new(submitted)))
+        }
+        Action::GoOn { run, epochs } => {
+            home.untell(&home.run(&run));
+            append(state, Event::ResumeRequested { run, budget: None, deadline: None, epochs })
+        }
+        Action::StopSweep { sweep, by } => append(state, Event::SweepStopRequested { sweep, by }),
+        Action::AlertSweep { sweep, spent } => append(state, Event::SweepBudgetAlert { sweep, spent }),
+        Action::EndSweep { sweep, end, total } => append(state, Event::SweepEnded { sweep, end, total }),
     }
 }
 

@@ -1,7 +1,8 @@
 //! How a job becomes a run.
 
-use domain::event::Submitted;
-use domain::{Event, Job, Plan, RunId, Work};
+use domain::event::{Submitted, SweepSubmitted};
+use domain::sweep::Known;
+use domain::{Event, Job, Plan, RunId, SweepId, Work};
 use sha2::{Digest, Sha256};
 
 use crate::error::Error;
@@ -13,19 +14,40 @@ use crate::state::State;
 /// # Errors
 /// As [`State::append`].
 pub fn submit(state: &mut State, job: Job, plan: Plan, file: &str) -> Result<RunId, Error> {
-    let run = run_id(&job.name);
+    let run = RunId::new(unique(&job.name));
     let job_hash = job_hash(&job, &plan);
-    let submitted = Submitted { run: run.clone(), job, plan, job_hash, file: file.to_owned() };
+    let submitted = Submitted { run: run.clone(), job, plan, job_hash, file: file.to_owned(), trial: None };
     state.append(vec![Event::Submitted(Box::new(submitted))])?;
     Ok(run)
+}
+
+/// Writes a sweep into the log; its trials are submitted by the loop.
+///
+/// # Errors
+/// As [`State::append`].
+pub fn submit_sweep(state: &mut State, job: Job, plan: Plan, known: Known, file: &str) -> Result<SweepId, Error> {
+    let sweep = SweepId::new(unique(&job.name));
+    let job_hash = job_hash(&job, &plan);
+    let submitted = SweepSubmitted { sweep: sweep.clone(), job, plan, known, job_hash, file: file.to_owned() };
+    state.append(vec![Event::SweepSubmitted(Box::new(submitted))])?;
+    Ok(sweep)
+}
+
+/// The newest sweep of the same job file and the same job that is not at its end, or whose end nobody was told.
+pub fn unfinished_sweep(home: &Home, state: &State, job: &Job, plan: &Plan, file: &str) -> Option<SweepId> {
+    let hash = job_hash(job, plan);
+    let same = |sweep: &plan::Sweep| sweep.job_hash == hash && sweep.file == file && &sweep.job == job;
+    let open = |id: &SweepId, sweep: &plan::Sweep| !sweep.state.is_final() || !home.is_told(&home.sweep(id));
+    let sweeps = state.world().sweeps.iter().filter(|(id, sweep)| same(sweep) && open(id, sweep));
+    sweeps.max_by_key(|(_, sweep)| sweep.order).map(|(id, _)| id.clone())
 }
 
 /// The newest run of the same job file and the same job that is not at its end, or whose end nobody was told: the
 /// process that attended to it may have been killed just before its last word.
 pub fn unfinished(home: &Home, state: &State, job: &Job, plan: &Plan, file: &str) -> Option<RunId> {
     let hash = job_hash(job, plan);
-    let same = |run: &plan::Run| run.job_hash == hash && run.file == file && &run.job == job;
-    let open = |id: &RunId, run: &plan::Run| run.bill.is_none() || !home.is_told(id);
+    let same = |run: &plan::Run| run.trial.is_none() && run.job_hash == hash && run.file == file && &run.job == job;
+    let open = |id: &RunId, run: &plan::Run| run.bill.is_none() || !home.is_told(&home.run(id));
     let runs = state.world().runs.iter().filter(|(id, run)| same(run) && open(id, run));
     runs.max_by_key(|(_, run)| run.order).map(|(id, _)| id.clone())
 }
@@ -56,9 +78,9 @@ pub fn token(owner: &str, instance: &domain::InstanceId) -> String {
 }
 
 /// The job's name and the last digits of a time-ordered unique number.
-fn run_id(name: &str) -> RunId {
+fn unique(name: &str) -> String {
     let unique = uuid::Uuid::now_v7().simple().to_string();
-    RunId::new(format!("{name}-{}{}", &unique[6..12], &unique[28..32]))
+    format!("{name}-{}{}", &unique[6..12], &unique[28..32])
 }
 
 fn hex(bytes: &[u8]) -> String {

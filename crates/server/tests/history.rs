@@ -1,13 +1,15 @@
 //! The event log is a promise: every history that an older version wrote is read by this one.
 //!
 //! `histories/first.jsonl` is the log of two runs: one whose agent was killed, that was stopped and resumed; one whose
-//! program failed twice. Histories are added, never changed.
+//! program failed twice. `histories/sweep.jsonl` is that of a sweep of two trials, one of which went on. Histories are
+//! added, never changed.
 
 use domain::run::RunState;
 use domain::{Record, RunId};
 use plan::World;
 
 const FIRST: &str = include_str!("histories/first.jsonl");
+const SWEEP: &str = include_str!("histories/sweep.jsonl");
 
 fn records(text: &str) -> Vec<Record> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
@@ -24,10 +26,30 @@ fn the_first_history_is_read_replayed_and_written_alike() {
     assert!(matches!(old.state, RunState::Done { .. }));
     assert_eq!((old.attempts.len(), old.instances.len()), (ATTEMPTS, INSTANCES));
     assert_eq!(plan::bill(&world, old), old.bill, "the bill is what the usage comes to");
-    for (record, line) in records.iter().zip(FIRST.lines()) {
+    are_written_alike(&records, FIRST);
+}
+
+fn are_written_alike(records: &[Record], text: &str) {
+    for (record, line) in records.iter().zip(text.lines()) {
         let written = serde_json::to_value(record).unwrap();
         assert_eq!(written, serde_json::from_str::<serde_json::Value>(line).unwrap());
     }
+}
+
+#[test]
+fn the_first_sweep_is_read_replayed_and_written_alike() {
+    let records = records(SWEEP);
+    let world = World::replay(&records).unwrap();
+    let sweep = world.sweeps.values().next().unwrap();
+    assert_eq!((sweep.state.word(), sweep.trials.len()), ("done", 2));
+    let rows = plan::sweep::rows(&world, sweep, &Default::default());
+    let said: Vec<_> = rows.iter().map(|row| (row.number, row.epochs, row.value.unwrap() > 0.8)).collect();
+    assert_eq!(said, [(2, Some(2), true), (1, Some(1), true)]);
+    assert_eq!(sweep.total, Some(rows.iter().map(|row| row.cost).sum()), "the bill is the sum");
+    for row in &rows {
+        assert_eq!(plan::sweep::values(&sweep.search, row.number), row.values, "a draw is a promise");
+    }
+    are_written_alike(&records, SWEEP);
 }
 
 const ATTEMPTS: usize = 3;

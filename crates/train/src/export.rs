@@ -195,6 +195,8 @@ pub fn export(
         rank_memory: verdict.rank_memory.clone(),
         processor_us: verdict.processor_us,
         figures: verdict.test.figures,
+        validation_loss: Some(verdict.validation.loss),
+        validation_figures: verdict.validation.figures,
         confusion: verdict.test.confusion.clone(),
     })
 }

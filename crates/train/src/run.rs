@@ -97,6 +97,7 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
     let material = Material::open(spec, channel)?;
     let shape = material.shape(train);
     let length = length(train, material.counts())?;
+    let last = length.steps_per_epoch * u64::from(train.last_epoch());
     check_pictures(train, shape)?;
     check_batches(train, shape, material.counts(), ranks.shares())?;
     check_shares(train, material.counts(), ranks.shares())?;
@@ -136,7 +137,7 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
     let mut orders = Orders { channel, save: false, stop: false };
     channel.send(Report::Ready(Ready {
         step: trainer.progress.step,
-        steps: length.steps,
+        steps: last,
         steps_per_epoch: length.steps_per_epoch,
         samples: material.counts(),
         classes: material.classes().to_vec(),
@@ -169,7 +170,7 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
             ranks.wait()?;
             return Ok(Ending::Stopped { step: at });
         }
-        let done = at >= length.steps || reached(spec, &trainer);
+        let done = at >= last || reached(spec, &trainer);
         if done || save {
             timeline.time(Phase::Checkpoint, || saving.save(&trainer, done, ranks))?;
             orders.save = false;
@@ -302,7 +303,7 @@ impl Scorer<'_> {
         // Without validation samples, the last weights are the best that can be named.
         let best = trainer.progress.best.is_none_or(better) || validation == 0;
         if best {
-            let score = BestScore { step: at, loss: score.loss, accuracy: score.accuracy };
+            let score = BestScore { step: at, loss: score.loss, accuracy: score.accuracy, figures: score.figures };
             trainer.keep_best(score, self.ranks)?;
         }
         trainer.progress.evaluated = true;
@@ -351,8 +352,8 @@ fn tell_memory(channel: &Channel, ranks: &Ranks) -> Result<Vec<u64>, Error> {
 
 /// Whether the job's target is met, now or in an earlier attempt.
 fn reached(spec: &Spec, trainer: &Trainer) -> bool {
-    match (spec.train.stop, trainer.progress.best) {
-        (Some(stop), Some(best)) => best.accuracy >= stop.accuracy.get(),
+    match (spec.train.stop.and_then(|stop| stop.accuracy), trainer.progress.best) {
+        (Some(enough), Some(best)) => best.accuracy >= enough.get(),
         (None, _) | (_, None) => false,
     }
 }

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use checkpoint::{Best, Dtype, Loaded, Snapshot};
 use domain::finding::{Cause, Finding};
+use domain::rank::Figures;
 use domain::train::{ModelSource, Module, Train};
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
@@ -58,6 +59,9 @@ pub struct BestScore {
     pub loss: f64,
     /// Share of samples that were told right.
     pub accuracy: f64,
+    /// What else was measured.
+    #[serde(default, skip_serializing_if = "Figures::is_empty")]
+    pub figures: Figures,
 }
 
 /// What a resume leaves out, so that the chaos test can prove that it would notice. Nothing, in any other build.

@@ -250,6 +250,8 @@ mod tests {
             rank_memory: Vec::new(),
             processor_us: 0,
             figures: domain::rank::Figures::default(),
+            validation_loss: None,
+            validation_figures: domain::rank::Figures::default(),
             confusion: Vec::new(),
         }
     }

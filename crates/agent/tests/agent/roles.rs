@@ -126,6 +126,8 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
         rank_memory: Vec::new(),
         processor_us: 0,
         figures: Figures::default(),
+        validation_loss: None,
+        validation_figures: Figures::default(),
         confusion: Vec::new(),
     };
     say(Report::Exported(exported));

@@ -1,9 +1,10 @@
 //! `gradus cost`: what runs have cost, to the micro-dollar.
 
+use domain::RunId;
 use serde_json::json;
 use server::{Home, State};
 
-use super::{find, meters};
+use super::{Meant, find_any, meters};
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
@@ -13,7 +14,7 @@ use crate::table;
 /// Arguments of `gradus cost`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// One run: its name, the start of it, or `last`
+    /// One run or sweep: its name, the start of it, or `last`
     run: Option<String>,
 }
 
@@ -25,8 +26,13 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     let home = Home::open(&settings.home)?;
     let state = State::open(&home)?;
     let world = state.world();
-    let only = args.run.map(|name| find(world, &name)).transpose()?;
-    let mut runs: Vec<_> = world.runs.iter().filter(|(id, _)| only.as_ref().is_none_or(|only| only == *id)).collect();
+    let only = args.run.map(|name| find_any(world, &name)).transpose()?;
+    let is_meant = |id: &RunId, run: &plan::Run| match &only {
+        None => true,
+        Some(Meant::Run(only)) => only == id,
+        Some(Meant::Sweep(only)) => run.trial.as_ref().is_some_and(|trial| trial.sweep == *only),
+    };
+    let mut runs: Vec<_> = world.runs.iter().filter(|(id, run)| is_meant(id, run)).collect();
     runs.sort_by_key(|(_, run)| run.order);
     let mut rows = Vec::new();
     let mut total = domain::Money::default();

@@ -9,9 +9,9 @@ mod events;
 mod logs;
 mod models;
 mod offers;
-mod plan;
+pub mod plan;
 mod rank;
-mod report;
+pub mod report;
 mod resume;
 pub mod run;
 mod status;
@@ -20,7 +20,7 @@ mod stop;
 use std::collections::BTreeMap;
 
 use ::plan::{Instance, World};
-use domain::{Elapsed, InstanceId, RunId};
+use domain::{Elapsed, InstanceId, RunId, SweepId};
 
 use crate::error::Error;
 use crate::printer::Printer;
@@ -88,8 +88,41 @@ impl Command {
     }
 }
 
-/// The run that a user means: its name, the start of it if only one run has that, or `last`.
+/// A run or a sweep that a user means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Meant {
+    /// A run, which may be a trial.
+    Run(RunId),
+    /// A sweep.
+    Sweep(SweepId),
+}
+
+/// The run or sweep that a user means: its name, the start of it if only one has that, or `last`. The start of a
+/// sweep's name means the sweep and not its trials, whose names begin alike.
+fn find_any(world: &World, name: &str) -> Result<Meant, Error> {
+    let sweep = |(id, sweep): (&SweepId, &::plan::Sweep)| (sweep.order, id.to_string(), Meant::Sweep(id.clone()));
+    let alone = world.runs.iter().filter(|(_, run)| run.trial.is_none());
+    let run = |(id, run): (&RunId, &::plan::Run)| (run.order, id.to_string(), Meant::Run(id.clone()));
+    let all: Vec<(u64, String, Meant)> = world.sweeps.iter().map(sweep).chain(alone.map(run)).collect();
+    if name == "last" {
+        let newest = all.into_iter().max_by_key(|(order, ..)| *order);
+        return newest.map(|(.., meant)| meant).ok_or_else(|| server::Error::NoRun(name.to_owned()).into());
+    }
+    let starting: Vec<&(u64, String, Meant)> = all.iter().filter(|(_, id, _)| id.starts_with(name)).collect();
+    match (starting.iter().find(|(_, id, _)| id == name), &starting[..]) {
+        (Some((.., meant)), _) | (None, [(.., meant)]) => Ok(meant.clone()),
+        (None, _) => find(world, name).map(Meant::Run),
+    }
+}
+
+/// The run that a user means: its name, the start of it if only one run has that, or `last`. A sweep is none.
 fn find(world: &World, name: &str) -> Result<RunId, Error> {
+    let sweep = SweepId::new(name);
+    if let Some(trials) = world.sweeps.get(&sweep).map(|sweep| &sweep.trials) {
+        let message = format!("`{name}` is a sweep, and this is for one run");
+        let trial = trials.first().map_or("a trial".to_owned(), |trial| format!("`{trial}`"));
+        return Err(Error::Usage { message, hint: format!("name one of its trials, such as {trial}") });
+    }
     if name == "last" {
         let newest = world.runs.iter().max_by_key(|(_, run)| run.order);
         return newest.map(|(id, _)| id.clone()).ok_or_else(|| server::Error::NoRun(name.to_owned()).into());
@@ -110,7 +143,7 @@ fn find(world: &World, name: &str) -> Result<RunId, Error> {
 }
 
 /// Rent so far of every machine that is not released, by the wall clock; the bill is made from its meter.
-fn meters(world: &World) -> BTreeMap<InstanceId, Elapsed> {
+pub fn meters(world: &World) -> BTreeMap<InstanceId, Elapsed> {
     let now = server::clock::now();
     let running = |(id, instance): (&InstanceId, &Instance)| Some((id.clone(), now.since(instance.started?)));
     world.live_instances().filter_map(running).collect()

@@ -7,7 +7,7 @@ use domain::run::{Outcome, RunState};
 use serde_json::json;
 use server::{Home, State};
 
-use super::{find, rank};
+use super::{Meant, find_any, rank};
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
@@ -27,12 +27,12 @@ enum Ask {
     List,
     /// Tell everything about one
     Show {
-        /// The run that trained it: its name, the start of it, or `last`
+        /// The run that trained it, or a sweep for its best: its name, the start of it, or `last`
         run: String,
     },
     /// Copy a model and its card to a folder, verified
     Export {
-        /// The run that trained it: its name, the start of it, or `last`
+        /// The run that trained it, or a sweep for its best: its name, the start of it, or `last`
         run: String,
         /// Where to; made if it is not there
         #[arg(long, value_name = "FOLDER")]
@@ -80,7 +80,7 @@ fn list(state: &State, printer: &mut Printer) -> Result<u8, Error> {
 }
 
 fn show(state: &State, printer: &mut Printer, name: &str) -> Result<u8, Error> {
-    let id = find(state.world(), name)?;
+    let id = meant(state, name)?;
     let (run, model) = model_of(state, &id)?;
     if printer.is_json() {
         printer.json(&json!({ "run": id, "job": run.job, "model": model, "classes": run.ready.as_ref().map(|ready| &ready.classes) }));
@@ -111,7 +111,7 @@ fn export(
     to: PathBuf,
     fold: bool,
 ) -> Result<u8, Error> {
-    let id = find(state.world(), name)?;
+    let id = meant(state, name)?;
     let (_, model) = model_of(state, &id)?;
     let source = PathBuf::from(&model.model);
     let bytes = std::fs::read(&source).map_err(Error::file("read", &source))?;
@@ -176,6 +176,20 @@ fn folded(
     ));
     printer.data(to.join("model.safetensors").display().to_string());
     Ok(exit::DONE)
+}
+
+/// The run that is meant: of a sweep its best trial.
+fn meant(state: &State, name: &str) -> Result<domain::RunId, Error> {
+    let world = state.world();
+    let id = match find_any(world, name)? {
+        Meant::Run(id) => return Ok(id),
+        Meant::Sweep(id) => id,
+    };
+    let best = world.sweeps.get(&id).and_then(|sweep| plan::sweep::best(world, sweep));
+    best.map(|best| best.run).ok_or_else(|| {
+        let message = format!("no trial of sweep `{id}` has a model yet");
+        Error::Code { message, hint: Some(format!("see `gradus status {id}`")), code: exit::NOT_FINISHED }
+    })
 }
 
 fn model_of<'a>(state: &'a State, id: &domain::RunId) -> Result<(&'a plan::Run, &'a Exported), Error> {

@@ -1,6 +1,7 @@
 //! `gradus report`: what a run was, for people and for TensorBoard.
 
 use std::fs;
+use std::path::Path;
 
 use domain::RunId;
 use domain::series::Point;
@@ -8,7 +9,7 @@ use server::report::html;
 use server::tensorboard::EventFile;
 use server::{Home, Series, State};
 
-use super::find;
+use super::{Meant, find_any};
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
@@ -17,7 +18,7 @@ use crate::settings::Settings;
 /// Arguments of `gradus report`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The run: its name, the start of it, or `last`
+    /// The run or sweep: its name, the start of it, or `last`
     run: String,
 }
 
@@ -28,7 +29,14 @@ pub struct Args {
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let (state, series) = (State::open(&home)?, Series::open(&home)?);
-    let id = find(state.world(), &args.run)?;
+    let id = match find_any(state.world(), &args.run)? {
+        Meant::Run(id) => id,
+        Meant::Sweep(id) => {
+            crate::sweep::write_report(&home, &state, &id)?;
+            printer.data(home.sweep(&id).join("report.html").display().to_string());
+            return Ok(exit::DONE);
+        }
+    };
     write(&home, &state, &series, &id)?;
     printer.data(home.run(&id).join("report.html").display().to_string());
     Ok(exit::DONE)
@@ -43,12 +51,23 @@ pub fn write(home: &Home, state: &State, series: &Series, run: &RunId) -> Result
     let records = state.records(run, 0)?;
     let points: Vec<Point> = series.points(run, 0)?.into_iter().map(|(_, point)| point).collect();
     if let Some(page) = html(run, &records, &points) {
-        let (path, draft) = (folder.join("report.html"), folder.join("report.html.partial"));
-        fs::write(&draft, page).map_err(Error::file("write", &draft))?;
-        fs::rename(&draft, &path).map_err(Error::file("write", &path))?;
+        write_page(&folder, &page)?;
     }
     if !points.is_empty() {
         EventFile::create(&folder.join("tensorboard"), &points)?;
     }
     Ok(())
+}
+
+/// Writes `report.html` into a folder, whole or not at all, whoever else does so at the same time.
+///
+/// # Errors
+/// [`Error::File`] when it cannot be written.
+pub fn write_page(folder: &Path, page: &str) -> Result<(), Error> {
+    // What was stopped before it began has no folder yet.
+    fs::create_dir_all(folder).map_err(Error::file("make the folder", folder))?;
+    let draft = folder.join(format!("report.html.{}.partial", std::process::id()));
+    let path = folder.join("report.html");
+    fs::write(&draft, page).map_err(Error::file("write", &draft))?;
+    fs::rename(&draft, &path).map_err(Error::file("write", &path))
 }

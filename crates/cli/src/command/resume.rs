@@ -1,11 +1,13 @@
 //! `gradus resume`: go on with a run from its newest checkpoint.
 
 use domain::run::{Outcome, RunState, StopBy};
-use domain::{Duration, Event, Money, Record, RunId};
+use domain::sweep::SweepEnd;
+use domain::{Duration, Event, Money, Record, RunId, SweepId};
+use plan::{Action, SweepState};
 use server::{Home, State};
 
-use super::find;
 use super::run::finish;
+use super::{Meant, find_any};
 use crate::error::Error;
 use crate::printer::Printer;
 use crate::settings::Settings;
@@ -14,7 +16,7 @@ use crate::watch::Since;
 /// Arguments of `gradus resume`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The run: its name, the start of it, or `last`
+    /// The run or sweep: its name, the start of it, or `last`
     run: String,
     /// A new budget for the whole run, what it has cost so far included, such as `$20`
     #[arg(long, value_name = "AMOUNT")]
@@ -31,7 +33,10 @@ pub struct Args {
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let mut state = State::open(&home)?;
-    let id = find(state.world(), &args.run)?;
+    let id = match find_any(state.world(), &args.run)? {
+        Meant::Run(id) => id,
+        Meant::Sweep(id) => return sweep(state, &args, settings, printer, &home, &id),
+    };
     let since = Since::Event(state.world().last_seq);
     let goes_on = state.world().runs.get(&id).is_some_and(|run| match &run.state {
         RunState::Stopped { .. } | RunState::Done { outcome: Outcome::Failed { .. } } => true,
@@ -39,9 +44,10 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         RunState::Running { .. } | RunState::Recovering { .. } | RunState::Stopping { .. } => false,
     });
     if goes_on {
-        let resume = Event::ResumeRequested { run: id.clone(), budget: args.budget, deadline: args.deadline };
+        let resume =
+            Event::ResumeRequested { run: id.clone(), budget: args.budget, deadline: args.deadline, epochs: None };
         refuse_spent(&state, &id, &resume)?;
-        home.untell(&id);
+        home.untell(&home.run(&id));
         state.append(vec![resume])?;
     } else if args.budget.is_some() || args.deadline.is_some() {
         let message = format!("run `{id}` is not stopped, and its limits cannot be changed now");
@@ -65,5 +71,56 @@ fn refuse_spent(state: &State, id: &RunId, resume: &Event) -> Result<(), Error> 
         Some(StopBy::User) | None => return Ok(()),
     };
     let message = format!("run `{id}` has come to its {limit} and would be stopped again at once");
+    Err(Error::Usage { message, hint: format!("give it more with `gradus resume {id} {flag}`") })
+}
+
+/// The same for a sweep.
+fn sweep(
+    mut state: State,
+    args: &Args,
+    settings: &Settings,
+    printer: &mut Printer,
+    home: &Home,
+    id: &SweepId,
+) -> Result<u8, Error> {
+    let since = state.world().last_seq;
+    let known = state.world().sweeps.get(id).map(|sweep| &sweep.state);
+    let goes_on = match known {
+        Some(SweepState::Ended { how: SweepEnd::Stopped { .. } | SweepEnd::Failed { .. } }) => true,
+        Some(SweepState::Ended { how: SweepEnd::Done { .. } }) => false,
+        Some(SweepState::Running | SweepState::Stopping { .. }) | None => false,
+    };
+    if goes_on {
+        let resume = Event::SweepResumeRequested { sweep: id.clone(), budget: args.budget, deadline: args.deadline };
+        refuse_spent_sweep(&state, id, &resume)?;
+        home.untell(&home.sweep(id));
+        state.append(vec![resume])?;
+    } else if args.budget.is_some() || args.deadline.is_some() {
+        let message = format!("sweep `{id}` is not stopped, and its limits cannot be changed now");
+        return Err(Error::Usage { message, hint: format!("stop it first with `gradus stop {id}`") });
+    }
+    drop(state);
+    crate::sweep::finish(settings, printer, home, id, since)
+}
+
+/// A sweep that has come to its budget or deadline would be stopped again at once.
+fn refuse_spent_sweep(state: &State, id: &SweepId, resume: &Event) -> Result<(), Error> {
+    let now = server::clock::now();
+    let mut world = state.world().clone();
+    let record = Record { seq: world.last_seq + 1, at: now, event: resume.clone() };
+    world.apply(&record).map_err(server::Error::from)?;
+    let Some(sweep) = world.sweeps.get(id) else { return Ok(()) };
+    let facts = plan::Facts { now, attended_sweeps: [id.clone()].into(), ..plan::Facts::default() };
+    let actions = plan::sweep::actions(&world, &facts, &plan::Policy::default(), id, sweep);
+    let stop = actions.iter().find_map(|action| match action {
+        Action::StopSweep { by, .. } => Some(*by),
+        _ => None,
+    });
+    let (limit, flag) = match stop {
+        Some(StopBy::Budget) => ("budget", "--budget AMOUNT"),
+        Some(StopBy::Deadline) => ("deadline", "--deadline DURATION"),
+        Some(StopBy::User) | None => return Ok(()),
+    };
+    let message = format!("sweep `{id}` has come to its {limit} and would be stopped again at once");
     Err(Error::Usage { message, hint: format!("give it more with `gradus resume {id} {flag}`") })
 }

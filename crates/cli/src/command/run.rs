@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 use server::report::Arithmetic;
 use server::{Home, Series, State, submit};
 
-use super::plan::{JobArgs, draft, lines};
+use super::plan::{JobArgs, draft, known, lines};
 use crate::attend::attend;
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
 use crate::settings::Settings;
+use crate::sweep::preview::Preview;
 use crate::watch::{Since, Watch};
 
 /// Arguments of `gradus run`.
@@ -50,6 +51,12 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     }
     let file = std::fs::canonicalize(&args.job.file).map_err(Error::file("open", &args.job.file))?;
     let file = file.to_string_lossy().into_owned();
+    if let Some(sweep) = &job.sweep {
+        let known = known(settings, &home, &job, printer)?;
+        let preview = Preview::of(&job, sweep, &plan, known, &args.job.file.to_string_lossy())?;
+        let flags = (args.new, args.yes);
+        return crate::sweep::run(settings, printer, &home, job, plan, &preview, &file, flags);
+    }
     let mut state = State::open(&home)?;
     let unfinished = if args.new { None } else { submit::unfinished(&home, &state, &job, &plan, &file) };
     if let Some(run) = unfinished {
@@ -63,13 +70,22 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
             printer.say(line);
         }
     }
-    if plan.offer.rate != Rate::default() && !args.yes && !printer.confirm("proceed?") {
-        let message = "nothing was spent: the plan was not confirmed".to_owned();
-        return Err(Error::Code { message, hint: Some("confirm with `--yes`".to_owned()), code: exit::USAGE });
-    }
+    confirm(printer, &plan, args.yes)?;
     let run = submit::submit(&mut state, job, plan, &file)?;
     drop(state);
     finish(settings, printer, &home, &run, Since::Start)
+}
+
+/// Asks before money is spent.
+///
+/// # Errors
+/// [`Error::Code`] when the answer is no.
+pub fn confirm(printer: &mut Printer, plan: &domain::Plan, yes: bool) -> Result<(), Error> {
+    if plan.offer.rate != Rate::default() && !yes && !printer.confirm("proceed?") {
+        let message = "nothing was spent: the plan was not confirmed".to_owned();
+        return Err(Error::Code { message, hint: Some("confirm with `--yes`".to_owned()), code: exit::USAGE });
+    }
+    Ok(())
 }
 
 /// Attends a run and tells its result.
@@ -91,7 +107,7 @@ pub fn finish(settings: &Settings, printer: &mut Printer, home: &Home, run: &Run
             }
             result_lines(home, run, known).into_iter().for_each(|line| printer.data(line));
         }
-        home.tell(run)?;
+        home.tell(&home.run(run))?;
     }
     result
 }

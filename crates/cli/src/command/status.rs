@@ -1,22 +1,23 @@
-//! `gradus status`: where runs stand.
+//! `gradus status`: where runs and sweeps stand.
 
 use domain::rank::Report;
 use domain::run::{AttemptEnd, InstanceState, RunState};
-use domain::{RunId, Timestamp};
+use domain::{RunId, SweepId, Timestamp};
 use serde_json::json;
 use server::{Home, Loading, Series, State};
 
-use super::{find, meters};
+use super::{Meant, find_any, meters};
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
 use crate::settings::Settings;
+use crate::sweep::table as table_of;
 use crate::table;
 
 /// Arguments of `gradus status`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// One run: its name, the start of it, or `last`
+    /// One run or sweep: its name, the start of it, or `last`
     run: Option<String>,
 }
 
@@ -28,12 +29,23 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     let home = Home::open(&settings.home)?;
     let (state, series) = (State::open(&home)?, Series::open(&home)?);
     if let Some(name) = args.run {
-        return one(&home, &state, &series, printer, &find(state.world(), &name)?);
+        return match find_any(state.world(), &name)? {
+            Meant::Run(id) => one(&home, &state, &series, printer, &id),
+            Meant::Sweep(id) => sweep(&home, &state, printer, &id),
+        };
     }
     let mut runs: Vec<(&RunId, &plan::Run)> = state.world().runs.iter().collect();
     runs.sort_by_key(|(_, run)| run.order);
     let mut rows = Vec::new();
+    let mut told = Vec::new();
     for (id, run) in runs {
+        // A sweep stands before its trials; one that has none yet, at the end.
+        if let Some(trial) = &run.trial
+            && !told.contains(&&trial.sweep)
+        {
+            told.push(&trial.sweep);
+            rows.extend(sweep_row(&state, printer, &trial.sweep));
+        }
         let cost = plan::spent(state.world(), run, &meters(state.world()));
         let step = step(&series, id)?;
         if printer.is_json() {
@@ -51,11 +63,38 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
             ]);
         }
     }
+    for id in state.world().sweeps.keys().filter(|id| !told.contains(id)) {
+        rows.extend(sweep_row(&state, printer, id));
+    }
     if !printer.is_json() && rows.is_empty() {
         printer.say("no runs yet; start with `gradus run JOB`");
     } else if !printer.is_json() {
         let lines = table::lines(&["run", "state", "step", "attempts", "cost", "submitted"], &rows);
         lines.into_iter().for_each(|line| printer.data(line));
+    }
+    Ok(exit::DONE)
+}
+
+/// The line of a sweep; a program is told it at once.
+fn sweep_row(state: &State, printer: &mut Printer, id: &SweepId) -> Option<Vec<String>> {
+    let sweep = state.world().sweeps.get(id)?;
+    if printer.is_json() {
+        let mut value = table_of::json(state, id, sweep);
+        value["trials"] = json!(sweep.trials.len());
+        printer.json(&value);
+        return None;
+    }
+    let spent = plan::sweep::spent(state.world(), sweep, &meters(state.world()));
+    let (word, trials) = (sweep.state.word().to_owned(), format!("{} trials", sweep.trials.len()));
+    Some(vec![id.to_string(), word, String::new(), trials, spent.to_string(), time(sweep.submitted)])
+}
+
+fn sweep(home: &Home, state: &State, printer: &mut Printer, id: &SweepId) -> Result<u8, Error> {
+    let Some(sweep) = state.world().sweeps.get(id) else { return Err(server::Error::NoRun(id.to_string()).into()) };
+    if printer.is_json() {
+        printer.json(&table_of::json(state, id, sweep));
+    } else {
+        table_of::lines(home, state, id, sweep).iter().for_each(|line| printer.data(line));
     }
     Ok(exit::DONE)
 }
@@ -112,7 +151,8 @@ fn one(home: &Home, state: &State, series: &Series, printer: &mut Printer, id: &
 
 /// Why a run is not making steps, where it is not.
 fn why(home: &Home, state: &State, id: &RunId, run: &plan::Run) -> Option<String> {
-    let attended = home.is_attended(id);
+    let attended = home.is_attended(&home.run(id))
+        || run.trial.as_ref().is_some_and(|trial| home.is_attended(&home.sweep(&trial.sweep)));
     match &run.state {
         RunState::Queued if attended => {
             let other = state.world().live_instances().find(|(_, instance)| instance.run != *id);

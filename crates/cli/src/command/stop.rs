@@ -1,11 +1,12 @@
 //! `gradus stop`: save a run's state and stop it.
 
-use domain::Event;
 use domain::run::{RunState, StopBy};
+use domain::{Event, SweepId};
+use plan::SweepState;
 use server::{Home, State};
 
-use super::find;
 use super::run::finish;
+use super::{Meant, find_any};
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
@@ -15,7 +16,7 @@ use crate::watch::Since;
 /// Arguments of `gradus stop`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The run: its name, the start of it, or `last`
+    /// The run or sweep: its name, the start of it, or `last`
     run: String,
 }
 
@@ -26,7 +27,10 @@ pub struct Args {
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let mut state = State::open(&home)?;
-    let id = find(state.world(), &args.run)?;
+    let id = match find_any(state.world(), &args.run)? {
+        Meant::Run(id) => id,
+        Meant::Sweep(id) => return sweep(state, settings, printer, &home, &id),
+    };
     let since = Since::Event(state.world().last_seq);
     let Some(run) = state.world().runs.get(&id) else { return Err(server::Error::NoRun(args.run).into()) };
     if run.state.is_final() && run.bill.is_some() {
@@ -38,6 +42,27 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     }
     drop(state);
     match finish(settings, printer, &home, &id, since)? {
+        exit::RUN_STOPPED => Ok(exit::DONE),
+        code => Ok(code),
+    }
+}
+
+/// The same for a sweep: all of its trials are saved and stopped.
+fn sweep(mut state: State, settings: &Settings, printer: &mut Printer, home: &Home, id: &SweepId) -> Result<u8, Error> {
+    let since = state.world().last_seq;
+    let Some(sweep) = state.world().sweeps.get(id) else { return Err(server::Error::NoRun(id.to_string()).into()) };
+    match &sweep.state {
+        SweepState::Ended { .. } => {
+            printer.say(format!("sweep {id} is {} already", sweep.state.word()));
+            return Ok(exit::DONE);
+        }
+        SweepState::Running => {
+            state.append(vec![Event::SweepStopRequested { sweep: id.clone(), by: StopBy::User }])?;
+        }
+        SweepState::Stopping { .. } => {}
+    }
+    drop(state);
+    match crate::sweep::finish(settings, printer, home, id, since)? {
         exit::RUN_STOPPED => Ok(exit::DONE),
         code => Ok(code),
     }

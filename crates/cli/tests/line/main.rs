@@ -7,3 +7,4 @@ mod market;
 mod processes;
 mod recovery;
 mod results;
+mod sweeps;

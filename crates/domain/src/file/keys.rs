@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use crate::accelerators::Accelerators;
 use crate::money::{Money, Rate};
+use crate::sweep::{Goal, Method, Metric};
 use crate::train::Train;
 use crate::units::{Bytes, Duration, Fraction, human_text};
 use crate::wants::Spot;
@@ -27,6 +28,8 @@ pub(crate) struct JobFile {
     pub name: Option<String>,
     /// Our own trainer, instead of `run`.
     pub train: Option<Train>,
+    /// Many trials of `train` with other values of some of its keys; `budget` and `deadline` are then those of all together.
+    pub sweep: Option<SweepKeys>,
     /// What a program of your own trains, so that `gradus plan` can say what it takes.
     pub workload: Option<Workload>,
     /// What is known of the data, where it is not at hand; for `gradus plan`.
@@ -48,6 +51,68 @@ pub(crate) struct JobFile {
     pub setup: Option<String>,
     /// Bash commands of your own program, instead of `train`.
     pub run: Option<String>,
+}
+
+/// Many trials of `train` with other values of some of its keys. Each is a run of its own, with the same seed and so the same split.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SweepKeys {
+    /// Keys of `train`, such as `batch` or `optimizer.adamw.lr`, and what each may be: a list of values, `{choices: […]}`, or a range `{min: …, max: …}`, by factors with `log: true`, of which a grid takes so many `points`. Ranges of keys that take whole numbers are of whole numbers. They stand before what `train` says of the same keys.
+    #[expect(dead_code, reason = "read from the tree, which knows its lines")]
+    pub parameters: Ranges,
+    /// Which trial follows which.
+    #[serde(default = "random")]
+    pub method: Method,
+    /// Trials at most. Default: as many as the grid has, or as `budget` and `deadline` allow.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub trials: Option<u32>,
+    /// What trials are judged by. Default: `accuracy` of pictures and texts, `map` of boxes, `loss` of words.
+    pub metric: Option<Metric>,
+    /// Whether more of the metric is better. Default: as is usual for the metric.
+    pub goal: Option<Goal>,
+    /// Seed of the values that are drawn; that of the trials themselves is `train.seed`.
+    #[serde(default)]
+    pub seed: u64,
+    /// Trials at the same time, which share the machine's cores.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1_024))]
+    pub parallel: u32,
+    /// Trials that may fail; with one more the sweep is given up.
+    #[serde(default = "three")]
+    #[schemars(range(min = 0, max = 10_000))]
+    pub max_failed: u32,
+}
+
+/// Keys and what they may be, which [`super::sweep`] reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Ranges;
+
+impl<'de> Deserialize<'de> for Ranges {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Ranges, D::Error> {
+        serde::de::IgnoredAny::deserialize(deserializer).map(|_| Ranges)
+    }
+}
+
+impl JsonSchema for Ranges {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Ranges".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "object", "format": "figures", "additionalProperties": true })
+    }
+}
+
+fn random() -> Method {
+    Method::Random
+}
+fn one() -> u32 {
+    1
+}
+fn three() -> u32 {
+    3
 }
 
 /// The most that the run may cost.

@@ -1,10 +1,11 @@
 //! From the keys of a file to a [`Job`]: defaults filled in, the two front ends joined.
 
-use super::keys::{AnyAccelerators, ExitCodes, JobFile, JobRecovery, Numbers, Resources};
+use super::keys::{AnyAccelerators, ExitCodes, JobFile, JobRecovery, Numbers, Resources, SweepKeys};
 use super::tree::Node;
 use crate::accelerators::{AcceleratorKind, Accelerators};
 use crate::job::{Budget, Command, Job, Needs, Recovery, Work};
 use crate::problem::Problem;
+use crate::sweep::{Metric, Parameter, Sweep};
 use crate::wants::{Spot, Wants};
 
 /// What the keys ask for.
@@ -23,7 +24,13 @@ impl Lowered {
 }
 
 /// What the keys ask for, with every default filled in.
-pub(super) fn lower(file: JobFile, tree: &Node, file_name: &str, problems: &mut Vec<Problem>) -> Lowered {
+pub(super) fn lower(
+    file: JobFile,
+    parameters: Vec<Parameter>,
+    tree: &Node,
+    file_name: &str,
+    problems: &mut Vec<Problem>,
+) -> Lowered {
     let mut resources = file.resources.unwrap_or_default();
     let wants = wants(&mut resources, file.num_nodes, problems);
     let work = match (file.train, file.run) {
@@ -52,6 +59,7 @@ pub(super) fn lower(file: JobFile, tree: &Node, file_name: &str, problems: &mut 
             None
         }
     };
+    let sweep = file.sweep.and_then(|keys| sweep(keys, parameters, work.as_ref(), problems));
     let rest = Job {
         name: file.name.unwrap_or_else(|| name_from(stem(file_name))),
         work: Work::Command(Command { workdir: None, setup: None, run: String::new() }),
@@ -67,8 +75,38 @@ pub(super) fn lower(file: JobFile, tree: &Node, file_name: &str, problems: &mut 
         wants,
         workload: file.workload,
         data: file.data.unwrap_or_default(),
+        sweep,
     };
     Lowered { rest, work }
+}
+
+/// What is searched; only our own trainer can be told other values.
+fn sweep(
+    keys: SweepKeys,
+    parameters: Vec<Parameter>,
+    work: Option<&Work>,
+    problems: &mut Vec<Problem>,
+) -> Option<Sweep> {
+    let train = match work {
+        Some(Work::Train(train)) => train,
+        Some(Work::Command(_)) => {
+            let alone = Problem::at("sweep", "only the keys of `train` can be searched, and this job has `run`");
+            problems.push(alone.hint("leave the key out, and let your program search"));
+            return None;
+        }
+        None => return None,
+    };
+    let metric = keys.metric.unwrap_or(Metric::usual(train.task()));
+    Some(Sweep {
+        parameters,
+        method: keys.method,
+        trials: keys.trials,
+        metric,
+        goal: keys.goal.unwrap_or(metric.goal()),
+        seed: keys.seed,
+        parallel: keys.parallel,
+        max_failed: keys.max_failed,
+    })
 }
 
 /// What may be rented. Keys that say the same thing twice, and differently, are told.

@@ -13,6 +13,7 @@ mod scalar;
 mod sense;
 mod served;
 mod shape;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -27,6 +28,8 @@ use crate::job::{Job, Work};
 use crate::problem::{Problem, Problems};
 use crate::train::{ModelSource, Module};
 use crate::workload::{Model, Workload};
+
+use sweep::Space;
 
 pub use served::{SKY_KEYS, Served, SkyKey};
 pub use tree::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
@@ -49,6 +52,14 @@ impl Job {
     /// Everything that is wrong with the file, in the order of its lines.
     pub fn parse(text: &str, file_name: &str) -> Result<Parsed, Problems> {
         read(text, file_name).map_err(|problems| Problems { file: file_name.to_owned(), problems })
+    }
+
+    /// What is wrong with its `train:` section, such as one that a sweep has put other values into.
+    pub fn problems(&self) -> Vec<Problem> {
+        match &self.work {
+            Work::Train(train) => sense::of_train(train),
+            Work::Command(_) => Vec::new(),
+        }
     }
 
     /// Makes the paths of the job absolute: those that are relative are taken from `base`, the job file's folder.
@@ -89,8 +100,12 @@ fn read(text: &str, file_name: &str) -> Result<Parsed, Vec<Problem>> {
         let problem = Problem { line: Some(tree.line), ..Problem::at("", message) };
         return Err(vec![problem.hint("start with `train:` or `run:`")]);
     }
+    let space = Space::read(&tree, &mut problems);
+    let filled = space.as_ref().map(|space| space.filled(&tree));
+    let whole = filled.as_ref().unwrap_or(&tree);
     let mut unrentable = Vec::new();
-    let shaped = shape::check(schema(), &tree, &mut problems, &mut unrentable);
+    let shaped = shape::check(schema(), whole, &mut problems, &mut unrentable);
+    let parameters = space.as_ref().map(|space| space.parameters(schema(), whole, &mut problems)).unwrap_or_default();
     let keys = match keys::JobFile::deserialize(&shaped) {
         Ok(keys) => keys,
         Err(error) => {
@@ -101,12 +116,16 @@ fn read(text: &str, file_name: &str) -> Result<Parsed, Vec<Problem>> {
             without_holes(shaped)
         }
     };
-    let lowered = lower::lower(keys, &tree, file_name, &mut problems);
+    let lowered = lower::lower(keys, parameters, &tree, file_name, &mut problems);
     let sense = sense::check(&lowered.rest, lowered.work.as_ref());
     let is_new = |found: &Problem| !problems.iter().any(|said| said.key.starts_with(&found.key));
     let new: Vec<Problem> = sense.problems.into_iter().filter(is_new).collect();
     problems.extend(new);
     let mut warnings = sense.warnings;
+    if let Some(space) = &space {
+        space.rename(&mut problems);
+        space.rename(&mut warnings);
+    }
     in_order(&mut problems, &tree);
     in_order(&mut warnings, &tree);
     match lowered.job() {

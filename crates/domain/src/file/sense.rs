@@ -4,13 +4,14 @@
 mod data;
 mod learning;
 mod module;
+mod search;
 
 use super::lower::name_from;
 use super::tree::clip;
 use crate::architecture::{Architecture, Reads};
 use crate::job::{Command, Job, Recovery, Work};
 use crate::problem::Problem;
-use crate::train::{Augment, Documents, Every, Split, Task, Train};
+use crate::train::{Augment, Documents, Every, Model as ModelName, Split, Task, Train};
 use crate::workload::{Model, Workload};
 
 /// Schemes of addresses that data can be fetched from.
@@ -31,12 +32,20 @@ pub(super) struct Sense {
 pub(super) fn check(rest: &Job, work: Option<&Work>) -> Sense {
     let mut sense = Sense { problems: Vec::new(), warnings: Vec::new() };
     sense.rest(rest, work);
+    sense.search(rest, work);
     match work {
         Some(Work::Train(train)) => sense.train(train),
         Some(Work::Command(command)) => sense.command(command),
         None => {}
     }
     sense
+}
+
+/// What is wrong with values of `train:` that did not come from a file, such as those of a sweep's trial.
+pub(super) fn of_train(train: &Train) -> Vec<Problem> {
+    let mut sense = Sense { problems: Vec::new(), warnings: Vec::new() };
+    sense.train(train);
+    sense.problems
 }
 
 impl Sense {
@@ -194,6 +203,7 @@ impl Sense {
         if let Some(weights) = &train.weights {
             self.path("train.weights", weights);
         }
+        self.sizes(train);
         self.ranks(train);
         self.learning(train);
         self.data(&train.data);
@@ -203,11 +213,12 @@ impl Sense {
         self.boxes(train);
         if let Split::Shares([_, validation, _]) = train.data.split
             && validation == 0.0
-            && train.stop.is_some()
+            && train.stop.is_some_and(|stop| stop.accuracy.is_some())
         {
             let message = "stopping by accuracy needs validation samples, and the split has none";
             self.wrong("train.stop", message, "give validation a share in `train.data.split`");
         }
+        self.stop(train);
         if train.checkpoint.mtbf.micros() == 0 {
             self.wrong(
                 "train.checkpoint.mtbf",
@@ -217,6 +228,33 @@ impl Sense {
         }
         if train.checkpoint.every == Every::Steps(0) {
             self.wrong("train.checkpoint.every", "no steps lie between two saves", "write for example `500 steps`");
+        }
+    }
+
+    fn stop(&mut self, train: &Train) {
+        let Some(stop) = train.stop else { return };
+        if stop.accuracy.is_none() && stop.epochs.is_none() {
+            self.wrong("train.stop", "when to stop is not said", "write `accuracy: 98%` or `epochs: 3`");
+        }
+        if let Some(epochs) = stop.epochs.filter(|epochs| *epochs > train.epochs) {
+            let message = format!("{epochs} epochs are never reached; the run has {}", train.epochs);
+            self.warn("train.stop.epochs", message, "leave it out, or train longer");
+        }
+    }
+
+    /// Networks of a size of the user's own.
+    fn sizes(&mut self, train: &Train) {
+        if let Some(ModelName::Gpt(size)) = train.model.named()
+            && size.width % size.heads != 0
+        {
+            let message = format!("{} heads cannot share a width of {}", size.heads, size.width);
+            self.wrong("train.model.gpt.heads", message, "make the width a multiple of the heads");
+        }
+        if let Some(ModelName::Resnet(size)) = train.model.named()
+            && size.blocks.iter().any(|blocks| !(1..=256).contains(blocks))
+        {
+            let message = "a stage has at least 1 block, and at most 256";
+            self.wrong("train.model.resnet.blocks", message, "write for example `[2, 2, 2, 2]`");
         }
     }
 

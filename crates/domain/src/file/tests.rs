@@ -1,5 +1,7 @@
 //! Text in, text out: job files, and what is said about them.
 
+mod searches;
+
 use std::fmt::Write;
 
 use proptest::prelude::*;
@@ -50,6 +52,7 @@ fn run_with(line: &str) -> String {
 #[test]
 fn shipped_examples_are_right() {
     check(include_str!("../../../../examples/digits.yaml"), "ok");
+    check(include_str!("../../../../examples/digits-sweep.yaml"), "ok");
     check(include_str!("../../../../examples/hello.yaml"), "ok");
     check(include_str!("../../../../examples/cifar10.yaml"), "ok");
 }
@@ -534,7 +537,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     );
     check(
         "mounts: {}",
-        "2 mounts: unknown key (known keys here: `name`, `train`, `workload`, `data`, `budget`, `deadline`, `envs`, `resources`, `workdir`, `num_nodes`, `setup`, `run`)",
+        "2 mounts: unknown key (known keys here: `name`, `train`, `sweep`, `workload`, `data`, `budget`, `deadline`, `envs`, `resources`, `workdir`, `num_nodes`, `setup`, `run`)",
     );
 }
 

@@ -70,7 +70,14 @@ impl Node {
     /// The line of a key path such as `train.data.augment[1]`, or of its longest part that stands in the file.
     pub fn line_of(&self, path: &str) -> Option<u32> {
         let (mut node, mut line) = (self, None);
-        for part in path.split(['.', '[']).filter(|part| !part.is_empty()) {
+        let mut rest = path;
+        while !rest.is_empty() {
+            let part = rest.split(['.', '[']).next().unwrap_or_default();
+            // A key may itself have points in it; the longest that is there is meant.
+            let ends = rest.char_indices().filter(|(_, letter)| *letter == '.').map(|(at, _)| at).chain([rest.len()]);
+            let dotted = ends.rev().map(|end| &rest[..end]).find(|key| node.get(key).is_some());
+            let part = dotted.unwrap_or(part);
+            rest = rest[part.len()..].trim_start_matches(['.', '[']);
             let next = match &node.value {
                 Value::Map(_) => node.get(part).map(|(key, value)| (key.line, value)),
                 Value::List(items) => {

@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::architecture::Architecture;
+use crate::architecture::{Architecture, ResidualBlock};
 
 /// Where the network comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -117,6 +117,51 @@ pub enum Model {
     Gpt2Large,
     /// GPT-2 of 48 layers and width 1600.
     Gpt2Xl,
+    /// GPT-2 of a size of your own.
+    Gpt(GptSize),
+    /// A residual network of a size of your own.
+    Resnet(ResnetSize),
+}
+
+/// The size of a GPT-2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GptSize {
+    /// Layers.
+    #[schemars(range(min = 1, max = 256))]
+    pub layers: u32,
+    /// Values of a word between the layers; a multiple of `heads`.
+    #[schemars(range(min = 8, max = 16_384))]
+    pub width: u32,
+    /// Heads of the attention.
+    #[schemars(range(min = 1, max = 256))]
+    pub heads: u32,
+    /// Words of the longest row.
+    #[serde(default = "positions")]
+    #[schemars(range(min = 8, max = 1_024))]
+    pub positions: u32,
+}
+
+/// The size of a residual network of four stages, each of half the height and width and twice the channels of the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResnetSize {
+    /// Blocks of each stage, such as `[2, 2, 2, 2]`.
+    pub blocks: [u32; 4],
+    /// Channels of the first stage.
+    #[serde(default = "channels")]
+    #[schemars(range(min = 4, max = 1_024))]
+    pub width: u32,
+    /// What a block is made of.
+    #[serde(default)]
+    pub block: ResidualBlock,
+}
+
+fn positions() -> u32 {
+    256
+}
+fn channels() -> u32 {
+    64
 }
 
 impl Model {
@@ -146,6 +191,8 @@ impl Model {
             Model::Gpt2Medium => "gpt2_medium",
             Model::Gpt2Large => "gpt2_large",
             Model::Gpt2Xl => "gpt2_xl",
+            Model::Gpt(_) => "gpt",
+            Model::Resnet(_) => "resnet",
         }
     }
 }

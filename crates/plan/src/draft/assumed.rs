@@ -23,7 +23,7 @@ pub(super) const STEP_OVERHEAD: f64 = 1e-3;
 
 /// Seconds from rent to the first step and from the last step to release: starting processes, loading the tensor
 /// library, reading the data, writing the model. Measured 2026-11: `mlp`, 71 steps, 1.2 s in all.
-pub(super) const AROUND: f64 = 1.5;
+pub(crate) const AROUND: f64 = 1.5;
 
 /// Bytes of a rank before it has a network: executable, tensor library, its threads' buffers. Measured 2026-11.
 pub(super) const RANK_BYTES: u64 = 140 << 20;

@@ -14,6 +14,7 @@ use domain::problem::Problem;
 use domain::train::{Precision, Shard, Span, Task, Train};
 use domain::{Bytes, Command, Duration, Elapsed, Job, Money, Offer, Plan, Rate, Share, Work};
 
+pub(crate) use assumed::AROUND;
 use network::Network;
 
 /// What is known about the data and the machine before anything runs.
@@ -157,7 +158,7 @@ impl Estimate {
         {
             assumptions.push(format!("the warm-up of {warmup} steps does not end within the run's {steps}"));
         }
-        if train.stop.is_some() {
+        if train.stop.is_some_and(|stop| stop.accuracy.is_some()) {
             assumptions.push("every epoch is counted; `train.stop` may end the run sooner".to_owned());
         }
         let memory = network.zip(picture).map(|(network, picture)| memory(train, &network, picture, &share, facts));
@@ -321,8 +322,10 @@ fn time(
     step: Step,
     assumptions: &mut Vec<String>,
 ) -> Spread {
-    let steps = share.steps.unwrap_or(0);
-    let evaluated = f64::from(train.epochs) * validation as f64 + test as f64;
+    // A run that stops before its last epoch has fewer steps than the learning rate moves over.
+    let (epochs, all) = (train.last_epoch(), train.epochs.max(1));
+    let steps = share.steps.unwrap_or(0) / u64::from(all) * u64::from(epochs);
+    let evaluated = f64::from(epochs) * validation as f64 + test as f64;
     // A sample that is only evaluated takes the forward pass.
     let evaluation = evaluated / f64::from(train.batch.max(1)) / assumed::PASSES;
     let work = (steps as f64 + evaluation) * step.seconds;

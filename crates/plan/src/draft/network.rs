@@ -57,14 +57,17 @@ impl Network {
                 }
                 count.average();
             }
-            Architecture::Resnet { block, blocks } => {
+            Architecture::Resnet { block, blocks, width } => {
+                let width = width as u64;
                 if count.shape[1].min(count.shape[2]) >= LARGE {
-                    count.normal_convolution(64, 7, 2);
+                    count.normal_convolution(width, 7, 2);
                     count.pool(3, 2, 1);
                 } else {
-                    count.normal_convolution(64, 3, 1);
+                    count.normal_convolution(width, 3, 1);
                 }
-                for ((stage, width), blocks) in [64, 128, 256, 512].into_iter().enumerate().zip(blocks) {
+                for ((stage, width), blocks) in
+                    [1, 2, 4, 8].map(|times| times * width).into_iter().enumerate().zip(blocks)
+                {
                     for place in 0..blocks {
                         match block {
                             ResidualBlock::Basic => count.basic(width, Shortcut::Convolved),

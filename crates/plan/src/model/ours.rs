@@ -52,7 +52,7 @@ fn of_pictures(architecture: Architecture, picture: [u32; 3], classes: u64) -> O
             let depth = 6 * blocks as u64 + 2;
             Resnet { picture, classes, ..Resnet::thin(depth)? }.graph()
         }
-        Architecture::Resnet { block, blocks } => {
+        Architecture::Resnet { block, blocks, width } => {
             let is_large = picture[1].min(picture[2]) >= LARGE;
             let network = Resnet {
                 picture,
@@ -63,7 +63,7 @@ fn of_pictures(architecture: Architecture, picture: [u32; 3], classes: u64) -> O
                     ResidualBlock::Bottleneck => resnet::Block::Bottleneck,
                 },
                 stages: blocks.map(|blocks| blocks as u64).to_vec(),
-                channels: 64,
+                channels: width as u64,
                 groups: 1,
                 group_width: 64,
                 variation: Variation::default(),

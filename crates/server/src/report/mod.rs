@@ -1,7 +1,7 @@
 //! `report.html`: one file that shows a run to somebody who was not there.
 //!
 //! [`html`] is a pure function of the event log and the measurements. [`view`] gathers from them what is shown,
-//! [`page`] writes it down, [`chart`] draws; [`markup`] is why no text from outside can become a tag. The file needs
+//! [`page`] writes it down, [`chart`] draws; [`sweep_html`] does the same for a sweep and its trials, drawn by [`trials`]; [`markup`] is why no text from outside can become a tag. The file needs
 //! no network and no script, and follows the reader's choice of light or dark.
 
 mod arithmetic;
@@ -10,6 +10,8 @@ pub(crate) mod curves;
 mod markup;
 mod page;
 mod scores;
+mod sweep;
+mod trials;
 mod view;
 mod words;
 mod yaml;
@@ -19,6 +21,7 @@ use domain::{Record, RunId};
 
 pub use arithmetic::{Arithmetic, arithmetic};
 pub use curves::Curves;
+pub use sweep::sweep_html;
 
 /// The report of a run, as an HTML page; none when no event speaks of it.
 ///

@@ -49,6 +49,8 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
         rank_memory: vec![300 << 20, 250 << 20],
         processor_us: 0,
         figures: Figures::default(),
+        validation_loss: None,
+        validation_figures: Figures::default(),
         confusion: Vec::new(),
     };
     let finding = Finding::new(Cause::Killed, format!("rank 0 was killed by signal 9 {word}")).hint(word);
@@ -68,8 +70,14 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
         let ready = rank::Ready { classes: vec![word.into()], passed_over: passed_over.to_vec(), ..ready };
         Event::AttemptReady { attempt: attempts[attempt].clone(), ready: Some(ready) }
     };
-    let submitted =
-        Submitted { run: run.clone(), job: job(word), plan, job_hash: word.into(), file: format!("{word}.yaml") };
+    let submitted = Submitted {
+        run: run.clone(),
+        job: job(word),
+        plan,
+        job_hash: word.into(),
+        file: format!("{word}.yaml"),
+        trial: None,
+    };
     let intended = RentIntended {
         run: run.clone(),
         instance: instance.clone(),

@@ -80,14 +80,18 @@ impl View {
         let at = record.at;
         match &record.event {
             Event::Submitted(submitted) if submitted.run == self.run => {
-                self.plain(at, format!("submitted from {}", submitted.file));
+                let trial = submitted.trial.as_ref();
+                let of =
+                    trial.map(|trial| format!(" as trial {} of {}", trial.number, trial.sweep)).unwrap_or_default();
+                self.plain(at, format!("submitted from {}{of}", submitted.file));
             }
             Event::StopRequested { run, by } if *run == self.run => {
                 self.plain(at, format!("told to stop by {}", stopper(*by)));
             }
-            Event::ResumeRequested { run, .. } if *run == self.run => {
+            Event::ResumeRequested { run, epochs, .. } if *run == self.run => {
                 self.end = None;
-                self.plain(at, "told to go on".into());
+                let to = epochs.map(|epochs| format!(" to {epochs} epochs")).unwrap_or_default();
+                self.plain(at, format!("told to go on{to}"));
             }
             Event::RentIntended(intended) if intended.run == self.run => {
                 ours.instances.insert(intended.instance.clone());
@@ -132,6 +136,8 @@ impl View {
             Event::AttemptIntended { .. } | Event::AttemptReady { .. } | Event::AttemptEnded { .. } => {}
             Event::BudgetAlert { .. } | Event::Ended { .. } | Event::ReleaseIntended { .. } => {}
             Event::Released { .. } | Event::Billed { .. } => {}
+            Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => {}
+            Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => {}
         }
     }
 
@@ -154,7 +160,7 @@ impl View {
         match end {
             AttemptEnd::Trained { model } => {
                 let steps = words::count(model.steps);
-                self.good(at, format!("{attempt} has trained all {steps} steps; the model stands"));
+                self.good(at, format!("{attempt} has trained {steps} steps; the model stands"));
             }
             AttemptEnd::Succeeded => self.good(at, format!("{attempt} succeeded")),
             AttemptEnd::Stopped { step: Some(step) } => {

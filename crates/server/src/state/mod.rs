@@ -9,7 +9,7 @@ mod views;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use domain::{Event, Record, RunId, Timestamp};
+use domain::{Event, Record, RunId, SweepId, Timestamp};
 use plan::World;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 
@@ -163,6 +163,18 @@ fn select(db: &Connection, path: &Path, sql: &str, parameters: impl rusqlite::Pa
     Ok(records)
 }
 
+/// The sweep that an event is about, also by way of a run that is one of its trials.
+pub(crate) fn sweep_of<'a>(world: &'a World, event: &'a Event) -> Option<&'a SweepId> {
+    match event {
+        Event::SweepSubmitted(submitted) => Some(&submitted.sweep),
+        Event::SweepStopRequested { sweep, .. } | Event::SweepResumeRequested { sweep, .. } => Some(sweep),
+        Event::SweepBudgetAlert { sweep, .. } | Event::SweepEnded { sweep, .. } => Some(sweep),
+        Event::Submitted(submitted) => submitted.trial.as_ref().map(|trial| &trial.sweep),
+        Event::ResumeRequested { run, .. } => world.runs.get(run)?.trial.as_ref().map(|trial| &trial.sweep),
+        _ => None,
+    }
+}
+
 /// The run that an event is about.
 pub(crate) fn run_of<'a>(world: &'a World, event: &'a Event) -> Option<&'a RunId> {
     match event {
@@ -172,6 +184,8 @@ pub(crate) fn run_of<'a>(world: &'a World, event: &'a Event) -> Option<&'a RunId
             Some(run)
         }
         Event::BudgetAlert { run, .. } | Event::Ended { run, .. } | Event::Billed { run, .. } => Some(run),
+        Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => None,
+        Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => None,
         Event::Launched { instance } | Event::RentFailed { instance, .. } | Event::AgentUp { instance, .. } => {
             world.instances.get(instance).map(|instance| &instance.run)
         }

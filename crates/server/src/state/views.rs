@@ -6,15 +6,16 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::run_of;
+use super::{run_of, sweep_of};
 
 /// Number of this layout; another one found on disk is thrown away and rebuilt.
-const LAYOUT: i64 = 2;
+const LAYOUT: i64 = 3;
 
 const CREATE: &str = "
     CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;
     CREATE TABLE IF NOT EXISTS instances (id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;
     CREATE TABLE IF NOT EXISTS attempts (id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;
+    CREATE TABLE IF NOT EXISTS sweeps (id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;
     CREATE TABLE IF NOT EXISTS view (layout INTEGER NOT NULL, seq INTEGER NOT NULL, rows INTEGER NOT NULL) STRICT;
     CREATE INDEX IF NOT EXISTS events_by_run ON events (run, seq);
 ";
@@ -33,16 +34,20 @@ pub fn load(db: &Connection) -> rusqlite::Result<Option<World>> {
     let Some(runs) = table(db, "runs")? else { return Ok(None) };
     let Some(instances) = table(db, "instances")? else { return Ok(None) };
     let Some(attempts) = table(db, "attempts")? else { return Ok(None) };
+    let Some(sweeps) = table(db, "sweeps")? else { return Ok(None) };
     let mut world = World { last_seq: seq as u64, ..World::default() };
     world.runs = runs.into_iter().map(|(id, body)| (domain::RunId::new(id), body)).collect();
     world.instances = instances.into_iter().map(|(id, body)| (domain::InstanceId::new(id), body)).collect();
     world.attempts = attempts.into_iter().map(|(id, body)| (domain::AttemptId::new(id), body)).collect();
+    world.sweeps = sweeps.into_iter().map(|(id, body)| (domain::SweepId::new(id), body)).collect();
     Ok((count(&world) == rows).then_some(world))
 }
 
 /// Writes every view anew.
 pub fn rebuild(db: &Connection, world: &World) -> rusqlite::Result<()> {
-    db.execute_batch("DROP TABLE runs; DROP TABLE instances; DROP TABLE attempts; DROP TABLE view;")?;
+    db.execute_batch(
+        "DROP TABLE runs; DROP TABLE instances; DROP TABLE attempts; DROP TABLE sweeps; DROP TABLE view;",
+    )?;
     db.execute_batch(CREATE)?;
     for (id, run) in &world.runs {
         put(db, "runs", id.as_str(), run)?;
@@ -53,10 +58,13 @@ pub fn rebuild(db: &Connection, world: &World) -> rusqlite::Result<()> {
     for (id, attempt) in &world.attempts {
         put(db, "attempts", id.as_str(), attempt)?;
     }
+    for (id, sweep) in &world.sweeps {
+        put(db, "sweeps", id.as_str(), sweep)?;
+    }
     head(db, world)
 }
 
-/// Writes what one event has changed: never more than one run, one instance and one attempt.
+/// Writes what one event has changed: never more than one run, one instance, one attempt and one sweep.
 pub fn update(db: &Connection, world: &World, record: &Record) -> rusqlite::Result<()> {
     let event = &record.event;
     if let Some(id) = run_of(world, event)
@@ -73,6 +81,8 @@ pub fn update(db: &Connection, world: &World, record: &Record) -> rusqlite::Resu
         Event::Submitted(_) | Event::StopRequested { .. } | Event::ResumeRequested { .. } | Event::Ended { .. } => None,
         Event::AttemptIntended { .. } | Event::AttemptReady { .. } | Event::AttemptEnded { .. } => None,
         Event::BudgetAlert { .. } | Event::Billed { .. } => None,
+        Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => None,
+        Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => None,
     };
     if let Some(id) = instance
         && let Some(body) = world.instances.get(id)
@@ -86,6 +96,11 @@ pub fn update(db: &Connection, world: &World, record: &Record) -> rusqlite::Resu
     {
         put(db, "attempts", id.as_str(), body)?;
     }
+    if let Some(id) = sweep_of(world, event)
+        && let Some(sweep) = world.sweeps.get(id)
+    {
+        put(db, "sweeps", id.as_str(), sweep)?;
+    }
     head(db, world)
 }
 
@@ -96,7 +111,7 @@ fn head(db: &Connection, world: &World) -> rusqlite::Result<()> {
 }
 
 fn count(world: &World) -> i64 {
-    (world.runs.len() + world.instances.len() + world.attempts.len()) as i64
+    (world.runs.len() + world.instances.len() + world.attempts.len() + world.sweeps.len()) as i64
 }
 
 fn put(db: &Connection, table: &str, id: &str, body: &impl Serialize) -> rusqlite::Result<()> {

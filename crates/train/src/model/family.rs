@@ -11,7 +11,7 @@ use super::gpt::{self, Gpt};
 use super::mlp::Mlp;
 use super::mobilenet::Mobilenet;
 use super::module::Module;
-use super::resnet::Resnet;
+use super::resnet::{self, Resnet};
 use super::vit::{self, Vit};
 use super::yolo::{self, Yolo};
 use super::{Block, Input, Output, Pass, Picture, Shape, Text, Weights};
@@ -62,9 +62,10 @@ impl Family {
                 let (picture, classes) = picture(shape)?;
                 Ok(Family::Resnet(Resnet::small(weights, blocks, picture, classes)?))
             }
-            Architecture::Resnet { block, blocks } => {
+            Architecture::Resnet { block, blocks, width } => {
                 let (picture, classes) = picture(shape)?;
-                Ok(Family::Resnet(Resnet::large(weights, block, blocks, picture, classes)?))
+                let size = resnet::Size { block, blocks, width: width as i64 };
+                Ok(Family::Resnet(Resnet::large(weights, size, picture, classes)?))
             }
             Architecture::MobilenetV2 => {
                 let (picture, classes) = picture(shape)?;

@@ -18,6 +18,16 @@ use crate::torch::Result;
 /// Height and width from which the usual stem is used.
 const LARGE: i64 = 64;
 
+/// What sets one residual network of four stages apart from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Size {
+    pub block: ResidualBlock,
+    /// Blocks of each stage.
+    pub blocks: [usize; 4],
+    /// Channels of the first stage; each further one has twice those of the one before.
+    pub width: i64,
+}
+
 pub(super) struct Resnet {
     conv1: Conv,
     bn1: BatchNorm,
@@ -27,18 +37,13 @@ pub(super) struct Resnet {
 }
 
 impl Resnet {
-    /// Four stages of 64 to 512 channels, with so many blocks each.
-    pub(super) fn large(
-        weights: &mut Weights,
-        kind: ResidualBlock,
-        counts: [usize; 4],
-        picture: Picture,
-        classes: i64,
-    ) -> Result<Resnet> {
+    /// Four stages, of 64 to 512 channels in the paper.
+    pub(super) fn large(weights: &mut Weights, size: Size, picture: Picture, classes: i64) -> Result<Resnet> {
+        let Size { block, blocks: [first, second, third, fourth], width } = size;
         let pooled_stem = picture.height.min(picture.width) >= LARGE;
         let stem = if pooled_stem { Window::new(7, 2) } else { Window::new(3, 1) };
-        let stages = [(64, counts[0]), (128, counts[1]), (256, counts[2]), (512, counts[3])];
-        let network = Resnet::new(weights, [picture.channels, classes], stem, kind, Shortcut::Convolved, &stages)?;
+        let stages = [(width, first), (2 * width, second), (4 * width, third), (8 * width, fourth)];
+        let network = Resnet::new(weights, [picture.channels, classes], stem, block, Shortcut::Convolved, &stages)?;
         Ok(Resnet { pooled_stem, ..network })
     }
 

@@ -72,7 +72,7 @@ pub fn run(args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8
             return Err(Error::Usage { message, hint: "name a job with `train:`".to_owned() });
         };
         check(train)?;
-        (train.seed, train.stop) = (seed, Some(Stop { accuracy: args.target }));
+        (train.seed, train.stop) = (seed, Some(Stop { accuracy: Some(args.target), epochs: None }));
         let case = case(train, plan.share.map(|share| share.threads), args.target, &file);
         printer.say(format!("seed {seed}:"));
         let mut state = State::open(&home)?;
@@ -81,7 +81,7 @@ pub fn run(args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8
         // What the run says meanwhile is conversation, also where a program reads.
         let mut narrator = Printer::new(false, settings.color);
         attend(settings, &mut narrator, &home, &run, Since::Start)?;
-        home.tell(&run)?;
+        home.tell(&home.run(&run))?;
         let (reached, machine) = outcome(&home, &run, seed, args.target)?;
         let mut entry = Entry::now(Kind::TimeToTrain, settings, machine, args.note.clone())?;
         entry.case = case;

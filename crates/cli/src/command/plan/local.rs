@@ -51,6 +51,20 @@ pub fn draft_here(
     }
 }
 
+/// What is known of the data of a sweep, from which each of its trials is planned.
+///
+/// # Errors
+/// As [`draft_here`].
+pub fn known(
+    settings: &Settings,
+    home: &Home,
+    job: &Job,
+    printer: &mut Printer,
+) -> Result<domain::sweep::Known, Error> {
+    let Facts { samples, input_shape, classes, measured_step: _ } = facts(settings, home, job, printer)?;
+    Ok(domain::sweep::Known { samples, picture: input_shape, classes })
+}
+
 /// What is known before anything runs: what the data is made of, and how long a step took when this work ran before.
 /// Data that lies elsewhere is fetched for that, into the cache that the run reads from.
 fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> Result<Facts, Error> {
@@ -180,7 +194,7 @@ pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
 }
 
 /// A duration without the digits that an estimate does not have.
-fn short(duration: domain::Duration) -> String {
+pub fn short(duration: domain::Duration) -> String {
     let seconds = duration.as_secs_f64();
     if seconds < 10.0 {
         format!("{seconds:.1}s")

@@ -19,11 +19,12 @@ mod tell;
 use server::Home;
 
 pub use job::JobArgs;
-pub use local::{draft, lines};
+pub use local::{draft, known, lines, short};
 
 use crate::error::Error;
 use crate::printer::Printer;
 use crate::settings::Settings;
+use crate::sweep::preview::{self, Preview};
 
 /// Arguments of `gradus plan`.
 #[derive(Debug, clap::Args)]
@@ -70,6 +71,16 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     }
     let home = Home::open(&settings.home)?;
     let (job, plan) = (&read.job, local::draft_here(&read.job, job_args.price, settings, &home, printer)?);
+    if let Some(sweep) = &job.sweep {
+        let known = known(settings, &home, job, printer)?;
+        let preview = Preview::of(job, sweep, &plan, known, &job_args.file.to_string_lossy())?;
+        if printer.is_json() {
+            printer.json(&serde_json::json!({ "job": job, "plan": plan, "sweep": preview.json() }));
+        } else {
+            preview::lines(job, &plan, &preview).iter().for_each(|line| printer.data(line));
+        }
+        return Ok(crate::exit::DONE);
+    }
     if printer.is_json() {
         printer.json(&serde_json::json!({ "job": job, "plan": plan }));
     } else {

@@ -1,0 +1,113 @@
+//! Sweeps on the command line: what one will take at most, what is said while it goes on, and what it came to.
+//!
+//! [`preview`] gathers what is told before anything runs, [`narrator`] says what happens, [`table`] shows the trials.
+//! A sweep is attended as a run is, by [`crate::attend`].
+
+pub mod narrator;
+pub mod preview;
+pub mod table;
+
+use domain::run::StopBy;
+use domain::sweep::{Method, SweepEnd};
+use domain::{Job, Plan, Sweep, SweepId};
+use plan::SweepState;
+use server::{Home, State, submit};
+
+use crate::attend::attend_sweep;
+use crate::command::{meters, run::confirm};
+use crate::error::Error;
+use crate::exit;
+use crate::printer::Printer;
+use crate::settings::Settings;
+use preview::Preview;
+
+/// Plans, asks, submits and attends, or goes on with the unfinished sweep of the same job.
+///
+/// # Errors
+/// [`Error`].
+#[expect(clippy::too_many_arguments, reason = "what `gradus run` has gathered, each once")]
+pub fn run(
+    settings: &Settings,
+    printer: &mut Printer,
+    home: &Home,
+    job: Job,
+    plan: Plan,
+    preview: &Preview,
+    file: &str,
+    (is_new, yes): (bool, bool),
+) -> Result<u8, Error> {
+    let mut state = State::open(home)?;
+    let unfinished = if is_new { None } else { submit::unfinished_sweep(home, &state, &job, &plan, file) };
+    if let Some(sweep) = unfinished {
+        printer.say(format!("going on with sweep {sweep}; `--new` starts another"));
+        let since = state.world().last_seq;
+        drop(state);
+        return finish(settings, printer, home, &sweep, since);
+    }
+    if !printer.is_json() {
+        preview::lines(&job, &plan, preview).iter().for_each(|line| printer.say(line));
+    }
+    confirm(printer, &plan, yes)?;
+    let since = state.world().last_seq;
+    let sweep = submit::submit_sweep(&mut state, job, plan, preview.known, file)?;
+    drop(state);
+    finish(settings, printer, home, &sweep, since)
+}
+
+/// Attends a sweep and tells its result.
+///
+/// # Errors
+/// [`Error`].
+pub fn finish(
+    settings: &Settings,
+    printer: &mut Printer,
+    home: &Home,
+    sweep: &SweepId,
+    since: u64,
+) -> Result<u8, Error> {
+    attend_sweep(settings, printer, home, sweep, since)?;
+    let state = State::open(home)?;
+    write_report(home, &state, sweep)?;
+    let Some(known) = state.world().sweeps.get(sweep) else {
+        return Err(server::Error::NoRun(sweep.to_string()).into());
+    };
+    if printer.is_json() {
+        printer.json(&table::last_line(home, &state, sweep, known));
+    } else {
+        table::result_lines(home, &state, sweep, known).iter().for_each(|line| printer.data(line));
+    }
+    home.tell(&home.sweep(sweep))?;
+    verdict(sweep, known)
+}
+
+/// The end of a sweep as an exit code. One that only money or time was to end has come to its end when they do.
+fn verdict(id: &SweepId, sweep: &plan::Sweep) -> Result<u8, Error> {
+    match &sweep.state {
+        SweepState::Running | SweepState::Stopping { .. } => Ok(exit::NOT_FINISHED),
+        SweepState::Ended { how: SweepEnd::Done { .. } } => Ok(exit::DONE),
+        SweepState::Ended { how: SweepEnd::Stopped { by, best } } => {
+            let is_end = ends_by_limit(&sweep.search) && *by != StopBy::User && best.is_some();
+            Ok(if is_end { exit::DONE } else { exit::RUN_STOPPED })
+        }
+        SweepState::Ended { how: SweepEnd::Failed { finding, .. } } => {
+            let message = format!("sweep `{id}` failed: {}", finding.message);
+            let hint = finding.hint.clone().unwrap_or_else(|| format!("see the trials with `gradus status {id}`"));
+            Err(Error::Code { message, hint: Some(hint), code: exit::RUN_FAILED })
+        }
+    }
+}
+
+/// Whether only its budget or its deadline ends a search.
+fn ends_by_limit(search: &Sweep) -> bool {
+    search.trials.is_none() && search.method != Method::Grid
+}
+
+/// Writes `report.html` into the sweep's folder.
+///
+/// # Errors
+/// [`Error::File`] when it cannot be written.
+pub fn write_report(home: &Home, state: &State, id: &SweepId) -> Result<(), Error> {
+    let world = state.world();
+    let Some(page) = server::report::sweep_html(world, id, &meters(world)) else { return Ok(()) };
+    crate::command::report::write_page(&home.sweep(id), &page)
+}

@@ -1,0 +1,123 @@
+//! What a sweep will take at most, told before anything is spent; and what cannot work, refused before it starts.
+
+use domain::sweep::{Asha, Known, Method};
+use domain::{Job, Plan, Problem, Problems, Rate, Sweep};
+use plan::sweep::Bound;
+use serde_json::{Value, json};
+
+use crate::command::plan::short;
+use crate::error::Error;
+use crate::progress::grouped;
+
+/// What is known of a sweep before it starts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Preview {
+    /// What is known of the data.
+    pub known: Known,
+    /// What all trials take at most.
+    pub bound: Bound,
+}
+
+impl Preview {
+    /// Looks ahead.
+    ///
+    /// # Errors
+    /// [`Error::Job`] with what does not fit: a trial whose values do not go together, too many at a time, no end.
+    pub fn of(job: &Job, sweep: &Sweep, plan: &Plan, known: Known, file: &str) -> Result<Preview, Error> {
+        let mut problems: Vec<Problem> = plan::sweep::crowded(job, sweep, plan).into_iter().collect();
+        let only_money = sweep.trials.is_none() && sweep.method != Method::Grid && job.deadline.is_none();
+        if only_money && plan.offer.rate == Rate::default() {
+            let message = "this machine costs nothing, so the budget never ends the search";
+            problems.push(Problem::at("budget", message).hint("write `trials: 20` under `sweep`, or name a `--price`"));
+        }
+        if let Some(misfit) = plan::sweep::misfit(job, sweep, &plan.offer, &known) {
+            let values = said(&misfit.values);
+            problems.extend(misfit.problems.into_iter().map(|problem| {
+                let message = format!("trial {} ({values}) cannot run: {}", misfit.number, problem.message);
+                Problem { message, ..problem }
+            }));
+        }
+        if !problems.is_empty() {
+            return Err(Error::Job(Problems { file: file.to_owned(), problems }));
+        }
+        Ok(Preview { known, bound: plan::sweep::bound(job, sweep, &plan.offer, &known) })
+    }
+
+    /// For scripts.
+    pub fn json(&self) -> Value {
+        let Bound { trials, epochs, runs, time, cost } = self.bound;
+        json!({
+            "trials": trials,
+            "starts": runs,
+            "epochs": epochs,
+            "seconds_at_most": time.map(|time| time.as_secs_f64()),
+            "cost_micro_usd_at_most": cost.map(|cost| cost.micros()),
+        })
+    }
+}
+
+/// Values of a trial on one line: `batch 64, optimizer.adamw.lr 0.0031`.
+pub fn said(values: &[domain::sweep::Setting]) -> String {
+    values.iter().map(|value| format!("{} {}", value.key, value.say())).collect::<Vec<_>>().join(", ")
+}
+
+/// The preview for people, after the machine and its price.
+pub fn lines(job: &Job, plan: &Plan, preview: &Preview) -> Vec<String> {
+    let Some(sweep) = &job.sweep else { return Vec::new() };
+    let bound = &preview.bound;
+    let mut lines: Vec<String> = crate::command::plan::lines(job, plan).into_iter().take(3).collect();
+    let keys: Vec<&str> = sweep.parameters.iter().map(|parameter| parameter.key.as_str()).collect();
+    lines.push(format!("sweep    {} over {}", method(sweep, job), keys.join(", ")));
+    let goal = match sweep.goal {
+        domain::sweep::Goal::Maximize => "highest",
+        domain::sweep::Goal::Minimize => "lowest",
+    };
+    lines.push(format!("best     by {} on the validation split, the {goal}", sweep.metric.name()));
+    let at_once = if sweep.parallel > 1 { format!(", {} at a time", sweep.parallel) } else { String::new() };
+    lines.push(match (bound.trials, bound.epochs) {
+        (Some(trials), Some(epochs)) => {
+            let starts = bound.runs.filter(|runs| *runs > u64::from(trials));
+            let starts = starts.map(|runs| format!(", {} starts", grouped(runs))).unwrap_or_default();
+            let trials = grouped(u64::from(trials));
+            format!("trials   {trials} at most{at_once}{starts}, {} epochs together", grouped(epochs))
+        }
+        (_, _) => format!("trials   as many as budget and deadline allow{at_once}"),
+    });
+    let time = bound.time.map_or("unknown".to_owned(), |time| format!("{} at most", short(time)));
+    lines.push(format!("time     {time}"));
+    let cost = bound.cost.map_or("unknown".to_owned(), |cost| format!("{cost} at most"));
+    lines.push(format!("cost     {cost}"));
+    if let Some(budget) = job.budget {
+        lines.push(format!("budget   {} at most for all trials; they save and stop before it is exceeded", budget.max));
+    }
+    if let Some(deadline) = job.deadline {
+        lines.push(format!("deadline {deadline} for all trials; they save and stop when it comes"));
+    }
+    let rests = match (job.budget, job.deadline) {
+        (None, None) => "the slow end of each trial's estimate; `budget` and `deadline` would bound them for sure",
+        (Some(_), _) | (_, Some(_)) => "the slow end of each trial's estimate, and the limits",
+    };
+    lines.push(format!("assumed  {rests}"));
+    lines
+}
+
+/// The way of the search, in words.
+fn method(sweep: &Sweep, job: &Job) -> String {
+    match sweep.method {
+        Method::Grid => "grid".to_owned(),
+        Method::Random => format!("random values, seed {},", sweep.seed),
+        Method::Asha(Asha { reduction_factor, .. }) => {
+            let epochs = match &job.work {
+                domain::Work::Train(train) => train.epochs,
+                domain::Work::Command(_) => 0,
+            };
+            let rungs = plan::sweep::rungs(sweep, epochs);
+            let rungs: Vec<String> = rungs.iter().map(u32::to_string).collect();
+            format!(
+                "successive halving (1 in {reduction_factor} goes on: {} epochs), seed {},",
+                rungs.join(" → "),
+                sweep.seed
+            )
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What the keys of a sweep must satisfy together, and with the work that is searched.
+
+use super::Sense;
+use crate::job::{Job, Work};
+use crate::sweep::{Asha, MOST_TRIALS, Method, Metric, Range, Sweep};
+use crate::train::{Split, Train};
+
+impl Sense {
+    pub(super) fn search(&mut self, job: &Job, work: Option<&Work>) {
+        let Some(sweep) = &job.sweep else { return };
+        match sweep.method {
+            Method::Grid => self.grid(sweep),
+            Method::Random | Method::Asha(_) => self.drawn(job, sweep),
+        }
+        let Some(Work::Train(train)) = work else { return };
+        self.metric(sweep, train);
+        if let Method::Asha(asha) = sweep.method {
+            self.halving(sweep, asha, train);
+        }
+    }
+
+    fn grid(&mut self, sweep: &Sweep) {
+        for parameter in &sweep.parameters {
+            if let Range::Numbers(between) = &parameter.range
+                && between.points.is_none()
+            {
+                let message = "a grid takes a number of values, and how many of this range is not said";
+                let key = format!("sweep.parameters.{}", parameter.key);
+                self.wrong(&key, message, "add `points: 5`, or write the values as a list");
+            }
+        }
+        let size = sweep.grid_size();
+        let most = u64::from(sweep.trials.unwrap_or(MOST_TRIALS));
+        if sweep.trials.is_none() && size > most {
+            let message = format!("the grid has {size} combinations; a sweep has at most {MOST_TRIALS} trials");
+            self.wrong("sweep.parameters", message, "take fewer values, or `method: random`");
+        } else if size > most {
+            let message = format!("the grid has {size} combinations, of which only the first {most} are tried");
+            self.warn("sweep.trials", message, "leave `trials` out, or take `method: random`");
+        }
+    }
+
+    fn drawn(&mut self, job: &Job, sweep: &Sweep) {
+        for parameter in &sweep.parameters {
+            let points = match &parameter.range {
+                Range::Choices(_) => None,
+                Range::Integers(between) => between.points,
+                Range::Numbers(between) => between.points,
+            };
+            if points.is_some() {
+                let key = format!("sweep.parameters.{}.points", parameter.key);
+                self.wrong(&key, "only a grid takes so many values", "leave the key out, or write `method: grid`");
+            }
+        }
+        if sweep.trials.is_none() && job.budget.is_none() && job.deadline.is_none() {
+            let message = "nothing ends this search: neither `trials`, nor `budget`, nor `deadline` is given";
+            self.wrong("sweep", message, "write for example `trials: 20`");
+        }
+    }
+
+    fn metric(&mut self, sweep: &Sweep, train: &Train) {
+        let known = Metric::of(train.task());
+        if !known.contains(&sweep.metric) {
+            let names: Vec<String> = known.iter().map(|metric| format!("`{}`", metric.name())).collect();
+            let message = format!("`{}` is not measured for `{}`", sweep.metric.name(), train.model.name());
+            self.wrong("sweep.metric", message, format!("write one of {}", names.join(", ")));
+        } else if sweep.goal != sweep.metric.goal() {
+            let message = format!("the worst trial is looked for: less `{}` is worse", sweep.metric.name());
+            let message = match sweep.metric.goal() {
+                crate::sweep::Goal::Maximize => message,
+                crate::sweep::Goal::Minimize => message.replace("less", "more"),
+            };
+            self.warn("sweep.goal", message, "leave `goal` out");
+        }
+        if let Split::Shares([_, validation, _]) = train.data.split
+            && validation == 0.0
+        {
+            let message = "trials are judged by validation samples, and the split has none";
+            self.wrong("sweep", message, "give validation a share in `train.data.split`");
+        }
+    }
+
+    fn halving(&mut self, sweep: &Sweep, asha: Asha, train: &Train) {
+        if sweep.parameters.iter().any(|parameter| parameter.key == "epochs") {
+            let message = "successive halving itself says how many epochs a trial has";
+            self.wrong("sweep.parameters.epochs", message, "leave the key out, or write `method: random`");
+        } else {
+            let most = asha.max_epochs.unwrap_or(train.epochs);
+            if asha.min_epochs >= most {
+                let message =
+                    format!("trials of {} epochs have nothing to go on to: {most} are the most", asha.min_epochs);
+                let hint = "make `min_epochs` smaller than `max_epochs`, which is `train.epochs` unless it is given";
+                self.wrong("sweep.method.asha.min_epochs", message, hint);
+            }
+        }
+        if train.stop.is_some_and(|stop| stop.epochs.is_some()) {
+            let message = "successive halving itself says after how many epochs a trial stops";
+            self.wrong("train.stop.epochs", message, "leave the key out");
+        }
+    }
+}

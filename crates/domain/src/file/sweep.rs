@@ -1,0 +1,334 @@
+//! The keys that a sweep searches. What a key may be is checked as if it stood under `train:`, so that a value that is
+//! wrong there is wrong here, in the same words; and the first values stand in for what `train:` leaves out.
+
+use serde_json::Value as Json;
+
+use super::nearest::nearest;
+use super::scalar::{Dialect, Scalar, resolve};
+use super::shape;
+use super::tree::{Key, Kind, Node, Raw, Value, clip};
+use crate::problem::Problem;
+use crate::sweep::{Between, Parameter, Range};
+
+/// Where the keys stand.
+const PLACE: &str = "sweep.parameters";
+
+/// What a range is made of.
+const WORDS: [&str; 5] = ["choices", "min", "max", "log", "points"];
+
+/// Keys that do not change what is learnt, or that the sweep sets itself.
+const LEFT_ALONE: [&str; 3] = ["stop", "checkpoint", "profile"];
+
+/// The keys of a sweep as they were written.
+pub(super) struct Space {
+    entries: Vec<Entry>,
+}
+
+struct Entry {
+    key: String,
+    line: u32,
+    written: Written,
+}
+
+enum Written {
+    Choices(Vec<Node>),
+    Between { ends: [Node; 2], log: bool, points: Option<u32> },
+}
+
+impl Space {
+    /// What stands under `sweep.parameters`, where that is a mapping.
+    pub(super) fn read(tree: &Node, problems: &mut Vec<Problem>) -> Option<Space> {
+        let (_, sweep) = tree.get("sweep")?;
+        let (place, node) = sweep.get("parameters")?;
+        let Value::Map(written) = &node.value else { return None };
+        if written.is_empty() {
+            let none = Problem { line: Some(place.line), ..Problem::at(PLACE, "nothing is searched") };
+            problems.push(none.hint("write for example `optimizer.adamw.lr: {min: 1e-4, max: 1e-2, log: true}`"));
+        }
+        let mut space = Space { entries: Vec::new() };
+        for (key, node) in written {
+            let mut reader = Reader { key, problems };
+            if reader.is_key(&space)
+                && let Some(written) = reader.written(node)
+            {
+                space.entries.push(Entry { key: key.raw.text.clone(), line: key.line, written });
+            }
+        }
+        Some(space)
+    }
+
+    /// The file as that of the first values.
+    pub(super) fn filled(&self, tree: &Node) -> Node {
+        let mut filled = tree.clone();
+        if let Value::Map(sections) = &mut filled.value
+            && let Some((_, train)) = sections.iter_mut().find(|(key, _)| key.raw.text == "train")
+        {
+            for entry in &self.entries {
+                if let Some(first) = entry.written.nodes().first() {
+                    put(train, &entry.key, entry.line, first);
+                }
+            }
+        }
+        filled
+    }
+
+    /// The keys with their ranges; every value is tried in the place of the first one. What is wrong is told once.
+    pub(super) fn parameters(&self, schema: &Json, filled: &Node, problems: &mut Vec<Problem>) -> Vec<Parameter> {
+        let Some((place, train)) = filled.get("train") else { return Vec::new() };
+        let mut parameters = Vec::new();
+        for entry in &self.entries {
+            let mut values = Vec::new();
+            for node in entry.written.nodes() {
+                let mut changed = train.clone();
+                put(&mut changed, &entry.key, entry.line, node);
+                let whole = Node { line: filled.line, value: Value::Map(vec![(place.clone(), changed)]) };
+                let mut found = Vec::new();
+                let shaped = shape::check(schema, &whole, &mut found, &mut Vec::new());
+                found.retain(|one| !problems.contains(one));
+                problems.extend(found);
+                let value = entry.key.split('.').fold(&shaped["train"], |value, part| &value[part]);
+                values.extend(Some(value).filter(|value| !value.is_null()).cloned());
+            }
+            if values.len() == entry.written.nodes().len()
+                && let Some(range) = entry.range(values, problems)
+            {
+                parameters.push(Parameter { key: entry.key.clone(), range });
+            }
+        }
+        parameters
+    }
+
+    /// Names the places of problems as they stand in the file: what is wrong with a value is so under `sweep`.
+    pub(super) fn rename(&self, problems: &mut [Problem]) {
+        for problem in problems {
+            let Some(below) = problem.key.strip_prefix("train.") else { continue };
+            let is_in = |entry: &&Entry| {
+                let rest = below.strip_prefix(entry.key.as_str());
+                // A kind or key that is not known is part of the swept key.
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+                    || entry.key.strip_prefix(below).is_some_and(|rest| rest.starts_with('.'))
+            };
+            if let Some(entry) = self.entries.iter().find(is_in) {
+                let rest = below.strip_prefix(entry.key.as_str()).unwrap_or_default();
+                problem.key = format!("{PLACE}.{}{rest}", entry.key);
+            }
+        }
+    }
+}
+
+/// Reads one key.
+struct Reader<'a> {
+    key: &'a Key,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn wrong(&mut self, below: &str, line: u32, message: impl Into<String>, hint: impl Into<String>) {
+        let place = format!("{PLACE}.{}{below}", self.key.raw.text);
+        self.problems.push(Problem { line: Some(line), ..Problem::at(place, message) }.hint(hint));
+    }
+
+    /// Whether it can be one, beside those before it.
+    fn is_key(&mut self, space: &Space) -> bool {
+        let (key, line) = (self.key.raw.text.as_str(), self.key.line);
+        if let Some(below) = key.strip_prefix("train.") {
+            let hint = format!("write `{below}`");
+            self.wrong("", line, "all keys that are searched stand under `train`", hint);
+            return false;
+        }
+        if key.contains('[') || key.split('.').any(str::is_empty) {
+            let message = format!("`{}` is no key of `train`", clip(key));
+            self.wrong("", line, message, "name keys with points between them, and lists as a whole");
+            return false;
+        }
+        let first = key.split('.').next().unwrap_or_default();
+        if LEFT_ALONE.contains(&first) {
+            let message = format!("`{first}` does not change what is learnt");
+            self.wrong("", line, message, "write it under `train` for all trials");
+            return false;
+        }
+        let covers = |one: &str, other: &str| other.strip_prefix(one).is_some_and(|rest| rest.starts_with('.'));
+        if let Some(other) = space.entries.iter().find(|other| covers(&other.key, key) || covers(key, &other.key)) {
+            let message = format!("`{}` and `{key}` are both searched, and one is a part of the other", other.key);
+            self.wrong("", line, message, "keep one of the two");
+            return false;
+        }
+        true
+    }
+
+    fn written(&mut self, node: &Node) -> Option<Written> {
+        let example = "write a list of values, or `{min: …, max: …}`";
+        match &node.value {
+            Value::List(items) => self.choices(items),
+            Value::Map(entries) => {
+                for (key, _) in entries {
+                    let name = key.raw.text.as_str();
+                    if !WORDS.contains(&name) {
+                        let hint = match nearest(name, WORDS) {
+                            Some(near) => format!("did you mean `{near}`?"),
+                            None => "known keys here: `choices`, `min`, `max`, `log`, `points`".to_owned(),
+                        };
+                        self.wrong(&format!(".{}", clip(name)), key.line, "unknown key", hint);
+                        return None;
+                    }
+                }
+                let get = |name: &str| node.get(name).map(|(_, value)| value);
+                match (get("choices"), get("min"), get("max")) {
+                    (Some(choices), None, None) => {
+                        for name in ["log", "points"] {
+                            if let Some(given) = get(name) {
+                                let message = "choices are taken as they are";
+                                self.wrong(&format!(".{name}"), given.line, message, "leave the key out");
+                                return None;
+                            }
+                        }
+                        let Value::List(items) = &choices.value else {
+                            self.wrong(".choices", choices.line, "expected a list", "write for example `[1, 2, 4]`");
+                            return None;
+                        };
+                        self.choices(items)
+                    }
+                    (None, Some(min), Some(max)) => {
+                        let log = self.log(get("log"))?;
+                        let points = self.points(get("points"))?;
+                        Some(Written::Between { ends: [min.clone(), max.clone()], log, points })
+                    }
+                    (Some(given), _, _) => {
+                        let message = "`choices` and `min` or `max` exclude each other";
+                        self.wrong("", given.line, message, "keep one of the two");
+                        None
+                    }
+                    (None, _, _) => {
+                        self.wrong("", self.key.line, "a range goes from `min` to `max`", example);
+                        None
+                    }
+                }
+            }
+            Value::Scalar(raw) => {
+                let message = format!("`{}` is a single value, so there is nothing to search", clip(&raw.text));
+                self.wrong("", self.key.line, message, format!("{example}; a fixed value stands under `train`"));
+                None
+            }
+        }
+    }
+
+    fn choices(&mut self, items: &[Node]) -> Option<Written> {
+        if items.is_empty() {
+            let message = "the list is empty, so there is nothing to choose from";
+            self.wrong("", self.key.line, message, "write its values");
+            return None;
+        }
+        Some(Written::Choices(items.to_vec()))
+    }
+
+    fn log(&mut self, node: Option<&Node>) -> Option<bool> {
+        let Some(node) = node else { return Some(false) };
+        match scalar(node) {
+            Some(Scalar::Bool(log)) => Some(log),
+            _ => {
+                self.wrong(".log", node.line, "expected `true` or `false`", "write `log: true`, or leave it out");
+                None
+            }
+        }
+    }
+
+    fn points(&mut self, node: Option<&Node>) -> Option<Option<u32>> {
+        let Some(node) = node else { return Some(None) };
+        let number = match scalar(node) {
+            Some(Scalar::Int(number)) => u32::try_from(number).ok(),
+            _ => None,
+        };
+        match number.filter(|number| (2..=crate::sweep::MOST_TRIALS).contains(number)) {
+            Some(number) => Some(Some(number)),
+            None => {
+                let message = "expected how many values a grid takes of it, at least 2";
+                self.wrong(".points", node.line, message, "write for example `points: 5`");
+                None
+            }
+        }
+    }
+}
+
+fn scalar(node: &Node) -> Option<Scalar> {
+    match &node.value {
+        Value::Scalar(raw) => Some(resolve(raw, Dialect::Core)),
+        Value::List(_) | Value::Map(_) => None,
+    }
+}
+
+impl Written {
+    /// The values that it is written with.
+    fn nodes(&self) -> &[Node] {
+        match self {
+            Written::Choices(items) => items,
+            Written::Between { ends, .. } => ends,
+        }
+    }
+}
+
+impl Entry {
+    /// What was written, where it makes a range.
+    fn range(&self, values: Vec<Json>, problems: &mut Vec<Problem>) -> Option<Range> {
+        let mut wrong = |below: &str, message: String, hint: &str| {
+            let place = format!("{PLACE}.{}{below}", self.key);
+            problems.push(Problem { line: Some(self.line), ..Problem::at(place, message) }.hint(hint));
+        };
+        let Written::Between { ends, log, points } = &self.written else {
+            let twice = values.iter().enumerate().find(|(index, value)| values[..*index].contains(value));
+            if let Some((index, _)) = twice {
+                let message = "the same value stands here twice".to_owned();
+                wrong(&format!("[{index}]"), message, "keep one of the two");
+                return None;
+            }
+            return Some(Range::Choices(values));
+        };
+        let [min, max] = &values[..] else { return None };
+        let text = |node: &Node| match &node.value {
+            Value::Scalar(raw) => clip(&raw.text),
+            Value::List(_) | Value::Map(_) => "…".to_owned(),
+        };
+        let (Some(least), Some(most)) = (min.as_f64(), max.as_f64()) else {
+            let message = format!("`{}` to `{}` is no range of numbers", text(&ends[0]), text(&ends[1]));
+            wrong("", message, "write the values as a list");
+            return None;
+        };
+        if least > most {
+            let message = format!("the range is empty: `min` {least} is more than `max` {most}");
+            wrong("", message, "exchange the two");
+            return None;
+        }
+        if least == most {
+            let message = format!("the range is the single value {least}");
+            wrong("", message, "make `max` larger; a fixed value stands under `train`");
+            return None;
+        }
+        if *log && least <= 0.0 {
+            let message = format!("a logarithm needs numbers above 0, and `min` is {least}");
+            wrong(".log", message, "raise `min`, or leave `log` out");
+            return None;
+        }
+        let (log, points) = (*log, *points);
+        match (min.as_i64(), max.as_i64()) {
+            (Some(min), Some(max)) => Some(Range::Integers(Between { min, max, log, points })),
+            _ => Some(Range::Numbers(Between { min: least, max: most, log, points })),
+        }
+    }
+}
+
+/// Puts a value at a key path below `train`, in the place of what stands there; keys that are new stand on `line`.
+fn put(train: &mut Node, key: &str, line: u32, value: &Node) {
+    let mut place = train;
+    for part in key.split('.') {
+        if !matches!(place.value, Value::Map(_)) {
+            place.value = Value::Map(Vec::new());
+        }
+        let Value::Map(entries) = &mut place.value else { return };
+        let at = entries.iter().position(|(name, _)| name.raw.text == part).unwrap_or_else(|| {
+            let raw = Raw { text: part.to_owned(), kind: Kind::Text };
+            entries.push((Key { line, raw }, Node { line, value: Value::Map(Vec::new()) }));
+            entries.len() - 1
+        });
+        place = &mut entries[at].1;
+    }
+    *place = value.clone();
+}

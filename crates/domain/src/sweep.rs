@@ -1,0 +1,352 @@
+//! A sweep: many trials of the same `train:` section with other values of some of its keys, under one budget.
+//!
+//! Here are its words: what is searched ([`Sweep`]), what a trial is ([`Trial`]) and by what it is judged
+//! ([`Metric`]). Which trial comes next is decided in `plan::sweep`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::finding::Finding;
+use crate::id::{RunId, SweepId};
+use crate::rank::Exported;
+use crate::run::StopBy;
+use crate::train::{Task, Train};
+
+/// Most trials that a sweep may have.
+pub const MOST_TRIALS: u32 = 10_000;
+
+/// What is searched, and how: the `sweep:` section, every default filled in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sweep {
+    /// The keys that change from trial to trial, in the order of the file.
+    pub parameters: Vec<Parameter>,
+    /// Which trial follows which.
+    pub method: Method,
+    /// Trials at most; none for as many as the grid has, or as budget and deadline allow.
+    pub trials: Option<u32>,
+    /// What trials are judged by.
+    pub metric: Metric,
+    /// Whether more of it is better.
+    pub goal: Goal,
+    /// Seed of the draws.
+    pub seed: u64,
+    /// Trials at the same time.
+    pub parallel: u32,
+    /// Trials that may fail before the sweep is given up.
+    pub max_failed: u32,
+}
+
+/// One key of `train:`, and what it may be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Parameter {
+    /// Key path below `train`, such as `optimizer.adamw.lr`.
+    pub key: String,
+    /// Its values.
+    pub range: Range,
+}
+
+/// What a key may be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Range {
+    /// One of these, as the `train:` section has them.
+    Choices(Vec<Value>),
+    /// A whole number between two, both included.
+    Integers(Between<i64>),
+    /// A number between two.
+    Numbers(Between<f64>),
+}
+
+/// From where to where, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Between<T> {
+    /// The least.
+    pub min: T,
+    /// The most.
+    pub max: T,
+    /// Whether each factor is as likely as another, instead of each difference.
+    #[serde(default)]
+    pub log: bool,
+    /// How many values a grid takes of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub points: Option<u32>,
+}
+
+/// Which trial follows which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// Every combination of the values once, the last key fastest.
+    Grid,
+    /// Values drawn by seed, each trial by itself (Bergstra and Bengio 2012).
+    Random,
+    /// Random values, of which only the best are trained for longer: successive halving without waiting (ASHA, Li et al. 2020).
+    Asha(Asha),
+}
+
+/// Successive halving: a trial is first trained for `min_epochs`, and the best share of 1 in `reduction_factor` goes on, from its own checkpoint, to that many times as many epochs, and so on up to `train.epochs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Asha {
+    /// Epochs after which trials are compared for the first time.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub min_epochs: u32,
+    /// Epochs of the longest trials. Default: `train.epochs`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 2, max = 1_000_000))]
+    pub max_epochs: Option<u32>,
+    /// One trial in so many goes on, to so many times as many epochs.
+    #[serde(default = "three")]
+    #[schemars(range(min = 2, max = 100))]
+    pub reduction_factor: u32,
+}
+
+/// What trials are judged by: of the exported model, on the validation split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Share of samples that are told right.
+    Accuracy,
+    /// Mean loss.
+    Loss,
+    /// Mean over classes of the harmonic mean of precision and recall.
+    F1,
+    /// Share of samples whose class is among the five highest scores; from six classes on.
+    Top5,
+    /// e to the loss, where words are guessed.
+    Perplexity,
+    /// Mean average precision over overlaps of 0.5 to 0.95, where objects are found.
+    Map,
+    /// The same at an overlap of 0.5.
+    Map50,
+}
+
+/// Whether more of the metric is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Goal {
+    /// More is better.
+    Maximize,
+    /// Less is better.
+    Minimize,
+}
+
+/// Which trial of which sweep a run is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Of which sweep.
+    pub sweep: SweepId,
+    /// From 1.
+    pub number: u32,
+    /// What its keys are, in the order of the sweep's parameters.
+    pub values: Vec<Setting>,
+}
+
+/// One key with its value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Setting {
+    /// Key path below `train`.
+    pub key: String,
+    /// As the `train:` section has it.
+    pub value: Value,
+}
+
+/// What is known of the data before anything runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Known {
+    /// Samples of training, validation and test.
+    pub samples: Option<[u64; 3]>,
+    /// Channels, height and width of a picture.
+    pub picture: Option<[u32; 3]>,
+    /// Number of classes.
+    pub classes: Option<u32>,
+}
+
+/// The best trial of a sweep.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// Its number.
+    pub number: u32,
+    /// Its run, whose model is exported.
+    pub run: RunId,
+    /// What the metric came to.
+    pub value: f64,
+}
+
+/// How a sweep ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "end", rename_all = "snake_case")]
+pub enum SweepEnd {
+    /// Every trial is at its end.
+    Done {
+        /// The best of them.
+        best: Best,
+    },
+    /// Stopped before that.
+    Stopped {
+        /// By whom.
+        by: StopBy,
+        /// The best trial so far.
+        best: Option<Best>,
+    },
+    /// It cannot go on.
+    Failed {
+        /// Why.
+        finding: Finding,
+        /// The best trial so far.
+        best: Option<Best>,
+    },
+}
+
+impl Goal {
+    /// Whether `one` is better than `other`; what is not a number is better than nothing.
+    pub fn prefers(self, one: f64, other: f64) -> bool {
+        match self {
+            _ if one.is_nan() => false,
+            _ if other.is_nan() => true,
+            Goal::Maximize => one > other,
+            Goal::Minimize => one < other,
+        }
+    }
+}
+
+impl Metric {
+    /// What a task is judged by, where nothing is said.
+    pub fn usual(task: Task) -> Metric {
+        match task {
+            Task::Pictures | Task::Texts => Metric::Accuracy,
+            Task::Boxes => Metric::Map,
+            Task::MaskedWords | Task::NextWord => Metric::Loss,
+        }
+    }
+
+    /// Those that a task has.
+    pub fn of(task: Task) -> &'static [Metric] {
+        match task {
+            Task::Pictures | Task::Texts => &[Metric::Accuracy, Metric::Loss, Metric::F1, Metric::Top5],
+            Task::Boxes => &[Metric::Map, Metric::Map50, Metric::Loss],
+            Task::MaskedWords | Task::NextWord => &[Metric::Loss, Metric::Perplexity, Metric::Accuracy],
+        }
+    }
+
+    /// Whether more of it is better, as is usual.
+    pub fn goal(self) -> Goal {
+        match self {
+            Metric::Accuracy | Metric::F1 | Metric::Top5 | Metric::Map | Metric::Map50 => Goal::Maximize,
+            Metric::Loss | Metric::Perplexity => Goal::Minimize,
+        }
+    }
+
+    /// What it came to for a model; none where that was not measured.
+    pub fn measured(self, model: &Exported) -> Option<f64> {
+        let value = match self {
+            Metric::Accuracy | Metric::Map => Some(model.validation_accuracy),
+            Metric::Loss => model.validation_loss,
+            Metric::F1 => model.validation_figures.f1,
+            Metric::Top5 => model.validation_figures.top5,
+            Metric::Perplexity => model.validation_figures.perplexity,
+            Metric::Map50 => model.validation_figures.map50,
+        };
+        value.filter(|value| value.is_finite())
+    }
+
+    /// Its name in a job file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::Accuracy => "accuracy",
+            Metric::Loss => "loss",
+            Metric::F1 => "f1",
+            Metric::Top5 => "top5",
+            Metric::Perplexity => "perplexity",
+            Metric::Map => "map",
+            Metric::Map50 => "map50",
+        }
+    }
+
+    /// A value for people: `97.22 %` for a share, `0.1234` for a loss.
+    pub fn say(self, value: f64) -> String {
+        match self {
+            Metric::Loss | Metric::Perplexity => format!("{value:.4}"),
+            Metric::Accuracy | Metric::F1 | Metric::Top5 | Metric::Map | Metric::Map50 => {
+                format!("{:.2} %", 100.0 * value)
+            }
+        }
+    }
+}
+
+impl Setting {
+    /// The value for people: words without quotes, the rest as in the file.
+    pub fn say(&self) -> String {
+        flow(&self.value)
+    }
+}
+
+/// A value on one line, as a job file may have it.
+fn flow(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() && float != 0.0 && !(1e-3..1e6).contains(&float.abs()) => {
+                format!("{float:e}")
+            }
+            _ => number.to_string(),
+        },
+        Value::Array(values) => format!("[{}]", values.iter().map(flow).collect::<Vec<_>>().join(", ")),
+        Value::Object(entries) => {
+            let entries: Vec<String> = entries.iter().map(|(key, value)| format!("{key}: {}", flow(value))).collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        Value::Null | Value::Bool(_) => value.to_string(),
+    }
+}
+
+impl Train {
+    /// The same work with other values of some keys.
+    ///
+    /// # Errors
+    /// A sentence about values that do not make a `train:` section; those of a job file that was read always do.
+    pub fn with(&self, values: &[Setting]) -> Result<Train, String> {
+        let mut whole = serde_json::to_value(self).map_err(|error| error.to_string())?;
+        for Setting { key, value } in values {
+            let mut place = &mut whole;
+            for part in key.split('.') {
+                if !place.is_object() {
+                    *place = Value::Object(serde_json::Map::new());
+                }
+                place = &mut place[part];
+            }
+            *place = value.clone();
+        }
+        Train::deserialize(whole).map_err(|error| error.to_string())
+    }
+}
+
+impl Sweep {
+    /// How many combinations a grid has; a range of numbers without `points` has none that could be counted.
+    pub fn grid_size(&self) -> u64 {
+        self.parameters.iter().fold(1, |size, parameter| size.saturating_mul(parameter.range.size()))
+    }
+}
+
+impl Range {
+    /// How many values a grid takes of it.
+    pub fn size(&self) -> u64 {
+        match self {
+            Range::Choices(values) => values.len() as u64,
+            Range::Integers(between) => {
+                let all = between.max.abs_diff(between.min).saturating_add(1);
+                between.points.map_or(all, |points| all.min(u64::from(points)))
+            }
+            Range::Numbers(between) => between.points.map_or(1, u64::from),
+        }
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+fn three() -> u32 {
+    3
+}

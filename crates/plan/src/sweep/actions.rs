@@ -1,0 +1,145 @@
+//! What a sweep needs now: its limits kept, its next trial begun, its end written.
+
+use std::collections::BTreeMap;
+
+use domain::run::{RunState, StopBy};
+use domain::sweep::{Best, SweepEnd, Trial};
+use domain::{Cause, Elapsed, Finding, InstanceId, Job, Money, RunId, SweepId, Work};
+
+use super::next::{Move, Stand, Standing, next, standing};
+use super::{draws, trial};
+use crate::reconcile::{Action, Facts, Policy, Try};
+use crate::world::{Run, Sweep, SweepState, World};
+
+/// What to do for one sweep. The limits are those of all of its trials together.
+pub fn actions(world: &World, facts: &Facts, policy: &Policy, id: &SweepId, sweep: &Sweep) -> Vec<Action> {
+    match &sweep.state {
+        SweepState::Ended { .. } => Vec::new(),
+        SweepState::Stopping { by } => {
+            let is_open = |run: &Run| !run.state.is_final() && !matches!(run.state, RunState::Stopping { .. });
+            let open = world.trials(sweep).filter(|(_, run)| is_open(run));
+            let stops: Vec<Action> = open.map(|(run, _)| Action::Stop { run: run.clone(), by: *by }).collect();
+            if stops.is_empty() && is_settled(world, sweep) {
+                let end = SweepEnd::Stopped { by: *by, best: best(world, sweep) };
+                return vec![Action::EndSweep { sweep: id.clone(), end, total: billed(world, sweep) }];
+            }
+            stops
+        }
+        SweepState::Running => running(world, facts, policy, id, sweep),
+    }
+}
+
+fn running(world: &World, facts: &Facts, policy: &Policy, id: &SweepId, sweep: &Sweep) -> Vec<Action> {
+    let stop = |by| vec![Action::StopSweep { sweep: id.clone(), by }];
+    if let Some(deadline) = sweep.job.deadline
+        && facts.now.since(sweep.submitted).0 >= deadline.micros()
+    {
+        return stop(StopBy::Deadline);
+    }
+    let spent = spent(world, sweep, &facts.meters);
+    let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
+    let saving = |machines: usize| {
+        let one = sweep.plan.offer.rate.cost(policy.saving).micros();
+        Money::from_micros(one.saturating_mul(machines as i64))
+    };
+    let mut affords_more = true;
+    if let Some(budget) = sweep.job.budget {
+        affords_more = spent + saving(open + 1) < budget.max;
+        if spent > Money::default() && spent + saving(open.max(1)) >= budget.max {
+            return stop(StopBy::Budget);
+        }
+        if !sweep.alerted
+            && spent > Money::default()
+            && spent.micros() as f64 >= budget.max.micros() as f64 * budget.alert.get()
+        {
+            return vec![Action::AlertSweep { sweep: id.clone(), spent }];
+        }
+    }
+    if !facts.attended_sweeps.contains(id) {
+        return Vec::new();
+    }
+    let is_paused =
+        |run: &&(&RunId, &Run)| matches!(run.1.state, RunState::Stopped { .. }) && sweep.paused.contains(run.0);
+    let paused: Vec<(&RunId, &Run)> = world.trials(sweep).collect();
+    let paused: Vec<Action> =
+        paused.iter().filter(is_paused).map(|(run, _)| Action::GoOn { run: (*run).clone(), epochs: None }).collect();
+    if !paused.is_empty() {
+        return if affords_more { paused } else { stop(StopBy::Budget) };
+    }
+    let Work::Train(train) = &sweep.job.work else { return Vec::new() };
+    let trials: Vec<Standing> = world.trials(sweep).map(|(_, run)| standing(run)).collect();
+    match next(&sweep.search, train.epochs, &trials, sweep.forgiven) {
+        Move::Begin(_) | Move::GoOn(..) if !affords_more && open == 0 => stop(StopBy::Budget),
+        Move::Begin(_) | Move::GoOn(..) if !affords_more => Vec::new(),
+        Move::Begin(number) => vec![begin(id, sweep, number)],
+        Move::GoOn(number, epochs) => vec![Action::GoOn { run: id.trial(number), epochs: Some(epochs) }],
+        Move::Wait => Vec::new(),
+        Move::Over | Move::TooManyFailed if !is_settled(world, sweep) => Vec::new(),
+        Move::Over => vec![end(world, id, sweep, None)],
+        Move::TooManyFailed => {
+            let failed = trials.iter().filter(|trial| trial.state == Stand::Failed).count();
+            let most = sweep.search.max_failed;
+            vec![end(world, id, sweep, Some(format!("{failed} trials have failed; at most {most} may")))]
+        }
+    }
+}
+
+/// The next trial as a run. One whose values make no work, or that has no place on the machine, is tried all the same:
+/// its own words say best what is wrong.
+fn begin(id: &SweepId, sweep: &Sweep, number: u32) -> Action {
+    let offer = &sweep.plan.offer;
+    let values = draws::values(&sweep.search, number);
+    let job = trial::job(&sweep.job, &sweep.search, &values, offer.node.cores);
+    let bare = || Job { sweep: None, budget: None, deadline: None, ..sweep.job.clone() };
+    let job = job.unwrap_or_else(|_| bare());
+    let plan = trial::plan(&job, offer, &sweep.known).unwrap_or_else(|_| sweep.plan.clone());
+    let trial = Trial { sweep: id.clone(), number, values };
+    Action::Try(Box::new(Try { run: id.trial(number), job, plan, file: sweep.file.clone(), trial }))
+}
+
+fn end(world: &World, id: &SweepId, sweep: &Sweep, failure: Option<String>) -> Action {
+    let end = match (failure, best(world, sweep)) {
+        (None, Some(best)) => SweepEnd::Done { best },
+        (failure, best) => {
+            let message = failure.unwrap_or_else(|| "no trial came to a result".to_owned());
+            let why = world.trials(sweep).find_map(|(_, run)| match &run.state {
+                RunState::Done { outcome: domain::run::Outcome::Failed { finding } } => Some(finding.clone()),
+                _ => None,
+            });
+            let finding = match why {
+                Some(why) => Finding { message: format!("{message}; the first: {}", why.message), ..why },
+                None => Finding::new(Cause::Job, message),
+            };
+            SweepEnd::Failed { finding, best }
+        }
+    };
+    Action::EndSweep { sweep: id.clone(), end, total: billed(world, sweep) }
+}
+
+/// Whether every trial is at its end and billed.
+fn is_settled(world: &World, sweep: &Sweep) -> bool {
+    world.trials(sweep).all(|(_, run)| run.state.is_final() && run.bill.is_some())
+}
+
+/// The sum of the bills that are final.
+fn billed(world: &World, sweep: &Sweep) -> Money {
+    world.trials(sweep).filter_map(|(_, run)| run.bill.as_ref()).map(|bill| bill.total).sum()
+}
+
+/// What a sweep has cost until now: the sum over its trials.
+pub fn spent(world: &World, sweep: &Sweep, meters: &BTreeMap<InstanceId, Elapsed>) -> Money {
+    world.trials(sweep).map(|(_, run)| crate::bill::spent(world, run, meters)).sum()
+}
+
+/// The best trial so far, by the last result of each; of equals the earlier one.
+pub fn best(world: &World, sweep: &Sweep) -> Option<Best> {
+    let mut best: Option<Best> = None;
+    for (id, run) in world.trials(sweep) {
+        let Some(trial) = &run.trial else { continue };
+        let Some(value) = run.results.last().and_then(|result| result.value) else { continue };
+        if best.as_ref().is_none_or(|best| sweep.search.goal.prefers(value, best.value)) {
+            best = Some(Best { number: trial.number, run: id.clone(), value });
+        }
+    }
+    best
+}

@@ -1,0 +1,116 @@
+//! What a sweep takes at most, told before anything is spent.
+
+use domain::sweep::{Known, Method};
+use domain::{Duration, Elapsed, Job, Money, Offer, Sweep, Work};
+
+use super::draws::values;
+use super::halving::rungs;
+use super::trial::{job, most, plan};
+
+/// Trials whose plans are added up one by one; what more of them take is as much on average.
+const ADDED_UP: u32 = 1000;
+
+/// What a sweep takes at most.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bound {
+    /// Trials; none where only money or time limits them.
+    pub trials: Option<u32>,
+    /// Epochs of all trials together; none where their number is not limited.
+    pub epochs: Option<u64>,
+    /// Runs, each trial counted once more for each time that it goes on.
+    pub runs: Option<u64>,
+    /// Time, by the slow end of each trial's estimate, with as many at once as the sweep says, and by the deadline.
+    pub time: Option<Duration>,
+    /// Money: that time's rent, and the budget.
+    pub cost: Option<Money>,
+}
+
+/// Adds up what the trials take at most.
+pub fn bound(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known) -> Bound {
+    let is_counted = sweep.trials.is_some() || sweep.method == Method::Grid;
+    let trials = is_counted.then(|| most(sweep));
+    let (mut epochs, mut runs, mut time) = (None, None, None);
+    if let (Some(trials), Work::Train(train)) = (trials, &base.work) {
+        let shares = shares(sweep, &rungs(sweep, train.epochs), trials);
+        runs = Some(shares.iter().map(|(_, count)| count).sum());
+        let all = added_up(base, sweep, offer, known, trials);
+        epochs = Some(match sweep.method {
+            Method::Asha(_) => shares.iter().map(|(epochs, count)| u64::from(*epochs) * count).sum(),
+            Method::Grid | Method::Random => all.epochs,
+        });
+        time = all.seconds.map(|seconds| {
+            // A trial that goes on starts and ends once more, and trains for its share of all epochs.
+            let whole: u64 = shares.last().map_or(0, |_| u64::from(trials) * u64::from(last(sweep, train.epochs)));
+            let share = match sweep.method {
+                Method::Asha(_) => epochs.unwrap_or(0) as f64 / whole.max(1) as f64,
+                Method::Grid | Method::Random => 1.0,
+            };
+            let around = all.around * runs.unwrap_or(0) as f64;
+            let paid = (seconds - all.around * f64::from(trials)).max(0.0) * share + around;
+            (paid, paid / f64::from(sweep.parallel.max(1)))
+        });
+    }
+    let duration = |seconds: f64| Duration::from_micros((seconds * 1e6).ceil() as u64);
+    let rent = time.map(|(paid, _)| offer.rate.cost(Elapsed(duration(paid).micros())));
+    let by_deadline = base.deadline.map(|deadline| {
+        let rent = offer.rate.cost(Elapsed(deadline.micros())).micros();
+        Money::from_micros(rent.saturating_mul(i64::from(sweep.parallel.max(1))))
+    });
+    let costs = [rent, base.budget.map(|budget| budget.max), by_deadline];
+    let times = [time.map(|(_, wall)| duration(wall)), base.deadline];
+    Bound {
+        trials,
+        epochs,
+        runs,
+        time: times.into_iter().flatten().min_by_key(|time| time.micros()),
+        cost: costs.into_iter().flatten().min(),
+    }
+}
+
+/// For each rung, the epochs from the one below to it, and how many trials train them at most.
+fn shares(sweep: &Sweep, rungs: &[u32], trials: u32) -> Vec<(u32, u64)> {
+    let factor = match sweep.method {
+        Method::Asha(asha) => u64::from(asha.reduction_factor.max(2)),
+        Method::Grid | Method::Random => 1,
+    };
+    let (mut below, mut count) = (0, u64::from(trials));
+    let mut shares = Vec::new();
+    for rung in rungs {
+        shares.push((rung - below, count));
+        (below, count) = (*rung, count / factor);
+    }
+    shares
+}
+
+fn last(sweep: &Sweep, epochs: u32) -> u32 {
+    rungs(sweep, epochs).last().copied().unwrap_or(epochs)
+}
+
+/// Trials trained to their last epoch, added up.
+struct Sum {
+    epochs: u64,
+    /// By the slow end of each estimate; none where one is not known.
+    seconds: Option<f64>,
+    /// Of each trial's seconds, those to start and to end.
+    around: f64,
+}
+
+fn added_up(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known, trials: u32) -> Sum {
+    let counted = trials.min(ADDED_UP);
+    let (mut epochs, mut seconds) = (0, Some(0.0));
+    for number in 1..=counted {
+        let Ok(mut job) = job(base, sweep, &values(sweep, number), offer.node.cores) else { continue };
+        if let Work::Train(train) = &mut job.work {
+            train.stop = None;
+            epochs += u64::from(train.epochs);
+        }
+        let high = plan(&job, offer, known).ok().and_then(|plan| plan.time).map(|time| time.high.as_secs_f64());
+        seconds = seconds.zip(high).map(|(sum, high)| sum + high);
+    }
+    let scale = f64::from(trials) / f64::from(counted.max(1));
+    Sum {
+        epochs: (epochs as f64 * scale).round() as u64,
+        seconds: seconds.map(|seconds| seconds * scale),
+        around: crate::draft::AROUND,
+    }
+}

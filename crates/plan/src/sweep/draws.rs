@@ -1,0 +1,108 @@
+//! The values of a trial, from its number alone.
+//!
+//! A draw is a function of (seed, trial, key), as a counter-based generator has it: the same whoever asks and whenever,
+//! and another key beside it changes nothing. Numbers are rounded to six digits, so that a table shows what was used.
+
+use domain::Sweep;
+use domain::sweep::{Between, Method, Range, Setting};
+use serde_json::Value;
+
+/// The odd number nearest to 2⁶⁴ over the golden ratio: the step of SplitMix64's counter.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The values of trial `number`, from 1, in the order of the sweep's parameters.
+pub fn values(sweep: &Sweep, number: u32) -> Vec<Setting> {
+    let mut place = u64::from(number.max(1)) - 1;
+    let mut settings = Vec::with_capacity(sweep.parameters.len());
+    // The last key changes fastest, so places are divided from the end.
+    for parameter in sweep.parameters.iter().rev() {
+        let value = match sweep.method {
+            Method::Grid => {
+                let size = parameter.range.size().max(1);
+                let value = point(&parameter.range, place % size);
+                place /= size;
+                value
+            }
+            Method::Random | Method::Asha(_) => drawn(&parameter.range, Draw::of(sweep.seed, number, &parameter.key)),
+        };
+        settings.push(Setting { key: parameter.key.clone(), value });
+    }
+    settings.reverse();
+    settings
+}
+
+/// The value of a grid at `index`, below the range's size.
+fn point(range: &Range, index: u64) -> Value {
+    match range {
+        Range::Choices(values) => values.get(index as usize).cloned().unwrap_or(Value::Null),
+        Range::Integers(between) => {
+            let all = between.max.abs_diff(between.min).saturating_add(1);
+            match range.size() {
+                size if size == all => Value::from(between.min.saturating_add_unsigned(index)),
+                size => Value::from(whole(between, index as f64 / (size - 1).max(1) as f64)),
+            }
+        }
+        Range::Numbers(between) => Value::from(number(between, index as f64 / (range.size() - 1).max(1) as f64)),
+    }
+}
+
+fn drawn(range: &Range, draw: Draw) -> Value {
+    match range {
+        Range::Choices(values) => values.get(draw.below(values.len() as u64) as usize).cloned().unwrap_or(Value::Null),
+        Range::Integers(between) if between.log => Value::from(whole(between, draw.share())),
+        Range::Integers(between) => {
+            let all = between.max.abs_diff(between.min).saturating_add(1);
+            Value::from(between.min.saturating_add_unsigned(draw.below(all)))
+        }
+        Range::Numbers(between) => Value::from(number(between, draw.share())),
+    }
+}
+
+/// The number at `share` of the way from the least to the most.
+fn number(between: &Between<f64>, share: f64) -> f64 {
+    let (min, max) = (between.min, between.max);
+    let exact = match between.log {
+        true => (min.ln() + share * (max.ln() - min.ln())).exp(),
+        false => min + share * (max - min),
+    };
+    let rounded = format!("{exact:.5e}").parse().unwrap_or(exact);
+    f64::clamp(rounded, min, max)
+}
+
+/// The whole number there. By factors, each has the stretch from half below it to half above it.
+fn whole(between: &Between<i64>, share: f64) -> i64 {
+    let (min, max) = (between.min as f64, between.max as f64);
+    let exact = match between.log {
+        true => ((min - 0.5).ln() + share * ((max + 0.5).ln() - (min - 0.5).ln())).exp(),
+        false => min + share * (max - min),
+    };
+    (exact.round() as i64).clamp(between.min, between.max)
+}
+
+/// One draw: 64 bits of (seed, trial, key).
+#[derive(Debug, Clone, Copy)]
+struct Draw(u64);
+
+impl Draw {
+    fn of(seed: u64, number: u32, key: &str) -> Draw {
+        let start = mix(mix(seed ^ GOLDEN).wrapping_add(GOLDEN) ^ u64::from(number));
+        Draw(key.bytes().fold(start, |state, byte| mix(state.wrapping_add(GOLDEN) ^ u64::from(byte))))
+    }
+
+    /// A number in 0..1.
+    fn share(self) -> f64 {
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A number below `bound`, by the upper half of a product (Lemire 2019).
+    fn below(self, bound: u64) -> u64 {
+        ((u128::from(self.0) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+/// The finaliser of SplitMix64 (Steele, Lea and Flood 2014).
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}

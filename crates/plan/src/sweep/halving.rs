@@ -1,0 +1,53 @@
+//! Successive halving without waiting (ASHA; Li et al., "A System for Massively Parallel Hyperparameter Tuning", 2020).
+//!
+//! A rung is a number of epochs. When a place is free, the best trial of the highest rung that may go on does so, from
+//! its own checkpoint; where none may, another one begins. Of a rung with `n` results at most `⌊n / η⌋` ever go on, and
+//! only such as are among the best so many then. The paper has only the second half, so that a rung may send on more
+//! than its share when late results are better; with both, what a sweep takes at most is known before it starts.
+
+use domain::Sweep;
+use domain::sweep::{Goal, Method};
+
+use super::next::{Stand, Standing};
+
+/// Epochs of each rung, the least first; one rung of all epochs for searches that do not halve.
+pub fn rungs(sweep: &Sweep, epochs: u32) -> Vec<u32> {
+    let Method::Asha(asha) = sweep.method else { return vec![epochs] };
+    let most = asha.max_epochs.unwrap_or(epochs);
+    let mut rungs = Vec::new();
+    let mut rung = asha.min_epochs.max(1);
+    while rung < most {
+        rungs.push(rung);
+        rung = rung.saturating_mul(asha.reduction_factor.max(2));
+    }
+    rungs.push(most);
+    rungs
+}
+
+/// The place of the trial that goes on, and to how many epochs; none where none may.
+pub(super) fn goes_on(trials: &[Standing], rungs: &[u32], factor: u32, goal: Goal) -> Option<(usize, u32)> {
+    let steps = rungs.iter().zip(rungs.iter().skip(1));
+    for (rung, above) in steps.rev() {
+        let mut results: Vec<(usize, f64)> = Vec::new();
+        for (place, trial) in trials.iter().enumerate() {
+            let result = trial.results.iter().find(|result| result.epochs == *rung);
+            results.extend(result.and_then(|result| Some((place, result.value?))));
+        }
+        let share = results.len() / factor.max(2) as usize;
+        let gone_on = trials.iter().filter(|trial| trial.target > *rung).count();
+        if gone_on >= share {
+            continue;
+        }
+        // Stable: of equals the earlier trial is the better one.
+        results.sort_by(|(_, one), (_, other)| match (goal.prefers(*one, *other), goal.prefers(*other, *one)) {
+            (true, _) => std::cmp::Ordering::Less,
+            (false, true) => std::cmp::Ordering::Greater,
+            (false, false) => std::cmp::Ordering::Equal,
+        });
+        let may = |(place, _): &&(usize, f64)| trials[*place].target == *rung && trials[*place].state == Stand::Rested;
+        if let Some((place, _)) = results[..share].iter().find(may) {
+            return Some((*place, *above));
+        }
+    }
+    None
+}

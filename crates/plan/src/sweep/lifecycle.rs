@@ -1,0 +1,114 @@
+//! Where a sweep stands, as a fold over its events.
+
+use domain::event::SweepSubmitted;
+use domain::job::Budget;
+use domain::sweep::{SweepEnd, Trial};
+use domain::{Event, Record, RunId, SweepId};
+
+use crate::world::{Sweep, SweepState, World};
+
+impl World {
+    /// Moves the world by one event of a sweep; other events change nothing here.
+    pub(crate) fn follow_sweep(&mut self, record: &Record) -> Result<(), String> {
+        match &record.event {
+            Event::SweepSubmitted(submitted) => self.sweep_submitted(record, submitted),
+            Event::SweepStopRequested { sweep: id, by } => {
+                let open = self.open_trials(id);
+                let sweep = self.sweep_mut(id)?;
+                refuse_final(sweep)?;
+                sweep.paused.extend(open);
+                sweep.state = SweepState::Stopping { by: *by };
+                Ok(())
+            }
+            Event::SweepResumeRequested { sweep: id, budget, deadline } => {
+                let failed = self.failed_trials(id);
+                let sweep = self.sweep_mut(id)?;
+                match &sweep.state {
+                    SweepState::Ended { how: SweepEnd::Stopped { .. } | SweepEnd::Failed { .. } } => {}
+                    SweepState::Running | SweepState::Stopping { .. } | SweepState::Ended { .. } => {
+                        return Err(format!("sweep `{id}` is {} and needs no resume", sweep.state.word()));
+                    }
+                }
+                if let Some(max) = budget {
+                    sweep.job.budget = Some(Budget { max: *max, ..sweep.job.budget.unwrap_or_default() });
+                    sweep.alerted = false;
+                }
+                sweep.job.deadline = deadline.or(sweep.job.deadline);
+                sweep.forgiven = failed;
+                sweep.state = SweepState::Running;
+                (sweep.ended, sweep.total) = (None, None);
+                Ok(())
+            }
+            Event::SweepBudgetAlert { sweep, .. } => {
+                self.sweep_mut(sweep)?.alerted = true;
+                Ok(())
+            }
+            Event::SweepEnded { sweep: id, end, total } => {
+                let sweep = self.sweep_mut(id)?;
+                refuse_final(sweep)?;
+                sweep.state = SweepState::Ended { how: end.clone() };
+                (sweep.ended, sweep.total) = (Some(record.at), Some(*total));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn sweep_submitted(&mut self, record: &Record, submitted: &SweepSubmitted) -> Result<(), String> {
+        if self.sweeps.contains_key(&submitted.sweep) {
+            return Err(format!("sweep `{}` was submitted before", submitted.sweep));
+        }
+        let search = submitted.job.sweep.clone().ok_or("its job says nothing of a sweep")?;
+        let sweep = Sweep {
+            job: submitted.job.clone(),
+            search,
+            plan: submitted.plan.clone(),
+            known: submitted.known,
+            job_hash: submitted.job_hash.clone(),
+            file: submitted.file.clone(),
+            submitted: record.at,
+            order: record.seq,
+            state: SweepState::Running,
+            trials: Vec::new(),
+            paused: Default::default(),
+            forgiven: 0,
+            alerted: false,
+            ended: None,
+            total: None,
+        };
+        self.sweeps.insert(submitted.sweep.clone(), sweep);
+        Ok(())
+    }
+
+    /// Takes in a trial: they come in order, and only while the sweep runs.
+    pub(crate) fn tried(&mut self, run: &RunId, trial: &Trial) -> Result<(), String> {
+        let sweep = self.sweep_mut(&trial.sweep)?;
+        if sweep.state != SweepState::Running {
+            return Err(format!("sweep `{}` is {}", trial.sweep, sweep.state.word()));
+        }
+        if trial.number as usize != sweep.trials.len() + 1 {
+            return Err(format!("trial {} of sweep `{}` is out of order", trial.number, trial.sweep));
+        }
+        sweep.trials.push(run.clone());
+        Ok(())
+    }
+
+    fn open_trials(&self, id: &SweepId) -> Vec<RunId> {
+        let Some(sweep) = self.sweeps.get(id) else { return Vec::new() };
+        self.trials(sweep).filter(|(_, run)| !run.state.is_final()).map(|(id, _)| id.clone()).collect()
+    }
+
+    fn failed_trials(&self, id: &SweepId) -> u32 {
+        let Some(sweep) = self.sweeps.get(id) else { return 0 };
+        let failed = |run: &crate::Run| super::standing(run).state == super::Stand::Failed;
+        self.trials(sweep).filter(|(_, run)| failed(run)).count() as u32
+    }
+
+    fn sweep_mut(&mut self, id: &SweepId) -> Result<&mut Sweep, String> {
+        self.sweeps.get_mut(id).ok_or_else(|| format!("sweep `{id}` is unknown"))
+    }
+}
+
+fn refuse_final(sweep: &Sweep) -> Result<(), String> {
+    if sweep.state.is_final() { Err(format!("the sweep is {}", sweep.state.word())) } else { Ok(()) }
+}

@@ -1,0 +1,60 @@
+//! The table of a sweep's trials, best first.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use domain::sweep::Setting;
+use domain::{Elapsed, InstanceId, Money, RunId};
+
+use super::next::{Stand, standing};
+use crate::world::{Run, Sweep, World};
+
+/// One trial.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Its number, from 1.
+    pub number: u32,
+    /// Its run.
+    pub run: RunId,
+    /// What its keys are, in the order of the sweep's parameters.
+    pub values: Vec<Setting>,
+    /// The word of its run's state.
+    pub word: &'static str,
+    /// What it is at.
+    pub state: Stand,
+    /// Epochs after which it was last measured; none before that.
+    pub epochs: Option<u32>,
+    /// What the sweep's metric came to then.
+    pub value: Option<f64>,
+    /// What it has cost so far.
+    pub cost: Money,
+}
+
+/// The trials by their last result, best first; those without one by number after them, failed ones last.
+pub fn rows(world: &World, sweep: &Sweep, meters: &BTreeMap<InstanceId, Elapsed>) -> Vec<Row> {
+    let row = |(id, run): (&RunId, &Run)| {
+        let trial = run.trial.as_ref()?;
+        let last = run.results.last();
+        Some(Row {
+            number: trial.number,
+            run: id.clone(),
+            values: trial.values.clone(),
+            word: run.state.word(),
+            state: standing(run).state,
+            epochs: last.map(|result| result.epochs),
+            value: last.and_then(|result| result.value),
+            cost: crate::bill::spent(world, run, meters),
+        })
+    };
+    let mut rows: Vec<Row> = world.trials(sweep).filter_map(row).collect();
+    // Stable: equals stay in the order of their numbers.
+    rows.sort_by(|one, other| match (one.value, other.value) {
+        (Some(one), Some(other)) if sweep.search.goal.prefers(one, other) => Ordering::Less,
+        (Some(one), Some(other)) if sweep.search.goal.prefers(other, one) => Ordering::Greater,
+        (Some(_), Some(_)) => Ordering::Equal,
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => (one.state == Stand::Failed).cmp(&(other.state == Stand::Failed)),
+    });
+    rows
+}

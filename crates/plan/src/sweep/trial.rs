@@ -1,0 +1,105 @@
+//! The run that a trial is: the sweep's job with the trial's values, and the plan of that.
+
+use domain::sweep::{Known, MOST_TRIALS, Method, Setting};
+use domain::train::Stop;
+use domain::{Job, Offer, Plan, Problem, Sweep, Work};
+
+use super::draws::values;
+use super::halving::rungs;
+use crate::draft::{Facts, draft};
+
+/// Trials that are looked at one by one before a sweep starts; further ones fail where their values do not fit.
+const LOOKED_AT: u32 = 1000;
+
+/// A trial whose values do not go together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Misfit {
+    /// Its number.
+    pub number: u32,
+    /// Its values.
+    pub values: Vec<Setting>,
+    /// What is wrong, at least one.
+    pub problems: Vec<Problem>,
+}
+
+/// Trials that a sweep has at most, as far as numbers limit it.
+pub fn most(sweep: &Sweep) -> u32 {
+    let limit = sweep.trials.unwrap_or(MOST_TRIALS).min(MOST_TRIALS);
+    match sweep.method {
+        Method::Grid => u32::try_from(sweep.grid_size()).unwrap_or(u32::MAX).min(limit),
+        Method::Random | Method::Asha(_) => limit,
+    }
+}
+
+/// The job of a trial with these values; `cores` are those of the machine that all trials at the same time share.
+///
+/// # Errors
+/// A sentence about values that make no work, which those of a job file that was read always do.
+pub fn job(base: &Job, sweep: &Sweep, values: &[Setting], cores: u32) -> Result<Job, String> {
+    let mut job = Job { sweep: None, budget: None, deadline: None, ..base.clone() };
+    let Work::Train(train) = &mut job.work else { return Ok(job) };
+    *train = train.with(values)?;
+    if sweep.parallel > 1 && train.threads.is_none() {
+        train.threads = Some((cores / sweep.parallel / train.processes.max(1)).max(1));
+    }
+    if let Method::Asha(_) = sweep.method {
+        let rungs = rungs(sweep, train.epochs);
+        train.epochs = rungs.last().copied().unwrap_or(train.epochs);
+        let accuracy = train.stop.and_then(|stop| stop.accuracy);
+        train.stop = Some(Stop { accuracy, epochs: rungs.first().copied() });
+    }
+    Ok(job)
+}
+
+/// The plan of a trial on the machine that its sweep rents.
+///
+/// # Errors
+/// Every reason why it cannot run there.
+pub fn plan(job: &Job, offer: &Offer, known: &Known) -> Result<Plan, Vec<Problem>> {
+    let facts =
+        Facts { samples: known.samples, input_shape: known.picture, classes: known.classes, measured_step: None };
+    let plans = draft(job, std::slice::from_ref(offer), &facts).map_err(|infeasible| infeasible.reasons)?;
+    plans.into_iter().next().ok_or_else(|| vec![Problem::at("", "nothing is offered")])
+}
+
+/// The first trial that could not run, of those that are looked at before a sweep starts.
+pub fn misfit(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known) -> Option<Misfit> {
+    (1..=most(sweep).min(LOOKED_AT)).find_map(|number| {
+        let values = values(sweep, number);
+        let problems = match job(base, sweep, &values, offer.node.cores) {
+            Err(why) => vec![Problem::at("", why)],
+            Ok(job) => match job.problems() {
+                problems if problems.is_empty() => plan(&job, offer, known).err().unwrap_or_default(),
+                problems => problems,
+            },
+        };
+        (!problems.is_empty()).then_some(Misfit { number, values, problems })
+    })
+}
+
+/// Why so many trials at a time have no room on the machine, if they have none; `plan` is that of the first one.
+pub fn crowded(base: &Job, sweep: &Sweep, plan: &Plan) -> Option<Problem> {
+    let (node, at_once) = (&plan.offer.node, u64::from(sweep.parallel));
+    let Work::Train(train) = &base.work else { return None };
+    let ranks = at_once * u64::from(train.processes.max(1));
+    if at_once > 1 && ranks > u64::from(node.cores) {
+        let message = format!(
+            "{at_once} trials at a time have {ranks} ranks, and `{}` has {} cores",
+            plan.offer.kind, node.cores
+        );
+        let most = node.cores / train.processes.max(1);
+        return Some(Problem::at("sweep.parallel", message).hint(format!("write at most {}", most.max(1))));
+    }
+    let memory = plan.memory.map(|memory| memory.0.saturating_mul(at_once)).unwrap_or(0);
+    if at_once > 1 && memory > node.memory.0 {
+        let gigabytes = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
+        let message = format!(
+            "{at_once} trials at a time take about {} of memory, and `{}` has {}",
+            gigabytes(memory),
+            plan.offer.kind,
+            gigabytes(node.memory.0)
+        );
+        return Some(Problem::at("sweep.parallel", message).hint("try fewer at a time"));
+    }
+    None
+}
