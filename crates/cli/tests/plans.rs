@@ -177,7 +177,7 @@ fn jobs_that_cannot_be_planned_say_what_to_change() {
     check(
         &resnet("resources: {use_spot: true, spot: never}\n"),
         "error: job.yaml:10: `resources.use_spot`: `use_spot` and `spot` contradict each other
-         hint: keep one of the two",
+         hint: keep `spot`",
     );
     // A file that is not there, one that is no model.
     check(

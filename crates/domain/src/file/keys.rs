@@ -142,7 +142,7 @@ pub(crate) struct Resources {
     pub region: Option<Names>,
     /// What the region must comply with: `gdpr`, `hipaa`, `iso27001`, `soc2`; all of a list.
     pub compliance: Option<Names>,
-    /// `true` for spot machines only, `false` for none.
+    /// SkyPilot's word for `spot`: `true` is `spot: only`, `false` is `spot: never`.
     pub use_spot: Option<bool>,
     /// Whether machines may be rented that the cloud can take back.
     pub spot: Option<Spot>,

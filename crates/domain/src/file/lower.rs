@@ -147,7 +147,7 @@ fn wants(resources: &mut Resources, num_nodes: Option<u32>, problems: &mut Vec<P
     if let (Some(spot), Some(other)) = (spot, resources.spot)
         && spot != other
     {
-        clash("resources.use_spot", "`use_spot` and `spot` contradict each other", "keep one of the two");
+        clash("resources.use_spot", "`use_spot` and `spot` contradict each other", "keep `spot`");
     }
     wants.spot = resources.spot.or(spot).unwrap_or_default();
     if let (Some(one), Some(other)) = (resources.max_price, resources.max_hourly_cost)

@@ -75,7 +75,7 @@ pub const SKY_KEYS: &[SkyKey] = &[
         "resources.use_spot",
         &["false"],
         "spot machines cannot be rented yet",
-        "write `use_spot: false` or leave it out",
+        "write `spot: never` or leave it out",
     ),
     yes("resources.disk_size"),
     no("resources.disk_tier", NO_CLOUD, LEAVE_OUT),

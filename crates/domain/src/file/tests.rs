@@ -492,7 +492,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     );
     check(
         "resources: {use_spot: true}",
-        "2 resources.use_spot: spot machines cannot be rented yet (write `use_spot: false` or leave it out)
+        "2 resources.use_spot: spot machines cannot be rented yet (write `spot: never` or leave it out)
          ok",
     );
     check("resources: {acelerators: V100}", "2 resources.acelerators: unknown key (did you mean `accelerators`?)");
@@ -674,7 +674,7 @@ fn machines_of_clouds_can_be_planned_and_not_yet_rented() {
     );
     check(
         "use_spot: true, spot: never",
-        "2 resources.use_spot: `use_spot` and `spot` contradict each other (keep one of the two)",
+        "2 resources.use_spot: `use_spot` and `spot` contradict each other (keep `spot`)",
     );
     check(
         "infra: local, cloud: aws",

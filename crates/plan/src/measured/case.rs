@@ -4,7 +4,7 @@
 //! reads the rest as its source means it: batches of all GPUs or of one, accumulated or not, layouts that a program
 //! does not name. What differs between sources is written down here and nowhere in the estimates.
 
-use domain::gpu::Gpu;
+use domain::gpu::{Architecture, Gpu};
 
 use super::programs;
 use super::row::Row;
@@ -54,6 +54,8 @@ pub struct Case {
     pub seen: Seen,
     /// Whether the row states that its batch fits.
     pub fits: bool,
+    /// Where that batch was searched for: no larger one that was tried fits, and none above this many samples was tried.
+    pub tried: Option<u64>,
     /// The share of the GPU's memory that all processes held, where the row states it.
     pub used: Option<f64>,
 }
@@ -184,6 +186,7 @@ pub fn case(row: &Row, gpus: Gpus) -> Result<Case, Ineligible> {
     let per_sample = unit(row, &program).ok_or(Ineligible::Unit)?;
     let gpu = gpus(program.gpu.as_deref().unwrap_or(&row.gpu), row.memory).ok_or(Ineligible::Gpu)?;
     let usable = gpu.usable.0 as f64;
+    let gpu_kind = gpu.architecture;
     let count = row.gpus.unwrap_or(1);
     let in_node =
         program.gpus_per_node.unwrap_or_else(|| count.div_ceil(row.nodes.unwrap_or_else(|| count.div_ceil(8))));
@@ -211,6 +214,7 @@ pub fn case(row: &Row, gpus: Gpus) -> Result<Case, Ineligible> {
         compiled: program.compiled,
     };
     let mut savings = program.savings;
+    savings.written_out |= program.written_out_before_ampere && is_before_ampere(gpu_kind);
     if program.saves_if_needed {
         save(&program.model, &mut setup, &mut savings);
     }
@@ -239,6 +243,7 @@ pub fn case(row: &Row, gpus: Gpus) -> Result<Case, Ineligible> {
         contradicted: None,
         seen,
         fits: matches!(row.peak_sense.as_str(), "bound" | "upper"),
+        tried: row.noted("largest that fit ").and(row.noted("(start ")).map(|most| most as u64),
         used: row.peak.filter(|_| row.peak_sense == "upper").map(|peak| peak * f64::from(1u32 << 30) / usable),
         peak,
     })
@@ -279,6 +284,8 @@ pub struct Program {
     pub saves_if_needed: bool,
     /// Whether blocks are recomputed is not stated, and a recipe's user may change it.
     pub may_recompute: bool,
+    /// GPUs before Ampere ran an older program, which wrote functions out.
+    pub written_out_before_ampere: bool,
 }
 
 impl Program {
@@ -310,7 +317,19 @@ impl Program {
             origin: Origin::Unknown,
             saves_if_needed: false,
             may_recompute: false,
+            written_out_before_ampere: false,
         }
+    }
+}
+
+fn is_before_ampere(architecture: Architecture) -> bool {
+    match architecture {
+        Architecture::Pascal | Architecture::Volta | Architecture::Turing => true,
+        Architecture::Ampere
+        | Architecture::Ada
+        | Architecture::Hopper
+        | Architecture::Blackwell
+        | Architecture::Cdna3 => false,
     }
 }
 
@@ -375,7 +394,7 @@ fn precision(word: &str, gpu: &Gpu) -> Precision {
 
 /// The network of a node of the maker's own systems with this GPU, bits a second: DGX-1, DGX-2, DGX A100, DGX H100.
 fn usual_network(gpu: &Gpu) -> Option<f64> {
-    use domain::gpu::{Architecture, Link};
+    use domain::gpu::Link;
     match (gpu.architecture, gpu.link) {
         (Architecture::Volta, Link::Mesh(_)) => Some(400e9),
         (Architecture::Volta, Link::Switch(_)) => Some(800e9),

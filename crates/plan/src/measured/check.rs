@@ -8,7 +8,7 @@ use super::case::{Case, Gpus};
 use super::contradictions;
 use super::row::Row;
 use super::score::{Fits, Pair, Scaling, Score};
-use crate::estimate::memory::memory_with;
+use crate::estimate::memory::{Verdict, largest_batch, memory_with, verdict};
 use crate::estimate::{Coefficients, Setup};
 
 /// Scores by source.
@@ -78,18 +78,28 @@ fn efficiencies(cases: &[Case], pairs: &[Pair]) -> Vec<(f64, f64)> {
     efficiencies
 }
 
-/// Counts what is said of a batch that is known to fit, and of half as many samples more where it fills the GPU.
+/// Counts what is said of a batch that is known to fit, of half as many samples more where it fills the GPU, and how
+/// often the largest batch that is expected to fit is near the largest that did.
 fn count(case: &Case, known: &mut Fits) {
-    let fits =
-        |setup: &Setup| memory_with(&case.model, setup, &case.savings).needed() <= setup.device.gpu.usable.0 as f64;
+    let said = |micro_batch: u64| {
+        let setup = Setup { micro_batch, ..case.setup.clone() };
+        verdict(&memory_with(&case.model, &setup, &case.savings), &setup.device.gpu)
+    };
+    let batch = case.setup.micro_batch;
     if case.fits {
+        let said = said(batch);
         known.known += 1;
-        known.said += usize::from(fits(&case.setup));
+        known.said += usize::from(said != Verdict::TooLarge);
+        known.surely += usize::from(said == Verdict::Fits);
     }
     if case.used.is_some_and(|used| used >= 0.9) {
-        let more = case.setup.micro_batch + case.setup.micro_batch.div_ceil(2);
         known.filling += 1;
-        known.refused += usize::from(!fits(&Setup { micro_batch: more, ..case.setup.clone() }));
+        known.refused += usize::from(said(batch + batch.div_ceil(2)) == Verdict::TooLarge);
+    }
+    if let Some(most) = case.tried {
+        let largest = largest_batch(&case.model, &case.setup, &case.savings).map_or(0, |largest| largest.min(most));
+        known.searched += 1;
+        known.near += usize::from(largest.saturating_mul(2) >= batch && largest <= batch.saturating_mul(2));
     }
 }
 

@@ -94,6 +94,8 @@ fn lambda(row: &Row) -> Option<Program> {
                 origin,
                 overstated,
                 aged: !together,
+                // Ampere needs CUDA 11 and a program of its day; before it, the first series ran one of CUDA 10.
+                written_out_before_ampere: !together,
                 savings: half_model(row),
                 ..Program::plain(what, Model::Graph(bert.graph()))
             })

@@ -50,8 +50,11 @@ impl Scaling {
 pub struct Fits {
     pub known: usize,
     pub said: usize,
+    pub surely: usize,
     pub filling: usize,
     pub refused: usize,
+    pub searched: usize,
+    pub near: usize,
 }
 
 /// Scores of peak memory over exact rows, and of whether batches fit over the others that state something.
@@ -62,13 +65,19 @@ pub struct Memory {
     pub p90: Option<f64>,
     /// Per cent of rows that were estimated more than 10 % too low.
     pub under10: Option<f64>,
-    /// Rows that state that their batch fits, and per cent of them of which the estimate says so.
+    /// Rows that state that their batch fits; per cent of them of which the estimate says that it fits or may fit, and
+    /// of which it says that it surely does.
     pub known_to_fit: usize,
     pub said_to_fit: Option<f64>,
+    pub surely_fit: Option<f64>,
     /// Rows that use nine tenths of the GPU or more, and per cent of them of which the estimate says that half as many
     /// samples more do not fit.
     pub filling: usize,
     pub more_refused: Option<f64>,
+    /// Rows whose batch is the largest that fits, and per cent of them of which the largest that is expected to fit is
+    /// between half and twice as many samples.
+    pub searched: usize,
+    pub near_largest: Option<f64>,
 }
 
 /// One row's estimate beside its measurement.
@@ -126,8 +135,11 @@ impl Memory {
         Memory {
             known_to_fit: fits.known,
             said_to_fit: share(fits.said, fits.known),
+            surely_fit: share(fits.surely, fits.known),
             filling: fits.filling,
             more_refused: share(fits.refused, fits.filling),
+            searched: fits.searched,
+            near_largest: share(fits.near, fits.searched),
             ..self
         }
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Answer, Candidate, Question, Terms};
+use super::{Answer, Candidate, Question, Terms, front};
 
 /// What a candidate is chosen for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -36,50 +36,69 @@ pub struct Pick {
     pub why: String,
 }
 
-/// Chooses. `late` says whether a candidate may well miss the deadline: one run in ten or more.
+/// Chooses. `is_risky` says whether a candidate may well miss the deadline: one run in ten or more. What is recommended
+/// surely fits, unless nothing does.
 pub fn choose(answer: &Answer, question: &Question, mut is_risky: impl FnMut(&Candidate) -> bool) -> Vec<Pick> {
     let (Some(fastest), Some(cheapest)) = (answer.front.first().copied(), answer.front.last().copied()) else {
         return Vec::new();
     };
     let at = |index: usize| &answer.candidates[index];
-    let mut picks = Vec::new();
-    let (recommended, why) = match (question.deadline, question.budget) {
-        (Some(_), _) => {
-            let by_cost = answer.front.iter().rev().copied();
-            match by_cost.clone().find(|index| !is_risky(at(*index))) {
-                Some(safe) => (safe, "the cheapest that nine runs in ten finish before the deadline".to_owned()),
-                None => (fastest, "the fastest: none finishes before the deadline in nine runs of ten".to_owned()),
-            }
-        }
-        (None, Some(_)) => (fastest, "the fastest within the budget".to_owned()),
-        (None, None) => {
-            let product = |index: &usize| {
-                let (time, cost) = at(*index).point();
-                time as f64 * cost as f64
-            };
-            let knee = answer.front.iter().copied().min_by(|one, other| product(one).total_cmp(&product(other)));
-            (
-                knee.unwrap_or(cheapest),
-                "the least of cost times time: what is faster costs more than it gains".to_owned(),
-            )
-        }
-    };
-    picks.push(Pick { role: Role::Recommended, candidate: recommended, why });
-    picks.push(Pick { role: Role::Cheapest, candidate: cheapest, why: "nothing costs less".to_owned() });
-    picks.push(Pick { role: Role::Fastest, candidate: fastest, why: "nothing is faster".to_owned() });
-    // The knee among machines that nobody takes away.
-    let steady = answer.candidates.iter().enumerate().filter(|(_, candidate)| candidate.terms != Terms::Spot);
     let product = |candidate: &Candidate| {
         let (time, cost) = candidate.point();
         time as f64 * cost as f64
     };
+    let doubt = |index: usize, why: &str| match at(index).is_sure() {
+        true => why.to_owned(),
+        false => format!("{why}, but it may not fit the GPUs' memory"),
+    };
+    let mut picks = Vec::new();
+    let front = sure_front(answer);
+    let recommended = match (question.deadline, question.budget) {
+        (Some(_), _) => {
+            let by_cost = front.iter().rev().copied();
+            match by_cost.clone().find(|index| !is_risky(at(*index))) {
+                Some(safe) => Some((safe, "the cheapest that nine runs in ten finish before the deadline")),
+                None => front
+                    .first()
+                    .map(|first| (*first, "the fastest: none finishes before the deadline in nine runs of ten")),
+            }
+        }
+        (None, Some(_)) => front.first().map(|first| (*first, "the fastest within the budget")),
+        (None, None) => {
+            let knee = front.iter().copied().min_by(|one, other| product(at(*one)).total_cmp(&product(at(*other))));
+            knee.map(|knee| (knee, "the least of cost times time: what is faster costs more than it gains"))
+        }
+    };
+    if let Some((candidate, why)) = recommended {
+        picks.push(Pick { role: Role::Recommended, candidate, why: doubt(candidate, why) });
+    }
+    picks.push(Pick { role: Role::Cheapest, candidate: cheapest, why: doubt(cheapest, "nothing costs less") });
+    picks.push(Pick { role: Role::Fastest, candidate: fastest, why: doubt(fastest, "nothing is faster") });
+    // The knee among machines that nobody takes away, and that surely fit where any do.
+    let is_steady = |candidate: &Candidate| candidate.terms != Terms::Spot;
+    let any_is_sure = answer.candidates.iter().any(|candidate| is_steady(candidate) && candidate.is_sure());
+    let steady = answer.candidates.iter().enumerate();
+    let steady = steady.filter(|(_, candidate)| is_steady(candidate) && (candidate.is_sure() || !any_is_sure));
     let robust = steady.min_by(|(_, one), (_, other)| match question.budget.is_some() || question.deadline.is_none() {
         true => product(one).total_cmp(&product(other)),
         false => one.point().1.cmp(&other.point().1),
     });
     if let Some((candidate, _)) = robust {
-        let why = "nobody takes its machines away, so its time is the surest".to_owned();
+        let why = doubt(candidate, "nobody takes its machines away, so its time is the surest");
         picks.push(Pick { role: Role::Robust, candidate, why });
     }
     picks
+}
+
+/// The front of what surely fits; the whole front where nothing does.
+fn sure_front(answer: &Answer) -> Vec<usize> {
+    if answer.front.iter().all(|index| answer.candidates[*index].is_sure()) {
+        return answer.front.clone();
+    }
+    let sure: Vec<usize> = (0..answer.candidates.len()).filter(|index| answer.candidates[*index].is_sure()).collect();
+    if sure.is_empty() {
+        return answer.front.clone();
+    }
+    let points: Vec<(u64, i64)> = sure.iter().map(|index| answer.candidates[*index].point()).collect();
+    front(&points).into_iter().map(|place| sure[place]).collect()
 }

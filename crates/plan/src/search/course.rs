@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::assumed;
 use super::market::{Good, Tariffs, Terms};
 use super::task::Task;
-use super::ways::Way;
 use crate::estimate::limits::{self, Preparation, Supply};
 use crate::money::carbon::{Carbon, carbon};
 use crate::money::cost::elapsed;
@@ -192,9 +191,4 @@ pub fn emitted(good: &Good, nodes: u32, watts: f64, course: &Course) -> Option<C
 /// The time of a course, as it is compared.
 pub fn time(course: &Course) -> Elapsed {
     elapsed(course.wall)
-}
-
-/// Whether a way leaves any doubt that it fits: less than a tenth of the memory is spare.
-pub fn is_tight(way: &Way, usable: Bytes) -> bool {
-    way.needed > 0.9 * usable.0 as f64
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::lessons::Lessons;
 use super::subject::Subject;
-use super::ways::Estimator;
+use super::ways::{Estimator, Needed};
 use crate::estimate::memory::{Key, Profile, Savings};
 use crate::estimate::{Coefficients, Setup, seconds};
 
@@ -32,12 +32,13 @@ impl<'a> Estimates<'a> {
 }
 
 impl Estimator for Estimates<'_> {
-    /// What a monitor of the GPU would show; some runs get by with less, and some take more.
-    fn needed(&mut self, setup: &Setup) -> f64 {
+    /// In the middle what a monitor of the GPU would show.
+    fn needed(&mut self, setup: &Setup) -> Needed {
         let model = &self.subject.model;
         let profile =
             self.profiles.entry(Profile::key(setup)).or_insert_with(|| Profile::new(model, setup, &Savings::default()));
-        profile.memory(setup).middle
+        let memory = profile.memory(setup);
+        Needed { low: memory.low, middle: memory.middle, high: memory.high }
     }
 
     fn seconds(&mut self, setup: &Setup) -> f64 {

@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 use domain::{Elapsed, Money};
 use serde::Serialize;
 
+pub use crate::estimate::memory::Verdict;
 pub use admit::{Admission, Admitted, Gpus, Reason, admit};
 pub use choose::{Pick, Role, choose};
 pub use course::{Course, Distance, Leaving, Load};
@@ -36,7 +37,7 @@ pub use market::{Good, Market, Shape, Tariffs, Terms};
 pub use outlook::{Outlook, outlook};
 pub use subject::{Subject, subject};
 pub use task::{Formats, Task};
-pub use ways::{Estimator, NoWay, Way};
+pub use ways::{Estimator, Needed, NoWay, Way};
 
 use crate::money::Cost;
 use crate::spot::Weather;
@@ -73,9 +74,16 @@ pub struct Candidate {
     pub cost: Cost,
     /// Kilograms of CO₂, where the region's grid is known.
     pub kilograms: Option<f64>,
+    /// Whether it surely fits the GPUs' memory, or only may.
+    pub verdict: Verdict,
 }
 
 impl Candidate {
+    /// Whether it surely fits.
+    pub fn is_sure(&self) -> bool {
+        self.verdict == Verdict::Fits
+    }
+
     /// Time and cost, as they are compared.
     pub fn point(&self) -> (u64, i64) {
         (course::time(&self.course).0, self.cost.total().micros())
@@ -108,8 +116,8 @@ pub struct Answer {
     pub compared: usize,
 }
 
-/// Seconds of a step, and from the start of processes to the first; or why there is no way.
-type Pace = Result<(f64, f64), NoWay>;
+/// Seconds of a step, and from the start of processes to the first, and whether it fits; or why there is no way.
+type Pace = Result<(f64, f64, Verdict), NoWay>;
 
 /// A task on a market, with the estimates made so far.
 pub struct Search<'a, E> {
@@ -154,14 +162,14 @@ impl<'a, E: Estimator> Search<'a, E> {
             let (mut found, mut reason) = (false, None);
             let ways = known[good.shape].get_or_insert_with(|| {
                 let step = |nodes: &u32| match self.way(good.shape, *nodes) {
-                    Ok(way) => Ok((way.step, way.start)),
+                    Ok(way) => Ok((way.step, way.start, way.verdict)),
                     Err(no) => Err(*no),
                 };
                 question.nodes.iter().map(step).collect()
             });
             for (nodes, way) in question.nodes.iter().zip(ways) {
                 let gpu = &market.shapes[good.shape].device.gpu;
-                let (step, start) = match way {
+                let (step, start, verdict) = match way {
                     Ok(way) => *way,
                     Err(no) => {
                         reason = reason.max(Some(answer.no_way(no, gpu.usable.0)));
@@ -181,6 +189,7 @@ impl<'a, E: Estimator> Search<'a, E> {
                     course,
                     cost: course::cost(self.task, good, terms, *nodes, &course, &leaving),
                     kilograms: course::emitted(good, *nodes, gpu.power, &course).map(|carbon| carbon.kilograms),
+                    verdict,
                 };
                 answer.compared += 1;
                 match question.misses(&candidate) {

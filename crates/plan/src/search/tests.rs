@@ -19,7 +19,7 @@ struct Rough {
 }
 
 impl Estimator for Rough {
-    fn needed(&mut self, setup: &Setup) -> f64 {
+    fn needed(&mut self, setup: &Setup) -> Needed {
         let ranks = f64::from(setup.parallel.tensor * setup.parallel.pipeline);
         let data = f64::from(setup.parallel.data);
         let shards = match setup.parallel.zero {
@@ -33,7 +33,8 @@ impl Estimator for Rough {
             Recompute::Selective => 0.6,
             Recompute::Full => 0.1,
         };
-        self.weights * shards / ranks + self.kept * share * setup.micro_batch as f64 / ranks
+        let middle = self.weights * shards / ranks + self.kept * share * setup.micro_batch as f64 / ranks;
+        Needed { low: 0.8 * middle, middle, high: 1.2 * middle }
     }
 
     fn seconds(&mut self, setup: &Setup) -> f64 {
@@ -150,8 +151,13 @@ fn tariffs() -> Vec<domain::tariff::Tariff> {
     ]
 }
 
-/// Every way that is worth using and fits, each micro-batch tried in turn.
+/// Every way that is worth using and surely fits, else every one that may, each micro-batch tried in turn.
 fn every_way(task: &Task, device: &crate::estimate::Device, estimator: &mut Rough) -> Vec<Way> {
+    let sure = every_way_of(Verdict::Fits, task, device, estimator);
+    if sure.is_empty() { every_way_of(Verdict::Tight, task, device, estimator) } else { sure }
+}
+
+fn every_way_of(verdict: Verdict, task: &Task, device: &crate::estimate::Device, estimator: &mut Rough) -> Vec<Way> {
     let mut found = Vec::new();
     let Some(mut setup) = ways::start(task, device) else { return found };
     for parallel in ways::divisions(task, device.nodes, device.gpus_per_node) {
@@ -167,7 +173,8 @@ fn every_way(task: &Task, device: &crate::estimate::Device, estimator: &mut Roug
             for cut in cuts {
                 (setup.accumulate, setup.micro_batch) = (cut, share / cut);
                 let needed = estimator.needed(&setup);
-                if needed <= device.gpu.usable.0 as f64 {
+                let has = device.gpu.usable.0 as f64;
+                if needed.high <= has || (verdict == Verdict::Tight && needed.low <= has) {
                     found.push(Way {
                         precision: setup.precision,
                         parallel,
@@ -175,7 +182,10 @@ fn every_way(task: &Task, device: &crate::estimate::Device, estimator: &mut Roug
                         accumulate: cut,
                         recompute: *level,
                         step: estimator.seconds(&setup),
-                        needed,
+                        needed: needed.middle,
+                        needed_low: needed.low,
+                        needed_high: needed.high,
+                        verdict,
                         start: crate::estimate::limits::start_up(&setup, 0.0, 1.0),
                     });
                     break;
@@ -207,6 +217,7 @@ fn by_force(task: &Task, market: &Market, estimator: Rough, question: &Question)
                     course,
                     cost: course::cost(task, good, terms, *nodes, &course, &question.leaving(good)),
                     kilograms: None,
+                    verdict: way.verdict,
                 };
                 if question.misses(&candidate).is_none() {
                     points.push(candidate.point());

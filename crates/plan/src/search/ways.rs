@@ -1,24 +1,44 @@
 //! Ways of dividing a step: which are worth using on given machines, and which of them is the fastest that fits.
 //!
 //! [`divisions`] lists how ranks may share the work. For each, and for each level of recomputation, the largest
-//! micro-batch that fits is taken ([`settle`]); the fastest of these is the way for that hardware. Prices do not matter
-//! here: on given machines a faster run costs less, whatever an hour of them costs.
+//! micro-batch that surely fits is taken ([`settle`]); the fastest of these is the way for that hardware. Only where
+//! nothing surely fits, a way that may fit is taken, and says so. Prices do not matter here: on given machines a faster
+//! run costs less, whatever an hour of them costs.
 
 use serde::Serialize;
 
 use super::task::Task;
 use crate::estimate::limits;
+use crate::estimate::memory::Verdict;
 use crate::estimate::{Device, Parallel, Precision, Recompute, Setup, Zero};
 
 /// What estimates say. The search only asks; how they are made is not its business.
 pub trait Estimator {
-    /// Bytes that one GPU must have, as far as can be expected.
-    fn needed(&mut self, setup: &Setup) -> f64;
+    /// Bytes that one GPU must have.
+    fn needed(&mut self, setup: &Setup) -> Needed;
     /// Seconds of one optimiser step.
     fn seconds(&mut self, setup: &Setup) -> f64;
 }
 
-/// A way that fits, and what a step takes.
+/// Bytes that one GPU must have: a tenth of all runs get by with less than `low`, a tenth take more than `high`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Needed {
+    pub low: f64,
+    pub middle: f64,
+    pub high: f64,
+}
+
+impl Needed {
+    /// What there must be for a verdict: all that may be taken, or what some runs get by with.
+    fn least(&self, verdict: Verdict) -> f64 {
+        match verdict {
+            Verdict::Fits => self.high,
+            Verdict::Tight | Verdict::TooLarge => self.low,
+        }
+    }
+}
+
+/// A way that fits, or may fit, and what a step takes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Way {
     pub precision: Precision,
@@ -30,6 +50,10 @@ pub struct Way {
     pub step: f64,
     /// Bytes that one GPU must have.
     pub needed: f64,
+    pub needed_low: f64,
+    pub needed_high: f64,
+    /// Whether it surely fits, or only may.
+    pub verdict: Verdict,
     /// Seconds from the start of processes to the first usual step.
     pub start: f64,
 }
@@ -42,7 +66,7 @@ pub enum NoWay {
     Format,
     /// No division gives every rank whole samples of the batch.
     Batch,
-    /// Nothing fits: the least that any way needs, in bytes.
+    /// Nothing fits: the least that any way may get by with, in bytes.
     Memory { least: f64 },
 }
 
@@ -92,12 +116,20 @@ pub(super) fn levels(task: &Task) -> &'static [Recompute] {
     }
 }
 
-/// The fastest way that is worth using and fits on these machines; the simplest of equals. More is divided than must be
-/// only as long as the whole share of the batch does not fit at once.
+/// The fastest way that is worth using and surely fits on these machines, else the fastest that may; the simplest of
+/// equals. More is divided than must be only as long as the whole share of the batch does not fit at once.
 ///
 /// # Errors
 /// Why there is none.
 pub fn fastest(task: &Task, device: &Device, estimator: &mut impl Estimator) -> Result<Way, NoWay> {
+    fastest_of(Verdict::Fits, task, device, estimator).or_else(|no| match no {
+        NoWay::Memory { .. } => fastest_of(Verdict::Tight, task, device, estimator),
+        NoWay::Format | NoWay::Batch => Err(no),
+    })
+}
+
+/// The fastest way of one verdict.
+fn fastest_of(verdict: Verdict, task: &Task, device: &Device, estimator: &mut impl Estimator) -> Result<Way, NoWay> {
     let mut best: Option<Way> = None;
     let mut reason = Reason::default();
     let mut setup = start(task, device).ok_or(NoWay::Format)?;
@@ -106,7 +138,7 @@ pub fn fastest(task: &Task, device: &Device, estimator: &mut impl Estimator) -> 
         let mut whole = false;
         for level in levels(task) {
             setup.recompute = *level;
-            let Some(way) = settle(task, &mut setup, estimator, &mut reason) else { continue };
+            let Some(way) = settle(verdict, task, &mut setup, estimator, &mut reason) else { continue };
             whole = is_whole(&way);
             if best.as_ref().is_none_or(|best| way.step < best.step) {
                 best = Some(way);
@@ -158,8 +190,14 @@ pub(super) fn start(task: &Task, device: &Device) -> Option<Setup> {
     })
 }
 
-/// The way with the largest micro-batch that fits, for the division and recomputation of `setup`.
-fn settle(task: &Task, setup: &mut Setup, estimator: &mut impl Estimator, reason: &mut Reason) -> Option<Way> {
+/// The way with the largest micro-batch of a verdict, for the division and recomputation of `setup`.
+fn settle(
+    verdict: Verdict,
+    task: &Task,
+    setup: &mut Setup,
+    estimator: &mut impl Estimator,
+    reason: &mut Reason,
+) -> Option<Way> {
     let data = u64::from(setup.parallel.data);
     let share = task.batch / data;
     if share == 0 || !task.batch.is_multiple_of(data) {
@@ -169,23 +207,23 @@ fn settle(task: &Task, setup: &mut Setup, estimator: &mut impl Estimator, reason
     // Micro-batches by halves, as far as they are whole, then one sample at a time.
     let halvings = share.trailing_zeros();
     let last = if share.is_power_of_two() { halvings } else { halvings + 1 };
-    let mut tried = |setup: &mut Setup, step: u32| -> f64 {
+    let mut tried = |setup: &mut Setup, step: u32| -> Needed {
         setup.accumulate = if step > halvings { share } else { 1 << step };
         setup.micro_batch = share / setup.accumulate;
         estimator.needed(setup)
     };
     let mut needed = tried(setup, 0);
-    if needed > has {
-        let least = tried(setup, last);
-        if least > has {
-            reason.least = Some(reason.least.map_or(least, |known| known.min(least)));
+    if needed.least(verdict) > has {
+        let smallest = tried(setup, last);
+        if smallest.least(verdict) > has {
+            reason.least = Some(reason.least.map_or(smallest.low, |known| known.min(smallest.low)));
             return None;
         }
         // Fewer samples at a time need less memory, so the first step that fits is found by bisection.
         let (mut fails, mut fits) = (0, last);
         while fits - fails > 1 {
             let between = fails + (fits - fails) / 2;
-            match tried(setup, between) <= has {
+            match tried(setup, between).least(verdict) <= has {
                 true => fits = between,
                 false => fails = between,
             }
@@ -199,7 +237,10 @@ fn settle(task: &Task, setup: &mut Setup, estimator: &mut impl Estimator, reason
         accumulate: setup.accumulate,
         recompute: setup.recompute,
         step: estimator.seconds(setup),
-        needed,
+        needed: needed.middle,
+        needed_low: needed.low,
+        needed_high: needed.high,
+        verdict,
         start: limits::start_up(setup, 0.0, 1.0),
     })
 }

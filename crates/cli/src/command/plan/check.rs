@@ -47,7 +47,20 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
         return Ok(crate::exit::DONE);
     }
     let scored: Vec<Vec<String>> = report.sources.iter().map(|(source, score)| cells(source, score)).collect();
-    let head = ["source", "rows", "eligible", "estimated", "MAPE", "median", "p90", "rank", "in P10–P90", "memory"];
+    let head = [
+        "source",
+        "rows",
+        "eligible",
+        "estimated",
+        "MAPE",
+        "median",
+        "p90",
+        "rank",
+        "in P10–P90",
+        "memory",
+        "said to fit",
+        "half more refused",
+    ];
     for line in table::lines(&head, &scored) {
         printer.data(line);
     }
@@ -63,6 +76,7 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
 fn cells(source: &str, score: &Score) -> Vec<String> {
     let figure =
         |figure: Option<f64>, digits: usize| figure.map_or("–".to_owned(), |figure| format!("{figure:.digits$}"));
+    let share = |share: Option<f64>, of: usize| share.map_or("–".to_owned(), |share| format!("{share:.0} % of {of}"));
     vec![
         source.to_owned(),
         score.rows.to_string(),
@@ -77,6 +91,8 @@ fn cells(source: &str, score: &Score) -> Vec<String> {
             Some(mape) => format!("{mape:.1} of {}", score.memory.rows),
             None => "–".to_owned(),
         },
+        share(score.memory.said_to_fit, score.memory.known_to_fit),
+        share(score.memory.more_refused, score.memory.filling),
     ]
 }
 

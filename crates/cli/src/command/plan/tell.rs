@@ -8,7 +8,7 @@ use domain::listing::Price;
 use domain::{Duration, Money};
 use plan::estimate::{Precision, Recompute, Zero};
 use plan::money::reserved::{Comparison, Term, compare};
-use plan::search::{Role, Terms, Way};
+use plan::search::{Role, Terms, Verdict, Way};
 
 use super::market::{Found, Shown};
 use super::{plot, refusal};
@@ -123,7 +123,18 @@ fn details(shown: &Shown) -> Vec<String> {
     let usable = shown.shape.device.gpu.usable.0 as f64;
     let mut lines = vec![
         format!("way      {}", way(&shown.way)),
-        format!("memory   {:.1} of {:.1} GiB on each GPU", gib(shown.way.needed), gib(usable)),
+        format!(
+            "memory   {:.1} of {:.1} GiB on each GPU ({:.1} to {:.1} in eight runs of ten): {}",
+            gib(shown.way.needed),
+            gib(usable),
+            gib(shown.way.needed_low),
+            gib(shown.way.needed_high),
+            match shown.way.verdict {
+                Verdict::Fits => "fits",
+                Verdict::Tight => "may not fit",
+                Verdict::TooLarge => "does not fit",
+            }
+        ),
     ];
     let mut waits = format!("time     {} of steps and evaluation", time(seconds(course.work)));
     if candidate.nodes * shown.listing.gpus.count > 1 {
@@ -194,9 +205,9 @@ fn details(shown: &Shown) -> Vec<String> {
             100.0 * calibration.deviation
         ));
     }
-    let memory_is_tight = plan::search::course::is_tight(&shown.way, shown.shape.device.gpu.usable);
-    if memory_is_tight {
-        lines.push("note     less than a tenth of the GPU's memory is spare".to_owned());
+    if shown.way.verdict != Verdict::Fits {
+        let rather = "nothing surely fits here: try a step before the whole run, or take GPUs with more memory";
+        lines.push(format!("note     {rather}"));
     }
     lines
 }

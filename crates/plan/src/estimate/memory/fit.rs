@@ -1,6 +1,7 @@
 //! From bytes to answers: whether it fits, the largest batch that does, and what would make it fit.
 
 use domain::gpu::Gpu;
+use serde::Serialize;
 
 use super::{Memory, Profile, Savings, memory};
 use crate::estimate::{Precision, Recompute, Setup, Zero};
@@ -10,7 +11,8 @@ use crate::model::Model;
 const LARGEST: u64 = 1 << 20;
 
 /// Whether a GPU's memory is enough.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Even a high estimate fits.
     Fits,
@@ -20,14 +22,20 @@ pub enum Verdict {
     TooLarge,
 }
 
+impl Verdict {
+    /// Compares a band with what there is, both in bytes.
+    pub fn of(low: f64, high: f64, has: f64) -> Verdict {
+        match (high <= has, low <= has) {
+            (true, _) => Verdict::Fits,
+            (false, true) => Verdict::Tight,
+            (false, false) => Verdict::TooLarge,
+        }
+    }
+}
+
 /// Compares an estimate with what a GPU has.
 pub fn verdict(memory: &Memory, gpu: &Gpu) -> Verdict {
-    let has = gpu.usable.0 as f64;
-    match (memory.high <= has, memory.low <= has) {
-        (true, _) => Verdict::Fits,
-        (false, true) => Verdict::Tight,
-        (false, false) => Verdict::TooLarge,
-    }
+    Verdict::of(memory.low, memory.high, gpu.usable.0 as f64)
 }
 
 /// Returns the largest micro-batch of which the GPU can be expected to hold what is needed; none where it cannot hold

@@ -14,6 +14,8 @@ const GIB: f64 = 1024.0 * MIB;
 pub struct Fitted {
     /// Share of what changes during a step that the allocator holds beside it, for want of blocks of the right size.
     pub fragmentation: f64,
+    /// What of that share it cannot give back either before a step fails: parts of blocks that are in use.
+    pub stuck: f64,
     /// Bytes kept for each value that a convolution or linear layer writes, over the width of a value in the
     /// computing type, where only totals are known.
     pub kept_of_totals: f64,
@@ -23,7 +25,7 @@ pub struct Fitted {
 }
 
 pub const FITTED: Fitted =
-    Fitted { fragmentation: 0.2, kept_of_totals: 3.0, deviation: 0.06, deviation_of_totals: 0.25 };
+    Fitted { fragmentation: 0.2, stuck: 0.07, kept_of_totals: 2.6, deviation: 0.06, deviation_of_totals: 0.25 };
 
 /// The driver's context with the libraries' code, by architecture. Only Volta's figure is measured: 1,343 MB of 2²⁰
 /// bytes (Hugging Face, `perf_train_gpu_one`, on a V100). All others are rounded guesses that nothing here was measured

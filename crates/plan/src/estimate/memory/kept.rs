@@ -41,6 +41,7 @@ pub(super) struct Rules {
     pub flash: bool,
     compiled: bool,
     tensor: f64,
+    written_out: bool,
     /// Everything is cast once, with the gathered weights, rather than operator by operator.
     cast_once: bool,
 }
@@ -52,6 +53,7 @@ impl Rules {
             flash: setup.flash_attention,
             compiled: setup.compiled,
             tensor: f64::from(setup.parallel.tensor.max(1)),
+            written_out: savings.written_out,
             cast_once: savings.half_model || setup.parallel.zero == Zero::Parameters || setup.parallel.tensor > 1,
         }
     }
@@ -194,6 +196,8 @@ impl Storage {
             }
             Kind::Activation { function, .. } => match function {
                 Function::Relu | Function::Sigmoid | Function::Tanh => kept.roots.push(self.root_of(operator.output)),
+                // x · 0.5 · (1 + erf(x ÷ √2)): what the error function is given, and both factors of the last product.
+                Function::Gelu if rules.written_out => kept.own += 3.0 * self.bytes_of(graph, operator.output),
                 Function::Gelu | Function::Silu | Function::HardSwish | Function::Other => {
                     for input in &operator.inputs {
                         self.keep(graph, *input, rules, &mut kept);
@@ -278,6 +282,8 @@ impl Storage {
         let values = graph.tensors[index] as f64 / self.shared[index];
         match norm {
             Norm::Batch => self.keep(graph, input, rules, kept),
+            // The difference from the mean, once to be squared and once to be divided, and what the weight scales.
+            Norm::Layer if rules.written_out => kept.own += 3.0 * values * rules.wide(),
             Norm::Layer | Norm::Group => match self.width[index] < rules.wide() {
                 // Autocast hands it a copy in fp32.
                 true => kept.own += 4.0 * values,

@@ -43,7 +43,7 @@ pub struct Memory {
     pub context: f64,
     /// What the allocator holds and cannot use.
     pub margin: f64,
-    /// A tenth of all runs get by with less, when the allocator has given back all that it cannot use.
+    /// A tenth of all runs get by with less, when the allocator has given back what it can.
     pub low: f64,
     /// Everything above together: what a monitor of the GPU would show.
     pub middle: f64,
@@ -68,7 +68,8 @@ impl Memory {
     }
 }
 
-/// Ways of saving memory beyond those of a [`Setup`], as fine-tuning recipes use them.
+/// What a program does with memory beyond a [`Setup`]: ways of saving it, as fine-tuning recipes use them, and one of
+/// wasting it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Savings {
     /// Only small matrices beside the frozen weights are trained.
@@ -82,6 +83,9 @@ pub struct Savings {
     pub offload_optimizer: bool,
     /// Weights and gradients live in the host's memory too, but for the blocks at work.
     pub offload_weights: bool,
+    /// GELU and the normalisations of layers are written out, an operator for each sign of their formulas, and all that
+    /// lies between is kept.
+    pub written_out: bool,
 }
 
 /// Low-rank adapters (Hu et al. 2021), with frozen weights in the computing type or in 4 bits (Dettmers et al. 2023).

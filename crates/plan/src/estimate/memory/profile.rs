@@ -115,8 +115,8 @@ impl Profile {
             communication,
             context,
             margin,
-            // Before it fails, the allocator gives back what it cannot use.
-            low: needed - band,
+            // Before it fails, the allocator gives back what it can.
+            low: needed + fixed::FITTED.stuck * (activations + workspace) - band,
             middle,
             high: middle + band,
         }
