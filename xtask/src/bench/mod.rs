@@ -9,6 +9,7 @@ mod case;
 mod data;
 mod figures;
 mod likeness;
+mod models;
 mod parity;
 mod plan;
 mod program;
@@ -33,6 +34,7 @@ usage: cargo xtask bench train [CASE…] [--pairs N] [--steps N] [--compiled]   
        cargo xtask bench data --numerics N                       N pictures' pixels beside torchvision's
        cargo xtask bench transfer                                bytes and time beside rsync, rclone and gzip
        cargo xtask bench plan [--rounds N]                       a plan over everything that is offered
+       cargo xtask bench models                                  weights read from model files beside PyTorch's count
 cases: fp32, fp32-channels_last, bf16, bf16-channels_last of resnet18 on small pictures; with a model before it, such as
        resnet50-fp32, those of resnet50, mobilenet_v3_large, bert_mini and gpt_tiny
 --compiled measures against torch.compile";
@@ -59,6 +61,7 @@ pub fn bench(root: &Path, arguments: &[String]) -> Outcome {
         ("data", rest) => data::data(root, rest),
         ("optimizers", []) => likeness::optimizers(root),
         ("transfer", []) => transfer::transfer(root),
+        ("models", []) => models::models(root),
         ("plan", []) => plan::plan(root, 9),
         ("plan", [flag, rounds]) if flag == "--rounds" => match rounds.parse() {
             Ok(rounds) if rounds > 0 => plan::plan(root, rounds),

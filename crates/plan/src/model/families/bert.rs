@@ -1,9 +1,8 @@
 //! BERT and its like: an encoder of whole sequences (Devlin et al. 2018).
 
-use super::super::builder::Builder;
-use super::super::graph::{Function, Graph, Norm, Split};
+use super::super::builder::{Builder, Owned, Rows};
+use super::super::graph::{Function, Graph, Kind, Norm, Split};
 use super::block::{Block, Feed, Order};
-use crate::model::builder::Rows;
 
 /// An encoder of tokens.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,14 +22,34 @@ pub struct Bert {
     /// Kinds of tokens that have an embedding; 0 without.
     pub token_types: u64,
     pub dropout: bool,
+    /// Scores depend on distances, as in DeBERTa.
+    pub distances: Option<Distances>,
     pub head: Head,
     /// Tokens of one sample.
     pub sequence: u64,
 }
 
+/// How scores depend on distances between tokens (He et al. 2020).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Distances {
+    /// Distances that have an embedding, in both directions together.
+    pub entries: u64,
+    /// Products of those embeddings in each block: for keys and for queries, those that are not the tokens' own.
+    pub products: u64,
+    /// Biases of those products, all together in hidden widths.
+    pub biases: u64,
+    /// The embeddings are normalised.
+    pub norm: bool,
+    /// Tokens that a convolution beside the first block sees; 0 without.
+    pub kernel: u64,
+    pub key_bias: bool,
+}
+
 /// What is asked of the encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Head {
+    /// The vectors of all tokens, and no weight more.
+    Nothing,
     /// One vector for each sequence, as the bare model gives.
     Pooled,
     /// A class of each sequence, from the pooled vector.
@@ -58,6 +77,7 @@ impl Bert {
             shared: false,
             token_types: 2,
             dropout: true,
+            distances: None,
             head,
             sequence,
         }
@@ -87,8 +107,13 @@ impl Bert {
             at = builder.linear("widen", at, self.hidden, true, Split::Whole);
         }
         let block = self.block();
+        let table = self.distances.map(|distances| self.table(builder, distances));
         for layer in 0..self.layers {
+            let from = at;
             at = block.add(builder, at);
+            if let (Some(distances), Some(table)) = (self.distances, table) {
+                self.look_up(builder, layer, distances, table, from);
+            }
             if self.shared && layer == 0 {
                 builder.share_weights();
             }
@@ -97,6 +122,46 @@ impl Bert {
         builder.end_blocks();
         self.head(builder, at);
         std::mem::take(builder).finish()
+    }
+
+    /// The embeddings of distances, which all blocks share.
+    fn table(&self, builder: &mut Builder, distances: Distances) -> Rows {
+        let owned = Owned::parameters(distances.entries * self.hidden);
+        let (rows, width) = (distances.entries, self.hidden);
+        let kind = Kind::Copy { elements: rows * width };
+        let tensor = builder.add("distances", kind, &[], rows * width, owned);
+        let table = Rows { tensor, rows, width };
+        if distances.norm { builder.norm("distances.norm", table, Norm::Layer, true) } else { table }
+    }
+
+    /// What a block does with distances: products of their embeddings, and of those with queries and keys.
+    fn look_up(&self, builder: &mut Builder, layer: u64, distances: Distances, table: Rows, from: Rows) {
+        let hidden = self.hidden;
+        for product in 0..distances.products {
+            let biases = if product == 0 { distances.biases * hidden } else { 0 };
+            let owned = Owned::parameters(hidden * hidden + biases);
+            let name = format!("block{layer}.distances{product}");
+            let projected = builder.linear_with(name, table, hidden, owned, Split::Columns);
+            let (batch, inner) = (self.heads, hidden / self.heads);
+            let kind = Kind::Product { batch, rows: from.rows, inner, columns: table.rows };
+            let elements = self.heads * from.rows * table.rows;
+            let inputs = [from.tensor, projected.tensor];
+            builder.add(format!("block{layer}.distances{product}.scores"), kind, &inputs, elements, Owned::NOTHING);
+        }
+        if layer == 0 && distances.kernel > 0 {
+            let kernel = distances.kernel;
+            let kind = Kind::Convolution {
+                positions: from.rows,
+                inner: kernel * hidden,
+                columns: hidden,
+                groups: 1,
+                kernel: kernel as u32,
+            };
+            let owned = Owned::parameters(kernel * hidden * hidden + hidden);
+            let mixed = builder.add("convolution", kind, &[from.tensor], from.elements(), owned);
+            let mixed = builder.apply("convolution.function", Rows { tensor: mixed, ..from }, Function::Tanh);
+            builder.norm("convolution.norm", mixed, Norm::Layer, true);
+        }
     }
 
     fn block(&self) -> Block {
@@ -111,7 +176,7 @@ impl Bert {
             head_norm: false,
             joined: false,
             query_bias: true,
-            key_bias: true,
+            key_bias: self.distances.is_none_or(|distances| distances.key_bias),
             output_bias: true,
             rotary: false,
             causal: false,
@@ -124,6 +189,7 @@ impl Bert {
 
     fn head(&self, builder: &mut Builder, at: Rows) {
         match self.head {
+            Head::Nothing => {}
             Head::Pooled => {
                 self.pool(builder, at);
             }

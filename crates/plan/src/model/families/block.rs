@@ -47,6 +47,8 @@ pub enum Order {
     After,
     /// Before and after each part, within the residual path.
     Around,
+    /// After each part, within the residual path.
+    Within,
     /// Attention and feed-forward part side by side, from one normalisation or one each.
     Parallel { norms: u8 },
 }
@@ -103,6 +105,14 @@ impl Block {
                 let normal = self.normal(builder, name("norm3"), between);
                 let fed = self.feed(builder, block, normal);
                 let normal = self.normal(builder, name("norm4"), fed);
+                self.join(builder, name("sum2"), normal, between)
+            }
+            Order::Within => {
+                let attended = self.attention(builder, block, from);
+                let normal = self.normal(builder, name("norm1"), attended);
+                let between = self.join(builder, name("sum1"), normal, from);
+                let fed = self.feed(builder, block, between);
+                let normal = self.normal(builder, name("norm2"), fed);
                 self.join(builder, name("sum2"), normal, between)
             }
             Order::Parallel { norms } => {

@@ -1,4 +1,5 @@
-//! ConvNeXt: convolutions arranged as transformers are (Liu et al. 2022).
+//! ConvNeXt: convolutions arranged as transformers are (Liu et al. 2022), and its second version, which has channels
+//! compete (Woo et al. 2023).
 
 use super::super::builder::{Builder, Convolution, Owned, Picture, Rows};
 use super::super::graph::{Function, Graph, Kind, Norm, Split};
@@ -14,6 +15,10 @@ pub struct Convnext {
     pub depths: Vec<u64>,
     /// Channels of each stage.
     pub widths: Vec<u64>,
+    /// Each residual branch is scaled by a learned value a channel.
+    pub scaled: bool,
+    /// The second version: channels compete by their norms, and nothing is scaled.
+    pub second: bool,
     /// Classes of the last layer; 0 without one.
     pub classes: u64,
 }
@@ -56,13 +61,22 @@ impl Convnext {
         let mixed = normal(builder, &format!("{name}.norm"), mixed);
         let pixels = Rows { tensor: mixed.tensor, rows: from.height * from.width, width: from.channels };
         let wide = builder.linear(format!("{name}.up"), pixels, 4 * from.channels, true, Split::Whole);
-        let wide = builder.apply(format!("{name}.gelu"), wide, Function::Gelu);
+        let mut wide = builder.apply(format!("{name}.gelu"), wide, Function::Gelu);
+        if self.second {
+            let (elements, channels) = (wide.elements(), wide.width);
+            let kind = Kind::Norm { norm: Norm::Group, elements, groups: channels };
+            let owned = Owned::parameters(2 * channels);
+            wide.tensor = builder.add(format!("{name}.compete"), kind, &[wide.tensor], elements, owned);
+        }
         let narrow = builder.linear(format!("{name}.down"), wide, from.channels, true, Split::Whole);
-        let elements = from.elements();
-        let kind = Kind::Elementwise { elements, inputs: 1, product: true };
-        let owned = Owned::parameters(from.channels);
-        let scaled = builder.add(format!("{name}.scale"), kind, &[narrow.tensor], elements, owned);
-        builder.sum(&format!("{name}.sum"), Picture { tensor: scaled, ..from }, from)
+        let mut last = narrow.tensor;
+        if self.scaled {
+            let elements = from.elements();
+            let kind = Kind::Elementwise { elements, inputs: 1, product: true };
+            let owned = Owned::parameters(from.channels);
+            last = builder.add(format!("{name}.scale"), kind, &[last], elements, owned);
+        }
+        builder.sum(&format!("{name}.sum"), Picture { tensor: last, ..from }, from)
     }
 }
 

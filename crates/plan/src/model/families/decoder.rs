@@ -5,13 +5,15 @@
 
 use super::super::builder::Builder;
 use super::super::graph::{Graph, Split};
-use super::block::Block;
+use super::block::{Block, Feed};
 
 /// A decoder of tokens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoder {
     pub layers: u64,
     pub block: Block,
+    /// So many blocks have one feed-forward part of this width instead of several to choose from: blocks, width.
+    pub plain: (u64, u64),
     pub vocabulary: u64,
     /// Width of the table of words, where it differs from that of the blocks.
     pub embedding: u64,
@@ -63,8 +65,10 @@ impl Decoder {
         if self.block.dropout {
             at = builder.dropout("dropout", at);
         }
-        for _ in 0..self.layers {
-            at = self.block.add(&mut builder, at);
+        let (count, width) = self.plain;
+        let plain = Block { feed: Feed { width, experts: None, ..self.block.feed }, ..self.block.clone() };
+        for layer in 0..self.layers {
+            at = if layer < count { plain.add(&mut builder, at) } else { self.block.add(&mut builder, at) };
         }
         builder.end_blocks();
         if self.last_norm {

@@ -8,6 +8,7 @@ use super::block::Block;
 #[derive(Debug, Clone, PartialEq)]
 pub struct EncoderDecoder {
     pub encoder_layers: u64,
+    /// 0: the encoder alone.
     pub decoder_layers: u64,
     pub encoder: Block,
     pub decoder: Block,
@@ -36,6 +37,9 @@ impl EncoderDecoder {
             encoded = self.encoder.add(&mut builder, encoded);
         }
         encoded = self.end(&mut builder, "encoder", &self.encoder, encoded);
+        if self.decoder_layers == 0 {
+            return builder.finish();
+        }
         // One table of words serves both sides.
         builder.share_weights();
         let words = builder.embed("decoder.tokens", self.target, self.vocabulary, self.decoder.hidden, Split::Rows);

@@ -31,6 +31,7 @@ impl Gpt {
         let decoder = Decoder {
             layers: self.layers,
             block: self.block(),
+            plain: (0, 0),
             vocabulary: self.vocabulary,
             embedding: self.hidden,
             positions: self.positions,

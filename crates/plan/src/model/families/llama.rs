@@ -58,6 +58,7 @@ impl Llama {
         let decoder = Decoder {
             layers: self.layers,
             block: self.block(),
+            plain: (0, 0),
             vocabulary: self.vocabulary,
             embedding: self.hidden,
             positions: 0,

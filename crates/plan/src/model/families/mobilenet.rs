@@ -10,6 +10,7 @@ use crate::model::builder::Owned;
 pub struct Mobilenet {
     /// Channels, height and width of a picture.
     pub picture: [u64; 3],
+    /// Classes of the last layer; 0 without one.
     pub classes: u64,
     /// Channels of the first convolution, which halves height and width.
     pub stem: u64,
@@ -178,14 +179,16 @@ impl Mobilenet {
             vector = builder.linear("hidden", vector, self.hidden, true, Split::Whole);
             vector = builder.apply("hidden.function", vector, function);
         }
-        let scores = builder.linear("classifier", vector, self.classes, true, Split::Whole);
-        builder.loss(scores.tensor, 1, self.classes);
+        if self.classes > 0 {
+            let scores = builder.linear("classifier", vector, self.classes, true, Split::Whole);
+            builder.loss(scores.tensor, 1, self.classes);
+        }
         builder.finish()
     }
 }
 
 impl Inverted {
-    fn add(&self, builder: &mut Builder, name: &str, from: Picture) -> Picture {
+    pub(super) fn add(&self, builder: &mut Builder, name: &str, from: Picture) -> Picture {
         let mut at = from;
         if let Some(expanded) = self.expanded {
             at = mix(builder, &format!("{name}.widen"), at, Convolution::new(expanded, 1, 1), Some(self.function));
@@ -211,7 +214,13 @@ fn eighth(channels: u64) -> u64 {
 }
 
 /// A convolution, its normalisation and maybe a function.
-fn mix(builder: &mut Builder, name: &str, from: Picture, with: Convolution, function: Option<Function>) -> Picture {
+pub(super) fn mix(
+    builder: &mut Builder,
+    name: &str,
+    from: Picture,
+    with: Convolution,
+    function: Option<Function>,
+) -> Picture {
     let convolved = builder.convolution(&format!("{name}.convolution"), from, with);
     let normal = builder.batch_norm(&format!("{name}.norm"), convolved);
     match function {
@@ -221,7 +230,7 @@ fn mix(builder: &mut Builder, name: &str, from: Picture, with: Convolution, func
 }
 
 /// Channels weighed by what two layers make of their means.
-fn weigh(builder: &mut Builder, name: &str, from: Picture, squeeze: u64) -> Picture {
+pub(super) fn weigh(builder: &mut Builder, name: &str, from: Picture, squeeze: u64) -> Picture {
     let mean = builder.mean(&format!("{name}.mean"), from);
     let thin = builder.convolution(&format!("{name}.thin"), mean, Convolution::new(squeeze, 1, 1).biased());
     let thin = builder.activate(&format!("{name}.relu"), thin, Function::Relu, true);

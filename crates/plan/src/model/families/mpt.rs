@@ -42,6 +42,7 @@ impl Mpt {
         let decoder = Decoder {
             layers: self.layers,
             block: self.block(),
+            plain: (0, 0),
             vocabulary: self.vocabulary,
             embedding: self.hidden,
             positions: self.positions,

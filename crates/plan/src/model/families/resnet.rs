@@ -171,7 +171,7 @@ impl Resnet {
 }
 
 /// A convolution, its normalisation and maybe a ReLU that overwrites its input.
-fn normal(builder: &mut Builder, name: &str, from: Picture, with: Convolution, relu: bool) -> Picture {
+pub(super) fn normal(builder: &mut Builder, name: &str, from: Picture, with: Convolution, relu: bool) -> Picture {
     let convolved = builder.convolution(&format!("{name}.convolution"), from, with);
     let normal = builder.batch_norm(&format!("{name}.norm"), convolved);
     match relu {

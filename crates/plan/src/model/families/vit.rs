@@ -1,7 +1,7 @@
 //! Vision transformers: a picture cut into patches, each a token (Dosovitskiy et al. 2020).
 
 use super::super::builder::{Builder, Convolution, Owned, Rows};
-use super::super::graph::{Graph, Kind, Split};
+use super::super::graph::{Function, Graph, Kind, Split};
 use super::block::Block;
 
 /// A vision transformer.
@@ -23,6 +23,19 @@ pub struct Vit {
     pub last_norm: bool,
     /// Classes of the last layer; 0 without one.
     pub classes: u64,
+    /// It finds objects, as YOLOS does: so many of its tokens are one each.
+    pub finds: Option<Finds>,
+}
+
+/// How a vision transformer finds objects (Fang et al. 2021).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finds {
+    /// Tokens that each become an object.
+    pub objects: u64,
+    /// Blocks after the first add positions of their own.
+    pub places_again: bool,
+    /// Classes and boxes are told.
+    pub tells: bool,
 }
 
 impl Vit {
@@ -42,8 +55,12 @@ impl Vit {
             let kind = Kind::Elementwise { elements, inputs: 1, product: false };
             at.tensor = builder.add("positions", kind, &[at.tensor], elements, Owned::parameters(elements));
         }
-        for _ in 0..self.layers {
+        for layer in 0..self.layers {
             at = self.block.add(&mut builder, at);
+            if self.finds.is_some_and(|finds| finds.places_again) && layer + 1 < self.layers {
+                let kind = Kind::Elementwise { elements, inputs: 1, product: false };
+                at.tensor = builder.add("positions", kind, &[at.tensor], elements, Owned::parameters(elements));
+            }
             if self.scaled {
                 for part in ["scale1", "scale2"] {
                     let kind = Kind::Elementwise { elements, inputs: 1, product: true };
@@ -55,7 +72,19 @@ impl Vit {
         if self.last_norm {
             at = builder.norm("norm", at, self.block.norm, self.block.norm_bias);
         }
-        if self.classes > 0 {
+        if let Some(finds) = self.finds.filter(|finds| finds.tells) {
+            // One class more for nothing, and the edges of a box.
+            let objects = Rows { rows: finds.objects, ..at };
+            for (name, width) in [("class", self.classes + 1), ("box", 4)] {
+                let mut inner = objects;
+                for layer in 0..2 {
+                    inner = builder.linear(format!("{name}.{layer}"), inner, hidden, true, Split::Whole);
+                    inner = builder.apply(format!("{name}.{layer}.relu"), inner, Function::Relu);
+                }
+                let scores = builder.linear(format!("{name}.2"), inner, width, true, Split::Whole);
+                builder.loss(scores.tensor, finds.objects, width);
+            }
+        } else if self.classes > 0 {
             let first = Rows { rows: 1, ..at };
             let scores = builder.linear("classifier", first, self.classes, true, Split::Whole);
             builder.loss(scores.tensor, 1, self.classes);

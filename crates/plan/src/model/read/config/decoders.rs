@@ -3,12 +3,23 @@
 use domain::problem::Problem;
 
 use super::figures::Figures;
-use crate::model::families::Decoder;
 use crate::model::families::block::{Block, Experts, Feed, Order};
+use crate::model::families::{Decoder, Mamba};
 use crate::model::{Function, Graph, Norm};
 
 /// A decoder with layer normalisation, biases everywhere and a plain feed-forward part of four times the width.
 fn plain(figures: &Figures, hidden: u64, heads: u64, layers: u64, length: &[&str]) -> Result<Decoder, Problem> {
+    plain_of(figures, hidden, heads, layers, figures.number(&["vocab_size"])?, length)
+}
+
+fn plain_of(
+    figures: &Figures,
+    hidden: u64,
+    heads: u64,
+    layers: u64,
+    vocabulary: u64,
+    length: &[&str],
+) -> Result<Decoder, Problem> {
     Ok(Decoder {
         layers,
         block: Block {
@@ -31,7 +42,8 @@ fn plain(figures: &Figures, hidden: u64, heads: u64, layers: u64, length: &[&str
             dropout: false,
             feed: Feed { width: 4 * hidden, function: Function::Gelu, gated: false, bias: true, experts: None },
         },
-        vocabulary: figures.number(&["vocab_size"])?,
+        plain: (0, 0),
+        vocabulary,
         embedding: hidden,
         positions: 0,
         embedding_norm: false,
@@ -71,7 +83,7 @@ pub(super) fn gpt2(figures: &Figures) -> Result<Graph, Problem> {
     let hidden = figures.number(&["n_embd", "hidden_size"])?;
     let heads = figures.heads(&["n_head", "num_attention_heads"], hidden)?;
     let layers = figures.layers(&["n_layer", "num_hidden_layers"])?;
-    let lengths = ["n_positions", "n_ctx", "max_position_embeddings"];
+    let lengths = ["n_positions", "n_ctx", "max_position_embeddings", "block_size"];
     let mut decoder = plain(figures, hidden, heads, layers, &lengths)?;
     decoder.positions = figures.or(&lengths, 1024)?;
     decoder.block.feed.width = figures.or(&["n_inner"], 4 * hidden)?;
@@ -82,6 +94,10 @@ pub(super) fn gpt2(figures: &Figures) -> Result<Graph, Problem> {
         decoder.block.key_heads = 1;
     }
     decoder.tied = figures.flag("tie_word_embeddings", true);
+    if !figures.flag("bias", true) {
+        let block = &mut decoder.block;
+        (block.norm_bias, block.query_bias, block.output_bias, block.feed.bias) = (false, false, false, false);
+    }
     Ok(decoder.graph())
 }
 
@@ -195,6 +211,7 @@ pub(super) fn mpt(figures: &Figures) -> Result<Graph, Problem> {
     if let Some(attention) = attention {
         let keys = if attention.text("attn_type") == Some("multiquery_attention") { 1 } else { heads };
         decoder.block.key_heads = attention.or(&["kv_n_heads"], keys)?.min(heads);
+        decoder.block.attention_dropout = attention.rate("attn_pdrop", false);
     }
     let bias = !figures.flag("no_bias", true);
     decoder.block.norm_bias = bias;
@@ -202,6 +219,14 @@ pub(super) fn mpt(figures: &Figures) -> Result<Graph, Problem> {
     decoder.block.output_bias = bias;
     decoder.block.feed.bias = bias;
     decoder.block.feed.width = hidden * figures.small(&["expansion_ratio"], 4)?.min(64);
+    if let Some(feed) = figures.part("ffn_config") {
+        decoder.block.feed.width = feed.or(&["ffn_hidden_size"], decoder.block.feed.width)?;
+        decoder.block.feed.gated = feed.text("ffn_type").is_some_and(|kind| kind.contains("glu"));
+    }
+    if figures.text("norm_type").is_some_and(|kind| kind.contains("rms")) {
+        decoder.block.norm = Norm::Rms;
+    }
+    decoder.block.rotary = attention.is_some_and(|attention| attention.flag("rope", false));
     decoder.tied = figures.flag("tie_word_embeddings", true);
     Ok(decoder.graph())
 }
@@ -225,6 +250,58 @@ pub(super) fn starcoder2(figures: &Figures) -> Result<Graph, Problem> {
     decoder.block.dropout = figures.rate("residual_dropout", false);
     decoder.tied = figures.flag("tie_word_embeddings", true);
     Ok(decoder.graph())
+}
+
+pub(super) fn mamba(figures: &Figures) -> Result<Graph, Problem> {
+    let hidden = figures.or(&["hidden_size", "d_model"], 768)?;
+    let inner = figures.or(&["intermediate_size"], hidden * figures.small(&["expand"], 2)?.min(64))?;
+    let network = Mamba {
+        layers: figures.layers(&["num_hidden_layers", "n_layer"])?,
+        hidden,
+        inner,
+        state: figures.small(&["state_size"], 16)?,
+        rank: match figures.text("time_step_rank") {
+            Some(_) => hidden.div_ceil(16),
+            None => figures.or(&["time_step_rank"], hidden.div_ceil(16))?,
+        },
+        kernel: figures.small(&["conv_kernel"], 4)?,
+        bias: figures.flag("use_bias", false),
+        convolution_bias: figures.flag("use_conv_bias", true),
+        vocabulary: figures.or(&["vocab_size"], 50280)?,
+        tied: figures.flag("tie_word_embeddings", true),
+        scores: !figures.is_bare(),
+        sequence: figures.sequence(&["max_position_embeddings"])?,
+    };
+    Ok(network.graph())
+}
+
+/// Meta's own files of Llama (`params.json`): the width of the feed-forward part follows from the others.
+pub(super) fn llama_of_dim(figures: &Figures) -> Result<Graph, Problem> {
+    let hidden = figures.number(&["dim"])?;
+    let heads = figures.heads(&["n_heads"], hidden)?;
+    let layers = figures.layers(&["n_layers"])?;
+    let unusual = figures.positive("vocab_size")?.is_none();
+    let vocabulary = figures.positive("vocab_size")?.unwrap_or(32000);
+    let mut decoder = plain_of(figures, hidden, heads, layers, vocabulary, &["max_seq_len"])?;
+    let multiple = figures.or(&["multiple_of"], 256)?.max(1);
+    let wanted = (f64::from(u32::try_from(8 * hidden / 3).unwrap_or(u32::MAX))
+        * figures.ratio("ffn_dim_multiplier", 1.0)?) as u64;
+    decoder.block.feed.width = figures.or(&["hidden_dim"], wanted.div_ceil(multiple) * multiple)?;
+    decoder.block.feed.gated = true;
+    decoder.block.feed.bias = false;
+    decoder.block.feed.function = Function::Silu;
+    decoder.block.key_heads = figures.or(&["n_kv_heads"], heads)?.min(heads);
+    decoder.block.head_width = figures.or(&["head_dim"], (hidden / heads).max(1))?;
+    decoder.block.norm = Norm::Rms;
+    decoder.block.rotary = true;
+    let block = &mut decoder.block;
+    (block.norm_bias, block.joined, block.query_bias, block.output_bias) = (false, false, false, false);
+    decoder.tied = figures.flag("tie_word_embeddings", false);
+    let mut graph = decoder.graph();
+    if unusual {
+        graph.assumed.push("the table of words has 32,000; the file leaves it to the tokenizer".to_owned());
+    }
+    Ok(graph)
 }
 
 /// Llama's parts with layer normalisation: StableLM, and OLMo, whose normalisations have no weights.
@@ -281,6 +358,12 @@ pub(super) fn llama(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
         let count = figures.small(&["num_local_experts", "num_experts", "n_routed_experts"], 1)?;
         let active = figures.or(&["num_experts_per_tok", "num_experts_per_token"], 2)?.min(count);
         let shared = figures.maybe(&["shared_expert_intermediate_size"])?.unwrap_or(0);
+        // Some blocks may have no choice: all but every nth, the first few, or those that are named.
+        let every = figures.small(&["decoder_sparse_step"], 1)?;
+        let first = figures.positive("first_k_dense_replace")?.unwrap_or(0);
+        let named = figures.indices("mlp_only_layers");
+        let is_plain = |layer: &u64| *layer < first || !(layer + 1).is_multiple_of(every) || named.contains(layer);
+        decoder.plain = ((0..decoder.layers).filter(is_plain).count() as u64, decoder.block.feed.width);
         decoder.block.feed.width = figures.or(&["moe_intermediate_size"], decoder.block.feed.width)?;
         decoder.block.feed.experts = Some(Experts { count, active, shared });
     }

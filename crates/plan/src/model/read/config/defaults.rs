@@ -23,7 +23,7 @@ pub(super) fn defaults(kind: &str) -> &'static [(&'static str, u64)] {
         "phi3" => &PHI3,
         "gemma" => &GEMMA,
         "t5" => &T5,
-        "vit" | "deit" | "beit" | "dinov2" | "vit_msn" | "data2vec-vision" => &VIT,
+        "vit" | "deit" | "beit" | "dinov2" | "vit_msn" | "data2vec-vision" | "yolos" => &VIT,
         _ => &[],
     }
 }

@@ -3,10 +3,19 @@
 use domain::problem::Problem;
 
 use super::figures::Figures;
+use crate::model::families::bert::{Distances, Head};
 use crate::model::families::block::{Block, Feed, Order};
 use crate::model::families::decoder::Answer;
 use crate::model::families::{Bert, Decoder, EncoderDecoder};
 use crate::model::{Function, Graph, Norm};
+
+/// What is asked of a type that pools nothing where nothing is asked.
+fn unpooled(figures: &Figures) -> Result<Head, Problem> {
+    Ok(match figures.head()? {
+        Head::Pooled => Head::Nothing,
+        head => head,
+    })
+}
 
 pub(super) fn bert(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
     let hidden = figures.number(&["hidden_size"])?;
@@ -26,7 +35,47 @@ pub(super) fn bert(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
             false => 2,
         },
         dropout: figures.rate("hidden_dropout_prob", true),
-        head: figures.head()?,
+        distances: None,
+        head: if kind == "electra" { unpooled(figures)? } else { figures.head()? },
+        sequence: figures.sequence(&["max_position_embeddings"])?,
+    };
+    Ok(bert.graph())
+}
+
+/// DeBERTa, whose scores depend on distances, and its second and third version.
+pub(super) fn deberta(figures: &Figures, second: bool) -> Result<Graph, Problem> {
+    let hidden = figures.number(&["hidden_size"])?;
+    let positions = figures.or(&["max_position_embeddings"], 512)?;
+    let kinds = figures.words("pos_att_type").unwrap_or_default();
+    let [to_keys, to_queries] = ["c2p", "p2c"].map(|kind| u64::from(kinds.iter().any(|word| word == kind)));
+    let shared = second && figures.flag("share_att_key", false);
+    let buckets = if second { figures.positive("position_buckets")? } else { None };
+    let farthest = buckets.or(figures.positive("max_relative_positions")?).unwrap_or(positions);
+    let relative = figures.flag("relative_attention", false);
+    let norms = figures.text("norm_rel_ebd").unwrap_or("none").to_lowercase();
+    let distances = Distances {
+        entries: if relative { 2 * farthest } else { 0 },
+        products: if relative && !shared { to_keys + to_queries } else { 0 },
+        // The first version has none for keys.
+        biases: if relative && !shared { to_queries + if second { to_keys } else { 0 } } else { 0 },
+        norm: relative && norms.contains("layer_norm"),
+        kernel: figures.positive("conv_kernel_size")?.unwrap_or(0).min(1024),
+        key_bias: second,
+    };
+    let bert = Bert {
+        layers: figures.layers(&["num_hidden_layers"])?,
+        hidden,
+        heads: figures.heads(&["num_attention_heads"], hidden)?,
+        feed_forward: figures.number(&["intermediate_size"])?,
+        function: figures.function(&["hidden_act"], Function::Gelu),
+        vocabulary: figures.number(&["vocab_size"])?,
+        positions: if figures.flag("position_biased_input", true) { positions } else { 0 },
+        embedding: figures.or(&["embedding_size"], 0)?,
+        shared: false,
+        token_types: figures.positive("type_vocab_size")?.unwrap_or(0),
+        dropout: figures.rate("hidden_dropout_prob", true),
+        distances: Some(distances),
+        head: unpooled(figures)?,
         sequence: figures.sequence(&["max_position_embeddings"])?,
     };
     Ok(bert.graph())
@@ -46,7 +95,8 @@ pub(super) fn distilbert(figures: &Figures) -> Result<Graph, Problem> {
         shared: false,
         token_types: 0,
         dropout: figures.rate("dropout", true),
-        head: figures.head()?,
+        distances: None,
+        head: unpooled(figures)?,
         sequence: figures.sequence(&["max_position_embeddings"])?,
     };
     Ok(bert.graph())
@@ -86,6 +136,7 @@ pub(super) fn modernbert(figures: &Figures) -> Result<Graph, Problem> {
                 experts: None,
             },
         },
+        plain: (0, 0),
         vocabulary: figures.number(&["vocab_size"])?,
         embedding: hidden,
         positions: 0,
@@ -136,11 +187,14 @@ pub(super) fn t5(figures: &Figures) -> Result<Graph, Problem> {
     };
     let layers = figures.layers(&["num_layers"])?;
     let sequence = figures.sequence(&["n_positions"])?;
+    let name = figures.architecture();
+    let encodes = name.ends_with("EncoderModel") || name.ends_with("ForTokenClassification");
     let network = EncoderDecoder {
         encoder_layers: layers,
-        decoder_layers: match figures.has("num_decoder_layers") {
-            true => figures.layers(&["num_decoder_layers"])?,
-            false => layers,
+        decoder_layers: match (encodes, figures.has("num_decoder_layers")) {
+            (true, _) => 0,
+            (false, true) => figures.layers(&["num_decoder_layers"])?,
+            (false, false) => layers,
         },
         decoder: Block { causal: true, ..block.clone() },
         encoder: block,
@@ -155,7 +209,9 @@ pub(super) fn t5(figures: &Figures) -> Result<Graph, Problem> {
         target: sequence.div_ceil(4),
     };
     let mut graph = network.graph();
-    graph.assumed.push(answers(sequence));
+    if !encodes {
+        graph.assumed.push(answers(sequence));
+    }
     Ok(graph)
 }
 

@@ -13,6 +13,8 @@ use crate::model::families::decoder::Answer;
 const LARGEST: u64 = 1 << 24;
 /// No network has more layers, experts or patches of more pixels a side.
 const MOST_LAYERS: u64 = 4096;
+/// How files say how many classes there are; the first is today's.
+const LABELS: [&str; 3] = ["num_labels", "_num_labels", "num_classes"];
 /// Longest sequence, where none is asked for.
 const USUAL: u64 = 512;
 
@@ -80,6 +82,29 @@ impl<'a> Figures<'a> {
     fn said(&self, keys: &[&str]) -> Result<Option<u64>, Problem> {
         let usual = || self.otherwise.iter().find(|(key, _)| keys.contains(key)).map(|(_, value)| *value);
         Ok(self.maybe(keys)?.or_else(usual))
+    }
+
+    /// A whole number from 1; none where the file says none, 0 or less, which stand for "without".
+    pub fn positive(&self, key: &str) -> Result<Option<u64>, Problem> {
+        match self.object.get(key).and_then(Value::as_f64) {
+            Some(number) if number <= 0.0 => Ok(None),
+            Some(_) | None => self.maybe(&[key]),
+        }
+    }
+
+    /// A list of places, counted from 0; empty where the file has none.
+    pub fn indices(&self, key: &str) -> Vec<u64> {
+        let list = self.object.get(key).and_then(Value::as_array);
+        list.into_iter().flatten().filter_map(Value::as_u64).take(MOST_LAYERS as usize).collect()
+    }
+
+    /// Words of a list, or of a text with bars between them.
+    pub fn words(&self, key: &str) -> Option<Vec<String>> {
+        match self.object.get(key)? {
+            Value::String(text) => Some(text.to_lowercase().split('|').map(|word| word.trim().to_owned()).collect()),
+            Value::Array(list) => Some(list.iter().filter_map(Value::as_str).map(str::to_lowercase).collect()),
+            _ => None,
+        }
     }
 
     /// A ratio above 0, such as by how much a network is wider than the usual one.
@@ -166,6 +191,10 @@ impl<'a> Figures<'a> {
         let channels = self.or(&["num_channels"], 3)?;
         let sides = match self.list("image_size") {
             Ok(Some(sides)) if sides.len() == 2 => [sides[0], sides[1]],
+            Err(_) if self.part("image_size").is_some_and(|sides| sides.has("height")) => {
+                let sides = Figures { object: self.object["image_size"].as_object().unwrap_or(self.object), ..*self };
+                [sides.number(&["height"])?, sides.or(&["width"], 224)?]
+            }
             Ok(_) | Err(_) => [self.or(&["image_size"], 224)?; 2],
         };
         match channels <= 4096 && sides.iter().all(|side| *side <= 1 << 16) {
@@ -183,9 +212,27 @@ impl<'a> Figures<'a> {
         let named = self.object.get("id2label").and_then(Value::as_object).map(|labels| labels.len() as u64);
         match named.filter(|named| *named > 0) {
             Some(named) => Ok(named),
-            None if self.architecture().ends_with("Classification") => self.or(&["num_labels"], 2),
-            None => self.or(&["num_labels"], otherwise),
+            None if !self.architecture().is_empty() => self.or(&LABELS, 2),
+            None => self.or(&LABELS, otherwise),
         }
+    }
+
+    /// Classes of a picture: none for blocks alone, else as [`Figures::classes`].
+    pub fn labels(&self) -> Result<u64, Problem> {
+        if self.is_bare() || self.names_pixels() { Ok(0) } else { self.classes(1000) }
+    }
+
+    /// Whether a class of each pixel is asked for.
+    pub fn names_pixels(&self) -> bool {
+        self.architecture().ends_with("ForSemanticSegmentation")
+    }
+
+    /// Whether neither the file nor who asks says how many classes there are, or that there are none.
+    pub fn leaves_classes_open(&self) -> bool {
+        self.shape.classes.is_none()
+            && !self.has("id2label")
+            && !LABELS.iter().any(|key| self.has(key))
+            && self.architecture().is_empty()
     }
 
     /// The class of `transformers` that the file belongs to; empty where it does not say.
@@ -220,7 +267,7 @@ impl<'a> Figures<'a> {
         let classes = self.classes(2)?;
         Ok(match self.architecture() {
             name if name.ends_with("ForPreTraining") => Head::MaskedWords,
-            name if name.ends_with("ForMaskedLM") => Head::Words,
+            name if ["ForMaskedLM", "ForCausalLM", "LMHeadModel"].iter().any(|end| name.ends_with(end)) => Head::Words,
             name if name.ends_with("ForQuestionAnswering") => Head::Tokens { classes: 2 },
             name if name.ends_with("ForTokenClassification") => Head::Tokens { classes },
             name if name.ends_with("ForSequenceClassification") => Head::Sequence { classes },

@@ -8,6 +8,8 @@ mod defaults;
 mod encoders;
 mod figures;
 mod pictures;
+mod sounds;
+mod stages;
 #[cfg(test)]
 mod tests;
 
@@ -16,13 +18,14 @@ use serde_json::Value;
 
 use self::figures::Figures;
 use super::Shape;
-use crate::model::Graph;
+use crate::model::{Graph, Kind, Operator};
 
 /// Types that are read, for messages.
-const KNOWN: &str = "albert, bart, beit, bert, bloom, camembert, convnext, deit, dinov2, distilbert, electra, falcon, \
-    gemma, gemma2, gpt2, gpt_bigcode, gpt_neo, gpt_neox, gptj, llama, mbart, mistral, mixtral, mobilenet_v1, \
-    mobilenet_v2, mobilenet_v3, modernbert, mpt, olmo, opt, phi, phi3, qwen2, qwen2_moe, qwen3, resnet, roberta, \
-    stablelm, starcoder2, t5, vit, xlm-roberta, yolo";
+const KNOWN: &str = "albert, bart, beit, bert, bloom, camembert, clip, convnext, convnextv2, deberta, deberta-v2, deit, \
+    dinov2, distilbert, efficientnet, electra, falcon, gemma, gemma2, gpt2, gpt_bigcode, gpt_neo, gpt_neox, gptj, \
+    llama, mamba, mbart, mistral, mixtral, mobilevit, mobilenet_v1, mobilenet_v2, mobilenet_v3, modernbert, mpt, mt5, olmo, opt, \
+    phi, phi3, qwen2, qwen2_moe, qwen3, regnet, resnet, roberta, segformer, stablelm, starcoder2, swin, swinv2, t5, vit, \
+    wav2vec2, whisper, xlm-roberta, yolo, yolos";
 
 /// Reads a `config.json`.
 pub fn read(bytes: &[u8], shape: &Shape) -> Result<Graph, Problem> {
@@ -39,10 +42,18 @@ pub fn read(bytes: &[u8], shape: &Shape) -> Result<Graph, Problem> {
         Some(kind) => by_type(kind, &figures)?,
         None => None,
     };
-    match graph {
-        Some(graph) => Ok(graph),
-        None => guess(&figures),
+    let mut graph = match graph {
+        Some(graph) => graph,
+        None => guess(&figures)?,
+    };
+    let usual = |operator: &Operator| matches!(operator.kind, Kind::Loss { classes: 1000, .. });
+    if figures.names_pixels() && figures.text("model_type") != Some("segformer") {
+        graph.unknown.push("the part that names pixels ×1".to_owned());
     }
+    if figures.leaves_classes_open() && graph.operators.iter().any(usual) {
+        graph.assumed.push("1000 classes are assumed; the file names none (`num_labels`)".to_owned());
+    }
+    Ok(graph)
 }
 
 fn by_type(kind: &str, figures: &Figures) -> Result<Option<Graph>, Problem> {
@@ -60,6 +71,8 @@ fn by_type(kind: &str, figures: &Figures) -> Result<Option<Graph>, Problem> {
         | "data2vec-text" => encoders::bert(figures, kind)?,
         "distilbert" => encoders::distilbert(figures)?,
         "modernbert" => encoders::modernbert(figures)?,
+        "deberta" => encoders::deberta(figures, false)?,
+        "deberta-v2" => encoders::deberta(figures, true)?,
         "t5" | "mt5" | "umt5" | "longt5" => encoders::t5(figures)?,
         "bart" | "mbart" | "marian" | "m2m_100" | "pegasus" | "blenderbot" | "blenderbot-small" => {
             encoders::bart(figures, kind)?
@@ -80,9 +93,22 @@ fn by_type(kind: &str, figures: &Figures) -> Result<Option<Graph>, Problem> {
         | "granite" | "olmo2" | "smollm3" | "yi" | "baichuan" | "ministral" | "minicpm" => {
             decoders::llama(figures, kind)?
         }
-        "vit" | "deit" | "beit" | "dinov2" | "vit_msn" | "data2vec-vision" => pictures::vit(figures, kind)?,
+        "vit" | "deit" | "beit" | "dinov2" | "vit_msn" | "data2vec-vision" | "yolos" => pictures::vit(figures, kind)?,
         "resnet" => pictures::resnet(figures)?,
-        "convnext" => pictures::convnext(figures)?,
+        "convnext" => pictures::convnext(figures, false)?,
+        "convnextv2" => pictures::convnext(figures, true)?,
+        "regnet" => stages::regnet(figures)?,
+        "efficientnet" => stages::efficientnet(figures)?,
+        "swin" => stages::swin(figures, false)?,
+        "swinv2" => stages::swin(figures, true)?,
+        "segformer" => stages::segformer(figures)?,
+        "mobilevit" => stages::mobilevit(figures)?,
+        "clip" => pictures::clip(figures)?,
+        "clip_vision_model" => pictures::clip_half(figures, true)?,
+        "clip_text_model" => pictures::clip_half(figures, false)?,
+        "whisper" => sounds::whisper(figures)?,
+        "wav2vec2" | "hubert" => sounds::wav2vec(figures)?,
+        "mamba" => decoders::mamba(figures)?,
         "mobilenet_v1" => pictures::mobilenet_first(figures)?,
         "mobilenet_v2" => pictures::mobilenet_second(figures)?,
         "mobilenet_v3" => pictures::mobilenet_third(figures)?,
@@ -116,6 +142,9 @@ fn guess(figures: &Figures) -> Result<Graph, Problem> {
         (true, false) => Some(("an encoder like BERT", encoders::bert(figures, "bert")?)),
         (false, _) if has(&["n_embd", "n_layer", "n_head", "vocab_size"]) => {
             Some(("a decoder like GPT-2", decoders::gpt2(figures)?))
+        }
+        (false, _) if has(&["dim", "n_layers", "n_heads", "norm_eps"]) => {
+            Some(("a decoder like Llama", decoders::llama_of_dim(figures)?))
         }
         (false, _) if patches => Some(("a vision transformer", pictures::vit(figures, "vit")?)),
         (false, _) => None,

@@ -4,7 +4,9 @@ use domain::problem::Problem;
 
 use super::figures::Figures;
 use crate::model::families::block::{Block, Feed, Order};
+use crate::model::families::clip::{Clip, Reads, Sees};
 use crate::model::families::resnet::{self, Stem, Variation};
+use crate::model::families::vit::Finds;
 use crate::model::families::{Convnext, Mobilenet, Resnet, Vit, Yolo};
 use crate::model::{Function, Graph, Norm};
 
@@ -13,6 +15,14 @@ pub(super) fn vit(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
     let heads = figures.heads(&["num_attention_heads"], hidden)?;
     let beit = matches!(kind, "beit" | "data2vec-vision");
     let dino = kind == "dinov2";
+    let finds = match kind {
+        "yolos" => Some(Finds {
+            objects: figures.small(&["num_detection_tokens"], 100)?,
+            places_again: figures.flag("use_mid_position_embeddings", true),
+            tells: !figures.is_bare(),
+        }),
+        _ => None,
+    };
     let dropout = figures.rate("hidden_dropout_prob", false);
     let width = match dino {
         true => hidden * figures.small(&["mlp_ratio"], 4)?.min(64),
@@ -54,15 +64,17 @@ pub(super) fn vit(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
                 experts: None,
             },
         },
-        tokens: 1 + u64::from(kind == "deit"),
+        tokens: 1 + u64::from(kind == "deit") + finds.map_or(0, |finds| finds.objects),
+        finds,
         positions: !beit || figures.flag("use_absolute_position_embeddings", false),
         scaled: dino || beit,
         last_norm: true,
         // A bare model keeps one square product over the first token, where its type has one.
         classes: match (figures.is_bare(), kind) {
-            (true, "vit" | "deit") => hidden,
+            (true, "vit" | "deit" | "yolos") => hidden,
             (true, _) => 0,
-            (false, _) => figures.classes(1000)?,
+            (false, "yolos") => figures.classes(91)?,
+            (false, _) => figures.labels()?,
         },
     };
     Ok(network.graph())
@@ -84,7 +96,7 @@ pub(super) fn resnet(figures: &Figures) -> Result<Graph, Problem> {
     }
     let network = Resnet {
         picture: figures.picture()?,
-        classes: if figures.is_bare() { 0 } else { figures.classes(1000)? },
+        classes: figures.labels()?,
         stem: Stem::Large,
         block,
         stages,
@@ -101,7 +113,7 @@ pub(super) fn resnet(figures: &Figures) -> Result<Graph, Problem> {
 }
 
 /// Channels of an inner layer: a multiple of `divisor`, no more than a tenth below what was asked for.
-fn rounded(channels: f64, divisor: u64, least: u64) -> u64 {
+pub(super) fn rounded(channels: f64, divisor: u64, least: u64) -> u64 {
     let divisor = divisor.clamp(1, 1024);
     let nearest = ((channels + divisor as f64 / 2.0) as u64 / divisor * divisor).max(least);
     if (nearest as f64) < 0.9 * channels { nearest + divisor } else { nearest }
@@ -110,7 +122,7 @@ fn rounded(channels: f64, divisor: u64, least: u64) -> u64 {
 pub(super) fn mobilenet_first(figures: &Figures) -> Result<Graph, Problem> {
     let (multiplier, least) = (figures.ratio("depth_multiplier", 1.0)?, figures.small(&["min_depth"], 8)?);
     let widths = |channels: u64| ((channels as f64 * multiplier) as u64).max(least);
-    Ok(Mobilenet::first(figures.picture()?, figures.classes(1000)?, widths).graph())
+    Ok(Mobilenet::first(figures.picture()?, figures.labels()?, widths).graph())
 }
 
 pub(super) fn mobilenet_second(figures: &Figures) -> Result<Graph, Problem> {
@@ -119,7 +131,7 @@ pub(super) fn mobilenet_second(figures: &Figures) -> Result<Graph, Problem> {
     let expand = figures.ratio("expand_ratio", 6.0)?;
     let network = Mobilenet::second(
         figures.picture()?,
-        figures.classes(1000)?,
+        figures.labels()?,
         |channels| rounded((channels as f64 * multiplier).round_ties_even(), divisor, least),
         |channels| rounded((channels as f64 * expand).round_ties_even(), divisor, least),
     );
@@ -164,7 +176,7 @@ pub(super) fn yolo(figures: &Figures) -> Result<Graph, Problem> {
     Ok(network.graph())
 }
 
-pub(super) fn convnext(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn convnext(figures: &Figures, second: bool) -> Result<Graph, Problem> {
     let depths = figures.list("depths")?.unwrap_or(vec![3, 3, 9, 3]);
     let widths = figures.list("hidden_sizes")?.unwrap_or(vec![96, 192, 384, 768]);
     if depths.len() != widths.len() || depths.iter().sum::<u64>() > 4096 {
@@ -177,7 +189,91 @@ pub(super) fn convnext(figures: &Figures) -> Result<Graph, Problem> {
         patch: figures.small(&["patch_size"], 4)?,
         depths,
         widths,
-        classes: if figures.is_bare() { 0 } else { figures.classes(1000)? },
+        scaled: !second && figures.rate("layer_scale_init_value", true),
+        second,
+        classes: figures.labels()?,
     };
     Ok(network.graph())
+}
+
+pub(super) fn clip(figures: &Figures) -> Result<Graph, Problem> {
+    let none = serde_json::Map::new();
+    let half = |key: &str| figures.part(key).unwrap_or(Figures::new(&none, figures.shape));
+    let classifies = figures.architecture().ends_with("ForImageClassification");
+    let network = Clip {
+        sees: Some(sees(&half("vision_config"))?),
+        reads: if classifies { None } else { Some(reads(&half("text_config"))?) },
+        projection: if classifies { 0 } else { figures.or(&["projection_dim"], 512)?.min(1 << 16) },
+        classes: if classifies { figures.classes(2)? } else { 0 },
+    };
+    Ok(network.graph())
+}
+
+/// A file of one half alone.
+pub(super) fn clip_half(figures: &Figures, picture: bool) -> Result<Graph, Problem> {
+    let projects = figures.architecture().ends_with("WithProjection");
+    let network = Clip {
+        sees: if picture { Some(sees(figures)?) } else { None },
+        reads: if picture { None } else { Some(reads(figures)?) },
+        projection: if projects { figures.or(&["projection_dim"], 512)?.min(1 << 16) } else { 0 },
+        classes: 0,
+    };
+    Ok(network.graph())
+}
+
+fn sees(figures: &Figures) -> Result<Sees, Problem> {
+    let picture = figures.picture()?;
+    let patch = figures.small(&["patch_size"], 32)?;
+    if patch > picture[1] || patch > picture[2] {
+        return Err(Problem::at("patch_size", format!("a patch of {patch} pixels is larger than the picture"))
+            .hint("give the size of the pictures"));
+    }
+    Ok(Sees { picture, patch, layers: layers(figures)?, block: tower(figures, [768, 12, 3072], false)? })
+}
+
+fn reads(figures: &Figures) -> Result<Reads, Problem> {
+    let positions = figures.or(&["max_position_embeddings"], 77)?;
+    Ok(Reads {
+        vocabulary: figures.or(&["vocab_size"], 49408)?,
+        positions,
+        sequence: figures.shape.sequence.unwrap_or(positions).clamp(1, 1 << 16),
+        layers: layers(figures)?,
+        block: tower(figures, [512, 8, 2048], true)?,
+    })
+}
+
+fn layers(figures: &Figures) -> Result<u64, Problem> {
+    if figures.has("num_hidden_layers") { figures.layers(&["num_hidden_layers"]) } else { Ok(12) }
+}
+
+/// A block of either half; `usual` are its width, heads and width of the feed-forward part.
+fn tower(figures: &Figures, usual: [u64; 3], causal: bool) -> Result<Block, Problem> {
+    let hidden = figures.or(&["hidden_size"], usual[0])?;
+    let heads = figures.or(&["num_attention_heads"], usual[1])?.clamp(1, hidden);
+    Ok(Block {
+        hidden,
+        heads,
+        key_heads: heads,
+        head_width: hidden / heads,
+        order: Order::Before,
+        norm: Norm::Layer,
+        norm_bias: true,
+        head_norm: false,
+        joined: false,
+        query_bias: true,
+        key_bias: true,
+        output_bias: true,
+        rotary: false,
+        causal,
+        window: None,
+        attention_dropout: figures.rate("attention_dropout", false),
+        dropout: false,
+        feed: Feed {
+            width: figures.or(&["intermediate_size"], usual[2])?,
+            function: figures.function(&["hidden_act"], Function::Gelu),
+            gated: false,
+            bias: true,
+            experts: None,
+        },
+    })
 }

@@ -100,7 +100,12 @@ fn refused(config: &str) -> String {
 fn what_cannot_be_read_says_why() {
     assert!(refused("").contains("empty"));
     assert!(refused("{").contains("not JSON"));
-    assert!(refused(r#"{"model_type": "wav2vec2"}"#).contains("`wav2vec2` is not known"));
+    assert!(refused(r#"{"model_type": "wavenet"}"#).contains("`wavenet` is not known"));
+    assert!(
+        refused(r#"{"model_type": "swin", "depths": [2, 2], "num_heads": [3]}"#).contains("do not belong together")
+    );
+    assert!(refused(r#"{"model_type": "swin", "embed_dim": 8, "num_heads": [16, 16, 16, 16]}"#).contains("heads"));
+    assert!(refused(r#"{"model_type": "regnet", "depths": [9, 9000, 9, 9]}"#).contains("deeper"));
     assert!(refused(r#"{"model_type": "albert"}"#).contains("no `hidden_size`"));
     let huge = r#"{"model_type": "gpt2", "n_embd": 18446744073709551615, "n_layer": 1, "n_head": 1, "vocab_size": 5}"#;
     assert!(refused(huge).contains("no size"));
@@ -125,17 +130,18 @@ proptest::proptest! {
     /// Whatever figures a file claims, there is an answer, and it is a graph or a problem.
     #[test]
     fn no_figure_makes_it_fail(
-        kind in 0..16usize,
+        kind in 0..28usize,
         figures in proptest::collection::vec(proptest::prop_oneof![0..9u64, 0..5000u64, 0..=u64::MAX], 8),
     ) {
         let kinds = [
             "bert", "gpt2", "llama", "mixtral", "falcon", "mpt", "t5", "bart", "vit", "resnet", "convnext", "x",
-            "mobilenet_v1", "mobilenet_v2", "mobilenet_v3", "yolo",
+            "mobilenet_v1", "mobilenet_v2", "mobilenet_v3", "yolo", "swin", "swinv2", "regnet", "efficientnet",
+            "segformer", "clip", "whisper", "wav2vec2", "mamba", "deberta-v2", "mobilevit", "yolos",
         ];
         let keys = [
             ["hidden_size", "n_embd", "d_model"], ["num_hidden_layers", "n_layer", "num_layers"],
             ["num_attention_heads", "n_head", "num_heads"], ["intermediate_size", "n_inner", "d_ff"],
-            ["vocab_size", "encoder_layers", "decoder_layers"], ["num_local_experts", "n_heads", "n_layers"],
+            ["vocab_size", "encoder_layers", "decoder_layers"], ["num_local_experts", "n_heads", "embed_dim"],
             ["num_key_value_heads", "patch_size", "image_size"], ["max_position_embeddings", "head_dim", "d_kv"],
         ];
         let mut object = serde_json::Map::new();
@@ -202,4 +208,60 @@ fn what_a_file_leaves_out_is_what_transformers_takes() {
     check(r#"{"model_type": "mpt"}"#, 1_311_213_568);
     check(r#"{"model_type": "falcon"}"#, 6_921_720_704);
     check(r#"{"model_type": "gpt_neox"}"#, 20_554_567_680);
+}
+
+#[test]
+fn networks_in_stages_over_sound_and_of_two_halves_have_the_parameters_that_transformers_counts() {
+    let of = |kind: &str, class: &str, more: &str| {
+        format!(r#"{{"model_type": "{kind}", "architectures": ["{class}"]{more}}}"#)
+    };
+    check(&of("swin", "SwinForImageClassification", ""), 27_520_892);
+    check(&of("swinv2", "Swinv2ForImageClassification", r#", "window_size": 8, "image_size": 256"#), 27_579_692);
+    check(&of("swinv2", "Swinv2Model", ""), 27_578_154);
+    check(&of("regnet", "RegNetForImageClassification", r#", "num_labels": 1000"#), 20_646_656);
+    let small = r#", "layer_type": "x", "hidden_sizes": [24, 56, 152, 368], "depths": [1, 1, 4, 7], "groups_width": 8"#;
+    check(&of("regnet", "RegNetModel", small), 2_315_792);
+    check(&of("efficientnet", "EfficientNetForImageClassification", ""), 63_792_082);
+    let least = r#", "width_coefficient": 1.0, "depth_coefficient": 1.0, "hidden_dim": 1280, "num_labels": 1000"#;
+    check(&of("efficientnet", "EfficientNetForImageClassification", least), 5_288_548);
+    check(&of("convnextv2", "ConvNextV2ForImageClassification", ""), 27_868_034);
+    check(&of("segformer", "SegformerForImageClassification", ""), 3_319_906);
+    check(&of("segformer", "SegformerForSemanticSegmentation", ""), 3_714_658);
+    check(&of("mobilevit", "MobileViTForImageClassification", ""), 4_938_914);
+    check(&of("clip", "CLIPModel", ""), 151_277_313);
+    check(&of("clip", "CLIPForImageClassification", ""), 87_457_538);
+    check(&of("clip_vision_model", "CLIPVisionModel", ""), 87_456_000);
+    check(&of("whisper", "WhisperForConditionalGeneration", ""), 37_760_640);
+    check(&of("whisper", "WhisperForAudioClassification", ""), 8_307_458);
+    check(&of("wav2vec2", "Wav2Vec2ForCTC", ""), 94_396_320);
+    check(&of("wav2vec2", "Wav2Vec2ForSequenceClassification", ""), 94_569_090);
+    check(&of("mamba", "MambaForCausalLM", ""), 159_308_544);
+    check(&of("mamba", "MambaModel", r#", "use_bias": true, "expand": 3"#), 219_814_656);
+}
+
+#[test]
+fn scores_by_distance_and_parts_of_which_some_blocks_have_no_choice_are_counted() {
+    let base = r#""hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072"#;
+    let third = r#""relative_attention": true, "position_buckets": 256, "norm_rel_ebd": "layer_norm", "share_att_key": true,
+        "pos_att_type": ["p2c", "c2p"], "position_biased_input": false, "type_vocab_size": 0, "vocab_size": 128100"#;
+    for (class, parameters) in [("Model", 183_831_552), ("ForMaskedLM", 184_551_780)] {
+        let class = format!(r#""architectures": ["DebertaV2{class}"]"#);
+        check(&format!(r#"{{"model_type": "deberta-v2", {base}, {third}, {class}}}"#), parameters);
+    }
+    let first = r#""relative_attention": true, "pos_att_type": "c2p|p2c", "position_biased_input": false, "type_vocab_size": 0"#;
+    let class = r#""vocab_size": 50265, "architectures": ["DebertaModel"]"#;
+    check(&format!(r#"{{"model_type": "deberta", {base}, {first}, {class}}}"#), 138_601_728);
+    // Meta's own file of Llama 3 8B.
+    let meta = r#"{"dim": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "vocab_size": 128256, "multiple_of": 1024,
+        "ffn_dim_multiplier": 1.3, "norm_eps": 1e-05, "rope_theta": 500000.0}"#;
+    let graph = model(meta.as_bytes(), &Shape::default()).expect("its keys are enough");
+    assert_eq!(graph.parameters(), 8_030_261_248);
+}
+
+#[test]
+fn classes_that_nothing_names_are_assumed_and_said_so() {
+    let read = |config: &str| model(config.as_bytes(), &Shape::default()).expect("a network").assumed;
+    assert_eq!(read(r#"{"model_type": "resnet"}"#).len(), 1);
+    assert_eq!(read(r#"{"model_type": "resnet", "num_classes": 10}"#).len(), 0);
+    assert_eq!(read(r#"{"model_type": "bert"}"#).len(), 0);
 }

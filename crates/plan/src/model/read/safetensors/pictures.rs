@@ -88,6 +88,7 @@ pub(super) fn vit(header: &Header, shape: &Shape) -> Option<Graph> {
         positions: true,
         scaled: false,
         last_norm: true,
+        finds: None,
         classes: classes(shape, stored.and_then(|shape| shape.first().copied())),
     };
     let mut graph = network.graph();

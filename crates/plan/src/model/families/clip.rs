@@ -1,0 +1,110 @@
+//! CLIP: a transformer over pictures and one over texts that meet in one space (Radford et al. 2021).
+
+use super::super::builder::{Builder, Convolution, Owned, Rows};
+use super::super::graph::{Graph, Kind, Norm, Split};
+use super::block::Block;
+
+/// A CLIP, or one of its halves.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Clip {
+    pub sees: Option<Sees>,
+    pub reads: Option<Reads>,
+    /// Width of the space in which both meet; 0 without.
+    pub projection: u64,
+    /// Classes of the picture from the mean of its patches; 0 without.
+    pub classes: u64,
+}
+
+/// The half that sees.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sees {
+    /// Channels, height and width of a picture.
+    pub picture: [u64; 3],
+    /// Side of a patch.
+    pub patch: u64,
+    pub layers: u64,
+    pub block: Block,
+}
+
+/// The half that reads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reads {
+    pub vocabulary: u64,
+    pub positions: u64,
+    /// Tokens of one text.
+    pub sequence: u64,
+    pub layers: u64,
+    pub block: Block,
+}
+
+impl Clip {
+    pub fn graph(&self) -> Graph {
+        let mut builder = Builder::new();
+        let mut ends = Vec::new();
+        if let Some(reads) = &self.reads {
+            let mut at = reads.add(&mut builder);
+            if self.projection > 0 {
+                let last = Rows { rows: 1, ..at };
+                at = builder.linear("reads.projection", last, self.projection, false, Split::Whole);
+            }
+            ends.push(at);
+        }
+        if let Some(sees) = &self.sees {
+            let mut at = sees.add(&mut builder);
+            if self.classes > 0 {
+                let scores = builder.linear("classifier", Rows { rows: 1, ..at }, self.classes, true, Split::Whole);
+                builder.loss(scores.tensor, 1, self.classes);
+            } else if self.projection > 0 {
+                let first = Rows { rows: 1, ..at };
+                at = builder.linear("sees.projection", first, self.projection, false, Split::Whole);
+            }
+            ends.push(at);
+        }
+        if let [one, other] = ends[..]
+            && self.projection > 0
+        {
+            // Likeness of each picture to each text of the batch, sharpened by one learned value.
+            let kind = Kind::Product { batch: 1, rows: 1, inner: self.projection, columns: 1 };
+            let alike = builder.add("likeness", kind, &[one.tensor, other.tensor], 1, Owned::parameters(1));
+            builder.loss(alike, 1, 1);
+        }
+        builder.finish()
+    }
+}
+
+impl Sees {
+    fn add(&self, builder: &mut Builder) -> Rows {
+        let [channels, height, width] = self.picture;
+        let hidden = self.block.hidden;
+        let picture = builder.picture(channels, height, width);
+        let cut = Convolution::new(hidden, self.patch, self.patch).padding(0);
+        let patches = builder.convolution("sees.patches", picture, cut);
+        let rows = patches.height * patches.width + 1;
+        let elements = rows * hidden;
+        let owned = Owned::parameters(hidden);
+        let joined = builder.add("sees.tokens", Kind::Copy { elements }, &[patches.tensor], elements, owned);
+        let kind = Kind::Elementwise { elements, inputs: 1, product: false };
+        let placed = builder.add("sees.positions", kind, &[joined], elements, Owned::parameters(elements));
+        let mut at = Rows { tensor: placed, rows, width: hidden };
+        at = builder.norm("sees.norm1", at, Norm::Layer, true);
+        for _ in 0..self.layers {
+            at = self.block.add(builder, at);
+        }
+        builder.end_blocks();
+        builder.norm("sees.norm2", at, Norm::Layer, true)
+    }
+}
+
+impl Reads {
+    fn add(&self, builder: &mut Builder) -> Rows {
+        let hidden = self.block.hidden;
+        let words = builder.embed("reads.tokens", self.sequence, self.vocabulary, hidden, Split::Rows);
+        let places = builder.embed("reads.positions", self.sequence, self.positions, hidden, Split::Whole);
+        let mut at = builder.combine("reads.sum", words, places, false);
+        for _ in 0..self.layers {
+            at = self.block.add(builder, at);
+        }
+        builder.end_blocks();
+        builder.norm("reads.norm", at, Norm::Layer, true)
+    }
+}

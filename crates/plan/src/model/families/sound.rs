@@ -1,0 +1,208 @@
+//! Networks over sound: Whisper, which writes down what is said (Radford et al. 2022), and wav2vec 2.0, which learns from
+//! sound alone (Baevski et al. 2020).
+
+use super::super::builder::{Builder, Owned, Rows};
+use super::super::graph::{Function, Graph, Kind, Norm, Split};
+use super::block::Block;
+
+/// A Whisper.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Whisper {
+    /// Bands of the spectrum.
+    pub bands: u64,
+    /// Positions of the encoder; twice as many moments of the spectrum enter.
+    pub source: u64,
+    /// Positions of the decoder that have an embedding, and tokens of one answer.
+    pub positions: u64,
+    pub target: u64,
+    pub encoder_layers: u64,
+    pub decoder_layers: u64,
+    pub encoder: Block,
+    pub decoder: Block,
+    pub vocabulary: u64,
+    /// Only a class of the sound is asked for: width of the layer before it, and classes.
+    pub class: Option<(u64, u64)>,
+}
+
+impl Whisper {
+    pub fn graph(&self) -> Graph {
+        let mut builder = Builder::new();
+        let hidden = self.encoder.hidden;
+        let sound =
+            Rows { tensor: builder.input(2 * self.source * self.bands), rows: 2 * self.source, width: self.bands };
+        let mut at = wave(
+            &mut builder,
+            "conv1",
+            sound,
+            Window { columns: hidden, kernel: 3, rows: 2 * self.source, groups: 1, bias: true },
+        );
+        at = builder.apply("conv1.gelu", at, Function::Gelu);
+        at = wave(
+            &mut builder,
+            "conv2",
+            at,
+            Window { columns: hidden, kernel: 3, rows: self.source, groups: 1, bias: true },
+        );
+        at = builder.apply("conv2.gelu", at, Function::Gelu);
+        let places = builder.embed("encoder.positions", self.source, self.source, hidden, Split::Whole);
+        let mut encoded = builder.combine("encoder.sum", at, places, false);
+        for _ in 0..self.encoder_layers {
+            encoded = self.encoder.add(&mut builder, encoded);
+        }
+        builder.end_blocks();
+        encoded = builder.norm("encoder.norm", encoded, Norm::Layer, true);
+        if let Some((width, classes)) = self.class {
+            let thin = builder.linear("projector", encoded, width, true, Split::Whole);
+            let scores = builder.linear("classifier", Rows { rows: 1, ..thin }, classes, true, Split::Whole);
+            builder.loss(scores.tensor, 1, classes);
+            return builder.finish();
+        }
+        let words = builder.embed("decoder.tokens", self.target, self.vocabulary, hidden, Split::Rows);
+        let places = builder.embed("decoder.positions", self.target, self.positions, hidden, Split::Whole);
+        let mut at = builder.combine("decoder.sum", words, places, false);
+        for _ in 0..self.decoder_layers {
+            at = self.decoder.add_across(&mut builder, at, encoded);
+        }
+        builder.end_blocks();
+        at = builder.norm("decoder.norm", at, Norm::Layer, true);
+        builder.predict_tokens("scores", at, self.vocabulary, true, false);
+        builder.finish()
+    }
+}
+
+/// A wav2vec 2.0.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wav2vec {
+    /// Values of sound that enter.
+    pub samples: u64,
+    pub convolutions: Vec<Convolved>,
+    pub convolution_bias: bool,
+    /// Each convolution is normalised; else only the first, channel by channel.
+    pub norms_each: bool,
+    pub layers: u64,
+    pub block: Block,
+    /// Moments and groups of the convolution that tells positions.
+    pub position_kernel: u64,
+    pub position_groups: u64,
+    pub answer: Heard,
+}
+
+/// One convolution over sound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Convolved {
+    pub channels: u64,
+    pub kernel: u64,
+    pub stride: u64,
+}
+
+/// What is asked of a [`Wav2vec`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    Nothing,
+    /// A letter at each moment.
+    Letters {
+        vocabulary: u64,
+    },
+    /// A class of the whole, from a layer of this width.
+    Class {
+        classes: u64,
+        width: u64,
+    },
+}
+
+impl Wav2vec {
+    pub fn graph(&self) -> Graph {
+        let mut builder = Builder::new();
+        let hidden = self.block.hidden;
+        let mut at = Rows { tensor: builder.input(self.samples), rows: self.samples, width: 1 };
+        for (index, convolved) in self.convolutions.iter().enumerate() {
+            let name = format!("feature{index}");
+            let rows = at.rows.saturating_sub(convolved.kernel) / convolved.stride.max(1) + 1;
+            let window = Window {
+                columns: convolved.channels,
+                kernel: convolved.kernel,
+                rows,
+                groups: 1,
+                bias: self.convolution_bias,
+            };
+            at = wave(&mut builder, &name, at, window);
+            if self.norms_each || index == 0 {
+                at = builder.norm(format!("{name}.norm"), at, Norm::Layer, true);
+            }
+            at = builder.apply(format!("{name}.gelu"), at, Function::Gelu);
+        }
+        at = builder.norm("features.norm", at, Norm::Layer, true);
+        at = builder.linear("features.widen", at, hidden, true, Split::Whole);
+        // What is hidden from it is replaced by one learned vector.
+        let elements = at.elements();
+        let masked = builder.add("masked", Kind::Copy { elements }, &[at.tensor], elements, Owned::parameters(hidden));
+        at = Rows { tensor: masked, ..at };
+        let window = Window {
+            columns: hidden,
+            kernel: self.position_kernel,
+            rows: at.rows,
+            groups: self.position_groups,
+            bias: true,
+        };
+        let places = wave(&mut builder, "positions", at, window);
+        // Its weight is stored as directions and a length for each moment.
+        let places = builder.add(
+            "positions.gelu",
+            Kind::Activation { function: Function::Gelu, elements, in_place: false },
+            &[places.tensor],
+            elements,
+            Owned::parameters(self.position_kernel),
+        );
+        at = builder.combine("positions.sum", at, Rows { tensor: places, ..at }, false);
+        let before = matches!(self.block.order, super::block::Order::Before);
+        if !before {
+            at = builder.norm("norm", at, Norm::Layer, true);
+        }
+        for _ in 0..self.layers {
+            at = self.block.add(&mut builder, at);
+        }
+        builder.end_blocks();
+        if before {
+            at = builder.norm("norm", at, Norm::Layer, true);
+        }
+        match self.answer {
+            Heard::Nothing => {}
+            Heard::Letters { vocabulary } => {
+                let scores = builder.linear("scores", at, vocabulary, true, Split::Whole);
+                builder.loss(scores.tensor, at.rows, vocabulary);
+            }
+            Heard::Class { classes, width } => {
+                let thin = builder.linear("projector", at, width, true, Split::Whole);
+                let scores = builder.linear("classifier", Rows { rows: 1, ..thin }, classes, true, Split::Whole);
+                builder.loss(scores.tensor, 1, classes);
+            }
+        }
+        builder.finish()
+    }
+}
+
+/// A convolution along time.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    columns: u64,
+    kernel: u64,
+    /// Moments that leave it.
+    rows: u64,
+    groups: u64,
+    bias: bool,
+}
+
+fn wave(builder: &mut Builder, name: &str, from: Rows, with: Window) -> Rows {
+    let groups = with.groups.max(1);
+    let inner = with.kernel * from.width / groups;
+    let kind = Kind::Convolution {
+        positions: with.rows,
+        inner,
+        columns: with.columns / groups,
+        groups,
+        kernel: with.kernel as u32,
+    };
+    let owned = Owned::parameters(inner * with.columns + if with.bias { with.columns } else { 0 });
+    let tensor = builder.add(name, kind, &[from.tensor], with.rows * with.columns, owned);
+    Rows { tensor, rows: with.rows, width: with.columns }
+}

@@ -1,0 +1,152 @@
+//! Networks over sound.
+
+use domain::problem::Problem;
+
+use super::figures::Figures;
+use crate::model::families::block::{Block, Feed, Order};
+use crate::model::families::sound::{Convolved, Heard};
+use crate::model::families::{Wav2vec, Whisper};
+use crate::model::{Function, Graph, Norm};
+
+/// Values of ten seconds of sound, 16,000 a second, which is taken where nothing is said.
+const TEN_SECONDS: u64 = 160_000;
+
+pub(super) fn whisper(figures: &Figures) -> Result<Graph, Problem> {
+    let hidden = figures.or(&["d_model"], 384)?;
+    let function = figures.function(&["activation_function"], Function::Gelu);
+    let block = |side: &str| -> Result<Block, Problem> {
+        let heads = figures.or(&[&format!("{side}_attention_heads")], 6)?;
+        if heads > hidden {
+            return Err(Problem::at(format!("{side}_attention_heads"), format!("{heads} heads are too many"))
+                .hint("a number that divides the width"));
+        }
+        Ok(Block {
+            hidden,
+            heads,
+            key_heads: heads,
+            head_width: hidden / heads,
+            order: Order::Before,
+            norm: Norm::Layer,
+            norm_bias: true,
+            head_norm: false,
+            joined: false,
+            query_bias: true,
+            key_bias: false,
+            output_bias: true,
+            rotary: false,
+            causal: side == "decoder",
+            window: None,
+            attention_dropout: figures.rate("attention_dropout", false),
+            dropout: figures.rate("dropout", false),
+            feed: Feed {
+                width: figures.or(&[&format!("{side}_ffn_dim")], 1536)?,
+                function,
+                gated: false,
+                bias: true,
+                experts: None,
+            },
+        })
+    };
+    let layers = |side: &str| -> Result<u64, Problem> {
+        let key = format!("{side}_layers");
+        if figures.has(&key) { figures.layers(&[&key]) } else { Ok(4) }
+    };
+    let positions = figures.or(&["max_target_positions"], 448)?;
+    let network = Whisper {
+        bands: figures.or(&["num_mel_bins"], 80)?.min(1 << 12),
+        source: figures.or(&["max_source_positions"], 1500)?,
+        positions,
+        target: figures.shape.sequence.unwrap_or(positions).clamp(1, positions),
+        encoder_layers: layers("encoder")?,
+        decoder_layers: layers("decoder")?,
+        encoder: block("encoder")?,
+        decoder: block("decoder")?,
+        vocabulary: figures.or(&["vocab_size"], 51865)?,
+        class: match figures.architecture().ends_with("ForAudioClassification") {
+            true => Some((figures.or(&["classifier_proj_size"], 256)?.min(1 << 16), figures.classes(2)?)),
+            false => None,
+        },
+    };
+    let mut graph = network.graph();
+    if network.class.is_none() {
+        graph.assumed.push(format!("answers of {} tokens are written to 30 seconds of sound", network.target));
+    }
+    Ok(graph)
+}
+
+pub(super) fn wav2vec(figures: &Figures) -> Result<Graph, Problem> {
+    let hidden = figures.or(&["hidden_size"], 768)?;
+    let heads = figures.or(&["num_attention_heads"], 12)?.clamp(1, hidden);
+    let lists = [
+        ("conv_dim", vec![512; 7]),
+        ("conv_kernel", vec![10, 3, 3, 3, 3, 2, 2]),
+        ("conv_stride", vec![5, 2, 2, 2, 2, 2, 2]),
+    ];
+    let mut read = Vec::new();
+    for (key, usual) in lists {
+        read.push(figures.list(key)?.unwrap_or(usual));
+    }
+    let count = read[0].len();
+    if count == 0 || count > 32 || read.iter().any(|list| list.len() != count) {
+        return Err(Problem::at("conv_dim", "`conv_dim`, `conv_kernel` and `conv_stride` do not belong together")
+            .hint("one of each a convolution"));
+    }
+    let convolutions = (0..count).map(|index| Convolved {
+        channels: read[0][index].min(1 << 14),
+        kernel: read[1][index].min(1 << 10),
+        stride: read[2][index].min(1 << 10),
+    });
+    let samples = figures.shape.sequence.unwrap_or(TEN_SECONDS);
+    let before = figures.flag("do_stable_layer_norm", false);
+    let network = Wav2vec {
+        samples: samples.clamp(400, 1 << 24),
+        convolutions: convolutions.collect(),
+        convolution_bias: figures.flag("conv_bias", false),
+        norms_each: figures.text("feat_extract_norm") == Some("layer"),
+        layers: if figures.has("num_hidden_layers") { figures.layers(&["num_hidden_layers"])? } else { 12 },
+        block: Block {
+            hidden,
+            heads,
+            key_heads: heads,
+            head_width: hidden / heads,
+            order: if before { Order::Before } else { Order::After },
+            norm: Norm::Layer,
+            norm_bias: true,
+            head_norm: false,
+            joined: false,
+            query_bias: true,
+            key_bias: true,
+            output_bias: true,
+            rotary: false,
+            causal: false,
+            window: None,
+            attention_dropout: figures.rate("attention_dropout", true),
+            dropout: figures.rate("hidden_dropout", true),
+            feed: Feed {
+                width: figures.or(&["intermediate_size"], 3072)?,
+                function: figures.function(&["hidden_act"], Function::Gelu),
+                gated: false,
+                bias: true,
+                experts: None,
+            },
+        },
+        position_kernel: figures.or(&["num_conv_pos_embeddings"], 128)?.min(1 << 12),
+        position_groups: figures.or(&["num_conv_pos_embedding_groups"], 16)?.clamp(1, hidden),
+        answer: match figures.architecture() {
+            name if name.ends_with("ForCTC") => Heard::Letters { vocabulary: figures.or(&["vocab_size"], 32)? },
+            name if name.ends_with("ForSequenceClassification") => Heard::Class {
+                classes: figures.classes(2)?,
+                width: figures.or(&["classifier_proj_size"], 256)?.min(1 << 16),
+            },
+            _ => Heard::Nothing,
+        },
+    };
+    let mut graph = network.graph();
+    if figures.shape.sequence.is_none() {
+        graph.assumed.push("a sample is ten seconds of sound, 16,000 values each; `sequence` is how many".to_owned());
+    }
+    if figures.architecture().ends_with("ForPreTraining") {
+        graph.unknown.push("what pre-training adds to the blocks ×1".to_owned());
+    }
+    Ok(graph)
+}
