@@ -33,6 +33,15 @@ impl Desk {
         Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
+    /// The same, where no program of another is found.
+    fn gradus_without_path(&self, words: &[&str]) -> Said {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gradus"));
+        command.current_dir(self.0.path()).env("PATH", self.0.path()).args(["--home", "home"]).args(words);
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
     fn plan(&self, yaml: &str, words: &[&str]) -> Value {
         self.file("job.yaml", yaml);
         let said = self.gradus(&[&["plan", "job.yaml", "--json"], words].concat());
@@ -425,5 +434,48 @@ fn measured_steps_correct_the_estimates() {
         let said = desk.gradus(&["plan", "job.yaml", "--calibrate", "steps.csv"]);
         assert_eq!(said.code, Some(2), "{}", said.err);
         assert!(said.err.contains(why) && said.err.contains("hint: "), "{}", said.err);
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_here_is_said_with_the_way_out() {
+    let desk = Desk::new();
+    let check = |words: &[&str], code: i32, why: &str, hint: &str| {
+        let said = desk.gradus(&[&["plan"], words].concat());
+        assert_eq!((said.code, &*said.out), (Some(code), ""), "{}", said.err);
+        assert!(said.err.contains(why) && said.err.contains(hint), "{}", said.err);
+    };
+    // A program of the user's own.
+    desk.file("program.yaml", resnet(""));
+    check(&["program.yaml", "--calibrate"], 2, "runs a program", "`--calibrate FILE.csv`");
+    // Networks of ours, planned over GPUs that a processor says nothing about: no GPU's driver is found.
+    let yaml = resnet("").replace("run: python train.py\n", "");
+    let (head, _) = yaml.split_once("workload:").unwrap();
+    let train = "train: {model: resnet18, data: {path: pictures, size: 32, classes: 10}, epochs: 1, batch: 64}\n";
+    desk.file("ours.yaml", format!("{head}{train}"));
+    let said = desk.gradus_without_path(&["plan", "ours.yaml", "--catalog", "--calibrate"]);
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(said.err.contains("no GPU is found here") && said.err.contains("hint: "), "{}", said.err);
+}
+
+#[test]
+fn networks_of_ours_are_planned_over_the_catalog_and_told_whether_they_fit() {
+    let desk = Desk::new();
+    let train = |model: &str, data: &str| {
+        format!(
+            "name: ours\ndata: {{samples: 100000}}\ntrain:\n  model: {model}\n  data: {{{data}}}\n  epochs: 2\n  batch: 64\n"
+        )
+    };
+    let text = "path: texts.csv, text: {columns: [text], label: class, length: 128}, classes: 4";
+    for (yaml, parameters) in [
+        (train("mobilenet_v2", "path: pictures, size: 224, classes: 1000"), 3_504_872.0),
+        (train("bert_base", text), 92_188_420.0),
+    ] {
+        let plan = desk.plan(&yaml, &["--catalog"]);
+        assert_eq!(plan["parameters"], parameters);
+        let way = &plan["picks"][0]["way"];
+        assert_eq!(way["verdict"], "fits", "{way}");
+        let bytes = |key: &str| way[key].as_f64().unwrap();
+        assert!(bytes("needed_low") < bytes("needed") && bytes("needed") < bytes("needed_high"), "{way}");
     }
 }

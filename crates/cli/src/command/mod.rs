@@ -15,6 +15,7 @@ pub mod report;
 mod resume;
 pub mod run;
 mod status;
+mod steps;
 mod stop;
 
 use std::collections::BTreeMap;

@@ -68,17 +68,6 @@ pub fn draft(job: &Job, offers: &[Offer], facts: &Facts) -> Result<Vec<Plan>, In
     Err(Infeasible { reasons })
 }
 
-/// Totals of a network of ours; none where it is not counted yet.
-pub fn totals(model: domain::train::Model, picture: [u32; 3], classes: u32) -> Option<crate::model::Summary> {
-    let network = Network::count(model, picture, classes)?;
-    Some(crate::model::Summary {
-        parameters: network.parameters as f64,
-        multiply_adds: network.multiply_adds as f64,
-        activations: network.kept as f64,
-        family: None,
-    })
-}
-
 /// Why no machine can make a batch: there are fewer samples than that.
 fn too_large(job: &Job, facts: &Facts) -> Option<Problem> {
     let domain::Work::Train(train) = &job.work else { return None };

@@ -9,7 +9,6 @@ pub mod graph;
 pub mod ours;
 pub mod read;
 mod totals;
-pub mod trained;
 
 pub use builder::Builder;
 pub use graph::{Function, Graph, Kind, Norm, Operator, Split, Tensor};

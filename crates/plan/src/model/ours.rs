@@ -81,7 +81,7 @@ fn of_pictures(architecture: Architecture, picture: [u32; 3], classes: u64) -> O
             }
             let block = transformer(hidden, heads, Order::Before, false);
             let (positions, scaled, last_norm) = (true, false, true);
-            Vit { picture, patch, layers, block, tokens: 1, positions, scaled, last_norm, classes }.graph()
+            Vit { picture, patch, layers, block, tokens: 1, positions, scaled, last_norm, classes, finds: None }.graph()
         }
         Architecture::Yolo { width, .. } => {
             let size = if width <= 16 { "n" } else { "s" };

@@ -1,18 +1,19 @@
 //! From a job to what the search needs: the network, and the task in numbers. What the job leaves open is assumed, and
 //! said.
 
+use domain::architecture::Architecture;
 use domain::problem::Problem;
+use domain::rank::Sample;
 use domain::tariff::Service;
 use domain::train::{self, MemoryFormat, Train};
 use domain::workload::{Described, Format, Model as Named, Update, Workload};
 use domain::{Bytes, Job, Work as JobWork};
 
 use super::task::{Formats, Task};
-use crate::draft;
 use crate::estimate::limits::{self, Preparation};
 use crate::estimate::{Layout, Optimizer, Work};
 use crate::model::read::{self, Shape};
-use crate::model::{Graph, Kind, Model, Summary};
+use crate::model::{Graph, Kind, Model, Summary, ours};
 
 /// What is planned.
 #[derive(Debug, Clone, PartialEq)]
@@ -255,28 +256,22 @@ fn trained(job: &Job, train: &Train) -> Result<Subject, Problem> {
         let message = format!("a batch of {} is more than the {samples} training samples", train.batch);
         return Err(Problem::at("train.batch", message).hint(format!("write `batch: {samples}` or less")));
     }
-    let side = train.data.size.unwrap_or_else(|| {
-        assumptions.push("pictures of 224×224 are assumed; say `train.data.size`".to_owned());
-        224
-    });
-    let classes = train.data.classes.unwrap_or_else(|| {
-        assumptions.push("1000 classes are assumed; say `train.data.classes`".to_owned());
-        1000
-    });
-    let summary = train.model.named().and_then(|model| draft::totals(model, [3, side, side], classes));
-    let Some(summary) = summary else {
+    let Some((graph, words)) = network(train, &mut assumptions) else {
         let message = "this network is not counted yet, so nothing can be planned for it elsewhere";
         return Err(Problem::at("train.model", message).hint("describe it under `workload:` beside a `run:` program"));
     };
-    let data = job.data.bytes.unwrap_or_else(|| Bytes(samples.saturating_mul(photographs().bytes as u64)));
-    let per_core = job.data.per_core.unwrap_or(photographs().per_core);
+    let (bytes, per_core) = match words {
+        Some(length) => (TOKEN_BYTES * length, job.data.per_core),
+        None => (photographs().bytes as u64, Some(job.data.per_core.unwrap_or(photographs().per_core))),
+    };
+    let data = job.data.bytes.unwrap_or_else(|| Bytes(samples.saturating_mul(bytes)));
     let draft = Draft {
         batch: u64::from(train.batch),
         steps: u64::from(train.epochs) * samples.div_ceil(u64::from(train.batch)),
         evaluated: u64::from(train.epochs) * samples / 10,
-        per_core: Some(per_core),
+        per_core,
         data,
-        disk: Service::SsdDisk,
+        disk: if words.is_some() { Service::PlainDisk } else { Service::SsdDisk },
         keep: train.checkpoint.keep,
         checkpoint: match train.checkpoint.every {
             train::Every::Time(between) => Some(between.as_secs_f64()),
@@ -302,7 +297,40 @@ fn trained(job: &Job, train: &Train) -> Result<Subject, Problem> {
         compiled: false,
         recompute: train.recompute == train::Recompute::Blocks,
     };
-    Ok(finish(Model::Summary(summary), assumptions, Some(samples), draft))
+    Ok(finish(Model::Graph(graph), assumptions, Some(samples), draft))
+}
+
+/// The network as far as the job says what it is given, and for text the words of a row; none where it is not counted.
+fn network(train: &Train, assumptions: &mut Vec<String>) -> Option<(Graph, Option<u64>)> {
+    let architecture = train.model.architecture()?;
+    let mut assume = |value: u32, what: &str, key: &str| {
+        assumptions.push(format!("{value} {what} are assumed; say `train.data.{key}`"));
+        value
+    };
+    let (usual_side, usual_classes) = match (train.task(), architecture) {
+        (train::Task::Boxes, _) => (640, 80),
+        (_, Architecture::SmallResnet { .. } | Architecture::Cnn | Architecture::Mlp) => (32, 10),
+        (train::Task::Texts, _) => (0, 2),
+        (_, _) => (224, 1000),
+    };
+    let (sample, words) = match train.task() {
+        train::Task::Pictures | train::Task::Boxes => {
+            let side = train.data.size.unwrap_or_else(|| assume(usual_side, "pixels a side", "size"));
+            (Sample::Picture { channels: 3, height: side, width: side }, None)
+        }
+        train::Task::Texts | train::Task::MaskedWords | train::Task::NextWord => {
+            let text = train.data.text.as_ref()?;
+            let sample = Sample::Text { vocabulary: text.vocabulary, length: text.length };
+            (sample, Some(u64::from(text.length)))
+        }
+    };
+    let classes = match train.task() {
+        train::Task::MaskedWords | train::Task::NextWord => 0,
+        train::Task::Pictures | train::Task::Boxes | train::Task::Texts => {
+            train.data.classes.unwrap_or_else(|| assume(usual_classes, "classes", "classes"))
+        }
+    };
+    Some((ours::graph(architecture, sample, u64::from(classes))?, words))
 }
 
 /// Whether samples are sequences of tokens: the network looks rows up in a table, or the job names a sequence.

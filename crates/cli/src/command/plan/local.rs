@@ -2,11 +2,12 @@
 
 use domain::rank::Report;
 use domain::train::Task;
-use domain::{Duration, Job, Plan, Rate, Train};
+use domain::{Duration, Job, Offer, Plan, Rate, Train};
 use plan::draft::Facts;
 use server::{Home, Series, State};
 
 use super::job::{JobArgs, Read, read};
+use super::measure::{self, Measured};
 use crate::command::data::transfer::Transfer;
 use crate::error::Error;
 use crate::machine;
@@ -38,12 +39,57 @@ pub fn draft_here(
     home: &Home,
     printer: &mut Printer,
 ) -> Result<Plan, Error> {
+    let offers = offers(price, settings, home)?;
+    recommended(job, &offers, &facts(settings, home, job, printer)?)
+}
+
+/// Drafts the plan of a job on this machine by steps that are made for it.
+///
+/// # Errors
+/// As [`draft_here`]; [`Error::Usage`] and [`Error::Code`] where no steps can be made.
+pub fn draft_measured(
+    job: &Job,
+    price: Rate,
+    settings: &Settings,
+    home: &Home,
+    printer: &mut Printer,
+) -> Result<(Plan, Measured), Error> {
+    let train = measure::measurable(job)?;
+    let offers = offers(price, settings, home)?;
+    let known = facts(settings, home, job, printer)?;
+    let before = recommended(job, &offers, &known)?;
+    let Some(share) = before.share else {
+        return Err(Error::Infeasible { reasons: vec!["nothing is known of how the work is divided".to_owned()] });
+    };
+    let measured = measure::measure(train, &share, &known, settings)?;
+    let [_, middle, _] = measured.seconds;
+    let step = Duration::from_micros((1e6 * middle).round() as u64);
+    let mut plan = recommended(job, &offers, &Facts { measured_step: Some(step), ..known })?;
+    plan.assumptions.push(measured.told(train));
+    if let (Some(before), Some(after)) = (before.time, plan.time) {
+        let change = 100.0 * (after.middle.as_secs_f64() / before.middle.as_secs_f64().max(1e-9) - 1.0);
+        plan.assumptions
+            .push(format!("without these steps the time would be {}: {change:+.0} %", short(before.middle)));
+    }
+    if share.ranks > 1 {
+        let apart = format!("one rank made them alone; what {} ranks wait for each other is not in it", share.ranks);
+        plan.assumptions.push(apart);
+    }
+    plan.assumptions.push("reading samples, evaluating and saving are not in these steps".to_owned());
+    plan.assumptions.push("they say nothing about machines of another kind, and nothing about GPUs".to_owned());
+    Ok((plan, measured))
+}
+
+fn offers(price: Rate, settings: &Settings, home: &Home) -> Result<Vec<Offer>, Error> {
     let mut offers = Vec::new();
     for provider in machine::providers(settings, home, price) {
         offers.extend(provider.offers()?);
     }
-    let facts = facts(settings, home, job, printer)?;
-    let plans = plan::draft::draft(job, &offers, &facts);
+    Ok(offers)
+}
+
+fn recommended(job: &Job, offers: &[Offer], facts: &Facts) -> Result<Plan, Error> {
+    let plans = plan::draft::draft(job, offers, facts);
     let plans = plans.map_err(|infeasible| Error::Infeasible { reasons: reasons(&infeasible) })?;
     match plans.into_iter().next() {
         Some(plan) => Ok(plan),

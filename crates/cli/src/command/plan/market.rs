@@ -6,7 +6,9 @@ use cloud::Catalog;
 use cloud::catalog::wanted::Wanted;
 use domain::accelerators::{AcceleratorKind, Accelerators};
 use domain::listing::{Cloud, Listing, Price};
+use domain::plan::Share;
 use domain::{Duration, Elapsed, Job, Problems};
+use plan::draft::Facts;
 use plan::estimate::calibration::Calibration;
 use plan::estimate::{Coefficients, StepTime, step_of};
 use plan::measured::Row;
@@ -20,7 +22,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::preset::Preset;
 use super::remedies::Desk;
-use super::{page, refusal, spot_check, tell};
+use super::{measure, page, refusal, spot_check, tell};
 use crate::command::offers::usage;
 use crate::error::Error;
 use crate::exit;
@@ -39,10 +41,11 @@ pub struct Args {
     /// Take from this trace how long spot machines stay, instead of from the clouds' bands
     #[arg(long, value_name = "TRACE")]
     spot_trace: Option<PathBuf>,
-    /// Correct estimates of time by steps of the job's network that were measured: a table as `gradus plan check` reads,
-    /// with `gpu`, `n_gpus`, `batch_per_gpu`, `throughput` and `unit`
+    /// Correct estimates of time by steps of the job's network: without a table some are made on this machine, which
+    /// says nothing about machines of another kind; with one, such as `gradus plan check` reads, they are those of its
+    /// `gpu`, `n_gpus`, `batch_per_gpu`, `throughput` and `unit`
     #[arg(long, value_name = "FILE.csv")]
-    calibrate: Option<PathBuf>,
+    calibrate: Option<Option<PathBuf>>,
     /// Compare reservations over this time, such as `365 days`
     #[arg(long, value_name = "TIME")]
     horizon: Option<Duration>,
@@ -66,11 +69,16 @@ impl Args {
         self.catalog
             || self.preset.is_some()
             || self.spot_trace.is_some()
-            || self.calibrate.is_some()
+            || matches!(self.calibrate, Some(Some(_)))
             || self.horizon.is_some()
             || self.html.is_some()
             || self.svg.is_some()
             || self.timings
+    }
+
+    /// Whether steps are to be made on this machine.
+    pub fn calibrates(&self) -> bool {
+        matches!(self.calibrate, Some(None))
     }
 }
 
@@ -159,7 +167,15 @@ pub fn run(mut job: Job, file: String, args: &Args, settings: &Settings, printer
     let weather = args.spot_trace.as_deref().map(trace).transpose()?;
     let question = question(&job, &catalog, weather)?;
     let lessons = match &args.calibrate {
-        Some(path) => lessons(path, &job, &subject, &catalog, &coefficients)?,
+        Some(Some(path)) => {
+            let rows = table(path)?;
+            let from = format!("`{}`", path.display());
+            lessons(&from, &rows, &job, &subject, &catalog, &coefficients)?
+        }
+        Some(None) => {
+            let row = measured(&job, settings, printer)?;
+            lessons("steps on this machine", &[row], &job, &subject, &catalog, &coefficients)?
+        }
         None => Lessons::default(),
     };
     let begun = processor_seconds();
@@ -245,33 +261,63 @@ fn trace(path: &std::path::Path) -> Result<Weather, Error> {
     })
 }
 
-/// Steps that a table states, beside their estimates.
+/// Columns of a table of steps.
+const COLUMNS: &str = "name a comma-separated table whose first line is \
+    `source_id,model,gpu,n_gpus,batch_per_gpu,throughput,unit`, and whose rows measured this job's network";
+
+/// Why steps teach nothing.
+fn unusable(from: &str, why: &str, hint: &str) -> Error {
+    Error::Usage { message: format!("cannot calibrate by {from}: {why}"), hint: hint.to_owned() }
+}
+
+/// Steps that a table states.
+fn table(path: &std::path::Path) -> Result<Vec<Row>, Error> {
+    let from = format!("`{}`", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| unusable(&from, &error.to_string(), COLUMNS))?;
+    let rows = Row::table(&text).map_err(|error| unusable(&from, &error.0, COLUMNS))?;
+    match rows.is_empty() {
+        true => Err(unusable(&from, "it holds no row", COLUMNS)),
+        false => Ok(rows),
+    }
+}
+
+/// Steps of one rank's share of the batch on this machine's first GPU.
+fn measured(job: &Job, settings: &Settings, printer: &mut Printer) -> Result<Row, Error> {
+    let train = measure::measurable(job)?;
+    let gpu = measure::gpu_here()?;
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    let threads = train.threads.unwrap_or(cores);
+    let ranks = train.processes.max(1);
+    let accumulate = train.accumulate.max(1);
+    let micro_batch = train.batch.div_ceil(ranks).div_ceil(accumulate);
+    let share = Share { batch: train.batch, ranks, accumulate, micro_batch, threads, steps: None };
+    let measured = measure::measure(train, &share, &Facts::default(), settings)?;
+    if !measured.is_of_gpu() {
+        let why = format!("the tensor library found no GPU and used {}", measured.device_name);
+        let hint = "install a tensor library for this GPU (`GRADUS_LIBTORCH`), or name a table of steps that it made";
+        return Err(unusable("steps on this machine", &why, hint));
+    }
+    printer.say(measured.told(train));
+    Ok(measured.row(train, &gpu))
+}
+
+/// Measured steps beside their estimates.
 fn lessons(
-    path: &std::path::Path,
+    from: &str,
+    rows: &[Row],
     job: &Job,
     subject: &Subject,
     catalog: &Catalog,
     coefficients: &Coefficients,
 ) -> Result<Lessons, Error> {
-    let unusable = |why: String, hint: &str| Error::Usage {
-        message: format!("cannot calibrate by `{}`: {why}", path.display()),
-        hint: hint.to_owned(),
-    };
-    let columns = "name a comma-separated table whose first line is \
-        `source_id,model,gpu,n_gpus,batch_per_gpu,throughput,unit`, and whose rows measured this job's network";
-    let text = std::fs::read_to_string(path).map_err(|error| unusable(error.to_string(), columns))?;
-    let rows = Row::table(&text).map_err(|error| unusable(error.0, columns))?;
-    if rows.is_empty() {
-        return Err(unusable("it holds no row".to_owned(), columns));
-    }
     let sequence = job.workload.as_ref().and_then(|workload| workload.sequence);
     let gpu = |spelling: &str, memory: Option<f64>| {
         let memory = memory.map(|gigabytes| domain::Bytes((gigabytes * f64::from(1 << 30)) as u64));
         catalog.gpu(spelling, memory)
     };
-    Lessons::of(&rows, subject, sequence, gpu, coefficients).map_err(|useless| {
+    Lessons::of(rows, subject, sequence, gpu, coefficients).map_err(|useless| {
         let hint = "mend the row or leave it out; `gradus offers --all` names the GPUs that are known";
-        unusable(format!("row {}: {}", useless.row, useless.why), hint)
+        unusable(from, &format!("row {}: {}", useless.row, useless.why), hint)
     })
 }
 

@@ -7,6 +7,7 @@ mod check;
 mod job;
 mod local;
 mod market;
+mod measure;
 mod model;
 mod page;
 mod plot;
@@ -70,19 +71,27 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         return market::run(read.job, file, &args.market, settings, printer);
     }
     let home = Home::open(&settings.home)?;
-    let (job, plan) = (&read.job, local::draft_here(&read.job, job_args.price, settings, &home, printer)?);
+    let job = &read.job;
+    let (plan, measured) = match args.market.calibrates() {
+        true => {
+            let (plan, measured) = local::draft_measured(job, job_args.price, settings, &home, printer)?;
+            (plan, Some(measured))
+        }
+        false => (local::draft_here(job, job_args.price, settings, &home, printer)?, None),
+    };
     if let Some(sweep) = &job.sweep {
         let known = known(settings, &home, job, printer)?;
         let preview = Preview::of(job, sweep, &plan, known, &job_args.file.to_string_lossy())?;
         if printer.is_json() {
-            printer.json(&serde_json::json!({ "job": job, "plan": plan, "sweep": preview.json() }));
+            let value = serde_json::json!({ "job": job, "plan": plan, "measured": measured, "sweep": preview.json() });
+            printer.json(&value);
         } else {
             preview::lines(job, &plan, &preview).iter().for_each(|line| printer.data(line));
         }
         return Ok(crate::exit::DONE);
     }
     if printer.is_json() {
-        printer.json(&serde_json::json!({ "job": job, "plan": plan }));
+        printer.json(&serde_json::json!({ "job": job, "plan": plan, "measured": measured }));
     } else {
         for line in lines(job, &plan) {
             printer.data(line);

@@ -23,6 +23,9 @@ pub(super) fn defaults(kind: &str) -> &'static [(&'static str, u64)] {
         "phi3" => &PHI3,
         "gemma" => &GEMMA,
         "t5" => &T5,
+        "mamba" => &MAMBA,
+        "deberta" => &DEBERTA,
+        "deberta-v2" => &DEBERTA2,
         "vit" | "deit" | "beit" | "dinov2" | "vit_msn" | "data2vec-vision" | "yolos" => &VIT,
         _ => &[],
     }
@@ -110,5 +113,14 @@ const GEMMA: Figures<6> = [
 ];
 const T5: Figures<6> =
     [("d_model", 512), ("d_kv", 64), ("d_ff", 2048), ("num_layers", 6), ("num_heads", 8), ("vocab_size", 32128)];
+const MAMBA: Figures<2> = [("hidden_size", 768), ("num_hidden_layers", 32)];
+const DEBERTA: Figures<5> = [BERT[0], BERT[1], BERT[2], BERT[3], ("vocab_size", 50265)];
+const DEBERTA2: Figures<5> = [
+    ("hidden_size", 1536),
+    ("num_hidden_layers", 24),
+    ("num_attention_heads", 24),
+    ("intermediate_size", 6144),
+    ("vocab_size", 128_100),
+];
 const VIT: Figures<4> =
     [("hidden_size", 768), ("num_hidden_layers", 12), ("num_attention_heads", 12), ("intermediate_size", 3072)];
