@@ -4,16 +4,18 @@
 //! weights so far, and [`Progress`]. The schedule is a function of the step, and the loader of the position, so
 //! neither has state of its own.
 
+mod tensors;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use checkpoint::{Best, Dtype, Loaded, Snapshot};
+use checkpoint::{Best, Loaded, Snapshot};
 use domain::finding::{Cause, Finding};
 use domain::rank::Figures;
 use domain::train::{ModelSource, Module, Train};
 use serde::{Deserialize, Serialize};
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 
 use crate::average::Averaged;
 use crate::error::Error;
@@ -25,6 +27,9 @@ use crate::ranks::{Of, Ranks};
 use crate::schedule::Length;
 use crate::torch;
 use crate::trial::try_out;
+use tensors::{Copies, fill, find, misfit, to_tensor};
+
+pub(crate) use tensors::{copy, fill_from};
 
 /// The tensors of all ranks' generators, of the CPU and of CUDA devices.
 const GENERATORS: [&str; 2] = ["random.ranks", "random.ranks.cuda"];
@@ -392,102 +397,4 @@ fn freeze(network: &Network, beginnings: &[String]) -> Result<(), Error> {
         return Err(Finding::new(Cause::Job, message).hint("leave a part out of `parameters.freeze`").into());
     }
     Ok(())
-}
-
-/// Tensors in plain memory, each in C order whatever its memory format.
-struct Copies {
-    made: Vec<checkpoint::Tensor>,
-    /// Memory of earlier copies, most often in the same order.
-    spare: Vec<checkpoint::Tensor>,
-}
-
-impl Copies {
-    /// None yet; `spare` is memory for them.
-    fn over(mut spare: Vec<checkpoint::Tensor>) -> Copies {
-        spare.reverse();
-        Copies { made: Vec::new(), spare }
-    }
-
-    fn add(&mut self, named: &Named) -> Result<(), Error> {
-        let tensor = named.tensor.f_detach().map_err(torch::Error::from)?;
-        let plain = tensor.f_to_device(Device::Cpu).and_then(|tensor| tensor.f_contiguous());
-        let plain = plain.map_err(torch::Error::from)?;
-        let dtype = dtype(plain.kind()).ok_or_else(|| misfit(&format!("`{}` is {:?}", named.name, plain.kind())))?;
-        let length = plain.numel() * dtype.bytes() as usize;
-        let old = self.spare.iter().rposition(|old| old.name == named.name).map(|place| self.spare.remove(place));
-        let mut bytes = old.map(|old| old.bytes).unwrap_or_default();
-        bytes.resize(length, 0);
-        plain.f_copy_data_u8(&mut bytes, plain.numel()).map_err(torch::Error::from)?;
-        let shape = plain.size().into_iter().map(i64::unsigned_abs).collect();
-        self.made.push(checkpoint::Tensor { name: named.name.clone(), dtype, shape, bytes });
-        Ok(())
-    }
-}
-
-/// Copies tensors to plain memory.
-pub(crate) fn copy<'a>(tensors: impl IntoIterator<Item = &'a Named>) -> Result<Vec<checkpoint::Tensor>, Error> {
-    let mut copies = Copies::over(Vec::new());
-    tensors.into_iter().try_for_each(|named| copies.add(named))?;
-    Ok(copies.made)
-}
-
-/// Writes saved values into tensors of the same names.
-fn fill<'a>(tensors: impl IntoIterator<Item = &'a Named>, saved: &[checkpoint::Tensor]) -> Result<(), Error> {
-    for named in tensors {
-        let values = to_tensor(find(saved, &named.name)?)?;
-        if values.size() != named.tensor.size() || values.kind() != named.tensor.kind() {
-            return Err(misfit(&format!("`{}` has another shape", named.name)));
-        }
-        let mut target = named.tensor.f_detach().map_err(torch::Error::from)?;
-        target.f_copy_(&values).map_err(torch::Error::from)?;
-    }
-    Ok(())
-}
-
-/// Writes the values of a file, in whatever float format it has, into tensors of the same names and shapes.
-pub(crate) fn fill_from<'a>(
-    tensors: impl IntoIterator<Item = &'a Named>,
-    saved: &[checkpoint::Tensor],
-) -> Result<(), Error> {
-    for named in tensors {
-        let values = to_tensor(find(saved, &named.name)?)?;
-        let mut target = named.tensor.f_detach().map_err(torch::Error::from)?;
-        target.f_copy_(&values).map_err(torch::Error::from)?;
-    }
-    Ok(())
-}
-
-/// The tensor of this name in a list that is sorted by name.
-fn find<'a>(saved: &'a [checkpoint::Tensor], name: &str) -> Result<&'a checkpoint::Tensor, Error> {
-    let missing = || misfit(&format!("`{name}` is missing"));
-    saved.iter().find(|tensor| tensor.name == name).ok_or_else(missing)
-}
-
-fn to_tensor(saved: &checkpoint::Tensor) -> Result<Tensor, Error> {
-    let shape: Vec<i64> = saved.shape.iter().map(|length| *length as i64).collect();
-    Ok(Tensor::f_from_data_size(&saved.bytes, &shape, kind(saved.dtype)).map_err(torch::Error::from)?)
-}
-
-fn kind(dtype: Dtype) -> Kind {
-    match dtype {
-        Dtype::F64 => Kind::Double,
-        Dtype::I64 => Kind::Int64,
-        Dtype::F32 => Kind::Float,
-        Dtype::I32 => Kind::Int,
-        Dtype::BF16 => Kind::BFloat16,
-        Dtype::F16 => Kind::Half,
-        Dtype::U8 => Kind::Uint8,
-        Dtype::Bool => Kind::Bool,
-    }
-}
-
-fn dtype(of: Kind) -> Option<Dtype> {
-    use Dtype::*;
-    [F64, I64, F32, I32, BF16, F16, U8, Bool].into_iter().find(|dtype| kind(*dtype) == of)
-}
-
-/// A verified checkpoint of this very job that does not fit is our own mistake.
-fn misfit(why: &str) -> Error {
-    let finding = Finding::new(Cause::Internal, format!("the saved state does not fit this job: {why}"));
-    finding.hint("start the run afresh, and report this with the rank's log").into()
 }
