@@ -17,6 +17,9 @@ use crate::snapshot::{Best, Identity, Snapshot};
 use crate::tensor::{Tensor, write_to};
 use crate::{Error, fence, sweep};
 
+/// The beginnings of links, of the model's tensors and of the training state's.
+type Heads = [Vec<Vec<u8>>; 2];
+
 /// What it takes to commit snapshots into one folder.
 #[derive(Debug)]
 pub(crate) struct Committer {
@@ -32,7 +35,7 @@ pub(crate) struct Committer {
     /// What the next checkpoint may build on.
     pub(crate) base: Option<Base>,
     /// What the one after may build on, once its tensors are kept.
-    next: Option<(Vec<ChainEntry>, [Vec<Vec<u8>>; 2])>,
+    next: Option<(Vec<ChainEntry>, Heads)>,
     #[cfg(feature = "mutants")]
     pub(crate) mutant: Option<crate::Mutant>,
 }

@@ -326,13 +326,13 @@ pub struct Exported {
     pub processor_us: u64,
     /// What else was measured on the test split.
     #[serde(default, skip_serializing_if = "Figures::is_empty")]
-    pub figures: Figures,
+    pub figures: Box<Figures>,
     /// Mean loss on the validation split, of those weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation_loss: Option<f64>,
     /// What else was measured on the validation split.
     #[serde(default, skip_serializing_if = "Figures::is_empty")]
-    pub validation_figures: Figures,
+    pub validation_figures: Box<Figures>,
     /// Of the test samples of each class, how many were taken for which; none for many classes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confusion: Vec<Vec<u64>>,

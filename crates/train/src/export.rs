@@ -194,9 +194,9 @@ pub fn export(
         peak_memory: torch::peak_memory()?.largest(),
         rank_memory: verdict.rank_memory.clone(),
         processor_us: verdict.processor_us,
-        figures: verdict.test.figures,
+        figures: Box::new(verdict.test.figures),
         validation_loss: Some(verdict.validation.loss),
-        validation_figures: verdict.validation.figures,
+        validation_figures: Box::new(verdict.validation.figures),
         confusion: verdict.test.confusion.clone(),
     })
 }

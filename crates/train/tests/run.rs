@@ -446,7 +446,7 @@ fn words_are_learnt_masked_or_one_after_another() {
         assert_eq!(outcome.ending, Ok(Ending::Trained), "{file} {model}");
         let losses = outcome.losses();
         assert!(losses[losses.len() - 1] < 0.8 * losses[0], "{file} {model}: {losses:?}");
-        let figures = outcome.exported().figures;
+        let figures = *outcome.exported().figures;
         assert!(figures.perplexity.is_some_and(|value| value > 1.0), "{figures:?}");
     }
 }

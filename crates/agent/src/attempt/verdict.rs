@@ -249,9 +249,9 @@ mod tests {
             peak_memory: 0,
             rank_memory: Vec::new(),
             processor_us: 0,
-            figures: domain::rank::Figures::default(),
+            figures: Box::default(),
             validation_loss: None,
-            validation_figures: domain::rank::Figures::default(),
+            validation_figures: Box::default(),
             confusion: Vec::new(),
         }
     }

@@ -125,9 +125,9 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
         peak_memory: 0,
         rank_memory: Vec::new(),
         processor_us: 0,
-        figures: Figures::default(),
+        figures: Box::default(),
         validation_loss: None,
-        validation_figures: Figures::default(),
+        validation_figures: Box::default(),
         confusion: Vec::new(),
     };
     say(Report::Exported(exported));

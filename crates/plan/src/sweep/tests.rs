@@ -396,9 +396,9 @@ fn model(value: Option<f64>) -> Exported {
         peak_memory: 0,
         rank_memory: Vec::new(),
         processor_us: 0,
-        figures: Figures::default(),
+        figures: Box::default(),
         validation_loss: None,
-        validation_figures: Figures::default(),
+        validation_figures: Box::default(),
         confusion: Vec::new(),
     }
 }

