@@ -43,7 +43,7 @@ def main():
                 strength = 0.0 if strengths is None else float(strengths[magnitude])
                 strength = -strength if side else strength
                 theirs = transform._apply_image_or_video_transform(
-                    torch.from_numpy(planes), name, strength, v2.InterpolationMode.NEAREST, {torch.Tensor: None, "others": None}
+                    torch.from_numpy(planes), name, strength, v2.InterpolationMode.NEAREST, {}
                 ).numpy() if name != "Identity" else planes
                 far = np.abs(theirs.astype(int) - ours[number, side].astype(int))
                 sign = "-" if side else ""

@@ -13,18 +13,23 @@ fn byte(number: f32) -> u8 {
     number as u8
 }
 
+/// A sum with a product that is rounded once, as a fused one is.
+fn plus(sum: f32, value: impl Into<f32>, factor: f32) -> f32 {
+    (f64::from(sum) + f64::from(value.into()) * f64::from(factor)) as f32
+}
+
 /// The grey of each pixel, cut off to a whole number.
 fn greys(planes: &[u8]) -> impl Iterator<Item = f32> {
     let [red, green, blue] = channels(planes);
     red.iter().zip(green).zip(blue).map(|((red, green), blue)| {
-        let grey = f32::from(*red) * 0.2989 + f32::from(*green) * 0.587 + f32::from(*blue) * 0.114;
-        grey.floor()
+        let grey = plus(f32::from(*red) * 0.2989, *green, 0.587);
+        plus(grey, *blue, 0.114).floor()
     })
 }
 
 /// `factor` of a byte and the rest of something else.
 fn blend(own: u8, other: f32, factor: f64) -> u8 {
-    byte(f32::from(own) * factor as f32 + other * (1.0 - factor) as f32)
+    byte(plus(f32::from(own) * factor as f32, other, (1.0 - factor) as f32))
 }
 
 pub(super) fn brightness(planes: &mut [u8], factor: f32) {

@@ -71,9 +71,13 @@ pub const NAMES: [&str; 14] = [
 
 /// The element of `torch.linspace(start, end, 31)`, whose rounding decides where a threshold lies.
 fn linspace(start: f32, end: f32, at: u32) -> f64 {
-    let step = (end - start) / (BINS - 1) as f32;
-    let value = if at < BINS / 2 { start + step * at as f32 } else { end - step * (BINS - 1 - at) as f32 };
-    f64::from(value)
+    let step = f64::from((end - start) / (BINS - 1) as f32);
+    let value = match at < BINS / 2 {
+        true => f64::from(start) + step * f64::from(at),
+        false => f64::from(end) - step * f64::from(BINS - 1 - at),
+    };
+    // Rounded once, as the library's fused product and sum is.
+    f64::from(value as f32)
 }
 
 impl Operation {
@@ -94,7 +98,8 @@ impl Operation {
             8 => Operation::Contrast(factor()),
             9 => Operation::Sharpness(factor()),
             10 => Operation::Posterize(8 - (2 * magnitude + 7) / 15),
-            11 => Operation::Solarize(255.0 * linspace(1.0, 0.0, magnitude)),
+            // Bytes are held against 32 bits.
+            11 => Operation::Solarize(f64::from((255.0 * linspace(1.0, 0.0, magnitude)) as f32)),
             12 => Operation::AutoContrast,
             13 => Operation::Equalize,
             _ => Operation::Identity,
