@@ -155,7 +155,6 @@ pub struct RentIntended {
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "a run has one end")]
 pub enum RunEnd {
     /// At its end.
     Done {

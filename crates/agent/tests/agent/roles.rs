@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use agent::{Patience, Settings};
 use domain::finding::{Cause, Finding};
-use domain::rank::{Checkpointed, Environment, Exported, Fetching, Figures, Order, Ready, Report, Spec, Step};
+use domain::rank::{Checkpointed, Environment, Exported, Fetching, Order, Ready, Report, Spec, Step};
 
 /// Looks after the folder named by the environment, and exits as `gradus agent` does.
 pub fn agent(folder: PathBuf, patience: &str) -> ! {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::event::{RentIntended, Submitted, SweepSubmitted};
-use domain::rank::{Exported, Figures};
+use domain::rank::Exported;
 use domain::run::{AttemptEnd, InstanceState, Sight, StopBy, Usage};
 use domain::sweep::{Asha, Between, Goal, Known, Method, Metric, Parameter, Range, SweepEnd};
 use domain::{
@@ -177,6 +177,9 @@ fn worth(run: &crate::Run, seed: u64) -> (Option<f64>, u32, bool) {
     (Some(value), epochs, share(99) < 0.1)
 }
 
+/// A row of the table: number, values, state, epochs and result.
+type Shown = (u32, String, &'static str, Option<u32>, Option<f64>);
+
 /// A made-up machine with its loop: what is decided is done, and each thing may be the last before a kill.
 struct Scene {
     log: Vec<Record>,
@@ -242,7 +245,7 @@ impl Scene {
         let text = serde_json::to_string(&record).unwrap();
         self.log.push(serde_json::from_str(&text).unwrap());
         match self.kills {
-            Some(every) if self.world.last_seq % every == 0 => Err(Killed),
+            Some(every) if self.world.last_seq.is_multiple_of(every) => Err(Killed),
             _ => Ok(()),
         }
     }
@@ -370,7 +373,7 @@ impl Scene {
     }
 
     /// The trials as a user sees them, without what they cost.
-    fn table(&self) -> Vec<(u32, String, &'static str, Option<u32>, Option<f64>)> {
+    fn table(&self) -> Vec<Shown> {
         let rows = rows(&self.world, self.sweep(), &BTreeMap::new());
         let row = |row: Row| {
             let values = serde_json::to_string(&row.values).unwrap();

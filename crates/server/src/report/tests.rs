@@ -1,7 +1,7 @@
 //! Reports of whole runs: what they show, and that no text becomes a tag.
 
 use domain::event::{RentIntended, RunEnd, Submitted};
-use domain::rank::{Checkpointed, Environment, EvaluatedSplit, Exported, Figures, Report};
+use domain::rank::{Checkpointed, Environment, EvaluatedSplit, Exported, Report};
 use domain::run::{AttemptEnd, Bill, BillLine, Outcome, Usage};
 use domain::series::Point;
 use domain::*;

@@ -179,8 +179,8 @@ fn ranks_share_what_one_of_them_fetched_and_a_kill_costs_nothing() {
             // As a kill leaves it: a piece half written, another with a wrong byte.
             let pieces = cache.join(crate::stage::folder_name(&location()));
             fs::write(pieces.join("unfinished"), "half").unwrap();
-            let piece = fs::read_dir(&pieces).unwrap().map(|entry| entry.unwrap().path());
-            let piece = piece.filter(|path| path.file_name().unwrap().len() == 16).next().unwrap();
+            let mut paths = fs::read_dir(&pieces).unwrap().map(|entry| entry.unwrap().path());
+            let piece = paths.find(|path| path.file_name().unwrap().len() == 16).unwrap();
             let mut bytes = fs::read(&piece).unwrap();
             bytes[3] ^= 1;
             fs::write(&piece, bytes).unwrap();

@@ -20,7 +20,7 @@ fn check(seed: u64, form: Form) -> u32 {
     )
     .unwrap();
     let (whole, mut deaths, mut put) = (once.put.load(Ordering::Relaxed), 0, 0);
-    let twice = u64::from(limits().part) * limits().streams as u64;
+    let twice = limits().part * limits().streams as u64;
     loop {
         let twin = Twin::new(inner.clone(), 1 + noise.below(25) as i64);
         let result = push(&scene.path("here"), &remote(twin.clone()), &scene.options(form), &Meter::default());

@@ -94,7 +94,7 @@ fn links_in_the_target_lead_nowhere() {
 
 #[test]
 fn heads_that_mean_harm_are_refused() {
-    let long = format!("{{\"schema\":1,\"files\":1,\"bytes\":1,\"manifest\":[{}]}}", vec!["{}"; 9].join(","));
+    let long = format!("{{\"schema\":1,\"files\":1,\"bytes\":1,\"manifest\":[{}]}}", ["{}"; 9].join(","));
     for (text, expected) in [
         ("", "it is no head"),
         ("{\"schema\":1", "it is no head"),
