@@ -44,6 +44,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         RunState::Running { .. } | RunState::Recovering { .. } | RunState::Stopping { .. } => false,
     });
     if goes_on {
+        refuse_trial(&state, &id)?;
         let resume =
             Event::ResumeRequested { run: id.clone(), budget: args.budget, deadline: args.deadline, epochs: None };
         refuse_spent(&state, &id, &resume)?;
@@ -55,6 +56,15 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     }
     drop(state);
     finish(settings, printer, &home, &id, since)
+}
+
+/// A trial has no limits of its own: it goes on with its search, within the limits of that.
+fn refuse_trial(state: &State, id: &RunId) -> Result<(), Error> {
+    let world = state.world();
+    let Some(trial) = world.runs.get(id).and_then(|run| run.trial.as_ref()) else { return Ok(()) };
+    let message =
+        format!("run `{id}` is a trial of the search `{}`, whose budget and deadline hold for all", trial.sweep);
+    Err(Error::Usage { message, hint: format!("go on with all of it: `gradus resume {}`", trial.sweep) })
 }
 
 /// A run that has come to its budget or deadline would be stopped again at once.

@@ -13,6 +13,7 @@ mod wire;
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,10 @@ fn listing_of(path: &Path) -> io::Result<Option<(PathBuf, Listing)>> {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
             Err(error) => return Err(error),
         };
+        // Anybody may write to some folders above, such as those of temporary files.
+        if fs::metadata(path).is_ok_and(|data| file.metadata().is_ok_and(|listing| listing.uid() != data.uid())) {
+            continue;
+        }
         let mut text = Vec::new();
         file.take(LARGEST).read_to_end(&mut text)?;
         let listing: Listing = serde_json::from_slice(&text).map_err(io::Error::other)?;

@@ -19,6 +19,9 @@ const WORDS: [&str; 5] = ["choices", "min", "max", "log", "points"];
 /// Keys that do not change what is learnt, or that the sweep sets itself.
 const LEFT_ALONE: [&str; 3] = ["stop", "checkpoint", "profile"];
 
+/// Keys that name files beside the job file, and what such keys stand in.
+const FILES: [&str; 5] = ["data", "data.path", "data.text", "data.text.tokenizer", "weights"];
+
 /// The keys of a sweep as they were written.
 pub(super) struct Space {
     entries: Vec<Entry>,
@@ -145,6 +148,11 @@ impl Reader<'_> {
         if LEFT_ALONE.contains(&first) {
             let message = format!("`{first}` does not change what is learnt");
             self.wrong("", line, message, "write it under `train` for all trials");
+            return false;
+        }
+        if FILES.contains(&key) {
+            let message = format!("`{key}` names files, and those are the same for all trials");
+            self.wrong("", line, message, "write it under `train`, and a job file for each of the others");
             return false;
         }
         let covers = |one: &str, other: &str| other.strip_prefix(one).is_some_and(|rest| rest.starts_with('.'));

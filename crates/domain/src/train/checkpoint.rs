@@ -33,6 +33,7 @@ pub enum Codec {
     #[default]
     Full,
     /// Compressed, and seven of eight as the difference to the one before: smaller, and readable by gradus only.
+    /// Those that are kept may stand on one whole one, so that damage to that costs them all.
     Delta,
 }
 

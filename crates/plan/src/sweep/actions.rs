@@ -59,12 +59,14 @@ fn running(world: &World, facts: &Facts, policy: &Policy, id: &SweepId, sweep: &
         return Vec::new();
     }
     let is_paused =
-        |run: &&(&RunId, &Run)| matches!(run.1.state, RunState::Stopped { .. }) && sweep.paused.contains(run.0);
-    let paused: Vec<(&RunId, &Run)> = world.trials(sweep).collect();
-    let paused: Vec<Action> =
-        paused.iter().filter(is_paused).map(|(run, _)| Action::GoOn { run: (*run).clone(), epochs: None }).collect();
-    if !paused.is_empty() {
-        return if affords_more { paused } else { stop(StopBy::Budget) };
+        |run: &(&RunId, &Run)| matches!(run.1.state, RunState::Stopped { .. }) && sweep.paused.contains(run.0);
+    // One at a time: the next look counts it as open, so that each has its room in the budget.
+    if let Some((run, _)) = world.trials(sweep).find(is_paused) {
+        return match (affords_more, open) {
+            (true, _) => vec![Action::GoOn { run: run.clone(), epochs: None }],
+            (false, 0) => stop(StopBy::Budget),
+            (false, _) => Vec::new(),
+        };
     }
     let Work::Train(train) = &sweep.job.work else { return Vec::new() };
     let trials: Vec<Standing> = world.trials(sweep).map(|(_, run)| standing(run)).collect();

@@ -8,9 +8,6 @@ use super::draws::values;
 use super::halving::rungs;
 use crate::draft::{Facts, draft};
 
-/// Trials that are looked at one by one before a sweep starts; further ones fail where their values do not fit.
-const LOOKED_AT: u32 = 1000;
-
 /// A trial whose values do not go together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Misfit {
@@ -64,7 +61,7 @@ pub fn plan(job: &Job, offer: &Offer, known: &Known) -> Result<Plan, Vec<Problem
 
 /// The first trial that could not run, of those that are looked at before a sweep starts.
 pub fn misfit(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known) -> Option<Misfit> {
-    (1..=most(sweep).min(LOOKED_AT)).find_map(|number| {
+    (1..=most(sweep)).find_map(|number| {
         let values = values(sweep, number);
         let problems = match job(base, sweep, &values, offer.node.cores) {
             Err(why) => vec![Problem::at("", why)],

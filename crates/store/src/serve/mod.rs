@@ -68,6 +68,8 @@ type Opener = Arc<dyn Fn() -> Result<Remote, Error> + Send + Sync>;
 
 /// A smaller file is fetched when serving begins, and so is one whose form is read whole.
 const SMALL: u64 = 64 << 10;
+/// Those are held in memory on their way, and lie beside the cache.
+const LARGEST_WHOLE: u64 = 256 << 20;
 /// Endings of files that are read whole.
 const WHOLE: [&str; 9] = [".json", ".jsonl", ".csv", ".txt", ".gz", ".u16", ".u32", ".names", ".bin"];
 /// Of pictures that are files of their own.
@@ -111,6 +113,14 @@ fn serve_from(location: &Location, opener: Opener, budget: u64, places: Places<'
             holes.push(Hole { name: name.clone(), bytes: object.bytes });
             sources.push(Source { key, bytes: object.bytes, etag: object.etag.clone() });
             continue;
+        }
+        if object.bytes > LARGEST_WHOLE {
+            let message = format!(
+                "`{location}` holds `{name}`, which is read whole, and its {} bytes are too many",
+                object.bytes
+            );
+            let hint = "pack it with `gradus data pack` and push the shards with `--plain`, or leave `data.cache` out";
+            return Err(Error::Usage { message, hint: hint.into() });
         }
         let path = at.join(name);
         fs::create_dir_all(path.parent().unwrap_or(at)).map_err(Error::file("make", at))?;

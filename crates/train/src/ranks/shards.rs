@@ -71,7 +71,11 @@ pub fn gather(
     for root in 1..ranks.size() {
         for Entry { name, shape, dtype } in entries(own, ranks, root)? {
             let tensor = match own.iter().find(|named| ranks.rank() == root && named.name == name) {
-                Some(named) => named.tensor.f_detach().and_then(|tensor| tensor.f_contiguous()),
+                // On the CPU as the others' memory, so that all go by the same way.
+                Some(named) => {
+                    let tensor = named.tensor.f_detach().and_then(|tensor| tensor.f_to_device(Device::Cpu));
+                    tensor.and_then(|tensor| tensor.f_contiguous())
+                }
                 None => Tensor::f_empty(&shape, (kind(&dtype)?, Device::Cpu)),
             };
             let tensor = tensor.map_err(torch::Error::from)?;
@@ -126,7 +130,10 @@ pub fn scatter(
             let tensor = match (ranks.is_first(), here) {
                 (true, here) => match (saved(&name)?, here) {
                     (Some(values), _) => values,
-                    (None, Some(named)) => named.tensor.f_detach().map_err(torch::Error::from)?,
+                    (None, Some(named)) => {
+                        let tensor = named.tensor.f_detach().and_then(|tensor| tensor.f_to_device(Device::Cpu));
+                        tensor.map_err(torch::Error::from)?
+                    }
                     (None, None) => {
                         return Err(torch::Error::new(format!("`{name}` is missing in what was saved")).into());
                     }

@@ -180,7 +180,8 @@ impl Agree for Parted<'_> {
         };
         let [split, whole] = [square(&self.split)?, square(&self.whole)?];
         let device = if self.split.is_empty() { whole.device() } else { split.device() };
-        let [split, whole] = [split.f_to_device(device)?, whole.f_to_device(device)?];
+        // On the CPU, where a rank that holds nothing that is trained has its zeros, so that all go by the same way.
+        let [split, whole] = [split.f_to_device(Device::Cpu)?, whole.f_to_device(Device::Cpu)?];
         let both = Tensor::f_stack(&[split, whole], 0)?;
         if let Some(data) = self.ranks.data.as_ref().filter(|_| self.is_sharded) {
             data.sum(&both)?;
@@ -189,7 +190,7 @@ impl Agree for Parted<'_> {
         if let Some(tensor) = &self.ranks.tensor {
             tensor.sum(&split)?;
         }
-        Ok(split.f_add(&whole)?.f_sqrt()?.f_squeeze()?)
+        Ok(split.f_add(&whole)?.f_sqrt()?.f_squeeze()?.f_to_device(device)?)
     }
 
     fn found(&self, found: &Tensor) -> Result<()> {
