@@ -7,6 +7,7 @@
 
 mod ahead;
 mod share;
+mod upcoming;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +17,9 @@ use std::time::{Duration, Instant};
 
 use domain::train::{Augment, MemoryFormat};
 
-use self::ahead::{Counters, Horizon, Plan, Reach, Shared, State, Upcoming, Walk};
+use self::ahead::{Counters, Horizon, Reach, Shared, State, Walk};
 pub use self::share::Share;
+use self::upcoming::{Plan, Upcoming};
 use crate::augment::Changes;
 use crate::cache::Counts;
 use crate::dataset::Scratch;

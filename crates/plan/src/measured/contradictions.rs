@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::case::{Case, Gpus, Ineligible, case};
+use super::case::{Case, Gpus, case};
+use super::ineligible::Ineligible;
 use super::row::Row;
 use crate::estimate::Zero;
 

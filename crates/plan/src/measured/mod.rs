@@ -6,15 +6,17 @@
 mod case;
 mod check;
 mod contradictions;
+mod ineligible;
 mod kinds;
 mod programs;
 mod row;
 mod score;
 mod table;
 
-pub use case::{Case, Gpus, Ineligible, Seen, case};
+pub use case::{Case, Gpus, Seen, case};
 pub use check::{Report, check};
 pub use contradictions::cases;
+pub use ineligible::Ineligible;
 pub use kinds::family;
 pub use row::{Row, Unreadable};
 pub use score::{Fits, Memory, Pair, Scaling, Score, percentile};

@@ -5,6 +5,7 @@
 
 mod check;
 mod job;
+mod lessons;
 mod local;
 mod market;
 mod measure;
