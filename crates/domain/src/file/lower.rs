@@ -54,7 +54,10 @@ pub(super) fn lower(
             let is_tried = ["train", "run"].iter().any(|key| tree.get(key).is_some());
             if !is_tried || problems.is_empty() {
                 let neither = Problem::at("", "there is nothing to do: neither `train` nor `run` is given");
-                problems.push(neither.hint("write a `train:` section, or a `run:` program of your own"));
+                problems.push(neither.hint(match tree.get("workload") {
+                    Some(_) => "`workload:` describes what a program trains: add `run: python train.py`, or how else yours is started",
+                    None => "write a `train:` section, or a `run:` program of your own",
+                }));
             }
             None
         }

@@ -12,7 +12,7 @@ use super::nearest::nearest;
 use super::scalar::{Dialect, Scalar, python_text, resolve};
 use super::served::{SKY_KEYS, Served, served};
 use super::tree::{Key, Node, Raw, Value, clip};
-use super::ways::{allows, expected, found, human_format, is_null, is_tagged, quoted, sentence, tag, words};
+use super::ways::{allows, alone, expected, found, human_format, is_null, is_tagged, quoted, sentence, tag, words};
 use crate::problem::Problem;
 
 /// Sections that are ours alone and so follow YAML 1.2; everything else is shared with SkyPilot.
@@ -211,9 +211,11 @@ impl<'schema> Walk<'schema, '_> {
     ) -> Option<Json> {
         let tags: Vec<&str> = objects.iter().flat_map(|way| tag(way)).collect();
         let choices: Vec<&str> = words(ways).into_iter().chain(tags.iter().copied()).collect();
-        let choice = || match &choices[..] {
-            [one] => format!("write `{one}: …`"),
-            _ => format!("write one of {}", quoted(&choices)),
+        let alone = alone(ways);
+        let choice = || match (&choices[..], &alone) {
+            ([one], None) => format!("write `{one}: …`"),
+            (_, None) => format!("write one of {}", quoted(&choices)),
+            (_, Some(text)) => format!("write one of {}, or without any: {text}", quoted(&choices)),
         };
         let [(key, node)] = entries else {
             let message = format!("expected one key, found {}", entries.len());
@@ -232,7 +234,14 @@ impl<'schema> Walk<'schema, '_> {
             self.problem(key.line, &inner.path, "unknown kind".to_owned(), Some(hint));
             return None;
         };
-        let value = self.value(&way["properties"][name], node, &inner)?;
+        let said = self.problems.len();
+        let Some(value) = self.value(&way["properties"][name], node, &inner) else {
+            if let (Value::Scalar(raw), Some(text), Some(problem)) = (&node.value, alone, self.problems.get_mut(said)) {
+                let shown = clip(&raw.text);
+                problem.hint.get_or_insert_with(|| format!("without `{name}:`, `{shown}` may be {text}"));
+            }
+            return None;
+        };
         Some(json!({ name: value }))
     }
 

@@ -1,6 +1,7 @@
 //! Text in, text out: job files, and what is said about them.
 
 mod searches;
+mod workloads;
 
 use std::fmt::Write;
 

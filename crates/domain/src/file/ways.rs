@@ -33,6 +33,12 @@ pub(super) fn words<'schema>(ways: &[&'schema Json]) -> Vec<&'schema str> {
     ways.iter().filter_map(|way| way["const"].as_str()).collect()
 }
 
+/// What a text means that is written instead of a kind, where any text may be.
+pub(super) fn alone(ways: &[&Json]) -> Option<String> {
+    let text = ways.iter().find(|way| way["type"] == "string" && way["const"].is_null() && way["enum"].is_null())?;
+    text["description"].as_str().map(sentence)
+}
+
 /// The format of an alternative that is read from text and numbers alike.
 pub(super) fn human_format(way: &Json) -> Option<&str> {
     (allows(way, "string") && allows(way, "number")).then(|| way["format"].as_str()).flatten()

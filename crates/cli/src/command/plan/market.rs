@@ -104,10 +104,15 @@ pub struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// How many machines of each offer were looked at.
+    /// How many machines of an offer were looked at, in words.
     pub fn numbers(&self) -> String {
         let numbers: Vec<String> = self.question.nodes.iter().map(u32::to_string).collect();
-        format!("{} of each", numbers.join(", "))
+        match &numbers[..] {
+            [one] if one == "1" => "one machine each".to_owned(),
+            [one] => format!("{one} machines each"),
+            [first @ .., last] => format!("{} or {last} machines each", first.join(", ")),
+            [] => "no machine".to_owned(),
+        }
     }
 }
 

@@ -155,7 +155,7 @@ pub fn html(found: &Found) -> String {
     let (from, to) = tell::dates(found);
     let _ = write!(body, "<h1>Plan of {name}</h1>");
     let lines = tell::lines(found, None);
-    let _ = write!(body, "<p>{} offers, {}; prices of {from} to {to}.</p>", found.answer.offers, found.numbers());
+    let _ = write!(body, "<p>{} offers, on {}; prices of {from} to {to}.</p>", found.answer.offers, found.numbers());
     let _ = write!(
         body,
         "<figure><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"cost against time\">{}</svg>",

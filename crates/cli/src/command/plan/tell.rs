@@ -74,7 +74,7 @@ fn head(found: &Found) -> Vec<String> {
         format!("model    {} weights, {} multiply-adds a sample forwards", short(weights), short(task.multiply_adds)),
         format!("work     {work}"),
         format!(
-            "offers   {} compared on {} numbers of machines; prices of {from} to {to}, see `gradus catalog info`",
+            "offers   {} compared, on {}; prices of {from} to {to}, see `gradus catalog info`",
             grouped((found.answer.offers - found.answer.ruled_out.values().sum::<usize>()) as u64),
             found.numbers(),
         ),
