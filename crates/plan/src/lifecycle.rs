@@ -107,7 +107,12 @@ impl World {
                 if let (Some(metric), RunEnd::Done { outcome: Outcome::Trained { model } }) = (metric, end)
                     && let Work::Train(train) = &run.job.work
                 {
-                    run.results.push(Measured { epochs: train.last_epoch(), value: metric.measured(model) });
+                    let enough = train.stop.and_then(|stop| stop.accuracy);
+                    run.results.push(Measured {
+                        epochs: train.last_epoch(),
+                        value: metric.measured(model),
+                        is_enough: enough.is_some_and(|enough| model.validation_accuracy >= enough.get()),
+                    });
                 }
                 run.ended = Some(record.at);
                 run.bill = None;

@@ -76,6 +76,9 @@ pub struct Measured {
     pub epochs: u32,
     /// The sweep's metric; none where it was not measured, or is no number.
     pub value: Option<f64>,
+    /// Whether its accuracy met `stop.accuracy`, so that more epochs would change nothing.
+    #[serde(default)]
+    pub is_enough: bool,
 }
 
 /// A sweep.

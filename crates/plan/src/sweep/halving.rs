@@ -4,6 +4,9 @@
 //! its own checkpoint; where none may, another one begins. Of a rung with `n` results at most `⌊n / η⌋` ever go on, and
 //! only such as are among the best so many then. The paper has only the second half, so that a rung may send on more
 //! than its share when late results are better; with both, what a sweep takes at most is known before it starts.
+//!
+//! A trial that has met `stop.accuracy` would end as soon as it went on, so it does not: it keeps its place among the best
+//! of its rung, and the place is taken.
 
 use domain::Sweep;
 use domain::sweep::{Goal, Method};
@@ -34,7 +37,9 @@ pub(super) fn goes_on(trials: &[Standing], rungs: &[u32], factor: u32, goal: Goa
             results.extend(result.and_then(|result| Some((place, result.value?))));
         }
         let share = results.len() / factor.max(2) as usize;
-        let gone_on = trials.iter().filter(|trial| trial.target > *rung).count();
+        let is_enough =
+            |trial: &Standing| trial.results.iter().any(|result| result.epochs <= *rung && result.is_enough);
+        let gone_on = trials.iter().filter(|trial| trial.target > *rung || is_enough(trial)).count();
         if gone_on >= share {
             continue;
         }
@@ -44,7 +49,10 @@ pub(super) fn goes_on(trials: &[Standing], rungs: &[u32], factor: u32, goal: Goa
             (false, true) => std::cmp::Ordering::Greater,
             (false, false) => std::cmp::Ordering::Equal,
         });
-        let may = |(place, _): &&(usize, f64)| trials[*place].target == *rung && trials[*place].state == Stand::Rested;
+        let may = |(place, _): &&(usize, f64)| {
+            let trial = &trials[*place];
+            trial.target == *rung && trial.state == Stand::Rested && !is_enough(trial)
+        };
         if let Some((place, _)) = results[..share].iter().find(may) {
             return Some((*place, *above));
         }

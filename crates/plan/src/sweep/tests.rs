@@ -116,7 +116,8 @@ fn rungs_are_powers_and_end_at_the_last_epoch() {
 }
 
 fn rested(target: u32, values: &[(u32, f64)]) -> Standing {
-    let results = values.iter().map(|(epochs, value)| Measured { epochs: *epochs, value: Some(*value) }).collect();
+    let measured = |(epochs, value): &(u32, f64)| Measured { epochs: *epochs, value: Some(*value), is_enough: false };
+    let results = values.iter().map(measured).collect();
     Standing { target, results, state: Stand::Rested }
 }
 
@@ -149,6 +150,39 @@ fn the_best_third_goes_on_from_the_highest_rung_first() {
     check(&unknown, Move::Begin(4));
     let least = Sweep { goal: Goal::Minimize, ..halving.clone() };
     assert_eq!(next(&least, 9, &at_one(&[0.5, 0.6, 0.4]), 0), Move::GoOn(3, 3));
+}
+
+#[test]
+fn a_trial_that_is_good_enough_keeps_its_place_and_does_not_go_on() {
+    let halving = sweep(asha(1, 2), Some(4));
+    let check = |trials: &[Standing], expected| assert_eq!(next(&halving, 4, trials, 0), expected, "{trials:?}");
+    let mut trials: Vec<Standing> = [0.5, 0.9].iter().map(|value| rested(1, &[(1, *value)])).collect();
+    check(&trials, Move::GoOn(2, 2));
+    trials[1].results[0].is_enough = true;
+    check(&trials, Move::Begin(3));
+    trials.extend([0.6, 0.4].iter().map(|value| rested(1, &[(1, *value)])));
+    // Two of four may go on, and one of the two is good enough.
+    check(&trials, Move::GoOn(3, 2));
+    trials[2] = rested(2, &[(1, 0.6), (2, 0.95)]);
+    trials[2].results[1].is_enough = true;
+    check(&trials, Move::Over);
+}
+
+#[test]
+fn what_is_good_enough_is_seen_in_the_log() {
+    let mut scene = Scene::new(&Sweep { max_failed: 100, ..sweep(asha(1, 2), Some(12)) }, None, 1);
+    let Event::SweepSubmitted(submitted) = &mut scene.log[0].event else { panic!("no sweep") };
+    let Work::Train(train) = &mut submitted.job.work else { panic!("no training") };
+    train.stop = Some(domain::train::Stop { accuracy: "30%".parse().ok(), epochs: None });
+    scene.world = World::replay(&scene.log).unwrap();
+    scene.run();
+    assert!(matches!(scene.sweep().state, SweepState::Ended { how: SweepEnd::Done { .. } }));
+    let enough = |run: &&crate::Run| run.results.iter().any(|result| result.is_enough);
+    assert!(scene.world.runs.values().filter(enough).count() > 1);
+    for run in scene.world.runs.values() {
+        let first = run.results.iter().position(|result| result.is_enough);
+        assert!(first.is_none_or(|first| first + 1 == run.results.len()), "{:?} went on", run.results);
+    }
 }
 
 #[test]
