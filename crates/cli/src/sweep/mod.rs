@@ -1,4 +1,4 @@
-//! Sweeps on the command line: what one will take at most, what is said while it goes on, and what it came to.
+//! Sweeps on the command line: what one will take, what is said while it goes on, and what it came to.
 //!
 //! [`preview`] gathers what is told before anything runs, [`narrator`] says what happens, [`table`] shows the trials.
 //! A sweep is attended as a run is, by [`crate::attend`].

@@ -1,4 +1,4 @@
-//! What a sweep will take at most, told before anything is spent; and what cannot work, refused before it starts.
+//! What a sweep will take, by estimate and by its limits, told before anything is spent; and what cannot work, refused before it starts.
 
 use domain::sweep::{Asha, Known, Method};
 use domain::{Job, Plan, Problem, Problems, Rate, Sweep};
@@ -14,7 +14,7 @@ use crate::progress::grouped;
 pub struct Preview {
     /// What is known of the data.
     pub known: Known,
-    /// What all trials take at most.
+    /// What all trials take: their number at most, and time and money by the slow end of each estimate or by a limit.
     pub bound: Bound,
 }
 
@@ -45,13 +45,15 @@ impl Preview {
 
     /// For scripts.
     pub fn json(&self) -> Value {
-        let Bound { trials, epochs, runs, time, cost } = self.bound;
+        let Bound { trials, epochs, runs, time, time_is_limit, cost, cost_is_limit } = self.bound;
         json!({
             "trials": trials,
             "starts": runs,
             "epochs": epochs,
-            "seconds_at_most": time.map(|time| time.as_secs_f64()),
-            "cost_micro_usd_at_most": cost.map(|cost| cost.micros()),
+            "seconds": time.map(|time| time.as_secs_f64()),
+            "seconds_are_at_most": time_is_limit,
+            "cost_micro_usd": cost.map(|cost| cost.micros()),
+            "cost_is_at_most": cost_is_limit,
         })
     }
 }
@@ -83,9 +85,14 @@ pub fn lines(job: &Job, plan: &Plan, preview: &Preview) -> Vec<String> {
         }
         (_, _) => format!("trials   as many as budget and deadline allow{at_once}"),
     });
-    let time = bound.time.map_or("unknown".to_owned(), |time| format!("{} at most", short(time)));
+    // Only a limit holds for sure: an estimate's slow end is passed by one run in ten, and on a busy machine by more.
+    let told = |figure: String, is_limit: bool| match is_limit {
+        true => format!("{figure} at most"),
+        false => format!("about {figure}, if all goes slowly; nothing ends it there"),
+    };
+    let time = bound.time.map_or("unknown".to_owned(), |time| told(short(time), bound.time_is_limit));
     lines.push(format!("time     {time}"));
-    let cost = bound.cost.map_or("unknown".to_owned(), |cost| format!("{cost} at most"));
+    let cost = bound.cost.map_or("unknown".to_owned(), |cost| told(cost.to_string(), bound.cost_is_limit));
     lines.push(format!("cost     {cost}"));
     if let Some(budget) = job.budget {
         lines.push(format!("budget   {} at most for all trials; they save and stop before it is exceeded", budget.max));
@@ -94,8 +101,8 @@ pub fn lines(job: &Job, plan: &Plan, preview: &Preview) -> Vec<String> {
         lines.push(format!("deadline {deadline} for all trials; they save and stop when it comes"));
     }
     let rests = match (job.budget, job.deadline) {
-        (None, None) => "the slow end of each trial's estimate; `budget` and `deadline` would bound them for sure",
-        (Some(_), _) | (_, Some(_)) => "the slow end of each trial's estimate, and the limits",
+        (None, None) => "the slow end of each trial's estimate; only `budget` and `deadline` bound a sweep for sure",
+        (Some(_), _) | (_, Some(_)) => "the slow end of each trial's estimate; only the limits hold for sure",
     };
     lines.push(format!("assumed  {rests}"));
     lines

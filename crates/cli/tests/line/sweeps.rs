@@ -146,5 +146,6 @@ fn a_search_that_cannot_work_is_refused_before_it_starts() {
     went_well(&planned);
     let sweep = &planned.last()["sweep"];
     assert_eq!((&sweep["trials"], &sweep["starts"], &sweep["epochs"]), (&4.into(), &6.into(), &6.into()));
-    assert!(sweep["cost_micro_usd_at_most"].as_u64().unwrap() > 0);
+    assert!(sweep["cost_micro_usd"].as_u64().unwrap() > 0);
+    assert_eq!((&sweep["seconds_are_at_most"], &sweep["cost_is_at_most"]), (&false.into(), &false.into()));
 }

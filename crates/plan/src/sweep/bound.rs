@@ -1,7 +1,8 @@
-//! What a sweep takes at most, told before anything is spent.
+//! What a sweep takes, told before anything is spent: trials and epochs at most, time and money by estimate or by a
+//! limit.
 
 use domain::sweep::{Known, Method};
-use domain::{Duration, Elapsed, Job, Money, Offer, Sweep, Work};
+use domain::{Duration, Elapsed, Job, Money, Offer, Rate, Sweep, Work};
 
 use super::draws::values;
 use super::halving::rungs;
@@ -10,7 +11,7 @@ use super::trial::{job, most, plan};
 /// Trials whose plans are added up one by one; what more of them take is as much on average.
 const ADDED_UP: u32 = 1000;
 
-/// What a sweep takes at most.
+/// What a sweep takes. Numbers are never passed; time and money are where nothing but an estimate stands behind them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bound {
     /// Trials; none where only money or time limits them.
@@ -21,8 +22,12 @@ pub struct Bound {
     pub runs: Option<u64>,
     /// Time, by the slow end of each trial's estimate, with as many at once as the sweep says, and by the deadline.
     pub time: Option<Duration>,
+    /// Whether that is the deadline, which ends it, and no estimate.
+    pub time_is_limit: bool,
     /// Money: that time's rent, and the budget.
     pub cost: Option<Money>,
+    /// Whether that is never passed: a budget, the rent until the deadline, or a machine that costs nothing.
+    pub cost_is_limit: bool,
 }
 
 /// Adds up what the trials take at most.
@@ -56,15 +61,13 @@ pub fn bound(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known) -> Bound {
         let rent = offer.rate.cost(Elapsed(deadline.micros())).micros();
         Money::from_micros(rent.saturating_mul(i64::from(sweep.parallel.max(1))))
     });
-    let costs = [rent, base.budget.map(|budget| budget.max), by_deadline];
+    let most_cost = [base.budget.map(|budget| budget.max), by_deadline].into_iter().flatten().min();
+    let cost = [rent, most_cost].into_iter().flatten().min();
     let times = [time.map(|(_, wall)| duration(wall)), base.deadline];
-    Bound {
-        trials,
-        epochs,
-        runs,
-        time: times.into_iter().flatten().min_by_key(|time| time.micros()),
-        cost: costs.into_iter().flatten().min(),
-    }
+    let time = times.into_iter().flatten().min_by_key(|time| time.micros());
+    let time_is_limit = time.is_some() && time == base.deadline;
+    let cost_is_limit = cost.is_some() && (cost == most_cost || offer.rate == Rate::default());
+    Bound { trials, epochs, runs, time, time_is_limit, cost, cost_is_limit }
 }
 
 /// For each rung, the epochs from the one below to it, and how many trials train them at most.

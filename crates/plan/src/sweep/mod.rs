@@ -2,7 +2,7 @@
 //!
 //! [`draws`] makes the values of a trial from its number alone; [`halving`] says which trials of a rung go on; [`next`]
 //! joins both into one decision over how all trials stand; [`actions`] makes actions of it and keeps the limits;
-//! [`bound`] says before anything runs what all of it takes at most. All are functions of the sweep, its seed and the
+//! [`bound`] says before anything runs what all of it takes. All are functions of the sweep, its seed and the
 //! events so far: whoever asks again after a crash is told the same.
 
 mod actions;
