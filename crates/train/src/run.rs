@@ -28,7 +28,6 @@ use crate::schedule::{self, Length};
 use crate::state::{BestScore, LeftOut, Start, Trainer};
 use crate::step::{Recipe, timed_step};
 use crate::torch;
-use crate::torch::group::has_nccl;
 use crate::watching::Watch;
 
 /// How a run ended well.
@@ -84,8 +83,7 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
     }
     let mut ranks = Ranks::meet(spec)?;
     if ranks.size() > 1 && device.is_cuda() {
-        let how = if has_nccl() { "over NCCL" } else { "through the host, for `libgradus-nccl.so` was not found" };
-        channel.send(Report::Note { text: format!("the ranks exchange {how}") });
+        channel.send(Report::Note { text: format!("the ranks exchange {}", ranks.exchanges()) });
     }
     together(spec, setting, channel, &mut ranks).map_err(|error| ranks.blame(error))
 }

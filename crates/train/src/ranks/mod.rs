@@ -22,7 +22,7 @@ use tch::{Kind, Tensor};
 
 use crate::error::Error;
 use crate::model::{Named, Network, Weights};
-use crate::torch::group::{Exchange, Group, Store, listed};
+use crate::torch::group::{Exchange, Group, Store, Way, listed};
 use crate::torch::{self, Result};
 
 use division::Division;
@@ -126,6 +126,18 @@ impl Ranks {
     /// Whether this rank speaks, saves and exports for all.
     pub fn is_first(&self) -> bool {
         self.rank == 0
+    }
+
+    /// How values on CUDA devices go from rank to rank, in words.
+    pub fn exchanges(&self) -> String {
+        match self.group.as_ref().map(|group| group.way()) {
+            Some(Way::Nccl) => "over NCCL".to_owned(),
+            Some(Way::Host) | None => "through the host, for `libgradus-nccl.so` was not found".to_owned(),
+            Some(Way::HostFor(ranks)) => {
+                let (ranks, have) = (listed(ranks), if ranks.len() == 1 { "has" } else { "have" });
+                format!("through the host, for {ranks} {have} no `libgradus-nccl.so`, though others have")
+            }
+        }
     }
 
     /// Which samples of a batch are this rank's.

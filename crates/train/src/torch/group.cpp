@@ -111,13 +111,15 @@ std::unique_ptr<Group> group_join(const Store &store, rust::Str name, std::uint3
   auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(meeting, place, count, options);
   auto group = c10::make_intrusive<c10d::ProcessGroup>(meeting, place, count);
   group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, gloo);
-  if (auto join = device >= 0 ? nccl_join() : nullptr) {
+  if (device >= 0) {
+    auto join = nccl_join();
+    TORCH_CHECK(join != nullptr, "NCCL: its library is not there");
     auto wrong = join(group.get(), meeting.get(), place, count, device, static_cast<std::int64_t>(timeout_ms));
     if (wrong != nullptr) {
       throw std::runtime_error(std::string("NCCL: ") + wrong);
     }
   } else {
-    // Where there is no NCCL, values on cards go through the host.
+    // Where not all have NCCL, values on cards go through the host.
     group->setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::GLOO, gloo);
   }
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);

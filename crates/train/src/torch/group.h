@@ -36,12 +36,12 @@ std::unique_ptr<Store> store_open(rust::Str host, std::uint16_t port, bool keep,
 void store_set(const Store &store, rust::Str key);
 bool store_has(const Store &store, rust::Str key);
 
-// A group of ranks that find each other by `name`; `host` is this process' own address, `device` the number of its
-// CUDA device or -1.
+// A group of ranks that find each other by `name`; `host` is this process' own address, `device` the number of the CUDA
+// device that it exchanges over NCCL from, or -1 where values go through the host. All ranks say the same of that.
 std::unique_ptr<Group> group_join(const Store &store, rust::Str name, std::uint32_t rank, std::uint32_t size,
                                   rust::Str host, std::int32_t device, std::uint64_t timeout_ms);
 
-// Whether values on CUDA devices are exchanged without the host.
+// Whether this process could exchange values on CUDA devices without the host.
 bool has_nccl();
 void group_sum(const Group &group, const at::Tensor &tensor);
 void group_max(const Group &group, const at::Tensor &tensor);

@@ -1,4 +1,5 @@
-//! Several processes as one: they meet at a store, join groups, and compute together over Gloo.
+//! Several processes as one: they meet at a store, join groups, and compute together over Gloo, or over NCCL where each
+//! of them has a CUDA device and the library for it.
 //!
 //! Every call is made by all ranks of a group in the same order; each waits for the others, and at most as long as the
 //! meeting says. What a rank that waited in vain can say is who is missing: [`Group::missing`].
@@ -35,9 +36,21 @@ pub struct Store {
     device: i32,
 }
 
+/// How ranks on CUDA devices exchange values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Way {
+    /// From device to device.
+    Nccl,
+    /// Through the host, for no rank can do otherwise.
+    Host,
+    /// Through the host, for these ranks cannot do otherwise, though others could.
+    HostFor(Vec<u32>),
+}
+
 /// Some of the ranks, numbered anew from 0.
 pub struct Group {
     inner: UniquePtr<ffi::Group>,
+    way: Way,
     store: Rc<Store>,
     name: String,
     rank: u32,
@@ -70,6 +83,11 @@ impl Group {
         let size = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
         let name = &format!("{}{name}", store.prefix);
         let key = |rank: u32| format!("{name}/here/{rank}");
+        let nccl = |rank: u32| format!("{name}/nccl/{rank}");
+        // Before it is known to be here, so that whoever sees it sees this too.
+        if store.device >= 0 && ffi::has_nccl()? {
+            ffi::store_set(&store.inner, &nccl(rank))?;
+        }
         ffi::store_set(&store.inner, &key(rank))?;
         let absent = wait_for(store, store.patience, (0..size).map(key).collect())?;
         if !absent.is_empty() {
@@ -77,8 +95,16 @@ impl Group {
             let seconds = store.patience.as_secs();
             return Err(Error::new(format!("{} did not arrive within {seconds} s", listed(&numbers))));
         }
-        let inner = ffi::group_join(&store.inner, name, rank, size, &store.here, store.device, millis(store.patience))?;
-        Ok(Group { inner, store: Rc::clone(store), name: name.to_owned(), rank, size })
+        let can = (0..size).map(|rank| ffi::store_has(&store.inner, &nccl(rank)));
+        let way = way(ranks, &can.collect::<std::result::Result<Vec<bool>, _>>()?);
+        let device = if way == Way::Nccl { store.device } else { -1 };
+        let inner = ffi::group_join(&store.inner, name, rank, size, &store.here, device, millis(store.patience))?;
+        Ok(Group { inner, way, store: Rc::clone(store), name: name.to_owned(), rank, size })
+    }
+
+    /// How values on CUDA devices go, as all ranks have agreed.
+    pub fn way(&self) -> &Way {
+        &self.way
     }
 
     /// Place of this process, from 0.
@@ -175,9 +201,15 @@ impl Exchange {
     }
 }
 
-/// Whether what ranks on CUDA devices exchange goes from device to device, and not through the host.
-pub fn has_nccl() -> bool {
-    ffi::has_nccl().unwrap_or(false)
+/// What ranks with these numbers agree on, each of which can exchange over NCCL or not: a group exchanges in one way, so
+/// one that cannot decides for all.
+fn way(ranks: &[u32], can: &[bool]) -> Way {
+    let cannot: Vec<u32> = ranks.iter().zip(can).filter(|(_, can)| !**can).map(|(rank, _)| *rank).collect();
+    match cannot.len() {
+        0 => Way::Nccl,
+        some if some == ranks.len() => Way::Host,
+        _ => Way::HostFor(cannot),
+    }
 }
 
 /// The places of keys that nobody has set in time.
@@ -220,4 +252,16 @@ pub fn listed(ranks: &[u32]) -> String {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_rank_without_nccl_decides_for_all() {
+        assert_eq!(way(&[0, 2], &[true, true]), Way::Nccl);
+        assert_eq!(way(&[0, 2], &[false, false]), Way::Host);
+        assert_eq!(way(&[0, 2, 4], &[true, false, true]), Way::HostFor(vec![2]));
+    }
 }
