@@ -72,7 +72,7 @@ pub(super) mod ffi {
         fn set_gradients(parameters: &[Borrowed], gradients: &[Borrowed]) -> Result<()>;
 
         fn release_memory(tensor: &Tensor) -> Result<()>;
-        fn allocate_memory(tensor: &Tensor, bytes: u64) -> Result<()>;
+        fn allocate_memory(tensor: &Tensor) -> Result<()>;
 
         fn seed(value: u64) -> Result<()>;
         fn random_state(device: i32) -> Result<UniquePtr<Tensor>>;

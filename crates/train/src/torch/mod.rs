@@ -207,15 +207,15 @@ pub fn set_gradients(parameters: &[Tensor], gradients: &[Tensor]) -> Result<()> 
     Ok(ffi::set_gradients(&lend(parameters), &lend(gradients))?)
 }
 
-/// Gives back the memory of a tensor, which its views share: until [`allocate_memory`], none of them is to be read.
+/// Gives back the memory of a tensor, which its views share. Until [`allocate_memory`], each lies where there is no
+/// memory: reading or writing one ends the process, and touches nothing else.
 pub fn release_memory(tensor: &Tensor) -> Result<()> {
     Ok(ffi::release_memory(borrow(tensor))?)
 }
 
-/// New memory for all of a tensor that [`release_memory`] took it from; whatever is in it.
+/// New memory for a tensor and its views, from which [`release_memory`] took it; whatever is in it.
 pub fn allocate_memory(tensor: &Tensor) -> Result<()> {
-    let bytes = tensor.numel() * tensor.kind().elt_size_in_bytes();
-    Ok(ffi::allocate_memory(borrow(tensor), bytes as u64)?)
+    Ok(ffi::allocate_memory(borrow(tensor))?)
 }
 
 /// The same values in memory of their own, in the same memory format; they need no gradient.

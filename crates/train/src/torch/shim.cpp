@@ -1,6 +1,8 @@
 #include "gradus-train/src/torch/shim.h"
 #include "gradus-train/src/torch/bridge.rs.h"
 
+#include <sys/mman.h>
+
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -42,6 +44,23 @@ std::vector<at::Tensor> list(Tensors tensors) {
 at::Generator generator(std::int32_t device) {
   return at::globalContext().defaultGenerator(
       at::Device(device_type(device >= 0), static_cast<at::DeviceIndex>(device)));
+}
+
+// So many addresses without memory: whoever reads or writes there ends the process, as beyond the end of a stack, and
+// never meets what is somebody else's.
+at::DataPtr nothing_behind(std::size_t bytes, c10::Device device) {
+  struct Stretch {
+    void *start;
+    std::size_t bytes;
+  };
+  void *start = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  TORCH_CHECK(start != MAP_FAILED, "there are no addresses left for ", bytes, " bytes");
+  auto leave = [](void *held) {
+    auto *stretch = static_cast<Stretch *>(held);
+    munmap(stretch->start, stretch->bytes);
+    delete stretch;
+  };
+  return at::DataPtr(start, new Stretch{start, bytes}, leave, device);
 }
 
 // A closure of Rust's, as autograd keeps it between the way there and the way back.
@@ -179,14 +198,17 @@ void set_gradients(Tensors parameters, Tensors gradients) {
 
 void release_memory(const at::Tensor &tensor) {
   auto *storage = tensor.storage().unsafeGetStorageImpl();
-  storage->set_data_ptr_noswap(at::DataPtr(nullptr, storage->device()));
-  storage->set_nbytes(0);
+  TORCH_CHECK(storage->allocator() != nullptr, "the tensor's memory is not the library's");
+  auto bytes = storage->nbytes();
+  if (bytes > 0) {
+    storage->set_data_ptr_noswap(nothing_behind(bytes, storage->device()));
+  }
 }
 
-void allocate_memory(const at::Tensor &tensor, std::uint64_t bytes) {
+void allocate_memory(const at::Tensor &tensor) {
   auto *storage = tensor.storage().unsafeGetStorageImpl();
-  storage->set_data_ptr_noswap(storage->allocator()->allocate(bytes));
-  storage->set_nbytes(bytes);
+  TORCH_CHECK(storage->allocator() != nullptr, "the tensor's memory is not the library's");
+  storage->set_data_ptr_noswap(storage->allocator()->allocate(storage->nbytes()));
 }
 
 void seed(std::uint64_t value) { at::manual_seed(value); }

@@ -57,9 +57,10 @@ std::unique_ptr<at::Tensor> recompute(const at::Tensor &x, rust::Box<Work> work)
 std::unique_ptr<at::Tensor> gate(const at::Tensor &x, rust::Box<Work> work);
 void set_gradients(Tensors parameters, Tensors gradients);
 
-// The memory of a tensor and of all its views: given back, and asked for again with anything in it.
+// Gives the memory of a tensor and its views back; they keep their sizes, at addresses where every access ends the
+// process. `allocate_memory` puts as much new memory there.
 void release_memory(const at::Tensor &tensor);
-void allocate_memory(const at::Tensor &tensor, std::uint64_t bytes);
+void allocate_memory(const at::Tensor &tensor);
 
 // Random numbers, of the CPU (-1) or the CUDA device of this number.
 void seed(std::uint64_t value);

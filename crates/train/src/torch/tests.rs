@@ -125,3 +125,21 @@ fn the_library_is_the_pinned_one() {
     let picture = Tensor::ones([1, 3, 2, 2], (Kind::Float, Device::Cpu));
     assert_eq!(channels_last(&picture).unwrap().stride(), [12, 1, 6, 3]);
 }
+
+#[test]
+fn memory_that_was_given_back_comes_again_for_all_views() {
+    let all = Tensor::zeros([1 << 20], (Kind::Float, Device::Cpu));
+    let part = all.narrow(0, 1000, 8);
+    for round in 0..3 {
+        release_memory(&part).unwrap();
+        assert_eq!((all.numel(), part.size()), (1 << 20, vec![8]));
+        // Any view stands for the whole.
+        allocate_memory(&part).unwrap();
+        let _ = all.shallow_clone().fill_(f64::from(round));
+        assert_eq!(values(&part), vec![f64::from(round); 8]);
+        assert_eq!(values(&all.narrow(0, (1 << 20) - 1, 1)), [f64::from(round)]);
+    }
+    let nothing = Tensor::zeros([0], (Kind::Float, Device::Cpu));
+    release_memory(&nothing).unwrap();
+    allocate_memory(&nothing).unwrap();
+}
