@@ -42,6 +42,53 @@ fn another_number_of_ranks_goes_on_with_the_same_curve() {
     }
 }
 
+/// BERT with AdamW, a mean of its weights and scaled losses, whose scale must be resumed as well.
+#[test]
+fn shards_of_all_that_is_kept_go_on_with_the_same_bits() {
+    for shard in ["optimizer", "gradients", "parameters"] {
+        let job = json!({
+            "model": "bert_mini", "optimizer": {"adamw": {"lr": 5e-4}}, "precision": "fp16", "dropout": 0.1,
+            "average": {"swa": {"from": 0}}, "parallel": {"shard": shard}, "clip_norm": 1.0,
+            "checkpoint": {"every": "2 steps", "keep": 100},
+        });
+        let whole = Scene::of_texts(job.clone()).finish(2);
+        let mut scene = Scene::of_texts(job).with("epochs", json!(100_000));
+        scene.stop_after(2, 3);
+        scene.lose_after(2);
+        let resumed = scene.with("epochs", json!(1)).finish(2);
+        assert_eq!(resumed.resumed_from(), 2, "{shard}");
+        assert_eq!(resumed.losses(), whole.losses()[2..], "{shard}");
+        assert_eq!(resumed.exported().model_sha256, whole.exported().model_sha256, "{shard}");
+    }
+}
+
+#[test]
+fn bert_and_the_mean_of_its_weights_go_on_with_the_same_curve_on_1_2_and_4_ranks() {
+    for shard in ["none", "parameters"] {
+        let job = json!({
+            "model": "bert_mini", "optimizer": {"adamw": {"lr": 5e-4}}, "average": {"swa": {"from": 0}},
+            "parallel": {"shard": shard}, "batch": 12,
+        });
+        let whole = Scene::of_texts(job.clone()).finish(2);
+        let mut scene = Scene::of_texts(job).with("epochs", json!(100_000));
+        scene.stop_after(2, 6);
+        scene.lose_after(5);
+        let scene = scene.with("epochs", json!(1));
+        for ranks in [1, 2, 4] {
+            let mut scene = scene.fork();
+            if ranks == 1 {
+                scene = scene.with("parallel", json!({}));
+            }
+            let resumed = scene.finish(ranks);
+            assert_eq!(resumed.resumed_from(), 5);
+            resumed.exported();
+            let losses = apart(&resumed.losses(), &whole.losses()[5..]);
+            let weights = apart(&resumed.weights, &whole.weights);
+            assert!(losses <= 1e-5 && weights <= 1e-5, "{ranks} ranks, {shard}: {losses:e}, {weights:e}");
+        }
+    }
+}
+
 #[test]
 fn a_killed_rank_is_named_and_the_run_goes_on_from_its_checkpoint() {
     let whole = Scene::new(json!({})).finish(2);
