@@ -6,12 +6,14 @@
 mod assumed;
 mod fit;
 mod network;
+mod subject;
 #[cfg(test)]
 mod tests;
 
 use domain::plan::{CostSpread, Spread};
 use domain::problem::Problem;
-use domain::train::{Precision, Shard, Span, Task, Train};
+use domain::rank::Sample;
+use domain::train::{Shard, Span, Train};
 use domain::{Bytes, Command, Duration, Elapsed, Job, Money, Offer, Plan, Rate, Share, Work};
 
 pub(crate) use assumed::AROUND;
@@ -108,23 +110,8 @@ impl Estimate {
         let mut assumptions = Vec::new();
         let cores = offer.node.cores.max(1);
         let share = share(train, cores, facts, &mut assumptions);
-        let picture = match train.task() {
-            Task::Pictures => picture(train, facts, &mut assumptions),
-            Task::Boxes | Task::Texts | Task::MaskedWords | Task::NextWord => {
-                assumptions.push(not_counted(train, facts));
-                None
-            }
-        };
-        let network = picture.and_then(|picture| {
-            let known = facts.classes.or(train.data.classes);
-            let network = train.model.named().and_then(|model| Network::count(model, picture, known.unwrap_or(10)));
-            match (network, known) {
-                (Some(_), None) => assumptions.push("10 classes are assumed until the data is opened".to_owned()),
-                (None, _) => assumptions.push(not_counted(train, facts)),
-                (Some(_), Some(_)) => {}
-            }
-            network
-        });
+        let sample = subject::sample(train, facts, &mut assumptions);
+        let network = sample.and_then(|sample| subject::count(train, sample, facts, &mut assumptions));
         let step = step(
             train,
             network.as_ref(),
@@ -150,19 +137,10 @@ impl Estimate {
         if train.stop.is_some_and(|stop| stop.accuracy.is_some()) {
             assumptions.push("every epoch is counted; `train.stop` may end the run sooner".to_owned());
         }
-        let memory = network.zip(picture).map(|(network, picture)| memory(train, &network, picture, &share, facts));
+        let memory = network.zip(sample).map(|(network, sample)| memory(train, &network, sample, &share, facts));
         let checkpoint = network.map(|network| 4 * (network.parameters * (1 + moments(train)) + network.buffers));
         Estimate { share: Some(share), memory, checkpoint, time, assumptions }
     }
-}
-
-/// That of this model nothing is known before it runs.
-fn not_counted(train: &Train, facts: &Facts) -> String {
-    let unknown = match facts.measured_step {
-        Some(_) => "its memory is not known",
-        None => "its memory, time and cost are not known",
-    };
-    format!("what `{}` takes is not counted yet: {unknown} before it runs", train.model.name())
 }
 
 fn share(train: &Train, cores: u32, facts: &Facts, assumptions: &mut Vec<String>) -> Share {
@@ -181,27 +159,6 @@ fn share(train: &Train, cores: u32, facts: &Facts, assumptions: &mut Vec<String>
     let shares = (ranks / train.parallel.tensor.max(1)).max(1);
     let micro_batch = train.batch.div_ceil(shares).div_ceil(accumulate);
     Share { batch: train.batch, ranks, accumulate, micro_batch, threads, steps }
-}
-
-/// Channels, height and width that the network sees, where they are known before the data is opened.
-fn picture(train: &Train, facts: &Facts, assumptions: &mut Vec<String>) -> Option<[u32; 3]> {
-    if let Some([channels, height, width]) = facts.input_shape {
-        return Some(train.data.size.map_or([channels, height, width], |size| [channels, size, size]));
-    }
-    let path = train.data.path.to_lowercase();
-    if path.ends_with(".csv") || path.ends_with(".csv.gz") {
-        // That form of data has 64 pixels a sample.
-        let side = train.data.size.unwrap_or(8);
-        return Some([1, side, side]);
-    }
-    if let Some(size) = train.data.size {
-        assumptions.push(format!("pictures of {size}×{size} in 3 colours are assumed until the data is opened"));
-        return Some([3, size, size]);
-    }
-    let unknown =
-        "the size of the pictures is not known before the data is opened, so neither are memory, time and cost";
-    assumptions.push(unknown.to_owned());
-    None
 }
 
 /// Values that the optimiser keeps for each weight.
@@ -229,29 +186,29 @@ struct Memory {
 /// Base, model states and activations add up as in Rajbhandari et al. 2020 (ZeRO), section 3. To that come the copies
 /// that are being written, at rank 0, and, as `largest`, the gradients of the layer at work: of its output and of its
 /// input.
-fn memory(train: &Train, network: &Network, picture: [u32; 3], share: &Share, facts: &Facts) -> Memory {
+fn memory(train: &Train, network: &Network, sample: Sample, share: &Share, facts: &Facts) -> Memory {
     // A mean of the weights is kept and saved as the optimiser's values are.
     let moments = moments(train) + u64::from(train.average.is_some());
     let states = 4 * shared(train, network, moments) + 4 * network.buffers;
     let copies = 4 * network.parameters * (1 + moments) + 4 * network.parameters;
-    // Autocast keeps the inputs of the operators in half as many bytes.
-    let width = match train.precision {
-        Precision::Bf16 | Precision::Fp16 => 2,
-        Precision::Auto | Precision::Fp32 | Precision::Tf32 => 4,
+    let activations = u64::from(share.micro_batch) * network.sample_bytes(train.precision);
+    let bytes = match sample {
+        Sample::Picture { channels, height, width } => u64::from(channels) * u64::from(height) * u64::from(width),
+        Sample::Text { length, .. } => 4 * u64::from(length),
     };
-    let activations = u64::from(share.micro_batch) * (width * network.kept + 4 * 2 * network.largest);
-    let pixels: u64 = picture.iter().map(|side| u64::from(*side)).product();
     let samples = facts.samples.iter().flatten().fold(0u64, |sum, part| sum.saturating_add(*part));
-    let decoded = samples.saturating_mul(pixels);
+    let decoded = samples.saturating_mul(bytes);
     let data = if decoded <= assumed::DATA_KEPT { decoded } else { 0 };
     let each = assumed::RANK_BYTES + states + activations + data;
     Memory { first: each + copies, all: each.saturating_mul(u64::from(share.ranks)).saturating_add(copies) }
 }
 
 /// Values that each rank has of weights, gradients and so many `moments`: whole ones, or its part and, of the block at
-/// work and of what stands around the blocks, what was gathered (Rajbhandari et al. 2020, figure 1).
+/// work and of what stands around the blocks, what was gathered (Rajbhandari et al. 2020, figure 1). Ranks that divide
+/// the layers have their part of these before anything else is shared.
 fn shared(train: &Train, network: &Network, moments: u64) -> u64 {
-    let (all, ranks) = (network.parameters, u64::from(train.processes.max(1)));
+    let ranks = u64::from((train.processes / train.parallel.tensor.max(1)).max(1));
+    let all = network.here();
     let part = all.div_ceil(ranks);
     // A gradient, the same laid out to be sent, and what is being sent.
     let at_work = 3 * network.block.max(all - network.blocks);

@@ -1,11 +1,16 @@
 //! What a network takes, counted operator by operator as the trainer builds it: weights, multiply-adds, and the
 //! values that the forward pass keeps for the backward pass.
 //!
-//! Kept are the input of each convolution and linear layer and the input of each normalisation. A ReLU works in place
+//! Transformers are counted by the graph that estimates for GPUs rest on ([`transformer`]), the others here. Kept are
+//! the input of each convolution and linear layer and the input of each normalisation. A ReLU works in place
 //! on what is kept anyway, and so does the sum of a residual block, so neither adds anything.
 
 use domain::architecture::{Architecture, ResidualBlock};
-use domain::train::Model;
+use domain::rank::Sample;
+use domain::train::{Model, Precision, Recompute, Train};
+
+use crate::estimate::memory::part::{Part, Way, part};
+use crate::model::ours;
 
 /// Hidden units of the two small networks.
 const HIDDEN: u64 = 128;
@@ -13,7 +18,7 @@ const HIDDEN: u64 = 128;
 const LARGE: u64 = 64;
 
 /// What one network takes for pictures of one shape.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Network {
     /// Trained values.
     pub parameters: u64,
@@ -25,6 +30,8 @@ pub(super) struct Network {
     pub kept: u64,
     /// Values of the largest layer's output, of one sample.
     pub largest: u64,
+    /// Of one rank, where ranks may divide the layers; all of it where they cannot.
+    pub part: Option<Part>,
     /// Trained values of the largest of the blocks that repeat.
     pub block: u64,
     /// Trained values of all blocks; the rest stands around them.
@@ -32,6 +39,21 @@ pub(super) struct Network {
 }
 
 impl Network {
+    /// Trained values of one rank, where ranks may divide the layers.
+    pub fn here(&self) -> u64 {
+        self.part.map_or(self.parameters, |part| part.parameters.ceil() as u64)
+    }
+
+    /// Bytes that one sample takes on its way there and back.
+    pub fn sample_bytes(&self, precision: Precision) -> u64 {
+        // Autocast keeps the inputs of the operators in half as many bytes.
+        let width = match precision {
+            Precision::Bf16 | Precision::Fp16 => 2,
+            Precision::Auto | Precision::Fp32 | Precision::Tf32 => 4,
+        };
+        self.part.map_or(width * self.kept + 4 * 2 * self.largest, |part| part.activations.ceil() as u64)
+    }
+
     /// Counts `model` for pictures of `[channels, height, width]` and so many classes; none for what is not counted yet.
     pub fn count(model: Model, picture: [u32; 3], classes: u32) -> Option<Network> {
         let mut count = Count::new(picture.map(u64::from));
@@ -87,6 +109,33 @@ impl Network {
     }
 }
 
+/// Counts a transformer for one sample and so many classes, 0 where it says words; none for other networks.
+pub(super) fn transformer(train: &Train, sample: Sample, classes: u32) -> Option<Network> {
+    let architecture = train.model.architecture().filter(|architecture| architecture.heads().is_some())?;
+    let graph = ours::graph(architecture, sample, u64::from(classes))?;
+    let way = Way {
+        half: matches!(train.precision, Precision::Bf16 | Precision::Fp16),
+        dropout: architecture.has_dropout() && train.dropout != Some(0.0),
+        tensor: train.parallel.tensor.max(1),
+        recomputed: match train.recompute {
+            Recompute::None => 0.0,
+            Recompute::Blocks => 1.0,
+            Recompute::Every(some) => 1.0 / f64::from(some.max(1)),
+        },
+    };
+    let part = part(&graph, way);
+    Some(Network {
+        parameters: graph.parameters(),
+        buffers: graph.buffers(),
+        multiply_adds: graph.multiply_adds(),
+        kept: 0,
+        largest: 0,
+        part: Some(part),
+        block: part.block.ceil() as u64,
+        blocks: part.blocks.ceil() as u64,
+    })
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bias {
     Yes,
@@ -110,7 +159,16 @@ struct Count {
 
 impl Count {
     fn new(shape: [u64; 3]) -> Count {
-        let total = Network { parameters: 0, buffers: 0, multiply_adds: 0, kept: 0, largest: 0, block: 0, blocks: 0 };
+        let total = Network {
+            parameters: 0,
+            buffers: 0,
+            multiply_adds: 0,
+            kept: 0,
+            largest: 0,
+            part: None,
+            block: 0,
+            blocks: 0,
+        };
         let mut count = Count { shape, total };
         count.keep(shape.iter().product());
         count

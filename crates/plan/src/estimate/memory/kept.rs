@@ -58,6 +58,12 @@ impl Rules {
         }
     }
 
+    /// Those of a rank on a processor, which casts operator by operator however layers are divided.
+    pub fn of_processor(precision: Precision, flash: bool, tensor: u32) -> Rules {
+        let tensor = f64::from(tensor.max(1));
+        Rules { precision, flash, compiled: false, tensor, written_out: false, cast_once: false }
+    }
+
     fn casts(&self) -> bool {
         autocast(self.precision) && !self.cast_once
     }

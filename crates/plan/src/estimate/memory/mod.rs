@@ -4,11 +4,12 @@
 //! [`memory`] answers for a [`Model`] and a [`Setup`]; [`Profile`] is the part of the answer that does not depend on
 //! the batch, for whoever asks about many. [`kept`] says what each operator keeps, [`walk`] when it is let go,
 //! [`states`] what weights, gradients and the optimiser take, [`fixed`] what no model changes, [`totals`] what is
-//! estimated when only totals are known; [`fit`] turns the sums into answers.
+//! estimated when only totals are known; [`fit`] turns the sums into answers; [`part`] counts for a rank on a processor.
 
 pub mod fit;
 pub mod fixed;
 mod kept;
+pub mod part;
 mod profile;
 mod states;
 #[cfg(test)]
