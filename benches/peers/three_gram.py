@@ -11,6 +11,7 @@ validation part. Prints the perplexity of both on the test part as one line of J
 import json
 import math
 import pathlib
+import re
 import sys
 from collections import Counter
 
@@ -65,7 +66,8 @@ class Trigrams:
 text, export, *shares = sys.argv[1:]
 shares = [float(share) for share in shares] or [0.8, 0.1, 0.1]
 tokenizer = Tokenizer.from_file(f"{export}/tokenizer.json")
-lines = pathlib.Path(text).read_text().splitlines(keepends=True)
+# As the job reads it: a line ends with a line feed and nothing else.
+lines = re.findall(r"[^\n]*\n|[^\n]+", pathlib.Path(text).read_bytes().decode())
 train, validation, test = (
     [token for line in part for token in tokenizer.encode(line, add_special_tokens=False).ids]
     for part in parts(lines, shares)

@@ -5,9 +5,7 @@ mod history;
 mod kept;
 mod time_to_train;
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::Stdio;
 
 use domain::architecture::{Architecture, Reads};
 use domain::rank::Sample;
@@ -16,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use self::kept::{Entry, Kind};
-use super::rank;
+use super::steps::Steps;
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
@@ -213,39 +211,24 @@ fn questions(train: &Train) -> Vec<(&'static str, u32, bool)> {
 
 /// Has a rank make the steps, and returns its answers: of steps as in a run, and of those whose gradients wait.
 fn ask(settings: &Settings, case: &Value, threads: u32, train: &Train) -> Result<[Value; 2], Error> {
-    let program = &settings.rank_program;
-    let mut command = rank::command(settings, "bench", &case.to_string())?;
-    // As the agent starts a rank.
-    command.env("OMP_NUM_THREADS", threads.to_string()).env("OMP_WAIT_POLICY", "passive");
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(Error::file("start", program))?;
-    let (input, output) = (child.stdin.take(), child.stdout.take());
+    let mut steps = Steps::start(settings, case, threads)?;
     let mut answers = [Value::Null, Value::Null];
-    let mut is_whole = true;
-    if let (Some(mut input), Some(output)) = (input, output) {
-        let mut lines = BufReader::new(output).lines();
-        for (question, count, counts) in questions(train) {
-            // A rank that could not go on has said why on stderr, and its end is told below.
-            let asked = writeln!(input, "{question} {count}");
-            let said = lines.next().and_then(Result::ok).and_then(|line| serde_json::from_str::<Value>(&line).ok());
-            let (Ok(()), Some(said)) = (asked, said) else {
-                is_whole = false;
-                break;
-            };
-            if counts {
-                add(&mut answers[usize::from(question == "apart")], said);
-            }
-        }
-    }
-    let status = child.wait().map_err(Error::file("wait for", program))?;
-    if status.success() && is_whole {
-        return Ok(answers);
-    }
-    Err(Error::Code {
+    // A rank that could not go on has said why on stderr.
+    let failed = || Error::Code {
         message: "the steps could not be made".to_owned(),
         hint: Some("its message is above; a smaller `--batch` takes less memory".to_owned()),
         code: exit::WORLD,
-    })
+    };
+    for (question, count, counts) in questions(train) {
+        let said = steps.ask(question, count, None).map_err(|_| failed())?;
+        if counts {
+            add(&mut answers[usize::from(question == "apart")], said);
+        }
+    }
+    match steps.finish() {
+        true => Ok(answers),
+        false => Err(failed()),
+    }
 }
 
 /// The same answer over more steps.
