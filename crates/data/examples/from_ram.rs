@@ -35,6 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         corrupt: Corrupt::Fail,
         workers: 0,
         cache: None,
+        preload: None,
     };
     let dataset = Arc::new(Dataset::open(&spec, folder.path(), 0)?);
     let pictures: Vec<u8> = (0..PICTURES * VALUES).map(|at| at as u8).collect();

@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         corrupt: Corrupt::Fail,
         workers: workers as u32,
         cache: None,
+        preload: None,
     };
     let began = Instant::now();
     let dataset = Arc::new(Dataset::open(&spec, Path::new(path), 0)?);

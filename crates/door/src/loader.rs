@@ -100,6 +100,7 @@ impl PyLoader {
             corrupt: if skip_corrupt { Corrupt::Skip } else { Corrupt::Fail },
             workers: 1,
             cache: None,
+            preload: None,
         };
         let access = Access::gather(|name| environment.get(name).cloned());
         let dataset = py.detach(|| open(&uri, &spec, seed, &cache, &access)).map_err(PyRuntimeError::new_err)?;

@@ -53,7 +53,7 @@ pub fn unfinished(home: &Home, state: &State, job: &Job, plan: &Plan, file: &str
 }
 
 /// SHA-256 of what defines the result: the work and how it is divided. When and how the state is saved, how many decode
-/// threads there are, whether pieces of the data are kept, when training may end early and what is noted of it do not
+/// threads there are, whether data is kept on the disk or in memory, when training may end early and what is noted of it do not
 /// change a step, so their checkpoints are interchangeable; and so are those of any number of ranks, among which a batch
 /// is only divided.
 pub fn job_hash(job: &Job, plan: &Plan) -> String {
@@ -62,6 +62,7 @@ pub fn job_hash(job: &Job, plan: &Plan) -> String {
         train.checkpoint = domain::train::Checkpoint::default();
         train.data.workers = 1;
         train.data.cache = None;
+        train.data.preload = None;
         train.stop = None;
         train.processes = 1;
         train.parallel = domain::train::Parallel::default();

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use domain::train::{Corrupt, Data, Normalize, Split};
+use domain::units::Bytes;
 
 use super::{Dataset, Pixels, Skipped};
 use crate::picture::{Geometry, Reading, decode};
 use crate::recipe::Recipe;
-use crate::source::{self, Content, Decoded, Encoded, Index};
+use crate::source::{self, Content, Decoded, Encoded, Index, Loaded};
 use crate::split::{self, Parts};
 use crate::survey::{Moments, survey};
 use crate::{Error, Part};
@@ -59,6 +60,13 @@ impl<'a> Opening<'a> {
             Some(all) if all <= limit => Some(vec![0; all]),
             Some(_) | None => None,
         };
+        if let Some(most) = self.spec.preload.filter(|_| kept.is_none()) {
+            encoded = Loaded::read_all(encoded, most.0).map(Encoded::Loaded).map_err(|bytes| {
+                let why = format!("its pictures take {} or more, and `preload` allows {most}", Bytes(bytes));
+                let hint = "give `preload` more if there is so much memory, or leave it out".into();
+                Error::Layout { path: self.path.into(), why, hint }
+            })?;
+        }
         let mut moments = vec![None; encoded.len()];
         if skip || kept.is_some() {
             let samples: Vec<u32> = (0..encoded.len() as u32).collect();

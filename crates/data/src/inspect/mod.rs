@@ -182,6 +182,7 @@ fn form(content: &Content) -> &'static str {
         Content::Encoded(Encoded::Spans(_)) => "tars, TFRecords or Arrow files",
         Content::Encoded(Encoded::Rows(_)) => "Parquet files",
         Content::Encoded(Encoded::Shards(_)) => SHARDS,
+        Content::Encoded(Encoded::Loaded(_)) => "pictures in memory",
     }
 }
 
@@ -195,7 +196,7 @@ fn as_stored(content: &Content, labels: &[u32]) -> Vec<u32> {
         Content::Encoded(Encoded::Shards(shards)) => {
             order.sort_by_key(|sample| (shards.places()[*sample].shard, shards.places()[*sample].slot));
         }
-        Content::Decoded(_) | Content::Encoded(Encoded::Files { .. } | Encoded::Rows(_)) => {}
+        Content::Decoded(_) | Content::Encoded(Encoded::Files { .. } | Encoded::Rows(_) | Encoded::Loaded(_)) => {}
     }
     order.into_iter().map(|sample| labels[sample]).collect()
 }

@@ -172,7 +172,7 @@ fn fingerprint(
         }
     };
     match content {
-        Content::Encoded(Encoded::Files { root, paths, notes }) => {
+        Content::Encoded(Encoded::Files { root, paths, notes, .. }) => {
             for path in paths {
                 // A file that cannot be read is met again, by name, when its turn comes.
                 let _ = note(&root.join(path));
@@ -191,6 +191,8 @@ fn fingerprint(
         }
         Content::Encoded(Encoded::Rows(rows)) => rows.files().paths().iter().try_for_each(|path| note(path))?,
         Content::Encoded(Encoded::Shards(shards)) => shards.files().paths().iter().try_for_each(|path| note(path))?,
+        // A pack reads what lies on a disk.
+        Content::Encoded(Encoded::Loaded(_)) => {}
         Content::Decoded(decoded) => {
             hash.update(&decoded.pixels);
         }

@@ -14,14 +14,15 @@ mod mosaic;
 mod tests;
 mod yolo;
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
 use domain::train::{Corrupt, Data, Split};
 
+use crate::elsewhere::When;
 use crate::picture::decode_once;
+use crate::source::{LARGEST_FILE, Whole};
 use crate::split::{self, Parts};
 use crate::{Error, Part, Skipped};
 
@@ -50,6 +51,7 @@ pub struct Object {
 pub struct Scenes {
     classes: Vec<String>,
     scenes: Vec<Scene>,
+    files: Whole,
     parts: Parts,
     size: usize,
     mean: [f32; 3],
@@ -79,7 +81,7 @@ impl SceneOutline {
         let listing = Listing::read(path)?;
         check_classes(spec, &listing)?;
         let counts = divide(spec, path, &listing.scenes, seed)?.each_ref().map(|part| part.len() as u64);
-        Ok(SceneOutline { size: size(spec, &listing.scenes)?, classes: listing.classes, counts })
+        Ok(SceneOutline { size: size(spec, &Whole::below(path), &listing.scenes)?, classes: listing.classes, counts })
     }
 }
 
@@ -93,13 +95,14 @@ impl Scenes {
         let listing = Listing::read(path)?;
         check_classes(spec, &listing)?;
         let Listing { classes, mut scenes, notes } = listing;
-        let size = size(spec, &scenes)?;
+        let files = Whole::below(path);
+        let size = size(spec, &files, &scenes)?;
         let (mut kept, mut skipped) = (None, Vec::new());
         let fits = scenes.len().checked_mul(3 * size * size).is_some_and(|bytes| bytes <= KEPT);
         if fits || spec.corrupt == Corrupt::Skip {
             let mut frames = Vec::new();
             let mut readable = Vec::new();
-            let read = survey(&scenes, size, fits);
+            let read = survey(&files, &scenes, size, fits);
             for (scene, result) in scenes.into_iter().zip(read) {
                 match result {
                     Ok(frame) => {
@@ -118,7 +121,7 @@ impl Scenes {
         let parts = divide(spec, path, &scenes, seed)?;
         let (mean, std) = normalize(spec)?;
         let workers = (spec.workers as usize).max(1);
-        Ok(Scenes { classes, scenes, parts, size, mean, std, kept, skipped, notes, workers })
+        Ok(Scenes { classes, scenes, files, parts, size, mean, std, kept, skipped, notes, workers })
     }
 
     /// Names of the classes, in label order: by the number that the file gives them.
@@ -163,26 +166,32 @@ impl Scenes {
     fn frame(&self, scene: u32) -> Result<Arc<Frame>, Error> {
         match &self.kept {
             Some(frames) => Ok(Arc::clone(&frames[scene as usize])),
-            None => Ok(Arc::new(read(&self.scenes[scene as usize], self.size)?)),
+            None => Ok(Arc::new(read(&self.files, &self.scenes[scene as usize], self.size)?)),
         }
     }
 }
 
 /// Reads one picture and puts it and its boxes into a frame.
-fn read(scene: &Scene, size: usize) -> Result<Frame, Error> {
+fn read(files: &Whole, scene: &Scene, size: usize) -> Result<Frame, Error> {
     let name = scene.file.display().to_string();
-    let bytes = fs::read(&scene.file).map_err(|source| Error::Read { name: name.clone(), source })?;
+    let bytes = bytes_of(files, &scene.file)?;
     let picture = decode_once(&bytes).map_err(|why| Error::Picture { name, why })?;
     Ok(Frame::of(&picture, &scene.boxes, size))
 }
 
+fn bytes_of(files: &Whole, file: &Path) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    let read = files.read(file, LARGEST_FILE, When::SOME_TIME, &mut bytes);
+    read.map(|()| bytes).map_err(|source| Error::Read { name: file.display().to_string(), source })
+}
+
 /// Reads every picture with all cores, in order; the frames too, if they are to be kept.
-fn survey(scenes: &[Scene], size: usize, keep: bool) -> Vec<Result<Option<Arc<Frame>>, Error>> {
+fn survey(files: &Whole, scenes: &[Scene], size: usize, keep: bool) -> Vec<Result<Option<Arc<Frame>>, Error>> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let share = scenes.len().div_ceil(threads).max(1);
     thread::scope(|scope| {
         let work = |scenes: &[Scene]| -> Vec<_> {
-            scenes.iter().map(|scene| read(scene, size).map(|frame| keep.then(|| Arc::new(frame)))).collect()
+            scenes.iter().map(|scene| read(files, scene, size).map(|frame| keep.then(|| Arc::new(frame)))).collect()
         };
         let running: Vec<_> = scenes.chunks(share).map(|scenes| scope.spawn(move || work(scenes))).collect();
         let failed = || vec![Err(Error::Internal("a thread that reads pictures ended".into()))];
@@ -201,14 +210,13 @@ fn check_classes(spec: &Data, listing: &Listing) -> Result<(), Error> {
 }
 
 /// The given size, or that of the first picture's longer side, up to the usual one, in whole cells.
-fn size(spec: &Data, scenes: &[Scene]) -> Result<usize, Error> {
+fn size(spec: &Data, files: &Whole, scenes: &[Scene]) -> Result<usize, Error> {
     if let Some(size) = spec.size {
         return Ok(size as usize);
     }
     let Some(first) = scenes.first() else { return Ok(USUAL_SIZE) };
     let name = first.file.display().to_string();
-    let bytes = fs::read(&first.file).map_err(|source| Error::Read { name: name.clone(), source })?;
-    match decode_once(&bytes) {
+    match decode_once(&bytes_of(files, &first.file)?) {
         Ok(picture) => Ok(picture.height.max(picture.width).next_multiple_of(CELL).min(USUAL_SIZE)),
         Err(_) if spec.corrupt == Corrupt::Skip => Ok(USUAL_SIZE),
         Err(why) => Err(Error::Picture { name, why }),

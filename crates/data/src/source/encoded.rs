@@ -1,38 +1,39 @@
 //! Pictures that stay encoded: files of their own, pieces of larger files, rows of tables, samples of shards. Each is
 //! read by its number, with what it is called and what is noted about it.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::handles::Handles;
+use super::handles::{Handles, Whole};
+use super::loaded::Loaded;
 use super::parquet;
 use super::spans::Spans;
 use crate::Error;
 use crate::cache::Counts;
-use crate::elsewhere::When;
+use crate::elsewhere::{Client, Span, When};
 use crate::shard::{Codec, Shards};
 
 /// JPEG and PNG files that are read when they are needed.
 #[derive(Debug)]
 pub(crate) enum Encoded {
     /// Files under a folder, and what a list beside them notes about each, if there is one.
-    Files { root: PathBuf, paths: Vec<PathBuf>, notes: Vec<Box<[u8]>> },
+    Files { root: PathBuf, paths: Vec<PathBuf>, notes: Vec<Box<[u8]>>, files: Whole },
     /// Pieces of larger files.
     Spans(Spans),
     /// Rows of Parquet files.
     Rows(parquet::Rows),
     /// Samples of our own shards.
     Shards(Shards),
+    /// Any of these, with their bytes in memory.
+    Loaded(Loaded),
 }
 
 /// No picture file is larger; a hostile one is refused before it is read.
 pub(crate) const LARGEST_FILE: u64 = 256 << 20;
 
 impl Encoded {
-    /// Files below a folder, about which nothing is noted.
-    pub(super) fn files(root: &Path, paths: Vec<PathBuf>) -> Encoded {
-        Encoded::Files { root: root.to_owned(), paths, notes: Vec::new() }
+    /// Files below a folder, and what is noted about each, if anything is.
+    pub(super) fn files(root: &Path, paths: Vec<PathBuf>, notes: Vec<Box<[u8]>>) -> Encoded {
+        Encoded::Files { root: root.to_owned(), paths, notes, files: Whole::below(root) }
     }
 
     /// Number of pictures.
@@ -42,6 +43,7 @@ impl Encoded {
             Encoded::Spans(spans) => spans.spans.len(),
             Encoded::Rows(rows) => rows.places.len(),
             Encoded::Shards(shards) => shards.places().len(),
+            Encoded::Loaded(loaded) => loaded.from.len(),
         }
     }
 
@@ -52,6 +54,7 @@ impl Encoded {
             Encoded::Spans(spans) => spans.name(sample),
             Encoded::Rows(rows) => rows.name(sample),
             Encoded::Shards(shards) => shards.name(sample),
+            Encoded::Loaded(loaded) => loaded.from.name(sample),
         }
     }
 
@@ -67,26 +70,43 @@ impl Encoded {
             Encoded::Spans(spans) => Some(&spans.files),
             Encoded::Rows(rows) => Some(rows.files()),
             Encoded::Shards(shards) => Some(shards.files()),
+            Encoded::Loaded(loaded) => loaded.from.handles(),
+        }
+    }
+
+    /// Who serves the files that lie elsewhere; none where they are here.
+    fn client(&self) -> Option<&Client> {
+        match self {
+            Encoded::Files { files, .. } => files.client(),
+            Encoded::Loaded(loaded) => loaded.from.client(),
+            Encoded::Spans(_) | Encoded::Rows(_) | Encoded::Shards(_) => self.handles()?.client(),
         }
     }
 
     /// Reads of files that lie elsewhere; none where they are here.
     pub fn reads(&self) -> Option<Counts> {
-        self.handles()?.reads()
+        self.client().map(Client::counts)
     }
 
     /// Whether it helps to say what will be read soon.
     pub fn is_elsewhere(&self) -> bool {
-        self.handles().is_some_and(Handles::are_elsewhere)
+        !matches!(self, Encoded::Loaded(_)) && self.client().is_some()
     }
 
     /// Says which pictures will be read soon, and when.
     pub fn expect(&self, samples: impl Iterator<Item = (usize, When)>) {
+        if let Encoded::Files { root, paths, files, .. } = self {
+            let Some(client) = files.client() else { return };
+            return client.expect(samples.filter_map(|(sample, when)| {
+                let (file, bytes) = client.file(&root.join(&paths[sample]))?;
+                Some((Span { file, offset: 0, bytes: u32::try_from(bytes).ok()? }, when))
+            }));
+        }
         let Some(handles) = self.handles() else { return };
         handles.expect(samples.filter_map(|(sample, when)| {
             let (file, offset, bytes) = match self {
                 // Where a row's bytes lie is known only when its page is read.
-                Encoded::Files { .. } | Encoded::Rows(_) => return None,
+                Encoded::Files { .. } | Encoded::Rows(_) | Encoded::Loaded(_) => return None,
                 Encoded::Spans(spans) => spans.place(sample),
                 Encoded::Shards(shards) => {
                     let place = shards.places()[sample];
@@ -97,14 +117,27 @@ impl Encoded {
         }));
     }
 
+    /// Bytes of the file of one picture, where that is known without reading it.
+    pub fn bytes(&self, sample: usize) -> Option<u64> {
+        match self {
+            Encoded::Files { root, paths, .. } => Some(std::fs::metadata(root.join(&paths[sample])).ok()?.len()),
+            Encoded::Spans(spans) => Some(u64::from(spans.spans[sample].bytes)),
+            Encoded::Rows(_) => None,
+            Encoded::Shards(shards) => Some(u64::from(shards.places()[sample].bytes)),
+            Encoded::Loaded(loaded) => loaded.from.bytes(sample),
+        }
+    }
+
     /// The same; `when` says when it is needed.
     pub fn read_due(&self, sample: usize, bytes: &mut Vec<u8>, when: When) -> Result<(), Error> {
         match self {
-            Encoded::Files { root, paths, .. } => read_file(&root.join(&paths[sample]), bytes)
+            Encoded::Files { root, paths, files, .. } => files
+                .read(&root.join(&paths[sample]), LARGEST_FILE + 1, when, bytes)
                 .map_err(|source| Error::Read { name: self.name(sample), source })?,
             Encoded::Spans(spans) => spans.read(sample, bytes, when)?,
             Encoded::Rows(rows) => rows.read(sample, bytes)?,
             Encoded::Shards(shards) => shards.read(sample, bytes, when)?,
+            Encoded::Loaded(loaded) => return loaded.read(sample, bytes, when),
         }
         let why = match bytes.len() as u64 {
             0 => "the file is empty",
@@ -119,6 +152,7 @@ impl Encoded {
         match self {
             Encoded::Files { .. } | Encoded::Spans(_) | Encoded::Rows(_) => Codec::Original,
             Encoded::Shards(shards) => shards.places()[sample].codec,
+            Encoded::Loaded(loaded) => loaded.from.codec(sample),
         }
     }
 
@@ -129,12 +163,14 @@ impl Encoded {
             Encoded::Spans(spans) => spans.note(sample),
             Encoded::Rows(_) => Ok(Vec::new()),
             Encoded::Shards(shards) => shards.note(sample),
+            Encoded::Loaded(loaded) => loaded.from.note(sample),
         }
     }
 
     /// What is noted about all pictures; none at all where nothing is.
     pub fn notes(&self) -> Result<Vec<Box<[u8]>>, Error> {
         let any = match self {
+            Encoded::Loaded(loaded) => return loaded.from.notes(),
             Encoded::Files { notes, .. } => !notes.is_empty(),
             Encoded::Spans(spans) => !spans.beside.is_empty(),
             Encoded::Rows(_) => false,
@@ -150,6 +186,7 @@ impl Encoded {
     pub fn retain(&mut self, keep: &[bool]) {
         let mut flags = keep.iter();
         match self {
+            Encoded::Loaded(loaded) => loaded.retain(keep),
             Encoded::Files { paths, notes, .. } => {
                 paths.retain(|_| flags.next() == Some(&true));
                 let mut flags = keep.iter();
@@ -160,12 +197,4 @@ impl Encoded {
             Encoded::Shards(shards) => shards.retain(keep),
         }
     }
-}
-
-fn read_file(path: &Path, bytes: &mut Vec<u8>) -> std::io::Result<()> {
-    bytes.clear();
-    let file = File::open(path)?;
-    bytes.reserve(file.metadata()?.len().min(LARGEST_FILE) as usize);
-    file.take(LARGEST_FILE + 1).read_to_end(bytes)?;
-    Ok(())
 }

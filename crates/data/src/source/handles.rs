@@ -5,12 +5,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::cache::Counts;
 use crate::elsewhere::{Client, Span, When};
 
 /// An open file, or one that lies elsewhere.
@@ -114,14 +113,9 @@ impl Handles {
         self.file(number)?.read_due(bytes, offset, when)
     }
 
-    /// Whether the files lie elsewhere.
-    pub fn are_elsewhere(&self) -> bool {
-        self.client.is_some()
-    }
-
-    /// Reads of files that lie elsewhere; none where they are here.
-    pub fn reads(&self) -> Option<Counts> {
-        self.client.as_ref().map(|client| client.counts())
+    /// Who serves the files that lie elsewhere; none where they are here.
+    pub fn client(&self) -> Option<&Client> {
+        self.client.as_deref()
     }
 
     /// Says which bytes will be read soon: of which file, from where, how many, and when.
@@ -149,6 +143,38 @@ impl Handles {
         open.files.insert(number, Arc::clone(&file));
         open.order.push_back(number);
         Ok(file)
+    }
+}
+
+/// Files that are read whole, below one folder.
+#[derive(Debug)]
+pub(crate) struct Whole(Option<Arc<Client>>);
+
+impl Whole {
+    /// Those below `root`.
+    pub fn below(root: &Path) -> Whole {
+        // Data that cannot be understood is told when it is read.
+        Whole(Client::of(root).ok().flatten())
+    }
+
+    /// Who serves the files that lie elsewhere; none where they are here.
+    pub fn client(&self) -> Option<&Client> {
+        self.0.as_deref()
+    }
+
+    /// Reads a file into `bytes`, or the first of it if it has more than `most`; `when` says when it is needed.
+    pub fn read(&self, path: &Path, most: u64, when: When, bytes: &mut Vec<u8>) -> io::Result<()> {
+        bytes.clear();
+        match Opened::with(self.0.as_ref(), path)? {
+            Opened::Here(file) => {
+                bytes.reserve(file.metadata()?.len().min(most) as usize);
+                file.take(most).read_to_end(bytes).map(drop)
+            }
+            file @ Opened::Elsewhere { .. } => {
+                bytes.resize(file.length()?.min(most) as usize, 0);
+                file.read_due(bytes, 0, when)
+            }
+        }
     }
 }
 

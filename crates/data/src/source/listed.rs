@@ -280,5 +280,5 @@ fn index(
     }
     let (classes, labels) = numbered(named, names);
     let homes = homes_of(&root, &places, &classes, &labels, reading)?;
-    Ok(Index { classes, labels, homes, content: Content::Encoded(Encoded::Files { root, paths, notes }), skipped })
+    Ok(Index { classes, labels, homes, content: Content::Encoded(Encoded::files(&root, paths, notes)), skipped })
 }

@@ -13,6 +13,7 @@ mod example;
 pub(crate) mod handles;
 mod labels;
 mod listed;
+mod loaded;
 mod pages;
 mod parquet;
 mod spans;
@@ -27,7 +28,9 @@ use domain::train::{Corrupt, Data, Folders, Split, Text};
 
 use self::columns::Want;
 pub(crate) use self::encoded::{Encoded, LARGEST_FILE};
+pub(crate) use self::handles::Whole;
 use self::labels::{Named, numbered};
+pub(crate) use self::loaded::Loaded;
 use self::tree::Form;
 use crate::dataset::Skipped;
 use crate::elsewhere::When;
@@ -155,7 +158,7 @@ pub(crate) fn list(path: &Path, reading: &Reading) -> Result<Index, Error> {
             return tables(path, form, files, reading);
         }
         let labels = labels::from_paths(path, &tree.pictures, &[], reading.by_folders)?;
-        return Ok(labels.into_index(Encoded::files(path, tree.pictures)));
+        return Ok(labels.into_index(Encoded::files(path, tree.pictures, Vec::new())));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     if name.ends_with(".csv") || name.ends_with(".csv.gz") {
@@ -325,7 +328,7 @@ pub(crate) fn unlabelled(spec: &Data, path: &Path) -> Result<Index, Error> {
                 let why = "no file in it ends in `.jpg`, `.jpeg` or `.png`";
                 return Err(layout(path, why, "give a folder, tar or shards of pictures"));
             }
-            Ok(labels::none(pictures.len()).into_index(Encoded::files(path, pictures)))
+            Ok(labels::none(pictures.len()).into_index(Encoded::files(path, pictures, Vec::new())))
         }
         found => found,
     }

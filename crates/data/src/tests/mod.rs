@@ -6,6 +6,7 @@ mod hostile;
 mod mixing;
 mod mutate;
 mod packs;
+mod preload;
 mod refusals;
 mod sources;
 mod tokens;
@@ -33,6 +34,7 @@ fn spec() -> Data {
         corrupt: Corrupt::Fail,
         workers: 1,
         cache: None,
+        preload: None,
     }
 }
 

@@ -300,6 +300,7 @@ impl Sense {
             ("augment", !data.augment.is_empty()),
             ("normalize", data.normalize.is_some()),
             ("size", data.size.is_some()),
+            ("preload", data.preload.is_some()),
         ];
         for (key, is_given) in of_pictures {
             if is_given {
@@ -345,6 +346,10 @@ impl Sense {
             let message = format!("`{name}` looks through a grid of {GRID} pixels, which does not go up with {size}");
             let near = (size / GRID).max(1) * GRID;
             self.wrong("train.data.size", message, format!("write a multiple of {GRID}, such as {near}"));
+        }
+        if data.preload.is_some() {
+            let message = format!("pictures for `{name}` are read when they are needed");
+            self.wrong("train.data.preload", message, "leave the key out");
         }
         if train.label_smoothing > 0.0 {
             let message = format!("`{name}` learns how sure to be from the boxes, and smooths nothing");

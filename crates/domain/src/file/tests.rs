@@ -361,6 +361,11 @@ fn texts_are_for_models_that_read() {
     check("yolo_n", ", size: 128, augment: [flip, mosaic]", "ok");
     check(
         "yolo_n",
+        ", size: 128, preload: 1 GiB",
+        "3 train.data.preload: pictures for `yolo_n` are read when they are needed (leave the key out)",
+    );
+    check(
+        "yolo_n",
         ", size: 100, augment: [pad_crop: 4]",
         "3 train.data.augment[0]: boxes are not cut out with their pictures (`flip` and `mosaic` can be used for detection)
          3 train.data.size: `yolo_n` looks through a grid of 32 pixels, which does not go up with 100 (write a multiple of 32, such as 96)",
@@ -437,6 +442,11 @@ fn values_of_a_data_section_make_sense() {
     check(
         "cache: {budget: 10 GiB}",
         "7 train.data.cache: the data lies on this machine already (leave the key out, or give an address such as `s3://BUCKET/PREFIX`)",
+    );
+    check("preload: 64 GiB", "ok");
+    check(
+        "preload: 1 KiB",
+        "7 train.data.preload: `1 KiB` is too little for any pictures (write at least `1 MiB`, such as `64 GiB`)",
     );
     check("normalize: {mean: [0.5], std: [0.25]}", "ok");
     check(

@@ -41,6 +41,9 @@ pub struct Data {
     /// Read an address such as `s3://…` piece by piece while training, and keep pieces on this machine's disk. Without it all of the data is fetched first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Cache>,
+    /// Read the files of all pictures into memory before the first step, if they take at most so much, such as `64 GiB`: for disks and networks that are slow. Each process has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preload: Option<Bytes>,
 }
 
 /// Pieces of data that lies elsewhere, kept on this machine's disk.

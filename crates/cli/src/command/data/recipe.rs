@@ -64,6 +64,7 @@ impl Args {
             corrupt: Corrupt::Fail,
             workers: 1,
             cache: None,
+            preload: None,
         };
         Ok(Dataset::unlabelled(&spec, path)?)
     }

@@ -119,8 +119,12 @@ impl Sense {
         }
     }
 
-    /// A cache is for data that lies elsewhere, and holds more than nothing.
+    /// A cache is for data that lies elsewhere, and holds more than nothing; so does memory.
     pub(super) fn cache(&mut self, data: &Data) {
+        if let Some(preload) = data.preload.filter(|preload| preload.0 < SMALLEST_CACHE) {
+            let message = format!("`{preload}` is too little for any pictures");
+            self.wrong("train.data.preload", message, "write at least `1 MiB`, such as `64 GiB`");
+        }
         let Some(cache) = data.cache else { return };
         if cache.budget.0 < SMALLEST_CACHE {
             let message = format!("`{}` is too little to keep anything", cache.budget);

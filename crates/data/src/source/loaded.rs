@@ -1,0 +1,82 @@
+//! Picture files that were read into memory before the first step, for disks and networks that are slow.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use super::Encoded;
+use crate::Error;
+use crate::elsewhere::When;
+
+/// Pictures with the bytes of their files.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub from: Box<Encoded>,
+    /// Of each picture; none of one that could not be read, which is tried again when it is needed.
+    files: Vec<Box<[u8]>>,
+}
+
+/// Trips to slow storage that are under way at a time.
+const AT_A_TIME: usize = 16;
+/// Pictures that a thread takes at a time.
+const TAKEN: usize = 16;
+
+impl Loaded {
+    /// Reads all files of the pictures.
+    ///
+    /// # Errors
+    /// The bytes that the files take, or more than so many, where those are more than `most`.
+    pub fn read_all(from: Encoded, most: u64) -> Result<Loaded, u64> {
+        let known: u64 = (0..from.len()).filter_map(|sample| from.bytes(sample)).sum();
+        if known > most {
+            return Err(known);
+        }
+        let mut files: Vec<Box<[u8]>> = vec![Box::default(); from.len()];
+        let (total, is_full) = (AtomicU64::new(0), AtomicBool::new(false));
+        let work = Mutex::new(files.chunks_mut(TAKEN).zip((0..).step_by(TAKEN)));
+        let read = || {
+            let mut bytes = Vec::new();
+            while !is_full.load(Ordering::Relaxed) {
+                let taken = work.lock().ok().and_then(|mut work| work.next());
+                let Some((files, first)) = taken else { return };
+                for (file, sample) in files.iter_mut().zip(first..) {
+                    if from.read(sample, &mut bytes).is_err() {
+                        continue;
+                    }
+                    let before = total.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                    if before + bytes.len() as u64 > most {
+                        is_full.store(true, Ordering::Relaxed);
+                        return;
+                    }
+                    *file = bytes.as_slice().into();
+                }
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..AT_A_TIME.min(from.len().div_ceil(TAKEN)) {
+                scope.spawn(read);
+            }
+        });
+        if is_full.into_inner() {
+            return Err(total.into_inner());
+        }
+        Ok(Loaded { from: Box::new(from), files })
+    }
+
+    /// The file of one picture.
+    pub fn read(&self, sample: usize, bytes: &mut Vec<u8>, when: When) -> Result<(), Error> {
+        if self.files[sample].is_empty() {
+            return self.from.read_due(sample, bytes, when);
+        }
+        bytes.clear();
+        bytes.extend_from_slice(&self.files[sample]);
+        Ok(())
+    }
+
+    /// Keeps the pictures for which `keep` holds.
+    pub fn retain(&mut self, keep: &[bool]) {
+        self.from.retain(keep);
+        let mut flags = keep.iter();
+        self.files.retain(|_| flags.next() == Some(&true));
+    }
+}

@@ -1,0 +1,72 @@
+//! Files that were read into memory: nothing is read from the disk any more, and the batches are the same.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use domain::Bytes;
+use domain::train::{Corrupt, Data};
+
+use super::{Files, complains, scratch, spec};
+use crate::{Codec, Cursor, Dataset, Error, Loader, LoaderOptions, PackFormat, PackOptions, Skipped};
+
+/// The bits of all batches of two epochs.
+fn drain(dataset: Dataset) -> Vec<u32> {
+    let options = LoaderOptions { batch: 7, workers: 2, seed: 5, ..Default::default() };
+    let mut loader = Loader::train(Arc::new(dataset), options, Cursor::START, 2);
+    let mut bits = Vec::new();
+    while let Some(batch) = loader.next() {
+        bits.extend(batch.unwrap().images().iter().map(|value| value.to_bits()));
+    }
+    bits
+}
+
+fn open(path: &Path, preload: Option<u64>, corrupt: Corrupt) -> Result<Dataset, Error> {
+    let spec = Data { preload: preload.map(Bytes), corrupt, ..spec() };
+    // As if no decoded picture fitted into memory.
+    Dataset::open_keeping(&spec, path, 3, 0)
+}
+
+#[test]
+fn a_data_set_in_memory_needs_its_files_no_more() {
+    let root = scratch();
+    let files = Files::of(&[""], &["a", "b", "c"], 20);
+    let bytes: u64 = files.0.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+    let (tree, shards) = (files.folder(root.path()), root.path().join("shards"));
+    let options = PackOptions {
+        shard_bytes: 4 << 10,
+        seed: 1,
+        split: None,
+        codec: Codec::Original,
+        shrink: None,
+        format: PackFormat::Shards,
+        skip: false,
+        text: None,
+        threads: 1,
+    };
+    crate::pack(&tree, &shards, &options, &mut |_| {}).unwrap();
+    let wanted = drain(open(&tree, None, Corrupt::Fail).unwrap());
+    for path in [&shards, &tree, &files.tar(root.path())] {
+        let much = format!("its pictures take {bytes} B or more, and `preload` allows {} B", bytes - 1);
+        complains(&open(path, Some(bytes - 1), Corrupt::Fail).unwrap_err(), &much, "give `preload` more");
+        let dataset = open(path, Some(bytes), Corrupt::Fail).unwrap();
+        match path.is_dir() {
+            true => fs::remove_dir_all(path).unwrap(),
+            false => fs::write(path, "").unwrap(),
+        }
+        assert_eq!(drain(dataset), wanted, "{}", path.display());
+    }
+}
+
+#[test]
+fn damaged_pictures_are_left_out_of_memory_too() {
+    let root = scratch();
+    let mut files = Files::of(&[""], &["a", "b", "c"], 20);
+    files.0[5].1.truncate(20);
+    files.0[9].1.clear();
+    let tree = files.folder(root.path());
+    let [plain, loaded] = [None, Some(1 << 20)].map(|preload| open(&tree, preload, Corrupt::Skip).unwrap());
+    let names = |dataset: &Dataset| -> Vec<Skipped> { dataset.skipped().to_vec() };
+    assert_eq!((names(&plain).len(), names(&plain)), (2, names(&loaded)));
+    assert_eq!(drain(loaded), drain(plain));
+}
