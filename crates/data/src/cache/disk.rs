@@ -1,7 +1,8 @@
 //! The folder of a cache: a file a piece, its BLAKE3 at the end.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Bytes of the hash that stands at the end of a file.
@@ -26,8 +27,11 @@ pub(super) fn size(bytes: u64) -> u64 {
 }
 
 impl Disk {
+    /// Makes the folder, for its owner only.
     pub fn open(folder: &Path) -> io::Result<Disk> {
-        fs::create_dir_all(folder)?;
+        // What is in it may be somebody's faces.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        fs::set_permissions(folder, Permissions::from_mode(0o700))?;
         Ok(Disk { folder: folder.to_owned() })
     }
 

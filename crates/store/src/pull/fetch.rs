@@ -14,7 +14,7 @@ use crate::{Error, Meter};
 
 /// A place that a piece belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// Number of the file.
     pub file: usize,
     pub offset: u64,
@@ -22,7 +22,7 @@ pub(super) struct Place {
 
 /// A piece to fetch, and where it belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Need {
+pub(crate) struct Need {
     pub piece: Piece,
     pub places: Vec<Place>,
 }
@@ -35,8 +35,8 @@ impl Need {
 
 /// One request: a range of a bundle, and what is needed of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unit {
-    bundle: u32,
+pub(crate) struct Unit {
+    pub bundle: u32,
     pub range: Range<u64>,
     needs: Vec<Need>,
 }
@@ -46,7 +46,7 @@ pub(super) struct Unit {
 const GAP: u64 = 64 << 10;
 
 /// Puts neighbours into one request of at most `part` bytes.
-pub(super) fn units(manifest: &Manifest, needs: impl IntoIterator<Item = Need>, part: u64) -> Vec<Unit> {
+pub(crate) fn units(manifest: &Manifest, needs: impl IntoIterator<Item = Need>, part: u64) -> Vec<Unit> {
     let mut placed: Vec<(u32, Range<u64>, Need)> = needs
         .into_iter()
         .map(|need| {
@@ -127,27 +127,9 @@ async fn one(
 
 /// Writes what a unit brought; none when something in it is wrong, and then nothing wrong was written.
 fn write(folder: &Folder, frames: &[Frame], parts: &[String], unit: &Unit, bytes: &[u8]) -> Result<Option<u64>, Error> {
-    let mut unpacked: Option<(u32, Vec<u8>)> = None;
     let mut open: Option<(usize, std::fs::File)> = None;
     let mut moved = 0;
-    for Need { piece, places } in &unit.needs {
-        let frame = frames[piece.frame as usize];
-        let stored = stored_range(frame, *piece);
-        let stored = &bytes[(stored.start - unit.range.start) as usize..(stored.end - unit.range.start) as usize];
-        let piece_bytes = match frame.is_compressed() {
-            false => stored,
-            true => {
-                if unpacked.as_ref().is_none_or(|(number, _)| *number != piece.frame) {
-                    let Some(raw) = frame::decompress(stored, frame.raw as usize) else { return Ok(None) };
-                    unpacked = Some((piece.frame, raw));
-                }
-                let raw = unpacked.as_ref().map_or(&[][..], |(_, raw)| raw);
-                &raw[piece.at as usize..][..piece.bytes as usize]
-            }
-        };
-        if Id::of(piece_bytes) != piece.id {
-            return Ok(None);
-        }
+    let is_whole = unpack(frames, unit, bytes, |Need { piece, places }, piece_bytes| {
         for place in places {
             let part = &parts[place.file];
             let refused = || Error::file("write", folder.path().join(part));
@@ -158,6 +140,39 @@ fn write(folder: &Folder, frames: &[Frame], parts: &[String], unit: &Unit, bytes
             file.write_all_at(piece_bytes, place.offset).map_err(refused())?;
         }
         moved += u64::from(piece.bytes);
+        Ok(())
+    })?;
+    Ok(is_whole.then_some(moved))
+}
+
+/// Hands on the bytes of each piece that a unit brought, verified; whether all of them are right.
+pub(crate) fn unpack(
+    frames: &[Frame],
+    unit: &Unit,
+    bytes: &[u8],
+    mut hand_on: impl FnMut(&Need, &[u8]) -> Result<(), Error>,
+) -> Result<bool, Error> {
+    let mut unpacked: Option<(u32, Vec<u8>)> = None;
+    for need in &unit.needs {
+        let piece = need.piece;
+        let frame = frames[piece.frame as usize];
+        let stored = stored_range(frame, piece);
+        let stored = &bytes[(stored.start - unit.range.start) as usize..(stored.end - unit.range.start) as usize];
+        let piece_bytes = match frame.is_compressed() {
+            false => stored,
+            true => {
+                if unpacked.as_ref().is_none_or(|(number, _)| *number != piece.frame) {
+                    let Some(raw) = frame::decompress(stored, frame.raw as usize) else { return Ok(false) };
+                    unpacked = Some((piece.frame, raw));
+                }
+                let raw = unpacked.as_ref().map_or(&[][..], |(_, raw)| raw);
+                &raw[piece.at as usize..][..piece.bytes as usize]
+            }
+        };
+        if Id::of(piece_bytes) != piece.id {
+            return Ok(false);
+        }
+        hand_on(need, piece_bytes)?;
     }
-    Ok(Some(moved))
+    Ok(true)
 }

@@ -5,7 +5,7 @@
 //! machine. Pieces that lie elsewhere in the target, as after a reordering, are copied and not fetched. When everything
 //! is there, it is synced, and the files are moved to their places.
 
-mod fetch;
+pub(crate) mod fetch;
 mod local;
 
 use std::collections::{BTreeMap, HashMap, HashSet};

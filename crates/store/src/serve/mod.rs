@@ -5,23 +5,27 @@
 //! it says when it needs them again. All ranks of a machine ask the same process, so there is one cache, one budget and
 //! one fetch for what several of them want. Read on in `pieces`.
 
+mod origin;
 mod pieces;
 #[cfg(test)]
 mod tests;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use data::Manifest;
 use data::cache::{Cache, Counts};
 use data::chunk::check_name;
 use data::elsewhere::{Hole, Listing, Request, SCHEMA, lay_out, read_request, write_answer};
 
-use self::pieces::{Pieces, Source};
+use self::origin::Source;
+use self::pieces::Pieces;
 use crate::remote::{Object, Remote};
 use crate::{Access, Error, Limits, Location, Meter, head, open, plain};
 
@@ -66,13 +70,15 @@ impl Drop for Served {
 /// How the location is opened: once for each thread that fetches.
 type Opener = Arc<dyn Fn() -> Result<Remote, Error> + Send + Sync>;
 
-/// A smaller file is fetched when serving begins, and so is one whose form is read whole.
+/// Between two tries to accept a reader.
+const PAUSE: Duration = Duration::from_millis(50);
+/// A smaller file that is no picture is fetched when serving begins, and so is one whose form is read whole.
 const SMALL: u64 = 64 << 10;
 /// Those are held in memory on their way, and lie beside the cache.
 const LARGEST_WHOLE: u64 = 256 << 20;
 /// Endings of files that are read whole.
 const WHOLE: [&str; 9] = [".json", ".jsonl", ".csv", ".txt", ".gz", ".u16", ".u32", ".names", ".bin"];
-/// Of pictures that are files of their own.
+/// Of pictures that are files of their own, each of which is a piece.
 const PICTURES: [&str; 3] = [".jpg", ".jpeg", ".png"];
 
 /// Serves what lies at `uri`, keeping at most `budget` bytes of it.
@@ -89,59 +95,61 @@ pub fn serve(uri: &str, budget: u64, places: Places<'_>, access: &Access) -> Res
 
 fn serve_from(location: &Location, opener: Opener, budget: u64, places: Places<'_>) -> Result<Served, Error> {
     let remote = opener()?;
-    if remote.wait(head::load(&remote, &Meter::default()))?.is_some() {
-        let message = format!("`{location}` was pushed as chunks, which are not read by pieces");
-        let hint = "push it with `gradus data push --plain`, or leave `data.cache` out of the job";
-        return Err(Error::Usage { message, hint: hint.into() });
-    }
     let at = places.folder;
     fs::create_dir_all(at).map_err(Error::file("make", at))?;
-    let objects = objects(&remote, at)?;
-    if let Some(picture) = objects.iter().find(|object| ends(&object.name, &PICTURES)) {
-        let message = format!("`{location}` holds pictures of their own, such as `{}`", picture.name);
-        let hint = "pack them with `gradus data pack` and push the shards with `--plain`, or leave `data.cache` out";
-        return Err(Error::Usage { message, hint: hint.into() });
-    }
-    let is_itself =
-        matches!(&objects[..], [one] if one.name == location.name()) && remote.wait(remote.look(""))?.is_some();
+    let (files, is_itself) = files(&remote, at)?;
+    let single = files.first().filter(|_| is_itself).map(|file| at.join(&file.name));
     let (mut sources, mut holes) = (Vec::new(), Vec::new());
-    for object in &objects {
-        let name = &object.name;
+    for source in files {
+        let Source { name, bytes, .. } = &source;
         check_name(name).map_err(|why| remote.damaged(name, format!("its name is refused: {why}")))?;
-        let key = if is_itself { String::new() } else { name.clone() };
-        if object.bytes > SMALL && !ends(name, &WHOLE) {
-            holes.push(Hole { name: name.clone(), bytes: object.bytes });
-            sources.push(Source { key, bytes: object.bytes, etag: object.etag.clone() });
+        let is_by_pieces = *bytes > SMALL || (*bytes > 0 && ends(name, &PICTURES));
+        if is_by_pieces && !ends(name, &WHOLE) {
+            holes.push(Hole { name: name.clone(), bytes: *bytes });
+            sources.push(source);
             continue;
         }
-        if object.bytes > LARGEST_WHOLE {
-            let message = format!(
-                "`{location}` holds `{name}`, which is read whole, and its {} bytes are too many",
-                object.bytes
-            );
-            let hint = "pack it with `gradus data pack` and push the shards with `--plain`, or leave `data.cache` out";
+        if *bytes > LARGEST_WHOLE {
+            let message =
+                format!("`{location}` holds `{name}`, which is read whole, and its {bytes} bytes are too many");
+            let hint = "pack it with `gradus data pack` and push the shards, or leave `data.cache` out";
             return Err(Error::Usage { message, hint: hint.into() });
         }
         let path = at.join(name);
         fs::create_dir_all(path.parent().unwrap_or(at)).map_err(Error::file("make", at))?;
-        let bytes = remote.wait(remote.get(&key, u64::MAX))?.map(|(bytes, _)| bytes).unwrap_or_default();
-        fs::write(&path, bytes).map_err(Error::file("write", &path))?;
+        fs::write(&path, source.fetch(&remote, 0..*bytes)?).map_err(Error::file("write", &path))?;
     }
     let folder = places.cache.join(crate::stage::folder_name(location));
     let cache = Cache::open(&folder, budget).map_err(Error::file("open", &folder))?;
     let pieces = Arc::new(Pieces::new(cache, sources, opener));
     let listener = UnixListener::bind(places.socket).map_err(Error::file("listen at", places.socket))?;
+    let private = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(places.socket, private).map_err(Error::file("protect", places.socket))?;
     let listing = Listing { schema: SCHEMA, socket: places.socket.to_owned(), files: holes };
     lay_out(at, &listing).map_err(Error::file("write", at))?;
     let is_over = Arc::new(AtomicBool::new(false));
     let (ending, answering) = (Arc::clone(&is_over), Arc::clone(&pieces));
     std::thread::spawn(move || accept(&listener, &ending, &answering));
     Pieces::fetch_ahead(&pieces);
-    let path = match (&objects[..], is_itself) {
-        ([one], true) => at.join(&one.name),
-        _ => at.to_owned(),
-    };
+    let path = single.unwrap_or_else(|| at.to_owned());
     Ok(Served { path, socket: places.socket.to_owned(), is_over, pieces })
+}
+
+/// The files that lie there, and whether there is one that is the data set itself.
+fn files(remote: &Remote, folder: &Path) -> Result<(Vec<Source>, bool), Error> {
+    if let Some(found) = remote.wait(head::load(remote, &Meter::default()))? {
+        let sources = Source::of_chunks(found.manifest);
+        let is_single = sources.len() == 1;
+        return Ok((sources, is_single));
+    }
+    let objects = objects(remote, folder)?;
+    let is_itself = matches!(&objects[..], [one] if one.name == remote.location().name())
+        && remote.wait(remote.look(""))?.is_some();
+    let source = |object: &Object| {
+        let key = if is_itself { String::new() } else { object.name.clone() };
+        Source::object(key, object)
+    };
+    Ok((objects.iter().map(source).collect(), is_itself))
 }
 
 /// What lies there. A web server has no list of it; the manifest of shards is one.
@@ -179,7 +187,11 @@ fn accept(listener: &UnixListener, is_over: &AtomicBool, pieces: &Arc<Pieces>) {
         if is_over.load(Ordering::Relaxed) {
             return;
         }
-        let Ok(stream) = stream else { continue };
+        let Ok(stream) = stream else {
+            // Mostly too many open files: some will be closed, and until then asking again at once helps nobody.
+            std::thread::sleep(PAUSE);
+            continue;
+        };
         let pieces = Arc::clone(pieces);
         // A reader that breaks off has ended, or says itself what went wrong.
         std::thread::spawn(move || answer(stream, &pieces));

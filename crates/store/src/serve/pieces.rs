@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -13,15 +14,8 @@ use data::chunk::Id;
 use data::elsewhere::{Span, When};
 
 use super::Opener;
+use super::origin::Source;
 use crate::remote::Remote;
-
-/// An object that pieces are read from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Source {
-    pub key: String,
-    pub bytes: u64,
-    pub etag: Option<String>,
-}
 
 /// Fetches that are under way ahead of their readers.
 const AHEAD: usize = 16;
@@ -53,6 +47,36 @@ struct State {
     /// Pieces that were announced and not read yet.
     announced: HashSet<u64>,
     is_over: bool,
+}
+
+/// A piece that a thread fetches. Whatever becomes of the thread, those who wait for the piece are told.
+struct Flight<'a> {
+    pieces: &'a Pieces,
+    piece: u64,
+    /// Its bytes, for the reader who expects it; without them it is as if it had not been fetched.
+    landed: Option<Arc<[u8]>>,
+}
+
+impl<'a> Flight<'a> {
+    fn begin(pieces: &'a Pieces, mut state: MutexGuard<'_, State>, piece: u64) -> Flight<'a> {
+        state.flights.insert(piece, None);
+        Flight { pieces, piece, landed: None }
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        let mut state = self.pieces.lock();
+        match self.landed.take() {
+            Some(bytes) => {
+                state.waiting += bytes.len() as u64;
+                state.flights.insert(self.piece, Some(bytes));
+            }
+            None => drop(state.flights.remove(&self.piece)),
+        }
+        drop(state);
+        self.pieces.changed.notify_all();
+    }
 }
 
 /// When pieces are needed next, as their readers said.
@@ -105,7 +129,10 @@ impl Pieces {
             std::thread::spawn(move || {
                 let mut fetcher = None;
                 while let Some(span) = pieces.next_expected() {
-                    pieces.prepare(span, &mut fetcher);
+                    let prepared = catch_unwind(AssertUnwindSafe(|| pieces.prepare(span, &mut fetcher)));
+                    if prepared.is_err() {
+                        fetcher = None;
+                    }
                 }
             });
         }
@@ -153,15 +180,13 @@ impl Pieces {
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.flights.insert(piece, None);
-        drop(state);
+        let flight = Flight::begin(self, state, piece);
         let mut is_kept = true;
         let read = self.cache.read(piece, &self.hints, || {
             is_kept = false;
             self.fetch(source, span, fetcher)
         });
-        self.lock().flights.remove(&piece);
-        self.changed.notify_all();
+        drop(flight);
         let bytes = read.map_err(|error| error.to_string())?;
         let counter = if is_kept { &self.hits } else { &self.misses };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -196,20 +221,9 @@ impl Pieces {
             state.flights.retain(|_, flight| flight.is_none());
             state.waiting = 0;
         }
-        state.flights.insert(piece, None);
-        drop(state);
-        let read = self.cache.read(piece, &self.hints, || self.fetch(source, span, fetcher));
-        let mut state = self.lock();
-        match read {
-            Ok(bytes) => {
-                state.waiting += bytes.len() as u64;
-                state.flights.insert(piece, Some(bytes));
-            }
-            // The reader tries again, and is told.
-            Err(_) => drop(state.flights.remove(&piece)),
-        }
-        drop(state);
-        self.changed.notify_all();
+        let mut flight = Flight::begin(self, state, piece);
+        // After an error the reader tries again, and is told.
+        flight.landed = self.cache.read(piece, &self.hints, || self.fetch(source, span, fetcher)).ok();
     }
 
     fn fetch(&self, source: &Source, span: Span, fetcher: &mut Option<Remote>) -> io::Result<Vec<u8>> {
@@ -218,8 +232,7 @@ impl Pieces {
             None => fetcher.insert((self.opener)().map_err(|error| io::Error::other(told(&error)))?),
         };
         let range = span.offset..span.offset + u64::from(span.bytes);
-        let fetched = remote.wait(remote.range(&source.key, range, source.etag.as_deref()));
-        fetched.map_err(|error| io::Error::other(told(&error)))
+        source.fetch(remote, range).map_err(|error| io::Error::other(told(&error)))
     }
 
     /// The number of a piece, which is the same for all who read the same version of the same object.
@@ -229,9 +242,9 @@ impl Pieces {
         if end.is_none_or(|end| end > source.bytes) || span.bytes == 0 {
             return Err(format!("`{}` has no {} bytes at {}", source.key, span.bytes, span.offset));
         }
-        let Source { key, bytes, etag } = source;
-        let etag = etag.as_deref().unwrap_or_default();
-        let Id(id) = Id::of(format!("{key}\n{bytes}\n{etag}\n{}\n{}", span.offset, span.bytes).as_bytes());
+        let Source { key, bytes, version, .. } = source;
+        let version = version.as_deref().unwrap_or_default();
+        let Id(id) = Id::of(format!("{key}\n{bytes}\n{version}\n{}\n{}", span.offset, span.bytes).as_bytes());
         let [a, b, c, d, e, f, g, h, ..] = id;
         Ok((u64::from_le_bytes([a, b, c, d, e, f, g, h]), source))
     }

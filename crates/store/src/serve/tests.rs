@@ -1,6 +1,5 @@
 //! Data sets that are trained on while they stay in a store, with a cache of less than a third of them.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -117,37 +116,95 @@ fn batches(path: &Path, share: Share, from: Cursor, most: usize) -> Vec<(Cursor,
 }
 
 fn size(folder: &Path) -> u64 {
-    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let bytes = entries.map(|entry| match entry.file_type().unwrap().is_dir() {
+        true => size(&entry.path()),
+        false => entry.metadata().unwrap().len(),
+    });
+    bytes.sum()
 }
 
 fn whole() -> Share {
     Share::new(0, 1).unwrap()
 }
 
+/// A store in memory that holds all files below a folder, as chunks.
+fn put_chunks(folder: &Path) -> Arc<InMemory> {
+    let store = Arc::new(InMemory::new());
+    let threads = std::num::NonZero::<usize>::MIN;
+    let journals = folder.with_extension("journals");
+    let options = crate::Options { form: crate::Form::Chunks, dry_run: false, delete: false, threads, journals };
+    crate::push(folder, &opener(&store)().unwrap(), &options, &Meter::default()).unwrap();
+    store
+}
+
 #[test]
 fn training_sees_the_same_batches_with_a_third_of_the_data_here() {
     let root = tempfile::tempdir().unwrap();
-    for format in [PackFormat::Shards, PackFormat::Webdataset] {
-        let here = packed(root.path(), format);
-        let all: u64 = size(&here);
-        let (store, budget) = (put(&here), all * 3 / 10);
-        let wanted = batches(&here, whole(), Cursor::START, usize::MAX);
-        let (cache, folder) =
-            (root.path().join(format!("cache-{format:?}")), root.path().join(format!("d-{format:?}")));
-        let socket = root.path().join(format!("{format:?}.sock"));
+    let (shards, tars) = (packed(root.path(), PackFormat::Shards), packed(root.path(), PackFormat::Webdataset));
+    let pictures = root.path().join("pictures");
+    for (name, here, store) in [
+        ("shards", &shards, put(&shards)),
+        ("tars", &tars, put(&tars)),
+        ("pictures", &pictures, put(&pictures)),
+        ("shards in chunks", &shards, put_chunks(&shards)),
+        ("tars in chunks", &tars, put_chunks(&tars)),
+        ("pictures in chunks", &pictures, put_chunks(&pictures)),
+    ] {
+        let (all, wanted) = (size(here), batches(here, whole(), Cursor::START, usize::MAX));
+        let budget = all * 3 / 10;
+        let [cache, folder, socket] = ["c", "d", "s"].map(|kind| root.path().join(format!("{kind} {name}")));
         let places = Places { folder: &folder, cache: &cache, socket: &socket };
         let served = serve_from(&location(), opener(&store), budget, places).unwrap();
         assert_eq!(served.path, folder);
-        assert_eq!(batches(&folder, whole(), Cursor::START, usize::MAX), wanted, "{format:?}");
+        assert_eq!(batches(&folder, whole(), Cursor::START, usize::MAX), wanted, "{name}");
         let Counts { hits, misses } = served.counts();
         let pieces = cache.join(crate::stage::folder_name(&location()));
         assert!(size(&pieces) <= budget + (1 << 10), "the cache holds {} of {budget} bytes", size(&pieces));
         // 84 samples are read three times. What is kept of each epoch is what the next one needs first; how much that is
         // depends a little on which thread asks first.
-        assert!(hits >= 20 && misses >= 84, "{format:?}: {hits} hits, {misses} misses");
+        assert!(hits >= 20 && misses >= 84, "{name}: {hits} hits, {misses} misses");
+        // Nobody else sees what is trained on.
+        for (path, wanted) in [(&pieces, 0o700), (&socket, 0o600)] {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, wanted, "{name}: {}", path.display());
+        }
         drop(served);
         assert!(!socket.exists());
     }
+}
+
+/// A thread that ends while it fetches a piece leaves nobody waiting for that piece.
+#[test]
+fn a_fetch_that_breaks_off_is_done_by_the_next_reader() {
+    let root = tempfile::tempdir().unwrap();
+    let store = put(&packed(root.path(), PackFormat::Shards));
+    let tries = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let (working, counted) = (opener(&store), Arc::clone(&tries));
+    let breaking: Opener = Arc::new(move || match counted.fetch_add(1, Ordering::SeqCst) {
+        0 => panic!("a fetch breaks off, as this test wants"),
+        _ => working(),
+    });
+    let remote = opener(&store)().unwrap();
+    let objects = remote.wait(plain::objects(&remote)).unwrap();
+    let object = objects.iter().find(|object| object.bytes > SMALL).unwrap();
+    let source = Source::object(object.name.clone(), object);
+    let cache = Cache::open(&root.path().join("cache"), 1 << 20).unwrap();
+    let pieces = Arc::new(Pieces::new(cache, vec![source], breaking));
+    let span = data::elsewhere::Span { file: 0, offset: 100, bytes: 1000 };
+    let read = || {
+        let pieces = Arc::clone(&pieces);
+        let (done, found) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let bytes = pieces.read(span, data::elsewhere::When::SOME_TIME, &mut None).map(|(_, bytes)| bytes.len());
+            let _ = done.send(bytes);
+        });
+        found
+    };
+    assert!(read().recv().is_err(), "the first reader got an answer");
+    // Long enough for any machine; a reader that waits for the first one waits for ever.
+    let found = read().recv_timeout(std::time::Duration::from_secs(60));
+    assert_eq!(found, Ok(Ok(1000)));
+    assert_eq!(tries.load(Ordering::SeqCst), 2);
 }
 
 #[test]
@@ -191,29 +248,12 @@ fn ranks_share_what_one_of_them_fetched_and_a_kill_costs_nothing() {
 }
 
 #[test]
-fn what_cannot_be_read_by_pieces_is_told() {
+fn nothing_to_serve_is_told() {
     let root = tempfile::tempdir().unwrap();
-    let check = |name: &str, files: &[(&str, &[u8])], wanted: &str| {
-        let source = root.path().join(name);
-        fs::create_dir_all(&source).unwrap();
-        let files: HashMap<&str, &[u8]> = files.iter().copied().collect();
-        for (file, bytes) in files {
-            let path = source.join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, bytes).unwrap();
-        }
-        let (folder, socket) = (root.path().join("x"), root.path().join("x.sock"));
-        let places = Places { folder: &folder, cache: root.path(), socket: &socket };
-        let error = serve_from(&location(), opener(&put(&source)), 1 << 30, places).unwrap_err();
-        let told = format!("{error}; {}", error.hint().unwrap_or_default());
-        assert!(told.contains(wanted), "{told}");
-    };
-    check(
-        "pictures",
-        &[("a/1.jpg", b"x")],
-        "holds pictures of their own, such as `a/1.jpg`; pack them with `gradus data pack`",
-    );
-    check("nothing", &[], "there is nothing at");
+    let (folder, socket) = (root.path().join("x"), root.path().join("x.sock"));
+    let places = Places { folder: &folder, cache: root.path(), socket: &socket };
+    let error = serve_from(&location(), opener(&Arc::new(InMemory::new())), 1 << 30, places).unwrap_err();
+    assert!(error.to_string().contains("there is nothing at"), "{error}");
 }
 
 /// An object that is replaced while it is trained on is not taken for the one before.
