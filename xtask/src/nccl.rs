@@ -1,7 +1,8 @@
 //! `cargo xtask nccl`: the library with which ranks on NVIDIA GPUs exchange gradients without the host.
 //!
 //! It needs the headers of a PyTorch for CUDA, of the version that everything else is built for, as pip installs it:
-//! folders `torch` and `nvidia` in one. Nothing else does, so it is no part of the ordinary build.
+//! folders `torch` and `nvidia` in one; and a few of CUDA's that PyTorch leaves out. Nothing else does, so it is no part
+//! of the ordinary build.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -13,15 +14,12 @@ use crate::{build, peers};
 /// The library's name; the trainer looks for it beside itself.
 const NAME: &str = "libgradus-nccl.so";
 
-/// Folders of headers within the installed packages: PyTorch's, CUDA's, NCCL's, and what pip puts with Triton alone.
-const HEADERS: [&str; 6] = [
-    "torch/include",
-    "torch/include/torch/csrc/api/include",
-    "nvidia/cu13/include",
-    "nvidia/cu13/include/cccl",
-    "nvidia/nccl/include",
-    "triton/backends/nvidia/include",
-];
+/// Folders of headers within the installed packages: PyTorch's, CUDA's and NCCL's.
+const HEADERS: [&str; 4] =
+    ["torch/include", "torch/include/torch/csrc/api/include", "nvidia/cu13/include", "nvidia/nccl/include"];
+
+/// The same within the packages of headers alone, which PyTorch does not bring along.
+const MORE_HEADERS: [&str; 2] = ["nvidia/cu13/include", "nvidia/cu13/include/cccl"];
 
 /// Builds it against the packages in `folder`, or against the PyTorch that the benchmarks measure.
 pub fn nccl(root: &Path, folder: Option<&str>) -> Outcome {
@@ -30,8 +28,10 @@ pub fn nccl(root: &Path, folder: Option<&str>) -> Outcome {
     let library = build::target(root).join("release").join(NAME);
     let mut compiler = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
     compiler.args(["-std=c++17", "-O2", "-fPIC", "-shared", "-DUSE_C10D_NCCL", "-D_GLIBCXX_USE_CXX11_ABI=1"]);
-    for headers in HEADERS {
-        compiler.arg("-isystem").arg(packages.join(headers));
+    let more = peers::cuda_headers()?;
+    let of_pytorch = HEADERS.map(|folder| packages.join(folder));
+    for headers in of_pytorch.into_iter().chain(MORE_HEADERS.map(|folder| more.join(folder))) {
+        compiler.arg("-isystem").arg(headers);
     }
     compiler.arg(root.join("crates/train/src/torch/nccl/plugin.cpp")).arg("-o").arg(&library);
     // What it calls is in libraries that the trainer has opened before it.
