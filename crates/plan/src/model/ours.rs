@@ -5,10 +5,10 @@ use domain::rank::Sample;
 
 use super::builder::{Builder, Convolution, Rows};
 use super::families::bert::Head;
-use super::families::block::{Block, Feed, Order};
+use super::families::block::{Block, Order};
 use super::families::resnet::{self, Stem, Variation};
 use super::families::{Bert, Gpt, Mobilenet, Resnet, Vit, Yolo};
-use super::graph::{Function, Graph, Norm, Split};
+use super::graph::{Function, Graph, Split};
 
 /// Hidden units of the two small networks.
 const HIDDEN: u64 = 128;
@@ -121,26 +121,7 @@ fn perceive(builder: &mut Builder, mut at: Rows, hidden: &[u64], classes: u64) {
 }
 
 fn transformer(hidden: u64, heads: u64, order: Order, dropout: bool) -> Block {
-    Block {
-        hidden,
-        heads,
-        key_heads: heads,
-        head_width: hidden / heads.max(1),
-        order,
-        norm: Norm::Layer,
-        norm_bias: true,
-        head_norm: false,
-        joined: true,
-        query_bias: true,
-        key_bias: true,
-        output_bias: true,
-        rotary: false,
-        causal: false,
-        window: None,
-        attention_dropout: dropout,
-        dropout,
-        feed: Feed { width: 4 * hidden, function: Function::Gelu, gated: false, bias: true, experts: None },
-    }
+    Block { order, joined: true, attention_dropout: dropout, dropout, ..Block::pre_norm(hidden, heads) }
 }
 
 #[cfg(test)]

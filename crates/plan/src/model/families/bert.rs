@@ -166,24 +166,12 @@ impl Bert {
 
     fn block(&self) -> Block {
         Block {
-            hidden: self.hidden,
-            heads: self.heads,
-            key_heads: self.heads,
-            head_width: self.hidden / self.heads,
             order: Order::After,
-            norm: Norm::Layer,
-            norm_bias: true,
-            head_norm: false,
-            joined: false,
-            query_bias: true,
             key_bias: self.distances.is_none_or(|distances| distances.key_bias),
-            output_bias: true,
-            rotary: false,
-            causal: false,
-            window: None,
             attention_dropout: self.dropout,
             dropout: self.dropout,
-            feed: Feed { width: self.feed_forward, function: self.function, gated: false, bias: true, experts: None },
+            feed: Feed { function: self.function, ..Feed::plain(self.feed_forward) },
+            ..Block::pre_norm(self.hidden, self.heads)
         }
     }
 

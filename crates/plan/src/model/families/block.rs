@@ -75,7 +75,39 @@ pub struct Experts {
     pub shared: u64,
 }
 
+impl Feed {
+    /// As in GPT-2 and ViT: one product, GELU, a second product, both with biases.
+    pub fn plain(width: u64) -> Feed {
+        Feed { width, function: Function::Gelu, gated: false, bias: true, experts: None }
+    }
+}
+
 impl Block {
+    /// As in ViT: normalised before each part, with all biases, a feed-forward part four times as wide, no dropout, and
+    /// every position seen. Families say how they differ from it.
+    pub fn pre_norm(hidden: u64, heads: u64) -> Block {
+        Block {
+            hidden,
+            heads,
+            key_heads: heads,
+            head_width: hidden / heads.max(1),
+            order: Order::Before,
+            norm: Norm::Layer,
+            norm_bias: true,
+            head_norm: false,
+            joined: false,
+            query_bias: true,
+            key_bias: true,
+            output_bias: true,
+            rotary: false,
+            causal: false,
+            window: None,
+            attention_dropout: false,
+            dropout: false,
+            feed: Feed::plain(hidden.saturating_mul(4)),
+        }
+    }
+
     /// Adds one block over `from` and returns what leaves it.
     pub fn add(&self, builder: &mut Builder, from: Rows) -> Rows {
         let block = builder.begin_block();

@@ -1,7 +1,7 @@
 //! GPT-2 and Megatron's GPT: a decoder with learned positions (Radford et al. 2019; Shoeybi et al. 2019).
 
-use super::super::graph::{Function, Graph, Norm};
-use super::block::{Block, Feed, Order};
+use super::super::graph::Graph;
+use super::block::{Block, Feed};
 use super::decoder::{Answer, Decoder};
 
 /// A decoder with learned positions.
@@ -48,24 +48,12 @@ impl Gpt {
 
     fn block(&self) -> Block {
         Block {
-            hidden: self.hidden,
-            heads: self.heads,
-            key_heads: self.heads,
-            head_width: self.hidden / self.heads,
-            order: Order::Before,
-            norm: Norm::Layer,
-            norm_bias: true,
-            head_norm: false,
             joined: true,
-            query_bias: true,
-            key_bias: true,
-            output_bias: true,
-            rotary: false,
             causal: true,
-            window: None,
             attention_dropout: self.dropout,
             dropout: self.dropout,
-            feed: Feed { width: self.feed_forward, function: Function::Gelu, gated: false, bias: true, experts: None },
+            feed: Feed::plain(self.feed_forward),
+            ..Block::pre_norm(self.hidden, self.heads)
         }
     }
 }

@@ -2,7 +2,7 @@
 //! al. 2023). Mistral and Qwen2 are the same with other figures.
 
 use super::super::graph::{Function, Graph, Norm};
-use super::block::{Block, Experts, Feed, Order};
+use super::block::{Block, Experts, Feed};
 use super::decoder::{Answer, Decoder};
 
 /// A decoder with rotated positions.
@@ -75,30 +75,23 @@ impl Llama {
 
     fn block(&self) -> Block {
         Block {
-            hidden: self.hidden,
-            heads: self.heads,
             key_heads: self.key_heads,
             head_width: self.head_width,
-            order: Order::Before,
             norm: Norm::Rms,
             norm_bias: false,
-            head_norm: false,
-            joined: false,
             query_bias: self.query_bias,
-            key_bias: true,
             output_bias: false,
             rotary: true,
             causal: true,
             window: self.window,
-            attention_dropout: false,
-            dropout: false,
             feed: Feed {
-                width: self.feed_forward,
                 function: Function::Silu,
                 gated: true,
                 bias: false,
                 experts: self.experts,
+                ..Feed::plain(self.feed_forward)
             },
+            ..Block::pre_norm(self.hidden, self.heads)
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::super::builder::{Builder, Convolution, Owned, Picture, Rows};
 use super::super::graph::{Function, Graph, Kind, Norm};
-use super::block::{Block, Feed, Order};
+use super::block::{Block, Feed};
 use super::mobilenet::{Inverted, mix};
 
 /// A MobileViT.
@@ -85,30 +85,13 @@ impl Mobilevit {
         let kind = Kind::Copy { elements: wide.elements() };
         let sorted = builder.add(format!("{name}.sort"), kind, &[wide.tensor], wide.elements(), Owned::NOTHING);
         let block = Block {
-            hidden: width,
-            heads: self.heads,
-            key_heads: self.heads,
             head_width: (width / self.heads).max(1),
-            order: Order::Before,
-            norm: Norm::Layer,
-            norm_bias: true,
-            head_norm: false,
-            joined: false,
             query_bias: self.query_bias,
-            key_bias: true,
-            output_bias: true,
-            rotary: false,
-            causal: false,
             window: Some((rows / (self.patch * self.patch)).max(1)),
             attention_dropout: self.attention_dropout,
             dropout: self.dropout,
-            feed: Feed {
-                width: (width as f64 * self.ratio) as u64,
-                function: self.function,
-                gated: false,
-                bias: true,
-                experts: None,
-            },
+            feed: Feed { function: self.function, ..Feed::plain((width as f64 * self.ratio) as u64) },
+            ..Block::pre_norm(width, self.heads)
         };
         let mut at = Rows { tensor: sorted, rows, width };
         for _ in 0..depth {

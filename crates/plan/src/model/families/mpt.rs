@@ -1,7 +1,7 @@
 //! MPT: a decoder without position embeddings or biases (MosaicML 2023); ALiBi biases the scores instead.
 
-use super::super::graph::{Function, Graph, Norm};
-use super::block::{Block, Feed, Order};
+use super::super::graph::Graph;
+use super::block::{Block, Feed};
 use super::decoder::{Answer, Decoder};
 
 /// A decoder without biases.
@@ -59,30 +59,13 @@ impl Mpt {
 
     fn block(&self) -> Block {
         Block {
-            hidden: self.hidden,
-            heads: self.heads,
-            key_heads: self.heads,
-            head_width: self.hidden / self.heads,
-            order: Order::Before,
-            norm: Norm::Layer,
             norm_bias: false,
-            head_norm: false,
             joined: true,
             query_bias: false,
-            key_bias: true,
             output_bias: false,
-            rotary: false,
             causal: true,
-            window: None,
-            attention_dropout: false,
-            dropout: false,
-            feed: Feed {
-                width: self.hidden * self.expansion,
-                function: Function::Gelu,
-                gated: false,
-                bias: false,
-                experts: None,
-            },
+            feed: Feed { bias: false, ..Feed::plain(self.hidden * self.expansion) },
+            ..Block::pre_norm(self.hidden, self.heads)
         }
     }
 }

@@ -80,30 +80,15 @@ impl Swin {
 
     fn block(&self, width: u64, heads: u64, window: u64) -> Block {
         Block {
-            hidden: width,
-            heads,
-            key_heads: heads,
             head_width: (width / heads).max(1),
             order: if self.second { Order::Within } else { Order::Before },
-            norm: Norm::Layer,
-            norm_bias: true,
-            head_norm: false,
-            joined: false,
             query_bias: self.query_bias,
             key_bias: !self.second,
-            output_bias: true,
-            rotary: false,
-            causal: false,
             window: Some(window * window),
             attention_dropout: self.attention_dropout,
             dropout: self.dropout,
-            feed: Feed {
-                width: (width as f64 * self.ratio) as u64,
-                function: self.function,
-                gated: false,
-                bias: true,
-                experts: None,
-            },
+            feed: Feed { function: self.function, ..Feed::plain((width as f64 * self.ratio) as u64) },
+            ..Block::pre_norm(width, heads)
         }
     }
 

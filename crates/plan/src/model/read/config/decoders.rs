@@ -3,7 +3,7 @@
 use domain::problem::Problem;
 
 use super::figures::Figures;
-use crate::model::families::block::{Block, Experts, Feed, Order};
+use crate::model::families::block::{Block, Experts, Order};
 use crate::model::families::{Decoder, Mamba};
 use crate::model::{Function, Graph, Norm};
 
@@ -22,26 +22,7 @@ fn plain_of(
 ) -> Result<Decoder, Problem> {
     Ok(Decoder {
         layers,
-        block: Block {
-            hidden,
-            heads,
-            key_heads: heads,
-            head_width: hidden / heads,
-            order: Order::Before,
-            norm: Norm::Layer,
-            norm_bias: true,
-            head_norm: false,
-            joined: true,
-            query_bias: true,
-            key_bias: true,
-            output_bias: true,
-            rotary: false,
-            causal: true,
-            window: None,
-            attention_dropout: false,
-            dropout: false,
-            feed: Feed { width: 4 * hidden, function: Function::Gelu, gated: false, bias: true, experts: None },
-        },
+        block: Block { joined: true, causal: true, ..Block::pre_norm(hidden, heads) },
         plain: (0, 0),
         vocabulary,
         embedding: hidden,

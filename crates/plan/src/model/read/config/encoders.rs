@@ -111,30 +111,20 @@ pub(super) fn modernbert(figures: &Figures) -> Result<Graph, Problem> {
     let encoder = Decoder {
         layers: figures.layers(&["num_hidden_layers"])?,
         block: Block {
-            hidden,
-            heads,
-            key_heads: heads,
-            head_width: hidden / heads,
-            order: Order::Before,
-            norm: Norm::Layer,
             norm_bias: figures.flag("norm_bias", false),
-            head_norm: false,
             joined: true,
             query_bias: bias,
-            key_bias: true,
             output_bias: bias,
             rotary: true,
-            causal: false,
-            window: None,
             attention_dropout: figures.rate("attention_dropout", false),
             dropout: figures.rate("mlp_dropout", false),
             feed: Feed {
-                width: figures.number(&["intermediate_size"])?,
                 function: figures.function(&["hidden_activation"], Function::Gelu),
                 gated: true,
                 bias: figures.flag("mlp_bias", false),
-                experts: None,
+                ..Feed::plain(figures.number(&["intermediate_size"])?)
             },
+            ..Block::pre_norm(hidden, heads)
         },
         plain: (0, 0),
         vocabulary: figures.number(&["vocab_size"])?,
@@ -160,30 +150,21 @@ pub(super) fn t5(figures: &Figures) -> Result<Graph, Problem> {
     let feed = figures.text("feed_forward_proj").unwrap_or("relu");
     let dropout = figures.rate("dropout_rate", true);
     let block = Block {
-        hidden,
-        heads,
-        key_heads: heads,
         head_width: figures.number(&["d_kv"])?,
-        order: Order::Before,
         norm: Norm::Rms,
         norm_bias: false,
-        head_norm: false,
-        joined: false,
         query_bias: false,
         key_bias: false,
         output_bias: false,
-        rotary: false,
-        causal: false,
-        window: None,
         attention_dropout: dropout,
         dropout,
         feed: Feed {
-            width: figures.number(&["d_ff"])?,
             function: if feed.contains("gelu") { Function::Gelu } else { Function::Relu },
             gated: feed.starts_with("gated"),
             bias: false,
-            experts: None,
+            ..Feed::plain(figures.number(&["d_ff"])?)
         },
+        ..Block::pre_norm(hidden, heads)
     };
     let layers = figures.layers(&["num_layers"])?;
     let sequence = figures.sequence(&["n_positions"])?;
@@ -191,11 +172,7 @@ pub(super) fn t5(figures: &Figures) -> Result<Graph, Problem> {
     let encodes = name.ends_with("EncoderModel") || name.ends_with("ForTokenClassification");
     let network = EncoderDecoder {
         encoder_layers: layers,
-        decoder_layers: match (encodes, figures.has("num_decoder_layers")) {
-            (true, _) => 0,
-            (false, true) => figures.layers(&["num_decoder_layers"])?,
-            (false, false) => layers,
-        },
+        decoder_layers: if encodes { 0 } else { figures.layers_or("num_decoder_layers", layers)? },
         decoder: Block { causal: true, ..block.clone() },
         encoder: block,
         vocabulary: figures.number(&["vocab_size"])?,
@@ -223,30 +200,12 @@ pub(super) fn bart(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
     let block = |side: &str| -> Result<Block, Problem> {
         let heads = figures.heads(&[&format!("{side}_attention_heads")], hidden)?;
         Ok(Block {
-            hidden,
-            heads,
-            key_heads: heads,
-            head_width: hidden / heads,
             order: if before { Order::Before } else { Order::After },
-            norm: Norm::Layer,
-            norm_bias: true,
-            head_norm: false,
-            joined: false,
-            query_bias: true,
-            key_bias: true,
-            output_bias: true,
-            rotary: false,
             causal: side == "decoder",
-            window: None,
             attention_dropout: figures.rate("attention_dropout", false),
             dropout,
-            feed: Feed {
-                width: figures.number(&[&format!("{side}_ffn_dim")])?,
-                function,
-                gated: false,
-                bias: true,
-                experts: None,
-            },
+            feed: Feed { function, ..Feed::plain(figures.number(&[&format!("{side}_ffn_dim")])?) },
+            ..Block::pre_norm(hidden, heads)
         })
     };
     let sequence = figures.sequence(&["max_position_embeddings"])?;

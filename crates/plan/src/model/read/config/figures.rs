@@ -144,6 +144,11 @@ impl<'a> Figures<'a> {
         }
     }
 
+    /// As [`layers`](Figures::layers), and `usual` where the file says nothing.
+    pub fn layers_or(&self, key: &str, usual: u64) -> Result<u64, Problem> {
+        if self.has(key) { self.layers(&[key]) } else { Ok(usual) }
+    }
+
     /// Heads that divide the width.
     pub fn heads(&self, keys: &[&str], hidden: u64) -> Result<u64, Problem> {
         let heads = self.number(keys)?;

@@ -3,12 +3,12 @@
 use domain::problem::Problem;
 
 use super::figures::Figures;
-use crate::model::families::block::{Block, Feed, Order};
+use crate::model::families::block::{Block, Feed};
 use crate::model::families::clip::{Clip, Reads, Sees};
 use crate::model::families::resnet::{self, Stem, Variation};
 use crate::model::families::vit::Finds;
 use crate::model::families::{Convnext, Mobilenet, Resnet, Vit, Yolo};
-use crate::model::{Function, Graph, Norm};
+use crate::model::{Function, Graph};
 
 pub(super) fn vit(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
     let hidden = figures.number(&["hidden_size"])?;
@@ -28,41 +28,22 @@ pub(super) fn vit(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
         true => hidden * figures.small(&["mlp_ratio"], 4)?.min(64),
         false => figures.or(&["intermediate_size"], 4 * hidden)?,
     };
-    let [_, height, breadth] = figures.picture()?;
-    let patch = figures.small(&["patch_size"], 16)?;
-    if patch > height || patch > breadth {
-        return Err(Problem::at("patch_size", format!("a patch of {patch} pixels is larger than the picture"))
-            .hint("give the size of the pictures"));
-    }
+    let picture = figures.picture()?;
     let network = Vit {
-        picture: figures.picture()?,
-        patch,
+        picture,
+        patch: patch(figures, picture, 16)?,
         layers: figures.layers(&["num_hidden_layers"])?,
         block: Block {
-            hidden,
-            heads,
-            key_heads: heads,
-            head_width: hidden / heads,
-            order: Order::Before,
-            norm: Norm::Layer,
-            norm_bias: true,
-            head_norm: false,
-            joined: false,
             query_bias: figures.flag("qkv_bias", true),
             key_bias: !beit,
-            output_bias: true,
-            rotary: false,
-            causal: false,
-            window: None,
             attention_dropout: figures.rate("attention_probs_dropout_prob", false),
             dropout,
             feed: Feed {
-                width,
                 function: figures.function(&["hidden_act"], Function::Gelu),
                 gated: figures.flag("use_swiglu_ffn", false),
-                bias: true,
-                experts: None,
+                ..Feed::plain(width)
             },
+            ..Block::pre_norm(hidden, heads)
         },
         tokens: 1 + u64::from(kind == "deit") + finds.map_or(0, |finds| finds.objects),
         finds,
@@ -78,6 +59,16 @@ pub(super) fn vit(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
         },
     };
     Ok(network.graph())
+}
+
+/// Height and width of a patch of the picture, a patch a token.
+fn patch(figures: &Figures, [_, height, width]: [u64; 3], usual: u64) -> Result<u64, Problem> {
+    let patch = figures.small(&["patch_size"], usual)?;
+    if patch > height.min(width) {
+        return Err(Problem::at("patch_size", format!("a patch of {patch} pixels is larger than the picture"))
+            .hint("give the size of the pictures"));
+    }
+    Ok(patch)
 }
 
 pub(super) fn resnet(figures: &Figures) -> Result<Graph, Problem> {
@@ -223,12 +214,12 @@ pub(super) fn clip_half(figures: &Figures, picture: bool) -> Result<Graph, Probl
 
 fn sees(figures: &Figures) -> Result<Sees, Problem> {
     let picture = figures.picture()?;
-    let patch = figures.small(&["patch_size"], 32)?;
-    if patch > picture[1] || patch > picture[2] {
-        return Err(Problem::at("patch_size", format!("a patch of {patch} pixels is larger than the picture"))
-            .hint("give the size of the pictures"));
-    }
-    Ok(Sees { picture, patch, layers: layers(figures)?, block: tower(figures, [768, 12, 3072], false)? })
+    Ok(Sees {
+        picture,
+        patch: patch(figures, picture, 32)?,
+        layers: figures.layers_or("num_hidden_layers", 12)?,
+        block: tower(figures, [768, 12, 3072], false)?,
+    })
 }
 
 fn reads(figures: &Figures) -> Result<Reads, Problem> {
@@ -237,13 +228,9 @@ fn reads(figures: &Figures) -> Result<Reads, Problem> {
         vocabulary: figures.or(&["vocab_size"], 49408)?,
         positions,
         sequence: figures.shape.sequence.unwrap_or(positions).clamp(1, 1 << 16),
-        layers: layers(figures)?,
+        layers: figures.layers_or("num_hidden_layers", 12)?,
         block: tower(figures, [512, 8, 2048], true)?,
     })
-}
-
-fn layers(figures: &Figures) -> Result<u64, Problem> {
-    if figures.has("num_hidden_layers") { figures.layers(&["num_hidden_layers"]) } else { Ok(12) }
 }
 
 /// A block of either half; `usual` are its width, heads and width of the feed-forward part.
@@ -251,29 +238,12 @@ fn tower(figures: &Figures, usual: [u64; 3], causal: bool) -> Result<Block, Prob
     let hidden = figures.or(&["hidden_size"], usual[0])?;
     let heads = figures.or(&["num_attention_heads"], usual[1])?.clamp(1, hidden);
     Ok(Block {
-        hidden,
-        heads,
-        key_heads: heads,
-        head_width: hidden / heads,
-        order: Order::Before,
-        norm: Norm::Layer,
-        norm_bias: true,
-        head_norm: false,
-        joined: false,
-        query_bias: true,
-        key_bias: true,
-        output_bias: true,
-        rotary: false,
         causal,
-        window: None,
         attention_dropout: figures.rate("attention_dropout", false),
-        dropout: false,
         feed: Feed {
-            width: figures.or(&["intermediate_size"], usual[2])?,
             function: figures.function(&["hidden_act"], Function::Gelu),
-            gated: false,
-            bias: true,
-            experts: None,
+            ..Feed::plain(figures.or(&["intermediate_size"], usual[2])?)
         },
+        ..Block::pre_norm(hidden, heads)
     })
 }

@@ -6,7 +6,7 @@ use super::figures::Figures;
 use crate::model::families::block::{Block, Feed, Order};
 use crate::model::families::sound::{Convolved, Heard};
 use crate::model::families::{Wav2vec, Whisper};
-use crate::model::{Function, Graph, Norm};
+use crate::model::{Function, Graph};
 
 /// Values of ten seconds of sound, 16,000 a second, which is taken where nothing is said.
 const TEN_SECONDS: u64 = 160_000;
@@ -21,35 +21,13 @@ pub(super) fn whisper(figures: &Figures) -> Result<Graph, Problem> {
                 .hint("a number that divides the width"));
         }
         Ok(Block {
-            hidden,
-            heads,
-            key_heads: heads,
-            head_width: hidden / heads,
-            order: Order::Before,
-            norm: Norm::Layer,
-            norm_bias: true,
-            head_norm: false,
-            joined: false,
-            query_bias: true,
             key_bias: false,
-            output_bias: true,
-            rotary: false,
             causal: side == "decoder",
-            window: None,
             attention_dropout: figures.rate("attention_dropout", false),
             dropout: figures.rate("dropout", false),
-            feed: Feed {
-                width: figures.or(&[&format!("{side}_ffn_dim")], 1536)?,
-                function,
-                gated: false,
-                bias: true,
-                experts: None,
-            },
+            feed: Feed { function, ..Feed::plain(figures.or(&[&format!("{side}_ffn_dim")], 1536)?) },
+            ..Block::pre_norm(hidden, heads)
         })
-    };
-    let layers = |side: &str| -> Result<u64, Problem> {
-        let key = format!("{side}_layers");
-        if figures.has(&key) { figures.layers(&[&key]) } else { Ok(4) }
     };
     let positions = figures.or(&["max_target_positions"], 448)?;
     let network = Whisper {
@@ -57,8 +35,8 @@ pub(super) fn whisper(figures: &Figures) -> Result<Graph, Problem> {
         source: figures.or(&["max_source_positions"], 1500)?,
         positions,
         target: figures.shape.sequence.unwrap_or(positions).clamp(1, positions),
-        encoder_layers: layers("encoder")?,
-        decoder_layers: layers("decoder")?,
+        encoder_layers: figures.layers_or("encoder_layers", 4)?,
+        decoder_layers: figures.layers_or("decoder_layers", 4)?,
         encoder: block("encoder")?,
         decoder: block("decoder")?,
         vocabulary: figures.or(&["vocab_size"], 51865)?,
@@ -103,32 +81,16 @@ pub(super) fn wav2vec(figures: &Figures) -> Result<Graph, Problem> {
         convolutions: convolutions.collect(),
         convolution_bias: figures.flag("conv_bias", false),
         norms_each: figures.text("feat_extract_norm") == Some("layer"),
-        layers: if figures.has("num_hidden_layers") { figures.layers(&["num_hidden_layers"])? } else { 12 },
+        layers: figures.layers_or("num_hidden_layers", 12)?,
         block: Block {
-            hidden,
-            heads,
-            key_heads: heads,
-            head_width: hidden / heads,
             order: if before { Order::Before } else { Order::After },
-            norm: Norm::Layer,
-            norm_bias: true,
-            head_norm: false,
-            joined: false,
-            query_bias: true,
-            key_bias: true,
-            output_bias: true,
-            rotary: false,
-            causal: false,
-            window: None,
             attention_dropout: figures.rate("attention_dropout", true),
             dropout: figures.rate("hidden_dropout", true),
             feed: Feed {
-                width: figures.or(&["intermediate_size"], 3072)?,
                 function: figures.function(&["hidden_act"], Function::Gelu),
-                gated: false,
-                bias: true,
-                experts: None,
+                ..Feed::plain(figures.or(&["intermediate_size"], 3072)?)
             },
+            ..Block::pre_norm(hidden, heads)
         },
         position_kernel: figures.or(&["num_conv_pos_embeddings"], 128)?.min(1 << 12),
         position_groups: figures.or(&["num_conv_pos_embedding_groups"], 16)?.clamp(1, hidden),

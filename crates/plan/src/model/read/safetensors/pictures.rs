@@ -3,10 +3,10 @@
 use super::super::Shape;
 use super::header::Header;
 use super::sequences::heads;
-use crate::model::families::block::{Block, Feed, Order};
+use crate::model::Graph;
+use crate::model::families::block::{Block, Feed};
 use crate::model::families::resnet::{self, Stem};
 use crate::model::families::{Resnet, Vit};
-use crate::model::{Function, Graph, Norm};
 
 /// No picture has a longer side.
 const LONGEST: u64 = 1 << 16;
@@ -64,26 +64,7 @@ pub(super) fn vit(header: &Header, shape: &Shape) -> Option<Graph> {
         picture,
         patch,
         layers,
-        block: Block {
-            hidden,
-            heads,
-            key_heads: heads,
-            head_width: hidden / heads,
-            order: Order::Before,
-            norm: Norm::Layer,
-            norm_bias: true,
-            head_norm: false,
-            joined,
-            query_bias: bias,
-            key_bias: true,
-            output_bias: true,
-            rotary: false,
-            causal: false,
-            window: None,
-            attention_dropout: false,
-            dropout: false,
-            feed: Feed { width: feed_forward, function: Function::Gelu, gated: false, bias: true, experts: None },
-        },
+        block: Block { joined, query_bias: bias, feed: Feed::plain(feed_forward), ..Block::pre_norm(hidden, heads) },
         tokens,
         positions: true,
         scaled: false,
