@@ -1,0 +1,304 @@
+//! `gradus bench train`: how fast this machine trains, measured on samples of no meaning.
+
+use std::path::PathBuf;
+
+use domain::architecture::{Architecture, Reads};
+use domain::rank::Sample;
+use domain::train::{Model, Precision};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::kept::{self, Entry, Kind};
+use crate::command::steps::{Silence, Steps, quartiles};
+use crate::error::Error;
+use crate::exit;
+use crate::printer::Printer;
+use crate::settings::Settings;
+
+/// Arguments of `gradus bench train`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// As `train.model` of a job file, such as `resnet50` or `bert_mini`
+    #[arg(long, value_parser = word::<Model>)]
+    model: Model,
+    /// Samples a step
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    batch: u32,
+    /// Height and width of pictures; 224, or 32 for the networks made for that
+    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(8..=1024))]
+    image: Option<u32>,
+    /// Words of a row of text; 128
+    #[arg(long, value_name = "WORDS", value_parser = clap::value_parser!(u32).range(8..=1024))]
+    sequence: Option<u32>,
+    /// As `train.precision` of a job file
+    #[arg(long, default_value = "auto", value_parser = word::<Precision>)]
+    precision: Precision,
+    /// Pictures pixel by pixel in memory, which convolutions prefer
+    #[arg(long)]
+    channels_last: bool,
+    /// Compute blocks again on the way back
+    #[arg(long)]
+    recompute: bool,
+    /// Ranks that share each batch; their steps are timed with gradients exchanged during the backward pass, and after it
+    #[arg(long, value_name = "RANKS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    processes: u32,
+    /// Threads of the tensor library; all cores, divided among the ranks
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// Steps that are timed, after five that are not
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    steps: u32,
+    /// What the device computes at most, to tell the share of it that is used (MFU); of a GPU in the catalog it is known
+    #[arg(long, value_name = "TFLOPS")]
+    peak_tflops: Option<f64>,
+    /// File that the figures are added to; `bench.jsonl` of the home folder
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    /// What to remember of this measurement, such as a commit
+    #[arg(long)]
+    note: Option<String>,
+}
+
+/// Steps before anything is counted.
+const WARM_UP: u32 = 5;
+/// Matrix products that tell what the device does at its best.
+const PRODUCTS: u32 = 5;
+/// Different words, and classes, of the samples.
+const VOCABULARY: u32 = 8_000;
+const CLASSES: u32 = 1_000;
+/// Words of a row where none are asked for.
+const USUAL_LENGTH: u32 = 128;
+
+/// Measures.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+    if let Some(peak) = args.peak_tflops.filter(|peak| !(peak.is_finite() && *peak > 0.0)) {
+        let message = format!("`--peak-tflops {peak}` is no rate");
+        return Err(Error::Usage { message, hint: "write what the maker states, such as `989`".to_owned() });
+    }
+    let threads = args.threads.unwrap_or_else(|| (cores() / args.processes).max(1));
+    if args.processes > args.batch {
+        let message = format!("{} ranks cannot share {} samples", args.processes, args.batch);
+        return Err(Error::Usage { message, hint: format!("write `--batch {}` or more", args.processes) });
+    }
+    let case = case(args, threads)?;
+    let [answer, apart] = ask(settings, &case, threads, args)?;
+    let mut figures = figures(args, &answer)?;
+    if args.processes > 1 {
+        figures["processes"] = json!(args.processes);
+        figures["apart_step_ms"] = self::figures(args, &apart)?["step_ms"].clone();
+    }
+    let path = kept::file(args.history.as_deref(), settings);
+    kept::append(&path, &[entry(args, &figures, settings, threads)?])?;
+    if printer.is_json() {
+        printer.json(&figures);
+        return Ok(exit::DONE);
+    }
+    let number = |key: &str| figures[key].as_f64().unwrap_or_default();
+    printer.data(format!(
+        "step          {:.1} ms (half of them {:.1} to {:.1})",
+        number("step_ms"),
+        number("step_ms_low"),
+        number("step_ms_high")
+    ));
+    if args.processes > 1 {
+        let (step, apart) = (number("step_ms"), number("apart_step_ms"));
+        printer.data(format!("of {} ranks, gradients exchanged during the backward pass", args.processes));
+        printer.data(format!("after it      {apart:.1} ms, {:.2} times as long", apart / step));
+    }
+    printer.data(format!("samples       {:.1} a second", number("samples_per_s")));
+    printer.data(format!("peak memory   {:.0} MB", number("peak_bytes") / 1e6));
+    if figures["tflops"].is_number() {
+        printer.data(format!("arithmetic    {:.3} TFLOP/s", number("tflops")));
+    }
+    if let (Some(mfu), Some(of)) = (figures["mfu"].as_f64(), figures["peak_of"].as_str()) {
+        printer.data(format!("MFU           {:.1} % of {:.1} TFLOP/s, {of}", 100.0 * mfu, number("peak_tflops")));
+    }
+    if let (Some(rate), Some(reached)) = (figures["matmul_tflops"].as_f64(), figures["tflops"].as_f64()) {
+        let share = 100.0 * reached / rate;
+        printer
+            .data(format!("              {share:.1} % of a large matrix product here, {rate:.3} TFLOP/s as measured"));
+    }
+    printer.say(format!("added to `{}`; `gradus bench history` compares", path.display()));
+    Ok(exit::DONE)
+}
+
+/// What `gradus-rank bench` is given: the `train:` section of a job, and what its data would say.
+fn case(args: &Args, threads: u32) -> Result<Value, Error> {
+    let architecture = Architecture::of(args.model);
+    let name = args.model.name();
+    let usage = |message: String, hint: &str| Error::Usage { message, hint: hint.to_owned() };
+    let mut job = json!({
+        "model": args.model, "data": {"path": ""}, "epochs": 1, "batch": args.batch, "precision": args.precision,
+        "processes": args.processes, "memory_format": if args.channels_last { "channels_last" } else { "contiguous" },
+        "recompute": if args.recompute { "blocks" } else { "none" },
+    });
+    let mut size = 0;
+    match architecture.reads() {
+        Reads::Pictures | Reads::Scenes => {
+            if args.sequence.is_some() {
+                return Err(usage(format!("`{name}` sees pictures, and no rows of words"), "write `--image PIXELS`"));
+            }
+            size = args.image.unwrap_or_else(|| usual_image(architecture));
+            job["optimizer"] = json!({"sgd": {"lr": 0.01}});
+        }
+        Reads::WordsBothWays | Reads::WordsBefore => {
+            if args.image.is_some() || args.channels_last {
+                return Err(usage(format!("`{name}` reads text, and sees no pictures"), "write `--sequence WORDS`"));
+            }
+            let length = args.sequence.unwrap_or(USUAL_LENGTH);
+            if let Some(longest) = architecture.positions().filter(|longest| i64::from(length) > *longest) {
+                let message = format!("rows of {length} words are longer than the {longest} positions of `{name}`");
+                return Err(usage(message, &format!("write at most `--sequence {longest}`")));
+            }
+            job["data"]["text"] = json!({"label": "class", "length": length, "vocabulary": VOCABULARY});
+            job["optimizer"] = json!({"adamw": {"lr": 1e-4}});
+        }
+    }
+    Ok(json!({
+        "train": job, "size": size, "vocabulary": VOCABULARY, "classes": CLASSES, "threads": threads,
+        "products": if args.processes == 1 { PRODUCTS } else { 0 },
+    }))
+}
+
+/// Steps that are timed at a time, where two ways are timed in turn.
+const BLOCK: u32 = 5;
+
+/// What a rank is asked: steps that are not counted, then those that are, where there are several in blocks of either
+/// way in turn.
+fn questions(args: &Args) -> Vec<(&'static str, u32, bool)> {
+    if args.processes == 1 {
+        return vec![("steps", WARM_UP, false), ("steps", args.steps, true)];
+    }
+    let mut questions = vec![("steps", WARM_UP, false), ("apart", WARM_UP, false)];
+    let mut left = args.steps;
+    while left > 0 {
+        let count = left.min(BLOCK);
+        questions.extend([("steps", count, true), ("apart", count, true)]);
+        left -= count;
+    }
+    questions
+}
+
+/// Has a rank make the steps, and returns its answers: of steps as in a run, and of those whose gradients wait.
+fn ask(settings: &Settings, case: &Value, threads: u32, args: &Args) -> Result<[Value; 2], Error> {
+    // Why it is silent, the rank has said on stderr.
+    let silent = |_| Error::Code {
+        message: "the steps could not be made".to_owned(),
+        hint: Some("its message is above; a smaller `--batch` takes less memory".to_owned()),
+        code: exit::WORLD,
+    };
+    let mut steps = Steps::start(settings, case, threads)?;
+    let mut answers = [Value::Null, Value::Null];
+    for (question, count, counts) in questions(args) {
+        let said = steps.ask(question, count, None).map_err(silent)?;
+        if counts {
+            add(&mut answers[usize::from(question == "apart")], said);
+        }
+    }
+    if steps.finish() { Ok(answers) } else { Err(silent(Silence::Ended)) }
+}
+
+/// The same answer over more steps.
+fn add(answer: &mut Value, said: Value) {
+    let mut seconds = answer["seconds"].as_array().cloned().unwrap_or_default();
+    seconds.extend(said["seconds"].as_array().into_iter().flatten().cloned());
+    *answer = said;
+    answer["seconds"] = json!(seconds);
+}
+
+/// Figures of the steps that were timed.
+fn figures(args: &Args, answer: &Value) -> Result<Value, Error> {
+    let Some([low, middle, high]) = quartiles(answer) else {
+        let message = "`gradus-rank` answered without times".to_owned();
+        let hint = Some("install `gradus` and `gradus-rank` together".to_owned());
+        return Err(Error::Code { message, hint, code: exit::WORLD });
+    };
+    let architecture = Architecture::of(args.model);
+    let graph = ::plan::model::ours::graph(architecture, sample(args, architecture), classes(architecture));
+    let flops = graph.as_ref().map(::plan::utilisation::flops_per_sample);
+    let tflops = flops.map(|flops| flops * f64::from(args.batch) / middle / 1e12);
+    let environment = &answer["environment"];
+    let stated = args.peak_tflops.map(|peak| (peak, "as stated by `--peak-tflops`".to_owned()));
+    // What one device does at most, once for each rank.
+    let of_all = |(peak, of): (f64, String)| (peak * f64::from(args.processes), of);
+    let peak = stated.or_else(|| known_peak(environment)).map(of_all);
+    let mfu = tflops.zip(peak.as_ref()).map(|(reached, (peak, _))| reached / peak);
+    Ok(json!({
+        "model": args.model, "batch": args.batch, "image": args.image, "sequence": args.sequence,
+        "step_ms": 1e3 * middle, "step_ms_low": 1e3 * low, "step_ms_high": 1e3 * high,
+        "steps": answer["seconds"].as_array().map(Vec::len),
+        "samples_per_s": f64::from(args.batch) / middle, "peak_bytes": answer["peak_bytes"],
+        "parameters": answer["parameters"], "environment": environment, "flops_per_sample": flops, "tflops": tflops,
+        "peak_tflops": peak.as_ref().map(|(peak, _)| peak), "peak_of": peak.as_ref().map(|(_, of)| of), "mfu": mfu,
+        "matmul_tflops": answer["matmul_flops"].as_f64().map(|flops| flops / 1e12),
+    }))
+}
+
+/// One sample as `gradus-rank bench` makes it.
+fn sample(args: &Args, architecture: Architecture) -> Sample {
+    match architecture.reads() {
+        Reads::Pictures | Reads::Scenes => {
+            let side = args.image.unwrap_or_else(|| usual_image(architecture));
+            Sample::Picture { channels: 3, height: side, width: side }
+        }
+        Reads::WordsBothWays | Reads::WordsBefore => {
+            Sample::Text { vocabulary: VOCABULARY, length: args.sequence.unwrap_or(USUAL_LENGTH) }
+        }
+    }
+}
+
+/// Classes that are told apart; 0 where words are said.
+fn classes(architecture: Architecture) -> u64 {
+    match architecture.reads() {
+        Reads::Pictures | Reads::Scenes | Reads::WordsBothWays => u64::from(CLASSES),
+        Reads::WordsBefore => 0,
+    }
+}
+
+/// What the catalog states of the device that was measured, in TFLOP/s, and whose figure it is.
+fn known_peak(environment: &Value) -> Option<(f64, String)> {
+    let gpus = cloud::catalog::gpus::Gpus::embedded().ok()?;
+    let gpu = gpus.meant(environment["device_name"].as_str()?, None)?;
+    let precision = environment["precision"].as_str()?;
+    let peak = ::plan::utilisation::peak(gpu, precision)?;
+    Some((peak / 1e12, format!("what its maker states of {} in {precision}", gpu.name)))
+}
+
+/// The measurement as it is kept.
+fn entry(args: &Args, figures: &Value, settings: &Settings, threads: u32) -> Result<Entry, Error> {
+    let environment = &figures["environment"];
+    let machine = environment["device_name"].as_str().unwrap_or_default().to_owned();
+    let mut entry = Entry::now(Kind::Step, settings, machine, args.note.clone())?;
+    let architecture = Architecture::of(args.model);
+    let (image, sequence) = match sample(args, architecture) {
+        Sample::Picture { height, .. } => (Some(height), None),
+        Sample::Text { length, .. } => (None, Some(length)),
+    };
+    let case = json!({
+        "model": args.model, "batch": args.batch, "image": image, "sequence": sequence,
+        "precision": environment["precision"], "channels_last": args.channels_last, "recompute": args.recompute,
+        "threads": threads, "processes": args.processes, "torch": environment["torch"],
+    });
+    entry.case = case.as_object().cloned().unwrap_or_default();
+    let kept = ["step_ms", "step_ms_low", "step_ms_high", "samples_per_s", "peak_bytes", "tflops", "mfu"];
+    let kept = kept.into_iter().filter(|key| !figures[*key].is_null());
+    entry.figures = kept.map(|key| (key.to_owned(), figures[key].clone())).collect();
+    Ok(entry)
+}
+
+/// Height and width of the pictures that a network was made for.
+fn usual_image(architecture: Architecture) -> u32 {
+    if matches!(architecture, Architecture::SmallResnet { .. }) { 32 } else { 224 }
+}
+
+/// A word of a job file.
+fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_value(json!(text)).map_err(|error| error.to_string())
+}
+
+fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
+}
