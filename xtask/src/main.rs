@@ -9,6 +9,7 @@ mod chaos;
 mod check;
 mod docs;
 mod doing;
+mod draws;
 mod fit;
 mod lab;
 mod nccl;

@@ -5,6 +5,7 @@
 use std::time::Instant;
 
 use checkpoint::delta::{Width, difference, full, restore};
+use domain::random::Draws;
 
 fn main() {
     let count = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(4_000_000);
@@ -39,15 +40,10 @@ fn report(what: &str, state: &[u8], encode: impl Fn() -> Vec<u8>, decode: impl F
     println!("{what:<18} {:>5.1} %  {encode:>11.0}  {decode:>11.0}", 100.0 * link.len() as f64 / state.len() as f64);
 }
 
-/// Gaussian weights of standard deviation 0.02, by Box and Muller from xorshift64*.
+/// Gaussian weights of standard deviation 0.02, by Box and Muller.
 fn weights(seed: u64, count: usize) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut uniform = || {
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        ((state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 40) as f32 + 0.5) / (1 << 24) as f32
-    };
+    let mut draws = Draws::new(seed);
+    let mut uniform = || (draws.below(1 << 24) as f32 + 0.5) / (1 << 24) as f32;
     (0..count).map(|_| 0.02 * (-2.0 * uniform().ln()).sqrt() * (std::f32::consts::TAU * uniform()).cos()).collect()
 }
 

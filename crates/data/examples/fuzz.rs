@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 
 use data::jpeg::{Decoder, Picture, encode_strips};
 use data::{Goal, InspectOptions, PackOptions, TextOptions, Texts, Vocabulary, inspect, pack};
+use domain::random::Draws;
 use image::{ImageFormat, RgbImage};
-use mutate::{draw, mutate};
+use mutate::mutate;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{WriterProperties, WriterVersion};
@@ -204,7 +205,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let form = arguments.get(1).map_or("", String::as_str);
     let seconds: f64 = arguments.get(2).map_or(Ok(10.0), |text| text.parse())?;
-    let mut state: u64 = arguments.get(3).map_or(Ok(1), |text| text.parse())?;
+    let mut next: u64 = arguments.get(3).map_or(Ok(1), |text| text.parse())?;
     let root = tempfile::tempdir()?;
     let (opened, damaged, seal) = target(form, root.path())?;
     let sound = fs::read(&damaged)?;
@@ -212,10 +213,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (began, mut slowest) = (Instant::now(), (Duration::ZERO, 0));
     let (mut whole, mut partly, mut refused) = (0_u64, 0_u64, 0_u64);
     while began.elapsed().as_secs_f64() < seconds {
-        let seed = state;
+        let seed = next;
+        let mut draws = Draws::new(seed);
         let mut bytes = sound.clone();
-        mutate(&mut bytes, &mut state);
-        draw(&mut state);
+        mutate(&mut bytes, &mut draws);
+        next = draws.bits();
         if !seed.is_multiple_of(4) {
             seal(&mut bytes);
         }

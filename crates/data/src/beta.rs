@@ -30,7 +30,7 @@ pub(crate) fn symmetric(alpha: f64, draws: &mut Draws) -> f64 {
 
 /// A number above 0 and below 1.
 fn unit(draws: &mut Draws) -> f64 {
-    ((draws.next() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+    ((draws.bits() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
 }
 
 /// The natural logarithm of a normal number above 0: of its mantissa by the series of the inverse hyperbolic tangent.

@@ -5,6 +5,8 @@
 //! the network again. Any position of any epoch costs the same few nanoseconds and no memory, so the state of the
 //! loader is one [`Cursor`], and resuming in mid-epoch is looking up the next position.
 
+use domain::random::GOLDEN;
+
 use crate::random::{Draws, Purpose, key};
 
 /// How far training has come: the whole state of the loader.
@@ -71,7 +73,7 @@ fn walked(i: u64, n: u64, key: u64) -> u64 {
     loop {
         let (mut left, mut right) = (x >> half, x & mask);
         for round in 0..ROUNDS {
-            let turned = key.rotate_left(11 * round) ^ u64::from(round).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let turned = key.rotate_left(11 * round) ^ u64::from(round).wrapping_mul(GOLDEN);
             (left, right) = (right, left ^ (scatter(right ^ turned) & mask));
         }
         x = left << half | right;
@@ -90,7 +92,7 @@ fn walked_back(i: u64, n: u64, key: u64) -> u64 {
     loop {
         let (mut left, mut right) = (x >> half, x & mask);
         for round in (0..ROUNDS).rev() {
-            let turned = key.rotate_left(11 * round) ^ u64::from(round).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let turned = key.rotate_left(11 * round) ^ u64::from(round).wrapping_mul(GOLDEN);
             (left, right) = (right ^ (scatter(left ^ turned) & mask), left);
         }
         x = left << half | right;

@@ -168,8 +168,7 @@ fn area(
 }
 
 fn between([low, high]: [f64; 2], draws: &mut Draws) -> f64 {
-    let unit = (draws.next() >> 11) as f64 / (1_u64 << 53) as f64;
-    low + (high - low) * unit
+    low + (high - low) * draws.share()
 }
 
 /// eˣ for small x, by its series: the same bits on every machine, which the platform's own function is not.

@@ -17,6 +17,7 @@ pub mod money;
 pub mod offer;
 pub mod plan;
 pub mod problem;
+pub mod random;
 pub mod rank;
 pub mod region;
 pub mod run;

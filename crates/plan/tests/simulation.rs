@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use domain::event::{RentIntended, Submitted};
 use domain::job::{Command, Needs, Recovery};
+use domain::random::Draws;
 use domain::run::{AttemptEnd, RunState, Sight, Usage};
 use domain::wants::Wants;
 use domain::wire::{Entry, Order, Start, Word};
@@ -17,23 +18,6 @@ use domain::{
     Timestamp, Work,
 };
 use plan::{Action, Facts, Policy, World};
-
-/// SplitMix64 (Steele, Lea and Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.next() % 100 < percent
-    }
-}
 
 #[derive(Default)]
 struct Machine {
@@ -53,7 +37,7 @@ struct Agent {
 }
 
 struct Simulation {
-    random: Random,
+    draws: Draws,
     /// A clock that never goes back: what machines are metered by.
     now: i64,
     /// What the wall clock is wrong by; it is set back and forth while the storm lasts.
@@ -75,12 +59,16 @@ struct Crash;
 
 const STEPS: u32 = 6;
 
+fn chance(draws: &mut Draws, percent: u64) -> bool {
+    draws.below(100) < percent
+}
+
 impl Simulation {
     fn new(seed: u64) -> Simulation {
         let (world, machines, launches) = (World::default(), BTreeMap::new(), BTreeMap::new());
         let log = Vec::new();
         Simulation {
-            random: Random(seed),
+            draws: Draws::new(seed),
             now: 0,
             skew: 0,
             log,
@@ -94,13 +82,13 @@ impl Simulation {
     }
 
     fn crash_point(&mut self) -> Result<(), Crash> {
-        if self.stormy && self.random.chance(5) { Err(Crash) } else { Ok(()) }
+        if self.stormy && chance(&mut self.draws, 5) { Err(Crash) } else { Ok(()) }
     }
 
     /// As `State::append` does it: what others have appended is read first, and may forbid what was decided.
     fn append(&mut self, event: Event) -> Result<(), Crash> {
         self.crash_point()?;
-        self.disturbed |= self.stormy && self.random.chance(3) && self.user();
+        self.disturbed |= self.stormy && chance(&mut self.draws, 3) && self.user();
         let record = Record { seq: self.world.last_seq + 1, at: Timestamp(self.now + self.skew), event };
         match self.world.apply(&record) {
             Ok(()) => self.log.push(record),
@@ -114,7 +102,7 @@ impl Simulation {
     /// Somebody stops or resumes a run from another process; says whether that was possible.
     fn user(&mut self) -> bool {
         let runs: Vec<RunId> = self.world.runs.keys().cloned().collect();
-        let run = runs[self.random.next() as usize % runs.len()].clone();
+        let run = runs[self.draws.below(runs.len() as u64) as usize].clone();
         let event = match &self.world.runs[&run].state {
             RunState::Stopped { .. } => Event::ResumeRequested { run, budget: None, deadline: None, epochs: None },
             RunState::Done { .. } | RunState::Stopping { .. } => return false,
@@ -182,7 +170,7 @@ impl Simulation {
             Action::Terminate { instance } => {
                 self.crash_point()?;
                 let now = self.now;
-                if !self.stormy || self.random.chance(70) {
+                if !self.stormy || chance(&mut self.draws, 70) {
                     self.machines.entry(instance).and_modify(|machine| machine.ended = machine.ended.or(Some(now)));
                 }
                 Ok(())
@@ -196,7 +184,7 @@ impl Simulation {
 
     fn launch(&mut self, id: &InstanceId) -> Result<(), Crash> {
         self.crash_point()?;
-        if self.stormy && self.random.chance(10) {
+        if self.stormy && chance(&mut self.draws, 10) {
             // As the shell does: only an instance that the provider does not know was refused.
             if self.machines.contains_key(id) {
                 return Ok(());
@@ -241,7 +229,7 @@ impl Simulation {
         };
         let orders = plan::orders(&self.world, id, start);
         self.crash_point()?;
-        if self.stormy && self.random.chance(10) {
+        if self.stormy && chance(&mut self.draws, 10) {
             return Ok(());
         }
         let now = self.now;
@@ -260,24 +248,24 @@ impl Simulation {
     /// One moment of the world: machines and ranks may die, agents work and call.
     fn moment(&mut self) {
         self.now += 1_000_000;
-        if self.stormy && self.random.chance(5) {
-            self.skew = self.random.next() as i64 % 7_200_000_000;
+        if self.stormy && chance(&mut self.draws, 5) {
+            self.skew = self.draws.bits() as i64 % 7_200_000_000;
         }
         let alive: Vec<InstanceId> =
             self.machines.iter().filter(|(_, machine)| machine.ended.is_none()).map(|(id, _)| id.clone()).collect();
         let result = self.settle();
         self.survive(result);
         for id in alive {
-            if self.stormy && self.random.chance(4) {
+            if self.stormy && chance(&mut self.draws, 4) {
                 self.machines.get_mut(&id).unwrap().ended = Some(self.now);
                 continue;
             }
             let machine = self.machines.get_mut(&id).unwrap();
-            if machine.frozen > 0 || (self.stormy && self.random.chance(2)) {
+            if machine.frozen > 0 || (self.stormy && chance(&mut self.draws, 2)) {
                 machine.frozen += 1;
                 continue;
             }
-            let rank_dies = self.stormy && self.random.chance(8);
+            let rank_dies = self.stormy && chance(&mut self.draws, 8);
             self.machines.get_mut(&id).unwrap().agent.work(rank_dies);
             let result = self.tick(&id);
             self.survive(result);

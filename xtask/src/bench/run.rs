@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::case::{self, Case};
 use super::program::{number, same_threads};
+use crate::draws::Draws;
 
 /// Pictures of the data set: 306 batches in an epoch.
 const PICTURES: usize = 10_000;
@@ -132,16 +133,10 @@ fn read(report: &Value) -> Result<Step, Box<dyn Error>> {
 /// Random pictures in the binary form of CIFAR-10: a label byte and 3×32×32 pixels each.
 fn pictures() -> Vec<u8> {
     let mut bytes = Vec::with_capacity(PICTURES * 3073);
-    // xorshift64 (Marsaglia 2003): any noise will do.
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut draws = Draws::new(0);
     for picture in 0..PICTURES {
         bytes.push((picture % 10) as u8);
-        for _ in 0..3072 / 8 {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            bytes.extend(state.to_le_bytes());
-        }
+        bytes.extend(draws.bytes(3072));
     }
     bytes
 }

@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::doing::{self, Outcome};
+use crate::draws::Draws;
 use crate::{build, lab};
 
 /// Pictures of the tar, of about 98 kB each.
@@ -60,7 +61,7 @@ impl Bench {
             inserted.insert((number * 97 + 41) as usize, PICTURES + 1000 + number);
         }
         let mut moved = all.clone();
-        moved.sort_by_key(|number| Noise::new(*number).next());
+        moved.sort_by_key(|number| Draws::new(*number).bits());
         let mut lines = vec![
             format!("bytes sent after a change of a tar of {PICTURES} pictures"),
             "change            new bytes      gradus  ratio       rsync  ratio  processor s: gradus  rsync".to_owned(),
@@ -74,7 +75,7 @@ impl Bench {
         let mut patched = old.clone();
         for patch in 0..20 {
             let at = patch * (old.len() / 20) + 1234;
-            patched[at..at + 4096].copy_from_slice(&Noise::new(patch as u64 + 77).bytes(4096));
+            patched[at..at + 4096].copy_from_slice(&Draws::new(patch as u64 + 77).bytes(4096));
         }
         lines.push(self.change("20 × 4 KiB", &old, &patched, 20 * 4096)?);
         Ok(lines)
@@ -127,7 +128,7 @@ impl Bench {
         fs::create_dir_all(&here)?;
         // Single files, as they lie in most data sets.
         for number in 0..PICTURES {
-            fs::write(here.join(format!("{number:06}.jpg")), Noise::new(number).bytes(length(number)))?;
+            fs::write(here.join(format!("{number:06}.jpg")), Draws::new(number).bytes(length(number)))?;
         }
         let rclone = |from: &str, to: &str| {
             let mut command = Command::new("rclone");
@@ -247,29 +248,9 @@ fn bucket(port: u16) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Numbers that are the same for the same seed (xorshift64*, Vigna 2016).
-struct Noise(u64);
-
-impl Noise {
-    fn new(seed: u64) -> Noise {
-        Noise((seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).take(count).collect()
-    }
-}
-
 /// Bytes of a picture: 49 to 147 kB.
 fn length(number: u64) -> usize {
-    49_000 + (Noise::new(number).next() % 98_000) as usize
+    49_000 + Draws::new(number).below(98_000) as usize
 }
 
 /// Bytes of a picture in the tar.
@@ -280,7 +261,7 @@ fn member(number: u64) -> u64 {
 fn tar(members: &[u64]) -> Vec<u8> {
     let mut file = Vec::new();
     for &member in members {
-        let bytes = Noise::new(member).bytes(length(member));
+        let bytes = Draws::new(member).bytes(length(member));
         let mut header = [0_u8; 512];
         header[..10].copy_from_slice(format!("{member:06}.jpg").as_bytes());
         header[124..136].copy_from_slice(format!("{:011o}\0", bytes.len()).as_bytes());

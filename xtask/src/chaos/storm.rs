@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::draws::Draws;
+
 /// One kill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kill {
@@ -71,37 +73,29 @@ impl fmt::Display for Kill {
     }
 }
 
-/// A source of kills: SplitMix64 (Steele, Lea and Flood 2014).
-pub struct Storm(u64);
+/// A source of kills, which follow from a seed.
+pub struct Storm(Draws);
 
 impl Storm {
     pub fn new(seed: u64) -> Storm {
-        Storm(seed)
+        Storm(Draws::new(seed))
     }
 
     /// One to three kills for a run of so many steps and seconds.
     pub fn kills(&mut self, steps: u64, seconds: f64) -> Vec<Kill> {
-        let count = 1 + self.below(3);
+        let count = 1 + self.0.below(3);
         (0..count).map(|_| self.kill(steps, seconds)).collect()
     }
 
     fn kill(&mut self, steps: u64, seconds: f64) -> Kill {
-        let target = [Target::Rank, Target::Agent, Target::Loop, Target::All][self.below(4) as usize];
-        let place = self.below(POINTS.len() as u64 + 1) as usize;
+        let target = [Target::Rank, Target::Agent, Target::Loop, Target::All][self.0.below(4) as usize];
+        let place = self.0.below(POINTS.len() as u64 + 1) as usize;
         let trigger = match POINTS.get(place) {
             Some((name, often)) => {
-                Trigger::Point { name, count: 1 + self.below((often * steps / 100).max(*often).max(1)) }
+                Trigger::Point { name, count: 1 + self.0.below((often * steps / 100).max(*often).max(1)) }
             }
-            None => Trigger::Time(Duration::from_micros(self.below((seconds * 1e6) as u64 + 1))),
+            None => Trigger::Time(Duration::from_micros(self.0.below((seconds * 1e6) as u64 + 1))),
         };
         Kill { trigger, target }
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % limit
     }
 }

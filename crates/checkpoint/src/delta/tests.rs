@@ -1,20 +1,9 @@
 //! States come back bit for bit, and broken chains fall back.
 
+use domain::random::Draws;
 use proptest::prelude::*;
 
 use super::*;
-
-/// Numbers that look random and follow from a seed (xorshift64*).
-struct Draws(u64);
-
-impl Draws {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % end
-    }
-}
 
 /// The newest state that a chain gives, and how many of its links hold; none when not even the full one does.
 fn newest(chain: &[&[u8]]) -> Option<(Vec<u8>, usize)> {
@@ -30,7 +19,7 @@ fn newest(chain: &[&[u8]]) -> Option<(Vec<u8>, usize)> {
 
 /// `count` Gaussian weights of standard deviation 0.02, as fp32.
 fn weights(seed: u64, count: usize) -> Vec<f32> {
-    let mut draws = Draws(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let mut draws = Draws::new(seed);
     let mut uniform = || (draws.below(1 << 24) as f32 + 0.5) / (1 << 24) as f32;
     (0..count).map(|_| 0.02 * (-2.0 * uniform().ln()).sqrt() * (std::f32::consts::TAU * uniform()).cos()).collect()
 }
@@ -75,7 +64,7 @@ proptest! {
     #[test]
     fn any_bits_come_back(before in prop::collection::vec(any::<u8>(), 0..5000), seed: u64, width in 0..4_usize) {
         let width = [Width::One, Width::Two, Width::Four, Width::Eight][width];
-        let mut draws = Draws(seed | 1);
+        let mut draws = Draws::new(seed);
         let state: Vec<u8> = before.iter().map(|byte| if draws.below(3) == 0 { draws.below(256) as u8 } else { *byte }).collect();
         share(&state, &before, width);
     }

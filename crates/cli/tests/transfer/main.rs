@@ -6,27 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use domain::random::Draws;
 use serde_json::Value;
-
-/// Numbers that are the same for the same seed (xorshift64*, Vigna 2016).
-struct Noise(u64);
-
-impl Noise {
-    fn new(seed: u64) -> Noise {
-        Noise(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).take(count).collect()
-    }
-}
 
 struct Scene {
     folder: tempfile::TempDir,
@@ -53,14 +34,14 @@ impl Scene {
     }
 
     /// Changes some files and adds one.
-    fn change(&self, noise: &mut Noise) {
+    fn change(&self, draws: &mut Draws) {
         let folder = self.path("here");
         fs::create_dir_all(folder.join("inner")).unwrap();
         for _ in 0..8 {
-            let length = 1 + noise.next() as usize % 400_000;
-            fs::write(folder.join(format!("inner/{}", noise.next() % 40)), noise.bytes(length)).unwrap();
+            let length = 1 + draws.below(400_000) as usize;
+            fs::write(folder.join(format!("inner/{}", draws.below(40))), draws.bytes(length)).unwrap();
         }
-        fs::write(folder.join("text"), format!("{} words\n", noise.next()).repeat(30_000)).unwrap();
+        fs::write(folder.join("text"), format!("{} words\n", draws.bits()).repeat(30_000)).unwrap();
     }
 }
 
@@ -106,9 +87,9 @@ fn kill(command: &mut Command, after: Duration) -> Option<Output> {
 fn a_hundred_kills_corrupt_nothing() {
     let seed = 4;
     eprintln!("seed {seed}");
-    let (scene, mut noise) = (Scene::new(), Noise::new(seed));
+    let (scene, mut draws) = (Scene::new(), Draws::new(seed));
     let (here, remote, there) = (scene.path("here"), scene.path("remote"), scene.path("there"));
-    scene.change(&mut noise);
+    scene.change(&mut draws);
     let began = Instant::now();
     scene.carry("push", &here, &remote);
     scene.carry("pull", &remote, &there);
@@ -117,10 +98,10 @@ fn a_hundred_kills_corrupt_nothing() {
     let (mut pushes, mut pulls) = (0, 0);
     let mut before = read(&here);
     while pushes < 100 || pulls < 100 {
-        scene.change(&mut noise);
+        scene.change(&mut draws);
         let after = read(&here);
         loop {
-            let instant = usual.mul_f64(noise.next() as f64 / u64::MAX as f64);
+            let instant = usual.mul_f64(draws.share());
             if pushes >= 100
                 || kill(&mut scene.command("push", &here, &remote), instant).map(|output| told(&output)).is_some()
             {
@@ -138,7 +119,7 @@ fn a_hundred_kills_corrupt_nothing() {
         }
         scene.carry("push", &here, &remote);
         loop {
-            let instant = usual.mul_f64(noise.next() as f64 / u64::MAX as f64);
+            let instant = usual.mul_f64(draws.share());
             if pulls >= 100
                 || kill(&mut scene.command("pull", &remote, &there), instant).map(|output| told(&output)).is_some()
             {
@@ -159,8 +140,8 @@ fn a_hundred_kills_corrupt_nothing() {
 #[test]
 fn a_dry_run_says_bytes_and_cost() {
     let scene = Scene::new();
-    let mut noise = Noise::new(1);
-    scene.change(&mut noise);
+    let mut draws = Draws::new(1);
+    scene.change(&mut draws);
     let output = scene.command("push", &scene.path("here"), &scene.path("remote")).arg("--dry-run").output().unwrap();
     let said = told(&output);
     assert_eq!((&said["dry_run"], &said["cost_micro_usd"]), (&Value::Bool(true), &Value::from(0)));

@@ -35,10 +35,8 @@ pub struct Probe {
 /// When the folder cannot be written, or is full.
 pub fn probe(folder: &Path, bytes: u64, threads: usize, time: Duration) -> io::Result<Probe> {
     let mut file = unnamed(folder)?;
-    let mut block = vec![0; 1 << 20];
-    let mut draws = Draws::new(key(Purpose::Order, 0, &[]));
     // Noise, for some disks compress.
-    block.iter_mut().for_each(|byte| *byte = draws.below(256) as u8);
+    let mut block = Draws::new(key(Purpose::Order, 0, &[])).bytes(1 << 20);
     let began = Instant::now();
     for _ in 0..bytes >> 20 {
         file.write_all(&block)?;

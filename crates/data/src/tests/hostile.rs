@@ -5,10 +5,11 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use domain::random::Draws;
 use domain::train::{Corrupt, Data};
 use image::ImageFormat;
 
-use super::mutate::{draw, mutate};
+use super::mutate::mutate;
 use super::written::{ALL, Written, example, field, record, tfrecord};
 use super::{Files, encoded, picture, scratch, spec};
 use crate::{Dataset, InspectOptions, PackOptions, inspect, pack};
@@ -428,11 +429,11 @@ fn any_damage_is_told() {
             (false, false) => source.join(name),
         };
         let sound = fs::read(&file).unwrap();
-        let mut state = number as u64;
+        let mut seeds = Draws::new(number as u64);
         for _ in 0..EACH {
-            let seed = state;
+            let seed = seeds.bits();
             let mut bytes = sound.clone();
-            mutate(&mut bytes, &mut state);
+            mutate(&mut bytes, &mut Draws::new(seed));
             fs::File::create(&file).unwrap().write_all(&bytes).unwrap();
             let run = || {
                 let options = InspectOptions { verify: true, sheet: None, threads: 1 };
@@ -441,7 +442,6 @@ fn any_damage_is_told() {
             };
             let result = std::panic::catch_unwind(run);
             assert!(result.is_ok(), "a panic over {file:?}, seed {seed}");
-            draw(&mut state);
         }
         fs::write(&file, sound).unwrap();
     }

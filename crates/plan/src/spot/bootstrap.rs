@@ -4,9 +4,9 @@
 //! likely it is to have machines at all changes from week to week by more than that; each course has a regime of its
 //! own, whose spread is [`REGIME`].
 
+use domain::random::Draws;
 use serde::Serialize;
 
-use super::random::Random;
 use super::{Costs, Ended, Policy, Spell, Weather, walk};
 
 /// Standard deviation of the logarithm of the odds of having machines, from one stretch of weeks to the next. Over the
@@ -50,10 +50,10 @@ pub fn bands(seen: &[Spell], work: f64, interval: f64, costs: &Costs, policy: Po
     if ups.is_empty() {
         return None;
     }
-    let mut random = Random::new(seed);
+    let mut draws = Draws::new(seed);
     let mut ended = Vec::with_capacity(COURSES);
     for _ in 0..COURSES {
-        let course = Course::draw(&ups, &downs, &mut random);
+        let course = Course::draw(&ups, &downs, &mut draws);
         // Courses in which the run cannot end say nothing about when it does; they are the worst.
         ended.extend(walk(course.take(LONGEST), work, interval, costs, policy));
     }
@@ -104,19 +104,19 @@ struct Course<'a> {
     downs: Vec<f64>,
     is_up: bool,
     is_first: bool,
-    random: &'a mut Random,
+    draws: &'a mut Draws,
 }
 
 impl<'a> Course<'a> {
-    fn draw(ups: &[f64], downs: &[f64], random: &'a mut Random) -> Course<'a> {
-        let regime = (REGIME * random.normal() / 2.0).exp();
+    fn draw(ups: &[f64], downs: &[f64], draws: &'a mut Draws) -> Course<'a> {
+        let regime = (REGIME * normal(draws) / 2.0).exp();
         let mut again = |lengths: &[f64], factor: f64| -> Vec<f64> {
-            (0..lengths.len()).map(|_| lengths[random.below(lengths.len())] * factor).collect()
+            (0..lengths.len()).map(|_| lengths[draws.below(lengths.len() as u64) as usize] * factor).collect()
         };
         let (ups, downs) = (again(ups, regime), again(downs, 1.0 / regime));
         let (up, down): (f64, f64) = (ups.iter().sum(), downs.iter().sum());
-        let is_up = random.share() * (up + down) < up;
-        Course { ups, downs, is_up, is_first: true, random }
+        let is_up = draws.share() * (up + down) < up;
+        Course { ups, downs, is_up, is_first: true, draws }
     }
 }
 
@@ -129,18 +129,24 @@ impl Iterator for Course<'_> {
             (true, _) => 0.0,
             // A run begins somewhere in a spell, and more likely in a long one.
             (false, true) => {
-                let mut at = self.random.share() * lengths.iter().sum::<f64>();
+                let mut at = self.draws.share() * lengths.iter().sum::<f64>();
                 let inside = lengths.iter().find(|length| {
                     at -= **length;
                     at <= 0.0
                 });
-                self.random.share() * inside.copied().unwrap_or(lengths[0])
+                self.draws.share() * inside.copied().unwrap_or(lengths[0])
             }
-            (false, false) => lengths[self.random.below(lengths.len())],
+            (false, false) => lengths[self.draws.below(lengths.len() as u64) as usize],
         };
         self.is_up = !is_up;
         Some(Spell { is_up, seconds })
     }
+}
+
+/// The next number of the standard normal distribution (Box and Muller 1958).
+fn normal(draws: &mut Draws) -> f64 {
+    let radius = (-2.0 * (1.0 - draws.share()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * draws.share()).cos()
 }
 
 #[cfg(test)]

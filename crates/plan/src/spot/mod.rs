@@ -8,7 +8,6 @@
 pub mod bootstrap;
 pub mod check;
 pub mod expected;
-pub mod random;
 pub mod trace;
 pub mod walk;
 pub mod weather;

@@ -4,11 +4,9 @@
 //! and another key beside it changes nothing. Numbers are rounded to six digits, so that a table shows what was used.
 
 use domain::Sweep;
+use domain::random::{self, GOLDEN, mix};
 use domain::sweep::{Between, Method, Range, Setting};
 use serde_json::Value;
-
-/// The odd number nearest to 2⁶⁴ over the golden ratio: the step of SplitMix64's counter.
-const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The values of trial `number`, from 1, in the order of the sweep's parameters.
 pub fn values(sweep: &Sweep, number: u32) -> Vec<Setting> {
@@ -23,7 +21,7 @@ pub fn values(sweep: &Sweep, number: u32) -> Vec<Setting> {
                 place /= size;
                 value
             }
-            Method::Random | Method::Asha(_) => drawn(&parameter.range, Draw::of(sweep.seed, number, &parameter.key)),
+            Method::Random | Method::Asha(_) => drawn(&parameter.range, draw(sweep.seed, number, &parameter.key)),
         };
         settings.push(Setting { key: parameter.key.clone(), value });
     }
@@ -46,15 +44,18 @@ fn point(range: &Range, index: u64) -> Value {
     }
 }
 
-fn drawn(range: &Range, draw: Draw) -> Value {
+/// The value that 64 bits mean.
+fn drawn(range: &Range, bits: u64) -> Value {
     match range {
-        Range::Choices(values) => values.get(draw.below(values.len() as u64) as usize).cloned().unwrap_or(Value::Null),
-        Range::Integers(between) if between.log => Value::from(whole(between, draw.share())),
+        Range::Choices(values) => {
+            values.get(random::below(bits, values.len() as u64) as usize).cloned().unwrap_or(Value::Null)
+        }
+        Range::Integers(between) if between.log => Value::from(whole(between, random::share(bits))),
         Range::Integers(between) => {
             let all = between.max.abs_diff(between.min).saturating_add(1);
-            Value::from(between.min.saturating_add_unsigned(draw.below(all)))
+            Value::from(between.min.saturating_add_unsigned(random::below(bits, all)))
         }
-        Range::Numbers(between) => Value::from(number(between, draw.share())),
+        Range::Numbers(between) => Value::from(number(between, random::share(bits))),
     }
 }
 
@@ -80,29 +81,6 @@ fn whole(between: &Between<i64>, share: f64) -> i64 {
 }
 
 /// One draw: 64 bits of (seed, trial, key).
-#[derive(Debug, Clone, Copy)]
-struct Draw(u64);
-
-impl Draw {
-    fn of(seed: u64, number: u32, key: &str) -> Draw {
-        let start = mix(mix(seed ^ GOLDEN).wrapping_add(GOLDEN) ^ u64::from(number));
-        Draw(key.bytes().fold(start, |state, byte| mix(state.wrapping_add(GOLDEN) ^ u64::from(byte))))
-    }
-
-    /// A number in 0..1.
-    fn share(self) -> f64 {
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// A number below `bound`, by the upper half of a product (Lemire 2019).
-    fn below(self, bound: u64) -> u64 {
-        ((u128::from(self.0) * u128::from(bound)) >> 64) as u64
-    }
-}
-
-/// The finaliser of SplitMix64 (Steele, Lea and Flood 2014).
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
+fn draw(seed: u64, number: u32, key: &str) -> u64 {
+    random::key(mix(seed ^ GOLDEN), std::iter::once(u64::from(number)).chain(key.bytes().map(u64::from)))
 }

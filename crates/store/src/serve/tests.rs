@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use data::{Codec, Cursor, Dataset, Loader, LoaderOptions, PackFormat, PackOptions, Share};
+use data::{Cursor, Dataset, Loader, LoaderOptions, PackFormat, PackOptions, Share};
+use domain::random::Draws;
 use domain::train::{Augment, Data};
 use object_store::memory::InMemory;
 use object_store::{ObjectStoreExt, PutPayload, path::Path as Key};
@@ -34,61 +35,17 @@ fn opener(store: &Arc<InMemory>) -> Opener {
 /// Pictures of noise, which do not compress, packed.
 fn packed(root: &Path, format: PackFormat) -> PathBuf {
     let source = root.join("pictures");
-    let mut noise = crate::tests::Noise::new(7);
+    let mut draws = Draws::new(7);
     for number in 0..120 {
         let class = source.join(format!("c{}", number % 3));
         fs::create_dir_all(&class).unwrap();
-        // A PNG by hand would take an encoder: a plain one of ours is as good.
-        let pixels = noise.bytes(32 * 32 * 3);
-        fs::write(class.join(format!("{number:03}.png")), png(32, &pixels)).unwrap();
+        let picture = image::RgbImage::from_raw(32, 32, draws.bytes(32 * 32 * 3)).unwrap();
+        picture.save(class.join(format!("{number:03}.png"))).unwrap();
     }
     let out = root.join(format!("{format:?}"));
-    let options = PackOptions {
-        shard_bytes: 100 << 10,
-        seed: 1,
-        split: None,
-        codec: Codec::Original,
-        shrink: None,
-        format,
-        skip: false,
-        text: None,
-        threads: 1,
-    };
+    let options = PackOptions { shard_bytes: 100 << 10, seed: 1, format, ..PackOptions::default() };
     data::pack(&source, &out, &options, &mut |_| {}).unwrap();
     out
-}
-
-/// A PNG of stored, uncompressed rows.
-fn png(size: u32, pixels: &[u8]) -> Vec<u8> {
-    let crc = |bytes: &[u8]| {
-        !bytes.iter().fold(u32::MAX, |crc, byte| {
-            (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 })
-        })
-    };
-    let adler = |bytes: &[u8]| {
-        let (a, b) = bytes.iter().fold((1_u32, 0_u32), |(a, b), byte| {
-            let a = (a + u32::from(*byte)) % 65_521;
-            (a, (b + a) % 65_521)
-        });
-        b << 16 | a
-    };
-    let rows: Vec<u8> = pixels.chunks(3 * size as usize).flat_map(|row| [&[0], row].concat()).collect();
-    let length = rows.len() as u16;
-    let mut stored = vec![0x78, 0x01, 1];
-    stored.extend(length.to_le_bytes());
-    stored.extend((!length).to_le_bytes());
-    stored.extend(&rows);
-    stored.extend(adler(&rows).to_be_bytes());
-    let mut head = [size.to_be_bytes(), size.to_be_bytes()].concat();
-    head.extend([8, 2, 0, 0, 0]);
-    let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
-    for (name, body) in [(b"IHDR", &head[..]), (b"IDAT", &stored), (b"IEND", &[])] {
-        file.extend((body.len() as u32).to_be_bytes());
-        let named = [&name[..], body].concat();
-        file.extend(&named);
-        file.extend(crc(&named).to_be_bytes());
-    }
-    file
 }
 
 fn spec() -> Data {

@@ -7,7 +7,7 @@ use super::*;
 
 /// Kills a push at random requests until it ends; then the same with a pull. Returns how often it was killed.
 fn check(seed: u64, form: Form) -> u32 {
-    let mut noise = Noise::new(seed);
+    let mut draws = Draws::new(seed);
     let (scene, inner) = (Scene::new(), Arc::new(InMemory::new()));
     let tree = data_set(seed);
     write(&scene.path("here"), &tree);
@@ -22,7 +22,7 @@ fn check(seed: u64, form: Form) -> u32 {
     let (whole, mut deaths, mut put) = (once.put.load(Ordering::Relaxed), 0, 0);
     let twice = limits().part * limits().streams as u64;
     loop {
-        let twin = Twin::new(inner.clone(), 1 + noise.below(25) as i64);
+        let twin = Twin::new(inner.clone(), 1 + draws.below(25) as i64);
         let result = push(&scene.path("here"), &remote(twin.clone()), &scene.options(form), &Meter::default());
         put += twin.put.load(Ordering::Relaxed);
         if let Ok(pushed) = result {
@@ -32,7 +32,7 @@ fn check(seed: u64, form: Form) -> u32 {
         deaths += 1;
         assert!(deaths < 500, "seed {seed}: it never ends");
         // A reader meanwhile sees all or nothing of a data set in chunks.
-        if form == Form::Chunks && noise.below(8) == 0 {
+        if form == Form::Chunks && draws.below(8) == 0 {
             let early = pull(&remote(inner.clone()), &scene.path("early"), &scene.options(form), &Meter::default());
             assert!(early.is_err() || read(&scene.path("early")) == tree, "seed {seed}");
         }
@@ -43,7 +43,7 @@ fn check(seed: u64, form: Form) -> u32 {
     );
     let (mut killed, mut got) = (0, 0);
     loop {
-        let twin = Twin::new(inner.clone(), 1 + noise.below(12) as i64);
+        let twin = Twin::new(inner.clone(), 1 + draws.below(12) as i64);
         let result = pull(&remote(twin.clone()), &scene.path("there"), &scene.options(form), &Meter::default());
         got += twin.got.load(Ordering::Relaxed);
         // Whatever stands in its place is whole.

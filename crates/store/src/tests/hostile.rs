@@ -9,7 +9,7 @@ use super::*;
 
 /// Stores a data set of one file with this content, changed by `change`, as somebody who knows our forms would.
 fn plant(remote: &Remote, change: impl FnOnce(&mut Manifest, &mut Vec<u8>)) {
-    let mut bytes = Noise::new(1).bytes(1000);
+    let mut bytes = Draws::new(1).bytes(1000);
     let piece = Piece { id: Id::of(&bytes), bytes: 1000, frame: 0, at: 0 };
     let mut manifest = Manifest {
         bundles: vec![Bundle { id: Id::of(&bytes), bytes: 1000 }],

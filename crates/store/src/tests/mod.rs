@@ -13,34 +13,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::random::Draws;
 use object_store::memory::InMemory;
 
 use crate::location::Service;
 use crate::*;
-
-/// Noise that is the same for the same seed (xorshift64*, Vigna 2016).
-pub(crate) struct Noise(u64);
-
-impl Noise {
-    pub fn new(seed: u64) -> Noise {
-        Noise(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| (self.next() >> 56) as u8).collect()
-    }
-}
 
 type Tree = BTreeMap<String, Vec<u8>>;
 
@@ -59,14 +36,14 @@ fn read(folder: &Path) -> Tree {
 
 /// Pictures that do not compress, text that does, a file above one part, and an empty one.
 fn data_set(seed: u64) -> Tree {
-    let mut noise = Noise::new(seed);
+    let mut draws = Draws::new(seed);
     let mut tree = Tree::new();
     for number in 0..60 {
-        let bytes = 1000 + noise.below(20_000) as usize;
-        tree.insert(format!("class {}/{number:03}.jpg", number % 3), noise.bytes(bytes));
+        let bytes = 1000 + draws.below(20_000) as usize;
+        tree.insert(format!("class {}/{number:03}.jpg", number % 3), draws.bytes(bytes));
     }
     tree.insert("labels.csv".into(), "name,label\n".repeat(20_000).into_bytes());
-    tree.insert("large.bin".into(), noise.bytes(700_000));
+    tree.insert("large.bin".into(), draws.bytes(700_000));
     tree.insert("empty".into(), Vec::new());
     tree
 }
@@ -145,7 +122,7 @@ fn conformance(scene: &Scene, remote: &Remote, form: Form) {
     let again = pull_(scene, remote, "there");
     assert_eq!((again.new_bytes, again.to_receive), (0, 0), "what is here was fetched again");
 
-    tree.insert("class 0/new.jpg".into(), Noise::new(2).bytes(5000));
+    tree.insert("class 0/new.jpg".into(), Draws::new(2).bytes(5000));
     tree.remove("class 1/001.jpg");
     fs::remove_file(scene.path("here/class 1/001.jpg")).unwrap();
     // Only this one, for a plain push goes by the times of files.
@@ -173,7 +150,7 @@ fn folders_and_memory_hold_chunks_and_plain_files() {
 fn a_single_file_comes_back_as_one() {
     for form in [Form::Chunks, Form::Plain] {
         let (scene, remote) = (Scene::new(), memory());
-        fs::write(scene.path("x.tar"), Noise::new(3).bytes(250_000)).unwrap();
+        fs::write(scene.path("x.tar"), Draws::new(3).bytes(250_000)).unwrap();
         push(&scene.path("x.tar"), &remote, &scene.options(form), &Meter::default()).unwrap();
         assert_eq!(pull_(&scene, &remote, "there").single.as_deref(), Some("x.tar"));
         assert_eq!(fs::read(scene.path("there/x.tar")).unwrap(), fs::read(scene.path("x.tar")).unwrap());
@@ -182,21 +159,14 @@ fn a_single_file_comes_back_as_one() {
 
 /// Members of a tar with a header that only their name and size decide.
 fn tar(members: impl Iterator<Item = u64>) -> Vec<u8> {
-    let mut file = Vec::new();
+    let mut tar = tar::Builder::new(Vec::new());
     for member in members {
-        let bytes = Noise::new(member).bytes(3000 + member as usize % 4000);
-        let mut header = [0_u8; 512];
-        header[..10].copy_from_slice(format!("{member:06}.jpg").as_bytes());
-        header[124..136].copy_from_slice(format!("{:011o}\0", bytes.len()).as_bytes());
-        header[156] = b'0';
-        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum::<u32>() + 8 * 32;
-        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        file.extend(header);
-        file.extend(&bytes);
-        file.resize(file.len().next_multiple_of(512), 0);
+        let bytes = Draws::new(member).bytes(3000 + member as usize % 4000);
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        tar.append_data(&mut header, format!("{member:06}.jpg"), bytes.as_slice()).unwrap();
     }
-    file.extend([0; 1024]);
-    file
+    tar.into_inner().unwrap()
 }
 
 #[test]
@@ -239,7 +209,7 @@ fn many_small_pushes_stay_one_data_set() {
     let (scene, remote) = (Scene::new(), memory());
     let mut tree = Tree::new();
     for round in 0..20_u64 {
-        tree.insert(format!("{round}"), Noise::new(round + 100).bytes(2000));
+        tree.insert(format!("{round}"), Draws::new(round + 100).bytes(2000));
         if round % 3 == 2 {
             let gone = tree.keys().next().unwrap().clone();
             tree.remove(&gone);

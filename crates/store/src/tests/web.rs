@@ -104,7 +104,7 @@ fn data_comes_whole_from_a_server_that_fails_again_and_again() {
 #[test]
 fn one_plain_file_comes_from_a_web_server() {
     let scene = Scene::new();
-    let bytes = Noise::new(21).bytes(350_000);
+    let bytes = Draws::new(21).bytes(350_000);
     fs::create_dir_all(scene.path("served")).unwrap();
     fs::write(scene.path("served/x.tar"), &bytes).unwrap();
     let origin = serve(scene.path("served"), &[Answer::Whole, Answer::Whole, Answer::Cut]);

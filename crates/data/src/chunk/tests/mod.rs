@@ -7,12 +7,11 @@ use std::io::Write;
 use std::num::NonZero;
 
 use super::*;
-use crate::random::{Draws, Purpose, key};
+use crate::random::Draws;
 
 /// Noise that is the same for the same seed.
 fn noise(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut draws = Draws::new(key(Purpose::Order, seed, &[7]));
-    (0..bytes).map(|_| draws.below(256) as u8).collect()
+    Draws::new(seed).bytes(bytes)
 }
 
 fn scanned(bytes: &[u8]) -> Vec<Chunk> {
