@@ -1,58 +1,20 @@
 //! The S3 client against moto, a stand-in for AWS that is written by others; `cargo xtask test` provides it.
 
+mod s3;
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::num::NonZero;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use domain::random::Draws;
 use store::{Access, Error, Form, Limits, Meter, Options, Remote, open, pull, push};
 
-/// A running moto, ended when dropped.
-struct Moto {
-    process: Child,
-    port: u16,
-}
-
-impl Moto {
-    fn start() -> Moto {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut python = Command::new("python3");
-        python.args(["-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", &port.to_string()]);
-        let process = python.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let moto = Moto { process, port };
-        let began = Instant::now();
-        while request(port, "GET", "/moto-api/data.json").is_none_or(|status| status != 200) {
-            assert!(began.elapsed() < Duration::from_secs(120), "moto does not answer");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        assert_eq!(request(port, "PUT", "/bucket"), Some(200));
-        moto
-    }
-}
-
-impl Drop for Moto {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// The status of one request without a body.
-fn request(port: u16, method: &str, path: &str) -> Option<u16> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    // moto knows by this header that S3 is meant.
-    let head =
-        format!("{method} {path} HTTP/1.1\r\nHost: s3.amazonaws.com\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
-    stream.write_all(head.as_bytes()).ok()?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).ok()?;
-    String::from_utf8_lossy(&answer).split(' ').nth(1)?.parse().ok()
-}
+use self::s3::Moto;
 
 fn access(port: u16, key: Option<&str>) -> Access {
     Access::gather(|name| match name {
@@ -72,24 +34,12 @@ fn options(folder: &Path, form: Form) -> Options {
     Options { form, dry_run: false, delete: false, threads, journals: folder.join("journals") }
 }
 
-/// Bytes that do not compress, the same for the same seed (xorshift64*, Vigna 2016).
-fn noise(seed: u64, count: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut next = || {
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 56) as u8
-    };
-    (0..count).map(|_| next()).collect()
-}
-
 fn write(folder: &Path) {
     std::fs::create_dir_all(folder.join("a b")).unwrap();
-    std::fs::write(folder.join("large"), noise(1, 12 << 20)).unwrap();
+    std::fs::write(folder.join("large"), Draws::new(1).bytes(12 << 20)).unwrap();
     std::fs::write(folder.join("text"), "some words that compress ".repeat(90_000)).unwrap();
     for number in 0..40 {
-        std::fs::write(folder.join(format!("a b/ü+{number}%.jpg")), noise(number + 2, 3000)).unwrap();
+        std::fs::write(folder.join(format!("a b/ü+{number}%.jpg")), Draws::new(number + 2).bytes(3000)).unwrap();
     }
 }
 
