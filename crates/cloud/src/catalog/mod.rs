@@ -187,11 +187,6 @@ impl Catalog {
         self.gpus.meant(spelling, memory)
     }
 
-    /// The GPU of a listing; none where it is not in the table.
-    pub fn gpu_of(&self, listing: &Listing) -> Option<&Gpu> {
-        self.gpus.named(listing.gpus.name.as_deref()?)
-    }
-
     /// A region of a cloud; none where it is not known.
     pub fn region(&self, cloud: &Cloud, name: &str) -> Option<&Region> {
         let first = self.regions.partition_point(|region| region.name.as_str() < name);

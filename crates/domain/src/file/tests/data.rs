@@ -1,0 +1,163 @@
+//! The `data:` of a `train:` section, and other paths.
+
+use super::{check, run_with};
+
+/// A `data:` section that is right but for `line`.
+fn data_with(line: &str) -> String {
+    format!("train:\n  model: cnn\n  epochs: 3\n  batch: 64\n  data:\n    path: d.csv\n    {line}\n")
+}
+
+#[test]
+fn values_of_a_data_section_make_sense() {
+    let check = |line: &str, expected: &str| check(&data_with(line), expected);
+    let usual = "(the usual split is `[0.7, 0.2, 0.1]`)";
+    check("split: folders", "ok");
+    check(
+        "split: folder",
+        "7 train.data.split: expected a list or `folders`, found the text `folder` (did you mean `folders`?)",
+    );
+    check("split: [0.8, 0.1, 0.1]", "ok");
+    check("split: [0.3333333, 0.3333333, 0.3333334]", "ok");
+    check("split: [0.8, 0.2]", "7 train.data.split: expected a list of 3 values, found 2");
+    check("split: [0.8, 0.1, x]", "7 train.data.split[2]: expected a number, found the text `x`");
+    check("split: [0.5, 0.2, 0.1]", &format!("7 train.data.split: the shares add up to 0.8, not to 1 {usual}"));
+    check("split: [1.5, -0.5, 0]", &format!("7 train.data.split: a share is not between 0 and 1 {usual}"));
+    check("split: [0, 0.5, 0.5]", &format!("7 train.data.split: no samples are left to train on {usual}"));
+    check(
+        "split: [0.8, 0.2, 0]",
+        &format!("7 train.data.split: without test samples no test accuracy is reported {usual}\nok"),
+    );
+    check(
+        "split: [0.8, 0, 0.2]",
+        &format!("7 train.data.split: without validation samples the last model counts as the best {usual}\nok"),
+    );
+    check("augment: [flip, pad_crop: 4]", "ok");
+    check(
+        "augment: [{pad_crop: 0}]",
+        "7 train.data.augment[0].pad_crop: `0` is out of range: it must be at least 1 and at most 256 (4 is usual for pictures of 32×32)",
+    );
+    check("augment: [flip, flip]", "7 train.data.augment[1]: the same change stands here twice (keep one of the two)");
+    check("augment: [pad_crop]", "7 train.data.augment[0]: `pad_crop` needs a value (write `pad_crop: …`)");
+    check(
+        "augment: [rotate]",
+        "7 train.data.augment[0]: `rotate` is not known here (write one of `random_resized_crop`, `flip`, `mosaic`, `resize_crop`, `pad_crop`, `rand_augment`, `mixup`, `cutmix`)",
+    );
+    check(
+        "augment: [crop: 4]",
+        "7 train.data.augment[0].crop: unknown kind (write one of `random_resized_crop`, `flip`, `mosaic`, `resize_crop`, `pad_crop`, `rand_augment`, `mixup`, `cutmix`)",
+    );
+    let unsized_part = "the size of the part is not known (set `size`, such as `size: 224`)";
+    check("augment: [random_resized_crop]", &format!("7 train.data.augment[0]: {unsized_part}"));
+    check(
+        "augment: [flip, resize_crop: 256]",
+        &format!(
+            "7 train.data.augment[1]: a part of the picture is chosen before other changes (move it to the front, once)\n7 train.data.augment[1]: {unsized_part}"
+        ),
+    );
+    check("augment: flip", "7 train.data.augment: expected a list, found the text `flip`");
+    check("augment: [flip, rand_augment: {num_ops: 2, magnitude: 9}, mixup: 0.2, cutmix: 1]", "ok");
+    check("augment: [rand_augment: {}]", "ok");
+    check(
+        "augment: [rand_augment: {magnitude: 31}]",
+        "7 train.data.augment[0].rand_augment.magnitude: `31` is out of range: it must be at most 30",
+    );
+    check(
+        "augment: [mixup: 0]",
+        "7 train.data.augment[0].mixup: `0` is out of range: it must be at least 0.01 and at most 100 (0.2 is usual for mixup, and 1 for cutmix)",
+    );
+    check(
+        "augment: [mixup: 0.2, flip]",
+        "7 train.data.augment[0]: pictures are mixed once all is done to each (move it to the end of the list)",
+    );
+    check(
+        "cache: {budget: 10 GiB}",
+        "7 train.data.cache: the data lies on this machine already (leave the key out, or give an address such as `s3://BUCKET/PREFIX`)",
+    );
+    check("preload: 64 GiB", "ok");
+    check(
+        "preload: 1 KiB",
+        "7 train.data.preload: `1 KiB` is too little for any pictures (write at least `1 MiB`, such as `64 GiB`)",
+    );
+    check("normalize: {mean: [0.5], std: [0.25]}", "ok");
+    check(
+        "normalize: {mean: [0.5], std: [0.2, 0.2]}",
+        "7 train.data.normalize: 1 means and 2 standard deviations do not fit together (write one of each a channel)",
+    );
+    check(
+        "normalize: {mean: [1, 1], std: [1, 1]}",
+        "7 train.data.normalize: 2 channels are given; a picture has 1 or 3 (write one mean and one deviation a channel)",
+    );
+    check(
+        "normalize: {mean: [0], std: [0]}",
+        "7 train.data.normalize.std: a standard deviation is above 0 (leave `normalize` out to have it measured)",
+    );
+    check("size: 4", "7 train.data.size: `4` is out of range: it must be at least 8");
+    check("size: 2048", "7 train.data.size: `2048` is out of range: it must be at most 1024");
+    check("classes: 1", "7 train.data.classes: `1` is out of range: it must be at least 2");
+    check("corrupt: ignore", "7 train.data.corrupt: `ignore` is not known here (write one of `fail`, `skip`)");
+    check("workers: many", "7 train.data.workers: expected a whole number, found the text `many`");
+    check("path: e.csv", "7 path: the key stands here twice (keep one of the two)");
+}
+
+#[test]
+fn texts_are_for_models_that_read() {
+    let check = |model: &str, data: &str, expected: &str| {
+        check(&format!("train:\n  model: {model}\n  data: {{path: d.csv{data}}}\n  epochs: 3\n  batch: 4\n"), expected);
+    };
+    check("bert_mini", ", text: {columns: [title, body], label: class}", "ok");
+    check("gpt_tiny", ", text: {length: 256, tokenizer: words.json}", "ok");
+    check(
+        "bert_mini",
+        "",
+        "3 train.data.text: `bert_mini` reads text, and where it stands in the data is not said (write for example `text: {columns: [text], label: label}`)",
+    );
+    check(
+        "cnn",
+        ", text: {}",
+        "3 train.data.text: `cnn` sees pictures, and no text (leave the key out, or choose a model that reads text)",
+    );
+    check(
+        "gpt_tiny",
+        ", text: {length: 257}, size: 32, split: folders",
+        "3 train.data.text.length: rows of 257 words are longer than the 256 positions of `gpt_tiny` (write at most 256)
+         3 train.data.size: texts are no pictures (leave the key out)
+         3 train.data.split: a text file has no folders (write for example `split: [0.7, 0.2, 0.1]`)",
+    );
+    check("yolo_n", ", size: 128, augment: [flip, mosaic]", "ok");
+    check(
+        "yolo_n",
+        ", size: 128, preload: 1 GiB",
+        "3 train.data.preload: pictures for `yolo_n` are read when they are needed (leave the key out)",
+    );
+    check(
+        "yolo_n",
+        ", size: 100, augment: [pad_crop: 4]",
+        "3 train.data.augment[0]: boxes are not cut out with their pictures (`flip` and `mosaic` can be used for detection)
+         3 train.data.size: `yolo_n` looks through a grid of 32 pixels, which does not go up with 100 (write a multiple of 32, such as 96)",
+    );
+    check(
+        "cnn",
+        ", augment: [mosaic]",
+        "3 train.data.augment[0]: `cnn` finds no objects, so pictures cannot be put together (leave it out, or choose a detector such as `yolo_n`)",
+    );
+}
+
+#[test]
+fn data_may_lie_elsewhere_and_folders_are_local() {
+    check("train: {model: mlp, epochs: 1, batch: 1, data: {path: 's3://bucket/set'}}", "ok");
+    let remote = "train: {model: mlp, epochs: 1, batch: 1, data: {path: 'ftp://host/set'}}";
+    check(
+        remote,
+        "1 train.data.path: `ftp://` is not known (write a path, `s3://BUCKET/PREFIX`, `gs://`, `az://`, `oss://`, `cos://` or `https://`)",
+    );
+    let empty = "train: {model: mlp, epochs: 1, batch: 1, data: {path: ''}}";
+    check(empty, "1 train.data.path: the path is empty (write a path, relative to the job file)");
+    check(&run_with("workdir: ."), "ok");
+    check(&run_with("workdir: $HOME/code"), "2 workdir: variables in a path are not filled in (write the path out)");
+    check(
+        &run_with("workdir: {url: 'https://example.com/a.git', ref: main}"),
+        "2 workdir.url: a git repository as `workdir` is not served yet (clone it and name its folder)
+         2 workdir.ref: a git repository as `workdir` is not served yet (clone it and name its folder)",
+    );
+    check(&run_with("workdir: [a]"), "2 workdir: expected text, found a list");
+}

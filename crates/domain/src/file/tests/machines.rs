@@ -1,0 +1,178 @@
+//! What a job may ask for and spend: SkyPilot's keys, machines, money and time.
+
+use std::fmt::Write;
+
+use super::{check, run_with};
+use crate::file::{SKY_KEYS, Served, SkyKey, schema, served, shape};
+
+#[test]
+fn skypilot_keys_are_served_or_refused_by_name() {
+    let check = |line: &str, expected: &str| check(&run_with(line), expected);
+    check("resources: {cpus: 4+, memory: 32+, disk_size: 256, infra: local}", "ok");
+    check("resources: {cpus: '4', memory: 32GiB, use_spot: no, accelerators: }", "ok");
+    check("resources: {cpus: 0}", "2 resources.cpus: `0` is no number of cores (write for example `4` or `4+`)");
+    check("resources: {memory: 2x}", "2 resources.memory: `2x` is no size in GB (write for example `32` or `32+`)");
+    check(
+        "resources: {infra: aws/us-east-1}",
+        "2 resources.infra: only this machine can be rented yet (write `infra: local` or leave it out)
+         ok",
+    );
+    check(
+        "resources: {use_spot: true}",
+        "2 resources.use_spot: spot machines cannot be rented yet (write `spot: never` or leave it out)
+         ok",
+    );
+    check("resources: {acelerators: V100}", "2 resources.acelerators: unknown key (did you mean `accelerators`?)");
+    check("resources: {job_recovery: none}", "ok");
+    check("resources: {job_recovery: {max_restarts_on_errors: 3, recover_on_exit_codes: [33, 34]}}", "ok");
+    check("resources: {job_recovery: {recover_on_exit_codes: 33}}", "ok");
+    check(
+        "resources: {job_recovery: FAILOVER}",
+        "2 resources.job_recovery: expected `none` or a mapping, found the text `FAILOVER`",
+    );
+    check(
+        "resources: {job_recovery: {strategy: FAILOVER}}",
+        "2 resources.job_recovery.strategy: only this machine can be rented yet (leave it out; a lost attempt is tried again on this machine)",
+    );
+    check(
+        "resources: {job_recovery: {recover_on_exit_codes: [256]}}",
+        "2 resources.job_recovery.recover_on_exit_codes[0]: `256` is out of range: it must be at most 255",
+    );
+    check("num_nodes: 1", "ok");
+    check(
+        "num_nodes: 2",
+        "2 num_nodes: a run on several machines is not served yet (write `num_nodes: 1` or leave it out)
+         ok",
+    );
+    check("num_nodes: 0", "2 num_nodes: `0` is out of range: it must be at least 1");
+    check(
+        "secrets: {TOKEN: abc}",
+        "2 secrets: secrets cannot be kept safely yet (let the program read them from a file that only you can read)",
+    );
+    check("secrets: {}", "ok");
+    check(
+        "file_mounts: {/data: s3://a}",
+        "2 file_mounts: object stores and mounts are not served yet (put the files under `workdir`, which is copied to the machine)",
+    );
+    check(
+        "volumes: {/data: a}",
+        "2 volumes: object stores and mounts are not served yet (put the files under `workdir`, which is copied to the machine)",
+    );
+    check(
+        "service: {replicas: 2}",
+        "2 service: services are not served; a job runs to its end (write the program under `run:`)",
+    );
+    check(
+        "mounts: {}",
+        "2 mounts: unknown key (known keys here: `name`, `train`, `sweep`, `workload`, `data`, `budget`, `deadline`, `envs`, `resources`, `workdir`, `num_nodes`, `setup`, `run`)",
+    );
+}
+
+#[test]
+fn machines_of_clouds_can_be_planned_and_not_yet_rented() {
+    let check = |line: &str, expected: &str| check(&run_with(&format!("resources: {{{line}}}")), expected);
+    let gpu = "2 resources.accelerators: accelerators cannot be rented yet (leave it out to work on this machine's processor cores)\nok";
+    check("accelerators: A100:8", gpu);
+    check("accelerators: [A100:8, 40GB+:4]", gpu);
+    check("accelerators: {A100: 8, H100: 8}", gpu);
+    check("spot: never, dedicated: false, nodes: 1, use_spot: false", "ok");
+    check(
+        "accelerators: A100:0",
+        "2 resources.accelerators: `A100:0` is no request for accelerators: it asks for none (write for example `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8` or `24GB`)",
+    );
+    check(
+        "compliance: [gdpr, pci]",
+        "2 resources.compliance: `pci` is none of `gdpr`, `hipaa`, `iso27001` and `soc2` (write for example `compliance: [gdpr, iso27001]`)",
+    );
+    check(
+        "use_spot: true, spot: never",
+        "2 resources.use_spot: `use_spot` and `spot` contradict each other (keep `spot`)",
+    );
+    check(
+        "infra: local, cloud: aws",
+        "2 resources.infra: `infra: local` is this machine, and other keys ask for one of a cloud (leave `infra` out to plan over everything that is offered)",
+    );
+    check(
+        "infra: gcp/us-central1, region: us-east1",
+        "2 resources.infra: `infra` names a place, and so do `cloud` or `region` (keep one of the two)",
+    );
+    check(
+        "max_price: 0",
+        "2 resources.max_price: no machine is rented for nothing (write a price such as `$30/h`, or leave it out)",
+    );
+    check(
+        "nodes: [0, 1]",
+        "2 resources.nodes: a run has from 1 to 4096 machines (write for example `nodes: [1, 2, 4]`)",
+    );
+    check(
+        "dedicated: true, spot: only",
+        "2 resources.dedicated: no cloud rents dedicated machines as spot machines (leave one of the two out)",
+    );
+    super::check(
+        "run: a\nnum_nodes: 2\nresources: {nodes: [4]}\n",
+        "2 num_nodes: `num_nodes` and `resources.nodes` contradict each other (keep one of the two)",
+    );
+}
+
+#[test]
+fn every_refused_key_says_why() {
+    for key in SKY_KEYS {
+        let (why, hint) = match key.served {
+            Served::Yes | Served::Planned { .. } => continue,
+            Served::No { why, hint } => (why, hint),
+        };
+        let mut yaml = String::from("run: echo");
+        for (depth, part) in key.path.split('.').enumerate() {
+            write!(yaml, "\n{}{part}:", " ".repeat(depth)).unwrap();
+        }
+        yaml.push_str(" something\n");
+        let line = yaml.lines().count();
+        check(&yaml, &format!("{line} {}: {why} ({hint})", key.path));
+    }
+}
+
+/// A key of the types that SkyPilot has stands in the table as served, and the other way round.
+#[test]
+fn table_and_types_agree() {
+    let mut fields = Vec::new();
+    let mut collect = |prefix: &str, schema: &serde_json::Value| {
+        let keys = schema["properties"].as_object().unwrap().keys();
+        fields.extend(keys.map(|key| format!("{prefix}{key}")));
+    };
+    collect("", schema());
+    collect("resources.", &schema()["$defs"]["Resources"]);
+    collect("resources.job_recovery.", &schema()["$defs"]["RecoveryRules"]);
+    fields.retain(|field| !shape::OUR_SECTIONS.contains(&field.as_str()));
+    let is_served = |key: &&SkyKey| !matches!(key.served, Served::No { .. });
+    let mut served: Vec<&str> = SKY_KEYS.iter().filter(is_served).map(|key| key.path).collect();
+    fields.retain(|field| !served::OUR_PLANNED.iter().any(|key| key.path == field));
+    fields.sort();
+    served.sort();
+    assert_eq!(fields, served);
+}
+
+#[test]
+fn money_and_time_make_sense() {
+    let check = |line: &str, expected: &str| check(&run_with(line), expected);
+    check("budget: {max: $120, alert: 80%}", "ok");
+    check("budget: {max: 0.35}", "ok");
+    check(
+        "budget: {max: 0}",
+        "2 budget.max: nothing can be done for no money (write an amount such as `$5`, or leave `budget` out)",
+    );
+    check(
+        "budget: {alert: 50%}",
+        "2 budget.max: this key is missing (add `max: …`: at this amount the run saves its state and stops)",
+    );
+    check(
+        "budget: {max: $1, alert: 0}",
+        "2 budget.alert: the alert at nothing would come at once (write a share such as `80%`)",
+    );
+    check("budget: {max: 1.0000001}", "2 budget.max: `1.0000001` is finer than a micro-dollar");
+    check("budget: $5", "2 budget: expected a mapping, found the text `$5`");
+    check("deadline: 1h30m", "ok");
+    check("deadline: 90", "ok");
+    check("deadline: 0s", "2 deadline: no job ends in no time (write a duration such as `2h`, or leave it out)");
+    check("deadline: true", "2 deadline: expected a duration such as `1h30m`, found `true`");
+    check("deadline: tomorrow", "2 deadline: `tomorrow` is no duration (write for example `90s`, `10m` or `1h30m`)");
+}
