@@ -4,21 +4,19 @@
 mod data;
 mod learning;
 mod module;
+mod reads;
 mod search;
 
 use super::lower::name_from;
 use super::tree::clip;
-use crate::architecture::{Architecture, Reads};
 use crate::job::{Command, Job, Recovery, Work};
 use crate::problem::Problem;
-use crate::train::{Augment, Documents, Every, Model as ModelName, Split, Task, Train};
+use crate::train::{Every, Model as ModelName, Split, Train};
 use crate::workload::{Model, Workload};
 
 /// Schemes of addresses that data can be fetched from.
 const SCHEMES: [&str; 8] = ["file", "s3", "gs", "az", "oss", "cos", "http", "https"];
 
-/// Pixels of the coarsest grid that a detector looks through.
-const GRID: u32 = 32;
 /// Longest text of `run`, `setup` and a variable: what Linux takes as one argument of a program.
 const LONGEST_TEXT: usize = 128 * 1024 - 1;
 
@@ -255,105 +253,6 @@ impl Sense {
         {
             let message = "a stage has at least 1 block, and at most 256";
             self.wrong("train.model.resnet.blocks", message, "write for example `[2, 2, 2, 2]`");
-        }
-    }
-
-    /// What only pictures have, and what only texts have.
-    fn reads(&mut self, train: &Train) {
-        let (name, data) = (train.model.name(), &train.data);
-        // Of a module it is not known; what it takes is seen when it is first run.
-        let positions = train.model.architecture().map(Architecture::positions);
-        let longest = match (positions, &data.text) {
-            (Some(None) | None, None) => return,
-            (Some(None), Some(_)) => {
-                let message = format!("`{name}` sees pictures, and no text");
-                return self.wrong("train.data.text", message, "leave the key out, or choose a model that reads text");
-            }
-            (Some(Some(_)), None) => {
-                let message = format!("`{name}` reads text, and where it stands in the data is not said");
-                let hint = "write for example `text: {columns: [text], label: label}`";
-                return self.wrong("train.data.text", message, hint);
-            }
-            (longest, Some(text)) => {
-                if text.columns.is_empty() {
-                    self.wrong("train.data.text.columns", "no column holds the text", "name at least one");
-                }
-                let is_gpt = train.model.architecture().is_some() && train.task() == Task::NextWord;
-                if text.documents == Documents::Apart && !is_gpt {
-                    let message = format!("`{name}` cannot be told where documents begin; GPT can");
-                    self.wrong("train.data.text.documents", message, "leave the key out");
-                }
-                if let Some(tokenizer) = &text.tokenizer {
-                    self.path("train.data.text.tokenizer", tokenizer);
-                }
-                longest
-                    .flatten()
-                    .filter(|longest| i64::from(text.length) > *longest)
-                    .map(|longest| (longest, text.length))
-            }
-        };
-        if let Some((longest, length)) = longest {
-            let message = format!("rows of {length} words are longer than the {longest} positions of `{name}`");
-            self.wrong("train.data.text.length", message, format!("write at most {longest}"));
-        }
-        let of_pictures = [
-            ("augment", !data.augment.is_empty()),
-            ("normalize", data.normalize.is_some()),
-            ("size", data.size.is_some()),
-            ("preload", data.preload.is_some()),
-        ];
-        for (key, is_given) in of_pictures {
-            if is_given {
-                self.wrong(&format!("train.data.{key}"), "texts are no pictures", "leave the key out");
-            }
-        }
-        if matches!(data.split, Split::Folders(_)) {
-            self.wrong("train.data.split", "a text file has no folders", "write for example `split: [0.7, 0.2, 0.1]`");
-        }
-    }
-
-    /// What only pictures with boxes have, and what they do not have.
-    fn boxes(&mut self, train: &Train) {
-        let (name, data) = (train.model.name(), &train.data);
-        let finds = train.model.architecture().is_some_and(|architecture| architecture.reads() == Reads::Scenes);
-        for (index, augment) in data.augment.iter().enumerate() {
-            let key = format!("train.data.augment[{index}]");
-            match augment {
-                Augment::Flip => {}
-                Augment::Mosaic if finds => {}
-                Augment::Mosaic => {
-                    let message = format!("`{name}` finds no objects, so pictures cannot be put together");
-                    self.wrong(&key, message, "leave it out, or choose a detector such as `yolo_n`");
-                }
-                Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::PadCrop(_) if finds => {
-                    let hint = "`flip` and `mosaic` can be used for detection";
-                    self.wrong(&key, "boxes are not cut out with their pictures", hint);
-                }
-                Augment::RandAugment(_) | Augment::Mixup(_) | Augment::Cutmix(_) if finds => {
-                    let hint = "`flip` and `mosaic` can be used for detection";
-                    self.wrong(&key, "boxes are not moved or mixed with their pictures", hint);
-                }
-                Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::PadCrop(_) => {}
-                Augment::RandAugment(_) | Augment::Mixup(_) | Augment::Cutmix(_) => {}
-            }
-        }
-        if !finds {
-            return;
-        }
-        if let Some(size) = data.size
-            && size % GRID != 0
-        {
-            let message = format!("`{name}` looks through a grid of {GRID} pixels, which does not go up with {size}");
-            let near = (size / GRID).max(1) * GRID;
-            self.wrong("train.data.size", message, format!("write a multiple of {GRID}, such as {near}"));
-        }
-        if data.preload.is_some() {
-            let message = format!("pictures for `{name}` are read when they are needed");
-            self.wrong("train.data.preload", message, "leave the key out");
-        }
-        if train.label_smoothing > 0.0 {
-            let message = format!("`{name}` learns how sure to be from the boxes, and smooths nothing");
-            self.wrong("train.label_smoothing", message, "leave the key out");
         }
     }
 }
