@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use disk::{Disk, Locked};
-pub use future::{Epochs, Future, NEVER};
+pub use future::{Future, NEVER};
 pub use probe::{Probe, probe};
 
 /// A cache of pieces, each of which has a number.
@@ -28,8 +28,6 @@ pub struct Cache {
     disk: Disk,
     budget: u64,
     kept: Mutex<Kept>,
-    /// Pieces that stay in memory.
-    memory: HashMap<u64, Arc<[u8]>>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -64,7 +62,6 @@ impl Cache {
             disk: Disk::open(folder)?,
             budget,
             kept: Mutex::default(),
-            memory: HashMap::new(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         };
@@ -74,32 +71,7 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Reads pieces into memory, where they stay, until `bytes` are full; returns how many fitted.
-    ///
-    /// # Errors
-    /// What `fetch` gives.
-    pub fn preload(
-        &mut self,
-        pieces: impl IntoIterator<Item = u64>,
-        bytes: u64,
-        mut fetch: impl FnMut(u64) -> io::Result<Vec<u8>>,
-    ) -> io::Result<usize> {
-        let mut left = bytes;
-        for piece in pieces {
-            let read: Arc<[u8]> = match self.disk.read(piece)? {
-                Some(read) => read.into(),
-                None => fetch(piece)?.into(),
-            };
-            match left.checked_sub(read.len() as u64) {
-                Some(less) => left = less,
-                None => break,
-            }
-            self.memory.insert(piece, read);
-        }
-        Ok(self.memory.len())
-    }
-
-    /// A piece, from memory, from the disk, or by `fetch` from where it comes from.
+    /// A piece, from the disk, or by `fetch` from where it comes from.
     ///
     /// # Errors
     /// What `fetch` gives. A disk that is full or fails costs the cache's use and nothing else.
@@ -109,10 +81,6 @@ impl Cache {
         future: &dyn Future,
         fetch: impl FnOnce() -> io::Result<Vec<u8>>,
     ) -> io::Result<Arc<[u8]>> {
-        if let Some(read) = self.memory.get(&piece) {
-            self.hits.fetch_add(1, Ordering::Relaxed);
-            return Ok(read.clone());
-        }
         if let Ok(Some(read)) = self.disk.read(piece) {
             self.hits.fetch_add(1, Ordering::Relaxed);
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,9 +104,9 @@ impl Cache {
         }
     }
 
-    /// Whether a piece is in memory or on the disk, though it may turn out to be damaged when it is read.
+    /// Whether a piece is on the disk, though it may turn out to be damaged when it is read.
     pub fn has(&self, piece: u64) -> bool {
-        self.memory.contains_key(&piece) || self.disk.has(piece)
+        self.disk.has(piece)
     }
 
     /// How it did so far.

@@ -11,6 +11,48 @@ const COUNT: u64 = 200;
 const LENGTH: u64 = 500;
 const BUDGET: u64 = COUNT * LENGTH * 3 / 10;
 
+/// The future of a training run: epoch after epoch, each in its own order. Piece `p` holds the samples
+/// `p × samples … (p + 1) × samples`.
+struct Epochs {
+    order: Order,
+    count: u64,
+    samples: u64,
+    epochs: u64,
+    now: AtomicU64,
+}
+
+impl Epochs {
+    /// Of `count` samples in this order, `samples` of them a piece, for so many epochs.
+    fn new(order: Order, count: u64, samples: u64, epochs: u64) -> Epochs {
+        Epochs { order, count: count.max(1), samples: samples.max(1), epochs, now: AtomicU64::new(0) }
+    }
+
+    /// Says where training is.
+    fn advance(&self, cursor: Cursor) {
+        self.now.store(cursor.epoch * self.count + cursor.pos, Ordering::Relaxed);
+    }
+}
+
+impl Future for Epochs {
+    fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    fn next_use(&self, piece: u64) -> u64 {
+        let now = self.now();
+        let (epoch, pos) = (now / self.count, now % self.count);
+        let samples = piece * self.samples..((piece + 1) * self.samples).min(self.count);
+        let in_epoch = |epoch: u64, after: Option<u64>| {
+            let positions = samples.clone().map(|sample| self.order.position(epoch, sample));
+            let later = positions.filter(|position| after.is_none_or(|after| *position > after));
+            later.min().map(|position| epoch * self.count + position)
+        };
+        let this = if epoch < self.epochs { in_epoch(epoch, Some(pos)) } else { None };
+        let next = || if epoch + 1 < self.epochs { in_epoch(epoch + 1, None) } else { None };
+        this.or_else(next).unwrap_or(NEVER)
+    }
+}
+
 fn piece(number: u64) -> Vec<u8> {
     (0..LENGTH).map(|at| (number * 31 + at) as u8).collect()
 }
@@ -162,19 +204,6 @@ fn a_source_or_disk_that_fails_is_told_or_does_not_matter() {
     assert_eq!((large.len() as u64, used(temporary.path()) <= BUDGET), (BUDGET + 1, true));
     fs::remove_dir_all(temporary.path()).unwrap();
     assert_eq!(&*cache.read(5, &future, || Ok(piece(5))).unwrap(), piece(5));
-}
-
-#[test]
-fn memory_is_filled_up_to_its_budget() {
-    let temporary = tempfile::tempdir().unwrap();
-    let mut cache = Cache::open(temporary.path(), BUDGET).unwrap();
-    assert_eq!(cache.preload(0..COUNT, 10 * LENGTH + 1, |number| Ok(piece(number))).unwrap(), 10);
-    let future = Epochs::new(Order::new(COUNT, 1), COUNT, 1, 2);
-    for number in 0..10 {
-        let read = cache.read(number, &future, || panic!("it is in memory")).unwrap();
-        assert_eq!(&*read, piece(number));
-    }
-    assert_eq!(cache.counts(), Counts { hits: 10, misses: 0 });
 }
 
 #[test]
