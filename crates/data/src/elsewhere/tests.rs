@@ -6,10 +6,11 @@ use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use domain::train::{Augment, Data, Normalize, Split};
+use domain::train::{Augment, Data, Normalize};
 
 use super::*;
-use crate::{Codec, Cursor, Dataset, Loader, LoaderOptions, PackFormat, PackOptions};
+use crate::tests::Files;
+use crate::{Cursor, Dataset, Loader, LoaderOptions, PackFormat, PackOptions};
 
 /// What was asked for: reads, bytes of them, and what was announced.
 #[derive(Default)]
@@ -66,15 +67,16 @@ fn away(root: &Path, to: &Path) -> Arc<Asked> {
 }
 
 fn spec() -> Data {
-    let text = serde_json::json!({"path": "", "size": 8, "augment": ["random_resized_crop", "flip"]});
     let normalize = Some(Normalize { mean: vec![0.5; 3], std: vec![0.5; 3] });
-    Data { split: Split::Shares([0.7, 0.2, 0.1]), normalize, ..serde_json::from_value(text).unwrap() }
+    // Parts of pictures are read anew each time, and not kept decoded.
+    let augment = vec![Augment::RandomResizedCrop, Augment::Flip];
+    Data { size: Some(8), augment, normalize, ..crate::tests::spec() }
 }
 
 fn drain(path: &Path) -> (Vec<u32>, Option<crate::cache::Counts>) {
-    let dataset = Arc::new(Dataset::open(&spec(), path, 3).unwrap());
-    let augment = vec![Augment::RandomResizedCrop, Augment::Flip];
-    let options = LoaderOptions { batch: 8, workers: 2, seed: 4, augment, ..Default::default() };
+    let spec = spec();
+    let dataset = Arc::new(Dataset::open(&spec, path, 3).unwrap());
+    let options = LoaderOptions { batch: 8, workers: 2, seed: 4, augment: spec.augment, ..Default::default() };
     let mut loader = Loader::train(Arc::clone(&dataset), options, Cursor::START, 2);
     let mut bits = Vec::new();
     while let Some(batch) = loader.next() {
@@ -83,34 +85,13 @@ fn drain(path: &Path) -> (Vec<u32>, Option<crate::cache::Counts>) {
     (bits, loader.measured().reads)
 }
 
-fn pictures(root: &Path) -> PathBuf {
-    let folder = root.join("pictures");
-    for number in 0..60_u8 {
-        let class = folder.join(format!("c{}", number % 3));
-        fs::create_dir_all(&class).unwrap();
-        let picture = image::RgbImage::from_fn(12, 12, |x, y| [number, (x * 20) as u8, (y * 20) as u8].into());
-        picture.save_with_format(class.join(format!("{number:02}.png")), image::ImageFormat::Png).unwrap();
-    }
-    folder
-}
-
 #[test]
 fn what_lies_elsewhere_is_read_as_if_it_were_here() {
     let root = tempfile::tempdir().unwrap();
-    let source = pictures(root.path());
+    let source = Files::of(&[""], &["a", "b", "c"], 20).folder(root.path());
     for format in [PackFormat::Shards, PackFormat::Webdataset] {
         let here = root.path().join(format!("{format:?}"));
-        let options = PackOptions {
-            shard_bytes: 4 << 10,
-            seed: 1,
-            split: None,
-            codec: Codec::Original,
-            shrink: None,
-            format,
-            skip: false,
-            text: None,
-            threads: 1,
-        };
+        let options = PackOptions { shard_bytes: 4 << 10, seed: 1, format, ..PackOptions::default() };
         crate::pack(&source, &here, &options, &mut |_| {}).unwrap();
         let holes = root.path().join(format!("{format:?}-holes"));
         fs::create_dir(&holes).unwrap();

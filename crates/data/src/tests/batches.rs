@@ -2,22 +2,17 @@
 
 use std::sync::Arc;
 
-use domain::train::{Augment, Data, MemoryFormat, Normalize};
+use domain::train::{Augment, MemoryFormat};
 use proptest::prelude::*;
 
-use super::{Files, complains, scratch, spec};
+use super::{Files, complains, sixty};
 use crate::{Cursor, Dataset, Loader, LoaderOptions, Part, Share};
 
 /// A data set whose pictures tell which they are: value 0 of picture n is n.
 fn numbered(in_memory: bool) -> (tempfile::TempDir, Arc<Dataset>) {
-    let root = scratch();
     let files = Files::of(&[""], &["a", "b", "c"], 30);
     let files = Files(files.0.into_iter().filter(|(name, _)| name.ends_with("png")).collect());
-    let spec = Data { normalize: Some(Normalize { mean: vec![0.0; 3], std: vec![1.0 / 255.0; 3] }), ..spec() };
-    let limit = if in_memory { usize::MAX } else { 0 };
-    let dataset = Dataset::open_keeping(&spec, &files.tar(root.path()), 3, limit).unwrap();
-    assert_eq!(dataset.counts(), [42, 12, 6]);
-    (root, Arc::new(dataset))
+    sixty(&files, [0.0, 1.0 / 255.0], in_memory)
 }
 
 /// A batch, copied.

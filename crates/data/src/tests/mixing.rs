@@ -2,21 +2,15 @@
 
 use std::sync::Arc;
 
-use domain::train::{Augment, Data, MemoryFormat, Normalize, RandAugment};
+use domain::train::{Augment, MemoryFormat, RandAugment};
 use proptest::prelude::*;
 
-use super::{Files, complains, scratch, spec};
+use super::{Files, complains, scratch, sixty, spec};
 use crate::{Cursor, Dataset, Loader, LoaderOptions, Mixed, Numbers, Share};
 
 /// 42 pictures to train on, of three classes.
 fn pictures(in_memory: bool) -> (tempfile::TempDir, Arc<Dataset>) {
-    let root = scratch();
-    let files = Files::of(&[""], &["a", "b", "c"], 20);
-    let spec = Data { normalize: Some(Normalize { mean: vec![0.25; 3], std: vec![0.5; 3] }), ..spec() };
-    let limit = if in_memory { usize::MAX } else { 0 };
-    let dataset = Dataset::open_keeping(&spec, &files.tar(root.path()), 3, limit).unwrap();
-    assert_eq!(dataset.counts(), [42, 12, 6]);
-    (root, Arc::new(dataset))
+    sixty(&Files::of(&[""], &["a", "b", "c"], 20), [0.25, 0.5], in_memory)
 }
 
 #[derive(Debug, Clone, PartialEq)]

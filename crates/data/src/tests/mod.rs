@@ -15,14 +15,15 @@ mod written;
 use std::fs;
 use std::io::Cursor as Bytes;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use domain::train::{Corrupt, Data, Split};
+use domain::train::{Corrupt, Data, Normalize, Split};
 use image::{ImageFormat, RgbImage};
 
 use crate::{Dataset, Error};
 
 /// A job's `data` section with nothing but defaults.
-fn spec() -> Data {
+pub(crate) fn spec() -> Data {
     Data {
         path: String::new(),
         split: Split::default(),
@@ -51,11 +52,11 @@ fn encoded(picture: &RgbImage, format: ImageFormat) -> Vec<u8> {
 
 /// Files by path, to be laid out as a folder or as a tar.
 #[derive(Clone, Default)]
-struct Files(Vec<(String, Vec<u8>)>);
+pub(crate) struct Files(Vec<(String, Vec<u8>)>);
 
 impl Files {
     /// So many 6×6 pictures for each class, `<above>/<class>/<number>.png`; every third one is a JPEG.
-    fn of(above: &[&str], classes: &[&str], each: usize) -> Files {
+    pub(crate) fn of(above: &[&str], classes: &[&str], each: usize) -> Files {
         let mut files = Files::default();
         for above in above {
             for class in classes {
@@ -76,7 +77,7 @@ impl Files {
         self
     }
 
-    fn folder(&self, root: &Path) -> PathBuf {
+    pub(crate) fn folder(&self, root: &Path) -> PathBuf {
         let root = root.join("folder");
         for (path, bytes) in &self.0 {
             let path = root.join(path);
@@ -106,6 +107,17 @@ impl Files {
 
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
+}
+
+/// A tar of sixty pictures, opened: 42 to train on, normalised by this mean and deviation; kept in memory, or read anew
+/// each time.
+fn sixty(files: &Files, [mean, std]: [f32; 2], in_memory: bool) -> (tempfile::TempDir, Arc<Dataset>) {
+    let root = scratch();
+    let spec = Data { normalize: Some(Normalize { mean: vec![mean; 3], std: vec![std; 3] }), ..spec() };
+    let limit = if in_memory { usize::MAX } else { 0 };
+    let dataset = Dataset::open_keeping(&spec, &files.tar(root.path()), 3, limit).unwrap();
+    assert_eq!(dataset.counts(), [42, 12, 6]);
+    (root, Arc::new(dataset))
 }
 
 /// The data must not open, its error must say `wanted`, and there must be a hint that says `hinted`.
