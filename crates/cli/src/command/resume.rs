@@ -2,8 +2,8 @@
 
 use domain::run::{Outcome, RunState, StopBy};
 use domain::sweep::SweepEnd;
-use domain::{Duration, Event, Money, Record, RunId, SweepId};
-use plan::{Action, SweepState};
+use domain::{Duration, Event, Money, Record, RunId, SweepId, Timestamp};
+use plan::{Action, SweepState, World};
 use server::{Home, State};
 
 use super::run::finish;
@@ -67,20 +67,31 @@ fn refuse_trial(state: &State, id: &RunId) -> Result<(), Error> {
     Err(Error::Usage { message, hint: format!("go on with all of it: `gradus resume {}`", trial.sweep) })
 }
 
-/// A run that has come to its budget or deadline would be stopped again at once.
+/// Refuses to go on with a run that would be stopped again at once.
 fn refuse_spent(state: &State, id: &RunId, resume: &Event) -> Result<(), Error> {
+    let (world, now) = after(state, resume)?;
+    let facts = plan::Facts { now, ..plan::Facts::default() };
+    let run = world.runs.get(id);
+    refuse(run.and_then(|run| plan::reached(&world, &facts, &plan::Policy::default(), run)), "run", id.as_str())
+}
+
+/// The world as it will be after an event that is not written yet, and when.
+fn after(state: &State, event: &Event) -> Result<(World, Timestamp), Error> {
     let now = server::clock::now();
     let mut world = state.world().clone();
-    let record = Record { seq: world.last_seq + 1, at: now, event: resume.clone() };
+    let record = Record { seq: world.last_seq + 1, at: now, event: event.clone() };
     world.apply(&record).map_err(server::Error::from)?;
-    let Some(run) = world.runs.get(id) else { return Ok(()) };
-    let facts = plan::Facts { now, ..plan::Facts::default() };
-    let (limit, flag) = match plan::reached(&world, &facts, &plan::Policy::default(), run) {
+    Ok((world, now))
+}
+
+/// What stops a run or a sweep again at once, told.
+fn refuse(stop: Option<StopBy>, kind: &str, id: &str) -> Result<(), Error> {
+    let (limit, flag) = match stop {
         Some(StopBy::Budget) => ("budget", "--budget AMOUNT"),
         Some(StopBy::Deadline) => ("deadline", "--deadline DURATION"),
         Some(StopBy::User) | None => return Ok(()),
     };
-    let message = format!("run `{id}` has come to its {limit} and would be stopped again at once");
+    let message = format!("{kind} `{id}` has come to its {limit} and would be stopped again at once");
     Err(Error::Usage { message, hint: format!("give it more with `gradus resume {id} {flag}`") })
 }
 
@@ -113,12 +124,9 @@ fn sweep(
     crate::sweep::finish(settings, printer, home, id, since)
 }
 
-/// A sweep that has come to its budget or deadline would be stopped again at once.
+/// Refuses to go on with a sweep that would be stopped again at once.
 fn refuse_spent_sweep(state: &State, id: &SweepId, resume: &Event) -> Result<(), Error> {
-    let now = server::clock::now();
-    let mut world = state.world().clone();
-    let record = Record { seq: world.last_seq + 1, at: now, event: resume.clone() };
-    world.apply(&record).map_err(server::Error::from)?;
+    let (world, now) = after(state, resume)?;
     let Some(sweep) = world.sweeps.get(id) else { return Ok(()) };
     let facts = plan::Facts { now, attended_sweeps: [id.clone()].into(), ..plan::Facts::default() };
     let actions = plan::sweep::actions(&world, &facts, &plan::Policy::default(), id, sweep);
@@ -126,11 +134,5 @@ fn refuse_spent_sweep(state: &State, id: &SweepId, resume: &Event) -> Result<(),
         Action::StopSweep { by, .. } => Some(*by),
         _ => None,
     });
-    let (limit, flag) = match stop {
-        Some(StopBy::Budget) => ("budget", "--budget AMOUNT"),
-        Some(StopBy::Deadline) => ("deadline", "--deadline DURATION"),
-        Some(StopBy::User) | None => return Ok(()),
-    };
-    let message = format!("sweep `{id}` has come to its {limit} and would be stopped again at once");
-    Err(Error::Usage { message, hint: format!("give it more with `gradus resume {id} {flag}`") })
+    refuse(stop, "sweep", id.as_str())
 }
