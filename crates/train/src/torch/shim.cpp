@@ -247,7 +247,8 @@ void set_tf32(bool on) {
 }
 
 std::uint64_t device_peak_bytes() {
-  if (!at::accelerator::getAccelerator(false).has_value()) {
+  // A library for CUDA names an accelerator also where no driver is.
+  if (!at::accelerator::getAccelerator(false).has_value() || at::accelerator::deviceCount() == 0) {
     return 0;
   }
   auto statistics = at::accelerator::getDeviceStats(at::accelerator::getDeviceIndex());
