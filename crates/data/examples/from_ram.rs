@@ -1,15 +1,15 @@
 //! Prints how fast pictures in memory become batches, beside a plain copy of as many bytes, both on one thread.
 //!
 //! `cargo run --release -p gradus-data --example from_ram`: 1,000 pictures of noise, 224×224, which the data set decodes
-//! once and keeps (150 MB, more than caches hold), shifted by up to 16 pixels, half of them mirrored. The copy takes one
-//! whole picture after another into the memory of one batch. Bytes read and bytes written count.
+//! once and keeps (150 MB, more than caches hold), shifted by up to 16 pixels, half of them mirrored. The copy takes the
+//! same pictures whole, in the same order, into memory as large as the loader's batch. Bytes read and written count.
 
 use std::error::Error;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use data::{Cursor, Dataset, Loader, LoaderOptions, Numbers};
+use data::{Cursor, Dataset, Loader, LoaderOptions, Numbers, Order};
 use domain::train::{Augment, Corrupt, Data, MemoryFormat, Split};
 
 const SIZE: u32 = 224;
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let (mut ours, mut copies) = (Vec::new(), Vec::new());
             for _ in 0..ROUNDS {
                 ours.push(batches(&mut loader, numbers)?);
-                copies.push(copied(&pictures));
+                copies.push(copied(&pictures, BATCH * numbers.bytes()));
             }
             let ratios: Vec<f64> = ours.iter().zip(&copies).map(|(ours, copy)| ours / copy).collect();
             println!(
@@ -78,18 +78,20 @@ fn batches(loader: &mut Loader, numbers: Numbers) -> Result<f64, Box<dyn Error>>
     Ok(bytes as f64 / began.elapsed().as_secs_f64())
 }
 
-/// The same of a plain copy.
-fn copied(pictures: &[u8]) -> f64 {
-    let mut batch = vec![0; BATCH * VALUES];
-    let (began, mut bytes) = (Instant::now(), 0);
+/// The same of a plain copy, into memory for so many pictures of bytes.
+fn copied(pictures: &[u8], slots: usize) -> f64 {
+    let order = Order::new(PICTURES as u64, 0);
+    let mut batch = vec![0; slots * VALUES];
+    let (began, mut count) = (Instant::now(), 0_usize);
     while began.elapsed() < TURN {
-        for (picture, slot) in pictures.chunks_exact(VALUES).zip((0..BATCH).cycle()) {
-            batch[slot * VALUES..][..VALUES].copy_from_slice(picture);
+        for slot in 0..slots {
+            let picture = order.at((count / PICTURES) as u64, (count % PICTURES) as u64) as usize;
+            batch[slot * VALUES..][..VALUES].copy_from_slice(&pictures[picture * VALUES..][..VALUES]);
             black_box(&mut batch);
+            count += 1;
         }
-        bytes += 2 * pictures.len();
     }
-    bytes as f64 / began.elapsed().as_secs_f64()
+    2.0 * (count * VALUES) as f64 / began.elapsed().as_secs_f64()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -3,13 +3,10 @@
 //! Every change is a map of coordinates, so a list of them folds into one [`View`] and the picture is read once. What
 //! is drawn depends on (seed, epoch, sample, place in the list) and on nothing else.
 
-use std::ops::Range;
-
 use domain::train::{Augment, MemoryFormat, RandAugment};
 
 use crate::cut::normalised;
-use crate::kernels::{Kernels, Work, run};
-use crate::prepare::to_bf16;
+use crate::kernels::{Kernels, Shown, Work, run};
 use crate::random::{Draws, Purpose, key};
 use crate::slots::Values;
 
@@ -141,69 +138,39 @@ impl View {
         run(Write { view: self, planes, scaling, layout, values });
     }
 
-    /// Channel by channel.
+    /// Channel by channel. A byte of zero is what stands where nothing is shown, so that whole rows become numbers.
     #[inline(always)]
     fn apart(&self, kernels: impl Kernels, planes: &[u8], scaling: &[(f32, f32)], values: Values<'_>) {
         let size = (self.y.length * self.x.length) as usize;
         let planes = planes.chunks_exact(size).zip(scaling);
+        let shown = self.shown();
         match values {
             Values::U8(values) => {
                 for ((plane, _), output) in planes.zip(values.chunks_exact_mut(size)) {
-                    self.plane(kernels, plane, output, 0, |bytes, values| values.copy_from_slice(bytes));
+                    kernels.moved(&shown, plane, output);
                 }
             }
             Values::F32(values) => {
+                let mut near = vec![0; size];
                 for ((plane, (factor, offset)), output) in planes.zip(values.chunks_exact_mut(size)) {
-                    let number = |byte: u8| f32::from(byte) * factor + offset;
-                    self.plane(kernels, plane, output, number(0), |bytes, values| convert(bytes, values, number));
+                    kernels.moved(&shown, plane, &mut near);
+                    for (byte, value) in near.iter().zip(output) {
+                        *value = f32::from(*byte) * factor + offset;
+                    }
                 }
             }
             Values::Bf16(values) => {
-                for ((plane, (factor, offset)), output) in planes.zip(values.chunks_exact_mut(size)) {
-                    let number = |byte: u8| to_bf16(f32::from(byte) * factor + offset);
-                    self.plane(kernels, plane, output, number(0), |bytes, values| convert(bytes, values, number));
+                for ((plane, scale), output) in planes.zip(values.chunks_exact_mut(size)) {
+                    kernels.moved_halves(&shown, plane, *scale, output);
                 }
             }
         }
     }
 
-    /// One channel. What is shown lies in one stretch of the output as in one of the input, apart from what reaches
-    /// beyond a row's ends; so it is written in one go, and what reached beyond is overwritten.
-    #[inline(always)]
-    fn plane<T: Copy>(
-        &self,
-        kernels: impl Kernels,
-        plane: &[u8],
-        output: &mut [T],
-        nothing: T,
-        write: impl Fn(&[u8], &mut [T]),
-    ) {
-        let width = self.x.length as usize;
+    fn shown(&self) -> Shown {
         let ((columns, from_columns), (rows, from_rows)) = (self.x.shown(), self.y.shown());
-        if rows.is_empty() || columns.is_empty() {
-            return output.fill(nothing);
-        }
-        output[..rows.start * width].fill(nothing);
-        output[rows.end * width..].fill(nothing);
-        let stretch = |rows: &Range<usize>, columns: &Range<usize>| {
-            rows.start * width + columns.start..(rows.end - 1) * width + columns.end
-        };
-        if self.x.step > 0 {
-            write(&plane[stretch(&from_rows, &from_columns)], &mut output[stretch(&rows, &columns)]);
-        } else {
-            let mut line = vec![0; columns.len()];
-            let shown = plane[from_rows.start * width..from_rows.end * width].chunks_exact(width);
-            for (input, row) in shown.zip(output[rows.start * width..].chunks_exact_mut(width)) {
-                kernels.mirrored(&input[from_columns.clone()], &mut line);
-                write(&line, &mut row[columns.clone()]);
-            }
-        }
-        if columns.len() < width {
-            for row in output[rows.start * width..rows.end * width].chunks_exact_mut(width) {
-                row[..columns.start].fill(nothing);
-                row[columns.end..].fill(nothing);
-            }
-        }
+        let (width, mirrored) = (self.x.length as usize, self.x.step < 0);
+        Shown { width, columns, from_column: from_columns.start, mirrored, rows, from_row: from_rows.start }
     }
 
     /// Pixel by pixel, of three channels.
@@ -220,13 +187,6 @@ impl View {
             }
             normalised(line.as_flattened(), scaling, y, &mut values);
         }
-    }
-}
-
-#[inline(always)]
-fn convert<T>(bytes: &[u8], values: &mut [T], number: impl Fn(u8) -> T) {
-    for (byte, value) in bytes.iter().zip(values) {
-        *value = number(*byte);
     }
 }
 
@@ -258,6 +218,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::prepare::to_bf16;
 
     const HEIGHT: usize = 3;
     const WIDTH: usize = 4;
@@ -310,6 +271,12 @@ mod tests {
             view.write(&planes, &scaling, MemoryFormat::Contiguous, Values::F32(&mut output));
             let contiguous: Vec<f32> = (0..3).flat_map(|c| (0..HEIGHT * WIDTH).map(move |at| value(c, at))).collect();
             prop_assert_eq!(&output, &contiguous);
+            let mut halves = vec![7; planes.len()];
+            view.write(&planes, &scaling, MemoryFormat::Contiguous, Values::Bf16(&mut halves));
+            prop_assert!(halves.iter().copied().eq(contiguous.iter().map(|value| to_bf16(*value))));
+            let mut bytes = vec![7; planes.len()];
+            view.write(&planes, &scaling, MemoryFormat::Contiguous, Values::U8(&mut bytes));
+            prop_assert_eq!(&bytes, &wanted);
             view.write(&planes, &scaling, MemoryFormat::ChannelsLast, Values::F32(&mut output));
             let last: Vec<f32> = (0..HEIGHT * WIDTH).flat_map(|at| (0..3).map(move |c| value(c, at))).collect();
             prop_assert_eq!(&output, &last);

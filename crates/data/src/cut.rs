@@ -121,7 +121,10 @@ fn repeat<T>(bytes: &[u8], values: &mut [T], number: impl Fn(usize) -> (f32, f32
     let offsets: [f32; PERIOD] = std::array::from_fn(|place| number(place).1);
     let whole = bytes.len() / PERIOD * PERIOD;
     for (bytes, values) in bytes.as_chunks::<PERIOD>().0.iter().zip(values.as_chunks_mut::<PERIOD>().0) {
-        *values = std::array::from_fn(|place| kind(f32::from(bytes[place]) * factors[place] + offsets[place]));
+        // A loop, for what `from_fn` is given is not compiled for the processor at hand.
+        for (((value, byte), factor), offset) in values.iter_mut().zip(bytes).zip(&factors).zip(&offsets) {
+            *value = kind(f32::from(*byte) * factor + offset);
+        }
     }
     for (place, (byte, value)) in bytes[whole..].iter().zip(&mut values[whole..]).enumerate() {
         *value = kind(f32::from(*byte) * factors[place] + offsets[place]);

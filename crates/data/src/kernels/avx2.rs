@@ -8,9 +8,10 @@ use std::arch::x86_64::*;
 
 mod places;
 mod sums;
+mod wide;
 
 use super::constants::*;
-use super::{Block, Kernels, LANES, Taps, Target, Work};
+use super::{Block, Kernels, LANES, Shown, Taps, Target, Work, moved};
 
 /// The proof that this processor has AVX2 and the bit instructions that come with it.
 #[derive(Debug, Clone, Copy)]
@@ -96,6 +97,24 @@ impl Kernels for Avx2 {
     fn mirrored(self, bytes: &[u8], output: &mut [u8]) {
         // SAFETY: the features are there.
         unsafe { places::mirrored(bytes, output) }
+    }
+
+    #[inline(always)]
+    fn moved(self, shown: &Shown, plane: &[u8], output: &mut [u8]) {
+        match wide::Plan::of(shown, plane, output.len()) {
+            // SAFETY: there is a plan only where the features are.
+            Some(plan) => unsafe { wide::moved(&plan, output) },
+            None => moved::moved(self, shown, plane, output),
+        }
+    }
+
+    #[inline(always)]
+    fn moved_halves(self, shown: &Shown, plane: &[u8], scale: (f32, f32), output: &mut [u16]) {
+        match wide::Plan::of(shown, plane, output.len()) {
+            // SAFETY: as above.
+            Some(plan) => unsafe { wide::moved_halves(&plan, scale, output) },
+            None => moved::moved_halves(self, shown, plane, scale, output),
+        }
     }
 }
 

@@ -9,10 +9,12 @@ use crate::jpeg::LANES;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod moved;
 mod plain;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::moved::Shown;
 pub(crate) use self::plain::Plain;
 
 /// Coefficients of a block, row by row, and places past its end that a decoder may write to.
@@ -71,6 +73,12 @@ pub(crate) trait Kernels: Copy {
 
     /// The bytes, the last one first, into as many.
     fn mirrored(self, bytes: &[u8], output: &mut [u8]);
+
+    /// What is shown of a channel, and zeros beside it, into a channel of the same size.
+    fn moved(self, shown: &Shown, plane: &[u8], output: &mut [u8]);
+
+    /// The same, of each byte the nearest bfloat16 to it times a factor plus an offset, both finite.
+    fn moved_halves(self, shown: &Shown, plane: &[u8], scale: (f32, f32), output: &mut [u16]);
 }
 
 /// Something to be done with whichever kernels there are.

@@ -4,7 +4,7 @@
 //! both give the same bytes for any input.
 
 use super::constants::*;
-use super::{Block, Kernels, LANES, Taps, Target};
+use super::{Block, Kernels, LANES, Shown, Taps, Target, moved};
 
 /// Plain code.
 #[derive(Debug, Clone, Copy)]
@@ -105,6 +105,16 @@ impl Kernels for Plain {
         for (value, byte) in output.iter_mut().zip(bytes.iter().rev()) {
             *value = *byte;
         }
+    }
+
+    #[inline(always)]
+    fn moved(self, shown: &Shown, plane: &[u8], output: &mut [u8]) {
+        moved::moved(self, shown, plane, output);
+    }
+
+    #[inline(always)]
+    fn moved_halves(self, shown: &Shown, plane: &[u8], scale: (f32, f32), output: &mut [u16]) {
+        moved::moved_halves(self, shown, plane, scale, output);
     }
 }
 

@@ -55,6 +55,27 @@ fn all(kernels: impl Kernels, values: &[i16], bytes: &[u8], width: usize) -> Vec
     let mut turned = vec![0; width];
     kernels.mirrored(&bytes[..width], &mut turned);
     results.push(turned);
+
+    // Any part of a channel of four rows, any way round.
+    let (width, height) = (50 + width, 4);
+    let draw = |place: usize, below: usize| usize::from(values[place].unsigned_abs()) % below;
+    let (columns, rows) = (draw(0, width + 1), draw(1, height + 1));
+    let (right, down) = (draw(2, width - columns + 1), draw(3, height - rows + 1));
+    let shown = Shown {
+        width,
+        columns: right..right + columns,
+        from_column: draw(4, width - columns + 1),
+        mirrored: draw(5, 2) == 1,
+        rows: down..down + rows,
+        from_row: draw(6, height - rows + 1),
+    };
+    let mut moved = vec![9; width * height];
+    kernels.moved(&shown, &bytes[..width * height], &mut moved);
+    results.push(moved);
+    let mut halves = vec![9; width * height];
+    let scale = (0.017 * f32::from(values[7] >> 8), f32::from(values[8]));
+    kernels.moved_halves(&shown, &bytes[..width * height], scale, &mut halves);
+    results.push(halves.iter().flat_map(|value| value.to_le_bytes()).collect());
     results
 }
 

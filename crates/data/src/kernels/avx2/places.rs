@@ -41,11 +41,19 @@ const fn together_masks(mirrored: bool) -> Masks {
     masks
 }
 
+// Arrays here are filled by loops: a closure that is handed to another function is not compiled into it where that
+// function is for any processor, and then each register takes a call.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn loaded(masks: &Masks) -> [[__m128i; 3]; 3] {
-    // SAFETY: each mask has sixteen bytes.
-    masks.map(|masks| masks.map(|mask| unsafe { _mm_loadu_si128(mask.as_ptr().cast()) }))
+    let mut found = [[_mm_setzero_si128(); 3]; 3];
+    for (found, masks) in found.iter_mut().zip(masks) {
+        for (found, mask) in found.iter_mut().zip(masks) {
+            // SAFETY: each mask has sixteen bytes.
+            *found = unsafe { _mm_loadu_si128(mask.as_ptr().cast()) };
+        }
+    }
+    found
 }
 
 /// Bytes of three registers, as a result's masks say.
@@ -90,7 +98,10 @@ pub(super) fn together(rows: [&[u8]; 3], mirrored: bool, pixels: &mut [[u8; 3]])
         let from = if mirrored { length - STEP - at } else { at };
         // SAFETY: sixteen bytes from `from` on lie in each row, and sixteen pixels from `at` on lie in `pixels`.
         unsafe {
-            let parts = rows.map(|row| _mm_loadu_si128(row.as_ptr().add(from).cast()));
+            let mut parts = [_mm_setzero_si128(); 3];
+            for (part, row) in parts.iter_mut().zip(rows) {
+                *part = _mm_loadu_si128(row.as_ptr().add(from).cast());
+            }
             let to: *mut __m128i = pixels.as_mut_ptr().add(at).cast();
             for (place, masks) in masks.into_iter().enumerate() {
                 _mm_storeu_si128(to.add(place), picked(parts, masks));
@@ -117,5 +128,16 @@ pub(super) fn mirrored(bytes: &[u8], output: &mut [u8]) {
             _mm256_storeu_si256(output.as_mut_ptr().add(length - WIDE - at).cast(), found);
         }
     }
-    Plain.mirrored(&bytes[whole..], &mut output[..length - whole]);
+    if whole == length {
+        return;
+    }
+    if whole == 0 {
+        return Plain.mirrored(bytes, output);
+    }
+    // The last bytes, some of them once more, go to the front.
+    // SAFETY: `length` is at least 32.
+    unsafe {
+        let found = _mm256_shuffle_epi8(_mm256_loadu_si256(bytes.as_ptr().add(length - WIDE).cast()), turn);
+        _mm256_storeu_si256(output.as_mut_ptr().cast(), _mm256_permute2x128_si256::<1>(found, found));
+    }
 }
