@@ -1,4 +1,4 @@
-//! A bucket as data of a run: the same weights as from the folder and the tar. `cargo xtask test` provides moto and the
+//! A bucket as data of a run, fetched first or read by pieces: the same weights as from the folder and the tar. `cargo xtask test` provides moto and the
 //! trainer.
 
 #[path = "../../store/tests/moto/s3.rs"]
@@ -23,30 +23,62 @@ impl Scene {
     }
 
     fn gradus(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gradus"));
         command.args(arguments).arg("--home").arg(self.path("home")).stdin(Stdio::null()).env("NO_COLOR", "1");
         command.env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", self.moto.port));
-        command.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", "hush-hush").output().unwrap()
+        command.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", "hush-hush");
+        command
     }
 
     /// Trains on this data and returns the hash of the weights.
     fn train(&self, data: &str) -> String {
-        let output = self.run(data);
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{data}: {err}");
-        assert!(!out.contains("hush-hush") && !err.contains("hush-hush"), "a secret was printed");
-        let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
-        last["model_sha256"].as_str().unwrap().to_owned()
+        weights(data, &self.run(data))
     }
 
     fn run(&self, data: &str) -> Output {
-        let job = self.path("job.yaml");
-        let text = format!(
-            "name: bucket\ntrain:\n  model: mlp\n  data: {{path: '{data}', split: [0.5, 0.25, 0.25]}}\n  epochs: 2\n  batch: 8\n  seed: 3\n  threads: 1\n"
-        );
-        fs::write(&job, text).unwrap();
+        let job = self.job(&format!("path: '{data}', split: [0.5, 0.25, 0.25]"), 2, "");
         self.gradus(&["run", job.to_str().unwrap(), "--json", "--yes", "--new"])
     }
+
+    fn job(&self, data: &str, epochs: u32, more: &str) -> PathBuf {
+        let job = self.path("job.yaml");
+        let text = format!(
+            "name: bucket\ntrain:\n  model: mlp\n  data: {{{data}}}\n  epochs: {epochs}\n  batch: 8\n  seed: 3\n  threads: 1\n{more}"
+        );
+        fs::write(&job, text).unwrap();
+        job
+    }
+
+    /// The agents that look after a machine of this home: processes whose command line says so.
+    fn agents(&self) -> Vec<i32> {
+        let home = self.path("home").display().to_string();
+        let numbers =
+            fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+        let is_agent = |number: &i32| {
+            let words = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+            let words: Vec<String> =
+                words.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into()).collect();
+            words.iter().any(|word| word == "agent") && words.iter().any(|word| word.starts_with(&home))
+        };
+        numbers.filter(is_agent).collect()
+    }
+}
+
+/// The hash of the weights that a run has told.
+fn weights(data: &str, output: &Output) -> String {
+    told(data, output)["model_sha256"].as_str().unwrap().to_owned()
+}
+
+/// What a run has told at its end.
+fn told(data: &str, output: &Output) -> Value {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{data}: {err}");
+    assert!(!out.contains("hush-hush") && !err.contains("hush-hush"), "a secret was printed");
+    serde_json::from_str(out.lines().last().unwrap()).unwrap()
 }
 
 /// Forty small pictures of two classes.
@@ -113,4 +145,73 @@ fn a_run_from_a_bucket_gives_the_weights_of_a_run_from_the_folder() {
     check("s3://nobucket/x", "there is no bucket `nobucket`");
     check("s3://bucket/nothing", "there is nothing at `s3://bucket/nothing`");
     check("ftp://host/x", "`ftp://` is not known");
+}
+
+/// With 30 % of the data here, from shards, chunks and single pictures; and once more while the process that serves the
+/// cache is killed midway.
+#[test]
+#[ignore = "needs moto and the trainer: `cargo xtask test` provides them"]
+fn a_run_whose_data_stays_in_the_bucket_gives_the_same_weights_through_a_kill() {
+    let scene = Scene { folder: tempfile::tempdir().unwrap(), moto: Moto::start() };
+    let folder = scene.path("noise");
+    let mut state = 7_u32;
+    for number in 0..120 {
+        let class = folder.join(format!("class-{}", number % 2));
+        fs::create_dir_all(&class).unwrap();
+        let picture = image::RgbImage::from_fn(100, 100, |_, _| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            image::Rgb([(state >> 24) as u8, (state >> 16) as u8, (number % 2 * 90 + (state >> 28)) as u8])
+        });
+        picture.save(class.join(format!("{number:03}.png"))).unwrap();
+    }
+    let (folder, shards) = (folder.to_str().unwrap(), scene.path("shards"));
+    let shards = shards.to_str().unwrap();
+    for arguments in [
+        &["pack", folder, shards, "--shard-size", "500KB"][..],
+        &["push", shards, "s3://bucket/shards", "--plain"],
+        &["push", shards, "s3://bucket/chunks"],
+        &["push", folder, "s3://bucket/pictures", "--plain"],
+    ] {
+        let output = scene.gradus(&[&["data"], arguments].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    // 3.4 MB of pictures; parts of them are shown, so that none is kept decoded.
+    let more = "size: 16, augment: [random_resized_crop, flip], split: [0.5, 0.25, 0.25], \
+                normalize: {mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25]}";
+    let saves = "  checkpoint: {every: 10 steps}\n";
+    let job = |data: &str, cache: &str| scene.job(&format!("path: '{data}', {more}{cache}"), 30, saves);
+    let run = |job: &Path| scene.command(&["run", job.to_str().unwrap(), "--json", "--yes", "--new"]);
+    let expected = weights(folder, &run(&job(folder, "")).output().unwrap());
+    let preloaded = run(&job(folder, ", preload: 1 GiB")).output().unwrap();
+    assert_eq!(weights("preloaded", &preloaded), expected);
+    let cached = |data: &str| job(data, ", cache: {budget: 1 MiB}");
+    for data in ["s3://bucket/shards", "s3://bucket/chunks", "s3://bucket/pictures"] {
+        assert_eq!(weights(data, &run(&cached(data)).output().unwrap()), expected, "{data}");
+    }
+
+    let runs = || fs::read_dir(scene.path("home/runs")).unwrap().map(|run| run.unwrap().path());
+    let before: Vec<PathBuf> = runs().collect();
+    let mut running = run(&cached("s3://bucket/shards"));
+    let running = running.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let began = Instant::now();
+    let is_saved = || {
+        let run = runs().find(|run| !before.contains(run));
+        let saved = run.and_then(|run| fs::read_dir(run.join("checkpoints")).ok());
+        saved.is_some_and(|mut saved| {
+            saved.any(|file| file.unwrap().file_name().to_string_lossy().starts_with("manifest-"))
+        })
+    };
+    while !is_saved() {
+        assert!(began.elapsed() < Duration::from_secs(120), "nothing was saved");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let agents = scene.agents();
+    assert!(!agents.is_empty(), "the run has ended before its agent could be killed");
+    for agent in agents {
+        let _ = Command::new("kill").args(["-9", &agent.to_string()]).status();
+    }
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(weights("killed", &output), expected);
+    let attempts = told("killed", &output)["attempts"].as_u64();
+    assert!(attempts >= Some(2), "it was not killed: {attempts:?} attempts");
 }
