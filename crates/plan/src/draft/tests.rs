@@ -314,3 +314,23 @@ fn a_batch_of_more_than_there_is_is_refused() {
     assert_eq!(refused.reasons[0].message, "a batch of 200 is more than the 128 training samples");
     assert_eq!(refused.reasons[0].hint.as_deref(), Some("write `batch: 128` or less"));
 }
+
+#[test]
+fn transformers_have_a_memory_also_where_their_layers_are_divided() {
+    let gpt = |parallel: &str| {
+        format!(
+            "train: {{model: gpt2, data: {{path: t.txt, text: {{length: 64, vocabulary: 2000}}}}, epochs: 1, batch: 4, processes: 2, dropout: 0, optimizer: {{adamw: {{lr: 1e-4}}}}, parallel: {{{parallel}}}}}\n"
+        )
+    };
+    let memory = |parallel: &str| {
+        let plans = draft(&job(&gpt(parallel)), &[machine(SMALL)], &UNKNOWN).unwrap();
+        plans[0].memory.unwrap().0 as f64 / 1e6
+    };
+    // Measured: 3,443 and 2,328 MB.
+    let (whole, divided) = (memory(""), memory("tensor: 2"));
+    assert!((2_700.0..3_500.0).contains(&whole) && (2_100.0..2_600.0).contains(&divided), "{whole} {divided}");
+    assert!(memory("shard: parameters") < memory("shard: gradients") && memory("shard: gradients") < whole);
+    assert!(memory("tensor: 2, shard: none") == divided);
+    check_says(&gpt(""), &UNKNOWN, "a vocabulary of 2000 words, the most that is learnt, is assumed", true);
+    check_says(&gpt(""), &UNKNOWN, "is not counted yet", false);
+}
