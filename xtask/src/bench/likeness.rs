@@ -49,9 +49,9 @@ const OPENING: &str = "\
 `cargo xtask bench parity --all` writes this page and needs no data: the peer's random weights are saved as its users save
 them, read by ours under those names, and both see the same batch on one CPU thread in 32-bit floats. The peers are
 torchvision 0.26 and `transformers` 5.23 over PyTorch 2.11; the residual networks for small pictures, which torchvision
-does not have, the detector and a module that is brought along as TorchScript are written out in `benches/peers/`. Pictures are 64×64, eight at a time; texts are four
-rows of 48 words from a vocabulary of 1,000, two of them filled up. Training passes have dropout, drawn from the same
-seed. After the 20 updates (SGD with momentum for networks of convolutions, AdamW for the others) the peer reads our
+does not have, the detector and a module that is brought along as TorchScript are written out in `benches/peers/`.
+Pictures are 64×64, eight at a time; texts are four rows of 48 words from a vocabulary of 1,000, two of them filled up.
+Training passes have dropout, drawn from the same seed. After the 20 updates (SGD with momentum for networks of convolutions, AdamW for the others) the peer reads our
 weights back by name.
 
 AdamW has an eps of 1e-6 here. The biases of attention's keys have no gradient but rounding, since a softmax does not
@@ -61,7 +61,14 @@ it, in any two programs other ones.
 Each figure is the largest difference of a tensor over its largest value. A gradient next to nothing beside the others
 counts as a thousandth of the largest of all.
 
+The 20 updates of the detector are beyond these bounds, and so are PyTorch's own: with each first weight changed by about
+its last bit (6e-8 of it), its losses differ by 6.3e-2 from its own and its weights by 3.6e-2. A detector chooses which
+places are to find what by scores that lie close together, so that rounding grows; its last two columns are held to 1e-2.
+
 ";
+
+/// What a detector's figures after some updates are held to.
+const OF_DETECTORS: f64 = 1e-2;
 
 /// Compares the models that are named, or all of them; then the table is written.
 pub fn likeness(root: &Path, named: &[String]) -> Outcome {
@@ -106,6 +113,8 @@ fn misses(answer: &Value) -> Result<Vec<String>, Box<dyn Error>> {
     let mut wrong = Vec::new();
     for (key, heading, most) in FIGURES {
         let found = number(answer, key)?;
+        let is_detector = answer["model"].as_str().is_some_and(|model| model.starts_with("yolo"));
+        let most = if is_detector && matches!(key, "curve" | "weights") { OF_DETECTORS } else { most };
         // Not `>`: a difference that is no number must fail too.
         if !matches!(found.partial_cmp(&most), Some(std::cmp::Ordering::Less | std::cmp::Ordering::Equal)) {
             wrong.push(format!("{} in {heading} ({found:.1e}, more than {most:.0e})", answer["model"]));
@@ -149,5 +158,10 @@ mod tests {
         let mut unlike = like;
         unlike["gradients"] = json!(2e-4);
         assert_eq!(misses(&unlike).unwrap(), ["\"bert_mini:words\" in gradients (2.0e-4, more than 1e-4)"]);
+        let mut detector =
+            json!({"model": "yolo_n", "logits": 0.0, "loss": 0.0, "gradients": 0.0, "curve": 9e-3, "weights": 9e-3});
+        assert_eq!(misses(&detector).unwrap(), Vec::<String>::new());
+        detector["weights"] = json!(2e-2);
+        assert_eq!(misses(&detector).unwrap().len(), 1);
     }
 }
