@@ -87,9 +87,9 @@ impl Entry {
             Value::String(text) => Some(format!("{key} {text}")),
             other => Some(format!("{key} {other}")),
         };
-        let first = ["model", "job"].iter().find_map(|key| self.case.get_key_value(*key)).and_then(word);
+        let first = ["job", "model"].iter().filter_map(|key| self.case.get_key_value(*key)).filter_map(word);
         let others = self.case.iter().filter(|(key, _)| *key != "model" && *key != "job").filter_map(word);
-        first.into_iter().chain(others).collect::<Vec<_>>().join(", ")
+        first.chain(others).collect::<Vec<_>>().join(", ")
     }
 }
 

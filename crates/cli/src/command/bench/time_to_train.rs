@@ -67,6 +67,10 @@ pub fn run(args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8
     let mut all = Vec::new();
     for seed in (args.job.seed.unwrap_or(1)..).take(args.seeds as usize) {
         let (mut job, plan) = draft(&args.job, settings, &home, printer)?;
+        if job.sweep.is_some() {
+            let message = "a sweep has many models, and no one time to an accuracy".to_owned();
+            return Err(Error::Usage { message, hint: "leave `sweep:` out, with the best trial's values".to_owned() });
+        }
         let Work::Train(train) = &mut job.work else {
             let message = "a `run:` program does not tell how good its model is".to_owned();
             return Err(Error::Usage { message, hint: "name a job with `train:`".to_owned() });
@@ -204,7 +208,8 @@ fn summary(all: &[Reached]) -> Vec<String> {
         let mut values: Vec<f64> = all.iter().map(value).collect();
         values.sort_by(f64::total_cmp);
         let (Some(least), Some(most)) = (values.first(), values.last()) else { return String::new() };
-        let middle = values[values.len() / 2];
+        let half = values.len() / 2;
+        let middle = if values.len() % 2 == 1 { values[half] } else { f64::midpoint(values[half - 1], values[half]) };
         format!("{name:<17} {middle:.2}{unit} (of {} seeds {least:.2} to {most:.2})", values.len())
     };
     vec![
