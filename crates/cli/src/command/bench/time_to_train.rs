@@ -65,7 +65,7 @@ pub fn run(args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8
     let file = std::fs::canonicalize(&args.job.file).map_err(Error::file("open", &args.job.file))?;
     let path = kept::file(args.history.as_deref(), settings);
     let mut all = Vec::new();
-    for seed in (args.job.seed.unwrap_or(1)..).take(args.seeds as usize) {
+    for seed in (args.job.typed.seed.unwrap_or(1)..).take(args.seeds as usize) {
         let (mut job, plan) = draft(&args.job, settings, &home, printer)?;
         if job.sweep.is_some() {
             let message = "a sweep has many models, and no one time to an accuracy".to_owned();

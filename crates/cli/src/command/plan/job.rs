@@ -13,6 +13,13 @@ pub struct JobArgs {
     /// The job file
     #[arg(value_name = "JOB")]
     pub file: PathBuf,
+    #[command(flatten)]
+    pub typed: Typed,
+}
+
+/// What may be typed beside a job file.
+#[derive(Debug, clap::Args)]
+pub struct Typed {
     /// What this machine costs, such as `0.35/h`
     #[arg(long, value_name = "PRICE", default_value = "0/h")]
     pub price: Rate,
@@ -55,20 +62,21 @@ pub struct Read {
 ///
 /// # Errors
 /// [`Error::Job`] with everything wrong in the file, [`Error::Usage`] for wrong words.
-pub fn read(args: &JobArgs, printer: &mut Printer) -> Result<Read, Error> {
-    let text = text(&args.file)?;
-    let parsed = Job::parse(&text, &args.file.to_string_lossy()).map_err(Error::Job)?;
+pub fn read(file: &Path, typed: &Typed, printer: &mut Printer) -> Result<Read, Error> {
+    let text = text(file)?;
+    let name = file.to_string_lossy().into_owned();
+    let parsed = Job::parse(&text, &name).map_err(Error::Job)?;
     for warning in parsed.warnings {
-        let file = args.file.to_string_lossy().into_owned();
+        let file = name.clone();
         printer.say(format!("warning: {}", domain::Problems { file, problems: vec![warning] }));
     }
     let mut job = parsed.job;
-    let file = args.file.to_string_lossy().into_owned();
-    let unrentable = (!parsed.unrentable.is_empty()).then_some(domain::Problems { file, problems: parsed.unrentable });
-    let folder = args.file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let problems = parsed.unrentable;
+    let unrentable = (!problems.is_empty()).then_some(domain::Problems { file: name, problems });
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = std::fs::canonicalize(folder).map_err(Error::file("open", folder))?;
     job.resolve(&folder);
-    if let (Some(seed), domain::Work::Train(train)) = (args.seed, &mut job.work) {
+    if let (Some(seed), domain::Work::Train(train)) = (typed.seed, &mut job.work) {
         train.seed = seed;
     }
     if let domain::Work::Command(command) = &job.work
@@ -77,7 +85,7 @@ pub fn read(args: &JobArgs, printer: &mut Printer) -> Result<Read, Error> {
         let message = format!("`workdir`: `{workdir}` is not a folder");
         return Err(Error::Usage { message, hint: "name a folder, relative to the job file".to_owned() });
     }
-    for pair in &args.envs {
+    for pair in &typed.envs {
         let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
             let message = format!("`{pair}` is no variable");
             return Err(Error::Usage { message, hint: "write `--env NAME=VALUE`".to_owned() });

@@ -20,11 +20,11 @@ use crate::settings::Settings;
 /// [`Error::Job`] with everything wrong in the file and everything that cannot be rented yet, [`Error::Infeasible`] with
 /// every reason why it cannot run here.
 pub fn draft(args: &JobArgs, settings: &Settings, home: &Home, printer: &mut Printer) -> Result<(Job, Plan), Error> {
-    let Read { job, unrentable } = read(args, printer)?;
+    let Read { job, unrentable } = read(&args.file, &args.typed, printer)?;
     if let Some(unrentable) = unrentable {
         return Err(Error::Job(unrentable));
     }
-    let plan = draft_here(&job, args.price, settings, home, printer)?;
+    let plan = draft_here(&job, args.typed.price, settings, home, printer)?;
     Ok((job, plan))
 }
 

@@ -1,6 +1,6 @@
 //! The plan of a job over everything that is offered: facts are gathered, the search decides, the result is told.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cloud::Catalog;
 use cloud::catalog::wanted::Wanted;
@@ -72,6 +72,11 @@ impl Args {
             || self.html.is_some()
             || self.svg.is_some()
             || self.timings
+    }
+
+    /// The table of measured steps, where one is named.
+    pub fn table(&self) -> Option<&Path> {
+        self.calibrate.as_ref()?.as_deref()
     }
 
     /// Whether steps are to be made on this machine.
@@ -155,6 +160,10 @@ pub fn run(mut job: Job, file: String, args: &Args, settings: &Settings, printer
     if let Some(preset) = args.preset {
         preset.fill(&mut job.wants);
     }
+    let rows = match args.table() {
+        Some(path) => Some((format!("`{}`", path.display()), table(path)?)),
+        None => None,
+    };
     let bytes = match plan::search::subject::file(&job) {
         Some(path) => Some(std::fs::read(path).map_err(Error::file("read the model", path))?),
         None => None,
@@ -169,13 +178,9 @@ pub fn run(mut job: Job, file: String, args: &Args, settings: &Settings, printer
     })?;
     let weather = args.spot_trace.as_deref().map(trace).transpose()?;
     let question = question(&job, &catalog, weather)?;
-    let lessons = match &args.calibrate {
-        Some(Some(path)) => {
-            let rows = table(path)?;
-            let from = format!("`{}`", path.display());
-            lessons(&from, &rows, &job, &subject, &catalog, &coefficients)?
-        }
-        Some(None) => {
+    let lessons = match rows {
+        Some((from, rows)) => lessons(&from, &rows, &job, &subject, &catalog, &coefficients)?,
+        None if args.calibrates() => {
             let row = measured(&job, settings, printer)?;
             lessons("steps on this machine", &[row], &job, &subject, &catalog, &coefficients)?
         }

@@ -18,9 +18,11 @@ mod remedies;
 mod spot_check;
 mod tell;
 
+use std::path::PathBuf;
+
 use server::Home;
 
-pub use job::JobArgs;
+pub use job::{JobArgs, Typed};
 pub use local::{draft, known, lines, short};
 
 use crate::error::Error;
@@ -30,10 +32,13 @@ use crate::sweep::preview::{self, Preview};
 
 /// Arguments of `gradus plan`.
 #[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    /// The job file
+    #[arg(value_name = "JOB")]
+    file: Option<PathBuf>,
     #[command(flatten)]
-    job: Option<JobArgs>,
+    typed: Typed,
     #[command(flatten)]
     market: market::Args,
     #[command(subcommand)]
@@ -62,27 +67,25 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         Some(Ask::SpotCheck(args)) => return spot_check::run(args, printer),
         None => {}
     }
-    let Some(job_args) = &args.job else {
-        let message = "no job file is named".to_owned();
-        return Err(Error::Usage { message, hint: "write `gradus plan JOB`".to_owned() });
-    };
-    let read = job::read(job_args, printer)?;
+    let file = args.file.as_deref().ok_or_else(|| no_job(&args.market))?;
+    let price = args.typed.price;
+    let read = job::read(file, &args.typed, printer)?;
     if args.market.asks() || read.unrentable.is_some() || read.job.workload.is_some() {
-        let file = job_args.file.to_string_lossy().into_owned();
+        let file = file.to_string_lossy().into_owned();
         return market::run(read.job, file, &args.market, settings, printer);
     }
     let home = Home::open(&settings.home)?;
     let job = &read.job;
     let (plan, measured) = match args.market.calibrates() {
         true => {
-            let (plan, measured) = local::draft_measured(job, job_args.price, settings, &home, printer)?;
+            let (plan, measured) = local::draft_measured(job, price, settings, &home, printer)?;
             (plan, Some(measured))
         }
-        false => (local::draft_here(job, job_args.price, settings, &home, printer)?, None),
+        false => (local::draft_here(job, price, settings, &home, printer)?, None),
     };
     if let Some(sweep) = &job.sweep {
         let known = known(settings, &home, job, printer)?;
-        let preview = Preview::of(job, sweep, &plan, known, &job_args.file.to_string_lossy())?;
+        let preview = Preview::of(job, sweep, &plan, known, &file.to_string_lossy())?;
         if printer.is_json() {
             let value = serde_json::json!({ "job": job, "plan": plan, "measured": measured, "sweep": preview.json() });
             printer.json(&value);
@@ -99,4 +102,27 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         }
     }
     Ok(crate::exit::DONE)
+}
+
+/// Why nothing can be planned: no job is named, or `--calibrate` took its name for that of a table.
+fn no_job(market: &market::Args) -> Error {
+    let (message, hint) = match market.table() {
+        Some(table) => {
+            let table = table.display();
+            let message = format!("no job file is named: `--calibrate` took `{table}` for its table of steps");
+            (message, format!("if that is the job, name it first: `gradus plan {table} --calibrate`; else add the job"))
+        }
+        None if market.calibrates() => {
+            let message = "no job file is named, so there is nothing whose steps could be measured".to_owned();
+            (
+                message,
+                "name it first: `gradus plan JOB --calibrate`, or `gradus plan JOB --calibrate FILE.csv`".to_owned(),
+            )
+        }
+        None => {
+            let message = "no job file is named".to_owned();
+            (message, "write `gradus plan JOB`, such as `gradus plan examples/digits.yaml`".to_owned())
+        }
+    };
+    Error::Usage { message, hint }
 }
