@@ -67,7 +67,7 @@ pub(super) fn gpt2(figures: &Figures) -> Result<Graph, Problem> {
     let lengths = ["n_positions", "n_ctx", "max_position_embeddings", "block_size"];
     let mut decoder = plain(figures, hidden, heads, layers, &lengths)?;
     decoder.positions = figures.or(&lengths, 1024)?;
-    decoder.block.feed.width = figures.or(&["n_inner"], 4 * hidden)?;
+    decoder.block.feed.width = figures.or(&["n_inner", "dff"], 4 * hidden)?;
     decoder.block.feed.function = figures.function(&["activation_function"], Function::Gelu);
     decoder.block.dropout = figures.rate("resid_pdrop", true);
     decoder.block.attention_dropout = figures.rate("attn_pdrop", true);

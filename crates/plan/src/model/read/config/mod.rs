@@ -117,6 +117,23 @@ fn by_type(kind: &str, figures: &Figures) -> Result<Option<Graph>, Problem> {
     }))
 }
 
+/// Keys of blocks that are no plain transformer's: of recurrence, of convolutions between or instead of attention, of
+/// several kinds of blocks in turn, of products in groups.
+const STRANGE: [&str; 12] = [
+    "mamba_d_state",
+    "mamba_d_conv",
+    "ssm_cfg",
+    "state_size",
+    "lru_width",
+    "block_types",
+    "conv_L_cache",
+    "conv1d_width",
+    "attn_layer_period",
+    "linear_num_key_heads",
+    "linear_conv_kernel_dim",
+    "q_groups",
+];
+
 /// Reads a type that is not known by its keys.
 fn guess(figures: &Figures) -> Result<Graph, Problem> {
     let kind = figures.text("model_type").map_or("no `model_type`".to_owned(), |kind| format!("`model_type` `{kind}`"));
@@ -132,7 +149,16 @@ fn guess(figures: &Figures) -> Result<Graph, Problem> {
             return Ok(graph);
         }
     }
+    if let Some(key) = STRANGE.iter().find(|key| figures.has(key)) {
+        let why = format!("{kind} is not known, and has blocks of another kind than a transformer's: `{key}` says so");
+        return Err(Problem::at("model_type", why).hint("export the network to ONNX and give that file"));
+    }
     let has = |keys: &[&str]| keys.iter().all(|key| figures.has(key));
+    if has(&["conv_dim", "conv_kernel", "conv_stride", "hidden_size", "num_hidden_layers"]) {
+        let mut graph = sounds::wav2vec(figures)?;
+        graph.unknown.push(format!("{kind}, read as an encoder of sounds like wav2vec 2.0 by its keys ×1"));
+        return Ok(graph);
+    }
     let patches = has(&["hidden_size", "num_hidden_layers", "num_attention_heads", "patch_size"]);
     let like = match (
         has(&["hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"]),

@@ -121,6 +121,12 @@ fn an_unknown_type_with_the_keys_of_a_decoder_is_read_and_said_so() {
         "intermediate_size": 128, "vocab_size": 100, "rms_norm_eps": 1e-5}"#;
     let graph = model(config.as_bytes(), &Shape::default()).expect("its keys are enough");
     assert_eq!(graph.unknown, ["`model_type` `brandnew`, read as a decoder like Llama by its keys ×1"]);
+    let strange = format!("{}, \"lru_width\": 64}}", config.trim_end_matches('}'));
+    assert!(refused(&strange).contains("`lru_width` says so"), "{}", refused(&strange));
+    let hears = r#"{"model_type": "hears", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 128, "vocab_size": 32, "conv_dim": [8, 8], "conv_kernel": [10, 3], "conv_stride": [5, 2]}"#;
+    let graph = model(hears.as_bytes(), &Shape::default()).expect("its keys are those of an encoder of sounds");
+    assert!(graph.unknown[0].contains("like wav2vec 2.0"), "{:?}", graph.unknown);
     let inside = format!(r#"{{"model_type": "sees", "vision_config": {{}}, "text_config": {config}}}"#);
     let graph = model(inside.as_bytes(), &Shape::default()).expect("its text part is enough");
     assert_eq!(graph.unknown.len(), 2, "{:?}", graph.unknown);

@@ -183,7 +183,9 @@ fn fixed_weights<'a>(state: &mut State<'a>, node: &Node<'a>) -> Vec<usize> {
             break;
         }
     }
-    all.into_iter().take(MOST_MADE_OF).collect()
+    let mut all: Vec<usize> = all.into_iter().take(MOST_MADE_OF).collect();
+    state.without_copies(&mut all);
+    all
 }
 
 /// Adds an operator over the node's activations.

@@ -177,6 +177,11 @@ impl<'a> State<'a> {
         owned
     }
 
+    /// Leaves out weights that are stored more than once.
+    pub fn without_copies(&self, weights: &mut Vec<usize>) {
+        self.weights.without_copies(weights);
+    }
+
     /// Notes that rows are looked up in a weight, which the scores at the end may share.
     pub fn looked_up(&mut self, value: &Value) {
         value.weights.iter().for_each(|weight| self.weights.looked_up(*weight));

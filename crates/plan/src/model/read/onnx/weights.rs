@@ -90,6 +90,20 @@ impl<'a> Weights<'a> {
         }
     }
 
+    /// Leaves out weights that hold the values of another among them, turned or not: an exporter stores a weight once for
+    /// each way in which a network computes with it before it is used, as where its mean is taken first (NFNet).
+    pub fn without_copies(&self, all: &mut Vec<usize>) {
+        let mut kept: Vec<usize> = Vec::with_capacity(all.len());
+        for index in all.drain(..) {
+            let weight = self.list.get(index);
+            let same = |other: &usize| weight.zip(self.list.get(*other)).is_some_and(|(one, other)| one.holds(other));
+            if !kept.iter().any(same) {
+                kept.push(index);
+            }
+        }
+        *all = kept;
+    }
+
     /// Values that a node of this name trains in a weight, beside what other nodes already count.
     pub fn count(&mut self, index: usize, node: &'a str) -> u64 {
         if !self.is_trained(index) || self.is_turned_table(index) {
@@ -140,7 +154,10 @@ impl<'a> Weight<'a> {
 
     /// Whether its values are those of a table, seen at some places.
     fn holds(&self, table: &Weight<'a>) -> bool {
-        let ([rows, columns], [height, width]) = (self.stored.dims.as_slice(), table.stored.dims.as_slice()) else {
+        // Sides of one before the others say nothing.
+        let sides = |stored: &Stored<'a>| stored.dims.iter().copied().skip_while(|side| *side == 1).collect::<Vec<_>>();
+        let (own, other) = (sides(&self.stored), sides(&table.stored));
+        let (&[rows, columns], &[height, width]) = (&own[..], &other[..]) else {
             return false;
         };
         let turned = (rows, columns) == (width, height);
@@ -150,6 +167,10 @@ impl<'a> Weight<'a> {
         let (Some((bytes, own)), Some((same, other))) = (self.stored.words(), table.stored.words()) else {
             return false;
         };
+        let all = rows.saturating_mul(columns).saturating_mul(bytes as u64);
+        if all == 0 || own.len() as u64 != all {
+            return false;
+        }
         let at = |raw: &'a [u8], place: u64| raw.get(place as usize * bytes..)?.get(..bytes);
         let (mut equal, mut different) = (bytes == same, BTreeSet::new());
         for place in 0..PLACES {
@@ -211,6 +232,22 @@ mod tests {
             weights.looked_up(first);
             assert_eq!([weights.count(first, ""), weights.count(second, "")], [480, expected]);
         }
+    }
+
+    #[test]
+    fn a_weight_that_others_are_computed_from_is_one_however_often_it_is_stored() {
+        let drawn = bytes((0..27 * 16).map(|index| (index as f32).sin()));
+        let turned = bytes((0..27 * 16).map(|index| ((index % 16 * 27 + index / 16) as f32).sin()));
+        let scales = bytes((0..16).map(|index| index as f32));
+        let mut weights = Weights::default();
+        let mut all = vec![
+            weights.add(&Stored::floats(&[1, 16, 27], &drawn)),
+            weights.add(&Stored::floats(&[16], &scales)),
+            weights.add(&Stored::floats(&[1, 27, 16], &turned)),
+            weights.add(&Stored::floats(&[27, 16], &scales)),
+        ];
+        weights.without_copies(&mut all);
+        assert_eq!(all, [0, 1, 3]);
     }
 
     #[test]
