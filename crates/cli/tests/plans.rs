@@ -374,7 +374,7 @@ fn the_page_and_the_picture_stand_alone() {
 fn shipped_examples_are_planned() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let desk = Desk::new();
-    for name in ["imagenet-resnet50", "bert-large", "llama-8b-finetune"] {
+    for name in ["imagenet-resnet50", "bert-large", "llama-8b-finetune", "yolo-coco"] {
         let file = examples.join(format!("{name}.yaml"));
         let said = desk.gradus(&["plan", file.to_str().unwrap()]);
         assert_eq!(said.code, Some(0), "{name}: {}", said.err);
@@ -447,6 +447,10 @@ fn what_cannot_be_measured_here_is_said_with_the_way_out() {
     };
     // A program of the user's own.
     desk.file("program.yaml", resnet(""));
+    check(&[], 2, "no job file is named", "`gradus plan JOB`");
+    check(&["--calibrate"], 2, "no job file is named", "`gradus plan JOB --calibrate`");
+    check(&["--calibrate", "program.yaml"], 2, "took `program.yaml` for its table", "plan program.yaml --calibrate`");
+    check(&["program.yaml", "--calibrate", "gone.csv"], 2, "cannot calibrate by `gone.csv`", "`source_id,model,gpu");
     check(&["program.yaml", "--calibrate"], 2, "runs a program", "`--calibrate FILE.csv`");
     // Networks of ours, planned over GPUs that a processor says nothing about: no GPU's driver is found.
     let yaml = resnet("").replace("run: python train.py\n", "");

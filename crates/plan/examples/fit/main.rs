@@ -8,12 +8,14 @@
 
 mod graphs;
 mod least_squares;
+mod memory;
 mod outcome;
 mod totals;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use plan::estimate::memory::Figures;
 use plan::estimate::totals::Totals;
 use plan::estimate::{Bands, Coefficients};
 use plan::measured::{self, Case, Row};
@@ -43,6 +45,7 @@ fn main() -> Result<(), String> {
         generations: BTreeMap::new(),
         unmeasured: Default::default(),
         totals: Totals::default(),
+        memory: memory::fit(&cases),
         bands: Bands::default(),
         anchors: Vec::new(),
         report: serde_json::Value::Null,
@@ -84,7 +87,8 @@ fn main() -> Result<(), String> {
     fitted.report = outcome::report(&measured, &fitted);
     outcome::tell(&measured, &fitted);
     if let Some(path) = rows_out {
-        std::fs::write(path, outcome::rows(&measured)).map_err(|error| format!("cannot write `{path}`: {error}"))?;
+        std::fs::write(path, outcome::rows(&measured, &fitted.memory))
+            .map_err(|error| format!("cannot write `{path}`: {error}"))?;
     }
     let text = serde_json::to_string_pretty(&outcome::rounded(&fitted)).map_err(|error| error.to_string())?;
     std::fs::write(out, text + "\n").map_err(|error| format!("cannot write `{out}`: {error}"))
@@ -126,7 +130,7 @@ fn cases(folder: &Path) -> Result<Vec<Case>, String> {
         let text =
             std::fs::read_to_string(&file).map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
         let rows = Row::table(&text).map_err(|error| format!("cannot use `{}`: {}", file.display(), error.0))?;
-        let understood = measured::cases(&rows.iter().collect::<Vec<_>>(), &gpus);
+        let understood = measured::cases(&rows.iter().collect::<Vec<_>>(), &gpus, &Figures::default());
         cases.extend(understood.into_iter().filter_map(Result::ok).filter(|case| case.contradicted.is_none()));
     }
     match cases.is_empty() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plan::estimate::band::middle;
-use plan::estimate::memory::memory_with;
+use plan::estimate::memory::{Figures, memory_with};
 use plan::estimate::time::class;
 use plan::estimate::{Anchor, Bands, Class, Coefficients, Origin, Work};
 use plan::measured::{Case, Pair, Score, percentile};
@@ -40,6 +40,12 @@ impl<'a> Outcome<'a> {
     fn off(&self) -> f64 {
         (self.measured / middle(&self.left_out)).ln()
     }
+
+    /// By how much a band must be stretched to reach it.
+    fn needs(&self, [low, high]: [f64; 2]) -> f64 {
+        let off = self.off();
+        if off < 0.0 { off / low } else { off / high }
+    }
 }
 
 /// Tenth and ninetieth percentile of each class, of all rows and of those that came about alike.
@@ -51,27 +57,89 @@ fn bands_of(outcomes: &[&Outcome]) -> Bands {
     // Where one of several ways was measured, the distance of the ways is no error.
     let is_clear = |outcome: &&Outcome| outcome.left_out.iter().any(|(_, probability)| *probability > CLEAR);
     let outcomes: Vec<&Outcome> = outcomes.iter().copied().filter(is_clear).collect();
-    let classes = of_classes(&outcomes, 0.5);
+    let classes = of_unseen(&outcomes);
     let mut by_origin: BTreeMap<Origin, Vec<&Outcome>> = BTreeMap::new();
     for outcome in outcomes {
         by_origin.entry(outcome.case.origin).or_default().push(outcome);
     }
     by_origin.remove(&Origin::Unknown);
     let origins = by_origin.into_iter().map(|(origin, outcomes)| {
-        let drawn = of_classes(&outcomes, ALIKE).into_iter().map(|(class, own)| {
-            let groups = outcomes.iter().filter(|outcome| outcome.class == class);
+        let own = of_classes(&outcomes, ALIKE);
+        let stretch = stretch(&outcomes, &classes);
+        let drawn = classes.iter().map(|(class, common)| {
             let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
-            for outcome in groups {
+            for outcome in outcomes.iter().filter(|outcome| outcome.class == *class) {
                 *sizes.entry(&outcome.case.group).or_default() += 1.0;
             }
             let known: f64 = sizes.values().map(|rows| rows.sqrt()).sum();
             let share = known / (known + DRAWN);
-            let common = classes[&class];
-            (class, [0, 1].map(|side: usize| share * own[side] + (1.0 - share) * common[side]))
+            let own = own.get(class).copied().unwrap_or_default();
+            (*class, [0, 1].map(|side: usize| share * own[side] + (1.0 - share) * stretch * common[side]))
         });
         (origin, drawn.collect())
     });
     Bands { origins: origins.collect(), classes }
+}
+
+/// By how much rows that came about alike need the bands of all stretched, over all classes: what is as far off in one
+/// class will be in another, of which less was measured.
+fn stretch(outcomes: &[&Outcome], classes: &BTreeMap<Class, [f64; 2]>) -> f64 {
+    let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
+    for outcome in outcomes {
+        *sizes.entry(&outcome.case.group).or_default() += 1.0;
+    }
+    let mut needed: Vec<(f64, f64)> = outcomes
+        .iter()
+        .map(|outcome| {
+            let weight = sizes[outcome.case.group.as_str()].powf(ALIKE - 1.0);
+            (outcome.needs(classes[&outcome.class]), weight)
+        })
+        .collect();
+    needed.sort_by(|one, other| one.0.total_cmp(&other.0));
+    weighted(&needed, 0.8).unwrap_or(1.0).clamp(1.0, WIDEST)
+}
+
+/// The bands of classes, as wide as rows of a source need that nothing else was measured of: each source is left out in
+/// turn, and all sides are stretched by what four fifths of its rows need of the band of the others. All sources count
+/// alike, because the next one is a program that nobody measured here.
+fn of_unseen(outcomes: &[&Outcome]) -> BTreeMap<Class, [f64; 2]> {
+    let sources: BTreeSet<&str> = outcomes.iter().map(|outcome| outcome.case.source.as_str()).collect();
+    let mut needed: BTreeMap<Class, Vec<(f64, f64)>> = BTreeMap::new();
+    for source in sources {
+        let (own, others): (Vec<&Outcome>, Vec<&Outcome>) =
+            outcomes.iter().partition(|outcome| outcome.case.source == source);
+        let bands = of_classes(&others, 0.5);
+        let mut sizes: BTreeMap<Class, f64> = BTreeMap::new();
+        for outcome in &own {
+            *sizes.entry(outcome.class).or_default() += 1.0;
+        }
+        for outcome in own {
+            if let Some(band) = bands.get(&outcome.class) {
+                needed.entry(outcome.class).or_default().push((outcome.needs(*band), 1.0 / sizes[&outcome.class]));
+            }
+        }
+    }
+    let stretched = |(class, [low, high]): (Class, [f64; 2])| {
+        let mut rows = needed.remove(&class).unwrap_or_default();
+        rows.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let stretch = weighted(&rows, 0.8).unwrap_or(1.0).clamp(1.0, WIDEST);
+        (class, [low * stretch, high * stretch])
+    };
+    of_classes(outcomes, 0.5).into_iter().map(stretched).collect()
+}
+
+/// No band is stretched more than this.
+const WIDEST: f64 = 2.0;
+
+/// The value that this share of all weight lies below, of values in order.
+fn weighted(values: &[(f64, f64)], share: f64) -> Option<f64> {
+    let all: f64 = values.iter().map(|(_, weight)| weight).sum();
+    let mut below = 0.0;
+    let reached = values.iter().find(|(_, weight)| {
+        below += weight;
+        below >= share * all
+    });
+    reached.map(|(value, _)| *value)
 }
 
 /// A way of which this is the probability is the one that was measured.
@@ -105,16 +173,8 @@ fn of_classes(outcomes: &[&Outcome], power: f64) -> BTreeMap<Class, [f64; 2]> {
         let names = outcomes.iter().filter(|outcome| outcome.class == class).map(|outcome| outcome.case.group.as_str());
         let groups = names.collect::<BTreeSet<_>>().len() as f64;
         off.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let all: f64 = off.iter().map(|(_, weight)| weight).sum();
         let margin = SURE / groups.max(1.0);
-        let at = |share: f64| {
-            let mut below = 0.0;
-            let reached = off.iter().find(|(_, weight)| {
-                below += weight;
-                below >= share * all
-            });
-            reached.map_or(0.0, |(off, _)| *off)
-        };
+        let at = |share: f64| weighted(&off, share).unwrap_or(0.0);
         [at((0.1 - margin).max(0.0)).min(-NARROWEST), at((0.9 + margin).min(0.9999)).max(NARROWEST)]
     };
     classes.into_iter().map(|(class, off)| (class, band(class, off))).collect()
@@ -260,7 +320,7 @@ pub fn tell(outcomes: &[Outcome], fitted: &Coefficients) {
 }
 
 /// One line for each row, for whoever looks for what is behind a figure.
-pub fn rows(outcomes: &[Outcome]) -> String {
+pub fn rows(outcomes: &[Outcome], figures: &Figures) -> String {
     let mut text = String::new();
     for outcome in outcomes {
         let setup = &outcome.case.setup;
@@ -278,7 +338,7 @@ pub fn rows(outcomes: &[Outcome]) -> String {
             -outcome.off(),
             (middle(&outcome.fitted) / outcome.measured).ln(),
             outcome.measured * 1e3,
-            memory(outcome.case),
+            memory(outcome.case, figures),
             outcome.case.table,
         );
     }
@@ -286,9 +346,9 @@ pub fn rows(outcomes: &[Outcome]) -> String {
 }
 
 /// Estimated over measured peak memory, where a row states it.
-fn memory(case: &Case) -> String {
+fn memory(case: &Case, figures: &Figures) -> String {
     case.peak.map_or_else(String::new, |peak| {
-        let seen = case.seen.of_estimate(&memory_with(&case.model, &case.setup, &case.savings));
+        let seen = case.seen.of_estimate(&memory_with(&case.model, &case.setup, &case.savings, figures));
         format!("memory {:+.3} of {:.1} GiB", (seen / peak).ln(), peak / f64::from(1 << 30))
     })
 }

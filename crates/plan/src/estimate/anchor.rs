@@ -51,7 +51,9 @@ impl Class {
     /// Whether two classes are of one kind of network.
     fn alike(self, other: Class) -> bool {
         let pictures = |class: Class| match class {
-            Class::KnownFamily | Class::UnknownFamily | Class::Pictures | Class::PicturesTogether => true,
+            Class::KnownFamily | Class::UnknownFamily | Class::Pictures | Class::PicturesTogether | Class::Unlike => {
+                true
+            }
             Class::Sequences | Class::SequencesTogether | Class::SequencesOverPcie | Class::SequencesFar => false,
         };
         pictures(self) == pictures(other)

@@ -38,6 +38,9 @@ pub enum Class {
     SequencesOverPcie,
     /// The same on several nodes, or divided by layers.
     SequencesFar,
+    /// A graph with operators that no measured graph has: recurrent ones, pictures that are enlarged, convolutions of
+    /// each channel by itself.
+    Unlike,
 }
 
 /// How a published measurement came about, as far as an estimate's error depends on it: who runs one program on one

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::anchor::Anchor;
 use super::band::Bands;
+use super::memory::Figures;
 use super::totals::Totals;
 
 /// A fitted number's bounds and where its fit begins.
@@ -95,7 +96,7 @@ fitted! {
         elementwise: 1.0 < 1.1 < 3.0,
         /// The same of normalisations.
         norm: 1.0 < 1.2 < 4.0,
-        /// The same of the scores of attention.
+        /// The same of the scores of attention where they pass through several kernels.
         scores: 0.5 < 1.0 < 3.0,
         /// The same of convolutions.
         convolved: 1.0 < 1.2 < 5.0,
@@ -122,8 +123,8 @@ fitted! {
         contention: 0.5 < 4.0 < 30.0,
         /// Share of its bandwidth that an NVLink switch gives a ring.
         switch: 0.4 < 0.75 < 1.0,
-        /// The same of a mesh without switch.
-        mesh: 0.2 < 0.8 < 1.0,
+        /// What programs keep of the bandwidth that NCCL by itself reached in a mesh without switch.
+        mesh: 0.6 < 0.9 < 1.0,
         /// The same of a bridge between two.
         bridge: 0.2 < 0.7 < 1.0,
         /// The same of PCI Express.
@@ -150,8 +151,6 @@ fitted! {
         restart: 10.0 < 500.0 < 4000.0,
         /// The same for an exchange inside layers, each time the number of ranks that wait for each other doubles.
         issue: 2.0 < 30.0 < 600.0,
-        /// Passes of recomputed blocks, relative to one forward pass.
-        recomputed: 0.5 < 1.0 < 1.3,
         /// What programs of 2021 and before reach of what today's do.
         aged: 0.7 < 0.92 < 1.0,
         /// Time of fp8 casts and scales, relative to the products' bytes.
@@ -171,6 +170,8 @@ pub struct Coefficients {
     /// What a generation that nothing was measured on is expected to reach: the middle of all that were.
     pub unmeasured: Generation,
     pub totals: Totals,
+    #[serde(default)]
+    pub memory: Figures,
     pub bands: Bands,
     pub anchors: Vec<Anchor>,
     /// What the fit says about itself.

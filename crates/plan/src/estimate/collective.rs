@@ -16,6 +16,8 @@ const PCIE_3: f64 = 15.75e9;
 /// Start of a collective of NCCL besides its steps, seconds. Rounded: with the fitted time of a step, rings of 2 to 8 A100
 /// start after about what NCCL took in vTrain's tables, 46 to 79 µs.
 const START: f64 = 25e-6;
+/// Bytes of gradients that PyTorch's `DistributedDataParallel` exchanges at once (`bucket_cap_mb`, 25 MiB).
+pub const BUCKET: f64 = 25.0 * 1024.0 * 1024.0;
 /// Network of a node of which nothing is known, bits a second: what clouds give common GPU machines; assumed.
 pub const UNKNOWN_NETWORK: f64 = 25e9;
 
@@ -69,6 +71,54 @@ impl Ring {
     }
 }
 
+/// What ranks exchange in a step, in pieces of which each starts anew.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Exchange {
+    /// Seconds that bytes are on their way.
+    pub moving: f64,
+    /// Seconds in which pieces start.
+    pub starting: f64,
+    pub pieces: f64,
+}
+
+impl Exchange {
+    /// The sum of `bytes` from each rank, in pieces.
+    pub fn sum(ring: &Ring, bytes: f64, pieces: f64) -> Exchange {
+        let moving = Ring { latency: 0.0, ..*ring }.all_reduce(bytes);
+        Exchange { moving, starting: pieces * ring.all_reduce(0.0), pieces }
+    }
+
+    /// `bytes` that are spread over all ranks, gathered on each of them, or sums on their way back.
+    pub fn spread(ring: &Ring, bytes: f64, pieces: f64) -> Exchange {
+        let sum = Exchange::sum(ring, bytes, pieces);
+        Exchange { moving: sum.moving / 2.0, starting: sum.starting / 2.0, ..sum }
+    }
+
+    /// The same so many times.
+    pub fn times(self, times: f64) -> Exchange {
+        Exchange { moving: self.moving * times, starting: self.starting * times, pieces: self.pieces * times }
+    }
+
+    pub fn seconds(&self) -> f64 {
+        self.moving + self.starting
+    }
+
+    /// Seconds that it adds to a step when `hidden` seconds of computing run beside it: what is left of it, but at least
+    /// the last piece (of gathers the first), which finds nothing to hide behind; rounded where both are as long (by a
+    /// tenth of it, assumed); and of `slowed`, by which it would slow what hides it, the part that is hidden.
+    pub fn waited(&self, hidden: f64, slowed: f64) -> f64 {
+        let all = self.seconds();
+        if all <= 0.0 {
+            return 0.0;
+        }
+        let last = all / self.pieces.max(1.0);
+        let left = all - last - hidden;
+        let softness = 0.1 * (all - last);
+        let exposed = last + 0.5 * (left + (left * left + softness * softness).sqrt());
+        exposed + slowed.min(all) * (1.0 - exposed / all).max(0.0)
+    }
+}
+
 /// Bytes a second of a GPU's sixteen lanes, one direction.
 pub fn lanes(gpu: &Gpu) -> f64 {
     PCIE_3 * f64::from(1u32 << u32::from(gpu.pcie.clamp(3, 6) - 3))
@@ -94,8 +144,7 @@ fn inside(device: &Device, count: u32, shared: &Shared) -> f64 {
         Link::Bridge(_) => through_host,
         Link::Mesh(rate) => {
             let share = MESH[(count.clamp(2, 8) - 2) as usize];
-            // The shares are those that NCCL reached by itself; programs lose less than a quarter of them.
-            rate / 2.0 * share * shared.mesh.max(0.77)
+            rate / 2.0 * share * shared.mesh
         }
         // Few GPUs reach less of the switch: 193 GB/s of two A100 beside 227 of eight in vTrain's tables.
         Link::Switch(rate) => rate / 2.0 * shared.switch * size / (size + 0.4),

@@ -82,7 +82,8 @@ pub enum Layout {
 #[serde(rename_all = "snake_case")]
 pub enum Recompute {
     None,
-    /// Attention only (Korthikanti et al. 2022).
+    /// Attention only (Korthikanti et al. 2022); beside flash attention, which keeps little, all but attention and every
+    /// second product of matrices in a block (torchtitan's `selective op`).
     Selective,
     /// Every block: only what enters it is kept.
     Full,

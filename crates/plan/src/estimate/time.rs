@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::anchor::{Anchor, nearest};
 use super::band::{Class, Percentiles};
 use super::coefficients::Coefficients;
-use super::collective::Ring;
+use super::collective::{BUCKET, Exchange, Ring};
 use super::machine::{Machine, width};
 use super::operator::Cost;
 use super::setup::{Optimizer, Precision, Recompute, Setup, Zero};
@@ -132,31 +132,29 @@ fn parts(work: &Work, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], 
     let pipes = (micros - 1.0) * passing + pipeline * passing;
 
     let ring = Ring::of(&setup.device, data, parallel.tensor.max(1), shared);
-    let shardless = data > 1;
-    let exchanged = |ring: &Ring| match (shardless, parallel.zero) {
-        (false, _) => (0.0, 0.0),
-        (true, Zero::None) => (ring.all_reduce(weights * wide), 0.0),
-        (true, Zero::Optimizer) => (ring.all_reduce(weights * wide), ring.gather(weights * 2.0) * 0.5),
-        (true, Zero::Gradients) => (ring.gather(weights * wide) * micros, ring.gather(weights * 2.0)),
-        (true, Zero::Parameters) => (
-            ring.gather(weights * wide) * micros,
-            2.0 * micros * ring.gather(weights * width(setup.precision).min(4.0)),
-        ),
-    };
-    let (gradients, gathers) = exchanged(&ring);
     // A pipeline's gradients are complete when it is empty, and nothing is left to hide their exchange.
-    let hidden = match parallel.pipeline > 1 {
-        true => 0.0,
-        false => {
-            let backwards = if parallel.zero >= Zero::Gradients { micros } else { 1.0 };
-            shared.overlap * whole.backward.max(stage.backward) * backwards
+    let late = work.exchanged_late || parallel.pipeline > 1;
+    let units = f64::from(work.blocks) + 1.0;
+    let buckets = if late { 1.0 } else { (weights * wide / BUCKET).ceil().max(1.0) };
+    let scattered = Exchange::spread(&ring, weights * wide, units).times(micros);
+    let [gradients, gathers] = match (data > 1, parallel.zero) {
+        (false, _) => [Exchange::default(); 2],
+        (true, Zero::None) => [Exchange::sum(&ring, weights * wide, buckets), Exchange::default()],
+        (true, Zero::Optimizer) => {
+            [Exchange::sum(&ring, weights * wide, buckets), Exchange::spread(&ring, weights, 1.0)]
+        }
+        (true, Zero::Gradients) => [scattered, Exchange::spread(&ring, weights * 2.0, units)],
+        (true, Zero::Parameters) => {
+            let gathered = Exchange::spread(&ring, weights * width(setup.precision).min(4.0), units);
+            [scattered, gathered.times(2.0 * micros)]
         }
     };
+    let backwards = if parallel.zero >= Zero::Gradients { micros } else { 1.0 };
+    let hidden = if late { 0.0 } else { shared.overlap * whole.backward.max(stage.backward) * backwards };
     let gathered = shared.gather * stage.seconds() * micros;
     // What is hidden still takes multiprocessors and bandwidth from what hides it, by the bytes that it moves.
-    let moving = exchanged(&Ring { latency: 0.0, ..ring });
-    let slowed = |seconds: f64| shared.contention * machine.pass(seconds * ring.bandwidth);
-    let waited = waited(gradients, hidden, slowed(moving.0)) + waited(gathers, gathered, slowed(moving.1));
+    let slowed = |exchange: &Exchange| shared.contention * machine.pass(exchange.moving * ring.bandwidth);
+    let waited = gradients.waited(hidden, slowed(&gradients)) + gathers.waited(gathered, slowed(&gathers));
 
     let states = if parallel.zero == Zero::None { weights } else { weights / f64::from(data) };
     let optimizer = machine.pass(states * optimizer_bytes(setup)) * shared.optimizer;
@@ -171,8 +169,8 @@ fn parts(work: &Work, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], 
         recompute: whole.recompute,
         tensor,
         pipeline: bubble + pipes,
-        gradients,
-        gathers,
+        gradients: gradients.seconds(),
+        gathers: gathers.seconds(),
         optimizer,
     };
     ([compute * slowest, tensor + pipes + waited, overhead], terms)
@@ -198,23 +196,21 @@ fn stages(
             Place::Block => &mut blocks,
             Place::After => &mut after,
         };
-        // How often an operator runs again, and what of its first time that takes.
+        // How often an operator runs again.
         let runs_again = match setup.recompute {
             Recompute::None => 0.0,
-            Recompute::Selective => match group.kind {
-                Kind::Attention { .. } => 1.0,
+            Recompute::Selective => match (group.place, &group.kind) {
+                (Place::Block, _) if setup.flash_attention => 1.0 - group.dear / group.count,
+                (_, Kind::Attention { .. }) => 1.0,
                 _ => 0.0,
             },
-            Recompute::Full => {
-                if group.place == Place::Block {
-                    1.0
-                } else {
-                    0.0
-                }
-            }
+            Recompute::Full => match group.place {
+                Place::Block if work.recomputed_whole => 1.0,
+                Place::Block => 1.0 - group.ends / group.count,
+                Place::Before | Place::After => 0.0,
+            },
         };
-        let again = runs_again * machine.shared.recomputed;
-        to.add(group, &cost, again, launch);
+        to.add(group, &cost, runs_again, launch);
         if setup.parallel.tensor > 1 {
             let [forward, backward] =
                 group.exchanged.map(|values| if values > 0.0 { exchange.all_reduce(values * bytes) } else { 0.0 });
@@ -273,18 +269,6 @@ impl Micro {
     }
 }
 
-/// What an exchange adds to a step when `hidden` seconds of computing run beside it: what is left of it, rounded where
-/// both are as long (by a tenth of it, assumed), and of `slowed`, by which it would slow what hides it, the part that is hidden.
-fn waited(exchange: f64, hidden: f64, slowed: f64) -> f64 {
-    if exchange <= 0.0 {
-        return 0.0;
-    }
-    let left = exchange - hidden;
-    let softness = 0.1 * exchange;
-    let exposed = 0.5 * (left + (left * left + softness * softness).sqrt());
-    exposed + slowed.min(exchange) * (1.0 - exposed / exchange).max(0.0)
-}
-
 /// Bytes a second between two stages of a pipeline.
 fn pass_bandwidth(setup: &Setup, shared: &super::coefficients::Shared) -> f64 {
     let stride = setup.parallel.tensor.max(1) * setup.parallel.data.max(1);
@@ -322,6 +306,7 @@ pub fn class(work: &Work, setup: &Setup, coefficients: &Coefficients) -> Class {
     match &work.form {
         Form::Totals(summary) if coefficients.totals.knows(summary) => Class::KnownFamily,
         Form::Totals(_) => Class::UnknownFamily,
+        Form::Groups(groups) if groups.iter().any(|group| is_unmeasured(&group.kind)) => Class::Unlike,
         Form::Groups(groups) if groups.iter().any(|group| matches!(group.kind, Kind::Convolution { .. })) => {
             if together { Class::PicturesTogether } else { Class::Pictures }
         }
@@ -331,6 +316,27 @@ pub fn class(work: &Work, setup: &Setup, coefficients: &Coefficients) -> Class {
             Link::Mesh(_) | Link::Switch(_) => Class::SequencesTogether,
         },
         Form::Groups(_) => Class::Sequences,
+    }
+}
+
+/// Whether no network that was measured as a graph has such operators: those are ResNets and transformers.
+fn is_unmeasured(kind: &Kind) -> bool {
+    match kind {
+        Kind::Recurrent { .. } | Kind::Resize { .. } => true,
+        Kind::Convolution { columns, groups, .. } => *groups > 1 && *columns == 1,
+        Kind::Linear { .. }
+        | Kind::Attention { .. }
+        | Kind::Product { .. }
+        | Kind::Norm { .. }
+        | Kind::Activation { .. }
+        | Kind::Elementwise { .. }
+        | Kind::Softmax { .. }
+        | Kind::Dropout { .. }
+        | Kind::Embedding { .. }
+        | Kind::Pool { .. }
+        | Kind::Copy { .. }
+        | Kind::View
+        | Kind::Loss { .. } => false,
     }
 }
 

@@ -24,6 +24,10 @@ pub struct Work {
     pub half: bool,
     /// Scores of attention are scaled, masked and normalised by one kernel, Megatron's.
     pub fused_scores: bool,
+    /// Gradients are exchanged when all of them are there, as DeepSpeed without ZeRO and Megatron do it: nothing hides it.
+    pub exchanged_late: bool,
+    /// Blocks are computed again to their end, as Megatron, DeepSpeed and PyTorch before 2.1 do it.
+    pub recomputed_whole: bool,
 }
 
 /// What is known of its operators.
@@ -39,6 +43,12 @@ pub struct Group {
     pub kind: Kind,
     /// How many there are.
     pub count: f64,
+    /// How many of them selective recomputation keeps beside flash attention: attention itself, and of a block's products
+    /// of matrices the first, third and so on (torchtitan's `selective op`).
+    pub dear: f64,
+    /// How many of them stand at the end of a block where nothing more is kept, so that recomputing it need not reach them
+    /// (`set_checkpoint_early_stop`, since PyTorch 2.1).
+    pub ends: f64,
     /// Trained values of each.
     pub parameters: f64,
     pub place: Place,
@@ -71,6 +81,8 @@ impl Work {
                 boundary: 0.0,
                 half: false,
                 fused_scores: false,
+                exchanged_late: false,
+                recomputed_whole: false,
                 form: Form::Totals(summary.clone()),
             },
         }
@@ -96,7 +108,9 @@ fn digest(graph: &Graph) -> Work {
     let mut shared_inputs = BTreeSet::new();
     let mut groups: Vec<Group> = Vec::new();
     let (mut block, mut boundary, mut seen_block) = (0.0, 0.0, false);
-    for operator in &graph.operators {
+    let mut products = (None, 0);
+    let stopped = stops(graph);
+    for (operator, stopped) in graph.operators.iter().zip(stopped) {
         let output = operator.output.0 as usize;
         let inputs_divided = operator.inputs.iter().any(|input| divided[input.0 as usize]);
         let elements = |tensor: usize| graph.tensors[tensor] as f64;
@@ -153,9 +167,22 @@ fn digest(graph: &Graph) -> Work {
             (None, false) => Place::Before,
             (None, true) => Place::After,
         };
+        if products.0 != operator.block {
+            products = (operator.block, 0);
+        }
+        let is_dear = match operator.kind {
+            Kind::Attention { .. } => true,
+            Kind::Linear { .. } | Kind::Convolution { .. } => {
+                products.1 += 1;
+                products.1 % 2 == 1
+            }
+            _ => false,
+        };
         let group = Group {
             kind: operator.kind.clone(),
             count: 1.0,
+            dear: f64::from(u8::from(is_dear)),
+            ends: f64::from(u8::from(stopped)),
             parameters: operator.parameters as f64,
             place,
             divided: is_divided,
@@ -164,7 +191,11 @@ fn digest(graph: &Graph) -> Work {
             exchanged,
         };
         match groups.iter_mut().rev().find(|known| known.same(&group)) {
-            Some(known) => known.count += 1.0,
+            Some(known) => {
+                known.count += 1.0;
+                known.dear += group.dear;
+                known.ends += group.ends;
+            }
             None => groups.push(group),
         }
     }
@@ -177,7 +208,45 @@ fn digest(graph: &Graph) -> Work {
         boundary,
         half: false,
         fused_scores: false,
+        exchanged_late: false,
+        recomputed_whole: false,
     }
+}
+
+/// From which operator on recomputing its block may stop: behind the last that keeps something of its output, or at the
+/// last that keeps what it reads.
+fn stops(graph: &Graph) -> Vec<bool> {
+    let mut stopped = vec![false; graph.operators.len()];
+    let mut within = (None, false);
+    for (index, operator) in graph.operators.iter().enumerate().rev() {
+        if operator.block != within.0 {
+            within = (operator.block, true);
+        }
+        if operator.block.is_none() || !within.1 {
+            continue;
+        }
+        let (keeps_input, keeps_output) = match operator.kind {
+            Kind::Elementwise { product: false, .. } | Kind::View | Kind::Copy { .. } | Kind::Resize { .. } => {
+                (false, false)
+            }
+            Kind::Linear { .. }
+            | Kind::Convolution { .. }
+            | Kind::Product { .. }
+            | Kind::Activation { .. }
+            | Kind::Embedding { .. }
+            | Kind::Elementwise { product: true, .. } => (true, false),
+            Kind::Attention { .. }
+            | Kind::Norm { .. }
+            | Kind::Recurrent { .. }
+            | Kind::Softmax { .. }
+            | Kind::Dropout { .. }
+            | Kind::Pool { .. }
+            | Kind::Loss { .. } => (true, true),
+        };
+        stopped[index] = !keeps_output;
+        within.1 = !(keeps_input || keeps_output);
+    }
+    stopped
 }
 
 impl Group {

@@ -11,7 +11,7 @@ use super::programs;
 use super::row::Row;
 use crate::estimate::band::middle;
 use crate::estimate::limits::offloaded;
-use crate::estimate::memory::{Memory, Savings, memory_with};
+use crate::estimate::memory::{Figures, Memory, Savings, memory_with};
 use crate::estimate::time::class;
 use crate::estimate::{
     Coefficients, Device, Layout, Optimizer, Origin, Parallel, Percentiles, Precision, Recompute, Setup, Work, Zero,
@@ -43,6 +43,10 @@ pub struct Case {
     pub half: bool,
     /// One kernel scales, masks and normalises scores of attention.
     pub fused_scores: bool,
+    /// Gradients are exchanged when all of them are there.
+    pub exchanged_late: bool,
+    /// Blocks are computed again to their end.
+    pub recomputed_whole: bool,
     /// How the row came about, as far as errors depend on it.
     pub origin: Origin,
     /// The table among those of its source, where it says: its heading and its column.
@@ -134,7 +138,13 @@ impl Case {
         let work = if self.savings.adapters.is_some() { work.frozen() } else { work };
         let narrow = matches!(self.setup.precision, Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp8);
         let half = narrow && (self.half || self.savings.half_model);
-        Work { half, fused_scores: self.fused_scores, ..work }
+        Work {
+            half,
+            fused_scores: self.fused_scores,
+            exchanged_late: self.exchanged_late,
+            recomputed_whole: self.recomputed_whole,
+            ..work
+        }
     }
 }
 
@@ -145,7 +155,7 @@ pub type Gpus<'a> = &'a dyn Fn(&str, Option<f64>) -> Option<Gpu>;
 ///
 /// # Errors
 /// Why it is not eligible.
-pub fn case(row: &Row, gpus: Gpus) -> Result<Case, Ineligible> {
+pub fn case(row: &Row, gpus: Gpus, figures: &Figures) -> Result<Case, Ineligible> {
     let program = programs::of(row).ok_or(Ineligible::Model)?;
     let throughput = row.throughput.ok_or(Ineligible::Throughput)?;
     let batch = program.batch.or(row.batch).ok_or(Ineligible::Batch)?;
@@ -157,9 +167,10 @@ pub fn case(row: &Row, gpus: Gpus) -> Result<Case, Ineligible> {
     let in_node =
         program.gpus_per_node.unwrap_or_else(|| count.div_ceil(row.nodes.unwrap_or_else(|| count.div_ceil(8))));
     let nodes = count.div_ceil(in_node.max(1));
-    let precision = match precision(&row.precision, &gpu) {
+    let precision = match program.precision {
         _ if program.eight && gpu.rates.fp8.is_some() => Precision::Fp8,
-        stated => stated,
+        Some(precision) => precision,
+        None => precision(&row.precision, &gpu),
     };
     let network = program.network.or_else(|| usual_network(&gpu));
     let mut setup = Setup {
@@ -182,12 +193,12 @@ pub fn case(row: &Row, gpus: Gpus) -> Result<Case, Ineligible> {
     let mut savings = program.savings;
     savings.written_out |= program.written_out_before_ampere && is_before_ampere(gpu_kind);
     if program.saves_if_needed {
-        save(&program.model, &mut setup, &mut savings);
+        save(&program.model, &mut setup, &mut savings, figures);
     }
     let peak = row.peak.filter(|_| row.peak_sense == "exact").map(|peak| peak * f64::from(1u32 << 30));
     let seen = Seen::of(&row.peak_kind);
     let others = match program.may_recompute {
-        true => others(&program.model, &setup, &savings, peak.map(|peak| (peak, seen))),
+        true => others(&program.model, &setup, &savings, peak.map(|peak| (peak, seen)), figures),
         false => Vec::new(),
     };
     let all = if row.unit.ends_with("/gpu") { f64::from(count) } else { 1.0 };
@@ -204,6 +215,8 @@ pub fn case(row: &Row, gpus: Gpus) -> Result<Case, Ineligible> {
         others,
         half: program.half,
         fused_scores: program.fused_scores,
+        exchanged_late: program.exchanged_late,
+        recomputed_whole: program.recomputed_whole,
         origin: program.origin,
         table: row.notes.split("| row:").next().filter(|_| row.notes.contains("| row:")).unwrap_or_default().to_owned(),
         contradicted: None,
@@ -238,6 +251,8 @@ pub struct Program {
     pub network: Option<f64>,
     pub overstated: f64,
     pub aged: bool,
+    /// What the row's word for the number format means, where it is not what others mean by it.
+    pub precision: Option<Precision>,
     /// Products are in fp8 where the GPU can.
     pub eight: bool,
     pub savings: Savings,
@@ -245,6 +260,10 @@ pub struct Program {
     pub half: bool,
     /// One kernel scales, masks and normalises scores of attention.
     pub fused_scores: bool,
+    /// Gradients are exchanged when all of them are there.
+    pub exchanged_late: bool,
+    /// Blocks are computed again to their end.
+    pub recomputed_whole: bool,
     pub origin: Origin,
     /// Blocks are recomputed, and then the optimiser's state moved to the host, only where memory is too small.
     pub saves_if_needed: bool,
@@ -276,10 +295,13 @@ impl Program {
             network: None,
             overstated: 1.0,
             aged: false,
+            precision: None,
             eight: false,
             savings: Savings::default(),
             half: false,
             fused_scores: false,
+            exchanged_late: false,
+            recomputed_whole: false,
             origin: Origin::Unknown,
             saves_if_needed: false,
             may_recompute: false,
@@ -300,9 +322,9 @@ fn is_before_ampere(architecture: Architecture) -> bool {
 }
 
 /// Saves memory in the order in which recipes do, until `setup` fits.
-fn save(model: &Model, setup: &mut Setup, savings: &mut Savings) {
+fn save(model: &Model, setup: &mut Setup, savings: &mut Savings, figures: &Figures) {
     let fits = |setup: &Setup, savings: &Savings| {
-        memory_with(model, setup, savings).needed() <= setup.device.gpu.usable.0 as f64
+        memory_with(model, setup, savings, figures).needed() <= setup.device.gpu.usable.0 as f64
     };
     if !fits(setup, savings) {
         setup.recompute = Recompute::Full;
@@ -314,19 +336,25 @@ fn save(model: &Model, setup: &mut Setup, savings: &mut Savings) {
 
 /// The other choice of whether blocks are recomputed, where it fits. Both are as likely beforehand; a peak of memory that
 /// the row states tells which it was, as far as estimates of memory are right.
-fn others(model: &Model, setup: &Setup, savings: &Savings, peak: Option<(f64, Seen)>) -> Vec<(Setup, Savings, f64)> {
+fn others(
+    model: &Model,
+    setup: &Setup,
+    savings: &Savings,
+    peak: Option<(f64, Seen)>,
+    figures: &Figures,
+) -> Vec<(Setup, Savings, f64)> {
     let recompute = match setup.recompute {
         Recompute::None => Recompute::Full,
         Recompute::Selective | Recompute::Full => Recompute::None,
     };
     let other = Setup { recompute, ..setup.clone() };
-    let memory = memory_with(model, &other, savings);
+    let memory = memory_with(model, &other, savings, figures);
     if memory.needed() > other.device.gpu.usable.0 as f64 {
         return Vec::new();
     }
     let odds = peak.map_or(1.0, |(peak, seen)| {
         let off = |memory: &Memory| ((seen.of_estimate(memory) / peak).ln() / MEMORY_IS_OFF_BY).powi(2);
-        (0.5 * (off(&memory_with(model, setup, savings)) - off(&memory))).clamp(-20.0, 20.0).exp()
+        (0.5 * (off(&memory_with(model, setup, savings, figures)) - off(&memory))).clamp(-20.0, 20.0).exp()
     });
     vec![(other, *savings, odds)]
 }
@@ -349,8 +377,8 @@ fn precision(word: &str, gpu: &Gpu) -> Precision {
     match word {
         "FP16/AMP" | "AMP" | "FP16" | "amp_fp16" => Precision::AmpFp16,
         "amp_bf16" => Precision::AmpBf16,
-        "bf16" => Precision::Bf16,
-        "fp8" | "amp_fp8" => Precision::Fp8,
+        "bf16" | "BF16" => Precision::Bf16,
+        "fp8" | "amp_fp8" | "float8" | "FP8" => Precision::Fp8,
         "FP32" => Precision::Fp32,
         // `TF32` and `FP32 (TF32 on Ampere+)`.
         _ if gpu.rates.tf32.is_some() => Precision::Tf32,

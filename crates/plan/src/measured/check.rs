@@ -8,7 +8,7 @@ use super::case::{Case, Gpus};
 use super::contradictions;
 use super::row::Row;
 use super::score::{Fits, Pair, Scaling, Score};
-use crate::estimate::memory::{Verdict, largest_batch, memory_with, verdict};
+use crate::estimate::memory::{Figures, Verdict, largest_batch, memory_with, verdict};
 use crate::estimate::{Coefficients, Setup};
 
 /// Scores by source.
@@ -26,13 +26,13 @@ pub fn check(rows: &[Row], gpus: Gpus, coefficients: &Coefficients) -> Report {
     let score = |(source, rows): (String, Vec<&Row>)| {
         let (mut pairs, mut memory, mut ineligible) = (Vec::new(), Vec::new(), BTreeMap::new());
         let (mut cases, mut known) = (Vec::new(), Fits::default());
-        for case in contradictions::cases(&rows, gpus) {
+        for case in contradictions::cases(&rows, gpus, &coefficients.memory) {
             let why = match case {
                 Ok(case) => {
                     // What contradicts its table in throughput may still tell its memory.
-                    count(&case, &mut known);
+                    count(&case, &mut known, &coefficients.memory);
                     if let Some(measured) = case.peak {
-                        memory.push(Pair { measured, estimated: peak(&case) });
+                        memory.push(Pair { measured, estimated: peak(&case, &coefficients.memory) });
                     }
                     if case.contradicted.is_none() {
                         pairs.push(pair(&case, coefficients));
@@ -80,10 +80,10 @@ fn efficiencies(cases: &[Case], pairs: &[Pair]) -> Vec<(f64, f64)> {
 
 /// Counts what is said of a batch that is known to fit, of half as many samples more where it fills the GPU, and how
 /// often the largest batch that is expected to fit is near the largest that did.
-fn count(case: &Case, known: &mut Fits) {
+fn count(case: &Case, known: &mut Fits, figures: &Figures) {
     let said = |micro_batch: u64| {
         let setup = Setup { micro_batch, ..case.setup.clone() };
-        verdict(&memory_with(&case.model, &setup, &case.savings), &setup.device.gpu)
+        verdict(&memory_with(&case.model, &setup, &case.savings, figures), &setup.device.gpu)
     };
     let batch = case.setup.micro_batch;
     if case.fits {
@@ -97,7 +97,8 @@ fn count(case: &Case, known: &mut Fits) {
         known.refused += usize::from(said(batch + batch.div_ceil(2)) == Verdict::TooLarge);
     }
     if let Some(most) = case.tried {
-        let largest = largest_batch(&case.model, &case.setup, &case.savings).map_or(0, |largest| largest.min(most));
+        let largest =
+            largest_batch(&case.model, &case.setup, &case.savings, figures).map_or(0, |largest| largest.min(most));
         known.searched += 1;
         known.near += usize::from(largest.saturating_mul(2) >= batch && largest <= batch.saturating_mul(2));
     }
@@ -114,8 +115,8 @@ fn pair(case: &Case, coefficients: &Coefficients) -> Pair {
 }
 
 /// Estimated peak memory in bytes, as the measurement saw it.
-fn peak(case: &Case) -> Option<[f64; 3]> {
-    let memory = memory_with(&case.model, &case.setup, &case.savings);
+fn peak(case: &Case, figures: &Figures) -> Option<[f64; 3]> {
+    let memory = memory_with(&case.model, &case.setup, &case.savings, figures);
     let seen = case.seen.of_estimate(&memory);
     let [low, high] = [memory.low, memory.high].map(|edge| seen * edge / memory.middle);
     (seen.is_finite() && seen > 0.0).then_some([low, seen, high])

@@ -4,7 +4,7 @@ use super::case::Program;
 use super::kinds;
 use super::row::Row;
 use crate::estimate::memory::{Adapters, Savings};
-use crate::estimate::{Layout, Optimizer, Origin, Recompute, Zero};
+use crate::estimate::{Layout, Optimizer, Origin, Precision, Recompute, Zero};
 use crate::model::families::bert::{Bert, Head};
 use crate::model::families::{Gpt, Llama, Mpt, Resnet};
 use crate::model::{Graph, Model, Summary};
@@ -184,6 +184,8 @@ fn bert(row: &Row, plain: impl Fn(&str, Graph) -> Program) -> Program {
         accumulate: accumulate as u64,
         optimizer: Optimizer::Lamb,
         savings,
+        // Gradients of all micro-batches are put together first (`allreduce_post_accumulation`).
+        exchanged_late: in_torch,
         ..plain("BERT large, masked words", graph)
     }
 }
@@ -213,6 +215,8 @@ fn megatron(row: &Row) -> Option<Program> {
         recompute: Recompute::Full,
         half: true,
         fused_scores: true,
+        exchanged_late: true,
+        recomputed_whole: true,
         origin: Origin::Validation,
         network: Some(800e9),
         ..Program::plain(format!("GPT of {layers} layers of {hidden}"), Model::Graph(graph))
@@ -237,7 +241,7 @@ fn foundry(row: &Row) -> Option<Program> {
     })
 }
 
-/// PyTorch's own trainers of Llama 3.1, compiled.
+/// PyTorch's own trainers of Llama 3.1.
 fn torch(row: &Row) -> Option<Program> {
     let tokens = tokens(row)?;
     let llama = match row.model.strip_prefix("Llama3.1-")? {
@@ -248,6 +252,7 @@ fn torch(row: &Row) -> Option<Program> {
     };
     let words = row.parallelism.as_str();
     let graph = llama.graph();
+    let titan = row.source == "torchtitan";
     // torchtune's recipes: adapters of rank 8; whole networks on one GPU are updated in the backward pass.
     let adapters = words.contains("LoRA").then(|| Adapters { rank: 8, quantized: words.contains("QLoRA") });
     let savings = Savings {
@@ -263,17 +268,30 @@ fn torch(row: &Row) -> Option<Program> {
     let saves_if_needed = row.source == "torchtune" && one && !words.contains("QLoRA");
     let recompute = match (row.checkpointing.as_str(), row.source.as_str()) {
         (word, _) if word.starts_with("selective") => Recompute::Selective,
+        (word, _) if word.starts_with("full") => Recompute::Full,
         (_, "torchtune") if !saves_if_needed => Recompute::Full,
         _ => Recompute::None,
     };
+    let pipeline = row.ways("PP");
+    // A pipeline takes the samples of a rank one by one (`pipeline_parallel_microbatch_size`).
+    let (batch, accumulate) = match pipeline > 1 {
+        true => (row.batch.and(Some(1.0)), row.batch.unwrap_or(1.0) as u64),
+        false => (None, 1),
+    };
     Some(Program {
         tokens: Some(tokens as f64),
+        batch,
+        accumulate,
+        tensor: row.ways("TP"),
+        pipeline,
         zero: if row.gpus.unwrap_or(1) > 1 { Zero::Parameters } else { Zero::None },
         recompute,
+        // Weights stay in fp32 where torchtitan computes in bf16.
+        precision: (titan && row.precision.eq_ignore_ascii_case("bf16")).then_some(Precision::AmpBf16),
         saves_if_needed,
         may_recompute: row.source == "torchtune" && row.checkpointing.is_empty(),
         flash: true,
-        compiled: true,
+        compiled: !titan || words.contains("compile"),
         // FSDP casts weights when it gathers them.
         half: true,
         origin: Origin::Documentation,
@@ -334,6 +352,7 @@ fn trainer(row: &Row) -> Option<Program> {
         optimizer,
         origin: Origin::Documentation,
         aged: true,
+        recomputed_whole: true,
         ..Program::plain("BERT large, classes", Model::Graph(graph))
     })
 }

@@ -132,10 +132,14 @@ impl Row {
         })
     }
 
-    /// The number behind a letter or two in the parallelism, as in `TP2 DP4`.
+    /// The number behind a letter or two in the parallelism, as in `TP2 DP4`, `TP 2, DP 4` or `TP=2`.
     pub fn ways(&self, name: &str) -> u32 {
-        let word = self.parallelism.split_whitespace().find_map(|word| word.strip_prefix(name));
-        word.and_then(|digits| digits.parse().ok()).filter(|ways| (1..=1 << 16).contains(ways)).unwrap_or(1)
+        let separates = |character: char| character.is_whitespace() || ",;=:".contains(character);
+        let mut words = self.parallelism.split(separates).filter(|word| !word.is_empty());
+        let number = words
+            .find_map(|word| word.strip_prefix(name).filter(|rest| rest.parse::<u32>().is_ok() || rest.is_empty()));
+        let number = number.filter(|digits| !digits.is_empty()).or_else(|| words.next());
+        number.and_then(|digits| digits.parse().ok()).filter(|ways| (1..=1 << 16).contains(ways)).unwrap_or(1)
     }
 }
 

@@ -35,8 +35,11 @@ impl Estimator for Estimates<'_> {
     /// In the middle what a monitor of the GPU would show.
     fn needed(&mut self, setup: &Setup) -> Needed {
         let model = &self.subject.model;
-        let profile =
-            self.profiles.entry(Profile::key(setup)).or_insert_with(|| Profile::new(model, setup, &Savings::default()));
+        let figures = &self.coefficients.memory;
+        let profile = self
+            .profiles
+            .entry(Profile::key(setup))
+            .or_insert_with(|| Profile::new(model, setup, &Savings::default(), figures));
         let memory = profile.memory(setup);
         Needed { low: memory.low, middle: memory.middle, high: memory.high }
     }

@@ -3,7 +3,7 @@
 use domain::gpu::Gpu;
 use serde::Serialize;
 
-use super::{Memory, Profile, Savings, memory};
+use super::{Figures, Memory, Profile, Savings, memory};
 use crate::estimate::{Precision, Recompute, Setup, Zero};
 use crate::model::Model;
 
@@ -40,8 +40,8 @@ pub fn verdict(memory: &Memory, gpu: &Gpu) -> Verdict {
 
 /// Returns the largest micro-batch of which the GPU can be expected to hold what is needed; none where it cannot hold
 /// one sample.
-pub fn largest_batch(model: &Model, setup: &Setup, savings: &Savings) -> Option<u64> {
-    let profile = Profile::new(model, setup, savings);
+pub fn largest_batch(model: &Model, setup: &Setup, savings: &Savings, figures: &Figures) -> Option<u64> {
+    let profile = Profile::new(model, setup, savings, figures);
     let has = setup.device.gpu.usable.0 as f64;
     let fits = |batch: u64| profile.memory(&Setup { micro_batch: batch, ..setup.clone() }).needed() <= has;
     if !fits(1) {
@@ -88,14 +88,14 @@ pub enum Change {
 
 /// Returns what would make `setup` fit, each alone, in the order in which it is worth trying; then a GPU that is large
 /// enough. A change that does not apply is left out, and one that is not enough alone says so by its verdict.
-pub fn remedies(model: &Model, setup: &Setup) -> Vec<Remedy> {
+pub fn remedies(model: &Model, setup: &Setup, figures: &Figures) -> Vec<Remedy> {
     let mut remedies = Vec::new();
     let mut consider = |change: Change, setup: Setup| {
-        let memory = memory(model, &setup);
+        let memory = memory(model, &setup, figures);
         let verdict = verdict(&memory, &setup.device.gpu);
         remedies.push(Remedy { change, setup, memory, verdict });
     };
-    if let Some(smaller) = smaller(model, setup) {
+    if let Some(smaller) = smaller(model, setup, figures) {
         consider(Change::SmallerMicroBatch, smaller);
     }
     if !setup.flash_attention && has_attention(model) {
@@ -128,7 +128,7 @@ pub fn remedies(model: &Model, setup: &Setup) -> Vec<Remedy> {
             consider(Change::Tensor(tensor), divided);
         }
     }
-    let needs = memory(model, setup);
+    let needs = memory(model, setup, figures);
     let mut larger = setup.clone();
     larger.device.gpu.usable = domain::Bytes(needs.high.ceil() as u64);
     consider(Change::MoreMemory(needs.high.ceil() as u64), larger);
@@ -136,8 +136,8 @@ pub fn remedies(model: &Model, setup: &Setup) -> Vec<Remedy> {
 }
 
 /// The same batch in micro-batches that fit: the most samples at a time that divide it.
-fn smaller(model: &Model, setup: &Setup) -> Option<Setup> {
-    let profile = Profile::new(model, setup, &Savings::default());
+fn smaller(model: &Model, setup: &Setup, figures: &Figures) -> Option<Setup> {
+    let profile = Profile::new(model, setup, &Savings::default(), figures);
     let halves = (1..).map(|halvings| 1u64 << halvings).take_while(|parts| *parts <= setup.micro_batch);
     let mut last = None;
     for parts in halves.take(32) {

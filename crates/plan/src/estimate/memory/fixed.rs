@@ -1,17 +1,17 @@
-//! What no model changes, and the few figures that were chosen to match measurements.
+//! What no model changes, and the few figures that were fitted to measurements.
 
 use domain::gpu::Architecture;
+use serde::{Deserialize, Serialize};
 
 use crate::estimate::Setup;
 
 const MIB: f64 = 1024.0 * 1024.0;
 const GIB: f64 = 1024.0 * MIB;
 
-/// Figures that no document states, matched to measurements and rounded: to the 19 rows of language models that state an
-/// exact peak, and to the largest batches of image models. `cargo xtask fit` does not change them; `gradus plan check`
-/// says how well they do.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Fitted {
+/// Figures that no document states, fitted by `cargo xtask fit` to rows that state an exact peak and to batches of which it
+/// is known whether they fit. They stand in `catalog/fitted.json`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
     /// Share of what changes during a step that the allocator holds beside it, for want of blocks of the right size.
     pub fragmentation: f64,
     /// What of that share it cannot give back either before a step fails: parts of blocks that are in use.
@@ -24,8 +24,12 @@ pub struct Fitted {
     pub deviation_of_totals: f64,
 }
 
-pub const FITTED: Fitted =
-    Fitted { fragmentation: 0.2, stuck: 0.07, kept_of_totals: 2.6, deviation: 0.06, deviation_of_totals: 0.25 };
+impl Default for Figures {
+    /// Where a fit begins.
+    fn default() -> Figures {
+        Figures { fragmentation: 0.2, stuck: 0.07, kept_of_totals: 2.6, deviation: 0.06, deviation_of_totals: 0.25 }
+    }
+}
 
 /// The driver's context with the libraries' code, by architecture. Only Volta's figure is measured: 1,343 MB of 2²⁰
 /// bytes (Hugging Face, `perf_train_gpu_one`, on a V100). All others are rounded guesses that nothing here was measured
@@ -66,6 +70,3 @@ pub fn workspace(architecture: Architecture) -> f64 {
         | Architecture::Cdna3 => 8.0 * MIB,
     }
 }
-
-/// A bucket of gradients in PyTorch's DDP, of which two are on their way.
-pub const BUCKET: f64 = 25.0 * MIB;

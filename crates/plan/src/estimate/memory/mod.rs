@@ -23,6 +23,7 @@ use super::Setup;
 use crate::model::Model;
 
 pub use fit::{Change, Remedy, Verdict, largest_batch, remedies, verdict};
+pub use fixed::Figures;
 pub use profile::{Key, Profile};
 
 /// Memory of the fullest GPU at its fullest moment, in bytes.
@@ -97,11 +98,11 @@ pub struct Adapters {
 }
 
 /// Estimates the memory of the fullest GPU.
-pub fn memory(model: &Model, setup: &Setup) -> Memory {
-    memory_with(model, setup, &Savings::default())
+pub fn memory(model: &Model, setup: &Setup, figures: &Figures) -> Memory {
+    memory_with(model, setup, &Savings::default(), figures)
 }
 
 /// Estimates the memory of the fullest GPU with further savings.
-pub fn memory_with(model: &Model, setup: &Setup, savings: &Savings) -> Memory {
-    Profile::new(model, setup, savings).memory(setup)
+pub fn memory_with(model: &Model, setup: &Setup, savings: &Savings, figures: &Figures) -> Memory {
+    Profile::new(model, setup, savings, figures).memory(setup)
 }

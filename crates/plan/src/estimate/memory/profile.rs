@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::kept::{Rules, Storage};
 use super::states::{self, Values};
 use super::walk::{Walked, walk};
-use super::{Memory, Savings, fixed, totals};
+use super::{Figures, Memory, Savings, fixed, totals};
 use crate::estimate::{Precision, Recompute, Setup, Zero};
 use crate::model::{Graph, Kind, Model, Operator};
 
@@ -17,6 +17,7 @@ const UNCERTAIN: f64 = 0.01;
 pub struct Profile {
     stages: Vec<Stage>,
     savings: Savings,
+    figures: Figures,
     /// Relative standard deviation of the estimate.
     deviation: f64,
 }
@@ -56,16 +57,17 @@ impl Profile {
         }
     }
 
-    pub fn new(model: &Model, setup: &Setup, savings: &Savings) -> Profile {
+    pub fn new(model: &Model, setup: &Setup, savings: &Savings, figures: &Figures) -> Profile {
         let graph = match model {
             Model::Graph(graph) => graph,
             Model::Summary(summary) => {
-                let (values, walked) = totals::estimate(summary, setup);
+                let (values, walked) = totals::estimate(summary, setup, figures);
                 let stage = Stage { index: 0, values, walked };
                 return Profile {
                     stages: vec![stage],
                     savings: *savings,
-                    deviation: fixed::FITTED.deviation_of_totals,
+                    figures: *figures,
+                    deviation: figures.deviation_of_totals,
                 };
             }
         };
@@ -82,7 +84,7 @@ impl Profile {
                 stages.push(Stage { index: index as u32, values, walked });
             }
         }
-        Profile { stages, savings: *savings, deviation: fixed::FITTED.deviation }
+        Profile { stages, savings: *savings, figures: *figures, deviation: figures.deviation }
     }
 
     /// Estimates the memory of the fullest GPU. `setup` has the [`Key`] that the profile was made for.
@@ -100,7 +102,7 @@ impl Profile {
         let workspace = fixed::workspace(gpu.architecture);
         let context = fixed::context(gpu.architecture);
         let communication = states.communication + fixed::collectives(setup);
-        let margin = fixed::FITTED.fragmentation * (activations + workspace);
+        let margin = self.figures.fragmentation * (activations + workspace);
         let needed =
             states.weights + states.gradients + states.optimizer + communication + context + activations + workspace;
         let middle = needed + margin;
@@ -116,7 +118,7 @@ impl Profile {
             context,
             margin,
             // Before it fails, the allocator gives back what it can.
-            low: needed + fixed::FITTED.stuck * (activations + workspace) - band,
+            low: needed + self.figures.stuck * (activations + workspace) - band,
             middle,
             high: middle + band,
         }

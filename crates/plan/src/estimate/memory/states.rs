@@ -4,7 +4,8 @@
 //! to nothing with Adafactor's row and column means. ZeRO (Rajbhandari et al. 2020) divides the last, the last two or
 //! all three over the data-parallel ranks.
 
-use super::{Adapters, Savings, fixed};
+use super::{Adapters, Savings};
+use crate::estimate::collective::BUCKET;
 use crate::estimate::{Optimizer, Precision, Setup, Zero};
 
 /// Bytes of what is there during the whole step.
@@ -64,7 +65,7 @@ fn full(values: &Values, setup: &Setup, savings: &Savings) -> States {
         (0 | 1, _) => 0.0,
         // The reducer's buckets are as large as all gradients (DDP's documentation of `gradient_as_bucket_view`).
         (2.., Zero::None) => values.parameters * width,
-        (2.., Zero::Optimizer | Zero::Gradients) => 2.0 * fixed::BUCKET,
+        (2.., Zero::Optimizer | Zero::Gradients) => 2.0 * BUCKET,
         // The part at work, its gradient before it is scattered, and the next block.
         (2.., Zero::Parameters) => (2.0 * values.unit + values.block) * computing,
     };

@@ -7,6 +7,11 @@ use crate::model::families::bert::Head;
 use crate::model::families::{Bert, Gpt, Llama, Resnet};
 use crate::model::{Builder, Graph};
 
+/// Estimates with the figures that a fit begins with.
+fn memory(model: &Model, setup: &Setup) -> Memory {
+    memory_with(model, setup, &Savings::default(), &Figures::default())
+}
+
 const GIB: f64 = 1_073_741_824.0;
 
 fn setup(gpu_gib: f64, micro_batch: u64, precision: Precision) -> Setup {
@@ -83,7 +88,7 @@ fn a_layer_of_gpt_keeps_what_korthikanti_counts() {
         let gpt = Model::Graph(Gpt::megatron(1024, layers, 16, 512, 512).graph());
         let mut setup = Setup { accumulate: 2, ..setup(80.0, 1, Precision::AmpFp16) };
         change(&mut setup);
-        memory_with(&gpt, &setup, &Savings { half_model: true, ..Savings::default() }).activations
+        memory_with(&gpt, &setup, &Savings { half_model: true, ..Savings::default() }, &Figures::default()).activations
     };
     let layer = |change: fn(&mut Setup)| kept(9, change) - kept(8, change);
     let (sequence, hidden, heads) = (512.0, 1024.0, 16.0);
@@ -165,27 +170,29 @@ fn the_first_stage_of_a_pipeline_holds_most_micro_batches() {
 fn the_largest_batch_fits_and_the_next_does_not() {
     for precision in [Precision::Fp32, Precision::AmpFp16] {
         let setup = setup(16.0, 1, precision);
-        let largest = largest_batch(&resnet50(), &setup, &Savings::default()).expect("one fits");
+        let largest = largest_batch(&resnet50(), &setup, &Savings::default(), &Figures::default()).expect("one fits");
         let needed = |micro_batch| memory(&resnet50(), &Setup { micro_batch, ..setup.clone() }).needed();
         let has = setup.device.gpu.usable.0 as f64;
         assert!(needed(largest) <= has && needed(largest + 1) > has, "{precision:?}: {largest}");
     }
     let large = Model::Graph(Llama::three_70b(4096).graph());
-    assert_eq!(largest_batch(&large, &setup(16.0, 1, Precision::Bf16), &Savings::default()), None);
+    assert_eq!(largest_batch(&large, &setup(16.0, 1, Precision::Bf16), &Savings::default(), &Figures::default()), None);
 }
 
 #[test]
 fn what_does_not_fit_is_told_what_would() {
     let setup = on(8, setup(16.0, 32, Precision::Fp32));
     assert_eq!(verdict(&memory(&bert_large(), &setup), &setup.device.gpu), Verdict::TooLarge);
-    let told: Vec<(Change, Verdict)> =
-        remedies(&bert_large(), &setup).iter().map(|remedy| (remedy.change, remedy.verdict)).collect();
+    let told: Vec<(Change, Verdict)> = remedies(&bert_large(), &setup, &Figures::default())
+        .iter()
+        .map(|remedy| (remedy.change, remedy.verdict))
+        .collect();
     assert!(told.iter().any(|(change, _)| *change == Change::SmallerMicroBatch), "{told:?}");
     assert!(told.iter().any(|(change, _)| *change == Change::Recompute), "{told:?}");
     assert!(told.iter().any(|(change, _)| *change == Change::Shard(Zero::Parameters)), "{told:?}");
     let (last, enough) = told.last().expect("at least a larger GPU");
     assert!(matches!(last, Change::MoreMemory(_)) && *enough == Verdict::Fits, "{told:?}");
-    for remedy in remedies(&bert_large(), &setup) {
+    for remedy in remedies(&bert_large(), &setup, &Figures::default()) {
         if remedy.change == Change::SmallerMicroBatch {
             assert_eq!(remedy.setup.micro_batch * remedy.setup.accumulate, 32);
         }
