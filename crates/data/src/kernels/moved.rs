@@ -27,8 +27,8 @@ impl Shown {
         self.columns.is_empty() || self.rows.is_empty()
     }
 
-    /// The columns that are shown.
-    pub fn from_columns(&self) -> Range<usize> {
+    /// The columns of the input that are shown.
+    pub fn input_columns(&self) -> Range<usize> {
         self.from_column..self.from_column + self.columns.len()
     }
 }
@@ -50,7 +50,7 @@ pub(super) fn moved(kernels: impl Kernels, shown: &Shown, plane: &[u8], output: 
     if *mirrored {
         let lines = inputs.chunks_exact(width).zip(output[rows.start * width..].chunks_exact_mut(width));
         for (input, row) in lines.take(rows.len()) {
-            kernels.mirrored(&input[shown.from_columns()], &mut row[columns.clone()]);
+            kernels.mirrored(&input[shown.input_columns()], &mut row[columns.clone()]);
         }
     } else {
         output[begin..end].copy_from_slice(&inputs[shown.from_column..][..end - begin]);

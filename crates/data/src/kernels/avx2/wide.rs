@@ -38,7 +38,7 @@ impl<'a> Plan<'a> {
         if !is_there || !(STEP..=STEP * MOST).contains(width) || shown.is_empty() {
             return None;
         }
-        assert!(columns.end <= *width && shown.from_columns().end <= *width, "columns outside the channel");
+        assert!(columns.end <= *width && shown.input_columns().end <= *width, "columns outside the channel");
         assert!((from_row + rows.len()) * width <= plane.len() && rows.end * width <= output, "rows outside it");
         let count = width.div_ceil(STEP);
         let mut parts = [(0, 0, 0); MOST];
