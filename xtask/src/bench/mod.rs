@@ -32,7 +32,7 @@ usage: cargo xtask bench train [CASE…] [--pairs N] [--steps N] [--compiled]   
        cargo xtask bench parity MODEL_FOLDER [PICTURES.tar]      an exported resnet18 in torchvision
        cargo xtask bench data [--pictures N] [--rounds N] [--threads N]   pictures to batches, and other loaders
        cargo xtask bench data --numerics N                       N pictures' pixels beside torchvision's
-       cargo xtask bench transfer                                bytes and time beside rsync, rclone and gzip
+       cargo xtask bench transfer                                bytes and time beside rsync, rclone, s5cmd, aws and gzip
        cargo xtask bench plan [--rounds N]                       a plan over everything that is offered
        cargo xtask bench models                                  weights read from model files beside PyTorch's count
 cases: fp32, fp32-channels_last, bf16, bf16-channels_last of resnet18 on small pictures; with a model before it, such as

@@ -1,7 +1,8 @@
-//! `cargo xtask bench transfer`: what travels after a change, and how fast, beside rsync, rclone and gzip.
+//! `cargo xtask bench transfer`: what travels after a change, and how fast, beside rsync, rclone, s5cmd, the AWS CLI and
+//! gzip.
 //!
-//! The data is made here: a tar of noise in the lengths of pictures, which no program can compress, and text. A peer
-//! that is not installed is named and left out. Bytes are what each program says that it sent; time is that of the
+//! The data is made here: a tar of noise in the lengths of pictures, which no program can compress, and text. rsync and
+//! rclone are the system's own; a peer that is not there is named and left out. Bytes are what each program says that it sent; time is that of the
 //! processor, ours and the peer's in turn, for a machine is rarely quiet.
 
 use std::error::Error;
@@ -14,7 +15,7 @@ use serde_json::Value;
 
 use crate::doing::{self, Outcome};
 use crate::draws::Draws;
-use crate::{build, lab};
+use crate::{build, lab, peers};
 
 /// Pictures of the tar, of about 98 kB each.
 const PICTURES: u64 = 1_500;
@@ -47,6 +48,7 @@ struct Cost {
     cpu_s: f64,
     wall_s: f64,
     out: String,
+    err: String,
 }
 
 impl Bench {
@@ -64,7 +66,8 @@ impl Bench {
         moved.sort_by_key(|number| Draws::new(*number).bits());
         let mut lines = vec![
             format!("bytes sent after a change of a tar of {PICTURES} pictures"),
-            "change            new bytes      gradus  ratio       rsync  ratio  processor s: gradus  rsync".to_owned(),
+            "change            new bytes      gradus  ratio       rsync  ratio      rclone  ratio  processor s: gradus  rsync"
+                .to_owned(),
         ];
         let old = tar(&all);
         for (what, members) in [("append 1 %", &appended), ("insert 1 %", &inserted), ("other order", &moved)] {
@@ -82,31 +85,34 @@ impl Bench {
     }
 
     fn change(&self, what: &str, old: &[u8], new: &[u8], fresh: u64) -> Result<String, Box<dyn Error>> {
-        let (here, remote, mirror) = (self.folder.join("here"), self.folder.join("remote"), self.folder.join("mirror"));
-        for path in [&here, &remote, &mirror] {
+        let [here, remote, mirror, copy] = ["here", "remote", "mirror", "copy"].map(|name| self.folder.join(name));
+        for path in [&here, &remote, &mirror, &copy] {
             let _ = fs::remove_dir_all(path);
             fs::create_dir_all(path)?;
         }
         let file = here.join("pictures.tar");
         fs::write(&file, old)?;
         fs::write(mirror.join("pictures.tar"), old)?;
+        fs::write(copy.join("pictures.tar"), old)?;
         self.carry("push", &here, text(&remote), &[])?;
         fs::write(&file, new)?;
         let ours = self.carry("push", &here, text(&remote), &[])?;
         let sent = number(&ours.out, "moved_bytes")?;
         let mut rsync = Command::new("rsync");
         rsync.args(["--stats", "--no-whole-file"]).arg(&file).arg(mirror.join("pictures.tar"));
-        let theirs = measured(&mut rsync)?;
-        let (bytes, ratio, cpu) = match &theirs {
-            Some(cost) => {
-                let bytes = stated(&cost.out, "Total bytes sent:").ok_or("rsync said nothing of bytes")?;
-                (bytes.to_string(), format!("{:.2}", bytes as f64 / fresh.max(1) as f64), format!("{:.2}", cost.cpu_s))
-            }
-            None => ("not here".into(), "-".into(), "-".into()),
-        };
-        let own = sent as f64 / fresh.max(1) as f64;
-        let (own, ratio) = if fresh == 0 { ("-".to_owned(), "-".to_owned()) } else { (format!("{own:.2}"), ratio) };
-        Ok(format!("{what:<14} {fresh:>12} {sent:>11} {own:>6} {bytes:>11} {ratio:>6} {:>20.2} {cpu:>6}", ours.cpu_s))
+        let rsync = measured(&mut rsync)?;
+        let mut rclone = Command::new("rclone");
+        rclone.args(["copy", "--config", "/dev/null", "--use-json-log", "-v"]).arg(&file).arg(&copy);
+        let rclone = measured(&mut rclone)?;
+        let rsync_sent = rsync.as_ref().map(|cost| stated(&cost.out, "Total bytes sent:").ok_or("rsync told no bytes"));
+        let rclone_sent = rclone.as_ref().map(|cost| copied(&cost.err).ok_or("rclone told no bytes"));
+        let columns = [Some(sent), rsync_sent.transpose()?, rclone_sent.transpose()?].map(|sent| match sent {
+            Some(sent) if fresh == 0 => format!("{sent:>11} {:>6}", "-"),
+            Some(sent) => format!("{sent:>11} {:>6.2}", sent as f64 / fresh as f64),
+            None => format!("{:>11} {:>6}", "not here", "-"),
+        });
+        let cpu = rsync.map_or("-".to_owned(), |cost| format!("{:.2}", cost.cpu_s));
+        Ok(format!("{what:<14} {fresh:>12} {} {:>20.2} {cpu:>6}", columns.join(" "), ours.cpu_s))
     }
 
     /// A whole data set to a bucket and back, through moto.
@@ -134,10 +140,25 @@ impl Bench {
             let mut command = Command::new("rclone");
             command.args(["copy", "--config", "/dev/null", "--transfers", "8", "--s3-provider", "Other"]);
             command.args(["--s3-force-path-style", "--s3-access-key-id", "x", "--s3-secret-access-key", "x"]);
-            command.args(["--s3-endpoint", &endpoint, from, to]);
+            // Certificates are not asked for here, and some versions cannot load others than the system's.
+            command.args(["--s3-endpoint", &endpoint, from, to]).env_remove("AWS_CA_BUNDLE");
             measured(&mut command)
         };
-        let env = [("AWS_ENDPOINT_URL", endpoint.as_str()), ("AWS_ACCESS_KEY_ID", "x"), ("AWS_SECRET_ACCESS_KEY", "x")];
+        let env = [
+            ("AWS_ENDPOINT_URL", endpoint.as_str()),
+            ("AWS_ACCESS_KEY_ID", "x"),
+            ("AWS_SECRET_ACCESS_KEY", "x"),
+            ("AWS_DEFAULT_REGION", "us-east-1"),
+        ];
+        let peers = peers::transfer();
+        if let Err(error) = &peers {
+            eprintln!("without s5cmd and the AWS CLI: {error}");
+        }
+        let peer = |name: &str, arguments: &[&str]| {
+            let Ok(folder) = &peers else { return Ok(None) };
+            let mut command = Command::new(folder.join("bin").join(name));
+            measured(command.args(arguments).envs(env).env("PYTHONPATH", folder))
+        };
         bucket(port)?;
         let mut lines = vec![
             format!("{PICTURES} files of 98 kB to moto and back (moto's own speed bounds the wall clock)"),
@@ -151,9 +172,16 @@ impl Bench {
         add("gradus push", Some(self.carry("push", &here, "s3://bucket/chunks", &env)?));
         add("gradus push --plain", Some(self.plain(&here, "s3://bucket/plain", &env)?));
         add("rclone copy", rclone(text(&here), ":s3:bucket/rclone")?);
+        let files = format!("{}/*", text(&here));
+        add("s5cmd cp", peer("s5cmd", &["--log", "error", "cp", &files, "s3://bucket/s5cmd/"])?);
+        add("aws s3 cp", peer("aws", &["s3", "cp", "--recursive", "--quiet", text(&here), "s3://bucket/aws"])?);
         add("gradus pull", Some(self.carry("pull", Path::new("s3://bucket/chunks"), text(&back("a")), &env)?));
         add("gradus pull (plain)", Some(self.carry("pull", Path::new("s3://bucket/plain"), text(&back("b")), &env)?));
         add("rclone copy (back)", rclone(":s3:bucket/rclone", text(&back("c")))?);
+        let there = format!("{}/", text(&back("d")));
+        add("s5cmd cp (back)", peer("s5cmd", &["--log", "error", "cp", "s3://bucket/s5cmd/*", &there])?);
+        let there = back("e");
+        add("aws s3 cp (back)", peer("aws", &["s3", "cp", "--recursive", "--quiet", "s3://bucket/aws", text(&there)])?);
         Ok(lines)
     }
 
@@ -213,8 +241,8 @@ fn measured(command: &mut Command) -> Result<Option<Cost>, Box<dyn Error>> {
     if !output.status.success() {
         return Err(format!("`{command:?}` failed: {}", String::from_utf8_lossy(&output.stderr)).into());
     }
-    let out = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(Some(Cost { cpu_s: children() - cpu, wall_s: began.elapsed().as_secs_f64(), out }))
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Ok(Some(Cost { cpu_s: children() - cpu, wall_s: began.elapsed().as_secs_f64(), out, err }))
 }
 
 /// Processor seconds of all children that have ended: fields 16 and 17 of `/proc/self/stat`, in hundredths.
@@ -235,6 +263,12 @@ fn number(out: &str, key: &str) -> Result<u64, Box<dyn Error>> {
 fn stated(out: &str, word: &str) -> Option<u64> {
     let line = out.lines().find_map(|line| line.trim().strip_prefix(word))?;
     line.chars().filter(char::is_ascii_digit).collect::<String>().parse().ok()
+}
+
+/// The bytes in the last of rclone's statistics.
+fn copied(log: &str) -> Option<u64> {
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.filter_map(|line| line["stats"]["bytes"].as_u64()).next_back()
 }
 
 /// Makes the bucket that everybody uses.
