@@ -7,9 +7,11 @@ save them (a state as safetensors, or `save_pretrained`), ours loads that file, 
 are the scores without dropout, the loss, every gradient of a training pass (same seed before it, so the same dropout)
 and all weights after 20 updates; then the peer loads our weights back by name, strictly. Prints one line of JSON each:
 relative differences, of a tensor to its largest value; of a gradient to its largest value or, where that is next to
-nothing, to a thousandth of the largest of all.
+nothing, to a thousandth of the largest of all. A detector's line also says how far the peer's updates lie from its own
+when each first weight is changed by about its last bit.
 """
 
+import copy
 import json
 import pathlib
 import subprocess
@@ -179,6 +181,20 @@ def relative(ours, theirs, floor=0.0):
     return largest(ours.double() - theirs.double()) / max(largest(theirs.double()), floor, 1e-30)
 
 
+def distance(losses, others):
+    """How far losses lie from others at most, beside these."""
+    return ((losses - others).abs() / others.abs().clamp_min(1e-3)).max().item()
+
+
+def nudged(model):
+    """The same model with each weight changed by about its last bit."""
+    other, random = copy.deepcopy(model), torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for tensor in other.parameters():
+            tensor.mul_(1 + 6e-8 * torch.randn(tensor.shape, generator=random))
+    return other
+
+
 def compare(name, work):
     torch.manual_seed(0)
     is_text = name.startswith(("bert", "gpt"))
@@ -234,45 +250,54 @@ def compare(name, work):
         sys.exit(f"{name}: {done.stderr}")
     ours = load_file(out)
 
-    def scores():
+    def scores(model):
         if is_text:
             more = {"attention_mask": given["mask"].long()} if "mask" in given else {}
             return model(input_ids=given["values"], **more).logits
         return model(given["values"])
 
-    def loss():
-        found = scores()
+    def loss(model):
+        found = scores(model)
         if name.startswith("yolo"):
             return yolo.loss(found, given["labels"], SIZE)
         return torch.nn.functional.cross_entropy(found.reshape(-1, found.shape[-1]), given["labels"].reshape(-1))
 
+    def updated(model):
+        parameters = list(model.parameters())
+        if adamw:
+            optimizer = torch.optim.AdamW(parameters, lr=rate, eps=eps, weight_decay=0.01, fused=True)
+        else:
+            optimizer = torch.optim.SGD(parameters, lr=rate, momentum=0.9, weight_decay=5e-4, fused=True)
+        losses = []
+        for number in range(STEPS):
+            torch.manual_seed(SEED + number)
+            value = loss(model)
+            value.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            losses.append(value.item())
+        return torch.tensor(losses, dtype=torch.float64)
+
     model.eval()
     with torch.no_grad():
-        logits = relative(ours["logits"], scores())
+        logits = relative(ours["logits"], scores(model))
     model.train()
     torch.manual_seed(SEED)
-    loss().backward()
+    loss(model).backward()
     gradients = {key: tensor.grad.clone() for key, tensor in model.named_parameters()}
     floor = 1e-3 * max(largest(tensor) for tensor in gradients.values())
     worst = max((relative(ours["grad." + TIED.get(key, key)], tensor, floor), key) for key, tensor in gradients.items())
     model.zero_grad(set_to_none=True)
 
-    parameters = list(model.parameters())
-    if adamw:
-        optimizer = torch.optim.AdamW(parameters, lr=rate, eps=eps, weight_decay=0.01, fused=True)
-    else:
-        optimizer = torch.optim.SGD(parameters, lr=rate, momentum=0.9, weight_decay=5e-4, fused=True)
-    losses = []
-    for number in range(STEPS):
-        torch.manual_seed(SEED + number)
-        value = loss()
-        value.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        losses.append(value.item())
-    losses = torch.tensor(losses, dtype=torch.float64)
+    changed = nudged(model) if name.startswith("yolo") else None
+    losses = updated(model)
     state = {key: tensor for key, tensor in model.state_dict().items() if "after." + key in ours}
     after = max((relative(ours["after." + key].float(), tensor.float()), key) for key, tensor in state.items())
+    itself = {}
+    if changed is not None:
+        curve, again = distance(updated(changed), losses), changed.state_dict()
+        weights = max(relative(again[key].float(), tensor.float()) for key, tensor in state.items())
+        itself["itself"] = {"curve": curve, "weights": weights}
     back = {key.removeprefix("after."): tensor for key, tensor in ours.items() if key.startswith("after.")}
     missing, unexpected = model.load_state_dict(back, strict=not is_text)
     assert set(missing) <= set(TIED) and not unexpected, (missing, unexpected)
@@ -284,10 +309,10 @@ def compare(name, work):
         "loss": abs(ours["losses"][0].item() - losses[0].item()) / abs(losses[0].item()),
         "gradients": worst[0],
         "worst_gradient": worst[1],
-        "curve": ((ours["losses"] - losses).abs() / losses.abs().clamp_min(1e-3)).max().item(),
+        "curve": distance(ours["losses"], losses),
         "weights": after[0],
         "worst_weight": after[1],
-    }
+    } | itself
 
 
 for name in names:
