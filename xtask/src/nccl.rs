@@ -51,6 +51,12 @@ fn check(packages: &Path) -> Result<(), Box<dyn Error>> {
             format!("this PyTorch is not {wanted} for CUDA: {found}\n  hint: `pip install torch=={wanted}`").into()
         );
     }
+    if !packages.join("nvidia/cu13/include").is_dir() {
+        return Err(format!(
+            "this PyTorch is for another CUDA than 13, or came without its headers\n  hint: `pip install torch=={wanted}`, as it comes"
+        )
+        .into());
+    }
     match packages.join("nvidia/nccl/include/nccl.h").is_file() {
         true => Ok(()),
         false => {

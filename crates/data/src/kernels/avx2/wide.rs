@@ -1,9 +1,9 @@
 //! Channels moved 64 bytes at a time, where the processor has AVX-512 with VBMI.
 //!
 //! A register is loaded without what reaches beyond the picture, turned round if it is mirrored, and stored at its final
-//! place; the last one of a row overlaps the one before. All stores are of whole registers: one that leaves bytes out
-//! waits for its line of the cache, which took three times as long. There are 256 bytes, so what number each becomes is
-//! looked up and not computed: an instruction finds 64 bytes in a table of 128.
+//! place; the last one of a row overlaps the one before. All stores are of whole registers: a variant that left bytes out
+//! when it loaded and stored took about twice as long. There are 256 bytes, so what number each becomes is looked up and
+//! not computed: an instruction finds 64 bytes in a table of 128.
 
 use std::arch::x86_64::*;
 
