@@ -45,7 +45,7 @@ pub struct Patience {
     pub hurry: Duration,
     /// For what a program has left behind to end after SIGTERM.
     pub leftovers: Duration,
-    /// For the first step, from the start of a rank.
+    /// For the first step, from the start of a rank; `preload` adds to it ([`data::preloading`]).
     pub ready: Duration,
     /// For the next step, at least; twenty times the median step when that is longer.
     pub step: Duration,

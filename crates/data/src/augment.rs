@@ -168,6 +168,7 @@ impl View {
     }
 
     fn shown(&self) -> Shown {
+        debug_assert!(self.y.step > 0, "no change turns a picture upside down");
         let ((columns, from_columns), (rows, from_rows)) = (self.x.shown(), self.y.shown());
         let (width, mirrored) = (self.x.length as usize, self.x.step < 0);
         Shown { width, columns, from_column: from_columns.start, mirrored, rows, from_row: from_rows.start }

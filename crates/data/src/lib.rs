@@ -72,6 +72,7 @@ pub use pack::{PackFormat, PackOptions, PackProgress, Packed, pack};
 pub use scenes::{CELL, Object, SceneBatch, SceneLoader, SceneOutline, Scenes};
 pub use shard::Codec;
 pub use slots::Numbers;
+pub use source::preloading;
 pub use split::Part;
 pub use text::text;
 pub use texts::{Goal, TextBatch, TextLoader, TextOutline, Texts};

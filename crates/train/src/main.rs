@@ -63,7 +63,8 @@ fn launched(mut spec: Spec) -> Result<Spec, String> {
     spec.rank = number("RANK", &value("RANK")?)?;
     if spec.world_size > 1 {
         let local_rank = std::env::var("LOCAL_RANK").unwrap_or_else(|_| "0".to_owned());
-        let patience_s = spec.meeting.map_or_else(domain::rank::patience, |meeting| meeting.patience_s);
+        let usual = || domain::rank::patience().saturating_add(data::preloading(&spec.train.data).as_secs());
+        let patience_s = spec.meeting.as_ref().map_or_else(usual, |meeting| meeting.patience_s);
         spec.meeting = Some(Meeting {
             host: value("MASTER_ADDR")?,
             port: number("MASTER_PORT", &value("MASTER_PORT")?)?,

@@ -80,7 +80,8 @@ impl Attempt {
         let Working::Train { train, folder, link, heartbeat, peers, .. } = &mut self.work else {
             return Ok(Vec::new());
         };
-        *heartbeat = Heartbeat::new(now, self.tools.patience.ready, self.tools.patience.step);
+        let before_ready = self.tools.patience.ready + data::preloading(&train.data);
+        *heartbeat = Heartbeat::new(now, before_ready, self.tools.patience.step);
         let seat = Seat { rank: 0, ranks: train.processes.max(1), port: program::free_port() };
         let launch = |seat: Seat, socket: &Path, log: &Path| {
             let mut command =

@@ -83,7 +83,7 @@ fn spec(start: &Start, train: Train, data: &Path, socket: &Path, seat: Seat) -> 
             port: seat.port,
             local_rank: seat.rank,
             is_kept: false,
-            patience_s: rank::patience(),
+            patience_s: rank::patience().saturating_add(data::preloading(&train.data).as_secs()),
             // Every attempt has a store of its own.
             prefix: String::new(),
         }),

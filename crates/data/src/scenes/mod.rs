@@ -22,7 +22,7 @@ use domain::train::{Corrupt, Data, Split};
 
 use crate::elsewhere::When;
 use crate::picture::decode_once;
-use crate::source::{LARGEST_FILE, Whole};
+use crate::source::{LARGEST_FILE, Whole, check_length};
 use crate::split::{self, Parts};
 use crate::{Error, Part, Skipped};
 
@@ -181,8 +181,11 @@ fn read(files: &Whole, scene: &Scene, size: usize) -> Result<Frame, Error> {
 
 fn bytes_of(files: &Whole, file: &Path) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
-    let read = files.read(file, LARGEST_FILE, When::SOME_TIME, &mut bytes);
-    read.map(|()| bytes).map_err(|source| Error::Read { name: file.display().to_string(), source })
+    let name = || file.display().to_string();
+    let read = files.read(file, LARGEST_FILE + 1, When::SOME_TIME, &mut bytes);
+    read.map_err(|source| Error::Read { name: name(), source })?;
+    check_length(bytes.len()).map_err(|why| Error::Picture { name: name(), why: why.into() })?;
+    Ok(bytes)
 }
 
 /// Reads every picture with all cores, in order; the frames too, if they are to be kept.

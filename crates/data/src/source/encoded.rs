@@ -30,6 +30,18 @@ pub(crate) enum Encoded {
 /// No picture file is larger; a hostile one is refused before it is read.
 pub(crate) const LARGEST_FILE: u64 = 256 << 20;
 
+/// Whether so many bytes of a file, of which at most one more than [`LARGEST_FILE`] were read, can be a picture.
+///
+/// # Errors
+/// Why they cannot.
+pub(crate) fn check_length(bytes: usize) -> Result<(), &'static str> {
+    match bytes as u64 {
+        0 => Err("the file is empty"),
+        1..=LARGEST_FILE => Ok(()),
+        _ => Err("the file is larger than 256 MiB"),
+    }
+}
+
 impl Encoded {
     /// Files below a folder, and what is noted about each, if anything is.
     pub(super) fn files(root: &Path, paths: Vec<PathBuf>, notes: Vec<Box<[u8]>>) -> Encoded {
@@ -117,14 +129,14 @@ impl Encoded {
         }));
     }
 
-    /// Bytes of the file of one picture, where that is known without reading it.
-    pub fn bytes(&self, sample: usize) -> Option<u64> {
+    /// Bytes of the file of one picture, where that is known without asking the disk.
+    pub fn known_bytes(&self, sample: usize) -> Option<u64> {
         match self {
-            Encoded::Files { root, paths, .. } => Some(std::fs::metadata(root.join(&paths[sample])).ok()?.len()),
+            Encoded::Files { root, paths, files, .. } => Some(files.client()?.file(&root.join(&paths[sample]))?.1),
             Encoded::Spans(spans) => Some(u64::from(spans.spans[sample].bytes)),
             Encoded::Rows(_) => None,
             Encoded::Shards(shards) => Some(u64::from(shards.places()[sample].bytes)),
-            Encoded::Loaded(loaded) => loaded.from.bytes(sample),
+            Encoded::Loaded(loaded) => loaded.from.known_bytes(sample),
         }
     }
 
@@ -139,12 +151,7 @@ impl Encoded {
             Encoded::Shards(shards) => shards.read(sample, bytes, when)?,
             Encoded::Loaded(loaded) => return loaded.read(sample, bytes, when),
         }
-        let why = match bytes.len() as u64 {
-            0 => "the file is empty",
-            1..=LARGEST_FILE => return Ok(()),
-            _ => "the file is larger than 256 MiB",
-        };
-        Err(Error::Picture { name: self.name(sample), why: why.into() })
+        check_length(bytes.len()).map_err(|why| Error::Picture { name: self.name(sample), why: why.into() })
     }
 
     /// How the bytes of one picture are to be understood.
@@ -196,5 +203,17 @@ impl Encoded {
             Encoded::Rows(rows) => rows.places.retain(|_| flags.next() == Some(&true)),
             Encoded::Shards(shards) => shards.retain(keep),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_file_is_neither_empty_nor_too_large() {
+        assert_eq!(check_length(0), Err("the file is empty"));
+        assert_eq!([1, LARGEST_FILE as usize].map(check_length), [Ok(()); 2]);
+        assert_eq!(check_length(LARGEST_FILE as usize + 1), Err("the file is larger than 256 MiB"));
     }
 }

@@ -70,11 +70,32 @@ impl Opened {
     }
 }
 
+/// Who serves the files that lie elsewhere, if there is somebody; or why that is not known, which is told when a file is
+/// read: its hole must not be taken for its bytes.
+#[derive(Debug)]
+struct Served(io::Result<Option<Arc<Client>>>);
+
+impl Served {
+    fn client(&self) -> Option<&Client> {
+        self.0.as_ref().ok()?.as_deref()
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Opened> {
+        match &self.0 {
+            Ok(client) => Opened::with(client.as_ref(), path),
+            Err(error) => {
+                let why = format!("where its data lies cannot be read from `.gradus/elsewhere.json`: {error}");
+                Err(io::Error::new(error.kind(), why))
+            }
+        }
+    }
+}
+
 /// Files by number, opened when they are first read.
 #[derive(Debug)]
 pub(crate) struct Handles {
     paths: Vec<PathBuf>,
-    client: Option<Arc<Client>>,
+    client: Served,
     open: Mutex<Open>,
 }
 
@@ -90,8 +111,7 @@ const MOST_OPEN: usize = 256;
 
 impl Handles {
     pub fn new(paths: Vec<PathBuf>) -> Handles {
-        // Data that cannot be understood is told when it is read.
-        let client = paths.first().and_then(|path| Client::of(path).ok().flatten());
+        let client = Served(paths.first().map_or(Ok(None), |path| Client::of(path)));
         Handles { paths, client, open: Mutex::default() }
     }
 
@@ -115,12 +135,12 @@ impl Handles {
 
     /// Who serves the files that lie elsewhere; none where they are here.
     pub fn client(&self) -> Option<&Client> {
-        self.client.as_deref()
+        self.client.client()
     }
 
     /// Says which bytes will be read soon: of which file, from where, how many, and when.
     pub fn expect(&self, spans: impl Iterator<Item = (u32, u64, u32, When)>) {
-        let Some(client) = &self.client else { return };
+        let Some(client) = self.client() else { return };
         client.expect(spans.filter_map(|(number, offset, bytes, when)| {
             let (file, _) = client.file(&self.paths[number as usize])?;
             Some((Span { file, offset, bytes }, when))
@@ -139,7 +159,7 @@ impl Handles {
                 open.files.remove(&first);
             }
         }
-        let file = Arc::new(Opened::with(self.client.as_ref(), &self.paths[number as usize])?);
+        let file = Arc::new(self.client.open(&self.paths[number as usize])?);
         open.files.insert(number, Arc::clone(&file));
         open.order.push_back(number);
         Ok(file)
@@ -148,24 +168,23 @@ impl Handles {
 
 /// Files that are read whole, below one folder.
 #[derive(Debug)]
-pub(crate) struct Whole(Option<Arc<Client>>);
+pub(crate) struct Whole(Served);
 
 impl Whole {
     /// Those below `root`.
     pub fn below(root: &Path) -> Whole {
-        // Data that cannot be understood is told when it is read.
-        Whole(Client::of(root).ok().flatten())
+        Whole(Served(Client::of(root)))
     }
 
     /// Who serves the files that lie elsewhere; none where they are here.
     pub fn client(&self) -> Option<&Client> {
-        self.0.as_deref()
+        self.0.client()
     }
 
     /// Reads a file into `bytes`, or the first of it if it has more than `most`; `when` says when it is needed.
     pub fn read(&self, path: &Path, most: u64, when: When, bytes: &mut Vec<u8>) -> io::Result<()> {
         bytes.clear();
-        match Opened::with(self.0.as_ref(), path)? {
+        match self.0.open(path)? {
             Opened::Here(file) => {
                 bytes.reserve(file.metadata()?.len().min(most) as usize);
                 file.take(most).read_to_end(bytes).map(drop)
@@ -251,6 +270,23 @@ mod tests {
             assert_eq!(u32::from_le_bytes(bytes), n);
         }
         assert_eq!(handles.open.lock().unwrap().files.len(), MOST_OPEN);
+    }
+
+    /// A listing that cannot be read is told; the hole below it is not read as if it were the file.
+    #[test]
+    fn a_hole_is_not_read_where_nobody_knows_who_serves_it() {
+        let root = tempfile::tempdir().unwrap();
+        let (own, file) = (root.path().join(".gradus"), root.path().join("picture.jpg"));
+        std::fs::create_dir(&own).unwrap();
+        std::fs::write(own.join("elsewhere.json"), "{half").unwrap();
+        File::create(&file).unwrap().set_len(100).unwrap();
+        let mut bytes = Vec::new();
+        let whole = Whole::below(root.path()).read(&file, 1000, When::SOME_TIME, &mut bytes);
+        let part = Handles::new(vec![file]).read_exact_at(0, &mut [0; 10], 5);
+        for error in [whole, part].map(Result::unwrap_err) {
+            assert!(error.to_string().contains("cannot be read from `.gradus/elsewhere.json`"), "{error}");
+        }
+        assert!(bytes.is_empty());
     }
 
     #[test]

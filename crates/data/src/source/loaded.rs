@@ -3,6 +3,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
+
+use domain::train::Data;
 
 use super::Encoded;
 use crate::Error;
@@ -20,6 +23,15 @@ pub(crate) struct Loaded {
 const AT_A_TIME: usize = 16;
 /// Pictures that a thread takes at a time.
 const TAKEN: usize = 16;
+/// Bytes a second of the slowest storage that is waited for: a disk that turns, read out of order by several ranks, or a
+/// busy network file system.
+const SLOWEST: u64 = 20_000_000;
+
+/// How much longer than usual a rank may be silent before its first step, because it reads its pictures into memory:
+/// `preload` ÷ 20 MB/s. Zero without `preload`.
+pub fn preloading(data: &Data) -> Duration {
+    Duration::from_secs(data.preload.map_or(0, |most| most.0.div_ceil(SLOWEST)))
+}
 
 impl Loaded {
     /// Reads all files of the pictures.
@@ -27,7 +39,8 @@ impl Loaded {
     /// # Errors
     /// The bytes that the files take, or more than so many, where those are more than `most`.
     pub fn read_all(from: Encoded, most: u64) -> Result<Loaded, u64> {
-        let known: u64 = (0..from.len()).filter_map(|sample| from.bytes(sample)).sum();
+        // Of files that are here each length would be a trip of its own; those who read find out as well.
+        let known = (0..from.len()).filter_map(|sample| from.known_bytes(sample)).fold(0, u64::saturating_add);
         if known > most {
             return Err(known);
         }
@@ -78,5 +91,21 @@ impl Loaded {
         self.from.retain(keep);
         let mut flags = keep.iter();
         self.files.retain(|_| flags.next() == Some(&true));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_rank_that_preloads_has_time_for_it() {
+        let data: Data = serde_json::from_value(serde_json::json!({ "path": "" })).unwrap();
+        for (preload, seconds) in [(None, 0), (Some(1), 1), (Some(20_000_000), 1), (Some(64 << 30), 3436)] {
+            let data = Data { preload: preload.map(Bytes), ..data.clone() };
+            assert_eq!(preloading(&data), Duration::from_secs(seconds), "{preload:?}");
+        }
     }
 }

@@ -27,10 +27,11 @@ use std::path::{Path, PathBuf};
 use domain::train::{Corrupt, Data, Folders, Split, Text};
 
 use self::columns::Want;
-pub(crate) use self::encoded::{Encoded, LARGEST_FILE};
+pub(crate) use self::encoded::{Encoded, LARGEST_FILE, check_length};
 pub(crate) use self::handles::Whole;
 use self::labels::{Named, numbered};
 pub(crate) use self::loaded::Loaded;
+pub use self::loaded::preloading;
 use self::tree::Form;
 use crate::dataset::Skipped;
 use crate::elsewhere::When;
