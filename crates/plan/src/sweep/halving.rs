@@ -5,8 +5,8 @@
 //! only such as are among the best so many then. The paper has only the second half, so that a rung may send on more
 //! than its share when late results are better; with both, what a sweep takes at most is known before it starts.
 //!
-//! A trial that has met `stop.accuracy` would end as soon as it went on, so it does not: it keeps its place among the best
-//! of its rung, and the place is taken.
+//! A trial that has met `stop.accuracy` would end as soon as it went on, so it does not: while it is among the best share
+//! of the rung that it reached, one place there is taken. On other rungs, and behind the best, it takes none.
 
 use domain::Sweep;
 use domain::sweep::{Goal, Method};
@@ -36,24 +36,27 @@ pub(super) fn goes_on(trials: &[Standing], rungs: &[u32], factor: u32, goal: Goa
             let result = trial.results.iter().find(|result| result.epochs == *rung);
             results.extend(result.and_then(|result| Some((place, result.value?))));
         }
-        let share = results.len() / factor.max(2) as usize;
-        let is_enough =
-            |trial: &Standing| trial.results.iter().any(|result| result.epochs <= *rung && result.is_enough);
-        let gone_on = trials.iter().filter(|trial| trial.target > *rung || is_enough(trial)).count();
-        if gone_on >= share {
-            continue;
-        }
         // Stable: of equals the earlier trial is the better one.
         results.sort_by(|(_, one), (_, other)| match (goal.prefers(*one, *other), goal.prefers(*other, *one)) {
             (true, _) => std::cmp::Ordering::Less,
             (false, true) => std::cmp::Ordering::Greater,
             (false, false) => std::cmp::Ordering::Equal,
         });
+        let share = results.len() / factor.max(2) as usize;
+        let best = &results[..share];
+        let is_enough = |trial: &Standing| {
+            trial.target == *rung && trial.results.iter().any(|result| result.epochs == *rung && result.is_enough)
+        };
+        let gone_on = trials.iter().filter(|trial| trial.target > *rung).count();
+        let are_enough = best.iter().filter(|(place, _)| is_enough(&trials[*place])).count();
+        if gone_on + are_enough >= share {
+            continue;
+        }
         let may = |(place, _): &&(usize, f64)| {
             let trial = &trials[*place];
             trial.target == *rung && trial.state == Stand::Rested && !is_enough(trial)
         };
-        if let Some((place, _)) = results[..share].iter().find(may) {
+        if let Some((place, _)) = best.iter().find(may) {
             return Some((*place, *above));
         }
     }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::{run_of, sweep_of};
 
 /// Number of this layout; another one found on disk is thrown away and rebuilt.
-const LAYOUT: i64 = 3;
+const LAYOUT: i64 = 4;
 
 const CREATE: &str = "
     CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT;

@@ -71,6 +71,41 @@ fn a_trial_that_is_good_enough_keeps_its_place_and_does_not_go_on() {
     check(&trials, Move::Over);
 }
 
+fn enough(mut trial: Standing) -> Standing {
+    trial.results.last_mut().unwrap().is_enough = true;
+    trial
+}
+
+#[test]
+fn a_trial_that_is_good_enough_takes_no_place_on_rungs_that_it_did_not_reach() {
+    let halving = sweep(asha(1, 3), Some(18));
+    let mut trials = vec![enough(rested(1, &[(1, 0.99)]))];
+    trials.extend((1..=5).map(|at| {
+        let value = 0.8 + f64::from(at) / 100.0;
+        rested(3, &[(1, value), (3, value)])
+    }));
+    trials.extend((0..12).map(|at| rested(1, &[(1, f64::from(at) / 100.0)])));
+    // Six of eighteen are the share of the first rung, and all of it is taken; one of five may go on from the second.
+    assert_eq!(next(&halving, 9, &trials, 0), Move::GoOn(6, 9));
+    trials[5] = rested(9, &[(1, 0.85), (3, 0.85), (9, 0.9)]);
+    assert_eq!(next(&halving, 9, &trials, 0), Move::Over);
+}
+
+#[test]
+fn a_trial_that_is_good_enough_takes_no_place_behind_the_best() {
+    // By loss, which need not go with accuracy.
+    let halving = Sweep { goal: Goal::Minimize, ..sweep(asha(1, 3), Some(3)) };
+    let mut trials: Vec<Standing> = [0.9, 0.5, 0.4].iter().map(|value| rested(1, &[(1, *value)])).collect();
+    trials[0] = enough(trials[0].clone());
+    assert_eq!(next(&halving, 9, &trials, 0), Move::GoOn(3, 3), "the worst blocks nobody");
+    trials[0].results[0].value = None;
+    trials.push(rested(1, &[(1, 0.6)]));
+    let more = Sweep { trials: Some(4), ..halving.clone() };
+    assert_eq!(next(&more, 9, &trials, 0), Move::GoOn(3, 3), "nor does one without a value");
+    trials[2] = enough(trials[2].clone());
+    assert_eq!(next(&more, 9, &trials, 0), Move::Over, "the best one keeps its place");
+}
+
 #[test]
 fn failures_are_borne_up_to_a_number() {
     let random = sweep(Method::Random, Some(8));
