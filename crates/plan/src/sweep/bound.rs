@@ -11,6 +11,10 @@ use super::trial::{job, most, plan};
 /// Trials whose plans are added up one by one; what more of them take is as much on average.
 const ADDED_UP: u32 = 1000;
 
+/// Time that trials may live on after the deadline: 60 s that the agent gives them to save, and 30 s to see that the
+/// deadline has come, to stop their processes and to release their machines.
+const SAVING: Duration = Duration::from_secs(90);
+
 /// What a sweep takes. Numbers are never passed; time and money are where nothing but an estimate stands behind them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bound {
@@ -20,13 +24,15 @@ pub struct Bound {
     pub epochs: Option<u64>,
     /// Runs, each trial counted once more for each time that it goes on.
     pub runs: Option<u64>,
-    /// Time, by the slow end of each trial's estimate, with as many at once as the sweep says, and by the deadline.
+    /// Time, by the slow end of each trial's estimate, with as many at once as the sweep says, and by the deadline with
+    /// what trials then have to save.
     pub time: Option<Duration>,
-    /// Whether that is the deadline, which ends it, and no estimate.
+    /// Whether that is the deadline with its time to save, which ends it, and no estimate.
     pub time_is_limit: bool,
     /// Money: that time's rent, and the budget.
     pub cost: Option<Money>,
-    /// Whether that is never passed: a budget, the rent until the deadline, or a machine that costs nothing.
+    /// Whether that is never passed: a budget, the rent until all have saved after the deadline, or a machine that costs
+    /// nothing.
     pub cost_is_limit: bool,
 }
 
@@ -56,17 +62,22 @@ pub fn bound(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known) -> Bound {
         });
     }
     let duration = |seconds: f64| Duration::from_micros((seconds * 1e6).ceil() as u64);
-    let rent = time.map(|(paid, _)| offer.rate.cost(Elapsed(duration(paid).micros())));
-    let by_deadline = base.deadline.map(|deadline| {
+    let is_free = offer.rate == Rate::default();
+    let rent = match is_free {
+        true => Some(Money::default()),
+        false => time.map(|(paid, _)| offer.rate.cost(Elapsed(duration(paid).micros()))),
+    };
+    let ends = base.deadline.map(|deadline| Duration::from_micros(deadline.micros().saturating_add(SAVING.micros())));
+    let by_deadline = ends.map(|deadline| {
         let rent = offer.rate.cost(Elapsed(deadline.micros())).micros();
         Money::from_micros(rent.saturating_mul(i64::from(sweep.parallel.max(1))))
     });
     let most_cost = [base.budget.map(|budget| budget.max), by_deadline].into_iter().flatten().min();
     let cost = [rent, most_cost].into_iter().flatten().min();
-    let times = [time.map(|(_, wall)| duration(wall)), base.deadline];
+    let times = [time.map(|(_, wall)| duration(wall)), ends];
     let time = times.into_iter().flatten().min_by_key(|time| time.micros());
-    let time_is_limit = time.is_some() && time == base.deadline;
-    let cost_is_limit = cost.is_some() && (cost == most_cost || offer.rate == Rate::default());
+    let time_is_limit = time.is_some() && time == ends;
+    let cost_is_limit = cost.is_some() && (cost == most_cost || is_free);
     Bound { trials, epochs, runs, time, time_is_limit, cost, cost_is_limit }
 }
 

@@ -1,6 +1,7 @@
 //! Sweeps by the hundred: values, halving, and whole searches against a made-up machine, killed at any event.
 
 mod halving;
+mod limits;
 mod scene;
 mod values;
 
@@ -11,7 +12,7 @@ use domain::sweep::{Asha, Between, Goal, Known, Method, Metric, Parameter, Range
 use domain::{Event, Money, RunId, Sweep, SweepId, Work};
 
 use self::scene::Scene;
-use super::{bound, crowded, job, misfit, most, values};
+use super::{Bound, bound, crowded, job, misfit, most, values};
 use crate::world::{SweepState, World};
 
 fn sweep(method: Method, trials: Option<u32>) -> Sweep {
