@@ -206,17 +206,22 @@ fn memory(train: &Train, network: &Network, sample: Sample, share: &Share, facts
 /// Values that each rank has of weights, gradients and so many `moments`: whole ones, or its part and, of the block at
 /// work and of what stands around the blocks, what was gathered (Rajbhandari et al. 2020, figure 1). Ranks that divide
 /// the layers have their part of these before anything else is shared.
+///
+/// To that comes what the C library's allocator keeps on processors, from where blocks below 32 MiB never go back: buckets
+/// of gradients that are laid out anew after the first step; the whole network that a rank begins with; and, with
+/// `parameters`, all that was ever gathered.
 fn shared(train: &Train, network: &Network, moments: u64) -> u64 {
     let ranks = u64::from((train.processes / train.parallel.tensor.max(1)).max(1));
     let all = network.here();
     let part = all.div_ceil(ranks);
     // A gradient, the same laid out to be sent, and what is being sent.
     let at_work = 3 * network.block.max(all - network.blocks);
+    let kept = if ranks > 1 { all } else { 0 };
     match train.parallel.shard {
-        Shard::None => all * (2 + moments),
-        Shard::Optimizer => all * 2 + part * moments,
-        Shard::Gradients => all + part * (1 + moments) + at_work,
-        Shard::Parameters => part * (2 + moments) + at_work + network.block + (all - network.blocks),
+        Shard::None => all * (2 + moments) + kept,
+        Shard::Optimizer => all * 2 + part * moments + kept,
+        Shard::Gradients => all + part * (1 + moments) + at_work + kept,
+        Shard::Parameters => all + part * (2 + moments) + at_work + kept,
     }
 }
 

@@ -326,10 +326,18 @@ fn transformers_have_a_memory_also_where_their_layers_are_divided() {
         let plans = draft(&job(&gpt(parallel)), &[machine(SMALL)], &UNKNOWN).unwrap();
         plans[0].memory.unwrap().0 as f64 / 1e6
     };
-    // Measured: 3,443 and 2,328 MB.
-    let (whole, divided) = (memory(""), memory("tensor: 2"));
-    assert!((2_700.0..3_500.0).contains(&whole) && (2_100.0..2_600.0).contains(&divided), "{whole} {divided}");
-    assert!(memory("shard: parameters") < memory("shard: gradients") && memory("shard: gradients") < whole);
+    // Peaks of rank 0 as measured (`docs/parallel.md`), and so many in a hundred that the plan may be below and above.
+    for (parallel, measured, below, above) in [
+        ("", 3_443.0, 4.0, 2.0),
+        ("shard: optimizer", 3_091.0, 4.0, 2.0),
+        ("shard: gradients", 3_083.0, 7.0, 2.0),
+        ("shard: parameters", 3_257.0, 7.0, 2.0),
+        ("tensor: 2", 2_328.0, 2.0, 3.0),
+    ] {
+        let off = (memory(parallel) / measured - 1.0) * 100.0;
+        assert!((-below..above).contains(&off), "{parallel}: {:.0} MB, {off:.1} % off", memory(parallel));
+    }
+    let divided = memory("tensor: 2");
     assert!(memory("tensor: 2, shard: none") == divided);
     check_says(&gpt(""), &UNKNOWN, "a vocabulary of 2000 words, the most that is learnt, is assumed", true);
     check_says(&gpt(""), &UNKNOWN, "is not counted yet", false);
