@@ -132,10 +132,14 @@ impl Ranks {
     pub fn exchanges(&self) -> String {
         match self.group.as_ref().map(|group| group.way()) {
             Some(Way::Nccl) => "over NCCL".to_owned(),
-            Some(Way::Host) | None => "through the host, for `libgradus-nccl.so` was not found".to_owned(),
+            Some(Way::Host) | None => {
+                "through the host, for they cannot over NCCL: no CUDA device or no `libgradus-nccl.so`".to_owned()
+            }
             Some(Way::HostFor(ranks)) => {
-                let (ranks, have) = (listed(ranks), if ranks.len() == 1 { "has" } else { "have" });
-                format!("through the host, for {ranks} {have} no `libgradus-nccl.so`, though others have")
+                let ranks = listed(ranks);
+                format!(
+                    "through the host, for {ranks} cannot exchange over NCCL, though others can: no CUDA device or no `libgradus-nccl.so`"
+                )
             }
         }
     }

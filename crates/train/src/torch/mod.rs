@@ -208,7 +208,9 @@ pub fn set_gradients(parameters: &[Tensor], gradients: &[Tensor]) -> Result<()> 
 }
 
 /// Gives back the memory of a tensor, which its views share. Until [`allocate_memory`], each lies where there is no
-/// memory: reading or writing one ends the process, and touches nothing else.
+/// memory: a processor that reads or writes one ends the process, and touches nothing else. On a CUDA device the address
+/// is none of the device's: a kernel fails there, which a later call reports as an illegal access, and not where it began;
+/// that was never run.
 pub fn release_memory(tensor: &Tensor) -> Result<()> {
     Ok(ffi::release_memory(borrow(tensor))?)
 }

@@ -46,8 +46,10 @@ at::Generator generator(std::int32_t device) {
       at::Device(device_type(device >= 0), static_cast<at::DeviceIndex>(device)));
 }
 
-// So many addresses without memory: whoever reads or writes there ends the process, as beyond the end of a stack, and
-// never meets what is somebody else's.
+// So many addresses without memory: a processor that reads or writes there ends the process, as beyond the end of a stack,
+// and never meets what is somebody else's. For a CUDA device they are addresses of the host that it has no mapping of: a
+// kernel that reads or writes there fails, and a later call reports it as an illegal access (never run). A machine on which
+// the device reads the host's pages by the host's own tables meets the same pages without memory.
 at::DataPtr nothing_behind(std::size_t bytes, c10::Device device) {
   struct Stretch {
     void *start;

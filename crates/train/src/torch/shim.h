@@ -57,8 +57,9 @@ std::unique_ptr<at::Tensor> recompute(const at::Tensor &x, rust::Box<Work> work)
 std::unique_ptr<at::Tensor> gate(const at::Tensor &x, rust::Box<Work> work);
 void set_gradients(Tensors parameters, Tensors gradients);
 
-// Gives the memory of a tensor and its views back; they keep their sizes, at addresses where every access ends the
-// process. `allocate_memory` puts as much new memory there.
+// Gives the memory of a tensor and its views back; they keep their sizes, at addresses where every access by a
+// processor ends the process, and every access by a kernel on a CUDA device fails, which a later call reports (never run).
+// `allocate_memory` puts as much new memory there.
 void release_memory(const at::Tensor &tensor);
 void allocate_memory(const at::Tensor &tensor);
 
