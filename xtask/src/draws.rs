@@ -1,4 +1,5 @@
-//! Numbers that follow from a seed: SplitMix64, as in `domain::random`; `xtask` depends on no crate of ours.
+//! Numbers that follow from a seed: SplitMix64, bits and bytes as in `domain::random`, numbers below a limit by the
+//! remainder instead; `xtask` depends on no crate of ours.
 
 /// The draws of one seed, in sequence.
 pub struct Draws(u64);
@@ -18,7 +19,8 @@ impl Draws {
         z ^ (z >> 31)
     }
 
-    /// The next number below `limit`.
+    /// The next number below `limit`, a remainder: as even as need be for limits far below 2⁶⁴, and the same storms and files
+    /// for a seed as ever.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.bits() % limit
     }

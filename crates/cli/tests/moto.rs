@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use domain::random::Draws;
 use serde_json::Value;
 
 use self::s3::Moto;
@@ -155,14 +156,14 @@ fn a_run_from_a_bucket_gives_the_weights_of_a_run_from_the_folder() {
 fn a_run_whose_data_stays_in_the_bucket_gives_the_same_weights_through_a_kill() {
     let scene = Scene { folder: tempfile::tempdir().unwrap(), moto: Moto::start() };
     let folder = scene.path("noise");
-    let mut state = 7_u32;
+    let mut draws = Draws::new(7);
     for number in 0..120 {
         let class = folder.join(format!("class-{}", number % 2));
         fs::create_dir_all(&class).unwrap();
-        let picture = image::RgbImage::from_fn(100, 100, |_, _| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            image::Rgb([(state >> 24) as u8, (state >> 16) as u8, (number % 2 * 90 + (state >> 28)) as u8])
-        });
+        let mut noise = draws.bytes(3 * 100 * 100);
+        // The class shows in the blue of each pixel.
+        noise.iter_mut().skip(2).step_by(3).for_each(|blue| *blue = number % 2 * 90 + (*blue >> 4));
+        let picture = image::RgbImage::from_raw(100, 100, noise).unwrap();
         picture.save(class.join(format!("{number:03}.png"))).unwrap();
     }
     let (folder, shards) = (folder.to_str().unwrap(), scene.path("shards"));
