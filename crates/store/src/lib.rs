@@ -24,6 +24,7 @@ mod pull;
 mod push;
 mod remote;
 mod serve;
+mod socket;
 mod source;
 mod stage;
 #[cfg(test)]
@@ -38,4 +39,5 @@ pub use pull::{Pulled, pull};
 pub use push::{Form, Options, Pushed, push};
 pub use remote::Remote;
 pub use serve::{Places, Served, serve};
+pub use socket::listen;
 pub use stage::{Staged, stage};

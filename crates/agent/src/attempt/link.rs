@@ -3,10 +3,9 @@
 //! A path of a socket has at most 108 bytes, and homes may lie deeper. Then the path goes through the agent's own
 //! handle of the folder, `/proc/<pid>/fd/<n>/…`: short, and gone with the agent.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
@@ -54,8 +53,7 @@ impl Link {
         let name = format!("{attempt}-{rank}.sock");
         let file = folder.join(&name);
         let (path, handle) = short(&file)?;
-        let listener = UnixListener::bind(&path)?;
-        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        let listener = store::listen(&path)?;
         let accepting = listener.try_clone()?;
         let attempt = attempt.clone();
         std::thread::spawn(move || {

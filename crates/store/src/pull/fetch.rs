@@ -111,18 +111,37 @@ async fn one(
     meter: &Meter,
 ) -> Result<(), Error> {
     let unit = Arc::new(unit);
-    // A second time in case that the bytes were damaged on their way.
-    for _ in 0..2 {
-        let bytes = remote.range(&name, unit.range.clone(), None).await?;
+    let range = unit.range.clone();
+    let moved = verified(remote, &name, &range, |bytes| {
         meter.received(bytes.len() as u64);
         let (folder, frames, parts, unit) = (folder.clone(), frames.clone(), parts.clone(), unit.clone());
         let writing = tokio::task::spawn_blocking(move || write(&folder, &frames, &parts, &unit, &bytes));
-        if let Some(moved) = writing.await.map_err(|error| Error::Internal(error.to_string()))?? {
-            meter.moved(moved);
-            return Ok(());
+        async move { writing.await.map_err(|error| Error::Internal(error.to_string()))? }
+    });
+    meter.moved(moved.await?);
+    Ok(())
+}
+
+/// Fetches a range of a bundle and hands it to `take`, which answers none when something in it is wrong; then it is
+/// fetched a second time, in case that the bytes were damaged on their way.
+///
+/// # Errors
+/// Of the network and of `take`; [`Error::Damaged`] when it is wrong both times.
+pub(crate) async fn verified<T, F>(
+    remote: &Remote,
+    name: &str,
+    range: &Range<u64>,
+    mut take: impl FnMut(Vec<u8>) -> F,
+) -> Result<T, Error>
+where
+    F: Future<Output = Result<Option<T>, Error>>,
+{
+    for _ in 0..2 {
+        if let Some(taken) = take(remote.range(name, range.clone(), None).await?).await? {
+            return Ok(taken);
         }
     }
-    Err(remote.damaged(&name, "its bytes are not those that the manifest names"))
+    Err(remote.damaged(name, "its bytes are not those that the manifest names"))
 }
 
 /// Writes what a unit brought; none when something in it is wrong, and then nothing wrong was written.

@@ -12,7 +12,6 @@ mod tests;
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,11 +22,12 @@ use data::Manifest;
 use data::cache::{Cache, Counts};
 use data::chunk::check_name;
 use data::elsewhere::{Hole, Listing, Request, SCHEMA, lay_out, read_request, write_answer};
+use futures::{StreamExt, TryStreamExt, stream};
 
 use self::origin::Source;
 use self::pieces::Pieces;
 use crate::remote::{Object, Remote};
-use crate::{Access, Error, Limits, Location, Meter, head, open, plain};
+use crate::{Access, Error, Limits, Location, Meter, head, open, plain, socket};
 
 /// Where things are put on this machine.
 #[derive(Debug, Clone, Copy)]
@@ -100,6 +100,7 @@ fn serve_from(location: &Location, opener: Opener, budget: u64, places: Places<'
     let (files, is_itself) = files(&remote, at)?;
     let single = files.first().filter(|_| is_itself).map(|file| at.join(&file.name));
     let (mut sources, mut holes) = (Vec::new(), Vec::new());
+    let (mut small, mut large) = (Vec::new(), Vec::new());
     for source in files {
         let Source { name, bytes, .. } = &source;
         check_name(name).map_err(|why| remote.damaged(name, format!("its name is refused: {why}")))?;
@@ -112,19 +113,19 @@ fn serve_from(location: &Location, opener: Opener, budget: u64, places: Places<'
         if *bytes > LARGEST_WHOLE {
             let message =
                 format!("`{location}` holds `{name}`, which is read whole, and its {bytes} bytes are too many");
-            let hint = "pack it with `gradus data pack` and push the shards, or leave `data.cache` out";
+            let hint = "leave `data.cache` out, and all of the data is fetched before training begins";
             return Err(Error::Usage { message, hint: hint.into() });
         }
-        let path = at.join(name);
-        fs::create_dir_all(path.parent().unwrap_or(at)).map_err(Error::file("make", at))?;
-        fs::write(&path, source.fetch(&remote, 0..*bytes)?).map_err(Error::file("write", &path))?;
+        let group = if *bytes > SMALL { &mut large } else { &mut small };
+        group.push(source);
     }
+    // Of the large ones only one is in memory at a time.
+    remote.wait(bring(&remote, at, small, remote.limits.streams))?;
+    remote.wait(bring(&remote, at, large, 1))?;
     let folder = places.cache.join(crate::stage::folder_name(location));
     let cache = Cache::open(&folder, budget).map_err(Error::file("open", &folder))?;
     let pieces = Arc::new(Pieces::new(cache, sources, opener));
-    let listener = UnixListener::bind(places.socket).map_err(Error::file("listen at", places.socket))?;
-    let private = fs::Permissions::from_mode(0o600);
-    fs::set_permissions(places.socket, private).map_err(Error::file("protect", places.socket))?;
+    let listener = socket::listen(places.socket).map_err(Error::file("listen at", places.socket))?;
     let listing = Listing { schema: SCHEMA, socket: places.socket.to_owned(), files: holes };
     lay_out(at, &listing).map_err(Error::file("write", at))?;
     let is_over = Arc::new(AtomicBool::new(false));
@@ -133,6 +134,16 @@ fn serve_from(location: &Location, opener: Opener, budget: u64, places: Places<'
     Pieces::fetch_ahead(&pieces);
     let path = single.unwrap_or_else(|| at.to_owned());
     Ok(Served { path, socket: places.socket.to_owned(), is_over, pieces })
+}
+
+/// Fetches whole files into the folder, so many `at_a_time`.
+async fn bring(remote: &Remote, folder: &Path, sources: Vec<Source>, at_a_time: usize) -> Result<(), Error> {
+    let one = async |source: Source| {
+        let path = folder.join(&source.name);
+        fs::create_dir_all(path.parent().unwrap_or(folder)).map_err(Error::file("make", folder))?;
+        fs::write(&path, source.fetch(remote, 0..source.bytes).await?).map_err(Error::file("write", &path))
+    };
+    stream::iter(sources).map(one).buffer_unordered(at_a_time).try_collect().await
 }
 
 /// The files that lie there, and whether there is one that is the data set itself.

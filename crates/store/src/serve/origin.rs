@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use data::chunk::{Frame, Id, Manifest, Piece};
 
-use crate::pull::fetch::{Need, Place, Unit, units, unpack};
+use crate::pull::fetch::{Need, Place, Unit, units, unpack, verified};
 use crate::remote::{Object, Remote};
 use crate::{Error, head};
 
@@ -59,18 +59,18 @@ impl Source {
     }
 
     /// Fetches a range that lies within the file.
-    pub fn fetch(&self, remote: &Remote, range: Range<u64>) -> Result<Vec<u8>, Error> {
+    pub async fn fetch(&self, remote: &Remote, range: Range<u64>) -> Result<Vec<u8>, Error> {
         match &self.pieces {
             // No range of an object is empty.
             _ if range.is_empty() => Ok(Vec::new()),
-            None => remote.wait(remote.range(&self.key, range, self.version.as_deref())),
-            Some(pieces) => pieces.fetch(remote, range),
+            None => remote.range(&self.key, range, self.version.as_deref()).await,
+            Some(pieces) => pieces.fetch(remote, range).await,
         }
     }
 }
 
 impl Pieces {
-    fn fetch(&self, remote: &Remote, range: Range<u64>) -> Result<Vec<u8>, Error> {
+    async fn fetch(&self, remote: &Remote, range: Range<u64>) -> Result<Vec<u8>, Error> {
         let Manifest { bundles, frames, files } = &*self.manifest;
         let first = self.starts.partition_point(|start| *start <= range.start).saturating_sub(1);
         let from = files[self.file].pieces.iter().zip(self.starts.iter()).skip(first);
@@ -81,10 +81,11 @@ impl Pieces {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         for unit in units(&self.manifest, needs, remote.limits.part) {
             let name = head::bundle_name(bundles[unit.bundle as usize].id);
-            let fetched = remote.wait(remote.range(&name, unit.range.clone(), None))?;
-            if !whole(frames, &unit, &fetched, &range, &mut bytes)? {
-                return Err(remote.damaged(&name, "its bytes are not those that the manifest names"));
-            }
+            let take = |fetched: Vec<u8>| {
+                let is_right = whole(frames, &unit, &fetched, &range, &mut bytes);
+                std::future::ready(is_right.map(|is_right| is_right.then_some(())))
+            };
+            verified(remote, &name, &unit.range, take).await?;
         }
         Ok(bytes)
     }

@@ -232,7 +232,7 @@ impl Pieces {
             None => fetcher.insert((self.opener)().map_err(|error| io::Error::other(told(&error)))?),
         };
         let range = span.offset..span.offset + u64::from(span.bytes);
-        source.fetch(remote, range).map_err(|error| io::Error::other(told(&error)))
+        remote.wait(source.fetch(remote, range)).map_err(|error| io::Error::other(told(&error)))
     }
 
     /// The number of a piece, which is the same for all who read the same version of the same object.

@@ -1,5 +1,6 @@
 //! Data sets that are trained on while they stay in a store, with a cache of less than a third of them.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -202,6 +203,50 @@ fn ranks_share_what_one_of_them_fetched_and_a_kill_costs_nothing() {
         drop(served);
     }
     assert_eq!(done, wanted.len());
+}
+
+/// What was damaged on its way is fetched again, and what is damaged where it lies is told.
+#[test]
+fn damaged_bytes_are_fetched_twice() {
+    let store = Arc::new(InMemory::new());
+    let remote = opener(&store)().unwrap();
+    remote.wait(store.put(&Key::from("set/bundle"), PutPayload::from_static(b"0123456789"))).unwrap();
+    let fetch = |right: usize| {
+        let mut tries = 0;
+        let take = |bytes: Vec<u8>| {
+            tries += 1;
+            std::future::ready(Ok((tries == right).then_some(bytes)))
+        };
+        let found = remote.wait(crate::pull::fetch::verified(&remote, "bundle", &(2..5), take));
+        (tries, found)
+    };
+    assert_eq!(
+        [1, 2].map(&fetch).map(|(tries, found)| (tries, found.unwrap())),
+        [1, 2].map(|tries| (tries, b"234".to_vec()))
+    );
+    let (tries, found) = fetch(3);
+    let error = found.unwrap_err().to_string();
+    assert!(tries == 2 && error.contains("its bytes are not those that the manifest names"), "{tries}: {error}");
+}
+
+/// Small files that are no pictures are here before training begins, however many there are.
+#[test]
+fn small_files_are_brought_whole() {
+    let root = tempfile::tempdir().unwrap();
+    let here = root.path().join("here");
+    for number in 0..50 {
+        let class = here.join(format!("c{}", number % 3));
+        fs::create_dir_all(&class).unwrap();
+        fs::write(class.join(format!("{number}.txt")), number.to_string()).unwrap();
+    }
+    fs::write(here.join("table.csv"), vec![b'7'; 300_000]).unwrap();
+    let [folder, socket] = ["d", "s"].map(|name| root.path().join(name));
+    let places = Places { folder: &folder, cache: root.path(), socket: &socket };
+    let _served = serve_from(&location(), opener(&put(&here)), 1 << 30, places).unwrap();
+    for file in crate::source::walk(&here).unwrap() {
+        let found = fs::read(folder.join(&file.name)).unwrap();
+        assert_eq!(found, fs::read(&file.path).unwrap(), "{}", file.name);
+    }
 }
 
 #[test]
