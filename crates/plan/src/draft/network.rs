@@ -17,7 +17,7 @@ const HIDDEN: u64 = 128;
 /// Height and width from which residual networks have the usual stem.
 const LARGE: u64 = 64;
 
-/// What one network takes for pictures of one shape.
+/// What one network takes for samples of one shape.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Network {
     /// Trained values.
@@ -26,22 +26,35 @@ pub(super) struct Network {
     pub buffers: u64,
     /// Multiply-adds of one sample, forwards.
     pub multiply_adds: u64,
-    /// Values kept for the backward pass, of one sample.
-    pub kept: u64,
-    /// Values of the largest layer's output, of one sample.
-    pub largest: u64,
-    /// Of one rank, where ranks may divide the layers; all of it where they cannot.
-    pub part: Option<Part>,
+    /// How it was counted, and what a sample takes by that.
+    pub counted: Counted,
     /// Trained values of the largest of the blocks that repeat.
     pub block: u64,
     /// Trained values of all blocks; the rest stands around them.
     pub blocks: u64,
 }
 
+/// How a network was counted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Counted {
+    /// Operator by operator; ranks cannot divide its layers.
+    Operators {
+        /// Values kept for the backward pass, of one sample.
+        kept: u64,
+        /// Values of the largest layer's output, of one sample.
+        largest: u64,
+    },
+    /// By its graph: what one rank has of it, where ranks may divide the layers.
+    Graph(Part),
+}
+
 impl Network {
     /// Trained values of one rank, where ranks may divide the layers.
     pub fn here(&self) -> u64 {
-        self.part.map_or(self.parameters, |part| part.parameters.ceil() as u64)
+        match self.counted {
+            Counted::Operators { .. } => self.parameters,
+            Counted::Graph(part) => part.parameters.ceil() as u64,
+        }
     }
 
     /// Bytes that one sample takes on its way there and back.
@@ -51,7 +64,10 @@ impl Network {
             Precision::Bf16 | Precision::Fp16 => 2,
             Precision::Auto | Precision::Fp32 | Precision::Tf32 => 4,
         };
-        self.part.map_or(width * self.kept + 4 * 2 * self.largest, |part| part.activations.ceil() as u64)
+        match self.counted {
+            Counted::Operators { kept, largest } => width * kept + 4 * 2 * largest,
+            Counted::Graph(part) => part.activations.ceil() as u64,
+        }
     }
 
     /// Counts `model` for pictures of `[channels, height, width]` and so many classes; none for what is not counted yet.
@@ -105,7 +121,7 @@ impl Network {
             Architecture::Yolo { .. } | Architecture::Bert { .. } | Architecture::Gpt { .. } => return None,
         }
         count.linear(u64::from(classes));
-        Some(count.total)
+        Some(count.network())
     }
 }
 
@@ -128,9 +144,7 @@ pub(super) fn transformer(train: &Train, sample: Sample, classes: u32) -> Option
         parameters: graph.parameters(),
         buffers: graph.buffers(),
         multiply_adds: graph.multiply_adds(),
-        kept: 0,
-        largest: 0,
-        part: Some(part),
+        counted: Counted::Graph(part),
         block: part.block.ceil() as u64,
         blocks: part.blocks.ceil() as u64,
     })
@@ -151,32 +165,35 @@ enum Shortcut {
     Convolved,
 }
 
+/// What was counted up to some operator.
+#[derive(Default)]
 struct Count {
     /// Channels, height and width of the current output.
     shape: [u64; 3],
-    total: Network,
+    parameters: u64,
+    buffers: u64,
+    multiply_adds: u64,
+    kept: u64,
+    largest: u64,
+    block: u64,
+    blocks: u64,
 }
 
 impl Count {
     fn new(shape: [u64; 3]) -> Count {
-        let total = Network {
-            parameters: 0,
-            buffers: 0,
-            multiply_adds: 0,
-            kept: 0,
-            largest: 0,
-            part: None,
-            block: 0,
-            blocks: 0,
-        };
-        let mut count = Count { shape, total };
+        let mut count = Count { shape, ..Count::default() };
         count.keep(shape.iter().product());
         count
     }
 
+    fn network(self) -> Network {
+        let Count { shape: _, parameters, buffers, multiply_adds, kept, largest, block, blocks } = self;
+        Network { parameters, buffers, multiply_adds, counted: Counted::Operators { kept, largest }, block, blocks }
+    }
+
     fn keep(&mut self, values: u64) {
-        self.total.kept += values;
-        self.total.largest = self.total.largest.max(values);
+        self.kept += values;
+        self.largest = self.largest.max(values);
     }
 
     fn output(&mut self, shape: [u64; 3]) {
@@ -188,21 +205,21 @@ impl Count {
         let [inputs, height, width] = self.shape;
         let [height, width] = [height, width].map(|side| side.div_ceil(stride));
         let weights = inputs * outputs * kernel * kernel;
-        self.total.parameters += weights + if bias == Bias::Yes { outputs } else { 0 };
-        self.total.multiply_adds += weights * height * width;
+        self.parameters += weights + if bias == Bias::Yes { outputs } else { 0 };
+        self.multiply_adds += weights * height * width;
         self.output([outputs, height, width]);
     }
 
     fn normal_convolution(&mut self, outputs: u64, kernel: u64, stride: u64) {
         self.convolution(outputs, kernel, stride, Bias::No);
-        self.total.parameters += 2 * outputs;
-        self.total.buffers += 2 * outputs;
+        self.parameters += 2 * outputs;
+        self.buffers += 2 * outputs;
         self.output(self.shape);
     }
 
     /// The way around is convolved where the channels change.
     fn bottleneck(&mut self, width: u64, stride: u64) {
-        let (before, outputs, parameters) = (self.shape, 4 * width, self.total.parameters);
+        let (before, outputs, parameters) = (self.shape, 4 * width, self.parameters);
         self.normal_convolution(width, 1, 1);
         self.normal_convolution(width, 3, stride);
         self.normal_convolution(outputs, 1, 1);
@@ -215,13 +232,13 @@ impl Count {
 
     /// A block ends here, before which there were so many parameters.
     fn block(&mut self, before: u64) {
-        let parameters = self.total.parameters - before;
-        self.total.block = self.total.block.max(parameters);
-        self.total.blocks += parameters;
+        let parameters = self.parameters - before;
+        self.block = self.block.max(parameters);
+        self.blocks += parameters;
     }
 
     fn basic(&mut self, outputs: u64, shortcut: Shortcut) {
-        let (before, parameters) = (self.shape, self.total.parameters);
+        let (before, parameters) = (self.shape, self.parameters);
         let stride = if before[0] == outputs { 1 } else { 2 };
         self.normal_convolution(outputs, 3, stride);
         self.normal_convolution(outputs, 3, 1);
@@ -246,8 +263,8 @@ impl Count {
 
     fn linear(&mut self, outputs: u64) {
         let inputs: u64 = self.shape.iter().product();
-        self.total.parameters += inputs * outputs + outputs;
-        self.total.multiply_adds += inputs * outputs;
+        self.parameters += inputs * outputs + outputs;
+        self.multiply_adds += inputs * outputs;
         self.output([outputs, 1, 1]);
     }
 }
@@ -283,7 +300,10 @@ mod tests {
 
     #[test]
     fn kept_values_grow_with_the_picture_only_where_they_should() {
-        let kept = |model, side| Network::count(model, [3, side, side], 10).unwrap().kept;
+        let kept = |model, side| match Network::count(model, [3, side, side], 10).unwrap().counted {
+            Counted::Operators { kept, .. } => kept,
+            Counted::Graph(part) => panic!("{part:?}"),
+        };
         assert_eq!(kept(Model::Mlp, 8), 3 * 64 + 128 + 128 + 10);
         assert!(kept(Model::Resnet20, 64) > 3 * kept(Model::Resnet20, 32));
         assert!(kept(Model::Resnet18, 64) < kept(Model::Resnet18, 63), "the usual stem shrinks large pictures");
