@@ -190,7 +190,8 @@ fn of_signal(what: &str, signal: i32, facts: &Facts) -> Finding {
 }
 
 fn out_of_memory(what: &str) -> Finding {
-    let hint = "choose a smaller `batch`, or accumulate: the same batch in smaller parts";
+    let hint = "choose a smaller `batch`, or accumulate: the same batch in smaller parts; \
+                with `data.preload` each process has its own pictures: allow less, or leave it out";
     Finding::new(Cause::OutOfMemory, format!("the kernel killed {what} because memory ran out")).hint(hint)
 }
 

@@ -28,14 +28,17 @@ pub(super) fn reasons(job: &Job, offer: &Offer, estimate: &Estimate) -> Vec<Prob
     if let (Some(memory), Some(share)) = (estimate.memory, &estimate.share)
         && memory.all as f64 * assumed::MEMORY_MARGIN > node.memory.0 as f64
     {
-        let message = format!(
-            "`{}` has {} of memory; training takes about {}, {} samples at a time",
-            offer.kind,
-            gigabytes(node.memory),
-            gigabytes(Bytes(memory.all)),
-            share.micro_batch
-        );
-        reasons.push(Problem::at("train.batch", message).hint(smaller(share)));
+        let (has, takes) = (gigabytes(node.memory), gigabytes(Bytes(memory.all)));
+        let message = format!("`{}` has {has} of memory; training takes about {takes}", offer.kind);
+        reasons.push(if memory.preloaded > memory.all / 2 {
+            let preloaded = gigabytes(Bytes(memory.preloaded));
+            let message = format!("{message}, of which {preloaded} are pictures that {} ranks preload", share.ranks);
+            let hint = "write less if the pictures take less, take fewer `processes`, or leave `preload` out";
+            Problem::at("train.data.preload", message).hint(hint)
+        } else {
+            let message = format!("{message}, {} samples at a time", share.micro_batch);
+            Problem::at("train.batch", message).hint(smaller(share))
+        });
     }
     if let (Some(checkpoint), Work::Train(train)) = (estimate.checkpoint, &job.work) {
         // Those that are kept, the one that is being written, the best model and the exported one.

@@ -28,6 +28,8 @@ pub struct Facts {
     pub input_shape: Option<[u32; 3]>,
     /// Number of classes.
     pub classes: Option<u32>,
+    /// Bytes of the files of the data.
+    pub bytes: Option<u64>,
     /// What one optimiser step took on this machine, where it was measured.
     pub measured_step: Option<Duration>,
 }
@@ -179,6 +181,8 @@ struct Memory {
     first: u64,
     /// Of all together.
     all: u64,
+    /// What of that is data that was read into memory because the job says `preload`.
+    preloaded: u64,
 }
 
 /// Peak memory; `docs/estimate.md` has the formula with its terms explained and measured.
@@ -198,9 +202,18 @@ fn memory(train: &Train, network: &Network, sample: Sample, share: &Share, facts
     };
     let samples = facts.samples.iter().flatten().fold(0u64, |sum, part| sum.saturating_add(*part));
     let decoded = samples.saturating_mul(bytes);
-    let data = if decoded <= assumed::DATA_KEPT { decoded } else { 0 };
-    let each = assumed::RANK_BYTES + states + activations + data;
-    Memory { first: each + copies, all: each.saturating_mul(u64::from(share.ranks)).saturating_add(copies) }
+    let is_kept = decoded <= assumed::DATA_KEPT;
+    // What is kept decoded needs its files no more.
+    let most = train.data.preload.filter(|_| !is_kept || facts.samples.is_none()).map_or(0, |most| most.0);
+    let preloaded = most.min(facts.bytes.unwrap_or(u64::MAX));
+    let data = if is_kept { decoded } else { 0 };
+    let each = (assumed::RANK_BYTES + states + activations + data).saturating_add(preloaded);
+    let ranks = u64::from(share.ranks);
+    Memory {
+        first: each.saturating_add(copies),
+        all: each.saturating_mul(ranks).saturating_add(copies),
+        preloaded: preloaded.saturating_mul(ranks),
+    }
 }
 
 /// Values that each rank has of weights, gradients and so many `moments`: whole ones, or its part and, of the block at

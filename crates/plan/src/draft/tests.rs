@@ -37,7 +37,7 @@ const PROGRAM: &str = "run: python train.py\n";
 const SMALL: &str = "2 cores, 8 GB, 100 GB free, $0.36/h";
 const FREE: &str = "2 cores, 8 GB, 100 GB free, $0/h";
 
-const UNKNOWN: Facts = Facts { samples: None, input_shape: None, classes: None, measured_step: None };
+const UNKNOWN: Facts = Facts { samples: None, input_shape: None, classes: None, bytes: None, measured_step: None };
 
 fn samples(samples: [u64; 3]) -> Facts {
     Facts { samples: Some(samples), classes: Some(10), ..UNKNOWN }
@@ -292,6 +292,7 @@ proptest! {
             samples: Some(counts),
             input_shape: Some([3, side, side]),
             classes: Some(10),
+            bytes: None,
             measured_step: step.map(Duration::from_micros),
         };
         let mut offer = machine("64 cores, 100000 GB, 100000 GB free, $0/h");
@@ -313,6 +314,28 @@ fn a_batch_of_more_than_there_is_is_refused() {
     let refused = draft(&job, &[], &facts).unwrap_err();
     assert_eq!(refused.reasons[0].message, "a batch of 200 is more than the 128 training samples");
     assert_eq!(refused.reasons[0].hint.as_deref(), Some("write `batch: 128` or less"));
+}
+
+/// Each rank has its own copy of the files: all of them, or as much as it may take where they are not known.
+#[test]
+fn what_ranks_preload_is_counted() {
+    let yaml =
+        PICTURES.replace("batch: 128", "batch: 128, processes: 2").replace("size: 32", "size: 224, preload: 4 GB");
+    let facts = Facts { bytes: Some(1_000_000_000), ..samples(PICTURES_SAMPLES) };
+    let large = machine("2 cores, 100 GB, 100 GB free, $0/h");
+    let memory = |yaml: &str, facts: &Facts| {
+        draft(&job(yaml), std::slice::from_ref(&large), facts).unwrap()[0].memory.unwrap().0
+    };
+    let without = memory(&yaml.replace(", preload: 4 GB", ""), &facts);
+    assert_eq!(memory(&yaml, &facts), without + 1_000_000_000);
+    assert_eq!(memory(&yaml, &Facts { bytes: None, ..facts }), without + 4_000_000_000);
+    // Decoded they are small enough to stay.
+    let few = Facts { samples: Some([128, 10, 10]), ..facts };
+    assert_eq!(memory(&yaml, &few), memory(&yaml.replace(", preload: 4 GB", ""), &few));
+    let yaml = yaml.replace("4 GB", "64 GB");
+    let refused = draft(&job(&yaml), &[large], &Facts { bytes: None, ..facts }).unwrap_err();
+    let [reason] = &refused.reasons[..] else { panic!("{refused:?}") };
+    assert!(reason.key == "train.data.preload" && reason.message.contains("of which 128.0 GB"), "{reason:?}");
 }
 
 #[test]

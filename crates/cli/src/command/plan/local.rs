@@ -107,7 +107,7 @@ pub fn known(
     job: &Job,
     printer: &mut Printer,
 ) -> Result<domain::sweep::Known, Error> {
-    let Facts { samples, input_shape, classes, measured_step: _ } = facts(settings, home, job, printer)?;
+    let Facts { samples, input_shape, classes, bytes: _, measured_step: _ } = facts(settings, home, job, printer)?;
     Ok(domain::sweep::Known { samples, picture: input_shape, classes })
 }
 
@@ -128,6 +128,7 @@ fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> 
             samples: outline.counts,
             input_shape: None,
             classes: u32::try_from(outline.classes.len()).ok().filter(|count| *count > 0),
+            bytes: None,
             measured_step: measured(home, train)?,
         });
     }
@@ -138,6 +139,7 @@ fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> 
             samples: Some(outline.counts),
             input_shape: Some([3, size, size]),
             classes: u32::try_from(outline.classes.len()).ok(),
+            bytes: None,
             measured_step: measured(home, train)?,
         });
     }
@@ -147,8 +149,22 @@ fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> 
         samples: Some(outline.counts),
         input_shape: Some([channels, height, width]),
         classes: u32::try_from(outline.classes.len()).ok(),
+        // Counted only where it matters: of many files it takes a while.
+        bytes: train.data.preload.map(|_| bytes_below(staged.path.as_ref())),
         measured_step: measured(home, train)?,
     })
+}
+
+/// Bytes of a file, or of all files below a folder; what cannot be looked at counts nothing, and is told when it is read.
+fn bytes_below(path: &std::path::Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(path) else { return std::fs::metadata(path).map_or(0, |file| file.len()) };
+    let below = entries.flatten().map(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => bytes_below(&entry.path()),
+        // A link is what it leads to; none to a folder is followed, for it may lead back.
+        Ok(_) => std::fs::metadata(entry.path()).map_or(0, |file| file.len()),
+        Err(_) => 0,
+    });
+    below.fold(0, u64::saturating_add)
 }
 
 /// Where the texts stand and what is learnt from them; none for pictures.
