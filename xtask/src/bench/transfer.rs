@@ -2,10 +2,11 @@
 //! gzip.
 //!
 //! The data is made here: a tar of noise in the lengths of pictures, which no program can compress, and text. rsync and
-//! rclone are the system's own; a peer that is not there is named and left out. Bytes are what each program says that it sent; time is that of the
-//! processor, ours and the peer's in turn, for a machine is rarely quiet.
+//! rclone are the system's own; a peer that is not there, or does not come to an end, is named and left out. Bytes are what each program says that it sent;
+//! time is that of the processor, ours and the peer's in turn, for a machine is rarely quiet.
 
 use std::error::Error;
+use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,12 @@ use crate::{build, lab, peers};
 
 /// Pictures of the tar, of about 98 kB each.
 const PICTURES: u64 = 1_500;
+/// Those that go to a bucket: the bucket's own speed bounds what can be measured.
+const FILES: u64 = 400;
+/// A program that takes longer is ended: some try again for hours what a bucket of moto's does not know.
+const LIMIT_S: &str = "90";
+/// How `timeout` ends when there is no such program.
+const NO_PROGRAM: i32 = 127;
 
 /// Compares, and returns a table.
 pub fn transfer(root: &Path) -> Outcome {
@@ -28,19 +35,19 @@ pub fn transfer(root: &Path) -> Outcome {
     let folder = build::target(root).join("bench-transfer");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
-    let bench = Bench { gradus: build::target(root).join("release/gradus"), folder: folder.clone() };
-    let lines = bench.changes().and_then(|mut lines| {
-        lines.extend(bench.bucket()?);
-        lines.extend(bench.text(root)?);
-        Ok(lines)
-    });
+    let bench =
+        Bench { gradus: build::target(root).join("release/gradus"), folder: folder.clone(), text: sources(root) };
+    let parts = [Bench::changes, Bench::text, Bench::bucket];
+    let done = parts.into_iter().try_for_each(|part| part(&bench).map(|lines| println!("{}\n", lines.join("\n"))));
     let _ = fs::remove_dir_all(&folder);
-    Ok(lines?.join("\n"))
+    done.map(|()| "transfer: bytes and times stand above".into())
 }
 
 struct Bench {
     gradus: PathBuf,
     folder: PathBuf,
+    /// A folder with much text.
+    text: PathBuf,
 }
 
 /// What one program did.
@@ -133,11 +140,11 @@ impl Bench {
         let _ = fs::remove_dir_all(&here);
         fs::create_dir_all(&here)?;
         // Single files, as they lie in most data sets.
-        for number in 0..PICTURES {
+        for number in 0..FILES {
             fs::write(here.join(format!("{number:06}.jpg")), Draws::new(number).bytes(length(number)))?;
         }
         let rclone = |from: &str, to: &str| {
-            let mut command = Command::new("rclone");
+            let mut command = limited("rclone");
             command.args(["copy", "--config", "/dev/null", "--transfers", "8", "--s3-provider", "Other"]);
             command.args(["--s3-force-path-style", "--s3-access-key-id", "x", "--s3-secret-access-key", "x"]);
             // Certificates are not asked for here, and some versions cannot load others than the system's.
@@ -156,41 +163,50 @@ impl Bench {
         }
         let peer = |name: &str, arguments: &[&str]| {
             let Ok(folder) = &peers else { return Ok(None) };
-            let mut command = Command::new(folder.join("bin").join(name));
+            let mut command = limited(folder.join("bin").join(name));
             measured(command.args(arguments).envs(env).env("PYTHONPATH", folder))
         };
         bucket(port)?;
         let mut lines = vec![
-            format!("{PICTURES} files of 98 kB to moto and back (moto's own speed bounds the wall clock)"),
+            format!("{FILES} files of 98 kB to moto and back (moto's own speed bounds the wall clock)"),
             "                     processor s   wall s".to_owned(),
         ];
-        let mut add = |what: &str, cost: Option<Cost>| match cost {
-            Some(cost) => lines.push(format!("{what:<20} {:>11.2} {:>8.1}", cost.cpu_s, cost.wall_s)),
-            None => lines.push(format!("{what:<20} not here")),
+        let mut add = |what: &str, cost: Result<Option<Cost>, Box<dyn Error>>| {
+            lines.push(match cost {
+                Ok(Some(cost)) => format!("{what:<20} {:>11.2} {:>8.1}", cost.cpu_s, cost.wall_s),
+                Ok(None) => format!("{what:<20} not here"),
+                Err(error) => {
+                    eprintln!("{what}: {error}");
+                    format!("{what:<20} did not end well within {LIMIT_S} s")
+                }
+            });
         };
         let back = |name: &str| self.folder.join(name);
-        add("gradus push", Some(self.carry("push", &here, "s3://bucket/chunks", &env)?));
-        add("gradus push --plain", Some(self.plain(&here, "s3://bucket/plain", &env)?));
-        add("rclone copy", rclone(text(&here), ":s3:bucket/rclone")?);
+        add("gradus push", Ok(Some(self.carry("push", &here, "s3://bucket/chunks", &env)?)));
+        add("gradus push --plain", Ok(Some(self.plain(&here, "s3://bucket/plain", &env)?)));
+        add("rclone copy", rclone(text(&here), ":s3:bucket/rclone"));
         let files = format!("{}/*", text(&here));
-        add("s5cmd cp", peer("s5cmd", &["--log", "error", "cp", &files, "s3://bucket/s5cmd/"])?);
-        add("aws s3 cp", peer("aws", &["s3", "cp", "--recursive", "--quiet", text(&here), "s3://bucket/aws"])?);
-        add("gradus pull", Some(self.carry("pull", Path::new("s3://bucket/chunks"), text(&back("a")), &env)?));
-        add("gradus pull (plain)", Some(self.carry("pull", Path::new("s3://bucket/plain"), text(&back("b")), &env)?));
-        add("rclone copy (back)", rclone(":s3:bucket/rclone", text(&back("c")))?);
+        add("s5cmd cp", peer("s5cmd", &["--log", "error", "cp", &files, "s3://bucket/s5cmd/"]));
+        add("aws s3 cp", peer("aws", &["s3", "cp", "--recursive", "--quiet", text(&here), "s3://bucket/aws"]));
+        add("gradus pull", Ok(Some(self.carry("pull", Path::new("s3://bucket/chunks"), text(&back("a")), &env)?)));
+        add(
+            "gradus pull (plain)",
+            Ok(Some(self.carry("pull", Path::new("s3://bucket/plain"), text(&back("b")), &env)?)),
+        );
+        add("rclone copy (back)", rclone(":s3:bucket/rclone", text(&back("c"))));
         let there = format!("{}/", text(&back("d")));
-        add("s5cmd cp (back)", peer("s5cmd", &["--log", "error", "cp", "s3://bucket/s5cmd/*", &there])?);
+        add("s5cmd cp (back)", peer("s5cmd", &["--log", "error", "cp", "s3://bucket/s5cmd/*", &there]));
         let there = back("e");
-        add("aws s3 cp (back)", peer("aws", &["s3", "cp", "--recursive", "--quiet", "s3://bucket/aws", text(&there)])?);
+        add("aws s3 cp (back)", peer("aws", &["s3", "cp", "--recursive", "--quiet", "s3://bucket/aws", text(&there)]));
         Ok(lines)
     }
 
     /// Text, compressed on its way, beside gzip.
-    fn text(&self, root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+    fn text(&self) -> Result<Vec<String>, Box<dyn Error>> {
         let (here, remote) = (self.folder.join("text"), self.folder.join("text-remote"));
         fs::create_dir_all(&here)?;
         let mut bytes = Vec::new();
-        gather(&sources(root), &mut bytes)?;
+        gather(&self.text, &mut bytes)?;
         let file = here.join("text");
         fs::write(&file, &bytes)?;
         let ours = self.carry("push", &here, text(&remote), &[])?;
@@ -230,6 +246,13 @@ impl Bench {
     }
 }
 
+/// A program that is ended after a while.
+fn limited(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("timeout");
+    command.arg(LIMIT_S).arg(program);
+    command
+}
+
 /// Runs a program to its end; none when there is no such program.
 fn measured(command: &mut Command) -> Result<Option<Cost>, Box<dyn Error>> {
     let (cpu, began) = (children(), std::time::Instant::now());
@@ -238,6 +261,9 @@ fn measured(command: &mut Command) -> Result<Option<Cost>, Box<dyn Error>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.into()),
     };
+    if output.status.code() == Some(NO_PROGRAM) {
+        return Ok(None);
+    }
     if !output.status.success() {
         return Err(format!("`{command:?}` failed: {}", String::from_utf8_lossy(&output.stderr)).into());
     }
