@@ -32,7 +32,6 @@ pub struct Narrator {
     pub watch: Watch,
     progress: Progress,
     printed: domain::Elapsed,
-    started: Option<domain::Timestamp>,
     board: Board,
     waits_for: Option<RunId>,
 }
@@ -51,8 +50,8 @@ impl Narrator {
     /// A narrator that keeps its event file in the folder `board`.
     pub fn new(watch: Watch, board: PathBuf) -> Narrator {
         let ready = watch.run().ok().and_then(|run| run.ready.clone());
-        let (progress, printed, started) = (Progress::since(ready), domain::Elapsed(0), None);
-        Narrator { watch, progress, printed, started, board: Board::Coming(board), waits_for: None }
+        let (progress, printed) = (Progress::since(ready), domain::Elapsed(0));
+        Narrator { watch, progress, printed, board: Board::Coming(board), waits_for: None }
     }
 
     /// Tells until `ended`, and then the rest.
@@ -103,11 +102,6 @@ impl Narrator {
     }
 
     fn record(&mut self, printer: &mut Printer, record: &Record) {
-        match &record.event {
-            Event::AgentUp { started, .. } => self.started = Some(*started),
-            Event::Released { .. } => self.started = None,
-            _ => {}
-        }
         if printer.is_json() {
             printer.json(&record_json(record));
         } else if let Some(sentence) = sentence(&record.event) {
@@ -134,9 +128,8 @@ impl Narrator {
             return Ok(());
         }
         let run = self.watch.run()?;
-        let running = self.started.map_or(domain::Elapsed(0), |started| clock::now().since(started));
-        let meters = run.instances.last().map(|id| (id.clone(), running)).into_iter().collect();
-        let spent = plan::spent(self.watch.state().world(), run, &meters);
+        let world = self.watch.state().world();
+        let spent = plan::spent(world, run, &crate::command::meters(world));
         if let Some(line) = self.progress.line(spent, run.plan.offer.rate) {
             self.printed = now;
             printer.progress(&line);

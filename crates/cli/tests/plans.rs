@@ -205,7 +205,7 @@ fn jobs_that_cannot_be_planned_say_what_to_change() {
         &resnet("resources: {accelerators: A100:8, nodes: 1}\n").replace("batch: 1024", "batch: 7"),
         "error: no offer can run this job
          a batch of 7 does not divide into whole samples for the GPUs that remain
-         hint: write a `batch` that their number divides, such as 8",
+         hint: write a `batch` that is a multiple of their number: of the machines times the GPUs of each",
     );
     // A number format that the GPU lacks.
     check(

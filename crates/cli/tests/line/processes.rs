@@ -62,7 +62,7 @@ fn every_table_but_the_events_can_be_dropped() {
 #[test]
 fn ctrl_c_leaves_the_agent_at_work_and_says_so() {
     let home = Home::new();
-    let job = home.job("count.yaml", &counting(25));
+    let job = home.job("count.yaml", &counting(100));
     let running = home.start(&["run", text(&job)]);
     home.until("a running run", || home.state() == "running");
     signal(running.id(), "INT");

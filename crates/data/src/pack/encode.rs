@@ -77,7 +77,13 @@ impl<'a> Encoder<'a> {
 
     fn convert(&self, known: Codec, bytes: Vec<u8>) -> Result<(Codec, Vec<u8>), String> {
         match (self.codec, self.shrink) {
-            (Codec::Original, None) => return Ok((known, bytes)),
+            (Codec::Original, None) => {
+                // What is kept as it is can be read all the same, or is told by its name.
+                if known == Codec::Original {
+                    decode_once(&bytes)?;
+                }
+                return Ok((known, bytes));
+            }
             (Codec::Coefficients, None) => return packed(known, bytes),
             (Codec::Original | Codec::Coefficients | Codec::Pixels | Codec::Tokens, _) => {}
         }

@@ -1,10 +1,14 @@
 //! The plan of a job on this machine: what is known about its data and its steps is gathered, the rest is drafted.
 
+use std::path::PathBuf;
+
 use domain::rank::Report;
-use domain::train::Task;
+use domain::train::{Cache, Task};
 use domain::{Duration, Job, Offer, Plan, Rate, Train};
 use plan::draft::Facts;
 use server::{Home, Series, State};
+use store::{Location, Places};
+use tempfile::TempDir;
 
 use super::job::{JobArgs, Read, read};
 use super::measure::{self, Measured};
@@ -111,13 +115,40 @@ pub fn known(
     Ok(domain::sweep::Known { samples, picture: input_shape, classes })
 }
 
+/// Data that can be opened here, for as long as this lives.
+struct Opened {
+    path: PathBuf,
+    /// Where it is served by pieces, who does that, and the folder of its holes.
+    _served: Option<(store::Served, TempDir)>,
+}
+
+/// Makes the data of a job one that can be opened here. What lies elsewhere is fetched into the cache that the run reads
+/// from: all of it, or where the job has a `cache`, the pieces that are asked for.
+fn opened(settings: &Settings, home: &Home, train: &Train, printer: &mut Printer) -> Result<Opened, Error> {
+    let location: Location = train.data.path.parse()?;
+    let (uri, access) = (&train.data.path, &settings.access);
+    let transfer = Transfer::fetching(&location);
+    match train.data.cache.filter(|_| location.is_remote()) {
+        None => {
+            let cache = home.root().join("cache/data");
+            let staged = transfer.watch(printer, |meter| store::stage(uri, &cache, access, meter))?;
+            Ok(Opened { path: staged.path, _served: None })
+        }
+        Some(Cache { budget }) => {
+            let here = tempfile::tempdir().map_err(Error::file("make", "a folder of its own"))?;
+            let (folder, cache, socket) =
+                (here.path().join("data"), home.root().join("cache/pieces"), here.path().join("socket"));
+            let places = Places { folder: &folder, cache: &cache, socket: &socket };
+            let served = transfer.watch(printer, |_| store::serve(uri, budget.0, places, access))?;
+            Ok(Opened { path: served.path.clone(), _served: Some((served, here)) })
+        }
+    }
+}
+
 /// What is known before anything runs: what the data is made of, and how long a step took when this work ran before.
-/// Data that lies elsewhere is fetched for that, into the cache that the run reads from.
 fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> Result<Facts, Error> {
     let domain::Work::Train(train) = &job.work else { return Ok(Facts::default()) };
-    let transfer = Transfer::fetching(&train.data.path.parse()?);
-    let cache = home.root().join("cache/data");
-    let staged = transfer.watch(printer, |meter| store::stage(&train.data.path, &cache, &settings.access, meter))?;
+    let staged = opened(settings, home, train, printer)?;
     let refused = |error: data::Error| {
         let finding = error.finding();
         Error::Code { message: finding.message, hint: finding.hint, code: crate::exit::USAGE }
@@ -150,7 +181,7 @@ fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> 
         input_shape: Some([channels, height, width]),
         classes: u32::try_from(outline.classes.len()).ok(),
         // Counted only where it matters: of many files it takes a while.
-        bytes: train.data.preload.map(|_| bytes_below(staged.path.as_ref())),
+        bytes: train.data.preload.map(|_| bytes_below(&staged.path)),
         measured_step: measured(home, train)?,
     })
 }

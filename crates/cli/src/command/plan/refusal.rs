@@ -61,8 +61,11 @@ fn missed(answer: &Answer, reason: Reason, tell: impl Fn(&Candidate) -> String) 
 pub fn reasons(desk: &Desk, answer: &Answer) -> Vec<String> {
     let (subject, market, question) = (desk.subject, desk.market, desk.question);
     let mut told: Vec<(String, String)> = limits(desk, answer);
+    let is_limited = !told.is_empty();
     let mut tell = |message: String, hint: String| told.push((message, hint));
-    if answer.ruled_out.contains_key(&Reason::GpuMemory)
+    // Where offers failed on limits alone, memory is not what is short.
+    if !is_limited
+        && answer.ruled_out.contains_key(&Reason::GpuMemory)
         && let Some((least, has)) = answer.short_of_memory
     {
         let message = format!(
@@ -84,9 +87,8 @@ pub fn reasons(desk: &Desk, answer: &Answer) -> Vec<String> {
     if answer.ruled_out.contains_key(&Reason::Batch) {
         let message =
             format!("a batch of {} does not divide into whole samples for the GPUs that remain", subject.task.batch);
-        let hint =
-            format!("write a `batch` that their number divides, such as {}", subject.task.batch.next_power_of_two());
-        tell(message, hint);
+        let hint = "write a `batch` that is a multiple of their number: of the machines times the GPUs of each";
+        tell(message, hint.to_owned());
     }
     if answer.ruled_out.contains_key(&Reason::Format) {
         let word = subject.task.formats.word();
