@@ -154,6 +154,8 @@ impl Bench {
         };
         let env = [
             ("AWS_ENDPOINT_URL", endpoint.as_str()),
+            // s5cmd's own name for it.
+            ("S3_ENDPOINT_URL", endpoint.as_str()),
             ("AWS_ACCESS_KEY_ID", "x"),
             ("AWS_SECRET_ACCESS_KEY", "x"),
             ("AWS_DEFAULT_REGION", "us-east-1"),
