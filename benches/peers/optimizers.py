@@ -4,8 +4,9 @@
 
 PARITY is the built example `parity` of crates/train. A small network of convolutions with random weights is updated 20
 times by each rule on both sides; printed is one line of JSON each: the largest relative difference of the losses, and
-of a weight afterwards to the largest value of its tensor. PyTorch has no LAMB: it is held against its formula in the
-tests of crates/train.
+of a weight afterwards to the largest value of its tensor. `itself` is the same between PyTorch and PyTorch whose first
+weights are changed in the last bit: closer than that nobody can be. PyTorch has no LAMB: it is held against its formula
+in the tests of crates/train.
 """
 
 import json
@@ -54,14 +55,48 @@ CASES = [
     ("adamw", {"lr": 1e-3, "eps": 1e-6, "weight_decay": 0.1}, MATRICES, torch.optim.AdamW, {}),
     ("adafactor", {"lr": 0.01, "weight_decay": 0.1}, {}, torch.optim.Adafactor, {"eps": (None, 1e-3)}),
     ("adafactor", {"lr": 0.01, "clip": 1.2, "weight_decay": 0.1}, MATRICES, torch.optim.Adafactor, {}),
+    ("adafactor", {"lr": 0.01, "clip": 2.0, "weight_decay": 0.1}, MATRICES, torch.optim.Adafactor, {}),
 ]
+# How often PyTorch is held against itself.
+AGAIN = 8
+
+
+def moved(state, seed):
+    """Weights of which every other one, by chance, is the next larger number."""
+    torch.manual_seed(seed)
+    up = torch.tensor(float("inf"))
+    return {key: torch.where(torch.rand_like(one) < 0.5, torch.nextafter(one, up), one) for key, one in state.items()}
+
+
+def steps(state, given, optimizer, constants, decay, parameters):
+    """PyTorch's losses, and its weights afterwards."""
+    model = network()
+    model.load_state_dict(state)
+    given_groups = groups(model, decay) if parameters else [{"params": list(model.parameters()), "weight_decay": decay}]
+    optimizer = optimizer(given_groups, **constants)
+    losses = []
+    for number in range(STEPS):
+        torch.manual_seed(11 + number)
+        value = loss(model, given["values"], given["labels"])
+        value.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(value.item())
+    return torch.tensor(losses, dtype=torch.float64), {key: one.detach() for key, one in model.state_dict().items()}
+
+
+def apart(one, other):
+    """The largest relative difference of a loss, and of a weight to the largest value of its tensor."""
+    (losses, weights), (other_losses, other_weights) = one, other
+    of_weights = [((weights[key] - tensor).abs().max() / tensor.abs().max()).item() for key, tensor in other_weights.items()]
+    return {"losses": ((losses - other_losses).abs() / other_losses.abs()).max().item(), "weights": max(of_weights)}
 
 
 def compare(rule, constants, parameters, optimizer, more, folder):
     torch.manual_seed(0)
-    model = network()
+    state = {key: one.clone() for key, one in network().state_dict().items()}
     given = {"values": torch.randn(BATCH, 3, SIZE, SIZE), "labels": torch.arange(BATCH) % CLASSES}
-    save_file(model.state_dict(), folder / "model.safetensors")
+    save_file(state, folder / "model.safetensors")
     save_file(given, folder / "batch.safetensors")
     train = {
         "model": "cnn",
@@ -76,39 +111,25 @@ def compare(rule, constants, parameters, optimizer, more, folder):
     case = {"train": train, "batch": str(folder / "batch.safetensors"), "steps": STEPS, "seed": 11, "size": SIZE, "classes": CLASSES}
     out = folder / "answer.safetensors"
     subprocess.run([binary, json.dumps(case), out], check=True, stderr=subprocess.DEVNULL)
-    ours = load_file(out)
+    answer = load_file(out)
+    ours = answer["losses"], {key: answer["after." + key] for key in state}
 
-    constants = dict(constants)
+    constants = constants | more
     if "clip" in constants:
         constants["d"] = constants.pop("clip")
     decay = constants.pop("weight_decay")
-    given_groups = groups(model, decay) if parameters else [{"params": list(model.parameters()), "weight_decay": decay}]
-    optimizer = optimizer(given_groups, **constants, **more)
-    losses = []
-    for number in range(STEPS):
-        torch.manual_seed(11 + number)
-        value = loss(model, given["values"], given["labels"])
-        value.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        losses.append(value.item())
-    losses = torch.tensor(losses, dtype=torch.float64)
-    differences = {
-        key: ((ours["after." + key] - tensor).abs().max() / tensor.abs().max()).item()
-        for key, tensor in model.state_dict().items()
-    }
-    return {
-        "rule": rule,
-        "constants": constants | {"weight_decay": decay} | parameters,
-        "losses": ((ours["losses"] - losses).abs() / losses.abs()).max().item(),
-        "weights": max(differences.values()),
-    }
+    theirs = steps(state, given, optimizer, constants, decay, parameters)
+    again = [apart(steps(moved(state, seed), given, optimizer, constants, decay, parameters), theirs) for seed in range(AGAIN)]
+    itself = {key: max(one[key] for one in again) for key in again[0]}
+    return {"rule": rule, "constants": constants | {"weight_decay": decay} | parameters} | apart(ours, theirs) | {"itself": itself}
 
 
 worst = 0.0
 for case in CASES:
     with tempfile.TemporaryDirectory() as work:
         answer = compare(*case, pathlib.Path(work))
-        worst = max(worst, answer["losses"], answer["weights"])
+        for key in ("losses", "weights"):
+            # Who does not repeat itself more closely cannot be met more closely.
+            worst = max(worst, answer[key] if answer[key] > 1.1 * answer["itself"][key] else 0.0)
         print(json.dumps(answer), flush=True)
-sys.exit(0 if worst <= 1e-3 else f"the largest difference is {worst:.1e}, more than 1e-3")
+sys.exit(0 if worst <= 1e-3 else f"the largest difference is {worst:.1e}, more than 1e-3 and than PyTorch's from itself")
