@@ -1,8 +1,16 @@
-//! Modules that users bring along: `make.py` beside this file has written them.
+//! Modules that users bring along: `tests/modules/make.py` has written them.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use domain::finding::Cause;
+use serde_json::{Value, json};
+use tch::Device;
+use train::run::Ending;
 use train::torch::module::Script;
 
-use super::*;
+use crate::scene::{Bench, bench};
+use crate::texts::reading;
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/modules").join(name)

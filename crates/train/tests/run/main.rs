@@ -1,0 +1,10 @@
+//! Whole runs in this process, on the digits of the repository.
+//!
+//! Every run uses the process' random number generator, so runs take turns.
+
+mod boxes;
+mod learn;
+mod modules;
+mod resume;
+mod scene;
+mod texts;

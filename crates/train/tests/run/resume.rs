@@ -1,0 +1,122 @@
+//! Runs that are stopped and go on.
+
+use domain::finding::Cause;
+use domain::id::Fence;
+use domain::rank::{Order, Report};
+use serde_json::{Value, json};
+use train::run::Ending;
+use train::state::LeftOut;
+
+use crate::scene::bench;
+
+/// AdamW with dropout (random numbers), and SGD with batch normalisation in another format and memory order.
+fn jobs() -> [Value; 2] {
+    [
+        json!({
+            "model": "cnn", "optimizer": {"adamw": {"lr": 2e-3}}, "accumulate": 3, "clip_norm": 1.0,
+            "schedule": {"warmup": "4 steps", "decay": "cosine"}, "label_smoothing": 0.1,
+        }),
+        json!({
+            "model": "resnet20", "optimizer": {"sgd": {"lr": 0.1, "nesterov": true, "weight_decay": 5e-4}}, "batch": 200,
+            "precision": "bf16", "memory_format": "channels_last", "data": {"path": "", "augment": [{"pad_crop": 1}]},
+            "schedule": {"decay": {"step": {"at": [1]}}},
+        }),
+    ]
+}
+
+/// Pictures that are mixed, saved as differences.
+fn mixing() -> Value {
+    json!({
+        "optimizer": {"adamw": {"lr": 2e-3}}, "label_smoothing": 0.1, "accumulate": 2,
+        "data": {"path": "", "augment": [{"pad_crop": 1}, {"mixup": 0.2}, {"cutmix": 1.0}]},
+        "checkpoint": {"every": "5 steps", "keep": 100, "codec": "delta"},
+    })
+}
+
+#[test]
+fn a_resumed_run_ends_with_the_same_bytes() {
+    for job in jobs().into_iter().chain([mixing()]) {
+        let whole = bench(job.clone()).finish();
+        assert_eq!(whole.ending, Ok(Ending::Trained));
+        let last = *whole.steps().last().unwrap();
+        let per_epoch = last / 2;
+        // After the first step, within an epoch, at an epoch's end, and before the last step.
+        for (stop, lose) in [(1, None), (per_epoch - 2, Some(5)), (per_epoch, None), (last - 1, Some(10))] {
+            let mut bench = bench(job.clone());
+            let stopped = bench.stop_after(stop);
+            let Ok(Ending::Stopped { step }) = stopped.ending else { panic!("{:?}", stopped.ending) };
+            assert!(step >= stop, "no step that was reported is given up");
+            bench.lose_after(lose.unwrap_or(step));
+            let resumed = bench.finish();
+            assert_eq!(resumed.resumed_from(), lose.unwrap_or(step));
+            let (from, losses) = (resumed.resumed_from() as usize, resumed.losses());
+            assert_eq!(losses, whole.losses()[from..], "stopped at {step}, resumed from {from}");
+            assert_eq!(resumed.exported().model_sha256, whole.exported().model_sha256);
+            assert_eq!(resumed.exported().test_accuracy, whole.exported().test_accuracy);
+        }
+    }
+}
+
+#[test]
+fn what_a_resume_leaves_out_is_seen_in_the_result() {
+    let [job, _] = jobs();
+    let whole = bench(job.clone()).finish();
+    let none = LeftOut::default();
+    for left_out in
+        [LeftOut { random: true, ..none }, LeftOut { optimizer: true, ..none }, LeftOut { position: true, ..none }]
+    {
+        let mut bench = bench(job.clone());
+        bench.stop_after(7);
+        bench.lose_after(5);
+        let resumed = bench.attempt(left_out, |_| None);
+        assert_ne!(resumed.exported().model_sha256, whole.exported().model_sha256, "{left_out:?}");
+    }
+}
+
+#[test]
+fn an_order_saves_and_another_stops_before_the_run_is_through() {
+    // Far more steps than are made before an order arrives, however slow the machine is.
+    let mut bench = bench(json!({"epochs": 100_000, "checkpoint": {"every": "10000000 steps"}}));
+    let outcome = bench.attempt(LeftOut::default(), |report| match report {
+        Report::Step(done) if done.step == 3 => Some(Order::Checkpoint),
+        Report::Checkpointed(_) => Some(Order::Stop),
+        _ => None,
+    });
+    let saved = |report: &Report| if let Report::Checkpointed(done) = report { Some(done.step) } else { None };
+    let saved: Vec<u64> = outcome.reports.iter().filter_map(saved).collect();
+    // By order, whenever it arrived, and at the stop.
+    assert!(saved.len() == 2 && saved[0] >= 3 && saved[1] >= saved[0], "{saved:?}");
+    assert_eq!(saved.last(), outcome.steps().last());
+    assert_eq!(outcome.ending, Ok(Ending::Stopped { step: saved[1] }));
+}
+
+#[test]
+fn a_met_target_ends_the_run_early_also_after_a_resume() {
+    let mut bench = bench(json!({"epochs": 50, "stop": {"accuracy": "80%"}}));
+    let outcome = bench.finish();
+    assert_eq!(outcome.ending, Ok(Ending::Trained));
+    let steps = outcome.steps().len();
+    assert!(steps < 50 * 13 && outcome.exported().validation_accuracy >= 0.8);
+    assert_eq!(bench.finish().steps().len(), 0);
+}
+
+#[test]
+fn threads_stay_as_they_were() {
+    let mut bench = bench(json!({}));
+    bench.stop_after(3);
+    bench.lose_after(5);
+    bench.threads = 2;
+    let resumed = bench.finish();
+    let note = |report: &Report| matches!(report, Report::Note { text } if text.contains("1 threads"));
+    assert!(resumed.reports.iter().any(note));
+    let mut undisturbed = self::bench(json!({}));
+    assert_eq!(undisturbed.finish().exported().model_sha256, resumed.exported().model_sha256);
+}
+
+#[test]
+fn a_folder_that_a_later_attempt_claimed_is_left_alone() {
+    let mut bench = bench(json!({}));
+    checkpoint::claim(&bench.path("checkpoints"), Fence(9)).unwrap();
+    let finding = bench.finish();
+    assert_eq!(finding.ending.as_ref().unwrap_err().cause, Cause::Fenced);
+}
