@@ -42,6 +42,11 @@ impl Case {
         (case.memory_format == "contiguous" || !case.reads_text()).then_some(case)
     }
 
+    /// The models beside [`ALL`]'s.
+    pub fn others() -> String {
+        OTHERS.map(|(model, _)| model).join(", ")
+    }
+
     pub fn name(self) -> String {
         if self.model == ALL[0].model { self.format() } else { format!("{}-{}", self.model, self.format()) }
     }
@@ -96,7 +101,15 @@ impl Case {
 
     /// What `gradus-rank bench` and `benches/peers/torch_step.py` are given.
     pub fn description(self) -> String {
-        let train = self.job(Path::new(""));
+        self.described_with(&json!({}))
+    }
+
+    /// The same with some keys of the job changed.
+    pub fn described_with(self, keys: &Value) -> String {
+        let mut train = self.job(Path::new(""));
+        for (key, value) in keys.as_object().into_iter().flatten() {
+            train[key] = value.clone();
+        }
         let threads = threads();
         json!({"train": train, "size": self.size(), "vocabulary": VOCABULARY, "classes": self.classes(), "threads": threads})
             .to_string()

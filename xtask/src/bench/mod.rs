@@ -2,13 +2,14 @@
 //!
 //! Two programs that are compared stay alive side by side and work in turn, a block each, so that start-up is not
 //! measured and whatever else the machine does hits both alike. [`program`] asks for blocks, [`figures`] sums them up,
-//! [`quiet`] says how much of the machine others took meanwhile; `train`, `step`, `parity` and `data` are the comparisons.
+//! [`quiet`] says how much of the machine others took meanwhile; the other modules are the comparisons.
 //! `docs/benchmarks.md` holds what came out.
 
 mod case;
 mod data;
 mod figures;
 mod likeness;
+mod memory;
 mod models;
 mod parity;
 mod plan;
@@ -27,6 +28,7 @@ use crate::doing::{self, Outcome};
 const USAGE: &str = "\
 usage: cargo xtask bench train [CASE…] [--pairs N] [--steps N] [--compiled]   the step function against PyTorch's
        cargo xtask bench step [CASE…] [--pairs N] [--steps N]    the run's step against the step function; snapshots
+       cargo xtask bench memory [MODEL…]                         what each way of saving memory leaves at most
        cargo xtask bench parity --all [MODEL…]                   every network against its peer; docs/parity.md
        cargo xtask bench optimizers                              every update rule against torch.optim's
        cargo xtask bench parity MODEL_FOLDER [PICTURES.tar]      an exported resnet18 in torchvision
@@ -61,6 +63,7 @@ pub fn bench(root: &Path, arguments: &[String]) -> Outcome {
         ("data", rest) => data::data(root, rest),
         ("optimizers", []) => likeness::optimizers(root),
         ("transfer", []) => transfer::transfer(root),
+        ("memory", names) => memory::memory(root, names),
         ("models", []) => models::models(root),
         ("plan", []) => plan::plan(root, 9),
         ("plan", [flag, rounds]) if flag == "--rounds" => match rounds.parse() {
