@@ -7,12 +7,12 @@ mod bench;
 mod build;
 mod chaos;
 mod check;
+mod cuda;
 mod docs;
 mod doing;
 mod draws;
 mod fit;
 mod lab;
-mod nccl;
 mod peers;
 mod setup;
 mod test;
@@ -35,7 +35,7 @@ usage: cargo xtask COMMAND
   fit FOLDER       fit the planner's numbers to tables of measurements; writes catalog/fitted.json
   lab [ARGS…]      start and stop moto, which speaks S3, to try things by hand
   wheel [--test]   build the Python package from crates/door, and try it with PyTorch
-  nccl [FOLDER]    build the library for GPUs that exchange over NCCL, against the PyTorch that pip put in FOLDER
+  cuda [FOLDER]    build the library for exchange over NCCL and CUDA graphs, against the PyTorch that pip put in FOLDER
   docs [--check]   write the documents that are generated from types, or check that they are not stale
 ";
 
@@ -72,8 +72,8 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("lab", arguments) => Some(lab::lab(root, arguments)),
         ("wheel", []) => Some(wheel::wheel(root).map(|path| format!("`pip install {}`", path.display()))),
         ("wheel", [flag]) if flag == "--test" => Some(wheel::test(root)),
-        ("nccl", []) => Some(nccl::nccl(root, None)),
-        ("nccl", [folder]) => Some(nccl::nccl(root, Some(folder))),
+        ("cuda", []) => Some(cuda::cuda(root, None)),
+        ("cuda", [folder]) => Some(cuda::cuda(root, Some(folder))),
         ("docs", []) => Some(docs::docs(root, false)),
         ("docs", [flag]) if flag == "--check" => Some(docs::docs(root, true)),
         _ => None,

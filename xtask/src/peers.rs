@@ -83,9 +83,9 @@ pub fn transformers() -> Result<PathBuf, Box<dyn Error>> {
 /// Headers of CUDA 13.0 that pip's PyTorch leaves out: of its C++ library and of its compiler.
 const CUDA_HEADERS: [&str; 2] = ["nvidia-cuda-cccl==13.0.85", "nvidia-cuda-crt==13.0.88"];
 
-/// The folder with these headers. Only the library for NCCL is built with them.
+/// The folder with these headers. Only the library for CUDA is built with them.
 pub fn cuda_headers() -> Result<PathBuf, Box<dyn Error>> {
-    installed_alone(&CUDA_HEADERS, "headers of CUDA through pip, for the library for NCCL (21 MB on disk)")
+    installed_alone(&CUDA_HEADERS, "headers of CUDA through pip, for the library for CUDA (21 MB on disk)")
 }
 
 /// The folder named after the first package that holds them all.

@@ -75,6 +75,9 @@ pub struct Train {
     /// Which blocks forget what they computed and compute it again on the way back: less memory for a third more work, and the same numbers.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub recompute: Recompute,
+    /// Whether a GPU records the passes of a step once for each shape of a batch and repeats them with one launch (a CUDA graph), which saves time where operations are small; a rank that works alone, without `recompute`. Elsewhere it changes nothing.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub cuda_graphs: bool,
     /// Share of values that a model with dropout leaves out at random while training. Default: that of its paper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]

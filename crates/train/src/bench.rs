@@ -22,9 +22,11 @@ use tch::{Device, Kind, Tensor};
 use crate::begin::environment_of;
 use crate::detect::{self, Truth};
 use crate::model::{Input, Output, Picture, Shape, Text};
+use crate::profile::Timeline;
 use crate::ranks::Ranks;
+use crate::repeated::Repeated;
 use crate::state::Trainer;
-use crate::step::{Of, Recipe, Samples, step};
+use crate::step::{Learner, Of, Recipe, Samples, timed_step};
 use crate::torch;
 
 /// What is timed: a job's `train:` section, and what would come from its data and its machine.
@@ -57,6 +59,7 @@ struct Bench {
     recipe: Recipe,
     batch: Samples,
     lr: f64,
+    repeated: Option<Repeated>,
 }
 
 /// Answers requests until there are no more.
@@ -213,12 +216,20 @@ impl Bench {
         let trainer = Trainer::fresh(&case.train, case.shape(), device, case.threads, &mut ranks)?;
         ranks.hook(&trainer.network, case.train.parallel)?;
         let (lr, batch) = (trainer.optimizer.base_rate(), case.samples(device, &ranks)?);
-        Ok(Bench { ranks, trainer, recipe, batch, lr })
+        let repeated = match case.train.cuda_graphs {
+            true => Repeated::on(device, trainer.network.weights())?,
+            false => None,
+        };
+        if case.train.cuda_graphs && repeated.is_none() {
+            return Err("graphs want a CUDA device, and `libgradus-cuda.so` beside `gradus-rank`".into());
+        }
+        Ok(Bench { ranks, trainer, recipe, batch, lr, repeated })
     }
 
     fn step(&mut self) -> Result<f64, torch::Error> {
         let Trainer { network, optimizer, .. } = &mut self.trainer;
-        step(network, optimizer, &self.recipe, &self.batch, self.lr, &self.ranks)
+        let learner = Learner { network, optimizer, ranks: &self.ranks, repeated: self.repeated.as_mut() };
+        timed_step(learner, &self.recipe, &self.batch, self.lr, &mut Timeline::off())
     }
 
     /// Seconds of each step; with gradients that are exchanged `apart` from the backward pass, or during it.

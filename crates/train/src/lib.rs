@@ -22,6 +22,7 @@ pub mod pretrained;
 pub mod profile;
 pub mod ranks;
 pub mod recompute;
+pub mod repeated;
 pub mod run;
 mod saving;
 pub mod schedule;

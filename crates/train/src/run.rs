@@ -23,10 +23,11 @@ use crate::material::Material;
 use crate::pretrained;
 use crate::profile::{Phase, Timeline};
 use crate::ranks::Ranks;
+use crate::repeated::Repeated;
 use crate::saving::Saving;
 use crate::schedule::{self, Length};
 use crate::state::{BestScore, LeftOut, Start, Trainer};
-use crate::step::{Recipe, timed_step};
+use crate::step::{Learner, Recipe, timed_step};
 use crate::torch;
 use crate::watching::Watch;
 
@@ -150,6 +151,7 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
     let base_rate = trainer.optimizer.base_rate();
     let mut timeline = if train.profile { Timeline::on(device) } else { Timeline::off() };
     let mut watch = Watch::new(spec, &material);
+    let mut repeated = recorder(spec, device, &trainer, ranks, channel)?;
     let mut ended = Instant::now();
 
     loop {
@@ -181,8 +183,9 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
         let batch = timeline.time(Phase::Data, || feed.next(device));
         let batch = batch.ok_or_else(|| Finding::new(Cause::Internal, "the data ended before the last step"))??;
         let lr = base_rate * schedule::factor(&train.schedule, length, at);
-        let (network, optimizer) = (&trainer.network, &mut trainer.optimizer);
-        let loss = timed_step(network, optimizer, &recipe, &batch.samples, lr, ranks, &mut timeline)?;
+        let (network, optimizer, repeated) = (&trainer.network, &mut trainer.optimizer, repeated.as_mut());
+        let learner = Learner { network, optimizer, ranks, repeated };
+        let loss = timed_step(learner, &recipe, &batch.samples, lr, &mut timeline)?;
         timeline.stepped();
         if !loss.is_finite() {
             return Err(not_finite(at + 1, loss));
@@ -235,6 +238,32 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
     let verdict = Verdict { network, validation, test, parameters, format: recipe.format, rank_memory, processor_us };
     channel.send(Report::Exported(export(spec, &material, &best, &trainer.progress, &verdict)?));
     Ok(Ending::Trained)
+}
+
+/// What records and repeats passes, if the job asks for it and it can be had; if not, a note says why.
+fn recorder(
+    spec: &Spec,
+    device: Device,
+    trainer: &Trainer,
+    ranks: &Ranks,
+    channel: &Channel,
+) -> Result<Option<Repeated>, Error> {
+    if !spec.train.cuda_graphs {
+        return Ok(None);
+    }
+    let repeated = match ranks.size() {
+        1 => Repeated::on(device, trainer.network.weights())?,
+        _ => None,
+    };
+    if repeated.is_none() {
+        let why = match (device.is_cuda(), ranks.size()) {
+            (false, _) => "there is no CUDA device here",
+            (true, 1) => "`libgradus-cuda.so` is not beside `gradus-rank` (`cargo xtask cuda` builds it)",
+            (true, _) => "several ranks exchange gradients on the way back",
+        };
+        channel.send(Report::Note { text: format!("`cuda_graphs` changes nothing: {why}") });
+    }
+    Ok(repeated)
 }
 
 /// Writes every rank's trace, and tells where the time of each has gone.

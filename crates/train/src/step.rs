@@ -12,7 +12,8 @@ use crate::precision::Format;
 use crate::profile::{Phase, Timeline};
 use crate::ranks::Ranks;
 use crate::recompute;
-use crate::torch::{Error, Result};
+use crate::repeated::Repeated;
+use crate::torch::{self, Error, Result};
 
 /// What a step needs to know besides its batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -103,6 +104,26 @@ impl Samples {
         })
     }
 
+    /// The same in memory of their own.
+    pub(crate) fn copied(&self) -> Result<Samples> {
+        Ok(Samples {
+            values: torch::copied(&self.values)?,
+            mask: self.mask.as_ref().map(torch::copied).transpose()?,
+            labels: torch::copied(&self.labels)?,
+            of: self.of,
+        })
+    }
+
+    /// Takes over the values of others of the same shape.
+    pub(crate) fn take(&self, others: &Samples) -> Result<()> {
+        self.values.shallow_clone().f_copy_(&others.values)?;
+        if let (Some(mask), Some(other)) = (&self.mask, &others.mask) {
+            mask.shallow_clone().f_copy_(other)?;
+        }
+        self.labels.shallow_clone().f_copy_(&others.labels)?;
+        Ok(())
+    }
+
     /// Words that are to be guessed.
     fn guesses(&self) -> Result<Tensor> {
         Ok(self.labels.f_ge(0)?.f_sum(Kind::Float)?)
@@ -121,19 +142,25 @@ pub fn step(
     lr: f64,
     ranks: &Ranks,
 ) -> Result<f64> {
-    timed_step(network, optimizer, recipe, batch, lr, ranks, &mut Timeline::off())
+    let learner = Learner { network, optimizer, ranks, repeated: None };
+    timed_step(learner, recipe, batch, lr, &mut Timeline::off())
 }
 
-/// The same, each part of it noted in `timeline`.
-pub fn timed_step(
-    network: &Network,
-    optimizer: &mut Optimizer,
-    recipe: &Recipe,
-    batch: &Samples,
-    lr: f64,
-    ranks: &Ranks,
-    timeline: &mut Timeline,
-) -> Result<f64> {
+/// What a batch changes, and with whom.
+pub struct Learner<'a> {
+    /// The network.
+    pub network: &'a Network,
+    /// Its update rule.
+    pub optimizer: &'a mut Optimizer,
+    /// The ranks that share the batch.
+    pub ranks: &'a Ranks,
+    /// Passes that are recorded and repeated; only where a rank works alone.
+    pub repeated: Option<&'a mut Repeated>,
+}
+
+/// The same, each part of it noted in `timeline`. Passes that are repeated count as forward passes.
+pub fn timed_step(learner: Learner, recipe: &Recipe, batch: &Samples, lr: f64, timeline: &mut Timeline) -> Result<f64> {
+    let Learner { network, optimizer, ranks, mut repeated } = learner;
     let total = batch.count()?;
     let by_word = batch.labels.dim() == 2 && batch.labels.kind() == Kind::Int64;
     let all_guesses = match by_word && (recipe.accumulate > 1 || ranks.shares() > 1) {
@@ -145,11 +172,26 @@ pub fn timed_step(
     let mut wanted: Option<Tensor> = None;
     let mut sum: Option<Tensor> = None;
     let mut start = 0;
+    if let Some(repeated) = &repeated {
+        repeated.begin()?;
+    }
     for length in passes(batch, recipe.accumulate, ranks)? {
         let part = batch.part(start.min(total - 1), length)?;
         // What comes after the last sample is for company only.
         let part = if start < total { part } else { Samples { of: Of { counted: 0, ..part.of }, ..part } };
         start += length;
+        if let Some(repeated) = &mut repeated {
+            let mut there_and_back = |part: &Samples, guesses: Option<&Tensor>| {
+                let loss = forward(network, recipe, part, guesses, ranks)?;
+                let value = loss.f_detach()?;
+                optimizer.loss(loss)?.f_backward()?;
+                Ok(value)
+            };
+            let guesses = all_guesses.as_ref();
+            let value = timeline.time(Phase::Forward, || repeated.pass(&part, guesses, &mut there_and_back))?;
+            add(&mut sum, value)?;
+            continue;
+        }
         let exchange = ranks.exchange().filter(|_| start == total);
         if let Some(exchange) = exchange {
             exchange.before_forward()?;

@@ -133,12 +133,12 @@ impl Ranks {
         match self.group.as_ref().map(|group| group.way()) {
             Some(Way::Nccl) => "over NCCL".to_owned(),
             Some(Way::Host) | None => {
-                "through the host, for they cannot over NCCL: no CUDA device or no `libgradus-nccl.so`".to_owned()
+                "through the host, for they cannot over NCCL: no CUDA device or no `libgradus-cuda.so`".to_owned()
             }
             Some(Way::HostFor(ranks)) => {
                 let ranks = listed(ranks);
                 format!(
-                    "through the host, for {ranks} cannot exchange over NCCL, though others can: no CUDA device or no `libgradus-nccl.so`"
+                    "through the host, for {ranks} cannot exchange over NCCL, though others can: no CUDA device or no `libgradus-cuda.so`"
                 )
             }
         }

@@ -11,18 +11,18 @@ use std::ffi::{CStr, CString};
 pub fn open_cuda() -> bool {
     let is_open = open(c"libtorch_cuda.so");
     if is_open {
-        open_nccl();
+        open_own_part();
     }
     is_open
 }
 
-/// Loads the library for NCCL if it is there: beside this executable, or where libraries are looked for. Without it,
-/// what ranks exchange goes through the host.
-fn open_nccl() -> bool {
+/// Loads our own part for CUDA devices if it is there: beside this executable, or where libraries are looked for.
+/// Without it, what ranks exchange goes through the host, and no pass is recorded.
+fn open_own_part() -> bool {
     let beside = std::env::current_exe().ok().and_then(|program| {
-        CString::new(program.parent()?.join("libgradus-nccl.so").into_os_string().into_encoded_bytes()).ok()
+        CString::new(program.parent()?.join("libgradus-cuda.so").into_os_string().into_encoded_bytes()).ok()
     });
-    beside.is_some_and(|path| open(&path)) || open(c"libgradus-nccl.so")
+    beside.is_some_and(|path| open(&path)) || open(c"libgradus-cuda.so")
 }
 
 /// Opens a library for good, its names known to all that come after it.

@@ -4,6 +4,7 @@
 //! here is safe, returns a [`Result`], and says what failed in one line.
 
 mod bridge;
+pub mod graph;
 pub mod group;
 mod load;
 pub mod module;

@@ -39,6 +39,9 @@ pub struct Args {
     /// Compute blocks again on the way back
     #[arg(long)]
     recompute: bool,
+    /// Repeat passes that a GPU has recorded, as `train.cuda_graphs` of a job file
+    #[arg(long, conflicts_with_all = ["recompute", "processes"])]
+    cuda_graphs: bool,
     /// Ranks that share each batch; their steps are timed with gradients exchanged during the backward pass, and after it
     #[arg(long, value_name = "RANKS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     processes: u32,
@@ -133,7 +136,7 @@ fn case(args: &Args, threads: u32) -> Result<Value, Error> {
     let mut job = json!({
         "model": args.model, "data": {"path": ""}, "epochs": 1, "batch": args.batch, "precision": args.precision,
         "processes": args.processes, "memory_format": if args.channels_last { "channels_last" } else { "contiguous" },
-        "recompute": if args.recompute { "blocks" } else { "none" },
+        "recompute": if args.recompute { "blocks" } else { "none" }, "cuda_graphs": args.cuda_graphs,
     });
     let mut size = 0;
     match architecture.reads() {
@@ -277,11 +280,14 @@ fn entry(args: &Args, figures: &Value, settings: &Settings, threads: u32) -> Res
         Sample::Picture { height, .. } => (Some(height), None),
         Sample::Text { length, .. } => (None, Some(length)),
     };
-    let case = json!({
+    let mut case = json!({
         "model": args.model, "batch": args.batch, "image": image, "sequence": sequence,
         "precision": environment["precision"], "channels_last": args.channels_last, "recompute": args.recompute,
         "threads": threads, "processes": args.processes, "torch": environment["torch"],
     });
+    if args.cuda_graphs {
+        case["cuda_graphs"] = json!(true);
+    }
     entry.case = case.as_object().cloned().unwrap_or_default();
     let kept = ["step_ms", "step_ms_low", "step_ms_high", "samples_per_s", "peak_bytes", "tflops", "mfu"];
     let kept = kept.into_iter().filter(|key| !figures[*key].is_null());

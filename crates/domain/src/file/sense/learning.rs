@@ -2,7 +2,7 @@
 
 use super::Sense;
 use crate::architecture::Architecture;
-use crate::train::{Average, Decay, Optimizer, Parameters, Recompute, Span, Train};
+use crate::train::{Average, Decay, Optimizer, Parameters, Recompute, Span, Task, Train};
 
 impl Sense {
     pub(super) fn learning(&mut self, train: &Train) {
@@ -11,6 +11,7 @@ impl Sense {
         self.schedule(train);
         self.average(train);
         self.recompute(train);
+        self.cuda_graphs(train);
         if train.dropout.is_some() && !train.model.architecture().is_some_and(Architecture::has_dropout) {
             let message = format!("`{}` leaves nothing out", train.model.name());
             self.wrong("train.dropout", message, "leave the key out");
@@ -122,5 +123,19 @@ impl Sense {
             }
             Recompute::Blocks | Recompute::Every(_) => {}
         }
+    }
+
+    /// What is recorded once has to be the same work on every batch.
+    fn cuda_graphs(&mut self, train: &Train) {
+        let message = match train.recompute {
+            _ if !train.cuda_graphs => return,
+            _ if train.processes > 1 => "ranks that exchange gradients on the way back do not record it",
+            Recompute::Blocks | Recompute::Every(_) => "what is computed again draws its random numbers anew",
+            Recompute::None if train.model.architecture().is_none() => "what a module does besides is not known",
+            Recompute::None if train.task() == Task::Boxes => "each picture has another number of objects",
+            Recompute::None => return,
+        };
+        let message = format!("{message}, so the passes of a step cannot be recorded");
+        self.wrong("train.cuda_graphs", message, "leave the key out");
     }
 }

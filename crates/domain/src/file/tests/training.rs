@@ -140,7 +140,7 @@ fn values_of_a_train_section_make_sense() {
     check("stop: 98%", "6 train.stop: expected a mapping, found the text `98%`");
     check(
         "learning_rate: 1",
-        "6 train.learning_rate: unknown key (known keys here: `model`, `loss`, `weights`, `data`, `epochs`, `batch`, `accumulate`, `processes`, `parallel`, `precision`, `optimizer`, `parameters`, `schedule`, `average`, `offload`, `recompute`, `dropout`, `label_smoothing`, `clip_norm`, `memory_format`, `seed`, `threads`, `deterministic`, `stop`, `checkpoint`, `profile`)",
+        "6 train.learning_rate: unknown key (known keys here: `model`, `loss`, `weights`, `data`, `epochs`, `batch`, `accumulate`, `processes`, `parallel`, `precision`, `optimizer`, `parameters`, `schedule`, `average`, `offload`, `recompute`, `cuda_graphs`, `dropout`, `label_smoothing`, `clip_norm`, `memory_format`, `seed`, `threads`, `deterministic`, `stop`, `checkpoint`, `profile`)",
     );
 }
 
@@ -236,6 +236,11 @@ fn ways_of_learning_make_sense() {
     check(
         "recompute: blocks",
         "6 train.recompute: `cnn` has no blocks that could be computed again (leave the key out)",
+    );
+    check("cuda_graphs: true", "ok");
+    check(
+        "cuda_graphs: true\n  processes: 2",
+        "6 train.cuda_graphs: ranks that exchange gradients on the way back do not record it, so the passes of a step cannot be recorded (leave the key out)",
     );
     check("recompute: some", "6 train.recompute: `some` is not known here (write one of `none`, `blocks`, `every`)");
     let blocks = |line: &str, expected: &str| super::check(&train_with(line).replace("cnn", "resnet20"), expected);

@@ -1,6 +1,6 @@
-// Ranks on NVIDIA GPUs that exchange without the host: NCCL as a library of its own, `libgradus-nccl.so`.
+// Ranks on NVIDIA GPUs that exchange without the host: NCCL, in a library of its own, `libgradus-cuda.so`.
 //
-// The trainer is built against the library for processors, which has no NCCL. `cargo xtask nccl` builds this against an
+// The trainer is built against the library for processors, which has no NCCL. `cargo xtask cuda` builds this against an
 // installed PyTorch for CUDA; the trainer opens it at run time where it finds it (`load.rs`), looks one name up
 // (`group.cpp`), and goes through the host where there is none.
 

@@ -1,4 +1,5 @@
-//! `cargo xtask nccl`: the library with which ranks on NVIDIA GPUs exchange gradients without the host.
+//! `cargo xtask cuda`: the library with which ranks on NVIDIA GPUs exchange gradients without the host, and repeat passes
+//! that are recorded once.
 //!
 //! It needs the headers of a PyTorch for CUDA, of the version that everything else is built for, as pip installs it:
 //! folders `torch` and `nvidia` in one; and a few of CUDA's that PyTorch leaves out. Nothing else does, so it is no part
@@ -12,7 +13,10 @@ use crate::doing::{self, Outcome};
 use crate::{build, peers};
 
 /// The library's name; the trainer looks for it beside itself.
-const NAME: &str = "libgradus-nccl.so";
+const NAME: &str = "libgradus-cuda.so";
+
+/// What it is made of.
+const SOURCES: [&str; 2] = ["nccl.cpp", "graph.cpp"];
 
 /// Folders of headers within the installed packages: PyTorch's, CUDA's and NCCL's.
 const HEADERS: [&str; 4] =
@@ -22,7 +26,7 @@ const HEADERS: [&str; 4] =
 const MORE_HEADERS: [&str; 2] = ["nvidia/cu13/include", "nvidia/cu13/include/cccl"];
 
 /// Builds it against the packages in `folder`, or against the PyTorch that the benchmarks measure.
-pub fn nccl(root: &Path, folder: Option<&str>) -> Outcome {
+pub fn cuda(root: &Path, folder: Option<&str>) -> Outcome {
     let packages = folder.map_or_else(peers::pytorch, |folder| Ok(PathBuf::from(folder)))?;
     check(&packages)?;
     let library = build::target(root).join("release").join(NAME);
@@ -33,9 +37,10 @@ pub fn nccl(root: &Path, folder: Option<&str>) -> Outcome {
     for headers in of_pytorch.into_iter().chain(MORE_HEADERS.map(|folder| more.join(folder))) {
         compiler.arg("-isystem").arg(headers);
     }
-    compiler.arg(root.join("crates/train/src/torch/nccl/plugin.cpp")).arg("-o").arg(&library);
+    let sources = root.join("crates/train/src/torch/cuda");
+    compiler.args(SOURCES.map(|name| sources.join(name))).arg("-o").arg(&library);
     // What it calls is in libraries that the trainer has opened before it.
-    doing::step("compiling the library for NCCL", || doing::run(&mut compiler, "read the compiler's message above"))?;
+    doing::step("compiling the library for CUDA", || doing::run(&mut compiler, "read the compiler's message above"))?;
     Ok(format!("`{}` stands beside `gradus-rank`; install the two together", library.display()))
 }
 

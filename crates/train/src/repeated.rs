@@ -1,0 +1,182 @@
+//! The passes of a step on a GPU, recorded once for each shape of a batch and then repeated with a single launch, so that
+//! the processor need not name every operation again (`cuda_graphs`).
+//!
+//! What is recorded reads and writes fixed addresses. So a batch is copied to where the first of its shape lay, gradients
+//! are zeroed and added to instead of handed over, and the loss is copied away before the next pass. Norms, scales and
+//! updates stay outside: they are few, and learning rates change.
+
+use tch::Tensor;
+
+use crate::model::Weights;
+use crate::step::{Of, Samples};
+use crate::torch::graph::{Graph, Library};
+use crate::torch::{self, Result};
+
+/// Passes that are made as usual before one is recorded: libraries choose their kernels and take their memory.
+const FIRST: u32 = 3;
+/// Shapes that are recorded; what comes in other shapes is computed as usual.
+const MOST: usize = 4;
+
+/// Forward and backward pass of a part of a batch, of which the words to be guessed in all of it may be known; returns the
+/// loss.
+pub type Passes<'a> = &'a mut dyn FnMut(&Samples, Option<&Tensor>) -> Result<Tensor>;
+
+/// Who records what is asked of a device.
+pub trait Recorder {
+    /// Records `work` and does none of it. Returns where each repetition leaves the result.
+    ///
+    /// # Errors
+    /// What `work` says, or that it cannot be recorded.
+    fn record(&self, work: &mut dyn FnMut() -> Result<Tensor>) -> Result<(Box<dyn Recording>, Tensor)>;
+}
+
+/// What was recorded.
+pub trait Recording {
+    /// Does it once more; `work` is what was recorded.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn repeat(&self, work: &mut dyn FnMut() -> Result<Tensor>) -> Result<()>;
+}
+
+/// A CUDA device.
+struct Device {
+    number: usize,
+    library: Library,
+}
+
+impl Recorder for Device {
+    fn record(&self, work: &mut dyn FnMut() -> Result<Tensor>) -> Result<(Box<dyn Recording>, Tensor)> {
+        let (graph, result) = self.library.record(self.number, work)?;
+        Ok((Box::new(graph), result))
+    }
+}
+
+impl Recording for Graph {
+    fn repeat(&self, _: &mut dyn FnMut() -> Result<Tensor>) -> Result<()> {
+        Graph::repeat(self)
+    }
+}
+
+/// The recorded passes of one network.
+pub struct Repeated {
+    recorder: Box<dyn Recorder>,
+    parameters: Vec<Tensor>,
+    /// Of each parameter, always at the same place.
+    gradients: Vec<Tensor>,
+    shapes: Vec<Shape>,
+}
+
+/// A shape that parts of batches have.
+struct Shape {
+    key: Key,
+    passes: u32,
+    fixed: Option<Fixed>,
+}
+
+/// What must be alike for a recorded pass to stand for another.
+#[derive(Debug, Clone, PartialEq)]
+struct Key {
+    values: Vec<i64>,
+    mask: Option<(Vec<i64>, tch::Kind)>,
+    labels: (Vec<i64>, tch::Kind),
+    of: Of,
+    counts_guesses: bool,
+}
+
+/// A recorded pass, and what it reads and writes.
+struct Fixed {
+    part: Samples,
+    guesses: Option<Tensor>,
+    loss: Tensor,
+    recording: Box<dyn Recording>,
+}
+
+impl Repeated {
+    /// Nothing recorded yet, on the CUDA device that `device` is; none where it is no such device, or where the library
+    /// that records was not found.
+    pub fn on(device: tch::Device, weights: &Weights) -> Result<Option<Repeated>> {
+        match (device, Library::find()) {
+            (tch::Device::Cuda(number), Some(library)) => {
+                Repeated::by(Box::new(Device { number, library }), weights).map(Some)
+            }
+            (_, _) => Ok(None),
+        }
+    }
+
+    /// The same, recorded by `recorder`.
+    pub fn by(recorder: Box<dyn Recorder>, weights: &Weights) -> Result<Repeated> {
+        let trained = weights.parameters().iter().filter(|named| named.tensor.requires_grad());
+        let parameters: Vec<Tensor> = trained.map(|named| named.tensor.shallow_clone()).collect();
+        let zeros = |parameter: &Tensor| Ok(parameter.f_detach()?.f_zeros_like()?);
+        let gradients = parameters.iter().map(zeros).collect::<Result<_>>()?;
+        Ok(Repeated { recorder, parameters, gradients, shapes: Vec::new() })
+    }
+
+    /// To be called before the first pass of a step: gradients begin at zero.
+    pub fn begin(&self) -> Result<()> {
+        torch::zero(&self.gradients)?;
+        torch::set_gradients(&self.parameters, &self.gradients)
+    }
+
+    /// Both passes of one part, as usual or by what is recorded; returns the loss.
+    pub fn pass(&mut self, part: &Samples, guesses: Option<&Tensor>, passes: Passes) -> Result<Tensor> {
+        let Repeated { recorder, shapes, .. } = self;
+        let Some(shape) = known(shapes, part, guesses) else { return passes(part, guesses) };
+        shape.passes += 1;
+        if shape.passes <= FIRST {
+            return passes(part, guesses);
+        }
+        if shape.fixed.is_none() {
+            let (part, guesses) = (part.copied()?, guesses.map(torch::copied).transpose()?);
+            let (recording, loss) = recorder.record(&mut || passes(&part, guesses.as_ref()))?;
+            shape.fixed = Some(Fixed { part, guesses, loss, recording });
+        }
+        match &shape.fixed {
+            Some(fixed) => fixed.pass(part, guesses, passes),
+            None => passes(part, guesses),
+        }
+    }
+}
+
+/// What is known of parts of this shape; none if there are too many shapes.
+fn known<'a>(shapes: &'a mut Vec<Shape>, part: &Samples, guesses: Option<&Tensor>) -> Option<&'a mut Shape> {
+    let key = Key::of(part, guesses);
+    let place = match shapes.iter().position(|shape| shape.key == key) {
+        Some(place) => place,
+        None if shapes.len() < MOST => {
+            shapes.push(Shape { key, passes: 0, fixed: None });
+            shapes.len() - 1
+        }
+        None => return None,
+    };
+    shapes.get_mut(place)
+}
+
+impl Key {
+    fn of(part: &Samples, guesses: Option<&Tensor>) -> Key {
+        Key {
+            values: part.values.size(),
+            mask: part.mask.as_ref().map(|mask| (mask.size(), mask.kind())),
+            labels: (part.labels.size(), part.labels.kind()),
+            of: part.of,
+            counts_guesses: guesses.is_some(),
+        }
+    }
+}
+
+impl Fixed {
+    /// What was recorded, for other values.
+    fn pass(&self, part: &Samples, guesses: Option<&Tensor>, passes: Passes) -> Result<Tensor> {
+        self.part.take(part)?;
+        if let (Some(mine), Some(guesses)) = (&self.guesses, guesses) {
+            mine.shallow_clone().f_copy_(guesses)?;
+        }
+        self.recording.repeat(&mut || passes(&self.part, self.guesses.as_ref()))?;
+        // The next pass writes to the same place.
+        torch::copied(&self.loss)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Operations of a CUDA device that are recorded once and repeated with a single launch: CUDA graphs.
+//!
+//! `cuda/graph.cpp` is a library of its own that is opened at run time ([`super::open_cuda`]); without it nothing can be
+//! recorded. It never ran on a device.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::ptr::NonNull;
+
+use libc::{c_char, c_int, c_void};
+
+use super::{Error, Result};
+
+type Begin = unsafe extern "C" fn(c_int, *mut *mut c_void) -> *const c_char;
+type Act = unsafe extern "C" fn(*mut c_void) -> *const c_char;
+type Forget = unsafe extern "C" fn(*mut c_void);
+
+/// The functions of the library.
+#[derive(Debug, Clone, Copy)]
+pub struct Library {
+    begin: Begin,
+    end: Act,
+    repeat: Act,
+    forget: Forget,
+}
+
+/// What was recorded. It holds the memory that its operations use.
+#[derive(Debug)]
+pub struct Graph {
+    recording: NonNull<c_void>,
+    library: Library,
+}
+
+impl Library {
+    /// The library, if it was opened.
+    pub fn find() -> Option<Library> {
+        let begin = look_up(c"gradus_graph_begin")?;
+        let [end, repeat] = [look_up(c"gradus_graph_end")?, look_up(c"gradus_graph_repeat")?];
+        let forget = look_up(c"gradus_graph_forget")?;
+        // SAFETY: `cuda/graph.cpp` defines the functions of these names with these signatures.
+        unsafe {
+            Some(Library {
+                begin: std::mem::transmute::<*mut c_void, Begin>(begin.as_ptr()),
+                end: std::mem::transmute::<*mut c_void, Act>(end.as_ptr()),
+                repeat: std::mem::transmute::<*mut c_void, Act>(repeat.as_ptr()),
+                forget: std::mem::transmute::<*mut c_void, Forget>(forget.as_ptr()),
+            })
+        }
+    }
+
+    /// Records what `work` asks of the CUDA device of this number; none of it is done yet, and no value may be read in
+    /// it. What `work` returns lies where each [`Graph::repeat`] writes it.
+    ///
+    /// # Errors
+    /// What `work` says, or what it does that cannot be recorded.
+    pub fn record<T>(self, device: usize, work: impl FnOnce() -> Result<T>) -> Result<(Graph, T)> {
+        let number = c_int::try_from(device).map_err(|_| Error::new("there is no such device"))?;
+        let mut recording = std::ptr::null_mut();
+        // SAFETY: writes one pointer to the place it is given, or returns a text.
+        check(unsafe { (self.begin)(number, &raw mut recording) })?;
+        let recording = NonNull::new(recording).ok_or_else(|| Error::new("nothing is recorded"))?;
+        let graph = Graph { recording, library: self };
+        let result = work();
+        // SAFETY: what `begin` wrote, ended once.
+        let ended = check(unsafe { (self.end)(recording.as_ptr()) });
+        let result = result?;
+        ended.map(|()| (graph, result))
+    }
+}
+
+impl Graph {
+    /// Does all that was recorded, once more; nothing waits for it.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn repeat(&self) -> Result<()> {
+        // SAFETY: a recording that has ended and is not forgotten.
+        check(unsafe { (self.library.repeat)(self.recording.as_ptr()) })
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: what `begin` wrote, forgotten once.
+        unsafe { (self.library.forget)(self.recording.as_ptr()) }
+    }
+}
+
+fn look_up(name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: looks a name up; it ends with a zero byte.
+    NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
+}
+
+/// The text that a function returned, as an error.
+fn check(wrong: *const c_char) -> Result<()> {
+    if wrong.is_null() {
+        return Ok(());
+    }
+    // SAFETY: a text that ends with a zero byte and stays until this thread's next call.
+    Err(Error::from_text(&unsafe { CStr::from_ptr(wrong) }.to_string_lossy()))
+}
