@@ -2,8 +2,8 @@
 //!
 //! A sample that moved is found again only if the cuts move with it. In a tar each member (its headers, its bytes and
 //! its padding) is a chunk, in a TFRecord file each record; samples above 1 MiB and files of unknown form are cut where
-//! their content says so (FastCDC, Xia et al. 2016 and 2020). A file that is not what it seems is cut by content, so no
-//! file is refused.
+//! their content says so (FastCDC, Xia et al. 2016 and 2020). What is no sample in between is one piece more, or cut by
+//! content if it is long, so no file is refused; `samples` finds where samples end.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,7 +15,7 @@ use std::thread;
 
 use fastcdc::v2020::StreamCDC;
 
-use super::Id;
+use super::{Id, samples};
 
 /// A piece of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,11 +47,7 @@ const TAKEN: u64 = 8 << 20;
 /// What reading it gives; [`io::ErrorKind::UnexpectedEof`] when it became shorter meanwhile.
 pub fn scan(file: &File, threads: NonZero<usize>) -> io::Result<Vec<Chunk>> {
     let length = file.metadata()?.len();
-    let ends = match tar_ends(file, length)? {
-        Some(ends) => ends,
-        None => record_ends(file, length)?.unwrap_or_default(),
-    };
-    let spans = spans(&ends, length);
+    let spans = spans(&samples::ends(file, length)?, length);
     let mean = if length > HUGE { MEAN.1 } else { MEAN.0 };
     let groups = groups(&spans);
     let results: Vec<Mutex<io::Result<Vec<Chunk>>>> = groups.iter().map(|_| Mutex::new(Ok(Vec::new()))).collect();
@@ -148,73 +144,4 @@ impl Read for At<'_> {
         self.offset += read as u64;
         Ok(read)
     }
-}
-
-const BLOCK: u64 = 512;
-
-/// Where the members of a tar end, padding included; none when it is no tar. Read up to the first thing that is not
-/// understood: what follows is cut by content.
-fn tar_ends(file: &File, length: u64) -> io::Result<Option<Vec<u64>>> {
-    let mut header = [0; BLOCK as usize];
-    let (mut at, mut ends) = (0, Vec::new());
-    while length - at >= BLOCK {
-        file.read_exact_at(&mut header, at)?;
-        let Some((bytes, kind)) = tar_header(&header) else { break };
-        let Some(end) = bytes.checked_add(at + BLOCK).and_then(|end| end.checked_next_multiple_of(BLOCK)) else {
-            break;
-        };
-        if end > length {
-            break;
-        }
-        at = end;
-        // Long names and attributes (`L`, `K`, `x`) stand before the member that they belong to; a folder has no bytes
-        // and is not worth a chunk.
-        if !matches!(kind, b'L' | b'K' | b'x' | b'5') {
-            ends.push(end);
-        }
-    }
-    Ok((!ends.is_empty()).then_some(ends))
-}
-
-/// The size and kind that a header states, if its sum is right.
-fn tar_header(header: &[u8; BLOCK as usize]) -> Option<(u64, u8)> {
-    let stated = octal(&header[148..156])?;
-    let sum: u64 =
-        header.iter().enumerate().map(|(at, byte)| if (148..156).contains(&at) { 32 } else { *byte as u64 }).sum();
-    if sum != stated {
-        return None;
-    }
-    let size = &header[124..136];
-    // Sizes of 8 GiB and more are written in base 256, marked by the first bit.
-    let bytes = match size[0] & 0x80 {
-        0 => octal(size)?,
-        _ => u64::from_be_bytes(size[4..12].try_into().ok()?),
-    };
-    // An old sparse member (`S`) may have more header blocks than one.
-    (header[156] != b'S').then_some((bytes, header[156]))
-}
-
-fn octal(digits: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(digits).ok()?.trim_matches(['\0', ' ']);
-    u64::from_str_radix(text, 8).ok()
-}
-
-/// Where the records of a TFRecord file end; none when it is none, or when its records are so small that naming each
-/// would cost more than it saves.
-fn record_ends(file: &File, length: u64) -> io::Result<Option<Vec<u64>>> {
-    const SMALLEST_MEAN: u64 = 1 << 10;
-    let (mut header, mut at, mut ends) = ([0; 12], 0, Vec::new());
-    while length - at >= 16 {
-        file.read_exact_at(&mut header, at)?;
-        let (size, sum) = header.split_at(8);
-        let (Ok(size_bytes), Ok(sum)) = (<[u8; 8]>::try_from(size), <[u8; 4]>::try_from(sum)) else { break };
-        // The format masks its sums; see tensorflow's `tsl/lib/hash/crc32c.h`.
-        let masked = crc32c::crc32c(size).rotate_right(15).wrapping_add(0xA282_EAD8);
-        let end = u64::from_le_bytes(size_bytes).checked_add(at + 16);
-        let Some(end) = end.filter(|end| masked == u32::from_le_bytes(sum) && *end <= length) else { break };
-        at = end;
-        ends.push(end);
-    }
-    let is_worth_it = ends.len() as u64 * SMALLEST_MEAN <= at;
-    Ok((!ends.is_empty() && is_worth_it).then_some(ends))
 }

@@ -9,6 +9,7 @@
 mod cut;
 pub mod frame;
 mod manifest;
+mod samples;
 #[cfg(test)]
 mod tests;
 mod wire;

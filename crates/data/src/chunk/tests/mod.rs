@@ -78,6 +78,35 @@ fn samples_that_move_are_found_again() {
 }
 
 #[test]
+fn an_overwritten_header_hides_its_own_sample_only() {
+    let members: Vec<u64> = (1..300).filter(|member| member % 10 != 0).collect();
+    for form in [tar, records as fn(&[u64]) -> Vec<u8>] {
+        let old = form(&members);
+        // The first header, one that lies with the end of the sample before it, and one alone.
+        let starts = [0, 100, 200].map(|count| members[..count].iter().map(|member| form(&[*member]).len()).sum());
+        let trailer = form(&[]).len();
+        for (at, samples) in [(starts[0], 1), (starts[1] - 100 * trailer - 90, 2), (starts[2] - 200 * trailer, 1)] {
+            let mut new = old.clone();
+            new[at..at + 100].copy_from_slice(&noise(5, 100));
+            let sent = fresh(&old, &new);
+            assert!(sent <= samples * 12_100, "{sent} bytes are new after a change at {at}");
+        }
+    }
+}
+
+#[test]
+fn what_looks_like_a_header_in_an_opaque_file_changes_little() {
+    // One within the first bytes is believed, and all is covered; one behind them is not looked for.
+    for at in [3 << 20, 5 << 20] {
+        let mut file = noise(6, 8 << 20);
+        let member = tar(&[3]);
+        file[at..at + member.len()].copy_from_slice(&member);
+        let is_cut_there = scanned(&file).iter().any(|chunk| chunk.offset == at as u64);
+        assert_eq!(is_cut_there, at < 4 << 20);
+    }
+}
+
+#[test]
 fn opaque_files_are_cut_by_their_content() {
     let old = noise(1, 3 << 20);
     let new = [b"a hundred bytes before everything else", old.as_slice()].concat();
