@@ -1,30 +1,30 @@
 //! Damages files of one form for some seconds, and opens them: `cargo run --release -p gradus-data --example fuzz -- tar 120`.
+//! `all` takes the forms one after another.
 //!
 //! Damage is drawn from a seed (the third argument), so a failure is repeated by its number. Checksums that would hide a
 //! parser are made again after the damage. It tells how many files were opened or refused, and the slowest of them; a
 //! panic ends it with the file kept.
 
-#[path = "../src/tests/mutate.rs"]
+#[path = "../../src/tests/mutate.rs"]
 mod mutate;
+mod round;
+mod texts;
 #[allow(dead_code)]
-#[path = "../src/tests/written.rs"]
+#[path = "../../src/tests/written.rs"]
 mod written;
 
 use std::error::Error;
 use std::fs;
 use std::io::Cursor;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use data::jpeg::{Decoder, Picture, encode_strips};
 use data::{Goal, InspectOptions, PackOptions, TextOptions, Texts, Vocabulary, inspect, pack};
-use domain::random::Draws;
 use image::{ImageFormat, RgbImage};
-use mutate::mutate;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{WriterProperties, WriterVersion};
+use round::{Verdict, round};
 use written::Written;
 
 /// Samples by path, as the writers want them.
@@ -65,11 +65,67 @@ fn pictures(format: ImageFormat, ending: &str) -> Result<Files, Box<dyn Error>> 
     Ok(Files(files))
 }
 
+/// Reads what is opened.
+type Look = Box<dyn Fn(&Path) -> Verdict>;
+
+/// What is opened, what is damaged, how its checksums are made again, and who reads it.
+struct Target {
+    opened: PathBuf,
+    damaged: PathBuf,
+    seal: Box<dyn Fn(&mut Vec<u8>)>,
+    look: Look,
+}
+
+impl Target {
+    fn of(opened: PathBuf, damaged: PathBuf, look: impl Fn(&Path) -> Verdict + 'static) -> Target {
+        Target { opened, damaged, seal: Box::new(|_| {}), look: Box::new(look) }
+    }
+}
+
+/// Pictures, tables and shards, with every hash.
+fn inspected(opened: &Path) -> Verdict {
+    match inspect(opened, &InspectOptions { verify: true, sheet: None, threads: 1 }) {
+        Ok(found) if found.damaged.is_empty() => Verdict::Whole,
+        Ok(_) => Verdict::Partly,
+        Err(_) => Verdict::Refused,
+    }
+}
+
+/// Packed text, also as it is trained on.
+fn tokens(opened: &Path) -> Verdict {
+    let data = serde_json::from_str(r#"{"path": "", "split": [0.6, 0.2, 0.2]}"#).expect("the keys of data");
+    let text = serde_json::from_str("{}").expect("the keys of text");
+    match Texts::open(&data, &text, Goal::Next, opened, 1) {
+        Ok(_) => inspected(opened),
+        Err(_) => Verdict::Refused,
+    }
+}
+
+const FORMS: [&str; 14] = [
+    "tar",
+    "webdataset",
+    "tfrecord",
+    "parquet",
+    "parquet-delta",
+    "arrow",
+    "coco",
+    "metadata",
+    "tokens",
+    "coefficients",
+    "jpeg",
+    "png",
+    "shard",
+    "manifest",
+];
+
 /// What is opened, what is damaged, and how its checksums are made again.
-type Target = (PathBuf, PathBuf, fn(&mut [u8]));
+type Parts = (PathBuf, PathBuf, fn(&mut [u8]));
 
 fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
     let files = pictures(ImageFormat::Png, "png")?;
+    if let Some(target) = texts::target(form, &files, root)? {
+        return Ok(target);
+    }
     let table = |form| {
         let folder = files.written(form, root, 1);
         let file = if folder.is_file() {
@@ -123,10 +179,19 @@ fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
         }
         _ => None,
     };
-    let forms = "tar, webdataset, tfrecord, parquet, parquet-delta, arrow, coco, metadata, tokens, coefficients, jpeg, png, \
-                 shard or manifest";
-    let (opened, damaged, seal) = found.ok_or_else(|| format!("give {forms}"))?;
-    Ok((opened, damaged, if form == "tfrecord" { seal_records } else { seal }))
+    let unknown = || format!("give `all` or one of {}, {}", FORMS.join(", "), texts::FORMS.join(", "));
+    let (opened, damaged, seal) = found.ok_or_else(unknown)?;
+    let seal = if form == "tfrecord" { seal_records } else { seal };
+    // A shard is compared with the length in its manifest first; this one's is kept, to come further.
+    let length = matches!(form, "shard" | "tokens").then(|| fs::read(&damaged).map(|bytes| bytes.len())).transpose()?;
+    let seal = move |bytes: &mut Vec<u8>| {
+        if let Some(length) = length {
+            bytes.resize(length, 0);
+        }
+        seal(bytes);
+    };
+    let look = if form == "tokens" { tokens } else { inspected };
+    Ok(Target { seal: Box::new(seal), ..Target::of(opened, damaged, look) })
 }
 
 /// A Parquet file whose pictures are written as differences.
@@ -145,7 +210,7 @@ fn delta(path: &Path, files: &Files) -> Result<(), Box<dyn Error>> {
 }
 
 /// Pictures with a list of them.
-fn lists(form: &str, files: &Files, root: &Path) -> Result<Option<Target>, Box<dyn Error>> {
+fn lists(form: &str, files: &Files, root: &Path) -> Result<Option<Parts>, Box<dyn Error>> {
     let folder = root.join("images");
     fs::create_dir(&folder)?;
     let (mut images, mut marks, mut lines) = (Vec::new(), Vec::new(), String::new());
@@ -202,59 +267,19 @@ fn seal_shard(bytes: &mut [u8]) {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().collect();
-    let form = arguments.get(1).map_or("", String::as_str);
-    let seconds: f64 = arguments.get(2).map_or(Ok(10.0), |text| text.parse())?;
-    let mut next: u64 = arguments.get(3).map_or(Ok(1), |text| text.parse())?;
-    let root = tempfile::tempdir()?;
-    let (opened, damaged, seal) = target(form, root.path())?;
-    let sound = fs::read(&damaged)?;
-    std::panic::set_hook(Box::new(|_| {})); // Panics of other libraries are caught and told as errors.
-    let (began, mut slowest) = (Instant::now(), (Duration::ZERO, 0));
-    let (mut whole, mut partly, mut refused) = (0_u64, 0_u64, 0_u64);
-    while began.elapsed().as_secs_f64() < seconds {
-        let seed = next;
-        let mut draws = Draws::new(seed);
-        let mut bytes = sound.clone();
-        mutate(&mut bytes, &mut draws);
-        next = draws.bits();
-        if !seed.is_multiple_of(4) {
-            seal(&mut bytes);
-        }
-        // A shard is compared with the length in its manifest first; this one's is kept, to come further.
-        if matches!(form, "shard" | "tokens") {
-            bytes.resize(sound.len(), 0);
-        }
-        fs::write(&damaged, &bytes)?;
-        let one = Instant::now();
-        let options = InspectOptions { verify: true, sheet: None, threads: 1 };
-        let look = || {
-            if form == "tokens" {
-                let data = serde_json::from_str(r#"{"path": "", "split": [0.6, 0.2, 0.2]}"#).expect("the keys of data");
-                let text = serde_json::from_str("{}").expect("the keys of text");
-                Texts::open(&data, &text, Goal::Next, &opened, 1)?;
-            }
-            inspect(&opened, &options)
-        };
-        match catch_unwind(AssertUnwindSafe(look)) {
-            Ok(Ok(found)) if found.damaged.is_empty() => whole += 1,
-            Ok(Ok(_)) => partly += 1,
-            Ok(Err(_)) => refused += 1,
-            Err(_) => {
-                let kept = std::env::temp_dir().join(format!("{form}-{seed}"));
-                fs::write(&kept, bytes)?;
-                return Err(format!("a panic, seed {seed}; the file is {}", kept.display()).into());
-            }
-        }
-        slowest = slowest.max((one.elapsed(), seed));
+    let (form, seconds, seed) = round::asked()?;
+    let forms = match form.as_str() {
+        "all" => FORMS.into_iter().chain(texts::FORMS).collect(),
+        one => vec![one],
+    };
+    for form in forms {
+        let root = tempfile::tempdir()?;
+        let Target { opened, damaged, seal, look } = target(form, root.path())?;
+        let sound = fs::read(&damaged)?;
+        round((form, seconds, seed), &sound, seal, |bytes| {
+            fs::write(&damaged, bytes).expect("a file can be written");
+            look(&opened)
+        })?;
     }
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("unknown").trim();
-    println!(
-        "{form}: {} files, {whole} whole, {partly} with damage told, {refused} refused; slowest {:.0} ms (seed {}); peak memory {peak}",
-        whole + partly + refused,
-        slowest.0.as_secs_f64() * 1e3,
-        slowest.1,
-    );
     Ok(())
 }
