@@ -41,6 +41,7 @@ mod mix;
 pub mod order;
 mod pack;
 mod picture;
+mod plain_file;
 mod prepare;
 pub mod rand_augment;
 mod random;

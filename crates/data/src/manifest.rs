@@ -103,7 +103,7 @@ impl Manifest {
     pub fn read(folder: &Path) -> Result<Option<Manifest>, Error> {
         let path = folder.join(NAME);
         let refused = |source| Error::Read { name: path.display().to_string(), source };
-        let file = match fs::File::open(&path) {
+        let file = match crate::plain_file::open(&path) {
             Ok(file) => file,
             // A single file of data has no manifest below it either.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {

@@ -1,6 +1,5 @@
 //! Small text files, plain or compressed by gzip: told apart by their first bytes, not by their names.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -14,7 +13,7 @@ const LONGEST: u64 = 256 << 20;
 /// # Errors
 /// That it cannot be read, is no UTF-8 or is longer.
 pub fn text(path: &Path) -> io::Result<String> {
-    let mut plain = BufReader::new(File::open(path)?);
+    let mut plain = BufReader::new(crate::plain_file::open(path)?);
     let is_packed = plain.fill_buf()?.starts_with(&[0x1f, 0x8b]);
     let mut reader: Box<dyn Read> = match is_packed {
         true => Box::new(MultiGzDecoder::new(plain)),
@@ -30,6 +29,7 @@ pub fn text(path: &Path) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::Write;
 
     use super::*;

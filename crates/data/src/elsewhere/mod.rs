@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::plain_file;
 pub(crate) use client::Client;
 pub use wire::{Request, Span, When, read_answer, read_request, write_answer, write_request};
 
@@ -70,7 +71,7 @@ pub fn lay_out(folder: &Path, listing: &Listing) -> io::Result<()> {
 /// The listing that a file or folder belongs to, and the folder that it is for; none where all is here.
 fn listing_of(path: &Path) -> io::Result<Option<(PathBuf, Listing)>> {
     for folder in path.ancestors().filter(|folder| !folder.as_os_str().is_empty()) {
-        let file = match File::open(folder.join(OWN).join(NAME)) {
+        let file = match plain_file::open(&folder.join(OWN).join(NAME)) {
             Ok(file) => file,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
             // A folder above that is not ours to look into says nothing.

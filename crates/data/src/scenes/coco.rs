@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::listing::{Edges, Listing, Marked, Scene, layout, part_named};
-use crate::Error;
+use crate::{Error, plain_file};
 
 /// What is read of a file; what else it holds is passed over.
 #[derive(Debug, Deserialize)]
@@ -105,7 +105,7 @@ pub(super) fn read(root: &Path, files: &[PathBuf]) -> Result<Listing, Error> {
 }
 
 fn parse(file: &Path) -> Result<Coco, Error> {
-    let bytes = fs::read(file).map_err(|source| Error::Read { name: file.display().to_string(), source })?;
+    let bytes = plain_file::bytes(file).map_err(|source| Error::Read { name: file.display().to_string(), source })?;
     serde_json::from_slice(&bytes).map_err(|error| {
         let hint = "write `images` (id, file_name), `categories` (id, name) and `annotations` (image_id, category_id, \
                     bbox)";
@@ -130,6 +130,11 @@ fn add(
     let places = [&places[..], &[root.join("images").join(&split)]].concat();
     let mut by_id: BTreeMap<i64, (usize, [f64; 2])> = BTreeMap::new();
     for image in coco.images {
+        let is_inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        if !Path::new(&image.file_name).components().all(is_inside) {
+            let why = format!("the picture `{}` leads out of its folder", image.file_name);
+            return Err(layout(file, &why, "name pictures by relative paths below the folder"));
+        }
         let found = places.iter().map(|place| place.join(&image.file_name)).find(|path| path.is_file());
         let file = found.ok_or_else(|| {
             let why = format!("the picture `{}` of `{}` is not there", image.file_name, file.display());

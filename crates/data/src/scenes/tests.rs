@@ -98,6 +98,8 @@ fn wrong_labels_are_named() {
     check("is no box", &|all| all["annotations"][1]["bbox"] = json!([1, 2, -3, 4]));
     check("`e.png`", &|all| all["images"][0]["file_name"] = json!("e.png"));
     check("no COCO JSON", &|all| *all = json!({"images": 3}));
+    check("leads out of its folder", &|all| all["images"][0]["file_name"] = json!("../images/a.png"));
+    check("leads out of its folder", &|all| all["images"][0]["file_name"] = json!("/etc/passwd"));
     check("no `categories`", &|all| all["categories"] = json!([]));
     check("no picture has a box", &|all| all["annotations"] = json!([]));
     let check = |expected: &str, line: &str| {
@@ -110,6 +112,7 @@ fn wrong_labels_are_named() {
     check("`disc` is no number", "disc .5 .5 .1 .1\n");
     check("four are needed", "1 .5 .5 .1\n");
     check("does not lie in its picture", "1 .9 .5 .4 .1\n");
+    check("class 4294967295 is beyond the last", "4294967295 .5 .5 .1 .1\n");
     let folder = tempfile::tempdir().unwrap();
     coco(folder.path(), |_| {});
     let message = Scenes::open(&spec(json!({"classes": 5})), folder.path(), 1).unwrap_err().finding().message;
@@ -118,6 +121,17 @@ fn wrong_labels_are_named() {
     assert!(Scenes::open(&spec(json!({})), folder.path(), 1).is_err());
     let scenes = Scenes::open(&spec(json!({"corrupt": "skip", "split": [0.4, 0.3, 0.3]})), folder.path(), 1).unwrap();
     assert_eq!((scenes.counts(), scenes.skipped().len()), ([1, 1, 1], 1));
+}
+
+#[test]
+fn folders_that_link_in_circles_are_gone_through_once() {
+    let folder = tempfile::tempdir().unwrap();
+    yolo(folder.path(), "1 0.25 0.25 0.25 0.25\n");
+    for name in ["one", "two", "three"] {
+        std::os::unix::fs::symlink(".", folder.path().join("images").join(name)).unwrap();
+    }
+    let scenes = Scenes::open(&spec(json!({})), folder.path(), 1).unwrap();
+    assert_eq!(scenes.counts(), [2, 1, 1]);
 }
 
 #[test]

@@ -4,20 +4,23 @@
 //! The names of the classes are in `classes.txt`, `obj.names` or, as `names:`, in a `data.yaml`; without one of them
 //! the classes are called by their numbers.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::listing::{Edges, Listing, Marked, Scene, layout, part_named};
-use crate::{Error, Part};
+use crate::{Error, Part, plain_file};
 
 /// Boxes may leave the picture by this share of it, which rounding to few digits does.
 const ROUNDING: f64 = 0.01;
+/// No data set of boxes has more classes.
+const MOST_CLASSES: u32 = 1 << 16;
 
 /// Reads every picture below `root/images` with its labels.
 pub(super) fn read(root: &Path) -> Result<Listing, Error> {
     let (images, labels) = (root.join("images"), root.join("labels"));
     let mut pictures = Vec::new();
-    walk(&images, &mut pictures)?;
+    walk(&images, &mut pictures, &mut HashSet::new())?;
     let names = names(root)?;
     let mut listing = Listing::default();
     let mut most = None;
@@ -43,12 +46,16 @@ fn home(inner: &Path) -> Option<Part> {
     part_named(&first.as_os_str().to_string_lossy())
 }
 
-fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Error> {
+/// The pictures below a folder. Links are followed, each folder once.
+fn walk(folder: &Path, found: &mut Vec<PathBuf>, seen: &mut HashSet<PathBuf>) -> Result<(), Error> {
     let failed = |source| Error::Read { name: folder.display().to_string(), source };
+    if !seen.insert(fs::canonicalize(folder).map_err(failed)?) {
+        return Ok(());
+    }
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if path.is_dir() {
-            walk(&path, found)?;
+            walk(&path, found, seen)?;
             continue;
         }
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
@@ -60,7 +67,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Error> {
 }
 
 fn boxes(file: &Path, names: Option<&[String]>) -> Result<Vec<Marked>, Error> {
-    let text = fs::read_to_string(file).map_err(|source| Error::Read { name: file.display().to_string(), source })?;
+    let text = plain_file::text(file).map_err(|source| Error::Read { name: file.display().to_string(), source })?;
     let mut boxes = Vec::new();
     for (number, line) in text.lines().enumerate() {
         if line.trim().is_empty() {
@@ -74,6 +81,9 @@ fn boxes(file: &Path, names: Option<&[String]>) -> Result<Vec<Marked>, Error> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [class, rest @ ..] = words.as_slice() else { continue };
         let class: u32 = class.parse().map_err(|_| wrong(format!("`{class}` is no number of a class")))?;
+        if class >= MOST_CLASSES {
+            return Err(wrong(format!("class {class} is beyond the last, {}", MOST_CLASSES - 1)));
+        }
         let values: Vec<f64> = rest.iter().filter_map(|word| word.parse().ok()).collect();
         let [x, y, w, h] = values[..] else {
             return Err(wrong(format!("it has {} numbers for the box, and four are needed", values.len())));
@@ -100,7 +110,7 @@ fn names(root: &Path) -> Result<Option<Vec<String>>, Error> {
             continue;
         }
         let text =
-            fs::read_to_string(&file).map_err(|source| Error::Read { name: file.display().to_string(), source })?;
+            plain_file::text(&file).map_err(|source| Error::Read { name: file.display().to_string(), source })?;
         let names = match name.ends_with(".yaml") {
             true => names_in_yaml(&text),
             false => text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect(),

@@ -3,7 +3,6 @@
 //! Whatever a shard claims is compared with the length that its manifest gives and with what surrounds it, so a damaged
 //! or hostile one is an error with its name, and nothing is taken for granted later.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -220,7 +219,7 @@ impl Foot {
 pub(crate) fn verify(folder: &Path, shard: &crate::manifest::Shard, classes: usize) -> Result<Vec<String>, Error> {
     let path = folder.join(&shard.file);
     let refused = |source| Error::Read { name: path.display().to_string(), source };
-    let plain = File::open(&path).map_err(refused)?;
+    let plain = crate::plain_file::open(&path).map_err(refused)?;
     let file = Opened::Here(plain.try_clone().map_err(refused)?);
     let foot = match Foot::read(&file, shard.bytes).map_err(refused)? {
         Ok(foot) => foot,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{ByFolders, Content, Decoded, Index, layout};
 use crate::dataset::Skipped;
-use crate::{Error, Part};
+use crate::{Error, Part, plain_file};
 
 const PIXELS: usize = 3 * 32 * 32;
 const RECORD: usize = 1 + PIXELS;
@@ -45,7 +45,8 @@ pub(super) fn index(folder: &Path, by_folders: ByFolders, skip: bool) -> Result<
     let classes = classes(folder)?;
     let (mut labels, mut homes, mut pixels, mut skipped) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (file, part) in files(folder)? {
-        let bytes = fs::read(folder.join(&file)).map_err(|source| Error::Read { name: file.clone(), source })?;
+        let bytes =
+            plain_file::bytes(&folder.join(&file)).map_err(|source| Error::Read { name: file.clone(), source })?;
         for (record, number) in bytes.chunks(RECORD).zip(1..) {
             let label = usize::from(record[0]);
             let why = if record.len() < RECORD {
@@ -79,7 +80,7 @@ pub(super) fn index(folder: &Path, by_folders: ByFolders, skip: bool) -> Result<
 /// The names in `batches.meta.txt`, one a line; without that file the numbers 0 to 9.
 fn classes(folder: &Path) -> Result<Vec<String>, Error> {
     let path = folder.join("batches.meta.txt");
-    match fs::read_to_string(&path) {
+    match plain_file::text(&path) {
         Ok(text) => Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok((0..10).map(|n| n.to_string()).collect()),
         Err(source) => Err(Error::Read { name: path.display().to_string(), source }),

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::elsewhere::{Client, Span, When};
+use crate::plain_file;
 
 /// An open file, or one that lies elsewhere.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ impl Opened {
     fn with(client: Option<&Arc<Client>>, path: &Path) -> io::Result<Opened> {
         match client.and_then(|client| Some((client, client.file(path)?))) {
             Some((client, (file, bytes))) => Ok(Opened::Elsewhere { client: Arc::clone(client), file, bytes }),
-            None => Ok(Opened::Here(File::open(path)?)),
+            None => Ok(Opened::Here(plain_file::open(path)?)),
         }
     }
 

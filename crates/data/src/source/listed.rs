@@ -5,7 +5,6 @@
 //! picture, the picture's class is that whose marks cover most of it, and the marks are noted beside it ([`Mark`]).
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
 
@@ -16,9 +15,9 @@ use super::columns::LABELS;
 use super::labels::{Named, numbered};
 use super::tree::home_of;
 use super::{Content, Encoded, Home, Index, Reading, homes_of, layout};
-use crate::Error;
 use crate::dataset::Skipped;
 use crate::marks::{self, Mark};
+use crate::{Error, plain_file};
 
 #[derive(Deserialize)]
 struct Coco {
@@ -68,7 +67,7 @@ struct Row {
 /// The pictures that a COCO JSON lists.
 pub(super) fn coco(path: &Path, reading: &Reading) -> Result<Index, Error> {
     let refused = |source| Error::Read { name: path.display().to_string(), source };
-    let file = BufReader::new(File::open(path).map_err(refused)?);
+    let file = BufReader::new(plain_file::open(path).map_err(refused)?);
     let hint = "give a folder of pictures, or a JSON with `images`, `annotations` and `categories`";
     let Coco { images, annotations, categories } = serde_json::from_reader(file)
         .map_err(|error| layout(path, format!("it is no list of pictures as COCO has them: {error}"), hint))?;
@@ -166,7 +165,7 @@ fn wrong(list: &Path, why: String) -> Error {
 /// The lines of a `metadata.jsonl`; the highest class that is marked in pictures is added to `marked`.
 fn lines(list: &Path, marked: &mut Option<u32>) -> Result<Vec<Line>, Error> {
     let refused = |source| Error::Read { name: list.display().to_string(), source };
-    let mut reader = BufReader::new(File::open(list).map_err(refused)?);
+    let mut reader = BufReader::new(plain_file::open(list).map_err(refused)?);
     let (mut found, mut line) = (Vec::new(), Vec::new());
     for number in 1_u64.. {
         line.clear();
@@ -224,7 +223,7 @@ fn objects_of(value: &Value) -> Option<Vec<Mark>> {
 fn table(list: &Path) -> Result<Vec<Line>, Error> {
     let refused = |source| Error::Read { name: list.display().to_string(), source };
     let broken = |error: csv::Error| wrong(list, format!("it cannot be read: {error}"));
-    let mut reader = csv::Reader::from_reader(File::open(list).map_err(refused)?);
+    let mut reader = csv::Reader::from_reader(plain_file::open(list).map_err(refused)?);
     let head = reader.headers().map_err(broken)?.clone();
     let place = |names: &[&str]| names.iter().find_map(|name| head.iter().position(|column| column == *name));
     let name = place(&["file_name"]).ok_or_else(|| wrong(list, "it has no column `file_name`".into()))?;

@@ -1,15 +1,14 @@
 //! A CSV of 8×8 pictures: 64 pixels from 0 to 16, then the label, all whole numbers; plain or compressed by gzip.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
 use super::{ByFolders, Content, Decoded, Index, layout};
-use crate::Error;
 use crate::dataset::Skipped;
+use crate::{Error, plain_file};
 
 const PIXELS: usize = 64;
 const FULL: u8 = 16;
@@ -24,7 +23,7 @@ pub(super) fn index(path: &Path, by_folders: ByFolders, skip: bool) -> Result<In
     }
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let refused = |source| Error::Read { name: path.display().to_string(), source };
-    let plain = BufReader::new(File::open(path).map_err(refused)?);
+    let plain = BufReader::new(plain_file::open(path).map_err(refused)?);
     let mut reader: Box<dyn BufRead> = match file.to_lowercase().ends_with(".gz") {
         true => Box::new(BufReader::new(MultiGzDecoder::new(plain))),
         false => Box::new(plain),

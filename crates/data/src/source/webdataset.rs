@@ -169,7 +169,7 @@ fn class_names(handles: &Handles) -> Option<Vec<String>> {
     let text = std::fs::metadata(&path)
         .ok()
         .filter(|file| file.len() <= LONGEST_JSON)
-        .and_then(|_| std::fs::read_to_string(path).ok())?;
+        .and_then(|_| crate::plain_file::text(&path).ok())?;
     Some(text.lines().map(str::to_owned).collect())
 }
 

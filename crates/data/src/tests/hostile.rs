@@ -403,13 +403,33 @@ fn a_shard_that_is_a_link_or_a_folder() {
     check(&out, "data-000000.shard", None);
     fs::remove_dir(&shard).unwrap();
     std::os::unix::fs::symlink("/dev/zero", &shard).unwrap();
-    check(&out, "its manifest says", None);
+    check(&out, "it is no plain file", None);
     // Nor is anything written through a link.
     fs::remove_file(&shard).unwrap();
     let elsewhere = root.path().join("elsewhere");
     std::os::unix::fs::symlink(&elsewhere, &shard).unwrap();
     pack(&source, &out, &PackOptions::default(), &mut |_| {}).unwrap();
     assert!(!elsewhere.exists() && fs::symlink_metadata(&shard).unwrap().is_file());
+}
+
+#[test]
+fn pipes_are_not_waited_for() {
+    let root = scratch();
+    let pipe = |path: &Path| {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    };
+    for ending in ["tar", "tfrecord", "parquet", "arrow", "csv", "json"] {
+        let path = root.path().join(format!("pipe.{ending}"));
+        pipe(&path);
+        check(&path, "it is no plain file", None);
+    }
+    for name in ["manifest.json", "cifar-10-batches-bin/data_batch_1.bin"] {
+        let folder = Files::of(&[""], &["a", "b"], 3).folder(&root.path().join(name.replace('/', "-")));
+        fs::create_dir_all(folder.join(name).parent().unwrap()).unwrap();
+        pipe(&folder.join(name));
+        check(&folder, "it is no plain file", None);
+    }
 }
 
 /// Some hundred damaged files of each form, drawn from a seed: whatever comes of them, it is told.

@@ -206,7 +206,7 @@ fn stream(spec: &Data, keys: &Text, path: &Path, width: u32) -> Result<Texts, Er
         std::io::ErrorKind::NotFound => Error::Missing { path: path.into() },
         _ => Error::Read { name: path.display().to_string(), source },
     };
-    let file = std::fs::File::open(path).map_err(refused)?;
+    let file = crate::plain_file::open(path).map_err(refused)?;
     let mut bytes = Vec::new();
     file.take(LARGEST).read_to_end(&mut bytes).map_err(refused)?;
     let words = keys.tokenizer.as_ref().map(|file| Words::load(Path::new(file), Goal::Next)).transpose()?;

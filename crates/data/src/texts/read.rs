@@ -1,6 +1,5 @@
 //! Texts out of files: a CSV or JSONL with a text in each record, or a plain text that is one piece.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -8,7 +7,7 @@ use domain::train::Text;
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 
-use crate::Error;
+use crate::{Error, plain_file};
 
 /// One text, and its class where a column of classes is named.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +73,7 @@ pub(crate) fn each(path: &Path, form: Form, keys: &Text, take: Take<'_>) -> Resu
 
 fn open(path: &Path) -> Result<Box<dyn BufRead>, Error> {
     let read = |source| Error::Read { name: path.display().to_string(), source };
-    let file = match File::open(path) {
+    let file = match plain_file::open(path) {
         Ok(file) => BufReader::new(file),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Error::Missing { path: path.into() }),
         Err(error) => return Err(read(error)),
@@ -148,6 +147,8 @@ fn csv(path: &Path, file: impl Read, keys: &Text, take: Take<'_>) -> Result<(), 
 
 fn jsonl(path: &Path, keys: &Text, take: Take<'_>) -> Result<(), Error> {
     lines(path, |number, line| {
+        // Some programs of Windows begin a file with the mark of UTF-8.
+        let line = if number == 1 { line.trim_start_matches('\u{feff}') } else { line };
         if line.trim().is_empty() {
             return Ok(());
         }

@@ -46,6 +46,23 @@ fn text(keys: &str) -> Text {
     serde_json::from_str(keys).unwrap()
 }
 
+#[test]
+fn a_mark_of_utf8_is_passed_over_and_numbers_that_nobody_has_are_refused() {
+    let line = "{\"text\": \"some words of a text\"}\n";
+    let [plain, marked] = [line.repeat(20), format!("\u{feff}{}", line.repeat(20))]
+        .map(|content| Shelf::new("a.jsonl", &content).open(r#"{"vocabulary": 300}"#, Goal::Next).unwrap());
+    assert_eq!((plain.tokens, plain.starts), (marked.tokens, marked.starts));
+
+    let shelf = Shelf::new("a.jsonl", &line.repeat(20));
+    let vocabulary = r#"{"a": 0, "b": 4294967294, "<|endoftext|>": 1}"#;
+    let tokenizer = shelf.folder.path().join("tokenizer.json");
+    let model = format!(r#"{{"version": "1.0", "model": {{"type": "BPE", "vocab": {vocabulary}, "merges": []}}}}"#);
+    fs::write(&tokenizer, model).unwrap();
+    let keys = format!("{{\"tokenizer\": {:?}}}", tokenizer.display().to_string());
+    let told = shelf.open(&keys, Goal::Next).unwrap_err().finding();
+    assert!(told.message.contains("numbers a word 4294967294"), "{}", told.message);
+}
+
 /// Sentences of two kinds of words.
 fn rows() -> Vec<(usize, String)> {
     let words = [["cat", "dog", "bird"], ["ship", "train", "plane"]];

@@ -20,6 +20,7 @@ use tokenizers::{
 
 use super::Goal;
 use crate::Error;
+use crate::caught::caught;
 
 /// The words that mean something to a network; their places in the vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub(crate) struct Special {
 
 /// The special words of BERT, in the order of their numbers.
 const BERT: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
+/// Far above any vocabulary that is in use; a network has a row of weights for each word.
+const MOST_WORDS: u32 = 1 << 22;
 /// The one of GPT.
 const GPT: &str = "<|endoftext|>";
 
@@ -54,7 +57,12 @@ impl Words {
         let hint =
             "give a `tokenizer.json` as the `tokenizers` library saves it, or leave `tokenizer` out to have one learnt";
         let failed = |error| wrong(format!("no tokeniser: {error}"), hint);
-        let mut tokenizer = Tokenizer::from_file(path).map_err(failed)?;
+        let mut tokenizer = guarded(|| Tokenizer::from_file(path)).map_err(failed)?;
+        let largest = tokenizer.get_vocab(true).into_values().max().unwrap_or(0);
+        if largest >= MOST_WORDS {
+            let why = format!("the tokeniser numbers a word {largest}, and at most {MOST_WORDS} words are served");
+            return Err(wrong(why, hint));
+        }
         // Texts are cut and filled here, whatever the file says.
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(failed)?;
@@ -108,22 +116,22 @@ impl Words {
         let truncation = length.map(|max_length| TruncationParams { max_length, ..TruncationParams::default() });
         self.tokenizer.with_truncation(truncation).map_err(failed)?;
         self.tokenizer.with_padding(None);
-        let encodings = self.tokenizer.encode_batch_fast(texts, length.is_some()).map_err(failed)?;
+        let encodings = guarded(|| self.tokenizer.encode_batch_fast(texts, length.is_some())).map_err(failed)?;
         self.tokenizer.with_truncation(None).map_err(failed)?;
         Ok(encodings.iter().map(|encoding| encoding.get_ids().to_vec()).collect())
     }
 
     /// The numbers of one text, without what begins and ends it.
     pub fn numbers(&self, text: &str) -> Result<Vec<u32>, String> {
-        let encoding = self.tokenizer.encode_fast(text, false).map_err(|error| error.to_string())?;
+        let encoding = guarded(|| self.tokenizer.encode_fast(text, false)).map_err(|error| error.to_string())?;
         Ok(encoding.get_ids().to_vec())
     }
 
     /// What stands before and behind the words of a text.
     pub fn frame(&self) -> Result<(Vec<u32>, Vec<u32>), Error> {
         let failed = |error| Error::Internal(format!("a text could not be divided into words: {error}"));
-        let framed = self.tokenizer.encode_fast("a", true).map_err(failed)?.get_ids().to_vec();
-        let bare = self.tokenizer.encode_fast("a", false).map_err(failed)?.get_ids().to_vec();
+        let framed = guarded(|| self.tokenizer.encode_fast("a", true)).map_err(failed)?.get_ids().to_vec();
+        let bare = guarded(|| self.tokenizer.encode_fast("a", false)).map_err(failed)?.get_ids().to_vec();
         let before = framed.windows(bare.len().max(1)).position(|part| part == bare).unwrap_or(framed.len());
         let behind = framed.get(before + bare.len()..).unwrap_or_default().to_vec();
         Ok((framed[..before].to_vec(), behind))
@@ -148,6 +156,11 @@ impl Words {
         all.sort_unstable();
         all
     }
+}
+
+/// Runs the library on what a file says, over some of which it panics.
+fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> tokenizers::Result<T> {
+    caught(work).unwrap_or_else(|| Err("the library for tokenisers cannot work with it".into()))
 }
 
 /// A byte pair encoding of at most `size` words (Sennrich et al. 2015), as GPT-2's.

@@ -45,7 +45,7 @@ impl Vocabulary {
                     std::io::ErrorKind::NotFound => Error::Missing { path: path.clone() },
                     _ => Error::Read { name: path.display().to_string(), source },
                 };
-                Ok(blake3::hash(&std::fs::read(path).map_err(refused)?).to_hex().to_string())
+                Ok(blake3::hash(&crate::plain_file::bytes(path).map_err(refused)?).to_hex().to_string())
             }
             Vocabulary::Bpe(_) | Vocabulary::WordPiece(_) => Ok(format!("{self:?}")),
         }
