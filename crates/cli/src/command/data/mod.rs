@@ -26,7 +26,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Ask {
-    /// Measure how fast pictures become batches
+    /// Measure how fast pictures, pictures with boxes, or texts become batches
     Bench(bench::Args),
     /// Tell what lies in a data set, and whether it is sound
     Inspect(inspect::Args),

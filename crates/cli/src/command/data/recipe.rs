@@ -16,7 +16,7 @@ pub struct Args {
     recipe: String,
     /// Height and width of a sample, where it is not the recipe's own
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(8..=1024))]
-    size: Option<u32>,
+    pub size: Option<u32>,
     /// What the values are: normalised floats of 32 or 16 bits, or bytes
     #[arg(long, value_enum, default_value_t = Kind::F32)]
     numbers: Kind,

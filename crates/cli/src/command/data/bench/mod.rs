@@ -1,4 +1,7 @@
-//! `gradus data bench`: how fast pictures become batches on this machine.
+//! `gradus data bench`: how fast pictures, pictures with boxes, or texts become batches on this machine.
+
+mod scenes;
+mod texts;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,8 +19,11 @@ use crate::printer::Printer;
 /// Arguments of `gradus data bench`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A folder or tar of pictures
+    /// A folder or tar of pictures; with `--as`, labels in the form of COCO or YOLO, or texts
     path: PathBuf,
+    /// What the data is read as
+    #[arg(long = "as", value_enum, default_value_t = Kind::Pictures)]
+    kind: Kind,
     #[command(flatten)]
     recipe: recipe::Args,
     /// Threads that decode, with the one that asks for batches
@@ -26,6 +32,19 @@ pub struct Args {
     /// How long to measure; a pass over the pictures that has begun is not finished
     #[arg(long, default_value_t = 5.0, value_parser = seconds)]
     seconds: f64,
+    #[command(flatten)]
+    text: texts::Args,
+}
+
+/// What data is read as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    /// Whole pictures, prepared by a recipe
+    Pictures,
+    /// Pictures in which objects are marked with boxes, in a square of `--size`
+    Objects,
+    /// Rows of tokens, from which the next word is learnt
+    Text,
 }
 
 /// Pictures in a batch.
@@ -36,6 +55,15 @@ const BATCH: usize = 64;
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
+    let limit = Duration::from_secs_f64(args.seconds);
+    match args.kind {
+        Kind::Pictures => pictures(args, printer),
+        Kind::Objects => scenes::run(&args.path, args.recipe.size, args.threads, args.recipe.seed, limit, printer),
+        Kind::Text => texts::run(&args.path, &args.text, args.recipe.seed, limit, printer),
+    }
+}
+
+fn pictures(args: Args, printer: &mut Printer) -> Result<u8, Error> {
     let preset = args.recipe.preset()?;
     let dataset = Arc::new(args.recipe.open(&preset, &args.path)?);
     let options = args.recipe.options(&preset, BATCH, args.threads as usize - 1);

@@ -1,0 +1,85 @@
+//! Pictures with boxes: reading each once, then batches of squares.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use data::{CELL, Cursor, SceneLoader, Scenes, Share};
+use domain::train::Augment;
+use serde_json::json;
+
+use super::{memory, processor_time};
+use crate::error::Error;
+use crate::exit;
+use crate::printer::Printer;
+
+/// Pictures in a batch.
+const BATCH: usize = 16;
+
+/// Opens the scenes, then makes batches of all of them with mirroring and mosaics for as long as `limit`.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(
+    path: &Path,
+    size: Option<u32>,
+    threads: u32,
+    seed: u64,
+    limit: Duration,
+    printer: &mut Printer,
+) -> Result<u8, Error> {
+    if let Some(size) = size.filter(|size| !(*size as usize).is_multiple_of(CELL)) {
+        let message = format!("`--size {size}` is no multiple of {CELL}, which detection needs");
+        let hint = format!("write `--size {}`", (size as usize).next_multiple_of(CELL));
+        return Err(Error::Usage { message, hint });
+    }
+    let augment = [Augment::Flip, Augment::Mosaic];
+    let spec = json!({"path": "", "split": [1, 0, 0], "size": size, "workers": threads, "augment": augment});
+    let spec = serde_json::from_value(spec).map_err(|error| Error::Data(data::Error::Internal(error.to_string())))?;
+    let (began, worked) = (Instant::now(), processor_time());
+    let scenes = Arc::new(Scenes::open(&spec, path, seed)?);
+    let (opening, opening_cpu) = (began.elapsed().as_secs_f64(), (processor_time() - worked).as_secs_f64());
+    let pictures: u64 = scenes.counts().iter().sum();
+    let edge = scenes.size();
+    let mut loader =
+        SceneLoader::train(Arc::clone(&scenes), BATCH, seed, &augment, Cursor::START, u64::MAX, Share::ALL);
+    let (mut images, mut objects, mut waited) = (0_u64, 0_u64, Duration::ZERO);
+    let (began, worked) = (Instant::now(), processor_time());
+    while began.elapsed() < limit
+        && let Some(batch) = loader.next()
+    {
+        let batch = batch?;
+        images += batch.objects.len() as u64;
+        objects += batch.objects.iter().map(|objects| objects.len() as u64).sum::<u64>();
+        waited += batch.wait;
+    }
+    let (seconds, worked) = (began.elapsed().as_secs_f64(), (processor_time() - worked).as_secs_f64());
+    let price = |cpu: f64, count: u64| cpu * 1e6 / count.max(1) as f64;
+    if printer.is_json() {
+        printer.json(&json!({
+            "pictures": pictures,
+            "size": edge,
+            "opening_seconds": opening,
+            "opening_cpu_us_per_picture": price(opening_cpu, pictures),
+            "images": images,
+            "objects": objects,
+            "seconds": seconds,
+            "images_per_s": images as f64 / seconds,
+            "cpu_us_per_image": price(worked, images),
+            "wait_seconds": waited.as_secs_f64(),
+            "peak_rss_bytes": memory("VmHWM:"),
+            "threads": threads,
+        }));
+        return Ok(exit::DONE);
+    }
+    printer.data(format!(
+        "opened        {pictures} pictures for squares of {edge} in {opening:.1} s, {:.0} µs of CPU time each",
+        price(opening_cpu, pictures)
+    ));
+    printer.data(format!(
+        "pictures      {images} with {objects} boxes in {seconds:.1} s, {:.0} a second",
+        images as f64 / seconds
+    ));
+    printer.data(format!("CPU time      {:.0} µs a picture", price(worked, images)));
+    Ok(exit::DONE)
+}

@@ -1,0 +1,92 @@
+//! Texts: turning them into tokens once, then batches of rows.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use data::{Cursor, Goal, TextLoader, Texts};
+use serde_json::json;
+
+use super::{memory, processor_time};
+use crate::error::Error;
+use crate::exit;
+use crate::printer::Printer;
+
+/// How texts are read.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// With `--as text`: columns or keys of the text
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// With `--as text`: a `tokenizer.json`; without it a vocabulary of 8,000 is learnt
+    #[arg(long, value_name = "FILE")]
+    tokenizer: Option<String>,
+    /// With `--as text`: tokens in a row
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(2..=65_536))]
+    length: u32,
+}
+
+/// Rows in a batch.
+const BATCH: usize = 32;
+
+/// Opens the texts, then makes batches of their rows for as long as `limit`.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(path: &Path, args: &Args, seed: u64, limit: Duration, printer: &mut Printer) -> Result<u8, Error> {
+    let mut keys = json!({"length": args.length});
+    if !args.columns.is_empty() {
+        keys["columns"] = json!(args.columns);
+    }
+    if let Some(tokenizer) = &args.tokenizer {
+        keys["tokenizer"] = json!(tokenizer);
+    }
+    let wrong = |error: serde_json::Error| Error::Data(data::Error::Internal(error.to_string()));
+    let keys = serde_json::from_value(keys).map_err(wrong)?;
+    let spec = serde_json::from_value(json!({"path": "", "split": [1, 0, 0]})).map_err(wrong)?;
+    let bytes = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|file| file.len());
+    let (began, worked) = (Instant::now(), processor_time());
+    let texts = Arc::new(Texts::open(&spec, &keys, Goal::Next, path, seed)?);
+    let (opening, opening_cpu) = (began.elapsed().as_secs_f64(), (processor_time() - worked).as_secs_f64());
+    let all: u64 = texts.counts().iter().sum();
+    let mut loader = TextLoader::train(Arc::clone(&texts), BATCH, seed, Cursor::START, u64::MAX);
+    let (mut rows, mut tokens) = (0_u64, 0_u64);
+    let (began, worked) = (Instant::now(), processor_time());
+    while began.elapsed() < limit
+        && let Some(batch) = loader.next()
+    {
+        let batch = batch?;
+        rows += batch.rows as u64;
+        tokens += batch.tokens.len() as u64;
+    }
+    let (seconds, worked) = (began.elapsed().as_secs_f64(), (processor_time() - worked).as_secs_f64());
+    let each = worked * 1e9 / tokens.max(1) as f64;
+    if printer.is_json() {
+        printer.json(&json!({
+            "rows": all,
+            "vocabulary": texts.vocabulary(),
+            "bytes": bytes,
+            "opening_seconds": opening,
+            "opening_cpu_seconds": opening_cpu,
+            "rows_made": rows,
+            "tokens_made": tokens,
+            "seconds": seconds,
+            "tokens_per_s": tokens as f64 / seconds,
+            "cpu_ns_per_token": each,
+            "peak_rss_bytes": memory("VmHWM:"),
+        }));
+        return Ok(exit::DONE);
+    }
+    let size = bytes.map_or(String::new(), |bytes| format!(" from {:.1} MB", bytes as f64 / 1e6));
+    printer.data(format!(
+        "opened        {all} rows of {} tokens{size} in {opening:.1} s, {opening_cpu:.1} s of CPU time; {} words known",
+        args.length,
+        texts.vocabulary()
+    ));
+    printer.data(format!(
+        "tokens        {tokens} in {seconds:.1} s, {:.2} million a second",
+        tokens as f64 / seconds / 1e6
+    ));
+    printer.data(format!("CPU time      {each:.1} ns a token, {:.1} µs a row", worked * 1e6 / rows.max(1) as f64));
+    Ok(exit::DONE)
+}
