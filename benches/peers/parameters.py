@@ -87,7 +87,7 @@ OTHERS = {
     "qwen2_moe": [dict(num_hidden_layers=3), dict(num_hidden_layers=4, decoder_sparse_step=2), dict(num_hidden_layers=4, mlp_only_layers=[0])],
     "qwen3_moe": [dict(num_hidden_layers=3)],
     "gemma": [dict(hidden_size=2048, num_hidden_layers=18, num_attention_heads=8, num_key_value_heads=1)],
-    "falcon": [dict(new_decoder_architecture=True, num_kv_heads=8, num_hidden_layers=2), dict(multi_query=False, parallel_attn=False, bias=True, alibi=True, num_hidden_layers=2)],
+    "falcon": [dict(new_decoder_architecture=True, hidden_size=4096, num_attention_heads=64, num_kv_heads=8, num_hidden_layers=2), dict(multi_query=False, parallel_attn=False, bias=True, alibi=True, num_hidden_layers=2)],
     "opt": [dict(word_embed_proj_dim=512, hidden_size=1024, num_attention_heads=16, ffn_dim=4096, do_layer_norm_before=False)],
     "phi": [dict(hidden_size=2560, num_attention_heads=32, num_hidden_layers=4)],
     "bloom": [dict(hidden_size=1024, n_layer=24, n_head=16)],

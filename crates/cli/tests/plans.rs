@@ -242,6 +242,48 @@ fn a_model_file_that_cannot_be_read_is_told() {
 }
 
 #[test]
+fn one_file_that_is_no_network_hides_nothing_of_the_others() {
+    let desk = Desk::new();
+    desk.file("good.json", r#"{"model_type": "gpt2"}"#);
+    desk.file("bad.json", r#"{"model_type": "gpt2", "n_embed": 64}"#);
+    let said = desk.gradus(&["plan", "model", "bad.json", "good.json", "none.json", "/dev/zero"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.out.contains("124,439,808"), "{}", said.out);
+    for wrong in
+        ["`n_embed`: networks of this type have no such key, and `n_embd` is missing", "none.json", "no plain file"]
+    {
+        assert!(said.err.contains(wrong), "{wrong}: {}", said.err);
+    }
+    let said = desk.gradus(&["plan", "model", "bad.json", "good.json", "--json"]);
+    let read: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
+    assert!(read[0]["error"].as_str().is_some_and(|error| error.contains("n_embd")), "{read}");
+    assert_eq!(read[1]["parameters"], 124_439_808);
+}
+
+#[test]
+fn lengths_and_sizes_that_a_network_does_not_have_are_refused() {
+    let desk = Desk::new();
+    desk.file("sees.json", r#"{"model_type": "resnet", "num_labels": 10}"#);
+    desk.file("reads.json", r#"{"model_type": "gpt2"}"#);
+    let plan = |model: &str, more: &str| {
+        desk.file("job.yaml", format!("run: a\nworkload: {{model: {model}, batch: 64, {more}}}\n"));
+        desk.gradus(&["plan", "job.yaml"])
+    };
+    let said = plan("sees.json", "steps: 100, sequence: 128");
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("`workload.sequence`: this network reads pictures"), "{}", said.err);
+    let said = plan("reads.json", "steps: 100, picture: 224");
+    assert!(said.err.contains("`workload.picture`: this network sees no pictures"), "{}", said.err);
+    let said = plan("reads.json", "steps: 100, sequence: 2048");
+    assert!(said.err.contains("`workload.sequence`: 2048 tokens are more than the 1024 positions"), "{}", said.err);
+    // The length of the network's own sequences.
+    let said = plan("reads.json", "tokens: 1B");
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let all = format!("{}{}", said.out, said.err);
+    assert!(all.contains("sequences are 512 tokens, as the network's file has it"), "{all}");
+}
+
+#[test]
 fn a_job_that_is_planned_elsewhere_is_not_run_here() {
     let desk = Desk::new();
     desk.file("job.yaml", resnet("num_nodes: 2\nresources: {accelerators: A100:8, spot: only}\n"));

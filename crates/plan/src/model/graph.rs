@@ -10,10 +10,52 @@ pub struct Graph {
     pub operators: Vec<Operator>,
     /// Elements of each tensor, indexed by [`Tensor`].
     pub tensors: Vec<u64>,
+    /// What enters, as far as it is known.
+    pub inputs: Vec<Input>,
     /// Operators that were not understood, `name ×count`; whoever shows an estimate shows them.
     pub unknown: Vec<String>,
     /// What was taken for what a file leaves open, a sentence each.
     pub assumed: Vec<String>,
+}
+
+/// What enters a network for one sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// So many tokens.
+    Tokens(u64),
+    /// A picture: channels, height and width.
+    Picture([u64; 3]),
+    /// So many values of a sound.
+    Sound(u64),
+    /// So many numbers of another kind.
+    Values(u64),
+}
+
+impl Graph {
+    /// Adds what runs after this graph and shares nothing with it.
+    pub fn append(&mut self, other: Graph) {
+        let tensors = self.tensors.len() as u32;
+        let blocks = self.operators.iter().filter_map(|operator| operator.block).max().map_or(0, |last| last + 1);
+        self.operators.extend(other.operators.into_iter().map(|operator| Operator {
+            inputs: operator.inputs.iter().map(|input| Tensor(input.0 + tensors)).collect(),
+            output: Tensor(operator.output.0 + tensors),
+            block: operator.block.map(|block| block + blocks),
+            ..operator
+        }));
+        self.tensors.extend(other.tensors);
+        self.inputs.extend(other.inputs);
+        self.unknown.extend(other.unknown);
+        self.assumed.extend(other.assumed);
+    }
+
+    /// Tokens of one sample: the most that enter side by side; none of a network that reads no words.
+    pub fn tokens(&self) -> Option<u64> {
+        let tokens = self.inputs.iter().filter_map(|input| match input {
+            Input::Tokens(tokens) => Some(*tokens),
+            Input::Picture(_) | Input::Sound(_) | Input::Values(_) => None,
+        });
+        tokens.max()
+    }
 }
 
 /// Identity of a tensor in its graph.

@@ -11,7 +11,7 @@ pub mod read;
 mod totals;
 
 pub use builder::Builder;
-pub use graph::{Function, Graph, Kind, Norm, Operator, Split, Tensor};
+pub use graph::{Function, Graph, Input, Kind, Norm, Operator, Split, Tensor};
 
 use serde::{Deserialize, Serialize};
 

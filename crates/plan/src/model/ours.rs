@@ -8,7 +8,7 @@ use super::families::bert::Head;
 use super::families::block::{Block, Order};
 use super::families::resnet::{self, Stem, Variation};
 use super::families::{Bert, Gpt, Mobilenet, Resnet, Vit, Yolo};
-use super::graph::{Function, Graph, Split};
+use super::graph::{Function, Graph, Input, Split};
 
 /// Hidden units of the two small networks.
 const HIDDEN: u64 = 128;
@@ -30,6 +30,7 @@ fn of_pictures(architecture: Architecture, picture: [u32; 3], classes: u64) -> O
             let mut builder = Builder::new();
             let width = picture.iter().product();
             let tensor = builder.input(width);
+            builder.reads(Input::Picture(picture));
             perceive(&mut builder, Rows { tensor, rows: 1, width }, &[HIDDEN, HIDDEN], classes);
             builder.finish()
         }
@@ -81,7 +82,22 @@ fn of_pictures(architecture: Architecture, picture: [u32; 3], classes: u64) -> O
             }
             let block = transformer(hidden, heads, Order::Before, false);
             let (positions, scaled, last_norm) = (true, false, true);
-            Vit { picture, patch, layers, block, tokens: 1, positions, scaled, last_norm, classes, finds: None }.graph()
+            Vit {
+                picture,
+                patch,
+                layers,
+                block,
+                tokens: 1,
+                positions,
+                hides: false,
+                means: false,
+                distances: false,
+                scaled,
+                last_norm,
+                classes,
+                finds: None,
+            }
+            .graph()
         }
         Architecture::Yolo { width, .. } => {
             let size = if width <= 16 { "n" } else { "s" };

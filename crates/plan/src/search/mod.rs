@@ -10,6 +10,7 @@ pub mod admit;
 pub mod assumed;
 pub mod choose;
 pub mod course;
+mod entering;
 pub mod estimates;
 pub mod front;
 pub mod lessons;

@@ -9,8 +9,8 @@ use domain::train::{self, MemoryFormat, Train};
 use domain::workload::{Described, Format, Model as Named, Update, Workload};
 use domain::{Bytes, Job, Work as JobWork};
 
+use super::entering::{Entering, TOKEN_BYTES, fits, photographs};
 use super::task::{Formats, Task};
-use crate::estimate::limits::{self, Preparation};
 use crate::estimate::{Layout, Optimizer, Work};
 use crate::model::read::{self, Shape};
 use crate::model::{Graph, Kind, Model, Summary, ours};
@@ -26,14 +26,6 @@ pub struct Subject {
     pub samples: Option<u64>,
     /// What was assumed, a sentence each.
     pub assumptions: Vec<String>,
-}
-
-/// Bytes of a token in a file of token numbers.
-const TOKEN_BYTES: u64 = 4;
-
-/// What making a photograph ready takes.
-fn photographs() -> Preparation {
-    limits::Kind::Photographs.preparation()
 }
 
 /// Checkpoints that are kept when the job does not say how many.
@@ -67,13 +59,17 @@ fn described(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> Result<Sub
     let mut assumptions = Vec::new();
     let shape =
         Shape { sequence: workload.sequence, picture: workload.picture.map(|side| [3, side, side]), classes: None };
-    let at_model = |problem: Problem| {
-        let key = if problem.key.is_empty() {
-            "workload.model".to_owned()
-        } else {
-            format!("workload.model: {}", problem.key)
-        };
-        Problem { key, ..problem }
+    let at_model = |problem: Problem| match problem.key.as_str() {
+        key @ ("sequence" | "picture") => Problem { key: format!("workload.{key}"), ..problem },
+        key => {
+            let at = if key.is_empty() { String::new() } else { format!("`{key}`: ") };
+            let whose = match &workload.model {
+                Named::File(path) => format!("`{path}`: "),
+                Named::Described(_) => String::new(),
+            };
+            let message = format!("{whose}{at}{}", problem.message);
+            Problem { key: "workload.model".to_owned(), message, ..problem }
+        }
     };
     let model = match &workload.model {
         Named::File(_) => Model::Graph(read::model(bytes.unwrap_or_default(), &shape).map_err(at_model)?),
@@ -95,27 +91,24 @@ fn described(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> Result<Sub
             })
         }
     };
-    if let Model::Graph(graph) = &model
-        && !graph.unknown.is_empty()
-    {
-        assumptions.push(format!("these operators are not understood and count nothing: {}", graph.unknown.join(", ")));
-    }
     if let Model::Graph(graph) = &model {
+        fits(graph, workload)?;
+        if !graph.unknown.is_empty() {
+            let what = graph.unknown.join(", ");
+            assumptions.push(format!("not understood, and an operator that is not known counts nothing: {what}"));
+        }
         assumptions.extend(graph.assumed.iter().cloned());
     }
-    let reads_text = reads_text(&model, workload);
+    let entering = Entering::of(&model, workload);
     let samples = job.data.samples.map(|count| count.0);
-    let steps = steps(workload, samples, reads_text)?;
+    let steps = steps(workload, samples, entering.tokens, &mut assumptions)?;
     let epochs = match (workload.epochs, samples) {
         (Some(epochs), _) => epochs,
         (None, Some(samples)) if samples > 0 => steps as f64 * workload.batch as f64 / samples as f64,
         (None, _) => 1.0,
     };
     let seen = samples.unwrap_or_else(|| steps.saturating_mul(workload.batch));
-    let sample_bytes = match reads_text {
-        true => TOKEN_BYTES * workload.sequence.unwrap_or(512),
-        false => photographs().bytes as u64,
-    };
+    let sample_bytes = entering.bytes;
     let data = job.data.bytes.unwrap_or_else(|| {
         let assumed = Bytes(seen.saturating_mul(sample_bytes));
         assumptions.push(format!(
@@ -124,10 +117,10 @@ fn described(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> Result<Sub
         ));
         assumed
     });
-    let per_core = match (job.data.per_core, reads_text) {
+    let per_core = match (job.data.per_core, entering.sees) {
         (Some(given), _) => Some(given),
-        (None, true) => None,
-        (None, false) => {
+        (None, false) => None,
+        (None, true) => {
             let per_core = photographs().per_core;
             assumptions.push(format!(
                 "a core makes {per_core} photographs a second ready with our loader; other loaders may be several times slower: measure (`gradus data bench` tells ours on a machine), and say `data: {{per_core: …}}`"
@@ -146,7 +139,7 @@ fn described(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> Result<Sub
             evaluated: workload.evaluated.map_or(0, |count| (count.0 as f64 * epochs.ceil()) as u64),
             per_core,
             data,
-            disk: if reads_text { Service::PlainDisk } else { Service::SsdDisk },
+            disk: if entering.sees { Service::SsdDisk } else { Service::PlainDisk },
             keep: KEEP,
             checkpoint: workload.checkpoint.map(|between| between.as_secs_f64()),
             formats: formats(workload.precision),
@@ -217,19 +210,30 @@ fn finish(model: Model, assumptions: Vec<String>, samples: Option<u64>, draft: D
     Subject { model, work, task, samples, assumptions }
 }
 
-fn steps(workload: &Workload, samples: Option<u64>, reads_text: bool) -> Result<u64, Problem> {
+/// Steps in all; `length` is that of a sequence, where the network reads words.
+fn steps(
+    workload: &Workload,
+    samples: Option<u64>,
+    length: Option<u64>,
+    assumptions: &mut Vec<String>,
+) -> Result<u64, Problem> {
     let missing = |message: &str, hint: &str| Problem::at("workload", message).hint(hint);
     let per_batch = |samples: f64| (samples / workload.batch as f64).ceil().max(1.0) as u64;
     match (workload.steps, workload.tokens, workload.epochs) {
         (Some(steps), _, _) => Ok(steps.0),
         (None, Some(tokens), _) => {
-            let Some(sequence) = workload.sequence.filter(|_| reads_text) else {
+            let Some(length) = length else {
+                let message = "`tokens` are counted in sequences, and this network reads none whose length is known";
                 return Err(missing(
-                    "`tokens` are counted in sequences, and their length is not said",
-                    "write `sequence: 2048`",
+                    message,
+                    "write `sequence: 2048`, or `steps: …` or `epochs: …` for another network",
                 ));
             };
-            Ok(per_batch(tokens.0 as f64 / sequence as f64))
+            if workload.sequence.is_none() {
+                assumptions
+                    .push(format!("sequences are {length} tokens, as the network's file has it; say `sequence`"));
+            }
+            Ok(per_batch(tokens.0 as f64 / length as f64))
         }
         (None, None, Some(epochs)) => match samples {
             // Each epoch ends with a whole step.
@@ -331,15 +335,6 @@ fn network(train: &Train, assumptions: &mut Vec<String>) -> Option<(Graph, Optio
         }
     };
     Some((ours::graph(architecture, sample, u64::from(classes))?, words))
-}
-
-/// Whether samples are sequences of tokens: the network looks rows up in a table, or the job names a sequence.
-fn reads_text(model: &Model, workload: &Workload) -> bool {
-    let looks_up = match model {
-        Model::Graph(graph) => graph.operators.iter().any(|operator| matches!(operator.kind, Kind::Embedding { .. })),
-        Model::Summary(_) => false,
-    };
-    workload.sequence.is_some() || (looks_up && workload.picture.is_none())
 }
 
 fn heads(graph: &Graph) -> u32 {

@@ -20,7 +20,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::lessons::{lessons, measured, table};
 use super::preset::Preset;
 use super::remedies::Desk;
-use super::{page, refusal, spot_check, tell};
+use super::{network, page, refusal, spot_check, tell};
 use crate::command::offers::usage;
 use crate::error::Error;
 use crate::exit;
@@ -165,7 +165,7 @@ pub fn run(mut job: Job, file: String, args: &Args, settings: &Settings, printer
         None => None,
     };
     let bytes = match plan::search::subject::file(&job) {
-        Some(path) => Some(std::fs::read(path).map_err(Error::file("read the model", path))?),
+        Some(path) => Some(network::bytes(Path::new(path))?),
         None => None,
     };
     let subject = subject(&job, bytes.as_deref())

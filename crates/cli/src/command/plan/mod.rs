@@ -10,6 +10,7 @@ mod local;
 mod market;
 mod measure;
 mod model;
+mod network;
 mod page;
 mod plot;
 mod preset;

@@ -1,10 +1,12 @@
 //! `gradus plan model`: what a model file is read as, so that it can be held beside what its framework counts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use plan::model::Graph;
 use plan::model::read::{self, Shape};
 use serde_json::json;
 
+use super::network;
 use crate::error::Error;
 use crate::printer::Printer;
 use crate::progress::grouped;
@@ -24,24 +26,25 @@ pub struct Args {
     picture: Option<u64>,
 }
 
-/// Prints what files of networks hold, a line each.
+/// Prints what files of networks hold, a line each. One that is no network hides nothing of the others.
 ///
 /// # Errors
-/// [`Error::Usage`] for the first file that is no network.
+/// The last file that could not be used; of others, what is wrong is printed.
 pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
     let shape = Shape { sequence: args.sequence, picture: args.picture.map(|side| [3, side, side]), classes: None };
     let mut rows = Vec::new();
     let mut values = Vec::new();
     let mut notes = Vec::new();
+    let mut failed = Vec::new();
     for file in &args.files {
-        let bytes = std::fs::read(file).map_err(Error::file("read the model", file))?;
-        let graph = read::model(&bytes, &shape).map_err(|problem| {
-            let key = if problem.key.is_empty() { String::new() } else { format!("`{}`: ", problem.key) };
-            Error::Usage {
-                message: format!("cannot use the model `{}`: {key}{}", file.display(), problem.message),
-                hint: problem.hint.unwrap_or_else(|| "give its `config.json` or an ONNX file".to_owned()),
+        let graph = match graph(file, &shape) {
+            Ok(graph) => graph,
+            Err(error) => {
+                values.push(json!({ "file": file, "error": error.to_string(), "hint": error.hint() }));
+                failed.push(error);
+                continue;
             }
-        })?;
+        };
         rows.push(vec![
             file.display().to_string(),
             grouped(graph.parameters()),
@@ -66,11 +69,26 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
     }
     if printer.is_json() {
         printer.json(&values);
-        return Ok(crate::exit::DONE);
+    } else if !rows.is_empty() {
+        for line in table::lines(&["file", "weights", "multiply-adds", "activations", "operators", "blocks"], &rows) {
+            printer.data(line);
+        }
+        notes.into_iter().for_each(|line| printer.say(line));
     }
-    for line in table::lines(&["file", "weights", "multiply-adds", "activations", "operators", "blocks"], &rows) {
-        printer.data(line);
+    let Some(last) = failed.pop() else { return Ok(crate::exit::DONE) };
+    for error in failed {
+        printer.error(&error);
     }
-    notes.into_iter().for_each(|line| printer.say(line));
-    Ok(crate::exit::DONE)
+    Err(last)
+}
+
+fn graph(file: &Path, shape: &Shape) -> Result<Graph, Error> {
+    let bytes = network::bytes(file)?;
+    read::model(&bytes, shape).map_err(|problem| {
+        let key = if problem.key.is_empty() { String::new() } else { format!("`{}`: ", problem.key) };
+        Error::Usage {
+            message: format!("cannot use the model `{}`: {key}{}", file.display(), problem.message),
+            hint: problem.hint.unwrap_or_else(|| "give its `config.json` or an ONNX file".to_owned()),
+        }
+    })
 }

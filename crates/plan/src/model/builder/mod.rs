@@ -6,7 +6,7 @@
 pub mod pictures;
 pub mod sequences;
 
-use super::{Graph, Kind, Operator, Tensor};
+use super::{Graph, Input, Kind, Operator, Tensor};
 
 pub use pictures::{Convolution, Picture};
 pub use sequences::Rows;
@@ -47,6 +47,11 @@ impl Builder {
         let index = self.graph.tensors.len() as u32;
         self.graph.tensors.push(elements);
         Tensor(index)
+    }
+
+    /// Notes what enters the network for one sample.
+    pub fn reads(&mut self, input: Input) {
+        self.graph.inputs.push(input);
     }
 
     /// Adds an operator that writes `elements` values for each sample, and returns what it writes.

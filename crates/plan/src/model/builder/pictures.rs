@@ -1,6 +1,6 @@
 //! Layers over pictures: channels × height × width.
 
-use super::super::graph::{Function, Kind, Norm, Split, Tensor};
+use super::super::graph::{Function, Input, Kind, Norm, Split, Tensor};
 use super::{Builder, Owned};
 
 /// A tensor with the shape of a picture.
@@ -67,6 +67,7 @@ fn sliding(side: u64, kernel: u64, stride: u64, padding: u64) -> u64 {
 impl Builder {
     pub fn picture(&mut self, channels: u64, height: u64, width: u64) -> Picture {
         let tensor = self.input(channels * height * width);
+        self.reads(Input::Picture([channels, height, width]));
         Picture { tensor, channels, height, width }
     }
 

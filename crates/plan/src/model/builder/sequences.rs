@@ -1,6 +1,6 @@
 //! Layers over sequences: positions × width.
 
-use super::super::graph::{Function, Kind, Norm, Split, Tensor};
+use super::super::graph::{Function, Input, Kind, Norm, Split, Tensor};
 use super::{Builder, Owned};
 
 /// A tensor of `rows` vectors.
@@ -18,6 +18,12 @@ impl Rows {
 }
 
 impl Builder {
+    /// Looks up the words that enter: `rows` of a vocabulary.
+    pub fn words(&mut self, name: &str, rows: u64, vocabulary: u64, width: u64) -> Rows {
+        self.reads(Input::Tokens(rows));
+        self.embed(name, rows, vocabulary, width, Split::Rows)
+    }
+
     /// Looks up `rows` vectors of `width` in a table with an entry for each of `vocabulary`.
     pub fn embed(&mut self, name: &str, rows: u64, vocabulary: u64, width: u64, split: Split) -> Rows {
         let indices = self.input(rows);

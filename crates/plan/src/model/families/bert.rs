@@ -22,6 +22,8 @@ pub struct Bert {
     /// Kinds of tokens that have an embedding; 0 without.
     pub token_types: u64,
     pub dropout: bool,
+    /// Tokens that each one sees, where it does not see all, as in Longformer; a few see all, by products of their own.
+    pub window: Option<u64>,
     /// Scores depend on distances, as in DeBERTa.
     pub distances: Option<Distances>,
     pub head: Head,
@@ -58,6 +60,8 @@ pub enum Head {
     Tokens { classes: u64 },
     /// The masked words.
     Words,
+    /// Of each token whether it was replaced, as ELECTRA is trained at first.
+    Replaced,
     /// The masked words, and whether one sentence follows the other, as BERT is trained at first.
     MaskedWords,
 }
@@ -77,6 +81,7 @@ impl Bert {
             shared: false,
             token_types: 2,
             dropout: true,
+            window: None,
             distances: None,
             head,
             sequence,
@@ -92,7 +97,7 @@ impl Bert {
         let mut builder = Builder::new();
         let builder = &mut builder;
         let width = self.embedding_width();
-        let mut at = builder.embed("words", self.sequence, self.vocabulary, width, Split::Rows);
+        let mut at = builder.words("words", self.sequence, self.vocabulary, width);
         for (name, entries) in [("token_types", self.token_types), ("positions", self.positions)] {
             if entries > 0 {
                 let embedded = builder.embed(name, self.sequence, entries, width, Split::Whole);
@@ -111,6 +116,12 @@ impl Bert {
         for layer in 0..self.layers {
             let from = at;
             at = block.add(builder, at);
+            if self.window.is_some() {
+                for part in ["query", "key", "value"] {
+                    let rows = if part == "query" { Rows { rows: 1, ..from } } else { from };
+                    builder.linear(format!("block{layer}.all.{part}"), rows, self.hidden, true, Split::Columns);
+                }
+            }
             if let (Some(distances), Some(table)) = (self.distances, table) {
                 self.look_up(builder, layer, distances, table, from);
             }
@@ -168,6 +179,7 @@ impl Bert {
         Block {
             order: Order::After,
             key_bias: self.distances.is_none_or(|distances| distances.key_bias),
+            window: self.window,
             attention_dropout: self.dropout,
             dropout: self.dropout,
             feed: Feed { function: self.function, ..Feed::plain(self.feed_forward) },
@@ -191,6 +203,12 @@ impl Bert {
                 builder.loss(scores.tensor, self.sequence, classes);
             }
             Head::Words => self.predict_words(builder, at),
+            Head::Replaced => {
+                let inner = builder.linear("replaced.inner", at, self.hidden, true, Split::Whole);
+                let inner = builder.apply("replaced.activation", inner, self.function);
+                let scores = builder.linear("replaced", inner, 1, true, Split::Whole);
+                builder.loss(scores.tensor, self.sequence, 2);
+            }
             Head::MaskedWords => {
                 let pooled = self.pool(builder, at);
                 let follows = builder.linear("follows", pooled, 2, true, Split::Whole);

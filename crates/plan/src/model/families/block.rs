@@ -5,6 +5,7 @@
 
 use super::super::builder::{Builder, Owned, Rows};
 use super::super::graph::{Function, Kind, Norm, Split};
+use super::latent::Latent;
 
 /// What every block of one transformer is made of.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +28,8 @@ pub struct Block {
     pub key_bias: bool,
     /// Bias of the product after attention.
     pub output_bias: bool,
+    /// Keys and values, and maybe queries, come through a narrow middle.
+    pub latent: Option<Latent>,
     /// Positions are told by rotating queries and keys.
     pub rotary: bool,
     pub causal: bool,
@@ -99,6 +102,7 @@ impl Block {
             query_bias: true,
             key_bias: true,
             output_bias: true,
+            latent: None,
             rotary: false,
             causal: false,
             window: None,
@@ -183,6 +187,16 @@ impl Block {
         at
     }
 
+    /// Weights of attention to an encoder, and of the normalisation before or after it, which are there without one too.
+    pub fn across_weights(&self) -> u64 {
+        let (wide, narrow) = (self.heads * self.head_width, self.key_heads * self.head_width);
+        let products = self.hidden * (2 * wide + 2 * narrow);
+        let query_bias = if self.query_bias { wide + narrow } else { 0 };
+        let key_bias = if self.query_bias && self.key_bias { narrow } else { 0 };
+        let output_bias = if self.output_bias { self.hidden } else { 0 };
+        products + query_bias + key_bias + output_bias + self.hidden * if self.norm_bias { 2 } else { 1 }
+    }
+
     fn normal(&self, builder: &mut Builder, name: String, from: Rows) -> Rows {
         builder.norm(name, from, self.norm, self.norm_bias)
     }
@@ -201,8 +215,16 @@ impl Block {
 
     /// Attention of `from` to `other`, which is `from` itself but between an encoder and a decoder.
     fn attend(&self, builder: &mut Builder, block: u32, part: &str, from: Rows, other: Rows) -> Rows {
+        self.look(builder, &format!("block{block}.{part}"), from, other)
+    }
+
+    /// The same, outside the repeated blocks too; `name` is that of the part.
+    pub fn look(&self, builder: &mut Builder, name: &str, from: Rows, other: Rows) -> Rows {
         let itself = from == other;
-        let name = |inner: &str| format!("block{block}.{part}.{inner}");
+        if let Some(latent) = self.latent.filter(|_| itself) {
+            return latent.add(self, builder, name, from);
+        }
+        let name = |inner: &str| format!("{name}.{inner}");
         let (wide, narrow) = (self.heads * self.head_width, self.key_heads * self.head_width);
         let queries_keys_values = match self.joined && itself {
             true => {

@@ -11,6 +11,8 @@ pub struct Clip {
     pub reads: Option<Reads>,
     /// Width of the space in which both meet; 0 without.
     pub projection: u64,
+    /// Learned values that sharpen likeness.
+    pub sharpened: u64,
     /// Classes of the picture from the mean of its patches; 0 without.
     pub classes: u64,
 }
@@ -24,6 +26,10 @@ pub struct Sees {
     pub patch: u64,
     pub layers: u64,
     pub block: Block,
+    /// One token more stands for the whole picture, and what enters the blocks is normalised; else patches have a bias.
+    pub token: bool,
+    /// A learned token looks at the patches at the end, through attention and a feed-forward part of its own.
+    pub pools: bool,
 }
 
 /// The half that reads.
@@ -35,6 +41,8 @@ pub struct Reads {
     pub sequence: u64,
     pub layers: u64,
     pub block: Block,
+    /// Width of a last layer over the last token; 0 without.
+    pub projection: u64,
 }
 
 impl Clip {
@@ -61,11 +69,12 @@ impl Clip {
             ends.push(at);
         }
         if let [one, other] = ends[..]
-            && self.projection > 0
+            && self.sharpened > 0
         {
             // Likeness of each picture to each text of the batch, sharpened by one learned value.
-            let kind = Kind::Product { batch: 1, rows: 1, inner: self.projection, columns: 1 };
-            let alike = builder.add("likeness", kind, &[one.tensor, other.tensor], 1, Owned::parameters(1));
+            let kind = Kind::Product { batch: 1, rows: 1, inner: one.width, columns: 1 };
+            let alike =
+                builder.add("likeness", kind, &[one.tensor, other.tensor], 1, Owned::parameters(self.sharpened));
             builder.loss(alike, 1, 1);
         }
         builder.finish()
@@ -78,33 +87,55 @@ impl Sees {
         let hidden = self.block.hidden;
         let picture = builder.picture(channels, height, width);
         let cut = Convolution::new(hidden, self.patch, self.patch).padding(0);
+        let cut = if self.token { cut } else { cut.biased() };
         let patches = builder.convolution("sees.patches", picture, cut);
-        let rows = patches.height * patches.width + 1;
+        let rows = patches.height * patches.width + u64::from(self.token);
         let elements = rows * hidden;
-        let owned = Owned::parameters(hidden);
+        let owned = Owned::parameters(if self.token { hidden } else { 0 });
         let joined = builder.add("sees.tokens", Kind::Copy { elements }, &[patches.tensor], elements, owned);
         let kind = Kind::Elementwise { elements, inputs: 1, product: false };
         let placed = builder.add("sees.positions", kind, &[joined], elements, Owned::parameters(elements));
         let mut at = Rows { tensor: placed, rows, width: hidden };
-        at = builder.norm("sees.norm1", at, Norm::Layer, true);
+        if self.token {
+            at = builder.norm("sees.norm1", at, Norm::Layer, true);
+        }
         for _ in 0..self.layers {
             at = self.block.add(builder, at);
         }
         builder.end_blocks();
-        builder.norm("sees.norm2", at, Norm::Layer, true)
+        at = builder.norm("sees.norm2", at, Norm::Layer, true);
+        if self.pools { self.pool(builder, at) } else { at }
+    }
+
+    fn pool(&self, builder: &mut Builder, patches: Rows) -> Rows {
+        let hidden = self.block.hidden;
+        let kind = Kind::Copy { elements: hidden };
+        let probe = builder.add("sees.probe", kind, &[], hidden, Owned::parameters(hidden));
+        let probe = Rows { tensor: probe, rows: 1, width: hidden };
+        let block = Block { causal: false, ..self.block.clone() };
+        let attended = block.look(builder, "sees.pool", probe, patches);
+        let normal = builder.norm("sees.pool.norm", attended, Norm::Layer, true);
+        let wide = builder.linear("sees.pool.up", normal, block.feed.width, true, Split::Columns);
+        let wide = builder.apply("sees.pool.activation", wide, block.feed.function);
+        let fed = builder.linear("sees.pool.down", wide, hidden, true, Split::Rows);
+        builder.combine("sees.pool.sum", fed, attended, false)
     }
 }
 
 impl Reads {
     fn add(&self, builder: &mut Builder) -> Rows {
         let hidden = self.block.hidden;
-        let words = builder.embed("reads.tokens", self.sequence, self.vocabulary, hidden, Split::Rows);
+        let words = builder.words("reads.tokens", self.sequence, self.vocabulary, hidden);
         let places = builder.embed("reads.positions", self.sequence, self.positions, hidden, Split::Whole);
         let mut at = builder.combine("reads.sum", words, places, false);
         for _ in 0..self.layers {
             at = self.block.add(builder, at);
         }
         builder.end_blocks();
-        builder.norm("reads.norm", at, Norm::Layer, true)
+        at = builder.norm("reads.norm", at, Norm::Layer, true);
+        match self.projection {
+            0 => at,
+            width => builder.linear("reads.head", Rows { rows: 1, ..at }, width, true, Split::Whole),
+        }
     }
 }

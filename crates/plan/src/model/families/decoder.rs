@@ -51,7 +51,7 @@ impl Decoder {
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
         let (norm, norm_bias) = (self.block.norm, self.block.norm_bias);
-        let mut at = builder.embed("tokens", self.sequence, self.vocabulary, self.embedding, Split::Rows);
+        let mut at = builder.words("tokens", self.sequence, self.vocabulary, self.embedding);
         if self.embedding != self.block.hidden {
             at = builder.linear("tokens.widen", at, self.block.hidden, false, Split::Whole);
         }

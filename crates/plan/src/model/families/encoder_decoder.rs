@@ -1,7 +1,7 @@
 //! An encoder and a decoder that attends to it: T5 (Raffel et al. 2019), BART (Lewis et al. 2019) and their like.
 
-use super::super::builder::{Builder, Rows};
-use super::super::graph::{Graph, Split};
+use super::super::builder::{Builder, Owned, Rows};
+use super::super::graph::{Function, Graph, Kind, Split};
 use super::block::Block;
 
 /// An encoder and a decoder of tokens.
@@ -27,34 +27,83 @@ pub struct EncoderDecoder {
     pub source: u64,
     /// Tokens that leave.
     pub target: u64,
+    /// What is asked of it.
+    pub answer: Answer,
+}
+
+/// What is asked of an encoder with a decoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The next token, at each.
+    Tokens,
+    /// One of so many classes of the whole, through one more layer.
+    Class(u64),
+    /// One of so many classes of each token.
+    Each(u64),
+    /// Nothing: the bare blocks.
+    Nothing,
 }
 
 impl EncoderDecoder {
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
-        let mut encoded = self.begin(&mut builder, "encoder", &self.encoder, self.source);
-        for _ in 0..self.encoder_layers {
-            encoded = self.encoder.add(&mut builder, encoded);
+        let mut encoded = None;
+        if self.encoder_layers > 0 {
+            let mut at = self.begin(&mut builder, "encoder", &self.encoder, self.source);
+            for _ in 0..self.encoder_layers {
+                at = self.encoder.add(&mut builder, at);
+            }
+            encoded = Some(self.end(&mut builder, "encoder", &self.encoder, at));
         }
-        encoded = self.end(&mut builder, "encoder", &self.encoder, encoded);
-        if self.decoder_layers == 0 {
-            return builder.finish();
+        let mut at = match (encoded, self.decoder_layers) {
+            (Some(encoded), 0) => encoded,
+            (Some(encoded), layers) => self.decode(&mut builder, encoded, layers),
+            (None, layers) => self.decode_alone(&mut builder, layers),
+        };
+        let hidden = self.decoder.hidden;
+        match self.answer {
+            Answer::Tokens if self.decoder_layers == 0 => {}
+            Answer::Tokens => builder.predict_tokens("scores", at, self.vocabulary, self.tied, false),
+            Answer::Class(classes) => {
+                at = builder.linear("classifier.inner", Rows { rows: 1, ..at }, hidden, true, Split::Whole);
+                at = builder.apply("classifier.tanh", at, Function::Tanh);
+                let scores = builder.linear("classifier", at, classes, true, Split::Whole);
+                builder.loss(scores.tensor, 1, classes);
+            }
+            Answer::Each(classes) => {
+                let scores = builder.linear("classifier", at, classes, true, Split::Whole);
+                builder.loss(scores.tensor, at.rows, classes);
+            }
+            Answer::Nothing => {}
         }
-        // One table of words serves both sides.
-        builder.share_weights();
-        let words = builder.embed("decoder.tokens", self.target, self.vocabulary, self.decoder.hidden, Split::Rows);
-        builder.own_weights();
-        let mut at = self.place(&mut builder, "decoder", &self.decoder, words);
-        for _ in 0..self.decoder_layers {
-            at = self.decoder.add_across(&mut builder, at, encoded);
-        }
-        at = self.end(&mut builder, "decoder", &self.decoder, at);
-        builder.predict_tokens("scores", at, self.vocabulary, self.tied, false);
         builder.finish()
     }
 
+    fn decode(&self, builder: &mut Builder, encoded: Rows, layers: u64) -> Rows {
+        // One table of words serves both sides.
+        builder.share_weights();
+        let words = builder.words("decoder.tokens", self.target, self.vocabulary, self.decoder.hidden);
+        builder.own_weights();
+        let mut at = self.place(builder, "decoder", &self.decoder, words);
+        for _ in 0..layers {
+            at = self.decoder.add_across(builder, at, encoded);
+        }
+        self.end(builder, "decoder", &self.decoder, at)
+    }
+
+    /// The decoder without an encoder: what would attend to one is there and does nothing.
+    fn decode_alone(&self, builder: &mut Builder, layers: u64) -> Rows {
+        let mut at = self.begin(builder, "decoder", &self.decoder, self.target);
+        for layer in 0..layers {
+            let idle = Owned::parameters(self.decoder.across_weights());
+            builder.add(format!("across{layer}.idle"), Kind::View, &[], 0, idle);
+            at = self.decoder.add(builder, at);
+        }
+        self.end(builder, "decoder", &self.decoder, at)
+    }
+
     fn begin(&self, builder: &mut Builder, side: &str, block: &Block, rows: u64) -> Rows {
-        let words = builder.embed(&format!("{side}.tokens"), rows, self.vocabulary, block.hidden, Split::Rows);
+        let words = builder.words(&format!("{side}.tokens"), rows, self.vocabulary, block.hidden);
         self.place(builder, side, block, words)
     }
 

@@ -30,7 +30,7 @@ pub struct Mamba {
 impl Mamba {
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
-        let mut at = builder.embed("tokens", self.sequence, self.vocabulary, self.hidden, Split::Rows);
+        let mut at = builder.words("tokens", self.sequence, self.vocabulary, self.hidden);
         for _ in 0..self.layers {
             let block = builder.begin_block();
             at = self.block(&mut builder, &format!("block{block}"), at);

@@ -8,6 +8,7 @@ pub mod convnext;
 pub mod decoder;
 pub mod encoder_decoder;
 pub mod gpt;
+pub mod latent;
 pub mod llama;
 pub mod mamba;
 pub mod mobilenet;

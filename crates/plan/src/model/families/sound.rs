@@ -2,8 +2,11 @@
 //! sound alone (Baevski et al. 2020).
 
 use super::super::builder::{Builder, Owned, Rows};
-use super::super::graph::{Function, Graph, Kind, Norm, Split};
+use super::super::graph::{Function, Graph, Input, Kind, Norm, Split};
 use super::block::Block;
+
+/// Values of the sound that a Whisper reads: 16,000 a second.
+const THIRTY_SECONDS: u64 = 480_000;
 
 /// A Whisper.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +18,7 @@ pub struct Whisper {
     /// Positions of the decoder that have an embedding, and tokens of one answer.
     pub positions: u64,
     pub target: u64,
+    /// 0: the decoder alone.
     pub encoder_layers: u64,
     pub decoder_layers: u64,
     pub encoder: Block,
@@ -27,46 +31,55 @@ pub struct Whisper {
 impl Whisper {
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
-        let hidden = self.encoder.hidden;
-        let sound =
-            Rows { tensor: builder.input(2 * self.source * self.bands), rows: 2 * self.source, width: self.bands };
-        let mut at = wave(
-            &mut builder,
-            "conv1",
-            sound,
-            Window { columns: hidden, kernel: 3, rows: 2 * self.source, groups: 1, bias: true },
-        );
-        at = builder.apply("conv1.gelu", at, Function::Gelu);
-        at = wave(
-            &mut builder,
-            "conv2",
-            at,
-            Window { columns: hidden, kernel: 3, rows: self.source, groups: 1, bias: true },
-        );
-        at = builder.apply("conv2.gelu", at, Function::Gelu);
-        let places = builder.embed("encoder.positions", self.source, self.source, hidden, Split::Whole);
-        let mut encoded = builder.combine("encoder.sum", at, places, false);
-        for _ in 0..self.encoder_layers {
-            encoded = self.encoder.add(&mut builder, encoded);
-        }
-        builder.end_blocks();
-        encoded = builder.norm("encoder.norm", encoded, Norm::Layer, true);
-        if let Some((width, classes)) = self.class {
+        let encoded = if self.encoder_layers > 0 { Some(self.encode(&mut builder)) } else { None };
+        if let (Some((width, classes)), Some(encoded)) = (self.class, encoded) {
             let thin = builder.linear("projector", encoded, width, true, Split::Whole);
             let scores = builder.linear("classifier", Rows { rows: 1, ..thin }, classes, true, Split::Whole);
             builder.loss(scores.tensor, 1, classes);
             return builder.finish();
         }
-        let words = builder.embed("decoder.tokens", self.target, self.vocabulary, hidden, Split::Rows);
+        let hidden = self.decoder.hidden;
+        let words = builder.words("decoder.tokens", self.target, self.vocabulary, hidden);
         let places = builder.embed("decoder.positions", self.target, self.positions, hidden, Split::Whole);
         let mut at = builder.combine("decoder.sum", words, places, false);
         for _ in 0..self.decoder_layers {
-            at = self.decoder.add_across(&mut builder, at, encoded);
+            at = match encoded {
+                Some(encoded) => self.decoder.add_across(&mut builder, at, encoded),
+                None => {
+                    let idle = Owned::parameters(self.decoder.across_weights());
+                    builder.add("across.idle", Kind::View, &[], 0, idle);
+                    self.decoder.add(&mut builder, at)
+                }
+            };
         }
         builder.end_blocks();
         at = builder.norm("decoder.norm", at, Norm::Layer, true);
         builder.predict_tokens("scores", at, self.vocabulary, true, false);
         builder.finish()
+    }
+
+    fn encode(&self, builder: &mut Builder) -> Rows {
+        builder.reads(Input::Sound(THIRTY_SECONDS));
+        let hidden = self.encoder.hidden;
+        let sound =
+            Rows { tensor: builder.input(2 * self.source * self.bands), rows: 2 * self.source, width: self.bands };
+        let mut at = wave(
+            builder,
+            "conv1",
+            sound,
+            Window { columns: hidden, kernel: 3, rows: 2 * self.source, groups: 1, bias: true },
+        );
+        at = builder.apply("conv1.gelu", at, Function::Gelu);
+        at =
+            wave(builder, "conv2", at, Window { columns: hidden, kernel: 3, rows: self.source, groups: 1, bias: true });
+        at = builder.apply("conv2.gelu", at, Function::Gelu);
+        let places = builder.embed("encoder.positions", self.source, self.source, hidden, Split::Whole);
+        let mut encoded = builder.combine("encoder.sum", at, places, false);
+        for _ in 0..self.encoder_layers {
+            encoded = self.encoder.add(builder, encoded);
+        }
+        builder.end_blocks();
+        builder.norm("encoder.norm", encoded, Norm::Layer, true)
     }
 }
 
@@ -113,6 +126,7 @@ pub enum Heard {
 impl Wav2vec {
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
+        builder.reads(Input::Sound(self.samples));
         let hidden = self.block.hidden;
         let mut at = Rows { tensor: builder.input(self.samples), rows: self.samples, width: 1 };
         for (index, convolved) in self.convolutions.iter().enumerate() {

@@ -15,8 +15,14 @@ pub struct Vit {
     pub block: Block,
     /// Tokens beside the patches: one for the class, in DeiT one for the teacher.
     pub tokens: u64,
+    /// One more token is learned, which stands for patches that training hides.
+    pub hides: bool,
+    /// Classes are told from the first token and the mean of the patches, side by side; else from the first token.
+    pub means: bool,
     /// Positions are learned.
     pub positions: bool,
+    /// Scores of each block depend on how far patches are from each other, by a table of its own.
+    pub distances: bool,
     /// Each residual branch is scaled by a learned value a channel.
     pub scaled: bool,
     /// The last block's output is normalised.
@@ -48,15 +54,21 @@ impl Vit {
         let patches = builder.convolution("patches", picture, cut);
         let rows = patches.height * patches.width + self.tokens;
         let elements = rows * hidden;
-        let owned = Owned::parameters(self.tokens * hidden);
+        let owned = Owned::parameters((self.tokens + u64::from(self.hides)) * hidden);
         let joined = builder.add("tokens", Kind::Copy { elements }, &[patches.tensor], elements, owned);
         let mut at = Rows { tensor: joined, rows, width: hidden };
         if self.positions {
             let kind = Kind::Elementwise { elements, inputs: 1, product: false };
             at.tensor = builder.add("positions", kind, &[at.tensor], elements, Owned::parameters(elements));
         }
+        let steps = (2 * patches.height - 1).saturating_mul(2 * patches.width - 1);
         for layer in 0..self.layers {
             at = self.block.add(&mut builder, at);
+            if self.distances {
+                // Three more for distances to and from the first token.
+                let values = steps.saturating_add(3).saturating_mul(self.block.heads);
+                builder.embed("distances", 1, values, 1, Split::Whole);
+            }
             if self.finds.is_some_and(|finds| finds.places_again) && layer + 1 < self.layers {
                 let kind = Kind::Elementwise { elements, inputs: 1, product: false };
                 at.tensor = builder.add("positions", kind, &[at.tensor], elements, Owned::parameters(elements));
@@ -85,7 +97,7 @@ impl Vit {
                 builder.loss(scores.tensor, finds.objects, width);
             }
         } else if self.classes > 0 {
-            let first = Rows { rows: 1, ..at };
+            let first = Rows { rows: 1, width: if self.means { 2 * hidden } else { hidden }, ..at };
             let scores = builder.linear("classifier", first, self.classes, true, Split::Whole);
             builder.loss(scores.tensor, 1, self.classes);
         }

@@ -3,7 +3,8 @@
 use domain::problem::Problem;
 
 use super::figures::Figures;
-use crate::model::families::block::{Block, Experts, Order};
+use super::mixtures;
+use crate::model::families::block::{Block, Order};
 use crate::model::families::{Decoder, Mamba};
 use crate::model::{Function, Graph, Norm};
 
@@ -40,13 +41,22 @@ fn plain_of(
 /// Width, heads and layers by the names that most types use.
 fn usual(figures: &Figures) -> Result<Decoder, Problem> {
     let hidden = figures.number(&["hidden_size"])?;
-    let heads = figures.heads(&["num_attention_heads"], hidden.max(4096))?;
+    let heads = figures.free_heads(&["num_attention_heads"])?;
+    let latent = mixtures::latent(figures)?;
+    let head_width = match (latent, figures.positive_or_usual("head_dim")?) {
+        (Some((_, width)), _) | (None, Some(width)) => width,
+        (None, None) => {
+            figures.divides("num_attention_heads", heads, hidden)?;
+            hidden / heads
+        }
+    };
     let layers = figures.layers(&["num_hidden_layers"])?;
     let mut decoder = plain(figures, hidden, heads.min(hidden), layers, &["max_position_embeddings"])?;
     decoder.block.heads = heads;
-    decoder.block.head_width = figures.or(&["head_dim"], (hidden / heads).max(1))?;
-    decoder.block.key_heads = figures.or(&["num_key_value_heads"], heads)?.min(heads);
-    decoder.block.feed.width = figures.or(&["intermediate_size"], 4 * hidden)?;
+    decoder.block.head_width = head_width;
+    decoder.block.latent = latent.map(|(latent, _)| latent);
+    decoder.block.key_heads = figures.key_heads(&["num_key_value_heads"], heads)?;
+    decoder.block.feed.width = figures.number(&["intermediate_size", "ffn_dim", "ffn_hidden_size"])?;
     decoder.block.window = window(figures)?;
     decoder.block.rotary = true;
     decoder.block.joined = false;
@@ -67,6 +77,7 @@ pub(super) fn gpt2(figures: &Figures) -> Result<Graph, Problem> {
     let lengths = ["n_positions", "n_ctx", "max_position_embeddings", "block_size"];
     let mut decoder = plain(figures, hidden, heads, layers, &lengths)?;
     decoder.positions = figures.or(&lengths, 1024)?;
+    decoder.sequence = figures.sequence_within(decoder.positions)?;
     decoder.block.feed.width = figures.or(&["n_inner", "dff"], 4 * hidden)?;
     decoder.block.feed.function = figures.function(&["activation_function"], Function::Gelu);
     decoder.block.dropout = figures.rate("resid_pdrop", true);
@@ -88,6 +99,7 @@ pub(super) fn gpt_neo(figures: &Figures) -> Result<Graph, Problem> {
     let layers = figures.layers(&["num_layers"])?;
     let mut decoder = plain(figures, hidden, heads, layers, &["max_position_embeddings"])?;
     decoder.positions = figures.or(&["max_position_embeddings"], 2048)?;
+    decoder.sequence = figures.sequence_within(decoder.positions)?;
     decoder.block.feed.width = figures.or(&["intermediate_size"], 4 * hidden)?;
     decoder.block.joined = false;
     decoder.block.query_bias = false;
@@ -132,8 +144,9 @@ pub(super) fn opt(figures: &Figures) -> Result<Graph, Problem> {
     decoder.last_norm = before && !figures.flag("_remove_final_layer_norm", false);
     decoder.block.rotary = false;
     // Two more than are used.
-    decoder.positions = figures.or(&["max_position_embeddings"], 2048)? + 2;
-    decoder.block.feed.width = figures.or(&["ffn_dim"], 4 * decoder.block.hidden)?;
+    let positions = figures.or(&["max_position_embeddings"], 2048)?;
+    decoder.positions = positions + 2;
+    decoder.sequence = figures.sequence_within(positions)?;
     decoder.block.feed.function = figures.function(&["activation_function"], Function::Relu);
     decoder.block.dropout = figures.rate("dropout", true);
     decoder.embedding = figures.or(&["word_embed_proj_dim"], decoder.block.hidden)?;
@@ -164,7 +177,7 @@ pub(super) fn falcon(figures: &Figures) -> Result<Graph, Problem> {
         (false, false) => Order::Before,
     };
     decoder.block.key_heads = match (new, figures.flag("multi_query", true)) {
-        (true, _) => figures.or(&["num_kv_heads", "n_head_kv"], heads)?.min(heads),
+        (true, _) => figures.key_heads(&["num_kv_heads", "n_head_kv"], heads)?,
         (false, true) => 1,
         (false, false) => heads,
     };
@@ -189,9 +202,15 @@ pub(super) fn mpt(figures: &Figures) -> Result<Graph, Problem> {
         true => 0,
         false => figures.or(&["max_seq_len"], 2048)?,
     };
+    if decoder.positions > 0 {
+        decoder.sequence = figures.sequence_within(decoder.positions)?;
+    }
     if let Some(attention) = attention {
         let keys = if attention.text("attn_type") == Some("multiquery_attention") { 1 } else { heads };
-        decoder.block.key_heads = attention.or(&["kv_n_heads"], keys)?.min(heads);
+        decoder.block.key_heads = match attention.positive("kv_n_heads")? {
+            Some(_) => attention.key_heads(&["kv_n_heads"], heads)?,
+            None => keys,
+        };
         decoder.block.attention_dropout = attention.rate("attn_pdrop", false);
     }
     let bias = !figures.flag("no_bias", true);
@@ -219,6 +238,18 @@ pub(super) fn phi(figures: &Figures) -> Result<Graph, Problem> {
     decoder.block.attention_dropout = figures.rate("attention_dropout", false);
     decoder.tied = figures.flag("tie_word_embeddings", false);
     decoder.score_bias = true;
+    Ok(decoder.graph())
+}
+
+/// Persimmon (Elsen et al. 2023): layer normalisation, also of each head's queries and keys, biases everywhere, and no
+/// gate.
+pub(super) fn persimmon(figures: &Figures) -> Result<Graph, Problem> {
+    let mut decoder = usual(figures)?;
+    decoder.block.head_norm = figures.flag("qk_layernorm", true);
+    decoder.block.feed.function = figures.function(&["hidden_act"], Function::Relu);
+    decoder.block.dropout = figures.rate("hidden_dropout", false);
+    decoder.block.attention_dropout = figures.rate("attention_dropout", false);
+    decoder.tied = figures.flag("tie_word_embeddings", false);
     Ok(decoder.graph())
 }
 
@@ -271,7 +302,7 @@ pub(super) fn llama_of_dim(figures: &Figures) -> Result<Graph, Problem> {
     decoder.block.feed.gated = true;
     decoder.block.feed.bias = false;
     decoder.block.feed.function = Function::Silu;
-    decoder.block.key_heads = figures.or(&["n_kv_heads"], heads)?.min(heads);
+    decoder.block.key_heads = figures.key_heads(&["n_kv_heads"], heads)?;
     decoder.block.head_width = figures.or(&["head_dim"], (hidden / heads).max(1))?;
     decoder.block.norm = Norm::Rms;
     decoder.block.rotary = true;
@@ -326,7 +357,9 @@ pub(super) fn llama(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
     gate(&mut decoder, figures);
     decoder.block.norm = Norm::Rms;
     decoder.block.norm_bias = false;
-    decoder.block.head_norm = matches!(kind, "qwen3" | "qwen3_moe" | "olmo2");
+    // Two types ask with a key, under two names.
+    let asked = figures.flag("use_qk_norm", false) || figures.flag("qk_layernorm", false);
+    decoder.block.head_norm = asked || matches!(kind, "qwen3" | "qwen3_moe" | "olmo2");
     let qwen2 = matches!(kind, "qwen2" | "qwen2_moe");
     decoder.block.query_bias = figures.flag("attention_bias", figures.flag("qkv_bias", qwen2));
     decoder.block.output_bias = figures.flag("attention_bias", false) && !qwen2;
@@ -334,20 +367,7 @@ pub(super) fn llama(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
         decoder.block.window = None;
     }
     // Phi-3 and InternLM2 join their products, which changes no figure here.
-    let experts = ["num_local_experts", "num_experts", "n_routed_experts"];
-    if figures.maybe(&experts)?.is_some() || kind == "mixtral" {
-        let count = figures.small(&["num_local_experts", "num_experts", "n_routed_experts"], 1)?;
-        let active = figures.or(&["num_experts_per_tok", "num_experts_per_token"], 2)?.min(count);
-        let shared = figures.maybe(&["shared_expert_intermediate_size"])?.unwrap_or(0);
-        // Some blocks may have no choice: all but every nth, the first few, or those that are named.
-        let every = figures.small(&["decoder_sparse_step"], 1)?;
-        let first = figures.positive("first_k_dense_replace")?.unwrap_or(0);
-        let named = figures.indices("mlp_only_layers");
-        let is_plain = |layer: &u64| *layer < first || !(layer + 1).is_multiple_of(every) || named.contains(layer);
-        decoder.plain = ((0..decoder.layers).filter(is_plain).count() as u64, decoder.block.feed.width);
-        decoder.block.feed.width = figures.or(&["moe_intermediate_size"], decoder.block.feed.width)?;
-        decoder.block.feed.experts = Some(Experts { count, active, shared });
-    }
-    decoder.tied = figures.flag("tie_word_embeddings", false);
+    mixtures::choose(figures, &mut decoder)?;
+    decoder.tied = figures.flag("tie_word_embeddings", kind == "minicpm");
     Ok(decoder.graph())
 }

@@ -6,6 +6,7 @@ use super::figures::Figures;
 use crate::model::families::bert::{Distances, Head};
 use crate::model::families::block::{Block, Feed, Order};
 use crate::model::families::decoder::Answer;
+use crate::model::families::encoder_decoder;
 use crate::model::families::{Bert, Decoder, EncoderDecoder};
 use crate::model::{Function, Graph, Norm};
 
@@ -30,16 +31,35 @@ pub(super) fn bert(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
         positions,
         embedding: figures.or(&["embedding_size"], 0)?,
         shared: kind == "albert",
-        token_types: match figures.has("type_vocab_size") {
-            true => figures.or(&["type_vocab_size"], 0).unwrap_or(0),
-            false => 2,
-        },
+        token_types: figures.positive_or_usual("type_vocab_size")?.unwrap_or(0),
         dropout: figures.rate("hidden_dropout_prob", true),
+        window: if kind == "longformer" { Some(reach(figures)?) } else { None },
         distances: None,
-        head: if kind == "electra" { unpooled(figures)? } else { figures.head()? },
-        sequence: figures.sequence(&["max_position_embeddings"])?,
+        head: match kind {
+            "electra" if figures.architecture().ends_with("ForPreTraining") => Head::Replaced,
+            "electra" => unpooled(figures)?,
+            _ => figures.head()?,
+        },
+        sequence: figures.sequence_within(if skips_two(kind) {
+            positions.saturating_sub(2).max(1)
+        } else {
+            positions
+        })?,
     };
     Ok(bert.graph())
+}
+
+/// Tokens that each one of a Longformer sees: a number, or one for each block.
+fn reach(figures: &Figures) -> Result<u64, Problem> {
+    match figures.list("attention_window") {
+        Ok(each) => Ok(each.and_then(|each| each.iter().copied().max()).unwrap_or(512)),
+        Err(_) => figures.or(&["attention_window"], 512),
+    }
+}
+
+/// Whether the first two positions of a type are never used, as in RoBERTa.
+fn skips_two(kind: &str) -> bool {
+    kind.contains("roberta") || matches!(kind, "camembert" | "data2vec-text" | "mpnet" | "longformer")
 }
 
 /// DeBERTa, whose scores depend on distances, and its second and third version.
@@ -74,15 +94,17 @@ pub(super) fn deberta(figures: &Figures, second: bool) -> Result<Graph, Problem>
         shared: false,
         token_types: figures.positive("type_vocab_size")?.unwrap_or(0),
         dropout: figures.rate("hidden_dropout_prob", true),
+        window: None,
         distances: Some(distances),
         head: unpooled(figures)?,
-        sequence: figures.sequence(&["max_position_embeddings"])?,
+        sequence: figures.sequence_within(positions)?,
     };
     Ok(bert.graph())
 }
 
 pub(super) fn distilbert(figures: &Figures) -> Result<Graph, Problem> {
     let hidden = figures.number(&["dim", "hidden_size"])?;
+    let positions = figures.or(&["max_position_embeddings"], 512)?;
     let bert = Bert {
         layers: figures.layers(&["n_layers", "num_hidden_layers"])?,
         hidden,
@@ -90,14 +112,15 @@ pub(super) fn distilbert(figures: &Figures) -> Result<Graph, Problem> {
         feed_forward: figures.number(&["hidden_dim", "intermediate_size"])?,
         function: figures.function(&["activation"], Function::Gelu),
         vocabulary: figures.number(&["vocab_size"])?,
-        positions: figures.or(&["max_position_embeddings"], 512)?,
+        positions,
         embedding: 0,
         shared: false,
         token_types: 0,
         dropout: figures.rate("dropout", true),
+        window: None,
         distances: None,
         head: unpooled(figures)?,
-        sequence: figures.sequence(&["max_position_embeddings"])?,
+        sequence: figures.sequence_within(positions)?,
     };
     Ok(bert.graph())
 }
@@ -146,7 +169,7 @@ pub(super) fn modernbert(figures: &Figures) -> Result<Graph, Problem> {
 
 pub(super) fn t5(figures: &Figures) -> Result<Graph, Problem> {
     let hidden = figures.number(&["d_model"])?;
-    let heads = figures.heads(&["num_heads"], hidden.max(4096))?;
+    let heads = figures.free_heads(&["num_heads"])?;
     let feed = figures.text("feed_forward_proj").unwrap_or("relu");
     let dropout = figures.rate("dropout_rate", true);
     let block = Block {
@@ -184,8 +207,13 @@ pub(super) fn t5(figures: &Figures) -> Result<Graph, Problem> {
         source: sequence,
         // Answers are mostly shorter than what is asked; a quarter is T5's own ratio of pre-training (512 to 114).
         target: sequence.div_ceil(4),
+        answer: answer(figures)?,
     };
     let mut graph = network.graph();
+    if !network.tied && !encodes {
+        let message = "the scores of words have a table of their own, as `tie_word_embeddings` says";
+        graph.assumed.push(format!("{message}; `transformers` 5 shares it all the same"));
+    }
     if !encodes {
         graph.assumed.push(answers(sequence));
     }
@@ -208,28 +236,46 @@ pub(super) fn bart(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
             ..Block::pre_norm(hidden, heads)
         })
     };
-    let sequence = figures.sequence(&["max_position_embeddings"])?;
-    // Marian, Pegasus and M2M compute their positions; BART and MBart learn them, two more than they use.
-    let learned = matches!(kind, "bart" | "mbart" | "blenderbot" | "blenderbot-small");
+    // BART and MBart learn two positions more than they use; those of Marian and Pegasus are computed once and kept
+    // with the weights; those of M2M are not kept.
+    let kept = kind != "m2m_100";
     let extra = if matches!(kind, "bart" | "mbart") { 2 } else { 0 };
-    let positions = if learned { figures.or(&["max_position_embeddings"], 1024)? + extra } else { 0 };
+    let most = figures.or(&["max_position_embeddings"], 1024)?;
+    let sequence = figures.sequence_within(most)?;
+    let name = figures.architecture();
+    let alone = name.ends_with("ForCausalLM");
+    let target = if alone { sequence } else { sequence.div_ceil(4) };
     let network = EncoderDecoder {
-        encoder_layers: figures.layers(&["encoder_layers"])?,
+        encoder_layers: if alone { 0 } else { figures.layers(&["encoder_layers"])? },
         decoder_layers: figures.layers(&["decoder_layers"])?,
         encoder: block("encoder")?,
         decoder: block("decoder")?,
         vocabulary: figures.number(&["vocab_size"])?,
-        positions,
+        positions: if kept { most + extra } else { 0 },
         distances: 0,
-        embedding_norm: matches!(kind, "bart" | "mbart"),
+        embedding_norm: matches!(kind, "bart" | "mbart" | "blenderbot-small"),
         last_norm: before,
-        tied: true,
+        tied: figures.flag("tie_word_embeddings", true),
         source: sequence,
-        target: sequence.div_ceil(4),
+        target,
+        answer: answer(figures)?,
     };
     let mut graph = network.graph();
-    graph.assumed.push(answers(sequence));
+    if !alone {
+        graph.assumed.push(answers(sequence));
+    }
     Ok(graph)
+}
+
+/// What is asked of an encoder with a decoder, where it is not the next token.
+fn answer(figures: &Figures) -> Result<encoder_decoder::Answer, Problem> {
+    Ok(match figures.architecture() {
+        name if name.ends_with("ForSequenceClassification") => encoder_decoder::Answer::Class(figures.classes(2)?),
+        name if name.ends_with("ForTokenClassification") => encoder_decoder::Answer::Each(figures.classes(2)?),
+        name if name.ends_with("ForQuestionAnswering") => encoder_decoder::Answer::Each(2),
+        _ if figures.is_bare() => encoder_decoder::Answer::Nothing,
+        _ => encoder_decoder::Answer::Tokens,
+    })
 }
 
 /// What is assumed of the length of answers.

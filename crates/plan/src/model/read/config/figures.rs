@@ -1,22 +1,26 @@
 //! Figures of a `config.json`, each within bounds that no network exceeds, so that sums and products of them fit.
 
+use std::sync::LazyLock;
+
 use domain::problem::Problem;
 use serde_json::{Map, Value};
 
 use super::super::Shape;
-use super::defaults::defaults;
+use super::asked::Asked;
+use super::defaults::Usual;
 use crate::model::Function;
 use crate::model::families::bert::Head;
 use crate::model::families::decoder::Answer;
 
 /// No table or layer is larger.
-const LARGEST: u64 = 1 << 24;
+pub(super) const LARGEST: u64 = 1 << 24;
 /// No network has more layers, experts or patches of more pixels a side.
-const MOST_LAYERS: u64 = 4096;
+pub(super) const MOST_LAYERS: u64 = 4096;
 /// How files say how many classes there are; the first is today's.
 const LABELS: [&str; 3] = ["num_labels", "_num_labels", "num_classes"];
-/// Longest sequence, where none is asked for.
-const USUAL: u64 = 512;
+
+/// A part of a file that has none.
+static NOTHING: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
 /// The figures of one file.
 #[derive(Clone, Copy)]
@@ -24,18 +28,43 @@ pub(super) struct Figures<'a> {
     object: &'a Map<String, Value>,
     pub shape: &'a Shape,
     /// What `transformers` takes where the file does not say.
-    otherwise: &'static [(&'static str, u64)],
+    usual: Usual,
+    asked: &'a Asked<'a>,
+    part: usize,
 }
 
 impl<'a> Figures<'a> {
-    pub fn new(object: &'a Map<String, Value>, shape: &'a Shape) -> Figures<'a> {
+    pub fn new(object: &'a Map<String, Value>, shape: &'a Shape, asked: &'a Asked<'a>) -> Figures<'a> {
+        Figures::of("", object, shape, asked)
+    }
+
+    fn of(path: &'a str, object: &'a Map<String, Value>, shape: &'a Shape, asked: &'a Asked<'a>) -> Figures<'a> {
         let kind = object.get("model_type").and_then(Value::as_str).unwrap_or_default();
-        Figures { object, shape, otherwise: defaults(kind) }
+        Figures { object, shape, usual: Usual::of(kind), asked, part: asked.part(path, object) }
     }
 
     /// A part of the file as a file of its own.
     pub fn part(&self, key: &str) -> Option<Figures<'a>> {
-        self.object.get(key)?.as_object().map(|object| Figures::new(object, self.shape))
+        self.asked.note(self.part, &[key]);
+        let (key, value) = self.object.get_key_value(key)?;
+        value.as_object().map(|object| Figures::of(key, object, self.shape, self.asked))
+    }
+
+    /// A part that is of `kind` where it does not say so itself, and of the usual figures where the file has none.
+    pub fn part_or_usual(&self, key: &'static str, kind: &str) -> Figures<'a> {
+        let part = self.part(key).unwrap_or_else(|| Figures::of(key, &NOTHING, self.shape, self.asked));
+        let usual = if part.text("model_type").is_some() { part.usual } else { Usual::of(kind) };
+        Figures { usual, ..part }
+    }
+
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        self.asked.note(self.part, &[key]);
+        self.object.get(key).filter(|value| !value.is_null())
+    }
+
+    /// Notes a sentence for whoever reads the answer.
+    pub fn say(&self, sentence: String) {
+        self.asked.say(sentence);
     }
 
     pub fn has(&self, key: &str) -> bool {
@@ -43,20 +72,39 @@ impl<'a> Figures<'a> {
     }
 
     pub fn text(&self, key: &str) -> Option<&'a str> {
-        self.object.get(key)?.as_str()
+        self.get(key)?.as_str()
     }
 
+    /// Yes or no: what the file says, else its type, else `otherwise`.
     pub fn flag(&self, key: &str, otherwise: bool) -> bool {
-        self.object.get(key).and_then(Value::as_bool).unwrap_or(otherwise)
+        let otherwise = self.usual.flag(key).unwrap_or(otherwise);
+        match self.get(key) {
+            None => otherwise,
+            Some(Value::Bool(yes)) => *yes,
+            Some(value) if value.as_u64() == Some(0) => false,
+            Some(value) if value.as_u64() == Some(1) => true,
+            Some(_) => {
+                self.asked.strange(self.part, key, "`true` or `false`");
+                otherwise
+            }
+        }
     }
 
     /// A rate above zero.
     pub fn rate(&self, key: &str, otherwise: bool) -> bool {
-        self.object.get(key).and_then(Value::as_f64).map_or(otherwise, |rate| rate > 0.0)
+        let Some(value) = self.get(key) else { return otherwise };
+        match value.as_f64().filter(|rate| *rate >= 0.0) {
+            Some(rate) => rate > 0.0,
+            None => {
+                self.asked.strange(self.part, key, "a number from 0");
+                otherwise
+            }
+        }
     }
 
     /// The first of `keys` that is there, a whole number from 1.
     pub fn maybe(&self, keys: &[&str]) -> Result<Option<u64>, Problem> {
+        self.asked.note(self.part, keys);
         for key in keys {
             match self.object.get(*key) {
                 None | Some(Value::Null) => continue,
@@ -79,28 +127,44 @@ impl<'a> Figures<'a> {
     }
 
     /// The first of `keys` that the file or its type says, a whole number from 1.
-    fn said(&self, keys: &[&str]) -> Result<Option<u64>, Problem> {
-        let usual = || self.otherwise.iter().find(|(key, _)| keys.contains(key)).map(|(_, value)| *value);
-        Ok(self.maybe(keys)?.or_else(usual))
+    pub fn said(&self, keys: &[&str]) -> Result<Option<u64>, Problem> {
+        if let Some(number) = self.maybe(keys)? {
+            return Ok(Some(number));
+        }
+        let usual = self.usual.number(keys).filter(|(_, number)| *number > 0);
+        Ok(usual.map(|(key, number)| {
+            self.asked.taken(self.part, key, number);
+            number
+        }))
     }
 
     /// A whole number from 1; none where the file says none, 0 or less, which stand for "without".
     pub fn positive(&self, key: &str) -> Result<Option<u64>, Problem> {
-        match self.object.get(key).and_then(Value::as_f64) {
+        match self.get(key).and_then(Value::as_f64) {
             Some(number) if number <= 0.0 => Ok(None),
             Some(_) | None => self.maybe(&[key]),
         }
     }
 
+    /// As [`positive`](Figures::positive), and what is usual for the type where the file is silent.
+    pub fn positive_or_usual(&self, key: &str) -> Result<Option<u64>, Problem> {
+        match self.get(key).and_then(Value::as_f64) {
+            Some(number) if number <= 0.0 => Ok(None),
+            Some(_) => self.maybe(&[key]),
+            None if self.object.contains_key(key) => Ok(None),
+            None => self.said(&[key]),
+        }
+    }
+
     /// A list of places, counted from 0; empty where the file has none.
     pub fn indices(&self, key: &str) -> Vec<u64> {
-        let list = self.object.get(key).and_then(Value::as_array);
+        let list = self.get(key).and_then(Value::as_array);
         list.into_iter().flatten().filter_map(Value::as_u64).take(MOST_LAYERS as usize).collect()
     }
 
     /// Words of a list, or of a text with bars between them.
     pub fn words(&self, key: &str) -> Option<Vec<String>> {
-        match self.object.get(key)? {
+        match self.get(key)? {
             Value::String(text) => Some(text.to_lowercase().split('|').map(|word| word.trim().to_owned()).collect()),
             Value::Array(list) => Some(list.iter().filter_map(Value::as_str).map(str::to_lowercase).collect()),
             _ => None,
@@ -109,7 +173,7 @@ impl<'a> Figures<'a> {
 
     /// A ratio above 0, such as by how much a network is wider than the usual one.
     pub fn ratio(&self, key: &str, otherwise: f64) -> Result<f64, Problem> {
-        let Some(value) = self.object.get(key).filter(|value| !value.is_null()) else { return Ok(otherwise) };
+        let Some(value) = self.get(key) else { return Ok(otherwise) };
         value.as_f64().filter(|ratio| (0.01..=100.0).contains(ratio)).ok_or_else(|| {
             Problem::at(key, format!("`{value}` is no ratio that a network has")).hint("a number from 0.01 to 100")
         })
@@ -118,8 +182,14 @@ impl<'a> Figures<'a> {
     pub fn number(&self, keys: &[&str]) -> Result<u64, Problem> {
         self.said(keys)?.ok_or_else(|| {
             let also: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
-            Problem::at(keys[0], format!("the file has no {}", also.join(" or ")))
-                .hint("give the whole `config.json`, with the keys that its own default would fill in")
+            let problem = Problem::at(keys[0], format!("the file has no {}", also.join(" or ")));
+            match keys.iter().find_map(|key| Some((key, self.asked.near(self.part, key)?))) {
+                Some((key, near)) => problem.hint(format!("write `{key}` instead of `{near}`")),
+                None => problem.hint(format!(
+                    "add `\"{}\": …` to the file, or give the whole `config.json` as it was downloaded",
+                    keys[0]
+                )),
+            }
         })
     }
 
@@ -149,19 +219,9 @@ impl<'a> Figures<'a> {
         if self.has(key) { self.layers(&[key]) } else { Ok(usual) }
     }
 
-    /// Heads that divide the width.
-    pub fn heads(&self, keys: &[&str], hidden: u64) -> Result<u64, Problem> {
-        let heads = self.number(keys)?;
-        match heads <= hidden && heads <= 4096 {
-            true => Ok(heads),
-            false => Err(Problem::at(keys[0], format!("{heads} heads are too many for a width of {hidden}"))
-                .hint("a number that divides the width")),
-        }
-    }
-
     /// A list of whole numbers from 1.
     pub fn list(&self, key: &str) -> Result<Option<Vec<u64>>, Problem> {
-        let Some(value) = self.object.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
+        let Some(value) = self.get(key) else { return Ok(None) };
         let numbers = value.as_array().filter(|list| list.len() <= 64).map(|list| {
             list.iter()
                 .map(|number| number.as_u64().filter(|number| (1..=LARGEST).contains(number)))
@@ -173,48 +233,13 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// Tokens of one sample: what is asked for, else the most that the file allows, at most 512.
-    pub fn sequence(&self, keys: &[&str]) -> Result<u64, Problem> {
-        let most = self.said(keys)?;
-        let asked = self.shape.sequence.unwrap_or(most.unwrap_or(USUAL).min(USUAL));
-        match (1..=LARGEST).contains(&asked) {
-            true => Ok(asked),
-            false => Err(Problem::at("sequence", format!("a sequence of {asked} tokens cannot be")).hint("from 1 on")),
-        }
-    }
-
-    /// Channels, height and width of a picture.
-    pub fn picture(&self) -> Result<[u64; 3], Problem> {
-        if let Some(picture) = self.shape.picture {
-            return match picture.iter().all(|side| (1..=1 << 16).contains(side)) {
-                true => Ok(picture),
-                false => {
-                    Err(Problem::at("picture", format!("`{picture:?}` is no picture")).hint("such as 3 × 224 × 224"))
-                }
-            };
-        }
-        let channels = self.or(&["num_channels"], 3)?;
-        let sides = match self.list("image_size") {
-            Ok(Some(sides)) if sides.len() == 2 => [sides[0], sides[1]],
-            Err(_) if self.part("image_size").is_some_and(|sides| sides.has("height")) => {
-                let sides = Figures { object: self.object["image_size"].as_object().unwrap_or(self.object), ..*self };
-                [sides.number(&["height"])?, sides.or(&["width"], 224)?]
-            }
-            Ok(_) | Err(_) => [self.or(&["image_size"], 224)?; 2],
-        };
-        match channels <= 4096 && sides.iter().all(|side| *side <= 1 << 16) {
-            true => Ok([channels, sides[0], sides[1]]),
-            false => Err(Problem::at("image_size", "no picture is so large").hint("at most 65536 pixels a side")),
-        }
-    }
-
     /// Classes: what is asked for, else what the file names, else what `transformers` gives a network that is to tell
     /// them apart, else `otherwise`.
     pub fn classes(&self, otherwise: u64) -> Result<u64, Problem> {
         if let Some(classes) = self.shape.classes {
             return Ok(classes.clamp(1, LARGEST));
         }
-        let named = self.object.get("id2label").and_then(Value::as_object).map(|labels| labels.len() as u64);
+        let named = self.get("id2label").and_then(Value::as_object).map(|labels| labels.len() as u64);
         match named.filter(|named| *named > 0) {
             Some(named) => Ok(named),
             None if !self.architecture().is_empty() => self.or(&LABELS, 2),
@@ -242,7 +267,7 @@ impl<'a> Figures<'a> {
 
     /// The class of `transformers` that the file belongs to; empty where it does not say.
     pub fn architecture(&self) -> &'a str {
-        let first = self.object.get("architectures").and_then(|list| list.get(0));
+        let first = self.get("architectures").and_then(|list| list.get(0));
         first.and_then(Value::as_str).unwrap_or_default()
     }
 

@@ -3,10 +3,14 @@
 //! `model_type` says which names to look for. A type that is not known is read as a decoder where its keys are those of
 //! one, and the graph says so in `unknown`; otherwise the problem tells what is known.
 
+mod asked;
 mod decoders;
 mod defaults;
 mod encoders;
 mod figures;
+mod fitting;
+mod halves;
+mod mixtures;
 mod pictures;
 mod sounds;
 mod stages;
@@ -16,15 +20,16 @@ mod tests;
 use domain::problem::Problem;
 use serde_json::Value;
 
+use self::asked::Asked;
 use self::figures::Figures;
 use super::Shape;
 use crate::model::{Graph, Kind, Operator};
 
 /// Types that are read, for messages.
-const KNOWN: &str = "albert, bart, beit, bert, bloom, camembert, clip, convnext, convnextv2, deberta, deberta-v2, deit, \
+const KNOWN: &str = "albert, bart, beit, bert, bloom, camembert, clip, convnext, convnextv2, deberta, deberta-v2, deepseek_v2, deepseek_v3, deit, \
     dinov2, distilbert, efficientnet, electra, falcon, gemma, gemma2, gpt2, gpt_bigcode, gpt_neo, gpt_neox, gptj, \
-    llama, mamba, mbart, mistral, mixtral, mobilevit, mobilenet_v1, mobilenet_v2, mobilenet_v3, modernbert, mpt, mt5, olmo, opt, \
-    phi, phi3, qwen2, qwen2_moe, qwen3, regnet, resnet, roberta, segformer, stablelm, starcoder2, swin, swinv2, t5, vit, \
+    llama, longformer, mamba, mbart, mistral, mixtral, mobilevit, mobilenet_v1, mobilenet_v2, mobilenet_v3, modernbert, mpt, mt5, olmo, opt, \
+    persimmon, phi, phi3, qwen2, qwen2_moe, qwen3, regnet, resnet, roberta, segformer, siglip, stablelm, starcoder2, swin, swinv2, t5, vit, \
     wav2vec2, whisper, xlm-roberta, yolo, yolos";
 
 /// Reads a `config.json`.
@@ -37,15 +42,14 @@ pub fn read(bytes: &[u8], shape: &Shape) -> Result<Graph, Problem> {
         return Err(Problem::at("", "the file holds no object").hint("give the model's `config.json`"));
     };
     // Models of several parts keep the one that reads tokens apart.
-    let figures = Figures::new(object, shape);
-    let graph = match figures.text("model_type") {
-        Some(kind) => by_type(kind, &figures)?,
-        None => None,
-    };
-    let mut graph = match graph {
-        Some(graph) => graph,
-        None => guess(&figures)?,
-    };
+    let asked = Asked::default();
+    let figures = Figures::new(object, shape, &asked);
+    let mut graph = whole(&figures).map_err(|problem| match asked.judge() {
+        // A misspelt key is why another is missing.
+        Err(misspelt) => misspelt,
+        Ok(_) => problem,
+    })?;
+    graph.assumed.extend(asked.judge()?);
     let usual = |operator: &Operator| matches!(operator.kind, Kind::Loss { classes: 1000, .. });
     if figures.names_pixels() && figures.text("model_type") != Some("segformer") {
         graph.unknown.push("the part that names pixels ×1".to_owned());
@@ -54,6 +58,18 @@ pub fn read(bytes: &[u8], shape: &Shape) -> Result<Graph, Problem> {
         graph.assumed.push("1000 classes are assumed; the file names none (`num_labels`)".to_owned());
     }
     Ok(graph)
+}
+
+/// The network of a file or of one of its parts.
+fn whole(figures: &Figures) -> Result<Graph, Problem> {
+    let graph = match figures.text("model_type") {
+        Some(kind) => by_type(kind, figures)?,
+        None => None,
+    };
+    match graph {
+        Some(graph) => Ok(graph),
+        None => guess(figures),
+    }
 }
 
 fn by_type(kind: &str, figures: &Figures) -> Result<Option<Graph>, Problem> {
@@ -67,6 +83,7 @@ fn by_type(kind: &str, figures: &Figures) -> Result<Option<Graph>, Problem> {
         | "ernie"
         | "mpnet"
         | "megatron-bert"
+        | "longformer"
         | "roberta-prelayernorm"
         | "data2vec-text" => encoders::bert(figures, kind)?,
         "distilbert" => encoders::distilbert(figures)?,
@@ -86,13 +103,13 @@ fn by_type(kind: &str, figures: &Figures) -> Result<Option<Graph>, Problem> {
         "falcon" | "RefinedWeb" | "RefinedWebModel" => decoders::falcon(figures)?,
         "mpt" => decoders::mpt(figures)?,
         "phi" => decoders::phi(figures)?,
+        "persimmon" => decoders::persimmon(figures)?,
         "starcoder2" => decoders::starcoder2(figures)?,
         "stablelm" | "olmo" => decoders::layer_normed(figures)?,
         "gemma" | "gemma2" | "gemma3_text" => decoders::gemma(figures, kind)?,
         "llama" | "mistral" | "mixtral" | "qwen2" | "qwen2_moe" | "qwen3" | "qwen3_moe" | "phi3" | "internlm2"
-        | "granite" | "olmo2" | "smollm3" | "yi" | "baichuan" | "ministral" | "minicpm" => {
-            decoders::llama(figures, kind)?
-        }
+        | "granite" | "olmo2" | "smollm3" | "yi" | "baichuan" | "ministral" | "minicpm" | "deepseek_v2"
+        | "deepseek_v3" => decoders::llama(figures, kind)?,
         "vit" | "deit" | "beit" | "dinov2" | "vit_msn" | "data2vec-vision" | "yolos" => pictures::vit(figures, kind)?,
         "resnet" => pictures::resnet(figures)?,
         "convnext" => pictures::convnext(figures, false)?,
@@ -103,9 +120,10 @@ fn by_type(kind: &str, figures: &Figures) -> Result<Option<Graph>, Problem> {
         "swinv2" => stages::swin(figures, true)?,
         "segformer" => stages::segformer(figures)?,
         "mobilevit" => stages::mobilevit(figures)?,
-        "clip" => pictures::clip(figures)?,
-        "clip_vision_model" => pictures::clip_half(figures, true)?,
-        "clip_text_model" => pictures::clip_half(figures, false)?,
+        "clip" => pictures::clip(figures, false)?,
+        "siglip" => pictures::clip(figures, true)?,
+        "clip_vision_model" | "siglip_vision_model" => pictures::clip_half(figures, kind, true)?,
+        "clip_text_model" | "siglip_text_model" => pictures::clip_half(figures, kind, false)?,
         "whisper" => sounds::whisper(figures)?,
         "wav2vec2" | "hubert" => sounds::wav2vec(figures)?,
         "mamba" => decoders::mamba(figures)?,
@@ -119,7 +137,7 @@ fn by_type(kind: &str, figures: &Figures) -> Result<Option<Graph>, Problem> {
 
 /// Keys of blocks that are no plain transformer's: of recurrence, of convolutions between or instead of attention, of
 /// several kinds of blocks in turn, of products in groups.
-const STRANGE: [&str; 12] = [
+const STRANGE: [&str; 14] = [
     "mamba_d_state",
     "mamba_d_conv",
     "ssm_cfg",
@@ -132,19 +150,41 @@ const STRANGE: [&str; 12] = [
     "linear_num_key_heads",
     "linear_conv_kernel_dim",
     "q_groups",
+    "altup_num_inputs",
+    "laurel_rank",
+];
+
+/// Keys of files that lie beside a network's own, and what those describe.
+const OTHERS: [(&str, &str); 5] = [
+    ("peft_type", "what an adapter adds to a network"),
+    ("weight_map", "which weights lie in which file"),
+    ("tokenizer_class", "how text becomes tokens"),
+    ("_class_name", "a part of a pipeline of diffusers"),
+    ("image_processor_type", "how pictures are made ready"),
 ];
 
 /// Reads a type that is not known by its keys.
 fn guess(figures: &Figures) -> Result<Graph, Problem> {
-    let kind = figures.text("model_type").map_or("no `model_type`".to_owned(), |kind| format!("`model_type` `{kind}`"));
+    if !figures.has("model_type")
+        && let Some(name) = figures.text("architecture")
+    {
+        let why = format!("the file is of timm and names a network, `{name}`, but not of what it is made");
+        return Err(Problem::at("architecture", why).hint("export the network to ONNX and give that file"));
+    }
+    if let Some((key, what)) = OTHERS.iter().find(|(key, _)| figures.has(key) && !figures.has("model_type")) {
+        return Err(Problem::at(*key, format!("the file describes {what}, and no network as a whole"))
+            .hint("give the network's own `config.json`, or export it to ONNX and give that file"));
+    }
+    let kind = figures
+        .text("model_type")
+        .map_or("a file without `model_type`".to_owned(), |kind| format!("`model_type` `{kind}`"));
     // Models of several parts keep the one that reads and writes text apart.
     for part in ["text_config", "language_config", "llm_config"] {
         if let Some(inner) = figures.part(part) {
-            let named = inner.text("model_type").map(|kind| by_type(kind, &inner)).transpose()?.flatten();
-            let mut graph = match named {
-                Some(graph) => graph,
-                None => guess(&inner)?,
-            };
+            let mut graph = whole(&inner)?;
+            if let Some(both) = halves::joined(figures, &inner, &graph)? {
+                return Ok(both);
+            }
             graph.unknown.push(format!("everything but `{part}` of {kind} ×1"));
             return Ok(graph);
         }

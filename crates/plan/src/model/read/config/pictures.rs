@@ -25,7 +25,11 @@ pub(super) fn vit(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
     };
     let dropout = figures.rate("hidden_dropout_prob", false);
     let width = match dino {
-        true => hidden * figures.small(&["mlp_ratio"], 4)?.min(64),
+        true => {
+            let width = hidden * figures.small(&["mlp_ratio"], 4)?.min(64);
+            // Two products enter a gated part, of two thirds of the width each, in multiples of eight.
+            if figures.flag("use_swiglu_ffn", false) { (width * 2 / 3).div_ceil(8) * 8 } else { width }
+        }
         false => figures.or(&["intermediate_size"], 4 * hidden)?,
     };
     let picture = figures.picture()?;
@@ -48,6 +52,9 @@ pub(super) fn vit(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
         tokens: 1 + u64::from(kind == "deit") + finds.map_or(0, |finds| finds.objects),
         finds,
         positions: !beit || figures.flag("use_absolute_position_embeddings", false),
+        hides: dino && figures.flag("use_mask_token", true),
+        means: dino,
+        distances: beit && figures.flag("use_relative_position_bias", false),
         scaled: dino || beit,
         last_norm: true,
         // A bare model keeps one square product over the first token, where its type has one.
@@ -55,6 +62,7 @@ pub(super) fn vit(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
             (true, "vit" | "deit" | "yolos") => hidden,
             (true, _) => 0,
             (false, "yolos") => figures.classes(91)?,
+            (false, "deit") if figures.architecture().ends_with("WithTeacher") => 2 * figures.labels()?,
             (false, _) => figures.labels()?,
         },
     };
@@ -187,56 +195,71 @@ pub(super) fn convnext(figures: &Figures, second: bool) -> Result<Graph, Problem
     Ok(network.graph())
 }
 
-pub(super) fn clip(figures: &Figures) -> Result<Graph, Problem> {
-    let none = serde_json::Map::new();
-    let half = |key: &str| figures.part(key).unwrap_or(Figures::new(&none, figures.shape));
+/// CLIP, or SigLIP, which has no token for the picture as a whole but looks at the patches once more at the end.
+pub(super) fn clip(figures: &Figures, sigmoid: bool) -> Result<Graph, Problem> {
     let classifies = figures.architecture().ends_with("ForImageClassification");
+    let [sight, text] = match sigmoid {
+        true => ["siglip_vision_model", "siglip_text_model"],
+        false => ["clip_vision_model", "clip_text_model"],
+    };
     let network = Clip {
-        sees: Some(sees(&half("vision_config"))?),
-        reads: if classifies { None } else { Some(reads(&half("text_config"))?) },
-        projection: if classifies { 0 } else { figures.or(&["projection_dim"], 512)?.min(1 << 16) },
+        sees: Some(sees(&figures.part_or_usual("vision_config", sight), sigmoid, !classifies)?),
+        reads: match classifies {
+            true => None,
+            false => Some(reads(&figures.part_or_usual("text_config", text), sigmoid)?),
+        },
+        projection: if classifies || sigmoid { 0 } else { figures.or(&["projection_dim"], 512)?.min(1 << 16) },
+        // By how much likeness is sharpened, and in SigLIP how likely it is beforehand.
+        sharpened: if sigmoid { 2 } else { 1 },
         classes: if classifies { figures.classes(2)? } else { 0 },
     };
     Ok(network.graph())
 }
 
 /// A file of one half alone.
-pub(super) fn clip_half(figures: &Figures, picture: bool) -> Result<Graph, Problem> {
+pub(super) fn clip_half(figures: &Figures, kind: &str, picture: bool) -> Result<Graph, Problem> {
     let projects = figures.architecture().ends_with("WithProjection");
+    let sigmoid = kind.starts_with("siglip");
     let network = Clip {
-        sees: if picture { Some(sees(figures)?) } else { None },
-        reads: if picture { None } else { Some(reads(figures)?) },
+        sees: if picture { Some(sees(figures, sigmoid, true)?) } else { None },
+        reads: if picture { None } else { Some(reads(figures, sigmoid)?) },
         projection: if projects { figures.or(&["projection_dim"], 512)?.min(1 << 16) } else { 0 },
+        sharpened: 0,
         classes: 0,
     };
     Ok(network.graph())
 }
 
-fn sees(figures: &Figures) -> Result<Sees, Problem> {
+fn sees(figures: &Figures, sigmoid: bool, pools: bool) -> Result<Sees, Problem> {
     let picture = figures.picture()?;
     Ok(Sees {
         picture,
-        patch: patch(figures, picture, 32)?,
+        patch: patch(figures, picture, if sigmoid { 16 } else { 32 })?,
         layers: figures.layers_or("num_hidden_layers", 12)?,
         block: tower(figures, [768, 12, 3072], false)?,
+        token: !sigmoid,
+        pools: sigmoid && pools && figures.flag("vision_use_head", true),
     })
 }
 
-fn reads(figures: &Figures) -> Result<Reads, Problem> {
+fn reads(figures: &Figures, sigmoid: bool) -> Result<Reads, Problem> {
     let positions = figures.or(&["max_position_embeddings"], 77)?;
+    let block = tower(figures, [512, 8, 2048], !sigmoid)?;
     Ok(Reads {
         vocabulary: figures.or(&["vocab_size"], 49408)?,
         positions,
-        sequence: figures.shape.sequence.unwrap_or(positions).clamp(1, 1 << 16),
+        sequence: figures.shape.sequence.map_or(Ok(positions), |_| figures.sequence_within(positions))?,
         layers: figures.layers_or("num_hidden_layers", 12)?,
-        block: tower(figures, [512, 8, 2048], true)?,
+        projection: if sigmoid { figures.or(&["projection_size"], block.hidden)? } else { 0 },
+        block,
     })
 }
 
 /// A block of either half; `usual` are its width, heads and width of the feed-forward part.
 fn tower(figures: &Figures, usual: [u64; 3], causal: bool) -> Result<Block, Problem> {
     let hidden = figures.or(&["hidden_size"], usual[0])?;
-    let heads = figures.or(&["num_attention_heads"], usual[1])?.clamp(1, hidden);
+    let heads = figures.or(&["num_attention_heads"], usual[1])?;
+    figures.divides("num_attention_heads", heads, hidden)?;
     Ok(Block {
         causal,
         attention_dropout: figures.rate("attention_dropout", false),

@@ -16,10 +16,7 @@ pub(super) fn whisper(figures: &Figures) -> Result<Graph, Problem> {
     let function = figures.function(&["activation_function"], Function::Gelu);
     let block = |side: &str| -> Result<Block, Problem> {
         let heads = figures.or(&[&format!("{side}_attention_heads")], 6)?;
-        if heads > hidden {
-            return Err(Problem::at(format!("{side}_attention_heads"), format!("{heads} heads are too many"))
-                .hint("a number that divides the width"));
-        }
+        figures.divides(&format!("{side}_attention_heads"), heads, hidden)?;
         Ok(Block {
             key_bias: false,
             causal: side == "decoder",
@@ -34,8 +31,11 @@ pub(super) fn whisper(figures: &Figures) -> Result<Graph, Problem> {
         bands: figures.or(&["num_mel_bins"], 80)?.min(1 << 12),
         source: figures.or(&["max_source_positions"], 1500)?,
         positions,
-        target: figures.shape.sequence.unwrap_or(positions).clamp(1, positions),
-        encoder_layers: figures.layers_or("encoder_layers", 4)?,
+        target: figures.shape.sequence.map_or(Ok(positions), |_| figures.sequence_within(positions))?,
+        encoder_layers: match figures.architecture().ends_with("ForCausalLM") {
+            true => 0,
+            false => figures.layers_or("encoder_layers", 4)?,
+        },
         decoder_layers: figures.layers_or("decoder_layers", 4)?,
         encoder: block("encoder")?,
         decoder: block("decoder")?,
@@ -46,7 +46,7 @@ pub(super) fn whisper(figures: &Figures) -> Result<Graph, Problem> {
         },
     };
     let mut graph = network.graph();
-    if network.class.is_none() {
+    if network.class.is_none() && network.encoder_layers > 0 {
         graph.assumed.push(format!("answers of {} tokens are written to 30 seconds of sound", network.target));
     }
     Ok(graph)
@@ -54,7 +54,8 @@ pub(super) fn whisper(figures: &Figures) -> Result<Graph, Problem> {
 
 pub(super) fn wav2vec(figures: &Figures) -> Result<Graph, Problem> {
     let hidden = figures.or(&["hidden_size"], 768)?;
-    let heads = figures.or(&["num_attention_heads"], 12)?.clamp(1, hidden);
+    let heads = figures.or(&["num_attention_heads"], 12)?;
+    figures.divides("num_attention_heads", heads, hidden)?;
     let lists = [
         ("conv_dim", vec![512; 7]),
         ("conv_kernel", vec![10, 3, 3, 3, 3, 2, 2]),

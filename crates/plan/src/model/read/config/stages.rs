@@ -102,7 +102,8 @@ pub(super) fn swin(figures: &Figures, second: bool) -> Result<Graph, Problem> {
     let width = figures.or(&["embed_dim"], 96)?.min(1 << 14);
     let patch = figures.small(&["patch_size"], 4)?;
     let picture = figures.picture()?;
-    let fits = |heads: &[u64]| heads.iter().enumerate().all(|(stage, heads)| *heads <= width << stage.min(16));
+    let divide = |stage: usize, heads: u64| (width << stage.min(16)).is_multiple_of(heads.max(1));
+    let fits = |heads: &[u64]| heads.iter().enumerate().all(|(stage, heads)| divide(stage, *heads));
     if depths.len() > 8 || !fits(&heads) || patch > picture[1] || patch > picture[2] {
         return Err(Problem::at("num_heads", "stages, heads and patches do not go up with the width and the picture")
             .hint("such as `depths: [2, 2, 6, 2]`, `num_heads: [3, 6, 12, 24]`, `embed_dim: 96`, `patch_size: 4`"));

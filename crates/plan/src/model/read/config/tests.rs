@@ -100,13 +100,16 @@ fn refused(config: &str) -> String {
 fn what_cannot_be_read_says_why() {
     assert!(refused("").contains("empty"));
     assert!(refused("{").contains("not JSON"));
+    assert!(refused("version https://git-lfs.github.com/spec/v1").contains("Git LFS"));
+    assert!(refused("PK\u{3}\u{4}").contains("torch.save"));
+    assert!(refused(r#"{"peft_type": "LORA", "r": 8}"#).contains("an adapter"));
     assert!(refused(r#"{"model_type": "wavenet"}"#).contains("`wavenet` is not known"));
     assert!(
         refused(r#"{"model_type": "swin", "depths": [2, 2], "num_heads": [3]}"#).contains("do not belong together")
     );
     assert!(refused(r#"{"model_type": "swin", "embed_dim": 8, "num_heads": [16, 16, 16, 16]}"#).contains("heads"));
     assert!(refused(r#"{"model_type": "regnet", "depths": [9, 9000, 9, 9]}"#).contains("deeper"));
-    assert!(refused(r#"{"model_type": "albert"}"#).contains("no `hidden_size`"));
+    assert!(refused(r#"{"model_type": "internlm2"}"#).contains("no `hidden_size`"));
     let huge = r#"{"model_type": "gpt2", "n_embd": 18446744073709551615, "n_layer": 1, "n_head": 1, "vocab_size": 5}"#;
     assert!(refused(huge).contains("no size"));
     let deep = r#"{"model_type": "gpt2", "n_embd": 8, "n_layer": 99999, "n_head": 1, "vocab_size": 5}"#;
@@ -238,6 +241,7 @@ fn networks_in_stages_over_sound_and_of_two_halves_have_the_parameters_that_tran
     check(&of("clip", "CLIPForImageClassification", ""), 87_457_538);
     check(&of("clip_vision_model", "CLIPVisionModel", ""), 87_456_000);
     check(&of("whisper", "WhisperForConditionalGeneration", ""), 37_760_640);
+    check(&of("whisper", "WhisperForCausalLM", ""), 29_552_256);
     check(&of("whisper", "WhisperForAudioClassification", ""), 8_307_458);
     check(&of("wav2vec2", "Wav2Vec2ForCTC", ""), 94_396_320);
     check(&of("wav2vec2", "Wav2Vec2ForSequenceClassification", ""), 94_569_090);
@@ -266,8 +270,125 @@ fn scores_by_distance_and_parts_of_which_some_blocks_have_no_choice_are_counted(
 
 #[test]
 fn classes_that_nothing_names_are_assumed_and_said_so() {
-    let read = |config: &str| model(config.as_bytes(), &Shape::default()).expect("a network").assumed;
-    assert_eq!(read(r#"{"model_type": "resnet"}"#).len(), 1);
-    assert_eq!(read(r#"{"model_type": "resnet", "num_classes": 10}"#).len(), 0);
-    assert_eq!(read(r#"{"model_type": "bert"}"#).len(), 0);
+    let read = |config: &str| model(config.as_bytes(), &Shape::default()).expect("a network").assumed.join("\n");
+    assert!(read(r#"{"model_type": "resnet"}"#).contains("1000 classes are assumed"));
+    assert!(!read(r#"{"model_type": "resnet", "num_classes": 10}"#).contains("classes"));
+    assert!(!read(r#"{"model_type": "bert"}"#).contains("classes"));
+}
+
+#[test]
+fn usual_figures_are_taken_and_said_so() {
+    let read = |config: &str| model(config.as_bytes(), &Shape::default()).expect("a network").assumed.join("\n");
+    let said = read(r#"{"model_type": "bert", "hidden_size": 384, "num_attention_heads": 6}"#);
+    assert!(said.contains("`intermediate_size` 3072, "), "{said}");
+    assert!(!said.contains("`hidden_size`"), "{said}");
+    let said = read(r#"{"model_type": "llama"}"#);
+    assert!(said.contains("a sample is 512 tokens; the network takes up to 2048"), "{said}");
+}
+
+#[test]
+fn misspelt_keys_and_sizes_that_cannot_be_are_refused() {
+    let llama = |more: &str| {
+        format!(
+            r#"{{"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 8, "intermediate_size": 128,
+            "vocab_size": 100{more}}}"#
+        )
+    };
+    let hidden = r#", "hidden_size": 64"#;
+    assert!(
+        refused(&llama(r#", "hiden_size": 64"#))
+            .starts_with("hiden_size: networks of this type have no such key, and `hidden_size`")
+    );
+    assert!(refused(&llama(&format!(r#"{hidden}, "num_key_value_head": 2"#))).starts_with("num_key_value_head:"));
+    assert!(refused(&llama(r#", "hidden_size": 60"#)).contains("8 heads do not divide a width of 60"));
+    let keys = format!(r#"{hidden}, "num_key_value_heads": 3"#);
+    assert!(refused(&llama(&keys)).contains("3 heads of keys do not divide 8 of queries"));
+    let word = format!(r#"{hidden}, "tie_word_embeddings": "no""#);
+    assert!(refused(&llama(&word)).contains("`\"no\"` is no `true` or `false`"), "{}", refused(&llama(&word)));
+    let other = r#"{"model_type": "bert", "num_layers": 4}"#;
+    assert!(
+        refused(other)
+            .starts_with("num_layers: networks of this type have no such key, and `num_hidden_layers` is missing")
+    );
+    let many = r#"{"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 9}"#;
+    assert!(refused(many).contains("passes through 9 parts, and there are 8"), "{}", refused(many));
+    let inside = r#"{"model_type": "llava", "text_config": {"model_type": "llama", "hiden_size": 64}}"#;
+    assert!(refused(inside).starts_with("text_config.hiden_size:"), "{}", refused(inside));
+    let long = |config: &str| {
+        let shape = Shape { sequence: Some(4096), ..Shape::default() };
+        model(config.as_bytes(), &shape).map_err(|problem| problem.message)
+    };
+    let said = long(r#"{"model_type": "bert"}"#).expect_err("too long");
+    assert_eq!(said, "4096 tokens are more than the 512 positions of this network");
+    let graph = long(r#"{"model_type": "llama"}"#).expect("positions are computed");
+    assert!(graph.assumed.iter().any(|said| said.contains("longer than the 2048")), "{:?}", graph.assumed);
+}
+
+#[test]
+fn what_some_classes_add_to_their_type_is_counted() {
+    // `transformers` 5.23, counted by `sum(p.numel() for p in model.parameters())`.
+    let of = |kind: &str, class: &str, more: &str| {
+        format!(r#"{{"model_type": "{kind}", "architectures": ["{class}"]{more}}}"#)
+    };
+    let small = r#", "hidden_size": 384, "num_attention_heads": 6, "intermediate_size": 1536, "num_labels": 1000"#;
+    check(&of("deit", "DeiTForImageClassificationWithTeacher", small), 22_436_432);
+    let giant = r#", "image_size": 518, "patch_size": 14, "hidden_size": 1536, "num_hidden_layers": 40,
+        "num_attention_heads": 24, "mlp_ratio": 4, "use_swiglu_ffn": true, "num_labels": 1000"#;
+    check(&of("dinov2", "Dinov2ForImageClassification", giant), 1_139_553_768);
+    let base = r#", "hidden_size": 768, "embedding_size": 768, "num_attention_heads": 12, "intermediate_size": 3072"#;
+    check(&of("electra", "ElectraForPreTraining", base), 109_483_009);
+    let marian = r#", "d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8,
+        "decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048, "vocab_size": 58101,
+        "max_position_embeddings": 512"#;
+    check(&of("marian", "MarianMTModel", marian), 74_410_496);
+    check(&of("blenderbot-small", "BlenderbotSmallForConditionalGeneration", r#", "vocab_size": 54944"#), 87_508_992);
+    let bart = r#", "d_model": 768, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 12,
+        "decoder_attention_heads": 12, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072, "num_labels": 3"#;
+    check(&of("bart", "BartForSequenceClassification", bart), 140_013_315);
+    let beit = r#", "use_relative_position_bias": true, "num_labels": 1000"#;
+    check(&of("beit", "BeitForImageClassification", beit), 86_530_984);
+    check(&of("smollm3", "SmolLM3ForCausalLM", r#", "max_position_embeddings": 65536"#), 3_075_098_624);
+    let longformer = r#", "max_position_embeddings": 4098, "type_vocab_size": 1, "vocab_size": 50265"#;
+    check(&of("longformer", "LongformerForMaskedLM", longformer), 148_711_257);
+    check(&of("persimmon", "PersimmonForCausalLM", r#", "vocab_size": 262144"#), 9_397_175_296);
+}
+
+#[test]
+fn networks_that_see_and_write_are_both_their_halves() {
+    // `transformers` 5.23, counted by `sum(p.numel() for p in model.parameters())`.
+    let llava = r#"{"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"],
+        "text_config": {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 32064},
+        "vision_config": {"hidden_size": 1024, "image_size": 336, "intermediate_size": 4096,
+        "model_type": "clip_vision_model", "num_attention_heads": 16, "num_hidden_layers": 24, "patch_size": 14}}"#;
+    check(llava, 7_063_427_072);
+    let so400m = r#""hidden_size": 1152, "intermediate_size": 4304, "model_type": "siglip_vision_model",
+        "num_attention_heads": 16, "num_hidden_layers": 27, "patch_size": 14, "vision_use_head": false"#;
+    let paligemma = format!(
+        r#"{{"model_type": "paligemma", "text_config": {{"hidden_size": 2048, "intermediate_size": 16384,
+        "model_type": "gemma", "num_attention_heads": 8, "num_hidden_layers": 18, "num_key_value_heads": 1,
+        "vocab_size": 257216}}, "vision_config": {{{so400m}}}}}"#
+    );
+    check(&paligemma, 2_923_466_480);
+    let gemma = format!(
+        r#"{{"model_type": "gemma3", "text_config": {{"hidden_size": 2560, "intermediate_size": 10240,
+        "model_type": "gemma3_text", "num_hidden_layers": 34}}, "vision_config": {{"image_size": 896, {so400m}}}}}"#
+    );
+    check(&gemma, 4_300_079_472);
+}
+
+#[test]
+fn attention_through_a_narrow_middle_and_two_halves_that_meet_are_counted() {
+    let lite = r#"{"model_type": "deepseek_v2", "hidden_size": 2048, "num_hidden_layers": 27, "num_attention_heads": 16,
+        "num_key_value_heads": 16, "intermediate_size": 10944, "vocab_size": 102400, "first_k_dense_replace": 1,
+        "kv_lora_rank": 512, "moe_intermediate_size": 1408, "n_routed_experts": 64, "n_shared_experts": 2,
+        "num_experts_per_tok": 6, "q_lora_rank": null, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+        "v_head_dim": 128, "tie_word_embeddings": false, "architectures": ["DeepseekV2ForCausalLM"]}"#;
+    check(lite, 15_706_484_224);
+    check(r#"{"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"]}"#, 671_026_404_352);
+    check(r#"{"model_type": "siglip", "architectures": ["SiglipModel"]}"#, 203_155_970);
+    let large = r#"{"model_type": "siglip", "architectures": ["SiglipModel"],
+        "text_config": {"hidden_size": 1152, "intermediate_size": 4304, "num_attention_heads": 16,
+        "num_hidden_layers": 27}, "vision_config": {"hidden_size": 1152, "image_size": 384, "intermediate_size": 4304,
+        "num_attention_heads": 16, "num_hidden_layers": 27, "patch_size": 14}}"#;
+    check(large, 877_960_498);
 }

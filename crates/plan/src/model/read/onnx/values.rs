@@ -8,10 +8,13 @@ use super::super::Shape;
 use super::messages::{self, Dimension, Info, MOST_DIMS, Node, Stored};
 use super::weights::Weights;
 use crate::model::builder::Owned;
-use crate::model::{Builder, Tensor};
+use crate::model::{Builder, Input, Tensor};
 
 /// No tensor of one sample has a longer side.
 const LONGEST: u64 = 1 << 40;
+/// Types of whole numbers (onnx/onnx.proto).
+const WHOLE_32: u64 = 6;
+const WHOLE_64: u64 = 7;
 const PICTURE: u64 = 224;
 const SEQUENCE: u64 = 512;
 
@@ -38,6 +41,16 @@ impl Value {
 
     pub fn last(&self) -> u64 {
         self.dims.last().copied().unwrap_or(1)
+    }
+}
+
+/// What an input of so many dimensions is: whole numbers are words, what has height and width is a picture.
+fn entering(kind: u64, dims: &[u64], batch: u64) -> Input {
+    match (kind, dims) {
+        (WHOLE_32 | WHOLE_64, [.., last]) if dims.len() <= 2 => Input::Tokens(*last),
+        (WHOLE_32 | WHOLE_64, _) => Input::Values(product(dims)),
+        (_, [_, channels, height, width]) => Input::Picture([*channels, *height, *width]),
+        _ => Input::Values(product(dims).div_ceil(batch.max(1))),
     }
 }
 
@@ -97,6 +110,7 @@ impl<'a> State<'a> {
                 state.batch = dims[0].max(1);
             }
             let tensor = state.builder.input(product(&dims));
+            state.builder.reads(entering(input.kind, &dims, state.batch));
             state.values.insert(input.name, Value { dims, tensor: Some(tensor), ..Value::default() });
         }
         Ok(state)

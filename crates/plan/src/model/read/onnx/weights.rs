@@ -112,8 +112,9 @@ impl<'a> Weights<'a> {
         let weight = &mut self.list[index];
         let module = node.rsplit_once('/').map_or("", |(module, _)| module);
         let is_first = weight.modules.is_empty();
-        // One module that runs again has the same weights.
-        let may_differ = module.is_empty() || !weight.modules.contains(&module);
+        // One module that runs again has the same weights; exporters number its further runs.
+        let again = without_number(module);
+        let may_differ = module.is_empty() || !weight.modules.iter().any(|known| *known == module || *known == again);
         if is_first || (may_differ && weight.is_stored_for_many()) || weight.is_copied_to(module) {
             if weight.modules.len() < MOST {
                 weight.modules.push(module);
@@ -185,6 +186,14 @@ impl<'a> Weight<'a> {
     }
 }
 
+/// A module's name without the number of its run: `/layer/query` for `/layer/query_1`.
+fn without_number(module: &str) -> &str {
+    match module.rsplit_once('_') {
+        Some((first, number)) if !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()) => first,
+        Some(_) | None => module,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,6 +224,9 @@ mod tests {
         check(&[6], &bytes([1.0; 6]), &["a", "b"], &[6, 6]);
         check(&[6], &drawn, &["a", "b"], &[6, 0]);
         check(&[6], &bytes([1.0; 6]), &["/layer/norm/Add", "/layer/norm/Add_1", "/other/Add"], &[6, 0, 6]);
+        // One module that runs twice, and two whose own names have numbers.
+        check(&[6], &bytes([0.0; 6]), &["/layer/query/Add", "/layer/query_1/Add"], &[6, 0]);
+        check(&[6], &bytes([0.0; 6]), &["/layer/conv_1/Add", "/layer/conv_2/Add"], &[6, 6]);
         // Beside the file.
         check(&[6], &[], &["a", "b"], &[6, 6]);
     }

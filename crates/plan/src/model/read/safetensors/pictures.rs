@@ -61,6 +61,9 @@ pub(super) fn vit(header: &Header, shape: &Shape) -> Option<Graph> {
     let stored = header.shape("classifier.weight").or_else(|| header.shape("head.weight"));
     let (heads, note) = heads(hidden, 64);
     let network = Vit {
+        distances: false,
+        hides: false,
+        means: false,
         picture,
         patch,
         layers,

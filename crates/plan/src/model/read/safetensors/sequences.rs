@@ -58,6 +58,7 @@ pub(super) fn bert(header: &Header, shape: &Shape) -> Option<Graph> {
         embedding: if width == hidden { 0 } else { width },
         shared: false,
         token_types: rows("embeddings.token_type_embeddings.weight").unwrap_or(0),
+        window: None,
         distances: None,
         dropout: true,
         head,

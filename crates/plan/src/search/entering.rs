@@ -1,0 +1,111 @@
+//! What enters a network for one sample, as far as a plan depends on it: its bytes, and whether it is a photograph that
+//! must be made ready.
+
+use domain::problem::Problem;
+use domain::workload::Workload;
+
+use crate::estimate::limits::{self, Preparation};
+use crate::model::{Graph, Input, Model};
+
+/// Bytes of a token in a file of token numbers.
+pub(super) const TOKEN_BYTES: u64 = 4;
+/// Bytes of one value of a sound, as in WAV files.
+const SOUND_BYTES: u64 = 2;
+/// Bytes of another number.
+const VALUE_BYTES: u64 = 4;
+
+/// What making a photograph ready takes.
+pub(super) fn photographs() -> Preparation {
+    limits::Kind::Photographs.preparation()
+}
+
+/// What enters for one sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entering {
+    /// Bytes of one sample as it is stored.
+    pub bytes: u64,
+    /// Tokens, of a network that reads words.
+    pub tokens: Option<u64>,
+    /// A photograph is part of it.
+    pub sees: bool,
+}
+
+impl Entering {
+    pub fn of(model: &Model, workload: &Workload) -> Entering {
+        match model {
+            Model::Graph(graph) if !graph.inputs.is_empty() => Entering::of_graph(graph),
+            Model::Graph(_) | Model::Summary(_) => match workload.sequence {
+                Some(tokens) => Entering { bytes: TOKEN_BYTES * tokens, tokens: Some(tokens), sees: false },
+                None => Entering { bytes: photographs().bytes as u64, tokens: None, sees: true },
+            },
+        }
+    }
+
+    fn of_graph(graph: &Graph) -> Entering {
+        let tokens = graph.tokens();
+        let mut bytes = TOKEN_BYTES.saturating_mul(tokens.unwrap_or(0));
+        let mut sees = false;
+        for input in &graph.inputs {
+            let more = match input {
+                Input::Tokens(_) => 0,
+                Input::Picture(_) => {
+                    sees = true;
+                    photographs().bytes as u64
+                }
+                Input::Sound(values) => SOUND_BYTES.saturating_mul(*values),
+                Input::Values(values) => VALUE_BYTES.saturating_mul(*values),
+            };
+            bytes = bytes.saturating_add(more);
+        }
+        Entering { bytes: bytes.max(1), tokens, sees }
+    }
+}
+
+/// Refuses a job that asks for a length of sequences or a size of pictures which its network does not have.
+///
+/// # Errors
+/// The key of the job that does not fit.
+pub(super) fn fits(graph: &Graph, workload: &Workload) -> Result<(), Problem> {
+    if graph.inputs.is_empty() {
+        return Ok(());
+    }
+    let hears = |input: &Input| matches!(input, Input::Sound(_) | Input::Values(_));
+    if let Some(asked) = workload.sequence {
+        let takes = graph.inputs.iter().any(|input| matches!(input, Input::Tokens(tokens) if *tokens == asked));
+        match graph.tokens() {
+            Some(tokens) if !takes => {
+                return Err(Problem::at(
+                    "workload.sequence",
+                    format!("the file of the network is for sequences of {tokens} tokens and no others"),
+                )
+                .hint(format!("write `sequence: {tokens}`, or export the network again for {asked} tokens")));
+            }
+            None if !graph.inputs.iter().any(hears) => {
+                return Err(Problem::at(
+                    "workload.sequence",
+                    "this network reads pictures, and no sequences of tokens",
+                )
+                .hint("leave `sequence` out"));
+            }
+            Some(_) | None => {}
+        }
+    }
+    let Some(side) = workload.picture else { return Ok(()) };
+    let pictures: Vec<[u64; 3]> = graph
+        .inputs
+        .iter()
+        .filter_map(|input| match input {
+            Input::Picture(picture) => Some(*picture),
+            Input::Tokens(_) | Input::Sound(_) | Input::Values(_) => None,
+        })
+        .collect();
+    match pictures.first() {
+        None => Err(Problem::at("workload.picture", "this network sees no pictures").hint("leave `picture` out")),
+        Some(_) if pictures.iter().any(|picture| picture.contains(&side)) => Ok(()),
+        Some([_, height, width]) => Err(Problem::at(
+            "workload.picture",
+            format!("the file of the network is for pictures of {height} × {width} pixels and no others"),
+        )
+        .hint(format!("leave `picture` out, or export the network again for {side} pixels"))),
+    }
+}
