@@ -6,6 +6,7 @@
 // A program for developers: it reads tables and writes a file, which the library never does.
 #![allow(clippy::disallowed_methods)]
 
+mod bands;
 mod graphs;
 mod least_squares;
 mod memory;
@@ -82,7 +83,7 @@ fn main() -> Result<(), String> {
             outcome::Outcome::of(case, &work, *fold, &fitted, without)
         })
         .collect();
-    fitted.bands = outcome::bands(&measured);
+    fitted.bands = bands::bands(&measured.iter().collect::<Vec<_>>());
     fitted.anchors = outcome::anchors(&measured);
     fitted.report = outcome::report(&measured, &fitted);
     outcome::tell(&measured, &fitted);

@@ -1,12 +1,14 @@
-//! What a fit is worth: bands, anchors and its report, from estimates with and without each row's group.
+//! What a fit is worth: anchors and its report, from estimates with and without each row's group.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use plan::estimate::band::middle;
 use plan::estimate::memory::{Figures, memory_with};
 use plan::estimate::time::class;
-use plan::estimate::{Anchor, Bands, Class, Coefficients, Origin, Work};
+use plan::estimate::{Anchor, Bands, Class, Coefficients, Work};
 use plan::measured::{Case, Pair, Score, percentile};
+
+use crate::bands::bands;
 
 /// A measured row with both estimates.
 pub struct Outcome<'a> {
@@ -37,154 +39,15 @@ impl<'a> Outcome<'a> {
     }
 
     /// Logarithm of measured over estimated time.
-    fn off(&self) -> f64 {
+    pub fn off(&self) -> f64 {
         (self.measured / middle(&self.left_out)).ln()
     }
 
-    /// By how much a band must be stretched to reach it.
-    fn needs(&self, [low, high]: [f64; 2]) -> f64 {
-        let off = self.off();
-        if off < 0.0 { off / low } else { off / high }
+    /// The probability of the way that was most likely measured.
+    pub fn clearest(&self) -> f64 {
+        self.left_out.iter().map(|(_, probability)| *probability).fold(0.0, f64::max)
     }
 }
-
-/// Tenth and ninetieth percentile of each class, of all rows and of those that came about alike.
-pub fn bands(outcomes: &[Outcome]) -> Bands {
-    bands_of(&outcomes.iter().collect::<Vec<_>>())
-}
-
-fn bands_of(outcomes: &[&Outcome]) -> Bands {
-    // Where one of several ways was measured, the distance of the ways is no error.
-    let is_clear = |outcome: &&Outcome| outcome.left_out.iter().any(|(_, probability)| *probability > CLEAR);
-    let outcomes: Vec<&Outcome> = outcomes.iter().copied().filter(is_clear).collect();
-    let classes = of_unseen(&outcomes);
-    let mut by_origin: BTreeMap<Origin, Vec<&Outcome>> = BTreeMap::new();
-    for outcome in outcomes {
-        by_origin.entry(outcome.case.origin).or_default().push(outcome);
-    }
-    by_origin.remove(&Origin::Unknown);
-    let origins = by_origin.into_iter().map(|(origin, outcomes)| {
-        let own = of_classes(&outcomes, ALIKE);
-        let stretch = stretch(&outcomes, &classes);
-        let drawn = classes.iter().map(|(class, common)| {
-            let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
-            for outcome in outcomes.iter().filter(|outcome| outcome.class == *class) {
-                *sizes.entry(&outcome.case.group).or_default() += 1.0;
-            }
-            let known: f64 = sizes.values().map(|rows| rows.sqrt()).sum();
-            let share = known / (known + DRAWN);
-            let own = own.get(class).copied().unwrap_or_default();
-            (*class, [0, 1].map(|side: usize| share * own[side] + (1.0 - share) * stretch * common[side]))
-        });
-        (origin, drawn.collect())
-    });
-    Bands { origins: origins.collect(), classes }
-}
-
-/// By how much rows that came about alike need the bands of all stretched, over all classes: what is as far off in one
-/// class will be in another, of which less was measured.
-fn stretch(outcomes: &[&Outcome], classes: &BTreeMap<Class, [f64; 2]>) -> f64 {
-    let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
-    for outcome in outcomes {
-        *sizes.entry(&outcome.case.group).or_default() += 1.0;
-    }
-    let mut needed: Vec<(f64, f64)> = outcomes
-        .iter()
-        .map(|outcome| {
-            let weight = sizes[outcome.case.group.as_str()].powf(ALIKE - 1.0);
-            (outcome.needs(classes[&outcome.class]), weight)
-        })
-        .collect();
-    needed.sort_by(|one, other| one.0.total_cmp(&other.0));
-    weighted(&needed, 0.8).unwrap_or(1.0).clamp(1.0, WIDEST)
-}
-
-/// The bands of classes, as wide as rows of a source need that nothing else was measured of: each source is left out in
-/// turn, and all sides are stretched by what four fifths of its rows need of the band of the others. All sources count
-/// alike, because the next one is a program that nobody measured here.
-fn of_unseen(outcomes: &[&Outcome]) -> BTreeMap<Class, [f64; 2]> {
-    let sources: BTreeSet<&str> = outcomes.iter().map(|outcome| outcome.case.source.as_str()).collect();
-    let mut needed: BTreeMap<Class, Vec<(f64, f64)>> = BTreeMap::new();
-    for source in sources {
-        let (own, others): (Vec<&Outcome>, Vec<&Outcome>) =
-            outcomes.iter().partition(|outcome| outcome.case.source == source);
-        let bands = of_classes(&others, 0.5);
-        let mut sizes: BTreeMap<Class, f64> = BTreeMap::new();
-        for outcome in &own {
-            *sizes.entry(outcome.class).or_default() += 1.0;
-        }
-        for outcome in own {
-            if let Some(band) = bands.get(&outcome.class) {
-                needed.entry(outcome.class).or_default().push((outcome.needs(*band), 1.0 / sizes[&outcome.class]));
-            }
-        }
-    }
-    let stretched = |(class, [low, high]): (Class, [f64; 2])| {
-        let mut rows = needed.remove(&class).unwrap_or_default();
-        rows.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let stretch = weighted(&rows, 0.8).unwrap_or(1.0).clamp(1.0, WIDEST);
-        (class, [low * stretch, high * stretch])
-    };
-    of_classes(outcomes, 0.5).into_iter().map(stretched).collect()
-}
-
-/// No band is stretched more than this.
-const WIDEST: f64 = 2.0;
-
-/// The value that this share of all weight lies below, of values in order.
-fn weighted(values: &[(f64, f64)], share: f64) -> Option<f64> {
-    let all: f64 = values.iter().map(|(_, weight)| weight).sum();
-    let mut below = 0.0;
-    let reached = values.iter().find(|(_, weight)| {
-        below += weight;
-        below >= share * all
-    });
-    reached.map(|(value, _)| *value)
-}
-
-/// A way of which this is the probability is the one that was measured.
-const CLEAR: f64 = 0.95;
-
-/// How strongly the band of rows that came about alike is drawn to the band of all, in rows.
-const DRAWN: f64 = 2.0;
-
-/// Rows that came about alike count as this power of their number in each group: the next ones will come from as many
-/// machines of a kind.
-const ALIKE: f64 = 0.8;
-
-/// Tenth and ninetieth percentile of each class. A group of many rows counts as a power of their number, so that one
-/// machine measured a hundred times does not narrow the band of all others, and a source of many groups as its root.
-fn of_classes(outcomes: &[&Outcome], power: f64) -> BTreeMap<Class, [f64; 2]> {
-    let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
-    for outcome in outcomes {
-        *sizes.entry(&outcome.case.group).or_default() += 1.0;
-    }
-    let weight = |outcome: &Outcome| sizes[outcome.case.group.as_str()].powf(power - 1.0);
-    let mut sources: BTreeMap<(Class, &str), f64> = BTreeMap::new();
-    for outcome in outcomes {
-        *sources.entry((outcome.class, &outcome.case.source)).or_default() += weight(outcome);
-    }
-    let mut classes: BTreeMap<Class, Vec<(f64, f64)>> = BTreeMap::new();
-    for outcome in outcomes {
-        let of_source = sources[&(outcome.class, outcome.case.source.as_str())];
-        classes.entry(outcome.class).or_default().push((outcome.off(), weight(outcome) / of_source.sqrt()));
-    }
-    let band = |class: Class, mut off: Vec<(f64, f64)>| {
-        let names = outcomes.iter().filter(|outcome| outcome.class == class).map(|outcome| outcome.case.group.as_str());
-        let groups = names.collect::<BTreeSet<_>>().len() as f64;
-        off.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let margin = SURE / groups.max(1.0);
-        let at = |share: f64| weighted(&off, share).unwrap_or(0.0);
-        [at((0.1 - margin).max(0.0)).min(-NARROWEST), at((0.9 + margin).min(0.9999)).max(NARROWEST)]
-    };
-    classes.into_iter().map(|(class, off)| (class, band(class, off))).collect()
-}
-
-/// A percentile of n groups is taken this part of a group further out: few groups do not show how far others reach.
-const SURE: f64 = 0.15;
-
-/// No band is narrower on either side: the same machine measured twice differs by a few per cent.
-const NARROWEST: f64 = 0.04;
 
 /// One anchor for each network, GPU and precision; networks known by totals are anchored by family.
 pub fn anchors(outcomes: &[Outcome]) -> Vec<Anchor> {
@@ -242,7 +105,7 @@ fn scores(
 /// Scores of all rows, by the fit and its bands and by fits and bands that left each row's part out.
 fn both(outcomes: &[Outcome], fitted: &Coefficients) -> [BTreeMap<String, Score>; 2] {
     let folds = outcomes.iter().map(|outcome| outcome.fold + 1).max().unwrap_or(1);
-    let without = |fold: usize| bands_of(&outcomes.iter().filter(|outcome| outcome.fold != fold).collect::<Vec<_>>());
+    let without = |fold: usize| bands(&outcomes.iter().filter(|outcome| outcome.fold != fold).collect::<Vec<_>>());
     let partial: Vec<Bands> = (0..folds).map(without).collect();
     [
         scores(outcomes, std::slice::from_ref(&fitted.bands), |outcome| &outcome.fitted),

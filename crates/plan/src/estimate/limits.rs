@@ -8,7 +8,7 @@ use domain::gpu::Gpu;
 use serde::Serialize;
 
 use super::collective::lanes;
-use super::memory::Savings;
+use super::memory::{Savings, weight_width};
 use super::setup::{Optimizer, Setup};
 use super::work::Work;
 
@@ -145,11 +145,13 @@ pub fn offloaded(work: &Work, setup: &Setup, savings: &Savings) -> f64 {
     let weights = work.parameters / ranks;
     let passes = if savings.offload_weights { 3.0 * setup.accumulate as f64 } else { 1.0 };
     let here = f64::from(setup.device.gpus_per_node.max(1));
-    // Eight-bit states go back and forth page by page while the backward pass goes on (bitsandbytes' paged optimisers).
-    if savings.update_in_backward && setup.optimizer == Optimizer::Adam8bit && !savings.offload_weights {
-        return 0.0;
+    // Pages of 8-bit states come and go at once, both in turn with what is computed (bitsandbytes' paged optimisers). The
+    // one that was used longest ago goes, and as they are used in the same order each time, that is the next one wanted.
+    if savings.offload_optimizer && setup.optimizer == Optimizer::Adam8bit && !savings.offload_weights {
+        return 2.0 * weights / (lanes(&setup.device.gpu) * 0.5);
     }
-    let updated = 28.0 * weights * here / HOST_BANDWIDTH;
+    // Weight, gradient and two moments are read, all but the gradient written.
+    let updated = 7.0 * weight_width(setup.precision) * weights * here / HOST_BANDWIDTH;
     match savings.offload_weights || savings.offload_optimizer {
         true => passes * 2.0 * weights / (lanes(&setup.device.gpu) * 0.5) + updated,
         false => 0.0,

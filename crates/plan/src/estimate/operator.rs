@@ -4,7 +4,8 @@
 //! other operators move memory. Backward passes of layers with weights compute twice what forward passes do.
 
 use super::machine::Machine;
-use super::work::Group;
+use super::memory::Adapters;
+use super::work::{Group, NF4};
 use crate::model::graph::{Kind, Norm};
 
 /// Edge of the tiles that products are computed in.
@@ -23,6 +24,16 @@ pub struct Cost {
     pub forward: f64,
     pub backward: f64,
     pub kernels: [f64; 2],
+}
+
+impl Cost {
+    fn and(&self, other: &Cost) -> Cost {
+        Cost {
+            forward: self.forward + other.forward,
+            backward: self.backward + other.backward,
+            kernels: [0, 1].map(|pass: usize| self.kernels[pass] + other.kernels[pass]),
+        }
+    }
 }
 
 /// A product of `rows` × `inner` by `inner` × `columns`, `batch` times.
@@ -152,7 +163,28 @@ impl Machine {
         let of_weight = if group.frozen { 0.0 } else { self.product(own, back, values) };
         let backward = of_input + of_weight + cast + casts;
         let casting = if self.cast > 0.0 { 1.0 } else { 0.0 };
-        Cost { forward, backward, kernels: [1.5 + casting, 2.5 + casting] }
+        let own = Cost { forward, backward, kernels: [1.5 + casting, 2.5 + casting] };
+        match group.adapters {
+            Some(adapters) => own.and(&self.adapted(shape, rate, adapters)),
+            None => own,
+        }
+    }
+
+    /// What adapters add to a product: two thin products forwards and four backwards, which read and write as much as the
+    /// product itself, and sums of what both write. Weights in 4 bits are written out in 16 for each pass.
+    fn adapted(&self, shape: Shape, rate: f64, adapters: Adapters) -> Cost {
+        let rank = adapters.rank as f64;
+        let down = Shape { columns: rank, ..shape };
+        let up = Shape { inner: rank, ..shape };
+        let thin = |shape: Shape| self.product(shape, rate, shape.bytes());
+        let [read, written] = [shape.inner, shape.columns].map(|side| self.plain(shape.rows * side, 3.0, 0.0).forward);
+        let written_out = match adapters.quantized {
+            true => self.pass((NF4 + 2.0) * shape.inner * shape.columns) * self.shared.elementwise,
+            false => 0.0,
+        };
+        let products = thin(down) + thin(up);
+        let forward = products + written + written_out;
+        Cost { forward, backward: 2.0 * products + read + written_out, kernels: [4.0, 6.0] }
     }
 
     fn convolution(&self, group: &Group, positions: f64, inner: f64, columns: f64, groups: f64, kernel: u32) -> Cost {

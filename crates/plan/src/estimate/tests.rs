@@ -5,6 +5,7 @@ use domain::gpu::{Architecture, Gpu, Link, Rates};
 use proptest::prelude::*;
 
 use super::collective::Ring;
+use super::memory::{Adapters, Savings};
 use super::*;
 use crate::model::families::bert::{Bert, Head};
 use crate::model::families::{Gpt, Resnet};
@@ -240,4 +241,44 @@ proptest! {
         let step = step(&model, &setup(1, batch), fitted());
         prop_assert!(step.seconds.middle.is_finite() && step.seconds.middle > 0.0);
     }
+}
+
+/// A step beside adapters, in seconds.
+fn adapted(adapters: Adapters, setup: &Setup) -> f64 {
+    seconds(&gpt(24).frozen(adapters), setup, fitted())
+}
+
+#[test]
+fn adapters_take_less_than_all_weights_and_more_the_thicker_they_are() {
+    let setup = Setup { precision: Precision::Bf16, ..setup(1, 8) };
+    let whole = seconds(&gpt(24), &setup, fitted());
+    let at = |rank: u64, quantized: bool| adapted(Adapters { rank, quantized }, &setup);
+    assert!(at(8, false) < whole, "no gradients of weights: {} of {whole}", at(8, false));
+    // Two passes of three are left of the products.
+    assert!(at(8, false) > 0.6 * whole, "{} of {whole}", at(8, false));
+    assert!(at(8, false) < at(64, false) && at(64, false) < at(512, false));
+    assert!(at(8, false) < at(8, true), "weights in 4 bits are written out for each pass");
+}
+
+#[test]
+fn frozen_weights_are_gathered_like_others() {
+    let count = gpt(24).parameters;
+    let of = |quantized: bool| gpt(24).frozen(Adapters { rank: 8, quantized });
+    assert!(of(false).parameters < 0.02 * count && of(false).gathered > count, "{:?}", of(false).parameters);
+    // Products in 4 bits take about a quarter of 16; the table of words stays as it is.
+    assert!((0.25..0.35).contains(&(of(true).gathered / count)), "{}", of(true).gathered / count);
+}
+
+#[test]
+fn states_of_an_optimiser_in_the_host_s_memory_take_their_way_each_step() {
+    let savings = Savings { offload_optimizer: true, ..Savings::default() };
+    let at = |precision: Precision, optimizer: Optimizer, savings: &Savings| {
+        limits::offloaded(&gpt(24), &Setup { precision, optimizer, ..setup(1, 8) }, savings)
+    };
+    let [wide, narrow] = [Precision::AmpBf16, Precision::Bf16].map(|width| at(width, Optimizer::Adam, &savings));
+    assert!(narrow < wide, "half as many bytes are updated in 16 bits");
+    // Two bytes a weight over half of PCI Express 4's sixteen lanes.
+    let paged = at(Precision::Bf16, Optimizer::Adam8bit, &savings);
+    assert!((paged / (2.0 * gpt(24).parameters / 15.75e9) - 1.0).abs() < 1e-9, "{paged}");
+    assert_eq!(at(Precision::Bf16, Optimizer::Adam8bit, &Savings::default()), 0.0);
 }

@@ -145,7 +145,8 @@ fn parts(work: &Work, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], 
         }
         (true, Zero::Gradients) => [scattered, Exchange::spread(&ring, weights * 2.0, units)],
         (true, Zero::Parameters) => {
-            let gathered = Exchange::spread(&ring, weights * width(setup.precision).min(4.0), units);
+            let bytes = work.gathered / ranks * width(setup.precision).min(4.0);
+            let gathered = Exchange::spread(&ring, bytes, units);
             [scattered, gathered.times(2.0 * micros)]
         }
     };

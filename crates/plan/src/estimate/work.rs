@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::memory::Adapters;
 use crate::model::graph::{Graph, Kind, Split};
 use crate::model::{Model, Summary};
 
@@ -14,6 +15,9 @@ pub struct Work {
     pub form: Form,
     /// Trained values.
     pub parameters: f64,
+    /// All weights, of which a rank gathers what it does not hold when they are sharded: those that stay as they are too,
+    /// in 4 bits as so many fewer.
+    pub gathered: f64,
     /// Trained values of one repeated block, and how many there are; what is gathered at once when weights are sharded.
     pub block: f64,
     pub blocks: u32,
@@ -58,6 +62,8 @@ pub struct Group {
     pub first: bool,
     /// It has weights that stay as they are, so no gradient of them is wanted.
     pub frozen: bool,
+    /// Thin matrices beside those weights, which are trained instead.
+    pub adapters: Option<Adapters>,
     /// Exchanges among tensor-parallel ranks behind each, forwards and backwards: values of one sample.
     pub exchanged: [f64; 2],
 }
@@ -76,6 +82,7 @@ impl Work {
             Model::Graph(graph) => digest(graph),
             Model::Summary(summary) => Work {
                 parameters: summary.parameters,
+                gathered: summary.parameters,
                 block: summary.parameters / 16.0,
                 blocks: 16,
                 boundary: 0.0,
@@ -90,17 +97,31 @@ impl Work {
 }
 
 impl Work {
-    /// The same network with weights that stay as they are, as beside thin adapters.
-    pub fn frozen(mut self) -> Work {
+    /// The same network with weights that stay as they are, and adapters beside the products of its blocks, which are
+    /// trained (Hu et al. 2021).
+    pub fn frozen(mut self, adapters: Adapters) -> Work {
+        let (mut products, mut trained) = (0.0, 0.0);
         if let Form::Groups(groups) = &mut self.form {
             for group in groups {
                 group.frozen = group.kind.is_weighted();
+                if let (Place::Block, Kind::Linear { inner, columns, .. }) = (group.place, &group.kind) {
+                    group.adapters = Some(adapters);
+                    products += group.count * (inner * columns) as f64;
+                    trained += group.count * (adapters.rank * (inner + columns)) as f64;
+                }
             }
         }
-        self.parameters *= 0.01;
+        if adapters.quantized {
+            self.gathered -= products * (1.0 - NF4 / 2.0);
+        }
+        self.gathered += trained;
+        self.parameters = trained;
         self
     }
 }
+
+/// Bytes of a weight in 4 bits with a scale of 8 bits for each 64 (NF4 with double quantisation, Dettmers et al. 2023).
+pub const NF4: f64 = 0.516;
 
 fn digest(graph: &Graph) -> Work {
     let mut divided = vec![false; graph.tensors.len()];
@@ -188,6 +209,7 @@ fn digest(graph: &Graph) -> Work {
             divided: is_divided,
             first,
             frozen: operator.parameters == 0 && operator.buffers > 0,
+            adapters: None,
             exchanged,
         };
         match groups.iter_mut().rev().find(|known| known.same(&group)) {
@@ -203,6 +225,7 @@ fn digest(graph: &Graph) -> Work {
     Work {
         form: Form::Groups(groups),
         parameters,
+        gathered: parameters,
         block,
         blocks: graph.blocks(),
         boundary,

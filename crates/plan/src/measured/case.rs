@@ -135,7 +135,10 @@ impl Case {
     /// The network, digested for an estimate of time.
     pub fn work(&self) -> Work {
         let work = Work::of(&self.model);
-        let work = if self.savings.adapters.is_some() { work.frozen() } else { work };
+        let work = match self.savings.adapters {
+            Some(adapters) => work.frozen(adapters),
+            None => work,
+        };
         let narrow = matches!(self.setup.precision, Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp8);
         let half = narrow && (self.half || self.savings.half_model);
         Work {

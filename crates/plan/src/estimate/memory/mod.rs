@@ -25,6 +25,7 @@ use crate::model::Model;
 pub use fit::{Change, Remedy, Verdict, largest_batch, remedies, verdict};
 pub use fixed::Figures;
 pub use profile::{Key, Profile};
+pub(super) use states::weight_width;
 
 /// Memory of the fullest GPU at its fullest moment, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]

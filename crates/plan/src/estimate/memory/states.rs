@@ -6,6 +6,7 @@
 
 use super::{Adapters, Savings};
 use crate::estimate::collective::BUCKET;
+use crate::estimate::work::NF4;
 use crate::estimate::{Optimizer, Precision, Setup, Zero};
 
 /// Bytes of what is there during the whole step.
@@ -82,13 +83,13 @@ fn adapted(values: &Values, setup: &Setup, adapters: Adapters) -> States {
     };
     let computing = compute_width(setup.precision);
     let frozen = match adapters.quantized {
-        true => 0.516 * values.products + computing * (values.parameters - values.products).max(0.0),
+        true => NF4 * values.products + computing * (values.parameters - values.products).max(0.0),
         false => computing * values.parameters,
     };
     let trained = values.adapters * adapters.rank as f64;
     let width = weight_width(setup.precision);
     let gathered = match (setup.parallel.data, setup.parallel.zero) {
-        (2.., Zero::Parameters) if adapters.quantized => 2.0 * 0.516 * values.unit,
+        (2.., Zero::Parameters) if adapters.quantized => 2.0 * NF4 * values.unit,
         (2.., Zero::Parameters) => 2.0 * computing * values.unit,
         (_, Zero::None | Zero::Optimizer | Zero::Gradients | Zero::Parameters) => 0.0,
     };
@@ -116,7 +117,8 @@ pub(super) fn compute_width(precision: Precision) -> f64 {
     }
 }
 
-pub(super) fn weight_width(precision: Precision) -> f64 {
+/// Bytes of a weight that is trained.
+pub(in crate::estimate) fn weight_width(precision: Precision) -> f64 {
     match precision {
         Precision::Fp32 | Precision::Tf32 | Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp8 => 4.0,
         Precision::Bf16 => 2.0,
