@@ -9,6 +9,8 @@ use super::wire::{Fields, Wire, number};
 const MOST: usize = 400_000;
 /// No node has more attributes.
 const MOST_ATTRIBUTES: usize = 64;
+/// Branches within branches.
+const DEEPEST: usize = 8;
 /// No tensor has more dimensions: PyTorch's and NumPy's limit.
 pub(super) const MOST_DIMS: usize = 64;
 /// No node writes more; each gets the node's name, of which so many bytes are kept.
@@ -41,6 +43,8 @@ pub(super) struct Attribute<'a> {
     pub int: Option<i64>,
     pub text: &'a [u8],
     pub tensor: Option<Stored<'a>>,
+    /// A branch, or the body of a loop.
+    pub graph: Option<Box<Graph<'a>>>,
     pub ints: Vec<i64>,
     pub floats: Vec<f32>,
 }
@@ -75,19 +79,22 @@ pub(super) fn model(bytes: &[u8]) -> Result<Option<Graph<'_>>, Broken> {
     let mut fields = Fields::of(bytes);
     while let Some((field, wire)) = fields.next()? {
         if let (7, Wire::Bytes(bytes)) = (field, wire) {
-            graph = Some(read_graph(bytes)?);
+            graph = Some(read_graph(bytes, 0)?);
         }
     }
     Ok(graph)
 }
 
-fn read_graph(bytes: &[u8]) -> Result<Graph<'_>, Broken> {
+fn read_graph(bytes: &[u8], depth: usize) -> Result<Graph<'_>, Broken> {
+    if depth > DEEPEST {
+        return Err(Broken::TooMuch);
+    }
     let mut graph = Graph::default();
     let mut fields = Fields::of(bytes);
     while let Some((field, wire)) = fields.next()? {
         let Wire::Bytes(bytes) = wire else { continue };
         match field {
-            1 => graph.nodes.push(read_node(bytes)?),
+            1 => graph.nodes.push(read_node(bytes, depth)?),
             5 => graph.weights.push(read_stored(bytes)?),
             11 => graph.inputs.push(read_info(bytes)?),
             12 => graph.outputs.push(read_info(bytes)?),
@@ -103,7 +110,7 @@ fn read_graph(bytes: &[u8]) -> Result<Graph<'_>, Broken> {
     Ok(graph)
 }
 
-fn read_node(bytes: &[u8]) -> Result<Node<'_>, Broken> {
+fn read_node(bytes: &[u8], depth: usize) -> Result<Node<'_>, Broken> {
     let mut node = Node::default();
     let mut fields = Fields::of(bytes);
     while let Some((field, wire)) = fields.next()? {
@@ -114,7 +121,7 @@ fn read_node(bytes: &[u8]) -> Result<Node<'_>, Broken> {
             3 => node.name = text(bytes).map(short)?,
             4 => node.operator = text(bytes)?,
             5 => {
-                let (name, attribute) = read_attribute(bytes)?;
+                let (name, attribute) = read_attribute(bytes, depth)?;
                 node.attributes.insert(name, attribute);
             }
             _ => {}
@@ -134,7 +141,7 @@ fn short(name: &str) -> &str {
     &name[..name.floor_char_boundary(LONGEST_NAME)]
 }
 
-fn read_attribute(bytes: &[u8]) -> Result<(&str, Attribute<'_>), Broken> {
+fn read_attribute(bytes: &[u8], depth: usize) -> Result<(&str, Attribute<'_>), Broken> {
     let mut name = "";
     let mut attribute = Attribute::default();
     let mut fields = Fields::of(bytes);
@@ -145,6 +152,7 @@ fn read_attribute(bytes: &[u8]) -> Result<(&str, Attribute<'_>), Broken> {
             (3, Wire::Number(number)) => attribute.int = Some(number as i64),
             (4, Wire::Bytes(bytes)) => attribute.text = bytes,
             (5, Wire::Bytes(bytes)) => attribute.tensor = Some(read_stored(bytes)?),
+            (6, Wire::Bytes(bytes)) => attribute.graph = Some(Box::new(read_graph(bytes, depth + 1)?)),
             (7, Wire::Word(bits)) => attribute.floats.push(f32::from_bits(bits)),
             (7, Wire::Bytes(bytes)) => {
                 let words = bytes.chunks_exact(4).take(MOST_VALUES);
@@ -209,6 +217,11 @@ impl<'a> Stored<'a> {
     /// Whether its values can be trained.
     pub fn is_float(&self) -> bool {
         matches!(self.kind, 1 | 10 | 11 | 16..=20)
+    }
+
+    /// Whether its values are whole numbers that a weight in few bits is stored as: 4, 8 or, for biases, 32.
+    pub fn is_in_few_bits(&self) -> bool {
+        matches!(self.kind, 2 | 3 | 6 | 21 | 22)
     }
 
     /// Its values as they stand in the file, one after the other; none where they stand beside it.

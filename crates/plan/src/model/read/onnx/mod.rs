@@ -3,17 +3,20 @@
 //!
 //! [`wire`] and [`messages`] read; [`values`] holds what is known of each value (its dimensions, small constants, which
 //! weights it is made of), [`weights`] how much of each weight is trained; [`nodes`] translates; [`patterns`] finds what exporters wrote out in small pieces
-//! (normalisations, GELU, SiLU), [`attention`] what they did with attention, [`folded`] what they left out; [`blocks`]
+//! (normalisations, GELU, SiLU), [`attention`] what they did with attention, [`folded`] what they left out, [`flow`] branches and loops, [`quantised`] weights in few bits; [`blocks`]
 //! finds the repeated parts.
 
 mod attention;
 mod blocks;
 mod constants;
+mod flow;
 mod folded;
 mod messages;
 mod nodes;
+mod norms;
 mod patterns;
 mod products;
+mod quantised;
 mod shapes;
 #[cfg(test)]
 mod tests;

@@ -7,10 +7,12 @@ use domain::problem::Problem;
 use super::super::Shape;
 use super::constants::fold;
 use super::messages::{Graph, Node};
+use super::norms::{batch_norm, layer_norm, normalise};
 use super::patterns::{self, Role};
 use super::products::{convolution, einsum, gemm, matmul, recurrent};
 use super::shapes;
 use super::values::{State, Value, product};
+use super::{attention, flow, quantised};
 use crate::model::builder::Owned;
 use crate::model::{Function, Kind, Norm, Tensor};
 
@@ -25,6 +27,10 @@ pub(super) fn translate<'a>(graph: &'a Graph<'a>, shape: &Shape) -> Result<(crat
         let role = roles.get(&index).filter(|role| match role {
             Role::Skip { of } | Role::Function { of, .. } | Role::Norm { of, .. } => varies(of),
         });
+        if role.is_none() {
+            step(&mut state, node);
+            continue;
+        }
         let done = match role {
             Some(Role::Skip { .. }) => Some(()),
             Some(Role::Function { function, of }) => apply(&mut state, node, of, *function, false),
@@ -36,7 +42,7 @@ pub(super) fn translate<'a>(graph: &'a Graph<'a>, shape: &Shape) -> Result<(crat
                     normalise(&mut state, node, &from, *norm, groups, &weights)
                 })
             }
-            None => plain(&mut state, node),
+            None => None,
         };
         if done.is_none() {
             give_up(&mut state, node);
@@ -44,6 +50,18 @@ pub(super) fn translate<'a>(graph: &'a Graph<'a>, shape: &Shape) -> Result<(crat
     }
     add_loss(&mut state, graph);
     Ok(state.finish())
+}
+
+/// Translates a node that is no part of a larger pattern.
+pub(super) fn step<'a>(state: &mut State<'a>, node: &'a Node<'a>) {
+    state.at_work = node.name;
+    let done = match flow::inner(node) {
+        Some(inner) => flow::run(state, node, inner),
+        None => quantised::read(state, node).unwrap_or_else(|| plain(state, node)),
+    };
+    if done.is_none() {
+        give_up(state, node);
+    }
 }
 
 /// A node that is what it seems. None where it is not understood.
@@ -70,11 +88,12 @@ fn plain<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
         return Some(());
     }
     let written = match node.operator {
-        "Conv" | "ConvInteger" | "FusedConv" => convolution(state, node, false)?,
+        "Conv" | "FusedConv" => convolution(state, node, false)?,
         "ConvTranspose" => convolution(state, node, true)?,
         "Gemm" => gemm(state, node)?,
-        "MatMul" | "MatMulInteger" | "FusedMatMul" => matmul(state, node)?,
+        "MatMul" | "FusedMatMul" => matmul(state, node)?,
         "Einsum" => einsum(state, node)?,
+        "Attention" | "MultiHeadAttention" | "GroupQueryAttention" => attention::operator(state, node)?,
         "LSTM" => return recurrent(state, node, 4),
         "GRU" => return recurrent(state, node, 3),
         "RNN" => return recurrent(state, node, 1),
@@ -207,59 +226,6 @@ fn apply<'a>(state: &mut State<'a>, node: &Node<'a>, of: &str, function: Functio
     Some(())
 }
 
-fn batch_norm<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
-    let from = state.at(node, 0)?;
-    let groups = from.dims.get(1).copied().unwrap_or(1);
-    let trained: Vec<Value> = (1..3).filter_map(|index| state.at(node, index)).collect();
-    let running: u64 =
-        (3..5).filter_map(|index| state.at(node, index)).map(|value| value.elements()).fold(0, u64::saturating_add);
-    let owned = state.own(&trained.iter().collect::<Vec<_>>());
-    let kind = Kind::Norm { norm: Norm::Batch, elements: from.elements(), groups };
-    let owned = Owned { buffers: running, ..owned };
-    let tensor = state.builder.add(node.name, kind, &[from.tensor?], from.elements(), owned);
-    state.set(node, 0, Value { dims: from.dims, tensor: Some(tensor), ..Value::default() });
-    Some(())
-}
-
-fn layer_norm<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
-    let mut from = state.at(node, 0)?;
-    let norm = if node.operator.starts_with(['R', 'M']) || node.operator.starts_with("Simpl") {
-        Norm::Rms
-    } else {
-        Norm::Layer
-    };
-    let mut first = 1;
-    if node.operator.starts_with("Skip") {
-        // A residual sum and a normalisation in one.
-        let other = state.at(node, 1)?;
-        let elements = from.elements();
-        let inputs: Vec<Tensor> = from.tensor.into_iter().chain(other.tensor).collect();
-        let kind = Kind::Elementwise { elements, inputs: 2, product: false };
-        from.tensor = Some(state.builder.add(node.name, kind, &inputs, elements, Owned::NOTHING));
-        first = 2;
-    }
-    let rank = from.dims.len();
-    let axis = axis(int(node, "axis", -1), rank)?;
-    let groups = product(&from.dims[..axis]);
-    let weights: Vec<Value> = (first..node.inputs.len()).filter_map(|index| state.at(node, index)).collect();
-    normalise(state, node, &from, norm, groups, &weights)
-}
-
-fn normalise<'a>(
-    state: &mut State<'a>,
-    node: &Node<'a>,
-    from: &Value,
-    norm: Norm,
-    groups: u64,
-    weights: &[Value],
-) -> Option<()> {
-    let owned = state.own(&weights.iter().collect::<Vec<_>>());
-    let kind = Kind::Norm { norm, elements: from.elements(), groups };
-    let tensor = state.builder.add(node.name, kind, &[from.tensor?], from.elements(), owned);
-    state.set(node, 0, Value { dims: from.dims.clone(), tensor: Some(tensor), ..Value::default() });
-    Some(())
-}
-
 /// Sums and products of tensors, with weights or with each other.
 fn combine<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
     let values: Vec<Value> = (0..node.inputs.len()).filter_map(|index| state.at(node, index)).collect();
@@ -347,9 +313,14 @@ fn give_up<'a>(state: &mut State<'a>, node: &Node<'a>) {
         .filter_map(|index| state.at(node, index))
         .max_by_key(Value::elements)
         .unwrap_or_default();
+    let fixed: Vec<Value> =
+        (0..node.inputs.len()).filter_map(|index| state.at(node, index)).filter(Value::is_fixed).collect();
+    // Whatever it does with its weights, they are trained.
+    let mut owned = state.own(&fixed.iter().collect::<Vec<_>>());
     for (index, name) in node.outputs.iter().enumerate() {
         let dims = state.told(name).unwrap_or_else(|| from.dims.clone());
-        let value = write(state, node, Kind::Copy { elements: product(&dims) }, dims);
+        let owned = std::mem::take(&mut owned);
+        let value = write_with(state, node, Kind::Copy { elements: product(&dims) }, dims, owned);
         state.set(node, index, value);
     }
 }

@@ -282,6 +282,71 @@ fn recurrent_layers_are_read() {
     assert_eq!(graph.parameters(), 2 * (512 * 64 + 512 * 128 + 1024));
 }
 
+/// A weight in eight bits.
+fn in_eight_bits(file: File, name: &str, dims: &[u64]) -> File {
+    let mut stored = Message::default();
+    for side in dims {
+        stored = stored.number(1, *side);
+    }
+    let stored = stored.number(2, 3).bytes(8, name.as_bytes());
+    File(file.0.bytes(5, &stored.0))
+}
+
+#[test]
+fn weights_in_few_bits_are_those_that_are_trained() {
+    let file = in_eight_bits(in_eight_bits(File::default().input("x", &[1, 8]), "few", &[8, 4]), "more", &[4, 2])
+        .weight("scale", &[4])
+        .node("DequantizeLinear", &["few", "scale"], "w", &[])
+        .node("MatMul", &["x", "w"], "a", &[])
+        .node("MatMulInteger", &["a", "more"], "b", &[])
+        .node("MatMulNBits", &["b", "packed", "scale"], "y", &[("K", &[2]), ("N", &[6])]);
+    let graph = read(file.output("y"));
+    assert_eq!(graph.parameters(), 8 * 4 + 4 * 2 + 2 * 6);
+    assert_eq!(graph.multiply_adds(), 8 * 4 + 4 * 2 + 2 * 6);
+    assert_eq!(graph.unknown, ["weight in few bits, counted as one that is trained ×3"]);
+}
+
+#[test]
+fn weights_of_what_is_not_known_are_counted() {
+    let file = File::default().input("x", &[1, 8]).weight("w", &[8, 3]).node("Frobnicate", &["x", "w"], "y", &[]);
+    let graph = read(file.output("y"));
+    assert_eq!((graph.parameters(), graph.unknown), (24, vec!["Frobnicate ×1".to_owned()]));
+}
+
+#[test]
+fn attention_that_is_one_node_is_read() {
+    let names = ["q", "k", "v"];
+    let mut file = File::default().input("x", &[1, 16, 64]);
+    for name in names {
+        let weight = format!("w{name}");
+        file = file.weight(&weight, &[64, 64]).node("MatMul", &["x", &weight], name, &[]);
+    }
+    let heads: [(&str, &[i64]); 3] = [("q_num_heads", &[4]), ("kv_num_heads", &[4]), ("is_causal", &[1])];
+    let graph = read(file.node("Attention", &names, "y", &heads).output("y"));
+    let kind =
+        Kind::Attention { heads: 4, key_heads: 4, width: 16, queries: 16, keys: 16, causal: true, dropout: false };
+    assert_eq!(graph.operators[3].kind, kind);
+    assert!(graph.unknown.is_empty());
+}
+
+#[test]
+fn the_longer_branch_and_one_turn_of_a_loop_are_counted() {
+    let held = |name: &str, body: Message| Message::default().bytes(1, name.as_bytes()).bytes(6, &body.0);
+    let inner = |nodes: File, output: &str| nodes.output(output).0;
+    let product = || File::default().node("MatMul", &["x", "w"], "inner", &[]);
+    let long = inner(product().node("Relu", &["inner"], "done", &[]), "done");
+    let branches = Message::default()
+        .bytes(4, b"If")
+        .bytes(1, b"which")
+        .bytes(2, b"y")
+        .bytes(5, &held("then_branch", inner(File::default().node("Relu", &["x"], "x1", &[]), "x1")).0)
+        .bytes(5, &held("else_branch", long).0);
+    let start = || File::default().input("x", &[1, 8]).input("which", &[1]).weight("w", &[8, 8]);
+    let graph = read(File(start().0.bytes(1, &branches.0)).output("y"));
+    assert_eq!((graph.parameters(), graph.multiply_adds()), (64, 64));
+    assert_eq!(graph.unknown, ["If, of which the longer branch is counted ×1"]);
+}
+
 fn refused(bytes: &[u8]) -> String {
     match model(bytes, &Shape::default()) {
         Ok(graph) => panic!("read {} operators", graph.operators.len()),

@@ -191,6 +191,25 @@ impl<'a> State<'a> {
         owned
     }
 
+    /// Notes that a network computes with a value, and tells whether it is made of weights in few bits.
+    pub fn computed_with(&mut self, value: &Value) -> bool {
+        value.weights.iter().fold(false, |few, weight| self.weights.computed_with(*weight) || few)
+    }
+
+    /// Knows what a branch or the body of a loop holds; names are those of the whole file.
+    pub fn enter(&mut self, graph: &'a messages::Graph<'a>) {
+        for stored in &graph.weights {
+            let value = self.stored(stored);
+            self.values.insert(stored.name, value);
+        }
+        self.infos.extend(graph.infos.iter().chain(&graph.outputs).map(|info| (info.name, info)));
+    }
+
+    /// Gives a value a further name.
+    pub fn name(&mut self, name: &'a str, value: Value) {
+        self.values.insert(name, value);
+    }
+
     /// Leaves out weights that are stored more than once.
     pub fn without_copies(&self, weights: &mut Vec<usize>) {
         self.weights.without_copies(weights);

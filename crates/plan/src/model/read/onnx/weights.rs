@@ -45,6 +45,17 @@ impl<'a> Weights<'a> {
         self.list.get(weight).is_some_and(|weight| weight.trained)
     }
 
+    /// Notes that a network computes with it: whole numbers are a weight in few bits then.
+    pub fn computed_with(&mut self, weight: usize) -> bool {
+        match self.list.get_mut(weight) {
+            Some(weight) if weight.stored.is_in_few_bits() => {
+                weight.trained = true;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
     /// Notes that rows are looked up in it.
     pub fn looked_up(&mut self, weight: usize) {
         if self.is_trained(weight) && self.tables.len() < MOST && !self.tables.contains(&weight) {
