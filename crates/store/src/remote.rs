@@ -140,20 +140,24 @@ impl Remote {
     pub(crate) async fn range(&self, name: &str, range: Range<u64>, etag: Option<&str>) -> Result<Vec<u8>, Error> {
         let path = self.path(name)?;
         let length = range.end - range.start;
-        self.patiently("read", name, || async {
+        let came = self.patiently("read", name, || async {
             let options = GetOptions {
                 range: Some(range.clone().into()),
                 if_match: etag.map(str::to_owned),
                 ..GetOptions::default()
             };
             let result = self.store.get_opts(&path, options).await?;
+            // An object that ends earlier does so at every try.
+            let all = result.meta.size;
             let bytes = self.body(result.into_stream(), length).await?;
             match bytes.len() as u64 == length {
-                true => Ok(bytes),
+                true => Ok(Ok(bytes)),
+                false if all < range.end => Ok(Err(bytes.len())),
                 false => Err(generic(format!("{} of {length} bytes came", bytes.len()))),
             }
-        })
-        .await
+        });
+        let cut_short = |count| self.damaged(name, format!("it is cut short: {count} of {length} bytes came"));
+        came.await?.map_err(cut_short)
     }
 
     /// Reads a body that may stand still for so long only.
