@@ -250,14 +250,17 @@ fn coefficients_give_the_pixels_of_the_files() {
                 kept.push(name);
                 continue;
             }
+            // What would take more room stays as it was, as these very small pictures do.
+            assert!(bytes.len() * 100 <= wanted[&name].len() * 102, "{name} takes {} bytes", bytes.len());
             let [found, wanted] = [&bytes, &wanted[&name]].map(|bytes| crate::picture::decode_once(bytes).unwrap());
             assert_eq!((found.width, found.height), (wanted.width, wanted.height), "{name}");
             assert!(found.pixels == wanted.pixels, "{name}");
         }
-        kept.retain(|name| !name.contains("progressive"));
-        assert_eq!(kept, ["a/cmyk.jpg", "a/twelve.jpg", "b/some.png"]);
+        for name in ["a/cmyk.jpg", "a/twelve.jpg", "b/some.png"] {
+            assert!(kept.iter().any(|kept| kept == name), "{name} was packed anew");
+        }
         let found = inspect(&out, &InspectOptions { verify: true, sheet: None, threads: 1 }).unwrap();
-        assert!(found.kinds["coefficients"] > 30 && found.damaged.len() <= 1, "{found:?}");
+        assert!(found.kinds["coefficients"] > 15 && found.damaged.len() <= 1, "{found:?}");
     }
     let tars = PackOptions { format: PackFormat::Webdataset, ..options() };
     let error = pack(&root.path().join("out"), &root.path().join("tars"), &tars, &mut |_| {}).unwrap_err();

@@ -59,7 +59,8 @@ pub struct Args {
 enum As {
     /// The file as it is
     Original,
-    /// JPEGs as packed coefficients: the same pixels in the same room, decoded in less time; other files as they are
+    /// JPEGs as packed coefficients: the same pixels, decoded in less time, where that takes at most 102 % of the
+    /// file; other files as they are
     Coefficients,
     /// Plain pixels, which need no decoding and much more room
     Pixels,
