@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use domain::{Finding, Problems, RunId};
 
-use crate::exit;
+use crate::{exit, file_fault};
 
 /// Why a command did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -94,28 +94,60 @@ impl Error {
                 None => format!("read `gradus logs {run}`"),
             }),
             Error::Code { hint, .. } => hint.clone(),
-            Error::Catalog(error) => error.hint().map(str::to_owned),
-            Error::Infeasible { .. } | Error::Job(_) | Error::File { .. } => None,
-            Error::Provider(_) | Error::Agent(_) => None,
+            Error::Catalog(error) => Some(match error.hint() {
+                Some(hint) => hint.to_owned(),
+                None => "name another folder with `--home`, or mend that file".to_owned(),
+            }),
+            Error::File { doing, path, source } => Some(file_fault::hint(doing, path, source)),
+            Error::Provider(_) => Some("`gradus events` tells what was tried; run the same command again".to_owned()),
+            Error::Agent(error) => Some(file_fault::hint(error.doing, &error.folder, &error.source)),
+            Error::Infeasible { .. } | Error::Job(_) => None,
         }
     }
 
-    /// The exit code.
+    /// The exit code: what was named wrongly is the user's, what is there and refuses is the world's.
     pub fn code(&self) -> u8 {
         match self {
             Error::Job(_) | Error::Usage { .. } | Error::Infeasible { .. } | Error::Catalog(_) => exit::USAGE,
-            Error::Store(store::Error::Location { .. } | store::Error::Usage { .. }) => exit::USAGE,
-            Error::Store(store::Error::NoCredentials { .. }) => exit::USAGE,
-            Error::Store(store::Error::Internal(_)) => exit::INTERNAL,
-            Error::Store(_) => exit::WORLD,
+            Error::File { source, .. } => of_file(source),
+            Error::Store(error) => of_store(error),
+            Error::Data(error) => of_data(error),
             Error::Server(server::Error::NoRun(_)) => exit::NOT_FOUND,
             Error::Server(server::Error::Illegal(_)) => exit::INTERNAL,
-            Error::Data(data::Error::Internal(_)) => exit::INTERNAL,
-            Error::File { .. } | Error::Data(_) | Error::Server(_) | Error::Provider(_) | Error::Agent(_) => {
-                exit::WORLD
-            }
+            Error::Server(server::Error::File { source, .. }) => of_file(source),
+            Error::Server(_) | Error::Provider(_) | Error::Agent(_) => exit::WORLD,
             Error::Failed { .. } => exit::RUN_FAILED,
             Error::Code { code, .. } => *code,
         }
+    }
+}
+
+fn of_file(source: &std::io::Error) -> u8 {
+    if file_fault::is_misnamed(source) { exit::USAGE } else { exit::WORLD }
+}
+
+fn of_store(error: &store::Error) -> u8 {
+    use store::Error as Store;
+    match error {
+        Store::Location { .. } | Store::Usage { .. } | Store::NoCredentials { .. } => exit::USAGE,
+        Store::Missing { .. } | Store::NoBucket { .. } => exit::USAGE,
+        Store::File { source, .. } => of_file(source),
+        Store::Refused { .. } | Store::Unreachable { .. } | Store::Network { .. } | Store::NoRanges { .. } => {
+            exit::WORLD
+        }
+        Store::Damaged { .. } | Store::Raced { .. } | Store::Changed { .. } | Store::NoSpace { .. } => exit::WORLD,
+        Store::Internal(_) => exit::INTERNAL,
+    }
+}
+
+/// Data that a command or a job has named and that is not what it takes counts as wrong words; damage does not.
+fn of_data(error: &data::Error) -> u8 {
+    use data::Error as Data;
+    match error {
+        Data::Missing { .. } | Data::Layout { .. } | Data::Classes { .. } | Data::Size { .. } => exit::USAGE,
+        Data::Split { .. } | Data::Normalize { .. } | Data::Grey { .. } => exit::USAGE,
+        Data::Read { source, .. } | Data::Write { source, .. } => of_file(source),
+        Data::Picture { .. } | Data::Position { .. } => exit::WORLD,
+        Data::Internal(_) => exit::INTERNAL,
     }
 }

@@ -4,9 +4,10 @@
 pub const DONE: u8 = 0;
 /// A fault of gradus itself.
 pub const INTERNAL: u8 = 1;
-/// Wrong words on the command line or in the job file.
+/// Wrong words on the command line or in the job file. A name is a word: a file, folder, bucket or object that is not
+/// there, or is of another kind than what is asked for, is this too, whichever command was given it.
 pub const USAGE: u8 = 2;
-/// The machine, the disk or a provider did not allow it.
+/// What is there refuses: rights, room, damage, the network, a provider.
 pub const WORLD: u8 = 3;
 /// The run ended without result.
 pub const RUN_FAILED: u8 = 100;

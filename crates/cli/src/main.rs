@@ -6,6 +6,7 @@ mod attend;
 mod command;
 mod error;
 mod exit;
+mod file_fault;
 mod machine;
 mod narrator;
 mod printer;
@@ -31,13 +32,13 @@ use crate::settings::Settings;
     name = "gradus",
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 done, 1 our fault, 2 wrong words, 3 the machine or the disk, 100 the run failed,\n101 not finished, 102 no such run, 103 stopped, 130 interrupted.\nStart with: gradus run examples/digits.yaml"
+    after_help = "Exit codes: 0 done, 1 our fault, 2 wrong words: also a file, folder or bucket that is not there or of another\nkind, 3 what is there refuses: rights, room, damage, network, 100 the run failed, 101 not finished,\n102 no such run, 103 stopped, 130 interrupted.\nStart with: gradus run examples/digits.yaml"
 )]
 struct Arguments {
     /// Folder of all state [default: `GRADUS_HOME`, else the platform's data folder]
     #[arg(long, global = true, value_name = "FOLDER")]
     home: Option<PathBuf>,
-    /// Print JSON to stdout, one value a line
+    /// Print JSON to stdout: one value; where something is listed or followed, one a line
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]

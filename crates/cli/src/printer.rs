@@ -101,7 +101,11 @@ impl Printer {
         let mut text = format!("{red}error:{reset} {}", plain(&error.to_string()));
         let mut source = std::error::Error::source(error);
         while let Some(cause) = source {
-            text.push_str(&format!("\n  because: {}", plain(&cause.to_string())));
+            let told = plain(&cause.to_string());
+            // Some say their cause in their own sentence; it is told once.
+            if !text.contains(&told) {
+                text.push_str(&format!("\n  because: {told}"));
+            }
             source = cause.source();
         }
         if let Some(hint) = error.hint() {

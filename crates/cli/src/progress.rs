@@ -87,6 +87,14 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// `1 run`, `1,234 runs`: a number of things of which one is called `one`.
+pub fn counted(number: u64, one: &str) -> String {
+    match number {
+        1 => format!("1 {one}"),
+        many => format!("{} {one}s", grouped(many)),
+    }
+}
+
 /// `1:02:03` or `2:03`.
 pub fn clock(elapsed: Elapsed) -> String {
     let seconds = elapsed.0.div_ceil(1_000_000);

@@ -118,7 +118,7 @@ fn what_is_wrong_is_told() {
         assert!(text.contains(wanted), "`{wanted}` is not in: {text}");
         assert!(!out.exists(), "a folder was made for nothing");
     };
-    check(&scene.path("nothing"), &[], 3, "there is no data at");
+    check(&scene.path("nothing"), &[], 2, "there is no data at");
     check(
         &source,
         &["--codec", "coefficients", "--format", "webdataset"],
@@ -127,12 +127,23 @@ fn what_is_wrong_is_told() {
     );
     check(&source, &["--tokenizer", "bpe:5"], 2, "give a size from 300");
     check(&source, &["--tokenizer", "bpe:500", "--codec", "pixels"], 2, "text is packed into shards of tokens");
-    check(&source, &["--tokenizer", "bpe:500"], 3, "it holds no text");
+    check(&source, &["--tokenizer", "bpe:500"], 2, "it holds no text");
     check(&source, &["--label", "x"], 2, "--tokenizer");
     let text = scene.path("texts.csv");
     fs::write(&text, "label,text\n1,some words\n").unwrap();
-    check(&text, &["--tokenizer", "bpe:500", "--columns", "story"], 3, "it has no column `story`");
+    check(&text, &["--tokenizer", "bpe:500", "--columns", "story"], 2, "it has no column `story`");
     let broken = scene.path("broken.json");
     fs::write(&broken, "{}").unwrap();
-    check(&broken, &[], 3, "it is no list of pictures");
+    check(&broken, &[], 2, "it is no list of pictures");
+    // Texts where pictures are looked for.
+    for name in ["texts.csv", "more.jsonl", "plain.txt"] {
+        let texts = scene.path(name);
+        fs::write(&texts, "label,text\n1,some words\n").unwrap();
+        check(&texts, &[], 2, "OUT --tokenizer bpe:16000` makes tokens of them");
+        let mut inspect = Command::new(env!("CARGO_BIN_EXE_gradus"));
+        let output = inspect.args(["data", "inspect"]).arg(&texts).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains("holds texts") && text.contains("--tokenizer bpe:16000"), "{text}");
+    }
 }

@@ -157,25 +157,25 @@ fn jobs_that_cannot_be_planned_say_what_to_change() {
     check(
         &resnet("resources: {accelerators: A1000:8}\n"),
         "error: no GPU `A1000` is known
-         hint: known are `A4000`, `A10`, `A10G`, `A16`, `A100-SXM4-40GB`, `A100-SXM4-80GB`",
+         hint: known are `A4000`, `A10`, `A10G`, `A16`, `A100-SXM4-40GB`, `A100-SXM4-80GB` and more: `gradus catalog gpus` lists all",
     );
     // No money for it.
     check_around(
         &resnet("budget: {max: $1}\n"),
         "the budget of $# is too small: the cheapest, # × ",
-        "hint: write `budget: {max: $#}` or more, or train for fewer steps",
+        "hint: write `budget: {max: $#}` or more, which nine runs in ten keep to, or train for fewer steps",
     );
     // No time for it.
     check_around(
         &resnet("deadline: 5m\n"),
         "the deadline of #m is too tight: the fastest, # × ",
-        "hint: write `deadline: #h` or more, or train for fewer steps",
+        "hint: write `deadline: #m` or more, which nine runs in ten keep to, or train for fewer steps",
     );
     // A region that nobody has, and one that another cloud has.
     check(
         &resnet("resources: {cloud: aws, region: mars-1}\n"),
         "error: no region `mars-1` is known
-         hint: known are `us-east-1`",
+         hint: known are `us-east-1` and more: `gradus catalog regions` lists all",
     );
     check_around(
         &resnet("resources: {cloud: aws, region: europe-west4}\n"),
@@ -233,8 +233,20 @@ fn a_model_file_that_cannot_be_read_is_told() {
     let desk = Desk::new();
     desk.file("job.yaml", "run: a\nworkload: {model: model.onnx, batch: 8, steps: 5}\n");
     let said = desk.gradus(&["plan", "job.yaml"]);
-    assert_eq!(said.code, Some(3));
-    assert!(said.err.contains("cannot read the model") && said.err.contains("model.onnx"), "{}", said.err);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("job.yaml:2: `workload.model`: cannot read the model"), "{}", said.err);
+    assert!(said.err.contains("model.onnx") && said.err.contains("hint: name a `config.json`"), "{}", said.err);
+    // The name of a network that `train:` knows is no file.
+    desk.file("job.yaml", "run: a\nworkload:\n  model: resnet50\n  batch: 8\n  steps: 5\n");
+    let said = desk.gradus(&["plan", "job.yaml"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("job.yaml:3: `workload.model`"), "{}", said.err);
+    assert!(
+        said.err.contains("`resnet50` is a network that `train: {model: resnet50, …}` trains here"),
+        "{}",
+        said.err
+    );
+    desk.file("job.yaml", "run: a\nworkload: {model: model.onnx, batch: 8, steps: 5}\n");
     desk.file("model.onnx", "this is no model");
     let said = desk.gradus(&["plan", "job.yaml"]);
     assert_eq!(said.code, Some(2));
@@ -463,13 +475,21 @@ fn measured_steps_correct_the_estimates() {
     assert_eq!(taught["measured_steps"][0]["gpu"], *gpu);
     assert_eq!(taught["front"][0]["calibration"]["runs"], 1);
     // Measured elsewhere it is believed half.
-    desk.file("steps.csv", table("V100", "100"));
+    desk.file("steps.csv", table("V100", "1500"));
     let elsewhere = desk.plan(&yaml, &["--calibrate", "steps.csv"]);
     assert!(elsewhere["front"][0]["calibration"]["factor"].as_f64().unwrap() > 2.0);
     for (text, why) in [
         ("a,b\n1,2\n", "names no column `source_id`"),
-        ("source_id,model,gpu,throughput\nmine,x,A1000,5\n", "row 1: no GPU `A1000` is known"),
-        ("source_id,model,gpu,throughput\nmine,x,A100,5\n", "row 1: it states no `batch_per_gpu`"),
+        ("source_id,model,gpu,throughput\nmine,x,A1000,5\n", "line 2: no GPU `A1000` is known"),
+        ("source_id,model,gpu,throughput\nmine,x,A100,5\n", "line 2: it states no `batch_per_gpu`"),
+        (
+            "source_id,model,gpu,throughput,n_gpus\nmine,x,A100,5,eight\n",
+            "line 2, column 5: `n_gpus` is `eight`, and not a whole number above 0",
+        ),
+        (
+            "source_id,model,gpu,throughput,batch_per_gpu\nmine,x,A100,99999999,128\n",
+            "no row is within 10 times of its estimate; line 2: a step on A100-SXM4-40GB took",
+        ),
         ("source_id,model,gpu,throughput\n", "it holds no row"),
     ] {
         desk.file("steps.csv", text);
@@ -477,6 +497,95 @@ fn measured_steps_correct_the_estimates() {
         assert_eq!(said.code, Some(2), "{}", said.err);
         assert!(said.err.contains(why) && said.err.contains("hint: "), "{}", said.err);
     }
+}
+
+#[test]
+fn steps_that_are_too_far_off_are_told_and_not_learnt_from() {
+    let desk = Desk::new();
+    let head = "source_id,model,gpu,n_gpus,batch_per_gpu,throughput,unit\n";
+    let row = |throughput: &str| format!("mine,pictures,A100,1,128,{throughput},img/s\n");
+    let taught = |rows: &[&str]| {
+        let text: String = rows.iter().map(|throughput| row(throughput)).collect();
+        desk.file("steps.csv", format!("{head}{text}"));
+        desk.plan(&resnet(""), &["--calibrate", "steps.csv"])
+    };
+    let (one, both) = (taught(&["2000"]), taught(&["2000", "40"]));
+    assert_eq!(one["front"], both["front"]);
+    assert_eq!(both["measured_steps"].as_array().unwrap().len(), 1);
+    let said = desk.gradus(&["plan", "job.yaml", "--calibrate", "steps.csv"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(
+        said.err.contains("warning: not learnt from: `steps.csv`: line 3: a step on A100-SXM4-40GB took 3,200 ms"),
+        "{}",
+        said.err
+    );
+    assert!(said.err.contains("times slower than the estimate of"), "{}", said.err);
+}
+
+#[test]
+fn what_a_hint_says_to_write_works() {
+    let desk = Desk::new();
+    for limit in ["budget: {max: $1}", "deadline: 5m", "budget: {max: $2}\ndeadline: 10m"] {
+        desk.file("job.yaml", resnet(&format!("{limit}\n")));
+        let said = desk.gradus(&["plan", "job.yaml"]);
+        assert_eq!(said.code, Some(2), "{limit}: {}{}", said.out, said.err);
+        // Each hint alone, as it is written: in place of the limit that it names.
+        for hint in said.err.lines().filter_map(|line| line.trim().strip_prefix("hint: write ")) {
+            let written: Vec<&str> = hint.split('`').skip(1).step_by(2).collect();
+            let named = |line: &str| line.split(':').next().unwrap_or_default().to_owned();
+            let kept = limit.lines().filter(|line| !written.iter().any(|other| named(other) == named(line)));
+            let lines: Vec<&str> = kept.chain(written.iter().copied()).collect();
+            desk.file("job.yaml", resnet(&format!("{}\n", lines.join("\n"))));
+            let again = desk.gradus(&["plan", "job.yaml"]);
+            assert_eq!(again.code, Some(0), "{limit} → {lines:?}: {}", again.err);
+        }
+    }
+}
+
+#[test]
+fn a_program_for_this_machine_is_planned_for_this_machine() {
+    let desk = Desk::new();
+    desk.file("job.yaml", resnet("resources: {infra: local}\n"));
+    let said = desk.gradus(&["plan", "job.yaml"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.out.contains("machine  this-machine"), "{}", said.out);
+    assert!(said.out.contains("`gradus run` starts `python train.py` on this machine"), "{}", said.out);
+    assert!(said.out.contains("`gradus plan JOB --catalog`"), "{}", said.out);
+    let catalog = desk.gradus(&["plan", "job.yaml", "--catalog"]);
+    assert!(catalog.out.contains("recommended"), "{}{}", catalog.out, catalog.err);
+    // The same is said before a run begins.
+    desk.file("job.yaml", resnet("").replace("python train.py", "echo trained"));
+    let said = desk.gradus(&["run", "job.yaml"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let (note, begun) = (said.err.find("starts `echo trained` on this machine"), said.err.find("submitted"));
+    assert!(note.is_some() && note < begun, "{}", said.err);
+}
+
+#[test]
+fn data_that_is_not_there_is_told_with_what_the_job_file_says_of_it() {
+    let desk = Desk::new();
+    let train = "train: {model: cnn, data: {path: digits.csv}, epochs: 1, batch: 8}\n";
+    desk.file("job.yaml", format!("# yaml-language-server: $schema=x\n# Get it:\n#   fetch digits.csv\n{train}"));
+    for verb in ["plan", "run"] {
+        let said = desk.gradus(&[verb, "job.yaml"]);
+        assert_eq!(said.code, Some(2), "{}", said.err);
+        let told = "\n  `job.yaml` begins with:\n    Get it:\n      fetch digits.csv\n";
+        assert!(said.err.contains("there is no data at") && said.err.contains(told), "{}", said.err);
+    }
+    desk.file("job.yaml", train);
+    assert!(!desk.gradus(&["plan", "job.yaml"]).err.contains("begins with"));
+}
+
+#[test]
+fn a_horizon_of_nothing_and_a_trace_with_a_head_are_understood() {
+    let desk = Desk::new();
+    desk.file("job.yaml", resnet(""));
+    let said = desk.gradus(&["plan", "job.yaml", "--horizon", "0d"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("hint: write for example `--horizon '365 days'`"), "{}", said.err);
+    desk.file("trace.csv", "time,count\n0,1\n3600,0\n7200,1\n86400,1\n");
+    let said = desk.gradus(&["plan", "job.yaml", "--spot-trace", "trace.csv"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
 }
 
 #[test]

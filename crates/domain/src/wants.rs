@@ -29,6 +29,9 @@ pub struct Wants {
     pub dedicated: bool,
     /// Kilograms of CO₂ that the run may cause at most.
     pub max_carbon: Option<f64>,
+    /// This machine and no other, because the job says so.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub here: bool,
 }
 
 /// Whether machines may be rented that the cloud can take back.

@@ -10,7 +10,7 @@ use data::{Cursor, Dataset, Loader, LoaderOptions, Numbers, Part, Share};
 use domain::train::{Corrupt, Data, MemoryFormat, Normalize, Split};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use store::{Access, Meter};
+use store::{Access, Limits, Meter};
 
 use crate::dlpack::{Memory, Place};
 
@@ -178,7 +178,8 @@ impl PyLoader {
 }
 
 fn open(uri: &str, spec: &Data, seed: u64, cache: &Path, access: &Access) -> Result<Dataset, String> {
-    let staged = store::stage(uri, cache, access, &Meter::default()).map_err(|error| told(&error, error.hint()))?;
+    let staged = store::stage(uri, cache, access, Limits::attended(), &Meter::default());
+    let staged = staged.map_err(|error| told(&error, error.hint()))?;
     Dataset::open(spec, &staged.path, seed).map_err(|error| told(&error, error.hint()))
 }
 

@@ -75,7 +75,9 @@ fn file_hint(source: &std::io::Error) -> Option<String> {
         std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
             Some("choose a folder that you can write with `--home`".into())
         }
-        std::io::ErrorKind::StorageFull => Some("free some space, or choose another folder with `--home`".into()),
-        _ => None,
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            Some("free some space, or choose another folder with `--home`".into())
+        }
+        _ => Some("choose another folder with `--home FOLDER` or `GRADUS_HOME`".into()),
     }
 }

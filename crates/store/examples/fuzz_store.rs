@@ -84,7 +84,7 @@ impl Scene {
         let (cache, socket) = (self.path("cache"), self.path("socket"));
         let places = Places { folder: &folder, cache: &cache, socket: &socket };
         let uri = self.path("remote").display().to_string();
-        let found = serve(&uri, 1 << 20, places, &Access::gather(|_| None))
+        let found = serve(&uri, 1 << 20, places, &Access::gather(|_| None), Limits::default())
             .map_err(Box::from)
             .and_then(|served| batches(&served.path));
         fs::remove_dir_all(&folder)?;

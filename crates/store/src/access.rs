@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// The variables that are understood, by the names that the services' own tools use.
-pub const VARIABLES: [&str; 32] = [
+pub const VARIABLES: [&str; 38] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
@@ -37,7 +37,16 @@ pub const VARIABLES: [&str; 32] = [
     "TENCENTCLOUD_SECRET_KEY",
     "TENCENTCLOUD_REGION",
     "TENCENTCLOUD_COS_ENDPOINT",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
 ];
+
+/// Those of them that name a proxy: the client below asks it instead of the host.
+const PROXIES: [&str; 6] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
 
 /// Credentials and endpoints. It prints which are known, and never what they are.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -75,6 +84,11 @@ impl Access {
             self.0.entry(name).or_insert_with(|| value.trim().to_owned());
         }
         self
+    }
+
+    /// Whether requests go to a proxy, so that nothing can be told by knocking at the host.
+    pub(crate) fn has_proxy(&self) -> bool {
+        self.first(&PROXIES).is_some()
     }
 
     /// The value of the first of these variables that is known.

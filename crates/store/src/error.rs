@@ -50,15 +50,37 @@ pub enum Error {
         /// Where else to look.
         hint: String,
     },
+    /// Nobody is where the first request was to go.
+    #[error("cannot reach `{host}` for `{location}`: {why}")]
+    Unreachable {
+        /// Host and port.
+        host: String,
+        /// What was to be asked for.
+        location: String,
+        /// Why not.
+        why: String,
+        /// What names the host.
+        hint: String,
+    },
     /// The network or the service failed for longer than our patience.
-    #[error("cannot {doing} `{location}`: {why}")]
+    #[error("cannot {doing} `{location}`{host}: {why}")]
     Network {
         /// What was done.
         doing: &'static str,
         /// To what.
         location: String,
+        /// ` at ` and host and port, where they are known.
+        host: String,
         /// The last that was heard.
         why: String,
+        /// What to change, or to type again.
+        hint: String,
+    },
+    /// A web server hands out whole files only.
+    #[error("the server of `{location}` hands out whole files only: it does not answer requests for a part (`Range`)")]
+    NoRanges {
+        /// Which object.
+        location: String,
     },
     /// What was received is not what was sent.
     #[error("what is stored at `{location}` is damaged: {why}")]
@@ -128,9 +150,11 @@ impl Error {
             Error::Missing { hint, .. } | Error::Usage { hint, .. } => Some(hint.clone()),
             Error::Refused { .. } => Some("check the keys, their region, and what they are allowed to do".into()),
             Error::NoBucket { .. } => Some("check its name and region, or create it".into()),
-            Error::Network { .. } => {
-                Some("check the network and the endpoint, then run the same command: it goes on where it was".into())
-            }
+            Error::Network { hint, .. } | Error::Unreachable { hint, .. } => Some(hint.clone()),
+            Error::NoRanges { .. } => Some(
+                "serve it with one that does, such as nginx, Apache or Caddy; whole files, such as one `.tar`, are fetched from this one too"
+                    .into(),
+            ),
             Error::Damaged { .. } => Some("push the data there again".into()),
             Error::Raced { .. } => Some("run the same command again: nothing is sent twice".into()),
             Error::File { .. } => Some("check that it is there, who may use it, and the space on its disk".into()),
@@ -145,7 +169,8 @@ impl Error {
         let cause = match self {
             Error::Location { .. } | Error::NoCredentials { .. } | Error::Usage { .. } => Cause::Job,
             Error::Refused { .. } | Error::NoBucket { .. } | Error::Missing { .. } => Cause::Data,
-            Error::Network { .. } | Error::Damaged { .. } | Error::Raced { .. } => Cause::Data,
+            Error::Network { .. } | Error::Unreachable { .. } | Error::NoRanges { .. } => Cause::Data,
+            Error::Damaged { .. } | Error::Raced { .. } => Cause::Data,
             Error::File { .. } | Error::Changed { .. } => Cause::Data,
             Error::NoSpace { .. } => Cause::DiskFull,
             Error::Internal(_) => Cause::Internal,

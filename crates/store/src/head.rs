@@ -62,6 +62,14 @@ pub(crate) struct Found {
 pub(crate) async fn load(remote: &Remote, meter: &Meter) -> Result<Option<Found>, Error> {
     let Some((bytes, version)) = remote.get(NAME, LARGEST_HEAD).await? else { return Ok(None) };
     let damaged = |why: String| remote.damaged(NAME, why);
+    if bytes.trim_ascii_start().starts_with(b"<") {
+        let host = remote.host().map(|host| format!("`{host}`")).unwrap_or_else(|| "what answers there".to_owned());
+        let message = format!("{host} answers with a page where data is asked for, at `{}`", remote.address(NAME));
+        return Err(Error::Usage {
+            message,
+            hint: "check the address, and the variable that names the endpoint".into(),
+        });
+    }
     let head: Head = serde_json::from_slice(&bytes).map_err(|error| damaged(format!("it is no head: {error}")))?;
     if head.schema > SCHEMA {
         let message = format!("`{}` was pushed by a later version of gradus", remote.location());

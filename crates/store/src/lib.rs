@@ -13,7 +13,10 @@
 //! the target.
 
 mod access;
+mod endpoint;
+mod ends;
 mod error;
+mod failure;
 mod folder;
 mod head;
 mod location;
@@ -31,6 +34,7 @@ mod stage;
 mod tests;
 
 pub use access::{Access, VARIABLES};
+pub use ends::{may_pull, may_push};
 pub use error::Error;
 pub use location::Location;
 pub use meter::{Meter, Reading};

@@ -14,6 +14,7 @@ use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
 use crate::Error;
 use crate::access::Access;
+use crate::endpoint::Endpoint;
 use crate::location::{Location, Service};
 use crate::remote::{Multipart, Remote};
 
@@ -32,6 +33,15 @@ pub struct Limits {
     pub request: Duration,
     /// How long a failing request is tried again.
     pub patience: Duration,
+    /// The same before anything was answered, when the address is likely to be wrong.
+    pub reach: Duration,
+}
+
+impl Limits {
+    /// Those of a command that somebody waits for: an address that nobody answers at is told within seconds.
+    pub fn attended() -> Limits {
+        Limits { reach: Duration::from_secs(5), ..Limits::default() }
+    }
 }
 
 impl Default for Limits {
@@ -44,6 +54,7 @@ impl Default for Limits {
             // 8 MiB in five minutes are 28 kB/s.
             request: Duration::from_secs(300),
             patience: Duration::from_secs(120),
+            reach: Duration::from_secs(120),
         }
     }
 }
@@ -74,7 +85,39 @@ pub fn open(location: &Location, access: &Access, limits: Limits) -> Result<Remo
         }
     };
     let prefix = Path::parse(prefix).map_err(|error| unusable(location, &error))?;
-    Remote::new(location.clone(), store, multipart, prefix, limits)
+    let endpoint = endpoint(location, access).filter(|_| !access.has_proxy());
+    Ok(Remote::new(location.clone(), store, multipart, prefix, limits)?.behind(endpoint))
+}
+
+/// Whom requests for a location go to.
+fn endpoint(location: &Location, access: &Access) -> Option<Endpoint> {
+    let named = |names: &[&'static str]| {
+        let name = names.iter().copied().find(|name| access.get(name).is_some())?;
+        Endpoint::of(access.get(name)?, Some(name))
+    };
+    // Without keys it is the machine that is asked for some first, and its answer tells more.
+    let keys = ["AWS_ACCESS_KEY_ID", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT"];
+    let keys = keys.into_iter().chain(["AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN"]);
+    let keys = keys.chain(["OSS_ACCESS_KEY_ID", "TENCENTCLOUD_SECRET_ID"]).collect::<Vec<_>>();
+    let usual = |address: String| Endpoint::of(&address, None).filter(|_| access.first(&keys).is_some());
+    match location {
+        Location::Local(_) => None,
+        Location::Web { origin, .. } => Endpoint::of(origin, None),
+        Location::Object { service, .. } => match service {
+            Service::S3 => named(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]).or_else(|| {
+                let region = access.first(&["AWS_REGION", "AWS_DEFAULT_REGION"]).unwrap_or("us-east-1");
+                usual(format!("https://s3.{region}.amazonaws.com"))
+            }),
+            Service::Gs => named(&["GOOGLE_BASE_URL"]).or_else(|| usual("https://storage.googleapis.com".to_owned())),
+            Service::Az => named(&["AZURE_STORAGE_ENDPOINT"]).or_else(|| {
+                usual(format!("https://{}.blob.core.windows.net", access.get("AZURE_STORAGE_ACCOUNT_NAME")?))
+            }),
+            Service::Oss => named(&["OSS_ENDPOINT"])
+                .or_else(|| usual(format!("https://oss-{}.aliyuncs.com", access.get("OSS_REGION")?))),
+            Service::Cos => named(&["TENCENTCLOUD_COS_ENDPOINT"])
+                .or_else(|| usual(format!("https://cos.{}.myqcloud.com", access.get("TENCENTCLOUD_REGION")?))),
+        },
+    }
 }
 
 fn unusable(location: &Location, error: &dyn std::fmt::Display) -> Error {

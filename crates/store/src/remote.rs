@@ -3,18 +3,24 @@
 //! The client below tries a request again by itself; here the whole transfer of an object or a part is, for a
 //! connection that breaks in its middle too. What was refused or is missing is told at once.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::TryStreamExt;
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
-use object_store::{Error as StoreError, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion};
+use object_store::{
+    Attribute, Error as StoreError, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion,
+};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::endpoint::Endpoint;
+use crate::failure::{NO_LIST, answered, generic, may_pass, names_bucket};
 use crate::location::Location;
 use crate::{Error, Limits};
 
@@ -29,6 +35,10 @@ pub struct Remote {
     prefix: Path,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) limits: Limits,
+    /// Whom requests go to, where that is one host and no proxy stands before it.
+    pub(crate) endpoint: Option<Endpoint>,
+    /// Whether anything was answered yet.
+    is_reached: AtomicBool,
 }
 
 /// An object of a listing.
@@ -50,7 +60,18 @@ impl Remote {
     ) -> Result<Remote, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = Arc::new(runtime.map_err(|error| Error::Internal(error.to_string()))?);
-        Ok(Remote { location, store, multipart, prefix, runtime, limits })
+        let is_reached = AtomicBool::new(false);
+        Ok(Remote { location, store, multipart, prefix, runtime, limits, endpoint: None, is_reached })
+    }
+
+    /// The same, of which it is known whom requests go to.
+    pub(crate) fn behind(self, endpoint: Option<Endpoint>) -> Remote {
+        Remote { endpoint, ..self }
+    }
+
+    /// Host and port that requests go to, where they are known.
+    pub fn host(&self) -> Option<String> {
+        self.endpoint.as_ref().map(Endpoint::to_string)
     }
 
     /// Where it is.
@@ -101,18 +122,46 @@ impl Remote {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
+        self.knock(name)?;
         let began = Instant::now();
         let mut pause = Duration::from_millis(100);
         loop {
             match step().await {
-                Ok(value) => return Ok(value),
-                Err(error) if may_pass(&error) && began.elapsed() + pause < self.limits.patience => {
+                Ok(value) => {
+                    self.is_reached.store(true, Ordering::Relaxed);
+                    return Ok(value);
+                }
+                Err(error) => {
+                    let is_answer = answered(&error);
+                    let is_reached = self.is_reached.fetch_or(is_answer, Ordering::Relaxed) || is_answer;
+                    let patience = if is_reached { self.limits.patience } else { self.limits.reach };
+                    if !may_pass(&error) || began.elapsed() + pause >= patience {
+                        return Err(self.told(doing, name, &error));
+                    }
                     sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_secs(8));
                 }
-                Err(error) => return Err(self.told(doing, name, &error)),
             }
         }
+    }
+
+    /// Sees, before the first request, whether somebody is there at all.
+    fn knock(&self, name: &str) -> Result<(), Error> {
+        let Some(endpoint) = self.endpoint.as_ref().filter(|_| !self.is_reached.load(Ordering::Relaxed)) else {
+            return Ok(());
+        };
+        endpoint.knock(self.limits.reach).map_err(|why| {
+            let hint = match (endpoint.named_by, &self.location) {
+                (Some(variable), _) => {
+                    format!("`{variable}` names that host: correct it, or start what should listen there")
+                }
+                (None, Location::Web { .. }) => {
+                    "check host and port in the address, or start what should listen there".to_owned()
+                }
+                (None, _) => "check this machine's network, and the region".to_owned(),
+            };
+            Error::Unreachable { host: endpoint.to_string(), location: self.address(name), why, hint }
+        })
     }
 
     /// A whole object of at most `most` bytes and its version; none when there is none.
@@ -158,6 +207,48 @@ impl Remote {
         });
         let cut_short = |count| self.damaged(name, format!("it is cut short: {count} of {length} bytes came"));
         came.await?.map_err(cut_short)
+    }
+
+    /// The whole object, handed on as it comes: where in it, and what. Begins again when the connection breaks.
+    ///
+    /// # Errors
+    /// [`Error`], and that of `take`.
+    pub(crate) async fn whole(
+        &self,
+        name: &str,
+        bytes: u64,
+        take: impl FnMut(u64, &[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let path = self.path(name)?;
+        let take = RefCell::new(take);
+        let fetched = self.patiently("read", name, || async {
+            let result = self.store.get(&path).await?;
+            let kind = result.attributes.get(&Attribute::ContentType).map(|kind| kind.to_string());
+            let is_page = kind.is_some_and(|kind| kind.starts_with("text/html"));
+            if is_page && !path.as_ref().ends_with(".html") && !path.as_ref().ends_with(".htm") {
+                return Ok(Err(Error::Missing { location: self.address(name), hint: NO_LIST.into() }));
+            }
+            let mut stream = result.into_stream();
+            let mut at = 0;
+            loop {
+                let next = timeout(self.limits.stall, stream.try_next()).await;
+                let next = next.map_err(|_| generic(format!("nothing came for {:?}", self.limits.stall)))?;
+                let Some(more) = next? else { break };
+                if at + more.len() as u64 > bytes {
+                    return Err(generic("more came than was asked for".to_owned()));
+                }
+                let taken = take.borrow_mut()(at, &more);
+                if let Err(error) = taken {
+                    return Ok(Err(error));
+                }
+                at += more.len() as u64;
+            }
+            match at == bytes {
+                true => Ok(Ok(())),
+                false => Err(generic(format!("{at} of {bytes} bytes came"))),
+            }
+        });
+        fetched.await?
     }
 
     /// Reads a body that may stand still for so long only.
@@ -279,93 +370,6 @@ impl Remote {
 
     pub(crate) fn damaged(&self, name: &str, why: impl Into<String>) -> Error {
         Error::Damaged { location: self.address(name), why: why.into() }
-    }
-
-    /// A service's error in our words.
-    fn told(&self, doing: &'static str, name: &str, error: &StoreError) -> Error {
-        let location = self.address(name);
-        let why = without_secrets(&chain(error));
-        let bucket = match &self.location {
-            Location::Object { bucket, .. } => bucket.clone(),
-            Location::Local(_) | Location::Web { .. } => String::new(),
-        };
-        if names_metadata(&why) {
-            let hint = crate::open::credentials_hint(&self.location).to_owned();
-            return Error::NoCredentials { location, hint };
-        }
-        if names_bucket(&why) {
-            return Error::NoBucket { bucket, location };
-        }
-        match error {
-            StoreError::NotFound { .. } => {
-                Error::Missing { location, hint: "check the path; `gradus data push` puts data there".into() }
-            }
-            StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
-                Error::Refused { location, why }
-            }
-            StoreError::Precondition { .. } | StoreError::AlreadyExists { .. } => Error::Raced { location },
-            _ => Error::Network { doing, location, why },
-        }
-    }
-}
-
-/// Services tell a missing bucket in the body of a 404, each with its own word.
-fn names_bucket(text: &str) -> bool {
-    ["NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"].iter().any(|word| text.contains(word))
-}
-
-/// Whether credentials were looked for on the machine itself, in vain.
-fn names_metadata(text: &str) -> bool {
-    text.contains("169.254.169.254") || text.contains("metadata.google.internal")
-}
-
-/// Whether another try may succeed.
-fn may_pass(error: &StoreError) -> bool {
-    match error {
-        StoreError::Generic { source, .. } => {
-            let text = source.to_string();
-            !names_bucket(&text) && !names_metadata(&text)
-        }
-        StoreError::JoinError { .. } => true,
-        _ => false,
-    }
-}
-
-fn generic(why: String) -> StoreError {
-    StoreError::Generic { store: "gradus", source: why.into() }
-}
-
-/// An error and its causes, each told once.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text.push_str(&format!(": {more}"));
-        }
-        source = cause.source();
-    }
-    text
-}
-
-/// Without the queries of addresses, which hold signatures, and in one line of bearable length.
-fn without_secrets(text: &str) -> String {
-    let mut kept = String::new();
-    let mut in_query = false;
-    for c in text.chars() {
-        match c {
-            '?' => in_query = true,
-            c if c.is_whitespace() || matches!(c, ')' | '"') => in_query = false,
-            _ => {}
-        }
-        if !in_query {
-            kept.push(if c == '\n' { ' ' } else { c });
-        }
-    }
-    match kept.char_indices().nth(400) {
-        Some((end, _)) => format!("{}…", &kept[..end]),
-        None => kept,
     }
 }
 

@@ -20,12 +20,12 @@ pub struct Staged {
 ///
 /// # Errors
 /// [`Error`]. What was fetched stays for the next time.
-pub fn stage(uri: &str, cache: &Path, access: &Access, meter: &Meter) -> Result<Staged, Error> {
+pub fn stage(uri: &str, cache: &Path, access: &Access, limits: Limits, meter: &Meter) -> Result<Staged, Error> {
     let location: Location = uri.parse()?;
     if let Some(path) = location.local() {
         return Ok(Staged { path: path.to_owned(), pulled: Pulled::default() });
     }
-    let remote = open(&location, access, Limits::default())?;
+    let remote = open(&location, access, limits)?;
     let folder = cache.join(folder_name(&location));
     let threads = std::thread::available_parallelism().unwrap_or(std::num::NonZero::<usize>::MIN);
     let options = Options {

@@ -7,7 +7,7 @@ use domain::Finding;
 use domain::run::AttemptEnd;
 use domain::train::{Cache, Data};
 use domain::wire::{Start, Word};
-use store::{Location, Meter, Places};
+use store::{Limits, Location, Meter, Places};
 
 use super::heartbeat::Heartbeat;
 use super::process::{self, Process};
@@ -36,13 +36,14 @@ pub fn data(data: &Data, start: &Start, tools: &Tools) {
             let (short, handle) =
                 link::short(&socket).map_err(|error| *process::not_written("listen at", &socket, &error))?;
             let places = Places { folder: &folder, cache: &cache, socket: &short };
-            let served = store::serve(&uri, budget.0, places, &access).map_err(|error| error.finding())?;
+            let served =
+                store::serve(&uri, budget.0, places, &access, Limits::default()).map_err(|error| error.finding())?;
             Ok(Here { path: served.path.clone(), served: Some((served, handle)) })
         });
     }
     let cache = home.join("cache/data");
     begin(start, tools, move || {
-        let staged = store::stage(&uri, &cache, &access, &Meter::default());
+        let staged = store::stage(&uri, &cache, &access, Limits::default(), &Meter::default());
         staged.map(|staged| staged.path.into()).map_err(|error| error.finding())
     });
 }

@@ -1,5 +1,7 @@
 //! `gradus catalog`: how old prices are and what is missing; newer ones, other clouds and own machines from a file.
 
+mod lists;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +12,7 @@ use serde_json::json;
 
 use crate::error::Error;
 use crate::printer::Printer;
+use crate::progress::grouped;
 use crate::settings::Settings;
 use crate::{exit, table};
 
@@ -35,6 +38,10 @@ enum Ask {
         #[arg(long, value_name = "DAY")]
         dated: Option<String>,
     },
+    /// List every GPU that is known, as `--gpu` and `accelerators` name it
+    Gpus,
+    /// List every region in which something is offered
+    Regions,
     /// Undo an import
     Forget {
         /// As `gradus catalog info` names it
@@ -50,6 +57,8 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     match args.ask.unwrap_or(Ask::Info) {
         Ask::Info => info(&Catalog::open(&settings.home)?, printer),
         Ask::Import { file, cloud, dated } => import(&settings.home, &file, cloud, dated, printer),
+        Ask::Gpus => lists::gpus(&Catalog::open(&settings.home)?, printer),
+        Ask::Regions => lists::regions(&Catalog::open(&settings.home)?, printer),
         Ask::Forget { name } => forget(&settings.home, &name, printer),
     }
 }
@@ -123,6 +132,9 @@ fn replaced(catalog: &Catalog, listings: &[Listing]) -> usize {
 
 fn forget(home: &Path, name: &str, printer: &mut Printer) -> Result<u8, Error> {
     if import::forget(home, name)? {
+        if printer.is_json() {
+            printer.json(&json!({ "forgotten": name }));
+        }
         printer.say(format!("`{name}` is forgotten"));
         return Ok(exit::DONE);
     }
@@ -162,7 +174,18 @@ fn info(catalog: &Catalog, printer: &mut Printer) -> Result<u8, Error> {
         }));
         return Ok(exit::DONE);
     }
-    printer.data(format!("{} offers, {} kinds of GPU", catalog.listings.len(), catalog.gpus.list.len()));
+    let without: usize = gaps.without_price.values().sum();
+    let of_kinds = |kinds: &[&str]| -> usize {
+        quotes.iter().filter(|((_, kind, _), _)| kinds.contains(kind)).map(|(_, quote)| quote.prices).sum()
+    };
+    printer.data(format!(
+        "{} offers of {} kinds of GPU: {} prices by the hour, {} of reservations; {} offers have no price until one is imported",
+        grouped(catalog.listings.len() as u64),
+        catalog.gpus.list.len(),
+        grouped(of_kinds(&["on demand", "spot", "dedicated"]) as u64),
+        grouped(of_kinds(&["1 year", "3 years"]) as u64),
+        grouped(without as u64),
+    ));
     printer.data("");
     let rows: Vec<Vec<String>> = quotes
         .iter()

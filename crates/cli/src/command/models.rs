@@ -133,7 +133,7 @@ fn export(
             let message = format!("`{}` is there already", target.display());
             return Err(Error::Usage { message, hint: "name another folder, or move the file away".to_owned() });
         }
-        return folded(settings, printer, &source, &to);
+        return folded(settings, printer, &id, &source, &to);
     }
     if std::fs::read(&target).is_ok_and(|there| there != bytes) {
         let message = format!("`{}` is there already and holds something else", target.display());
@@ -145,7 +145,12 @@ fn export(
         let copy = to.join("model.json");
         std::fs::copy(&card, &copy).map_err(Error::file("write", &copy))?;
     }
-    printer.data(target.display().to_string());
+    if printer.is_json() {
+        let (bytes, sha256) = (bytes.len(), &model.model_sha256);
+        printer.json(&json!({ "run": id, "model": target, "bytes": bytes, "model_sha256": sha256, "folded": 0 }));
+    } else {
+        printer.data(target.display().to_string());
+    }
     Ok(exit::DONE)
 }
 
@@ -153,6 +158,7 @@ fn export(
 fn folded(
     settings: &Settings,
     printer: &mut Printer,
+    run: &domain::RunId,
     model: &std::path::Path,
     to: &std::path::Path,
 ) -> Result<u8, Error> {
@@ -174,7 +180,13 @@ fn folded(
         "{} batch normalisations are folded into convolutions; scores differ by {difference:.1e} of the largest",
         answer["folded"]
     ));
-    printer.data(to.join("model.safetensors").display().to_string());
+    let target = to.join("model.safetensors");
+    if printer.is_json() {
+        let folded = &answer["folded"];
+        printer.json(&json!({ "run": run, "model": target, "folded": folded, "scores_differ_by": difference }));
+    } else {
+        printer.data(target.display().to_string());
+    }
     Ok(exit::DONE)
 }
 

@@ -44,10 +44,11 @@ pub struct Args {
     /// What comes first
     #[arg(long, value_enum, default_value = "price")]
     sort: Sort,
-    /// Lines at most [default: 20; all with `--json`]
-    #[arg(long, value_name = "NUMBER")]
-    limit: Option<usize>,
-    /// Also what has no price, parts of GPUs, GPUs that nothing here trains on, and regions that have none of a machine
+    /// Lines at most [default: 20; all with `--all` and `--json`]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Everything: also what has no price, parts of GPUs, GPUs that nothing here trains on, and regions that have none of
+    /// a machine
     #[arg(long)]
     all: bool,
 }
@@ -89,7 +90,8 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         offers.extend(&unpriced);
     }
     let found = offers.len();
-    offers.truncate(args.limit.unwrap_or(if printer.is_json() { usize::MAX } else { LIMIT }));
+    let usual = if printer.is_json() || args.all { usize::MAX } else { LIMIT };
+    offers.truncate(args.limit.map_or(usual, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
     if printer.is_json() {
         offers.iter().for_each(|listing| printer.json(&value(&catalog, listing)));
         return Ok(exit::DONE);
@@ -231,9 +233,21 @@ fn nothing(catalog: &Catalog, wanted: &Wanted, unaffordable: &[&Listing], all: b
         ("--region", Wanted { regions: Vec::new(), ..wanted.clone() }),
         ("--compliance", Wanted { compliance: Vec::new(), ..wanted.clone() }),
     ];
+    let is_left = |relaxed: &Wanted, row: &&Listing| is_shown(catalog, relaxed, all, row) && relaxed.affords(row);
+    if let Some(gpu) = wanted.gpu.as_ref().filter(|gpu| gpu.count.is_some()) {
+        let any = Wanted { gpu: Some(Accelerators { count: None, ..gpu.clone() }), ..wanted.clone() };
+        let counts: BTreeSet<u32> =
+            catalog.listings.iter().filter(|row| is_left(&any, row)).map(|row| row.gpus.count).collect();
+        if !counts.is_empty() {
+            let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
+            printer.say(format!(
+                "machines have {} of this GPU: write one of these numbers after the `:`",
+                counts.join(", ")
+            ));
+        }
+    }
     for (flag, relaxed) in without.iter().filter(|(_, relaxed)| relaxed != wanted) {
-        let left = |row: &&Listing| is_shown(catalog, relaxed, all, row) && relaxed.affords(row);
-        let left = catalog.listings.iter().filter(left).count();
+        let left = catalog.listings.iter().filter(|row| is_left(relaxed, row)).count();
         if left > 0 {
             printer.say(format!("without `{flag}` there are {left}"));
         }

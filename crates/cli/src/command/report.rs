@@ -5,6 +5,7 @@ use std::path::Path;
 
 use domain::RunId;
 use domain::series::Point;
+use serde_json::{Value, json};
 use server::report::html;
 use server::tensorboard::EventFile;
 use server::{Home, Series, State};
@@ -33,13 +34,25 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         Meant::Run(id) => id,
         Meant::Sweep(id) => {
             crate::sweep::write_report(&home, &state, &id)?;
-            printer.data(home.sweep(&id).join("report.html").display().to_string());
+            told(printer, json!({ "sweep": id }), &home.sweep(&id));
             return Ok(exit::DONE);
         }
     };
     write(&home, &state, &series, &id)?;
-    printer.data(home.run(&id).join("report.html").display().to_string());
+    told(printer, json!({ "run": id }), &home.run(&id));
     Ok(exit::DONE)
+}
+
+/// Says where the report of a folder stands.
+fn told(printer: &mut Printer, mut value: Value, folder: &Path) {
+    let report = folder.join("report.html");
+    if !printer.is_json() {
+        return printer.data(report.display().to_string());
+    }
+    let board = folder.join("tensorboard");
+    value["report"] = json!(report);
+    value["tensorboard"] = json!(board.is_dir().then_some(board));
+    printer.json(&value);
 }
 
 /// Writes `report.html` and the TensorBoard files of a run into its folder.

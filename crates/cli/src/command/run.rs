@@ -103,7 +103,7 @@ pub fn finish(settings: &Settings, printer: &mut Printer, home: &Home, run: &Run
         } else {
             let is_profiled = matches!(&known.job.work, Work::Train(train) if train.profile);
             if let Some(arithmetic) = arithmetic.filter(|_| is_profiled) {
-                printer.say(format!("note: {}", told(&arithmetic)));
+                printer.say(format!("note: {}", in_words(&arithmetic)));
             }
             result_lines(home, run, known).into_iter().for_each(|line| printer.data(line));
         }
@@ -112,13 +112,21 @@ pub fn finish(settings: &Settings, printer: &mut Printer, home: &Home, run: &Run
     result
 }
 
+/// The result of a run that is at its end, for scripts: what the last line of `gradus run --json` says.
+///
+/// # Errors
+/// [`Error`] when its measurements cannot be read.
+pub fn told(home: &Home, state: &State, id: &RunId, run: &plan::Run) -> Result<Value, Error> {
+    last_line(home, state, id, run, arithmetic(home, state, id)?.as_ref())
+}
+
 /// How fast the run computed its network, where that is counted.
 fn arithmetic(home: &Home, state: &State, run: &RunId) -> Result<Option<Arithmetic>, Error> {
     let points: Vec<Point> = Series::open(home)?.points(run, 0)?.into_iter().map(|(_, point)| point).collect();
     Ok(server::report::arithmetic(run, &state.records(run, 0)?, &points))
 }
 
-fn told(arithmetic: &Arithmetic) -> String {
+fn in_words(arithmetic: &Arithmetic) -> String {
     let rate = arithmetic.rate();
     match &arithmetic.utilisation {
         Some((share, gpu)) => {

@@ -5,12 +5,13 @@ use domain::{Event, SweepId};
 use plan::SweepState;
 use server::{Home, State};
 
-use super::run::finish;
+use super::run::{finish, told};
 use super::{Meant, find_any};
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
 use crate::settings::Settings;
+use crate::sweep::table::last_line;
 use crate::watch::Since;
 
 /// Arguments of `gradus stop`.
@@ -34,6 +35,9 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     let since = Since::Event(state.world().last_seq);
     let Some(run) = state.world().runs.get(&id) else { return Err(server::Error::NoRun(args.run).into()) };
     if run.state.is_final() && run.bill.is_some() {
+        if printer.is_json() {
+            printer.json(&told(&home, &state, &id, run)?);
+        }
         printer.say(format!("run {id} is {} already", run.state.word()));
         return Ok(exit::DONE);
     }
@@ -53,6 +57,9 @@ fn sweep(mut state: State, settings: &Settings, printer: &mut Printer, home: &Ho
     let Some(sweep) = state.world().sweeps.get(id) else { return Err(server::Error::NoRun(id.to_string()).into()) };
     match &sweep.state {
         SweepState::Ended { .. } => {
+            if printer.is_json() {
+                printer.json(&last_line(home, &state, id, sweep));
+            }
             printer.say(format!("sweep {id} is {} already", sweep.state.word()));
             return Ok(exit::DONE);
         }

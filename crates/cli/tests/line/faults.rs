@@ -53,7 +53,14 @@ fn a_small_training_ends_with_a_model_and_a_bill() {
     let shown = home.gradus(&["models", "show", run]);
     assert!(shown.out.contains(done["model_sha256"].as_str().unwrap()), "{}", shown.out);
     let to = home.path().join("copy");
-    assert_eq!(home.gradus(&["models", "export", run, "--to", text(&to)]).code, Some(0));
+    let exported = home.gradus(&["models", "export", run, "--to", text(&to), "--json"]);
+    assert_eq!(exported.code, Some(0), "{}", exported.err);
+    assert_eq!((exported.out.lines().count(), &exported.last()["model_sha256"]), (1, &done["model_sha256"]));
+    let reported = home.gradus(&["report", run, "--json"]);
+    assert_eq!((reported.out.lines().count(), &reported.last()["run"]), (1, &done["run"]));
+    assert!(PathBuf::from(reported.last()["report"].as_str().unwrap()).exists());
+    let stopped = home.gradus(&["stop", run, "--json"]);
+    assert_eq!((stopped.out.lines().count(), &stopped.last()["outcome"]), (1, &done["outcome"]));
     assert_eq!(fs::read(to.join("model.safetensors")).unwrap(), fs::read(done["model"].as_str().unwrap()).unwrap());
     fs::write(done["model"].as_str().unwrap(), b"changed").unwrap();
     let refused = home.gradus(&["models", "export", run, "--to", text(&to)]);
@@ -170,6 +177,6 @@ fn a_home_that_cannot_be_written_is_told() {
     let home = Home::new();
     fs::write(home.path(), "a file stands where the folder should be").unwrap();
     let said = home.gradus(&["status"]);
-    assert_eq!(said.code, Some(3), "{}", said.err);
-    assert!(said.err.contains("cannot make the folder"), "{}", said.err);
+    assert_eq!(said.code, Some(2), "{}", said.err);
+    assert!(said.err.contains("cannot make the folder") && said.err.contains("--home FOLDER"), "{}", said.err);
 }

@@ -63,6 +63,26 @@ fn wrong_words_are_answered() {
     );
     check(&["--gpu", "MI300X:8", "--cloud", "aws"], 0, &["no offer is all of this", "without `--cloud` there are"]);
     check(&["--gpu", "T4:4", "--cloud", "tencent"], 0, &["3 machines have no such price"]);
+    check(&["--gpu", "A100:99"], 0, &["machines have 1, 2, 4, 8, 16 of this GPU: write one"]);
+    check(&["--limit", "0"], 2, &["0 is not in 1.."]);
+}
+
+#[test]
+fn what_hints_name_lists_all() {
+    let home = Home::new();
+    let lines = |words: &[&str]| home.gradus(words).out.lines().count();
+    assert_eq!(lines(&["offers"]), 21);
+    let all = lines(&["offers", "--all"]);
+    assert_eq!(all, lines(&["offers", "--all", "--json"]) + 1);
+    let info: serde_json::Value = home.gradus(&["catalog", "info", "--json"]).last();
+    assert_eq!(info["offers"], all - 1);
+    let gpus = home.gradus(&["catalog", "gpus"]);
+    assert!(
+        gpus.out.contains("A100-SXM4-80GB") && lines(&["catalog", "gpus"]) as u64 == info["gpus"].as_u64().unwrap() + 1
+    );
+    let regions = home.gradus(&["catalog", "regions", "--json"]);
+    let first: serde_json::Value = serde_json::from_str(regions.out.lines().next().unwrap()).unwrap();
+    assert!(first["cloud"].is_string() && first["region"].is_string() && first["offers"].as_u64() > Some(0), "{first}");
 }
 
 #[test]
@@ -107,6 +127,6 @@ fn wrong_imports_are_refused() {
     check("instance_type,gpu,gpu_count,cloud,on_demand\nx,T4,1,own,NaN\n", &[], "`NaN` is no amount");
     check("InstanceType,Price\nx,1\n", &[], "--cloud aws");
     check("instance_type,gpu,gpu_count,cloud\nx,T4,1,own\n", &["--dated", "yesterday"], "`yesterday` is no day");
-    assert_eq!(home.gradus(&["catalog", "import", "/nowhere/at-all.csv"]).code, Some(3));
-    assert!(!home.gradus(&["catalog", "info"]).out.contains("imported"));
+    assert_eq!(home.gradus(&["catalog", "import", "/nowhere/at-all.csv"]).code, Some(2));
+    assert!(!home.gradus(&["catalog", "info"]).out.contains("imported:"));
 }

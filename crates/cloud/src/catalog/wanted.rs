@@ -50,10 +50,17 @@ pub struct Unknown {
 impl Unknown {
     /// What to type instead.
     pub fn hint(&self) -> String {
-        let flag = self.what.to_ascii_lowercase();
-        match self.nearest.as_slice() {
-            [] => format!("`gradus offers --all` lists everything, and each line names its {flag}"),
-            near => format!("known are {}", near.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")),
+        let near: Vec<String> = self.nearest.iter().map(|word| format!("`{word}`")).collect();
+        let near = near.join(", ");
+        // All clouds are named; of the others those that are like the word.
+        let list = match self.what {
+            "GPU" => "`gradus catalog gpus` lists all",
+            "region" => "`gradus catalog regions` lists all",
+            _ => return format!("known are {near}"),
+        };
+        match near.is_empty() {
+            true => list.to_owned(),
+            false => format!("known are {near} and more: {list}"),
         }
     }
 }

@@ -146,6 +146,7 @@ fn wants(resources: &mut Resources, num_nodes: Option<u32>, problems: &mut Vec<P
         let message = "`infra: local` is this machine, and other keys ask for one of a cloud";
         clash("resources.infra", message, "leave `infra` out to plan over everything that is offered");
     }
+    wants.here = infra == "local";
     let spot = resources.use_spot.map(|only| if only { Spot::Only } else { Spot::Never });
     if let (Some(spot), Some(other)) = (spot, resources.spot)
         && spot != other

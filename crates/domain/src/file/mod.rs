@@ -87,6 +87,11 @@ impl Job {
     }
 }
 
+/// The line of a key of a job file, such as `workload.model`, or of the nearest key above it; none where there is none.
+pub fn line_of(text: &str, key: &str) -> Option<u32> {
+    tree::read(text).ok()?.0.line_of(key)
+}
+
 /// The published JSON Schema of a job file.
 pub fn schema() -> &'static serde_json::Value {
     static SCHEMA: LazyLock<serde_json::Value> = LazyLock::new(|| schemars::schema_for!(keys::JobFile).into());

@@ -255,7 +255,7 @@ fn step(
     assumptions: &mut Vec<String>,
 ) -> Option<Step> {
     if let Some(measured) = facts.measured_step {
-        assumptions.push(format!("a step takes {measured}, as measured on this machine"));
+        assumptions.push(format!("a step takes {}, as measured on this machine", in_digits(measured)));
         let (faster, slower) = (assumed::MEASURED_FASTER, assumed::MEASURED_SLOWER);
         return Some(Step { seconds: measured.as_secs_f64(), faster, slower });
     }
@@ -276,6 +276,14 @@ fn step(
     ));
     let overhead = assumed::STEP_OVERHEAD * f64::from(train.accumulate);
     Some(Step { seconds: arithmetic + overhead, faster: assumed::FASTER, slower: assumed::SLOWER })
+}
+
+/// A measured step with the digits that it has: `9.7 ms`, `1.25 s`.
+fn in_digits(step: Duration) -> String {
+    let seconds = step.as_secs_f64();
+    let (number, unit) = if seconds < 1.0 { (1e3 * seconds, "ms") } else { (seconds, "s") };
+    let digits = if number < 10.0 { 2 } else { usize::from(number < 100.0) };
+    format!("{number:.digits$} {unit}")
 }
 
 /// Time from rent to release.

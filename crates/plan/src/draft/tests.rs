@@ -259,7 +259,7 @@ fn plans_say_what_they_rest_on() {
     check_says(DIGITS, &digits, "a sample takes 2.66 MFLOP forwards, and 3 times that with the backward pass", true);
     check_says(DIGITS, &digits, "600 steps over 1258 training samples, 10950 samples evaluated", true);
     let measured = Facts { measured_step: Some(Duration::from_micros(10_000)), ..digits };
-    check_says(DIGITS, &measured, "a step takes 10ms, as measured on this machine", true);
+    check_says(DIGITS, &measured, "a step takes 10.0 ms, as measured on this machine", true);
     check_says(DIGITS, &measured, "GFLOP/s", false);
     check_says(DIGITS, &UNKNOWN, "the number of samples is not known", true);
     check_says(DIGITS, &UNKNOWN, "nothing is set aside", true);

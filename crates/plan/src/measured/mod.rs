@@ -11,6 +11,7 @@ mod kinds;
 mod programs;
 mod row;
 mod score;
+mod strict;
 mod table;
 
 pub use case::{Case, Gpus, Seen, case};
@@ -20,3 +21,4 @@ pub use ineligible::Ineligible;
 pub use kinds::family;
 pub use row::{Row, Unreadable};
 pub use score::{Fits, Memory, Pair, Scaling, Score, percentile};
+pub use strict::rows;

@@ -16,9 +16,25 @@ use crate::measured::Row;
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Lessons {
     pub steps: Vec<(String, Measured)>,
+    /// Those that nothing is learnt from.
+    pub unlike: Vec<Unlike>,
 }
 
-/// Why a row teaches nothing: its place among the rows, from 1, and a sentence.
+/// A measured step that is so far from its estimate that one of them is not of this network, or not of this unit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Unlike {
+    /// The row's place among the rows, from 0.
+    pub row: usize,
+    pub gpu: String,
+    pub seconds: f64,
+    pub estimated: f64,
+}
+
+/// Measured steps that differ from their estimates by more than this factor teach nothing: a wrong unit or number of
+/// GPUs does that, and estimates of published steps do not come near it (`docs/estimate.md`).
+pub const MOST_OFF: f64 = 10.0;
+
+/// Why a row teaches nothing: its place among the rows, from 0, and a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Useless {
     pub row: usize,
@@ -37,9 +53,9 @@ impl Lessons {
         gpu: impl Fn(&str, Option<f64>) -> Option<&'g Gpu>,
         coefficients: &Coefficients,
     ) -> Result<Lessons, Useless> {
-        let mut steps = Vec::new();
+        let mut lessons = Lessons::default();
         for (index, row) in rows.iter().enumerate() {
-            let useless = |why: String| Useless { row: index + 1, why };
+            let useless = |why: String| Useless { row: index, why };
             let Some(gpu) = gpu(&row.gpu, row.memory) else {
                 return Err(useless(format!("no GPU `{}` is known", row.gpu)));
             };
@@ -56,16 +72,14 @@ impl Lessons {
             let setup = setup(row, &subject.task, gpu, batch)
                 .ok_or_else(|| useless(format!("a {} has not the number format `{}`", gpu.name, row.precision)))?;
             let samples = batch * f64::from(setup.parallel.data);
-            steps.push((
-                gpu.name.clone(),
-                Measured {
-                    seconds: samples / throughput,
-                    estimated: seconds(&subject.work, &setup, coefficients),
-                    alike: false,
-                },
-            ));
+            let gpu = gpu.name.clone();
+            let (seconds, estimated) = (samples / throughput, seconds(&subject.work, &setup, coefficients));
+            match (seconds / estimated).ln().abs() <= MOST_OFF.ln() {
+                true => lessons.steps.push((gpu, Measured { seconds, estimated, alike: false })),
+                false => lessons.unlike.push(Unlike { row: index, gpu, seconds, estimated }),
+            }
         }
-        Ok(Lessons { steps })
+        Ok(lessons)
     }
 
     /// What they teach about estimates on a GPU; none where nothing was measured.

@@ -33,7 +33,7 @@ pub use choose::{Pick, Role, choose};
 pub use course::{Course, Distance, Leaving, Load};
 pub use estimates::Estimates;
 pub use front::front;
-pub use lessons::{Lessons, Useless};
+pub use lessons::{Lessons, MOST_OFF, Unlike, Useless};
 pub use market::{Good, Market, Shape, Tariffs, Terms};
 pub use outlook::{Outlook, outlook};
 pub use subject::{Subject, subject};

@@ -141,7 +141,10 @@ fn events(text: &str) -> Result<Trace, String> {
 fn table(text: &str) -> Result<Trace, String> {
     let mut rows: Vec<(f64, u32)> = Vec::new();
     let mut in_fractions = false;
-    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+    let is_head = |line: &str| line.split(',').map(str::trim).eq(["time", "count"]);
+    let lines =
+        text.lines().enumerate().filter(|(index, line)| !line.trim().is_empty() && !(*index == 0 && is_head(line)));
+    for (index, line) in lines {
         let number = index + 1;
         let wrong = || format!("line {number}: expected a time and a count, as `3600,4`, found `{}`", line.trim());
         let (time, count) = line.split_once(',').ok_or_else(wrong)?;
@@ -188,6 +191,7 @@ mod tests {
         check(r#"{"metadata": {"gap_seconds": 600}, "data": [4, 3, 2, 4]}"#, 3, "+1200 -600 +600");
         check("0,0\n100,0\n100,2\n300,2\n300,1\n400,1\n", 2, "-100 +200 -100");
         check("0.0,1\n0.5,0\n1.0,0\n", 1, "+1800 -1800");
+        check("time, count\n0.0,1\n0.5,0\n1.0,0\n", 1, "+1800 -1800");
         check("0,1\n6000000000,0\n6000001000,0\n", 1, "+6000000 -1");
         check(
             "[0, \"add\", {\"nodes\": [\"a\", \"b\"], \"duration\": 60000}]\n[60000, \"remove\", {\"nodes\": [\"a\"], \"duration\": 30000}]\n",
@@ -199,7 +203,9 @@ mod tests {
     #[test]
     fn what_is_no_trace_is_told() {
         check("", 1, "the file is empty");
-        check("time,count\n", 1, "line 1: expected a time and a count, as `3600,4`, found `time,count`");
+        check("time,count\n", 1, "it holds no stretch of time");
+        check("when,count\n0,1\n", 1, "line 1: expected a time and a count, as `3600,4`, found `when,count`");
+        check("0,1\ntime,count\n", 1, "line 2: expected a time and a count, as `3600,4`, found `time,count`");
         check("5,1\n4,1\n", 1, "line 2: the time goes back");
         check("0,1\n", 1, "it holds no stretch of time");
         check("[0, \"vanish\", {\"nodes\": []}]\n", 1, "line 1: `vanish` is no event");

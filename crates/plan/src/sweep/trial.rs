@@ -90,13 +90,21 @@ pub fn crowded(base: &Job, sweep: &Sweep, plan: &Plan) -> Option<Problem> {
     let memory = plan.memory.map(|memory| memory.0.saturating_mul(at_once)).unwrap_or(0);
     if at_once > 1 && memory > node.memory.0 {
         let gigabytes = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
-        let message = format!(
+        let mut message = format!(
             "{at_once} trials at a time take about {} of memory, and `{}` has {}",
             gigabytes(memory),
             plan.offer.kind,
             gigabytes(node.memory.0)
         );
-        return Some(Problem::at("sweep.parallel", message).hint("try fewer at a time"));
+        let mut hint = "try fewer at a time".to_owned();
+        if let Some(most) = train.data.preload {
+            let each = gigabytes(most.0);
+            message.push_str(&format!(
+                "; each trial preloads the pictures for itself, up to {each} (`train.data.preload`)"
+            ));
+            hint.push_str(", or leave `preload` out: trials share what the system keeps of the files in memory");
+        }
+        return Some(Problem::at("sweep.parallel", message).hint(hint));
     }
     None
 }

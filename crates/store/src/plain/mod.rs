@@ -17,6 +17,7 @@ use std::os::unix::fs::MetadataExt;
 
 use data::chunk::Id;
 
+use crate::failure::NO_LIST;
 use crate::remote::{Object, Remote};
 use crate::source::OWN;
 use crate::{Error, location::Location};
@@ -40,11 +41,7 @@ pub(crate) async fn objects(remote: &Remote) -> Result<Vec<Object>, Error> {
             let location = remote.location().to_string();
             let hint = match remote.can_list() {
                 true => "check the path: neither objects below it nor one of its name are there".into(),
-                false => {
-                    "a web server does not list what it has: name one file, or push in chunks (without `--plain`) \
-                          what it serves"
-                        .into()
-                }
+                false => NO_LIST.into(),
             };
             Err(Error::Missing { location, hint })
         }

@@ -4,7 +4,8 @@
 //! was listed, and the connection's own sums do the rest. Chunks are held against their hashes instead.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use data::chunk::{Id, check_name};
@@ -123,8 +124,24 @@ impl Fetching<'_> {
             }
         };
         let key = if self.is_itself { "" } else { &object.name };
+        match self.parts(object, key, file, &there, &part).await {
+            Err(Error::NoRanges { .. }) => self.whole(object, key, file, &part).await,
+            other => other,
+        }
+    }
+
+    /// Fetches what is missing of an object part by part.
+    async fn parts(
+        &self,
+        object: &Object,
+        key: &str,
+        file: &File,
+        there: &BTreeMap<usize, String>,
+        part: &str,
+    ) -> Result<(), Error> {
+        let refused = || Error::file("write", self.folder.path().join(part));
         let length = self.remote.limits.part;
-        let (there, refused) = (&there, &refused);
+        let refused = &refused;
         stream::iter(0..object.bytes.div_ceil(length))
             .map(|number| async move {
                 let begin = number * length;
@@ -146,5 +163,24 @@ impl Fetching<'_> {
             .buffer_unordered(self.remote.limits.streams)
             .try_collect::<()>()
             .await
+    }
+
+    /// Fetches an object from a server that hands out nothing else than whole ones.
+    async fn whole(&self, object: &Object, key: &str, file: &File, part: &str) -> Result<(), Error> {
+        let stream = self.streams.acquire().await;
+        let _stream = stream.map_err(|error| Error::Internal(error.to_string()))?;
+        let refused = || Error::file("write", self.folder.path().join(part));
+        let mut told = 0;
+        let fetch = self.remote.whole(key, object.bytes, |at, bytes| {
+            file.write_all_at(bytes, at).map_err(refused())?;
+            let length = bytes.len() as u64;
+            self.meter.received(length);
+            // What comes a second time is no progress.
+            let new = (at + length).saturating_sub(told);
+            told += new;
+            self.meter.moved(new);
+            Ok(())
+        });
+        fetch.await
     }
 }

@@ -20,7 +20,7 @@ use data::chunk::{Bundle, File, Id, Manifest, Piece};
 use crate::head::{self, Found};
 use crate::remote::Remote;
 use crate::source::walk;
-use crate::{Error, Location, Meter, plain};
+use crate::{Error, Meter, ends, plain};
 use build::Built;
 use journal::Journal;
 use plan::Wanted;
@@ -73,16 +73,11 @@ pub struct Pushed {
 /// # Errors
 /// [`Error`]. What was sent stays, and the same call goes on from there.
 pub fn push(source: &Path, remote: &Remote, options: &Options, meter: &Meter) -> Result<Pushed, Error> {
+    ends::may_push(source, remote.location())?;
     let files = walk(source)?;
     if files.is_empty() {
         let message = format!("there are no files in `{}`", source.display());
         return Err(Error::Usage { message, hint: "name a folder with files in it, or a file".into() });
-    }
-    if let Location::Local(target) = remote.location()
-        && lies_in(target, source)
-    {
-        let message = format!("`{}` lies in `{}`, which is sent there", target.display(), source.display());
-        return Err(Error::Usage { message, hint: "name a folder beside it".into() });
     }
     if !remote.can_write() {
         let message = format!("`{}` can only be read", remote.location());
@@ -130,14 +125,6 @@ pub fn push(source: &Path, remote: &Remote, options: &Options, meter: &Meter) ->
     }
     pushed.sent = meter.read().sent;
     Ok(pushed)
-}
-
-/// Whether a folder is the folder `source` or below it, whatever links lead there.
-fn lies_in(folder: &Path, source: &Path) -> bool {
-    // What is not there yet is looked for by the folder that it will be made in.
-    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let there = folder.ancestors().find_map(|folder| folder.canonicalize().ok());
-    source.is_dir() && there.zip(source.canonicalize().ok()).is_some_and(|(there, source)| there.starts_with(source))
 }
 
 /// Where a piece lies.

@@ -85,11 +85,11 @@ const PICTURES: [&str; 3] = [".jpg", ".jpeg", ".png"];
 ///
 /// # Errors
 /// [`Error`]: of the network, or when the data is of a form that cannot be read by pieces.
-pub fn serve(uri: &str, budget: u64, places: Places<'_>, access: &Access) -> Result<Served, Error> {
+pub fn serve(uri: &str, budget: u64, places: Places<'_>, access: &Access, limits: Limits) -> Result<Served, Error> {
     let location: Location = uri.parse()?;
     let access = access.clone();
     let at = location.clone();
-    let opener: Opener = Arc::new(move || open(&at, &access, Limits::default()));
+    let opener: Opener = Arc::new(move || open(&at, &access, limits));
     serve_from(&location, opener, budget, places)
 }
 

@@ -57,6 +57,7 @@ pub(crate) fn limits() -> Limits {
         stall: short,
         request: short * 4,
         patience: Duration::from_secs(5),
+        reach: Duration::from_secs(2),
     }
 }
 

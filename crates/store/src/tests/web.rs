@@ -16,6 +16,12 @@ enum Answer {
     Busy,
     /// Half of the body, then nothing for longer than anybody waits.
     Silent,
+    /// The whole file, whatever part was asked for.
+    NoRanges,
+    /// The same, with the connection ending in its middle.
+    NoRangesCut,
+    /// A page, which is what such a server makes of a folder.
+    Page,
 }
 
 /// Serves a folder; the answers are given in turn.
@@ -54,13 +60,15 @@ fn respond(mut stream: TcpStream, root: &Path, answer: Answer) -> std::io::Resul
         return stream.write_all(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     }
     let length = file.metadata()?.len();
+    let range = range.filter(|_| !matches!(answer, Answer::NoRanges | Answer::NoRangesCut | Answer::Page));
+    let kind = if matches!(answer, Answer::Page) { "text/html; charset=utf-8" } else { "application/x-tar" };
     let (begin, end) = range.map_or((0, length), |(begin, end)| (begin, (end + 1).min(length)));
     let head = match range {
         Some(_) => format!("206 Partial Content\r\nContent-Range: bytes {begin}-{}/{length}", end - 1),
         None => "200 OK".to_owned(),
     };
     let head = format!(
-        "HTTP/1.1 {head}\r\nETag: \"{length}\"\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {head}\r\nETag: \"{length}\"\r\nContent-Length: {}\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n",
         end - begin
     );
     stream.write_all(head.as_bytes())?;
@@ -71,8 +79,8 @@ fn respond(mut stream: TcpStream, root: &Path, answer: Answer) -> std::io::Resul
     file.seek(SeekFrom::Start(begin))?;
     file.read_exact(&mut body)?;
     match answer {
-        Answer::Whole | Answer::Busy => stream.write_all(&body),
-        Answer::Cut => stream.write_all(&body[..body.len() / 2]),
+        Answer::Whole | Answer::Busy | Answer::NoRanges | Answer::Page => stream.write_all(&body),
+        Answer::Cut | Answer::NoRangesCut => stream.write_all(&body[..body.len() / 2]),
         Answer::Silent => {
             stream.write_all(&body[..body.len() / 2])?;
             std::thread::sleep(Duration::from_secs(3));
@@ -112,7 +120,8 @@ fn one_plain_file_comes_from_a_web_server() {
     assert_eq!(pulled.single.as_deref(), Some("x.tar"));
     assert_eq!(fs::read(scene.path("there/x.tar")).unwrap(), bytes);
     let staged =
-        stage(&format!("{origin}/x.tar"), &scene.path("cache"), &Access::default(), &Meter::default()).unwrap();
+        stage(&format!("{origin}/x.tar"), &scene.path("cache"), &Access::default(), limits(), &Meter::default())
+            .unwrap();
     assert_eq!(fs::read(staged.path).unwrap(), bytes);
 }
 
@@ -133,6 +142,51 @@ fn what_never_works_is_told_in_time() {
     assert!(message.contains("there is nothing at") && hint.contains("does not list"), "{message}; {hint}");
     // Nobody listens there.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (message, _) = told(&format!("http://{closed}"), "a");
-    assert!(message.contains("cannot read"), "{message}");
+    let (message, hint) = told(&format!("http://{closed}"), "a");
+    assert!(message.contains(&format!("cannot reach `{closed}`")) && message.contains("nothing listens"), "{message}");
+    assert!(hint.contains("host and port"), "{hint}");
+    // A folder, of which such a server makes a page.
+    let (message, hint) = told(&serve(scene.path("served"), &[Answer::Page]), "a");
+    assert!(message.contains("there is nothing at") && hint.contains("does not list"), "{message}; {hint}");
+}
+
+#[test]
+fn a_server_without_ranges_serves_whole_files_and_no_chunks() {
+    let scene = Scene::new();
+    let bytes = Draws::new(22).bytes(350_000);
+    fs::create_dir_all(scene.path("served")).unwrap();
+    fs::write(scene.path("served/x.tar"), &bytes).unwrap();
+    // The first requests are for a head, a length, and four parts.
+    let origin = serve(scene.path("served"), &[Answer::NoRanges, Answer::NoRanges, Answer::NoRangesCut]);
+    let pulled = pull_(&scene, &web(&origin, "x.tar", limits()), "there");
+    assert_eq!((pulled.single.as_deref(), pulled.bytes), (Some("x.tar"), 350_000));
+    assert_eq!(fs::read(scene.path("there/x.tar")).unwrap(), bytes);
+    write(&scene.path("here"), &data_set(23));
+    push_(&scene, &scene.folder("served/set"), Form::Chunks);
+    let remote = web(&serve(scene.path("served"), &[Answer::NoRanges]), "set", limits());
+    let error = pull(&remote, &scene.path("chunks"), &scene.options(Form::Chunks), &Meter::default()).unwrap_err();
+    let hint = error.hint().unwrap_or_default();
+    assert!(error.to_string().contains("whole files only") && hint.contains("nginx"), "{error}; {hint}");
+}
+
+#[test]
+fn an_object_store_that_is_none_is_told_with_the_variable_that_names_it() {
+    let scene = Scene::new();
+    write(&scene.path("here"), &Tree::from([("a".into(), vec![1; 1000])]));
+    let told = |endpoint: &str| {
+        let access = Access::gather(|name| match name {
+            "AWS_ENDPOINT_URL" => Some(endpoint.to_owned()),
+            "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" => Some("hush".to_owned()),
+            _ => None,
+        });
+        let remote = open(&"s3://bucket/set".parse().unwrap(), &access, limits()).unwrap();
+        let error = push(&scene.path("here"), &remote, &scene.options(Form::Chunks), &Meter::default()).unwrap_err();
+        format!("{error}; {}", error.hint().unwrap_or_default())
+    };
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let message = told(&format!("http://{closed}"));
+    assert!(message.contains(&format!("cannot reach `{closed}` for `s3://bucket/set/gradus.json`")), "{message}");
+    assert!(message.contains("`AWS_ENDPOINT_URL` names that host"), "{message}");
+    let message = told("http://no-such-host.invalid");
+    assert!(message.contains("no-such-host.invalid") && message.contains("address"), "{message}");
 }

@@ -1,7 +1,8 @@
 //! `gradus data inspect`: what lies in a data set.
 
+use std::io::Read;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use data::{InspectOptions, Inspection};
 
@@ -29,7 +30,7 @@ pub struct Args {
 pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     let options = InspectOptions { verify: args.verify, sheet: args.sheet.as_deref(), threads };
-    let found = data::inspect(&args.path, &options)?;
+    let found = data::inspect(&args.path, &options).map_err(|error| of_texts(error, &args.path))?;
     let code = if args.verify && !found.damaged.is_empty() { exit::WORLD } else { exit::DONE };
     if printer.is_json() {
         printer.json(&found);
@@ -48,6 +49,39 @@ pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
         printer.say(format!("and {} more; `--json` lists all", found.damaged.len() - SHOWN));
     }
     Ok(code)
+}
+
+/// What to do where texts are given and pictures, or packed tokens, are looked for.
+pub fn of_texts(error: data::Error, path: &Path) -> Error {
+    let is_about_form = matches!(error, data::Error::Layout { .. } | data::Error::Picture { .. });
+    if !is_about_form || !holds_texts(path) {
+        return error.into();
+    }
+    let message = format!("`{}` holds texts, which are looked at and packed as tokens", path.display());
+    let hint = format!(
+        "`gradus data pack {} OUT --tokenizer bpe:16000` makes tokens of them (`--columns` and `--label` name columns); then `gradus data inspect OUT`",
+        path.display()
+    );
+    Error::Usage { message, hint }
+}
+
+/// Whether a path is a file of texts, or a folder in which nothing else lies.
+fn holds_texts(path: &Path) -> bool {
+    let is_text = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        // A table of numbers is one of pixels.
+        [".txt", ".jsonl"].iter().any(|ending| name.ends_with(ending)) || name.ends_with(".csv") && has_letters(path)
+    };
+    let Ok(entries) = std::fs::read_dir(path) else { return is_text(path) };
+    let mut files = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).peekable();
+    files.peek().is_some() && files.all(|path| is_text(&path))
+}
+
+/// Whether a file's beginning has letters in it.
+fn has_letters(path: &Path) -> bool {
+    let mut begin = [0; 512];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read(&mut begin)).unwrap_or(0);
+    begin[..read].iter().any(u8::is_ascii_alphabetic)
 }
 
 /// Damaged samples, or classes, that are told one by one.

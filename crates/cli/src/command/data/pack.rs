@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
+use crate::progress::{counted, grouped};
 
 /// Arguments of `gradus data pack`.
 #[derive(Debug, clap::Args)]
@@ -119,6 +120,10 @@ pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
             told = Some(Instant::now());
             printer.progress(&line(progress, began.elapsed()));
         }
+    });
+    let packed = packed.map_err(|error| match options.text {
+        None => super::inspect::of_texts(error, &args.source),
+        Some(_) => error.into(),
     })?;
     let manifest = &packed.manifest;
     let bytes: u64 = manifest.shards.iter().map(|shard| shard.bytes).sum();
@@ -138,20 +143,26 @@ pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
     match (packed.nothing_to_do, packed.resumed) {
         (true, _) => printer.say("nothing to do: it is packed already"),
         (false, 0) => {}
-        (false, shards) => printer.say(format!("went on behind {shards} shards that were there")),
+        (false, shards) => {
+            printer.say(format!("went on behind {} that were there", counted(shards as u64, "shard")));
+        }
     }
     let share = source.filter(|source| *source > 0).map(|source| {
         let share = 100.0 * bytes as f64 / source as f64;
         format!(" ({share:.1} % of the {:.1} MB that were packed)", source as f64 / 1e6)
     });
     let what = match &manifest.recipe.tokens {
-        Some(tokens) => format!("texts as tokens of {} bytes, of {} that are known,", tokens.width, tokens.vocabulary),
-        None => format!("samples of {} classes", manifest.classes.len()),
+        Some(tokens) => format!(
+            "{} as tokens of {} bytes, of {} that are known,",
+            counted(manifest.samples, "text"),
+            tokens.width,
+            grouped(tokens.vocabulary.into())
+        ),
+        None => format!("{} of {} classes", counted(manifest.samples, "sample"), manifest.classes.len()),
     };
     printer.data(format!(
-        "{} {what} in {} shards, {:.1} MB{}: {}",
-        manifest.samples,
-        manifest.shards.len(),
+        "{what} in {}, {:.1} MB{}: {}",
+        counted(manifest.shards.len() as u64, "shard"),
         bytes as f64 / 1e6,
         share.unwrap_or_default(),
         args.out.display()

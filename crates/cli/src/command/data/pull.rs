@@ -32,10 +32,7 @@ pub struct Args {
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let Args { source, target, transfer, delete } = args;
     let location: Location = source.parse()?;
-    if let Some(path) = location.local().filter(|path| !path.exists()) {
-        let message = format!("there is nothing at `{}`", path.display());
-        return Err(Error::Usage { message, hint: "check the path".into() });
-    }
+    store::may_pull(&location, &target)?;
     let remote = store::open(&location, &settings.access, transfer.limits())?;
     // What is stored says itself in which form.
     let options = transfer.options(Form::Chunks, delete, settings);

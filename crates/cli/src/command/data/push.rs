@@ -36,6 +36,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     let Args { source, target, plain, transfer, delete } = args;
     let form = if plain { Form::Plain } else { Form::Chunks };
     let location: Location = target.parse()?;
+    store::may_push(&source, &location)?;
     let remote = store::open(&location, &settings.access, transfer.limits())?;
     let options = transfer.options(form, delete, settings);
     let begun = transfer.begin(&remote);

@@ -11,7 +11,7 @@ use store::{Form, Limits, Location, Meter, Options, Pushed, Reading, Remote};
 
 use crate::error::Error;
 use crate::printer::Printer;
-use crate::progress::clock;
+use crate::progress::{clock, counted};
 use crate::settings::Settings;
 
 /// Options of a transfer.
@@ -34,6 +34,8 @@ pub struct Transfer {
     args: TransferArgs,
     /// Whether both ends are on this machine, where bytes cost nothing.
     is_local: bool,
+    /// Who is asked, where that is one host.
+    host: Option<String>,
     began: Instant,
 }
 
@@ -62,12 +64,13 @@ impl TransferArgs {
 
     /// How many streams.
     pub fn limits(&self) -> Limits {
-        Limits { streams: usize::from(self.streams), ..Limits::default() }
+        Limits { streams: usize::from(self.streams), ..Limits::attended() }
     }
 
     /// Begins a transfer with `remote`.
     pub fn begin(&self, remote: &Remote) -> Transfer {
-        Transfer { args: self.clone(), is_local: !remote.location().is_remote(), began: Instant::now() }
+        let is_local = !remote.location().is_remote();
+        Transfer { args: self.clone(), is_local, host: remote.host(), began: Instant::now() }
     }
 }
 
@@ -75,7 +78,7 @@ impl Transfer {
     /// A transfer from this location with the usual options.
     pub fn fetching(location: &Location) -> Transfer {
         let args = TransferArgs { dry_run: false, egress: None, streams: 8 };
-        Transfer { args, is_local: !location.is_remote(), began: Instant::now() }
+        Transfer { args, is_local: !location.is_remote(), host: None, began: Instant::now() }
     }
 
     /// Does `work` on a thread of its own, and shows how far it is.
@@ -115,7 +118,8 @@ impl Transfer {
         let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
         let Reading { total, done, sent, received, read } = reading;
         if (total, read) == (0, 0) {
-            return "waiting for an answer".to_owned();
+            let host = self.host.as_ref().map(|host| format!(" from {host}")).unwrap_or_default();
+            return format!("waiting for an answer{host}");
         }
         if total == 0 {
             return format!("looking through files · {} · {}/s", size(read), size((read as f64 / seconds) as u64));
@@ -148,7 +152,7 @@ impl Transfer {
         }
         let cost = cost.map_or("cost unknown (`--egress` states a price)".to_owned(), |cost| cost.to_string());
         let Told { verb, files, bytes, new_bytes, moved, removed } = told;
-        let whole = format!("{files} files, {}", size(*bytes));
+        let whole = format!("{}, {}", counted(*files, "file"), size(*bytes));
         printer.data(match self.args.dry_run {
             true => format!("would be {verb}: {whole}, {} new, {} at most · {cost}", size(*new_bytes), size(*moved)),
             false => {

@@ -32,7 +32,10 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
                    `batch_per_gpu`, `throughput`, `unit`; `docs/estimate.md` lists all"
                 .to_owned(),
         };
-        let text = std::fs::read_to_string(file).map_err(|error| unusable(error.to_string()))?;
+        let text = std::fs::read_to_string(file).map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidData => unusable("it is not text in UTF-8".to_owned()),
+            _ => Error::file("read the table", file)(error),
+        })?;
         rows.extend(Row::table(&text).map_err(|error| unusable(error.0))?);
     }
     let catalog = Catalog::embedded().map_err(|error| ours(&error.to_string()))?;

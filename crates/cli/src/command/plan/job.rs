@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use domain::{Job, Rate};
+use domain::problem::Problem;
+use domain::{Job, Problems, Rate};
 
 use crate::error::Error;
 use crate::printer::Printer;
@@ -38,11 +39,11 @@ fn text(file: &Path) -> Result<String, Error> {
         hint: "name a text file in UTF-8, such as `examples/digits.yaml`; `docs/job-file.md` says what stands in it"
             .into(),
     };
-    let kind = std::fs::metadata(file).map_err(|error| unreadable(error.to_string()))?;
+    let kind = std::fs::metadata(file).map_err(Error::file("read the job file", file))?;
     if !kind.is_file() {
         return Err(unreadable("it is not a file".into()));
     }
-    let bytes = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
+    let bytes = std::fs::read(file).map_err(Error::file("read the job file", file))?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -50,10 +51,35 @@ fn text(file: &Path) -> Result<String, Error> {
     })
 }
 
+/// The file that a job was read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// As the user named it.
+    pub name: String,
+    pub text: String,
+}
+
+impl Source {
+    /// What is wrong with the job, at its line.
+    pub fn wrong(&self, problem: Problem) -> Error {
+        let line = problem.line.or_else(|| domain::file::line_of(&self.text, &problem.key));
+        Error::Job(Problems { file: self.name.clone(), problems: vec![Problem { line, ..problem }] })
+    }
+
+    /// What the file says of itself before its first key, without the marks of comments; for people who look for its
+    /// data.
+    pub fn preface(&self) -> Vec<&str> {
+        let comments = self.text.lines().map_while(|line| line.trim_start().strip_prefix('#'));
+        let told = comments.filter(|line| !line.contains("yaml-language-server"));
+        told.map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end()).collect()
+    }
+}
+
 /// A job that was read.
 #[derive(Debug)]
 pub struct Read {
     pub job: Job,
+    pub source: Source,
     /// What of it can be planned but not yet rented; none where it can all be.
     pub unrentable: Option<domain::Problems>,
 }
@@ -68,11 +94,11 @@ pub fn read(file: &Path, typed: &Typed, printer: &mut Printer) -> Result<Read, E
     let parsed = Job::parse(&text, &name).map_err(Error::Job)?;
     for warning in parsed.warnings {
         let file = name.clone();
-        printer.say(format!("warning: {}", domain::Problems { file, problems: vec![warning] }));
+        printer.say(format!("warning: {}", Problems { file, problems: vec![warning] }));
     }
     let mut job = parsed.job;
     let problems = parsed.unrentable;
-    let unrentable = (!problems.is_empty()).then_some(domain::Problems { file: name, problems });
+    let unrentable = (!problems.is_empty()).then(|| Problems { file: name.clone(), problems });
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = std::fs::canonicalize(folder).map_err(Error::file("open", folder))?;
     job.resolve(&folder);
@@ -92,5 +118,5 @@ pub fn read(file: &Path, typed: &Typed, printer: &mut Printer) -> Result<Read, E
         };
         job.envs.insert(name.to_owned(), value.to_owned());
     }
-    Ok(Read { job, unrentable })
+    Ok(Read { job, source: Source { name, text }, unrentable })
 }

@@ -7,15 +7,16 @@ use domain::train::{Cache, Task};
 use domain::{Duration, Job, Offer, Plan, Rate, Train};
 use plan::draft::Facts;
 use server::{Home, Series, State};
-use store::{Location, Places};
+use store::{Limits, Location, Places};
 use tempfile::TempDir;
 
-use super::job::{JobArgs, Read, read};
+use super::job::{JobArgs, Read, Source, read};
 use super::measure::{self, Measured};
 use crate::command::data::transfer::Transfer;
 use crate::error::Error;
 use crate::machine;
 use crate::printer::Printer;
+use crate::progress::counted;
 use crate::settings::Settings;
 
 /// Reads the job and drafts the plan that is recommended, on this machine.
@@ -24,13 +25,29 @@ use crate::settings::Settings;
 /// [`Error::Job`] with everything wrong in the file and everything that cannot be rented yet, [`Error::Infeasible`] with
 /// every reason why it cannot run here.
 pub fn draft(args: &JobArgs, settings: &Settings, home: &Home, printer: &mut Printer) -> Result<(Job, Plan), Error> {
-    let Read { job, unrentable } = read(&args.file, &args.typed, printer)?;
+    let Read { job, source, unrentable } = read(&args.file, &args.typed, printer)?;
     if let Some(unrentable) = unrentable {
         return Err(Error::Job(unrentable));
     }
-    let plan = draft_here(&job, args.typed.price, settings, home, printer)?;
-    Ok((job, plan))
+    let plan = draft_here(&job, args.typed.price, settings, home, printer);
+    Ok((job, plan.map_err(|error| where_data_comes_from(error, &source))?))
 }
+
+/// Where there is no data, what the job file says of it: files that are shipped say how to get theirs.
+pub fn where_data_comes_from(error: Error, source: &Source) -> Error {
+    let (Error::Data(missing @ data::Error::Missing { .. }), preface) = (&error, source.preface()) else {
+        return error;
+    };
+    let mut hint = missing.hint().unwrap_or_default();
+    if !preface.is_empty() {
+        hint.push_str(&format!("\n  `{}` begins with:", source.name));
+        preface.iter().take(PREFACE).for_each(|line| hint.push_str(&format!("\n    {line}")));
+    }
+    Error::Code { message: missing.to_string(), hint: Some(hint), code: error.code() }
+}
+
+/// Lines of a job file's beginning that are told.
+const PREFACE: usize = 12;
 
 /// Drafts the plan of a job on this machine.
 ///
@@ -131,7 +148,8 @@ fn opened(settings: &Settings, home: &Home, train: &Train, printer: &mut Printer
     match train.data.cache.filter(|_| location.is_remote()) {
         None => {
             let cache = home.root().join("cache/data");
-            let staged = transfer.watch(printer, |meter| store::stage(uri, &cache, access, meter))?;
+            let staged =
+                transfer.watch(printer, |meter| store::stage(uri, &cache, access, Limits::attended(), meter))?;
             Ok(Opened { path: staged.path, _served: None })
         }
         Some(Cache { budget }) => {
@@ -139,7 +157,8 @@ fn opened(settings: &Settings, home: &Home, train: &Train, printer: &mut Printer
             let (folder, cache, socket) =
                 (here.path().join("data"), home.root().join("cache/pieces"), here.path().join("socket"));
             let places = Places { folder: &folder, cache: &cache, socket: &socket };
-            let served = transfer.watch(printer, |_| store::serve(uri, budget.0, places, access))?;
+            let served =
+                transfer.watch(printer, |_| store::serve(uri, budget.0, places, access, Limits::attended()))?;
             Ok(Opened { path: served.path.clone(), _served: Some((served, here)) })
         }
     }
@@ -149,12 +168,8 @@ fn opened(settings: &Settings, home: &Home, train: &Train, printer: &mut Printer
 fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> Result<Facts, Error> {
     let domain::Work::Train(train) = &job.work else { return Ok(Facts::default()) };
     let staged = opened(settings, home, train, printer)?;
-    let refused = |error: data::Error| {
-        let finding = error.finding();
-        Error::Code { message: finding.message, hint: finding.hint, code: crate::exit::USAGE }
-    };
     if let Some((keys, goal)) = text(train) {
-        let outline = data::TextOutline::of(&train.data, keys, goal, &staged.path, train.seed).map_err(refused)?;
+        let outline = data::TextOutline::of(&train.data, keys, goal, &staged.path, train.seed)?;
         return Ok(Facts {
             samples: outline.counts,
             input_shape: None,
@@ -164,7 +179,7 @@ fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> 
         });
     }
     if train.task() == Task::Boxes {
-        let outline = data::SceneOutline::of(&train.data, &staged.path, train.seed).map_err(refused)?;
+        let outline = data::SceneOutline::of(&train.data, &staged.path, train.seed)?;
         let size = u32::try_from(outline.size).unwrap_or(u32::MAX);
         return Ok(Facts {
             samples: Some(outline.counts),
@@ -174,7 +189,7 @@ fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> 
             measured_step: measured(home, train)?,
         });
     }
-    let outline = data::Outline::of(&train.data, &staged.path, train.seed).map_err(refused)?;
+    let outline = data::Outline::of(&train.data, &staged.path, train.seed)?;
     let [channels, height, width] = outline.shape.map(|length| u32::try_from(length).unwrap_or(u32::MAX));
     Ok(Facts {
         samples: Some(outline.counts),
@@ -255,8 +270,11 @@ pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
     if let Some(share) = plan.share {
         let steps = share.steps.map_or(String::new(), |steps| format!("; {} steps", crate::progress::grouped(steps)));
         lines.push(format!(
-            "step     {} samples as {} × {}, {} threads{steps}",
-            share.batch, share.accumulate, share.micro_batch, share.threads
+            "step     {} samples as {} × {}, {}{steps}",
+            share.batch,
+            share.accumulate,
+            share.micro_batch,
+            counted(u64::from(share.threads), "thread")
         ));
     }
     if let Some(memory) = plan.memory {
@@ -276,6 +294,16 @@ pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
             lines.push(format!("cost     {} (one run in ten below {}, one above {})", cost.middle, cost.low, cost.high))
         }
         None => lines.push("cost     unknown".to_owned()),
+    }
+    if let (domain::Work::Command(command), Some(_)) = (&job.work, &job.workload) {
+        let program = command.run.lines().next().unwrap_or_default();
+        lines.push(format!(
+            "note     `gradus run` starts `{program}` on this machine; its `workload` is not used for that"
+        ));
+        lines.push(
+            "         what it would take on rented GPUs, `gradus plan JOB --catalog` tells; none is rented yet"
+                .to_owned(),
+        );
     }
     if let Some(budget) = job.budget {
         lines.push(format!("budget   {} at most; saves and stops before it is exceeded", budget.max));

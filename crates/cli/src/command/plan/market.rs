@@ -6,7 +6,7 @@ use cloud::Catalog;
 use cloud::catalog::wanted::Wanted;
 use domain::accelerators::{AcceleratorKind, Accelerators};
 use domain::listing::{Cloud, Listing, Price};
-use domain::{Duration, Elapsed, Job, Problems};
+use domain::{Duration, Elapsed, Job, Problem};
 use plan::estimate::calibration::Calibration;
 use plan::estimate::{Coefficients, StepTime, step_of};
 use plan::search::{
@@ -17,6 +17,7 @@ use plan::spot::Weather;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use super::job::Source;
 use super::lessons::{lessons, measured, table};
 use super::preset::Preset;
 use super::remedies::Desk;
@@ -156,20 +157,26 @@ const SEED: u64 = 1;
 /// # Errors
 /// [`Error::Usage`] for words that nothing in the catalog has, [`Error::Job`] for a job that cannot be understood,
 /// [`Error::Infeasible`] where no offer remains.
-pub fn run(mut job: Job, file: String, args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(
+    mut job: Job,
+    source: &Source,
+    args: &Args,
+    settings: &Settings,
+    printer: &mut Printer,
+) -> Result<u8, Error> {
+    if args.horizon.is_some_and(|horizon| horizon.micros() == 0) {
+        let message = "reservations cannot be compared over no time: `--horizon` is 0".to_owned();
+        return Err(Error::Usage { message, hint: "write for example `--horizon '365 days'`".to_owned() });
+    }
     if let Some(preset) = args.preset {
         preset.fill(&mut job.wants);
     }
-    let rows = match args.table() {
-        Some(path) => Some((format!("`{}`", path.display()), table(path)?)),
-        None => None,
-    };
+    let steps = args.table().map(table).transpose()?;
     let bytes = match plan::search::subject::file(&job) {
-        Some(path) => Some(network::bytes(Path::new(path))?),
+        Some(path) => Some(network::bytes(Path::new(path)).map_err(|error| unread(source, path, error))?),
         None => None,
     };
-    let subject = subject(&job, bytes.as_deref())
-        .map_err(|problem| Error::Job(Problems { file: file.clone(), problems: vec![problem] }))?;
+    let subject = subject(&job, bytes.as_deref()).map_err(|problem| source.wrong(problem))?;
     let catalog = Catalog::open(&settings.home)?;
     let coefficients = Coefficients::embedded().map_err(|error| Error::Code {
         message: format!("the fitted figures of this program cannot be read: {error}"),
@@ -178,12 +185,12 @@ pub fn run(mut job: Job, file: String, args: &Args, settings: &Settings, printer
     })?;
     let weather = args.spot_trace.as_deref().map(trace).transpose()?;
     let question = question(&job, &catalog, weather)?;
-    let lessons = match rows {
-        Some((from, rows)) => lessons(&from, &rows, &job, &subject, &catalog, &coefficients)?,
-        None if args.calibrates() => {
-            let row = measured(&job, settings, printer)?;
-            lessons("steps on this machine", &[row], &job, &subject, &catalog, &coefficients)?
-        }
+    let steps = match steps {
+        None if args.calibrates() => Some(measured(&job, settings, printer)?),
+        stated => stated,
+    };
+    let lessons = match steps {
+        Some(steps) => lessons(&steps, &job, &subject, &catalog, &coefficients, printer)?,
         None => Lessons::default(),
     };
     let begun = processor_seconds();
@@ -251,6 +258,20 @@ pub fn run(mut job: Job, file: String, args: &Args, settings: &Settings, printer
         tell::lines(&found, width).into_iter().for_each(|line| printer.data(line));
     }
     Ok(exit::DONE)
+}
+
+/// Why a model's file cannot be read, and what is meant where a network of ours was named.
+fn unread(source: &Source, path: &str, error: Error) -> Error {
+    let Error::File { source: why, .. } = &error else { return error };
+    let named = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path);
+    let is_ours = serde_json::from_value::<domain::train::Model>(serde_json::Value::from(named)).is_ok();
+    let hint = match is_ours {
+        true => format!(
+            "`{named}` is a network that `train: {{model: {named}, …}}` trains here; a `workload` names a file (`config.json`, ONNX, safetensors), or describes the network: `model: {{config: {{…}}}}` or `model: {{totals: {{…}}}}`, see `docs/job-file.md`"
+        ),
+        false => "name a `config.json`, an ONNX or a safetensors file, relative to the job file, or describe the network: `model: {config: {…}}`".to_owned(),
+    };
+    source.wrong(Problem::at("workload.model", format!("cannot read the model `{path}`: {why}")).hint(hint))
 }
 
 /// Processor time of this process so far.
@@ -342,7 +363,7 @@ fn gpus(wanted: &Accelerators, catalog: &Catalog) -> Gpus {
 }
 
 /// Everything about a candidate; none for one that the search did not make.
-fn show<'a>(
+pub(super) fn show<'a>(
     search: &mut Search<'a, Estimates>,
     question: &Question,
     subject: &Subject,
@@ -357,7 +378,10 @@ fn show<'a>(
     let mut step = step_of(&subject.work, &way.setup(&subject.task, &device), coefficients);
     let calibration = lessons.on(&device.gpu.name);
     if let Some(calibration) = &calibration {
+        let before = step.seconds.middle;
         step.seconds = calibration.correct(step.seconds);
+        // What is waited for is a share of the step, corrected as the whole is.
+        step.communication *= step.seconds.middle / before.max(f64::MIN_POSITIVE);
     }
     let middle = step.seconds.middle.max(f64::MIN_POSITIVE);
     let band = (step.seconds.low / middle, step.seconds.high / middle);

@@ -71,19 +71,16 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     let file = args.file.as_deref().ok_or_else(|| no_job(&args.market))?;
     let price = args.typed.price;
     let read = job::read(file, &args.typed, printer)?;
-    if args.market.asks() || read.unrentable.is_some() || read.job.workload.is_some() {
-        let file = file.to_string_lossy().into_owned();
-        return market::run(read.job, file, &args.market, settings, printer);
+    if args.market.asks() || read.unrentable.is_some() || (read.job.workload.is_some() && !read.job.wants.here) {
+        return market::run(read.job, &read.source, &args.market, settings, printer);
     }
     let home = Home::open(&settings.home)?;
     let job = &read.job;
-    let (plan, measured) = match args.market.calibrates() {
-        true => {
-            let (plan, measured) = local::draft_measured(job, price, settings, &home, printer)?;
-            (plan, Some(measured))
-        }
-        false => (local::draft_here(job, price, settings, &home, printer)?, None),
+    let drafted = match args.market.calibrates() {
+        true => local::draft_measured(job, price, settings, &home, printer).map(|(plan, made)| (plan, Some(made))),
+        false => local::draft_here(job, price, settings, &home, printer).map(|plan| (plan, None)),
     };
+    let (plan, measured) = drafted.map_err(|error| local::where_data_comes_from(error, &read.source))?;
     if let Some(sweep) = &job.sweep {
         let known = known(settings, &home, job, printer)?;
         let preview = Preview::of(job, sweep, &plan, known, &file.to_string_lossy())?;

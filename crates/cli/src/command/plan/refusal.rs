@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use domain::Money;
 use plan::search::{Admission, Answer, Candidate, Market, Question, Reason, Terms, admit};
 
-use super::remedies::Desk;
+use super::remedies::{Desk, Likely};
 use super::tell::{cents, time};
 
 /// A reason, as it stands behind the number of offers that it rules out.
@@ -77,7 +77,7 @@ pub fn reasons(desk: &Desk, answer: &Answer) -> Vec<String> {
             .for_memory()
             .iter()
             .map(|remedy| {
-                let cheapest = &remedy.cheapest;
+                let cheapest = &remedy.cheapest.candidate;
                 format!("write {}: {} for {}", remedy.write, wall(cheapest), cents(cheapest.cost.total()))
             })
             .collect();
@@ -115,8 +115,9 @@ fn limits(desk: &Desk, answer: &Answer) -> Vec<(String, String)> {
             candidate.terms.word()
         )
     };
-    let budget_of = |candidate: &Candidate| format!("`budget: {{max: ${}}}`", dollars(candidate.cost.total()));
-    let deadline_of = |candidate: &Candidate| format!("`deadline: {}h`", (candidate.course.wall / 3600.0).ceil());
+    // What the estimate comes to is an even chance; what is told to write holds in nine runs of ten.
+    let budget_of = |likely: &Likely| format!("`budget: {{max: ${}}}`", dollars(likely.cost));
+    let deadline_of = |likely: &Likely| format!("`deadline: {}`", deadline(likely.time));
     let mut told = Vec::new();
     let exceeds = |reason: Reason| answer.missed.contains_key(&reason);
     if !exceeds(Reason::Budget) && !exceeds(Reason::Deadline) && !exceeds(Reason::Carbon) {
@@ -129,11 +130,15 @@ fn limits(desk: &Desk, answer: &Answer) -> Vec<(String, String)> {
         let message = format!(
             "the budget of {} is too small: the cheapest, {}, costs {} and takes {}",
             cents(most),
-            machine(&cheapest),
-            cents(cheapest.cost.total()),
-            wall(&cheapest)
+            machine(&cheapest.candidate),
+            cents(cheapest.candidate.cost.total()),
+            wall(&cheapest.candidate)
         );
-        told.push((message, format!("write {} or more, or train for fewer steps", budget_of(&cheapest))));
+        let write = budget_of(&cheapest);
+        told.push((
+            message,
+            format!("write {write} or more, which nine runs in ten keep to, or train for fewer steps"),
+        ));
     }
     if let Some(most) = question.deadline
         && let Some(fastest) = free(|question| question.deadline = None).map(|remedy| remedy.fastest)
@@ -141,11 +146,15 @@ fn limits(desk: &Desk, answer: &Answer) -> Vec<(String, String)> {
         let message = format!(
             "the deadline of {} is too tight: the fastest, {}, takes {} and costs {}",
             time(domain::Duration::from_micros(most.0)),
-            machine(&fastest),
-            wall(&fastest),
-            cents(fastest.cost.total())
+            machine(&fastest.candidate),
+            wall(&fastest.candidate),
+            cents(fastest.candidate.cost.total())
         );
-        told.push((message, format!("write {} or more, or train for fewer steps", deadline_of(&fastest))));
+        let write = deadline_of(&fastest);
+        told.push((
+            message,
+            format!("write {write} or more, which nine runs in ten keep to, or train for fewer steps"),
+        ));
     }
     if question.max_carbon.is_some() {
         let cleanest = answer.missed.get(&Reason::Carbon).map(|missed| &missed.nearest);
@@ -159,7 +168,8 @@ fn limits(desk: &Desk, answer: &Answer) -> Vec<(String, String)> {
             )),
             None if exceeds(Reason::Carbon) => told.push((
                 "nobody knows what the regions that remain emit".to_owned(),
-                "leave `max_carbon` out, or name regions whose grid is known (`gradus offers --all`)".to_owned(),
+                "leave `max_carbon` out, or name regions whose grid is known: `gradus catalog info` lists the others"
+                    .to_owned(),
             )),
             None => {}
         }
@@ -172,15 +182,15 @@ fn limits(desk: &Desk, answer: &Answer) -> Vec<(String, String)> {
         let (cheapest, fastest) = (&remedy.cheapest, &remedy.fastest);
         let message = format!(
             "the limits are too tight, each of them: the cheapest, {}, costs {} and takes {}; the fastest, {}, takes {} and costs {}",
-            machine(cheapest),
-            cents(cheapest.cost.total()),
-            wall(cheapest),
-            machine(fastest),
-            wall(fastest),
-            cents(fastest.cost.total())
+            machine(&cheapest.candidate),
+            cents(cheapest.candidate.cost.total()),
+            wall(&cheapest.candidate),
+            machine(&fastest.candidate),
+            wall(&fastest.candidate),
+            cents(fastest.candidate.cost.total())
         );
         let (one, other) = (budget_of(cheapest), deadline_of(cheapest));
-        told.push((message, format!("write {one} and {other}, or more of either")));
+        told.push((message, format!("write {one} and {other}, or more of either: nine runs in ten keep to them")));
     }
     told
 }
@@ -274,6 +284,15 @@ fn wall(candidate: &Candidate) -> String {
     time(domain::Duration::from_micros((candidate.course.wall * 1e6) as u64))
 }
 
+/// The next time that a person would write: whole minutes up to two hours, then whole hours.
+fn deadline(time: domain::Duration) -> String {
+    let minutes = time.as_secs_f64() / 60.0;
+    match minutes {
+        few if few <= 120.0 => format!("{:.0}m", few.ceil()),
+        many => format!("{:.0}h", (many / 60.0).ceil()),
+    }
+}
+
 fn gib(bytes: f64) -> String {
     format!("{:.1} GiB", bytes / f64::from(1 << 30))
 }
@@ -304,5 +323,14 @@ mod tests {
         check(12_345_678, "13");
         check(1_234_567_890, "1240");
         check(1_000_000, "1");
+    }
+
+    #[test]
+    fn times_are_rounded_up_to_what_one_would_write() {
+        let check = |time: &str, text: &str| assert_eq!(deadline(time.parse().unwrap()), text);
+        check("20s", "1m");
+        check("17m1s", "18m");
+        check("2h", "120m");
+        check("2h1m", "3h");
     }
 }

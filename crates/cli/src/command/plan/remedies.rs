@@ -1,15 +1,28 @@
 //! What would make a job possible that no offer can run: single changes, each tried by a search of its own, so that what
 //! is told works when it is typed.
 
+use domain::{Duration, Money};
 use plan::estimate::Coefficients;
 use plan::search::{Answer, Candidate, Estimates, Lessons, Market, Question, Search, Subject};
 
-/// A change, and the cheapest that it admits.
+use super::market::show;
+
+/// A change, and what it admits.
 pub struct Remedy {
     /// What to write.
     pub write: String,
-    pub cheapest: Candidate,
-    pub fastest: Candidate,
+    pub cheapest: Likely,
+    pub fastest: Likely,
+}
+
+/// A candidate with what it takes in all but one run of ten.
+#[derive(Clone, Copy)]
+pub struct Likely {
+    pub candidate: Candidate,
+    /// One run in ten takes longer.
+    pub time: Duration,
+    /// One run in ten costs more.
+    pub cost: Money,
 }
 
 /// What a job is planned with.
@@ -27,11 +40,18 @@ const MORE_NODES: [u32; 4] = [32, 64, 128, 256];
 
 impl Desk<'_> {
     /// The answer to a question about a subject.
-    fn ask(&self, subject: &Subject, question: &Question) -> Option<(Candidate, Candidate)> {
+    fn ask(&self, subject: &Subject, question: &Question) -> Option<(Likely, Likely)> {
         let estimates = Estimates::taught(subject, self.coefficients, self.lessons.clone());
-        let answer: Answer = Search::new(&subject.task, self.market, estimates).answer(question);
-        let at = |index: Option<&usize>| index.map(|index| answer.candidates[*index]);
-        at(answer.front.first()).zip(at(answer.front.last()))
+        let mut search = Search::new(&subject.task, self.market, estimates);
+        let answer: Answer = search.answer(question);
+        let mut at = |index: Option<&usize>| {
+            let candidate = answer.candidates[*index?];
+            let shown = show(&mut search, question, subject, self.coefficients, self.lessons, &candidate)?;
+            let (time, cost) = (shown.outlook.time.high, shown.outlook.cost.high);
+            Some(Likely { candidate, time, cost: cost.max(candidate.cost.total()) })
+        };
+        let fastest = at(answer.front.first())?;
+        Some((fastest, at(answer.front.last())?))
     }
 
     fn remedy(&self, write: &str, subject: &Subject, question: &Question) -> Option<Remedy> {

@@ -13,7 +13,7 @@ use plan::search::{Role, Terms, Verdict, Way};
 
 use super::market::{Found, Shown};
 use super::{plot, refusal};
-use crate::progress::grouped;
+use crate::progress::{counted, grouped};
 use crate::table;
 
 pub use figures::{cents, time};
@@ -192,18 +192,18 @@ fn details(shown: &Shown) -> Vec<String> {
     }
     if let Some(anchor) = &shown.step.anchor {
         lines.push(format!(
-            "measured {} on {} ({}, {} measurements), which the estimate of a step misses by {:.0} %",
+            "measured {} on {} ({}, {}), which the estimate of a step misses by {:.0} %",
             anchor.what,
             anchor.gpu,
             anchor.source,
-            anchor.rows,
+            counted(anchor.rows as u64, "measurement"),
             100.0 * anchor.error
         ));
     }
     if let Some(calibration) = &shown.calibration {
         lines.push(format!(
-            "         {} measured steps of this network corrected it by {:+.0} %; what is left is {:.0} % either way",
-            calibration.runs,
+            "         {} of this network corrected it by {:+.0} %; what is left is {:.0} % either way",
+            counted(calibration.runs as u64, "measured step"),
             100.0 * (calibration.factor - 1.0),
             100.0 * calibration.deviation
         ));

@@ -71,3 +71,22 @@ fn what_is_described_needs_a_program() {
         "- -: there is nothing to do: neither `train` nor `run` is given (`workload:` describes what a program trains: add `run: python train.py`, or how else yours is started)",
     );
 }
+
+#[test]
+fn keys_are_found_again_by_their_lines() {
+    let text = "run: echo\nworkload:\n  model: a.onnx\n  batch: 64\n";
+    let found = ["workload.model", "workload.steps", "data.samples", "run"].map(|key| crate::file::line_of(text, key));
+    assert_eq!(found, [Some(3), Some(2), None, Some(1)]);
+}
+
+#[test]
+fn a_job_for_this_machine_says_so() {
+    let here = |more: &str| {
+        let text = format!("run: echo\n{more}");
+        crate::Job::parse(&text, "job.yaml").map(|parsed| parsed.job.wants.here)
+    };
+    assert_eq!(
+        [here("resources: {infra: local}\n"), here(""), here("resources: {cpus: 2}\n")],
+        [Ok(true), Ok(false), Ok(false)]
+    );
+}

@@ -1,0 +1,156 @@
+//! What the client below says when a request fails: whether it may pass, whether somebody has answered, and its words
+//! without secrets.
+
+use object_store::Error as StoreError;
+
+use crate::Error;
+use crate::location::Location;
+use crate::remote::Remote;
+
+impl Remote {
+    /// A service's error in our words.
+    pub(crate) fn told(&self, doing: &'static str, name: &str, error: &StoreError) -> Error {
+        let location = self.address(name);
+        let why = without_secrets(&chain(error));
+        let bucket = match self.location() {
+            Location::Object { bucket, .. } => bucket.clone(),
+            Location::Local(_) | Location::Web { .. } => String::new(),
+        };
+        if names_metadata(&why) {
+            let hint = crate::open::credentials_hint(self.location()).to_owned();
+            return Error::NoCredentials { location, hint };
+        }
+        if names_bucket(&why) {
+            return Error::NoBucket { bucket, location };
+        }
+        match error {
+            StoreError::NotFound { .. } => {
+                Error::Missing { location, hint: "check the path; `gradus data push` puts data there".into() }
+            }
+            StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
+                Error::Refused { location, why }
+            }
+            StoreError::Precondition { .. } | StoreError::AlreadyExists { .. } => Error::Raced { location },
+            StoreError::NotSupported { .. } if why.contains(NO_RANGES) => Error::NoRanges { location },
+            // A web server that lists a folder as a page says no length.
+            _ if why.contains("Missing content size") => Error::Missing { location, hint: NO_LIST.into() },
+            _ => {
+                let named_by = self.endpoint.as_ref().and_then(|endpoint| endpoint.named_by);
+                let hint = match (status(&why), named_by) {
+                    (Some(405 | 501), Some(variable)) => {
+                        format!("what answers there is no object store: correct `{variable}`")
+                    }
+                    (Some(300..=399), _) => "check the region of the bucket, and the variable that names it".to_owned(),
+                    (Some(400..=499), _) => "check the address, the region and the keys".to_owned(),
+                    (_, _) if is_of_disk(&why) => "make room or ask who may write there (`df -h` and `ls -ld` tell), or name a folder elsewhere; then run the same command: it goes on where it was".to_owned(),
+                    (_, _) if why.contains("InvalidContentType") => {
+                        "what answers there speaks no TLS: write `http://` where its address is named".to_owned()
+                    }
+                    (_, _) => "check the network and the endpoint, then run the same command: it goes on where it was"
+                        .to_owned(),
+                };
+                let host = self.endpoint.as_ref().map(|endpoint| format!(" at `{endpoint}`")).unwrap_or_default();
+                Error::Network { doing, location, host, why, hint }
+            }
+        }
+    }
+}
+
+/// What the client says of a server that sends the whole object where a part was asked for.
+pub(crate) const NO_RANGES: &str = "Range request not supported";
+
+/// What to do about a web server, which cannot be asked what it has.
+pub(crate) const NO_LIST: &str =
+    "a web server does not list what it has: name one file, or push in chunks (without `--plain`) what it serves";
+
+/// Services tell a missing bucket in the body of a 404, each with its own word.
+pub(crate) fn names_bucket(text: &str) -> bool {
+    ["NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"].iter().any(|word| text.contains(word))
+}
+
+/// Whether it is a disk that refuses, for good.
+fn is_of_disk(text: &str) -> bool {
+    ["No space left on device", "Read-only file system", "Permission denied", "Disk quota exceeded"]
+        .iter()
+        .any(|word| text.contains(word))
+}
+
+/// Whether credentials were looked for on the machine itself, in vain.
+pub(crate) fn names_metadata(text: &str) -> bool {
+    text.contains("169.254.169.254") || text.contains("metadata.google.internal")
+}
+
+/// Whether another try may succeed.
+pub(crate) fn may_pass(error: &StoreError) -> bool {
+    match error {
+        StoreError::Generic { source, .. } => {
+            let text = chain(source.as_ref());
+            let is_final = match status(&text) {
+                // What S3 says of a body that came too slowly or damaged.
+                Some(400) => !["RequestTimeout", "BadDigest", "IncompleteBody"].iter().any(|word| text.contains(word)),
+                Some(408 | 425 | 429) => false,
+                Some(300..=499 | 501 | 505) => true,
+                Some(_) | None => text.contains("Missing content size") || text.contains("redirect without LOCATION"),
+            };
+            !is_final && !names_bucket(&text) && !names_metadata(&text) && !is_of_disk(&text)
+        }
+        StoreError::JoinError { .. } => true,
+        _ => false,
+    }
+}
+
+/// The status of HTTP that an error tells, where it tells one.
+pub(crate) fn status(text: &str) -> Option<u16> {
+    let (_, rest) = text.split_once("status code: ")?;
+    rest.get(..3)?.parse().ok()
+}
+
+/// Whether somebody has answered, if only to refuse.
+pub(crate) fn answered(error: &StoreError) -> bool {
+    match error {
+        StoreError::Generic { source, .. } => {
+            let text = source.to_string();
+            status(&text).is_some() || text.contains("Server returned error response")
+        }
+        StoreError::JoinError { .. } | StoreError::InvalidPath { .. } => false,
+        _ => true,
+    }
+}
+
+pub(crate) fn generic(why: String) -> StoreError {
+    StoreError::Generic { store: "gradus", source: why.into() }
+}
+
+/// An error and its causes, each told once.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(&format!(": {more}"));
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Without the queries of addresses, which hold signatures, and in one line of bearable length.
+pub(crate) fn without_secrets(text: &str) -> String {
+    let mut kept = String::new();
+    let mut in_query = false;
+    for c in text.chars() {
+        match c {
+            '?' => in_query = true,
+            c if c.is_whitespace() || matches!(c, ')' | '"') => in_query = false,
+            _ => {}
+        }
+        if !in_query {
+            kept.push(if c == '\n' { ' ' } else { c });
+        }
+    }
+    match kept.char_indices().nth(400) {
+        Some((end, _)) => format!("{}…", &kept[..end]),
+        None => kept,
+    }
+}
