@@ -1,6 +1,8 @@
 //! A bucket as data of a run, fetched first or read by pieces: the same weights as from the folder and the tar. `cargo xtask test` provides moto and the
 //! trainer.
 
+#[path = "transfer/bucket.rs"]
+mod bucket;
 #[path = "../../store/tests/moto/s3.rs"]
 mod s3;
 
