@@ -61,6 +61,10 @@ impl Error {
             Error::NoRun(_) => Some("list the runs with `gradus status`".into()),
             Error::Unreadable { .. } => Some("was the log written by a newer gradus? update this one".into()),
             Error::File { source, .. } => file_hint(source),
+            Error::State { path, source, .. } if is_damaged(source) => Some(format!(
+                "it is damaged, or no state of gradus: put a copy of it back, or begin anew: `mv {0} {0}.damaged`",
+                path.display()
+            )),
             Error::State { .. } => Some(
                 "check that the home folder is on a writable disk with free space, or choose another with `--home`"
                     .into(),
@@ -80,4 +84,10 @@ fn file_hint(source: &std::io::Error) -> Option<String> {
         }
         _ => Some("choose another folder with `--home FOLDER` or `GRADUS_HOME`".into()),
     }
+}
+
+/// Whether what lies there is not what was written.
+fn is_damaged(source: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    matches!(source.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
 }

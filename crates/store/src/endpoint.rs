@@ -17,10 +17,10 @@ pub(crate) struct Endpoint {
     pub named_by: Option<&'static str>,
 }
 
-/// Between two tries of a host that refuses.
+/// Between the first two tries of a host that refuses, or whose name has no address: a service may be starting. Each
+/// pause is twice the one before, up to the longest.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Tries of a host that refuses, or whose name has no address: a service may be starting.
-const TRIES: u32 = 3;
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 impl Endpoint {
     /// The host of an address such as `https://host:8080/path`; none where it names none.
@@ -44,25 +44,27 @@ impl Endpoint {
     /// In a few words, why nobody can be reached: no address, nothing that listens, no answer within `patience`.
     pub fn knock(&self, patience: Duration) -> Result<(), String> {
         let began = Instant::now();
-        let mut tries = 0;
+        let mut pause = PAUSE;
         loop {
-            tries += 1;
             let left = patience.saturating_sub(began.elapsed());
             match self.knock_once(left.max(PAUSE)) {
                 Ok(()) => return Ok(()),
-                Err(why) if tries >= TRIES || began.elapsed() + PAUSE >= patience => return Err(why),
-                Err(_) => std::thread::sleep(PAUSE),
+                Err(why) if began.elapsed() + pause >= patience => return Err(why),
+                Err(_) => std::thread::sleep(pause),
             }
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
     fn knock_once(&self, patience: Duration) -> Result<(), String> {
         let addresses = self.addresses(patience)?;
         let mut why = format!("`{}` has no address", self.host);
+        // Those that do not answer must leave time for the others.
+        let each = patience / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
         for address in addresses {
-            match TcpStream::connect_timeout(&address, patience) {
+            match TcpStream::connect_timeout(&address, each.max(Duration::from_millis(1))) {
                 Ok(_) => return Ok(()),
-                Err(error) => why = in_words(&error, patience),
+                Err(error) => why = in_words(&error, each),
             }
         }
         Err(why)
@@ -128,8 +130,16 @@ mod tests {
         let address = format!("http://{}", listener.local_addr().unwrap());
         let endpoint = Endpoint::of(&address, None).unwrap();
         assert_eq!(endpoint.knock(Duration::from_secs(2)), Ok(()));
+        let address = listener.local_addr().unwrap();
         drop(listener);
-        let told = endpoint.knock(Duration::from_secs(2)).unwrap_err();
+        let told = endpoint.knock(Duration::from_millis(400)).unwrap_err();
         assert!(told.contains("nothing listens"), "{told}");
+        // Somebody who begins to listen while there is patience is found.
+        let begins = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(700));
+            std::net::TcpListener::bind(address).map(|listener| listener.accept().is_ok())
+        });
+        let found = endpoint.knock(Duration::from_secs(30));
+        assert!(found.is_ok() || begins.join().unwrap().is_err(), "{found:?}");
     }
 }

@@ -20,7 +20,16 @@ pub fn may_push(source: &Path, target: &Location) -> Result<(), Error> {
         return Err(Error::Usage { message, hint });
     }
     match target.local() {
-        Some(path) => apart(source, path, "each push would send what earlier ones have stored"),
+        Some(path) => {
+            apart(source, path, "each push would send what earlier ones have stored")?;
+            match absolute(source).starts_with(absolute(path)) {
+                true => {
+                    let message = format!("`{here}` lies in `{target}`: what is stored would lie among other files");
+                    Err(Error::Usage { message, hint: beside(&absolute(path)) })
+                }
+                false => Ok(()),
+            }
+        }
         None => Ok(()),
     }
 }
@@ -53,25 +62,27 @@ fn is_pushed(folder: &Path) -> bool {
     folder.join(head::NAME).is_file() && folder.join("manifests").is_dir()
 }
 
-/// Refuses two folders of which one is, or lies in, the other.
+/// Refuses a target that is the source or lies in it.
 fn apart(source: &Path, target: &Path, why: &str) -> Result<(), Error> {
     let (from, to) = (absolute(source), absolute(target));
     let (source, target) = (source.display(), target.display());
     let message = match () {
         () if from == to => format!("`{source}` and `{target}` are the same: {why}"),
         () if to.starts_with(&from) => format!("`{target}` lies in `{source}`: {why}"),
-        () if from.starts_with(&to) => format!("`{source}` lies in `{target}`: {why}"),
         () => return Ok(()),
     };
-    let outer = if to.starts_with(&from) { &from } else { &to };
-    let hint = match (outer.parent(), outer.file_name()) {
+    Err(Error::Usage { message, hint: beside(&from) })
+}
+
+/// To name a folder beside the outer one.
+fn beside(outer: &Path) -> String {
+    match (outer.parent(), outer.file_name()) {
         (Some(above), Some(name)) => {
             let beside = above.join(format!("{}-copy", name.to_string_lossy()));
             format!("name a folder outside of both, such as `{}`", beside.display())
         }
         (_, _) => "name a folder outside of both".to_owned(),
-    };
-    Err(Error::Usage { message, hint })
+    }
 }
 
 /// A path without links and relative parts, as far as it is there.
@@ -109,7 +120,10 @@ mod tests {
         check(push("here", "here"), "are the same: each push");
         check(push("here", "here/new/deep"), "new/deep` lies in `");
         check(push("here", "link/new"), "new` lies in `");
+        check(push("here/inner", "here"), "would lie among other files; name a folder outside of both");
         check(push("here/inner", "here"), "here-copy`");
+        check(pull("here/inner", "here"), "ok");
+        check(pull("here", "here/inner"), "inner` lies in `");
         check(push("store", "there"), "`gradus data pull ");
         check(push("gone", "there"), "cannot open `");
         check(pull("store", "store"), "are the same");

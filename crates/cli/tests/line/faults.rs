@@ -173,6 +173,20 @@ fn a_missing_or_foreign_tensor_library_is_told_with_the_way_out() {
 }
 
 #[test]
+fn a_state_that_is_none_is_told_with_how_to_begin_anew() {
+    let home = Home::new();
+    fs::create_dir_all(home.path()).unwrap();
+    fs::write(home.path().join("state.db"), "this is no database, and long enough to be looked at").unwrap();
+    let said = home.gradus(&["status"]);
+    assert_eq!(said.code, Some(3), "{}", said.err);
+    assert!(
+        said.err.contains("hint: it is damaged, or no state of gradus") && said.err.contains("`mv "),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
 fn a_home_that_cannot_be_written_is_told() {
     let home = Home::new();
     fs::write(home.path(), "a file stands where the folder should be").unwrap();

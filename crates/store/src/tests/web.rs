@@ -187,6 +187,4 @@ fn an_object_store_that_is_none_is_told_with_the_variable_that_names_it() {
     let message = told(&format!("http://{closed}"));
     assert!(message.contains(&format!("cannot reach `{closed}` for `s3://bucket/set/gradus.json`")), "{message}");
     assert!(message.contains("`AWS_ENDPOINT_URL` names that host"), "{message}");
-    let message = told("http://no-such-host.invalid");
-    assert!(message.contains("no-such-host.invalid") && message.contains("address"), "{message}");
 }
