@@ -133,7 +133,11 @@ fn add(
         let is_inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
         if !Path::new(&image.file_name).components().all(is_inside) {
             let why = format!("the picture `{}` leads out of its folder", image.file_name);
-            return Err(layout(file, &why, "name pictures by relative paths below the folder"));
+            return Err(layout(
+                file,
+                &why,
+                "write its path below the folder of the label file; a link there may lead to where it is",
+            ));
         }
         let found = places.iter().map(|place| place.join(&image.file_name)).find(|path| path.is_file());
         let file = found.ok_or_else(|| {

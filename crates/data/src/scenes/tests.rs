@@ -124,14 +124,30 @@ fn wrong_labels_are_named() {
 }
 
 #[test]
-fn folders_that_link_in_circles_are_gone_through_once() {
+fn links_are_followed_but_not_in_circles() {
     let folder = tempfile::tempdir().unwrap();
     yolo(folder.path(), "1 0.25 0.25 0.25 0.25\n");
+    let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, folder.path().join(name)).unwrap();
     for name in ["one", "two", "three"] {
-        std::os::unix::fs::symlink(".", folder.path().join("images").join(name)).unwrap();
+        link(".", &format!("images/{name}"));
     }
     let scenes = Scenes::open(&spec(json!({})), folder.path(), 1).unwrap();
     assert_eq!(scenes.counts(), [2, 1, 1]);
+    // The same pictures under two names are two parts.
+    for part in ["images", "labels"] {
+        fs::create_dir(folder.path().join(part).join("train")).unwrap();
+        for name in ["a", "b", "c", "d"] {
+            let ending = if part == "images" { "png" } else { "txt" };
+            let _ = fs::rename(
+                folder.path().join(format!("{part}/{name}.{ending}")),
+                folder.path().join(format!("{part}/train/{name}.{ending}")),
+            );
+        }
+        link("train", &format!("{part}/val"));
+        link("train", &format!("{part}/test"));
+    }
+    let scenes = Scenes::open(&spec(json!({"split": "folders"})), folder.path(), 1).unwrap();
+    assert_eq!(scenes.counts(), [4, 4, 4]);
 }
 
 #[test]

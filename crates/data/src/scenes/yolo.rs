@@ -4,7 +4,6 @@
 //! The names of the classes are in `classes.txt`, `obj.names` or, as `names:`, in a `data.yaml`; without one of them
 //! the classes are called by their numbers.
 
-use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +12,8 @@ use crate::{Error, Part, plain_file};
 
 /// Boxes may leave the picture by this share of it, which rounding to few digits does.
 const ROUNDING: f64 = 0.01;
+/// Folders that link to each other without a circle can still be entered by very many ways.
+const MOST_FOLDERS: u32 = 100_000;
 /// No data set of boxes has more classes.
 const MOST_CLASSES: u32 = 1 << 16;
 
@@ -20,7 +21,7 @@ const MOST_CLASSES: u32 = 1 << 16;
 pub(super) fn read(root: &Path) -> Result<Listing, Error> {
     let (images, labels) = (root.join("images"), root.join("labels"));
     let mut pictures = Vec::new();
-    walk(&images, &mut pictures, &mut HashSet::new())?;
+    walk(&images, &mut pictures, &mut Way::default())?;
     let names = names(root)?;
     let mut listing = Listing::default();
     let mut most = None;
@@ -46,16 +47,32 @@ fn home(inner: &Path) -> Option<Part> {
     part_named(&first.as_os_str().to_string_lossy())
 }
 
-/// The pictures below a folder. Links are followed, each folder once.
-fn walk(folder: &Path, found: &mut Vec<PathBuf>, seen: &mut HashSet<PathBuf>) -> Result<(), Error> {
+/// Where a walk through folders is.
+#[derive(Default)]
+struct Way {
+    /// The present folder and those above it, without links.
+    above: Vec<PathBuf>,
+    /// Folders that were entered so far.
+    entered: u32,
+}
+
+/// The pictures below a folder. Links are followed, but none that leads in a circle.
+fn walk(folder: &Path, found: &mut Vec<PathBuf>, way: &mut Way) -> Result<(), Error> {
     let failed = |source| Error::Read { name: folder.display().to_string(), source };
-    if !seen.insert(fs::canonicalize(folder).map_err(failed)?) {
+    let real = fs::canonicalize(folder).map_err(failed)?;
+    if way.above.contains(&real) {
         return Ok(());
     }
+    way.entered += 1;
+    if way.entered > MOST_FOLDERS {
+        let hint = "remove links that lead from folder to folder";
+        return Err(layout(folder, &format!("more than {MOST_FOLDERS} folders are found on the way"), hint));
+    }
+    way.above.push(real);
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if path.is_dir() {
-            walk(&path, found, seen)?;
+            walk(&path, found, way)?;
             continue;
         }
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
@@ -63,6 +80,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>, seen: &mut HashSet<PathBuf>) ->
             found.push(path);
         }
     }
+    way.above.pop();
     Ok(())
 }
 

@@ -11,15 +11,16 @@ use crate::error::Error;
 /// How pictures are prepared.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How pictures are prepared: imagenet-train, imagenet-val, resize256-randomcrop224 or small-pictures
-    #[arg(long, default_value = "resize256-randomcrop224", value_name = "NAME")]
-    recipe: String,
+    /// How pictures are prepared: imagenet-train, imagenet-val, resize256-randomcrop224 or small-pictures [default:
+    /// resize256-randomcrop224]
+    #[arg(long, value_name = "NAME")]
+    recipe: Option<String>,
     /// Height and width of a sample, where it is not the recipe's own
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(8..=1024))]
     pub size: Option<u32>,
-    /// What the values are: normalised floats of 32 or 16 bits, or bytes
-    #[arg(long, value_enum, default_value_t = Kind::F32)]
-    numbers: Kind,
+    /// What the values are: normalised floats of 32 or 16 bits, or bytes [default: f32]
+    #[arg(long, value_enum)]
+    numbers: Option<Kind>,
     /// Put the channels of a pixel side by side (NHWC) instead of plane by plane
     #[arg(long)]
     channels_last: bool,
@@ -41,8 +42,9 @@ impl Args {
     /// # Errors
     /// [`Error::Usage`], for a name that is not known.
     pub fn preset(&self) -> Result<Preset, Error> {
-        Preset::named(&self.recipe, self.size).ok_or_else(|| {
-            let message = format!("the recipe `{}` is not known", self.recipe);
+        let name = self.recipe.as_deref().unwrap_or("resize256-randomcrop224");
+        Preset::named(name, self.size).ok_or_else(|| {
+            let message = format!("the recipe `{name}` is not known");
             Error::Usage { message, hint: format!("write one of {}", NAMES.map(|name| format!("`{name}`")).join(", ")) }
         })
     }
@@ -72,9 +74,9 @@ impl Args {
     /// How batches are made.
     pub fn options(&self, preset: &Preset, batch: usize, workers: usize) -> LoaderOptions {
         let numbers = match self.numbers {
-            Kind::F32 => Numbers::F32,
-            Kind::Bf16 => Numbers::Bf16,
-            Kind::U8 => Numbers::U8,
+            None | Some(Kind::F32) => Numbers::F32,
+            Some(Kind::Bf16) => Numbers::Bf16,
+            Some(Kind::U8) => Numbers::U8,
         };
         let layout = if self.channels_last { MemoryFormat::ChannelsLast } else { MemoryFormat::Contiguous };
         LoaderOptions {
@@ -86,6 +88,16 @@ impl Args {
             augment: preset.augment.clone(),
             ..Default::default()
         }
+    }
+
+    /// What was given of those that only mean something to whole pictures.
+    pub fn given(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            (self.recipe.is_some(), "--recipe"),
+            (self.numbers.is_some(), "--numbers"),
+            (self.channels_last, "--channels-last"),
+        ];
+        given.into_iter().filter_map(|(is_given, flag)| is_given.then_some(flag))
     }
 
     /// Shape of a sample.

@@ -26,9 +26,9 @@ pub struct Args {
     kind: Kind,
     #[command(flatten)]
     recipe: recipe::Args,
-    /// Threads that decode, with the one that asks for batches
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
-    threads: u32,
+    /// Threads that decode, with the one that asks for batches [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
+    threads: Option<u32>,
     /// How long to measure; a pass over the pictures that has begun is not finished
     #[arg(long, default_value_t = 5.0, value_parser = seconds)]
     seconds: f64,
@@ -47,6 +47,16 @@ enum Kind {
     Text,
 }
 
+impl Kind {
+    fn words(self) -> &'static str {
+        match self {
+            Kind::Pictures => "whole pictures",
+            Kind::Objects => "pictures with boxes",
+            Kind::Text => "text",
+        }
+    }
+}
+
 /// Pictures in a batch.
 const BATCH: usize = 64;
 
@@ -56,17 +66,36 @@ const BATCH: usize = 64;
 /// [`Error`].
 pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
     let limit = Duration::from_secs_f64(args.seconds);
+    let strange: Vec<&str> = match args.kind {
+        Kind::Pictures => args.text.given().collect(),
+        Kind::Objects => args.recipe.given().chain(args.text.given()).collect(),
+        Kind::Text => {
+            let others = [(args.recipe.size.is_some(), "--size"), (args.threads.is_some(), "--threads")];
+            let others = others.into_iter().filter_map(|(is_given, flag)| is_given.then_some(flag));
+            args.recipe.given().chain(others).collect()
+        }
+    };
+    if let Some(flag) = strange.first() {
+        let message = format!("`{flag}` means nothing to {}", args.kind.words());
+        return Err(Error::Usage {
+            message,
+            hint: "leave it out, or see `gradus data bench --help` for `--as`".into(),
+        });
+    }
     match args.kind {
         Kind::Pictures => pictures(args, printer),
-        Kind::Objects => scenes::run(&args.path, args.recipe.size, args.threads, args.recipe.seed, limit, printer),
+        Kind::Objects => {
+            scenes::run(&args.path, args.recipe.size, args.threads.unwrap_or(1), args.recipe.seed, limit, printer)
+        }
         Kind::Text => texts::run(&args.path, &args.text, args.recipe.seed, limit, printer),
     }
 }
 
 fn pictures(args: Args, printer: &mut Printer) -> Result<u8, Error> {
+    let threads = args.threads.unwrap_or(1);
     let preset = args.recipe.preset()?;
     let dataset = Arc::new(args.recipe.open(&preset, &args.path)?);
-    let options = args.recipe.options(&preset, BATCH, args.threads as usize - 1);
+    let options = args.recipe.options(&preset, BATCH, threads as usize - 1);
     let limit = Duration::from_secs_f64(args.seconds);
     let (mut images, mut read, mut busy, mut ready, mut batches) = (0_u64, 0_u64, Duration::ZERO, 0, 0);
     let mut after_passes = Vec::new();
@@ -104,7 +133,7 @@ fn pictures(args: Args, printer: &mut Printer) -> Result<u8, Error> {
             "peak_rss_bytes": peak,
             "rss_bytes_after_pass": after_passes,
             "batches_ready": f64::from(ready as u32) / f64::from(batches.max(1)),
-            "threads": args.threads,
+            "threads": threads,
             "kernels": data::kernels(),
         }));
         return Ok(exit::DONE);

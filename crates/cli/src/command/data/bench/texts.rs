@@ -21,9 +21,24 @@ pub struct Args {
     /// With `--as text`: a `tokenizer.json`; without it a vocabulary of 8,000 is learnt
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<String>,
-    /// With `--as text`: tokens in a row
-    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(2..=65_536))]
-    length: u32,
+    /// With `--as text`: tokens in a row [default: 256]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=65_536))]
+    length: Option<u32>,
+}
+
+/// Tokens in a row, unless asked for.
+const LENGTH: u32 = 256;
+
+impl Args {
+    /// What was given of it.
+    pub fn given(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            (!self.columns.is_empty(), "--columns"),
+            (self.tokenizer.is_some(), "--tokenizer"),
+            (self.length.is_some(), "--length"),
+        ];
+        given.into_iter().filter_map(|(is_given, flag)| is_given.then_some(flag))
+    }
 }
 
 /// Rows in a batch.
@@ -34,7 +49,8 @@ const BATCH: usize = 32;
 /// # Errors
 /// [`Error`].
 pub fn run(path: &Path, args: &Args, seed: u64, limit: Duration, printer: &mut Printer) -> Result<u8, Error> {
-    let mut keys = json!({"length": args.length});
+    let length = args.length.unwrap_or(LENGTH);
+    let mut keys = json!({"length": length});
     if !args.columns.is_empty() {
         keys["columns"] = json!(args.columns);
     }
@@ -80,7 +96,7 @@ pub fn run(path: &Path, args: &Args, seed: u64, limit: Duration, printer: &mut P
     let size = bytes.map_or(String::new(), |bytes| format!(" from {:.1} MB", bytes as f64 / 1e6));
     printer.data(format!(
         "opened        {all} rows of {} tokens{size} in {opening:.1} s, {opening_cpu:.1} s of CPU time; {} words known",
-        args.length,
+        length,
         texts.vocabulary()
     ));
     printer.data(format!(
