@@ -142,9 +142,9 @@ fn table(text: &str) -> Result<Trace, String> {
     let mut rows: Vec<(f64, u32)> = Vec::new();
     let mut in_fractions = false;
     let is_head = |line: &str| line.split(',').map(str::trim).eq(["time", "count"]);
-    let lines =
-        text.lines().enumerate().filter(|(index, line)| !line.trim().is_empty() && !(*index == 0 && is_head(line)));
-    for (index, line) in lines {
+    let behind_head = usize::from(text.lines().next().is_some_and(is_head));
+    let lines = text.lines().enumerate().skip(behind_head);
+    for (index, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
         let number = index + 1;
         let wrong = || format!("line {number}: expected a time and a count, as `3600,4`, found `{}`", line.trim());
         let (time, count) = line.split_once(',').ok_or_else(wrong)?;
