@@ -9,6 +9,7 @@ use domain::gpu::{Architecture, Gpu};
 use super::ineligible::Ineligible;
 use super::programs;
 use super::row::Row;
+use super::seen::Seen;
 use crate::estimate::band::middle;
 use crate::estimate::limits::offloaded;
 use crate::estimate::memory::{Figures, Memory, Savings, memory_with};
@@ -63,36 +64,6 @@ pub struct Case {
     pub tried: Option<u64>,
     /// The share of the GPU's memory that all processes held, where the row states it.
     pub used: Option<f64>,
-}
-
-/// What a measurement of memory sees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
-    /// Tensors: PyTorch's `max_memory_allocated`, or peak of active blocks.
-    Allocated,
-    /// What PyTorch's allocator holds.
-    Reserved,
-    /// All that the process holds, as `nvidia-smi` tells it.
-    All,
-}
-
-impl Seen {
-    fn of(words: &str) -> Seen {
-        match words {
-            words if words.contains("reserved") => Seen::Reserved,
-            words if words.contains("smi") => Seen::All,
-            _ => Seen::Allocated,
-        }
-    }
-
-    /// That part of an estimate.
-    pub fn of_estimate(self, memory: &Memory) -> f64 {
-        match self {
-            Seen::Allocated => memory.allocated(),
-            Seen::Reserved => memory.reserved(),
-            Seen::All => memory.middle,
-        }
-    }
 }
 
 impl Case {

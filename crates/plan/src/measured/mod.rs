@@ -11,14 +11,16 @@ mod kinds;
 mod programs;
 mod row;
 mod score;
+mod seen;
 mod strict;
 mod table;
 
-pub use case::{Case, Gpus, Seen, case};
+pub use case::{Case, Gpus, case};
 pub use check::{Report, check};
 pub use contradictions::cases;
 pub use ineligible::Ineligible;
 pub use kinds::family;
 pub use row::{Row, Unreadable};
 pub use score::{Fits, Memory, Pair, Scaling, Score, percentile};
+pub use seen::Seen;
 pub use strict::rows;

@@ -17,7 +17,7 @@ pub const REGIME: f64 = 1.5;
 pub const COURSES: usize = 400;
 
 /// Spells after which a course that has not ended is given up.
-const LONGEST: usize = 20_000;
+pub(super) const LONGEST: usize = 20_000;
 
 /// Three percentiles of seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -88,7 +88,7 @@ pub fn bands_of(weather: Weather, work: f64, interval: f64, costs: &Costs, polic
 }
 
 /// Percentiles; runs that never end are above all others.
-fn band(mut seconds: Vec<f64>, endless: usize) -> Band {
+pub(super) fn band(mut seconds: Vec<f64>, endless: usize) -> Band {
     seconds.sort_by(f64::total_cmp);
     let count = seconds.len() + endless;
     let at = |share: f64| {
@@ -144,7 +144,7 @@ impl Iterator for Course<'_> {
 }
 
 /// The next number of the standard normal distribution (Box and Muller 1958).
-fn normal(draws: &mut Draws) -> f64 {
+pub(super) fn normal(draws: &mut Draws) -> f64 {
     let radius = (-2.0 * (1.0 - draws.share()).ln()).sqrt();
     radius * (std::f64::consts::TAU * draws.share()).cos()
 }

@@ -1,8 +1,10 @@
 //! Foresight held beside what happened: fit on the first half of a trace, replay on the second.
 
+use domain::random::Draws;
 use serde::Serialize;
 
 use super::bootstrap::{Bands, bands};
+use super::now::band_from;
 use super::{Costs, Ended, Policy, Spell, Trace, Weather, interval, paid, walk};
 
 /// What a trace is asked.
@@ -38,7 +40,22 @@ pub struct Checked {
     pub paid_error: f64,
     /// Share of the replays whose wall time lies in the foreseen band.
     pub covered: f64,
+    /// The same where each start knows what was seen until then.
+    pub from_now: Option<FromNow>,
 }
+
+/// Foreseen anew at starts all through the second half, from all that was seen until then.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct FromNow {
+    pub starts: usize,
+    /// Share of the starts whose wall time lies in the band that was foreseen there.
+    pub covered: f64,
+    /// The high end of a band over its low one, at the median of the starts.
+    pub ratio: f64,
+}
+
+/// Starts from which is foreseen anew.
+pub const STARTS: usize = 60;
 
 /// Percentiles of what happened.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -113,7 +130,29 @@ pub fn check(trace: &Trace, question: &Question) -> Result<Checked, String> {
         wall: Bandless { low: at(0.1), middle: at(0.5), high: at(0.9) },
         paid_error: foreseen_paid / paid - 1.0,
         covered: inside as f64 / replays.len() as f64,
+        from_now: from_now(trace, question, &second, interval),
     })
+}
+
+/// Foresees from [`STARTS`] moments of the second half, each with what was seen until then. A start where nothing can be
+/// foreseen, or whose run does not end, counts as not covered. None where nothing is foreseen anywhere.
+fn from_now(trace: &Trace, question: &Question, second: &[Spell], interval: f64) -> Option<FromNow> {
+    let Question { nodes, work, costs, policy, seed } = *question;
+    let middle = trace.end / 2.0;
+    let mut draws = Draws::new(seed);
+    let mut ratios = Vec::new();
+    let mut inside = 0;
+    for index in 0..STARTS {
+        let start = (trace.end - middle) * (index as f64 + 0.5) / STARTS as f64;
+        let seen = trace.spells(nodes, 0.0, middle + start);
+        let Some(band) = band_from(&seen, work, interval, &costs, policy, &mut draws) else { continue };
+        ratios.push(band.high / band.low);
+        let is_inside = |ended: Ended| (band.low..=band.high).contains(&ended.wall);
+        inside += usize::from(walk(round(second, start), work, interval, &costs, policy).is_some_and(is_inside));
+    }
+    ratios.sort_by(f64::total_cmp);
+    let ratio = *ratios.get(ratios.len() / 2)?;
+    Some(FromNow { starts: STARTS, covered: inside as f64 / STARTS as f64, ratio })
 }
 
 /// The spells from `start` on, round and round.

@@ -8,6 +8,7 @@
 pub mod bootstrap;
 pub mod check;
 pub mod expected;
+pub mod now;
 pub mod trace;
 pub mod walk;
 pub mod weather;

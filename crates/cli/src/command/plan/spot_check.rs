@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use domain::Duration;
-use plan::spot::check::Question;
+use plan::spot::check::{Question, STARTS};
 use plan::spot::{Checked, Costs, Policy, Trace, check};
 use serde_json::{Value, json};
 
@@ -173,6 +173,12 @@ fn people(rows: &[Row], of: fn(&Row) -> &Result<Checked, String>, printer: &mut 
         summary["own_ratio_median"].as_f64().unwrap_or(f64::NAN),
         summary["shift"].as_f64().unwrap_or(f64::NAN).exp(),
     ));
+    printer.data(format!(
+        "foreseen anew at {STARTS} starts of each second half, from what was seen until then: {} of wall times in bands \
+         whose high end is {:.2} times the low one at the median",
+        percent("covered_from_now"),
+        summary["band_ratio_from_now_median"].as_f64().unwrap_or(f64::NAN),
+    ));
 }
 
 fn summary(rows: &[Row], of: impl Fn(&Row) -> &Result<Checked, String>) -> Value {
@@ -188,6 +194,8 @@ fn summary(rows: &[Row], of: impl Fn(&Row) -> &Result<Checked, String>) -> Value
     let shifts: Vec<f64> = checked.iter().map(|one| (one.wall.middle / one.foreseen.wall.middle).ln()).collect();
     let shift = (shifts.iter().map(|shift| shift * shift).sum::<f64>() / shifts.len() as f64).sqrt();
     let covered: Vec<f64> = checked.iter().map(|one| one.covered).collect();
+    let now: Vec<f64> = checked.iter().filter_map(|one| Some(one.from_now?.covered)).collect();
+    let now_ratio = checked.iter().filter_map(|one| Some(one.from_now?.ratio)).collect();
     let total = |of: fn(&Checked) -> f64| checked.iter().map(|one| of(one)).sum::<f64>();
     let together = total(|one| one.foreseen_paid) / total(|one| one.paid) - 1.0;
     json!({
@@ -199,6 +207,8 @@ fn summary(rows: &[Row], of: impl Fn(&Row) -> &Result<Checked, String>) -> Value
         "covered": (!covered.is_empty()).then(|| mean(&covered)),
         "band_ratio_median": median(ratio),
         "own_ratio_median": median(own),
+        "covered_from_now": (!now.is_empty()).then(|| mean(&now)),
+        "band_ratio_from_now_median": median(now_ratio),
         "shift": (!shifts.is_empty()).then_some(shift),
     })
 }

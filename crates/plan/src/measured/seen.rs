@@ -1,0 +1,34 @@
+//! What of a GPU's memory a measurement saw.
+
+use crate::estimate::memory::Memory;
+
+/// What a measurement of memory sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// Tensors: PyTorch's `max_memory_allocated`, or peak of active blocks.
+    Allocated,
+    /// What PyTorch's allocator holds.
+    Reserved,
+    /// All that the process holds, as `nvidia-smi` tells it.
+    All,
+}
+
+impl Seen {
+    /// Reads the words of a table's column `memory_kind`.
+    pub fn of(words: &str) -> Seen {
+        match words {
+            words if words.contains("reserved") => Seen::Reserved,
+            words if words.contains("smi") => Seen::All,
+            _ => Seen::Allocated,
+        }
+    }
+
+    /// That part of an estimate.
+    pub fn of_estimate(self, memory: &Memory) -> f64 {
+        match self {
+            Seen::Allocated => memory.allocated(),
+            Seen::Reserved => memory.reserved(),
+            Seen::All => memory.middle,
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Foresight from a moment on: what was seen until then, of late most of all, and whether there are machines right now.
+//!
+//! [`bootstrap`](super::bootstrap) foresees weeks ahead from weeks before, and must allow for odds that change between.
+//! Who starts a run now has seen the last hours too: courses begin with the spell that is under way, and spells are drawn
+//! by how long ago they ended.
+
+use domain::random::Draws;
+
+use super::bootstrap::{Band, LONGEST, band, normal};
+use super::{Costs, Policy, Spell, walk};
+
+/// Seconds after which a spell counts by a factor of e less: a month. Five days do as well on the traces of
+/// `docs/estimate.md`.
+const MEMORY: f64 = 30.0 * 86400.0;
+/// Standard deviation of the logarithm of the odds of having machines, from what was seen to the run itself: so much that
+/// four fifths of the runs in those traces are covered.
+const REGIME: f64 = 0.25;
+/// Courses that a band is read from.
+const COURSES: usize = 200;
+
+/// The wall times of a run of `work` seconds that starts now. The last of the spells that were `seen` is under way. None
+/// where half of the courses do not end.
+pub fn band_from(
+    seen: &[Spell],
+    work: f64,
+    interval: f64,
+    costs: &Costs,
+    policy: Policy,
+    draws: &mut Draws,
+) -> Option<Band> {
+    let (now, _) = seen.split_last()?;
+    let mut ago = 0.0;
+    // Up and down: seconds of each spell and how much it counts. What is under way is at least as long as it is now.
+    let mut lengths: [Vec<(f64, f64)>; 2] = [Vec::new(), Vec::new()];
+    for spell in seen.iter().rev() {
+        lengths[usize::from(spell.is_up)].push((spell.seconds, (-ago / MEMORY).exp()));
+        ago += spell.seconds;
+    }
+    let mut walls = Vec::with_capacity(COURSES);
+    for _ in 0..COURSES {
+        let course = Course::draw(&lengths, *now, draws);
+        walls.extend(walk(course.take(LONGEST), work, interval, costs, policy).map(|ended| ended.wall));
+    }
+    if walls.len() * 2 < COURSES {
+        return None;
+    }
+    let endless = COURSES - walls.len();
+    Some(band(walls, endless))
+}
+
+/// One course of things from now on.
+struct Course<'a> {
+    /// Down and up: lengths, and sums of their weights up to each.
+    lengths: [Vec<(f64, f64)>; 2],
+    is_up: bool,
+    /// Seconds of the spell under way; none once it was told.
+    age: Option<f64>,
+    draws: &'a mut Draws,
+}
+
+impl<'a> Course<'a> {
+    fn draw(seen: &[Vec<(f64, f64)>; 2], now: Spell, draws: &'a mut Draws) -> Course<'a> {
+        let regime = (REGIME * normal(draws) / 2.0).exp();
+        // What might have been seen instead: weights that fall off exponentially (Rubin 1981).
+        let mut again = |lengths: &[(f64, f64)], factor: f64| -> Vec<(f64, f64)> {
+            let mut sum = 0.0;
+            let mut up_to = |weight: f64| {
+                sum += weight * -(1.0 - draws.share()).ln();
+                sum
+            };
+            lengths.iter().map(|(seconds, weight)| (seconds * factor, up_to(*weight))).collect()
+        };
+        let lengths = [again(&seen[0], 1.0 / regime), again(&seen[1], regime)];
+        Course { lengths, is_up: now.is_up, age: Some(now.seconds), draws }
+    }
+
+    /// A length of the spell that is there, longer than `least`; none where none is.
+    fn length(&mut self, least: f64) -> Option<f64> {
+        let lengths = &self.lengths[usize::from(self.is_up)];
+        let mut before = 0.0;
+        let longer: Vec<(f64, f64)> = lengths
+            .iter()
+            .scan(0.0, |sum, (seconds, up_to)| {
+                let weight = up_to - before;
+                before = *up_to;
+                if *seconds > least {
+                    *sum += weight;
+                }
+                Some((*seconds, *sum))
+            })
+            .filter(|(seconds, _)| *seconds > least)
+            .collect();
+        let (_, all) = *longer.last()?;
+        let at = self.draws.share() * all;
+        let index = longer.partition_point(|(_, up_to)| *up_to < at);
+        longer.get(index.min(longer.len() - 1)).map(|(seconds, _)| *seconds)
+    }
+}
+
+impl Iterator for Course<'_> {
+    type Item = Spell;
+
+    fn next(&mut self) -> Option<Spell> {
+        let is_up = self.is_up;
+        let seconds = match self.age.take() {
+            // One that is longer than all that were seen may well last as long again (a heavy tail of exponent one).
+            Some(age) => match self.length(age) {
+                Some(length) => length - age,
+                None => age * (1.0 / (1.0 - self.draws.share()) - 1.0),
+            },
+            None => self.length(0.0).unwrap_or(if is_up { 0.0 } else { 60.0 }),
+        };
+        self.is_up = !is_up;
+        Some(Spell { is_up, seconds })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COSTS: Costs = Costs { stall: 2.0, lag: 60.0, restart: 300.0 };
+    const HOUR: f64 = 3600.0;
+
+    fn spells(hours: &[f64], last_is_up: bool) -> Vec<Spell> {
+        let count = hours.len();
+        let is_up = |index: usize| ((count - 1 - index) % 2 == 0) == last_is_up;
+        let spell = |(index, hours): (usize, &f64)| Spell { is_up: is_up(index), seconds: hours * HOUR };
+        hours.iter().enumerate().map(spell).collect()
+    }
+
+    fn wall(seen: &[Spell], hours: f64) -> Option<Band> {
+        band_from(seen, hours * HOUR, 300.0, &COSTS, Policy::Wait, &mut Draws::new(7))
+    }
+
+    #[test]
+    fn a_run_without_machines_now_ends_later() {
+        // Four hours with machines, two without, and an hour of what is there now.
+        let (up, down) = ([4.0, 2.0, 4.0, 2.0, 1.0], [4.0, 2.0, 4.0, 2.0, 4.0, 1.0]);
+        let (with, without) = (wall(&spells(&up, true), 2.0), wall(&spells(&down, false), 2.0));
+        let (with, without) = (with.expect("it ends"), without.expect("it ends"));
+        assert!(with.low < without.low && with.middle < without.middle, "{with:?} {without:?}");
+        assert!(2.0 * HOUR < with.low, "{with:?} holds the work");
+    }
+
+    #[test]
+    fn what_was_seen_of_late_counts_most() {
+        // Twenty days with machines four fifths of the time, then twenty with a fifth; and the other way round.
+        let (good, bad) = ([1.0, 4.0].repeat(96), [4.0, 1.0].repeat(96));
+        let of = |early: &[f64], late: &[f64]| wall(&spells(&[early, late].concat(), true), 12.0).expect("it ends");
+        let (worse, better) = (of(&good, &bad), of(&bad, &good));
+        assert!(better.middle * 1.3 < worse.middle, "{better:?} {worse:?}");
+    }
+
+    #[test]
+    fn nothing_seen_and_machines_that_never_come_make_no_band() {
+        assert_eq!(wall(&[], 1.0), None);
+        assert_eq!(wall(&spells(&[5.0], false), 1.0), None);
+    }
+}
