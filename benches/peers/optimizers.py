@@ -129,7 +129,8 @@ for case in CASES:
     with tempfile.TemporaryDirectory() as work:
         answer = compare(*case, pathlib.Path(work))
         for key in ("losses", "weights"):
-            # Who does not repeat itself more closely cannot be met more closely.
-            worst = max(worst, answer[key] if answer[key] > 1.1 * answer["itself"][key] else 0.0)
+            # Who does not repeat itself more closely cannot be met more closely; the other rules do.
+            is_chaotic = answer["constants"].get("d") == 2.0 and answer[key] <= 1.1 * answer["itself"][key]
+            worst = max(worst, 0.0 if is_chaotic else answer[key])
         print(json.dumps(answer), flush=True)
 sys.exit(0 if worst <= 1e-3 else f"the largest difference is {worst:.1e}, more than 1e-3 and than PyTorch's from itself")

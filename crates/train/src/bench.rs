@@ -216,12 +216,9 @@ impl Bench {
         let trainer = Trainer::fresh(&case.train, case.shape(), device, case.threads, &mut ranks)?;
         ranks.hook(&trainer.network, case.train.parallel)?;
         let (lr, batch) = (trainer.optimizer.base_rate(), case.samples(device, &ranks)?);
-        let repeated = match case.train.cuda_graphs {
-            true => Repeated::on(device, trainer.network.weights())?,
-            false => None,
-        };
-        if case.train.cuda_graphs && repeated.is_none() {
-            return Err("graphs want a CUDA device, and `libgradus-cuda.so` beside `gradus-rank`".into());
+        let (repeated, why) = Repeated::asked(&case.train, device, trainer.network.weights(), ranks.size())?;
+        if let Some(why) = why {
+            return Err(format!("no passes are repeated: {why}\n  hint: leave `--cuda-graphs` out").into());
         }
         Ok(Bench { ranks, trainer, recipe, batch, lr, repeated })
     }

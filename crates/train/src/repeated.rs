@@ -5,12 +5,16 @@
 //! are zeroed and added to instead of handed over, and the loss is copied away before the next pass. Norms, scales and
 //! updates stay outside: they are few, and learning rates change.
 
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use domain::train::Train;
 use tch::Tensor;
 
 use crate::model::Weights;
 use crate::step::{Of, Samples};
 use crate::torch::graph::{Graph, Library};
-use crate::torch::{self, Result};
+use crate::torch::{self, Error, Result};
 
 /// Passes that are made as usual before one is recorded: libraries choose their kernels and take their memory.
 const FIRST: u32 = 3;
@@ -43,16 +47,20 @@ pub trait Recording {
 struct Device {
     number: usize,
     library: Library,
+    /// The first that was recorded, whose memory all share.
+    first: OnceCell<Rc<Graph>>,
 }
 
 impl Recorder for Device {
     fn record(&self, work: &mut dyn FnMut() -> Result<Tensor>) -> Result<(Box<dyn Recording>, Tensor)> {
-        let (graph, result) = self.library.record(self.number, work)?;
+        let (graph, result) = self.library.record(self.number, self.first.get().map(Rc::as_ref), work)?;
+        let graph = Rc::new(graph);
+        self.first.get_or_init(|| Rc::clone(&graph));
         Ok((Box::new(graph), result))
     }
 }
 
-impl Recording for Graph {
+impl Recording for Rc<Graph> {
     fn repeat(&self, _: &mut dyn FnMut() -> Result<Tensor>) -> Result<()> {
         Graph::repeat(self)
     }
@@ -98,10 +106,30 @@ impl Repeated {
     pub fn on(device: tch::Device, weights: &Weights) -> Result<Option<Repeated>> {
         match (device, Library::find()) {
             (tch::Device::Cuda(number), Some(library)) => {
-                Repeated::by(Box::new(Device { number, library }), weights).map(Some)
+                let first = OnceCell::new();
+                Repeated::by(Box::new(Device { number, library, first }), weights).map(Some)
             }
             (_, _) => Ok(None),
         }
+    }
+
+    /// What the job asks for, as far as it can be had among so many ranks; and why not, where it asks in vain.
+    pub fn asked(
+        train: &Train,
+        device: tch::Device,
+        weights: &Weights,
+        ranks: u32,
+    ) -> Result<(Option<Repeated>, Option<&'static str>)> {
+        let why = match (device.is_cuda(), ranks) {
+            _ if !train.cuda_graphs => return Ok((None, None)),
+            (false, _) => "there is no CUDA device here",
+            (true, 1) => match Repeated::on(device, weights)? {
+                Some(repeated) => return Ok((Some(repeated), None)),
+                None => "`libgradus-cuda.so` is not beside `gradus-rank` (`cargo xtask cuda` builds it)",
+            },
+            (true, _) => "several ranks exchange gradients on the way back",
+        };
+        Ok((None, Some(why)))
     }
 
     /// The same, recorded by `recorder`.
@@ -129,7 +157,10 @@ impl Repeated {
         }
         if shape.fixed.is_none() {
             let (part, guesses) = (part.copied()?, guesses.map(torch::copied).transpose()?);
-            let (recording, loss) = recorder.record(&mut || passes(&part, guesses.as_ref()))?;
+            let recorded = recorder.record(&mut || passes(&part, guesses.as_ref()));
+            let (recording, loss) = recorded.map_err(|error| {
+                Error::new(format!("the passes of a step cannot be recorded (leave `cuda_graphs` out): {error}"))
+            })?;
             shape.fixed = Some(Fixed { part, guesses, loss, recording });
         }
         match &shape.fixed {

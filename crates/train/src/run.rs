@@ -151,7 +151,10 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
     let base_rate = trainer.optimizer.base_rate();
     let mut timeline = if train.profile { Timeline::on(device) } else { Timeline::off() };
     let mut watch = Watch::new(spec, &material);
-    let mut repeated = recorder(spec, device, &trainer, ranks, channel)?;
+    let (mut repeated, why) = Repeated::asked(train, device, trainer.network.weights(), ranks.size())?;
+    if let Some(why) = why {
+        channel.send(Report::Note { text: format!("`cuda_graphs` changes nothing: {why}") });
+    }
     let mut ended = Instant::now();
 
     loop {
@@ -238,32 +241,6 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
     let verdict = Verdict { network, validation, test, parameters, format: recipe.format, rank_memory, processor_us };
     channel.send(Report::Exported(export(spec, &material, &best, &trainer.progress, &verdict)?));
     Ok(Ending::Trained)
-}
-
-/// What records and repeats passes, if the job asks for it and it can be had; if not, a note says why.
-fn recorder(
-    spec: &Spec,
-    device: Device,
-    trainer: &Trainer,
-    ranks: &Ranks,
-    channel: &Channel,
-) -> Result<Option<Repeated>, Error> {
-    if !spec.train.cuda_graphs {
-        return Ok(None);
-    }
-    let repeated = match ranks.size() {
-        1 => Repeated::on(device, trainer.network.weights())?,
-        _ => None,
-    };
-    if repeated.is_none() {
-        let why = match (device.is_cuda(), ranks.size()) {
-            (false, _) => "there is no CUDA device here",
-            (true, 1) => "`libgradus-cuda.so` is not beside `gradus-rank` (`cargo xtask cuda` builds it)",
-            (true, _) => "several ranks exchange gradients on the way back",
-        };
-        channel.send(Report::Note { text: format!("`cuda_graphs` changes nothing: {why}") });
-    }
-    Ok(repeated)
 }
 
 /// Writes every rank's trace, and tells where the time of each has gone.

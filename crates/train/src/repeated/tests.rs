@@ -112,6 +112,29 @@ fn more_shapes_than_are_kept_are_computed_as_usual() {
 }
 
 #[test]
+fn what_cannot_be_recorded_is_said_with_the_way_out() {
+    struct Refuses;
+    impl Recorder for Refuses {
+        fn record(&self, work: &mut dyn FnMut() -> Result<Tensor>) -> Result<(Box<dyn Recording>, Tensor)> {
+            work().and(Err(Error::new("operation not permitted when stream is capturing")))
+        }
+    }
+    let _turn = torch::turn();
+    let network = network(Model::BertMini);
+    let mut repeated = Repeated::by(Box::new(Refuses), network.weights()).unwrap();
+    let part = batch(Model::BertMini, 0, 2);
+    let mut passes = |part: &Samples, _: Option<&Tensor>| Ok(part.values.sum(Kind::Float));
+    for _ in 0..FIRST {
+        repeated.pass(&part, None, &mut passes).unwrap();
+    }
+    let error = repeated.pass(&part, None, &mut passes).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the passes of a step cannot be recorded (leave `cuda_graphs` out): operation not permitted when stream is capturing"
+    );
+}
+
+#[test]
 fn nothing_is_recorded_without_a_device() {
     let _turn = torch::turn();
     assert!(Repeated::on(Device::Cpu, network(Model::BertMini).weights()).unwrap().is_none());

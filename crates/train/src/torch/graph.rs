@@ -12,7 +12,7 @@ use libc::{c_char, c_int, c_void};
 
 use super::{Error, Result};
 
-type Begin = unsafe extern "C" fn(c_int, *mut *mut c_void) -> *const c_char;
+type Begin = unsafe extern "C" fn(c_int, *mut c_void, *mut *mut c_void) -> *const c_char;
 type Act = unsafe extern "C" fn(*mut c_void) -> *const c_char;
 type Forget = unsafe extern "C" fn(*mut c_void);
 
@@ -50,15 +50,22 @@ impl Library {
     }
 
     /// Records what `work` asks of the CUDA device of this number; none of it is done yet, and no value may be read in
-    /// it. What `work` returns lies where each [`Graph::repeat`] writes it.
+    /// it. What `work` returns lies where each [`Graph::repeat`] writes it. The memory is that of an `earlier` recording,
+    /// if there is one: whatever one of the two has left is gone when the other is repeated.
     ///
     /// # Errors
     /// What `work` says, or what it does that cannot be recorded.
-    pub fn record<T>(self, device: usize, work: impl FnOnce() -> Result<T>) -> Result<(Graph, T)> {
+    pub fn record<T>(
+        self,
+        device: usize,
+        earlier: Option<&Graph>,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<(Graph, T)> {
+        let earlier = earlier.map_or(std::ptr::null_mut(), |graph| graph.recording.as_ptr());
         let number = c_int::try_from(device).map_err(|_| Error::new("there is no such device"))?;
         let mut recording = std::ptr::null_mut();
-        // SAFETY: writes one pointer to the place it is given, or returns a text.
-        check(unsafe { (self.begin)(number, &raw mut recording) })?;
+        // SAFETY: looks at a recording that lives; writes one pointer to the place it is given, or returns a text.
+        check(unsafe { (self.begin)(number, earlier, &raw mut recording) })?;
         let recording = NonNull::new(recording).ok_or_else(|| Error::new("nothing is recorded"))?;
         let graph = Graph { recording, library: self };
         let result = work();

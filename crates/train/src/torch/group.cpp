@@ -49,7 +49,7 @@ at::Tensor summed(const Handle &group, const at::Tensor &tensor) {
 using Variables = torch::autograd::variable_list;
 using Context = torch::autograd::AutogradContext;
 
-// The one name of `nccl/plugin.cpp`, where that was opened.
+// The one name of `cuda/nccl.cpp`, where that was opened.
 using NcclJoin = const char *(*)(c10d::ProcessGroup *, c10d::Store *, int, int, int, std::int64_t);
 
 NcclJoin nccl_join() { return reinterpret_cast<NcclJoin>(dlsym(RTLD_DEFAULT, "gradus_nccl_join")); }

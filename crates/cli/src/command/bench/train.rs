@@ -138,6 +138,11 @@ fn case(args: &Args, threads: u32) -> Result<Value, Error> {
         "processes": args.processes, "memory_format": if args.channels_last { "channels_last" } else { "contiguous" },
         "recompute": if args.recompute { "blocks" } else { "none" }, "cuda_graphs": args.cuda_graphs,
     });
+    if args.cuda_graphs && architecture.reads() == Reads::Scenes {
+        let message =
+            format!("each picture of `{name}` has another number of objects, so its passes cannot be recorded");
+        return Err(usage(message, "leave `--cuda-graphs` out"));
+    }
     let mut size = 0;
     match architecture.reads() {
         Reads::Pictures | Reads::Scenes => {

@@ -7,7 +7,9 @@
 #include <string>
 
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
 namespace {
@@ -39,15 +41,21 @@ template <typename Work> const char *attempt(Work &&work) noexcept {
 
 } // namespace
 
-// What this thread and its backward passes ask of the device from now on is recorded and not done.
-extern "C" const char *gradus_graph_begin(int device, void **recording) noexcept {
+// What this thread and its backward passes ask of the device from now on is recorded and not done. The recording shares
+// the memory of `earlier`, unless that is nothing: only one of them is ever at work, and what it leaves is copied away.
+extern "C" const char *gradus_graph_begin(int device, void *earlier, void **recording) noexcept {
   return attempt([&] {
-    auto begun = std::make_unique<Recording>(static_cast<c10::DeviceIndex>(device));
+    const auto place = static_cast<c10::DeviceIndex>(device);
+    c10::cuda::CUDAGuard here(place);
+    auto begun = std::make_unique<Recording>(place);
     c10::cuda::device_synchronize();
+    // The passes before have left their memory in the cache, where a recording may neither use nor free it.
+    c10::cuda::CUDACachingAllocator::emptyCache();
+    const auto pool = earlier == nullptr ? c10::MempoolId_t{0, 0} : static_cast<Recording *>(earlier)->graph.pool();
     c10::cuda::setCurrentCUDAStream(begun->stream);
     try {
       // Other threads may go on with what cannot be recorded.
-      begun->graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+      begun->graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     } catch (...) {
       c10::cuda::setCurrentCUDAStream(begun->before);
       throw;
