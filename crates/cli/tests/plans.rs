@@ -292,7 +292,7 @@ fn lengths_and_sizes_that_a_network_does_not_have_are_refused() {
     let said = plan("reads.json", "tokens: 1B");
     assert_eq!(said.code, Some(0), "{}", said.err);
     let all = format!("{}{}", said.out, said.err);
-    assert!(all.contains("sequences are 512 tokens, as the network's file has it"), "{all}");
+    assert!(all.contains("sequences are 512 tokens; say `sequence` for others"), "{all}");
 }
 
 #[test]

@@ -101,7 +101,8 @@ fn described(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> Result<Sub
     }
     let entering = Entering::of(&model, workload);
     let samples = job.data.samples.map(|count| count.0);
-    let steps = steps(workload, samples, entering.tokens, &mut assumptions)?;
+    let length = entering.tokens.or(workload.sequence);
+    let steps = steps(workload, samples, length, &mut assumptions)?;
     let epochs = match (workload.epochs, samples) {
         (Some(epochs), _) => epochs,
         (None, Some(samples)) if samples > 0 => steps as f64 * workload.batch as f64 / samples as f64,
@@ -230,8 +231,7 @@ fn steps(
                 ));
             };
             if workload.sequence.is_none() {
-                assumptions
-                    .push(format!("sequences are {length} tokens, as the network's file has it; say `sequence`"));
+                assumptions.push(format!("sequences are {length} tokens; say `sequence` for others"));
             }
             Ok(per_batch(tokens.0 as f64 / length as f64))
         }

@@ -40,7 +40,7 @@ impl<'a> Asked<'a> {
     /// The place of an object in this record.
     pub fn part(&self, path: &'a str, object: &'a Map<String, Value>) -> usize {
         let mut parts = self.parts.borrow_mut();
-        let known = parts.iter().position(|part| std::ptr::eq(part.object, object));
+        let known = parts.iter().position(|part| part.path == path && std::ptr::eq(part.object, object));
         known.unwrap_or_else(|| {
             let (keys, taken, strange) = Default::default();
             parts.push(Part { path, object, keys, taken, strange });

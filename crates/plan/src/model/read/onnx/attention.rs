@@ -8,6 +8,8 @@ use crate::model::{Graph, Kind, Operator, Tensor};
 
 /// How many small operators may stand between the products and the softmax.
 const BETWEEN: usize = 8;
+/// No attention has more heads.
+const MOST_HEADS: u64 = 1 << 16;
 
 /// Attention that is one node: queries, keys and values apart, as batch × positions × width with a number of heads, or as
 /// batch × heads × positions × width.
@@ -17,12 +19,19 @@ pub(super) fn operator<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<Val
     if tensors.len() < 3 {
         return None;
     }
-    let count = |number: i64| u64::try_from(number).ok().filter(|number| *number > 0);
+    let count = |number: i64| u64::try_from(number).ok().filter(|number| (1..=MOST_HEADS).contains(number));
     let (batch, heads, key_heads, queries, keys, dims) = match (&query.dims[..], &key.dims[..]) {
         (&[batch, queries, _], &[_, keys, _]) => {
             let heads = count(int(node, "q_num_heads", int(node, "num_heads", 0)))?;
             let key_heads = count(int(node, "kv_num_heads", heads as i64))?;
-            (batch, heads, key_heads, queries, keys, vec![batch, queries, value.last() / key_heads * heads])
+            (
+                batch,
+                heads,
+                key_heads,
+                queries,
+                keys,
+                vec![batch, queries, (value.last() / key_heads).saturating_mul(heads)],
+            )
         }
         (&[batch, heads, queries, _], &[_, key_heads, keys, _]) => {
             (batch, heads, key_heads, queries, keys, vec![batch, heads, queries, value.last()])

@@ -20,7 +20,7 @@ pub(super) fn inner<'a>(node: &'a Node<'a>) -> Option<&'a Graph<'a>> {
     }
 }
 
-/// Runs what a node holds. None where it leaves nothing that is known.
+/// Runs what a node holds. None where what goes into a loop is not known.
 pub(super) fn run<'a>(state: &mut State<'a>, node: &'a Node<'a>, inner: &'a Graph<'a>) -> Option<()> {
     let is_loop = node.operator == "Loop";
     state.unknown(if is_loop { "Loop, counted for one turn" } else { "If, of which the longer branch is counted" });
@@ -36,8 +36,10 @@ pub(super) fn run<'a>(state: &mut State<'a>, node: &'a Node<'a>, inner: &'a Grap
     }
     // A loop's first value says whether it goes on.
     for (index, output) in inner.outputs.iter().skip(usize::from(is_loop)).enumerate() {
-        let value = state.get(output.name).cloned()?;
-        state.set(node, index, value);
+        // What is not known stays so; all that was counted above is counted once.
+        if let Some(value) = state.get(output.name).cloned() {
+            state.set(node, index, value);
+        }
     }
     Some(())
 }

@@ -1,5 +1,5 @@
 use super::super::{Shape, model};
-use crate::model::{Function, Graph, Kind, Norm};
+use crate::model::{Function, Graph, Input, Kind, Norm};
 
 /// A message of Protocol Buffers, as bytes.
 #[derive(Default, Clone)]
@@ -314,6 +314,14 @@ fn weights_of_what_is_not_known_are_counted() {
 }
 
 #[test]
+fn only_what_has_the_channels_of_a_picture_is_one() {
+    let inputs =
+        |dims: &[i64]| read(File::default().input("x", dims).node("Relu", &["x"], "y", &[]).output("y")).inputs;
+    assert_eq!(inputs(&[2, 3, 8, 6]), [Input::Picture([3, 8, 6])]);
+    assert_eq!(inputs(&[1, 12, 64, 64]), [Input::Values(12 * 64 * 64)]);
+}
+
+#[test]
 fn attention_that_is_one_node_is_read() {
     let names = ["q", "k", "v"];
     let mut file = File::default().input("x", &[1, 16, 64]);
@@ -321,6 +329,9 @@ fn attention_that_is_one_node_is_read() {
         let weight = format!("w{name}");
         file = file.weight(&weight, &[64, 64]).node("MatMul", &["x", &weight], name, &[]);
     }
+    let absurd: [(&str, &[i64]); 2] = [("q_num_heads", &[1 << 62]), ("kv_num_heads", &[1])];
+    let graph = read(File(file.0.clone()).node("Attention", &names, "y", &absurd).output("y"));
+    assert_eq!(graph.unknown, ["Attention ×1"]);
     let heads: [(&str, &[i64]); 3] = [("q_num_heads", &[4]), ("kv_num_heads", &[4]), ("is_causal", &[1])];
     let graph = read(file.node("Attention", &names, "y", &heads).output("y"));
     let kind =

@@ -44,12 +44,13 @@ impl Value {
     }
 }
 
-/// What an input of so many dimensions is: whole numbers are words, what has height and width is a picture.
+/// What an input of so many dimensions is: whole numbers are words; what has the channels of a picture, a height and a
+/// width is one, and not for example what a text network keeps of earlier words.
 fn entering(kind: u64, dims: &[u64], batch: u64) -> Input {
     match (kind, dims) {
         (WHOLE_32 | WHOLE_64, [.., last]) if dims.len() <= 2 => Input::Tokens(*last),
         (WHOLE_32 | WHOLE_64, _) => Input::Values(product(dims)),
-        (_, [_, channels, height, width]) => Input::Picture([*channels, *height, *width]),
+        (_, [_, channels @ (1 | 3 | 4), height, width]) => Input::Picture([*channels, *height, *width]),
         _ => Input::Values(product(dims).div_ceil(batch.max(1))),
     }
 }
@@ -193,7 +194,11 @@ impl<'a> State<'a> {
 
     /// Notes that a network computes with a value, and tells whether it is made of weights in few bits.
     pub fn computed_with(&mut self, value: &Value) -> bool {
-        value.weights.iter().fold(false, |few, weight| self.weights.computed_with(*weight) || few)
+        let mut few = false;
+        for weight in &value.weights {
+            few |= self.weights.computed_with(*weight);
+        }
+        few
     }
 
     /// Knows what a branch or the body of a loop holds; names are those of the whole file.
