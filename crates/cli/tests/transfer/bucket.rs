@@ -130,6 +130,7 @@ fn read(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 #[test]
 #[ignore = "needs moto: `cargo xtask test` provides it"]
 fn what_is_killed_sends_little_twice() {
+    #[expect(clippy::disallowed_methods, reason = "a test has no arguments, and more kills take minutes")]
     let goal: u64 = std::env::var("GRADUS_KILLS").map_or(3, |text| text.parse().unwrap());
     let moto = Moto::start();
     let mut scene = Scene { folder: tempfile::tempdir().unwrap(), relay: Relay::to(moto.port), draws: Draws::new(6) };

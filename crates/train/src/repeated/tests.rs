@@ -125,7 +125,7 @@ fn what_cannot_be_recorded_is_said_with_the_way_out() {
     let part = batch(Model::BertMini, 0, 2);
     let mut passes = |part: &Samples, _: Option<&Tensor>| Ok(part.values.sum(Kind::Float));
     for _ in 0..FIRST {
-        repeated.pass(&part, None, &mut passes).unwrap();
+        let _ = repeated.pass(&part, None, &mut passes).unwrap();
     }
     let error = repeated.pass(&part, None, &mut passes).unwrap_err();
     assert_eq!(
