@@ -68,11 +68,14 @@ fn pictures(format: ImageFormat, ending: &str) -> Result<Files, Box<dyn Error>> 
 /// Reads what is opened.
 type Look = Box<dyn Fn(&Path) -> Verdict>;
 
+/// Makes the checksums of a damaged file again.
+type Seal = Box<dyn Fn(&mut Vec<u8>)>;
+
 /// What is opened, what is damaged, how its checksums are made again, and who reads it.
 struct Target {
     opened: PathBuf,
     damaged: PathBuf,
-    seal: Box<dyn Fn(&mut Vec<u8>)>,
+    seal: Seal,
     look: Look,
 }
 

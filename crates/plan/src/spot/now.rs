@@ -124,7 +124,7 @@ mod tests {
 
     fn spells(hours: &[f64], last_is_up: bool) -> Vec<Spell> {
         let count = hours.len();
-        let is_up = |index: usize| ((count - 1 - index) % 2 == 0) == last_is_up;
+        let is_up = |index: usize| (count - 1 - index).is_multiple_of(2) == last_is_up;
         let spell = |(index, hours): (usize, &f64)| Spell { is_up: is_up(index), seconds: hours * HOUR };
         hours.iter().enumerate().map(spell).collect()
     }
