@@ -20,8 +20,10 @@ const QUALITY: u8 = 90;
 /// Levels of zstd for packed coefficients, the second where the first does not do: on photographs 17 saves five percent
 /// more than 9 in five times the time, and 19 one percent more than 17 in four times that.
 const LEVELS: [i32; 2] = [17, 19];
-/// Packed coefficients take at most so many hundredths of the file; other files stay as they are.
-const MOST_PERCENT: usize = 102;
+/// Packed coefficients that take more hundredths of the file than these are not wanted, whatever others save.
+const MOST_PERCENT: usize = 110;
+/// So many hundredths of their files the samples of a shard may take.
+const SHARD_PERCENT: u64 = 102;
 
 /// Reads and encodes samples; shared by all threads.
 pub(super) struct Encoder<'a> {
@@ -30,6 +32,39 @@ pub(super) struct Encoder<'a> {
     codec: Codec,
     shrink: Option<u32>,
 }
+
+/// A sample as it may be written.
+pub(super) struct Prepared {
+    pub sample: Sample,
+    /// Bytes that the sample had.
+    pub source: u64,
+    /// The same sample as a file, where it was packed into more room than that.
+    file: Option<Vec<u8>>,
+}
+
+impl Prepared {
+    /// Bytes that it takes in memory.
+    pub fn weight(&self) -> usize {
+        self.sample.bytes.len() + self.file.as_ref().map_or(0, Vec::len)
+    }
+
+    /// What is written into a shard that holds `bytes`, where its samples as files would have `plain`; and the bytes of
+    /// the one that is written as a file. Coefficients may take more room than their file as long as the shard takes at
+    /// most [`SHARD_PERCENT`] of its files.
+    pub fn settled(self, bytes: u64, plain: u64) -> (Sample, u64) {
+        let Prepared { sample, file, .. } = self;
+        let packed = sample.bytes.len() as u64;
+        let Some(file) = file else { return (sample, packed) };
+        let length = file.len() as u64;
+        match (bytes + packed) * 100 <= (plain + length) * SHARD_PERCENT {
+            true => (sample, length),
+            false => (Sample { codec: Codec::Original, bytes: file, ..sample }, length),
+        }
+    }
+}
+
+/// Bytes of a sample, how they are to be read, and those of its file where that is smaller.
+type Converted = (Codec, Vec<u8>, Option<Vec<u8>>);
 
 impl<'a> Encoder<'a> {
     /// Makes ready to encode what was listed. A tokenizer is left in the folder `out`.
@@ -49,10 +84,10 @@ impl<'a> Encoder<'a> {
         self.text.as_ref().map(|text| text.tokens.clone())
     }
 
-    /// One sample as it is written, and the bytes that it had.
-    pub fn encode(&self, sample: u32) -> Result<(Sample, u64), Error> {
+    /// One sample as it may be written.
+    pub fn encode(&self, sample: u32) -> Result<Prepared, Error> {
         let place = sample as usize;
-        let (name, source, (codec, bytes), note) = match &self.contents.matter {
+        let (name, source, (codec, bytes, file), note) = match &self.contents.matter {
             Matter::Pictures(Content::Encoded(encoded)) => {
                 let mut bytes = Vec::new();
                 encoded.read(place, &mut bytes)?;
@@ -65,27 +100,28 @@ impl<'a> Encoder<'a> {
                 let picture = interleaved(decoded, place)
                     .ok_or_else(|| Error::Internal("pixels that are no colours were listed for packing".into()))?;
                 let source = picture.pixels.len();
-                (format!("{place:08}"), source, (Codec::Pixels, plain(&self.shrunk(picture).0)), Vec::new())
+                (format!("{place:08}"), source, (Codec::Pixels, plain(&self.shrunk(picture).0), None), Vec::new())
             }
             Matter::Texts(documents) => {
                 let (name, text) = (format!("text {}", place + 1), documents.text(place)?);
                 let encoder = self.text.as_ref().ok_or_else(|| Error::Internal("text without a tokenizer".into()))?;
                 let bytes = encoder.encode(&text).map_err(|why| Error::Picture { name: name.clone(), why })?;
-                (name, text.len(), (Codec::Tokens, bytes), Vec::new())
+                (name, text.len(), (Codec::Tokens, bytes, None), Vec::new())
             }
         };
         let label = self.contents.labels[place];
-        Ok((Sample { id: place as u64, label, codec, name, bytes, note }, source as u64))
+        let sample = Sample { id: place as u64, label, codec, name, bytes, note };
+        Ok(Prepared { sample, source: source as u64, file })
     }
 
-    fn convert(&self, known: Codec, bytes: Vec<u8>) -> Result<(Codec, Vec<u8>), String> {
+    fn convert(&self, known: Codec, bytes: Vec<u8>) -> Result<Converted, String> {
         match (self.codec, self.shrink) {
             (Codec::Original, None) => {
                 // What is kept as it is can be read all the same, or is told by its name.
                 if known == Codec::Original {
                     decode_once(&bytes)?;
                 }
-                return Ok((known, bytes));
+                return Ok((known, bytes, None));
             }
             (Codec::Coefficients, None) => return packed(known, bytes),
             (Codec::Original | Codec::Coefficients | Codec::Pixels | Codec::Tokens, _) => {}
@@ -95,10 +131,10 @@ impl<'a> Encoder<'a> {
         match self.codec {
             Codec::Pixels => match plain(&picture) {
                 pixels if pixels.len() as u64 > LARGEST_FILE => Err("its pixels are larger than 256 MiB".into()),
-                pixels => Ok((Codec::Pixels, pixels)),
+                pixels => Ok((Codec::Pixels, pixels, None)),
             },
             Codec::Coefficients if !changed => packed(known, bytes),
-            Codec::Original | Codec::Tokens if !changed => Ok((known, bytes)),
+            Codec::Original | Codec::Tokens if !changed => Ok((known, bytes, None)),
             Codec::Original | Codec::Coefficients | Codec::Tokens => {
                 let mut file = Vec::new();
                 let (width, height) = (picture.width as u32, picture.height as u32);
@@ -107,7 +143,7 @@ impl<'a> Encoder<'a> {
                     .map_err(|error| error.to_string())?;
                 match self.codec {
                     Codec::Coefficients => packed(Codec::Original, file),
-                    Codec::Original | Codec::Pixels | Codec::Tokens => Ok((Codec::Original, file)),
+                    Codec::Original | Codec::Pixels | Codec::Tokens => Ok((Codec::Original, file, None)),
                 }
             }
         }
@@ -134,10 +170,11 @@ impl<'a> Encoder<'a> {
 }
 
 /// The coefficients of a JPEG file, packed; other files stay as they are, and so do JPEGs that are progressive, of four
-/// colours, of a kind that is not decoded, or whose coefficients would take more room than [`MOST_PERCENT`].
-fn packed(known: Codec, bytes: Vec<u8>) -> Result<(Codec, Vec<u8>), String> {
+/// colours, of a kind that is not decoded, or whose coefficients would take more room than [`MOST_PERCENT`]. Where they
+/// take more than the file, that comes along.
+fn packed(known: Codec, bytes: Vec<u8>) -> Result<Converted, String> {
     if known != Codec::Original || !bytes.starts_with(&[0xFF, 0xD8]) {
-        return Ok((known, bytes));
+        return Ok((known, bytes, None));
     }
     let coefficients = || {
         let mut picture = Picture::open(&bytes)?;
@@ -146,17 +183,19 @@ fn packed(known: Codec, bytes: Vec<u8>) -> Result<(Codec, Vec<u8>), String> {
             return Ok(None);
         }
         let coefficients = picture.coefficients(&mut Decoder::default())?;
+        let mut packed = Vec::new();
         for level in LEVELS {
-            let packed = jpeg::encode_strips(&coefficients, level)?;
-            if packed.len() * 100 <= bytes.len() * MOST_PERCENT {
-                return Ok(Some(packed));
+            packed = jpeg::encode_strips(&coefficients, level)?;
+            if packed.len() <= bytes.len() {
+                break;
             }
         }
-        Ok(None)
+        Ok((packed.len() * 100 <= bytes.len() * MOST_PERCENT).then_some(packed))
     };
     match guarded(|| Ok::<_, String>(coefficients()))? {
-        Ok(Some(packed)) => Ok((Codec::Coefficients, packed)),
-        Ok(None) | Err(Fault::Unsupported(_)) => Ok((known, bytes)),
+        Ok(Some(packed)) if packed.len() <= bytes.len() => Ok((Codec::Coefficients, packed, None)),
+        Ok(Some(packed)) => Ok((Codec::Coefficients, packed, Some(bytes))),
+        Ok(None) | Err(Fault::Unsupported(_)) => Ok((known, bytes, None)),
         Err(fault @ (Fault::Truncated | Fault::Damaged(_) | Fault::Size { .. })) => Err(fault.to_string()),
     }
 }

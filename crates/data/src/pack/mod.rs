@@ -19,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use self::contents::Contents;
-use self::encode::Encoder;
+use self::encode::{Encoder, Prepared};
 use self::journal::{Done, Journal};
 use self::tars::TarWriter;
 use crate::manifest::{Left, Manifest, Recipe, Shard};
@@ -181,6 +181,8 @@ struct Filling {
     output: Output,
     /// Bytes of its samples before they were converted.
     source: u64,
+    /// Bytes that its samples would have, were none of them packed into more room than its file takes.
+    plain: u64,
     /// Samples that were left out since the last shard.
     left: Vec<Left>,
 }
@@ -205,11 +207,11 @@ impl Packing<'_> {
         let (contents, encoder) = (self.contents, self.encoder);
         let list = &contents.parts[number];
         let work = |position: u64| encoder.encode(list.at(position));
-        let weigh = |result: &Result<(Sample, u64), Error>| result.as_ref().map_or(0, |(sample, _)| sample.bytes.len());
+        let weigh = |result: &Result<Prepared, Error>| result.as_ref().map_or(0, Prepared::weight);
         let mut filling: Option<Filling> = None;
         let mut left = Vec::new();
         in_order(from..list.len(), self.options.threads, work, weigh, |position, result| {
-            let (sample, source) = match result {
+            let prepared = match result {
                 Ok(found) => found,
                 Err(Error::Picture { name, why }) if self.options.skip => {
                     left.push(Left { name, why });
@@ -218,7 +220,7 @@ impl Packing<'_> {
                 Err(error) => return Err(error),
             };
             let full = filling.as_ref().is_some_and(|filling| {
-                filling.output.bytes() + sample.bytes.len() as u64 > self.options.shard_bytes
+                filling.output.bytes() + prepared.sample.bytes.len() as u64 > self.options.shard_bytes
                     && filling.output.count() > 0
             });
             if full && let Some(mut filled) = filling.take() {
@@ -229,8 +231,10 @@ impl Packing<'_> {
                 Some(open) => open,
                 None => self.open(list.part)?,
             };
+            open.source += prepared.source;
+            let (sample, length) = prepared.settled(open.output.bytes(), open.plain);
+            open.plain += length;
             open.output.append(&sample).map_err(refusing(self.out))?;
-            open.source += source;
             filling = Some(open);
             self.tell(sample.bytes.len() as u64)
         })?;
@@ -259,12 +263,12 @@ impl Packing<'_> {
             PackFormat::Shards => Writer::create(&path, part.map_or(3, |part| part as u32)).map(Output::Shard),
             PackFormat::Webdataset => TarWriter::create(&path).map(Output::Tar),
         };
-        Ok(Filling { file, output: output.map_err(refusing(&path))?, source: 0, left: Vec::new() })
+        Ok(Filling { file, output: output.map_err(refusing(&path))?, source: 0, plain: 0, left: Vec::new() })
     }
 
     /// Makes a shard durable, puts it in place, and notes that all before `position` is done.
     fn close(&mut self, filling: Filling, part: Option<Part>, position: u64) -> Result<(), Error> {
-        let Filling { file, output, source, left } = filling;
+        let Filling { file, output, source, left, .. } = filling;
         let count = output.count();
         let path = self.out.join(&file);
         let finished = match output {

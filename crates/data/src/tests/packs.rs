@@ -241,21 +241,24 @@ fn coefficients_give_the_pixels_of_the_files() {
     packed(&out, &again, &PackOptions { seed: 8, ..coefficients });
     for out in [out, again] {
         let shards = crate::shard::Shards::open(&out, &Manifest::read(&out).unwrap().unwrap()).unwrap();
-        let mut kept = Vec::new();
+        let (mut kept, mut taken, mut larger) = (Vec::new(), 0, 0);
         for place in 0..wanted.len() {
             let (name, mut bytes) = (shards.name(place), Vec::new());
             shards.read(place, &mut bytes, crate::elsewhere::When::ONCE).unwrap();
+            taken += bytes.len() as u64;
+            larger += usize::from(bytes.len() > wanted[&name].len());
             if shards.places()[place].codec == Codec::Original {
                 assert_eq!(bytes, wanted[&name], "{name}");
                 kept.push(name);
                 continue;
             }
-            // What would take more room stays as it was, as these very small pictures do.
-            assert!(bytes.len() * 100 <= wanted[&name].len() * 102, "{name} takes {} bytes", bytes.len());
+            // What would take far more room stays as it was, as the smallest pictures do.
+            assert!(bytes.len() * 100 <= wanted[&name].len() * 110, "{name} takes {} bytes", bytes.len());
             let [found, wanted] = [&bytes, &wanted[&name]].map(|bytes| crate::picture::decode_once(bytes).unwrap());
             assert_eq!((found.width, found.height), (wanted.width, wanted.height), "{name}");
             assert!(found.pixels == wanted.pixels, "{name}");
         }
+        assert!(larger > 0 && taken * 100 <= total * 102, "{larger} larger, {taken} bytes of {total}");
         for name in ["a/cmyk.jpg", "a/twelve.jpg", "b/some.png"] {
             assert!(kept.iter().any(|kept| kept == name), "{name} was packed anew");
         }

@@ -60,8 +60,8 @@ pub struct Args {
 enum As {
     /// The file as it is
     Original,
-    /// JPEGs as packed coefficients: the same pixels, decoded in less time, where that takes at most 102 % of the
-    /// file; other files as they are
+    /// JPEGs as packed coefficients: the same pixels, decoded in less time, as many as make a shard of at most 102 % of
+    /// its files; other files as they are
     Coefficients,
     /// Plain pixels, which need no decoding and much more room
     Pixels,
