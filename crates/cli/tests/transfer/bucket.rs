@@ -71,6 +71,14 @@ struct Cost {
     carried: u64,
 }
 
+impl Cost {
+    /// Each kill may send again what was under way, and no more; `once` is what an undisturbed command carries.
+    fn check(&self, form: &str, once: u64) {
+        let Cost { kills, carried } = *self;
+        assert!(carried <= once + kills * UNDER_WAY + (1 << 20), "{form}: {carried} bytes, {kills} kills");
+    }
+}
+
 impl Scene {
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -156,23 +164,13 @@ fn what_is_killed_sends_little_twice() {
             let (home, uri) = (format!("home-{form}-{rounds}"), format!("s3://bucket/{form}-{rounds}"));
             let push = |scene: &Scene| scene.command(&home, "push", &here, &uri, more);
             let cost = scene.killed(goal - pushes.0.min(goal), usual_push, 0, &push);
-            assert!(
-                cost.carried <= up + cost.kills * UNDER_WAY + (1 << 20),
-                "{form}: {} bytes, {} kills",
-                cost.carried,
-                cost.kills
-            );
+            cost.check(form, up);
             pushes = (pushes.0 + cost.kills, pushes.1 + cost.carried.saturating_sub(up));
             let there = scene.path(&format!("there-{form}-{rounds}"));
             let name = there.display().to_string();
             let pull = |scene: &Scene| scene.command(&home, "pull", &uri, &name, &[]);
             let cost = scene.killed(goal - pulls.0.min(goal), usual_pull, 1, &pull);
-            assert!(
-                cost.carried <= down + cost.kills * UNDER_WAY + (1 << 20),
-                "{form}: {} bytes, {} kills",
-                cost.carried,
-                cost.kills
-            );
+            cost.check(form, down);
             pulls = (pulls.0 + cost.kills, pulls.1 + cost.carried.saturating_sub(down));
             assert!(read(&there) == sent, "{form}: what arrived is not what was sent");
             fs::remove_dir_all(&there).unwrap();
