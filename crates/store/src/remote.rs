@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::endpoint::Endpoint;
-use crate::failure::{NO_LIST, answered, generic, may_pass, names_bucket};
+use crate::failure::{NO_LIST, answered, chain, generic, may_pass, names_bucket, status};
 use crate::location::Location;
 use crate::{Error, Limits};
 
@@ -195,18 +195,34 @@ impl Remote {
                 if_match: etag.map(str::to_owned),
                 ..GetOptions::default()
             };
-            let result = self.store.get_opts(&path, options).await?;
             // An object that ends earlier does so at every try.
+            let result = match self.store.get_opts(&path, options).await {
+                Err(error @ StoreError::Generic { .. }) if self.may_end(&error) => {
+                    return self.end_before(&path, range.end).await.map(Err).ok_or(error);
+                }
+                other => other?,
+            };
             let all = result.meta.size;
             let bytes = self.body(result.into_stream(), length).await?;
             match bytes.len() as u64 == length {
                 true => Ok(Ok(bytes)),
-                false if all < range.end => Ok(Err(bytes.len())),
+                false if all < range.end => Ok(Err(all)),
                 false => Err(generic(format!("{} of {length} bytes came", bytes.len()))),
             }
         });
-        let cut_short = |count| self.damaged(name, format!("it is cut short: {count} of {length} bytes came"));
+        let cut_short = |all| self.damaged(name, format!("it is cut short: it ends at byte {all} of {}", range.end));
         came.await?.map_err(cut_short)
+    }
+
+    /// Whether it may be the words of a service for a part that begins behind an object's end.
+    fn may_end(&self, error: &StoreError) -> bool {
+        self.endpoint.is_none() || status(&chain(error)) == Some(416)
+    }
+
+    /// Where an object ends, if that is earlier than here.
+    async fn end_before(&self, path: &Path, end: u64) -> Option<u64> {
+        let meta = self.store.head(path).await.ok()?;
+        (meta.size < end).then_some(meta.size)
     }
 
     /// The whole object, handed on as it comes: where in it, and what. Begins again when the connection breaks.
@@ -227,6 +243,10 @@ impl Remote {
             let is_page = kind.is_some_and(|kind| kind.starts_with("text/html"));
             if is_page && !path.as_ref().ends_with(".html") && !path.as_ref().ends_with(".htm") {
                 return Ok(Err(Error::Missing { location: self.address(name), hint: NO_LIST.into() }));
+            }
+            if result.meta.size != bytes {
+                let found = format!("it has {} bytes, not {bytes}", result.meta.size);
+                return Ok(Err(self.damaged(name, found)));
             }
             let mut stream = result.into_stream();
             let mut at = 0;

@@ -46,7 +46,8 @@ fn what_is_planted_is_refused() {
     check(|manifest, _| manifest.files[0].name = "../b".into(), "is refused");
     check(|manifest, _| manifest.files[0].name = "/b".into(), "is refused");
     check(|_, bytes| bytes[5] ^= 1, "its bytes are not those");
-    check(|_, bytes| bytes.truncate(500), "of 1000 bytes came");
+    check(|_, bytes| bytes.truncate(500), "it ends at byte 500 of 1000");
+    check(|_, bytes| bytes.clear(), "it ends at byte 0 of 1000");
     check(|manifest, _| manifest.files[0].pieces[0].id = Id::of(b"other"), "its bytes are not those");
     check(
         |manifest, bytes| {
