@@ -120,19 +120,35 @@ fn largest(folder: &Path) -> Outcome<PathBuf> {
     Ok(found.1)
 }
 
-/// Leaves the journal of a push that could not end, because a file stood where its bundles belong.
+/// Leaves the journal of a push that sent a bundle and could not name it, because a file stood where manifests belong;
+/// what the remote folder held then is kept aside.
 fn interrupted(scene: &Scene) -> Outcome<PathBuf> {
-    fs::write(scene.path("here/later"), Draws::new(9).bytes(50_000))?;
-    let (place, aside) = (scene.path("remote/bundles"), scene.path("bundles"));
-    fs::rename(&place, &aside)?;
+    let (remote, place) = (scene.path("remote"), scene.path("remote/manifests"));
+    fs::remove_dir_all(&remote)?;
+    fs::create_dir_all(&remote)?;
     fs::write(&place, "in the way")?;
     let pushed = push(&scene.path("here"), &scene.remote()?, &scene.options(), &Meter::default());
     fs::remove_file(&place)?;
-    fs::rename(&aside, &place)?;
+    copy(&remote, &scene.path("interrupted"))?;
     match pushed {
         Ok(_) => Err("the push was not interrupted".into()),
         Err(_) => largest(&scene.path("journals")),
     }
+}
+
+/// Makes `to` a copy of the folder `from`.
+fn copy(from: &Path, to: &Path) -> Outcome<()> {
+    let _ = fs::remove_dir_all(to);
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let place = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy(&entry.path(), &place)?,
+            false => drop(fs::copy(entry.path(), place)?),
+        }
+    }
+    Ok(())
 }
 
 fn main() -> Outcome<()> {
@@ -152,6 +168,7 @@ fn main() -> Outcome<()> {
         let look = |bytes: &[u8]| {
             fs::write(&damaged, bytes).expect("a file can be written");
             if form == "journal" {
+                copy(&scene.path("interrupted"), &scene.path("remote")).expect("a folder can be copied");
                 let pushed =
                     push(&scene.path("here"), &scene.remote().expect("a folder"), &scene.options(), &Meter::default());
                 return Verdict::of(pushed.map_err(Box::from).and_then(|_| scene.pulled()));

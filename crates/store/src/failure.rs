@@ -43,6 +43,7 @@ impl Remote {
                     (Some(300..=399), _) => "check the region of the bucket, and the variable that names it".to_owned(),
                     (Some(400..=499), _) => "check the address, the region and the keys".to_owned(),
                     (_, _) if is_of_disk(&why) => "make room or ask who may write there (`df -h` and `ls -ld` tell), or name a folder elsewhere; then run the same command: it goes on where it was".to_owned(),
+                    (_, _) if is_in_the_way(&why) => "move away what stands there, or name a folder elsewhere; then run the same command: it goes on where it was".to_owned(),
                     (_, _) if why.contains("InvalidContentType") => {
                         "what answers there speaks no TLS: write `http://` where its address is named".to_owned()
                     }
@@ -75,6 +76,11 @@ fn is_of_disk(text: &str) -> bool {
         .any(|word| text.contains(word))
 }
 
+/// Whether a file stands where a folder belongs, or the other way round.
+fn is_in_the_way(text: &str) -> bool {
+    ["Not a directory", "Is a directory", "File exists", "File name too long"].iter().any(|word| text.contains(word))
+}
+
 /// Whether credentials were looked for on the machine itself, in vain.
 pub(crate) fn names_metadata(text: &str) -> bool {
     text.contains("169.254.169.254") || text.contains("metadata.google.internal")
@@ -92,7 +98,7 @@ pub(crate) fn may_pass(error: &StoreError) -> bool {
                 Some(300..=499 | 501 | 505) => true,
                 Some(_) | None => text.contains("Missing content size") || text.contains("redirect without LOCATION"),
             };
-            !is_final && !names_bucket(&text) && !names_metadata(&text) && !is_of_disk(&text)
+            !is_final && !names_bucket(&text) && !names_metadata(&text) && !is_of_disk(&text) && !is_in_the_way(&text)
         }
         StoreError::JoinError { .. } => true,
         _ => false,

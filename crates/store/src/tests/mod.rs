@@ -251,6 +251,13 @@ fn mistakes_are_told() {
     write(&scene.path("here"), &Tree::from([("a".into(), vec![1])]));
     std::os::unix::fs::symlink(scene.path("empty"), scene.path("here/loop")).unwrap();
     assert!(told(push("here")).contains("a link to a folder"));
+    fs::remove_file(scene.path("here/loop")).unwrap();
+    fs::create_dir_all(scene.path("remote")).unwrap();
+    fs::write(scene.path("remote/bundles"), "in the way").unwrap();
+    let place = scene.path("remote").display().to_string().parse().unwrap();
+    let local = open(&place, &Access::gather(|_| None), Limits::default()).unwrap();
+    let in_the_way = told(super::push(&scene.path("here"), &local, &options, &Meter::default()));
+    assert!(in_the_way.contains("move away what stands there"), "{in_the_way}");
     let nothing = pull(&remote, &scene.path("there"), &options, &Meter::default()).unwrap_err();
     assert_eq!(nothing.to_string(), "there is nothing at `s3://b/data/set`");
     assert!(!scene.path("there/.gradus").join("lock").exists() || scene.path("there").exists());
