@@ -1,44 +1,62 @@
-//! Prints how fast pictures in memory become batches, beside a plain copy of as many bytes, both on one thread.
+//! Prints how fast pictures in memory become batches, beside plain copies of as many bytes, all on one thread.
 //!
-//! `cargo run --release -p gradus-data --example from_ram`: 1,000 pictures of noise, 224×224, which the data set decodes
-//! once and keeps (150 MB, more than caches hold), shifted by up to 16 pixels, half of them mirrored. The copy takes the
-//! same pictures whole, in the same order, into memory as large as the loader's batch. Bytes read and written count.
+//! `cargo run --release -p gradus-data --example from_ram [PICTURES]`: pictures of noise, 1,000 unless a number is given,
+//! which is more than caches hold, in two forms:
+//! 256×256 pixels, packed as they are and loaded into memory, of which a random part of 224×224 is shown; and 224×224,
+//! which the data set decodes once and keeps channel by channel, shifted by up to 16 pixels. Half are mirrored. Beside
+//! them stand copies of as many bytes of each picture in the same order, into memory as large as the loader's batch:
+//! of one stretch, and of the rows of such a part of 224×224 pixels. Bytes read and written count.
 
 use std::error::Error;
 use std::hint::black_box;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use data::{Cursor, Dataset, Loader, LoaderOptions, Numbers, Order};
+use data::{Codec, Cursor, Dataset, Loader, LoaderOptions, Numbers, Order, PackFormat, PackOptions};
+use domain::Bytes;
+use domain::random::Draws;
 use domain::train::{Augment, Corrupt, Data, MemoryFormat, Split};
 
-const SIZE: u32 = 224;
-const PICTURES: usize = 1000;
-const VALUES: usize = 3 * (SIZE * SIZE) as usize;
+/// Height and width of a sample, and of the pictures of which a part is shown.
+const SIZE: usize = 224;
+const WHOLE: usize = 256;
+/// Bytes of a sample, and of such a picture.
+const VALUES: usize = 3 * SIZE * SIZE;
+const PICTURE: usize = 3 * WHOLE * WHOLE;
 const BATCH: usize = 64;
-const ROUNDS: usize = 9;
-/// How long each side works before the other has its turn.
-const TURN: Duration = Duration::from_millis(500);
+const ROUNDS: usize = 15;
+/// How long each side works before the next has its turn.
+const TURN: Duration = Duration::from_millis(200);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
-    draw(folder.path())?;
-    let augment = vec![Augment::PadCrop(16), Augment::Flip];
+    let pictures = std::env::args().nth(1).map_or(Ok(1000), |number| number.parse::<usize>())?.max(20);
+    let memory: Vec<u8> = Draws::new(1).bytes(pictures * PICTURE);
+    let packed = folder.path().join("packed");
+    pack(&folder.path().join("whole"), &packed, pictures)?;
+    measure("a part of a picture", &packed, vec![Augment::ResizeCrop(WHOLE as u32), Augment::Flip], &memory)?;
+    let kept = folder.path().join("kept");
+    draw(&kept, SIZE, pictures)?;
+    measure("a kept picture, shifted", &kept, vec![Augment::PadCrop(16), Augment::Flip], &memory)
+}
+
+/// Prints a line for each kind of numbers and layout.
+fn measure(what: &str, path: &Path, augment: Vec<Augment>, memory: &[u8]) -> Result<(), Box<dyn Error>> {
     let spec = Data {
         path: String::new(),
         split: Split::Shares([1.0, 0.0, 0.0]),
         classes: None,
         text: None,
+        size: Some(SIZE as u32),
         augment: augment.clone(),
         normalize: None,
-        size: None,
         corrupt: Corrupt::Fail,
         workers: 0,
         cache: None,
-        preload: None,
+        preload: Some(Bytes(1 << 30)),
     };
-    let dataset = Arc::new(Dataset::open(&spec, folder.path(), 0)?);
-    let pictures: Vec<u8> = (0..PICTURES * VALUES).map(|at| at as u8).collect();
+    let dataset = Arc::new(Dataset::open(&spec, path, 0)?);
     for numbers in [Numbers::U8, Numbers::Bf16, Numbers::F32] {
         for layout in [MemoryFormat::Contiguous, MemoryFormat::ChannelsLast] {
             let options = LoaderOptions {
@@ -50,17 +68,22 @@ fn main() -> Result<(), Box<dyn Error>> {
                 ..Default::default()
             };
             let mut loader = Loader::train(Arc::clone(&dataset), options, Cursor::START, u64::MAX);
-            let (mut ours, mut copies) = (Vec::new(), Vec::new());
+            let slots = BATCH * numbers.bytes();
+            let (mut ours, mut stretches, mut parts) = (Vec::new(), Vec::new(), Vec::new());
             for _ in 0..ROUNDS {
                 ours.push(batches(&mut loader, numbers)?);
-                copies.push(copied(&pictures, BATCH * numbers.bytes()));
+                stretches.push(copied(memory, slots, |picture, _, sample| sample.copy_from_slice(&picture[..VALUES])));
+                parts.push(copied(memory, slots, part));
             }
-            let ratios: Vec<f64> = ours.iter().zip(&copies).map(|(ours, copy)| ours / copy).collect();
+            let of = |copies: &[f64]| 100.0 * median(ours.iter().zip(copies).map(|(ours, copy)| ours / copy).collect());
             println!(
-                "{numbers:?}, {layout:?}: {:.2} GB/s, a copy {:.2} GB/s, {:.0} %",
-                median(ours) / 1e9,
-                median(copies) / 1e9,
-                100.0 * median(ratios)
+                "{what}, {numbers:?}, {layout:?}: {:.2} GB/s; {:.0} % of a copy of one stretch, {:.2} GB/s; \
+                 {:.0} % of a copy of a part, {:.2} GB/s",
+                median(ours.clone()) / 1e9,
+                of(&stretches),
+                median(stretches.clone()) / 1e9,
+                of(&parts),
+                median(parts.clone()) / 1e9,
             );
         }
     }
@@ -78,20 +101,31 @@ fn batches(loader: &mut Loader, numbers: Numbers) -> Result<f64, Box<dyn Error>>
     Ok(bytes as f64 / began.elapsed().as_secs_f64())
 }
 
-/// The same of a plain copy, into memory for so many pictures of bytes.
-fn copied(pictures: &[u8], slots: usize) -> f64 {
-    let order = Order::new(PICTURES as u64, 0);
+/// The same of a plain copy of each picture, into memory for so many samples of bytes.
+fn copied(memory: &[u8], slots: usize, copy: impl Fn(&[u8], &mut Draws, &mut [u8])) -> f64 {
+    let pictures = memory.len() / PICTURE;
+    let order = Order::new(pictures as u64, 0);
+    let mut draws = Draws::new(2);
     let mut batch = vec![0; slots * VALUES];
     let (began, mut count) = (Instant::now(), 0_usize);
     while began.elapsed() < TURN {
-        for slot in 0..slots {
-            let picture = order.at((count / PICTURES) as u64, (count % PICTURES) as u64) as usize;
-            batch[slot * VALUES..][..VALUES].copy_from_slice(&pictures[picture * VALUES..][..VALUES]);
-            black_box(&mut batch);
+        for sample in batch.chunks_exact_mut(VALUES) {
+            let picture = order.at((count / pictures) as u64, (count % pictures) as u64) as usize;
+            copy(&memory[picture * PICTURE..][..PICTURE], &mut draws, sample);
             count += 1;
         }
+        black_box(&mut batch);
     }
     2.0 * (count * VALUES) as f64 / began.elapsed().as_secs_f64()
+}
+
+/// Copies the rows of a random part of a picture.
+fn part(picture: &[u8], draws: &mut Draws, sample: &mut [u8]) {
+    let mut place = || draws.below((WHOLE - SIZE + 1) as u64) as usize;
+    let (x, y) = (place(), place());
+    for (row, into) in picture.chunks_exact(3 * WHOLE).skip(y).zip(sample.chunks_exact_mut(3 * SIZE)) {
+        into.copy_from_slice(&row[3 * x..][..3 * SIZE]);
+    }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -99,17 +133,38 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
+/// Pictures as they are, in shards.
+fn pack(whole: &Path, shards: &Path, pictures: usize) -> Result<(), Box<dyn Error>> {
+    draw(whole, WHOLE, pictures)?;
+    let options = PackOptions {
+        shard_bytes: 64 << 20,
+        seed: 1,
+        split: None,
+        codec: Codec::Pixels,
+        shrink: None,
+        format: PackFormat::Shards,
+        skip: false,
+        text: None,
+        threads: 1,
+    };
+    data::pack(whole, shards, &options, &mut |_| {})?;
+    Ok(())
+}
+
 /// Pictures of noise in two classes.
-fn draw(folder: &std::path::Path) -> Result<(), Box<dyn Error>> {
-    let mut state = 1_u32;
-    for number in 0..PICTURES {
+fn draw(folder: &Path, size: usize, pictures: usize) -> Result<(), Box<dyn Error>> {
+    let mut draws = Draws::new(0);
+    for number in 0..pictures {
         let class = folder.join(["even", "odd"][number % 2]);
         std::fs::create_dir_all(&class)?;
-        let picture = image::RgbImage::from_fn(SIZE, SIZE, |_, _| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            image::Rgb([(state >> 24) as u8, (state >> 16) as u8, (state >> 8) as u8])
-        });
-        picture.save(class.join(format!("{number}.png")))?;
+        let pixels = draws.bytes(3 * size * size);
+        image::save_buffer(
+            class.join(format!("{number}.png")),
+            &pixels,
+            size as u32,
+            size as u32,
+            image::ExtendedColorType::Rgb8,
+        )?;
     }
     Ok(())
 }

@@ -5,8 +5,8 @@
 
 use domain::train::{Augment, MemoryFormat, RandAugment};
 
-use crate::cut::normalised;
-use crate::kernels::{Kernels, Shown, Work, run};
+use crate::cut::{AHEAD, Scale, normalised};
+use crate::kernels::{Halves, Kernels, Shown, Work, run};
 use crate::random::{Draws, Purpose, key};
 use crate::slots::Values;
 
@@ -161,7 +161,7 @@ impl View {
             }
             Values::Bf16(values) => {
                 for ((plane, scale), output) in planes.zip(values.chunks_exact_mut(size)) {
-                    kernels.moved_halves(&shown, plane, *scale, output);
+                    kernels.moved_halves(&shown, plane, &Halves::of(*scale), output);
                 }
             }
         }
@@ -179,14 +179,36 @@ impl View {
     fn together(&self, kernels: impl Kernels, planes: &[u8], scaling: &[(f32, f32)], mut values: Values<'_>) {
         let (height, width) = (self.y.length as usize, self.x.length as usize);
         let (shown, inputs) = self.x.shown();
+        let scale = Scale::new(scaling, &values);
         let mut line = vec![[0; 3]; width];
+        let ahead = (AHEAD / (3 * width)).max(1);
+        let size = height * width;
+        let (red, rest) = planes.split_at(size);
+        let (green, blue) = rest.split_at(size);
         for y in 0..height {
-            line.fill([0; 3]);
-            if let Some(row) = self.y.input(y) {
-                let rows = [0, 1, 2].map(|c| &planes[(c * height + row) * width..][inputs.clone()]);
-                kernels.together(rows, self.x.step < 0, &mut line[shown.clone()]);
+            if let Some(row) = self.y.input(y + ahead) {
+                let columns = row * width + inputs.start..row * width + inputs.end;
+                kernels.soon(&red[columns.clone()]);
+                kernels.soon(&green[columns.clone()]);
+                kernels.soon(&blue[columns]);
             }
-            normalised(line.as_flattened(), scaling, y, &mut values);
+            let is_done = matches!(values, Values::U8(_));
+            let into = match &mut values {
+                Values::U8(values) => values[y * 3 * width..][..3 * width].as_chunks_mut().0,
+                Values::F32(_) | Values::Bf16(_) => line.as_mut_slice(),
+            };
+            if let Some(row) = self.y.input(y) {
+                into[..shown.start].as_flattened_mut().fill(0);
+                into[shown.end..].as_flattened_mut().fill(0);
+                let columns = row * width + inputs.start..row * width + inputs.end;
+                let rows = [&red[columns.clone()], &green[columns.clone()], &blue[columns]];
+                kernels.together(rows, self.x.step < 0, &mut into[shown.clone()]);
+            } else {
+                into.as_flattened_mut().fill(0);
+            }
+            if !is_done {
+                normalised(kernels, line.as_flattened(), &scale, y, &mut values);
+            }
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use domain::train::MemoryFormat;
 
-use crate::kernels::{Kernels, Work};
+use crate::kernels::{Halves, Kernels, Work, in_turn};
 use crate::picture::Pixels;
-use crate::prepare::{Output, to_bf16};
+use crate::prepare::Output;
 use crate::resample::Span;
 use crate::slots::Values;
 
@@ -26,16 +26,48 @@ impl Work for Cut<'_> {
         let Cut { picture, spans: [columns, rows], line, output } = self;
         let (pixels, _) = picture.pixels.as_chunks::<3>();
         let Output { mut values, layout, scaling, size } = output;
+        let scale = Scale::new(scaling, &values);
         line.resize(3 * size, 0);
-        for (y, row) in rows.shown().enumerate() {
-            let shown = &pixels[row * picture.width..][columns.shown()];
+        let row = |row: usize| &pixels[row * picture.width..][columns.shown()];
+        let ahead = (AHEAD / (3 * picture.width)).max(1);
+        let shown = rows.shown();
+        for first in shown.clone().take(ahead) {
+            kernels.soon(row(first).as_flattened());
+        }
+        for (y, at) in shown.clone().enumerate() {
+            if at + ahead < shown.end {
+                kernels.soon(row(at + ahead).as_flattened());
+            }
             match layout {
-                MemoryFormat::Contiguous => apart(kernels, shown, columns.mirrored, line, (&mut values, y), scaling),
+                MemoryFormat::Contiguous => apart(kernels, row(at), columns.mirrored, line, (&mut values, y), &scale),
                 MemoryFormat::ChannelsLast => {
-                    together(shown, columns.mirrored, line, (&mut values, y), scaling);
+                    together(kernels, row(at), columns.mirrored, line, (&mut values, y), &scale);
                 }
             }
         }
+    }
+}
+
+/// Bytes of rows that are fetched from memory before they are used. The processor fetches ahead by itself only within a
+/// page.
+pub(crate) const AHEAD: usize = 6 << 10;
+
+/// How a byte of each channel becomes a number.
+pub(crate) struct Scale<'a> {
+    scaling: &'a [(f32, f32)],
+    /// Of three channels, where the numbers are bfloat16.
+    halves: Option<[Halves; 3]>,
+}
+
+impl<'a> Scale<'a> {
+    /// Factor and offset of each channel, for such values.
+    #[inline(always)]
+    pub fn new(scaling: &'a [(f32, f32)], values: &Values<'_>) -> Scale<'a> {
+        let halves = match (values, scaling) {
+            (Values::Bf16(_), [a, b, c]) => Some([Halves::of(*a), Halves::of(*b), Halves::of(*c)]),
+            (Values::Bf16(_) | Values::F32(_) | Values::U8(_), _) => None,
+        };
+        Scale { scaling, halves }
     }
 }
 
@@ -47,7 +79,7 @@ fn apart(
     mirrored: bool,
     line: &mut [u8],
     (values, y): (&mut Values<'_>, usize),
-    scaling: &[(f32, f32)],
+    scale: &Scale<'_>,
 ) {
     let size = pixels.len();
     if let Values::U8(values) = values {
@@ -56,17 +88,17 @@ fn apart(
     }
     kernels.apart(pixels, mirrored, rows_of(line, size));
     for (channel, bytes) in line.chunks_exact(size).enumerate() {
-        let (factor, offset) = scaling[channel];
         let at = (channel * size + y) * size;
         match values {
             Values::F32(values) => {
+                let (factor, offset) = scale.scaling[channel];
                 for (value, byte) in values[at..][..size].iter_mut().zip(bytes) {
                     *value = f32::from(*byte) * factor + offset;
                 }
             }
             Values::Bf16(values) => {
-                for (value, byte) in values[at..][..size].iter_mut().zip(bytes) {
-                    *value = to_bf16(f32::from(*byte) * factor + offset);
+                if let Some(tables) = &scale.halves {
+                    kernels.halves(&tables[channel], bytes, &mut values[at..][..size]);
                 }
             }
             Values::U8(_) => {}
@@ -82,52 +114,41 @@ fn rows_of(bytes: &mut [u8], size: usize) -> [&mut [u8]; 3] {
     [first, second, &mut third[..size]]
 }
 
-/// Numbers that a pattern of three channels and vectors of eight both divide.
-const PERIOD: usize = 24;
-
 /// Row `y` of pixels.
 #[inline(always)]
 fn together(
+    kernels: impl Kernels,
     pixels: &[[u8; 3]],
     mirrored: bool,
     line: &mut [u8],
     (values, y): (&mut Values<'_>, usize),
-    scaling: &[(f32, f32)],
+    scale: &Scale<'_>,
 ) {
     if !mirrored {
-        return normalised(pixels.as_flattened(), scaling, y, values);
+        return normalised(kernels, pixels.as_flattened(), scale, y, values);
     }
-    for (found, pixel) in line.as_chunks_mut::<3>().0.iter_mut().zip(pixels.iter().rev()) {
-        *found = *pixel;
+    if let Values::U8(values) = values {
+        let row = &mut values[y * 3 * pixels.len()..][..3 * pixels.len()];
+        return kernels.turned(pixels, row.as_chunks_mut().0);
     }
-    normalised(line, scaling, y, values);
+    kernels.turned(pixels, line.as_chunks_mut().0);
+    normalised(kernels, line, scale, y, values);
 }
 
 /// Row `y` of values, from the bytes of pixels of three channels.
 #[inline(always)]
-pub(crate) fn normalised(bytes: &[u8], scaling: &[(f32, f32)], y: usize, values: &mut Values<'_>) {
+pub(crate) fn normalised(kernels: impl Kernels, bytes: &[u8], scale: &Scale<'_>, y: usize, values: &mut Values<'_>) {
     let (at, length) = (y * bytes.len(), bytes.len());
-    let number = |place: usize| scaling[place % 3];
     match values {
         Values::U8(values) => values[at..][..length].copy_from_slice(bytes),
-        Values::F32(values) => repeat(bytes, &mut values[at..][..length], number, |value| value),
-        Values::Bf16(values) => repeat(bytes, &mut values[at..][..length], number, to_bf16),
-    }
-}
-
-#[inline(always)]
-fn repeat<T>(bytes: &[u8], values: &mut [T], number: impl Fn(usize) -> (f32, f32), kind: impl Fn(f32) -> T) {
-    let factors: [f32; PERIOD] = std::array::from_fn(|place| number(place).0);
-    let offsets: [f32; PERIOD] = std::array::from_fn(|place| number(place).1);
-    let whole = bytes.len() / PERIOD * PERIOD;
-    for (bytes, values) in bytes.as_chunks::<PERIOD>().0.iter().zip(values.as_chunks_mut::<PERIOD>().0) {
-        // A loop, for what `from_fn` is given is not compiled for the processor at hand.
-        for (((value, byte), factor), offset) in values.iter_mut().zip(bytes).zip(&factors).zip(&offsets) {
-            *value = kind(f32::from(*byte) * factor + offset);
+        Values::F32(values) => {
+            in_turn(|place| scale.scaling[place % 3], bytes, &mut values[at..][..length], |value| value);
         }
-    }
-    for (place, (byte, value)) in bytes[whole..].iter().zip(&mut values[whole..]).enumerate() {
-        *value = kind(f32::from(*byte) * factors[place] + offsets[place]);
+        Values::Bf16(values) => {
+            if let Some(tables) = &scale.halves {
+                kernels.halves_in_turn(tables, bytes, &mut values[at..][..length]);
+            }
+        }
     }
 }
 

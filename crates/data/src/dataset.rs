@@ -256,10 +256,11 @@ impl Dataset {
         let Pixels::Encoded(encoded, _) = &self.pixels else {
             return Err(Error::Internal("a recipe for pictures without files".into()));
         };
-        encoded.read_due(sample as usize, &mut scratch.reading.file, when)?;
-        guarded(|| prepare(&mut scratch.reading, recipe, draws, output))
+        let Reading { file, tools, .. } = &mut scratch.reading;
+        let file = encoded.file(sample as usize, file, when)?;
+        guarded(|| prepare(file, tools, recipe, draws, output))
             .map_err(|why| Error::Picture { name: encoded.name(sample as usize), why })?;
-        Ok(scratch.reading.file.len())
+        Ok(file.len())
     }
 
     /// Factor and offset of each channel, from a byte to its normalised value.

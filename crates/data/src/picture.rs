@@ -62,9 +62,16 @@ const MOST_MEMORY: u64 = 1 << 30;
 /// What one thread needs to read and decode pictures.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
+    /// Memory for a file that is not in memory already.
     pub file: Vec<u8>,
     /// When the file that is read next is needed.
     pub when: When,
+    pub tools: Tools,
+}
+
+/// What one thread needs to decode pictures.
+#[derive(Debug, Default)]
+pub(crate) struct Tools {
     pub decoder: Decoder,
     pub resize: Resize,
     /// One row, between two forms of it.
@@ -79,15 +86,15 @@ pub(crate) fn fetch(
     reading: &mut Reading,
     planes: &mut [u8],
 ) -> Result<(), Error> {
-    encoded.read_due(sample, &mut reading.file, reading.when)?;
+    let Reading { file, when, tools } = reading;
+    let file = encoded.file(sample, file, *when)?;
     if let Some(recipe) = geometry.recipe {
         let output =
             Output { values: Values::U8(planes), layout: MemoryFormat::Contiguous, scaling: &[], size: recipe.size };
-        return guarded(|| prepare(reading, &recipe, Draws::new(0), output))
+        return guarded(|| prepare(file, tools, &recipe, Draws::new(0), output))
             .map_err(|why| Error::Picture { name: encoded.name(sample), why });
     }
-    let Reading { file, decoder, .. } = reading;
-    let picture = decode(file, decoder).map_err(|why| Error::Picture { name: encoded.name(sample), why })?;
+    let picture = decode(file, &mut tools.decoder).map_err(|why| Error::Picture { name: encoded.name(sample), why })?;
     if (picture.height, picture.width) == (geometry.height, geometry.width) {
         separate(&picture, planes);
         return Ok(());

@@ -6,7 +6,7 @@ use domain::train::MemoryFormat;
 use crate::cut::Cut;
 use crate::jpeg::{Packed, Picture, Region, Rows};
 use crate::kernels::{Kernels, Work, run};
-use crate::picture::{Pixels, Reading, decode_other};
+use crate::picture::{Pixels, Tools, decode_other};
 use crate::random::Draws;
 use crate::recipe::Recipe;
 use crate::resample::{Resize, Span};
@@ -22,9 +22,15 @@ pub(crate) struct Output<'a> {
     pub size: usize,
 }
 
-/// Prepares the picture in `reading.file`, or says in a few words why it cannot be had.
-pub(crate) fn prepare(reading: &mut Reading, recipe: &Recipe, draws: Draws, output: Output<'_>) -> Result<(), String> {
-    let Reading { file, decoder, resize, line, .. } = reading;
+/// Prepares the picture in `file`, or says in a few words why it cannot be had.
+pub(crate) fn prepare(
+    file: &[u8],
+    tools: &mut Tools,
+    recipe: &Recipe,
+    draws: Draws,
+    output: Output<'_>,
+) -> Result<(), String> {
+    let Tools { decoder, resize, line } = tools;
     if let Some(picture) = Pixels::plain(file) {
         show(picture?, recipe, draws, (resize, line), output);
         return Ok(());

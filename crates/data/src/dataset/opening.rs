@@ -117,11 +117,11 @@ impl<'a> Opening<'a> {
             return Ok(Geometry { height: size, width: size, resize: true, recipe });
         }
         let mut reading = Reading::default();
-        let Reading { file, decoder, .. } = &mut reading;
+        let Reading { file, tools, .. } = &mut reading;
         let mut first = None;
         for sample in 0..encoded.len() {
             let named = |why| Error::Picture { name: encoded.name(sample), why };
-            match encoded.read(sample, file).and_then(|()| decode(file, decoder).map_err(named)) {
+            match encoded.read(sample, file).and_then(|()| decode(file, &mut tools.decoder).map_err(named)) {
                 Ok(picture) => {
                     return Ok(Geometry { height: picture.height, width: picture.width, resize: false, recipe: None });
                 }

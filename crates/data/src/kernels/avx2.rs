@@ -6,16 +6,21 @@
 
 use std::arch::x86_64::*;
 
+mod halves;
+mod pixels;
 mod places;
 mod sums;
 mod wide;
 
 use super::constants::*;
-use super::{Block, Kernels, LANES, Shown, Taps, Target, Work, moved};
+use super::{Block, Halves, Kernels, LANES, Plain, Shown, Taps, Target, Work, moved};
 
 /// The proof that this processor has AVX2 and the bit instructions that come with it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Avx2(());
+pub(crate) struct Avx2 {
+    /// Whether it has AVX-512 too, with permutations of bytes (VBMI).
+    wide: bool,
+}
 
 impl Avx2 {
     /// The proof, where it can be given.
@@ -25,7 +30,16 @@ impl Avx2 {
             && is_x86_feature_detected!("bmi2")
             && is_x86_feature_detected!("lzcnt")
             && is_x86_feature_detected!("fma");
-        found.then_some(Avx2(()))
+        let wide = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vbmi");
+        found.then_some(Avx2 { wide })
+    }
+
+    /// The same without AVX-512, so that tests reach both.
+    #[cfg(test)]
+    pub fn narrow(self) -> Avx2 {
+        Avx2 { wide: false }
     }
 
     /// Does the work, compiled for this processor.
@@ -84,13 +98,23 @@ impl Kernels for Avx2 {
     #[inline(always)]
     fn apart(self, pixels: &[[u8; 3]], mirrored: bool, rows: [&mut [u8]; 3]) {
         // SAFETY: the features are there.
-        unsafe { places::apart(pixels, mirrored, rows) }
+        unsafe {
+            match self.wide && pixels.len() >= pixels::STEP {
+                true => pixels::apart(pixels, mirrored, rows),
+                false => places::apart(pixels, mirrored, rows),
+            }
+        }
     }
 
     #[inline(always)]
     fn together(self, rows: [&[u8]; 3], mirrored: bool, pixels: &mut [[u8; 3]]) {
         // SAFETY: the features are there.
-        unsafe { places::together(rows, mirrored, pixels) }
+        unsafe {
+            match self.wide && pixels.len() >= pixels::STEP {
+                true => pixels::together(rows, mirrored, pixels),
+                false => places::together(rows, mirrored, pixels),
+            }
+        }
     }
 
     #[inline(always)]
@@ -100,8 +124,45 @@ impl Kernels for Avx2 {
     }
 
     #[inline(always)]
+    fn turned(self, pixels: &[[u8; 3]], output: &mut [[u8; 3]]) {
+        let length = pixels.len();
+        // SAFETY: the features are there.
+        let left = if self.wide { unsafe { pixels::turned(pixels, output) } } else { length };
+        // SAFETY: as above.
+        unsafe { places::turned(&pixels[..left], &mut output[length - left..]) }
+    }
+
+    #[inline(always)]
+    fn halves(self, table: &Halves, bytes: &[u8], output: &mut [u16]) {
+        match self.wide && bytes.len() >= halves::STEP {
+            // SAFETY: the features are there.
+            true => unsafe { halves::found(table, bytes, output) },
+            false => table.computed(bytes, output),
+        }
+    }
+
+    #[inline(always)]
+    fn halves_in_turn(self, tables: &[Halves; 3], bytes: &[u8], output: &mut [u16]) {
+        match self.wide && bytes.len() >= halves::STEP {
+            // SAFETY: the features are there.
+            true => unsafe { halves::found_in_turn(tables, bytes, output) },
+            false => Halves::computed_in_turn(tables, bytes, output),
+        }
+    }
+
+    #[inline(always)]
+    fn soon(self, bytes: &[u8]) {
+        let mut at = 0;
+        while at < bytes.len() {
+            // SAFETY: nothing is read, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(at).cast()) };
+            at += 64;
+        }
+    }
+
+    #[inline(always)]
     fn moved(self, shown: &Shown, plane: &[u8], output: &mut [u8]) {
-        match wide::Plan::of(shown, plane, output.len()) {
+        match wide::Plan::of(self.wide, shown, plane, output.len()) {
             // SAFETY: there is a plan only where the features are.
             Some(plan) => unsafe { wide::moved(&plan, output) },
             None => moved::moved(self, shown, plane, output),
@@ -109,11 +170,11 @@ impl Kernels for Avx2 {
     }
 
     #[inline(always)]
-    fn moved_halves(self, shown: &Shown, plane: &[u8], scale: (f32, f32), output: &mut [u16]) {
-        match wide::Plan::of(shown, plane, output.len()) {
+    fn moved_halves(self, shown: &Shown, plane: &[u8], table: &Halves, output: &mut [u16]) {
+        match wide::Plan::of(self.wide, shown, plane, output.len()) {
             // SAFETY: as above.
-            Some(plan) => unsafe { wide::moved_halves(&plan, scale, output) },
-            None => moved::moved_halves(self, shown, plane, scale, output),
+            Some(plan) => unsafe { wide::moved_halves(&plan, table, output) },
+            None => moved::moved_halves(self, shown, plane, table, output),
         }
     }
 }
@@ -322,5 +383,5 @@ fn colour(y: &[u8], cb: &[u8], cr: &[u8], pixels: &mut [[u8; 4]]) {
         }
         at += STEP;
     }
-    super::Plain.colour(&y[whole..length], &cb[whole..length], &cr[whole..length], &mut pixels[whole..length]);
+    Plain.colour(&y[whole..length], &cb[whole..length], &cr[whole..length], &mut pixels[whole..length]);
 }

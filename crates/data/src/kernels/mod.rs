@@ -1,21 +1,26 @@
 //! The inner loops of decoding and resizing, in two forms with the same results to the bit: plain code, and AVX2 where
 //! the processor has it.
 //!
-//! Work that uses them is written once, over any [`Kernels`], and [`run`] chooses the form at run time. The AVX2 form
-//! also compiles the work around the kernels for such a processor. Read on in `plain`, which says what is computed;
+//! Work that uses them is written once, over any [`Kernels`], and [`run`] chooses the form at run time. Where the
+//! processor has AVX-512 too, bytes that are only moved or looked up are so 64 at a time. The AVX2 form also compiles the work around the kernels for such a processor. Read on in `plain`, which says what is computed;
 //! `avx2` says it in instructions.
 
 use crate::jpeg::LANES;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod halves;
 mod moved;
 mod plain;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::halves::{Halves, in_turn};
 pub(crate) use self::moved::Shown;
 pub(crate) use self::plain::Plain;
+
+/// Numbers that a pattern of three channels and vectors of eight both divide.
+const PERIOD: usize = 24;
 
 /// Coefficients of a block, row by row, and places past its end that a decoder may write to.
 pub(crate) type Block = [i16; 128];
@@ -74,11 +79,23 @@ pub(crate) trait Kernels: Copy {
     /// The bytes, the last one first, into as many.
     fn mirrored(self, bytes: &[u8], output: &mut [u8]);
 
+    /// The pixels, the last one first, into as many.
+    fn turned(self, pixels: &[[u8; 3]], output: &mut [[u8; 3]]);
+
+    /// What each byte becomes by the table, into as many numbers.
+    fn halves(self, table: &Halves, bytes: &[u8], output: &mut [u16]);
+
+    /// The same of pixels of three channels, each with its table.
+    fn halves_in_turn(self, tables: &[Halves; 3], bytes: &[u8], output: &mut [u16]);
+
+    /// Says that the bytes are read soon, so that they are fetched from memory meanwhile; nothing else is done.
+    fn soon(self, bytes: &[u8]);
+
     /// What is shown of a channel, and zeros beside it, into a channel of the same size.
     fn moved(self, shown: &Shown, plane: &[u8], output: &mut [u8]);
 
-    /// The same, of each byte the nearest bfloat16 to it times a factor plus an offset, both finite.
-    fn moved_halves(self, shown: &Shown, plane: &[u8], scale: (f32, f32), output: &mut [u16]);
+    /// The same, of each byte what it becomes by the table.
+    fn moved_halves(self, shown: &Shown, plane: &[u8], table: &Halves, output: &mut [u16]);
 }
 
 /// Something to be done with whichever kernels there are.

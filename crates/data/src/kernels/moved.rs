@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::Kernels;
-use crate::prepare::to_bf16;
+use super::{Halves, Kernels};
 
 /// What is shown of a channel: some rows and columns of it, somewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,18 +65,10 @@ pub(super) fn moved(kernels: impl Kernels, shown: &Shown, plane: &[u8], output: 
 
 /// Moves bytes and makes numbers of them.
 #[inline(always)]
-pub(super) fn moved_halves(kernels: impl Kernels, shown: &Shown, plane: &[u8], scale: (f32, f32), output: &mut [u16]) {
+pub(super) fn moved_halves(kernels: impl Kernels, shown: &Shown, plane: &[u8], table: &Halves, output: &mut [u16]) {
     let mut near = vec![0; output.len()];
     kernels.moved(shown, plane, &mut near);
-    halves(&near, scale, output);
-}
-
-/// The nearest bfloat16 to each byte times a factor plus an offset.
-#[inline(always)]
-pub(super) fn halves(bytes: &[u8], (factor, offset): (f32, f32), output: &mut [u16]) {
-    for (value, byte) in output.iter_mut().zip(bytes) {
-        *value = to_bf16(f32::from(*byte) * factor + offset);
-    }
+    table.computed(&near, output);
 }
 
 /// Zeros, mostly a few: a call of `memset` would cost more than they do.

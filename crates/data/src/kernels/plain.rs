@@ -4,7 +4,7 @@
 //! both give the same bytes for any input.
 
 use super::constants::*;
-use super::{Block, Kernels, LANES, Shown, Taps, Target, moved};
+use super::{Block, Halves, Kernels, LANES, Shown, Taps, Target, moved};
 
 /// Plain code.
 #[derive(Debug, Clone, Copy)]
@@ -108,13 +108,33 @@ impl Kernels for Plain {
     }
 
     #[inline(always)]
+    fn turned(self, pixels: &[[u8; 3]], output: &mut [[u8; 3]]) {
+        for (found, pixel) in output.iter_mut().zip(pixels.iter().rev()) {
+            *found = *pixel;
+        }
+    }
+
+    #[inline(always)]
+    fn halves(self, table: &Halves, bytes: &[u8], output: &mut [u16]) {
+        table.computed(bytes, output);
+    }
+
+    #[inline(always)]
+    fn halves_in_turn(self, tables: &[Halves; 3], bytes: &[u8], output: &mut [u16]) {
+        Halves::computed_in_turn(tables, bytes, output);
+    }
+
+    #[inline(always)]
+    fn soon(self, _: &[u8]) {}
+
+    #[inline(always)]
     fn moved(self, shown: &Shown, plane: &[u8], output: &mut [u8]) {
         moved::moved(self, shown, plane, output);
     }
 
     #[inline(always)]
-    fn moved_halves(self, shown: &Shown, plane: &[u8], scale: (f32, f32), output: &mut [u16]) {
-        moved::moved_halves(self, shown, plane, scale, output);
+    fn moved_halves(self, shown: &Shown, plane: &[u8], table: &Halves, output: &mut [u16]) {
+        moved::moved_halves(self, shown, plane, table, output);
     }
 }
 

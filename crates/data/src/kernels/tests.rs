@@ -1,4 +1,4 @@
-//! Both forms of the kernels give the same bytes, for any input.
+//! All forms of the kernels give the same bytes, for any input.
 
 use proptest::prelude::*;
 
@@ -26,7 +26,7 @@ fn all(kernels: impl Kernels, values: &[i16], bytes: &[u8], width: usize) -> Vec
     results.push(eight.as_flattened().iter().flat_map(|value| value.to_le_bytes()).collect());
 
     let mut pixels = vec![[0; 4]; width];
-    kernels.colour(&bytes[..width], &bytes[100..][..width], &bytes[200..][..width], &mut pixels);
+    kernels.colour(&bytes[..width], &bytes[240..][..width], &bytes[480..][..width], &mut pixels);
     results.push(pixels.as_flattened().to_vec());
 
     let input: Vec<[u8; 4]> = bytes.chunks_exact(4).map(|four| [four[0], four[1], four[2], four[3]]).collect();
@@ -38,7 +38,7 @@ fn all(kernels: impl Kernels, values: &[i16], bytes: &[u8], width: usize) -> Vec
     results.push(pixels.as_flattened().to_vec());
 
     let mut pixels = vec![[0; 4]; width];
-    let rows = [&input[..100], &input[20..], &input[33..], &input[7..]];
+    let rows = [&input[..240], &input[20..], &input[33..], &input[7..]];
     kernels.down(&rows, &weights[..4], 15, &mut pixels);
     results.push(pixels.as_flattened().to_vec());
 
@@ -49,9 +49,20 @@ fn all(kernels: impl Kernels, values: &[i16], bytes: &[u8], width: usize) -> Vec
         kernels.apart(&bytes.as_chunks::<3>().0[..width], mirrored, [first, second, third]);
         results.push(rows);
         let mut pixels = vec![[0; 3]; width];
-        kernels.together([&bytes[..width], &bytes[150..][..width], &bytes[300..][..width]], mirrored, &mut pixels);
+        kernels.together([&bytes[..width], &bytes[300..][..width], &bytes[600..][..width]], mirrored, &mut pixels);
         results.push(pixels.as_flattened().to_vec());
     }
+    let mut pixels = vec![[0; 3]; width];
+    kernels.turned(&bytes.as_chunks::<3>().0[..width], &mut pixels);
+    results.push(pixels.as_flattened().to_vec());
+    kernels.soon(&bytes[..width]);
+    let numbers = |halves: &[u16]| halves.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let table = |place: usize| Halves::of((0.017 * f32::from(values[place] >> 8), f32::from(values[place + 1])));
+    let mut halves = vec![9; 3 * width];
+    kernels.halves(&table(10), &bytes[..3 * width], &mut halves);
+    results.push(numbers(&halves));
+    kernels.halves_in_turn(&[table(12), table(14), table(16)], &bytes[..3 * width], &mut halves);
+    results.push(numbers(&halves));
     let mut turned = vec![0; width];
     kernels.mirrored(&bytes[..width], &mut turned);
     results.push(turned);
@@ -73,9 +84,8 @@ fn all(kernels: impl Kernels, values: &[i16], bytes: &[u8], width: usize) -> Vec
     kernels.moved(&shown, &bytes[..width * height], &mut moved);
     results.push(moved);
     let mut halves = vec![9; width * height];
-    let scale = (0.017 * f32::from(values[7] >> 8), f32::from(values[8]));
-    kernels.moved_halves(&shown, &bytes[..width * height], scale, &mut halves);
-    results.push(halves.iter().flat_map(|value| value.to_le_bytes()).collect());
+    kernels.moved_halves(&shown, &bytes[..width * height], &table(7), &mut halves);
+    results.push(numbers(&halves));
     results
 }
 
@@ -91,14 +101,19 @@ impl Work for Any<'_> {
 
 proptest! {
     #[test]
-    fn both_forms_agree(
+    fn all_forms_agree(
         values in prop::collection::vec(any::<i16>(), 256),
         small in prop::bool::ANY,
-        bytes in prop::collection::vec(any::<u8>(), 600),
-        width in 1_usize..100,
+        bytes in prop::collection::vec(any::<u8>(), 1200),
+        width in 1_usize..240,
     ) {
         let values: Vec<i16> = values.into_iter().map(|value| if small { value >> 8 } else { value }).collect();
-        prop_assert_eq!(run(Any(&values, &bytes, width)), all(Plain, &values, &bytes, width));
+        let wanted = all(Plain, &values, &bytes, width);
+        prop_assert_eq!(run(Any(&values, &bytes, width)), wanted.as_slice());
+        #[cfg(target_arch = "x86_64")]
+        if let Some(avx2) = avx2::Avx2::detect() {
+            prop_assert_eq!(avx2.narrow().run(Any(&values, &bytes, width)), wanted);
+        }
     }
 }
 

@@ -154,6 +154,17 @@ impl Encoded {
         check_length(bytes.len()).map_err(|why| Error::Picture { name: self.name(sample), why: why.into() })
     }
 
+    /// The file of one picture: its bytes in memory, or else read into `buffer`.
+    pub fn file<'a>(&'a self, sample: usize, buffer: &'a mut Vec<u8>, when: When) -> Result<&'a [u8], Error> {
+        if let Encoded::Loaded(loaded) = self
+            && let Some(file) = loaded.file(sample)
+        {
+            return Ok(file);
+        }
+        self.read_due(sample, buffer, when)?;
+        Ok(buffer)
+    }
+
     /// How the bytes of one picture are to be understood.
     pub fn codec(&self, sample: usize) -> Codec {
         match self {

@@ -76,13 +76,16 @@ impl Loaded {
         Ok(Loaded { from: Box::new(from), files })
     }
 
-    /// The file of one picture.
+    /// The file of one picture, if it could be read.
+    pub fn file(&self, sample: usize) -> Option<&[u8]> {
+        Some(&*self.files[sample]).filter(|file| !file.is_empty())
+    }
+
+    /// The file of one picture, copied.
     pub fn read(&self, sample: usize, bytes: &mut Vec<u8>, when: When) -> Result<(), Error> {
-        if self.files[sample].is_empty() {
-            return self.from.read_due(sample, bytes, when);
-        }
+        let Some(file) = self.file(sample) else { return self.from.read_due(sample, bytes, when) };
         bytes.clear();
-        bytes.extend_from_slice(&self.files[sample]);
+        bytes.extend_from_slice(file);
         Ok(())
     }
 

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use domain::Bytes;
-use domain::train::{Corrupt, Data};
+use domain::train::{Augment, Corrupt, Data, MemoryFormat};
 
 use super::{Files, complains, scratch, spec};
-use crate::{Codec, Cursor, Dataset, Error, Loader, LoaderOptions, PackFormat, PackOptions, Skipped};
+use crate::{Codec, Cursor, Dataset, Error, Loader, LoaderOptions, Numbers, PackFormat, PackOptions, Skipped};
 
 /// The bits of all batches of two epochs.
 fn drain(dataset: Dataset) -> Vec<u32> {
@@ -55,6 +55,44 @@ fn a_data_set_in_memory_needs_its_files_no_more() {
             false => fs::write(path, "").unwrap(),
         }
         assert_eq!(drain(dataset), wanted, "{}", path.display());
+    }
+}
+
+#[test]
+fn parts_of_packed_pixels_are_the_same_from_memory() {
+    let root = scratch();
+    let (tree, shards) = (Files::of(&[""], &["a", "b"], 20).folder(root.path()), root.path().join("shards"));
+    let options = PackOptions {
+        shard_bytes: 64 << 10,
+        seed: 1,
+        split: None,
+        codec: Codec::Pixels,
+        shrink: None,
+        format: PackFormat::Shards,
+        skip: false,
+        text: None,
+        threads: 1,
+    };
+    crate::pack(&tree, &shards, &options, &mut |_| {}).unwrap();
+    let augment = vec![Augment::ResizeCrop(6), Augment::Flip];
+    for (numbers, layout) in [
+        (Numbers::U8, MemoryFormat::Contiguous),
+        (Numbers::Bf16, MemoryFormat::Contiguous),
+        (Numbers::U8, MemoryFormat::ChannelsLast),
+        (Numbers::Bf16, MemoryFormat::ChannelsLast),
+    ] {
+        let [read, loaded] = [None, Some(Bytes(1 << 20))].map(|preload| {
+            let spec = Data { preload, size: Some(5), augment: augment.clone(), ..spec() };
+            let dataset = Arc::new(Dataset::open(&spec, &shards, 3).unwrap());
+            let options = LoaderOptions { numbers, layout, augment: augment.clone(), ..Default::default() };
+            let mut loader = Loader::train(dataset, options, Cursor::START, 2);
+            let mut bytes = Vec::new();
+            while let Some(batch) = loader.next() {
+                bytes.extend_from_slice(batch.unwrap().bytes());
+            }
+            bytes
+        });
+        assert!(!read.is_empty() && read == loaded, "{numbers:?} {layout:?}");
     }
 }
 

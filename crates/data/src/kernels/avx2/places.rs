@@ -64,14 +64,43 @@ fn picked(parts: [__m128i; 3], [a, b, c]: [__m128i; 3]) -> __m128i {
     _mm_or_si128(two, _mm_shuffle_epi8(parts[2], c))
 }
 
+/// The same in both halves of wider registers.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn picked_twice(parts: [__m256i; 3], [a, b, c]: [__m128i; 3]) -> __m256i {
+    let (a, b, c) = (_mm256_broadcastsi128_si256(a), _mm256_broadcastsi128_si256(b), _mm256_broadcastsi128_si256(c));
+    let two = _mm256_or_si256(_mm256_shuffle_epi8(parts[0], a), _mm256_shuffle_epi8(parts[1], b));
+    _mm256_or_si256(two, _mm256_shuffle_epi8(parts[2], c))
+}
+
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn apart(pixels: &[[u8; 3]], mirrored: bool, mut rows: [&mut [u8]; 3]) {
     let length = pixels.len();
     assert!(rows.iter().all(|row| row.len() == length), "rows of another length");
     let masks = loaded(if mirrored { &APART_MIRRORED } else { &APART });
+    // Twice as many at a time first.
+    let twice = length / (2 * STEP) * (2 * STEP);
+    for at in (0..twice).step_by(2 * STEP) {
+        // SAFETY: 32 pixels, of 96 bytes, from `at` on lie in `pixels`; the second sixteen go into the upper halves.
+        let parts = unsafe {
+            let from: *const __m128i = pixels.as_ptr().add(at).cast();
+            let both = |place: usize| {
+                let low = _mm256_castsi128_si256(_mm_loadu_si128(from.add(place)));
+                _mm256_inserti128_si256::<1>(low, _mm_loadu_si128(from.add(place + 3)))
+            };
+            [both(0), both(1), both(2)]
+        };
+        let to = if mirrored { length - 2 * STEP - at } else { at };
+        for (row, masks) in rows.iter_mut().zip(masks) {
+            let found = picked_twice(parts, masks);
+            let found = if mirrored { _mm256_permute2x128_si256::<1>(found, found) } else { found };
+            // SAFETY: 32 bytes from `to` on lie in a row, which is as long as there are pixels.
+            unsafe { _mm256_storeu_si256(row.as_mut_ptr().add(to).cast(), found) };
+        }
+    }
     let whole = length / STEP * STEP;
-    for at in (0..whole).step_by(STEP) {
+    for at in (twice..whole).step_by(STEP) {
         // SAFETY: sixteen pixels, of 48 bytes, from `at` on lie in `pixels`.
         let parts = unsafe {
             let from: *const __m128i = pixels.as_ptr().add(at).cast();
@@ -140,4 +169,28 @@ pub(super) fn mirrored(bytes: &[u8], output: &mut [u8]) {
         let found = _mm256_shuffle_epi8(_mm256_loadu_si256(bytes.as_ptr().add(length - WIDE).cast()), turn);
         _mm256_storeu_si256(output.as_mut_ptr().cast(), _mm256_permute2x128_si256::<1>(found, found));
     }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn turned(pixels: &[[u8; 3]], output: &mut [[u8; 3]]) {
+    /// Bytes of whole pixels in one register.
+    const WHOLE: usize = 15;
+    let length = 3 * pixels.len();
+    assert!(output.len() == pixels.len(), "an output of another length");
+    // The bytes of a register but the first are five pixels.
+    let turn = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0);
+    let mut at = 0;
+    while at + STEP <= length {
+        // SAFETY: sixteen bytes from `at` on lie in the output, and as many from `length - 16 - at` on in the input. The
+        // last byte that is stored belongs to the next step, or to the pixels that are left.
+        unsafe {
+            let from: *const __m128i = pixels.as_ptr().cast::<u8>().add(length - STEP - at).cast();
+            let to: *mut __m128i = output.as_mut_ptr().cast::<u8>().add(at).cast();
+            _mm_storeu_si128(to, _mm_shuffle_epi8(_mm_loadu_si128(from), turn));
+        }
+        at += WHOLE;
+    }
+    let done = at / 3;
+    Plain.turned(&pixels[..pixels.len() - done], &mut output[done..]);
 }

@@ -7,7 +7,8 @@
 
 use std::arch::x86_64::*;
 
-use crate::kernels::{Shown, moved};
+use super::halves::{Lookup, interleaved, store};
+use crate::kernels::{Halves, Shown};
 
 /// Bytes of a register.
 const STEP: usize = 64;
@@ -28,13 +29,11 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// The plan for a channel and an output of so many values; none where this is not the way to do it.
+    /// The plan for a channel and an output of so many values; none where the instructions are not there, or this is not
+    /// the way to do it.
     #[inline]
-    pub fn of(shown: &'a Shown, plane: &'a [u8], output: usize) -> Option<Plan<'a>> {
+    pub fn of(is_there: bool, shown: &'a Shown, plane: &'a [u8], output: usize) -> Option<Plan<'a>> {
         let Shown { width, columns, from_column, mirrored, rows, from_row } = shown;
-        let is_there = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vbmi");
         if !is_there || !(STEP..=STEP * MOST).contains(width) || shown.is_empty() {
             return None;
         }
@@ -106,71 +105,20 @@ pub(super) fn moved(plan: &Plan<'_>, output: &mut [u8]) {
 
 /// Moves bytes and makes numbers of them.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-pub(super) fn moved_halves(plan: &Plan<'_>, scale: (f32, f32), output: &mut [u16]) {
+pub(super) fn moved_halves(plan: &Plan<'_>, table: &Halves, output: &mut [u16]) {
     let Shown { width, mirrored, rows, from_row, .. } = plan.shown;
-    let (mut all, mut table) = ([0; 256], [0; 256]);
-    for (place, byte) in all.iter_mut().enumerate() {
-        *byte = place as u8;
-    }
-    moved::halves(&all, scale, &mut table);
-    output[..rows.start * width].fill(table[0]);
-    output[rows.end * width..].fill(table[0]);
-    let (low, high) = (Lookup::of(&table, 0), Lookup::of(&table, 8));
-    // The lower eight bytes of each of four parts are interleaved first, then the upper eight.
-    let mut places = [0; STEP];
-    for (place, shown) in places.iter_mut().enumerate() {
-        let (eight, within) = (place / 8, place % 8);
-        let source = (eight / 2 + 4 * (eight % 2)) * 8 + within;
-        *shown = (if *mirrored { STEP - 1 - source } else { source }) as u8;
-    }
-    // SAFETY: 64 bytes lie there.
-    let places = unsafe { _mm512_loadu_si512(places.as_ptr().cast()) };
+    output[..rows.start * width].fill(table.of_zero());
+    output[rows.end * width..].fill(table.of_zero());
+    let (low, high) = (Lookup::of(&table.bytes[0]), Lookup::of(&table.bytes[1]));
+    let places = interleaved(*mirrored);
     let inputs = plan.plane[from_row * width..].chunks_exact(*width);
     for (row, into) in inputs.zip(output[rows.start * width..].chunks_exact_mut(*width)).take(rows.len()) {
         for (at, from, present) in &plan.parts[..plan.count] {
             // SAFETY: `row` is one that is shown, and 64 values from `at` on lie in a row, as the plan saw to.
             unsafe {
                 let bytes = _mm512_permutexvar_epi8(places, Plan::load(row.as_ptr(), *from, *present));
-                let (low, high) = (low.find(bytes), high.find(bytes));
-                let into: *mut __m512i = into.as_mut_ptr().add(*at).cast();
-                _mm512_storeu_si512(into, _mm512_unpacklo_epi8(low, high));
-                _mm512_storeu_si512(into.add(1), _mm512_unpackhi_epi8(low, high));
+                store(into.as_mut_ptr().add(*at), low.find(bytes), high.find(bytes));
             }
         }
-    }
-}
-
-/// A table of 256 bytes.
-#[derive(Clone, Copy)]
-struct Lookup(__m512i, __m512i, __m512i, __m512i);
-
-impl Lookup {
-    /// Eight bits of each value, from bit `shift` on.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    fn of(values: &[u16; 256], shift: u32) -> Lookup {
-        let mut bytes = [0_u8; 256];
-        for (byte, value) in bytes.iter_mut().zip(values) {
-            *byte = (value >> shift) as u8;
-        }
-        let at: *const __m512i = bytes.as_ptr().cast();
-        // SAFETY: four times 64 bytes lie in the table.
-        unsafe {
-            Lookup(
-                _mm512_loadu_si512(at),
-                _mm512_loadu_si512(at.add(1)),
-                _mm512_loadu_si512(at.add(2)),
-                _mm512_loadu_si512(at.add(3)),
-            )
-        }
-    }
-
-    /// What stands there for each of 64 bytes.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
-    fn find(self, bytes: __m512i) -> __m512i {
-        let below = _mm512_permutex2var_epi8(self.0, bytes, self.1);
-        let above = _mm512_permutex2var_epi8(self.2, bytes, self.3);
-        _mm512_mask_blend_epi8(_mm512_movepi8_mask(bytes), below, above)
     }
 }
