@@ -61,6 +61,7 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
             "buffers": graph.buffers(),
             "multiply_adds": graph.multiply_adds(),
             "activations": graph.activations(),
+            "kept_bytes": plan::estimate::memory::part::kept(&graph) as u64,
             "operators": graph.operators.len(),
             "blocks": graph.blocks(),
             "unknown": graph.unknown,

@@ -76,6 +76,11 @@ impl Builder {
         output
     }
 
+    /// Returns how many operators there are: the index of the next.
+    pub fn count(&self) -> usize {
+        self.graph.operators.len()
+    }
+
     /// Returns how many values of one sample `tensor` has.
     pub fn elements(&self, tensor: Tensor) -> u64 {
         self.graph.tensors[tensor.0 as usize]

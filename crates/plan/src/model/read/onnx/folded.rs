@@ -3,8 +3,11 @@
 //! A file made for inference has none left, but the network that is trained has: what they keep for the backward pass
 //! is as much as what the convolutions keep. A deep network without any normalisation, whose convolutions all have
 //! biases or none of which has one (exporters leave out what is zero, as it is in a new network), is taken for one that
-//! lost them, and the graph says so.
+//! lost them, and the graph says so. A file that lists its weights leaves nothing to guess.
 
+use std::collections::BTreeMap;
+
+use super::listed::Missing;
 use crate::model::{Graph, Kind, Norm, Operator};
 
 /// Fewer convolutions than this were trained without normalisation too (VGG, AlexNet); and where nothing is summed with
@@ -19,17 +22,43 @@ pub(super) fn unfold(graph: &mut Graph) {
         return;
     }
     let count = folded.len();
-    let mut folded = folded.into_iter().peekable();
-    let mut operators = Vec::with_capacity(graph.operators.len() + count);
+    let channels = |index: usize| (index, channels(&graph.operators[index]));
+    let behind = folded.into_iter().map(channels).collect();
+    // The convolution's bias, where it has one, is one of its two weights a channel.
+    put_behind(graph, &behind, |operator, channels| match operator.parameters > weights(operator) {
+        true => channels,
+        false => channels.saturating_mul(2),
+    });
+    graph.unknown.push(format!("batch normalisation, folded into a convolution and put back ×{count}"));
+}
+
+/// Gives operators the weights that the file lists and does not hold, and puts the normalisations back that it lists.
+pub(super) fn restore(graph: &mut Graph, missing: Missing) {
+    for (operator, parameters) in missing.more {
+        let last = graph.operators.len().saturating_sub(1);
+        if let Some(operator) = graph.operators.get_mut(operator.min(last)) {
+            operator.parameters = operator.parameters.saturating_add(parameters);
+        }
+    }
+    put_behind(graph, &missing.folded, |_, channels| channels.saturating_mul(2));
+    if !missing.folded.is_empty() {
+        let count = missing.folded.len();
+        graph.assumed.push(format!("batch normalisations that the file lists, put back behind products ×{count}"));
+    }
+    graph.unknown.extend(missing.unknown);
+}
+
+/// Puts a batch normalisation of so many channels behind each of these operators, with the weights that `trained` says.
+fn put_behind(graph: &mut Graph, behind: &BTreeMap<usize, u64>, trained: impl Fn(&Operator, u64) -> u64) {
+    let mut operators = Vec::with_capacity(graph.operators.len() + behind.len());
     for (index, mut operator) in std::mem::take(&mut graph.operators).into_iter().enumerate() {
-        if folded.next_if_eq(&index).is_none() {
+        let Some(channels) = behind.get(&index).copied() else {
             operators.push(operator);
             continue;
-        }
+        };
+        let parameters = trained(&operator, channels);
         let output = operator.output;
         let elements = graph.tensors[output.0 as usize];
-        let channels = channels(&operator);
-        let has_bias = operator.parameters > weights(&operator);
         operator.output = crate::model::Tensor(graph.tensors.len() as u32);
         graph.tensors.push(elements);
         let norm = Operator {
@@ -38,14 +67,12 @@ pub(super) fn unfold(graph: &mut Graph) {
             inputs: vec![operator.output],
             output,
             block: None,
-            // The convolution's bias, where it has one, is one of its two weights a channel.
-            parameters: if has_bias { channels } else { channels.saturating_mul(2) },
+            parameters,
             buffers: channels.saturating_mul(2),
         };
         operators.extend([operator, norm]);
     }
     graph.operators = operators;
-    graph.unknown.push(format!("batch normalisation, folded into a convolution and put back ×{count}"));
 }
 
 /// Convolutions that had a normalisation, by what follows them; none in a network that has normalisations.

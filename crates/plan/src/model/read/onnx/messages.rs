@@ -16,6 +16,11 @@ pub(super) const MOST_DIMS: usize = 64;
 /// No node writes more; each gets the node's name, of which so many bytes are kept.
 const MOST_OUTPUTS: usize = 4096;
 const LONGEST_NAME: usize = 256;
+/// Keys of remarks that PyTorch's newer exporter and its optimiser leave: the weights and buffers of a network, the
+/// modules around a node from the outermost to the node itself, and what a value was computed from.
+const SIGNATURE: &str = "pkg.torch.export.ExportedProgram.graph_signature";
+const SCOPES: &str = "pkg.torch.onnx.name_scopes";
+const ORIGINS: &str = "pkg.onnxscript.optimizer.folded_from";
 /// Values of a tensor that are looked at: shapes and axes are short.
 pub(super) const MOST_VALUES: usize = 256;
 
@@ -26,6 +31,8 @@ pub(super) struct Graph<'a> {
     pub inputs: Vec<Info<'a>>,
     pub outputs: Vec<Info<'a>>,
     pub infos: Vec<Info<'a>>,
+    /// The lines in which PyTorch's newer exporter lists weights, buffers and inputs.
+    pub signature: Option<&'a str>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -34,6 +41,8 @@ pub(super) struct Node<'a> {
     pub outputs: Vec<&'a str>,
     pub name: &'a str,
     pub operator: &'a str,
+    /// The module that it comes from, by its full name, where the file says so.
+    pub module: Option<&'a str>,
     pub attributes: BTreeMap<&'a str, Attribute<'a>>,
 }
 
@@ -65,6 +74,8 @@ pub(super) struct Info<'a> {
     pub name: &'a str,
     pub kind: u64,
     pub dims: Option<Vec<Dimension<'a>>>,
+    /// Values that an exporter computed it from, as a list in Python's spelling.
+    pub origins: &'a str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -99,6 +110,11 @@ fn read_graph(bytes: &[u8], depth: usize) -> Result<Graph<'_>, Broken> {
             11 => graph.inputs.push(read_info(bytes)?),
             12 => graph.outputs.push(read_info(bytes)?),
             13 => graph.infos.push(read_info(bytes)?),
+            16 => {
+                if let (SIGNATURE, value) = read_remark(bytes)? {
+                    graph.signature = Some(value);
+                }
+            }
             _ => {}
         }
         let largest =
@@ -124,6 +140,11 @@ fn read_node(bytes: &[u8], depth: usize) -> Result<Node<'_>, Broken> {
                 let (name, attribute) = read_attribute(bytes, depth)?;
                 node.attributes.insert(name, attribute);
             }
+            9 => {
+                if let (SCOPES, value) = read_remark(bytes)? {
+                    node.module = quoted(value).rev().nth(1);
+                }
+            }
             _ => {}
         }
         if node.attributes.len() > MOST_ATTRIBUTES || node.inputs.len() > MOST {
@@ -134,6 +155,30 @@ fn read_node(bytes: &[u8], depth: usize) -> Result<Node<'_>, Broken> {
         }
     }
     Ok(node)
+}
+
+/// A remark on a part of a file: its key and its value.
+fn read_remark(bytes: &[u8]) -> Result<(&str, &str), Broken> {
+    let (mut key, mut value) = ("", "");
+    let mut fields = Fields::of(bytes);
+    while let Some((field, wire)) = fields.next()? {
+        match (field, wire) {
+            (1, Wire::Bytes(bytes)) => key = text(bytes)?,
+            (2, Wire::Bytes(bytes)) => value = text(bytes)?,
+            _ => {}
+        }
+    }
+    Ok((key, value))
+}
+
+/// The texts of a list in Python's spelling: `['one', 'other']`. No module's name has a quote in it.
+pub(super) fn quoted(list: &str) -> impl DoubleEndedIterator<Item = &str> {
+    list.split('\'')
+        .enumerate()
+        .filter(|(index, _)| index % 2 == 1)
+        .map(|(_, text)| text)
+        .collect::<Vec<_>>()
+        .into_iter()
 }
 
 /// The beginning of a name.
@@ -262,6 +307,11 @@ fn read_info(bytes: &[u8]) -> Result<Info<'_>, Broken> {
     while let Some((field, wire)) = fields.next()? {
         match (field, wire) {
             (1, Wire::Bytes(bytes)) => info.name = text(bytes)?,
+            (4, Wire::Bytes(bytes)) => {
+                if let (ORIGINS, value) = read_remark(bytes)? {
+                    info.origins = value;
+                }
+            }
             (2, Wire::Bytes(kind)) => {
                 let Some(tensor) = inner(kind, 1)? else { continue };
                 let mut fields = Fields::of(tensor);

@@ -2,7 +2,7 @@
 //! operator of the graph.
 //!
 //! [`wire`] and [`messages`] read; [`values`] holds what is known of each value (its dimensions, small constants, which
-//! weights it is made of), [`weights`] how much of each weight is trained; [`nodes`] translates; [`patterns`] finds what exporters wrote out in small pieces
+//! weights it is made of), [`weights`] how much of each weight is trained, [`listed`] the same where the file lists them; [`nodes`] translates; [`patterns`] finds what exporters wrote out in small pieces
 //! (normalisations, GELU, SiLU), [`attention`] what they did with attention, [`folded`] what they left out, [`flow`] branches and loops, [`quantised`] weights in few bits; [`blocks`]
 //! finds the repeated parts.
 
@@ -11,6 +11,7 @@ mod blocks;
 mod constants;
 mod flow;
 mod folded;
+mod listed;
 mod messages;
 mod nodes;
 mod norms;
@@ -55,9 +56,12 @@ pub fn read(bytes: &[u8], shape: &Shape) -> Result<Graph, Problem> {
             return Err(Problem::at("", format!("the file cannot be read as ONNX: {why}")).hint(hint));
         }
     };
-    let (mut graph, batch) = nodes::translate(&message, shape)?;
+    let (mut graph, batch, missing) = nodes::translate(&message, shape)?;
+    match missing {
+        Some(missing) => folded::restore(&mut graph, missing),
+        None => folded::unfold(&mut graph),
+    }
     attention::fuse(&mut graph);
-    folded::unfold(&mut graph);
     blocks::find(&mut graph);
     per_sample(&mut graph, batch);
     Ok(graph)

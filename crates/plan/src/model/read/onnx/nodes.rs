@@ -6,6 +6,7 @@ use domain::problem::Problem;
 
 use super::super::Shape;
 use super::constants::fold;
+use super::listed::Missing;
 use super::messages::{Graph, Node};
 use super::norms::{batch_norm, layer_norm, normalise};
 use super::patterns::{self, Role};
@@ -16,12 +17,15 @@ use super::{attention, flow, quantised};
 use crate::model::builder::Owned;
 use crate::model::{Function, Kind, Norm, Tensor};
 
-/// Translates every node, and returns the graph and how many samples it is for.
-pub(super) fn translate<'a>(graph: &'a Graph<'a>, shape: &Shape) -> Result<(crate::model::Graph, u64), Problem> {
+/// Translates every node, and returns the graph, how many samples it is for, and which of its listed weights it lacks.
+pub(super) fn translate<'a>(
+    graph: &'a Graph<'a>,
+    shape: &Shape,
+) -> Result<(crate::model::Graph, u64, Option<Missing>), Problem> {
     let mut state = State::new(graph, shape)?;
     let roles = patterns::find(graph);
     for (index, node) in graph.nodes.iter().enumerate() {
-        state.at_work = node.name;
+        (state.at_work, state.module) = (node.name, node.module);
         // Shapes are computed with the same pieces as activations; those are left to `plain`.
         let varies = |of: &str| state.get(of).is_some_and(|value| !value.is_fixed());
         let role = roles.get(&index).filter(|role| match role {
@@ -54,7 +58,7 @@ pub(super) fn translate<'a>(graph: &'a Graph<'a>, shape: &Shape) -> Result<(crat
 
 /// Translates a node that is no part of a larger pattern.
 pub(super) fn step<'a>(state: &mut State<'a>, node: &'a Node<'a>) {
-    state.at_work = node.name;
+    (state.at_work, state.module) = (node.name, node.module);
     let done = match flow::inner(node) {
         Some(inner) => flow::run(state, node, inner),
         None => quantised::read(state, node).unwrap_or_else(|| plain(state, node)),

@@ -50,6 +50,7 @@ pub(super) fn convolution<'a>(state: &mut State<'a>, node: &Node<'a>, transposed
         },
     };
     let bias = state.at(node, 2).unwrap_or_default();
+    state.product(&weight, channels);
     let owned = state.own(&[&weight, &bias]);
     let inputs: Vec<_> = from.tensor.into_iter().collect();
     let tensor = state.builder.add(node.name, kind, &inputs, product(&dims), owned);
@@ -102,6 +103,11 @@ fn multiply<'a>(state: &mut State<'a>, node: &Node<'a>, left: Value, right: Valu
         (true, _) => Kind::Linear { rows: batch.saturating_mul(columns), inner, columns: rows, split: Split::Whole },
         (false, true) => Kind::Linear { rows: batch.saturating_mul(rows), inner, columns, split: Split::Whole },
     };
+    match (left.is_fixed(), right.is_fixed()) {
+        (false, false) => {}
+        (true, _) => state.product(&left, rows),
+        (false, true) => state.product(&right, columns),
+    }
     let owned = state.own(&[&left, &right, &bias]);
     let tensor = state.builder.add(node.name, kind, &inputs, elements, owned);
     Some(Value { dims, tensor: Some(tensor), ..Value::default() })

@@ -1,4 +1,5 @@
 mod hostile;
+mod listed;
 
 use super::super::{Shape, model};
 use crate::model::{Function, Graph, Input, Kind, Norm};
@@ -40,6 +41,10 @@ impl File {
     }
 
     fn node_of(self, operator: &str, inputs: &[&str], outputs: &[&str], attributes: &[(&str, &[i64])]) -> File {
+        File(self.0.bytes(1, &File::node_alone(operator, inputs, outputs, attributes).0))
+    }
+
+    fn node_alone(operator: &str, inputs: &[&str], outputs: &[&str], attributes: &[(&str, &[i64])]) -> Message {
         let mut node = Message::default().bytes(4, operator.as_bytes());
         for output in outputs {
             node = node.bytes(2, output.as_bytes());
@@ -55,7 +60,7 @@ impl File {
             };
             node = node.bytes(5, &attribute.0);
         }
-        File(self.0.bytes(1, &node.0))
+        node
     }
 
     /// A weight whose values stand in another file.

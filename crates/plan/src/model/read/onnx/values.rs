@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use domain::problem::Problem;
 
 use super::super::Shape;
+use super::listed::{Listed, Missing};
 use super::messages::{self, Dimension, Info, MOST_DIMS, Node, Stored};
 use super::weights::Weights;
 use crate::model::builder::Owned;
@@ -63,9 +64,13 @@ pub(super) fn product(dims: &[u64]) -> u64 {
 pub(super) struct State<'a> {
     /// The node that is being translated.
     pub at_work: &'a str,
+    /// The module that it comes from, where the file says so.
+    pub module: Option<&'a str>,
     pub builder: Builder,
     values: BTreeMap<&'a str, Value>,
     weights: Weights<'a>,
+    /// What the file says of its weights, where it does.
+    listed: Option<Listed<'a>>,
     /// How many nodes read each value.
     pub readers: BTreeMap<&'a str, u32>,
     infos: BTreeMap<&'a str, &'a Info<'a>>,
@@ -79,9 +84,11 @@ impl<'a> State<'a> {
     pub fn new(graph: &'a messages::Graph<'a>, shape: &Shape) -> Result<State<'a>, Problem> {
         let mut state = State {
             at_work: "",
+            module: None,
             builder: Builder::new(),
             values: BTreeMap::new(),
             weights: Weights::default(),
+            listed: graph.signature.and_then(Listed::read),
             readers: BTreeMap::new(),
             infos: graph.infos.iter().chain(&graph.outputs).map(|info| (info.name, info)).collect(),
             symbols: BTreeMap::new(),
@@ -120,6 +127,10 @@ impl<'a> State<'a> {
     /// The value of a tensor that stands in the file.
     pub fn stored(&mut self, stored: &Stored<'a>) -> Value {
         let weight = self.weights.add(stored);
+        if let Some(listed) = &mut self.listed {
+            let origins = self.infos.get(stored.name).map_or("", |info| info.origins);
+            listed.note(weight, stored.name, origins);
+        }
         Value { dims: stored.dims.clone(), known: stored.values(), tensor: None, weights: vec![weight] }
     }
 
@@ -186,10 +197,22 @@ impl<'a> State<'a> {
     /// Counts weights as an operator's own, unless another has.
     pub fn own(&mut self, values: &[&Value]) -> Owned {
         let mut owned = Owned::NOTHING;
+        let operator = self.builder.count();
         for index in values.iter().flat_map(|value| &value.weights) {
-            owned.parameters = owned.parameters.saturating_add(self.weights.count(*index, self.at_work));
+            let counted = match &mut self.listed {
+                Some(listed) => listed.count(&self.weights, *index, self.module, operator),
+                None => self.weights.count(*index, self.at_work),
+            };
+            owned.parameters = owned.parameters.saturating_add(counted);
         }
         owned
+    }
+
+    /// Notes that the next operator is a product with `weight` that writes `width` values at once.
+    pub fn product(&mut self, weight: &Value, width: u64) {
+        if let Some(listed) = &mut self.listed {
+            listed.product(self.builder.count(), self.module, weight.weights.first().copied(), width);
+        }
     }
 
     /// Notes that a network computes with a value, and tells whether it is made of weights in few bits.
@@ -227,12 +250,18 @@ impl<'a> State<'a> {
 
     /// Notes that a weight is added to scores of `side` positions against as many.
     pub fn added_to_scores(&mut self, value: &Value, side: u64) {
-        value.weights.iter().for_each(|weight| self.weights.added_to_scores(*weight, side));
+        for weight in &value.weights {
+            if self.listed.as_ref().is_none_or(|listed| !listed.is_whole(*weight)) {
+                self.weights.added_to_scores(*weight, side);
+            }
+        }
     }
 
     /// Notes that values are multiplied with a weight.
     pub fn multiplied(&mut self, value: &Value) {
-        value.weights.iter().for_each(|weight| self.weights.multiplied(*weight));
+        if self.listed.is_none() {
+            value.weights.iter().for_each(|weight| self.weights.multiplied(*weight));
+        }
     }
 
     /// What the file itself says of a value's dimensions, as far as they are sizes or symbols that are known.
@@ -249,10 +278,12 @@ impl<'a> State<'a> {
         *self.unknown.entry(what.to_owned()).or_default() += 1;
     }
 
-    pub fn finish(mut self) -> (crate::model::Graph, u64) {
+    /// The graph, how many samples it is for, and what is to be done to it where the file lists its weights.
+    pub fn finish(mut self) -> (crate::model::Graph, u64, Option<Missing>) {
         for (what, count) in std::mem::take(&mut self.unknown) {
             self.builder.unknown(format!("{what} ×{count}"));
         }
-        (self.builder.finish(), self.batch)
+        let missing = self.listed.map(|listed| listed.rest(&self.weights));
+        (self.builder.finish(), self.batch, missing)
     }
 }

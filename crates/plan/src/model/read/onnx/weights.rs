@@ -40,6 +40,27 @@ impl<'a> Weights<'a> {
         self.list.len() - 1
     }
 
+    /// How many values of it are trained, whoever counts them.
+    pub fn elements(&self, weight: usize) -> u64 {
+        self.list.get(weight).map_or(0, |weight| weight.elements)
+    }
+
+    /// Whether it has rows and columns.
+    pub fn is_matrix(&self, weight: usize) -> bool {
+        self.list.get(weight).is_some_and(|weight| weight.stored.dims.iter().filter(|side| **side > 1).count() > 1)
+    }
+
+    /// Whether an exporter may have stored several weights as this one.
+    pub fn is_stored_for_many(&self, weight: usize) -> bool {
+        self.list.get(weight).is_some_and(Weight::is_stored_for_many)
+    }
+
+    /// Whether it holds the values of another, turned or not.
+    pub fn is_copy(&self, weight: usize, other: usize) -> bool {
+        let pair = self.list.get(weight).zip(self.list.get(other));
+        weight != other && pair.is_some_and(|(one, other)| one.holds(other))
+    }
+
     /// Whether its values are ones that training changes.
     pub fn is_trained(&self, weight: usize) -> bool {
         self.list.get(weight).is_some_and(|weight| weight.trained)
@@ -136,8 +157,8 @@ impl<'a> Weights<'a> {
     }
 
     /// Whether it holds the values of a table in which rows are looked up, turned or not: the two are one weight.
-    fn is_turned_table(&self, index: usize) -> bool {
-        let weight = &self.list[index];
+    pub fn is_turned_table(&self, index: usize) -> bool {
+        let Some(weight) = self.list.get(index) else { return false };
         let other = |table: &&usize| **table != index && weight.holds(&self.list[**table]);
         weight.modules.is_empty() && self.tables.iter().any(|table| other(&table))
     }
@@ -160,7 +181,6 @@ impl<'a> Weight<'a> {
     /// Whether a module is another of the same kind as one that counts it, such as `layers.1` beside `layers.0`: copies
     /// of a layer are equal until they are trained. A layer that is used again has one name.
     fn is_copied_to(&self, module: &str) -> bool {
-        let kind = |name: &str| name.chars().filter(|letter| !letter.is_ascii_digit()).collect::<String>();
         !self.modules.contains(&module) && self.modules.iter().any(|other| kind(other) == kind(module))
     }
 
@@ -195,6 +215,11 @@ impl<'a> Weight<'a> {
         }
         equal && different.len() > 2
     }
+}
+
+/// A name without its numbers, which tell the layers of one kind apart.
+pub(super) fn kind(name: &str) -> String {
+    name.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }
 
 /// A module's name without the number of its run: `/layer/query` for `/layer/query_1`.
