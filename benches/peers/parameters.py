@@ -1,11 +1,12 @@
-"""Counts the weights of networks of `transformers`, and writes the files that describe them.
+"""Counts the weights of networks of `transformers`, what they multiply and what they keep, and writes their files.
 
-    parameters.py FOLDER
+    parameters.py FOLDER [TYPE...]
 
 For each type and each task that is usual for it a `config.json` is written to FOLDER as `save_pretrained` writes it (what
 differs from the type's own figures, and which class it belongs to); printed is one line of JSON each, with the file and the
-count. Networks are made without memory for their weights. Figures beside the usual ones are named below: the sizes that
-people train, and what a type can have otherwise.
+counts (`counted.py`): multiply-adds of a sample by the tokens it has (0 where it is no text), and bytes that a sample of
+the first of these lengths keeps for the backward pass. Networks are made without memory for their weights. Figures beside
+the usual ones are named below: the sizes that people train, and what a type can have otherwise.
 """
 
 import json
@@ -19,7 +20,9 @@ import torch
 import transformers
 from transformers.models.auto import modeling_auto as auto
 
-folder = pathlib.Path(sys.argv[1])
+import counted
+
+folder, chosen = pathlib.Path(sys.argv[1]), sys.argv[2:]
 
 TASKS = [
     auto.MODEL_MAPPING,
@@ -133,18 +136,45 @@ qwen3 qwen3_moe regnet resnet roberta segformer stablelm starcoder2 swin swinv2 
 xlm-roberta yolos""".split()
 
 
+def made(network, config, attention, experts):
+    ways = dict(attn_implementation=attention)
+    if network._can_set_experts_implementation():
+        ways["experts_implementation"] = experts
+    with torch.device("meta"):
+        return network._from_config(config, **ways)
+
+
+def tried(what, count):
+    """What `count` answers; nothing where the network cannot be run so."""
+    try:
+        return count()
+    except Exception as error:
+        print(f"{what}: {type(error).__name__}: {str(error).splitlines()[0][:200]}", file=sys.stderr)
+        return None
+
+
 def written(name, kind, network, figures):
     config = transformers.AutoConfig.for_model(kind, **figures)
-    with torch.device("meta"):
-        model = network(config)
+    model = made(network, config, "eager", "batched_mm")
     config.architectures = [network.__name__]
     path = folder / f"{name}.json"
     path.write_text(json.dumps(config.to_diff_dict(), default=str, indent=1))
-    count = sum(weight.numel() for weight in model.parameters())
-    print(json.dumps({"file": path.name, "parameters": count}), flush=True)
+    line = {"file": path.name, "parameters": sum(weight.numel() for weight in model.parameters())}
+    counted.prepare(config)
+    lengths = counted.lengths(model, config)
+    line["multiply_adds"] = {
+        length: tried(f"{name} at {length}", lambda: counted.multiply_adds(model, config, length)) for length in lengths
+    }
+    # Products of many small matrices copy weights for each token, and that would be kept.
+    plain = made(network, config, "eager", "grouped_mm")
+    line["kept_bytes_written_out"] = tried(f"{name} kept", lambda: counted.kept(plain, config, lengths[0], False))
+    if model._supports_sdpa:
+        fused = made(network, config, "sdpa", "grouped_mm")
+        line["kept_bytes"] = tried(f"{name} fused", lambda: counted.kept(fused, config, lengths[0], True))
+    print(json.dumps(line), flush=True)
 
 
-for kind in TYPES:
+for kind in chosen or TYPES:
     usual = type(transformers.AutoConfig.for_model(kind))
     networks = []
     for task in TASKS:

@@ -6,7 +6,7 @@
 use super::machine::Machine;
 use super::memory::Adapters;
 use super::work::{Group, NF4};
-use crate::model::graph::{Kind, Norm};
+use crate::model::graph::{Kind, Norm, Steps};
 
 /// Edge of the tiles that products are computed in.
 const TILE: f64 = 128.0;
@@ -90,8 +90,14 @@ impl Machine {
                 };
                 self.passes(samples * elements as f64 * part * self.shared.norm, forward, backward, [1.0, 2.0])
             }
-            Kind::Activation { function: _, elements, in_place: _ } => {
-                self.plain(samples * elements as f64 * part, 2.0, 3.0)
+            Kind::Activation { function, elements, in_place: _ } => {
+                let elements = samples * elements as f64 * part;
+                match function.steps().filter(|_| !self.compiled) {
+                    Some(Steps { passes: [forward, backward], kernels }) => {
+                        self.passes(elements * self.shared.elementwise, forward, backward, kernels)
+                    }
+                    None => self.plain(elements, 2.0, 3.0),
+                }
             }
             Kind::Elementwise { elements, inputs, product } => {
                 // Where two paths part, their gradients are summed; a product reads its factors again.

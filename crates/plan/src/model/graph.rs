@@ -207,5 +207,40 @@ pub enum Function {
     HardSwish,
     Sigmoid,
     Tanh,
+    /// GELU by its approximation with tanh, an operator for each sign of the formula: `gelu_new` of `transformers`, as in
+    /// GPT-2, ALBERT and T5 1.1.
+    GeluNew,
+    /// `x · sigmoid(1.702 x)` in three operators, as in CLIP.
+    QuickGelu,
+    /// The square of ReLU, in two.
+    SquaredRelu,
     Other,
+}
+
+/// What a function costs that a program writes out in several operators.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Steps {
+    /// Times that a value is read or written for each value of the input, forwards and backwards.
+    pub passes: [f64; 2],
+    /// Kernels, forwards and backwards.
+    pub kernels: [f64; 2],
+}
+
+impl Function {
+    /// Returns what it costs where it is written out; none for a function that is one operator.
+    pub fn steps(self) -> Option<Steps> {
+        match self {
+            // x³, · 0.045, + x, · 0.8, tanh, + 1, x ÷ 2, and the product of both.
+            Function::GeluNew => Some(Steps { passes: [18.0, 28.0], kernels: [8.0, 12.0] }),
+            Function::QuickGelu => Some(Steps { passes: [7.0, 14.0], kernels: [3.0, 5.0] }),
+            Function::SquaredRelu => Some(Steps { passes: [4.0, 8.0], kernels: [2.0, 3.0] }),
+            Function::Relu
+            | Function::Gelu
+            | Function::Silu
+            | Function::HardSwish
+            | Function::Sigmoid
+            | Function::Tanh
+            | Function::Other => None,
+        }
+    }
 }

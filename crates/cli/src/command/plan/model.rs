@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use plan::estimate::memory::kept_bytes;
 use plan::model::Graph;
 use plan::model::read::{self, Shape};
 use serde_json::json;
@@ -61,7 +62,8 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
             "buffers": graph.buffers(),
             "multiply_adds": graph.multiply_adds(),
             "activations": graph.activations(),
-            "kept_bytes": plan::estimate::memory::part::kept(&graph) as u64,
+            "kept_bytes": kept_bytes(&graph, true) as u64,
+            "kept_bytes_written_out": kept_bytes(&graph, false) as u64,
             "operators": graph.operators.len(),
             "blocks": graph.blocks(),
             "unknown": graph.unknown,

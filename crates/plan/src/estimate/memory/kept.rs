@@ -117,6 +117,7 @@ impl Storage {
             | Kind::Attention { .. }
             | Kind::Product { .. }
             | Kind::Recurrent { .. } => rules.narrow(),
+            Kind::Activation { function: Function::GeluNew, .. } if !rules.compiled => rules.wide(),
             Kind::Norm { norm: Norm::Batch, .. }
             | Kind::Activation { .. }
             | Kind::Elementwise { .. }
@@ -202,9 +203,18 @@ impl Storage {
             }
             Kind::Activation { function, .. } => match function {
                 Function::Relu | Function::Sigmoid | Function::Tanh => kept.roots.push(self.root_of(operator.output)),
+                Function::GeluNew | Function::QuickGelu | Function::SquaredRelu if !rules.compiled => {
+                    self.steps(graph, operator, *function, rules, &mut kept);
+                }
                 // x · 0.5 · (1 + erf(x ÷ √2)): what the error function is given, and both factors of the last product.
                 Function::Gelu if rules.written_out => kept.own += 3.0 * self.bytes_of(graph, operator.output),
-                Function::Gelu | Function::Silu | Function::HardSwish | Function::Other => {
+                Function::Gelu
+                | Function::Silu
+                | Function::HardSwish
+                | Function::GeluNew
+                | Function::QuickGelu
+                | Function::SquaredRelu
+                | Function::Other => {
                     for input in &operator.inputs {
                         self.keep(graph, *input, rules, &mut kept);
                     }
@@ -283,6 +293,25 @@ impl Storage {
         kept.roots.dedup();
     }
 
+    /// What a function keeps that is written out in several operators.
+    fn steps(&self, graph: &Graph, operator: &Operator, function: Function, rules: &Rules, kept: &mut Kept) {
+        let written = self.bytes_of(graph, operator.output);
+        match function {
+            // Autocast takes the power in fp32, and with it all that follows: what is cubed, the tanh, and one more than
+            // that; half of the input stays as narrow as it was.
+            Function::GeluNew if rules.casts() => kept.own += written / rules.wide() * (12.0 + rules.narrow()),
+            Function::GeluNew | Function::QuickGelu => {
+                for input in &operator.inputs {
+                    self.keep(graph, *input, rules, kept);
+                }
+                // Half of the input, the tanh, and one more than that; or the sigmoid.
+                kept.own += written * if function == Function::GeluNew { 3.0 } else { 1.0 };
+            }
+            // What ReLU leaves.
+            _ => kept.own += written,
+        }
+    }
+
     fn norm(&self, graph: &Graph, input: Tensor, norm: Norm, rules: &Rules, kept: &mut Kept) {
         let index = input.0 as usize;
         let values = graph.tensors[index] as f64 / self.shared[index];
@@ -305,10 +334,26 @@ impl Storage {
         }
     }
 
+    /// The input of `operator` that was computed from `tensor`, another of its inputs.
+    fn made_of(&self, graph: &Graph, operator: &Operator, tensor: Tensor) -> Option<Tensor> {
+        operator.inputs.iter().copied().find(|input| {
+            let writer = self.writer[input.0 as usize].map(|index| &graph.operators[index as usize]);
+            writer.is_some_and(|writer| {
+                matches!(writer.kind, Kind::Elementwise { .. }) && writer.inputs.contains(&tensor)
+            })
+        })
+    }
+
     fn attention(&self, graph: &Graph, operator: &Operator, rules: &Rules, share: f64, kept: &mut Kept) {
         let Kind::Attention { heads, key_heads, width, queries, keys, dropout, .. } = operator.kind else { return };
         for input in &operator.inputs {
-            self.keep(graph, *input, rules, kept);
+            match self.made_of(graph, operator, *input) {
+                // Of a joined product whose queries and keys were turned only the values are read, and they are copied.
+                Some(turned) if !rules.flash => {
+                    kept.own += (self.bytes_of(graph, *input) - self.bytes_of(graph, turned)).max(0.0);
+                }
+                Some(_) | None => self.keep(graph, *input, rules, kept),
+            }
         }
         if rules.flash {
             kept.roots.push(self.root_of(operator.output));

@@ -19,8 +19,8 @@ mod walk;
 
 use serde::Serialize;
 
-use super::Setup;
-use crate::model::Model;
+use super::{Precision, Recompute, Setup};
+use crate::model::{Graph, Model};
 
 pub use fit::{Change, Remedy, Verdict, largest_batch, remedies, verdict};
 pub use fixed::Figures;
@@ -96,6 +96,15 @@ pub struct Savings {
 pub struct Adapters {
     pub rank: u64,
     pub quantized: bool,
+}
+
+/// Returns the bytes of one sample that a forward pass in 32-bit floats keeps for the backward pass: what
+/// `torch.autograd.graph.saved_tensors_hooks` sees in training mode, each memory once and weights left out. `fused`
+/// attention keeps no scores.
+pub fn kept_bytes(graph: &Graph, fused: bool) -> f64 {
+    let rules = kept::Rules::of_processor(Precision::Fp32, fused, 1);
+    let storage = kept::Storage::new(graph, &rules);
+    walk::walk(graph, 0..graph.operators.len(), &storage, &rules, Recompute::None).kept
 }
 
 /// Estimates the memory of the fullest GPU.

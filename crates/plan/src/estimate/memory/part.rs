@@ -59,14 +59,6 @@ pub fn part(graph: &Graph, way: Way) -> Part {
     part
 }
 
-/// Bytes that one sample keeps for the backward pass in single precision, with fused attention: what PyTorch's autograd
-/// saves beside weights and buffers.
-pub fn kept(graph: &Graph) -> f64 {
-    let rules = Rules::of_processor(Precision::Fp32, true, 1);
-    let storage = Storage::new(graph, &rules);
-    walk(graph, 0..graph.operators.len(), &storage, &rules, Recompute::None).kept
-}
-
 /// The graph of a run that leaves nothing out; none where it is that already.
 fn without_dropout(graph: &Graph, way: Way) -> Option<Graph> {
     let drops = |kind: &Kind| matches!(kind, Kind::Dropout { .. });

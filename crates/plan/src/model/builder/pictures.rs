@@ -29,12 +29,14 @@ pub struct Convolution {
     pub dilation: u64,
     pub groups: u64,
     pub bias: bool,
+    /// One pixel less is padded before the picture than after it, as TensorFlow's networks are carried over.
+    pub uneven: bool,
 }
 
 impl Convolution {
     /// A convolution without bias, as before a batch normalisation.
     pub fn new(channels: u64, kernel: u64, stride: u64) -> Convolution {
-        Convolution { channels, kernel, stride, padding: None, dilation: 1, groups: 1, bias: false }
+        Convolution { channels, kernel, stride, padding: None, dilation: 1, groups: 1, bias: false, uneven: false }
     }
 
     pub fn groups(self, groups: u64) -> Convolution {
@@ -53,9 +55,14 @@ impl Convolution {
         Convolution { dilation, ..self }
     }
 
+    pub fn uneven(self, uneven: bool) -> Convolution {
+        Convolution { uneven, ..self }
+    }
+
     fn side(&self, side: u64) -> u64 {
         let padding = self.padding.unwrap_or(self.dilation * (self.kernel - 1) / 2);
-        sliding(side, self.dilation * (self.kernel - 1) + 1, self.stride, padding)
+        let padded = side + 2 * padding - u64::from(self.uneven && padding > 0);
+        sliding(padded, self.dilation * (self.kernel - 1) + 1, self.stride, 0)
     }
 }
 

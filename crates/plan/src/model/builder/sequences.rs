@@ -58,6 +58,22 @@ impl Builder {
         Rows { tensor: self.add(name, kind, &[from.tensor], from.elements(), owned), ..from }
     }
 
+    /// Layer normalisation, an operator for each sign of its formula: the difference from the mean, its square, the
+    /// difference again and divided, and what the weight and the bias make of it.
+    pub fn norm_steps(&mut self, name: &str, from: Rows) -> Rows {
+        let centered = self.rotate(format!("{name}.centered"), from);
+        let squares = self.combine(format!("{name}.squares"), centered, centered, true);
+        let kind = Kind::Elementwise { elements: from.elements(), inputs: 1, product: false };
+        let spread = self.add(format!("{name}.spread"), kind, &[squares.tensor], from.rows, Owned::NOTHING);
+        let again = self.rotate(format!("{name}.again"), from);
+        let elements = from.elements();
+        let kind = Kind::Elementwise { elements, inputs: 1, product: true };
+        let inputs = [again.tensor, spread];
+        let divided = self.add(format!("{name}.divided"), kind.clone(), &inputs, elements, Owned::NOTHING);
+        let owned = Owned::parameters(2 * from.width);
+        Rows { tensor: self.add(format!("{name}.scaled"), kind, &[divided], elements, owned), ..from }
+    }
+
     pub fn apply(&mut self, name: impl Into<String>, from: Rows, function: Function) -> Rows {
         let kind = Kind::Activation { function, elements: from.elements(), in_place: false };
         Rows { tensor: self.add(name, kind, &[from.tensor], from.elements(), Owned::NOTHING), ..from }

@@ -22,6 +22,8 @@ pub struct Bert {
     /// Kinds of tokens that have an embedding; 0 without.
     pub token_types: u64,
     pub dropout: bool,
+    /// Probabilities of attention are dropped out.
+    pub attention_dropout: bool,
     /// Tokens that each one sees, where it does not see all, as in Longformer; a few see all, by products of their own.
     pub window: Option<u64>,
     /// Scores depend on distances, as in DeBERTa.
@@ -36,6 +38,10 @@ pub struct Bert {
 pub struct Distances {
     /// Distances that have an embedding, in both directions together.
     pub entries: u64,
+    /// Those that a sample's scores are looked up among.
+    pub seen: u64,
+    /// How often scores of distances are added in each block: of queries with keys' distances, and the other way round.
+    pub looks: u64,
     /// Products of those embeddings in each block: for keys and for queries, those that are not the tokens' own.
     pub products: u64,
     /// Biases of those products, all together in hidden widths.
@@ -45,6 +51,8 @@ pub struct Distances {
     /// Tokens that a convolution beside the first block sees; 0 without.
     pub kernel: u64,
     pub key_bias: bool,
+    /// The first version: queries, keys and values from one product, normalisations written out.
+    pub first: bool,
 }
 
 /// What is asked of the encoder.
@@ -81,6 +89,7 @@ impl Bert {
             shared: false,
             token_types: 2,
             dropout: true,
+            attention_dropout: true,
             window: None,
             distances: None,
             head,
@@ -104,7 +113,10 @@ impl Bert {
                 at = builder.combine(format!("{name}.sum"), at, embedded, false);
             }
         }
-        at = builder.norm("norm", at, Norm::Layer, true);
+        at = match self.distances.is_some_and(|distances| distances.first) {
+            true => builder.norm_steps("norm", at),
+            false => builder.norm("norm", at, Norm::Layer, true),
+        };
         if self.dropout {
             at = builder.dropout("dropout", at);
         }
@@ -138,26 +150,41 @@ impl Bert {
     /// The embeddings of distances, which all blocks share.
     fn table(&self, builder: &mut Builder, distances: Distances) -> Rows {
         let owned = Owned::parameters(distances.entries * self.hidden);
-        let (rows, width) = (distances.entries, self.hidden);
-        let kind = Kind::Copy { elements: rows * width };
-        let tensor = builder.add("distances", kind, &[], rows * width, owned);
-        let table = Rows { tensor, rows, width };
+        // It stands once for all samples of a batch.
+        let tensor = builder.add("distances", Kind::View, &[], 0, owned);
+        let table = Rows { tensor, rows: 0, width: self.hidden };
         if distances.norm { builder.norm("distances.norm", table, Norm::Layer, true) } else { table }
     }
 
-    /// What a block does with distances: products of their embeddings, and of those with queries and keys.
+    /// What a block does with distances. Products of their embeddings are the same for all samples of a batch, and so no
+    /// part of what a sample takes; products of those with its queries and keys are.
     fn look_up(&self, builder: &mut Builder, layer: u64, distances: Distances, table: Rows, from: Rows) {
         let hidden = self.hidden;
-        for product in 0..distances.products {
-            let biases = if product == 0 { distances.biases * hidden } else { 0 };
-            let owned = Owned::parameters(hidden * hidden + biases);
-            let name = format!("block{layer}.distances{product}");
-            let projected = builder.linear_with(name, table, hidden, owned, Split::Columns);
-            let (batch, inner) = (self.heads, hidden / self.heads);
-            let kind = Kind::Product { batch, rows: from.rows, inner, columns: table.rows };
-            let elements = self.heads * from.rows * table.rows;
-            let inputs = [from.tensor, projected.tensor];
-            builder.add(format!("block{layer}.distances{product}.scores"), kind, &inputs, elements, Owned::NOTHING);
+        for look in 0..distances.looks {
+            let weights = if look < distances.products { hidden * hidden } else { 0 };
+            let biases = if look == 0 { distances.biases * hidden } else { 0 };
+            let name = format!("block{layer}.distances{look}");
+            // The embeddings stand once more for each sample.
+            let elements = distances.seen * hidden;
+            let kind = Kind::Copy { elements };
+            let owned = Owned::parameters(weights + biases);
+            let repeated = builder.add(&name, kind, &[table.tensor], elements, owned);
+            let kind = Kind::Product {
+                batch: self.heads,
+                rows: from.rows,
+                inner: hidden / self.heads,
+                columns: distances.seen,
+            };
+            let elements = self.heads * from.rows * distances.seen;
+            let copied = Kind::Copy { elements: from.elements() };
+            let queries =
+                builder.add(format!("{name}.queries"), copied, &[from.tensor], from.elements(), Owned::NOTHING);
+            let inputs = [queries, repeated];
+            let scores = builder.add(format!("{name}.scores"), kind, &inputs, elements, Owned::NOTHING);
+            // Each pair of tokens takes the score of its distance, and which it was is told apart backwards.
+            let elements = self.heads * from.rows * from.rows;
+            let kind = Kind::Elementwise { elements, inputs: 2, product: true };
+            builder.add(format!("{name}.taken"), kind, &[scores, scores], elements, Owned::NOTHING);
         }
         if layer == 0 && distances.kernel > 0 {
             let kernel = distances.kernel;
@@ -180,9 +207,10 @@ impl Bert {
             order: Order::After,
             key_bias: self.distances.is_none_or(|distances| distances.key_bias),
             window: self.window,
-            attention_dropout: self.dropout,
+            attention_dropout: self.attention_dropout,
             dropout: self.dropout,
             feed: Feed { function: self.function, ..Feed::plain(self.feed_forward) },
+            norm_steps: self.distances.is_some_and(|distances| distances.first),
             ..Block::pre_norm(self.hidden, self.heads)
         }
     }

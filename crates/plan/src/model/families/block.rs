@@ -19,6 +19,8 @@ pub struct Block {
     pub order: Order,
     pub norm: Norm,
     pub norm_bias: bool,
+    /// Normalisations are written out, an operator for each sign of their formula, as in the first DeBERTa.
+    pub norm_steps: bool,
     /// Queries and keys are normalised too, each head by itself.
     pub head_norm: bool,
     /// Queries, keys and values come from one product.
@@ -64,6 +66,8 @@ pub struct Feed {
     /// A second product, multiplied by the first's activation.
     pub gated: bool,
     pub bias: bool,
+    /// Dropout between the two products, as in T5.
+    pub dropout: bool,
     /// None: every token passes through one and the same.
     pub experts: Option<Experts>,
 }
@@ -81,7 +85,7 @@ pub struct Experts {
 impl Feed {
     /// As in GPT-2 and ViT: one product, GELU, a second product, both with biases.
     pub fn plain(width: u64) -> Feed {
-        Feed { width, function: Function::Gelu, gated: false, bias: true, experts: None }
+        Feed { width, function: Function::Gelu, gated: false, bias: true, dropout: false, experts: None }
     }
 }
 
@@ -97,6 +101,7 @@ impl Block {
             order: Order::Before,
             norm: Norm::Layer,
             norm_bias: true,
+            norm_steps: false,
             head_norm: false,
             joined: false,
             query_bias: true,
@@ -198,7 +203,10 @@ impl Block {
     }
 
     fn normal(&self, builder: &mut Builder, name: String, from: Rows) -> Rows {
-        builder.norm(name, from, self.norm, self.norm_bias)
+        match self.norm_steps {
+            true => builder.norm_steps(&name, from),
+            false => builder.norm(name, from, self.norm, self.norm_bias),
+        }
     }
 
     fn join(&self, builder: &mut Builder, name: String, part: Rows, from: Rows) -> Rows {
@@ -231,7 +239,11 @@ impl Block {
                 let joined =
                     builder.linear(name("query_key_value"), from, wide + 2 * narrow, self.query_bias, Split::Columns);
                 match self.rotary {
-                    true => vec![builder.rotate(name("rotation"), joined).tensor],
+                    // Queries and keys are turned, values stay in what was joined.
+                    true => {
+                        let turned = Rows { width: wide + narrow, ..joined };
+                        vec![builder.rotate(name("rotation"), turned).tensor, joined.tensor]
+                    }
                     false => vec![joined.tensor],
                 }
             }
@@ -315,6 +327,10 @@ impl Block {
                 let up = builder.linear_with(format!("{name}.up"), from, width, inner, Split::Columns);
                 builder.apply(format!("{name}.activation"), up, self.feed.function)
             }
+        };
+        let middle = match self.feed.dropout {
+            true => builder.dropout(format!("{name}.dropout"), middle),
+            false => middle,
         };
         builder.linear_with(format!("{name}.down"), middle, from.width, outer, Split::Rows)
     }

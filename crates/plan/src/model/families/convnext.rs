@@ -65,8 +65,10 @@ impl Convnext {
         if self.second {
             let (elements, channels) = (wide.elements(), wide.width);
             let kind = Kind::Norm { norm: Norm::Group, elements, groups: channels };
+            wide.tensor = builder.add(format!("{name}.compete"), kind, &[wide.tensor], elements, Owned::NOTHING);
+            let kind = Kind::Elementwise { elements, inputs: 1, product: true };
             let owned = Owned::parameters(2 * channels);
-            wide.tensor = builder.add(format!("{name}.compete"), kind, &[wide.tensor], elements, owned);
+            wide.tensor = builder.add(format!("{name}.compete.scale"), kind, &[wide.tensor], elements, owned);
         }
         let narrow = builder.linear(format!("{name}.down"), wide, from.channels, true, Split::Whole);
         let mut last = narrow.tensor;

@@ -3,8 +3,8 @@
 //! GPT, Llama, MPT and most of what followed them are this with other figures; so is ModernBERT, an encoder, where
 //! attention sees what comes later too.
 
-use super::super::builder::Builder;
-use super::super::graph::{Graph, Split};
+use super::super::builder::{Builder, Owned};
+use super::super::graph::{Function, Graph, Split};
 use super::block::{Block, Feed};
 
 /// A decoder of tokens.
@@ -25,6 +25,8 @@ pub struct Decoder {
     pub last_norm: bool,
     /// The scores use the table of words.
     pub tied: bool,
+    /// The scores are kept within bounds by a tanh, as in Gemma 2.
+    pub bounded: bool,
     /// The scores have a bias.
     pub score_bias: bool,
     /// One more linear layer without bias, an activation and a normalisation stand before what is answered.
@@ -83,6 +85,14 @@ impl Decoder {
             at = builder.norm("transform.norm", at, norm, norm_bias);
         }
         match self.answer {
+            Answer::Tokens if self.bounded => {
+                let biases = if self.score_bias { self.vocabulary } else { 0 };
+                let weights = if self.tied { 0 } else { at.width * self.vocabulary };
+                let owned = Owned::parameters(weights + biases);
+                let scores = builder.linear_with("scores", at, self.vocabulary, owned, Split::Columns);
+                let scores = builder.apply("scores.bound", scores, Function::Tanh);
+                builder.loss(scores.tensor, at.rows, self.vocabulary);
+            }
             Answer::Tokens => builder.predict_tokens("scores", at, self.vocabulary, self.tied, self.score_bias),
             Answer::Classes { classes, bias } => {
                 let scores = builder.linear("classifier", at, classes, bias, Split::Whole);

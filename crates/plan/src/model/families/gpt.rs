@@ -38,6 +38,7 @@ impl Gpt {
             embedding_norm: false,
             last_norm: true,
             tied: true,
+            bounded: false,
             score_bias: false,
             transform: false,
             answer: Answer::Tokens,

@@ -65,6 +65,7 @@ impl Llama {
             embedding_norm: false,
             last_norm: true,
             tied: self.tied,
+            bounded: false,
             score_bias: false,
             transform: false,
             answer: Answer::Tokens,

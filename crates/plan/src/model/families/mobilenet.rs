@@ -35,9 +35,18 @@ pub struct Inverted {
     pub function: Function,
     /// What leaves it goes through the function too, and nothing is added.
     pub plain: bool,
+    /// Where it halves the picture, one pixel less is padded before than after.
+    pub uneven: bool,
 }
 
 impl Mobilenet {
+    /// The same with ReLU cut at six by an operator of its own, which keeps its input, as `transformers` has it.
+    pub fn clipped(mut self) -> Mobilenet {
+        self.stem_function = Function::Other;
+        self.blocks.iter_mut().for_each(|block| block.function = Function::Other);
+        self
+    }
+
     /// The first version; `wide` gives the channels of a network of another width.
     pub fn first(picture: [u64; 3], classes: u64, wide: impl Fn(u64) -> u64) -> Mobilenet {
         let steps: [(u64, u64); 13] = [
@@ -63,6 +72,7 @@ impl Mobilenet {
             squeeze: 0,
             function: Function::Relu,
             plain: true,
+            uneven: false,
         };
         Mobilenet {
             picture,
@@ -96,6 +106,7 @@ impl Mobilenet {
                     squeeze: 0,
                     function: Function::Relu,
                     plain: false,
+                    uneven: false,
                 });
             }
         }
@@ -151,6 +162,7 @@ impl Mobilenet {
                 squeeze: if weighed { eighth(between / 4) } else { 0 },
                 function: if swish { Function::HardSwish } else { Function::Relu },
                 plain: false,
+                uneven: false,
             });
             from = wide(channels);
         }
@@ -193,7 +205,8 @@ impl Inverted {
         if let Some(expanded) = self.expanded {
             at = mix(builder, &format!("{name}.widen"), at, Convolution::new(expanded, 1, 1), Some(self.function));
         }
-        let deep = Convolution::new(at.channels, self.kernel, self.stride).groups(at.channels);
+        let uneven = self.uneven && self.stride > 1;
+        let deep = Convolution::new(at.channels, self.kernel, self.stride).groups(at.channels).uneven(uneven);
         at = mix(builder, &format!("{name}.depthwise"), at, deep, Some(self.function));
         if self.squeeze > 0 {
             at = weigh(builder, &format!("{name}.weigh"), at, self.squeeze);
@@ -224,7 +237,10 @@ pub(super) fn mix(
     let convolved = builder.convolution(&format!("{name}.convolution"), from, with);
     let normal = builder.batch_norm(&format!("{name}.norm"), convolved);
     match function {
-        Some(function) => builder.activate(&format!("{name}.function"), normal, function, true),
+        Some(function) => {
+            let in_place = function != Function::Other;
+            builder.activate(&format!("{name}.function"), normal, function, in_place)
+        }
         None => normal,
     }
 }

@@ -72,6 +72,7 @@ impl Mobilevit {
             squeeze: 0,
             function: self.function,
             plain: false,
+            uneven: false,
         };
         builder.begin_block();
         block.add(builder, name, from)

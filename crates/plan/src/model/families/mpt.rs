@@ -49,6 +49,7 @@ impl Mpt {
             embedding_norm: false,
             last_norm: true,
             tied: true,
+            bounded: false,
             score_bias: false,
             transform: false,
             answer: Answer::Tokens,

@@ -31,6 +31,7 @@ fn plain_of(
         embedding_norm: false,
         last_norm: true,
         tied: true,
+        bounded: false,
         score_bias: false,
         transform: false,
         answer: figures.answer()?,
@@ -79,7 +80,9 @@ pub(super) fn gpt2(figures: &Figures) -> Result<Graph, Problem> {
     decoder.positions = figures.or(&lengths, 1024)?;
     decoder.sequence = figures.sequence_within(decoder.positions)?;
     decoder.block.feed.width = figures.or(&["n_inner", "dff"], 4 * hidden)?;
-    decoder.block.feed.function = figures.function(&["activation_function"], Function::Gelu);
+    let fused = figures.text("model_type") == Some("gpt_bigcode");
+    let usual = if fused { Function::Gelu } else { Function::GeluNew };
+    decoder.block.feed.function = figures.function(&["activation_function"], usual);
     decoder.block.dropout = figures.rate("resid_pdrop", true);
     decoder.block.attention_dropout = figures.rate("attn_pdrop", true);
     if figures.flag("multi_query", false) {
@@ -101,6 +104,7 @@ pub(super) fn gpt_neo(figures: &Figures) -> Result<Graph, Problem> {
     decoder.positions = figures.or(&["max_position_embeddings"], 2048)?;
     decoder.sequence = figures.sequence_within(decoder.positions)?;
     decoder.block.feed.width = figures.or(&["intermediate_size"], 4 * hidden)?;
+    decoder.block.feed.function = figures.function(&["activation_function"], Function::GeluNew);
     decoder.block.joined = false;
     decoder.block.query_bias = false;
     Ok(decoder.graph())
@@ -117,6 +121,7 @@ pub(super) fn gptj(figures: &Figures) -> Result<Graph, Problem> {
     decoder.block.output_bias = false;
     decoder.block.rotary = true;
     decoder.block.feed.width = figures.or(&["n_inner"], 4 * hidden)?;
+    decoder.block.feed.function = figures.function(&["activation_function"], Function::GeluNew);
     decoder.tied = figures.flag("tie_word_embeddings", false);
     decoder.score_bias = true;
     Ok(decoder.graph())
@@ -228,12 +233,29 @@ pub(super) fn mpt(figures: &Figures) -> Result<Graph, Problem> {
     }
     decoder.block.rotary = attention.is_some_and(|attention| attention.flag("rope", false));
     decoder.tied = figures.flag("tie_word_embeddings", true);
+    let block = &decoder.block;
+    // What its own trainer obeys, and `transformers` (5.23, `modeling_mpt.py`) takes for what it usually is.
+    let differing = [
+        (decoder.positions > 0, "learned positions (`learned_pos_emb` without `alibi`)"),
+        (block.feed.width != 4 * hidden, "the width of the feed-forward part (`expansion_ratio`, `ffn_config`)"),
+        (block.feed.gated, "a gated feed-forward part (`ffn_config`)"),
+        (bias, "biases (`no_bias`)"),
+        (block.key_heads != heads, "fewer heads of keys (`attn_config`)"),
+        (block.norm == Norm::Rms, "normalisation without a mean (`norm_type`)"),
+        (block.rotary, "turned positions (`rope`)"),
+    ];
+    let told: Vec<&str> = differing.iter().filter(|(differs, _)| *differs).map(|(_, what)| *what).collect();
+    if !told.is_empty() {
+        let told = told.join(", ");
+        figures.say(format!("read as llm-foundry reads it, which `transformers` does not in this: {told}"));
+    }
     Ok(decoder.graph())
 }
 
 pub(super) fn phi(figures: &Figures) -> Result<Graph, Problem> {
     let mut decoder = usual(figures)?;
     decoder.block.order = Order::Parallel { norms: 1 };
+    decoder.block.feed.function = figures.function(&["hidden_act"], Function::GeluNew);
     decoder.block.dropout = figures.rate("resid_pdrop", false);
     decoder.block.attention_dropout = figures.rate("attention_dropout", false);
     decoder.tied = figures.flag("tie_word_embeddings", false);
@@ -246,7 +268,7 @@ pub(super) fn phi(figures: &Figures) -> Result<Graph, Problem> {
 pub(super) fn persimmon(figures: &Figures) -> Result<Graph, Problem> {
     let mut decoder = usual(figures)?;
     decoder.block.head_norm = figures.flag("qk_layernorm", true);
-    decoder.block.feed.function = figures.function(&["hidden_act"], Function::Relu);
+    decoder.block.feed.function = figures.function(&["hidden_act"], Function::SquaredRelu);
     decoder.block.dropout = figures.rate("hidden_dropout", false);
     decoder.block.attention_dropout = figures.rate("attention_dropout", false);
     decoder.tied = figures.flag("tie_word_embeddings", false);
@@ -344,6 +366,7 @@ pub(super) fn gemma(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
     decoder.block.head_width = figures.or(&["head_dim"], 256)?;
     if kind != "gemma" {
         decoder.block.order = Order::Around;
+        decoder.bounded = figures.rate("final_logit_softcapping", kind == "gemma2");
         // Every second block or fewer sees all positions; the longest reach stands for all.
         decoder.block.window = None;
         decoder.block.head_norm = kind == "gemma3_text";
@@ -366,7 +389,7 @@ pub(super) fn llama(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
     if qwen2 && !figures.has("use_sliding_window") {
         decoder.block.window = None;
     }
-    // Phi-3 and InternLM2 join their products, which changes no figure here.
+    decoder.block.joined = matches!(kind, "phi3" | "internlm2" | "baichuan");
     mixtures::choose(figures, &mut decoder)?;
     decoder.tied = figures.flag("tie_word_embeddings", kind == "minicpm");
     Ok(decoder.graph())

@@ -26,13 +26,14 @@ pub(super) fn bert(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
         hidden,
         heads: figures.heads(&["num_attention_heads"], hidden)?,
         feed_forward: figures.number(&["intermediate_size"])?,
-        function: figures.function(&["hidden_act"], Function::Gelu),
+        function: figures.function(&["hidden_act"], if kind == "albert" { Function::GeluNew } else { Function::Gelu }),
         vocabulary: figures.number(&["vocab_size"])?,
         positions,
         embedding: figures.or(&["embedding_size"], 0)?,
         shared: kind == "albert",
         token_types: figures.positive_or_usual("type_vocab_size")?.unwrap_or(0),
-        dropout: figures.rate("hidden_dropout_prob", true),
+        dropout: figures.rate("hidden_dropout_prob", kind != "albert"),
+        attention_dropout: figures.rate("attention_probs_dropout_prob", kind != "albert"),
         window: if kind == "longformer" { Some(reach(figures)?) } else { None },
         distances: None,
         head: match kind {
@@ -72,15 +73,19 @@ pub(super) fn deberta(figures: &Figures, second: bool) -> Result<Graph, Problem>
     let buckets = if second { figures.positive("position_buckets")? } else { None };
     let farthest = buckets.or(figures.positive("max_relative_positions")?).unwrap_or(positions);
     let relative = figures.flag("relative_attention", false);
+    let sequence = figures.sequence_within(positions)?;
     let norms = figures.text("norm_rel_ebd").unwrap_or("none").to_lowercase();
     let distances = Distances {
         entries: if relative { 2 * farthest } else { 0 },
+        seen: 2 * if second { farthest } else { farthest.min(sequence) },
+        looks: if relative { to_keys + to_queries } else { 0 },
         products: if relative && !shared { to_keys + to_queries } else { 0 },
         // The first version has none for keys.
         biases: if relative && !shared { to_queries + if second { to_keys } else { 0 } } else { 0 },
         norm: relative && norms.contains("layer_norm"),
         kernel: figures.positive("conv_kernel_size")?.unwrap_or(0).min(1024),
         key_bias: second,
+        first: !second,
     };
     let bert = Bert {
         layers: figures.layers(&["num_hidden_layers"])?,
@@ -94,10 +99,11 @@ pub(super) fn deberta(figures: &Figures, second: bool) -> Result<Graph, Problem>
         shared: false,
         token_types: figures.positive("type_vocab_size")?.unwrap_or(0),
         dropout: figures.rate("hidden_dropout_prob", true),
+        attention_dropout: figures.rate("attention_probs_dropout_prob", true),
         window: None,
         distances: Some(distances),
         head: unpooled(figures)?,
-        sequence: figures.sequence_within(positions)?,
+        sequence,
     };
     Ok(bert.graph())
 }
@@ -117,6 +123,7 @@ pub(super) fn distilbert(figures: &Figures) -> Result<Graph, Problem> {
         shared: false,
         token_types: 0,
         dropout: figures.rate("dropout", true),
+        attention_dropout: figures.rate("attention_dropout", true),
         window: None,
         distances: None,
         head: unpooled(figures)?,
@@ -156,6 +163,7 @@ pub(super) fn modernbert(figures: &Figures) -> Result<Graph, Problem> {
         embedding_norm: true,
         last_norm: true,
         tied: figures.flag("tie_word_embeddings", true),
+        bounded: false,
         score_bias: figures.flag("decoder_bias", true),
         transform: true,
         answer: match figures.answer()? {
@@ -182,9 +190,10 @@ pub(super) fn t5(figures: &Figures) -> Result<Graph, Problem> {
         attention_dropout: dropout,
         dropout,
         feed: Feed {
-            function: if feed.contains("gelu") { Function::Gelu } else { Function::Relu },
+            function: if feed.contains("gelu") { Function::GeluNew } else { Function::Relu },
             gated: feed.starts_with("gated"),
             bias: false,
+            dropout,
             ..Feed::plain(figures.number(&["d_ff"])?)
         },
         ..Block::pre_norm(hidden, heads)
@@ -192,6 +201,8 @@ pub(super) fn t5(figures: &Figures) -> Result<Graph, Problem> {
     let layers = figures.layers(&["num_layers"])?;
     let sequence = figures.sequence(&["n_positions"])?;
     let name = figures.architecture();
+    let answer = answer(figures)?;
+    let judges = matches!(answer, encoder_decoder::Answer::Class(_) | encoder_decoder::Answer::Each(_));
     let encodes = name.ends_with("EncoderModel") || name.ends_with("ForTokenClassification");
     let network = EncoderDecoder {
         encoder_layers: layers,
@@ -206,15 +217,15 @@ pub(super) fn t5(figures: &Figures) -> Result<Graph, Problem> {
         tied: figures.flag("tie_word_embeddings", true),
         source: sequence,
         // Answers are mostly shorter than what is asked; a quarter is T5's own ratio of pre-training (512 to 114).
-        target: sequence.div_ceil(4),
-        answer: answer(figures)?,
+        target: if judges { sequence } else { sequence.div_ceil(4) },
+        answer,
     };
     let mut graph = network.graph();
     if !network.tied && !encodes {
         let message = "the scores of words have a table of their own, as `tie_word_embeddings` says";
         graph.assumed.push(format!("{message}; `transformers` 5 shares it all the same"));
     }
-    if !encodes {
+    if !encodes && !judges {
         graph.assumed.push(answers(sequence));
     }
     Ok(graph)
@@ -232,7 +243,11 @@ pub(super) fn bart(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
             causal: side == "decoder",
             attention_dropout: figures.rate("attention_dropout", false),
             dropout,
-            feed: Feed { function, ..Feed::plain(figures.number(&[&format!("{side}_ffn_dim")])?) },
+            feed: Feed {
+                function,
+                dropout: figures.rate("activation_dropout", false),
+                ..Feed::plain(figures.number(&[&format!("{side}_ffn_dim")])?)
+            },
             ..Block::pre_norm(hidden, heads)
         })
     };
@@ -244,7 +259,10 @@ pub(super) fn bart(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
     let sequence = figures.sequence_within(most)?;
     let name = figures.architecture();
     let alone = name.ends_with("ForCausalLM");
-    let target = if alone { sequence } else { sequence.div_ceil(4) };
+    let answer = answer(figures)?;
+    // What is read is written once more where it is to be judged.
+    let judges = matches!(answer, encoder_decoder::Answer::Class(_) | encoder_decoder::Answer::Each(_));
+    let target = if alone || judges { sequence } else { sequence.div_ceil(4) };
     let network = EncoderDecoder {
         encoder_layers: if alone { 0 } else { figures.layers(&["encoder_layers"])? },
         decoder_layers: figures.layers(&["decoder_layers"])?,
@@ -258,10 +276,10 @@ pub(super) fn bart(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
         tied: figures.flag("tie_word_embeddings", true),
         source: sequence,
         target,
-        answer: answer(figures)?,
+        answer,
     };
     let mut graph = network.graph();
-    if !alone {
+    if !alone && !judges {
         graph.assumed.push(answers(sequence));
     }
     Ok(graph)

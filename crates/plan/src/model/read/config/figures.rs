@@ -274,7 +274,8 @@ impl<'a> Figures<'a> {
     /// Whether the file is of blocks alone, without anything that is asked of them.
     pub fn is_bare(&self) -> bool {
         let name = self.architecture();
-        name.ends_with("Model") && !name.ends_with("HeadModel") && !name.ends_with("HeadsModel")
+        let asks = ["HeadModel", "HeadsModel", "MTModel"].iter().any(|end| name.ends_with(end));
+        name.ends_with("Model") && !asks
     }
 
     /// What the file's architecture asks of a decoder.
@@ -318,6 +319,9 @@ impl<'a> Figures<'a> {
             "tanh" => Function::Tanh,
             "sigmoid" => Function::Sigmoid,
             "hardswish" | "hard_swish" => Function::HardSwish,
+            "gelu_new" | "gelu_python_tanh" | "gelu_fast" | "gelu_accurate" => Function::GeluNew,
+            "quick_gelu" => Function::QuickGelu,
+            "relu2" => Function::SquaredRelu,
             name if name.contains("gelu") => Function::Gelu,
             _ => Function::Other,
         }

@@ -121,7 +121,7 @@ pub(super) fn rounded(channels: f64, divisor: u64, least: u64) -> u64 {
 pub(super) fn mobilenet_first(figures: &Figures) -> Result<Graph, Problem> {
     let (multiplier, least) = (figures.ratio("depth_multiplier", 1.0)?, figures.small(&["min_depth"], 8)?);
     let widths = |channels: u64| ((channels as f64 * multiplier) as u64).max(least);
-    Ok(Mobilenet::first(figures.picture()?, figures.labels()?, widths).graph())
+    Ok(Mobilenet::first(figures.picture()?, figures.labels()?, widths).clipped().graph())
 }
 
 pub(super) fn mobilenet_second(figures: &Figures) -> Result<Graph, Problem> {
@@ -135,7 +135,7 @@ pub(super) fn mobilenet_second(figures: &Figures) -> Result<Graph, Problem> {
         |channels| rounded((channels as f64 * expand).round_ties_even(), divisor, least),
     );
     let head = if figures.flag("finegrained_output", true) && multiplier < 1.0 { 1280 } else { network.last };
-    Ok(Mobilenet { last: head, ..network }.graph())
+    Ok(Mobilenet { last: head, ..network }.clipped().graph())
 }
 
 /// A type of ours: `transformers` has none. `size` is `large` or `small`.
@@ -236,7 +236,7 @@ fn sees(figures: &Figures, sigmoid: bool, pools: bool) -> Result<Sees, Problem> 
         picture,
         patch: patch(figures, picture, if sigmoid { 16 } else { 32 })?,
         layers: figures.layers_or("num_hidden_layers", 12)?,
-        block: tower(figures, [768, 12, 3072], false)?,
+        block: tower(figures, [768, 12, 3072], sigmoid, false)?,
         token: !sigmoid,
         pools: sigmoid && pools && figures.flag("vision_use_head", true),
     })
@@ -244,7 +244,7 @@ fn sees(figures: &Figures, sigmoid: bool, pools: bool) -> Result<Sees, Problem> 
 
 fn reads(figures: &Figures, sigmoid: bool) -> Result<Reads, Problem> {
     let positions = figures.or(&["max_position_embeddings"], 77)?;
-    let block = tower(figures, [512, 8, 2048], !sigmoid)?;
+    let block = tower(figures, [512, 8, 2048], sigmoid, !sigmoid)?;
     Ok(Reads {
         vocabulary: figures.or(&["vocab_size"], 49408)?,
         positions,
@@ -256,7 +256,8 @@ fn reads(figures: &Figures, sigmoid: bool) -> Result<Reads, Problem> {
 }
 
 /// A block of either half; `usual` are its width, heads and width of the feed-forward part.
-fn tower(figures: &Figures, usual: [u64; 3], causal: bool) -> Result<Block, Problem> {
+fn tower(figures: &Figures, usual: [u64; 3], sigmoid: bool, causal: bool) -> Result<Block, Problem> {
+    let function = if sigmoid { Function::Gelu } else { Function::QuickGelu };
     let hidden = figures.or(&["hidden_size"], usual[0])?;
     let heads = figures.or(&["num_attention_heads"], usual[1])?;
     figures.divides("num_attention_heads", heads, hidden)?;
@@ -264,7 +265,7 @@ fn tower(figures: &Figures, usual: [u64; 3], causal: bool) -> Result<Block, Prob
         causal,
         attention_dropout: figures.rate("attention_dropout", false),
         feed: Feed {
-            function: figures.function(&["hidden_act"], Function::Gelu),
+            function: figures.function(&["hidden_act"], function),
             ..Feed::plain(figures.or(&["intermediate_size"], usual[2])?)
         },
         ..Block::pre_norm(hidden, heads)

@@ -22,7 +22,11 @@ pub(super) fn whisper(figures: &Figures) -> Result<Graph, Problem> {
             causal: side == "decoder",
             attention_dropout: figures.rate("attention_dropout", false),
             dropout: figures.rate("dropout", false),
-            feed: Feed { function, ..Feed::plain(figures.or(&[&format!("{side}_ffn_dim")], 1536)?) },
+            feed: Feed {
+                function,
+                dropout: figures.rate("activation_dropout", false),
+                ..Feed::plain(figures.or(&[&format!("{side}_ffn_dim")], 1536)?)
+            },
             ..Block::pre_norm(hidden, heads)
         })
     };
@@ -89,6 +93,7 @@ pub(super) fn wav2vec(figures: &Figures) -> Result<Graph, Problem> {
             dropout: figures.rate("hidden_dropout", true),
             feed: Feed {
                 function: figures.function(&["hidden_act"], Function::Gelu),
+                dropout: figures.rate("activation_dropout", true),
                 ..Feed::plain(figures.or(&["intermediate_size"], 3072)?)
             },
             ..Block::pre_norm(hidden, heads)

@@ -81,6 +81,7 @@ pub(super) fn efficientnet(figures: &Figures) -> Result<Graph, Problem> {
                 squeeze: ((from as f64 * squeezed) as u64).max(1),
                 function,
                 plain: false,
+                uneven: true,
             });
         }
     }

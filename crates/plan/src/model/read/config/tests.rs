@@ -1,3 +1,5 @@
+mod work;
+
 use super::super::{Shape, model};
 
 /// Reads a file and compares its parameters with those that the model's page or `transformers` tells.

@@ -61,6 +61,7 @@ pub(super) fn bert(header: &Header, shape: &Shape) -> Option<Graph> {
         window: None,
         distances: None,
         dropout: true,
+        attention_dropout: true,
         head,
         sequence: sequence(shape, positions)?,
     };
