@@ -54,7 +54,7 @@ impl Order {
         assert!(sample < self.n, "sample {sample} of {}", self.n);
         let key = key(Purpose::Order, self.seed, &[epoch]);
         if self.n >= SMALL {
-            return walked_back(sample, self.n, key);
+            return walked(sample, self.n, key, Way::Back);
         }
         (0..self.n).find(|pos| shuffled(*pos, self.n, key) == sample).unwrap_or_default()
     }
@@ -62,38 +62,34 @@ impl Order {
 
 /// The image of `i` under the permutation of `0..n` that `key` names.
 pub(crate) fn permute(i: u64, n: u64, key: u64) -> u64 {
-    if n < SMALL { shuffled(i, n, key) } else { walked(i, n, key) }
+    if n < SMALL { shuffled(i, n, key) } else { walked(i, n, key, Way::There) }
 }
 
-fn walked(i: u64, n: u64, key: u64) -> u64 {
+/// Which way the network is gone through.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    There,
+    /// The same rounds, the last one first.
+    Back,
+}
+
+fn walked(i: u64, n: u64, key: u64, way: Way) -> u64 {
     let bits = u64::BITS - (n - 1).leading_zeros();
     let half = bits.div_ceil(2);
     let mask = (1 << half) - 1;
     let mut x = i;
     loop {
         let (mut left, mut right) = (x >> half, x & mask);
-        for round in 0..ROUNDS {
+        for place in 0..ROUNDS {
+            let round = match way {
+                Way::There => place,
+                Way::Back => ROUNDS - 1 - place,
+            };
             let turned = key.rotate_left(11 * round) ^ u64::from(round).wrapping_mul(GOLDEN);
-            (left, right) = (right, left ^ (scatter(right ^ turned) & mask));
-        }
-        x = left << half | right;
-        if x < n {
-            return x;
-        }
-    }
-}
-
-/// What [`walked`] comes from: the same rounds, the last one first.
-fn walked_back(i: u64, n: u64, key: u64) -> u64 {
-    let bits = u64::BITS - (n - 1).leading_zeros();
-    let half = bits.div_ceil(2);
-    let mask = (1 << half) - 1;
-    let mut x = i;
-    loop {
-        let (mut left, mut right) = (x >> half, x & mask);
-        for round in (0..ROUNDS).rev() {
-            let turned = key.rotate_left(11 * round) ^ u64::from(round).wrapping_mul(GOLDEN);
-            (left, right) = (right ^ (scatter(left ^ turned) & mask), left);
+            (left, right) = match way {
+                Way::There => (right, left ^ (scatter(right ^ turned) & mask)),
+                Way::Back => (right ^ (scatter(left ^ turned) & mask), left),
+            };
         }
         x = left << half | right;
         if x < n {

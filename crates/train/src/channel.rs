@@ -6,26 +6,23 @@
 //!
 //! Without an agent, when the socket's path is empty, reports are lines on stdout and only signals give orders.
 
+mod outbox;
+
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use domain::rank::{Order, Report};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use self::outbox::Outbox;
+
 /// Exit code of a rank whose agent is gone: `EX_TEMPFAIL` of sysexits(3), as another attempt may do better.
 pub const AGENT_GONE: i32 = 75;
-
-/// Step reports wait so long for company, to be one write instead of many. Any other report goes at once.
-const BATCH: Duration = Duration::from_millis(20);
-
-/// Step reports that may wait for an agent that does not read; about 20 MB as text. More are counted and left out.
-const STEPS_HELD: usize = 100_000;
 
 /// The connection to the agent.
 #[derive(Debug)]
@@ -37,8 +34,7 @@ pub struct Channel {
 
 #[derive(Debug, Default)]
 struct Shared {
-    outbox: Mutex<Outbox>,
-    filled: Condvar,
+    outbox: Outbox,
     orders: Mutex<VecDeque<Order>>,
     /// Set by a signal, as one more order.
     stop: Arc<AtomicBool>,
@@ -46,20 +42,6 @@ struct Shared {
     finishing: AtomicBool,
     /// Another rank speaks for this one.
     hushed: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct Outbox {
-    reports: Vec<Report>,
-    /// How many of them are step reports.
-    steps: usize,
-    /// Step reports left out since the last write.
-    left_out: u64,
-    /// When the first of them came.
-    since: Option<Instant>,
-    /// Something in it is more than a step report.
-    urgent: bool,
-    closed: bool,
 }
 
 impl Channel {
@@ -107,23 +89,10 @@ impl Channel {
         if self.shared.hushed.load(Ordering::Acquire) && !is_last {
             return;
         }
-        let mut outbox = lock(&self.shared.outbox);
-        match report {
-            Report::Step(_) if outbox.steps >= STEPS_HELD => {
-                outbox.left_out += 1;
-                return;
-            }
-            Report::Step(_) => outbox.steps += 1,
-            Report::Hello { .. } | Report::Ready(_) | Report::Evaluated(_) => outbox.urgent = true,
-            Report::Checkpointed(_) | Report::Note { .. } | Report::Exported(_) => outbox.urgent = true,
-            Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {
-                outbox.urgent = true;
-                self.shared.finishing.store(true, Ordering::Release);
-            }
+        if is_last {
+            self.shared.finishing.store(true, Ordering::Release);
         }
-        outbox.since.get_or_insert_with(Instant::now);
-        outbox.reports.push(report);
-        self.shared.filled.notify_one();
+        self.shared.outbox.put(report);
     }
 
     /// The next order, from the agent or by a signal, without waiting.
@@ -140,8 +109,7 @@ impl Channel {
     /// Waits until every report is written, and hangs up. To be called before `main` returns.
     pub fn finish(mut self) {
         self.shared.finishing.store(true, Ordering::Release);
-        lock(&self.shared.outbox).closed = true;
-        self.shared.filled.notify_one();
+        self.shared.outbox.close();
         if let Some(writer) = self.writer.take() {
             // A panic there was already told by its own message.
             let _ = writer.join();
@@ -155,7 +123,7 @@ impl Channel {
 
 /// Writes reports out until the outbox is closed and empty.
 fn speak(shared: &Shared, mut sink: Box<dyn Write + Send>) {
-    while let Some((reports, left_out)) = next_batch(shared) {
+    while let Some((reports, left_out)) = shared.outbox.next_batch() {
         let mut text = Vec::new();
         for report in &reports {
             // Values of these types are always JSON, and memory takes any number of bytes.
@@ -172,28 +140,6 @@ fn speak(shared: &Shared, mut sink: Box<dyn Write + Send>) {
         if sink.write_all(&text).and_then(|()| sink.flush()).is_err() {
             end();
         }
-    }
-}
-
-/// Waits for reports worth a write; `None` at the end.
-fn next_batch(shared: &Shared) -> Option<(Vec<Report>, u64)> {
-    let mut outbox = lock(&shared.outbox);
-    loop {
-        let due = outbox.urgent || outbox.closed;
-        let waited = outbox.since.map(|since| since.elapsed());
-        outbox = match waited {
-            None if outbox.closed => return None,
-            None => shared.filled.wait(outbox).unwrap_or_else(PoisonError::into_inner),
-            Some(waited) if !due && waited < BATCH => {
-                let left = BATCH - waited;
-                shared.filled.wait_timeout(outbox, left).unwrap_or_else(PoisonError::into_inner).0
-            }
-            Some(_) => {
-                let closed = outbox.closed;
-                let batch = std::mem::replace(&mut *outbox, Outbox { closed, ..Outbox::default() });
-                return Some((batch.reports, batch.left_out));
-            }
-        };
     }
 }
 
@@ -230,10 +176,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use std::os::unix::net::UnixListener;
     use std::process::{Child, Command, Stdio};
+    use std::time::Duration;
 
     use domain::finding::{Cause, Finding};
     use domain::rank::{Checkpointed, Fetching, Step};
 
+    use super::outbox::STEPS_HELD;
     use super::*;
 
     fn step(step: u64) -> Report {

@@ -6,6 +6,7 @@
 //! bounds the memory and is the back-pressure. Read on in `ahead`, which is what the threads do.
 
 mod ahead;
+mod fill;
 mod share;
 mod upcoming;
 
@@ -17,7 +18,8 @@ use std::time::{Duration, Instant};
 
 use domain::train::{Augment, MemoryFormat};
 
-use self::ahead::{Counters, Horizon, Reach, Shared, State, Walk};
+use self::ahead::{Counters, Reach, Shared, State, Walk};
+use self::fill::Horizon;
 pub use self::share::Share;
 use self::upcoming::{Plan, Upcoming};
 use crate::augment::Changes;

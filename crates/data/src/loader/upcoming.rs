@@ -67,3 +67,54 @@ impl Plan {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Order;
+
+    /// A data set that no test could hold.
+    const SAMPLES: u64 = 100_000_000;
+
+    /// Everything that a loader computes its next batch from is a few numbers that can be copied, so resuming reads no
+    /// list of samples, wherever it begins.
+    fn is_a_few_numbers<T: Copy>() {
+        assert!(size_of::<T>() <= 64, "{} bytes", size_of::<T>());
+    }
+
+    proptest! {
+        #[test]
+        fn resuming_costs_nothing_a_sample(
+            epoch in 0_u64..1000,
+            at in 0_u64..SAMPLES,
+            batch in 1_u64..10_000,
+            world in 1_u32..=8,
+            seed: u64,
+        ) {
+            is_a_few_numbers::<Upcoming>();
+            is_a_few_numbers::<Order>();
+            let order = Order::new(SAMPLES, seed);
+            let from = Cursor { epoch, pos: at / batch * batch };
+            let mut covered = from.pos;
+            for rank in 0..world {
+                let share = Share::new(rank, world).unwrap();
+                let (epochs, mixes) = (u64::MAX, false);
+                let mut upcoming = Upcoming { at: from, epochs, samples: SAMPLES, batch, share, mixes };
+                let plan = upcoming.next().unwrap();
+                prop_assert_eq!((plan.from.pos, plan.from.epoch), (covered, epoch));
+                covered += plan.len;
+                let positions = (plan.from.pos..covered).step_by(1 + plan.len as usize / 7);
+                for pos in positions {
+                    prop_assert_eq!(order.position(epoch, order.at(epoch, pos)), pos);
+                }
+                let wanted = from.pos + plan.all;
+                let ended = wanted == SAMPLES;
+                let after = if ended { Cursor { epoch: epoch + 1, pos: 0 } } else { Cursor { epoch, pos: wanted } };
+                prop_assert_eq!((plan.after, upcoming.at), (after, after));
+            }
+            prop_assert_eq!(covered, (from.pos + batch).min(SAMPLES));
+        }
+    }
+}

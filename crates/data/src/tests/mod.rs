@@ -3,6 +3,7 @@
 mod batches;
 mod forms;
 mod hostile;
+mod hostile_shards;
 mod mixing;
 mod mutate;
 mod packs;

@@ -1,0 +1,122 @@
+//! One slot of a batch: which picture it shows, which changes it undergoes, and how they are read and written.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use domain::train::MemoryFormat;
+
+use super::ahead::{Shared, Walk};
+use super::upcoming::Plan;
+use crate::Error;
+use crate::augment::View;
+use crate::cache::NEVER;
+use crate::dataset::Scratch;
+use crate::elsewhere::When;
+use crate::prepare::Output;
+use crate::rand_augment;
+use crate::random::{Draws, Purpose, key};
+use crate::slots::{Claim, Values};
+
+/// How far ahead is said what will be read.
+#[derive(Debug)]
+pub(super) struct Horizon {
+    /// Samples of an epoch, at least 1.
+    pub samples: u64,
+    pub epochs: u64,
+    /// Samples between what is read and what is announced.
+    pub ahead: u64,
+    pub begun: AtomicBool,
+}
+
+impl Shared {
+    /// Writes the picture of a slot, and its label.
+    pub fn fill(&self, plan: &Plan, claim: &mut Claim, slot: usize, scratch: &mut Scratch) -> Result<(), Error> {
+        let (epoch, pos) = (plan.from.epoch, plan.position(slot as u64));
+        let (height, width) = (self.dataset.height(), self.dataset.width());
+        let samples = self.dataset.part(self.part);
+        let (sample, [view, after], random) = match &self.walk {
+            Walk::Natural => (samples[pos as usize], [View::whole(height, width); 2], None),
+            Walk::Shuffled(changes) => {
+                let sample = samples[self.order.at(epoch, pos) as usize];
+                (sample, changes.views(self.seed, epoch, sample, height, width), changes.random)
+            }
+        };
+        let (values, label) = claim.slot(slot);
+        *label = i64::from(self.dataset.label(sample));
+        let (layout, scaling) = (self.layout, self.scaling.as_slice());
+        let when = self.announce(plan, slot as u64, pos);
+        let drawn = |place| Draws::new(key(Purpose::Augment, self.seed, &[epoch, u64::from(sample), place]));
+        let write = |planes: &[u8], [changed, spare]: &mut [Vec<u8>; 2], values: Values<'_>| {
+            let Some((place, random)) = random else {
+                return view.write(planes, scaling, layout, values);
+            };
+            changed.resize(planes.len(), 0);
+            view.write(planes, scaling, MemoryFormat::Contiguous, Values::U8(changed));
+            for operation in rand_augment::drawn(random, drawn(place), height, width) {
+                operation.apply(changed, spare, height, width);
+            }
+            after.write(changed, scaling, layout, values);
+        };
+        let Some((recipe, more)) = self.recipe else {
+            let mut changed = std::mem::take(&mut scratch.changed);
+            let written = self.dataset.planes(sample, when, scratch).map(|planes| write(planes, &mut changed, values));
+            scratch.changed = changed;
+            return written;
+        };
+        // The first change of the list is drawn as any other.
+        let draws = drawn(0);
+        let read = if more || random.is_some() {
+            let mut planes = std::mem::take(&mut scratch.planes);
+            planes.resize(self.dataset.sample_len(), 0);
+            let whole = Output {
+                values: Values::U8(&mut planes),
+                layout: MemoryFormat::Contiguous,
+                scaling: &[],
+                size: height,
+            };
+            let read = self.dataset.write((sample, when), &recipe, draws, scratch, whole)?;
+            write(&planes, &mut scratch.changed, values);
+            scratch.planes = planes;
+            read
+        } else {
+            self.dataset.write(
+                (sample, when),
+                &recipe,
+                draws,
+                scratch,
+                Output { values, layout, scaling, size: height },
+            )?
+        };
+        self.measured.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// When a sample of data that lies elsewhere is needed. Says on the way what will be read soon: each sample of the
+    /// batch after the one that is made, when the sample in its place is; and before the first batch, all of that one.
+    fn announce(&self, plan: &Plan, slot: u64, pos: u64) -> When {
+        let Some(horizon) = &self.horizon else { return When::SOME_TIME };
+        let epoch = plan.from.epoch;
+        // The one that another rank's is mixed with is announced by that rank.
+        if slot < plan.len {
+            let first = horizon.begun.swap(true, Ordering::Relaxed);
+            let from = if first { horizon.ahead } else { 0 };
+            let times = (from..=horizon.ahead).filter_map(|ahead| {
+                let time = (epoch * horizon.samples + pos).checked_add(ahead)?;
+                let (epoch, pos) = (time / horizon.samples, time % horizon.samples);
+                let sample = (epoch < horizon.epochs).then(|| self.order.at(epoch, pos))?;
+                Some((self.dataset.part(self.part)[sample as usize], self.when(horizon, epoch, pos)))
+            });
+            self.dataset.expect(times);
+        }
+        self.when(horizon, epoch, pos)
+    }
+
+    /// When the sample of a position is read, and when it is next.
+    fn when(&self, horizon: &Horizon, epoch: u64, pos: u64) -> When {
+        let now = epoch * horizon.samples + pos;
+        let next = match epoch + 1 < horizon.epochs {
+            true => (epoch + 1) * horizon.samples + self.order.position(epoch + 1, self.order.at(epoch, pos)),
+            false => NEVER,
+        };
+        When { now, next }
+    }
+}

@@ -1,0 +1,83 @@
+//! Reports that wait to be written: many steps in one write, and anything else at once.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use domain::rank::Report;
+
+use super::lock;
+
+/// Step reports wait so long for company, to be one write instead of many. Any other report goes at once.
+const BATCH: Duration = Duration::from_millis(20);
+
+/// Step reports that may wait for an agent that does not read; about 20 MB as text. More are counted and left out.
+pub(super) const STEPS_HELD: usize = 100_000;
+
+/// Reports on their way from many threads to the one that writes.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    waiting: Mutex<Waiting>,
+    filled: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    reports: Vec<Report>,
+    /// How many of them are step reports.
+    steps: usize,
+    /// Step reports left out since the last write.
+    left_out: u64,
+    /// When the first of them came.
+    since: Option<Instant>,
+    /// Something in it is more than a step report.
+    urgent: bool,
+    closed: bool,
+}
+
+impl Outbox {
+    /// Puts a report behind the others, without waiting for any to be written.
+    pub fn put(&self, report: Report) {
+        let mut waiting = lock(&self.waiting);
+        match report {
+            Report::Step(_) if waiting.steps >= STEPS_HELD => {
+                waiting.left_out += 1;
+                return;
+            }
+            Report::Step(_) => waiting.steps += 1,
+            Report::Hello { .. } | Report::Ready(_) | Report::Evaluated(_) => waiting.urgent = true,
+            Report::Checkpointed(_) | Report::Note { .. } | Report::Exported(_) => waiting.urgent = true,
+            Report::Trained | Report::Stopped { .. } | Report::Failed(_) => waiting.urgent = true,
+        }
+        waiting.since.get_or_insert_with(Instant::now);
+        waiting.reports.push(report);
+        self.filled.notify_one();
+    }
+
+    /// Lets [`Outbox::next_batch`] end once all is handed out.
+    pub fn close(&self) {
+        lock(&self.waiting).closed = true;
+        self.filled.notify_one();
+    }
+
+    /// Waits for reports worth a write, and says how many steps were left out; `None` at the end.
+    pub fn next_batch(&self) -> Option<(Vec<Report>, u64)> {
+        let mut waiting = lock(&self.waiting);
+        loop {
+            let due = waiting.urgent || waiting.closed;
+            let waited = waiting.since.map(|since| since.elapsed());
+            waiting = match waited {
+                None if waiting.closed => return None,
+                None => self.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner),
+                Some(waited) if !due && waited < BATCH => {
+                    let left = BATCH - waited;
+                    self.filled.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+                Some(_) => {
+                    let closed = waiting.closed;
+                    let batch = std::mem::replace(&mut *waiting, Waiting { closed, ..Waiting::default() });
+                    return Some((batch.reports, batch.left_out));
+                }
+            };
+        }
+    }
+}
