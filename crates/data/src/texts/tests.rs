@@ -217,3 +217,16 @@ fn what_is_wrong_with_a_text_is_told() {
     let error = Texts::open(&spec(), &keys, Goal::Class, &shelf.path(), 3).unwrap_err();
     assert!(matches!(error, Error::Missing { .. }), "{error}");
 }
+
+#[test]
+fn words_that_are_data_are_learnt_from_in_parts_or_not_at_all() {
+    let learn = |texts: &[String], goal| Words::learn(texts.iter(), 400, goal).unwrap().json().unwrap();
+    let word = |length: usize| (0..length).map(|at| char::from(b'a' + (at * at / 7 % 26) as u8)).collect::<String>();
+    let long = word(30_000);
+    let parts: Vec<String> = (0..30).map(|part| long[part * 1000..][..1000].to_owned()).collect();
+    assert_eq!(learn(std::slice::from_ref(&long), Goal::Next), learn(&parts, Goal::Next));
+    let short = ["some short words".to_owned(), "some more".to_owned()];
+    let both = [short[0].clone(), short[1].clone(), long];
+    assert_eq!(learn(&both, Goal::Masked), learn(&short, Goal::Masked));
+    assert_ne!(learn(&[word(1000)], Goal::Masked), learn(&short, Goal::Masked));
+}

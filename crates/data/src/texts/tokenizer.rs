@@ -11,6 +11,8 @@ use tokenizers::models::wordpiece::{WordPiece, WordPieceTrainer};
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::fixed_length::FixedLength;
+use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::processors::bert::BertProcessing;
 use tokenizers::utils::truncation::TruncationParams;
 use tokenizers::{
@@ -163,7 +165,12 @@ fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> tokenizers::Resul
     caught(work).unwrap_or_else(|| Err("the library for tokenisers cannot work with it".into()))
 }
 
-/// A byte pair encoding of at most `size` words (Sennrich et al. 2015), as GPT-2's.
+/// Characters of the longest word that is learnt from. What is longer is no word but data, and the time that pairs in it
+/// take grows with the square of its length.
+const LONGEST: usize = 1000;
+
+/// A byte pair encoding of at most `size` words (Sennrich et al. 2015), as GPT-2's; words of more than [`LONGEST`] bytes
+/// are learnt from in parts.
 fn pairs(texts: impl Iterator<Item: AsRef<str> + Send> + Send, size: usize) -> tokenizers::Result<Tokenizer> {
     let alphabet: HashSet<char> = ByteLevel::alphabet().into_iter().collect();
     let builder = BpeTrainer::builder().vocab_size(size).min_frequency(2).show_progress(false);
@@ -171,8 +178,10 @@ fn pairs(texts: impl Iterator<Item: AsRef<str> + Send> + Send, size: usize) -> t
     let mut trainer: TrainerWrapper = builder.special_tokens(vec![special]).initial_alphabet(alphabet).build().into();
     let bytes = ByteLevel::default().add_prefix_space(false);
     let mut tokenizer = Tokenizer::new(BPE::default());
-    tokenizer.with_pre_tokenizer(Some(bytes)).with_decoder(Some(bytes));
+    let parts = Sequence::new(vec![bytes.into(), FixedLength::new(LONGEST).into()]);
+    tokenizer.with_pre_tokenizer(Some(parts)).with_decoder(Some(bytes));
     tokenizer.train(&mut trainer, texts.map(|text| text.as_ref().to_owned()))?;
+    tokenizer.with_pre_tokenizer(Some(bytes));
     Ok(tokenizer)
 }
 
@@ -201,6 +210,8 @@ impl Handed {
 /// Pieces of words, at most `size` (Wu et al. 2016), in lower case and without accents, as the uncased models of Devlin
 /// et al.
 ///
+/// Words of more than [`LONGEST`] characters are left out: the network is not shown them either.
+///
 /// The trainer numbers pieces within words as they come out of a table without an order, and breaks ties by these
 /// numbers. So they are numbered beforehand, as if they were special, by their characters.
 fn pieces(texts: impl Iterator<Item: AsRef<str>>, size: usize) -> tokenizers::Result<Tokenizer> {
@@ -211,7 +222,7 @@ fn pieces(texts: impl Iterator<Item: AsRef<str>>, size: usize) -> tokenizers::Re
         let mut divided = PreTokenizedString::from(normalized);
         BertPreTokenizer.pre_tokenize(&mut divided)?;
         let words = divided.get_splits(OffsetReferential::Normalized, OffsetType::Byte);
-        for (word, _, _) in words {
+        for (word, _, _) in words.into_iter().filter(|(word, _, _)| word.chars().nth(LONGEST).is_none()) {
             match all.get_mut(word) {
                 Some(count) => *count += 1,
                 None => drop(all.insert(word.to_owned(), 1)),
