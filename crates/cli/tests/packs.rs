@@ -147,3 +147,22 @@ fn what_is_wrong_is_told() {
         assert!(text.contains("holds texts") && text.contains("--tokenizer bpe:16000"), "{text}");
     }
 }
+
+#[test]
+fn a_table_of_digits_is_prepared_by_no_recipe() {
+    let scene = Scene::new();
+    let table = scene.path("digits.csv");
+    fs::write(&table, format!("{}7\n", "3,".repeat(64))).unwrap();
+    for args in [&["dump", "--index", "0", "--out", "x.npy"][..], &["bench", "--seconds", "0.1"]] {
+        let (first, rest) = args.split_first().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gradus"));
+        let output = command.args(["data", first]).arg(&table).args(rest).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(
+            text.contains("is a table of digits") && text.contains("hint: look at it with `gradus data inspect"),
+            "{text}"
+        );
+        assert!(!text.contains("leave `size` out"), "{text}");
+    }
+}

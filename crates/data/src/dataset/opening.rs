@@ -35,7 +35,11 @@ impl<'a> Opening<'a> {
         let Decoded { channels, height, width, full, pixels } = decoded;
         if self.spec.size.is_some_and(|size| (size as usize, size as usize) != (height, width)) {
             let why = format!("its pictures are {height}×{width}, and resizing this form is not served yet");
-            return Err(Error::Layout { path: self.path.into(), why, hint: "leave `size` out".into() });
+            return Err(Error::Layout {
+                path: self.path.into(),
+                why,
+                hint: "leave `size` out: they are used as they are".into(),
+            });
         }
         let parts = self.split()?;
         let moments = |sample: u32| {

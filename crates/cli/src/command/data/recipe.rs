@@ -52,8 +52,18 @@ impl Args {
     /// The pictures at `path`, to be prepared so.
     ///
     /// # Errors
-    /// [`Error::Data`].
+    /// [`Error::Data`]; [`Error::Usage`] for a table of digits.
     pub fn open(&self, preset: &Preset, path: &Path) -> Result<Dataset, Error> {
+        let name = path.to_string_lossy().to_lowercase();
+        if path.is_file() && (name.ends_with(".csv") || name.ends_with(".csv.gz")) {
+            let message = format!(
+                "`{}` is a table of digits, which no recipe prepares: its pixels are used as they are",
+                path.display()
+            );
+            let hint =
+                format!("look at it with `gradus data inspect {}`, or give pictures that are files", path.display());
+            return Err(Error::Usage { message, hint });
+        }
         let spec = Data {
             path: String::new(),
             split: Split::default(),
