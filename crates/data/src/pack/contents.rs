@@ -67,7 +67,9 @@ impl Contents {
             let hint = "pack the pictures that these shards were made of".into();
             return Err(Error::Layout { path: source.into(), why, hint });
         }
-        if let (Some(first), false) = (skipped.first(), options.skip) {
+        // What a later one replaces is not damaged.
+        let mut damaged = skipped.iter().filter(|it| it.why != source::REPLACED);
+        if let (Some(first), false) = (damaged.next(), options.skip) {
             return Err(Error::Picture { name: first.name.clone(), why: first.why.clone() });
         }
         Contents::of(source, options, (classes, labels, homes), Matter::Pictures(content))

@@ -40,6 +40,7 @@ pub(super) fn list(files: Vec<PathBuf>, want: Want<'_>) -> Result<Listing, Error
         rows.file = number;
         rows.read(path).map_err(|broken| match broken {
             Broken::Read(source) => Error::Read { name: path.display().to_string(), source },
+            Broken::Unfit(why) => layout(path, why, super::AS_CLASSES),
             Broken::Why(why) => layout(
                 path,
                 format!("the Arrow file cannot be used: {why}"),
@@ -58,6 +59,8 @@ pub(super) fn list(files: Vec<PathBuf>, want: Want<'_>) -> Result<Listing, Error
 enum Broken {
     Read(std::io::Error),
     Why(String),
+    /// The classes are none.
+    Unfit(String),
 }
 
 impl From<std::io::Error> for Broken {
@@ -147,9 +150,19 @@ impl Reader<'_> {
 
     fn learn(&mut self, schema: &Schema) -> Result<Known, Broken> {
         let columns = Columns::find(schema, self.want).map_err(broken)?;
+        if let Some(why) = columns.unfit {
+            return Err(Broken::Unfit(why));
+        }
         self.names = self.names.take().or(columns.names);
         let content = leaf(schema.fields(), &columns.content)?;
         let label = columns.label.map(|(label, _)| leaf(schema.fields(), &[label])).transpose()?;
+        for (leaf, what) in [(Some(&content), "samples"), (label.as_ref(), "classes")] {
+            if leaf.is_some_and(|leaf| matches!(leaf.kind, DataType::Dictionary(_, _))) {
+                return Err(broken(format!(
+                    "its column of {what} is encoded as a dictionary, which is read from Parquet"
+                )));
+            }
+        }
         Ok(Known { content, label })
     }
 

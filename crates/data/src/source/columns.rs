@@ -21,8 +21,10 @@ pub(crate) enum Want<'a> {
 pub(super) struct Columns {
     /// Names from the top to the column of bytes or text.
     pub content: Vec<String>,
-    /// The column of classes, and its type.
+    /// The column of classes, and the type of its values.
     pub label: Option<(String, DataType)>,
+    /// Why the column that is named as that of the classes is none; nothing where there is one, or no such column.
+    pub unfit: Option<String>,
     /// What the classes are called, from label 0.
     pub names: Option<Vec<String>>,
 }
@@ -31,7 +33,10 @@ const PICTURES: [&str; 6] = ["image", "img", "picture", "jpg", "png", "bytes"];
 pub(super) const LABELS: [&str; 7] = ["label", "labels", "fine_label", "class", "cls", "category", "target"];
 
 impl Columns {
-    /// The columns of a schema; the error says in words what is missing.
+    /// The columns of a schema.
+    ///
+    /// # Errors
+    /// What is missing, in words.
     pub fn find(schema: &Schema, want: Want<'_>) -> Result<Columns, String> {
         let features = features(schema);
         let kind = |field: &Field| features.as_ref()?.get(field.name())?.get("_type")?.as_str().map(str::to_owned);
@@ -65,15 +70,24 @@ impl Columns {
             Want::Pictures => marked.or_else(usual),
             Want::Texts { label: None, .. } => None,
             Want::Texts { label: Some(label), .. } => {
-                let found = fields().find(|field| field.name() == label && is_class(field.data_type()));
-                Some(found.ok_or_else(|| format!("none of its columns {} is a class `{label}`", columns()))?)
+                let found = fields().find(|field| field.name() == label);
+                let found = found.ok_or_else(|| format!("none of its columns {} is a class `{label}`", columns()))?;
+                if !is_class(found.data_type()) {
+                    return Err(unfit(found));
+                }
+                Some(found)
             }
+        };
+        let unfit = match (want, label) {
+            (Want::Pictures, None) => named(&LABELS).into_iter().find(|field| *field.name() != content[0]).map(unfit),
+            (Want::Pictures | Want::Texts { .. }, _) => None,
         };
         let names = label.and_then(|label| {
             let names = features.as_ref()?.get(label.name())?.get("names")?.as_array()?;
             names.iter().map(|name| name.as_str().map(str::to_owned)).collect()
         });
-        Ok(Columns { content, label: label.map(|field| (field.name().clone(), field.data_type().clone())), names })
+        let label = label.map(|field| (field.name().clone(), value(field.data_type()).clone()));
+        Ok(Columns { content, label, unfit, names })
     }
 }
 
@@ -91,11 +105,30 @@ fn picture(field: &Field) -> Option<Vec<String>> {
 }
 
 fn is_text(kind: &DataType) -> bool {
-    matches!(kind, DataType::Utf8 | DataType::LargeUtf8)
+    matches!(value(kind), DataType::Utf8 | DataType::LargeUtf8)
 }
 
 fn is_class(kind: &DataType) -> bool {
-    kind.is_integer() || is_text(kind)
+    value(kind).is_integer() || is_text(kind)
+}
+
+/// The type of a column's values, also where each is written once and named by its number, as pandas' categories are.
+fn value(kind: &DataType) -> &DataType {
+    match kind {
+        DataType::Dictionary(_, value) => value,
+        plain => plain,
+    }
+}
+
+/// Why a column holds no classes.
+fn unfit(field: &Field) -> String {
+    let (name, kind) = (field.name(), field.data_type());
+    let holds = match value(kind) {
+        float if float.is_floating() => "numbers with fractions".to_owned(),
+        DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(_, _) => "lists".to_owned(),
+        other => format!("values of type {other}"),
+    };
+    format!("its column `{name}` holds {holds}, and a class is a whole number or a word")
 }
 
 /// What HuggingFace notes about the columns.

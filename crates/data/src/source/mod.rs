@@ -33,6 +33,7 @@ use self::labels::{Named, numbered};
 pub(crate) use self::loaded::Loaded;
 pub use self::loaded::preloading;
 use self::tree::Form;
+pub(crate) use self::webdataset::REPLACED;
 use crate::dataset::Skipped;
 use crate::elsewhere::When;
 use crate::manifest::Manifest;
@@ -152,7 +153,7 @@ pub(crate) fn list(path: &Path, reading: &Reading) -> Result<Index, Error> {
         if let Some(index) = listed::folder(path, reading)? {
             return Ok(index);
         }
-        let tree = tree::walk(path)?;
+        let tree = tree::walk(path).map_err(|error| of_boxes(path).unwrap_or(error))?;
         if tree.pictures.is_empty()
             && let Some((form, files)) = tree.tables()?
         {
@@ -172,6 +173,15 @@ pub(crate) fn list(path: &Path, reading: &Reading) -> Result<Index, Error> {
         return tables(path, form, vec![path.to_owned()], reading);
     }
     Err(unknown(path, &name))
+}
+
+/// What is said of boxes in the form of YOLO programs, which cannot be read as pictures of classes.
+fn of_boxes(path: &Path) -> Option<Error> {
+    let is_one = path.join("images").is_dir() && path.join("labels").is_dir();
+    let why = "its folders `images` and `labels` mark objects with boxes, as YOLO programs do, and tell no class of a picture";
+    let hint = "train a model that finds objects on it, measure it with `gradus data bench --as objects`, or give the folder \
+                `images` alone";
+    is_one.then(|| layout(path, why, hint))
 }
 
 /// The samples of our own shards, in the order of the data that was packed.
@@ -307,6 +317,9 @@ fn homes_of(
     labels::check_homes(root, classes, labels, &homes)?;
     Ok(Some(homes))
 }
+
+/// What to do with a column that holds no classes.
+const AS_CLASSES: &str = "write the classes as whole numbers or words, in pandas with `.astype(int)` or `.astype(str)`";
 
 fn unknown(path: &Path, name: &str) -> Error {
     let packed = [".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2", ".zip"].iter().any(|end| name.ends_with(end));

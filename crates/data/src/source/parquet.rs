@@ -71,6 +71,9 @@ pub(super) fn list(files: Vec<PathBuf>, want: Want<'_>) -> Result<Listing, Error
         if rows > bytes {
             return Err(damaged(path, &format!("it claims {rows} rows in {bytes} bytes")));
         }
+        if let Some(why) = columns.unfit {
+            return Err(layout(path, why, super::AS_CLASSES));
+        }
         let before = named.len();
         match &columns.label {
             Some((label, kind)) => guarded(|| classes(&file, &table.metadata, label, kind, &mut named)),

@@ -30,7 +30,12 @@ struct Members {
     classes: BTreeMap<(String, u32), Place>,
     jsons: BTreeMap<(String, u32), Place>,
     texts: BTreeMap<(String, u32), Place>,
+    /// Pictures that came again later in their tar, by name.
+    replaced: Vec<String>,
 }
+
+/// What is noted about a picture that a later one replaces.
+pub(crate) const REPLACED: &str = "another of the same name comes later in the tar, and that one counts";
 
 /// The samples of some tars, which lie in one data set; `homes` are the parts that the names of the tars tell.
 pub(super) fn index(root: &Path, tars: Vec<PathBuf>, homes: &[Home], reading: &Reading) -> Result<Index, Error> {
@@ -45,6 +50,7 @@ pub(super) fn index(root: &Path, tars: Vec<PathBuf>, homes: &[Home], reading: &R
             skipped.push(Skipped { name, why: format!("the rest of the tar is damaged: {why}") });
         }
     }
+    skipped.extend(members.replaced.drain(..).map(|name| Skipped { name, why: REPLACED.into() }));
     let handles = Handles::new(tars);
     let mut pictures: Vec<((String, u32), Place)> = std::mem::take(&mut members.pictures).into_iter().collect();
     // As a folder is sorted: part by part, so that `a/b` comes before `a-b/c`.
@@ -137,7 +143,10 @@ impl Members {
     fn add(&mut self, name: String, place: Place) {
         let (key, ending) = split(&name);
         if is_picture(Path::new(&name)) {
-            self.pictures.insert((name, place.0), place);
+            let before = self.pictures.insert((name.clone(), place.0), place);
+            if before.is_some_and(|before| before != place) {
+                self.replaced.push(name);
+            }
         } else if ending == "cls" {
             self.classes.insert((key, place.0), place);
         } else if ending == "json" {

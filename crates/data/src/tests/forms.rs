@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use image::ImageFormat;
 
 use super::{Files, encoded, picture, scratch, spec};
-use crate::{Dataset, Loader, LoaderOptions, Part};
+use crate::{Dataset, Loader, LoaderOptions, PackOptions, Part, Skipped};
 
 pub(super) fn open(spec: &Data, path: &Path) -> Arc<Dataset> {
     Arc::new(Dataset::open(spec, path, 5).unwrap())
@@ -197,6 +197,10 @@ fn a_tar_is_read_in_every_dialect() {
     let dataset = open(&Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec() }, &path);
     assert_eq!(dataset.classes(), ["a", "b"]);
     assert_eq!(dataset.counts(), [21, 0, 0]);
+    let why = "another of the same name comes later in the tar, and that one counts".to_owned();
+    assert_eq!(dataset.skipped(), [Skipped { name: "a/2.png".into(), why }]);
+    let packed = crate::pack(&path, &root.path().join("packed"), &PackOptions::default(), &mut |_| {}).unwrap();
+    assert_eq!(packed.manifest.samples, 21);
     let firsts: Vec<u8> =
         (0..21).map(|sample| dataset.planes(sample, Default::default(), &mut Default::default()).unwrap()[0]).collect();
     let a = [10, 11, 14, 15, 18, 19, 99, 3, 6, 7];

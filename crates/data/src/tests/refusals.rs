@@ -236,3 +236,19 @@ fn a_tar_that_ends_early_is_refused() {
     fs::write(&path, &bytes[..bytes.len() - 1024 - 500]).unwrap();
     refused(&spec(), &path, "the tar is damaged: it ends inside `a/000.png`", "get the file again");
 }
+
+#[test]
+fn boxes_are_not_taken_for_pictures_of_classes() {
+    let root = scratch();
+    let path = Files::default()
+        .with("images/train/1.png", "any")
+        .with("images/val/2.png", "any")
+        .with("labels/train/1.txt", "0 0.5 0.5 0.1 0.1")
+        .with("labels/val/2.txt", "0 0.5 0.5 0.1 0.1")
+        .folder(root.path());
+    refused(&spec(), &path, "mark objects with boxes, as YOLO programs do", "--as objects");
+    // Classes may have these names all the same.
+    let root = scratch();
+    let path = Files::of(&[""], &["images", "labels"], 5).folder(root.path());
+    assert_eq!(Dataset::open(&spec(), &path, 0).unwrap().classes(), ["images", "labels"]);
+}

@@ -1,12 +1,13 @@
 //! The same pictures are the same data set, whatever form they lie in.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use domain::train::{Corrupt, Data, Folders, Split};
 
 use super::forms::{all, open};
-use super::written::{ALL, Written, example, field, record, tfrecord, webdataset};
+use super::written::{ALL, Row, Written, example, field, record, tfrecord, webdataset};
 use super::{Files, complains, refused, scratch, spec};
 use crate::{Dataset, Part};
 
@@ -275,6 +276,64 @@ fn texts_beside_pictures_are_kept() {
     let note = |sample| -> serde_json::Value { serde_json::from_slice(&encoded.note(sample).unwrap()).unwrap() };
     assert_eq!(note(0), serde_json::json!({"text": "a caption"}));
     assert_eq!(note(1), serde_json::json!({"label": 0, "caption": "x", "text": "a caption"}));
+}
+
+/// Writes a table of pictures with another column of classes.
+fn with_classes(rows: &[Row], classes: arrow_array::ArrayRef, path: &Path) {
+    use arrow_array::RecordBatch;
+    use arrow_schema::{Field, Schema};
+    let batch = super::written::batch(rows);
+    let image = batch.schema().field_with_name("image").unwrap().clone();
+    let schema = Arc::new(Schema::new(vec![image, Field::new("label", classes.data_type().clone(), true)]));
+    let columns = vec![batch.column_by_name("image").unwrap().clone(), classes];
+    let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+    let file = fs::File::create(path).unwrap();
+    if path.extension().is_some_and(|ending| ending == "arrow") {
+        let mut writer = arrow_ipc::writer::StreamWriter::try_new(file, &schema).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+    } else {
+        let mut writer = ::parquet::arrow::ArrowWriter::try_new(file, schema, None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    }
+}
+
+#[test]
+fn classes_of_a_table_may_be_a_dictionary_and_not_fractions() {
+    use arrow_array::types::{Int8Type, Int64Type};
+    use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int64Array, ListArray};
+
+    let root = scratch();
+    let rows = Files::of(&[""], &["one", "two"], 20).rows();
+    let words: DictionaryArray<Int8Type> = rows.iter().map(|(_, label, _)| ["cat", "dog"][*label as usize]).collect();
+    let labels: Vec<i64> = rows.iter().map(|(_, label, _)| *label).collect();
+    let keys = labels.iter().map(|label| *label as i8).collect::<arrow_array::Int8Array>();
+    let numbers = DictionaryArray::new(keys, Arc::new(Int64Array::from(vec![70, 80])));
+    let words: ArrayRef = Arc::new(words);
+    let dictionaries: [(ArrayRef, [&str; 2]); 2] =
+        [(Arc::clone(&words), ["cat", "dog"]), (Arc::new(numbers), ["70", "80"])];
+    for (column, classes) in dictionaries {
+        let path = root.path().join("classes.parquet");
+        with_classes(&rows, column, &path);
+        let dataset = open(&Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec() }, &path);
+        assert_eq!(dataset.classes(), classes);
+        assert_eq!(all(&dataset, Part::Train).1, labels);
+    }
+    let lists = ListArray::from_iter_primitive::<Int64Type, _, _>(labels.iter().map(|label| Some([Some(*label)])));
+    let fractions = Float64Array::from_iter_values(labels.iter().map(|label| *label as f64));
+    let unfit: [(ArrayRef, &str); 2] = [(Arc::new(fractions), "numbers with fractions"), (Arc::new(lists), "lists")];
+    for ending in ["parquet", "arrow"] {
+        for (column, holds) in &unfit {
+            let path = root.path().join(format!("unfit.{ending}"));
+            with_classes(&rows, Arc::clone(column), &path);
+            let why = format!("its column `label` holds {holds}, and a class is a whole number or a word");
+            refused(&spec(), &path, &why, "`.astype(int)`");
+        }
+    }
+    let path = root.path().join("classes.arrow");
+    with_classes(&rows, words, &path);
+    refused(&spec(), &path, "its column of classes is encoded as a dictionary", "save it as Parquet");
 }
 
 #[test]
