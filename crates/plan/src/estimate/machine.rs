@@ -24,13 +24,18 @@ pub struct Machine {
     pub width: f64,
     /// Bytes that a weight's conversion moves in each pass, 0 without autocast.
     pub cast: f64,
+    /// Autocast casts operator by operator: sums and normalisations stay in 32 bits, and no compiler joins the casts with
+    /// what is beside them.
+    pub casts: bool,
     /// Passes to turn 16-bit pictures around for each convolution; 0 where they lie as they should.
     pub turning: f64,
     /// Ranks that share one layer.
     pub tensor: f64,
     pub flash: bool,
-    /// One kernel scales, masks and normalises scores of attention.
-    pub fused_scores: bool,
+    /// FLOP/s of flash attention on endless sequences.
+    pub flash_rate: f64,
+    /// One kernel scales, masks and normalises scores of attention, one leaves values out and adds the residual.
+    pub fused_kernels: bool,
     pub compiled: bool,
 }
 
@@ -54,13 +59,15 @@ impl Machine {
             multiprocessors: f64::from(gpu.multiprocessors.max(1)),
             width: width(setup.precision),
             cast,
+            casts: cast > 0.0 && !setup.compiled,
             turning: match half && rate.half && setup.layout == Layout::ChannelsFirst {
                 true => generation.turning,
                 false => 0.0,
             },
             tensor: f64::from(setup.parallel.tensor.max(1)),
             flash: setup.flash_attention,
-            fused_scores: false,
+            flash_rate: rate.products * shared.flash,
+            fused_kernels: false,
             compiled: setup.compiled,
             shared,
         }

@@ -5,7 +5,7 @@
 
 use super::machine::Machine;
 use super::memory::Adapters;
-use super::work::{Group, NF4};
+use super::work::{Group, NF4, Place};
 use crate::model::graph::{Kind, Norm, Steps};
 
 /// Edge of the tiles that products are computed in.
@@ -49,10 +49,18 @@ impl Machine {
     /// Returns what one operator of `group` costs for `samples` samples.
     pub fn cost(&self, group: &Group, samples: f64) -> Cost {
         let part = if group.divided { 1.0 / self.tensor } else { 1.0 };
+        // Values that stay in 32 bits are twice as long.
+        let longer = if self.casts { 1.0 + group.wide } else { 1.0 };
         let cost = match group.kind {
             Kind::Linear { rows, inner, columns, split: _ } => {
                 let shape = self.share(group, samples * rows as f64, inner as f64, columns as f64);
-                self.weighted(group, shape, self.eight.unwrap_or(self.products), shape.bytes())
+                self.weighted(
+                    group,
+                    shape,
+                    self.eight.unwrap_or(self.products),
+                    shape.bytes(),
+                    shape.rows * shape.inner,
+                )
             }
             Kind::Convolution { positions, inner, columns, groups, kernel } => {
                 self.convolution(group, samples * positions as f64, inner as f64, columns as f64, groups as f64, kernel)
@@ -88,10 +96,10 @@ impl Machine {
                     Norm::Group => [3.0, 5.0],
                     Norm::Layer | Norm::Rms => [2.0, 3.0],
                 };
-                self.passes(samples * elements as f64 * part * self.shared.norm, forward, backward, [1.0, 2.0])
+                self.passes(samples * elements as f64 * part * self.shared.norm * longer, forward, backward, [1.0, 2.0])
             }
             Kind::Activation { function, elements, in_place: _ } => {
-                let elements = samples * elements as f64 * part;
+                let elements = samples * elements as f64 * part * longer;
                 match function.steps().filter(|_| !self.compiled) {
                     Some(Steps { passes: [forward, backward], kernels }) => {
                         self.passes(elements * self.shared.elementwise, forward, backward, kernels)
@@ -103,25 +111,30 @@ impl Machine {
                 // Where two paths part, their gradients are summed; a product reads its factors again.
                 let inputs = f64::from(inputs);
                 let backward = if product { 2.0 * inputs + 1.0 } else { inputs + 1.0 };
-                self.plain(samples * elements as f64 * part, inputs + 1.0, backward)
+                self.plain(samples * elements as f64 * part * longer, inputs + 1.0, backward)
             }
-            Kind::Softmax { elements } => self.plain(samples * elements as f64 * part, 2.0, 3.0),
-            Kind::Dropout { elements } => self.plain(samples * elements as f64 * part, 2.5, 2.5),
+            Kind::Softmax { elements } => self.plain(samples * elements as f64 * part * longer, 2.0, 3.0),
+            // Before a residual sum its mask is all that a joint kernel writes beside that.
+            Kind::Dropout { elements } if self.fused_kernels && group.place == Place::Block => {
+                let cost = self.plain(samples * elements as f64 * part, 0.5, 2.5);
+                Cost { kernels: [0.0, 1.0], ..cost }
+            }
+            Kind::Dropout { elements } => self.plain(samples * elements as f64 * part * longer, 2.5, 2.5),
             Kind::Embedding { rows, vocabulary, width, split: _ } => {
                 let moved = samples * rows as f64 * width as f64;
                 // The gradient of the whole table is written, mostly zeros.
                 let table = vocabulary as f64 * width as f64 * part * 4.0;
-                let forward = self.pass(2.0 * moved * self.width);
+                let forward = self.pass(2.0 * moved * self.width * longer);
                 Cost { forward, backward: forward + self.pass(moved * 4.0 + table), kernels: [1.0, 3.0] }
             }
             Kind::Pool { maximum, inputs, outputs } => {
                 let (inputs, outputs) = (samples * inputs as f64, samples * outputs as f64);
                 let indices = if maximum { 8.0 * outputs } else { 0.0 };
-                let moved = self.pass((inputs + outputs) * self.width + indices) * self.shared.elementwise;
+                let moved = self.pass((inputs + outputs) * self.width * longer + indices) * self.shared.elementwise;
                 Cost { forward: moved, backward: 1.5 * moved, kernels: [1.0, 1.0] }
             }
             Kind::Resize { elements } | Kind::Copy { elements } => {
-                self.plain(samples * elements as f64 * part, 2.0, 2.0)
+                self.plain(samples * elements as f64 * part * longer, 2.0, 2.0)
             }
             Kind::View => Cost::default(),
             Kind::Loss { rows, classes } => {
@@ -153,8 +166,8 @@ impl Machine {
         }
     }
 
-    /// A layer with weights: forwards once, backwards for its input and for its weight.
-    fn weighted(&self, group: &Group, shape: Shape, rate: f64, values: f64) -> Cost {
+    /// A layer with weights: forwards once, backwards for its input, of `read` values, and for its weight.
+    fn weighted(&self, group: &Group, shape: Shape, rate: f64, values: f64, read: f64) -> Cost {
         let weight = shape.batch * shape.inner * shape.columns;
         let cast = self.pass(weight * self.cast);
         let back = rate * self.shared.backward;
@@ -162,13 +175,18 @@ impl Machine {
             Some(_) => self.pass(values * self.width) * self.shared.casts,
             None => 0.0,
         };
-        let forward = self.product(shape, rate, values) + cast + casts;
+        // An input in 32 bits is cast for each product that reads it, and so is its gradient on the way back.
+        let narrowed = match self.casts && group.wide > 0.0 {
+            true => self.pass(read * 6.0) * self.shared.elementwise,
+            false => 0.0,
+        };
+        let forward = self.product(shape, rate, values) + cast + casts + narrowed;
         let input = Shape { inner: shape.columns, columns: shape.inner, ..shape };
         let own = Shape { rows: shape.inner, inner: shape.rows, ..shape };
         let of_input = if group.first { 0.0 } else { self.product(input, back, values) };
         let of_weight = if group.frozen { 0.0 } else { self.product(own, back, values) };
-        let backward = of_input + of_weight + cast + casts;
-        let casting = if self.cast > 0.0 { 1.0 } else { 0.0 };
+        let backward = of_input + of_weight + cast + casts + if group.first { 0.0 } else { narrowed };
+        let casting = if self.cast > 0.0 { 1.0 } else { 0.0 } + if narrowed > 0.0 { 1.0 } else { 0.0 };
         let own = Cost { forward, backward, kernels: [1.5 + casting, 2.5 + casting] };
         match group.adapters {
             Some(adapters) => own.and(&self.adapted(shape, rate, adapters)),
@@ -204,7 +222,7 @@ impl Machine {
         }
         let rate = self.convolutions * if groups > 1.0 { self.shared.grouped } else { 1.0 };
         let shape = Shape { batch: groups, rows: positions, inner, columns };
-        let mut cost = self.weighted(group, shape, rate, values);
+        let mut cost = self.weighted(group, shape, rate, values, positions * groups * inner / area);
         if self.turning > 0.0 {
             let turned = self.pass(positions * groups * (inner / area + columns) * self.width * 2.0) * self.turning;
             cost.forward += turned;
@@ -228,8 +246,7 @@ impl Machine {
         if self.flash {
             let seen = if causal { 0.5 } else { 1.0 };
             let flops = 4.0 * heads * queries * keys * width * seen;
-            let rate =
-                self.products * self.shared.flash * keys / (keys + FLASH_DEPTH * if causal { 1.0 } else { 0.25 });
+            let rate = self.flash_rate * keys / (keys + FLASH_DEPTH * if causal { 1.0 } else { 0.25 });
             let forward = self.both(flops / rate, self.pass(inputs * self.width));
             // Backwards the scores are computed again: five products for two.
             let backward = self.both(2.5 * flops / rate, self.pass(2.0 * inputs * self.width));
@@ -244,14 +261,16 @@ impl Machine {
         let dropped = if dropout { 2.5 } else { 0.0 };
         // Megatron's kernel for both takes matrices by four; where their number does not go into that, they are computed
         // one after the other in 32 bits (`FusedScaleMaskSoftmax.is_kernel_available`).
-        let ([scale, softmax], kernels, repeated) = match (self.compiled, self.fused_scores) {
+        let ([scale, softmax], kernels, repeated) = match (self.compiled, self.fused_kernels) {
             (true, _) => ([0.0, 2.0], [6.0, 10.0], self.shared.scores),
             // One kernel that reads and writes the matrix once reaches the bandwidth; so does a plain row of those in 32 bits.
             (false, true) if heads % 4.0 == 0.0 => ([0.0, 2.0], [8.0, 11.0], 1.0),
             (false, true) => ([16.0, 2.0], [18.0, 20.0], 1.0),
             (false, false) => ([3.0, 2.0], [10.0, 13.0], self.shared.scores),
         };
-        let passes = self.pass(matrix * self.width * repeated);
+        // Autocast adds the mask, normalises and leaves out in 32 bits.
+        let width = if self.casts { 4.0 } else { self.width };
+        let passes = self.pass(matrix * width * repeated);
         let moved = self.pass(inputs * self.width * 2.0);
         Cost {
             forward: products + passes * (scale + softmax + dropped) + moved,

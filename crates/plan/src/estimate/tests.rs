@@ -282,3 +282,32 @@ fn states_of_an_optimiser_in_the_host_s_memory_take_their_way_each_step() {
     assert!((paged / (2.0 * gpt(24).parameters / 15.75e9) - 1.0).abs() < 1e-9, "{paged}");
     assert_eq!(at(Precision::Bf16, Optimizer::Adam8bit, &Savings::default()), 0.0);
 }
+
+#[test]
+fn autocast_that_keeps_sums_in_32_bits_takes_longer_than_a_network_in_half_precision() {
+    let bert = Work::of(&Model::Graph(Bert::large(512, Head::Sequence { classes: 2 }).graph()));
+    let half = Work { half: true, ..bert.clone() };
+    let took = |work: &Work, compiled| seconds(work, &Setup { compiled, ..setup(1, 32) }, fitted());
+    // Scores of attention, residual sums and normalisations are twice as long, products are not.
+    let longer = took(&bert, false) / took(&half, false);
+    assert!((1.1..1.6).contains(&longer), "{longer}");
+    // A compiler joins the casts with what is beside them; only those of the weights are left.
+    assert!(took(&bert, true) / took(&half, true) < 1.05);
+    // Batch normalisation computes in what it is given, so pictures of convolutions stay narrow.
+    let resnet = resnet();
+    let narrow = Work { half: true, ..resnet.clone() };
+    let [kept, cast] = [&narrow, &resnet].map(|work| seconds(work, &setup(1, 256), fitted()));
+    assert!((1.0..1.04).contains(&(cast / kept)), "{cast} {kept}");
+}
+
+#[test]
+fn joint_kernels_and_later_flash_attention_take_less() {
+    let gpt = gpt(24);
+    let plain = setup(1, 8);
+    let joint = Work { fused_kernels: true, ..gpt.clone() };
+    assert!(seconds(&joint, &plain, fitted()) < 0.95 * seconds(&gpt, &plain, fitted()));
+    let long = Work::of(&Model::Graph(Gpt::megatron(2048, 24, 16, 51_200, 8192).graph()));
+    let first = Work { first_flash: true, ..long.clone() };
+    let flash = Setup { flash_attention: true, ..setup(1, 1) };
+    assert!(seconds(&long, &flash, fitted()) < 0.9 * seconds(&first, &flash, fitted()));
+}

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::memory::Adapters;
-use crate::model::graph::{Graph, Kind, Split};
+use crate::model::graph::{Graph, Kind, Norm, Split};
 use crate::model::{Model, Summary};
 
 /// A network, ready for estimates.
@@ -26,8 +26,11 @@ pub struct Work {
     /// Weights and gradients are in half precision, with fp32 copies of the weights beside them, as Megatron, apex's `O2`
     /// and FSDP's pure mixed precision have it, rather than cast operator by operator.
     pub half: bool,
-    /// Scores of attention are scaled, masked and normalised by one kernel, Megatron's.
-    pub fused_scores: bool,
+    /// Megatron's kernels run: one scales, masks and normalises scores of attention, one adds a bias, leaves values out and
+    /// adds the residual (Narayanan et al. 2021, section 4.2).
+    pub fused_kernels: bool,
+    /// Flash attention is of 2022 (its first version, or Triton's kernel of it) rather than what PyTorch has since 2.2.
+    pub first_flash: bool,
     /// Gradients are exchanged when all of them are there, as DeepSpeed without ZeRO and Megatron do it: nothing hides it.
     pub exchanged_late: bool,
     /// Blocks are computed again to their end, as Megatron, DeepSpeed and PyTorch before 2.1 do it.
@@ -64,6 +67,9 @@ pub struct Group {
     pub frozen: bool,
     /// Thin matrices beside those weights, which are trained instead.
     pub adapters: Option<Adapters>,
+    /// Share of the tensors that it reads and writes that stay in 32 bits where autocast casts operator by operator:
+    /// normalisations, softmax and sums insist on them, and what only passes values on keeps what it is given.
+    pub wide: f64,
     /// Exchanges among tensor-parallel ranks behind each, forwards and backwards: values of one sample.
     pub exchanged: [f64; 2],
 }
@@ -87,7 +93,8 @@ impl Work {
                 blocks: 16,
                 boundary: 0.0,
                 half: false,
-                fused_scores: false,
+                fused_kernels: false,
+                first_flash: false,
                 exchanged_late: false,
                 recomputed_whole: false,
                 form: Form::Totals(summary.clone()),
@@ -126,6 +133,7 @@ pub const NF4: f64 = 0.516;
 fn digest(graph: &Graph) -> Work {
     let mut divided = vec![false; graph.tensors.len()];
     let mut produced = vec![false; graph.tensors.len()];
+    let mut wide = vec![true; graph.tensors.len()];
     let mut shared_inputs = BTreeSet::new();
     let mut groups: Vec<Group> = Vec::new();
     let (mut block, mut boundary, mut seen_block) = (0.0, 0.0, false);
@@ -174,6 +182,9 @@ fn digest(graph: &Graph) -> Work {
                 inputs_divided
             }
         };
+        let wide_inputs = operator.inputs.iter().filter(|input| wide[input.0 as usize]).count();
+        wide[output] = writes_wide(&operator.kind).unwrap_or(wide_inputs > 0);
+        let wide_tensors = wide_inputs + usize::from(wide[output]);
         produced[output] = true;
         let first = !operator.inputs.iter().any(|input| produced[input.0 as usize]);
         let place = match (operator.block, seen_block) {
@@ -210,6 +221,7 @@ fn digest(graph: &Graph) -> Work {
             first,
             frozen: operator.parameters == 0 && operator.buffers > 0,
             adapters: None,
+            wide: wide_tensors as f64 / (operator.inputs.len() + 1) as f64,
             exchanged,
         };
         match groups.iter_mut().rev().find(|known| known.same(&group)) {
@@ -230,9 +242,34 @@ fn digest(graph: &Graph) -> Work {
         blocks: graph.blocks(),
         boundary,
         half: false,
-        fused_scores: false,
+        fused_kernels: false,
+        first_flash: false,
         exchanged_late: false,
         recomputed_whole: false,
+    }
+}
+
+/// Whether an operator writes 32 bits under autocast (PyTorch's lists of operators for `torch.autocast`); none where it
+/// writes what it reads.
+fn writes_wide(kind: &Kind) -> Option<bool> {
+    match kind {
+        Kind::Convolution { .. }
+        | Kind::Linear { .. }
+        | Kind::Attention { .. }
+        | Kind::Product { .. }
+        | Kind::Recurrent { .. } => Some(false),
+        Kind::Norm { norm: Norm::Layer | Norm::Rms | Norm::Group, .. }
+        | Kind::Softmax { .. }
+        | Kind::Embedding { .. }
+        | Kind::Loss { .. } => Some(true),
+        Kind::Norm { norm: Norm::Batch, .. }
+        | Kind::Activation { .. }
+        | Kind::Elementwise { .. }
+        | Kind::Dropout { .. }
+        | Kind::Pool { .. }
+        | Kind::Resize { .. }
+        | Kind::Copy { .. }
+        | Kind::View => None,
     }
 }
 
@@ -280,6 +317,7 @@ impl Group {
             && self.divided == other.divided
             && self.first == other.first
             && self.frozen == other.frozen
+            && self.wide == other.wide
             && self.exchanged == other.exchanged
     }
 }

@@ -42,8 +42,10 @@ pub struct Case {
     pub others: Vec<(Setup, Savings, f64)>,
     /// Weights and gradients are in half precision.
     pub half: bool,
-    /// One kernel scales, masks and normalises scores of attention.
-    pub fused_scores: bool,
+    /// Megatron's kernels run.
+    pub fused_kernels: bool,
+    /// Flash attention is of 2022.
+    pub first_flash: bool,
     /// Gradients are exchanged when all of them are there.
     pub exchanged_late: bool,
     /// Blocks are computed again to their end.
@@ -114,7 +116,8 @@ impl Case {
         let half = narrow && (self.half || self.savings.half_model);
         Work {
             half,
-            fused_scores: self.fused_scores,
+            fused_kernels: self.fused_kernels,
+            first_flash: self.first_flash,
             exchanged_late: self.exchanged_late,
             recomputed_whole: self.recomputed_whole,
             ..work
@@ -188,7 +191,8 @@ pub fn case(row: &Row, gpus: Gpus, figures: &Figures) -> Result<Case, Ineligible
         savings,
         others,
         half: program.half,
-        fused_scores: program.fused_scores,
+        fused_kernels: program.fused_kernels,
+        first_flash: program.first_flash,
         exchanged_late: program.exchanged_late,
         recomputed_whole: program.recomputed_whole,
         origin: program.origin,
@@ -232,8 +236,10 @@ pub struct Program {
     pub savings: Savings,
     /// Weights and gradients are in half precision.
     pub half: bool,
-    /// One kernel scales, masks and normalises scores of attention.
-    pub fused_scores: bool,
+    /// Megatron's kernels run.
+    pub fused_kernels: bool,
+    /// Flash attention is of 2022.
+    pub first_flash: bool,
     /// Gradients are exchanged when all of them are there.
     pub exchanged_late: bool,
     /// Blocks are computed again to their end.
@@ -273,7 +279,8 @@ impl Program {
             eight: false,
             savings: Savings::default(),
             half: false,
-            fused_scores: false,
+            fused_kernels: false,
+            first_flash: false,
             exchanged_late: false,
             recomputed_whole: false,
             origin: Origin::Unknown,

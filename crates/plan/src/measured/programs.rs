@@ -214,7 +214,7 @@ fn megatron(row: &Row) -> Option<Program> {
         pipeline,
         recompute: Recompute::Full,
         half: true,
-        fused_scores: true,
+        fused_kernels: true,
         exchanged_late: true,
         recomputed_whole: true,
         origin: Origin::Validation,
@@ -237,6 +237,7 @@ fn foundry(row: &Row) -> Option<Program> {
         half: true,
         origin: Origin::Sweep,
         flash: true,
+        first_flash: true,
         ..Program::plain(row.model.clone(), Model::Graph(graph))
     })
 }
@@ -325,6 +326,7 @@ fn contest(row: &Row) -> Option<Program> {
             Some(Program {
                 optimizer: Optimizer::Lamb,
                 flash: true,
+                first_flash: true,
                 accumulate: row.noted("steps=").unwrap_or(1.0) as u64,
                 eight: round >= 3.0,
                 ..fused("BERT large, masked words", graph)

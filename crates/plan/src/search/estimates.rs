@@ -32,7 +32,6 @@ impl<'a> Estimates<'a> {
 }
 
 impl Estimator for Estimates<'_> {
-    /// In the middle what a monitor of the GPU would show.
     fn needed(&mut self, setup: &Setup) -> Needed {
         let model = &self.subject.model;
         let figures = &self.coefficients.memory;
@@ -41,7 +40,7 @@ impl Estimator for Estimates<'_> {
             .entry(Profile::key(setup))
             .or_insert_with(|| Profile::new(model, setup, &Savings::default(), figures));
         let memory = profile.memory(setup);
-        Needed { low: memory.low, middle: memory.middle, high: memory.high }
+        Needed { low: memory.low, middle: memory.must, high: memory.high }
     }
 
     fn seconds(&mut self, setup: &Setup) -> f64 {

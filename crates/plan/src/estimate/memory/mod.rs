@@ -42,15 +42,17 @@ pub struct Memory {
     pub workspace: f64,
     /// Buckets and gathered shards.
     pub communication: f64,
-    /// The driver's context and the libraries' code; no allocator sees it.
+    /// The driver's context, the libraries' code and the collectives' buffers; no allocator sees it.
     pub context: f64,
     /// What the allocator holds and cannot use.
     pub margin: f64,
-    /// A tenth of all runs get by with less, when the allocator has given back what it can.
-    pub low: f64,
-    /// Everything above together: what a monitor of the GPU would show.
+    /// Everything above together: what a monitor of the GPU shows where there is room.
     pub middle: f64,
-    /// A tenth of all runs take more.
+    /// A tenth of all runs get by with less than this.
+    pub low: f64,
+    /// What a GPU must have: before it fails, the allocator gives back what it holds but for parts of blocks in use.
+    pub must: f64,
+    /// A tenth of all runs must have more.
     pub high: f64,
 }
 

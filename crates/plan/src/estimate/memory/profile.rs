@@ -100,14 +100,15 @@ impl Profile {
         let activations = batch * (stage.walked.fullest + stage.walked.kept * in_flight);
         let gpu = &setup.device.gpu;
         let workspace = fixed::workspace(gpu.architecture);
-        let context = fixed::context(gpu.architecture);
-        let communication = states.communication + fixed::collectives(setup);
+        let context = fixed::context(gpu.architecture) + fixed::collectives(setup);
+        let communication = states.communication;
         let margin = self.figures.fragmentation * (activations + workspace);
         let needed =
             states.weights + states.gradients + states.optimizer + communication + context + activations + workspace;
-        let middle = needed + margin;
+        // Before it fails, the allocator gives back what it can.
+        let must = needed + self.figures.stuck * (activations + workspace);
         // What is counted, the states, is certain; what a step adds is not, and a tenth lies 1.28 deviations away.
-        let band = 1.28 * self.deviation * (activations + workspace + states.communication) + UNCERTAIN * needed;
+        let band = 1.28 * self.deviation * (activations + workspace + communication) + UNCERTAIN * needed;
         Memory {
             weights: states.weights,
             gradients: states.gradients,
@@ -117,10 +118,10 @@ impl Profile {
             communication,
             context,
             margin,
-            // Before it fails, the allocator gives back what it can.
-            low: needed + self.figures.stuck * (activations + workspace) - band,
-            middle,
-            high: middle + band,
+            middle: needed + margin,
+            low: must - band,
+            must,
+            high: must + band,
         }
     }
 }

@@ -67,8 +67,9 @@ fn full(values: &Values, setup: &Setup, savings: &Savings) -> States {
         // The reducer's buckets are as large as all gradients (DDP's documentation of `gradient_as_bucket_view`).
         (2.., Zero::None) => values.parameters * width,
         (2.., Zero::Optimizer | Zero::Gradients) => 2.0 * BUCKET,
-        // The part at work, its gradient before it is scattered, and the next block.
-        (2.., Zero::Parameters) => (2.0 * values.unit + values.block) * computing,
+        // The part at work, its gradients, the same in the order in which they are scattered (`fully_shard` copies them
+        // there, `foreach_reduce`), and the next block.
+        (2.., Zero::Parameters) => (3.0 * values.unit + values.block) * computing,
     };
     States { weights, gradients, optimizer, communication }
 }

@@ -209,3 +209,31 @@ fn totals_alone_give_a_wider_band() {
     assert!(width(&from_totals) > 1.5 * width(&from_graph));
     assert!((from_totals.middle / from_graph.middle - 1.0).abs() < 0.5);
 }
+
+/// torchtune's README: Llama 3.1 of 70 billion weights on eight A100 with everything in the host's memory, 2 sequences of
+/// 2,048, compiled and recomputed: 13.9 GiB of active blocks. Of the network only the parts at work are on the GPU.
+#[test]
+fn sharded_weights_take_the_part_at_work_its_gradients_and_their_copy() {
+    let llama = Model::Graph(Llama::three_70b(2048).graph());
+    let mut setup = Setup {
+        recompute: Recompute::Full,
+        flash_attention: true,
+        compiled: true,
+        ..on(8, setup(80.0, 2, Precision::Bf16))
+    };
+    setup.parallel.zero = Zero::Parameters;
+    let savings = Savings { offload_weights: true, offload_optimizer: true, ..Savings::default() };
+    let memory = memory_with(&llama, &setup, &savings, &Figures::default());
+    check("70 billion weights in the host's memory", memory.allocated(), 13.9, 3.0);
+    // A table of words three times, a block once.
+    let (table, block) = (128_256.0 * 8192.0, 855_654_400.0);
+    assert_eq!(memory.communication, 2.0 * (3.0 * table + block));
+}
+
+#[test]
+fn a_gpu_must_have_less_than_a_monitor_shows_where_there_is_room() {
+    let memory = memory(&resnet50(), &setup(16.0, 128, Precision::Fp32));
+    assert!(memory.low < memory.must && memory.must < memory.middle && memory.must < memory.high, "{memory:?}");
+    // NVIDIA's program trains with as many pictures on a V100 of 16 GB.
+    assert_eq!(verdict(&memory, &setup(15.8, 128, Precision::Fp32).device.gpu), Verdict::Fits);
+}
