@@ -96,7 +96,7 @@ impl Error {
             Error::Code { hint, .. } => hint.clone(),
             Error::Catalog(error) => Some(match error.hint() {
                 Some(hint) => hint.to_owned(),
-                None => "name another folder with `--home`, or mend that file".to_owned(),
+                None => "mend that line, then give the same command again".to_owned(),
             }),
             Error::File { doing, path, source } => Some(file_fault::hint(doing, path, source)),
             Error::Provider(_) => Some("`gradus events` tells what was tried; run the same command again".to_owned()),
