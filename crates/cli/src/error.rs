@@ -1,6 +1,6 @@
 //! What went wrong, sorted into the user's, the world's and ours.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use domain::{Finding, Problems, RunId};
 
@@ -87,7 +87,15 @@ impl Error {
         match self {
             Error::Usage { hint, .. } => Some(hint.clone()),
             Error::Server(error) => error.hint(),
+            Error::Data(data::Error::Missing { path }) if path.to_string_lossy().contains("://") => Some(format!(
+                "this reads files and folders that are here: fetch it first, `gradus data pull {} FOLDER`",
+                path.display()
+            )),
+            Error::Data(data::Error::Write { name, source }) => {
+                Some(file_fault::hint("write", Path::new(name), source))
+            }
             Error::Data(error) => error.hint(),
+            Error::Store(store::Error::File { doing, path, source }) => Some(file_fault::hint(doing, path, source)),
             Error::Store(error) => error.hint(),
             Error::Failed { run, finding } => Some(match &finding.hint {
                 Some(hint) => hint.clone(),

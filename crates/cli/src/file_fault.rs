@@ -11,6 +11,7 @@ pub fn is_misnamed(source: &Error) -> bool {
         ErrorKind::NotFound
             | ErrorKind::NotADirectory
             | ErrorKind::IsADirectory
+            | ErrorKind::AlreadyExists
             | ErrorKind::InvalidFilename
             | ErrorKind::InvalidInput
     )
@@ -21,6 +22,7 @@ pub fn hint(doing: &str, path: &Path, source: &Error) -> String {
     let shown = path.display();
     let writes = ["write", "make"].iter().any(|verb| doing.starts_with(verb));
     match source.kind() {
+        ErrorKind::NotFound if path.is_dir() => format!("no file can be made in `{shown}`: name another folder"),
         ErrorKind::NotFound if writes => match missing_folder(path) {
             Some(folder) => format!("make the folder first: `mkdir -p {}`", folder.display()),
             None => "name a place where files can be made".to_owned(),
@@ -39,6 +41,7 @@ pub fn hint(doing: &str, path: &Path, source: &Error) -> String {
             Some(file) => format!("`{}` is a file: name a folder instead", file.display()),
             None => format!("`{shown}` is a file: name a folder instead"),
         },
+        ErrorKind::AlreadyExists if !path.is_dir() => format!("`{shown}` is a file: name a folder instead"),
         ErrorKind::AlreadyExists => format!("`{shown}` is there already: name another place"),
         ErrorKind::IsADirectory if writes => format!("`{shown}` is a folder: name a file in it"),
         ErrorKind::IsADirectory => format!("`{shown}` is a folder: name a file, such as one that `ls {shown}` shows"),
@@ -91,6 +94,9 @@ mod tests {
         check("make the folder", &within("file/x"), ErrorKind::NotADirectory, true, "/file` is a file: name a folder");
         check("write", folder.path(), ErrorKind::IsADirectory, true, "is a folder: name a file in it");
         check("read", folder.path(), ErrorKind::IsADirectory, true, "name a file, such as one that `ls ");
+        check("make", &file, ErrorKind::AlreadyExists, true, "/file` is a file: name a folder");
+        check("make", folder.path(), ErrorKind::AlreadyExists, true, "is there already");
+        check("measure", folder.path(), ErrorKind::NotFound, true, "no file can be made in `");
         check("write", &file, ErrorKind::PermissionDenied, false, "`ls -ld ");
         check("write", &file, ErrorKind::StorageFull, false, "make room");
         check("write", &file, ErrorKind::InvalidFilename, true, "fewer letters");

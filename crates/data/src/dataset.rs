@@ -86,7 +86,7 @@ impl Dataset {
     /// Opens pictures whose classes do not matter, to be measured or looked at: all of them are for training, and each is
     /// read and decoded anew each time.
     pub fn unlabelled(spec: &Data, path: &Path) -> Result<Dataset, Error> {
-        let Index { classes, labels, homes: _, content, skipped } = source::unlabelled(spec, path)?;
+        let Index { classes, labels, homes: _, content, skipped, .. } = source::unlabelled(spec, path)?;
         let whole = Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec.clone() };
         let opening = Opening { spec: &whole, path, seed: 0, classes, labels, homes: None, skipped };
         match content {

@@ -55,6 +55,8 @@ pub struct Inspection {
     pub sheet: Vec<String>,
     /// What was found damaged in the listing, among those looked at, or by `verify`.
     pub damaged: Vec<Skipped>,
+    /// Names of pictures in place of which a later one of the same name, in the same tar, counts.
+    pub replaced: Vec<String>,
     /// Samples that were read and checked.
     pub verified: u64,
 }
@@ -105,7 +107,7 @@ pub fn inspect(path: &Path, options: &InspectOptions) -> Result<Inspection, Erro
         (Err(_), Some(wrong)) if !wrong.is_empty() => return Ok(unlisted(manifest, wrong.clone())),
         (Err(error), _) => return Err(error),
     };
-    let Index { classes, labels, homes, content, skipped, .. } = &index;
+    let Index { classes, labels, homes, content, skipped, replaced } = &index;
     let mut counts = vec![0; classes.len()];
     labels.iter().for_each(|label| counts[*label as usize] += 1);
     let mut damaged = skipped.clone();
@@ -143,6 +145,7 @@ pub fn inspect(path: &Path, options: &InspectOptions) -> Result<Inspection, Erro
         manifest,
         sheet,
         damaged,
+        replaced: replaced.clone(),
         verified,
     })
 }
@@ -162,6 +165,7 @@ fn unlisted(manifest: Option<Manifest>, damaged: Vec<Skipped>) -> Inspection {
         manifest,
         sheet: Vec::new(),
         damaged,
+        replaced: Vec::new(),
         verified: samples,
     }
 }

@@ -53,7 +53,7 @@ impl Contents {
             let (classes, labels) = (std::mem::take(&mut documents.classes), std::mem::take(&mut documents.labels));
             return Contents::of(source, options, (classes, labels, None), Matter::Texts(documents));
         }
-        let Index { classes, labels, homes, content, skipped } = list(source, options)?;
+        let Index { classes, labels, homes, content, skipped, .. } = list(source, options)?;
         if let Content::Decoded(decoded) = &content
             && (decoded.channels, decoded.full) != (3, 255)
         {
@@ -67,9 +67,7 @@ impl Contents {
             let hint = "pack the pictures that these shards were made of".into();
             return Err(Error::Layout { path: source.into(), why, hint });
         }
-        // What a later one replaces is not damaged.
-        let mut damaged = skipped.iter().filter(|it| it.why != source::REPLACED);
-        if let (Some(first), false) = (damaged.next(), options.skip) {
+        if let (Some(first), false) = (skipped.first(), options.skip) {
             return Err(Error::Picture { name: first.name.clone(), why: first.why.clone() });
         }
         Contents::of(source, options, (classes, labels, homes), Matter::Pictures(content))

@@ -21,7 +21,8 @@ const TREE: &str = "lay the pictures out as `…/<class>/<file>.jpg|png`";
 impl Labels {
     pub fn into_index(self, encoded: Encoded) -> Index {
         let Labels { classes, labels, homes } = self;
-        Index { classes, labels, homes, content: Content::Encoded(encoded), skipped: Vec::new() }
+        let content = Content::Encoded(encoded);
+        Index { classes, labels, homes, content, skipped: Vec::new(), replaced: Vec::new() }
     }
 
     pub fn into_lists(self) -> (Vec<String>, Vec<u32>, Option<Vec<Part>>) {

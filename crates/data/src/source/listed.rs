@@ -279,5 +279,6 @@ fn index(
     }
     let (classes, labels) = numbered(named, names);
     let homes = homes_of(&root, &places, &classes, &labels, reading)?;
-    Ok(Index { classes, labels, homes, content: Content::Encoded(Encoded::files(&root, paths, notes)), skipped })
+    let content = Content::Encoded(Encoded::files(&root, paths, notes));
+    Ok(Index { classes, labels, homes, content, skipped, replaced: Vec::new() })
 }

@@ -33,7 +33,6 @@ use self::labels::{Named, numbered};
 pub(crate) use self::loaded::Loaded;
 pub use self::loaded::preloading;
 use self::tree::Form;
-pub(crate) use self::webdataset::REPLACED;
 use crate::dataset::Skipped;
 use crate::elsewhere::When;
 use crate::manifest::Manifest;
@@ -54,6 +53,8 @@ pub(crate) struct Index {
     pub content: Content,
     /// Samples that were left out.
     pub skipped: Vec<Skipped>,
+    /// Pictures in place of which a later one of the same name counts.
+    pub replaced: Vec<String>,
 }
 
 /// Pictures, as they were found.
@@ -196,7 +197,7 @@ fn shards(folder: &Path, manifest: Manifest, reading: &Reading) -> Result<Index,
     let classes = if manifest.classes.is_empty() { vec![String::new()] } else { manifest.classes };
     let homes = homes_of(folder, &places, &classes, &labels, reading)?;
     let content = Content::Encoded(Encoded::Shards(shards));
-    Ok(Index { classes, labels, homes, content, skipped: Vec::new() })
+    Ok(Index { classes, labels, homes, content, skipped: Vec::new(), replaced: Vec::new() })
 }
 
 /// The texts in the rows of a Parquet or Arrow file, with their classes if they are asked for.
@@ -296,7 +297,7 @@ fn rows(root: &Path, (mut content, named, names, mut places): Listed, reading: &
     }
     let (classes, labels) = numbered(named.into_iter().flatten().collect(), names);
     let homes = homes_of(root, &places, &classes, &labels, reading)?;
-    Ok(Index { classes, labels, homes, content: Content::Encoded(content), skipped })
+    Ok(Index { classes, labels, homes, content: Content::Encoded(content), skipped, replaced: Vec::new() })
 }
 
 /// The parts that the names of files tell, if they are asked for; every sample must have one then.
@@ -336,11 +337,10 @@ fn unknown(path: &Path, name: &str) -> Error {
 /// The same for data whose classes do not matter: pictures may also lie in no class folder.
 pub(crate) fn unlabelled(spec: &Data, path: &Path) -> Result<Index, Error> {
     match index(spec, path) {
-        Err(Error::Layout { .. }) if path.is_dir() => {
+        Err(error @ Error::Layout { .. }) if path.is_dir() => {
             let pictures = tree::walk(path)?.pictures;
             if pictures.is_empty() {
-                let why = "no file in it ends in `.jpg`, `.jpeg` or `.png`";
-                return Err(layout(path, why, "give a folder, tar or shards of pictures"));
+                return Err(error);
             }
             Ok(labels::none(pictures.len()).into_index(Encoded::files(path, pictures, Vec::new())))
         }

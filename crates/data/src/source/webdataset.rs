@@ -34,9 +34,6 @@ struct Members {
     replaced: Vec<String>,
 }
 
-/// What is noted about a picture that a later one replaces.
-pub(crate) const REPLACED: &str = "another of the same name comes later in the tar, and that one counts";
-
 /// The samples of some tars, which lie in one data set; `homes` are the parts that the names of the tars tell.
 pub(super) fn index(root: &Path, tars: Vec<PathBuf>, homes: &[Home], reading: &Reading) -> Result<Index, Error> {
     let (mut members, mut skipped) = (Members::default(), Vec::new());
@@ -50,7 +47,7 @@ pub(super) fn index(root: &Path, tars: Vec<PathBuf>, homes: &[Home], reading: &R
             skipped.push(Skipped { name, why: format!("the rest of the tar is damaged: {why}") });
         }
     }
-    skipped.extend(members.replaced.drain(..).map(|name| Skipped { name, why: REPLACED.into() }));
+    let replaced = std::mem::take(&mut members.replaced);
     let handles = Handles::new(tars);
     let mut pictures: Vec<((String, u32), Place)> = std::mem::take(&mut members.pictures).into_iter().collect();
     // As a folder is sorted: part by part, so that `a/b` comes before `a-b/c`.
@@ -108,7 +105,7 @@ pub(super) fn index(root: &Path, tars: Vec<PathBuf>, homes: &[Home], reading: &R
     };
     let names = Names::each(pictures.iter().map(|((name, _), _)| name.as_str()));
     let content = Content::Encoded(Encoded::Spans(Spans { files: handles, spans, names, beside }));
-    Ok(Index { classes, labels, homes, content, skipped })
+    Ok(Index { classes, labels, homes, content, skipped, replaced })
 }
 
 impl Members {

@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use image::ImageFormat;
 
 use super::{Files, encoded, picture, scratch, spec};
-use crate::{Dataset, Loader, LoaderOptions, PackOptions, Part, Skipped};
+use crate::{Dataset, InspectOptions, Loader, LoaderOptions, PackOptions, Part, inspect};
 
 pub(super) fn open(spec: &Data, path: &Path) -> Arc<Dataset> {
     Arc::new(Dataset::open(spec, path, 5).unwrap())
@@ -197,8 +197,10 @@ fn a_tar_is_read_in_every_dialect() {
     let dataset = open(&Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec() }, &path);
     assert_eq!(dataset.classes(), ["a", "b"]);
     assert_eq!(dataset.counts(), [21, 0, 0]);
-    let why = "another of the same name comes later in the tar, and that one counts".to_owned();
-    assert_eq!(dataset.skipped(), [Skipped { name: "a/2.png".into(), why }]);
+    assert_eq!(dataset.skipped(), []);
+    let options = InspectOptions { verify: true, sheet: None, threads: 1 };
+    let found = inspect(&path, &options).unwrap();
+    assert_eq!((found.replaced, found.damaged), (vec!["a/2.png".to_owned()], Vec::new()));
     let packed = crate::pack(&path, &root.path().join("packed"), &PackOptions::default(), &mut |_| {}).unwrap();
     assert_eq!(packed.manifest.samples, 21);
     let firsts: Vec<u8> =

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use super::hostile::check;
-use super::{Files, scratch};
-use crate::{InspectOptions, PackOptions, inspect, pack};
+use super::{Files, complains, scratch, spec};
+use crate::{Dataset, InspectOptions, PackOptions, inspect, pack};
 
 #[test]
 fn manifests_and_shards() {
@@ -127,6 +127,16 @@ fn in_index(folder: &Path, change: impl Fn(&mut [u8])) {
         let sum = blake3::hash(&bytes[at..foot]);
         bytes[foot + 24..foot + 40].copy_from_slice(&sum.as_bytes()[..16]);
     });
+}
+
+#[test]
+fn a_later_version_is_told_also_where_classes_do_not_matter() {
+    let root = scratch();
+    let (source, out) = (Files::of(&[""], &["a", "b"], 4).folder(root.path()), root.path().join("out"));
+    pack(&source, &out, &PackOptions::default(), &mut |_| {}).unwrap();
+    let manifest = fs::read_to_string(out.join("manifest.json")).unwrap();
+    fs::write(out.join("manifest.json"), manifest.replacen("\"schema\": 1", "\"schema\": 99", 1)).unwrap();
+    complains(&Dataset::unlabelled(&spec(), &out).unwrap_err(), "it is of version 99", "install the newest gradus");
 }
 
 #[test]

@@ -127,6 +127,10 @@ fn lines(found: &Inspection) -> Vec<String> {
         let (codec, skipped) = (manifest.recipe.codec.word(), manifest.skipped.len());
         lines.push(format!("shards    {shards}, {:.1} MB, codec {codec}, {skipped} left out", bytes as f64 / 1e6));
     }
+    if let Some(first) = found.replaced.first() {
+        let count = found.replaced.len();
+        lines.push(format!("replaced  {count} by a later picture of the same name in its tar, the first `{first}`"));
+    }
     if found.verified > 0 {
         lines.push(format!("verified  {} samples, {} damaged", found.verified, found.damaged.len()));
     }
