@@ -15,8 +15,10 @@ use crate::{Error, Part};
 
 /// The name of the file.
 pub const NAME: &str = "manifest.json";
-/// The version that is written.
-pub const SCHEMA: u32 = 1;
+/// The latest version: its shards may hold coefficients in the second form, which earlier programs do not know.
+pub const SCHEMA: u32 = 2;
+/// The version without, which earlier programs read as well.
+const PLAIN: u32 = 1;
 const FORMAT: &str = "gradus-shards";
 /// Ten thousand shards take about a megabyte.
 const LARGEST: u64 = 256 << 20;
@@ -90,10 +92,17 @@ pub struct Shard {
 }
 
 impl Manifest {
-    /// A manifest of this version.
-    pub(crate) fn new(classes: Vec<String>, recipe: Recipe, shards: Vec<Shard>, skipped: Vec<Left>) -> Manifest {
+    /// A manifest of the earliest version that allows what is in the shards, which may hold packed coefficients.
+    pub(crate) fn new(
+        classes: Vec<String>,
+        recipe: Recipe,
+        coefficients: bool,
+        shards: Vec<Shard>,
+        skipped: Vec<Left>,
+    ) -> Manifest {
         let samples = shards.iter().map(|shard| shard.count).sum();
-        Manifest { format: FORMAT.into(), schema: SCHEMA, classes, recipe, samples, skipped, shards }
+        let schema = if coefficients { SCHEMA } else { PLAIN };
+        Manifest { format: FORMAT.into(), schema, classes, recipe, samples, skipped, shards }
     }
 
     /// Reads the manifest of a folder; `None` if it has none of ours.

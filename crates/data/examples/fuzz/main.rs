@@ -104,7 +104,7 @@ fn tokens(opened: &Path) -> Verdict {
     }
 }
 
-const FORMS: [&str; 14] = [
+const FORMS: [&str; 15] = [
     "tar",
     "webdataset",
     "tfrecord",
@@ -115,6 +115,7 @@ const FORMS: [&str; 14] = [
     "metadata",
     "tokens",
     "coefficients",
+    "coefficients-gjc1",
     "jpeg",
     "png",
     "shard",
@@ -163,7 +164,13 @@ fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
             let folder = pictures(ImageFormat::Jpeg, "jpg")?.folder(root)?;
             let file = folder.join("a/0.jpg");
             let coefficients = Picture::open(&fs::read(&file)?)?.coefficients(&mut Decoder::default())?;
-            fs::write(&file, encode_strips(&coefficients, 1)?)?;
+            fs::write(&file, encode_strips(&coefficients))?;
+            Some((folder, file, (|_| {}) as fn(&mut [u8])))
+        }
+        "coefficients-gjc1" => {
+            let folder = pictures(ImageFormat::Jpeg, "jpg")?.folder(root)?;
+            let file = folder.join("a/0.jpg");
+            fs::write(&file, include_bytes!("../../src/tests/pictures/gjc1/420-40x25.gjc1"))?;
             Some((folder, file, (|_| {}) as fn(&mut [u8])))
         }
         "jpeg" | "png" => {

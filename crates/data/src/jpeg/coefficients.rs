@@ -1,6 +1,6 @@
 //! The quantised coefficients of a whole picture: what a JPEG file holds once its codes are read.
 //!
-//! Progressive files are put together here scan by scan, and the shards' own codec (`strips`) starts from here. What
+//! Progressive files are put together here scan by scan, and the shards' own codec (`packed`) starts from here. What
 //! follows, from coefficients to pixels, is the same as for a file whose blocks are transformed as they are read.
 
 use super::markers::{Component, Frame, Tables, ZIGZAG};

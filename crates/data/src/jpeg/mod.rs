@@ -5,7 +5,8 @@
 //! asks. Accurate transform, smooth enlarging and colours are libjpeg-turbo's to the bit, so training sees what Pillow
 //! and torchvision see. What is damaged is an error, never a guess.
 //!
-//! Read on in `markers` (what a file is made of), `sequential` (its codes), `planes` and `rows` (from blocks to pixels).
+//! Read on in `markers` (what a file is made of), `sequential` (its codes), `planes` and `rows` (from blocks to pixels), and
+//! `packed` (another form of the same coefficients, for shards).
 
 mod bits;
 mod coefficients;
@@ -17,7 +18,6 @@ mod planes;
 mod progressive;
 mod rows;
 mod sequential;
-mod strips;
 #[cfg(test)]
 mod tests;
 
@@ -29,14 +29,13 @@ use self::bits::Clean;
 use self::coefficients::{Keeper, Transform};
 use self::huffman::{Kind, Table};
 use self::markers::{HuffmanSpec, Next, Reader, Scan};
-pub(crate) use self::packed::LANES;
-pub use self::packed::Packed;
+pub(crate) use self::packed::{LANES, SLOT_BITS, SLOTS, STATES};
+pub use self::packed::{Packed, encode_strips};
 use self::planes::Planes;
 use self::progressive::Progressive;
 use self::rows::Lines;
 pub(crate) use self::rows::Rows;
 use self::sequential::Sequential;
-pub use self::strips::encode_strips;
 use crate::kernels::{Kernels, Work, run};
 
 /// A rectangle of a picture, in pixels; not empty.

@@ -101,15 +101,14 @@ impl Planes {
     /// Takes the block that was filled; `flat` says that it has nothing but its first coefficient.
     #[inline(always)]
     pub(super) fn put(&mut self, kernels: impl Kernels, component: usize, column: usize, row: usize, flat: bool) {
-        let plane = &self.planes[component];
-        let at = plane.at + (row - plane.rows.start) * 8 * plane.stride + (column - plane.columns.start) * 8;
-        let target = Target { at, stride: plane.stride };
+        let target = self.target((component, column, row));
         if flat {
+            let plane = &self.planes[component];
             let step = plane.steps.0[0];
             let value = std::mem::take(&mut self.block()[0]);
             let sample = flat_sample(value, step);
             for line in 0..8 {
-                self.samples[at + line * target.stride..][..8].fill(sample);
+                self.samples[target.at + line * target.stride..][..8].fill(sample);
             }
             return;
         }
@@ -117,10 +116,27 @@ impl Planes {
             None => self.waiting = Some((component, target)),
             Some((other, earlier)) => {
                 let steps = [&self.planes[other].steps.0, &self.planes[component].steps.0];
-                kernels.inverse(&self.blocks, steps, &mut self.samples, [earlier, target]);
+                let [first, second] = &*self.blocks;
+                kernels.inverse([first, second], steps, &mut self.samples, [earlier, target]);
                 *self.blocks = [[0; 128]; 2];
             }
         }
+    }
+
+    /// Where the samples of a block go, by its component, column and row.
+    #[inline(always)]
+    fn target(&self, (component, column, row): (usize, usize, usize)) -> Target {
+        let plane = &self.planes[component];
+        let at = plane.at + (row - plane.rows.start) * 8 * plane.stride + (column - plane.columns.start) * 8;
+        Target { at, stride: plane.stride }
+    }
+
+    /// Transforms two blocks where they are, which the region needs; told are component, column and row of each.
+    #[inline(always)]
+    pub(super) fn transform(&mut self, kernels: impl Kernels, blocks: [&Block; 2], places: [(usize, usize, usize); 2]) {
+        let targets = places.map(|place| self.target(place));
+        let steps = places.map(|(component, ..)| &self.planes[component].steps.0);
+        kernels.inverse(blocks, steps, &mut self.samples, targets);
     }
 
     /// Transforms the block that is left; to be called after the last one.
@@ -128,8 +144,8 @@ impl Planes {
     pub(super) fn flush(&mut self, kernels: impl Kernels) {
         if let Some((component, target)) = self.waiting.take() {
             let steps = &self.planes[component].steps.0;
-            self.blocks[1] = self.blocks[0];
-            kernels.inverse(&self.blocks, [steps, steps], &mut self.samples, [target, target]);
+            let block = &self.blocks[0];
+            kernels.inverse([block, block], [steps, steps], &mut self.samples, [target, target]);
             *self.blocks = [[0; 128]; 2];
         }
     }

@@ -84,7 +84,7 @@ fn packed_coefficients_give_the_same_pixels() {
     let mut decoder = Decoder::default();
     for (name, bytes, (width, height), _) in corpus() {
         let coefficients = Picture::open(&bytes).unwrap().coefficients(&mut decoder).unwrap();
-        let packed = encode_strips(&coefficients, 1).unwrap();
+        let packed = encode_strips(&coefficients);
         let opened = Packed::open(&packed).unwrap();
         assert_eq!(opened.coefficients().unwrap().parts, coefficients.parts, "{name}");
         for step in 0..20 {
@@ -94,6 +94,25 @@ fn packed_coefficients_give_the_same_pixels() {
             let rows = opened.decode(&mut decoder, part).unwrap();
             assert_eq!(run(Read { rows, region: part }), wanted, "{name}: {part:?}");
         }
+        for length in (0..packed.len()).step_by(1 + packed.len() / 50) {
+            let cut = Packed::open(&packed[..length]).and_then(|packed| packed.coefficients());
+            assert!(cut.is_err(), "{name}: {length} of {} bytes", packed.len());
+        }
+    }
+}
+
+#[test]
+fn what_earlier_versions_packed_is_read() {
+    let mut decoder = Decoder::default();
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/tests/pictures");
+    let old = ["420-40x25", "420-17x33", "444-17x33", "grey", "quality-100", "cmyk", "440-7x9"];
+    for name in old {
+        let bytes = fs::read(folder.join(format!("{name}.jpg"))).unwrap();
+        let packed = fs::read(folder.join(format!("gjc1/{name}.gjc1"))).unwrap();
+        assert!(Packed::is(&packed) && Packed::is_of_old(&packed));
+        let wanted = Picture::open(&bytes).unwrap().coefficients(&mut decoder).unwrap();
+        assert_eq!(Packed::open(&packed).unwrap().coefficients().unwrap().parts, wanted.parts, "{name}");
+        assert_eq!(rgb(&packed, &mut decoder).unwrap(), rgb(&bytes, &mut decoder).unwrap(), "{name}");
         for length in (0..packed.len()).step_by(1 + packed.len() / 50) {
             let cut = Packed::open(&packed[..length]).and_then(|packed| packed.coefficients());
             assert!(cut.is_err(), "{name}: {length} of {} bytes", packed.len());
@@ -145,7 +164,7 @@ proptest! {
         let mut decoder = Decoder::default();
         let corpus = corpus();
         let (_, bytes, ..) = &corpus[place % corpus.len()];
-        let mut packed = encode_strips(&Picture::open(bytes).unwrap().coefficients(&mut decoder).unwrap(), 1).unwrap();
+        let mut packed = encode_strips(&Picture::open(bytes).unwrap().coefficients(&mut decoder).unwrap());
         let length = packed.len();
         for (at, value) in flips {
             packed[at % length] = value;

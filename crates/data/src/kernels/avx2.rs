@@ -9,11 +9,12 @@ use std::arch::x86_64::*;
 mod halves;
 mod pixels;
 mod places;
+mod states;
 mod sums;
 mod wide;
 
 use super::constants::*;
-use super::{Block, Halves, Kernels, LANES, Plain, Shown, Taps, Target, Work, moved};
+use super::{Block, Halves, Kernels, LANES, Plain, SLOTS, STATES, Shown, Taps, Target, Work, moved};
 
 /// The proof that this processor has AVX2 and the bit instructions that come with it.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +57,7 @@ fn within<W: Work>(avx2: Avx2, work: W) -> W::Output {
 
 impl Kernels for Avx2 {
     #[inline(always)]
-    fn inverse(self, blocks: &[Block; 2], steps: [&[i16; 64]; 2], samples: &mut [u8], targets: [Target; 2]) {
+    fn inverse(self, blocks: [&Block; 2], steps: [&[i16; 64]; 2], samples: &mut [u8], targets: [Target; 2]) {
         for Target { at, stride } in targets {
             let last = stride.checked_mul(7).and_then(|rows| rows.checked_add(8)).and_then(|all| all.checked_add(at));
             assert!(last.is_some_and(|last| last <= samples.len()), "a block outside its plane");
@@ -69,12 +70,18 @@ impl Kernels for Avx2 {
     }
 
     #[inline(always)]
-    fn gather(self, bytes: &[u8], offsets: &[u32; 64], at: usize, blocks: &mut [[i16; 64]; LANES]) {
+    fn gather(self, bytes: &[u8], offsets: &[u32; 64], at: usize, pairs: usize, blocks: &mut [Block; LANES]) {
         let most = offsets.iter().fold(0, |most, offset| most.max(*offset)) as usize;
         let last = at.checked_add(LANES).and_then(|last| last.checked_add(most));
         assert!(last.is_some_and(|last| last <= bytes.len()), "planes that are too short");
         // SAFETY: the features are there, and eight bytes at `at` of each plane lie in `bytes`.
-        unsafe { gather(bytes.as_ptr().add(at), offsets, blocks) }
+        unsafe { gather(bytes.as_ptr().add(at), offsets, pairs, blocks) }
+    }
+
+    #[inline(always)]
+    fn symbols(self, slots: &[u32; SLOTS], states: &mut [u32; STATES], words: &mut &[u8], symbols: &mut [u8]) -> bool {
+        // SAFETY: the features are there.
+        unsafe { states::symbols(slots, states, words, symbols) }
     }
 
     #[inline(always)]
@@ -271,7 +278,7 @@ fn transpose(v: [__m256i; 8]) -> [__m256i; 8] {
 /// Eight rows of eight bytes, `strides` apart, must be writable at each of `rows`.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn inverse(blocks: &[Block; 2], steps: [&[i16; 64]; 2], rows: [*mut u8; 2], strides: [usize; 2]) {
+unsafe fn inverse(blocks: [&Block; 2], steps: [&[i16; 64]; 2], rows: [*mut u8; 2], strides: [usize; 2]) {
     let mut v = [_mm256_setzero_si256(); 8];
     for (row, v) in v.iter_mut().enumerate() {
         // SAFETY: eight values from `row * 8` on lie in arrays of 64 and 128, and the loads ask for no alignment.
@@ -318,10 +325,10 @@ unsafe fn inverse(blocks: &[Block; 2], steps: [&[i16; 64]; 2], rows: [*mut u8; 2
 /// Eight bytes must be readable at each of `offsets` after `bytes`.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn gather(bytes: *const u8, offsets: &[u32; 64], blocks: &mut [[i16; 64]; LANES]) {
+unsafe fn gather(bytes: *const u8, offsets: &[u32; 64], pairs: usize, blocks: &mut [Block; LANES]) {
     let (one, zero) = (_mm256_set1_epi16(1), _mm256_setzero_si256());
     // Two rows of coefficients at a time, one in each half of the registers.
-    for row in [0, 2, 4, 6] {
+    for row in [0, 2, 4, 6].into_iter().take(pairs) {
         let mut v = [zero; 8];
         for (column, v) in v.iter_mut().enumerate() {
             // SAFETY: `k` is below 64, as the caller promises for `bytes`.

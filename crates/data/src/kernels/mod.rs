@@ -5,7 +5,7 @@
 //! processor has AVX-512 too, bytes that are only moved or looked up are so 64 at a time. The AVX2 form also compiles the work around the kernels for such a processor. Read on in `plain`, which says what is computed;
 //! `avx2` says it in instructions.
 
-use crate::jpeg::LANES;
+use crate::jpeg::{LANES, SLOT_BITS, SLOTS, STATES};
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -51,12 +51,19 @@ pub(crate) trait Kernels: Copy {
     /// Inverse transform of two blocks with their quantisation steps (row by row) into planes of samples.
     ///
     /// Both targets must lie in `samples`. Results are those of libjpeg-turbo's accurate integer method.
-    fn inverse(self, blocks: &[Block; 2], steps: [&[i16; 64]; 2], samples: &mut [u8], targets: [Target; 2]);
+    fn inverse(self, blocks: [&Block; 2], steps: [&[i16; 64]; 2], samples: &mut [u8], targets: [Target; 2]);
 
-    /// Eight blocks, `at` to `at + 7`, from planes of folded bytes, one for each coefficient, that begin at `offsets`.
+    /// Eight blocks, `at` to `at + 7`, from planes of folded bytes, one for each coefficient, that begin at `offsets`; so
+    /// many pairs of rows of each block, which leaves the others as they are.
     ///
-    /// See `crate::jpeg`'s `strips`; `bytes` must hold eight bytes there in every plane.
-    fn gather(self, bytes: &[u8], offsets: &[u32; 64], at: usize, blocks: &mut [[i16; 64]; LANES]);
+    /// See `crate::jpeg`'s `packed`; `bytes` must hold eight bytes there in every plane.
+    fn gather(self, bytes: &[u8], offsets: &[u32; 64], at: usize, pairs: usize, blocks: &mut [Block; LANES]);
+
+    /// Symbols of an entropy coder, one for each byte of `symbols`; the states take turns, beginning with the first.
+    ///
+    /// See `states` of `crate::jpeg`'s `packed`: `slots` are those of `chances` there, and `words` of two bytes come in
+    /// where a state becomes small. Returns whether there were enough of them; if not, what was read is of no use.
+    fn symbols(self, slots: &[u32; SLOTS], states: &mut [u32; STATES], words: &mut &[u8], symbols: &mut [u8]) -> bool;
 
     /// Brightness and two differences to red, green, blue and 255, as JFIF has it.
     fn colour(self, y: &[u8], cb: &[u8], cr: &[u8], pixels: &mut [[u8; 4]]);

@@ -4,7 +4,7 @@
 //! both give the same bytes for any input.
 
 use super::constants::*;
-use super::{Block, Halves, Kernels, LANES, Shown, Taps, Target, moved};
+use super::{Block, Halves, Kernels, LANES, SLOT_BITS, SLOTS, STATES, Shown, Taps, Target, moved};
 
 /// Plain code.
 #[derive(Debug, Clone, Copy)]
@@ -12,8 +12,8 @@ pub(crate) struct Plain;
 
 impl Kernels for Plain {
     #[inline(always)]
-    fn inverse(self, blocks: &[Block; 2], steps: [&[i16; 64]; 2], samples: &mut [u8], targets: [Target; 2]) {
-        for ((block, steps), target) in blocks.iter().zip(steps).zip(targets) {
+    fn inverse(self, blocks: [&Block; 2], steps: [&[i16; 64]; 2], samples: &mut [u8], targets: [Target; 2]) {
+        for ((block, steps), target) in blocks.into_iter().zip(steps).zip(targets) {
             let values: [i16; 64] = std::array::from_fn(|at| block[at].wrapping_mul(steps[at]));
             let mut between = [0_i16; 64];
             for column in 0..8 {
@@ -33,13 +33,18 @@ impl Kernels for Plain {
     }
 
     #[inline(always)]
-    fn gather(self, bytes: &[u8], offsets: &[u32; 64], at: usize, blocks: &mut [[i16; 64]; LANES]) {
-        for k in 0..64 {
+    fn gather(self, bytes: &[u8], offsets: &[u32; 64], at: usize, pairs: usize, blocks: &mut [Block; LANES]) {
+        for k in 0..16 * pairs {
             let plane = &bytes[offsets[k] as usize + at..][..LANES];
             for (block, byte) in blocks.iter_mut().zip(plane) {
                 block[k] = i16::from(byte >> 1) ^ -i16::from(byte & 1);
             }
         }
+    }
+
+    #[inline(always)]
+    fn symbols(self, slots: &[u32; SLOTS], states: &mut [u32; STATES], words: &mut &[u8], symbols: &mut [u8]) -> bool {
+        symbols.chunks_mut(STATES).all(|turn| turn_of(slots, states, words, turn))
     }
 
     #[inline(always)]
@@ -136,6 +141,23 @@ impl Kernels for Plain {
     fn moved_halves(self, shown: &Shown, plane: &[u8], table: &Halves, output: &mut [u16]) {
         moved::moved_halves(self, shown, plane, table, output);
     }
+}
+
+/// A symbol of each state, for as many as there are of both; returns whether there were words enough.
+#[inline(always)]
+pub(super) fn turn_of(slots: &[u32; SLOTS], states: &mut [u32], words: &mut &[u8], symbols: &mut [u8]) -> bool {
+    const MASK: u32 = (1 << SLOT_BITS) - 1;
+    for (state, symbol) in states.iter_mut().zip(symbols) {
+        let slot = slots[(*state & MASK) as usize];
+        *symbol = slot as u8;
+        *state = (slot >> 8 & MASK).wrapping_mul(*state >> SLOT_BITS).wrapping_add(slot >> (8 + SLOT_BITS));
+        if *state < 1 << 16 {
+            let Some((word, rest)) = words.split_first_chunk() else { return false };
+            *state = *state << 16 | u32::from(u16::from_le_bytes(*word));
+            *words = rest;
+        }
+    }
+    true
 }
 
 /// One direction of the transform over eight values, as `jidctint.c` of libjpeg has it.

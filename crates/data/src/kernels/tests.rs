@@ -17,13 +17,23 @@ fn all(kernels: impl Kernels, values: &[i16], bytes: &[u8], width: usize) -> Vec
     }
     let mut samples = vec![7; 300];
     let targets = [Target { at: 3, stride: 16 }, Target { at: 140, stride: 20 }];
-    kernels.inverse(&blocks, [&steps[0], &steps[1]], &mut samples, targets);
+    kernels.inverse([&blocks[0], &blocks[1]], [&steps[0], &steps[1]], &mut samples, targets);
     results.push(samples);
 
-    let mut eight = [[0; 64]; 8];
+    let mut eight = [[0; 128]; 8];
     let offsets = std::array::from_fn(|k| (k as u32 * 37) % 500);
-    kernels.gather(bytes, &offsets, width % 20, &mut eight);
+    kernels.gather(bytes, &offsets, width % 20, 1 + width % 4, &mut eight);
     results.push(eight.as_flattened().iter().flat_map(|value| value.to_le_bytes()).collect());
+
+    // Any slots at all, and words that may run out.
+    let slots: [u32; SLOTS] =
+        std::array::from_fn(|at| u32::from(bytes[at % 600]).wrapping_mul(0x0101_0101).wrapping_add(at as u32));
+    let mut states: [u32; STATES] = std::array::from_fn(|at| values[at].unsigned_abs().into());
+    let (mut words, mut symbols) = (bytes, vec![0; 3 * width]);
+    if kernels.symbols(&slots, &mut states, &mut words, &mut symbols) {
+        results.push(symbols);
+        results.push(states.iter().flat_map(|state| state.to_le_bytes()).chain(words.iter().copied()).collect());
+    }
 
     let mut pixels = vec![[0; 4]; width];
     kernels.colour(&bytes[..width], &bytes[240..][..width], &bytes[480..][..width], &mut pixels);
@@ -125,7 +135,7 @@ fn a_block_outside_its_plane_is_refused() {
         type Output = ();
         fn run(self, kernels: impl Kernels) {
             let targets = [Target { at: 0, stride: 8 }, Target { at: 1, stride: 8 }];
-            kernels.inverse(&[[0; 128]; 2], [&[0; 64]; 2], &mut [0; 64], targets);
+            kernels.inverse([&[0; 128]; 2], [&[0; 64]; 2], &mut [0; 64], targets);
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

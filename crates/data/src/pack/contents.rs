@@ -106,6 +106,12 @@ impl Contents {
         Ok(Contents { classes, labels, matter, parts, fingerprint })
     }
 
+    /// Whether any sample is packed coefficients already.
+    pub fn has_coefficients(&self) -> bool {
+        let Matter::Pictures(Content::Encoded(encoded)) = &self.matter else { return false };
+        (0..encoded.len()).any(|place| encoded.codec(place) == Codec::Coefficients)
+    }
+
     pub fn samples(&self) -> usize {
         self.labels.len()
     }

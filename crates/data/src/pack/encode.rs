@@ -8,7 +8,7 @@ use image::codecs::jpeg::JpegEncoder;
 use super::PackOptions;
 use super::contents::{Contents, Matter};
 use crate::Error;
-use crate::jpeg::{self, Colour, Decoder, Fault, Picture};
+use crate::jpeg::{self, Colour, Decoder, Fault, Packed, Picture};
 use crate::picture::{Rgb, decode_once, guarded, plain};
 use crate::resize::resize;
 use crate::shard::{Codec, Sample};
@@ -17,9 +17,6 @@ use crate::tokens::{self, Tokens};
 
 /// The quality of pictures that are shrunk, on the scale of JPEG encoders.
 const QUALITY: u8 = 90;
-/// Levels of zstd for packed coefficients, the second where the first does not do: on photographs 17 saves five percent
-/// more than 9 in five times the time, and 19 one percent more than 17 in four times that.
-const LEVELS: [i32; 2] = [17, 19];
 /// Packed coefficients that take more hundredths of the file than these are not wanted, whatever others save.
 const MOST_PERCENT: usize = 110;
 /// So many hundredths of their files the samples of a shard may take.
@@ -169,10 +166,15 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// The coefficients of a JPEG file, packed; other files stay as they are, and so do JPEGs that are progressive, of four
-/// colours, of a kind that is not decoded, or whose coefficients would take more room than [`MOST_PERCENT`]. Where they
-/// take more than the file, that comes along.
+/// The coefficients of a JPEG file, packed, or packed anew if an earlier version did; other files stay as they are, and so
+/// do JPEGs that are progressive, of four colours, of a kind that is not decoded, or whose coefficients would take more
+/// room than [`MOST_PERCENT`]. Where they take more than the file, that comes along.
 fn packed(known: Codec, bytes: Vec<u8>) -> Result<Converted, String> {
+    if known == Codec::Coefficients && Packed::is_of_old(&bytes) {
+        let coefficients = Packed::open(&bytes).and_then(|packed| packed.coefficients());
+        let anew = jpeg::encode_strips(&coefficients.map_err(|fault| fault.to_string())?);
+        return Ok((known, if anew.len() < bytes.len() { anew } else { bytes }, None));
+    }
     if known != Codec::Original || !bytes.starts_with(&[0xFF, 0xD8]) {
         return Ok((known, bytes, None));
     }
@@ -182,14 +184,7 @@ fn packed(known: Codec, bytes: Vec<u8>) -> Result<Converted, String> {
         if picture.frame().is_progressive() || four {
             return Ok(None);
         }
-        let coefficients = picture.coefficients(&mut Decoder::default())?;
-        let mut packed = Vec::new();
-        for level in LEVELS {
-            packed = jpeg::encode_strips(&coefficients, level)?;
-            if packed.len() <= bytes.len() {
-                break;
-            }
-        }
+        let packed = jpeg::encode_strips(&picture.coefficients(&mut Decoder::default())?);
         Ok((packed.len() * 100 <= bytes.len() * MOST_PERCENT).then_some(packed))
     };
     match guarded(|| Ok::<_, String>(coefficients()))? {
@@ -210,4 +205,48 @@ fn interleaved(decoded: &Decoded, place: usize) -> Option<Rgb> {
     let planes = &pixels[place * 3 * size..][..3 * size];
     let pixels = (0..size).flat_map(|at| [planes[at], planes[size + at], planes[2 * size + at]]).collect();
     Some(Rgb { height, width, pixels })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shard_is_held_to_its_budget() {
+        let settled = |packed: usize, file: Option<usize>, bytes: u64, plain: u64| {
+            let of = |codec, length| Sample {
+                id: 0,
+                label: 0,
+                codec,
+                name: "a".into(),
+                bytes: vec![7; length],
+                note: vec![],
+            };
+            let prepared = Prepared {
+                sample: of(Codec::Coefficients, packed),
+                source: 0,
+                file: file.map(|length| vec![0; length]),
+            };
+            let (sample, length) = prepared.settled(bytes, plain);
+            (sample.codec, sample.bytes.len(), length)
+        };
+        // What takes less room than its file is always written as coefficients.
+        assert_eq!(settled(90, None, 500, 100), (Codec::Coefficients, 90, 90));
+        // What takes more is, as long as the whole shard stays within 102 hundredths of its files.
+        assert_eq!(settled(106, Some(100), 96, 100), (Codec::Coefficients, 106, 100));
+        assert_eq!(settled(110, Some(100), 96, 100), (Codec::Original, 100, 100));
+        assert_eq!(settled(103, Some(100), 0, 0), (Codec::Original, 100, 100));
+    }
+
+    #[test]
+    fn what_an_earlier_version_packed_is_packed_anew() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/pictures");
+        let old = std::fs::read(folder.join("gjc1/420-40x25.gjc1")).unwrap();
+        let jpeg = std::fs::read(folder.join("420-40x25.jpg")).unwrap();
+        let (codec, anew, file) = packed(Codec::Coefficients, old.clone()).unwrap();
+        assert!(codec == Codec::Coefficients && anew.len() < old.len() && file.is_none());
+        assert!(decode_once(&anew).unwrap().pixels == decode_once(&jpeg).unwrap().pixels);
+        let (codec, same, _) = packed(Codec::Coefficients, anew.clone()).unwrap();
+        assert!(codec == Codec::Coefficients && same == anew);
+    }
 }

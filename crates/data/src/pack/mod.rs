@@ -141,7 +141,8 @@ pub fn pack(
         shard_bytes: options.shard_bytes,
         tokens,
     };
-    let manifest = Manifest::new(contents.classes.clone(), recipe, shards, left);
+    let coefficients = options.codec == Codec::Coefficients || contents.has_coefficients();
+    let manifest = Manifest::new(contents.classes.clone(), recipe, coefficients, shards, left);
     if manifest.samples == 0 {
         let why = "not one sample of it can be read";
         return Err(Error::Layout {
