@@ -4,7 +4,7 @@
 //! time is compared, which a busy machine changes less than wall time. A peer that cannot be installed is left out.
 //! Ours runs from the JPEG files and from the same pictures packed as coefficients; how much a second thread adds is
 //! compared with what a second process of Pillow adds.
-//! With `--numerics N`, the pixels of N pictures are held against torchvision's instead, in every recipe.
+//! With `--pictures FOLDER` they are the user's own. With `--numerics N`, the pixels of N pictures are held against torchvision's instead, in every recipe.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -21,9 +21,22 @@ const PEERS: [(&str, usize); 5] =
     [("torchvision", 2), ("webdataset", 2), ("dali", 2), ("simplejpeg-opencv", 1), ("pillow", 1)];
 const RECIPES: [&str; 2] = ["resize256-randomcrop224", "imagenet-train"];
 
+/// Pictures that are gone through, unless another number is asked for. Fewer would show how long peers take to begin.
+const PICTURES: usize = 1000;
+
+/// The pictures that are measured.
+#[derive(Debug, PartialEq, Eq)]
+enum Pictures {
+    /// So many that are made.
+    Made(usize),
+    /// Those of a folder.
+    Of(PathBuf),
+}
+
 /// What is measured.
+#[derive(Debug, PartialEq, Eq)]
 struct Options {
-    pictures: usize,
+    pictures: Pictures,
     rounds: usize,
     threads: usize,
     /// Pictures whose pixels are compared, instead of times.
@@ -46,15 +59,21 @@ pub fn data(root: &Path, arguments: &[String]) -> Outcome {
         command.env("PYTHONPATH", std::env::join_paths(&packages)?).env("PYTHONWARNINGS", "ignore");
         Ok(command)
     };
-    let set = build::target(root).join(format!("bench/pictures-{pictures}"));
-    if !set.is_dir() {
-        eprintln!("making {pictures} pictures at {}", set.display());
-        let unfinished = set.with_extension("part");
-        let mut make = python()?;
-        make.arg(root.join("benches/peers/pictures.py")).arg(&unfinished).arg(pictures.to_string());
-        doing::run(&mut make, "read Python's message above")?;
-        std::fs::rename(&unfinished, &set)?;
-    }
+    let set = match &pictures {
+        Pictures::Of(folder) => copied(folder, &build::target(root).join("bench/own-pictures"))?,
+        Pictures::Made(count) => {
+            let set = build::target(root).join(format!("bench/pictures-{count}"));
+            if !set.is_dir() {
+                eprintln!("making {count} pictures at {}", set.display());
+                let unfinished = set.with_extension("part");
+                let mut make = python()?;
+                make.arg(root.join("benches/peers/pictures.py")).arg(&unfinished).arg(count.to_string());
+                doing::run(&mut make, "read Python's message above")?;
+                std::fs::rename(&unfinished, &set)?;
+            }
+            set
+        }
+    };
     if let Some(count) = numerics {
         let mut compare = python()?;
         compare.arg(root.join("benches/peers/numerics.py")).arg(&gradus).arg(&set).arg(count.to_string());
@@ -119,6 +138,44 @@ pub fn data(root: &Path, arguments: &[String]) -> Outcome {
     Ok(lines.join("\n"))
 }
 
+/// The JPEG files below a folder, by name.
+fn jpegs(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> {
+    let entries = std::fs::read_dir(folder).map_err(|error| format!("cannot list `{}`: {error}", folder.display()))?;
+    let mut paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
+    paths.sort();
+    for path in paths {
+        let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+        if path.is_dir() {
+            jpegs(&path, found)?;
+        } else if ending.is_some_and(|ending| ending == "jpg" || ending == "jpeg") {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Copies of [`PICTURES`] JPEG files of a folder at `set`, in ten classes; where there are fewer, each comes several times.
+/// What an earlier call left there, or a peer beside it, is removed.
+fn copied(folder: &Path, set: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    let mut files = Vec::new();
+    jpegs(folder, &mut files)?;
+    if files.is_empty() {
+        return Err(format!("there is no JPEG file below `{}`; name a folder of photographs", folder.display()).into());
+    }
+    eprintln!("copying {} of {} pictures to {}", PICTURES.min(files.len()), files.len(), set.display());
+    for old in [set.to_owned(), set.with_extension("coefficients"), PathBuf::from(format!("{}-tars", set.display()))] {
+        if old.is_dir() {
+            std::fs::remove_dir_all(old)?;
+        }
+    }
+    for (number, file) in files.iter().cycle().take(PICTURES).enumerate() {
+        let class = set.join(format!("c{}", number % 10));
+        std::fs::create_dir_all(&class)?;
+        std::fs::copy(file, class.join(format!("{number:06}.jpg")))?;
+    }
+    Ok(set.to_owned())
+}
+
 /// The pictures at `set` as coefficient shards, packed once.
 fn packed(gradus: &Path, set: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let packed = set.with_extension("coefficients");
@@ -161,18 +218,55 @@ fn said(command: &mut Command) -> Result<Value, Box<dyn Error>> {
 }
 
 fn options(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options { pictures: 1000, rounds: 3, threads: 2, numerics: None };
+    let mut options = Options { pictures: Pictures::Made(PICTURES), rounds: 3, threads: 2, numerics: None };
     for pair in arguments.chunks(2) {
-        let [word, number] = pair else { return Err(format!("`{}` needs a number", pair.concat())) };
-        let number =
-            number.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("`{number}` is no number above 0"))?;
+        let [word, told] = pair else { return Err(format!("`{}` needs a number", pair.concat())) };
+        let number = || told.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("`{told}` is no number above 0"));
         match word.as_str() {
-            "--pictures" => options.pictures = number,
-            "--rounds" => options.rounds = number,
-            "--threads" => options.threads = number,
-            "--numerics" => options.numerics = Some(number),
+            "--pictures" => {
+                options.pictures = match number() {
+                    Ok(count) => Pictures::Made(count),
+                    Err(_) if Path::new(told).is_dir() => Pictures::Of(told.into()),
+                    Err(error) => return Err(format!("{error}, and no folder")),
+                };
+            }
+            "--rounds" => options.rounds = number()?,
+            "--threads" => options.threads = number()?,
+            "--numerics" => options.numerics = Some(number()?),
             _ => return Err(super::USAGE.to_owned()),
         }
     }
     Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_a_number_or_a_folder() {
+        let asked = |words: &[&str]| options(&words.iter().map(|word| word.to_string()).collect::<Vec<_>>());
+        let folder = env!("CARGO_MANIFEST_DIR");
+        assert_eq!(asked(&["--pictures", "7"]).unwrap().pictures, Pictures::Made(7));
+        assert_eq!(asked(&["--pictures", folder]).unwrap().pictures, Pictures::Of(folder.into()));
+        assert_eq!(asked(&["--pictures", "0"]).unwrap_err(), "`0` is no number above 0, and no folder");
+        assert_eq!(asked(&["--rounds", folder]).unwrap_err(), format!("`{folder}` is no number above 0"));
+    }
+
+    #[test]
+    fn few_pictures_come_several_times() {
+        let root = tempfile::tempdir().unwrap();
+        let (folder, set) = (root.path().join("own"), root.path().join("set"));
+        std::fs::create_dir_all(folder.join("deep")).unwrap();
+        assert!(copied(&folder, &set).unwrap_err().to_string().contains("there is no JPEG file below"));
+        for (name, text) in [("a.jpg", "a"), ("deep/b.JPEG", "b"), ("c.txt", "c")] {
+            std::fs::write(folder.join(name), text).unwrap();
+        }
+        copied(&folder, &set).unwrap();
+        let mut found = Vec::new();
+        jpegs(&set, &mut found).unwrap();
+        assert_eq!(found.len(), PICTURES);
+        assert_eq!(std::fs::read_to_string(set.join("c1/000001.jpg")).unwrap(), "b");
+        assert_eq!(std::fs::read_to_string(set.join("c2/000002.jpg")).unwrap(), "a");
+    }
 }

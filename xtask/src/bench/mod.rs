@@ -32,7 +32,8 @@ usage: cargo xtask bench train [CASE…] [--pairs N] [--steps N] [--compiled]   
        cargo xtask bench parity --all [MODEL…]                   every network against its peer; docs/parity.md
        cargo xtask bench optimizers                              every update rule against torch.optim's
        cargo xtask bench parity MODEL_FOLDER [PICTURES.tar]      an exported resnet18 in torchvision
-       cargo xtask bench data [--pictures N] [--rounds N] [--threads N]   pictures to batches, and other loaders
+       cargo xtask bench data [--pictures N|FOLDER] [--rounds N] [--threads N]   pictures, made or yours, to batches, and
+                                                                 other loaders
        cargo xtask bench data --numerics N                       N pictures' pixels beside torchvision's
        cargo xtask bench transfer                                bytes and time beside rsync, rclone, s5cmd, aws and gzip
        cargo xtask bench plan [--rounds N]                       a plan over everything that is offered
