@@ -16,7 +16,10 @@ import transformers.integrations.moe
 from torch.utils.flop_counter import FlopCounterMode
 
 # They look at values, and there are none: samples are neither packed nor filled up.
-transformers.masking_utils.find_packed_sequence_indices = lambda positions: None
+masks = transformers.masking_utils
+masks.find_packed_sequence_indices = lambda positions: None
+masks.fast_all = lambda mask: True
+masks._ignore_bidirectional_mask_sdpa = lambda mask, length, window=None: window is None or length < window
 # Its kernel wants 16 bits; what stands in for it keeps as much.
 transformers.integrations.moe._can_use_grouped_mm = lambda *of: False
 transformers.PreTrainedModel.warn_if_padding_and_no_attention_mask = lambda *of: None
@@ -24,7 +27,7 @@ transformers.PreTrainedModel.warn_if_padding_and_no_attention_mask = lambda *of:
 
 def picture(config):
     """Height and width of a picture."""
-    size = getattr(config, "image_size", None) or 224
+    size = getattr(config, "image_size", None) or ((800, 1066) if config.model_type == "detr" else 224)
     if isinstance(size, dict):
         return size["height"], size["width"]
     return tuple(size) if isinstance(size, (list, tuple)) else (size, size)
@@ -45,8 +48,10 @@ def lengths(model, config):
     """Tokens of one sample to count with; 0 for what reads no text, or always as much."""
     if model.main_input_name != "input_ids" and not config.model_type == "whisper" or config.model_type in ("clip", "siglip"):
         return [0]
-    if config.model_type in ("mamba", "mamba2", "rwkv"):
+    if config.model_type in ("mamba", "rwkv"):
         return [32]  # Their states are computed one token after the other here.
+    if config.model_type == "mamba2":
+        return [config.chunk_size, 2 * config.chunk_size]  # Shorter samples are filled up.
     names = ("max_position_embeddings", "n_positions", "max_seq_len", "max_target_positions")
     most = [getattr(config, name) for name in names if isinstance(getattr(config, name, None), int)]
     # Some types use two positions fewer than they have.
@@ -114,6 +119,19 @@ def left_out(values, p=0.5, training=True, inplace=False):
 
 def flash(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
+
+
+class Finite:
+    """Stands for values of which it is asked whether all are finite."""
+
+    def all(self):
+        return True
+
+    any = all
+
+
+# It is asked while training; there are no values.
+torch.isfinite = lambda values: Finite()
 
 
 @contextlib.contextmanager

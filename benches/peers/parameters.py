@@ -123,6 +123,9 @@ OTHERS = {
     "whisper": [dict(d_model=768, encoder_layers=12, decoder_layers=12, encoder_attention_heads=12, decoder_attention_heads=12, encoder_ffn_dim=3072, decoder_ffn_dim=3072)],
     "wav2vec2": [dict(do_stable_layer_norm=True, feat_extract_norm="layer", conv_bias=True, hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)],
     "mamba": [dict(hidden_size=1024, num_hidden_layers=48), dict(use_bias=True, expand=3, tie_word_embeddings=False)],
+    "mamba2": [dict(num_hidden_layers=24, hidden_size=768, num_heads=24, n_groups=1, vocab_size=50288, tie_word_embeddings=True)],
+    "rwkv": [dict(hidden_size=768, num_hidden_layers=12, attention_hidden_size=1024, intermediate_size=2048)],
+    "detr": [dict(backbone_config=dict(model_type="resnet", layer_type="basic", depths=[2, 2, 2, 2], hidden_sizes=[64, 128, 256, 512], out_features=["stage4"]), num_queries=50, position_embedding_type="learned", num_labels=20)],
     "electra": [dict(hidden_size=768, embedding_size=768, num_attention_heads=12, intermediate_size=3072)],
     "albert": [dict(hidden_size=768, num_attention_heads=12, intermediate_size=3072, embedding_size=128), dict(num_hidden_layers=12, inner_group_num=1, num_hidden_groups=1, hidden_size=1024, num_attention_heads=16, intermediate_size=4096)],
     "gpt_neox": [dict(hidden_size=512, num_hidden_layers=6, num_attention_heads=8, intermediate_size=2048, use_parallel_residual=False)],
@@ -130,9 +133,9 @@ OTHERS = {
 
 # Types whose usual figures are those of no network that is trained, or that are read by their keys.
 TYPES = """albert bart beit bert bloom clip clip_text_model clip_vision_model convnext convnextv2 deberta deberta-v2 deit
-dinov2 distilbert efficientnet electra falcon gemma gemma2 gemma3_text gpt2 gpt_bigcode gpt_neo gpt_neox gptj llama mamba
-marian mbart mistral mixtral mobilenet_v1 mobilenet_v2 mobilevit modernbert mpt mt5 olmo olmo2 opt phi phi3 qwen2 qwen2_moe
-qwen3 qwen3_moe regnet resnet roberta segformer stablelm starcoder2 swin swinv2 t5 vit wav2vec2 whisper
+detr dinov2 distilbert efficientnet electra falcon gemma gemma2 gemma3_text gpt2 gpt_bigcode gpt_neo gpt_neox gptj llama mamba
+mamba2 marian mbart mistral mixtral mobilenet_v1 mobilenet_v2 mobilevit modernbert mpt mt5 olmo olmo2 opt phi phi3 qwen2 qwen2_moe
+qwen3 qwen3_moe regnet resnet roberta rwkv segformer stablelm starcoder2 swin swinv2 t5 vit wav2vec2 whisper
 xlm-roberta yolos""".split()
 
 
@@ -153,8 +156,12 @@ def tried(what, count):
         return None
 
 
+# Its usual picture is seen by a network of another library.
+USUAL = {"detr": dict(backbone_config=dict(model_type="resnet", out_features=["stage4"]))}
+
+
 def written(name, kind, network, figures):
-    config = transformers.AutoConfig.for_model(kind, **figures)
+    config = transformers.AutoConfig.for_model(kind, **{**USUAL.get(kind, {}), **figures})
     model = made(network, config, "eager", "batched_mm")
     config.architectures = [network.__name__]
     path = folder / f"{name}.json"
@@ -168,8 +175,8 @@ def written(name, kind, network, figures):
     # Products of many small matrices copy weights for each token, and that would be kept.
     plain = made(network, config, "eager", "grouped_mm")
     line["kept_bytes_written_out"] = tried(f"{name} kept", lambda: counted.kept(plain, config, lengths[0], False))
-    if model._supports_sdpa:
-        fused = made(network, config, "sdpa", "grouped_mm")
+    fused = tried(f"{name} fused", lambda: made(network, config, "sdpa", "grouped_mm")) if model._supports_sdpa else None
+    if fused is not None:
         line["kept_bytes"] = tried(f"{name} fused", lambda: counted.kept(fused, config, lengths[0], True))
     print(json.dumps(line), flush=True)
 

@@ -34,6 +34,8 @@ pub struct Block {
     pub latent: Option<Latent>,
     /// Positions are told by rotating queries and keys.
     pub rotary: bool,
+    /// Positions are added to what queries and keys are made of, in each block, as in DETR.
+    pub placed: bool,
     pub causal: bool,
     /// Positions that a query sees at most.
     pub window: Option<u64>,
@@ -80,6 +82,8 @@ pub struct Experts {
     pub active: u64,
     /// Width of a further part that every token passes through; 0 without.
     pub shared: u64,
+    /// What that part gives is weighed by one more value a token.
+    pub weighed: bool,
 }
 
 impl Feed {
@@ -109,6 +113,7 @@ impl Block {
             output_bias: true,
             latent: None,
             rotary: false,
+            placed: false,
             causal: false,
             window: None,
             attention_dropout: false,
@@ -248,7 +253,12 @@ impl Block {
                 }
             }
             false => {
-                let mut projected = [("query", from, wide), ("key", other, narrow), ("value", other, narrow)].map(
+                let (mut asks, mut answers) = (from, other);
+                if self.placed {
+                    asks = builder.rotate(name("query_place"), from);
+                    answers = if itself { asks } else { builder.rotate(name("key_place"), other) };
+                }
+                let mut projected = [("query", asks, wide), ("key", answers, narrow), ("value", other, narrow)].map(
                     |(part, from, width)| {
                         let bias = self.query_bias && (part != "key" || self.key_bias);
                         builder.linear(name(part), from, width, bias, Split::Columns)
@@ -288,7 +298,7 @@ impl Block {
         };
         let name = |part: &str| format!("block{block}.{part}");
         let scores = builder.linear(name("router"), from, experts.count, false, Split::Whole);
-        builder.add(
+        let shares = builder.add(
             name("router.softmax"),
             Kind::Softmax { elements: scores.elements() },
             &[scores.tensor],
@@ -302,12 +312,17 @@ impl Block {
         let sent = Rows { tensor: sent, rows, width: from.width };
         let fed = self.feed_of(builder, name("experts"), sent, self.feed.width, experts.count);
         let kind = Kind::Elementwise { elements: fed.elements(), inputs: experts.active as u32, product: true };
-        let joined = builder.add(name("join"), kind, &[fed.tensor], from.elements(), Owned::NOTHING);
+        let joined = builder.add(name("join"), kind, &[fed.tensor, shares], from.elements(), Owned::NOTHING);
         let joined = Rows { tensor: joined, ..from };
         if experts.shared == 0 {
             return joined;
         }
-        let shared = self.feed_of(builder, name("shared"), from, experts.shared, 1);
+        let mut shared = self.feed_of(builder, name("shared"), from, experts.shared, 1);
+        if experts.weighed {
+            let share = builder.linear(name("shared.share"), from, 1, false, Split::Whole);
+            let share = builder.apply(name("shared.sigmoid"), share, Function::Sigmoid);
+            shared = builder.combine(name("shared.product"), shared, share, true);
+        }
         builder.combine(name("sum_shared"), joined, shared, false)
     }
 

@@ -62,8 +62,8 @@ impl Mamba {
         let step = Rows { width: self.rank, ..told };
         let step = builder.linear(format!("{name}.step"), step, inner, true, Split::Columns);
         // The state of every token is a product of a few values and the one before; a fused scan writes only what is
-        // read from it.
-        let kind = Kind::Elementwise { elements: rows * inner * self.state, inputs: 1, product: true };
+        // read from it: each channel's state with what the token asks.
+        let kind = Kind::Product { batch: inner, rows, inner: self.state, columns: 1 };
         let owned = Owned::parameters(inner * (self.state + 1));
         let read =
             builder.add(format!("{name}.scan"), kind, &[mixed.tensor, told.tensor, step.tensor], rows * inner, owned);

@@ -34,6 +34,8 @@ pub struct Variation {
     pub first_halves: bool,
     /// The stride stands in a bottleneck's first 1×1 convolution, as in the paper ("v1").
     pub early: bool,
+    /// Normalisations stay as they are: their values are no weights, and nothing is kept for them.
+    pub frozen: bool,
 }
 
 /// How a network begins.
@@ -97,14 +99,24 @@ impl Resnet {
 
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
+        let at = self.features(&mut builder);
+        let mean = builder.mean("mean", at);
+        if self.classes > 0 {
+            builder.classify("classifier", mean, self.classes);
+        }
+        builder.finish()
+    }
+
+    /// Adds all but what stands behind the last stage, and returns what leaves that.
+    pub fn features(&self, builder: &mut Builder) -> Picture {
         let [channels, height, width] = self.picture;
         let picture = builder.picture(channels, height, width);
         let mut at = match self.stem {
             Stem::Large => {
-                let wide = normal(&mut builder, "stem", picture, Convolution::new(self.channels, 7, 2), true);
+                let wide = self.normal(builder, "stem", picture, Convolution::new(self.channels, 7, 2), true);
                 builder.pool("stem.pool", wide, 3, 2, true)
             }
-            Stem::Small => normal(&mut builder, "stem", picture, Convolution::new(self.channels, 3, 1), true),
+            Stem::Small => self.normal(builder, "stem", picture, Convolution::new(self.channels, 3, 1), true),
         };
         for (stage, blocks) in self.stages.iter().enumerate() {
             let (channels, outputs) = self.widths(stage);
@@ -112,15 +124,24 @@ impl Resnet {
                 let halves = block == 0 && (stage > 0 || self.variation.first_halves);
                 let stride = if halves { 2 } else { 1 };
                 builder.begin_block();
-                at = self.block(&mut builder, &format!("stage{stage}.{block}"), at, (channels, outputs), stride);
+                at = self.block(builder, &format!("stage{stage}.{block}"), at, (channels, outputs), stride);
             }
         }
         builder.end_blocks();
-        let mean = builder.mean("mean", at);
-        if self.classes > 0 {
-            builder.classify("classifier", mean, self.classes);
+        at
+    }
+
+    /// A convolution, its normalisation and maybe a ReLU that overwrites its input.
+    fn normal(&self, builder: &mut Builder, name: &str, from: Picture, with: Convolution, relu: bool) -> Picture {
+        if !self.variation.frozen {
+            return normal(builder, name, from, with, relu);
         }
-        builder.finish()
+        let convolved = builder.convolution(&format!("{name}.convolution"), from, with);
+        let kind = Kind::Elementwise { elements: convolved.elements(), inputs: 1, product: true };
+        let owned = Owned { parameters: 0, buffers: 4 * convolved.channels };
+        let tensor = builder.add(format!("{name}.scale"), kind, &[convolved.tensor], convolved.elements(), owned);
+        let scaled = Picture { tensor, ..convolved };
+        if relu { builder.activate(&format!("{name}.relu"), scaled, Function::Relu, true) } else { scaled }
     }
 
     /// Channels of a stage's 3×3 convolutions, and those that leave it.
@@ -139,22 +160,23 @@ impl Resnet {
         let (channels, outputs) = wide;
         let inner = match self.block {
             Block::Basic | Block::Padded => {
-                let first = normal(builder, &format!("{name}.0"), from, Convolution::new(channels, 3, stride), true);
-                normal(builder, &format!("{name}.1"), first, Convolution::new(channels, 3, 1), false)
+                let first =
+                    self.normal(builder, &format!("{name}.0"), from, Convolution::new(channels, 3, stride), true);
+                self.normal(builder, &format!("{name}.1"), first, Convolution::new(channels, 3, 1), false)
             }
             Block::Bottleneck => {
                 let thin = channels * self.group_width / 64 * self.groups;
                 let (early, late) = if self.variation.early { (stride, 1) } else { (1, stride) };
-                let first = normal(builder, &format!("{name}.0"), from, Convolution::new(thin, 1, early), true);
+                let first = self.normal(builder, &format!("{name}.0"), from, Convolution::new(thin, 1, early), true);
                 let middle = Convolution::new(thin, 3, late).groups(self.groups);
-                let second = normal(builder, &format!("{name}.1"), first, middle, true);
-                normal(builder, &format!("{name}.2"), second, Convolution::new(outputs, 1, 1), false)
+                let second = self.normal(builder, &format!("{name}.1"), first, middle, true);
+                self.normal(builder, &format!("{name}.2"), second, Convolution::new(outputs, 1, 1), false)
             }
         };
         let shortcut = match (from.channels == outputs && stride == 1, self.block) {
             (true, _) => from,
             (false, Block::Basic | Block::Bottleneck) => {
-                normal(builder, &format!("{name}.shortcut"), from, Convolution::new(outputs, 1, stride), false)
+                self.normal(builder, &format!("{name}.shortcut"), from, Convolution::new(outputs, 1, stride), false)
             }
             (false, Block::Padded) => {
                 let elements = inner.elements();

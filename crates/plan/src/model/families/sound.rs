@@ -24,6 +24,8 @@ pub struct Whisper {
     pub encoder: Block,
     pub decoder: Block,
     pub vocabulary: u64,
+    /// The next token is scored.
+    pub scores: bool,
     /// Only a class of the sound is asked for: width of the layer before it, and classes.
     pub class: Option<(u64, u64)>,
 }
@@ -54,7 +56,9 @@ impl Whisper {
         }
         builder.end_blocks();
         at = builder.norm("decoder.norm", at, Norm::Layer, true);
-        builder.predict_tokens("scores", at, self.vocabulary, true, false);
+        if self.scores {
+            builder.predict_tokens("scores", at, self.vocabulary, true, false);
+        }
         builder.finish()
     }
 

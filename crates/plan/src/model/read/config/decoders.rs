@@ -4,8 +4,8 @@ use domain::problem::Problem;
 
 use super::figures::Figures;
 use super::mixtures;
+use crate::model::families::Decoder;
 use crate::model::families::block::{Block, Order};
-use crate::model::families::{Decoder, Mamba};
 use crate::model::{Function, Graph, Norm};
 
 /// A decoder with layer normalisation, biases everywhere and a plain feed-forward part of four times the width.
@@ -284,29 +284,6 @@ pub(super) fn starcoder2(figures: &Figures) -> Result<Graph, Problem> {
     decoder.block.dropout = figures.rate("residual_dropout", false);
     decoder.tied = figures.flag("tie_word_embeddings", true);
     Ok(decoder.graph())
-}
-
-pub(super) fn mamba(figures: &Figures) -> Result<Graph, Problem> {
-    let hidden = figures.or(&["hidden_size", "d_model"], 768)?;
-    let inner = figures.or(&["intermediate_size"], hidden * figures.small(&["expand"], 2)?.min(64))?;
-    let network = Mamba {
-        layers: figures.layers(&["num_hidden_layers", "n_layer"])?,
-        hidden,
-        inner,
-        state: figures.small(&["state_size"], 16)?,
-        rank: match figures.text("time_step_rank") {
-            Some(_) => hidden.div_ceil(16),
-            None => figures.or(&["time_step_rank"], hidden.div_ceil(16))?,
-        },
-        kernel: figures.small(&["conv_kernel"], 4)?,
-        bias: figures.flag("use_bias", false),
-        convolution_bias: figures.flag("use_conv_bias", true),
-        vocabulary: figures.or(&["vocab_size"], 50280)?,
-        tied: figures.flag("tie_word_embeddings", true),
-        scores: !figures.is_bare(),
-        sequence: figures.sequence(&["max_position_embeddings"])?,
-    };
-    Ok(network.graph())
 }
 
 /// Meta's own files of Llama (`params.json`): the width of the feed-forward part follows from the others.

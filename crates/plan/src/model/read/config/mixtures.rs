@@ -45,6 +45,7 @@ pub(super) fn choose(figures: &Figures, decoder: &mut Decoder) -> Result<(), Pro
         decoder.plain = ((0..decoder.layers).filter(is_plain).count() as u64, decoder.block.feed.width);
         decoder.block.feed.width = figures.or(&["moe_intermediate_size"], decoder.block.feed.width)?;
         // A part that every token passes through has a width of its own, or is as wide as several to choose from.
+        let weighed = figures.positive_or_usual("shared_expert_intermediate_size")?.is_some();
         let shared = match figures.positive_or_usual("shared_expert_intermediate_size")? {
             Some(width) => width,
             None => match figures.positive_or_usual("n_shared_experts")? {
@@ -52,7 +53,7 @@ pub(super) fn choose(figures: &Figures, decoder: &mut Decoder) -> Result<(), Pro
                 None => 0,
             },
         };
-        decoder.block.feed.experts = Some(Experts { count, active, shared });
+        decoder.block.feed.experts = Some(Experts { count, active, shared, weighed });
     }
     Ok(())
 }

@@ -11,7 +11,9 @@ mod figures;
 mod fitting;
 mod halves;
 mod mixtures;
+mod objects;
 mod pictures;
+mod recurrent;
 mod sounds;
 mod stages;
 #[cfg(test)]
@@ -26,18 +28,20 @@ use super::Shape;
 use crate::model::{Graph, Kind, Operator};
 
 /// Types that are read, for messages.
-const KNOWN: &str = "albert, bart, beit, bert, bloom, camembert, clip, convnext, convnextv2, deberta, deberta-v2, deepseek_v2, deepseek_v3, deit, \
+const KNOWN: &str = "albert, bart, beit, bert, bloom, camembert, clip, convnext, convnextv2, deberta, deberta-v2, deepseek_v2, deepseek_v3, deit, detr, \
     dinov2, distilbert, efficientnet, electra, falcon, gemma, gemma2, gpt2, gpt_bigcode, gpt_neo, gpt_neox, gptj, \
-    llama, longformer, mamba, mbart, mistral, mixtral, mobilevit, mobilenet_v1, mobilenet_v2, mobilenet_v3, modernbert, mpt, mt5, olmo, opt, \
-    persimmon, phi, phi3, qwen2, qwen2_moe, qwen3, regnet, resnet, roberta, segformer, siglip, stablelm, starcoder2, swin, swinv2, t5, vit, \
+    llama, longformer, mamba, mamba2, mbart, mistral, mixtral, mobilevit, mobilenet_v1, mobilenet_v2, mobilenet_v3, modernbert, mpt, mt5, olmo, opt, \
+    persimmon, phi, phi3, qwen2, qwen2_moe, qwen3, regnet, resnet, roberta, rwkv, segformer, siglip, stablelm, starcoder2, swin, swinv2, t5, vit, \
     wav2vec2, whisper, xlm-roberta, yolo, yolos";
 
 /// Reads a `config.json`.
 pub fn read(bytes: &[u8], shape: &Shape) -> Result<Graph, Problem> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|error| {
-        Problem::at("", format!("the file is not JSON: {error}"))
-            .hint("give the model's `config.json` as it was downloaded")
-    })?;
+    let value: Value = serde_json::from_slice(bytes)
+        .or_else(|error| serde_json::from_slice(&finite(bytes)).map_err(|_| error))
+        .map_err(|error| {
+            Problem::at("", format!("the file is not JSON: {error}"))
+                .hint("give the model's `config.json` as it was downloaded")
+        })?;
     let Value::Object(object) = &value else {
         return Err(Problem::at("", "the file holds no object").hint("give the model's `config.json`"));
     };
@@ -58,6 +62,29 @@ pub fn read(bytes: &[u8], shape: &Shape) -> Result<Graph, Problem> {
         graph.assumed.push("1000 classes are assumed; the file names none (`num_labels`)".to_owned());
     }
     Ok(graph)
+}
+
+/// The same text with `null` for what Python writes of numbers that JSON does not have (`time_step_limit` of Mamba-2).
+fn finite(bytes: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(bytes.len());
+    let (mut rest, mut quoted) = (bytes, false);
+    while let Some(first) = rest.first() {
+        let number = ["-Infinity", "Infinity", "NaN"].iter().find(|number| rest.starts_with(number.as_bytes()));
+        let length = match (quoted, number, first) {
+            (false, Some(number), _) => {
+                text.extend_from_slice(b"null");
+                rest = &rest[number.len()..];
+                continue;
+            }
+            // What a stroke escapes ends no text.
+            (true, _, b'\\') => 2.min(rest.len()),
+            _ => 1,
+        };
+        quoted ^= *first == b'"';
+        text.extend_from_slice(&rest[..length]);
+        rest = &rest[length..];
+    }
+    text
 }
 
 /// The network of a file or of one of its parts.
@@ -126,7 +153,10 @@ fn by_type(kind: &str, figures: &Figures) -> Result<Option<Graph>, Problem> {
         "clip_text_model" | "siglip_text_model" => pictures::clip_half(figures, kind, false)?,
         "whisper" => sounds::whisper(figures)?,
         "wav2vec2" | "hubert" => sounds::wav2vec(figures)?,
-        "mamba" => decoders::mamba(figures)?,
+        "mamba" => recurrent::mamba(figures)?,
+        "mamba2" => recurrent::mamba2(figures)?,
+        "rwkv" => recurrent::rwkv(figures)?,
+        "detr" => objects::detr(figures)?,
         "mobilenet_v1" => pictures::mobilenet_first(figures)?,
         "mobilenet_v2" => pictures::mobilenet_second(figures)?,
         "mobilenet_v3" => pictures::mobilenet_third(figures)?,
@@ -165,9 +195,8 @@ const OTHERS: [(&str, &str); 5] = [
 
 /// Reads a type that is not known by its keys.
 fn guess(figures: &Figures) -> Result<Graph, Problem> {
-    if !figures.has("model_type")
-        && let Some(name) = figures.text("architecture")
-    {
+    let wrapped = matches!(figures.text("model_type"), None | Some("timm_wrapper" | "timm_backbone"));
+    if wrapped && let Some(name) = figures.text("architecture").or(figures.text("backbone")) {
         let why = format!("the file is of timm and names a network, `{name}`, but not of what it is made");
         return Err(Problem::at("architecture", why).hint("export the network to ONNX and give that file"));
     }

@@ -80,6 +80,12 @@ fn patch(figures: &Figures, [_, height, width]: [u64; 3], usual: u64) -> Result<
 }
 
 pub(super) fn resnet(figures: &Figures) -> Result<Graph, Problem> {
+    let network = residual(figures)?;
+    Ok(Resnet { picture: figures.picture()?, classes: figures.labels()?, ..network }.graph())
+}
+
+/// A residual network, but for the pictures and the classes that are asked for.
+pub(super) fn residual(figures: &Figures) -> Result<Resnet, Problem> {
     let basic = figures.text("layer_type") == Some("basic");
     let stages = figures.list("depths")?.unwrap_or(vec![3, 4, 6, 3]);
     if stages.len() > 8 || stages.iter().sum::<u64>() > 4096 {
@@ -93,9 +99,9 @@ pub(super) fn resnet(figures: &Figures) -> Result<Graph, Problem> {
         let message = "`depths` and `hidden_sizes` do not belong together";
         return Err(Problem::at("hidden_sizes", message).hint("one of each a stage"));
     }
-    let network = Resnet {
-        picture: figures.picture()?,
-        classes: figures.labels()?,
+    Ok(Resnet {
+        picture: [3, 224, 224],
+        classes: 0,
         stem: Stem::Large,
         block,
         stages,
@@ -106,9 +112,9 @@ pub(super) fn resnet(figures: &Figures) -> Result<Graph, Problem> {
             widths: widths.into_iter().map(|width| width.min(1 << 16)).collect(),
             first_halves: figures.flag("downsample_in_first_stage", false),
             early: figures.flag("downsample_in_bottleneck", false),
+            frozen: false,
         },
-    };
-    Ok(network.graph())
+    })
 }
 
 /// Channels of an inner layer: a multiple of `divisor`, no more than a tenth below what was asked for.

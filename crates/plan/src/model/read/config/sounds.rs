@@ -44,6 +44,7 @@ pub(super) fn whisper(figures: &Figures) -> Result<Graph, Problem> {
         encoder: block("encoder")?,
         decoder: block("decoder")?,
         vocabulary: figures.or(&["vocab_size"], 51865)?,
+        scores: !figures.is_bare(),
         class: match figures.architecture().ends_with("ForAudioClassification") {
             true => Some((figures.or(&["classifier_proj_size"], 256)?.min(1 << 16), figures.classes(2)?)),
             false => None,
