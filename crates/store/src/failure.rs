@@ -42,8 +42,19 @@ impl Remote {
                     }
                     (Some(300..=399), _) => "check the region of the bucket, and the variable that names it".to_owned(),
                     (Some(400..=499), _) => "check the address, the region and the keys".to_owned(),
-                    (_, _) if is_of_disk(&why) => "make room or ask who may write there (`df -h` and `ls -ld` tell), or name a folder elsewhere; then run the same command: it goes on where it was".to_owned(),
-                    (_, _) if is_in_the_way(&why) => "move away what stands there, or name a folder elsewhere; then run the same command: it goes on where it was".to_owned(),
+                    (_, _) if is_of_disk(&why) => {
+                        "make room or ask who may write there (`df -h` and `ls -ld` tell), or name a folder elsewhere; \
+                         then run the same command: it goes on where it was"
+                            .to_owned()
+                    }
+                    (_, _) if is_too_long(&why) => {
+                        "name a folder elsewhere whose path is shorter, or give the file a shorter name".to_owned()
+                    }
+                    (_, _) if is_in_the_way(&why) => {
+                        "move away what stands there, or name a folder elsewhere; then run the same command: it goes on \
+                         where it was"
+                            .to_owned()
+                    }
                     (_, _) if why.contains("InvalidContentType") => {
                         "what answers there speaks no TLS: write `http://` where its address is named".to_owned()
                     }
@@ -78,7 +89,12 @@ fn is_of_disk(text: &str) -> bool {
 
 /// Whether a file stands where a folder belongs, or the other way round.
 fn is_in_the_way(text: &str) -> bool {
-    ["Not a directory", "Is a directory", "File exists", "File name too long"].iter().any(|word| text.contains(word))
+    ["Not a directory", "Is a directory", "File exists"].iter().any(|word| text.contains(word))
+}
+
+/// Whether a name is longer than a file system takes.
+fn is_too_long(text: &str) -> bool {
+    text.contains("File name too long")
 }
 
 /// Whether credentials were looked for on the machine itself, in vain.
@@ -98,7 +114,12 @@ pub(crate) fn may_pass(error: &StoreError) -> bool {
                 Some(300..=499 | 501 | 505) => true,
                 Some(_) | None => text.contains("Missing content size") || text.contains("redirect without LOCATION"),
             };
-            !is_final && !names_bucket(&text) && !names_metadata(&text) && !is_of_disk(&text) && !is_in_the_way(&text)
+            !is_final
+                && !names_bucket(&text)
+                && !names_metadata(&text)
+                && !is_of_disk(&text)
+                && !is_in_the_way(&text)
+                && !is_too_long(&text)
         }
         StoreError::JoinError { .. } => true,
         _ => false,

@@ -119,3 +119,14 @@ fn plain_objects_with_hostile_names_are_refused() {
     remote.wait(remote.put("a/.gradus/x", vec![1], PutMode::Overwrite)).unwrap();
     assert!(refusal(&scene, &remote).contains("its name is refused"));
 }
+
+#[test]
+fn an_object_that_is_not_as_long_as_was_said_is_told() {
+    let remote = memory();
+    remote.wait(remote.put("x", vec![1; 10], PutMode::Overwrite)).unwrap();
+    for expected in [9, 20] {
+        let told = remote.wait(remote.whole("x", expected, |_, _| Ok(()))).unwrap_err();
+        let why = std::error::Error::source(&told).map(ToString::to_string).unwrap_or_default();
+        assert!(format!("{told}: {why}").contains(&format!("it has 10 bytes, not {expected}")), "{told}: {why}");
+    }
+}
