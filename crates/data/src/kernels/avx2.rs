@@ -1,8 +1,8 @@
 #![allow(unsafe_code)]
 //! The kernels in AVX2 instructions, after libjpeg-turbo's and Pillow-SIMD's way of using them.
 //!
-//! An [`Avx2`] exists only on a processor that has AVX2 and BMI2, which makes its methods sound to call. Loads and
-//! stores go through slices whose bounds are checked before.
+//! An [`Avx2`] exists only on a processor that has AVX2 and BMI2, which makes its methods sound to call; `wide` is set in
+//! it only where there is AVX-512 with VBMI too, on which the soundness of `pixels`, `halves` and `wide` rests. Loads and stores go through slices whose bounds are checked before.
 
 use std::arch::x86_64::*;
 

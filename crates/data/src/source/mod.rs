@@ -154,7 +154,10 @@ pub(crate) fn list(path: &Path, reading: &Reading) -> Result<Index, Error> {
         if let Some(index) = listed::folder(path, reading)? {
             return Ok(index);
         }
-        let tree = tree::walk(path).map_err(|error| of_boxes(path).unwrap_or(error))?;
+        let tree = tree::walk(path).map_err(|error| match error {
+            Error::Layout { .. } => of_boxes(path).unwrap_or(error),
+            other => other,
+        })?;
         if tree.pictures.is_empty()
             && let Some((form, files)) = tree.tables()?
         {
