@@ -1,8 +1,10 @@
 //! A file of a network, as bytes: plain files only, and of each format no more than can matter.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
+
+use plan::model::read::onnx::beside;
 
 use crate::error::Error;
 
@@ -52,7 +54,26 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, Error> {
         });
     }
     read(&mut bytes, most)?;
+    if kind == "ONNX" {
+        bring(path, &mut bytes);
+    }
     Ok(bytes)
+}
+
+/// Adds the few values that an ONNX file keeps beside it and that tell what it holds. One that cannot be read is left out:
+/// the file is understood without them too, and what was not found out is said.
+fn bring(path: &Path, bytes: &mut Vec<u8>) {
+    for wanted in beside::wanted(bytes) {
+        let from = path.with_file_name(&wanted.file);
+        let mut values = Vec::new();
+        let length = wanted.length;
+        let there = std::fs::metadata(&from).is_ok_and(|told| told.is_file());
+        let Some(mut file) = there.then(|| File::open(&from).ok()).flatten() else { continue };
+        let read = file.seek(SeekFrom::Start(wanted.offset)).and_then(|_| file.take(length).read_to_end(&mut values));
+        if read.is_ok_and(|read| read as u64 == length) {
+            beside::bring(bytes, &wanted.weight, &values);
+        }
+    }
 }
 
 /// The format that a file begins with, and how many bytes of it matter.

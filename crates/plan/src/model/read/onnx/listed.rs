@@ -7,12 +7,15 @@
 //! size of is said.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
-use super::messages::quoted;
 use super::weights::{Weights, kind};
 
-/// Weights of one module itself that are looked at.
-const MOST_OWN: usize = 1 << 10;
+/// Weights of one module itself that are looked at, listed weights that one of the file is made of, weights of the file
+/// that are made of one: a file could claim as many as it has bytes.
+const MOST_OWN: usize = 128;
+const MOST_NAMES: usize = 64;
+const MOST_PARTS: usize = 16;
 /// Names that are shown of what could not be counted.
 const SHOWN: usize = 3;
 /// What those who quantise call a weight in few bits, after the weight.
@@ -26,6 +29,7 @@ pub(super) struct Listed<'a> {
     names: BTreeMap<&'a str, Entry>,
     /// Weights of each module itself.
     modules: BTreeMap<&'a str, Vec<&'a str>>,
+    buffers: BTreeSet<&'a str>,
     /// Modules that keep running statistics.
     normalised: BTreeSet<&'a str>,
     /// Listed weights that each weight of the file is made of, and whether it is counted.
@@ -35,6 +39,10 @@ pub(super) struct Listed<'a> {
     widths: BTreeMap<&'a str, (usize, u64)>,
     /// Products that have taken in the normalisation behind them, and its channels.
     folded: BTreeMap<usize, u64>,
+    /// Weights in few bits whose names are lost.
+    nameless: BTreeSet<usize>,
+    /// Weights that were computed from others and whose size nothing tells.
+    unsure: BTreeSet<&'a str>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -53,6 +61,10 @@ struct Entry {
 struct Root<'a> {
     names: Vec<&'a str>,
     counted: bool,
+    /// Buffers that it is made of too.
+    buffers: u64,
+    /// It was computed from them, not only moved.
+    computed: bool,
 }
 
 /// What is to be done to the graph for weights that the file does not hold.
@@ -75,10 +87,14 @@ impl<'a> Listed<'a> {
             let Some(name) = quoted(told).next() else { continue };
             if told.starts_with("PARAMETER ") {
                 if listed.names.insert(name, Entry::default()).is_none() {
-                    listed.modules.entry(module_of(name)).or_default().push(name);
+                    let own = listed.modules.entry(module_of(name)).or_default();
+                    if own.len() < MOST_OWN {
+                        own.push(name);
+                    }
                 }
-            } else if let (true, Some(module)) = (told.starts_with("BUFFER "), name.strip_suffix(RUNNING)) {
-                listed.normalised.insert(module);
+            } else if told.starts_with("BUFFER ") {
+                listed.buffers.insert(name);
+                listed.normalised.extend(name.strip_suffix(RUNNING));
             }
         }
         Some(listed).filter(|listed| !listed.names.is_empty())
@@ -89,18 +105,36 @@ impl<'a> Listed<'a> {
         let whole = name.strip_suffix(FEW).filter(|whole| self.names.contains_key(whole)).unwrap_or(name);
         if let Some(entry) = self.names.get_mut(whole) {
             entry.whole.get_or_insert(index);
-            self.roots.insert(index, Root { names: vec![whole], counted: false });
+            self.roots.insert(index, Root { names: vec![whole], ..Root::default() });
             return;
         }
-        let names: Vec<&str> = quoted(origins).filter(|origin| self.names.contains_key(origin)).collect();
+        let names: Vec<&str> =
+            quoted(origins).filter(|origin| self.names.contains_key(origin)).take(MOST_NAMES).collect();
         for name in &names {
-            if let Some(entry) = self.names.get_mut(name) {
+            if let Some(entry) = self.names.get_mut(name).filter(|entry| entry.parts.len() < MOST_PARTS) {
                 entry.parts.push(index);
             }
         }
         if !names.is_empty() {
-            self.roots.insert(index, Root { names, counted: false });
+            let buffers = quoted(origins).filter(|origin| self.buffers.contains(origin)).count() as u64;
+            let computed = self.is_computed(origins);
+            self.roots.insert(index, Root { names, counted: false, buffers, computed });
         }
+    }
+
+    /// Whether a value with these origins was computed from a listed weight and something else.
+    pub fn is_computed(&self, origins: &str) -> bool {
+        quoted(origins).nth(1).is_some() && quoted(origins).any(|origin| self.names.contains_key(origin))
+    }
+
+    /// Whether a weight of the file was computed from a listed one and a buffer.
+    pub fn has_buffers(&self, index: usize) -> bool {
+        self.roots.get(&index).is_some_and(|root| root.buffers > 0)
+    }
+
+    /// Whether a weight of the file holds values of the list, however changed.
+    pub fn is_listed(&self, index: usize) -> bool {
+        self.roots.contains_key(&index)
     }
 
     /// Whether a weight of the file has the values of one in the list, unchanged.
@@ -120,7 +154,7 @@ impl<'a> Listed<'a> {
             && self.folded.insert(operator, width).is_none()
         {
             let names = self.modules.get(module).cloned().unwrap_or_default();
-            names.into_iter().take(MOST_OWN).for_each(|name| self.settle(name, operator, 0));
+            names.into_iter().for_each(|name| self.settle(name, operator, 0));
         }
     }
 
@@ -129,10 +163,13 @@ impl<'a> Listed<'a> {
         if !weights.is_trained(index) {
             return 0;
         }
-        let elements = weights.elements(index);
         let root = self.roots.get(&index).cloned().unwrap_or_default();
+        let elements = self.elements(weights, index, &root);
         let is_own = root.names.iter().any(|name| Some(module_of(name)) == module);
+        // Single numbers are constants as often as weights.
+        let may_be_another = elements > 1 || !root.names.is_empty();
         if (root.counted || !is_own)
+            && may_be_another
             && let Some(module) = module
             && let Some(name) = self.missing(module, root.names.first().copied())
         {
@@ -141,21 +178,52 @@ impl<'a> Listed<'a> {
             let is_copied = root.names.iter().any(|other| kind(module_of(other)) == kind(module));
             if is_copied || weights.is_stored_for_many(index) {
                 self.settle(name, operator, elements);
+                // Of what is made of several the others are in it too.
+                for other in root.names.iter().skip(1) {
+                    let twin = format!("{module}.{}", last(other));
+                    if let Some(entry) = self.names.get_mut(twin.as_str()) {
+                        entry.settled = true;
+                    }
+                }
                 return elements;
             }
             if weights.is_matrix(index) && root.names.iter().any(|other| last(other) == last(name)) {
                 self.settle(name, operator, 0);
             }
         }
-        if root.counted || root.names.is_empty() || self.is_counted_elsewhere(weights, index, &root.names) {
+        if root.names.is_empty() && weights.is_in_few_bits(index) && self.nameless.insert(index) {
+            return elements;
+        }
+        if root.counted || root.names.is_empty() {
             return 0;
         }
         if let Some(root) = self.roots.get_mut(&index) {
             root.counted = true;
         }
-        let names = root.names.into_iter();
-        names.enumerate().for_each(|(at, name)| self.settle(name, operator, if at == 0 { elements } else { 0 }));
+        let entries = || root.names.iter().filter_map(|name| self.names.get(name));
+        if entries().all(|entry| entry.whole.is_some_and(|whole| whole != index)) {
+            // Parts of what is there as a whole.
+            return 0;
+        }
+        if self.is_copy(weights, index, &root.names) {
+            root.names.into_iter().for_each(|name| self.settle(name, operator, 0));
+            return 0;
+        }
+        if root.computed && weights.is_untold(index, root.buffers > 0) {
+            self.unsure.extend(&root.names);
+        }
+        let alone = root.names.len() == 1;
+        root.names.into_iter().for_each(|name| self.settle(name, operator, if alone { elements } else { 0 }));
         elements
+    }
+
+    /// Values of a weight that are trained. Where vectors were joined, buffers among them are not.
+    fn elements(&self, weights: &Weights<'a>, index: usize, root: &Root<'a>) -> u64 {
+        let (elements, trained) = (weights.elements(index), root.names.len() as u64);
+        match root.buffers > 0 && !weights.is_matrix(index) && elements.is_multiple_of(trained + root.buffers) {
+            true => elements / (trained + root.buffers) * trained,
+            false => elements,
+        }
     }
 
     fn settle(&mut self, name: &'a str, operator: usize, elements: u64) {
@@ -165,25 +233,29 @@ impl<'a> Listed<'a> {
         }
     }
 
-    /// A weight of the module itself that the file does not hold, best of the same last name as `like`.
+    /// A weight of the module that the file does not hold: the one that has the place of `like` in a layer of the same kind,
+    /// else one of its own, best of the same last name.
     fn missing(&self, module: &str, like: Option<&str>) -> Option<&'a str> {
-        let is_missing = |name: &&&str| {
-            let entry = self.names.get(**name);
-            entry.is_some_and(|entry| !entry.settled && entry.whole.is_none() && entry.parts.is_empty())
-        };
-        let own = self.modules.get(module)?.iter().take(MOST_OWN);
+        let is_open = |entry: &Entry| !entry.settled && entry.whole.is_none() && entry.parts.is_empty();
+        if let Some(like) = like.filter(|like| module_of(like) != module) {
+            let (start, place) = (format!("{module}."), kind(like));
+            let within = self.names.range::<str, _>((Bound::Included(start.as_str()), Bound::Unbounded));
+            let mut within = within.take(MOST_OWN).take_while(|(name, _)| name.starts_with(&start));
+            if let Some((name, _)) = within.find(|(name, entry)| is_open(entry) && kind(name) == place) {
+                return Some(name);
+            }
+        }
+        let is_missing = |name: &&&str| self.names.get(**name).is_some_and(&is_open);
+        let own = self.modules.get(module)?.iter();
         let names: Vec<&str> = own.filter(is_missing).copied().collect();
         names.iter().find(|name| like.is_some_and(|like| last(like) == last(name))).or(names.first()).copied()
     }
 
-    /// Whether what a weight is made of is counted in another: in the whole that it is a part of, or in a copy of it.
-    fn is_counted_elsewhere(&self, weights: &Weights<'a>, index: usize, names: &[&str]) -> bool {
-        let entries = || names.iter().filter_map(|name| self.names.get(name));
-        let is_part = entries().all(|entry| entry.whole.is_some_and(|whole| whole != index));
-        let counted = |other: &usize| self.roots.get(other).is_some_and(|root| root.counted);
-        let is_copy =
-            entries().flat_map(|entry| &entry.parts).any(|other| counted(other) && weights.is_copy(index, *other));
-        is_part || is_copy || weights.is_turned_table(index)
+    /// Whether a weight has the values of another that is counted.
+    fn is_copy(&self, weights: &Weights<'a>, index: usize, names: &[&str]) -> bool {
+        let counted = |other: usize| other != index && self.roots.get(&other).is_some_and(|root| root.counted);
+        let mut parts = names.iter().filter_map(|name| self.names.get(name)).flat_map(|entry| &entry.parts);
+        parts.any(|other| counted(*other) && weights.is_copy(index, *other)) || weights.is_turned_table(index)
     }
 
     /// Finds out what is left: weights that no operator was seen to compute with, biases that were left out because they
@@ -209,6 +281,13 @@ impl<'a> Listed<'a> {
             };
             missing.more.push((operator, elements));
             self.settle(name, operator, elements);
+        }
+        if !self.unsure.is_empty() {
+            let shown = self.unsure.iter().next().copied().unwrap_or_default();
+            missing.unknown.push(format!(
+                "weights that were computed beforehand, counted as what was computed ({shown}, …) ×{}",
+                self.unsure.len()
+            ));
         }
         if !unknown.is_empty() {
             let shown = unknown.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
@@ -243,7 +322,7 @@ impl<'a> Listed<'a> {
         {
             return Some(*found);
         }
-        let mut sizes = alike?.iter();
+        let mut sizes = alike.filter(|_| self.nameless.is_empty())?.iter();
         match (sizes.next(), sizes.next()) {
             (Some(elements), None) => Some((self.beside(name), *elements)),
             _ => None,
@@ -256,6 +335,16 @@ impl<'a> Listed<'a> {
         let before = self.names.range(..name).rev().take(1 << 10).find_map(operator);
         before.or_else(|| self.names.range(name..).take(1 << 10).find_map(operator)).unwrap_or(0)
     }
+}
+
+/// The texts of a list in Python's spelling: `['one', 'other']`. No module's name has a quote in it.
+pub(super) fn quoted(list: &str) -> impl DoubleEndedIterator<Item = &str> {
+    list.split('\'')
+        .enumerate()
+        .filter(|(index, _)| index % 2 == 1)
+        .map(|(_, text)| text)
+        .collect::<Vec<_>>()
+        .into_iter()
 }
 
 /// The module that a weight belongs to.

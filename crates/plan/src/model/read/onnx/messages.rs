@@ -66,6 +66,8 @@ pub(super) struct Stored<'a> {
     pub kind: u64,
     raw: &'a [u8],
     numbers: Vec<f64>,
+    /// Where its values stand, if not in this file: a file beside it, where they begin there, and how many bytes they are.
+    pub beside: Option<(&'a str, u64, u64)>,
 }
 
 /// Name, type and dimensions of a value; a dimension may be a symbol or not be told.
@@ -87,10 +89,21 @@ pub(super) enum Dimension<'a> {
 /// Reads a model and returns its graph.
 pub(super) fn model(bytes: &[u8]) -> Result<Option<Graph<'_>>, Broken> {
     let mut graph = None;
+    let mut brought = BTreeMap::new();
     let mut fields = Fields::of(bytes);
     while let Some((field, wire)) = fields.next()? {
-        if let (7, Wire::Bytes(bytes)) = (field, wire) {
-            graph = Some(read_graph(bytes, 0)?);
+        match (field, wire) {
+            (7, Wire::Bytes(bytes)) => graph = Some(read_graph(bytes, 0)?),
+            (super::beside::BROUGHT, Wire::Bytes(bytes)) => {
+                let stored = read_stored(bytes)?;
+                brought.insert(stored.name, stored.raw);
+            }
+            _ => {}
+        }
+    }
+    for stored in graph.iter_mut().flat_map(|graph: &mut Graph| &mut graph.weights) {
+        if let (Some(raw), true) = (brought.get(stored.name), stored.beside.is_some()) {
+            stored.raw = raw;
         }
     }
     Ok(graph)
@@ -142,7 +155,7 @@ fn read_node(bytes: &[u8], depth: usize) -> Result<Node<'_>, Broken> {
             }
             9 => {
                 if let (SCOPES, value) = read_remark(bytes)? {
-                    node.module = quoted(value).rev().nth(1);
+                    node.module = super::listed::quoted(value).rev().nth(1);
                 }
             }
             _ => {}
@@ -169,16 +182,6 @@ fn read_remark(bytes: &[u8]) -> Result<(&str, &str), Broken> {
         }
     }
     Ok((key, value))
-}
-
-/// The texts of a list in Python's spelling: `['one', 'other']`. No module's name has a quote in it.
-pub(super) fn quoted(list: &str) -> impl DoubleEndedIterator<Item = &str> {
-    list.split('\'')
-        .enumerate()
-        .filter(|(index, _)| index % 2 == 1)
-        .map(|(_, text)| text)
-        .collect::<Vec<_>>()
-        .into_iter()
 }
 
 /// The beginning of a name.
@@ -232,6 +235,17 @@ fn read_stored(bytes: &[u8]) -> Result<Stored<'_>, Broken> {
             }
             (8, Wire::Bytes(bytes)) => stored.name = text(bytes)?,
             (9, Wire::Bytes(bytes)) => stored.raw = bytes,
+            (13, Wire::Bytes(bytes)) => {
+                let (file, offset, length) = stored.beside.unwrap_or_default();
+                let (key, value) = read_remark(bytes)?;
+                let number = || value.parse::<u64>().unwrap_or_default();
+                stored.beside = Some(match key {
+                    "location" => (value, offset, length),
+                    "offset" => (file, number(), length),
+                    "length" => (file, offset, number()),
+                    _ => (file, offset, length),
+                });
+            }
             _ => {}
         }
         if dims.len() > MOST_DIMS {

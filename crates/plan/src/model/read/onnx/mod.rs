@@ -3,10 +3,11 @@
 //!
 //! [`wire`] and [`messages`] read; [`values`] holds what is known of each value (its dimensions, small constants, which
 //! weights it is made of), [`weights`] how much of each weight is trained, [`listed`] the same where the file lists them; [`nodes`] translates; [`patterns`] finds what exporters wrote out in small pieces
-//! (normalisations, GELU, SiLU), [`attention`] what they did with attention, [`folded`] what they left out, [`flow`] branches and loops, [`quantised`] weights in few bits; [`blocks`]
+//! (normalisations, GELU, SiLU), [`attention`] what they did with attention, [`folded`] what they left out, [`flow`] branches and loops, [`quantised`] weights in few bits, [`beside`] values in another file; [`blocks`]
 //! finds the repeated parts.
 
 mod attention;
+pub mod beside;
 mod blocks;
 mod constants;
 mod flow;
@@ -18,6 +19,7 @@ mod norms;
 mod patterns;
 mod products;
 mod quantised;
+mod rank;
 mod shapes;
 #[cfg(test)]
 mod tests;

@@ -29,7 +29,7 @@ pub(super) fn translate<'a>(
         // Shapes are computed with the same pieces as activations; those are left to `plain`.
         let varies = |of: &str| state.get(of).is_some_and(|value| !value.is_fixed());
         let role = roles.get(&index).filter(|role| match role {
-            Role::Skip { of } | Role::Function { of, .. } | Role::Norm { of, .. } => varies(of),
+            Role::Skip { of } | Role::Same { of } | Role::Function { of, .. } | Role::Norm { of, .. } => varies(of),
         });
         if role.is_none() {
             step(&mut state, node);
@@ -37,6 +37,7 @@ pub(super) fn translate<'a>(
         }
         let done = match role {
             Some(Role::Skip { .. }) => Some(()),
+            Some(Role::Same { of }) => state.get(of).cloned().map(|value| state.set(node, 0, value)),
             Some(Role::Function { function, of }) => apply(&mut state, node, of, *function, false),
             Some(Role::Norm { norm, of, weights }) => {
                 let weights: Vec<Value> = weights.iter().filter_map(|name| state.get(name).cloned()).collect();
@@ -84,7 +85,16 @@ fn plain<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
         return Some(());
     }
     let present: Vec<Value> = (0..node.inputs.len()).filter_map(|index| state.at(node, index)).collect();
-    if present.iter().all(Value::is_fixed) && !matches!(node.operator, "RandomNormalLike" | "RandomUniformLike") {
+    // A product of a constant, or of another weight, with a weight is computed in each step.
+    let is_step = match node.operator {
+        "RandomNormalLike" | "RandomUniformLike" => true,
+        "MatMul" | "Gemm" => present.iter().any(|value| state.is_trained_matrix(value)),
+        _ => false,
+    };
+    if present.iter().all(Value::is_fixed) && !is_step {
+        if node.operator == "Split" {
+            return split(state, node);
+        }
         // Made of weights and constants alone: no operator of a training step.
         let dims = shapes::dims(state, node).or_else(|| state.told(node.outputs.first()?)).unwrap_or_default();
         let weights = fixed_weights(state, node);
@@ -304,7 +314,10 @@ fn split<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
     for index in 0..node.outputs.len() {
         let mut dims = from.dims.clone();
         dims[axis] = sizes.as_ref().map_or(even, |sizes| sizes.get(index).copied().unwrap_or(even)).max(0.0) as u64;
-        let value = write(state, node, Kind::View, dims);
+        let value = match from.is_fixed() {
+            true => Value { dims, weights: from.weights.clone(), ..Value::default() },
+            false => write(state, node, Kind::View, dims),
+        };
         state.set(node, index, value);
     }
     Some(())

@@ -14,6 +14,8 @@ use crate::model::{Function, Norm};
 pub(super) enum Role<'a> {
     /// A later node does its work, if `of` is an activation and not a constant.
     Skip { of: &'a str },
+    /// Nothing happens to `of`.
+    Same { of: &'a str },
     /// A function of each value of `of`.
     Function { function: Function, of: &'a str },
     /// A normalisation of `of`, with weights where it has them.
@@ -53,6 +55,7 @@ pub(super) fn find<'a>(graph: &'a Graph<'a>) -> BTreeMap<usize, Role<'a>> {
     let mut roles = BTreeMap::new();
     for index in 0..graph.nodes.len() {
         nodes.norm(index, &mut roles);
+        nodes.no_number(index, &mut roles);
     }
     nodes.functions(&mut roles);
     roles
@@ -94,6 +97,22 @@ impl<'a> Nodes<'a> {
 
     fn first_input(&self, index: usize) -> Option<&'a str> {
         self.nodes[index].inputs.first().copied()
+    }
+
+    /// What is no number is replaced, as after the softmax of scores that may all be masked.
+    fn no_number(&self, index: usize, roles: &mut BTreeMap<usize, Role<'a>>) {
+        if !self.is(index, &["IsNaN"]) {
+            return;
+        }
+        let (Some(of), Some(chosen)) = (self.first_input(index), self.only_reader(index, &["Where"])) else { return };
+        if let [condition, instead, otherwise] = self.nodes[chosen].inputs[..]
+            && Some(condition) == self.output(index)
+            && otherwise == of
+            && self.scalars.contains(instead)
+        {
+            roles.insert(index, Role::Skip { of });
+            roles.insert(chosen, Role::Same { of });
+        }
     }
 
     /// A normalisation that begins with the mean, or with the squares, at `index`.

@@ -1,3 +1,4 @@
+mod exported;
 mod hostile;
 mod listed;
 

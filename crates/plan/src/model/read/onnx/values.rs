@@ -130,6 +130,9 @@ impl<'a> State<'a> {
         if let Some(listed) = &mut self.listed {
             let origins = self.infos.get(stored.name).map_or("", |info| info.origins);
             listed.note(weight, stored.name, origins);
+            if listed.has_buffers(weight) {
+                self.weights.multiplied_with_constants(weight);
+            }
         }
         Value { dims: stored.dims.clone(), known: stored.values(), tensor: None, weights: vec![weight] }
     }
@@ -251,10 +254,19 @@ impl<'a> State<'a> {
     /// Notes that a weight is added to scores of `side` positions against as many.
     pub fn added_to_scores(&mut self, value: &Value, side: u64) {
         for weight in &value.weights {
-            if self.listed.as_ref().is_none_or(|listed| !listed.is_whole(*weight)) {
-                self.weights.added_to_scores(*weight, side);
+            let listed = self.listed.as_ref();
+            if listed.is_none_or(|listed| !listed.is_whole(*weight)) {
+                self.weights.added_to_scores(*weight, side, listed.is_some_and(|listed| listed.is_listed(*weight)));
             }
         }
+    }
+
+    /// Whether a value is made of a matrix that is trained.
+    pub fn is_trained_matrix(&self, value: &Value) -> bool {
+        let is_listed = |index: usize| self.listed.as_ref().is_none_or(|listed| listed.is_listed(index));
+        let trained =
+            |index: &usize| self.weights.is_trained(*index) && self.weights.is_matrix(*index) && is_listed(*index);
+        value.weights.iter().any(trained)
     }
 
     /// Notes that values are multiplied with a weight.

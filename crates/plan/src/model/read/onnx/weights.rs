@@ -29,6 +29,8 @@ struct Weight<'a> {
     /// Values that are trained.
     elements: u64,
     trained: bool,
+    /// It was looked up beforehand, and nothing tells how large its table is.
+    untold: bool,
     /// Modules that count it as their own.
     modules: Vec<&'a str>,
 }
@@ -36,7 +38,7 @@ struct Weight<'a> {
 impl<'a> Weights<'a> {
     pub fn add(&mut self, stored: &Stored<'a>) -> usize {
         let (elements, trained) = (stored.elements(), stored.is_float());
-        self.list.push(Weight { stored: stored.clone(), elements, trained, modules: Vec::new() });
+        self.list.push(Weight { stored: stored.clone(), elements, trained, untold: false, modules: Vec::new() });
         self.list.len() - 1
     }
 
@@ -47,7 +49,40 @@ impl<'a> Weights<'a> {
 
     /// Whether it has rows and columns.
     pub fn is_matrix(&self, weight: usize) -> bool {
-        self.list.get(weight).is_some_and(|weight| weight.stored.dims.iter().filter(|side| **side > 1).count() > 1)
+        self.list.get(weight).is_some_and(|weight| self.is_matrix_of(weight))
+    }
+
+    fn is_matrix_of(&self, weight: &Weight<'a>) -> bool {
+        weight.stored.dims.iter().filter(|side| **side > 1).count() > 1
+    }
+
+    /// Whether it is stored as whole numbers of few bits.
+    pub fn is_in_few_bits(&self, weight: usize) -> bool {
+        self.list.get(weight).is_some_and(|weight| weight.stored.is_in_few_bits())
+    }
+
+    /// Whether it is as large as it is stored though it was computed from less, as far as that can be seen: a table that was
+    /// looked up for pairs of positions, or (`with_buffers`) a product with constants, whose rows depend on each other.
+    pub fn is_untold(&self, weight: usize, with_buffers: bool) -> bool {
+        let Some(weight) = self.list.get(weight) else { return false };
+        let stored = weight.stored.elements();
+        weight.untold
+            || (with_buffers
+                && self.is_matrix_of(weight)
+                && weight.elements == stored
+                && weight.stored.words().is_none())
+    }
+
+    /// Finds out how many rows of a product with constants are independent, where it has far more: a layer of as many
+    /// inputs wrote it.
+    pub fn multiplied_with_constants(&mut self, weight: usize) {
+        let Some(weight) = self.list.get_mut(weight) else { return };
+        let columns = weight.stored.dims.last().copied().unwrap_or(1);
+        if weight.elements == weight.stored.elements()
+            && let Some(rank) = super::rank::rank(&weight.stored)
+        {
+            weight.elements = rank.saturating_mul(columns);
+        }
     }
 
     /// Whether an exporter may have stored several weights as this one.
@@ -85,20 +120,29 @@ impl<'a> Weights<'a> {
     }
 
     /// Notes that it is added to scores of `side` positions against as many. A table of distances that was looked up with
-    /// constants repeats its values: as many are trained as there are different ones. A mask has two.
-    pub fn added_to_scores(&mut self, weight: usize, side: u64) {
+    /// constants repeats its values: as many are trained as there are different ones. A mask has two,
+    /// but not where the file lists the weight.
+    pub fn added_to_scores(&mut self, weight: usize, side: u64, listed: bool) {
         let Some(weight) = self.list.get_mut(weight).filter(|weight| weight.trained && weight.modules.is_empty())
         else {
             return;
         };
         let square = side.saturating_mul(side);
-        let Some((width, raw)) = weight.stored.words() else { return };
         if side < LEAST_SIDE || !weight.elements.is_multiple_of(square) {
             return;
         }
+        let Some((width, raw)) = weight.stored.words() else {
+            weight.untold = listed;
+            return;
+        };
         let different = raw.chunks_exact(width).collect::<BTreeSet<&[u8]>>().len() as u64;
         if different.saturating_mul(2) <= weight.elements {
-            weight.elements = if different <= 2 { 0 } else { different };
+            weight.untold = listed && different <= 2;
+            weight.elements = match (different <= 2, listed) {
+                (true, true) => weight.elements,
+                (true, false) => 0,
+                (false, _) => different,
+            };
         }
     }
 
@@ -316,7 +360,7 @@ mod tests {
             let raw = bytes((0..2 * 64).map(|index| values(index / 64, index / 8 % 8, index % 8)));
             let mut weights = Weights::default();
             let weight = weights.add(&Stored::floats(&[1, 2, 8, 8], &raw));
-            weights.added_to_scores(weight, 8);
+            weights.added_to_scores(weight, 8, false);
             weights.count(weight, "")
         };
         // A bias by distance has 15 of them a head, a mask none that are trained.

@@ -8,7 +8,7 @@ fn remark(key: &str, value: &str) -> Message {
 
 impl File {
     /// Lists trained weights and buffers.
-    fn listing(self, weights: &[&str], buffers: &[&str]) -> File {
+    pub(super) fn listing(self, weights: &[&str], buffers: &[&str]) -> File {
         let weights = weights.iter().map(|name| format!("p: PARAMETER target='{name}'\n"));
         let buffers = buffers.iter().map(|name| format!("b: BUFFER target='{name}' persistent=True\n"));
         let text = format!("\n# inputs\n{}x: USER_INPUT\n", weights.chain(buffers).collect::<String>());
@@ -16,14 +16,21 @@ impl File {
     }
 
     /// A node that comes from a module.
-    fn within(self, module: &str, operator: &str, inputs: &[&str], output: &str, numbers: &[(&str, &[i64])]) -> File {
+    pub(super) fn within(
+        self,
+        module: &str,
+        operator: &str,
+        inputs: &[&str],
+        output: &str,
+        numbers: &[(&str, &[i64])],
+    ) -> File {
         let scopes = remark("pkg.torch.onnx.name_scopes", &format!("['', '{module}', 'node']"));
         let node = File::node_alone(operator, inputs, &[output], numbers).bytes(9, &scopes.0);
         File(self.0.bytes(1, &node.0))
     }
 
     /// A value that an exporter computed from others.
-    fn made_of(self, name: &str, origins: &str) -> File {
+    pub(super) fn made_of(self, name: &str, origins: &str) -> File {
         let made = remark("pkg.onnxscript.optimizer.folded_from", origins);
         File(self.0.bytes(13, &Message::default().bytes(1, name.as_bytes()).bytes(4, &made.0).0))
     }
