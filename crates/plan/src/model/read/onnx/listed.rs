@@ -166,8 +166,8 @@ impl<'a> Listed<'a> {
         let root = self.roots.get(&index).cloned().unwrap_or_default();
         let elements = self.elements(weights, index, &root);
         let is_own = root.names.iter().any(|name| Some(module_of(name)) == module);
-        // Single numbers are constants as often as weights.
-        let may_be_another = elements > 1 || !root.names.is_empty();
+        // One of equal weights stays, under its own name: what has none in the list is a constant.
+        let may_be_another = !root.names.is_empty();
         if (root.counted || !is_own)
             && may_be_another
             && let Some(module) = module

@@ -290,6 +290,18 @@ fn recurrent_layers_are_read() {
     assert_eq!(graph.parameters(), 2 * (512 * 64 + 512 * 128 + 1024));
 }
 
+#[test]
+fn rows_of_a_picture_are_sequences_of_one_sample() {
+    let file = File::default()
+        .input("x", &[1, 30, 7, 64])
+        .list("rows", &[30, 7, 64])
+        .weight("w", &[1, 512, 64])
+        .weight("r", &[1, 512, 128])
+        .node("Reshape", &["x", "rows"], "a", &[])
+        .node("LSTM", &["a", "w", "r"], "y", &[("hidden_size", &[128])]);
+    assert_eq!(read(file.output("y")).multiply_adds(), 7 * 30 * 512 * (64 + 128));
+}
+
 /// A weight in eight bits.
 fn in_eight_bits(file: File, name: &str, dims: &[u64]) -> File {
     let mut stored = Message::default();
