@@ -138,14 +138,14 @@ pub fn data(root: &Path, arguments: &[String]) -> Outcome {
     Ok(lines.join("\n"))
 }
 
-/// The JPEG files below a folder, by name.
+/// The JPEG files below a folder, by name; links to folders are not followed.
 fn jpegs(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> {
     let entries = std::fs::read_dir(folder).map_err(|error| format!("cannot list `{}`: {error}", folder.display()))?;
     let mut paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
     paths.sort();
     for path in paths {
         let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
-        if path.is_dir() {
+        if path.symlink_metadata()?.is_dir() {
             jpegs(&path, found)?;
         } else if ending.is_some_and(|ending| ending == "jpg" || ending == "jpeg") {
             found.push(path);
@@ -164,9 +164,13 @@ fn copied(folder: &Path, set: &Path) -> Result<PathBuf, Box<dyn Error>> {
     }
     eprintln!("copying {} of {} pictures to {}", PICTURES.min(files.len()), files.len(), set.display());
     for old in [set.to_owned(), set.with_extension("coefficients"), PathBuf::from(format!("{}-tars", set.display()))] {
-        if old.is_dir() {
-            std::fs::remove_dir_all(old)?;
+        if !old.is_dir() {
+            continue;
         }
+        if std::fs::canonicalize(folder)?.starts_with(std::fs::canonicalize(&old)?) {
+            return Err(format!("`{}` is made anew by each call; name the folder it came from", old.display()).into());
+        }
+        std::fs::remove_dir_all(old)?;
     }
     for (number, file) in files.iter().cycle().take(PICTURES).enumerate() {
         let class = set.join(format!("c{}", number % 10));
@@ -268,5 +272,7 @@ mod tests {
         assert_eq!(found.len(), PICTURES);
         assert_eq!(std::fs::read_to_string(set.join("c1/000001.jpg")).unwrap(), "b");
         assert_eq!(std::fs::read_to_string(set.join("c2/000002.jpg")).unwrap(), "a");
+        assert!(copied(&set.join("c1"), &set).unwrap_err().to_string().contains("is made anew by each call"));
+        assert!(set.join("c1/000001.jpg").is_file());
     }
 }

@@ -105,7 +105,8 @@ fn packed_coefficients_give_the_same_pixels() {
 fn what_earlier_versions_packed_is_read() {
     let mut decoder = Decoder::default();
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/tests/pictures");
-    let old = ["420-40x25", "420-17x33", "444-17x33", "grey", "quality-100", "cmyk", "440-7x9"];
+    let old =
+        ["420-40x25", "420-17x33", "444-17x33", "grey", "quality-100", "cmyk", "440-7x9", "tall-420", "tall-grey"];
     for name in old {
         let bytes = fs::read(folder.join(format!("{name}.jpg"))).unwrap();
         let packed = fs::read(folder.join(format!("gjc1/{name}.gjc1"))).unwrap();
@@ -116,6 +117,29 @@ fn what_earlier_versions_packed_is_read() {
         for length in (0..packed.len()).step_by(1 + packed.len() / 50) {
             let cut = Packed::open(&packed[..length]).and_then(|packed| packed.coefficients());
             assert!(cut.is_err(), "{name}: {length} of {} bytes", packed.len());
+        }
+    }
+}
+
+/// Strips are 128 pixels high in the first form, and 256 in the second.
+#[test]
+fn regions_cross_from_strip_to_strip() {
+    let mut decoder = Decoder::default();
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/tests/pictures");
+    for name in ["tall-420", "tall-grey"] {
+        let bytes = fs::read(folder.join(format!("{name}.jpg"))).unwrap();
+        let anew = encode_strips(&Picture::open(&bytes).unwrap().coefficients(&mut decoder).unwrap());
+        let old = fs::read(folder.join(format!("gjc1/{name}.gjc1"))).unwrap();
+        for packed in [anew, old] {
+            let opened = Packed::open(&packed).unwrap();
+            for (y, height) in
+                [(0, 600), (120, 16), (250, 12), (255, 1), (256, 1), (257, 300), (511, 2), (513, 87), (599, 1)]
+            {
+                let part = Region { x: y % 50, y, width: 1 + height % 22, height };
+                let wanted = region(&bytes, part, &mut decoder);
+                let rows = opened.decode(&mut decoder, part).unwrap();
+                assert!(run(Read { rows, region: part }) == wanted, "{name}: {part:?}");
+            }
         }
     }
 }

@@ -126,7 +126,7 @@ impl Group {
             if length == 0 {
                 continue;
             }
-            // DC differences: read where the planes will be, or into the zeros of a class without planes.
+            // The classes are in `sorted` now, so their place is free for DC differences.
             let differences = &mut classes[..length];
             let mut wider = Vec::new();
             reader.sequence(kernels, chances(FIRST[class]), differences, |at, value| wider.push((at, value)))?;
@@ -180,7 +180,7 @@ impl Group {
         }
         let mut eight: [Block; LANES] = [[0; 128]; LANES];
         let mut wide = wide.as_slice();
-        for class in 1..CLASSES {
+        for (class, offsets) in offsets.iter().enumerate().skip(1) {
             let range = sorted.of(class);
             let pairs = row_pairs(class);
             for start in range.clone().step_by(LANES) {
@@ -191,7 +191,7 @@ impl Group {
                 if !places.iter().any(|place| wants(planes, place)) {
                     continue;
                 }
-                kernels.gather(bytes, &offsets[class], start - range.start, pairs, &mut eight);
+                kernels.gather(bytes, offsets, start - range.start, pairs, &mut eight);
                 here.iter().for_each(|wide| eight[wide.at - start][wide.k] = wide.value);
                 let mut waiting = None;
                 for (place, block) in places.iter().zip(&mut eight) {
@@ -252,10 +252,10 @@ impl Strip {
     /// Puts each coefficient of the strip in its place; told are component, column, row and the block.
     pub fn blocks(&self, frame: &Frame, mut tell: impl FnMut((usize, usize, usize), [i16; 64])) {
         for (Group { sorted, first, bytes, offsets, wide, .. }, _) in self.groups.iter().zip(groups(frame)) {
-            for class in 0..CLASSES {
+            for (class, offsets) in offsets.iter().enumerate() {
                 let range = sorted.of(class);
                 for (at, place) in range.clone().zip(&sorted.places[range.clone()]) {
-                    let mut block = offsets[class].map(|offset| unfold(bytes[offset as usize + at - range.start]));
+                    let mut block = offsets.map(|offset| unfold(bytes[offset as usize + at - range.start]));
                     let from = wide.partition_point(|wide| wide.at < at);
                     for wide in wide[from..].iter().take_while(|wide| wide.at == at) {
                         block[wide.k] = wide.value;

@@ -75,7 +75,7 @@ impl Writer {
                 words.push(*state as u16);
                 *state >>= 16;
             }
-            *state = (*state / count << SLOT_BITS) + *state % count + u32::from(*start);
+            *state = ((*state / count) << SLOT_BITS) + *state % count + u32::from(*start);
         }
         into.extend(states.iter().flat_map(|state| state.to_le_bytes()));
         into.extend((words.len() as u32).to_le_bytes());

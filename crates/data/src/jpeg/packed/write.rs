@@ -104,14 +104,14 @@ fn sequences(
     tell(OF_CLASSES, &values);
     let mut sorted = Sorted::default();
     sorted.set(frame, group, rows, &classes);
-    for class in 0..CLASSES {
+    for (class, first) in FIRST.into_iter().enumerate() {
         let places = &sorted.places[sorted.of(class)];
         if places.is_empty() {
             continue;
         }
         values.clear();
         values.extend(places.iter().map(|place| fold(differences[place.block as usize])));
-        tell(FIRST[class], &values);
+        tell(first, &values);
         for (context, band) in bands(class) {
             values.clear();
             for k in band {

@@ -48,6 +48,10 @@ def main():
     large.convert("L").save(path("grey-progressive"), quality=80, progressive=True)
     large.convert("CMYK").save(path("cmyk"), quality=80)
     large.save(path("rgb"), quality=80, keep_rgb=True)
+    # Of several strips when they are packed.
+    tall = picture(72, 600, 7)
+    tall.save(path("tall-420"), quality=50, subsampling=2)
+    tall.convert("L").save(path("tall-grey"), quality=50)
     exif = Image.Exif()
     exif[0x0112] = 6
     large.save(path("turned"), quality=80, exif=exif)
