@@ -6,6 +6,7 @@
 use domain::gpu::{Gpu, Link};
 
 use super::coefficients::Shared;
+use super::machine::is_for_players;
 use super::setup::Device;
 
 /// Share of the stated rate, one direction, that rings of 2 to 8 GPUs reach in the mesh of a DGX-1, measured with NCCL
@@ -127,9 +128,7 @@ pub fn lanes(gpu: &Gpu) -> f64 {
 /// Whether the driver lets the GPU read another's memory over PCI Express. It does not for GeForce and Titan since Turing:
 /// their exchanges go through the host's memory, and few of their machines have the bridges that were sold apart.
 fn reads_peers(gpu: &Gpu) -> bool {
-    let is_geforce =
-        ["RTX20", "RTX30", "RTX40", "RTX508", "RTX509", "Titan"].iter().any(|start| gpu.name.starts_with(start));
-    !is_geforce
+    !is_for_players(gpu) || gpu.name.starts_with("GTX")
 }
 
 /// Bytes a second of a ring of `count` GPUs in one node.

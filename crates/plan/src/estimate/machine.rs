@@ -44,7 +44,8 @@ impl Machine {
         let gpu = &setup.device.gpu;
         let generation = coefficients.generation(gpu);
         let shared = coefficients.shared;
-        let rate = Reached::of(gpu, &generation, setup.precision);
+        let boost = if is_for_players(gpu) { shared.boost } else { 1.0 };
+        let rate = Reached::of(gpu, &generation, setup.precision, boost);
         let half = width(setup.precision) < 4.0;
         let cast = match setup.precision {
             Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp8 => 6.0,
@@ -53,7 +54,7 @@ impl Machine {
         Machine {
             products: rate.products,
             convolutions: rate.products * if rate.half { generation.convolution } else { generation.convolution32 },
-            plain: gpu.rates.fp32 * generation.plain,
+            plain: gpu.rates.fp32 * generation.plain * boost,
             eight: rate.eight,
             bandwidth: gpu.bandwidth * generation.bandwidth,
             multiprocessors: f64::from(gpu.multiprocessors.max(1)),
@@ -106,8 +107,10 @@ struct Reached {
 }
 
 impl Reached {
-    fn of(gpu: &Gpu, generation: &Generation, precision: Precision) -> Reached {
+    fn of(gpu: &Gpu, generation: &Generation, precision: Precision, boost: f64) -> Reached {
         let Rates { fp32, tf32, fp16, bf16, fp8 } = gpu.rates;
+        let fp32 = fp32 * boost;
+        let [tf32, fp16, bf16, fp8] = [tf32, fp16, bf16, fp8].map(|rate| rate.map(|rate| rate * boost));
         let power = gpu.power.max(1.0) * generation.joule * 1e12;
         let plain = fp32 * generation.plain;
         let half = |rate: Option<f64>| match rate.filter(|rate| *rate > 2.5 * fp32 || tf32.is_some()) {
@@ -132,6 +135,13 @@ impl Reached {
             }
         }
     }
+}
+
+/// GeForce and Titan cards: GTX, and RTX with a number of four digits that ends with 50 to 90; those of cards for work end
+/// with 00.
+pub fn is_for_players(gpu: &Gpu) -> bool {
+    let of_series = gpu.name.strip_prefix("RTX").and_then(|number| number.get(2..4)).and_then(|last| last.parse().ok());
+    gpu.name.starts_with("GTX") || gpu.name.starts_with("Titan") || of_series.is_some_and(|last: u32| last >= 50)
 }
 
 /// The smaller of two rates, rounded where they meet.

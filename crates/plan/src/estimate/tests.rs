@@ -311,3 +311,15 @@ fn joint_kernels_and_later_flash_attention_take_less() {
     let flash = Setup { flash_attention: true, ..setup(1, 1) };
     assert!(seconds(&long, &flash, fitted()) < 0.9 * seconds(&first, &flash, fitted()));
 }
+
+#[test]
+fn cards_for_players_are_told_from_cards_for_work() {
+    let is = |name: &str| machine::is_for_players(&Gpu { name: name.to_owned(), ..gpu() });
+    for name in ["GTX1080Ti", "RTX2080Ti", "RTX3070", "RTX4090", "RTX5060", "TitanRTX"] {
+        assert!(is(name), "{name}");
+    }
+    for name in ["RTX4000", "RTX5000", "RTX6000", "RTX6000Ada", "RTX8000", "RTX-PRO-6000", "A6000", "H100-SXM5", "RTX"]
+    {
+        assert!(!is(name), "{name}");
+    }
+}

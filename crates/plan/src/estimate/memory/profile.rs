@@ -89,7 +89,8 @@ impl Profile {
 
     /// Estimates the memory of the fullest GPU. `setup` has the [`Key`] that the profile was made for.
     pub fn memory(&self, setup: &Setup) -> Memory {
-        let fullest = |left: Memory, right: Memory| if right.middle > left.middle { right } else { left };
+        // The one that must have the most, which a verdict is about.
+        let fullest = |left: Memory, right: Memory| if right.must > left.must { right } else { left };
         self.stages.iter().map(|stage| self.stage(stage, setup)).fold(Memory::default(), fullest)
     }
 
@@ -187,4 +188,56 @@ fn values(graph: &Graph, stage: Range<usize>, setup: &Setup, rules: &Rules, stor
         }
     }
     values
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::Bytes;
+    use domain::gpu::{Architecture, Gpu, Link, Rates};
+
+    use super::*;
+    use crate::estimate::{Device, Layout, Optimizer, Parallel};
+    use crate::model::families::Gpt;
+
+    #[test]
+    fn a_pipeline_is_judged_by_the_stage_that_must_have_the_most() {
+        let gpu = Gpu {
+            name: "A100-SXM4-80GB".to_owned(),
+            architecture: Architecture::Ampere,
+            memory: Bytes(80 << 30),
+            usable: Bytes(79 << 30),
+            bandwidth: 2.039e12,
+            rates: Rates { fp32: 19.5e12, fp16: Some(312e12), ..Rates::default() },
+            link: Link::Switch(600e9),
+            pcie: 4,
+            multiprocessors: 108,
+            power: 400.0,
+            source: String::new(),
+        };
+        let setup = Setup {
+            device: Device { gpu, nodes: 1, gpus_per_node: 4, network: None },
+            precision: Precision::Bf16,
+            layout: Layout::ChannelsFirst,
+            micro_batch: 1,
+            accumulate: 8,
+            parallel: Parallel { data: 1, tensor: 1, pipeline: 4, zero: Zero::None },
+            recompute: Recompute::None,
+            optimizer: Optimizer::Adam,
+            flash_attention: false,
+            compiled: false,
+        };
+        // The last stage holds a table of words, the second keeps three micro-batches.
+        let model = Model::Graph(Gpt::megatron(2048, 7, 16, 20_000, 32).graph());
+        let profile = Profile::new(&model, &setup, &Savings::default(), &Figures::default());
+        let mut apart = 0;
+        for micro_batch in 1..400 {
+            let setup = Setup { micro_batch, ..setup.clone() };
+            let each: Vec<Memory> = profile.stages.iter().map(|stage| profile.stage(stage, &setup)).collect();
+            let most = |of: fn(&Memory) -> f64| each.iter().map(of).fold(0.0, f64::max);
+            let said = profile.memory(&setup);
+            assert_eq!(said.must, most(|memory| memory.must), "{micro_batch}");
+            apart += usize::from(said.middle < most(|memory| memory.middle));
+        }
+        assert!(apart > 0, "one stage shows and must have the most, whatever the batch");
+    }
 }
