@@ -6,6 +6,8 @@
 //! Under autocast, products read copies in half precision, one for each reader; normalisations, softmax and the loss
 //! compute in fp32 (PyTorch, "CUDA Ops that can autocast to float32").
 
+mod written;
+
 use super::Savings;
 use super::states::{autocast, compute_width};
 use crate::estimate::{Precision, Setup, Zero};
@@ -293,25 +295,6 @@ impl Storage {
         kept.roots.dedup();
     }
 
-    /// What a function keeps that is written out in several operators.
-    fn steps(&self, graph: &Graph, operator: &Operator, function: Function, rules: &Rules, kept: &mut Kept) {
-        let written = self.bytes_of(graph, operator.output);
-        match function {
-            // Autocast takes the power in fp32, and with it all that follows: what is cubed, the tanh, and one more than
-            // that; half of the input stays as narrow as it was.
-            Function::GeluNew if rules.casts() => kept.own += written / rules.wide() * (12.0 + rules.narrow()),
-            Function::GeluNew | Function::QuickGelu => {
-                for input in &operator.inputs {
-                    self.keep(graph, *input, rules, kept);
-                }
-                // Half of the input, the tanh, and one more than that; or the sigmoid.
-                kept.own += written * if function == Function::GeluNew { 3.0 } else { 1.0 };
-            }
-            // What ReLU leaves.
-            _ => kept.own += written,
-        }
-    }
-
     fn norm(&self, graph: &Graph, input: Tensor, norm: Norm, rules: &Rules, kept: &mut Kept) {
         let index = input.0 as usize;
         let values = graph.tensors[index] as f64 / self.shared[index];
@@ -332,16 +315,6 @@ impl Storage {
                 }
             }
         }
-    }
-
-    /// The input of `operator` that was computed from `tensor`, another of its inputs.
-    fn made_of(&self, graph: &Graph, operator: &Operator, tensor: Tensor) -> Option<Tensor> {
-        operator.inputs.iter().copied().find(|input| {
-            let writer = self.writer[input.0 as usize].map(|index| &graph.operators[index as usize]);
-            writer.is_some_and(|writer| {
-                matches!(writer.kind, Kind::Elementwise { .. }) && writer.inputs.contains(&tensor)
-            })
-        })
     }
 
     fn attention(&self, graph: &Graph, operator: &Operator, rules: &Rules, share: f64, kept: &mut Kept) {

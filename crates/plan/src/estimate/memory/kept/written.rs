@@ -1,0 +1,44 @@
+//! What is kept of functions that are written out in several operators, and of products that hold several things.
+
+use super::{Kept, Rules, Storage};
+use crate::model::{Function, Graph, Kind, Operator, Tensor};
+
+impl Storage {
+    /// What a function keeps that is written out in several operators.
+    pub(super) fn steps(&self, graph: &Graph, operator: &Operator, function: Function, rules: &Rules, kept: &mut Kept) {
+        let written = self.bytes_of(graph, operator.output);
+        match function {
+            // Autocast takes the power in fp32, and with it all that follows: what is cubed, the tanh, and one more than
+            // that; half of the input stays as narrow as it was.
+            Function::GeluNew if rules.casts() => kept.own += written / rules.wide() * (12.0 + rules.narrow()),
+            Function::GeluNew | Function::QuickGelu => {
+                for input in &operator.inputs {
+                    self.keep(graph, *input, rules, kept);
+                }
+                // Half of the input, the tanh, and one more than that; or the sigmoid.
+                kept.own += written * if function == Function::GeluNew { 3.0 } else { 1.0 };
+            }
+            // What ReLU leaves.
+            Function::SquaredRelu => kept.own += written,
+            Function::Relu
+            | Function::Gelu
+            | Function::Silu
+            | Function::HardSwish
+            | Function::Sigmoid
+            | Function::Tanh
+            | Function::Other => {}
+        }
+    }
+
+    /// The input of `operator` that was computed from a part of `tensor`, another of its inputs: queries and keys that were
+    /// turned, of a product that holds values too.
+    pub(super) fn made_of(&self, graph: &Graph, operator: &Operator, tensor: Tensor) -> Option<Tensor> {
+        let elements = |tensor: Tensor| graph.tensors[tensor.0 as usize];
+        operator.inputs.iter().copied().filter(|input| elements(*input) < elements(tensor)).find(|input| {
+            let writer = self.writer[input.0 as usize].map(|index| &graph.operators[index as usize]);
+            writer.is_some_and(|writer| {
+                matches!(writer.kind, Kind::Elementwise { .. }) && writer.inputs.contains(&tensor)
+            })
+        })
+    }
+}
