@@ -270,6 +270,13 @@ fn one_file_that_is_no_network_hides_nothing_of_the_others() {
     let read: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
     assert!(read[0]["error"].as_str().is_some_and(|error| error.contains("n_embd")), "{read}");
     assert_eq!(read[1]["parameters"], 124_439_808);
+    // As PyTorch counts them of a sample of 128 tokens, with `saved_tensors_hooks`.
+    let said = desk.gradus(&["plan", "model", "good.json", "--sequence", "128", "--json"]);
+    let read: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
+    for (key, counted) in [("kept_bytes", 161_197_568.0), ("kept_bytes_written_out", 182_357_504.0)] {
+        let told = read[0][key].as_f64().expect("a number");
+        assert!((told / counted - 1.0).abs() < 0.02, "{key}: {told} against {counted}");
+    }
 }
 
 #[test]
