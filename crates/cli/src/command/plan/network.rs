@@ -67,7 +67,8 @@ fn bring(path: &Path, bytes: &mut Vec<u8>) {
         let from = path.with_file_name(&wanted.file);
         let mut values = Vec::new();
         let length = wanted.length;
-        let there = std::fs::metadata(&from).is_ok_and(|told| told.is_file());
+        // A link could lead anywhere.
+        let there = std::fs::symlink_metadata(&from).is_ok_and(|told| told.is_file());
         let Some(mut file) = there.then(|| File::open(&from).ok()).flatten() else { continue };
         let read = file.seek(SeekFrom::Start(wanted.offset)).and_then(|_| file.take(length).read_to_end(&mut values));
         if read.is_ok_and(|read| read as u64 == length) {

@@ -34,7 +34,9 @@ pub fn wanted(bytes: &[u8]) -> Vec<Beside> {
     let mut all = 0u64;
     let mut wanted = Vec::new();
     for stored in graph.weights.iter().filter(|stored| stored.is_float()) {
-        let Some((file, offset, length)) = stored.beside else { continue };
+        let Some((file, offset, told)) = stored.beside else { continue };
+        // A length that is left out is that of the values.
+        let length = if told == 0 { stored.elements().saturating_mul(width(stored.kind)) } else { told };
         let is_plain = !file.is_empty() && !file.contains(['/', '\\', ':']) && file != "..";
         if is_plain
             && length <= LARGEST
@@ -46,6 +48,16 @@ pub fn wanted(bytes: &[u8]) -> Vec<Beside> {
         }
     }
     wanted
+}
+
+/// Bytes of a value of a type (onnx/onnx.proto).
+fn width(kind: u64) -> u64 {
+    match kind {
+        1 => 4,
+        11 => 8,
+        10 | 16 => 2,
+        _ => 1,
+    }
 }
 
 /// Adds the values of a weight to an ONNX file's bytes.

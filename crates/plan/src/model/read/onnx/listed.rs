@@ -283,19 +283,13 @@ impl<'a> Listed<'a> {
             self.settle(name, operator, elements);
         }
         if !self.unsure.is_empty() {
-            let shown = self.unsure.iter().next().copied().unwrap_or_default();
-            missing.unknown.push(format!(
-                "weights that were computed beforehand, counted as what was computed ({shown}, …) ×{}",
-                self.unsure.len()
-            ));
+            let unsure: Vec<&str> = self.unsure.iter().copied().collect();
+            let what = "weights that were computed beforehand, counted as what was computed";
+            missing.unknown.push(said(what, &unsure));
         }
         if !unknown.is_empty() {
-            let shown = unknown.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-            let more = if unknown.len() > SHOWN { ", …" } else { "" };
-            missing.unknown.push(format!(
-                "weights that the file lists and does not hold, taken as shared or unused ({shown}{more}) ×{}",
-                unknown.len()
-            ));
+            let what = "weights that the file lists and does not hold, taken as shared or unused";
+            missing.unknown.push(said(what, &unknown));
         }
         missing
     }
@@ -345,6 +339,13 @@ pub(super) fn quoted(list: &str) -> impl DoubleEndedIterator<Item = &str> {
         .map(|(_, text)| text)
         .collect::<Vec<_>>()
         .into_iter()
+}
+
+/// A sentence with the first of these names and how many there are.
+fn said(what: &str, names: &[&str]) -> String {
+    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    let more = if names.len() > SHOWN { ", …" } else { "" };
+    format!("{what} ({shown}{more}) ×{}", names.len())
 }
 
 /// The module that a weight belongs to.

@@ -123,3 +123,20 @@ fn parts_of_one_weight_are_one_weight() {
     let whole = parts.weight("layer.weight", &[8, 16]).within("layer", "MatMul", &["b", "layer.weight"], "c", &[]);
     assert_eq!(read(whole.output("c")).parameters(), 128);
 }
+
+/// Lists, origins and modules of thousands of names are looked at in part: work grows with the file and no faster.
+#[test]
+fn a_list_of_very_many_weights_is_read() {
+    let names: Vec<String> = (0..20_000).map(|at| format!("m.{at}")).collect();
+    let listed: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut file = File::default()
+        .input("x", &[1, 8])
+        .weight("w", &[8])
+        .made_of("w", &format!("['{}']", names.join("', '")))
+        .listing(&listed, &["m.running_mean"]);
+    for at in 0..20_000 {
+        file = file.within("m", "Mul", &["x", "w"], &format!("y{at}"), &[]);
+    }
+    // One vector is made of the first 64 and stands for each of the others.
+    assert_eq!(read(file.output("y0")).parameters(), 8 * (1 + 20_000 - 64));
+}
