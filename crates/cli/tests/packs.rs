@@ -149,7 +149,7 @@ fn what_is_wrong_is_told() {
 }
 
 #[test]
-fn a_table_of_digits_is_prepared_by_no_recipe() {
+fn a_table_is_prepared_by_no_recipe() {
     let scene = Scene::new();
     let table = scene.path("digits.csv");
     fs::write(&table, format!("{}7\n", "3,".repeat(64))).unwrap();
@@ -165,4 +165,9 @@ fn a_table_of_digits_is_prepared_by_no_recipe() {
         );
         assert!(!text.contains("leave `size` out"), "{text}");
     }
+    fs::write(&table, "text,label\na word,one\n").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_gradus")).args(["data", "bench"]).arg(&table).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("is a table of texts") && text.contains("--tokenizer bpe:16000"), "{text}");
 }

@@ -4,7 +4,7 @@ use domain::train::MemoryFormat;
 
 use crate::kernels::{Halves, Kernels, Work, in_turn};
 use crate::picture::Pixels;
-use crate::prepare::Output;
+use crate::prepare::{Output, to_bf16};
 use crate::resample::Span;
 use crate::slots::Values;
 
@@ -55,16 +55,21 @@ pub(crate) const AHEAD: usize = 6 << 10;
 /// How a byte of each channel becomes a number.
 pub(crate) struct Scale<'a> {
     scaling: &'a [(f32, f32)],
-    /// Of three channels, where the numbers are bfloat16.
+    /// Of three channels, where the numbers are bfloat16 and so many that looking them up pays.
     halves: Option<[Halves; 3]>,
 }
+
+/// Numbers of a picture from which on tables of three times 256 are made for it.
+const LOOKED_UP: usize = 1 << 12;
 
 impl<'a> Scale<'a> {
     /// Factor and offset of each channel, for such values.
     #[inline(always)]
     pub fn new(scaling: &'a [(f32, f32)], values: &Values<'_>) -> Scale<'a> {
         let halves = match (values, scaling) {
-            (Values::Bf16(_), [a, b, c]) => Some([Halves::of(*a), Halves::of(*b), Halves::of(*c)]),
+            (Values::Bf16(values), [a, b, c]) if values.len() >= LOOKED_UP => {
+                Some([Halves::of(*a), Halves::of(*b), Halves::of(*c)])
+            }
             (Values::Bf16(_) | Values::F32(_) | Values::U8(_), _) => None,
         };
         Scale { scaling, halves }
@@ -97,8 +102,10 @@ fn apart(
                 }
             }
             Values::Bf16(values) => {
-                if let Some(tables) = &scale.halves {
-                    kernels.halves(&tables[channel], bytes, &mut values[at..][..size]);
+                let values = &mut values[at..][..size];
+                match &scale.halves {
+                    Some(tables) => kernels.halves(&tables[channel], bytes, values),
+                    None => in_turn(|_| scale.scaling[channel], bytes, values, to_bf16),
                 }
             }
             Values::U8(_) => {}
@@ -145,8 +152,10 @@ pub(crate) fn normalised(kernels: impl Kernels, bytes: &[u8], scale: &Scale<'_>,
             in_turn(|place| scale.scaling[place % 3], bytes, &mut values[at..][..length], |value| value);
         }
         Values::Bf16(values) => {
-            if let Some(tables) = &scale.halves {
-                kernels.halves_in_turn(tables, bytes, &mut values[at..][..length]);
+            let values = &mut values[at..][..length];
+            match &scale.halves {
+                Some(tables) => kernels.halves_in_turn(tables, bytes, values),
+                None => in_turn(|place| scale.scaling[place % 3], bytes, values, to_bf16),
             }
         }
     }

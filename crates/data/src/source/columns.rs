@@ -71,15 +71,12 @@ impl Columns {
             Want::Texts { label: None, .. } => None,
             Want::Texts { label: Some(label), .. } => {
                 let found = fields().find(|field| field.name() == label);
-                let found = found.ok_or_else(|| format!("none of its columns {} is a class `{label}`", columns()))?;
-                if !is_class(found.data_type()) {
-                    return Err(unfit(found));
-                }
-                Some(found)
+                Some(found.ok_or_else(|| format!("none of its columns {} is a class `{label}`", columns()))?)
             }
         };
         let unfit = match (want, label) {
             (Want::Pictures, None) => named(&LABELS).into_iter().find(|field| *field.name() != content[0]).map(unfit),
+            (Want::Texts { .. }, Some(label)) if !is_class(label.data_type()) => Some(unfit(label)),
             (Want::Pictures | Want::Texts { .. }, _) => None,
         };
         let names = label.and_then(|label| {

@@ -278,15 +278,29 @@ fn texts_beside_pictures_are_kept() {
     assert_eq!(note(1), serde_json::json!({"label": 0, "caption": "x", "text": "a caption"}));
 }
 
-/// Writes a table of pictures with another column of classes.
+/// A table of pictures with these classes.
 fn with_classes(rows: &[Row], classes: arrow_array::ArrayRef, path: &Path) {
-    use arrow_array::RecordBatch;
-    use arrow_schema::{Field, Schema};
     let batch = super::written::batch(rows);
     let image = batch.schema().field_with_name("image").unwrap().clone();
-    let schema = Arc::new(Schema::new(vec![image, Field::new("label", classes.data_type().clone(), true)]));
-    let columns = vec![batch.column_by_name("image").unwrap().clone(), classes];
-    let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+    table((image, batch.column_by_name("image").unwrap().clone()), classes, path);
+}
+
+/// A table of texts, a word and the number of the row, with these classes.
+fn with_texts(labels: &[i64], classes: arrow_array::ArrayRef, path: &Path) {
+    use arrow_array::StringArray;
+    use arrow_schema::{DataType, Field};
+
+    let texts = StringArray::from_iter_values((0..labels.len()).map(|row| format!("word {row}")));
+    table((Field::new("text", DataType::Utf8, false), Arc::new(texts)), classes, path);
+}
+
+/// Two columns, the second of which is `label`.
+fn table((field, content): (arrow_schema::Field, arrow_array::ArrayRef), classes: arrow_array::ArrayRef, path: &Path) {
+    use arrow_array::RecordBatch;
+    use arrow_schema::{Field, Schema};
+
+    let schema = Arc::new(Schema::new(vec![field, Field::new("label", classes.data_type().clone(), true)]));
+    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![content, classes]).unwrap();
     let file = fs::File::create(path).unwrap();
     if path.extension().is_some_and(|ending| ending == "arrow") {
         let mut writer = arrow_ipc::writer::StreamWriter::try_new(file, &schema).unwrap();
@@ -330,6 +344,15 @@ fn classes_of_a_table_may_be_a_dictionary_and_not_fractions() {
             let why = format!("its column `label` holds {holds}, and a class is a whole number or a word");
             refused(&spec(), &path, &why, "`.astype(int)`");
         }
+    }
+    for ending in ["parquet", "arrow"] {
+        let path = root.path().join(format!("texts.{ending}"));
+        let fractions = Float64Array::from_iter_values(labels.iter().map(|label| *label as f64));
+        with_texts(&labels, Arc::new(fractions), &path);
+        let keys = serde_json::from_str(r#"{"length": 8, "label": "label", "vocabulary": 300}"#).unwrap();
+        let shares = serde_json::from_str(r#"{"path": "", "split": [0.6, 0.2, 0.2]}"#).unwrap();
+        let error = crate::Texts::open(&shares, &keys, crate::Goal::Class, &path, 1).expect_err("it opened");
+        complains(&error, "its column `label` holds numbers with fractions", "`.astype(int)`");
     }
     let path = root.path().join("classes.arrow");
     with_classes(&rows, words, &path);

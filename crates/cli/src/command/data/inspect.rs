@@ -78,7 +78,7 @@ fn holds_texts(path: &Path) -> bool {
 }
 
 /// Whether a file's beginning has letters in it.
-fn has_letters(path: &Path) -> bool {
+pub(super) fn has_letters(path: &Path) -> bool {
     let mut begin = [0; 512];
     let read = std::fs::File::open(path).and_then(|mut file| file.read(&mut begin)).unwrap_or(0);
     begin[..read].iter().any(u8::is_ascii_alphabetic)

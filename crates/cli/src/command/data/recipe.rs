@@ -6,6 +6,7 @@ use data::recipe::{NAMES, Preset};
 use data::{Dataset, LoaderOptions, Numbers};
 use domain::train::{Corrupt, Data, MemoryFormat, Normalize, Split};
 
+use super::inspect;
 use crate::error::Error;
 
 /// How pictures are prepared.
@@ -27,6 +28,24 @@ pub struct Args {
     /// Seed of everything that is drawn
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+}
+
+/// What to do with a table, of texts or of digits.
+fn no_pictures(path: &Path, of_texts: bool) -> Error {
+    let path = path.display();
+    let (message, hint) = match of_texts {
+        true => (
+            format!("`{path}` is a table of texts, which no recipe of pictures prepares"),
+            format!(
+                "`gradus data pack {path} OUT --tokenizer bpe:16000` makes tokens of it; then `gradus data bench OUT --as text`"
+            ),
+        ),
+        false => (
+            format!("`{path}` is a table of digits, which no recipe prepares: its pixels are used as they are"),
+            format!("look at it with `gradus data inspect {path}`, or give pictures that are files"),
+        ),
+    };
+    Error::Usage { message, hint }
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -56,13 +75,7 @@ impl Args {
     pub fn open(&self, preset: &Preset, path: &Path) -> Result<Dataset, Error> {
         let name = path.to_string_lossy().to_lowercase();
         if path.is_file() && (name.ends_with(".csv") || name.ends_with(".csv.gz")) {
-            let message = format!(
-                "`{}` is a table of digits, which no recipe prepares: its pixels are used as they are",
-                path.display()
-            );
-            let hint =
-                format!("look at it with `gradus data inspect {}`, or give pictures that are files", path.display());
-            return Err(Error::Usage { message, hint });
+            return Err(no_pictures(path, name.ends_with(".csv") && inspect::has_letters(path)));
         }
         let spec = Data {
             path: String::new(),
