@@ -1,0 +1,132 @@
+//! What a plan answers: it adds up, obeys limits, counts all money, and stands alone as a page.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::desk::Desk;
+use crate::jobs::resnet;
+
+#[test]
+fn what_is_told_adds_up() {
+    let desk = Desk::new();
+    let plan = desk.plan(&resnet(""), &[]);
+    let front = plan["front"].as_array().unwrap();
+    assert!(front.len() >= 3);
+    // The front rises in time and falls in cost.
+    let figure = |one: &Value, key: &str| one["course_seconds"][key].as_f64().unwrap();
+    let cost = |one: &Value, key: &str| one["cost_micro_usd"][key].as_i64().unwrap();
+    for pair in front.windows(2) {
+        assert!(figure(&pair[0], "wall") < figure(&pair[1], "wall"));
+        assert!(cost(&pair[0], "total") > cost(&pair[1], "total"));
+    }
+    for one in front.iter().chain(plan["picks"].as_array().unwrap()) {
+        let total: i64 = ["compute", "storage", "checkpoints", "egress"].iter().map(|part| cost(one, part)).sum();
+        assert_eq!(total, cost(one, "total"));
+        assert!(cost(one, "low") <= total && total <= cost(one, "high"));
+        // Machines on demand cost their price for their time, to the cent.
+        if one["terms"] == "on_demand" {
+            let rate = one["price"]["micro_usd_per_hour"].as_i64().unwrap() as f64;
+            let by_hand = rate * figure(one, "rented") / 3600.0 * one["nodes"].as_f64().unwrap();
+            assert!((cost(one, "compute") as f64 - by_hand).abs() < 5_000.0, "{one}");
+        }
+        assert!(
+            !one["price"]["dated"].as_str().unwrap().is_empty() && !one["price"]["source"].as_str().unwrap().is_empty()
+        );
+    }
+    let out: i64 = plan["ruled_out"].as_array().unwrap().iter().map(|one| one["offers"].as_i64().unwrap()).sum();
+    assert!(out < plan["counts"]["offers"].as_i64().unwrap());
+}
+
+#[test]
+fn limits_narrow_what_is_chosen() {
+    let desk = Desk::new();
+    let chosen = |plan: &Value, role: &str| {
+        plan["picks"].as_array().unwrap().iter().find(|pick| pick["role"] == role).unwrap().clone()
+    };
+    let free = desk.plan(&resnet(""), &[]);
+    let cheapest = chosen(&free, "cheapest")["cost_usd"].as_f64().unwrap();
+    let within = desk.plan(&resnet(&format!("budget: {{max: ${}}}\n", (cheapest * 2.0).ceil())), &[]);
+    assert!(chosen(&within, "fastest")["cost_usd"].as_f64().unwrap() <= (cheapest * 2.0).ceil());
+    let soon = desk.plan(&resnet("deadline: 3h\n"), &[]);
+    assert!(chosen(&soon, "recommended")["time"]["high"].as_str().is_some());
+    assert!(chosen(&soon, "cheapest")["hours"].as_f64().unwrap() <= 3.0);
+    let never = desk.plan(&resnet("resources: {spot: never}\n"), &[]);
+    assert!(never["front"].as_array().unwrap().iter().all(|one| one["terms"] == "on_demand"));
+    let clean = desk.plan(&resnet("resources: {compliance: [gdpr], max_carbon: 20}\n"), &[]);
+    assert!(clean["front"].as_array().unwrap().iter().all(|one| one["kilograms_co2"].as_f64().unwrap() <= 20.0));
+    let tier = desk.plan(&resnet(""), &["--preset", "entry"]);
+    assert!(tier["front"].as_array().unwrap().iter().all(|one| one["gpu"] == "T4" && one["gpus"] == 1));
+    let fixed = desk.plan(&resnet("num_nodes: 2\n"), &[]);
+    assert!(fixed["front"].as_array().unwrap().iter().all(|one| one["nodes"] == 2));
+}
+
+#[test]
+fn data_that_leaves_a_cloud_is_paid_for() {
+    let desk = Desk::new();
+    let only = "resources: {instance_type: p4d.24xlarge, cloud: aws, spot: never, nodes: 1}\n";
+    let egress = |at: &str| {
+        let yaml = resnet(only).replace("147 GB}", &format!("147 GB{at}}}"));
+        desk.plan(&yaml, &[])["front"][0]["cost_micro_usd"]["egress"].as_i64().unwrap()
+    };
+    let (here, region, elsewhere) =
+        (egress(", at: aws/us-east-1"), egress(", at: aws/us-west-2"), egress(", at: gcp/us-central1"));
+    assert!(here < region && region < elsewhere, "{here} {region} {elsewhere}");
+}
+
+#[test]
+fn a_trace_replaces_the_band() {
+    let desk = Desk::new();
+    let rough: Vec<String> = (0..2000).map(|tick| if tick % 8 == 0 { "1" } else { "0" }.to_owned()).collect();
+    desk.file("rough.json", format!(r#"{{"metadata": {{"gap_seconds": 600}}, "data": [{}]}}"#, rough.join(", ")));
+    let yaml = resnet("resources: {accelerators: V100:8, spot: only, nodes: 1}\n");
+    let hours = |plan: &Value| plan["front"][0]["hours"].as_f64().unwrap();
+    let (usual, worse) = (desk.plan(&yaml, &[]), desk.plan(&yaml, &["--spot-trace", "rough.json"]));
+    assert!(hours(&worse) > 1.2 * hours(&usual), "{} {}", hours(&worse), hours(&usual));
+}
+
+#[test]
+fn the_page_and_the_picture_stand_alone() {
+    let desk = Desk::new();
+    desk.plan(
+        &resnet("name: a<b\n").replacen("name: pictures\n", "", 1).replace("a<b", "ab"),
+        &["--html", "plan.html", "--svg", "plan.svg"],
+    );
+    let read = |name: &str| fs::read_to_string(desk.0.path().join(name)).unwrap();
+    let (page, picture) = (read("plan.html"), read("plan.svg"));
+    for part in ["recommended", "cheapest", "fastest", "most robust", "<svg", "The front", "Ruled out"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(picture.starts_with("<svg xmlns") && picture.contains("<title>"));
+    for text in [page, picture] {
+        assert!(
+            !text.contains("http://")
+                || text.matches("http://").count() == text.matches("http://www.w3.org/2000/svg").count()
+        );
+        assert!(!text.contains("<script") && !text.contains("src="));
+    }
+}
+
+#[test]
+fn a_reservation_is_compared_over_a_horizon() {
+    let desk = Desk::new();
+    let yaml = resnet("resources: {cloud: gcp, accelerators: A100-40GB:8, nodes: 1}\n");
+    let plan = desk.plan(&yaml, &["--horizon", "365 days", "--runs", "300"]);
+    let compared = plan["reservations"].as_array().unwrap();
+    assert_eq!(compared.len(), 2, "one year and three");
+    for one in compared {
+        assert!((0.2..0.8).contains(&one["breaks_even_at"].as_f64().unwrap()), "{one}");
+    }
+}
+
+#[test]
+fn a_horizon_of_nothing_and_a_trace_with_a_head_are_understood() {
+    let desk = Desk::new();
+    desk.file("job.yaml", resnet(""));
+    let said = desk.gradus(&["plan", "job.yaml", "--horizon", "0d"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("hint: write for example `--horizon '365 days'`"), "{}", said.err);
+    desk.file("trace.csv", "time,count\n0,1\n3600,0\n7200,1\n86400,1\n");
+    let said = desk.gradus(&["plan", "job.yaml", "--spot-trace", "trace.csv"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+}

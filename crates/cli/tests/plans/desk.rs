@@ -1,0 +1,51 @@
+//! A home folder with job files, and the command run in it.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder with a home and job files.
+pub struct Desk(pub TempDir);
+
+/// What a command came to.
+pub struct Said {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Desk {
+    pub fn new() -> Desk {
+        Desk(TempDir::new().unwrap())
+    }
+
+    pub fn file(&self, name: &str, text: impl AsRef<[u8]>) {
+        fs::write(self.0.path().join(name), text).unwrap();
+    }
+
+    pub fn gradus(&self, words: &[&str]) -> Said {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gradus"));
+        command.current_dir(self.0.path()).args(["--home", "home"]).args(words);
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// The same, where no program of another is found.
+    pub fn gradus_without_path(&self, words: &[&str]) -> Said {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gradus"));
+        command.current_dir(self.0.path()).env("PATH", self.0.path()).args(["--home", "home"]).args(words);
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    pub fn plan(&self, yaml: &str, words: &[&str]) -> Value {
+        self.file("job.yaml", yaml);
+        let said = self.gradus(&[&["plan", "job.yaml", "--json"], words].concat());
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        serde_json::from_str(&said.out).unwrap()
+    }
+}

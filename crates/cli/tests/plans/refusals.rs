@@ -1,0 +1,157 @@
+//! Jobs that cannot be planned or run: what is said, and that the way out works.
+
+use crate::desk::Desk;
+use crate::jobs::{llama, resnet};
+use crate::said::{check, check_around};
+
+#[test]
+fn jobs_that_cannot_be_planned_say_what_to_change() {
+    // Nothing fits.
+    check(
+        &llama("resources: {accelerators: T4:1, nodes: 1}\n"),
+        "error: no offer can run this job
+         training needs #GiB on each GPU at least, however the work is divided; the largest GPU that is too small has #GiB
+         hint: write `accelerators: #GB+:#`: #m for $#"
+            .replace("#GiB", "# GiB")
+            .as_str(),
+    );
+    // A GPU that nobody knows.
+    check(
+        &resnet("resources: {accelerators: A1000:8}\n"),
+        "error: no GPU `A1000` is known
+         hint: known are `A4000`, `A10`, `A10G`, `A16`, `A100-SXM4-40GB`, `A100-SXM4-80GB` and more: `gradus catalog gpus` lists all",
+    );
+    // No money for it.
+    check_around(
+        &resnet("budget: {max: $1}\n"),
+        "the budget of $# is too small: the cheapest, # × ",
+        "hint: write `budget: {max: $#}` or more, which nine runs in ten keep to, or train for fewer steps",
+    );
+    // No time for it.
+    check_around(
+        &resnet("deadline: 5m\n"),
+        "the deadline of #m is too tight: the fastest, # × ",
+        "hint: write `deadline: #m` or more, which nine runs in ten keep to, or train for fewer steps",
+    );
+    // A region that nobody has, and one that another cloud has.
+    check(
+        &resnet("resources: {cloud: aws, region: mars-1}\n"),
+        "error: no region `mars-1` is known
+         hint: known are `us-east-1` and more: `gradus catalog regions` lists all",
+    );
+    check_around(
+        &resnet("resources: {cloud: aws, region: europe-west4}\n"),
+        "nothing is offered with `resources.cloud` as it is; # offers are left without it, such as ",
+        "hint: write `cloud: gcp`, or leave it out",
+    );
+    // Keys that contradict each other.
+    check(
+        &resnet("resources: {use_spot: true, spot: never}\n"),
+        "error: job.yaml:10: `resources.use_spot`: `use_spot` and `spot` contradict each other
+         hint: keep `spot`",
+    );
+    // A file that is not there, one that is no model.
+    check(
+        "run: a\nworkload: {model: model.onnx, batch: 8, steps: 5, extra: 1}\n",
+        "error: job.yaml:2: `workload.extra`: unknown key
+         hint: known keys here: `model`, `batch`, `epochs`, `steps`, `tokens`, `sequence`, `picture`, `optimizer`, `precision`, `memory_format`, `flash_attention`, `compiled`, `recompute`, `evaluated`, `checkpoint`",
+    );
+    // Nothing to learn from.
+    check(
+        &resnet("").replace("samples: 1281167", "samples: 0"),
+        "error: job.yaml:3: `data.samples`: nothing is learned from no samples
+         hint: write how many there are",
+    );
+    // A batch that no GPUs can share.
+    check(
+        &resnet("resources: {accelerators: A100:8, nodes: 1}\n").replace("batch: 1024", "batch: 7"),
+        "error: no offer can run this job
+         a batch of 7 does not divide into whole samples for the GPUs that remain
+         hint: write a `batch` that is a multiple of their number: of the machines times the GPUs of each",
+    );
+    // A number format that the GPU lacks.
+    check(
+        &resnet("  precision: bf16\nresources: {accelerators: V100:8, nodes: 1}\n"),
+        "error: no offer can run this job
+         the GPUs that remain have no `bf16`
+         hint: write `precision: auto`, or ask for other GPUs",
+    );
+    // Epochs of nobody knows how many samples.
+    check(
+        &resnet("").replace("samples: 1281167, ", ""),
+        "error: job.yaml:8: `workload.epochs`: epochs are counted in samples, and their number is not said
+         hint: write `data: {samples: …}`, or `steps: …` instead of `epochs`",
+    );
+    // A price that no machine has.
+    check_around(
+        &resnet("resources: {accelerators: H100:8, max_price: $1/h}\n"),
+        "nothing is offered with `resources.accelerators` as it is; # offers are left without it, such as ",
+        "hint: change `accelerators`, or leave it out",
+    );
+}
+
+#[test]
+fn a_job_that_is_planned_elsewhere_is_not_run_here() {
+    let desk = Desk::new();
+    desk.file("job.yaml", resnet("num_nodes: 2\nresources: {accelerators: A100:8, spot: only}\n"));
+    let said = desk.gradus(&["run", "job.yaml"]);
+    assert_eq!(said.code, Some(2));
+    for key in ["num_nodes", "resources.accelerators", "resources.spot"] {
+        assert!(said.err.contains(&format!("`{key}`")), "{key}: {}", said.err);
+    }
+    assert_eq!(desk.gradus(&["plan", "job.yaml"]).code, Some(0));
+}
+
+#[test]
+fn what_a_hint_says_to_write_works() {
+    let desk = Desk::new();
+    for limit in ["budget: {max: $1}", "deadline: 5m", "budget: {max: $2}\ndeadline: 10m"] {
+        desk.file("job.yaml", resnet(&format!("{limit}\n")));
+        let said = desk.gradus(&["plan", "job.yaml"]);
+        assert_eq!(said.code, Some(2), "{limit}: {}{}", said.out, said.err);
+        // Each hint alone, as it is written: in place of the limit that it names.
+        for hint in said.err.lines().filter_map(|line| line.trim().strip_prefix("hint: write ")) {
+            let written: Vec<&str> = hint.split('`').skip(1).step_by(2).collect();
+            let named = |line: &str| line.split(':').next().unwrap_or_default().to_owned();
+            let kept = limit.lines().filter(|line| !written.iter().any(|other| named(other) == named(line)));
+            let lines: Vec<&str> = kept.chain(written.iter().copied()).collect();
+            desk.file("job.yaml", resnet(&format!("{}\n", lines.join("\n"))));
+            let again = desk.gradus(&["plan", "job.yaml"]);
+            assert_eq!(again.code, Some(0), "{limit} → {lines:?}: {}", again.err);
+        }
+    }
+}
+
+#[test]
+fn a_program_for_this_machine_is_planned_for_this_machine() {
+    let desk = Desk::new();
+    desk.file("job.yaml", resnet("resources: {infra: local}\n"));
+    let said = desk.gradus(&["plan", "job.yaml"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.out.contains("machine  this-machine"), "{}", said.out);
+    assert!(said.out.contains("`gradus run` starts `python train.py` on this machine"), "{}", said.out);
+    assert!(said.out.contains("`gradus plan JOB --catalog`"), "{}", said.out);
+    let catalog = desk.gradus(&["plan", "job.yaml", "--catalog"]);
+    assert!(catalog.out.contains("recommended"), "{}{}", catalog.out, catalog.err);
+    // The same is said before a run begins.
+    desk.file("job.yaml", resnet("").replace("python train.py", "echo trained"));
+    let said = desk.gradus(&["run", "job.yaml"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let (note, begun) = (said.err.find("starts `echo trained` on this machine"), said.err.find("submitted"));
+    assert!(note.is_some() && note < begun, "{}", said.err);
+}
+
+#[test]
+fn data_that_is_not_there_is_told_with_what_the_job_file_says_of_it() {
+    let desk = Desk::new();
+    let train = "train: {model: cnn, data: {path: digits.csv}, epochs: 1, batch: 8}\n";
+    desk.file("job.yaml", format!("# yaml-language-server: $schema=x\n# Get it:\n#   fetch digits.csv\n{train}"));
+    for verb in ["plan", "run"] {
+        let said = desk.gradus(&[verb, "job.yaml"]);
+        assert_eq!(said.code, Some(2), "{}", said.err);
+        let told = "\n  `job.yaml` begins with:\n    Get it:\n      fetch digits.csv\n";
+        assert!(said.err.contains("there is no data at") && said.err.contains(told), "{}", said.err);
+    }
+    desk.file("job.yaml", train);
+    assert!(!desk.gradus(&["plan", "job.yaml"]).err.contains("begins with"));
+}
