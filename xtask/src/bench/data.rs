@@ -4,7 +4,8 @@
 //! time is compared, which a busy machine changes less than wall time. A peer that cannot be installed is left out.
 //! Ours runs from the JPEG files and from the same pictures packed as coefficients; how much a second thread adds is
 //! compared with what a second process of Pillow adds.
-//! With `--pictures FOLDER` they are the user's own. With `--numerics N`, the pixels of N pictures are held against torchvision's instead, in every recipe.
+//! With `--pictures FOLDER` they are the user's own. With `--numerics N`, the pixels of N pictures are held against
+//! torchvision's instead, in every recipe.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
