@@ -87,10 +87,6 @@ impl Error {
         match self {
             Error::Usage { hint, .. } => Some(hint.clone()),
             Error::Server(error) => error.hint(),
-            Error::Data(data::Error::Missing { path }) if path.to_string_lossy().contains("://") => Some(format!(
-                "this reads files and folders that are here: fetch it first, `gradus data pull {} FOLDER`",
-                path.display()
-            )),
             Error::Data(data::Error::Write { name, source }) => {
                 Some(file_fault::hint("write", Path::new(name), source))
             }

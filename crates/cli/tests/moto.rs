@@ -1,5 +1,5 @@
-//! A bucket as data of a run, fetched first or read by pieces: the same weights as from the folder and the tar. `cargo xtask test` provides moto and the
-//! trainer.
+//! A bucket as data of a run, fetched first or read by pieces: the same weights as from the folder and the tar.
+//! `cargo xtask test` provides moto and the trainer.
 
 #[path = "transfer/bucket.rs"]
 mod bucket;
@@ -149,6 +149,44 @@ fn a_run_from_a_bucket_gives_the_weights_of_a_run_from_the_folder() {
     check("s3://nobucket/x", "there is no bucket `nobucket`");
     check("s3://bucket/nothing", "there is nothing at `s3://bucket/nothing`");
     check("ftp://host/x", "`ftp://` is not known");
+}
+
+/// What is found, prepared and packed by an address is what lies in the folder that was pushed.
+#[test]
+#[ignore = "needs moto: `cargo xtask test` provides it"]
+fn data_in_a_bucket_is_looked_at_as_data_in_a_folder() {
+    let scene = Scene { folder: tempfile::tempdir().unwrap(), moto: Moto::start() };
+    let folder = scene.path("pictures");
+    pictures(&folder);
+    let folder = folder.to_str().unwrap();
+    let out = |arguments: &[&str]| {
+        let output = scene.gradus(&[&["data"], arguments].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    out(&["push", folder, "s3://bucket/chunks"]);
+    out(&["push", folder, "s3://bucket/plain", "--plain"]);
+    let file = |name: &str| scene.path(name).to_str().unwrap().to_owned();
+    let found = out(&["inspect", folder, "--verify", "--json"]);
+    out(&["dump", folder, "--index", "7", "--out", &file("here.npy")]);
+    out(&["pack", folder, &file("here")]);
+    let local = format!("file://{folder}");
+    for data in ["s3://bucket/chunks", "s3://bucket/plain", &local] {
+        assert_eq!(out(&["inspect", data, "--verify", "--json"]), found, "{data}");
+        out(&["dump", data, "--index", "7", "--out", &file("there.npy")]);
+        assert_eq!(fs::read(file("there.npy")).unwrap(), fs::read(file("here.npy")).unwrap(), "{data}");
+        let packed = file(&format!("packed-{}", data.len()));
+        out(&["pack", data, &packed]);
+        let shard = |place: &str| fs::read(Path::new(place).join("data-000000.shard")).unwrap();
+        assert!(shard(&packed) == shard(&file("here")), "{data}");
+        assert!(out(&["pack", data, &packed, "--json"]).contains("\"nothing_to_do\":true"), "{data}");
+    }
+    let measured: Value =
+        serde_json::from_str(&out(&["bench", "s3://bucket/plain", "--seconds", "0.2", "--json"])).unwrap();
+    assert!(measured["images"].as_u64() >= Some(40), "{measured}");
+    let nothing = scene.gradus(&["data", "inspect", "s3://bucket/nothing"]);
+    let text = String::from_utf8_lossy(&nothing.stderr);
+    assert!(nothing.status.code() == Some(2) && text.contains("there is nothing at `s3://bucket/nothing`"), "{text}");
 }
 
 /// With 30 % of the data here, from shards, chunks and single pictures; and once more while the process that serves the

@@ -8,15 +8,17 @@ use std::sync::Arc;
 use data::{Cursor, Loader, Numbers, Order, Part};
 use serde_json::json;
 
+use super::place::Place;
 use super::recipe;
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
+use crate::settings::Settings;
 
 /// Arguments of `gradus data dump`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A folder or tar of pictures
+    /// Pictures in any form that is read, or their address, such as `s3://bucket/pictures`
     path: PathBuf,
     #[command(flatten)]
     recipe: recipe::Args,
@@ -32,9 +34,10 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let preset = args.recipe.preset()?;
-    let dataset = Arc::new(args.recipe.open(&preset, &args.path)?);
+    let place = Place::looked_at(&args.path, settings, printer)?;
+    let dataset = Arc::new(args.recipe.open(&preset, place.path())?);
     let samples = dataset.count(Part::Train);
     if args.index >= samples {
         let message = format!("there is no picture {}; there are {samples}", args.index);

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 
 use data::{InspectOptions, Inspection};
 
+use super::place::Place;
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
+use crate::settings::Settings;
 
 /// Arguments of `gradus data inspect`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A data set of any form that is read
+    /// A data set of any form that is read, or its address, such as `s3://bucket/pictures`
     path: PathBuf,
     /// Read every sample: compare it with its hash, or decode it where it has none
     #[arg(long)]
@@ -27,10 +29,11 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     let options = InspectOptions { verify: args.verify, sheet: args.sheet.as_deref(), threads };
-    let found = data::inspect(&args.path, &options).map_err(|error| of_texts(error, &args.path))?;
+    let place = Place::looked_at(&args.path, settings, printer)?;
+    let found = data::inspect(place.path(), &options).map_err(|error| of_texts(error, place.path()))?;
     let code = if args.verify && !found.damaged.is_empty() { exit::WORLD } else { exit::DONE };
     if printer.is_json() {
         printer.json(&found);

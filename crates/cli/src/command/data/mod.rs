@@ -6,6 +6,7 @@ mod bench;
 mod dump;
 mod inspect;
 mod pack;
+mod place;
 mod probe;
 mod pull;
 mod push;
@@ -50,10 +51,10 @@ enum Ask {
 /// [`Error`].
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     match args.ask {
-        Ask::Bench(args) => bench::run(args, printer),
-        Ask::Inspect(args) => inspect::run(args, printer),
-        Ask::Pack(args) => pack::run(args, printer),
-        Ask::Dump(args) => dump::run(args, printer),
+        Ask::Bench(args) => bench::run(args, settings, printer),
+        Ask::Inspect(args) => inspect::run(args, settings, printer),
+        Ask::Pack(args) => pack::run(args, settings, printer),
+        Ask::Dump(args) => dump::run(args, settings, printer),
         Ask::Push(args) => push::run(args, settings, printer),
         Ask::Pull(args) => pull::run(args, settings, printer),
         Ask::Probe(args) => probe::run(args, printer),

@@ -7,17 +7,20 @@ use std::time::{Duration, Instant};
 use data::{Codec, PackFormat, PackOptions, PackProgress, TextOptions, Vocabulary};
 use serde_json::json;
 
+use super::place::Place;
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
 use crate::progress::{counted, grouped};
+use crate::settings::Settings;
 
 /// Arguments of `gradus data pack`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A folder or tar of `…/<class>/<file>.jpg|png`, WebDataset tars (`train-{000..146}.tar`), TFRecords, Parquet or
     /// Arrow files, a folder of any of these, CIFAR-10 binary files, a COCO JSON, pictures with a `metadata.csv|jsonl`, or
-    /// with `--tokenizer` text: `.csv`, `.jsonl`, `.txt`, Parquet or Arrow
+    /// with `--tokenizer` text: `.csv`, `.jsonl`, `.txt`, Parquet or Arrow; or the address of any of these, such as
+    /// `s3://bucket/pictures`
     source: PathBuf,
     /// The folder to write to; made if it is not there
     out: PathBuf,
@@ -79,7 +82,7 @@ enum Format {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let options = PackOptions {
         shard_bytes: args.shard_size,
         seed: args.seed,
@@ -113,8 +116,9 @@ pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
         let message = "text is packed into shards of tokens, without `--codec`, `--shrink` and `--format`".to_owned();
         return Err(Error::Usage { message, hint: "leave those out, or `--tokenizer` to pack pictures".to_owned() });
     }
+    let place = Place::fetched(&args.source, settings, printer)?;
     let (began, mut told) = (Instant::now(), None);
-    let packed = data::pack(&args.source, &args.out, &options, &mut |progress| {
+    let packed = data::pack(place.path(), &args.out, &options, &mut |progress| {
         let due = told.is_none_or(|told: Instant| told.elapsed() >= interval(printer));
         if due && began.elapsed() >= Duration::from_millis(500) {
             told = Some(Instant::now());
@@ -122,7 +126,7 @@ pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
         }
     });
     let packed = packed.map_err(|error| match options.text {
-        None => super::inspect::of_texts(error, &args.source),
+        None => super::inspect::of_texts(error, place.path()),
         Some(_) => error.into(),
     })?;
     let manifest = &packed.manifest;

@@ -3,7 +3,7 @@
 mod scenes;
 mod texts;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,15 +11,18 @@ use data::{Cursor, Loader, Part};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
+use super::place::Place;
 use super::recipe;
 use crate::error::Error;
 use crate::exit;
 use crate::printer::Printer;
+use crate::settings::Settings;
 
 /// Arguments of `gradus data bench`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A folder or tar of pictures; with `--as`, labels in the form of COCO or YOLO, or texts
+    /// Pictures in any form that is read; with `--as`, labels in the form of COCO or YOLO, or texts; or an address,
+    /// such as `s3://bucket/pictures`
     path: PathBuf,
     /// What the data is read as
     #[arg(long = "as", value_enum, default_value_t = Kind::Pictures)]
@@ -64,7 +67,7 @@ const BATCH: usize = 64;
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let limit = Duration::from_secs_f64(args.seconds);
     let strange: Vec<&str> = match args.kind {
         Kind::Pictures => args.text.given().collect(),
@@ -82,19 +85,21 @@ pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
             hint: "leave it out, or see `gradus data bench --help` for `--as`".into(),
         });
     }
+    let place = Place::looked_at(&args.path, settings, printer)?;
+    let path = place.path();
     match args.kind {
-        Kind::Pictures => pictures(args, printer),
+        Kind::Pictures => pictures(&args, path, printer),
         Kind::Objects => {
-            scenes::run(&args.path, args.recipe.size, args.threads.unwrap_or(1), args.recipe.seed, limit, printer)
+            scenes::run(path, args.recipe.size, args.threads.unwrap_or(1), args.recipe.seed, limit, printer)
         }
-        Kind::Text => texts::run(&args.path, &args.text, args.recipe.seed, limit, printer),
+        Kind::Text => texts::run(path, &args.text, args.recipe.seed, limit, printer),
     }
 }
 
-fn pictures(args: Args, printer: &mut Printer) -> Result<u8, Error> {
+fn pictures(args: &Args, path: &Path, printer: &mut Printer) -> Result<u8, Error> {
     let threads = args.threads.unwrap_or(1);
     let preset = args.recipe.preset()?;
-    let dataset = Arc::new(args.recipe.open(&preset, &args.path)?);
+    let dataset = Arc::new(args.recipe.open(&preset, path)?);
     let options = args.recipe.options(&preset, BATCH, threads as usize - 1);
     let limit = Duration::from_secs_f64(args.seconds);
     let (mut images, mut read, mut busy, mut ready, mut batches) = (0_u64, 0_u64, Duration::ZERO, 0, 0);
