@@ -9,7 +9,7 @@ use domain::train::{Corrupt, Data, Folders, Split};
 use super::forms::{all, open};
 use super::written::{ALL, Row, Written, example, field, record, tfrecord, webdataset};
 use super::{Files, complains, refused, scratch, spec};
-use crate::{Dataset, Part};
+use crate::{Dataset, PackOptions, Part, TextOptions, Vocabulary, pack};
 
 const PARTS: [Part; 3] = [Part::Train, Part::Validation, Part::Test];
 
@@ -349,9 +349,10 @@ fn classes_of_a_table_may_be_a_dictionary_and_not_fractions() {
         let path = root.path().join(format!("texts.{ending}"));
         let fractions = Float64Array::from_iter_values(labels.iter().map(|label| *label as f64));
         with_texts(&labels, Arc::new(fractions), &path);
-        let keys = serde_json::from_str(r#"{"length": 8, "label": "label", "vocabulary": 300}"#).unwrap();
-        let shares = serde_json::from_str(r#"{"path": "", "split": [0.6, 0.2, 0.2]}"#).unwrap();
-        let error = crate::Texts::open(&shares, &keys, crate::Goal::Class, &path, 1).expect_err("it opened");
+        let (vocabulary, columns) = (Vocabulary::WordPiece(300), vec!["text".into()]);
+        let text = Some(TextOptions { vocabulary, columns, label: Some("label".into()) });
+        let options = PackOptions { text, ..PackOptions::default() };
+        let error = pack(&path, &root.path().join("out"), &options, &mut |_| {}).expect_err("it was packed");
         complains(&error, "its column `label` holds numbers with fractions", "`.astype(int)`");
     }
     let path = root.path().join("classes.arrow");

@@ -223,9 +223,10 @@ mod tests {
             prop_assert_eq!(run(Read(&bytes, &sequences)), Ok(wanted.clone()));
             prop_assert_eq!(Read(&bytes, &sequences).run(Plain), Ok(wanted));
             let length = bytes.len();
+            prop_assert!(run(Read(&bytes[..length - 1], &sequences)).is_err());
+            // Other values may come of it, for a stream has no checksum of its own; all kernels see the same.
             bytes[flip.0 % length] ^= flip.1;
             prop_assert_eq!(run(Read(&bytes, &sequences)), Read(&bytes, &sequences).run(Plain));
-            prop_assert!(run(Read(&bytes[..length - 1], &sequences)).is_err());
         }
     }
 }
