@@ -184,6 +184,12 @@ fn data_in_a_bucket_is_looked_at_as_data_in_a_folder() {
     let measured: Value =
         serde_json::from_str(&out(&["bench", "s3://bucket/plain", "--seconds", "0.2", "--json"])).unwrap();
     assert!(measured["images"].as_u64() >= Some(40), "{measured}");
+    fs::create_dir_all(file("texts")).unwrap();
+    fs::write(file("texts/a.txt"), "some words").unwrap();
+    out(&["push", &file("texts"), "s3://bucket/texts", "--plain"]);
+    let texts = scene.gradus(&["data", "inspect", "s3://bucket/texts"]);
+    let text = String::from_utf8_lossy(&texts.stderr);
+    assert!(text.contains("`gradus data pack s3://bucket/texts OUT --tokenizer bpe:16000`"), "{text}");
     let nothing = scene.gradus(&["data", "inspect", "s3://bucket/nothing"]);
     let text = String::from_utf8_lossy(&nothing.stderr);
     assert!(nothing.status.code() == Some(2) && text.contains("there is nothing at `s3://bucket/nothing`"), "{text}");

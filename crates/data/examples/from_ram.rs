@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use data::{Codec, Cursor, Dataset, Loader, LoaderOptions, Numbers, Order, PackFormat, PackOptions};
+use data::{Codec, Cursor, Dataset, Loader, LoaderOptions, Numbers, Order, PackOptions};
 use domain::Bytes;
 use domain::random::Draws;
 use domain::train::{Augment, Corrupt, Data, MemoryFormat, Split};
@@ -136,17 +136,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 /// Pictures as they are, in shards.
 fn pack(whole: &Path, shards: &Path, pictures: usize) -> Result<(), Box<dyn Error>> {
     draw(whole, WHOLE, pictures)?;
-    let options = PackOptions {
-        shard_bytes: 64 << 20,
-        seed: 1,
-        split: None,
-        codec: Codec::Pixels,
-        shrink: None,
-        format: PackFormat::Shards,
-        skip: false,
-        text: None,
-        threads: 1,
-    };
+    let options = PackOptions { seed: 1, codec: Codec::Pixels, ..PackOptions::default() };
     data::pack(whole, shards, &options, &mut |_| {})?;
     Ok(())
 }

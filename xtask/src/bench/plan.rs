@@ -16,7 +16,8 @@ const EXAMPLES: [&str; 3] = ["imagenet-resnet50", "bert-large", "llama-8b-finetu
 
 /// Plans each example `rounds` times.
 pub fn plan(root: &Path, rounds: usize) -> Outcome {
-    let arguments = ["build", "--release", "--package", "gradus-cli"];
+    // The whole workspace is named so that cargo finds everything built.
+    let arguments = ["build", "--release", "--workspace", "--bin", "gradus"];
     doing::run(&mut doing::cargo(root, &arguments), "read the compiler's message above")?;
     let program = build::target(root).join("release/gradus");
     let home = std::env::temp_dir().join(format!("gradus-bench-plan-{}", std::process::id()));

@@ -8,7 +8,7 @@ use domain::Bytes;
 use domain::train::{Augment, Corrupt, Data, MemoryFormat};
 
 use super::{Files, complains, scratch, spec};
-use crate::{Codec, Cursor, Dataset, Error, Loader, LoaderOptions, Numbers, PackFormat, PackOptions, Skipped};
+use crate::{Codec, Cursor, Dataset, Error, Loader, LoaderOptions, Numbers, PackOptions, Skipped};
 
 /// The bits of all batches of two epochs.
 fn drain(dataset: Dataset) -> Vec<u32> {
@@ -33,17 +33,7 @@ fn a_data_set_in_memory_needs_its_files_no_more() {
     let files = Files::of(&[""], &["a", "b", "c"], 20);
     let bytes: u64 = files.0.iter().map(|(_, bytes)| bytes.len() as u64).sum();
     let (tree, shards) = (files.folder(root.path()), root.path().join("shards"));
-    let options = PackOptions {
-        shard_bytes: 4 << 10,
-        seed: 1,
-        split: None,
-        codec: Codec::Original,
-        shrink: None,
-        format: PackFormat::Shards,
-        skip: false,
-        text: None,
-        threads: 1,
-    };
+    let options = PackOptions { shard_bytes: 4 << 10, seed: 1, ..PackOptions::default() };
     crate::pack(&tree, &shards, &options, &mut |_| {}).unwrap();
     let wanted = drain(open(&tree, None, Corrupt::Fail).unwrap());
     for path in [&shards, &tree, &files.tar(root.path())] {
@@ -62,17 +52,7 @@ fn a_data_set_in_memory_needs_its_files_no_more() {
 fn parts_of_packed_pixels_are_the_same_from_memory() {
     let root = scratch();
     let (tree, shards) = (Files::of(&[""], &["a", "b"], 20).folder(root.path()), root.path().join("shards"));
-    let options = PackOptions {
-        shard_bytes: 64 << 10,
-        seed: 1,
-        split: None,
-        codec: Codec::Pixels,
-        shrink: None,
-        format: PackFormat::Shards,
-        skip: false,
-        text: None,
-        threads: 1,
-    };
+    let options = PackOptions { shard_bytes: 64 << 10, seed: 1, codec: Codec::Pixels, ..PackOptions::default() };
     crate::pack(&tree, &shards, &options, &mut |_| {}).unwrap();
     let augment = vec![Augment::ResizeCrop(6), Augment::Flip];
     for (numbers, layout) in [

@@ -37,7 +37,7 @@ pub struct Args {
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let preset = args.recipe.preset()?;
     let place = Place::looked_at(&args.path, settings, printer)?;
-    let dataset = Arc::new(args.recipe.open(&preset, place.path())?);
+    let dataset = Arc::new(args.recipe.open(&preset, &place)?);
     let samples = dataset.count(Part::Train);
     if args.index >= samples {
         let message = format!("there is no picture {}; there are {samples}", args.index);

@@ -33,7 +33,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     let options = InspectOptions { verify: args.verify, sheet: args.sheet.as_deref(), threads };
     let place = Place::looked_at(&args.path, settings, printer)?;
-    let found = data::inspect(place.path(), &options).map_err(|error| of_texts(error, place.path()))?;
+    let found = data::inspect(place.path(), &options).map_err(|error| of_texts(error, &place))?;
     let code = if args.verify && !found.damaged.is_empty() { exit::WORLD } else { exit::DONE };
     if printer.is_json() {
         printer.json(&found);
@@ -55,15 +55,15 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
 }
 
 /// What to do where texts are given and pictures, or packed tokens, are looked for.
-pub fn of_texts(error: data::Error, path: &Path) -> Error {
+pub fn of_texts(error: data::Error, place: &Place) -> Error {
     let is_about_form = matches!(error, data::Error::Layout { .. } | data::Error::Picture { .. });
-    if !is_about_form || !holds_texts(path) {
+    if !is_about_form || !holds_texts(place.path()) {
         return error.into();
     }
-    let message = format!("`{}` holds texts, which are looked at and packed as tokens", path.display());
+    let message = format!("`{}` holds texts, which are looked at and packed as tokens", place.named().display());
     let hint = format!(
         "`gradus data pack {} OUT --tokenizer bpe:16000` makes tokens of them (`--columns` and `--label` name columns); then `gradus data inspect OUT`",
-        path.display()
+        place.named().display()
     );
     Error::Usage { message, hint }
 }

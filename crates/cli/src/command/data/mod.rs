@@ -6,7 +6,7 @@ mod bench;
 mod dump;
 mod inspect;
 mod pack;
-mod place;
+pub mod place;
 mod probe;
 mod pull;
 mod push;

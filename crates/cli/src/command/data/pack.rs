@@ -126,7 +126,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         }
     });
     let packed = packed.map_err(|error| match options.text {
-        None => super::inspect::of_texts(error, place.path()),
+        None => super::inspect::of_texts(error, &place),
         Some(_) => error.into(),
     })?;
     let manifest = &packed.manifest;

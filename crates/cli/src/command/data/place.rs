@@ -19,30 +19,45 @@ const KEPT: u64 = 1 << 30;
 
 /// Data that can be opened here, for as long as this lives.
 pub struct Place {
+    named: PathBuf,
     path: PathBuf,
     /// Who serves it by pieces, and the folder of its holes.
     _served: Option<(Served, TempDir)>,
 }
 
 impl Place {
-    /// Makes the data that is named one that can be opened here, by pieces.
+    /// Makes the data that is named one that can be looked at: by pieces where that is possible, else whole.
     ///
     /// # Errors
-    /// [`Error::Store`]; [`Error::File`], if no temporary folder can be made.
+    /// As [`Place::by_pieces`].
     pub fn looked_at(named: &Path, settings: &Settings, printer: &mut Printer) -> Result<Place, Error> {
-        let Some((uri, location)) = elsewhere(named)? else { return Place::fetched(named, settings, printer) };
-        let folder = tempfile::tempdir().map_err(Error::file("make", "a folder of its own"))?;
-        let (data, socket) = (folder.path().join("data"), folder.path().join("socket"));
-        let cache = settings.home.join("cache/looks");
-        let (places, access) = (Places { folder: &data, cache: &cache, socket: &socket }, &settings.access);
-        let serve = |_: &store::Meter| store::serve(uri, KEPT, places, access, Limits::attended());
-        match Transfer::fetching(&location).watch(printer, serve) {
-            Ok(served) => Ok(Place { path: served.path.clone(), _served: Some((served, folder)) }),
+        match Place::by_pieces(named, ("cache/looks", KEPT), settings, printer) {
             Err(Error::Store(store::Error::Usage { .. } | store::Error::NoRanges { .. })) => {
                 Place::fetched(named, settings, printer)
             }
-            Err(error) => Err(error),
+            other => other,
         }
+    }
+
+    /// Makes the data that is named one that can be opened here, by pieces: so many bytes of them are kept in a folder
+    /// of the home folder.
+    ///
+    /// # Errors
+    /// [`Error::Store`]; [`Error::File`], if no temporary folder can be made.
+    pub fn by_pieces(
+        named: &Path,
+        (kept, budget): (&str, u64),
+        settings: &Settings,
+        printer: &mut Printer,
+    ) -> Result<Place, Error> {
+        let Some((uri, location)) = elsewhere(named)? else { return Place::fetched(named, settings, printer) };
+        let folder = tempfile::tempdir().map_err(Error::file("make", "a folder of its own"))?;
+        let (data, socket) = (folder.path().join("data"), folder.path().join("socket"));
+        let cache = settings.home.join(kept);
+        let (places, access) = (Places { folder: &data, cache: &cache, socket: &socket }, &settings.access);
+        let serve = |_: &store::Meter| store::serve(uri, budget, places, access, Limits::attended());
+        let served = Transfer::fetching(&location).watch(printer, serve)?;
+        Ok(Place { named: named.to_owned(), path: served.path.clone(), _served: Some((served, folder)) })
     }
 
     /// Makes the data that is named files of this machine.
@@ -58,7 +73,12 @@ impl Place {
                 Transfer::fetching(&location).watch(printer, stage)?.path
             }
         };
-        Ok(Place { path, _served: None })
+        Ok(Place { named: named.to_owned(), path, _served: None })
+    }
+
+    /// What was asked for, as it can be typed again.
+    pub fn named(&self) -> &Path {
+        &self.named
     }
 
     /// Where it can be opened.

@@ -7,6 +7,7 @@ use data::{Dataset, LoaderOptions, Numbers};
 use domain::train::{Corrupt, Data, MemoryFormat, Normalize, Split};
 
 use super::inspect;
+use super::place::Place;
 use crate::error::Error;
 
 /// How pictures are prepared.
@@ -68,14 +69,15 @@ impl Args {
         })
     }
 
-    /// The pictures at `path`, to be prepared so.
+    /// The pictures at `place`, to be prepared so.
     ///
     /// # Errors
     /// [`Error::Data`]; [`Error::Usage`] for a table of digits.
-    pub fn open(&self, preset: &Preset, path: &Path) -> Result<Dataset, Error> {
+    pub fn open(&self, preset: &Preset, place: &Place) -> Result<Dataset, Error> {
+        let path = place.path();
         let name = path.to_string_lossy().to_lowercase();
         if path.is_file() && (name.ends_with(".csv") || name.ends_with(".csv.gz")) {
-            return Err(no_pictures(path, name.ends_with(".csv") && inspect::has_letters(path)));
+            return Err(no_pictures(place.named(), name.ends_with(".csv") && inspect::has_letters(path)));
         }
         let spec = Data {
             path: String::new(),

@@ -1,18 +1,16 @@
 //! The plan of a job on this machine: what is known about its data and its steps is gathered, the rest is drafted.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use domain::rank::Report;
 use domain::train::{Cache, Task};
 use domain::{Duration, Job, Offer, Plan, Rate, Train};
 use plan::draft::Facts;
 use server::{Home, Series, State};
-use store::{Limits, Location, Places};
-use tempfile::TempDir;
 
 use super::job::{JobArgs, Read, Source, read};
 use super::measure::{self, Measured};
-use crate::command::data::transfer::Transfer;
+use crate::command::data::place::Place;
 use crate::error::Error;
 use crate::machine;
 use crate::printer::Printer;
@@ -132,44 +130,22 @@ pub fn known(
     Ok(domain::sweep::Known { samples, picture: input_shape, classes })
 }
 
-/// Data that can be opened here, for as long as this lives.
-struct Opened {
-    path: PathBuf,
-    /// Where it is served by pieces, who does that, and the folder of its holes.
-    _served: Option<(store::Served, TempDir)>,
-}
-
 /// Makes the data of a job one that can be opened here. What lies elsewhere is fetched into the cache that the run reads
 /// from: all of it, or where the job has a `cache`, the pieces that are asked for.
-fn opened(settings: &Settings, home: &Home, train: &Train, printer: &mut Printer) -> Result<Opened, Error> {
-    let location: Location = train.data.path.parse()?;
-    let (uri, access) = (&train.data.path, &settings.access);
-    let transfer = Transfer::fetching(&location);
-    match train.data.cache.filter(|_| location.is_remote()) {
-        None => {
-            let cache = home.root().join("cache/data");
-            let staged =
-                transfer.watch(printer, |meter| store::stage(uri, &cache, access, Limits::attended(), meter))?;
-            Ok(Opened { path: staged.path, _served: None })
-        }
-        Some(Cache { budget }) => {
-            let here = tempfile::tempdir().map_err(Error::file("make", "a folder of its own"))?;
-            let (folder, cache, socket) =
-                (here.path().join("data"), home.root().join("cache/pieces"), here.path().join("socket"));
-            let places = Places { folder: &folder, cache: &cache, socket: &socket };
-            let served =
-                transfer.watch(printer, |_| store::serve(uri, budget.0, places, access, Limits::attended()))?;
-            Ok(Opened { path: served.path.clone(), _served: Some((served, here)) })
-        }
+fn opened(settings: &Settings, train: &Train, printer: &mut Printer) -> Result<Place, Error> {
+    let named = Path::new(&train.data.path);
+    match train.data.cache {
+        None => Place::fetched(named, settings, printer),
+        Some(Cache { budget }) => Place::by_pieces(named, ("cache/pieces", budget.0), settings, printer),
     }
 }
 
 /// What is known before anything runs: what the data is made of, and how long a step took when this work ran before.
 fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> Result<Facts, Error> {
     let domain::Work::Train(train) = &job.work else { return Ok(Facts::default()) };
-    let staged = opened(settings, home, train, printer)?;
+    let staged = opened(settings, train, printer)?;
     if let Some((keys, goal)) = text(train) {
-        let outline = data::TextOutline::of(&train.data, keys, goal, &staged.path, train.seed)?;
+        let outline = data::TextOutline::of(&train.data, keys, goal, staged.path(), train.seed)?;
         return Ok(Facts {
             samples: outline.counts,
             input_shape: None,
@@ -179,7 +155,7 @@ fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> 
         });
     }
     if train.task() == Task::Boxes {
-        let outline = data::SceneOutline::of(&train.data, &staged.path, train.seed)?;
+        let outline = data::SceneOutline::of(&train.data, staged.path(), train.seed)?;
         let size = u32::try_from(outline.size).unwrap_or(u32::MAX);
         return Ok(Facts {
             samples: Some(outline.counts),
@@ -189,14 +165,14 @@ fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> 
             measured_step: measured(home, train)?,
         });
     }
-    let outline = data::Outline::of(&train.data, &staged.path, train.seed)?;
+    let outline = data::Outline::of(&train.data, staged.path(), train.seed)?;
     let [channels, height, width] = outline.shape.map(|length| u32::try_from(length).unwrap_or(u32::MAX));
     Ok(Facts {
         samples: Some(outline.counts),
         input_shape: Some([channels, height, width]),
         classes: u32::try_from(outline.classes.len()).ok(),
         // Counted only where it matters: of many files it takes a while.
-        bytes: train.data.preload.map(|_| bytes_below(&staged.path)),
+        bytes: train.data.preload.map(|_| bytes_below(staged.path())),
         measured_step: measured(home, train)?,
     })
 }

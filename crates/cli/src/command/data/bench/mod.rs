@@ -3,7 +3,7 @@
 mod scenes;
 mod texts;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -88,7 +88,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     let place = Place::looked_at(&args.path, settings, printer)?;
     let path = place.path();
     match args.kind {
-        Kind::Pictures => pictures(&args, path, printer),
+        Kind::Pictures => pictures(&args, &place, printer),
         Kind::Objects => {
             scenes::run(path, args.recipe.size, args.threads.unwrap_or(1), args.recipe.seed, limit, printer)
         }
@@ -96,10 +96,10 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     }
 }
 
-fn pictures(args: &Args, path: &Path, printer: &mut Printer) -> Result<u8, Error> {
+fn pictures(args: &Args, place: &Place, printer: &mut Printer) -> Result<u8, Error> {
     let threads = args.threads.unwrap_or(1);
     let preset = args.recipe.preset()?;
-    let dataset = Arc::new(args.recipe.open(&preset, path)?);
+    let dataset = Arc::new(args.recipe.open(&preset, place)?);
     let options = args.recipe.options(&preset, BATCH, threads as usize - 1);
     let limit = Duration::from_secs_f64(args.seconds);
     let (mut images, mut read, mut busy, mut ready, mut batches) = (0_u64, 0_u64, Duration::ZERO, 0, 0);
