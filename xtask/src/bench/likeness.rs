@@ -36,7 +36,7 @@ const MODELS: [&str; 18] = [
 
 /// Key of a figure, its heading and the largest that is right.
 const FIGURES: [(&str, &str, f64); 5] = [
-    ("logits", "scores", 1e-5),
+    ("logits", "logits", 1e-5),
     ("loss", "loss", 1e-5),
     ("gradients", "gradients", 1e-4),
     ("curve", "losses of 20 steps", 1e-3),
@@ -44,26 +44,27 @@ const FIGURES: [(&str, &str, f64); 5] = [
 ];
 
 const OPENING: &str = "\
-# Likeness
+# Numerical parity
 
-`cargo xtask bench parity --all` writes this page and needs no data: the peer's random weights are saved as its users save
-them, read by ours under those names, and both see the same batch on one CPU thread in 32-bit floats. The peers are
-torchvision 0.26 and `transformers` 5.23 over PyTorch 2.11; the residual networks for small pictures, which torchvision
-does not have, the detector and a module that is brought along as TorchScript are written out in `benches/peers/`.
-Pictures are 64×64, eight at a time; texts are four rows of 48 words from a vocabulary of 1,000, two of them filled up.
-Training passes have dropout, drawn from the same seed. After the 20 updates (SGD with momentum for networks of convolutions, AdamW for the others) the peer reads our
-weights back by name.
+`cargo xtask bench parity --all` writes this page and needs no data. The reference implementation's random weights are
+saved in its own format and loaded by gradus under the same names; both then see the same batch on one CPU thread in
+fp32. The references are torchvision 0.26 and `transformers` 5.23 on PyTorch 2.11. What torchvision lacks (the residual
+networks for small images, the detector) and a TorchScript module are written out in `benches/peers/`.
 
-AdamW has an eps of 1e-6 here. The biases of attention's keys have no gradient but rounding, since a softmax does not
-see what is added to all its inputs; with the usual 1e-8 Adam divides rounding by its own size and makes whole steps of
-it, in any two programs other ones.
+Images are 64×64 in batches of eight; texts are four rows of 48 tokens from a vocabulary of 1,000, two of them padded.
+Dropout is active in training passes and drawn from the same seed. After 20 updates (SGD with momentum for convolutional
+networks, AdamW for the others) the reference loads our weights by name.
 
-Each figure is the largest difference of a tensor over its largest value. A gradient next to nothing beside the others
-counts as a thousandth of the largest of all.
+AdamW runs with an eps of 1e-6. A softmax ignores what is added to all of its inputs, so the gradients of the attention
+keys' biases are pure rounding error; with the default eps of 1e-8, Adam divides them by their own size and turns them
+into full steps, different ones in any two programs.
 
-The 20 updates of the detector may be beyond these bounds, and so are PyTorch's own: the row below it says how far they
-lie from PyTorch's when each first weight is changed by about its last bit (6e-8 of it). A detector chooses which places
-are to find what by scores that lie close together, so that rounding grows. Its last two columns are held to that row.
+Each figure is the largest difference within a tensor, relative to the tensor's largest value. Gradients that are tiny
+compared with the others are divided by a thousandth of the largest gradient instead.
+
+The detector may exceed the bounds on the 20 updates, and so does PyTorch itself: the row below it compares PyTorch with
+PyTorch after each initial weight is changed by about its last bit (a relative 6e-8). A detector assigns objects to
+anchor points by scores that lie close together, so rounding is amplified. Its last two columns are held to that row.
 
 ";
 
@@ -91,8 +92,8 @@ pub fn likeness(root: &Path, named: &[String]) -> Outcome {
         std::fs::write(&path, text).map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
     }
     match wrong.is_empty() {
-        true => Ok(format!("parity: {} networks are like their peers", lines.len())),
-        false => Err(format!("unlike their peers: {}", wrong.join(", ")).into()),
+        true => Ok(format!("parity: {} networks match their references", lines.len())),
+        false => Err(format!("these differ from their references: {}", wrong.join(", ")).into()),
     }
 }
 
@@ -121,14 +122,14 @@ fn misses(answer: &Value) -> Result<Vec<String>, Box<dyn Error>> {
 }
 
 fn table(lines: &[Value]) -> Result<String, Box<dyn Error>> {
-    let mut text = String::from("| network | peer | tensors |");
+    let mut text = String::from("| network | reference | tensors |");
     for (_, heading, most) in FIGURES {
         write!(text, " {heading} (≤ {most:.0e}) |")?;
     }
     text.push_str("\n|---|---|---|---|---|---|---|---|\n");
     for answer in lines {
         let name = match answer["model"].as_str().unwrap_or_default().split_once(':') {
-            Some((name, task)) => format!("`{name}`, masked {task}"),
+            Some((name, _)) => format!("`{name}`, masked language modelling"),
             None => format!("`{}`", answer["model"].as_str().unwrap_or_default()),
         };
         write!(text, "| {name} | {} | {} |", answer["peer"].as_str().unwrap_or_default(), answer["tensors"])?;
@@ -137,7 +138,7 @@ fn table(lines: &[Value]) -> Result<String, Box<dyn Error>> {
         }
         text.push('\n');
         if let Some(itself) = answer["itself"].as_object() {
-            write!(text, "| {name}, PyTorch beside itself | | {} |", answer["tensors"])?;
+            write!(text, "| {name}, PyTorch against itself | | {} |", answer["tensors"])?;
             for (key, _, _) in FIGURES {
                 match itself.get(key).and_then(Value::as_f64) {
                     Some(figure) => write!(text, " {figure:.1e} |")?,
@@ -160,14 +161,14 @@ mod tests {
     fn figures_are_judged_and_told() {
         let like = json!({"model": "bert_mini:words", "peer": "transformers", "tensors": 70, "logits": 1e-6, "loss": 0.0, "gradients": 1e-4, "curve": 1e-6, "weights": 1e-6});
         assert_eq!(misses(&like).unwrap(), Vec::<String>::new());
-        let row = "| `bert_mini`, masked words | transformers | 70 | 1.0e-6 | 0.0e0 | 1.0e-4 | 1.0e-6 | 1.0e-6 |\n";
+        let row = "| `bert_mini`, masked language modelling | transformers | 70 | 1.0e-6 | 0.0e0 | 1.0e-4 | 1.0e-6 | 1.0e-6 |\n";
         assert!(table(std::slice::from_ref(&like)).unwrap().ends_with(row));
         let mut unlike = like;
         unlike["gradients"] = json!(2e-4);
         assert_eq!(misses(&unlike).unwrap(), ["\"bert_mini:words\" in gradients (2.0e-4, more than 1e-4)"]);
         let mut detector = json!({"model": "yolo_n", "peer": "plain PyTorch", "tensors": 9, "logits": 0.0, "loss": 0.0, "gradients": 0.0, "curve": 9e-4, "weights": 9e-3, "itself": {"curve": 5e-4, "weights": 1e-2}});
         assert_eq!(misses(&detector).unwrap(), Vec::<String>::new());
-        let row = "| `yolo_n`, PyTorch beside itself | | 9 | – | – | – | 5.0e-4 | 1.0e-2 |\n";
+        let row = "| `yolo_n`, PyTorch against itself | | 9 | – | – | – | 5.0e-4 | 1.0e-2 |\n";
         assert!(table(std::slice::from_ref(&detector)).unwrap().ends_with(row));
         detector["weights"] = json!(2e-2);
         assert_eq!(misses(&detector).unwrap().len(), 1);
