@@ -14,11 +14,12 @@ mod draws;
 mod fit;
 mod lab;
 mod peers;
+mod root;
 mod setup;
 mod test;
 mod wheel;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use doing::Outcome;
@@ -40,9 +41,17 @@ usage: cargo xtask COMMAND
 ";
 
 fn main() -> ExitCode {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match dispatch(root, &arguments) {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let folder = std::env::current_dir().unwrap_or_default();
+    let Some(root) = root::find(manifest.as_deref(), &folder) else {
+        eprintln!(
+            "error: `{}` is not inside a checkout of gradus\n  hint: change to the checkout, then `cargo xtask …`",
+            folder.display()
+        );
+        return ExitCode::FAILURE;
+    };
+    match dispatch(&root, &arguments) {
         Some(Ok(line)) => {
             eprintln!("{line}");
             ExitCode::SUCCESS
