@@ -30,7 +30,8 @@ usage: cargo xtask COMMAND
   setup            fetch the tensor library and put it where cargo finds it
   run [ARGS…]      set up, build both executables, then `gradus run ARGS…`
   test             set up, check, build, and run every test: what CI runs
-  check            format, lints, arrows between crates, tidiness, licences, documents
+  check            format, lints, arrows between crates, words, structure, licences, documents
+  check --figures  print the structure of the code in numbers
   chaos [ARGS…]    kill runs at every phase; they must end as if undisturbed
   bench [ARGS…]    step time against PyTorch, a run's step against the bare one, scores against torchvision, plans
   fit FOLDER       fit the planner's numbers to tables of measurements; writes catalog/fitted.json
@@ -75,6 +76,8 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("run", arguments) => Some(build::run(root, arguments)),
         ("test", []) => Some(test::test(root)),
         ("check", []) => Some(check::check(root, check::Missing::Fails)),
+        ("check", [flag]) if flag == "--figures" => Some(check::figures(root)),
+        ("check", [flag]) if flag == "--prune" => Some(check::prune(root)),
         ("chaos", arguments) => Some(chaos::chaos(root, arguments)),
         ("bench", arguments) => Some(bench::bench(root, arguments)),
         ("fit", [folder]) => Some(fit::fit(root, folder)),

@@ -1,19 +1,29 @@
 //! `cargo xtask check`: what a machine can check, a machine checks.
 //!
-//! [`arrows`] reads the table in `ARCHITECTURE.md` and holds cargo's graph against it; [`tidy`] reads every tracked
-//! file; [`licences`] holds every dependency against `deny.toml`; format and lints are left to rustfmt and clippy.
-//! All parts run, so that one call tells everything that is wrong.
+//! [`arrows`] reads the table in `ARCHITECTURE.md` and compares it with cargo's graph; [`tidy`], [`words`], [`names`],
+//! [`modules`] and [`shape`] read every tracked file; [`licences`] compares every dependency with `deny.toml`; format
+//! and lints are left to rustfmt and clippy. All parts run, so that one call shows everything that is wrong.
 
 mod arrows;
+mod figures;
 mod graph;
+mod items;
 mod licences;
+mod modules;
+mod names;
+mod ratchet;
+mod shape;
+mod source;
 mod tidy;
+mod words;
 
 use std::error::Error;
 use std::path::Path;
 
 use crate::docs;
 use crate::doing::{self, Outcome, step};
+use ratchet::Offence;
+use source::Source;
 
 /// A check's name, and what it does.
 type Check<'a> = (&'a str, &'a dyn Fn() -> Result<(), Box<dyn Error>>);
@@ -30,9 +40,17 @@ pub enum Missing {
 /// Runs every check; the fast ones first.
 pub fn check(root: &Path, missing: Missing) -> Outcome {
     let graph = graph::read(root)?;
-    let checks: [Check; 6] = [
+    let sources = source::read(root)?;
+    let known = std::fs::read_to_string(root.join(ratchet::FILE)).unwrap_or_default();
+    let structure = structure(&sources)?;
+    let structure = || {
+        let lists = structure.iter().map(|(name, offences)| ratchet::complaints(name, offences, &known));
+        all_well(lists.flatten().collect())
+    };
+    let checks: [Check; 7] = [
         ("arrows between crates", &|| all_well(arrows::check(root, &graph)?)),
-        ("tidiness", &|| all_well(tidy::check(root)?)),
+        ("tidiness", &|| all_well(tidy::check(root, &sources)?)),
+        ("words and structure", &structure),
         ("licences and sources", &|| licences(root, &graph)),
         ("generated documents", &|| docs::docs(root, true).map(drop)),
         ("format", &|| format(root, missing)),
@@ -49,6 +67,32 @@ pub fn check(root: &Path, missing: Missing) -> Outcome {
         true => Ok("all checks passed".into()),
         false => Err(format!("these checks failed: {}", failed.join(", ")).into()),
     }
+}
+
+/// Prints the structure of the code in numbers.
+pub fn figures(root: &Path) -> Outcome {
+    print!("{}", figures::figures(&source::read(root)?, &graph::read(root)?)?);
+    Ok("these are the figures of the checkout as it is".into())
+}
+
+/// Takes out of the list of known offences what offends no more.
+pub fn prune(root: &Path) -> Outcome {
+    let offences = structure(&source::read(root)?)?;
+    let offences: Vec<Offence> = offences.into_iter().flat_map(|(_, offences)| offences).collect();
+    let left = ratchet::prune(root, &offences)?;
+    Ok(format!("{left} known offences are left in `{}`", ratchet::FILE))
+}
+
+/// The checks whose offences may be known, each with all that it finds.
+fn structure(sources: &[Source]) -> Result<[(&'static str, Vec<Offence>); 6], String> {
+    Ok([
+        ("vocabulary", words::check(sources)?),
+        ("one name", names::check(sources)?),
+        ("circle", modules::check(sources)),
+        ("crowded folder", shape::folders(sources)),
+        ("long function", shape::functions(sources)),
+        ("undocumented", shape::documentation(sources)),
+    ])
 }
 
 /// Turns a list of complaints into one error.

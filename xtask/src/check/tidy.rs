@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use crate::doing;
+use super::source::Source;
 
 /// Words that may stand in some places only.
 struct Ban {
@@ -93,16 +93,8 @@ const LONG_FILES: [&str; 0] = [];
 const MACHINE: [&str; 2] = [concat!("/wo", "rk/"), concat!("../sha", "red")];
 
 /// Returns a sentence for each rule that is broken.
-pub fn check(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
-    let mut git = std::process::Command::new("git");
-    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);
-    let mut complaints = Vec::new();
-    for path in doing::read(&mut git)?.split('\0').filter(|path| !path.is_empty()) {
-        // Pictures and other data are no text, and a deleted file is still in git's index.
-        if let Ok(text) = std::fs::read_to_string(root.join(path)) {
-            complaints.extend(read(path, &text));
-        }
-    }
+pub fn check(root: &Path, sources: &[Source]) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut complaints: Vec<String> = sources.iter().flat_map(read).collect();
     let [english, chinese] = ["README.md", "README.zh-CN.md"].map(|path| std::fs::read_to_string(root.join(path)));
     if blocks(&english?) != blocks(&chinese?) {
         complaints.push("README.zh-CN.md: its commands and examples are not those of README.md".into());
@@ -115,23 +107,23 @@ fn blocks(text: &str) -> Vec<&str> {
     text.split("\n```").skip(1).step_by(2).collect()
 }
 
-/// Holds one file against every rule.
-fn read(path: &str, text: &str) -> Vec<String> {
+/// Compares one file with every rule.
+fn read(source: &Source) -> Vec<String> {
     let mut complaints = Vec::new();
-    for (number, line) in text.lines().enumerate() {
+    for (number, line) in source.lines.iter().enumerate() {
         if let Some(word) = MACHINE.iter().find(|word| line.contains(**word)) {
-            complaints.push(format!("{path}:{}: `{word}` is a place on a developer's machine", number + 1));
+            complaints.push(format!("{}:{}: `{word}` is a place on a developer's machine", source.path, number + 1));
         }
     }
-    if path.ends_with(".rs") && !is_test(path) {
-        complaints.extend(read_source(path, text));
+    if source.is_rust() && !source.is_test() {
+        complaints.extend(read_source(source));
     }
     complaints
 }
 
-fn read_source(path: &str, text: &str) -> Vec<String> {
+fn read_source(source: &Source) -> Vec<String> {
+    let (path, lines) = (source.path.as_str(), &source.lines);
     let mut complaints = Vec::new();
-    let lines: Vec<&str> = text.lines().collect();
     let tests = lines.windows(2).position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod "));
     let length = tests.unwrap_or(lines.len());
     if !lines.iter().find(|line| !line.starts_with("#![")).is_some_and(|line| line.starts_with("//!")) {
@@ -151,9 +143,9 @@ fn read_source(path: &str, text: &str) -> Vec<String> {
     }
     let starts = |list: &[&str]| list.iter().any(|start| path.starts_with(start));
     for ban in BANS.iter().filter(|ban| starts(ban.within) && !starts(ban.except)) {
-        for (number, line) in lines[..length].iter().enumerate() {
+        for (number, line) in source.shipped() {
             if let Some(word) = ban.words.iter().find(|word| mentions(line, word)) {
-                complaints.push(format!("{path}:{}: `{word}` is banned here: {}", number + 1, ban.instead));
+                complaints.push(format!("{path}:{number}: `{word}` is banned here: {}", ban.instead));
             }
         }
     }
@@ -163,9 +155,6 @@ fn read_source(path: &str, text: &str) -> Vec<String> {
 /// Whether a line of code has the word; `std::x` also as `std::{…, x, …}`.
 fn mentions(line: &str, word: &str) -> bool {
     let code = line.trim_start();
-    if code.starts_with("//") {
-        return false;
-    }
     let starts_a_word = |at: usize| !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
     if code.match_indices(word).any(|(at, _)| !word.starts_with(char::is_alphabetic) || starts_a_word(at)) {
         return true;
@@ -178,18 +167,12 @@ fn mentions(line: &str, word: &str) -> bool {
     }
 }
 
-/// Whether the whole file is a test, a benchmark or an example.
-fn is_test(path: &str) -> bool {
-    path.ends_with("/tests.rs")
-        || ["tests", "benches", "examples"].iter().any(|folder| path.split('/').any(|part| part == *folder))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn check(path: &str, text: &str, expected: &str) {
-        let complaints = read(path, text).join("\n");
+        let complaints = read(&Source::new(path, text)).join("\n");
         let is_as_expected = match expected {
             "" => complaints.is_empty(),
             _ => complaints.contains(expected),
