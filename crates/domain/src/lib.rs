@@ -25,6 +25,7 @@ pub mod series;
 pub mod span;
 pub mod sweep;
 pub mod tariff;
+pub mod threads;
 pub mod time;
 pub mod torch;
 pub mod train;

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use domain::finding::{Cause, Finding};
 use domain::rank::{Meeting, Report, Spec};
+use domain::threads::Threads;
 use tch::Device;
 use train::channel::Channel;
 use train::run::{Ending, Setting, run};
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let spec = match first.as_deref() {
         Some("--version" | "-V") => return version(),
         Some("bench") => return bench(&arguments.next().unwrap_or_default()),
+        Some("environment") => return environment(&arguments.collect::<Vec<_>>()),
         Some("fold") => return fold(&arguments.next().unwrap_or_default()),
         Some("--job" | "--out") => by_hand::spec(&first.into_iter().chain(arguments).collect::<Vec<_>>()),
         Some(path) if !path.starts_with('-') => read(path),
@@ -85,6 +87,7 @@ fn attempt(restarts: &str) -> String {
 
 /// What is printed where arguments are missing.
 const USAGE: &str = "usage: gradus-rank SPEC.json
+       gradus-rank environment THREADS RANKS      the variables that an agent starts RANKS ranks with, as JSON
        gradus-rank --job JOB.yaml --out FOLDER    without an agent, on each of several nodes for example as
        torchrun --nnodes 2 --nproc-per-node 1 --master-addr HOST --no-python gradus-rank --job JOB.yaml --out FOLDER";
 
@@ -98,6 +101,19 @@ fn bench(case: &str) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints the variables with which an agent starts each of `RANKS` ranks of `THREADS` threads here, as a JSON object.
+fn environment(arguments: &[String]) -> ExitCode {
+    let numbers: Vec<u32> = arguments.iter().filter_map(|number| number.parse().ok()).collect();
+    let ([per_rank, ranks], Ok(cores)) = (&numbers[..], std::thread::available_parallelism()) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let cores = u32::try_from(cores.get()).unwrap_or(u32::MAX);
+    let variables = Threads { per_rank: *per_rank, ranks: *ranks, cores }.environment();
+    println!("{}", serde_json::json!(std::collections::BTreeMap::from(variables)));
+    ExitCode::SUCCESS
 }
 
 /// Folds an exported model: `[FROM, TO]` as JSON, and so is what was done.

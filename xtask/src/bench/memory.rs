@@ -2,13 +2,12 @@
 
 use std::error::Error;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
 
 use super::built;
 use super::case::{ALL, Case};
-use super::program::Program;
+use super::program::{Program, as_in_a_run};
 use crate::doing::Outcome;
 
 /// Steps of each; the most memory is taken in the second, when the optimiser has its moments.
@@ -64,6 +63,6 @@ pub fn memory(root: &Path, models: &[String]) -> Outcome {
 /// The most memory that a process has which makes a few steps, in MiB.
 fn peak(program: &Path, case: Case, keys: &Value) -> Result<f64, Box<dyn Error>> {
     let description = case.described_with(keys);
-    let mut steps = Program::start("our step", Command::new(program).arg("bench"), &description)?;
+    let mut steps = Program::start("our step", as_in_a_run(program)?.arg("bench"), &description)?;
     Ok(steps.steps(STEPS)?.peak_bytes / f64::from(1 << 20))
 }

@@ -9,6 +9,7 @@ mod case;
 mod data;
 mod figures;
 mod likeness;
+mod load;
 mod memory;
 mod models;
 mod parity;
@@ -26,7 +27,8 @@ use crate::build;
 use crate::doing::{self, Outcome};
 
 const USAGE: &str = "\
-usage: cargo xtask bench train [CASE…] [--pairs N] [--steps N] [--compiled]   the step function against PyTorch's
+usage: cargo xtask bench train [CASE…] [--pairs N] [--steps N] [--compiled] [--beside-load]
+                                                                 a run's step function against PyTorch's
        cargo xtask bench step [CASE…] [--pairs N] [--steps N]    the run's step against the step function; snapshots
        cargo xtask bench memory [MODEL…]                         what each way of saving memory leaves at most
        cargo xtask bench parity --all [MODEL…]                   every network against its peer; docs/parity.md
@@ -40,7 +42,7 @@ usage: cargo xtask bench train [CASE…] [--pairs N] [--steps N] [--compiled]   
        cargo xtask bench models                                  weights read from model files beside PyTorch's count
 cases: fp32, fp32-channels_last, bf16, bf16-channels_last of resnet18 on small pictures; with a model before it, such as
        resnet50-fp32, those of resnet50, mobilenet_v3_large, bert_mini and gpt_tiny
---compiled measures against torch.compile";
+--compiled measures against torch.compile; --beside-load while other processes keep half of the cores busy";
 
 /// How much is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +55,8 @@ struct Options {
     steps: usize,
     /// Whether PyTorch compiles its step.
     compiled: bool,
+    /// Whether other processes keep half of the cores busy meanwhile.
+    beside_load: bool,
 }
 
 /// Runs the comparison that `arguments` name.
@@ -79,7 +83,7 @@ pub fn bench(root: &Path, arguments: &[String]) -> Outcome {
 }
 
 fn options(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options { cases: Vec::new(), pairs: 15, steps: 10, compiled: false };
+    let mut options = Options { cases: Vec::new(), pairs: 15, steps: 10, compiled: false, beside_load: false };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut number = || -> Result<usize, String> {
@@ -90,6 +94,7 @@ fn options(arguments: &[String]) -> Result<Options, String> {
             "--pairs" => options.pairs = number()?,
             "--steps" => options.steps = number()?,
             "--compiled" => options.compiled = true,
+            "--beside-load" => options.beside_load = true,
             name => options.cases.push(case::Case::named(name).ok_or(USAGE)?),
         }
     }
@@ -130,5 +135,6 @@ mod tests {
         check("fp8", Err("cases:"));
         check("bert_mini-fp32 resnet50-bf16-channels_last --compiled", Ok((2, 15, 10)));
         check("bert_mini-channels_last", Err("cases:"));
+        check("fp32 --beside-load", Ok((1, 15, 10)));
     }
 }

@@ -2,22 +2,39 @@
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
 use super::case;
 
-/// Settings that would change how threads wait or where they run; all programs go without, so with the defaults.
+/// Settings that would change how threads wait or where they run: what the shell has set of them counts for nobody.
 const UNSET: [&str; 6] =
     ["OMP_WAIT_POLICY", "OMP_PROC_BIND", "OMP_PLACES", "GOMP_SPINCOUNT", "GOMP_CPU_AFFINITY", "OMP_DYNAMIC"];
 
-/// Gives a command the threads that every measured program gets.
-pub fn same_threads(command: &mut Command) -> &mut Command {
+/// Gives a command a thread per core and libgomp's defaults for the rest, as a PyTorch program has them that is started
+/// from a shell.
+pub fn as_from_a_shell(command: &mut Command) -> &mut Command {
     for name in UNSET {
         command.env_remove(name);
     }
     command.env("OMP_NUM_THREADS", case::threads().to_string())
+}
+
+/// A command of `rank`, the executable `gradus-rank`, in the environment in which `gradus run` starts one rank on this
+/// machine: `rank` is asked for it, which has it from the function that the agent calls.
+pub fn as_in_a_run(rank: &Path) -> Result<Command, Box<dyn Error>> {
+    let asked =
+        as_from_a_shell(Command::new(rank).args(["environment", &case::threads().to_string(), "1"])).output()?;
+    let variables: Value = serde_json::from_slice(&asked.stdout)
+        .map_err(|error| format!("`{} environment` prints no JSON: {error}", rank.display()))?;
+    let mut command = Command::new(rank);
+    as_from_a_shell(&mut command);
+    for (name, value) in variables.as_object().into_iter().flatten() {
+        command.env(name, value.as_str().unwrap_or_default());
+    }
+    Ok(command)
 }
 
 /// A running program. It ends when its stdin does.
@@ -42,7 +59,7 @@ pub struct Block {
 impl Program {
     /// Starts it with what describes the case.
     pub fn start(name: &'static str, command: &mut Command, description: &str) -> Result<Program, Box<dyn Error>> {
-        let command = same_threads(command.arg(description)).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let command = command.arg(description).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("cannot start {name}: {error}"))?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(format!("{name} has no stdin or no stdout").into());

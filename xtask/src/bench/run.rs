@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, channel};
 use serde_json::{Value, json};
 
 use super::case::{self, Case};
-use super::program::{number, same_threads};
+use super::program::{as_in_a_run, number};
 use crate::draws::Draws;
 
 /// Pictures of the data set: 306 batches in an epoch.
@@ -58,7 +58,7 @@ impl Run {
             "checkpoints": folder.join("checkpoints"), "export": folder.join("export"), "socket": socket,
         });
         fs::write(&spec, text.to_string())?;
-        let mut child = same_threads(Command::new(rank).arg(&spec)).stdin(Stdio::null()).spawn()?;
+        let mut child = as_in_a_run(rank)?.arg(&spec).stdin(Stdio::null()).spawn()?;
         let agent = accept(&listener, &mut child)?;
         let (sender, reports) = channel();
         let reader = BufReader::new(agent.try_clone()?);

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::case::{self, Case};
 use super::figures::{Spread, mean};
-use super::program::{Program, number, numbers};
+use super::program::{Program, as_in_a_run, number, numbers};
 use super::quiet::{Watch, undisturbed};
 use super::run::{Run, Step};
 use super::{Options, built};
@@ -28,7 +28,7 @@ pub fn step(root: &Path, options: &Options) -> Outcome {
     for case in &options.cases {
         // In the build folder, as that lies on a disk: a checkpoint in memory would be too cheap.
         let folder = build::target(root).join(format!("bench/{}.{}", case.name(), std::process::id()));
-        let mut bare = Command::new(programs.join("gradus-rank"));
+        let mut bare = as_in_a_run(&programs.join("gradus-rank"))?;
         bare.arg("bench");
         compare(*case, &programs.join("gradus-rank"), &folder, &mut bare, options)?;
     }

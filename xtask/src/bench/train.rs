@@ -1,11 +1,13 @@
-//! The bare step function against PyTorch's: same model, batch, formats, optimiser and threads.
+//! The step function against PyTorch's: same model, batch, formats, optimiser and number of threads. Ours computes in
+//! the environment in which `gradus run` starts its ranks, PyTorch's in that of a shell.
 
 use std::path::Path;
 use std::process::Command;
 
 use super::case::{self, Case};
 use super::figures::{Spread, mean};
-use super::program::Program;
+use super::load::Load;
+use super::program::{Program, as_from_a_shell, as_in_a_run};
 use super::quiet::{Watch, undisturbed};
 use super::{Options, built};
 use crate::doing::Outcome;
@@ -22,11 +24,11 @@ pub fn train(root: &Path, options: &Options) -> Outcome {
     for case in &options.cases {
         let mut theirs = Command::new(&python);
         theirs.arg(root.join("benches/peers/torch_step.py")).env("PYTHONPATH", &packages);
-        theirs.env("HF_HUB_OFFLINE", "1").env("TRANSFORMERS_VERBOSITY", "error");
+        as_from_a_shell(&mut theirs).env("HF_HUB_OFFLINE", "1").env("TRANSFORMERS_VERBOSITY", "error");
         if options.compiled {
             theirs.arg("compiled");
         }
-        compare(*case, Command::new(&ours).arg("bench"), &mut theirs, options)?;
+        compare(*case, as_in_a_run(&ours)?.arg("bench"), &mut theirs, options)?;
     }
     Ok("bench: ours over PyTorch's, so less is faster".into())
 }
@@ -44,7 +46,9 @@ fn compare(
     ours.steps(WARM_UP)?;
     theirs.steps(WARM_UP)?;
 
-    let processes = [ours.id(), theirs.id(), std::process::id()];
+    let load = if options.beside_load { Load::start(case::threads())? } else { Load::default() };
+    let mut processes = load.ids();
+    processes.extend([ours.id(), theirs.id(), std::process::id()]);
     let watch = Watch::begin(&processes);
     let (blocks, tried) =
         undisturbed(options.pairs, &processes, || Ok([ours.steps(options.steps)?, theirs.steps(options.steps)?]))?;
@@ -56,11 +60,12 @@ fn compare(
 
     let (pairs, steps) = (blocks.len(), options.steps);
     println!(
-        "{} {}, batch {}, {} threads: {pairs} pairs of {steps} steps",
+        "{} {}, batch {}, {} threads{}: {pairs} pairs of {steps} steps",
         case.model,
         case.format(),
         case.batch(),
-        case::threads()
+        case::threads(),
+        load,
     );
     println!("  ours     {:.1} ms a step", of(0));
     println!("  {peer:<8} {:.1} ms a step", of(1));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use domain::rank::{self, Meeting, SPEC_SCHEMA, Spec};
+use domain::threads::Threads;
 use domain::wire::Start;
 use domain::{Cause, Finding, Train};
 
@@ -42,9 +43,9 @@ pub fn command(
     fs::write(&path, text).map_err(|error| not_written("write", &path, &error))?;
     let mut command = Command::new(&tools.rank_program);
     command.arg(&path).current_dir(folder);
-    command.env("OMP_NUM_THREADS", start.threads.to_string());
-    // A thread that waits must sleep: spinning for a core that something else uses made steps seven times slower.
-    command.env("OMP_WAIT_POLICY", "passive");
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = u32::try_from(cores).unwrap_or(u32::MAX);
+    command.envs(Threads { per_rank: start.threads, ranks: seat.ranks, cores }.environment());
     // What cuBLAS needs to give the same sums on every run; see PyTorch's notes on reproducibility.
     command.env("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
     // A rank reads local files only, and what it does not have it cannot tell.

@@ -4,6 +4,7 @@ use std::fs;
 
 use domain::rank::Report;
 use domain::run::AttemptEnd;
+use domain::threads::Threads;
 use domain::wire::{Order, Word};
 use domain::{Cause, Fence};
 use rustix::process::Signal;
@@ -49,6 +50,10 @@ fn a_rank_s_reports_come_in_order_and_end_with_the_model() {
     let expected: Vec<String> = expected.chain(["exported", "trained"].map(String::from)).collect();
     assert_eq!(words, expected);
     assert!(scene.log(1).contains("rank of trains-1-a1 with 1 threads"), "{}", scene.log(1));
+    let cores = std::thread::available_parallelism().unwrap().get() as u32;
+    for (name, value) in (Threads { per_rank: 1, ranks: 1, cores }).environment() {
+        assert!(name == "OMP_NUM_THREADS" || scene.log(1).contains(&format!("{name}={value}\n")), "{}", scene.log(1));
+    }
     assert_eq!(fs::read_to_string(scene.folder.join("checkpoints/fence")).unwrap().trim(), "1");
 }
 

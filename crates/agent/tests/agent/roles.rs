@@ -34,6 +34,9 @@ pub fn agent(folder: PathBuf, patience: &str) -> ! {
 pub fn rank(spec: &str, behaviour: &str) -> ! {
     let spec: Spec = serde_json::from_str(&std::fs::read_to_string(spec).unwrap()).unwrap();
     println!("rank of {} with {} threads", spec.attempt, std::env::var("OMP_NUM_THREADS").unwrap());
+    for name in ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT"] {
+        println!("{name}={}", std::env::var(name).unwrap());
+    }
     if spec.world_size > 1 {
         let value = |name: &str| std::env::var(name).unwrap();
         assert_eq!((value("RANK"), value("WORLD_SIZE")), (spec.rank.to_string(), spec.world_size.to_string()));

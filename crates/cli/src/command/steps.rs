@@ -5,6 +5,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use domain::threads::Threads;
 use serde_json::Value;
 
 use super::rank;
@@ -36,8 +37,8 @@ impl Steps {
     pub fn start(settings: &Settings, case: &Value, threads: u32) -> Result<Steps, Error> {
         let program = &settings.rank_program;
         let mut command = rank::command(settings, "bench", &case.to_string())?;
-        // As the agent starts a rank.
-        command.env("OMP_NUM_THREADS", threads.to_string()).env("OMP_WAIT_POLICY", "passive");
+        let cores = std::thread::available_parallelism().map_or(threads, |cores| cores.get() as u32);
+        command.envs(Threads { per_rank: threads, ranks: 1, cores }.environment());
         let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = spawned.map_err(|error| Error::Code {
             message: format!("cannot start `{}`, which makes the steps: {error}", program.display()),

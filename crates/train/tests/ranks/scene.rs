@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use domain::finding::Finding;
 use domain::id::{AttemptId, Fence, RunId};
 use domain::rank::{Evaluated, Exported, Meeting, Report, SPEC_SCHEMA, Spec};
+use domain::threads::Threads;
 use domain::train::Train;
 use serde_json::{Value, json};
 
@@ -127,7 +128,7 @@ impl Scene {
             fs::write(&path, serde_json::to_vec(&spec).unwrap()).unwrap();
             let (out, log) = (self.path(&format!("rank-{rank}.out")), self.path(&format!("rank-{rank}.log")));
             let mut command = Command::new(env!("CARGO_BIN_EXE_gradus-rank"));
-            command.arg(&path).env("OMP_NUM_THREADS", "1").env("OMP_WAIT_POLICY", "passive");
+            command.arg(&path).envs(Threads { per_rank: 1, ranks, cores: 1 }.environment());
             command.env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
             command.env("LOCAL_RANK", rank.to_string());
             command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
