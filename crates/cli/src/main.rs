@@ -1,20 +1,24 @@
-//! `gradus`: words to calls, results to words.
+//! The executable `gradus`: parses the command line, calls the crates below, and prints what comes back.
 //!
-//! Each command is one file in `command`, its arguments and one function. Nothing is decided here.
+//! Each command is one file in `command`: its arguments, whose comments are the help text, and one function. What
+//! several commands share stands below them, and modules use only what stands to their left:
+//!
+//! `error`, `settings` → `printer`, `table`, `figures` → `rank`, `fetch` → `local` → `follow` → `sweep` → `command`
+//!
+//! `rank` asks `gradus-rank` for single tasks, `fetch` opens data at an address, `local` plans a job on this machine,
+//! `follow` runs the control loop and prints what happens, and `sweep` does so for all trials of a sweep.
 
-mod attend;
 mod command;
 mod error;
-mod exit;
-mod file_fault;
-mod machine;
-mod narrator;
+mod fetch;
+mod figures;
+mod follow;
+mod local;
 mod printer;
-mod progress;
+mod rank;
 mod settings;
 mod sweep;
 mod table;
-mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,38 +29,53 @@ use crate::command::Command;
 use crate::printer::Printer;
 use crate::settings::Settings;
 
-/// Trains deep-learning models: a job file goes in; a plan with hours and dollars comes back; then the trained model and
-/// an exact bill come out, whatever fails in between. Today it rents the machine it runs on.
+/// What ends the main `--help` page.
+const EXIT_CODES: &str = "\
+Exit codes:
+    0  success
+    1  internal error
+    2  usage error: wrong arguments or job file, or a file, folder or bucket that does not exist
+    3  environment error: permissions, disk space, damaged data, network, provider
+  100  the run failed
+  101  the run has not finished
+  102  no such run
+  103  the run was stopped
+  130  interrupted
+
+Get started: gradus run examples/digits.yaml";
+
+/// Train deep-learning models from a job file: plan time and cost, run, recover from failures, and get the trained model
+/// with an exact bill. Runs on this machine today; renting cloud machines is not implemented yet.
 #[derive(Debug, Parser)]
 #[command(
     name = "gradus",
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 done, 1 our fault, 2 wrong words: also a file, folder or bucket that is not there or of another\nkind, 3 what is there refuses: rights, room, damage, network, 100 the run failed, 101 not finished,\n102 no such run, 103 stopped, 130 interrupted.\nStart with: gradus run examples/digits.yaml"
+    after_help = EXIT_CODES
 )]
 struct Arguments {
-    /// Folder of all state [default: `GRADUS_HOME`, else the platform's data folder]
+    /// Folder that holds all state [default: `GRADUS_HOME`, else the platform's data folder]
     #[arg(long, global = true, value_name = "FOLDER")]
     home: Option<PathBuf>,
-    /// Print JSON to stdout: one value; where something is listed or followed, one a line
+    /// Print JSON to stdout: one value, or one value per line for lists and followed runs
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
     command: Command,
 }
 
-/// A damaged file that a parser panics over is told as an error; the panic itself would only frighten.
-fn hush_expected_panics() {
-    let loud = std::panic::take_hook();
+/// A parser that panics over a damaged file is reported as an error, so the panic message itself is suppressed.
+fn silence_expected_panics() {
+    let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if !data::caught::expected() {
-            loud(panic);
+            print(panic);
         }
     }));
 }
 
 fn main() -> ExitCode {
-    hush_expected_panics();
+    silence_expected_panics();
     let arguments = Arguments::parse();
     let mut printer = Printer::new(arguments.json, true);
     let settings = match Settings::gather(arguments.home) {

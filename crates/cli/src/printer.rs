@@ -1,4 +1,4 @@
-//! The one place that prints: stdout is data, stderr is conversation.
+//! The one place that prints: data to stdout, messages to stderr.
 
 use std::io::{IsTerminal, Write};
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 
-/// Prints for a person or for a program.
+/// Prints for people, or JSON for programs.
 #[derive(Debug)]
 pub struct Printer {
     json: bool,
@@ -19,36 +19,36 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// A printer for people, or for programs with `json`.
+    /// A printer; with `json` for programs.
     pub fn new(json: bool, color: bool) -> Printer {
         let terminal = std::io::stderr().is_terminal();
         Printer { json, terminal, color: color && terminal, progress: false, failure: None }
     }
 
-    /// Whether a program reads.
+    /// Whether output is JSON.
     pub fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Whether a person watches.
+    /// Whether stderr is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.terminal
     }
 
-    /// Columns of the terminal that data goes to; none where it goes elsewhere.
+    /// Columns of the terminal that stdout is; none if it is no terminal.
     pub fn data_width(&self) -> Option<usize> {
         let stdout = std::io::stdout();
         let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten()?;
         Some(usize::from(size.ws_col))
     }
 
-    /// A line of data, for people.
+    /// Prints a line to stdout.
     pub fn data(&mut self, line: impl AsRef<str>) {
         self.clear();
         self.write(&format!("{}\n", plain(line.as_ref())));
     }
 
-    /// One JSON value on a line.
+    /// Prints a JSON value on one line of stdout.
     pub fn json(&mut self, value: &impl Serialize) {
         self.clear();
         if let Ok(text) = serde_json::to_string(value) {
@@ -65,18 +65,18 @@ impl Printer {
         }
     }
 
-    /// Why data could not be written, if it could not; a reader that has read enough is no failure.
+    /// The first failed write to stdout, if any; a closed pipe is none.
     pub fn failure(&mut self) -> Option<Error> {
         let source = self.failure.take()?;
         Some(Error::File { doing: "write to", path: "stdout".into(), source })
     }
 
-    /// A line of conversation.
+    /// Prints a message to stderr.
     pub fn say(&mut self, line: impl AsRef<str>) {
         self.painted(&plain(line.as_ref()));
     }
 
-    /// A line whose colours are our own.
+    /// Prints a message with the colours it holds.
     fn painted(&mut self, line: &str) {
         self.clear();
         emit(&mut std::io::stderr().lock(), &format!("{line}\n"));
@@ -93,7 +93,7 @@ impl Printer {
         self.progress = true;
     }
 
-    /// An error, its causes and the next thing to type.
+    /// Prints an error, its causes and its hint.
     pub fn error(&mut self, error: &Error) {
         let red = self.paint("31;1");
         let bold = self.paint("1");
@@ -102,9 +102,9 @@ impl Printer {
         let mut source = std::error::Error::source(error);
         while let Some(cause) = source {
             let told = plain(&cause.to_string());
-            // Some say their cause in their own sentence; it is told once.
+            // Some errors hold their cause in their own message; it is printed once.
             if !text.contains(&told) {
-                text.push_str(&format!("\n  because: {told}"));
+                text.push_str(&format!("\n  caused by: {told}"));
             }
             source = cause.source();
         }
@@ -114,7 +114,7 @@ impl Printer {
         self.painted(&text);
     }
 
-    /// Asks a person, and takes the answer yes for an empty line. No terminal, no.
+    /// Asks on the terminal; an empty line means yes. Without a terminal the answer is no.
     pub fn confirm(&mut self, question: &str) -> bool {
         if !std::io::stdin().is_terminal() {
             return false;
@@ -137,18 +137,18 @@ impl Printer {
     }
 }
 
-/// Conversation that nobody can hear is no reason to stop.
+/// A message that cannot be written is no reason to stop.
 fn emit(stream: &mut impl Write, text: &str) {
     let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
 }
 
-/// JSON escapes the control characters of ASCII by itself; those above it steer some terminals too.
+/// JSON escapes ASCII control characters; C1 control characters can control terminals too.
 fn escaped(json: &str) -> String {
     let escape = |c: char| if c.is_control() { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
     if json.chars().any(char::is_control) { json.chars().map(escape).collect() } else { json.to_owned() }
 }
 
-/// Text from elsewhere must not steer the terminal.
+/// Removes control characters: text from data or programs must not control the terminal.
 fn plain(text: &str) -> String {
     text.chars().filter(|c| *c == '\n' || *c == '\t' || !c.is_control()).collect()
 }

@@ -16,11 +16,11 @@ pub struct Settings {
     pub home: PathBuf,
     /// This executable.
     pub program: PathBuf,
-    /// The executable that our own trainer runs in.
+    /// The executable of the built-in trainer.
     pub rank_program: PathBuf,
-    /// Folder of the tensor library, with `lib/` in it, where one was found.
+    /// Folder of libtorch, with `lib/` in it, if one was found.
     pub libtorch: Option<PathBuf>,
-    /// Whether colour is wanted.
+    /// Whether to print colours.
     pub color: bool,
     /// The chaos harness' socket.
     pub chaos: Option<PathBuf>,
@@ -33,7 +33,7 @@ impl Settings {
     /// object stores' own tools read ([`store::VARIABLES`]).
     ///
     /// # Errors
-    /// [`Error::Usage`] when no home folder is known, [`Error::File`] when this executable's place is not.
+    /// [`Error::Usage`] when no home folder is known, [`Error::File`] when the path of this executable is not.
     pub fn gather(home: Option<PathBuf>) -> Result<Settings, Error> {
         let program = env::current_exe().map_err(Error::file("find", "gradus"))?;
         let rank_program = path("GRADUS_RANK").unwrap_or_else(|| program.with_file_name("gradus-rank"));
@@ -42,11 +42,8 @@ impl Settings {
         let home = match home.or_else(|| path("GRADUS_HOME")).or_else(|| platform("XDG_DATA_HOME", ".local/share")) {
             Some(home) => home,
             None => {
-                let message = "no folder is known for the state: `HOME` is not set".to_owned();
-                return Err(Error::Usage {
-                    message,
-                    hint: "name one with `--home FOLDER` or `GRADUS_HOME`".to_owned(),
-                });
+                let message = "no folder for the state: neither `--home`, `GRADUS_HOME` nor `HOME` is set".to_owned();
+                return Err(Error::Usage { message, hint: "set it with `--home FOLDER` or `GRADUS_HOME`".to_owned() });
             }
         };
         let access = access();

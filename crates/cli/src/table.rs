@@ -1,4 +1,4 @@
-//! Columns for people: as wide as their widest cell, no borders, readable in a log.
+//! Tables of aligned columns without borders, readable in a log.
 
 /// Lines of a table: the head, then the rows.
 pub fn lines(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {

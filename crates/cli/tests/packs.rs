@@ -123,10 +123,10 @@ fn what_is_wrong_is_told() {
         &source,
         &["--codec", "coefficients", "--format", "webdataset"],
         2,
-        "tars hold picture files, not coefficients",
+        "WebDataset tars hold image files, not coefficients",
     );
-    check(&source, &["--tokenizer", "bpe:5"], 2, "give a size from 300");
-    check(&source, &["--tokenizer", "bpe:500", "--codec", "pixels"], 2, "text is packed into shards of tokens");
+    check(&source, &["--tokenizer", "bpe:5"], 2, "the vocabulary size must be from 300");
+    check(&source, &["--tokenizer", "bpe:500", "--codec", "pixels"], 2, "do not apply to text");
     check(&source, &["--tokenizer", "bpe:500"], 2, "it holds no text");
     check(&source, &["--label", "x"], 2, "--tokenizer");
     let text = scene.path("texts.csv");
@@ -160,7 +160,7 @@ fn a_table_is_prepared_by_no_recipe() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{text}");
         assert!(
-            text.contains("is a table of digits") && text.contains("hint: look at it with `gradus data inspect"),
+            text.contains("is a table of pixels") && text.contains("hint: inspect it with `gradus data inspect"),
             "{text}"
         );
         assert!(!text.contains("leave `size` out"), "{text}");

@@ -1,4 +1,4 @@
-//! `gradus agent`: one node, looked after. A provider starts it.
+//! `gradus agent`: the agent of one machine. A provider starts it.
 
 use std::path::PathBuf;
 
@@ -8,12 +8,12 @@ use crate::settings::Settings;
 /// Arguments of `gradus agent`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Folder of its instance
+    /// Folder of the instance
     #[arg(long)]
     folder: PathBuf,
 }
 
-/// Looks after one node until it is told to leave.
+/// Runs until it is told to leave or its lease ends.
 ///
 /// # Errors
 /// [`Error::Agent`].

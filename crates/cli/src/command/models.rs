@@ -1,4 +1,4 @@
-//! `gradus models`: what was trained.
+//! `gradus models`: trained models.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,11 @@ use domain::run::{Outcome, RunState};
 use serde_json::json;
 use server::{Home, State};
 
-use super::{Meant, find_any, rank};
+use super::find::{Meant, find_any};
 use crate::error::Error;
-use crate::exit;
+use crate::error::exit;
 use crate::printer::Printer;
+use crate::rank;
 use crate::settings::Settings;
 use crate::table;
 
@@ -18,26 +19,26 @@ use crate::table;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    ask: Option<Ask>,
+    command: Option<Subcommand>,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Ask {
-    /// List every model
+enum Subcommand {
+    /// List models (the default)
     List,
-    /// Tell everything about one
+    /// Show the details of a model
     Show {
-        /// The run that trained it, or a sweep for its best: its name, the start of it, or `last`
+        /// Run, or sweep for its best trial: its name, a unique prefix of it, or `last`
         run: String,
     },
-    /// Copy a model and its card to a folder, verified
+    /// Copy a model and its card to a folder, verifying its hash
     Export {
-        /// The run that trained it, or a sweep for its best: its name, the start of it, or `last`
+        /// Run, or sweep for its best trial: its name, a unique prefix of it, or `last`
         run: String,
-        /// Where to; made if it is not there
+        /// Target folder, created if it does not exist
         #[arg(long, value_name = "FOLDER")]
         to: PathBuf,
-        /// Fold batch normalisations into the convolutions before them, for whoever only uses the model
+        /// Fold batch normalisation into the preceding convolutions, for inference
         #[arg(long)]
         fold: bool,
     },
@@ -50,10 +51,10 @@ enum Ask {
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let state = State::open(&home)?;
-    match args.ask.unwrap_or(Ask::List) {
-        Ask::List => list(&state, printer),
-        Ask::Show { run } => show(&state, printer, &run),
-        Ask::Export { run, to, fold } => export(&state, settings, printer, &run, to, fold),
+    match args.command.unwrap_or(Subcommand::List) {
+        Subcommand::List => list(&state, printer),
+        Subcommand::Show { run } => show(&state, printer, &run),
+        Subcommand::Export { run, to, fold } => export(&state, settings, printer, &run, to, fold),
     }
 }
 
@@ -91,7 +92,7 @@ fn show(state: &State, printer: &mut Printer, name: &str) -> Result<u8, Error> {
     printer.data(format!("model       {}", architecture(run)));
     printer.data(format!("file        {} ({} bytes)", model.model, model.bytes));
     printer.data(format!("sha256      {}", model.model_sha256));
-    printer.data(format!("weights of  step {} of {}", model.step, model.steps));
+    printer.data(format!("checkpoint  step {} of {}", model.step, model.steps));
     printer.data(format!("validation  {:.2} %", 100.0 * model.validation_accuracy));
     printer.data(format!("test        {:.2} %", 100.0 * model.test_accuracy));
     for (name, value) in model.figures.lines() {
@@ -116,11 +117,11 @@ fn export(
     let source = PathBuf::from(&model.model);
     let bytes = std::fs::read(&source).map_err(Error::file("read", &source))?;
     if server::submit::sha256(&bytes) != model.model_sha256 {
-        let message = format!("`{}` is not what was trained: its SHA-256 differs", source.display());
+        let message = format!("`{}` was modified after training: its SHA-256 differs", source.display());
         return Err(Error::Code {
             message,
             hint: Some(format!(
-                "train it again with `gradus run`, or restore it; run `{id}` wrote {}",
+                "restore the file whose SHA-256 is {}, or train again; run `{id}` wrote it",
                 model.model_sha256
             )),
             code: exit::WORLD,
@@ -130,14 +131,14 @@ fn export(
     let target = to.join("model.safetensors");
     if fold {
         if target.exists() {
-            let message = format!("`{}` is there already", target.display());
-            return Err(Error::Usage { message, hint: "name another folder, or move the file away".to_owned() });
+            let message = format!("`{}` already exists", target.display());
+            return Err(Error::Usage { message, hint: "use another folder, or move the file away".to_owned() });
         }
         return folded(settings, printer, &id, &source, &to);
     }
     if std::fs::read(&target).is_ok_and(|there| there != bytes) {
-        let message = format!("`{}` is there already and holds something else", target.display());
-        return Err(Error::Usage { message, hint: "name another folder, or move the file away".to_owned() });
+        let message = format!("`{}` already exists with other content", target.display());
+        return Err(Error::Usage { message, hint: "use another folder, or move the file away".to_owned() });
     }
     std::fs::write(&target, &bytes).map_err(Error::file("write", &target))?;
     let card = source.with_file_name("model.json");
@@ -154,7 +155,7 @@ fn export(
     Ok(exit::DONE)
 }
 
-/// Has a rank fold the model, for only it knows tensors.
+/// Runs `gradus-rank fold`, since only that executable links libtorch.
 fn folded(
     settings: &Settings,
     printer: &mut Printer,
@@ -171,13 +172,13 @@ fn folded(
         let finding: Option<domain::Finding> = serde_json::from_value(answer["finding"].clone()).ok();
         let (message, hint) = match finding {
             Some(finding) => (finding.message, finding.hint),
-            None => ("the model could not be folded".to_owned(), Some("export it without `--fold`".to_owned())),
+            None => ("cannot fold the model".to_owned(), Some("export without `--fold`".to_owned())),
         };
         return Err(Error::Code { message, hint, code: exit::WORLD });
     }
     let difference = answer["difference"].as_f64().unwrap_or_default();
     printer.say(format!(
-        "{} batch normalisations are folded into convolutions; scores differ by {difference:.1e} of the largest",
+        "folded {} batch normalisations; logits differ by {difference:.1e} of the largest",
         answer["folded"]
     ));
     let target = to.join("model.safetensors");
@@ -190,7 +191,7 @@ fn folded(
     Ok(exit::DONE)
 }
 
-/// The run that is meant: of a sweep its best trial.
+/// The run that a name refers to; for a sweep its best trial.
 fn meant(state: &State, name: &str) -> Result<domain::RunId, Error> {
     let world = state.world();
     let id = match find_any(world, name)? {
@@ -227,6 +228,6 @@ fn trained(run: &plan::Run) -> Option<&Exported> {
 fn architecture(run: &plan::Run) -> String {
     match &run.job.work {
         domain::Work::Train(train) => train.model.name().to_owned(),
-        domain::Work::Command(_) => "the user's own".to_owned(),
+        domain::Work::Command(_) => "program".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! `gradus offers`: what can be rented, at which price, of which day and from where.
+//! `gradus offers`: machines of the clouds with their prices, dates and sources.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -13,61 +13,61 @@ use domain::region::Compliance;
 use serde_json::{Value, json};
 
 use crate::error::Error;
+use crate::error::exit;
 use crate::printer::Printer;
 use crate::settings::Settings;
-use crate::{exit, table};
+use crate::table;
 
-/// Lines that a person is shown unless more are asked for.
+/// Rows by default.
 const LIMIT: usize = 20;
 
 /// Arguments of `gradus offers`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// GPUs of one machine: `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8`
+    /// GPUs of a machine: `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8`
     #[arg(long, value_name = "GPU[:COUNT]")]
     gpu: Option<Accelerators>,
-    /// Only this cloud; may be given again
+    /// Only this cloud (repeatable)
     #[arg(long = "cloud", value_name = "NAME")]
     clouds: Vec<String>,
-    /// Only this region: its name, its start as in `europe-*`, or a country as in `DE`; may be given again
+    /// Only this region: a name, a prefix such as `europe-*`, or a country such as `DE` (repeatable)
     #[arg(long = "region", value_name = "REGION")]
     regions: Vec<String>,
-    /// Look at spot prices: cheaper, and taken back at any time
+    /// Use spot prices: cheaper, but the cloud can preempt the machine at any time
     #[arg(long)]
     spot: bool,
-    /// Only machines that cost no more an hour
+    /// Highest price per hour of a machine
     #[arg(long, value_name = "PRICE")]
     max_price: Option<Rate>,
-    /// Only regions for `gdpr`, `hipaa`, `soc2` or `iso27001`; may be given again
+    /// Only regions with `gdpr`, `hipaa`, `soc2` or `iso27001` compliance (repeatable)
     #[arg(long, value_name = "RULE")]
     compliance: Vec<Compliance>,
-    /// What comes first
+    /// Sort order
     #[arg(long, value_enum, default_value = "price")]
     sort: Sort,
-    /// Lines at most [default: 20; all with `--all` and `--json`]
+    /// Maximum number of rows [default: 20; all with `--all` and `--json`]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Everything: also what has no price, parts of GPUs, GPUs that nothing here trains on, and regions that have none of
-    /// a machine
+    /// Include offers without a price, fractional GPUs, unsupported GPUs, and regions without the machine
     #[arg(long)]
     all: bool,
 }
 
-/// In which order offers are shown.
+/// Sort orders.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Sort {
-    /// The cheapest machine first
+    /// Cheapest machine first
     Price,
-    /// The cheapest GPU first
+    /// Lowest price per GPU first
     GpuPrice,
-    /// The GPU with most memory first
+    /// Most GPU memory first
     Memory,
 }
 
 /// Lists offers.
 ///
 /// # Errors
-/// [`Error::Usage`] for words that nothing in the catalog has.
+/// [`Error::Usage`] for names that are not in the catalog.
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let catalog = Catalog::open(&settings.home)?;
     let wanted = Wanted {
@@ -102,15 +102,15 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     }
     print(&offers, wanted.market, printer);
     if found > offers.len() {
-        printer.say(format!("{} of {found} offers; more with `--limit {found}`", offers.len()));
+        printer.say(format!("{} of {found} offers; show all with `--limit {found}`", offers.len()));
     }
     if !args.all && !unpriced.is_empty() && priced == found {
-        printer.say(format!("{} more have no such price; see them with `--all`", unpriced.len()));
+        printer.say(format!("{} more without a price; show them with `--all`", unpriced.len()));
     }
     Ok(exit::DONE)
 }
 
-/// A word that is not known, as what the user has to change.
+/// The error for an unknown name.
 pub fn usage(unknown: Unknown) -> Error {
     Error::Usage { hint: unknown.hint(), message: unknown.to_string() }
 }
@@ -152,14 +152,14 @@ fn for_a_gpu(listing: &Listing, price: &Price) -> Option<Rate> {
 }
 
 fn print(offers: &[&Listing], market: Market, printer: &mut Printer) {
-    let head = ["cloud", "region", "machine", "GPUs", "memory", "cores", "price", "a GPU", "other price", "of"];
-    let rows: Vec<Vec<String>> = offers.iter().map(|listing| row(listing, market)).collect();
-    table::lines(&head, &rows).into_iter().for_each(|line| printer.data(line));
     let other = match market {
         Market::OnDemand => "spot",
         Market::Spot => "on demand",
     };
-    printer.say(format!("prices are dollars an hour of the whole machine; the other price is {other}"));
+    let head = ["cloud", "region", "machine", "GPUs", "memory", "cores", "price", "per GPU", other, "date"];
+    let rows: Vec<Vec<String>> = offers.iter().map(|listing| row(listing, market)).collect();
+    table::lines(&head, &rows).into_iter().for_each(|line| printer.data(line));
+    printer.say("prices in $ per hour per machine");
     let sources: BTreeSet<String> =
         offers.iter().filter_map(|listing| source(listing, market.price(listing)?)).collect();
     sources.into_iter().for_each(|source| printer.say(source));
@@ -213,19 +213,19 @@ fn source(listing: &Listing, price: &Price) -> Option<String> {
     Some(format!("{} {}: {}{}", listing.cloud, price.dated, price.source, derived.unwrap_or_default()))
 }
 
-/// Says which wish leaves nothing.
+/// Prints which option leaves nothing.
 fn nothing(catalog: &Catalog, wanted: &Wanted, unaffordable: &[&Listing], all: bool, printer: &mut Printer) {
-    printer.say("no offer is all of this");
+    printer.say("no offer matches");
     let priced = unaffordable.iter().filter_map(|listing| Some((wanted.market.price(listing)?.rate, *listing)));
     if let Some((rate, listing)) = priced.min_by_key(|(rate, _)| *rate) {
         printer.say(format!(
-            "the cheapest costs {rate}: `{}` in `{}`; raise `--max-price`",
+            "the cheapest is {rate}: `{}` in `{}`; raise `--max-price`",
             listing.instance_type, listing.region
         ));
         return;
     }
     if !unaffordable.is_empty() {
-        printer.say(format!("{} machines have no such price; see them with `--all`", unaffordable.len()));
+        printer.say(format!("{} machines without a price; show them with `--all`", unaffordable.len()));
     }
     let without: [(&str, Wanted); 4] = [
         ("--gpu", Wanted { gpu: None, ..wanted.clone() }),
@@ -240,16 +240,13 @@ fn nothing(catalog: &Catalog, wanted: &Wanted, unaffordable: &[&Listing], all: b
             catalog.listings.iter().filter(|row| is_left(&any, row)).map(|row| row.gpus.count).collect();
         if !counts.is_empty() {
             let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
-            printer.say(format!(
-                "machines have {} of this GPU: write one of these numbers after the `:`",
-                counts.join(", ")
-            ));
+            printer.say(format!("machines have {} of this GPU: use one of these counts after `:`", counts.join(", ")));
         }
     }
     for (flag, relaxed) in without.iter().filter(|(_, relaxed)| relaxed != wanted) {
         let left = catalog.listings.iter().filter(|row| is_left(relaxed, row)).count();
         if left > 0 {
-            printer.say(format!("without `{flag}` there are {left}"));
+            printer.say(format!("without `{flag}`: {left} offers"));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Sweeps on the command line: what one will take, what is said while it goes on, and what it came to.
+//! Sweeps on the command line: the preview, the messages while one runs, and its result.
 //!
-//! [`preview`] gathers what is told before anything runs, [`narrator`] says what happens, [`table`] shows the trials.
-//! A sweep is attended as a run is, by [`crate::attend`].
+//! `preview` → `narrator`, `table` → `attend`.
 
+mod attend;
 pub mod narrator;
 pub mod preview;
 pub mod table;
@@ -13,19 +13,19 @@ use domain::{Job, Plan, Sweep, SweepId};
 use plan::SweepState;
 use server::{Home, State, submit};
 
-use crate::attend::attend_sweep;
-use crate::command::{meters, run::confirm};
 use crate::error::Error;
-use crate::exit;
+use crate::error::exit;
+use crate::follow::{meters, report, result::confirm};
 use crate::printer::Printer;
 use crate::settings::Settings;
+use attend::attend_sweep;
 use preview::Preview;
 
-/// Plans, asks, submits and attends, or goes on with the unfinished sweep of the same job.
+/// Confirms, submits and follows a sweep, or resumes the unfinished sweep of the same job.
 ///
 /// # Errors
 /// [`Error`].
-#[expect(clippy::too_many_arguments, reason = "what `gradus run` has gathered, each once")]
+#[expect(clippy::too_many_arguments, reason = "values of `gradus run`, each once")]
 pub fn run(
     settings: &Settings,
     printer: &mut Printer,
@@ -39,7 +39,7 @@ pub fn run(
     let mut state = State::open(home)?;
     let unfinished = if is_new { None } else { submit::unfinished_sweep(home, &state, &job, &plan, file) };
     if let Some(sweep) = unfinished {
-        printer.say(format!("going on with sweep {sweep}; `--new` starts another"));
+        printer.say(format!("resuming sweep {sweep}; use `--new` to start another"));
         let since = state.world().last_seq;
         drop(state);
         return finish(settings, printer, home, &sweep, since);
@@ -54,7 +54,7 @@ pub fn run(
     finish(settings, printer, home, &sweep, since)
 }
 
-/// Attends a sweep and tells its result.
+/// Follows a sweep and prints its result.
 ///
 /// # Errors
 /// [`Error`].
@@ -80,7 +80,7 @@ pub fn finish(
     verdict(sweep, known)
 }
 
-/// The end of a sweep as an exit code. One that only money or time was to end has come to its end when they do.
+/// The exit code of a sweep. One without another end than its budget or deadline succeeds when it reaches them.
 fn verdict(id: &SweepId, sweep: &plan::Sweep) -> Result<u8, Error> {
     match &sweep.state {
         SweepState::Running | SweepState::Stopping { .. } => Ok(exit::NOT_FINISHED),
@@ -109,5 +109,5 @@ fn ends_by_limit(search: &Sweep) -> bool {
 pub fn write_report(home: &Home, state: &State, id: &SweepId) -> Result<(), Error> {
     let world = state.world();
     let Some(page) = server::report::sweep_html(world, id, &meters(world)) else { return Ok(()) };
-    crate::command::report::write_page(&home.sweep(id), &page)
+    report::write_page(&home.sweep(id), &page)
 }

@@ -1,5 +1,5 @@
-//! What a sweep's attendant says: one line when a trial begins, goes on or ends. Whoever runs the loop, it reads the
-//! log; and it keeps the reports of trials and of the sweep while it is at it.
+//! Prints what happens to a sweep: one line when a trial starts, resumes or ends. It reads the event log, so its output is
+//! the same whichever process runs the control loop. It also writes the reports of the trials and of the sweep.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,13 +11,14 @@ use server::{Home, Series, State};
 
 use super::preview::said;
 use crate::error::Error;
-use crate::narrator::{record_json, stopping};
+use crate::follow::narrator::{record_json, stopping};
+use crate::follow::report;
 use crate::printer::Printer;
 
 /// How often it looks for news.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Says what is new about a sweep.
+/// Prints what is new about a sweep.
 pub struct SweepNarrator<'a> {
     home: &'a Home,
     sweep: SweepId,
@@ -37,7 +38,7 @@ impl<'a> SweepNarrator<'a> {
         Ok(SweepNarrator { home, sweep: sweep.clone(), state, series, told: since })
     }
 
-    /// Tells until `ended`, and then the rest.
+    /// Prints until `ended`, and then the rest.
     ///
     /// # Errors
     /// [`Error`] when the state cannot be read or a report not be written.
@@ -65,7 +66,7 @@ impl<'a> SweepNarrator<'a> {
             printer.say(sentence);
         }
         if let Event::Billed { run, .. } = &record.event {
-            crate::command::report::write(self.home, &self.state, &self.series, run)?;
+            report::write(self.home, &self.state, &self.series, run)?;
             self.home.tell(&self.home.run(run))?;
             super::write_report(self.home, &self.state, &self.sweep)?;
         }
@@ -89,7 +90,7 @@ impl<'a> SweepNarrator<'a> {
         }
     }
 
-    /// What an event means for the sweep, where it is worth a line.
+    /// The message for an event, if it has one.
     fn sentence(&self, event: &Event) -> Option<String> {
         let world = self.state.world();
         let sweep = world.sweeps.get(&self.sweep)?;
@@ -97,8 +98,8 @@ impl<'a> SweepNarrator<'a> {
         let text = match event {
             Event::SweepSubmitted(submitted) => format!("sweep {}: submitted", submitted.sweep),
             Event::SweepStopRequested { by, .. } => stopping(*by).to_owned(),
-            Event::SweepResumeRequested { .. } => "going on".to_owned(),
-            Event::SweepBudgetAlert { spent, .. } => format!("budget: {spent} spent, the alert is reached"),
+            Event::SweepResumeRequested { .. } => "resuming".to_owned(),
+            Event::SweepBudgetAlert { spent, .. } => format!("budget alert: {spent} spent"),
             Event::Submitted(submitted) => {
                 let trial = submitted.trial.as_ref()?;
                 let is_counted = sweep.search.trials.is_some() || plan::sweep::most(&sweep.search) < u32::MAX;
@@ -108,9 +109,9 @@ impl<'a> SweepNarrator<'a> {
                 format!("trial {}{of}: {}", trial.number, said(&trial.values))
             }
             Event::ResumeRequested { run, epochs: Some(epochs), .. } => {
-                format!("trial {} goes on to {epochs} epochs", number(run))
+                format!("trial {}: resumed, to {epochs} epochs", number(run))
             }
-            Event::ResumeRequested { run, .. } => format!("trial {} goes on", number(run)),
+            Event::ResumeRequested { run, .. } => format!("trial {}: resumed", number(run)),
             Event::Ended { run, end } => {
                 let known = self.trial(run)?;
                 let number = number(run);
@@ -124,10 +125,10 @@ impl<'a> SweepNarrator<'a> {
                     }
                     RunEnd::Done { outcome: Outcome::Failed { finding } } => {
                         let first = finding.message.lines().next().unwrap_or_default();
-                        format!("trial {number} failed: {first}")
+                        format!("trial {number}: failed: {first}")
                     }
-                    RunEnd::Done { outcome: Outcome::Succeeded } => format!("trial {number} succeeded"),
-                    RunEnd::Stopped { .. } => format!("trial {number} stopped; its state is saved"),
+                    RunEnd::Done { outcome: Outcome::Succeeded } => format!("trial {number}: succeeded"),
+                    RunEnd::Stopped { .. } => format!("trial {number}: stopped; checkpoint saved"),
                 }
             }
             _ => return None,

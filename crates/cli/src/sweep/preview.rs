@@ -1,13 +1,13 @@
-//! What a sweep will take, by estimate and by its limits, told before anything is spent; and what cannot work, refused before it starts.
+//! What a sweep takes, by estimate and by its limits, shown before it starts; what cannot work is refused.
 
 use domain::sweep::{Asha, Known, Method};
 use domain::{Job, Plan, Problem, Problems, Rate, Sweep};
 use plan::sweep::Bound;
 use serde_json::{Value, json};
 
-use crate::command::plan::short;
 use crate::error::Error;
-use crate::progress::grouped;
+use crate::figures::{grouped, short};
+use crate::local::draft;
 
 /// What is known of a sweep before it starts.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,7 +19,7 @@ pub struct Preview {
 }
 
 impl Preview {
-    /// Looks ahead.
+    /// Computes the preview.
     ///
     /// # Errors
     /// [`Error::Job`] with what does not fit: a trial whose values do not go together, too many at a time, no end.
@@ -27,8 +27,8 @@ impl Preview {
         let mut problems: Vec<Problem> = plan::sweep::crowded(job, sweep, plan).into_iter().collect();
         let only_money = sweep.trials.is_none() && sweep.method != Method::Grid && job.deadline.is_none();
         if only_money && plan.offer.rate == Rate::default() {
-            let message = "this machine costs nothing, so the budget never ends the search";
-            problems.push(Problem::at("budget", message).hint("write `trials: 20` under `sweep`, or name a `--price`"));
+            let message = "the price of this machine is 0, so the budget never ends the sweep";
+            problems.push(Problem::at("budget", message).hint("write `trials: 20` under `sweep`, or set `--price`"));
         }
         if let Some(misfit) = plan::sweep::misfit(job, sweep, &plan.offer, &known) {
             let values = said(&misfit.values);
@@ -63,11 +63,11 @@ pub fn said(values: &[domain::sweep::Setting]) -> String {
     values.iter().map(|value| format!("{} {}", value.key, value.say())).collect::<Vec<_>>().join(", ")
 }
 
-/// The preview for people, after the machine and its price.
+/// The preview for people.
 pub fn lines(job: &Job, plan: &Plan, preview: &Preview) -> Vec<String> {
     let Some(sweep) = &job.sweep else { return Vec::new() };
     let bound = &preview.bound;
-    let mut lines: Vec<String> = crate::command::plan::lines(job, plan).into_iter().take(3).collect();
+    let mut lines: Vec<String> = draft::lines(job, plan).into_iter().take(3).collect();
     let keys: Vec<&str> = sweep.parameters.iter().map(|parameter| parameter.key.as_str()).collect();
     lines.push(format!("sweep    {} over {}", method(sweep, job), keys.join(", ")));
     let goal = match sweep.goal {
@@ -85,34 +85,39 @@ pub fn lines(job: &Job, plan: &Plan, preview: &Preview) -> Vec<String> {
         }
         (_, _) => format!("trials   as many as budget and deadline allow{at_once}"),
     });
-    // Only a limit holds for sure: an estimate's slow end is passed by one run in ten, and on a busy machine by more.
+    // One run in ten exceeds the slow end of its estimate, and more on a busy machine; only a limit is certain.
     let told = |figure: String, is_limit: bool| match is_limit {
         true => format!("{figure} at most"),
-        false => format!("about {figure}, if all goes slowly; nothing ends it there"),
+        false => format!("about {figure} at the slow end (P90), not limited"),
     };
     let time = bound.time.map_or("unknown".to_owned(), |time| told(short(time), bound.time_is_limit));
     lines.push(format!("time     {time}"));
     let cost = bound.cost.map_or("unknown".to_owned(), |cost| told(cost.to_string(), bound.cost_is_limit));
     lines.push(format!("cost     {cost}"));
     if let Some(budget) = job.budget {
-        lines.push(format!("budget   {} at most for all trials; they save and stop before it is exceeded", budget.max));
+        lines.push(format!(
+            "budget   at most {} for all trials; they save a checkpoint and stop before exceeding it",
+            budget.max
+        ));
     }
     if let Some(deadline) = job.deadline {
-        lines.push(format!("deadline {deadline} for all trials; they save and stop when it comes"));
+        lines.push(format!("deadline {deadline} for all trials; they save a checkpoint and stop when it is reached"));
     }
     let rests = match (job.budget, job.deadline) {
-        (None, None) => "the slow end of each trial's estimate; only `budget` and `deadline` bound a sweep for sure",
-        (Some(_), _) | (_, Some(_)) => "the slow end of each trial's estimate; only the limits hold for sure",
+        (None, None) => {
+            "every trial takes the slow end (P90) of its estimate; set `budget` or `deadline` for a hard limit"
+        }
+        (Some(_), _) | (_, Some(_)) => "every trial takes the slow end (P90) of its estimate",
     };
     lines.push(format!("assumed  {rests}"));
     lines
 }
 
-/// The way of the search, in words.
+/// The search method in words.
 fn method(sweep: &Sweep, job: &Job) -> String {
     match sweep.method {
-        Method::Grid => "grid".to_owned(),
-        Method::Random => format!("random values, seed {},", sweep.seed),
+        Method::Grid => "grid search".to_owned(),
+        Method::Random => format!("random search, seed {},", sweep.seed),
         Method::Asha(Asha { reduction_factor, .. }) => {
             let epochs = match &job.work {
                 domain::Work::Train(train) => train.epochs,
@@ -120,11 +125,7 @@ fn method(sweep: &Sweep, job: &Job) -> String {
             };
             let rungs = plan::sweep::rungs(sweep, epochs);
             let rungs: Vec<String> = rungs.iter().map(u32::to_string).collect();
-            format!(
-                "successive halving (1 in {reduction_factor} goes on: {} epochs), seed {},",
-                rungs.join(" → "),
-                sweep.seed
-            )
+            format!("ASHA (top 1/{reduction_factor} promoted: {} epochs), seed {},", rungs.join(" → "), sweep.seed)
         }
     }
 }

@@ -9,10 +9,11 @@ use serde_json::{Map, Value, json};
 use server::{Home, State};
 
 use super::preview::said;
-use crate::command::meters;
+use crate::figures::counted;
+use crate::follow::meters;
 use crate::table::lines as table_lines;
 
-/// Everything about a sweep, for people: where it stands, then its trials, best first.
+/// A sweep for people: its state, then its trials, best first.
 pub fn lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::Sweep) -> Vec<String> {
     let world = state.world();
     let rows = rows(world, sweep, &meters(world));
@@ -23,7 +24,7 @@ pub fn lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::Sweep) -> V
     lines.push(format!("job      {}", sweep.file));
     let count = |state: Stand| rows.iter().filter(|row| row.state == state).count();
     let (open, failed) = (count(Stand::Open), count(Stand::Failed));
-    lines.push(format!("trials   {}, {open} at work, {failed} failed", rows.len()));
+    lines.push(format!("trials   {}, {open} running, {failed} failed", rows.len()));
     lines.push(format!("cost     {}", plan::sweep::spent(world, sweep, &meters(world))));
     if !rows.is_empty() {
         lines.push(String::new());
@@ -112,11 +113,15 @@ pub fn result_lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::Swee
     }
     let rents: usize = world.trials(sweep).filter_map(|(_, run)| run.bill.as_ref()).map(|bill| bill.lines.len()).sum();
     let total = sweep.total.unwrap_or_default();
-    lines.push(format!("bill     {total} for {} trial(s) on {rents} rent(s)", rows.len()));
+    lines.push(format!(
+        "bill     {total} for {} on {}",
+        counted(rows.len() as u64, "trial"),
+        counted(rents as u64, "machine")
+    ));
     lines
 }
 
-/// The last line of `--json`: a promise to scripts.
+/// The last line of `--json`: a stable interface for scripts.
 pub fn last_line(home: &Home, state: &State, id: &SweepId, sweep: &plan::Sweep) -> Value {
     let mut value = json(state, id, sweep);
     let total = sweep.total.unwrap_or_default();
@@ -146,12 +151,12 @@ fn best(sweep: &plan::Sweep) -> Option<&Best> {
     }
 }
 
-/// Why nothing goes on, where nothing does.
+/// Why a sweep makes no progress, if it makes none.
 fn why(home: &Home, id: &SweepId, sweep: &plan::Sweep) -> Option<String> {
     match &sweep.state {
         SweepState::Running | SweepState::Stopping { .. } if home.is_attended(&home.sweep(id)) => None,
         SweepState::Running | SweepState::Stopping { .. } => {
-            Some(format!("no process attends to it; type `gradus resume {id}`"))
+            Some(format!("unattended: no process runs it; resume it with `gradus resume {id}`"))
         }
         SweepState::Ended { how: SweepEnd::Failed { finding, .. } } => Some(finding.message.clone()),
         SweepState::Ended { how: SweepEnd::Done { .. } | SweepEnd::Stopped { .. } } => None,

@@ -10,13 +10,13 @@ fn offers_are_listed_with_price_date_and_source() {
     assert_eq!(
         said.out,
         "\
-cloud  region     machine        GPUs                memory  cores  price    a GPU   other price  of
-aws    us-east-1  p4d.24xlarge   8 × A100-SXM4-40GB  40 GiB  96     21.9576  2.7447  7.2460       2026-07-20
-aws    us-east-1  p4de.24xlarge  8 × A100-SXM4-80GB  80 GiB  96     27.4471  3.4309  9.6065       2026-07-20
+cloud  region     machine        GPUs                memory  cores  price    per GPU  spot    date
+aws    us-east-1  p4d.24xlarge   8 × A100-SXM4-40GB  40 GiB  96     21.9576  2.7447   7.2460  2026-07-20
+aws    us-east-1  p4de.24xlarge  8 × A100-SXM4-80GB  80 GiB  96     27.4471  3.4309   9.6065  2026-07-20
 "
     );
     assert!(said.err.contains("aws 2026-07-20: aws/karpenter-provider-aws@1d92708"), "{}", said.err);
-    assert!(said.err.contains("14 more have no such price; see them with `--all`"), "{}", said.err);
+    assert!(said.err.contains("14 more without a price; show them with `--all`"), "{}", said.err);
     let said = home.gradus(&["offers", "--gpu", "A100-80GB:8", "--sort", "gpu-price", "--limit", "1", "--json"]);
     let offer = said.last();
     assert_eq!(offer["gpu"], "A100-SXM4-80GB");
@@ -59,11 +59,11 @@ fn wrong_words_are_answered() {
     check(
         &["--gpu", "H100:8", "--max-price", "1/h"],
         0,
-        &["no offer is all of this", "the cheapest costs $", "raise `--max-price`"],
+        &["no offer matches", "the cheapest is $", "raise `--max-price`"],
     );
-    check(&["--gpu", "MI300X:8", "--cloud", "aws"], 0, &["no offer is all of this", "without `--cloud` there are"]);
-    check(&["--gpu", "T4:4", "--cloud", "tencent"], 0, &["3 machines have no such price"]);
-    check(&["--gpu", "A100:99"], 0, &["machines have 1, 2, 4, 8, 16 of this GPU: write one"]);
+    check(&["--gpu", "MI300X:8", "--cloud", "aws"], 0, &["no offer matches", "without `--cloud`: "]);
+    check(&["--gpu", "T4:4", "--cloud", "tencent"], 0, &["3 machines without a price"]);
+    check(&["--gpu", "A100:99"], 0, &["machines have 1, 2, 4, 8, 16 of this GPU: use one"]);
     check(&["--limit", "0"], 2, &["0 is not in 1.."]);
 }
 
@@ -93,13 +93,13 @@ fn own_machines_are_imported_and_forgotten() {
     let file = home.job("my machines.csv", table);
     let said = home.gradus(&["catalog", "import", text(&file), "--dated", "2026-11-01"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
-    assert_eq!(said.out, "1 offers imported as `my-machines`, 0 of them instead of ours\n");
+    assert_eq!(said.out, "1 offer imported as `my-machines`, replacing 0 of the built-in catalog\n");
     let offers = home.gradus(&["offers", "--cloud", "own"]);
     assert_eq!(
         offers.out,
         "\
-cloud  region  machine  GPUs         memory  cores  price   a GPU   other price  of
-own    cellar  big-box  2 × RTX4090  24 GiB  32     0.3500  0.1750  -            2026-11-01
+cloud  region  machine  GPUs         memory  cores  price   per GPU  spot  date
+own    cellar  big-box  2 × RTX4090  24 GiB  32     0.3500  0.1750   -     2026-11-01
 "
     );
     let info = home.gradus(&["catalog", "info"]);
@@ -109,7 +109,7 @@ own    cellar  big-box  2 × RTX4090  24 GiB  32     0.3500  0.1750  -          
     assert_eq!(home.gradus(&["catalog", "forget", "my-machines"]).code, Some(0));
     let again = home.gradus(&["catalog", "forget", "my-machines"]);
     assert_eq!(again.code, Some(2));
-    assert!(again.err.contains("there is no import `my-machines`"), "{}", again.err);
+    assert!(again.err.contains("no import `my-machines`"), "{}", again.err);
     assert_eq!(home.gradus(&["offers", "--cloud", "own"]).code, Some(2));
 }
 
@@ -126,7 +126,7 @@ fn wrong_imports_are_refused() {
     check("a,b\n", &[], "hint: write for example a first line");
     check("instance_type,gpu,gpu_count,cloud,on_demand\nx,T4,1,own,NaN\n", &[], "`NaN` is no amount");
     check("InstanceType,Price\nx,1\n", &[], "--cloud aws");
-    check("instance_type,gpu,gpu_count,cloud\nx,T4,1,own\n", &["--dated", "yesterday"], "`yesterday` is no day");
+    check("instance_type,gpu,gpu_count,cloud\nx,T4,1,own\n", &["--dated", "yesterday"], "`yesterday` is not a date");
     assert_eq!(home.gradus(&["catalog", "import", "/nowhere/at-all.csv"]).code, Some(2));
     assert!(!home.gradus(&["catalog", "info"]).out.contains("imported:"));
 }

@@ -88,7 +88,7 @@ fn killed_or_stopped_in_the_middle_a_sweep_has_the_same_table() {
     said(running.wait_with_output().unwrap());
     let again = other.gradus(&words);
     went_well(&again);
-    assert!(again.err.contains("going on with sweep"), "{}", again.err);
+    assert!(again.err.contains("resuming sweep"), "{}", again.err);
     assert_eq!(table(&again.last()), expected);
 
     // It is stopped with all of its trials, and resumed.

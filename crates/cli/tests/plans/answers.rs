@@ -125,7 +125,7 @@ fn a_horizon_of_nothing_and_a_trace_with_a_head_are_understood() {
     desk.file("job.yaml", resnet(""));
     let said = desk.gradus(&["plan", "job.yaml", "--horizon", "0d"]);
     assert_eq!(said.code, Some(2));
-    assert!(said.err.contains("hint: write for example `--horizon '365 days'`"), "{}", said.err);
+    assert!(said.err.contains("hint: use for example `--horizon '365 days'`"), "{}", said.err);
     desk.file("trace.csv", "time,count\n0,1\n3600,0\n7200,1\n86400,1\n");
     let said = desk.gradus(&["plan", "job.yaml", "--spot-trace", "trace.csv"]);
     assert_eq!(said.code, Some(0), "{}", said.err);

@@ -39,9 +39,11 @@ fn one_file_that_is_no_network_hides_nothing_of_the_others() {
     let said = desk.gradus(&["plan", "model", "bad.json", "good.json", "none.json", "/dev/zero"]);
     assert_eq!(said.code, Some(2));
     assert!(said.out.contains("124,439,808"), "{}", said.out);
-    for wrong in
-        ["`n_embed`: networks of this type have no such key, and `n_embd` is missing", "none.json", "no plain file"]
-    {
+    for wrong in [
+        "`n_embed`: networks of this type have no such key, and `n_embd` is missing",
+        "none.json",
+        "not a regular file",
+    ] {
         assert!(said.err.contains(wrong), "{wrong}: {}", said.err);
     }
     let said = desk.gradus(&["plan", "model", "bad.json", "good.json", "--json"]);

@@ -149,9 +149,9 @@ fn data_that_is_not_there_is_told_with_what_the_job_file_says_of_it() {
     for verb in ["plan", "run"] {
         let said = desk.gradus(&[verb, "job.yaml"]);
         assert_eq!(said.code, Some(2), "{}", said.err);
-        let told = "\n  `job.yaml` begins with:\n    Get it:\n      fetch digits.csv\n";
+        let told = "\n  `job.yaml` says:\n    Get it:\n      fetch digits.csv\n";
         assert!(said.err.contains("there is no data at") && said.err.contains(told), "{}", said.err);
     }
     desk.file("job.yaml", train);
-    assert!(!desk.gradus(&["plan", "job.yaml"]).err.contains("begins with"));
+    assert!(!desk.gradus(&["plan", "job.yaml"]).err.contains("says:"));
 }

@@ -177,6 +177,6 @@ fn wrong_words_are_told_with_a_hint() {
     check(&["pull", "http://127.0.0.1:9/x", gone], 3, "cannot reach `127.0.0.1:9`");
     check(&["pull", "gs://bucket/x", here], 2, "GOOGLE_APPLICATION_CREDENTIALS");
     check(&["pull", scene.path("nothing").to_str().unwrap(), here], 2, "there is nothing at");
-    check(&["sync", "s3://a/x", "s3://b/x"], 2, "neither end is on this machine");
+    check(&["sync", "s3://a/x", "s3://b/x"], 2, "source and target are both remote");
     check(&["pull", "https://user:secret@host/x", here], 2, "must not hold a password");
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::kept::{self, Comparison, Entry, Verdict};
 use crate::error::Error;
-use crate::exit;
+use crate::error::exit;
 use crate::printer::Printer;
 use crate::settings::Settings;
 use crate::table;

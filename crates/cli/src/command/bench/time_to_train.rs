@@ -11,13 +11,15 @@ use serde_json::{Value, json};
 use server::{Home, Series, State, submit};
 
 use super::kept::{self, Entry, Kind};
-use crate::attend::attend;
-use crate::command::plan::{JobArgs, draft};
 use crate::error::Error;
-use crate::exit;
+use crate::error::exit;
+use crate::follow::attend::attend;
+use crate::follow::result::verdict;
+use crate::follow::watch::Since;
+use crate::local::draft::draft;
+use crate::local::job_file::JobArgs;
 use crate::printer::Printer;
 use crate::settings::Settings;
-use crate::watch::Since;
 
 /// Arguments of `gradus bench time-to-train`.
 #[derive(Debug, clap::Args)]
@@ -84,7 +86,8 @@ pub fn run(args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8
         drop(state);
         // What the run says meanwhile is conversation, also where a program reads.
         let mut narrator = Printer::new(false, settings.color);
-        attend(settings, &mut narrator, &home, &run, Since::Start)?;
+        let watch = attend(settings, &mut narrator, &home, &run, Since::Start)?;
+        verdict(&home, &run, watch)?;
         home.tell(&home.run(&run))?;
         let (reached, machine) = outcome(&home, &run, seed, args.target)?;
         let mut entry = Entry::now(Kind::TimeToTrain, settings, machine, args.note.clone())?;

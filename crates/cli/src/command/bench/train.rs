@@ -9,67 +9,67 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::kept::{self, Entry, Kind};
-use crate::command::steps::{Silence, Steps, quartiles};
 use crate::error::Error;
-use crate::exit;
+use crate::error::exit;
 use crate::printer::Printer;
+use crate::rank::steps::{NoAnswer, StepBench, quartiles};
 use crate::settings::Settings;
 
 /// Arguments of `gradus bench train`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// As `train.model` of a job file, such as `resnet50` or `bert_mini`
+    /// Model, as `train.model` of a job file, such as `resnet50` or `bert_mini`
     #[arg(long, value_parser = word::<Model>)]
     model: Model,
-    /// Samples a step
+    /// Samples per step
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     batch: u32,
-    /// Height and width of pictures; 224, or 32 for the networks made for that
+    /// Height and width of images [default: 224, or 32 for CIFAR-sized models]
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(8..=1024))]
     image: Option<u32>,
-    /// Words of a row of text; 128
-    #[arg(long, value_name = "WORDS", value_parser = clap::value_parser!(u32).range(8..=1024))]
+    /// Tokens per row of text [default: 128]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(8..=1024))]
     sequence: Option<u32>,
-    /// As `train.precision` of a job file
+    /// Precision, as `train.precision` of a job file
     #[arg(long, default_value = "auto", value_parser = word::<Precision>)]
     precision: Precision,
-    /// Pictures pixel by pixel in memory, which convolutions prefer
+    /// Use channels-last memory format (NHWC)
     #[arg(long)]
     channels_last: bool,
-    /// Compute blocks again on the way back
+    /// Use activation checkpointing on blocks
     #[arg(long)]
     recompute: bool,
-    /// Repeat passes that a GPU has recorded, as `train.cuda_graphs` of a job file
+    /// Use CUDA graphs, as `train.cuda_graphs` of a job file
     #[arg(long, conflicts_with_all = ["recompute", "processes"])]
     cuda_graphs: bool,
-    /// Ranks that share each batch; their steps are timed with gradients exchanged during the backward pass, and after it
+    /// Ranks; steps are timed with gradient all-reduce overlapping the backward pass, and after it
     #[arg(long, value_name = "RANKS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     processes: u32,
-    /// Threads of the tensor library; all cores, divided among the ranks
+    /// libtorch threads per rank [default: all cores divided by the ranks]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Steps that are timed, after five that are not
+    /// Timed steps, after 5 warm-up steps
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: u32,
-    /// What the device computes at most, to tell the share of it that is used (MFU); of a GPU in the catalog it is known
+    /// Peak of the device in TFLOP/s, to compute MFU [default: from the catalog, if it has the GPU]
     #[arg(long, value_name = "TFLOPS")]
     peak_tflops: Option<f64>,
-    /// File that the figures are added to; `bench.jsonl` of the home folder
+    /// File to append the result to [default: `bench.jsonl` in the home folder]
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
-    /// What to remember of this measurement, such as a commit
+    /// Note to store with the result, such as a commit
     #[arg(long)]
     note: Option<String>,
 }
 
-/// Steps before anything is counted.
+/// Warm-up steps.
 const WARM_UP: u32 = 5;
-/// Matrix products that tell what the device does at its best.
+/// Matrix products to measure the achievable peak of the device.
 const PRODUCTS: u32 = 5;
-/// Different words, and classes, of the samples.
+/// Vocabulary size and classes of the samples.
 const VOCABULARY: u32 = 8_000;
 const CLASSES: u32 = 1_000;
-/// Words of a row where none are asked for.
+/// Tokens per row by default.
 const USUAL_LENGTH: u32 = 128;
 
 /// Measures.
@@ -78,13 +78,13 @@ const USUAL_LENGTH: u32 = 128;
 /// [`Error`].
 pub fn run(args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     if let Some(peak) = args.peak_tflops.filter(|peak| !(peak.is_finite() && *peak > 0.0)) {
-        let message = format!("`--peak-tflops {peak}` is no rate");
-        return Err(Error::Usage { message, hint: "write what the maker states, such as `989`".to_owned() });
+        let message = format!("`--peak-tflops {peak}` is not a positive number");
+        return Err(Error::Usage { message, hint: "use the figure of the data sheet, such as `989`".to_owned() });
     }
     let threads = args.threads.unwrap_or_else(|| (cores() / args.processes).max(1));
     if args.processes > args.batch {
-        let message = format!("{} ranks cannot share {} samples", args.processes, args.batch);
-        return Err(Error::Usage { message, hint: format!("write `--batch {}` or more", args.processes) });
+        let message = format!("a batch of {} samples cannot be divided among {} ranks", args.batch, args.processes);
+        return Err(Error::Usage { message, hint: format!("use `--batch {}` or more", args.processes) });
     }
     let case = case(args, threads)?;
     let [answer, apart] = ask(settings, &case, threads, args)?;
@@ -101,30 +101,29 @@ pub fn run(args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8
     }
     let number = |key: &str| figures[key].as_f64().unwrap_or_default();
     printer.data(format!(
-        "step          {:.1} ms (half of them {:.1} to {:.1})",
+        "step          {:.1} ms (quartiles {:.1} to {:.1})",
         number("step_ms"),
         number("step_ms_low"),
         number("step_ms_high")
     ));
     if args.processes > 1 {
         let (step, apart) = (number("step_ms"), number("apart_step_ms"));
-        printer.data(format!("of {} ranks, gradients exchanged during the backward pass", args.processes));
-        printer.data(format!("after it      {apart:.1} ms, {:.2} times as long", apart / step));
+        printer.data(format!("              {} ranks, gradient all-reduce overlaps the backward pass", args.processes));
+        printer.data(format!("not overlapped {apart:.1} ms, {:.2} × as long", apart / step));
     }
-    printer.data(format!("samples       {:.1} a second", number("samples_per_s")));
+    printer.data(format!("throughput    {:.1} samples/s", number("samples_per_s")));
     printer.data(format!("peak memory   {:.0} MB", number("peak_bytes") / 1e6));
     if figures["tflops"].is_number() {
-        printer.data(format!("arithmetic    {:.3} TFLOP/s", number("tflops")));
+        printer.data(format!("model FLOP/s  {:.3} TFLOP/s", number("tflops")));
     }
     if let (Some(mfu), Some(of)) = (figures["mfu"].as_f64(), figures["peak_of"].as_str()) {
         printer.data(format!("MFU           {:.1} % of {:.1} TFLOP/s, {of}", 100.0 * mfu, number("peak_tflops")));
     }
     if let (Some(rate), Some(reached)) = (figures["matmul_tflops"].as_f64(), figures["tflops"].as_f64()) {
         let share = 100.0 * reached / rate;
-        printer
-            .data(format!("              {share:.1} % of a large matrix product here, {rate:.3} TFLOP/s as measured"));
+        printer.data(format!("              {share:.1} % of a large matrix product, measured at {rate:.3} TFLOP/s"));
     }
-    printer.say(format!("added to `{}`; `gradus bench history` compares", path.display()));
+    printer.say(format!("appended to `{}`; compare with `gradus bench history`", path.display()));
     Ok(exit::DONE)
 }
 
@@ -140,26 +139,26 @@ fn case(args: &Args, threads: u32) -> Result<Value, Error> {
     });
     if args.cuda_graphs && architecture.reads() == Reads::Scenes {
         let message =
-            format!("each picture of `{name}` has another number of objects, so its passes cannot be recorded");
-        return Err(usage(message, "leave `--cuda-graphs` out"));
+            format!("`{name}` has a varying number of objects per image, so CUDA graphs cannot capture its step");
+        return Err(usage(message, "remove `--cuda-graphs`"));
     }
     let mut size = 0;
     match architecture.reads() {
         Reads::Pictures | Reads::Scenes => {
             if args.sequence.is_some() {
-                return Err(usage(format!("`{name}` sees pictures, and no rows of words"), "write `--image PIXELS`"));
+                return Err(usage(format!("`{name}` takes images, not text"), "use `--image PIXELS`"));
             }
             size = args.image.unwrap_or_else(|| usual_image(architecture));
             job["optimizer"] = json!({"sgd": {"lr": 0.01}});
         }
         Reads::WordsBothWays | Reads::WordsBefore => {
             if args.image.is_some() || args.channels_last {
-                return Err(usage(format!("`{name}` reads text, and sees no pictures"), "write `--sequence WORDS`"));
+                return Err(usage(format!("`{name}` takes text, not images"), "use `--sequence TOKENS`"));
             }
             let length = args.sequence.unwrap_or(USUAL_LENGTH);
             if let Some(longest) = architecture.positions().filter(|longest| i64::from(length) > *longest) {
-                let message = format!("rows of {length} words are longer than the {longest} positions of `{name}`");
-                return Err(usage(message, &format!("write at most `--sequence {longest}`")));
+                let message = format!("`--sequence {length}` exceeds the {longest} positions of `{name}`");
+                return Err(usage(message, &format!("use `--sequence {longest}` or less")));
             }
             job["data"]["text"] = json!({"label": "class", "length": length, "vocabulary": VOCABULARY});
             job["optimizer"] = json!({"adamw": {"lr": 1e-4}});
@@ -171,7 +170,7 @@ fn case(args: &Args, threads: u32) -> Result<Value, Error> {
     }))
 }
 
-/// Steps that are timed at a time, where two ways are timed in turn.
+/// StepBench that are timed at a time, where two ways are timed in turn.
 const BLOCK: u32 = 5;
 
 /// What a rank is asked: steps that are not counted, then those that are, where there are several in blocks of either
@@ -194,11 +193,11 @@ fn questions(args: &Args) -> Vec<(&'static str, u32, bool)> {
 fn ask(settings: &Settings, case: &Value, threads: u32, args: &Args) -> Result<[Value; 2], Error> {
     // Why it is silent, the rank has said on stderr.
     let silent = |_| Error::Code {
-        message: "the steps could not be made".to_owned(),
-        hint: Some("its message is above; a smaller `--batch` takes less memory".to_owned()),
+        message: "the benchmark process failed".to_owned(),
+        hint: Some("see its message above; if memory is short, use a smaller `--batch`".to_owned()),
         code: exit::WORLD,
     };
-    let mut steps = Steps::start(settings, case, threads)?;
+    let mut steps = StepBench::start(settings, case, threads)?;
     let mut answers = [Value::Null, Value::Null];
     for (question, count, counts) in questions(args) {
         let said = steps.ask(question, count, None).map_err(silent)?;
@@ -206,7 +205,7 @@ fn ask(settings: &Settings, case: &Value, threads: u32, args: &Args) -> Result<[
             add(&mut answers[usize::from(question == "apart")], said);
         }
     }
-    if steps.finish() { Ok(answers) } else { Err(silent(Silence::Ended)) }
+    if steps.finish() { Ok(answers) } else { Err(silent(NoAnswer::Ended)) }
 }
 
 /// The same answer over more steps.
@@ -220,8 +219,8 @@ fn add(answer: &mut Value, said: Value) {
 /// Figures of the steps that were timed.
 fn figures(args: &Args, answer: &Value) -> Result<Value, Error> {
     let Some([low, middle, high]) = quartiles(answer) else {
-        let message = "`gradus-rank` answered without times".to_owned();
-        let hint = Some("install `gradus` and `gradus-rank` together".to_owned());
+        let message = "`gradus-rank` returned no step times".to_owned();
+        let hint = Some("install `gradus` and `gradus-rank` of the same version".to_owned());
         return Err(Error::Code { message, hint, code: exit::WORLD });
     };
     let architecture = Architecture::of(args.model);
@@ -229,7 +228,7 @@ fn figures(args: &Args, answer: &Value) -> Result<Value, Error> {
     let flops = graph.as_ref().map(::plan::utilisation::flops_per_sample);
     let tflops = flops.map(|flops| flops * f64::from(args.batch) / middle / 1e12);
     let environment = &answer["environment"];
-    let stated = args.peak_tflops.map(|peak| (peak, "as stated by `--peak-tflops`".to_owned()));
+    let stated = args.peak_tflops.map(|peak| (peak, "from `--peak-tflops`".to_owned()));
     // What one device does at most, once for each rank.
     let of_all = |(peak, of): (f64, String)| (peak * f64::from(args.processes), of);
     let peak = stated.or_else(|| known_peak(environment)).map(of_all);
@@ -272,7 +271,7 @@ fn known_peak(environment: &Value) -> Option<(f64, String)> {
     let gpu = gpus.meant(environment["device_name"].as_str()?, None)?;
     let precision = environment["precision"].as_str()?;
     let peak = ::plan::utilisation::peak(gpu, precision)?;
-    Some((peak / 1e12, format!("what its maker states of {} in {precision}", gpu.name)))
+    Some((peak / 1e12, format!("data sheet of {} in {precision}", gpu.name)))
 }
 
 /// The measurement as it is kept.

@@ -1,4 +1,4 @@
-//! `gradus catalog gpus` and `catalog regions`: the words that other commands and job files understand.
+//! `gradus catalog gpus` and `catalog regions`: the names that other commands and job files take.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,11 @@ use cloud::Catalog;
 use serde_json::json;
 
 use crate::error::Error;
+use crate::error::exit;
 use crate::printer::Printer;
-use crate::{exit, table};
+use crate::table;
 
-/// Every GPU that is known: its memory, and in how many offers it stands.
+/// Every known GPU with its memory and its number of offers.
 ///
 /// # Errors
 /// None today.
@@ -27,13 +28,13 @@ pub fn gpus(catalog: &Catalog, printer: &mut Printer) -> Result<u8, Error> {
         rows.push(vec![gpu.name.clone(), format!("{gibibytes:.0} GiB"), offers.to_string(), counts.join(", ")]);
     }
     if !printer.is_json() {
-        let head = ["GPU", "memory", "offers", "in one machine"];
+        let head = ["GPU", "memory", "offers", "per machine"];
         table::lines(&head, &rows).into_iter().for_each(|line| printer.data(line));
     }
     Ok(exit::DONE)
 }
 
-/// Every region in which something is offered, by cloud.
+/// Every region with offers, by cloud.
 ///
 /// # Errors
 /// None today.
@@ -57,7 +58,7 @@ pub fn regions(catalog: &Catalog, printer: &mut Printer) -> Result<u8, Error> {
         rows.push(vec![cloud.to_owned(), name.to_owned(), country, offers.to_string(), rules.join(", ")]);
     }
     if !printer.is_json() {
-        let head = ["cloud", "region", "country", "offers", "known to comply with"];
+        let head = ["cloud", "region", "country", "offers", "compliance"];
         table::lines(&head, &rows).into_iter().for_each(|line| printer.data(line));
     }
     Ok(exit::DONE)

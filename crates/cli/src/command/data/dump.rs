@@ -1,4 +1,4 @@
-//! `gradus data dump`: one prepared sample as a NumPy file, to be looked at or compared.
+//! `gradus data dump`: one preprocessed sample as a NumPy file.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,40 +8,40 @@ use std::sync::Arc;
 use data::{Cursor, Loader, Numbers, Order, Part};
 use serde_json::json;
 
-use super::place::Place;
 use super::recipe;
 use crate::error::Error;
-use crate::exit;
+use crate::error::exit;
+use crate::fetch::opened::OpenedData;
 use crate::printer::Printer;
 use crate::settings::Settings;
 
 /// Arguments of `gradus data dump`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Pictures in any form that is read, or their address, such as `s3://bucket/pictures`
+    /// Images in any supported format, or their address, such as `s3://bucket/images`
     path: PathBuf,
     #[command(flatten)]
     recipe: recipe::Args,
-    /// Which picture, in the order of their paths, from 0
+    /// 0-based index of the image, ordered by path
     #[arg(long)]
     index: u64,
-    /// The file to write, `.npy`
+    /// Output file, `.npy`
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
 
-/// Writes the sample of one picture as it comes in the first epoch.
+/// Writes one sample as the first epoch yields it.
 ///
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let preset = args.recipe.preset()?;
-    let place = Place::looked_at(&args.path, settings, printer)?;
+    let place = OpenedData::opened(&args.path, settings, printer)?;
     let dataset = Arc::new(args.recipe.open(&preset, &place)?);
     let samples = dataset.count(Part::Train);
     if args.index >= samples {
-        let message = format!("there is no picture {}; there are {samples}", args.index);
-        return Err(Error::Usage { message, hint: format!("give an index of 0 to {}", samples.saturating_sub(1)) });
+        let message = format!("no image {}: the data set has {samples}", args.index);
+        return Err(Error::Usage { message, hint: format!("use an index from 0 to {}", samples.saturating_sub(1)) });
     }
     let options = args.recipe.options(&preset, 1, 0);
     let mut loader = match preset.evaluation {
@@ -55,7 +55,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     };
     let batch = loader.next().transpose()?;
     let Some(batch) = batch else {
-        return Err(data::Error::Internal("a picture that no batch holds".to_owned()).into());
+        return Err(data::Error::Internal("an image that no batch holds".to_owned()).into());
     };
     let shape = args.recipe.shape(dataset.channels(), dataset.height(), dataset.width());
     let kind = match batch.numbers() {

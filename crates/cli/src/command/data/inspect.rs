@@ -1,4 +1,4 @@
-//! `gradus data inspect`: what lies in a data set.
+//! `gradus data inspect`: the contents of a data set.
 
 use std::io::Read;
 use std::num::NonZero;
@@ -6,33 +6,33 @@ use std::path::{Path, PathBuf};
 
 use data::{InspectOptions, Inspection};
 
-use super::place::Place;
 use crate::error::Error;
-use crate::exit;
+use crate::error::exit;
+use crate::fetch::opened::OpenedData;
 use crate::printer::Printer;
 use crate::settings::Settings;
 
 /// Arguments of `gradus data inspect`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A data set of any form that is read, or its address, such as `s3://bucket/pictures`
+    /// Data set in any supported format, or its address, such as `s3://bucket/images`
     path: PathBuf,
-    /// Read every sample: compare it with its hash, or decode it where it has none
+    /// Read every sample and check its hash, or decode it if it has none
     #[arg(long)]
     verify: bool,
-    /// Write a sheet of pictures, a class a row, as PNG
+    /// Write a contact sheet as PNG, one row per class
     #[arg(long, value_name = "FILE.png")]
     sheet: Option<PathBuf>,
 }
 
-/// Tells what lies in a data set; the exit code is 3 if `--verify` finds damage.
+/// Prints the contents of a data set; the exit code is 3 if `--verify` finds damage.
 ///
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     let options = InspectOptions { verify: args.verify, sheet: args.sheet.as_deref(), threads };
-    let place = Place::looked_at(&args.path, settings, printer)?;
+    let place = OpenedData::opened(&args.path, settings, printer)?;
     let found = data::inspect(place.path(), &options).map_err(|error| of_texts(error, &place))?;
     let code = if args.verify && !found.damaged.is_empty() { exit::WORLD } else { exit::DONE };
     if printer.is_json() {
@@ -43,32 +43,32 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         printer.data(line);
     }
     if let Some(file) = args.sheet.as_ref().filter(|_| !found.sheet.is_empty()) {
-        printer.say(format!("a sheet of {} classes is in `{}`", found.sheet.len(), file.display()));
+        printer.say(format!("wrote a contact sheet of {} classes to `{}`", found.sheet.len(), file.display()));
     }
     for damaged in found.damaged.iter().take(SHOWN) {
         printer.say(format!("damaged: `{}`: {}", damaged.name, damaged.why));
     }
     if found.damaged.len() > SHOWN {
-        printer.say(format!("and {} more; `--json` lists all", found.damaged.len() - SHOWN));
+        printer.say(format!("and {} more; list all with `--json`", found.damaged.len() - SHOWN));
     }
     Ok(code)
 }
 
-/// What to do where texts are given and pictures, or packed tokens, are looked for.
-pub fn of_texts(error: data::Error, place: &Place) -> Error {
+/// The error for text where images or packed tokens are expected.
+pub fn of_texts(error: data::Error, place: &OpenedData) -> Error {
     let is_about_form = matches!(error, data::Error::Layout { .. } | data::Error::Picture { .. });
     if !is_about_form || !holds_texts(place.path()) {
         return error.into();
     }
-    let message = format!("`{}` holds texts, which are looked at and packed as tokens", place.named().display());
+    let message = format!("`{}` holds text, which must be packed as tokens first", place.given().display());
     let hint = format!(
-        "`gradus data pack {} OUT --tokenizer bpe:16000` makes tokens of them (`--columns` and `--label` name columns); then `gradus data inspect OUT`",
-        place.named().display()
+        "run `gradus data pack {} OUT --tokenizer bpe:16000` (with `--columns` and `--label` for tables), then `gradus data inspect OUT`",
+        place.given().display()
     );
     Error::Usage { message, hint }
 }
 
-/// Whether a path is a file of texts, or a folder in which nothing else lies.
+/// Whether a path is a text file, or a folder of nothing else.
 fn holds_texts(path: &Path) -> bool {
     let is_text = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
@@ -87,20 +87,20 @@ pub(super) fn has_letters(path: &Path) -> bool {
     begin[..read].iter().any(u8::is_ascii_alphabetic)
 }
 
-/// Damaged samples, or classes, that are told one by one.
+/// Damaged samples, or classes, that are listed one by one.
 const SHOWN: usize = 20;
 
 fn lines(found: &Inspection) -> Vec<String> {
-    let mut lines = vec![format!("form      {}", found.form), format!("samples   {}", found.samples)];
+    let mut lines = vec![format!("format    {}", found.form), format!("samples   {}", found.samples)];
     if let Some([train, validation, test]) = found.parts {
-        lines.push(format!("parts     {train} training, {validation} validation, {test} test"));
+        lines.push(format!("splits    {train} training, {validation} validation, {test} test"));
     }
     // Text may have no classes.
     let named = found.classes.iter().any(|(name, _)| !name.is_empty());
     let mut counts: Vec<u64> = found.classes.iter().map(|(_, count)| *count).collect();
     counts.sort_unstable();
     if let (Some(least), Some(most), true) = (counts.first(), counts.last(), named) {
-        lines.push(format!("classes   {}, of {least} to {most} samples", counts.len()));
+        lines.push(format!("classes   {}, {least} to {most} samples each", counts.len()));
     }
     if found.classes.len() <= SHOWN && named {
         lines.extend(found.classes.iter().map(|(name, count)| format!("          {count:>8}  {name}")));
@@ -108,19 +108,19 @@ fn lines(found: &Inspection) -> Vec<String> {
     let kinds: Vec<String> = found.kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     if let Some(sizes) = &found.sizes {
         let [w, h, b] = [sizes.width, sizes.height, sizes.bytes];
-        lines.push(format!("looked at {} pictures: {}", sizes.of, kinds.join(", ")));
+        lines.push(format!("sampled   {} images: {}", sizes.of, kinds.join(", ")));
         lines.push(format!("width     {} to {}, median {}", w[0], w[2], w[1]));
         lines.push(format!("height    {} to {}, median {}", h[0], h[2], h[1]));
         lines.push(format!("bytes     {} to {}, median {}", b[0], b[2], b[1]));
     }
     if let (Some(count), Some(tokens)) = (found.tokens, found.manifest.as_ref().and_then(|m| m.recipe.tokens.as_ref()))
     {
-        lines.push(format!("tokens    {count}, of {} that are known", tokens.vocabulary));
+        lines.push(format!("tokens    {count}, vocabulary {}", tokens.vocabulary));
     }
     let shuffle = &found.shuffle;
     if shuffle.batch > 0 {
         lines.push(format!(
-            "shuffle   {:.1} distinct classes in a batch of {} read front to back; {:.1} were it random",
+            "shuffle   {:.1} distinct classes per batch of {} in stored order; {:.1} if shuffled",
             shuffle.distinct, shuffle.batch, shuffle.ideal
         ));
     }
@@ -128,11 +128,11 @@ fn lines(found: &Inspection) -> Vec<String> {
         let bytes: u64 = manifest.shards.iter().map(|shard| shard.bytes).sum();
         let shards = manifest.shards.len();
         let (codec, skipped) = (manifest.recipe.codec.word(), manifest.skipped.len());
-        lines.push(format!("shards    {shards}, {:.1} MB, codec {codec}, {skipped} left out", bytes as f64 / 1e6));
+        lines.push(format!("shards    {shards}, {:.1} MB, codec {codec}, {skipped} skipped", bytes as f64 / 1e6));
     }
     if let Some(first) = found.replaced.first() {
         let count = found.replaced.len();
-        lines.push(format!("replaced  {count} by a later picture of the same name in its tar, the first `{first}`"));
+        lines.push(format!("replaced  {count} by a later image of the same name in the tar, the first `{first}`"));
     }
     if found.verified > 0 {
         lines.push(format!("verified  {} samples, {} damaged", found.verified, found.damaged.len()));

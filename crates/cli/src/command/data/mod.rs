@@ -1,18 +1,14 @@
-//! `gradus data`: what lies in a data set, where it goes, and how fast it becomes batches.
-//!
-//! Each verb is one file beside this one, its arguments and one function.
+//! `gradus data`: inspect, pack, transfer and benchmark data sets. Each sub-command is one file.
 
 mod bench;
 mod dump;
 mod inspect;
 mod pack;
-pub mod place;
 mod probe;
 mod pull;
 mod push;
 mod recipe;
 mod sync;
-pub mod transfer;
 
 use crate::error::Error;
 use crate::printer::Printer;
@@ -22,42 +18,42 @@ use crate::settings::Settings;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    ask: Ask,
+    command: Subcommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Ask {
-    /// Measure how fast pictures, pictures with boxes, or texts become batches
+enum Subcommand {
+    /// Benchmark the data loader on images, detection images or text
     Bench(bench::Args),
-    /// Tell what lies in a data set, and whether it is sound
+    /// Show the contents of a data set, and verify it
     Inspect(inspect::Args),
-    /// Pack a data set into shards: shuffled once, with an index and hashes
+    /// Pack a data set into shuffled shards with an index and hashes
     Pack(pack::Args),
-    /// Write one prepared sample as a NumPy file
+    /// Write one preprocessed sample as a NumPy file
     Dump(dump::Args),
-    /// Send a file or folder to an object store; only what is new travels
+    /// Upload a file or folder to an object store, sending only what changed
     Push(push::Args),
-    /// Fetch what was pushed, or plain objects, into a folder; only what is missing travels
+    /// Download pushed data or plain objects into a folder, fetching only what is missing
     Pull(pull::Args),
-    /// Measure how fast the disk below a folder is
+    /// Benchmark the disk that holds a folder
     Probe(probe::Args),
-    /// Make a target hold what a source holds, in whichever direction
+    /// Make a target match a source, in either direction
     Sync(sync::Args),
 }
 
-/// Does what was asked of a data set.
+/// Runs the sub-command.
 ///
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
-    match args.ask {
-        Ask::Bench(args) => bench::run(args, settings, printer),
-        Ask::Inspect(args) => inspect::run(args, settings, printer),
-        Ask::Pack(args) => pack::run(args, settings, printer),
-        Ask::Dump(args) => dump::run(args, settings, printer),
-        Ask::Push(args) => push::run(args, settings, printer),
-        Ask::Pull(args) => pull::run(args, settings, printer),
-        Ask::Probe(args) => probe::run(args, printer),
-        Ask::Sync(args) => sync::run(args, settings, printer),
+    match args.command {
+        Subcommand::Bench(args) => bench::run(args, settings, printer),
+        Subcommand::Inspect(args) => inspect::run(args, settings, printer),
+        Subcommand::Pack(args) => pack::run(args, settings, printer),
+        Subcommand::Dump(args) => dump::run(args, settings, printer),
+        Subcommand::Push(args) => push::run(args, settings, printer),
+        Subcommand::Pull(args) => pull::run(args, settings, printer),
+        Subcommand::Probe(args) => probe::run(args, printer),
+        Subcommand::Sync(args) => sync::run(args, settings, printer),
     }
 }

@@ -1,4 +1,4 @@
-//! `gradus data pack`: a data set of any form becomes shards.
+//! `gradus data pack`: pack a data set into shards.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -7,78 +7,78 @@ use std::time::{Duration, Instant};
 use data::{Codec, PackFormat, PackOptions, PackProgress, TextOptions, Vocabulary};
 use serde_json::json;
 
-use super::place::Place;
 use crate::error::Error;
-use crate::exit;
+use crate::error::exit;
+use crate::fetch::opened::OpenedData;
+use crate::figures::{counted, grouped};
 use crate::printer::Printer;
-use crate::progress::{counted, grouped};
 use crate::settings::Settings;
 
 /// Arguments of `gradus data pack`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A folder or tar of `…/<class>/<file>.jpg|png`, WebDataset tars (`train-{000..146}.tar`), TFRecords, Parquet or
-    /// Arrow files, a folder of any of these, CIFAR-10 binary files, a COCO JSON, pictures with a `metadata.csv|jsonl`, or
-    /// with `--tokenizer` text: `.csv`, `.jsonl`, `.txt`, Parquet or Arrow; or the address of any of these, such as
-    /// `s3://bucket/pictures`
+    /// A folder or tar of `…/<class>/<file>.jpg|png`, WebDataset tars (`train-{000..146}.tar`), TFRecord, Parquet or
+    /// Arrow files, a folder of any of these, CIFAR-10 binary files, a COCO JSON file, images with a
+    /// `metadata.csv|jsonl`, or with `--tokenizer` text (`.csv`, `.jsonl`, `.txt`, Parquet or Arrow); or the address of
+    /// any of these, such as `s3://bucket/images`
     source: PathBuf,
-    /// The folder to write to; made if it is not there
+    /// Output folder, created if it does not exist
     out: PathBuf,
-    /// Bytes of samples in a shard, such as `64MB`
+    /// Bytes of samples per shard, such as `64MB`
     #[arg(long, default_value = "64MB", value_name = "BYTES", value_parser = bytes)]
     shard_size: u64,
-    /// Seed of the order, and of the split
+    /// Seed of the shuffle and of the split
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Shares of training, validation and test, such as `7:2:1`; default: as the data's folders say
+    /// Shares of training, validation and test, such as `7:2:1` [default: by the data's folders]
     #[arg(long, value_name = "A:B:C", value_parser = shares)]
     split: Option<[f64; 3]>,
-    /// What becomes of a picture
-    #[arg(long, value_enum, default_value_t = As::Original)]
-    codec: As,
-    /// Shrink the short side of larger pictures to so many pixels; this loses detail
+    /// How to store images
+    #[arg(long, value_enum, default_value_t = CodecArg::Original)]
+    codec: CodecArg,
+    /// Shrink the short side of larger images to this many pixels (lossy)
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(8..=8192))]
     shrink: Option<u32>,
-    /// What is written
-    #[arg(long, value_enum, default_value_t = Format::Shards)]
-    format: Format,
-    /// Pack text as tokens: a `tokenizer.json` of HuggingFace, or `bpe:16000` or `wordpiece:30000` to learn one
+    /// Output format
+    #[arg(long, value_enum, default_value_t = FormatArg::Shards)]
+    format: FormatArg,
+    /// Tokenize text with a Hugging Face `tokenizer.json`, or train a tokenizer: `bpe:16000`, `wordpiece:30000`
     #[arg(long, value_name = "FILE|KIND:SIZE", value_parser = vocabulary)]
     tokenizer: Option<Vocabulary>,
-    /// Columns or keys of the text; numbers from 1 where a CSV has no header
+    /// Columns or keys of the text; 1-based numbers for a CSV without header
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "text", requires = "tokenizer")]
     columns: Vec<String>,
-    /// Column or key of a text's class
+    /// Column or key of the label
     #[arg(long, value_name = "NAME", requires = "tokenizer")]
     label: Option<String>,
-    /// Leave out pictures that cannot be read, and count them
+    /// Skip images that cannot be decoded, and count them
     #[arg(long)]
     skip_corrupt: bool,
-    /// Threads that read and encode [default: all cores]
+    /// Threads [default: all cores]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum As {
-    /// The file as it is
+enum CodecArg {
+    /// Original files
     Original,
-    /// JPEGs as packed coefficients: the same pixels, decoded in less time, as many as make a shard of at most 102 % of
-    /// its files; other files as they are
+    /// JPEGs as entropy-recoded DCT coefficients: the same pixels with faster decoding, for as many as keep a shard within
+    /// 102 % of its original size; other files unchanged
     Coefficients,
-    /// Plain pixels, which need no decoding and much more room
+    /// Raw pixels: no decoding, much larger
     Pixels,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Format {
-    /// Our own, with an index and hashes
+enum FormatArg {
+    /// gradus shards with an index and hashes
     Shards,
-    /// Tars of `.jpg|png` and `.cls`
+    /// WebDataset tars of `.jpg|png` and `.cls`
     Webdataset,
 }
 
-/// Packs, and tells what was written.
+/// Packs, and prints a summary.
 ///
 /// # Errors
 /// [`Error`].
@@ -88,14 +88,14 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         seed: args.seed,
         split: args.split,
         codec: match args.codec {
-            As::Original => Codec::Original,
-            As::Coefficients => Codec::Coefficients,
-            As::Pixels => Codec::Pixels,
+            CodecArg::Original => Codec::Original,
+            CodecArg::Coefficients => Codec::Coefficients,
+            CodecArg::Pixels => Codec::Pixels,
         },
         shrink: args.shrink,
         format: match args.format {
-            Format::Shards => PackFormat::Shards,
-            Format::Webdataset => PackFormat::Webdataset,
+            FormatArg::Shards => PackFormat::Shards,
+            FormatArg::Webdataset => PackFormat::Webdataset,
         },
         skip: args.skip_corrupt,
         text: args.tokenizer.clone().map(|vocabulary| TextOptions {
@@ -106,17 +106,17 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         threads: args.threads.map_or_else(cores, |threads| threads as usize),
     };
     if options.format == PackFormat::Webdataset && options.codec != Codec::Original {
-        let message = format!("tars hold picture files, not {}", options.codec.word());
-        let hint = format!("leave out `--codec {}`, or `--format webdataset`", options.codec.word());
+        let message = format!("WebDataset tars hold image files, not {}", options.codec.word());
+        let hint = format!("remove `--codec {}`, or `--format webdataset`", options.codec.word());
         return Err(Error::Usage { message, hint });
     }
     if options.text.is_some()
         && (options.format, options.codec, options.shrink) != (PackFormat::Shards, Codec::Original, None)
     {
-        let message = "text is packed into shards of tokens, without `--codec`, `--shrink` and `--format`".to_owned();
-        return Err(Error::Usage { message, hint: "leave those out, or `--tokenizer` to pack pictures".to_owned() });
+        let message = "`--codec`, `--shrink` and `--format` do not apply to text".to_owned();
+        return Err(Error::Usage { message, hint: "remove them, or remove `--tokenizer` to pack images".to_owned() });
     }
-    let place = Place::fetched(&args.source, settings, printer)?;
+    let place = OpenedData::fetched(&args.source, settings, printer)?;
     let (began, mut told) = (Instant::now(), None);
     let packed = data::pack(place.path(), &args.out, &options, &mut |progress| {
         let due = told.is_none_or(|told: Instant| told.elapsed() >= interval(printer));
@@ -142,22 +142,22 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     }
     if let Some(first) = manifest.skipped.first() {
         let count = manifest.skipped.len();
-        printer.say(format!("{count} cannot be read and are left out; the first is `{}`: {}", first.name, first.why));
+        printer.say(format!("skipped {count} that cannot be decoded; the first is `{}`: {}", first.name, first.why));
     }
     match (packed.nothing_to_do, packed.resumed) {
-        (true, _) => printer.say("nothing to do: it is packed already"),
+        (true, _) => printer.say("nothing to do: already packed"),
         (false, 0) => {}
         (false, shards) => {
-            printer.say(format!("went on behind {} that were there", counted(shards as u64, "shard")));
+            printer.say(format!("resumed after {}", counted(shards as u64, "shard")));
         }
     }
     let share = source.filter(|source| *source > 0).map(|source| {
         let share = 100.0 * bytes as f64 / source as f64;
-        format!(" ({share:.1} % of the {:.1} MB that were packed)", source as f64 / 1e6)
+        format!(" ({share:.1} % of {:.1} MB)", source as f64 / 1e6)
     });
     let what = match &manifest.recipe.tokens {
         Some(tokens) => format!(
-            "{} as tokens of {} bytes, of {} that are known,",
+            "{} as {}-byte tokens, vocabulary {},",
             counted(manifest.samples, "text"),
             tokens.width,
             grouped(tokens.vocabulary.into())
@@ -174,7 +174,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     Ok(exit::DONE)
 }
 
-/// Time between two lines of progress: a terminal's is overwritten, a log's stays.
+/// Time between progress lines: a terminal overwrites them, a log keeps them.
 fn interval(printer: &Printer) -> Duration {
     if printer.is_terminal() { Duration::from_millis(200) } else { Duration::from_secs(10) }
 }
@@ -207,12 +207,12 @@ fn bytes(text: &str) -> Result<u64, String> {
     let bytes = number.trim().parse::<f64>().map(|number| number * unit as f64);
     match bytes {
         Ok(bytes) if (4096.0..=1e12).contains(&bytes) => Ok(bytes as u64),
-        Ok(_) => Err("give 4 KiB at least, and 1 TB at most".to_owned()),
-        Err(_) => Err("write for example `64MB`".to_owned()),
+        Ok(_) => Err("must be between 4 KiB and 1 TB".to_owned()),
+        Err(_) => Err("expected a size such as `64MB`".to_owned()),
     }
 }
 
-/// A tokenizer's file, or the kind and size of one to be learnt.
+/// A tokenizer file, or the kind and vocabulary size of one to train.
 fn vocabulary(text: &str) -> Result<Vocabulary, String> {
     let Some((kind, size)) = text.split_once(':').filter(|(kind, _)| matches!(*kind, "bpe" | "wordpiece")) else {
         return Ok(Vocabulary::File(text.into()));
@@ -220,7 +220,7 @@ fn vocabulary(text: &str) -> Result<Vocabulary, String> {
     match size.parse::<u32>() {
         Ok(size) if (300..=262_144).contains(&size) && kind == "bpe" => Ok(Vocabulary::Bpe(size)),
         Ok(size) if (300..=262_144).contains(&size) => Ok(Vocabulary::WordPiece(size)),
-        Ok(_) | Err(_) => Err("give a size from 300 to 262144, such as `bpe:16000`".to_owned()),
+        Ok(_) | Err(_) => Err("the vocabulary size must be from 300 to 262144, such as `bpe:16000`".to_owned()),
     }
 }
 
@@ -233,6 +233,6 @@ fn shares(text: &str) -> Result<[f64; 3], String> {
         [train, validation, test] if parts.iter().all(sound) && train > 0.0 && text.split(':').count() == 3 => {
             Ok([train, validation, test].map(|part| part / total))
         }
-        _ => Err("write for example `7:2:1`".to_owned()),
+        _ => Err("expected three shares such as `7:2:1`".to_owned()),
     }
 }

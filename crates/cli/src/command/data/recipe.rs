@@ -1,4 +1,4 @@
-//! How pictures are prepared, as words on the command line.
+//! Options for how images are preprocessed.
 
 use std::path::Path;
 
@@ -7,26 +7,26 @@ use data::{Dataset, LoaderOptions, Numbers};
 use domain::train::{Corrupt, Data, MemoryFormat, Normalize, Split};
 
 use super::inspect;
-use super::place::Place;
 use crate::error::Error;
+use crate::fetch::opened::OpenedData;
 
-/// How pictures are prepared.
+/// Options for preprocessing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How pictures are prepared: imagenet-train, imagenet-val, resize256-randomcrop224 or small-pictures [default:
+    /// Preprocessing: imagenet-train, imagenet-val, resize256-randomcrop224 or small-pictures [default:
     /// resize256-randomcrop224]
     #[arg(long, value_name = "NAME")]
     recipe: Option<String>,
-    /// Height and width of a sample, where it is not the recipe's own
+    /// Height and width of a sample [default: the recipe's]
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(8..=1024))]
     pub size: Option<u32>,
-    /// What the values are: normalised floats of 32 or 16 bits, or bytes [default: f32]
+    /// Data type of values: normalised f32 or bf16, or raw u8 [default: f32]
     #[arg(long, value_enum)]
-    numbers: Option<Kind>,
-    /// Put the channels of a pixel side by side (NHWC) instead of plane by plane
+    numbers: Option<DtypeArg>,
+    /// Use channels-last memory format (NHWC)
     #[arg(long)]
     channels_last: bool,
-    /// Seed of everything that is drawn
+    /// Random seed
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 }
@@ -36,21 +36,19 @@ fn no_pictures(path: &Path, of_texts: bool) -> Error {
     let path = path.display();
     let (message, hint) = match of_texts {
         true => (
-            format!("`{path}` is a table of texts, which no recipe of pictures prepares"),
-            format!(
-                "`gradus data pack {path} OUT --tokenizer bpe:16000` makes tokens of it; then `gradus data bench OUT --as text`"
-            ),
+            format!("`{path}` is a table of text, not images"),
+            format!("run `gradus data pack {path} OUT --tokenizer bpe:16000`, then `gradus data bench OUT --as text`"),
         ),
         false => (
-            format!("`{path}` is a table of digits, which no recipe prepares: its pixels are used as they are"),
-            format!("look at it with `gradus data inspect {path}`, or give pictures that are files"),
+            format!("`{path}` is a table of pixels, which are used without preprocessing"),
+            format!("inspect it with `gradus data inspect {path}`, or give image files"),
         ),
     };
     Error::Usage { message, hint }
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Kind {
+enum DtypeArg {
     F32,
     Bf16,
     U8,
@@ -64,8 +62,8 @@ impl Args {
     pub fn preset(&self) -> Result<Preset, Error> {
         let name = self.recipe.as_deref().unwrap_or("resize256-randomcrop224");
         Preset::named(name, self.size).ok_or_else(|| {
-            let message = format!("the recipe `{name}` is not known");
-            Error::Usage { message, hint: format!("write one of {}", NAMES.map(|name| format!("`{name}`")).join(", ")) }
+            let message = format!("unknown recipe `{name}`");
+            Error::Usage { message, hint: format!("use one of {}", NAMES.map(|name| format!("`{name}`")).join(", ")) }
         })
     }
 
@@ -73,11 +71,11 @@ impl Args {
     ///
     /// # Errors
     /// [`Error::Data`]; [`Error::Usage`] for a table of digits.
-    pub fn open(&self, preset: &Preset, place: &Place) -> Result<Dataset, Error> {
+    pub fn open(&self, preset: &Preset, place: &OpenedData) -> Result<Dataset, Error> {
         let path = place.path();
         let name = path.to_string_lossy().to_lowercase();
         if path.is_file() && (name.ends_with(".csv") || name.ends_with(".csv.gz")) {
-            return Err(no_pictures(place.named(), name.ends_with(".csv") && inspect::has_letters(path)));
+            return Err(no_pictures(place.given(), name.ends_with(".csv") && inspect::has_letters(path)));
         }
         let spec = Data {
             path: String::new(),
@@ -99,9 +97,9 @@ impl Args {
     /// How batches are made.
     pub fn options(&self, preset: &Preset, batch: usize, workers: usize) -> LoaderOptions {
         let numbers = match self.numbers {
-            None | Some(Kind::F32) => Numbers::F32,
-            Some(Kind::Bf16) => Numbers::Bf16,
-            Some(Kind::U8) => Numbers::U8,
+            None | Some(DtypeArg::F32) => Numbers::F32,
+            Some(DtypeArg::Bf16) => Numbers::Bf16,
+            Some(DtypeArg::U8) => Numbers::U8,
         };
         let layout = if self.channels_last { MemoryFormat::ChannelsLast } else { MemoryFormat::Contiguous };
         LoaderOptions {

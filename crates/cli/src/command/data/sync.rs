@@ -1,30 +1,30 @@
-//! `gradus data sync`: makes the target hold what the source holds, in whichever direction.
+//! `gradus data sync`: make a target match a source, in either direction.
 
 use std::path::PathBuf;
 
 use store::Location;
 
-use super::transfer::TransferArgs;
 use super::{pull, push};
 use crate::error::Error;
+use crate::fetch::transfer::TransferArgs;
 use crate::printer::Printer;
 use crate::settings::Settings;
 
 /// Arguments of `gradus data sync`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to copy: a path, or an address to fetch from
+    /// Source: a path, or an address such as `s3://bucket/prefix`
     #[arg(value_name = "SOURCE")]
     source: String,
-    /// Where to: an address, or a folder when the source is an address
+    /// Target: an address, or a folder if the source is an address
     #[arg(value_name = "TARGET")]
     target: String,
-    /// Store a file an object when sending
+    /// Upload each file as one object instead of chunks
     #[arg(long)]
     plain: bool,
     #[command(flatten)]
     transfer: TransferArgs,
-    /// Remove at the target what the source does not have
+    /// Delete from the target what the source does not have
     #[arg(long)]
     delete: bool,
 }
@@ -32,7 +32,7 @@ pub struct Args {
 /// Pushes or pulls, by where source and target are.
 ///
 /// # Errors
-/// [`Error::Store`]; the same command goes on where it was.
+/// [`Error::Store`]; the same command resumes it.
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let Args { source, target, plain, transfer, delete } = args;
     let ends: [Location; 2] = [source.parse()?, target.parse()?];
@@ -46,8 +46,8 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
             pull::run(pull::Args { source, target, transfer, delete }, settings, printer)
         }
         [None, None] => {
-            let message = "neither end is on this machine".to_owned();
-            Err(Error::Usage { message, hint: "pull into a folder first, then push that".into() })
+            let message = "source and target are both remote".to_owned();
+            Err(Error::Usage { message, hint: "pull into a folder first, then push the folder".into() })
         }
     }
 }

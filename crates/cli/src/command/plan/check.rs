@@ -1,4 +1,4 @@
-//! `gradus plan check`: estimates beside tables of measurements.
+//! `gradus plan check`: compare estimates with tables of measurements.
 
 use std::path::PathBuf;
 
@@ -14,26 +14,26 @@ use crate::table;
 /// Arguments of `gradus plan check`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Tables of measured rows, comma-separated, with a header line
+    /// CSV files of measurements with a header line
     #[arg(value_name = "FILE.csv", required = true)]
     files: Vec<PathBuf>,
 }
 
-/// Prints how far estimates are from what was measured, source by source.
+/// Prints the error of the estimates, by source.
 ///
 /// # Errors
-/// [`Error::Usage`] for a file that is no table of measurements.
+/// [`Error::Usage`] for a file that is not a table of measurements.
 pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
     let mut rows = Vec::new();
     for file in &args.files {
         let unusable = |why: String| Error::Usage {
             message: format!("cannot use the table `{}`: {why}", file.display()),
-            hint: "name a comma-separated table with the columns `source_id`, `model`, `gpu`, `n_gpus`, `precision`, \
-                   `batch_per_gpu`, `throughput`, `unit`; `docs/estimate.md` lists all"
+            hint: "use a CSV file with the columns `source_id`, `model`, `gpu`, `n_gpus`, `precision`, \
+                   `batch_per_gpu`, `throughput`, `unit`; see `docs/estimate.md`"
                 .to_owned(),
         };
         let text = std::fs::read_to_string(file).map_err(|error| match error.kind() {
-            std::io::ErrorKind::InvalidData => unusable("it is not text in UTF-8".to_owned()),
+            std::io::ErrorKind::InvalidData => unusable("not UTF-8 text".to_owned()),
             _ => Error::file("read the table", file)(error),
         })?;
         rows.extend(Row::table(&text).map_err(|error| unusable(error.0))?);
@@ -47,7 +47,7 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
     let report = measured::check(&rows, &gpus, &coefficients);
     if printer.is_json() {
         printer.json(&report);
-        return Ok(crate::exit::DONE);
+        return Ok(crate::error::exit::DONE);
     }
     let scored: Vec<Vec<String>> = report.sources.iter().map(|(source, score)| cells(source, score)).collect();
     let head = [
@@ -61,19 +61,19 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
         "rank",
         "in P10–P90",
         "memory",
-        "said to fit",
-        "half more refused",
+        "fits, correct",
+        "1.5 × refused",
     ];
     for line in table::lines(&head, &scored) {
         printer.data(line);
     }
     for (source, score) in &report.sources {
         for (reason, count) in &score.ineligible {
-            printer.say(format!("{source}: {count} rows left out: {reason}"));
+            printer.say(format!("{source}: skipped {count} rows: {reason}"));
         }
     }
-    printer.say(format!("errors in per cent of the measured throughput; fitted {}", coefficients.dated));
-    Ok(crate::exit::DONE)
+    printer.say(format!("errors in % of the measured throughput; coefficients fitted {}", coefficients.dated));
+    Ok(crate::error::exit::DONE)
 }
 
 fn cells(source: &str, score: &Score) -> Vec<String> {
@@ -99,7 +99,7 @@ fn cells(source: &str, score: &Score) -> Vec<String> {
     ]
 }
 
-/// A table of the program's own that cannot be read.
+/// An embedded table that cannot be read.
 fn ours(why: &str) -> Error {
-    Error::Code { message: why.to_owned(), hint: None, code: crate::exit::INTERNAL }
+    Error::Code { message: why.to_owned(), hint: None, code: crate::error::exit::INTERNAL }
 }

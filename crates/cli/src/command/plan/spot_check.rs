@@ -1,4 +1,4 @@
-//! `gradus plan spot-check`: the cost model of spot machines held beside traces of what happened.
+//! `gradus plan spot-check`: compare the cost model of spot machines with preemption traces.
 
 use std::path::{Path, PathBuf};
 
@@ -8,35 +8,35 @@ use plan::spot::{Checked, Costs, Policy, Trace, check};
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::exit;
+use crate::error::exit;
 use crate::printer::Printer;
 use crate::table;
 
 /// Arguments of `gradus plan spot-check`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Traces: JSON of SkyPilot's spot traces, Parcae's events, or a table of time and count; may be compressed by gzip
+    /// Traces: SkyPilot spot trace JSON, Parcae events, or a CSV of `time,count`; gzip is accepted
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
-    /// Machines that the run needs at once [default: as many as a trace has in the middle]
+    /// Machines that the run needs at a time [default: median of the trace]
     #[arg(long, value_name = "NUMBER")]
     pub nodes: Option<u32>,
-    /// Work of the run, such as `12h`
+    /// Work of the run without interruptions, such as `12h`
     #[arg(long, value_name = "TIME", default_value = "12h")]
     pub work: Duration,
-    /// How long the run stands still while a snapshot is taken
+    /// Time the run pauses for a checkpoint
     #[arg(long, value_name = "TIME", default_value = "2s")]
     pub stall: Duration,
-    /// How long it takes until a snapshot is safe, beside the run
+    /// Time until a checkpoint is durable, in the background
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub lag: Duration,
-    /// From having machines again to the first new step
+    /// Time from new machines to the first step
     #[arg(long, value_name = "TIME", default_value = "5m")]
     pub restart: Duration,
-    /// How long a run that falls back waits for spot machines before it goes on with machines on demand
+    /// Time to wait for spot machines before falling back to on-demand
     #[arg(long, value_name = "TIME", default_value = "30m")]
     pub patience: Duration,
-    /// Seed of the courses that the bands are read from
+    /// Seed of the simulated runs
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 }
@@ -49,16 +49,16 @@ struct Row {
     falling_back: Result<Checked, String>,
 }
 
-/// Foresees from the first half of each trace, replays the second, and tells how far apart they are.
+/// Predicts from the first half of each trace, replays the second, and prints the error.
 ///
 /// # Errors
-/// [`Error::File`] and [`Error::Usage`] for a file that cannot be read or is no trace.
+/// [`Error::File`] and [`Error::Usage`] for a file that cannot be read or is not a trace.
 pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
     let costs =
         Costs { stall: args.stall.as_secs_f64(), lag: args.lag.as_secs_f64(), restart: args.restart.as_secs_f64() };
     if args.work.micros() == 0 {
-        let message = "a run of no work says nothing".to_owned();
-        return Err(Error::Usage { message, hint: "write for example `--work 12h`".to_owned() });
+        let message = "`--work` must be above 0".to_owned();
+        return Err(Error::Usage { message, hint: "use for example `--work 12h`".to_owned() });
     }
     let mut rows = Vec::new();
     for path in &args.traces {
@@ -89,8 +89,8 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
         return Ok(exit::DONE);
     }
     for (title, of) in [
-        ("waiting: spot machines only", waiting as fn(&Row) -> &Result<Checked, String>),
-        ("falling back: on demand after some patience", falling_back),
+        ("wait: spot machines only", waiting as fn(&Row) -> &Result<Checked, String>),
+        ("fall back: on-demand machines after `--patience`", falling_back),
     ] {
         printer.data(title);
         people(&rows, of, printer);
@@ -114,8 +114,8 @@ fn falling_back(row: &Row) -> &Result<Checked, String> {
 pub fn read(path: &Path) -> Result<Trace, Error> {
     let text = data::text(path).map_err(Error::file("read the trace", path))?;
     Trace::read(&text).map_err(|why| Error::Usage {
-        message: format!("`{}` is no trace of spot machines: {why}", path.display()),
-        hint: "name a JSON with `metadata.gap_seconds` and `data`, Parcae's events, or a table of `time,count`".into(),
+        message: format!("`{}` is not a spot trace: {why}", path.display()),
+        hint: "use a JSON file with `metadata.gap_seconds` and `data`, Parcae events, or a CSV of `time,count`".into(),
     })
 }
 
@@ -146,23 +146,23 @@ fn people(rows: &[Row], of: fn(&Row) -> &Result<Checked, String>, printer: &mut 
         "nodes",
         "up h",
         "down h",
-        "paid h foreseen",
+        "paid h predicted",
         "paid h",
         "error",
-        "wall h foreseen",
+        "wall h predicted",
         "wall h",
-        "in it",
+        "in band",
     ];
-    // A reason is longer than any figure and would widen its column, so such rows stand below.
+    // A reason is longer than any figure and would widen its column, so these rows come last.
     let (answered, silent): (Vec<_>, Vec<_>) = cells.partition(|cells| cells.len() == head.len());
     table::lines(&head, &answered).into_iter().for_each(|line| printer.data(line));
     silent.iter().for_each(|cells| printer.data(format!("{}: {}", cells[0], cells[2])));
     let summary = summary(rows, of);
     let percent = |key: &str| format!("{:.1} %", 100.0 * summary[key].as_f64().unwrap_or(f64::NAN));
     printer.data(format!(
-        "{} of {} traces answered; paid hours off by {} on average ({} at the median), and by {} over all together; \
-         {} of wall times in the band, whose high end is {:.2} times its low one at the median; \
-         the second halves alone spread {:.2} times, and their middles lie {:.2} times off the foreseen ones",
+        "{} of {} traces evaluated; error of paid hours: mean {}, median {}, {} in total; \
+         {} of wall times in the band (P90/P10 {:.2} at the median); \
+         second halves alone have P90/P10 {:.2}, their medians are {:.2} × off the prediction",
         summary["answered"],
         summary["traces"],
         percent("paid_error_mean"),
@@ -174,8 +174,8 @@ fn people(rows: &[Row], of: fn(&Row) -> &Result<Checked, String>, printer: &mut 
         summary["shift"].as_f64().unwrap_or(f64::NAN).exp(),
     ));
     printer.data(format!(
-        "foreseen anew at {STARTS} starts of each second half, from what was seen until then: {} of wall times in bands \
-         whose high end is {:.2} times the low one at the median",
+        "predicted again at {STARTS} points of each second half from the data until then: {} of wall times in the band \
+         (P90/P10 {:.2} at the median)",
         percent("covered_from_now"),
         summary["band_ratio_from_now_median"].as_f64().unwrap_or(f64::NAN),
     ));

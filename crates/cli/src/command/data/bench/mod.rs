@@ -1,4 +1,4 @@
-//! `gradus data bench`: how fast pictures, pictures with boxes, or texts become batches on this machine.
+//! `gradus data bench`: throughput of the data loader on images, detection images or text.
 
 mod scenes;
 mod texts;
@@ -11,92 +11,89 @@ use data::{Cursor, Loader, Part};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
-use super::place::Place;
 use super::recipe;
 use crate::error::Error;
-use crate::exit;
+use crate::error::exit;
+use crate::fetch::opened::OpenedData;
 use crate::printer::Printer;
 use crate::settings::Settings;
 
 /// Arguments of `gradus data bench`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Pictures in any form that is read; with `--as`, labels in the form of COCO or YOLO, or texts; or an address,
-    /// such as `s3://bucket/pictures`
+    /// Data set in any supported format, or its address, such as `s3://bucket/images`
     path: PathBuf,
-    /// What the data is read as
-    #[arg(long = "as", value_enum, default_value_t = Kind::Pictures)]
-    kind: Kind,
+    /// Kind of data
+    #[arg(long = "as", value_enum, default_value_t = DataKind::Images)]
+    kind: DataKind,
     #[command(flatten)]
     recipe: recipe::Args,
-    /// Threads that decode, with the one that asks for batches [default: 1]
+    /// Decoding threads, including the consumer [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Option<u32>,
-    /// How long to measure; a pass over the pictures that has begun is not finished
+    /// Seconds to measure
     #[arg(long, default_value_t = 5.0, value_parser = seconds)]
     seconds: f64,
     #[command(flatten)]
     text: texts::Args,
 }
 
-/// What data is read as.
+/// Kinds of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Kind {
-    /// Whole pictures, prepared by a recipe
-    Pictures,
-    /// Pictures in which objects are marked with boxes, in a square of `--size`
+enum DataKind {
+    /// Images, preprocessed by `--recipe`
+    #[value(alias = "pictures")]
+    Images,
+    /// Detection images with bounding boxes (COCO or YOLO), resized to a square of `--size`
     Objects,
-    /// Rows of tokens, from which the next word is learnt
+    /// Rows of tokens for next-token prediction
     Text,
 }
 
-impl Kind {
-    fn words(self) -> &'static str {
+impl DataKind {
+    fn name(self) -> &'static str {
         match self {
-            Kind::Pictures => "whole pictures",
-            Kind::Objects => "pictures with boxes",
-            Kind::Text => "text",
+            DataKind::Images => "images",
+            DataKind::Objects => "objects",
+            DataKind::Text => "text",
         }
     }
 }
 
-/// Pictures in a batch.
+/// Images per batch.
 const BATCH: usize = 64;
 
-/// Makes batches for some seconds, every picture decoded anew in each pass, and tells their price.
+/// Loads batches for some seconds, decoding every image in each pass, and prints the throughput.
 ///
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let limit = Duration::from_secs_f64(args.seconds);
     let strange: Vec<&str> = match args.kind {
-        Kind::Pictures => args.text.given().collect(),
-        Kind::Objects => args.recipe.given().chain(args.text.given()).collect(),
-        Kind::Text => {
+        DataKind::Images => args.text.given().collect(),
+        DataKind::Objects => args.recipe.given().chain(args.text.given()).collect(),
+        DataKind::Text => {
             let others = [(args.recipe.size.is_some(), "--size"), (args.threads.is_some(), "--threads")];
             let others = others.into_iter().filter_map(|(is_given, flag)| is_given.then_some(flag));
             args.recipe.given().chain(others).collect()
         }
     };
     if let Some(flag) = strange.first() {
-        let message = format!("`{flag}` means nothing to {}", args.kind.words());
-        return Err(Error::Usage {
-            message,
-            hint: "leave it out, or see `gradus data bench --help` for `--as`".into(),
-        });
+        let message = format!("`{flag}` does not apply to `--as {}`", args.kind.name());
+        return Err(Error::Usage { message, hint: "remove it, or see `gradus data bench --help`".into() });
     }
-    let place = Place::looked_at(&args.path, settings, printer)?;
+    let place = OpenedData::opened(&args.path, settings, printer)?;
     let path = place.path();
     match args.kind {
-        Kind::Pictures => pictures(&args, &place, printer),
-        Kind::Objects => {
+        DataKind::Images => images(&args, &place, printer),
+        DataKind::Objects => {
             scenes::run(path, args.recipe.size, args.threads.unwrap_or(1), args.recipe.seed, limit, printer)
         }
-        Kind::Text => texts::run(path, &args.text, args.recipe.seed, limit, printer),
+        DataKind::Text => texts::run(path, &args.text, args.recipe.seed, limit, printer),
     }
 }
 
-fn pictures(args: &Args, place: &Place, printer: &mut Printer) -> Result<u8, Error> {
+fn images(args: &Args, place: &OpenedData, printer: &mut Printer) -> Result<u8, Error> {
     let threads = args.threads.unwrap_or(1);
     let preset = args.recipe.preset()?;
     let dataset = Arc::new(args.recipe.open(&preset, place)?);
@@ -143,8 +140,8 @@ fn pictures(args: &Args, place: &Place, printer: &mut Printer) -> Result<u8, Err
         }));
         return Ok(exit::DONE);
     }
-    printer.data(format!("pictures      {images} in {seconds:.1} s, {rate:.0} a second"));
-    printer.data(format!("CPU time      {each:.0} µs a picture, with the {} kernels", data::kernels()));
+    printer.data(format!("images        {images} in {seconds:.1} s, {rate:.0} images/s"));
+    printer.data(format!("CPU time      {each:.0} µs per image, with {} kernels", data::kernels()));
     printer.data(format!("read          {:.1} MB", read as f64 / 1e6));
     if let Some(peak) = peak {
         printer.data(format!("peak memory   {:.0} MB", peak as f64 / 1e6));
@@ -155,7 +152,7 @@ fn pictures(args: &Args, place: &Place, printer: &mut Printer) -> Result<u8, Err
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value > 0.0 && value <= 86_400.0 => Ok(value),
-        Ok(_) | Err(_) => Err("give seconds above 0 and at most 86400".to_owned()),
+        Ok(_) | Err(_) => Err("must be above 0 and at most 86400".to_owned()),
     }
 }
 
@@ -165,7 +162,7 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Memory of this process in bytes, where the system tells: `VmRSS:` now, `VmHWM:` at most so far.
+/// Memory of this process in bytes, if the system reports it: `VmRSS:` current, `VmHWM:` peak.
 fn memory(which: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(which))?;

@@ -1,4 +1,4 @@
-//! Pictures with boxes: reading each once, then batches of squares.
+//! Detection images: opened once, then batches of squares.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use serde_json::json;
 
 use super::{memory, processor_time};
 use crate::error::Error;
-use crate::exit;
+use crate::error::exit;
 use crate::printer::Printer;
 
-/// Pictures in a batch.
+/// Images per batch.
 const BATCH: usize = 16;
 
-/// Opens the scenes, then makes batches of all of them with mirroring and mosaics for as long as `limit`.
+/// Opens the images, then loads batches with flips and mosaics for `limit`.
 ///
 /// # Errors
 /// [`Error`].
@@ -29,8 +29,8 @@ pub fn run(
     printer: &mut Printer,
 ) -> Result<u8, Error> {
     if let Some(size) = size.filter(|size| !(*size as usize).is_multiple_of(CELL)) {
-        let message = format!("`--size {size}` is no multiple of {CELL}, which detection needs");
-        let hint = format!("write `--size {}`", (size as usize).next_multiple_of(CELL));
+        let message = format!("`--size {size}` is not a multiple of {CELL}, as detectors need");
+        let hint = format!("use `--size {}`", (size as usize).next_multiple_of(CELL));
         return Err(Error::Usage { message, hint });
     }
     let augment = [Augment::Flip, Augment::Mosaic];
@@ -73,13 +73,13 @@ pub fn run(
         return Ok(exit::DONE);
     }
     printer.data(format!(
-        "opened        {pictures} pictures for squares of {edge} in {opening:.1} s, {:.0} µs of CPU time each",
+        "opened        {pictures} images at {edge} × {edge} in {opening:.1} s, {:.0} µs of CPU time each",
         price(opening_cpu, pictures)
     ));
     printer.data(format!(
-        "pictures      {images} with {objects} boxes in {seconds:.1} s, {:.0} a second",
+        "images        {images} with {objects} boxes in {seconds:.1} s, {:.0} images/s",
         images as f64 / seconds
     ));
-    printer.data(format!("CPU time      {:.0} µs a picture", price(worked, images)));
+    printer.data(format!("CPU time      {:.0} µs per image", price(worked, images)));
     Ok(exit::DONE)
 }

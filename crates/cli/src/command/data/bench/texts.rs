@@ -1,4 +1,4 @@
-//! Texts: turning them into tokens once, then batches of rows.
+//! Text: tokenized once, then batches of rows.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use serde_json::json;
 
 use super::{memory, processor_time};
 use crate::error::Error;
-use crate::exit;
+use crate::error::exit;
 use crate::printer::Printer;
 
-/// How texts are read.
+/// Options for text.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// With `--as text`: columns or keys of the text
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Vec<String>,
-    /// With `--as text`: a `tokenizer.json`; without it a vocabulary of 8,000 is learnt
+    /// With `--as text`: a `tokenizer.json` [default: train one with a vocabulary of 8,000]
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<String>,
-    /// With `--as text`: tokens in a row [default: 256]
+    /// With `--as text`: tokens per row [default: 256]
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=65_536))]
     length: Option<u32>,
 }
@@ -44,7 +44,7 @@ impl Args {
 /// Rows in a batch.
 const BATCH: usize = 32;
 
-/// Opens the texts, then makes batches of their rows for as long as `limit`.
+/// Opens the text, then loads batches of rows for `limit`.
 ///
 /// # Errors
 /// [`Error`].
@@ -95,14 +95,11 @@ pub fn run(path: &Path, args: &Args, seed: u64, limit: Duration, printer: &mut P
     }
     let size = bytes.map_or(String::new(), |bytes| format!(" from {:.1} MB", bytes as f64 / 1e6));
     printer.data(format!(
-        "opened        {all} rows of {} tokens{size} in {opening:.1} s, {opening_cpu:.1} s of CPU time; {} words known",
+        "opened        {all} rows of {} tokens{size} in {opening:.1} s, {opening_cpu:.1} s of CPU time; vocabulary {}",
         length,
         texts.vocabulary()
     ));
-    printer.data(format!(
-        "tokens        {tokens} in {seconds:.1} s, {:.2} million a second",
-        tokens as f64 / seconds / 1e6
-    ));
-    printer.data(format!("CPU time      {each:.1} ns a token, {:.1} µs a row", worked * 1e6 / rows.max(1) as f64));
+    printer.data(format!("tokens        {tokens} in {seconds:.1} s, {:.2} M tokens/s", tokens as f64 / seconds / 1e6));
+    printer.data(format!("CPU time      {each:.1} ns per token, {:.1} µs per row", worked * 1e6 / rows.max(1) as f64));
     Ok(exit::DONE)
 }

@@ -1,0 +1,39 @@
+//! `gradus bench`: training speed of this machine, time to a target accuracy, and the history of both.
+
+mod history;
+mod kept;
+mod time_to_train;
+mod train;
+
+use crate::error::Error;
+use crate::printer::Printer;
+use crate::settings::Settings;
+
+/// Arguments of `gradus bench`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Subcommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Subcommand {
+    /// Benchmark the training step of a model: step time, samples/s, peak memory
+    Train(train::Args),
+    /// Measure time to a target accuracy over several seeds
+    TimeToTrain(time_to_train::Args),
+    /// Compare the newest measurement of each case with earlier ones on the same machine
+    History(history::Args),
+}
+
+/// Runs the sub-command.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+    match args.command {
+        Subcommand::Train(args) => train::run(&args, settings, printer),
+        Subcommand::TimeToTrain(args) => time_to_train::run(&args, settings, printer),
+        Subcommand::History(args) => history::run(&args, settings, printer),
+    }
+}

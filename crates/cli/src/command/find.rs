@@ -1,0 +1,60 @@
+//! The run or sweep that a name on the command line refers to.
+
+use domain::{RunId, SweepId};
+use plan::World;
+
+use crate::error::Error;
+
+/// A run or sweep that a command names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Meant {
+    /// A run, which may be a trial.
+    Run(RunId),
+    /// A sweep.
+    Sweep(SweepId),
+}
+
+/// Resolves a run or sweep: its name, a unique prefix of it, or `last`. A prefix that a sweep and its trials share is the
+/// sweep.
+pub fn find_any(world: &World, name: &str) -> Result<Meant, Error> {
+    let sweep = |(id, sweep): (&SweepId, &plan::Sweep)| (sweep.order, id.to_string(), Meant::Sweep(id.clone()));
+    let alone = world.runs.iter().filter(|(_, run)| run.trial.is_none());
+    let run = |(id, run): (&RunId, &plan::Run)| (run.order, id.to_string(), Meant::Run(id.clone()));
+    let all: Vec<(u64, String, Meant)> = world.sweeps.iter().map(sweep).chain(alone.map(run)).collect();
+    if name == "last" {
+        let newest = all.into_iter().max_by_key(|(order, ..)| *order);
+        return newest.map(|(.., meant)| meant).ok_or_else(|| server::Error::NoRun(name.to_owned()).into());
+    }
+    let starting: Vec<&(u64, String, Meant)> = all.iter().filter(|(_, id, _)| id.starts_with(name)).collect();
+    match (starting.iter().find(|(_, id, _)| id == name), &starting[..]) {
+        (Some((.., meant)), _) | (None, [(.., meant)]) => Ok(meant.clone()),
+        (None, _) => find(world, name).map(Meant::Run),
+    }
+}
+
+/// Resolves a run: its name, a unique prefix of it, or `last`. A sweep is an error.
+pub fn find(world: &World, name: &str) -> Result<RunId, Error> {
+    let sweep = SweepId::new(name);
+    if let Some(trials) = world.sweeps.get(&sweep).map(|sweep| &sweep.trials) {
+        let message = format!("`{name}` is a sweep; this command takes a single run");
+        let trial = trials.first().map_or("a trial".to_owned(), |trial| format!("`{trial}`"));
+        return Err(Error::Usage { message, hint: format!("give one of its trials, such as {trial}") });
+    }
+    if name == "last" {
+        let newest = world.runs.iter().max_by_key(|(_, run)| run.order);
+        return newest.map(|(id, _)| id.clone()).ok_or_else(|| server::Error::NoRun(name.to_owned()).into());
+    }
+    let id = RunId::new(name);
+    if world.runs.contains_key(&id) {
+        return Ok(id);
+    }
+    let mut starting = world.runs.keys().filter(|id| id.as_str().starts_with(name));
+    match (starting.next(), starting.next()) {
+        (Some(id), None) => Ok(id.clone()),
+        (Some(_), Some(_)) => {
+            let message = format!("`{name}` is ambiguous: more than one run starts with it");
+            Err(Error::Usage { message, hint: "list the runs with `gradus status`".to_owned() })
+        }
+        (None, _) => Err(server::Error::NoRun(name.to_owned()).into()),
+    }
+}

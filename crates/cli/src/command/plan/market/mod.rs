@@ -1,0 +1,401 @@
+//! The plan of a job over everything that is offered: facts are gathered, the search decides, the result is told.
+
+mod calibration;
+mod figures;
+mod present;
+mod preset;
+mod refusal;
+mod remedies;
+
+use std::path::{Path, PathBuf};
+
+use cloud::Catalog;
+use cloud::catalog::wanted::Wanted;
+use domain::accelerators::{AcceleratorKind, Accelerators};
+use domain::listing::{Cloud, Listing, Price};
+use domain::{Duration, Elapsed, Job, Problem};
+use plan::estimate::calibration::Calibration;
+use plan::estimate::{Coefficients, StepTime, step_of};
+use plan::search::{
+    Admission, Answer, Candidate, Estimates, Gpus, Lessons, Market, NODES, Outlook, Pick, Question, Search, Shape,
+    Subject, Tariffs, Terms, Way, choose, outlook, subject,
+};
+use plan::spot::Weather;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use calibration::{lessons, measured, table};
+use present::page;
+use preset::Preset;
+use remedies::Desk;
+
+use super::model::file as network;
+use super::spot_check;
+use crate::command::offers::usage;
+use crate::error::Error;
+use crate::error::exit;
+use crate::local::job_file::JobSource;
+use crate::printer::Printer;
+use crate::settings::Settings;
+
+/// Arguments for plans over everything that is offered.
+#[derive(Debug, Default, clap::Args)]
+pub struct Args {
+    /// Plan over everything that is offered, also a job that could run here
+    #[arg(long)]
+    catalog: bool,
+    /// Ask for the machines of a usual tier, where the job does not say which
+    #[arg(long, value_name = "TIER")]
+    preset: Option<Preset>,
+    /// Take from this trace how long spot machines stay, instead of from the clouds' bands
+    #[arg(long, value_name = "TRACE")]
+    spot_trace: Option<PathBuf>,
+    /// Correct estimates of time by steps of the job's network: without a table some are made on this machine, which
+    /// says nothing about machines of another kind; with one, such as `gradus plan check` reads, they are those of its
+    /// `gpu`, `n_gpus`, `batch_per_gpu`, `throughput` and `unit`
+    #[arg(long, value_name = "FILE.csv")]
+    calibrate: Option<Option<PathBuf>>,
+    /// Compare reservations over this time, such as `365 days`
+    #[arg(long, value_name = "TIME")]
+    horizon: Option<Duration>,
+    /// How often the job runs within the horizon
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "horizon")]
+    runs: u32,
+    /// Write the plan as a page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write cost against time as a picture
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Tell how much processor time the search took, and took when asked again
+    #[arg(long)]
+    timings: bool,
+}
+
+impl Args {
+    /// Whether they ask for a plan over everything that is offered.
+    pub fn asks(&self) -> bool {
+        self.catalog
+            || self.preset.is_some()
+            || self.spot_trace.is_some()
+            || matches!(self.calibrate, Some(Some(_)))
+            || self.horizon.is_some()
+            || self.html.is_some()
+            || self.svg.is_some()
+            || self.timings
+    }
+
+    /// The table of measured steps, where one is named.
+    pub fn table(&self) -> Option<&Path> {
+        self.calibrate.as_ref()?.as_deref()
+    }
+
+    /// Whether steps are to be made on this machine.
+    pub fn calibrates(&self) -> bool {
+        matches!(self.calibrate, Some(None))
+    }
+}
+
+/// Everything that is told about a plan.
+pub struct Found<'a> {
+    pub job: &'a Job,
+    pub subject: &'a Subject,
+    pub catalog: &'a Catalog,
+    pub question: &'a Question,
+    pub answer: Answer,
+    /// The front, the fastest first.
+    pub front: Vec<Shown<'a>>,
+    /// What is chosen: the pick, and its place in `shown`.
+    pub picks: Vec<(Pick, Shown<'a>)>,
+    /// Steps that were measured before.
+    pub lessons: Lessons,
+    /// Pieces of hardware that were estimated.
+    pub estimated: usize,
+    /// The horizon in hours and the runs in it, where they were asked for.
+    pub horizon: Option<(u64, u32)>,
+    /// Machines on demand that can be reserved too: the least of cost times time.
+    pub reservable: Option<Shown<'a>>,
+    /// Where they were asked for.
+    pub timings: Option<Timings>,
+}
+
+impl Found<'_> {
+    /// How many machines of an offer were looked at, in words.
+    pub fn numbers(&self) -> String {
+        let numbers: Vec<String> = self.question.nodes.iter().map(u32::to_string).collect();
+        match &numbers[..] {
+            [one] if one == "1" => "one machine each".to_owned(),
+            [one] => format!("{one} machines each"),
+            [first @ .., last] => format!("{} or {last} machines each", first.join(", ")),
+            [] => "no machine".to_owned(),
+        }
+    }
+}
+
+/// Processor time in seconds.
+#[derive(Debug, Clone, Copy, serde::Serialize)]
+pub struct Timings {
+    /// From the job in memory to the answer: the market grouped, estimates made, all offers compared.
+    pub search: f64,
+    /// The same question again: nothing is estimated anew.
+    pub again: f64,
+    /// Of this process, from its start to the answer.
+    pub process: f64,
+    /// Whether both answers are the same.
+    pub same: bool,
+}
+
+/// A candidate with all that is known of it.
+#[derive(Clone)]
+pub struct Shown<'a> {
+    pub candidate: Candidate,
+    pub way: Way,
+    pub step: StepTime,
+    /// What measured steps taught about it.
+    pub calibration: Option<Calibration>,
+    pub outlook: Outlook,
+    pub listing: &'a Listing,
+    pub shape: &'a Shape,
+    pub price: &'a Price,
+}
+
+/// Seed of the courses that spot bands are read from.
+const SEED: u64 = 1;
+
+/// Plans, and tells the plan.
+///
+/// # Errors
+/// [`Error::Usage`] for words that nothing in the catalog has, [`Error::Job`] for a job that cannot be understood,
+/// [`Error::Infeasible`] where no offer remains.
+pub fn run(
+    mut job: Job,
+    source: &JobSource,
+    args: &Args,
+    settings: &Settings,
+    printer: &mut Printer,
+) -> Result<u8, Error> {
+    if args.horizon.is_some_and(|horizon| horizon.micros() == 0) {
+        let message = "reservations cannot be compared over no time: `--horizon` is 0".to_owned();
+        return Err(Error::Usage { message, hint: "use for example `--horizon '365 days'`".to_owned() });
+    }
+    if let Some(preset) = args.preset {
+        preset.fill(&mut job.wants);
+    }
+    let steps = args.table().map(table).transpose()?;
+    let bytes = match plan::search::subject::file(&job) {
+        Some(path) => Some(network::bytes(Path::new(path)).map_err(|error| unread(source, path, error))?),
+        None => None,
+    };
+    let subject = subject(&job, bytes.as_deref()).map_err(|problem| source.wrong(problem))?;
+    let catalog = Catalog::open(&settings.home)?;
+    let coefficients = Coefficients::embedded().map_err(|error| Error::Code {
+        message: format!("the fitted figures of this program cannot be read: {error}"),
+        hint: Some("build it again from a clean tree".to_owned()),
+        code: exit::INTERNAL,
+    })?;
+    let weather = args.spot_trace.as_deref().map(trace).transpose()?;
+    let question = question(&job, &catalog, weather)?;
+    let steps = match steps {
+        None if args.calibrates() => Some(measured(&job, settings, printer)?),
+        stated => stated,
+    };
+    let lessons = match steps {
+        Some(steps) => lessons(&steps, &job, &subject, &catalog, &coefficients, printer)?,
+        None => Lessons::default(),
+    };
+    let begun = processor_seconds();
+    let market = market(&catalog);
+    let mut search = Search::new(&subject.task, &market, Estimates::taught(&subject, &coefficients, lessons.clone()));
+    let answer = search.answer(&question);
+    let process = processor_seconds();
+    let timings = args.timings.then(|| {
+        let asked = processor_seconds();
+        let again = search.answer(&question);
+        Timings {
+            search: process - begun,
+            again: processor_seconds() - asked,
+            process,
+            same: again.front == answer.front,
+        }
+    });
+    if answer.front.is_empty() {
+        let (subject, market, question) = (&subject, &market, &question);
+        let desk = Desk { subject, market, question, coefficients: &coefficients, lessons: &lessons };
+        return Err(Error::Infeasible { reasons: refusal::reasons(&desk, &answer) });
+    }
+    let mut show = |candidate: &Candidate| show(&mut search, &question, &subject, &coefficients, &lessons, candidate);
+    let deadline = question.deadline;
+    let picks = choose(&answer, &question, |candidate| {
+        let late = |shown: Shown| deadline.is_some_and(|deadline| shown.outlook.time.high.micros() > deadline.0);
+        show(candidate).is_none_or(late)
+    });
+    let front = answer.front.iter().filter_map(|index| show(&answer.candidates[*index])).collect();
+    let picks = picks
+        .into_iter()
+        .filter_map(|pick| show(&answer.candidates[pick.candidate]).map(|shown| (pick, shown)))
+        .collect();
+    let reservable = answer.candidates.iter().filter(|candidate| {
+        let listing = market.goods[candidate.good].listing;
+        candidate.terms == Terms::OnDemand && (listing.reserved_1y.is_some() || listing.reserved_3y.is_some())
+    });
+    let product = |candidate: &Candidate| candidate.point().0 as f64 * candidate.point().1 as f64;
+    let reservable = reservable.min_by(|one, other| product(one).total_cmp(&product(other))).and_then(show);
+    let horizon = args.horizon.map(|horizon| ((horizon.as_secs_f64() / 3600.0).ceil() as u64, args.runs));
+    let estimated = search.estimated();
+    let found = Found {
+        job: &job,
+        subject: &subject,
+        catalog: &catalog,
+        question: &question,
+        answer,
+        front,
+        picks,
+        lessons: lessons.clone(),
+        estimated,
+        horizon,
+        reservable,
+        timings,
+    };
+    for (path, text) in [(&args.html, page::html as fn(&Found) -> String), (&args.svg, page::svg)] {
+        if let Some(path) = path {
+            std::fs::write(path, text(&found)).map_err(Error::file("write", path))?;
+        }
+    }
+    if printer.is_json() {
+        printer.json(&present::json(&found));
+    } else {
+        let width = printer.data_width();
+        present::lines(&found, width).into_iter().for_each(|line| printer.data(line));
+    }
+    Ok(exit::DONE)
+}
+
+/// Why a model's file cannot be read, and what is meant where a network of ours was named.
+fn unread(source: &JobSource, path: &str, error: Error) -> Error {
+    let Error::File { source: why, .. } = &error else { return error };
+    let named = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path);
+    let is_ours = serde_json::from_value::<domain::train::Model>(serde_json::Value::from(named)).is_ok();
+    let hint = match is_ours {
+        true => format!(
+            "`{named}` is a network that `train: {{model: {named}, …}}` trains here; a `workload` names a file (`config.json`, ONNX, safetensors), or describes the network: `model: {{config: {{…}}}}` or `model: {{totals: {{…}}}}`, see `docs/job-file.md`"
+        ),
+        false => "name a `config.json`, an ONNX or a safetensors file, relative to the job file, or describe the network: `model: {config: {…}}`".to_owned(),
+    };
+    source.wrong(Problem::at("workload.model", format!("cannot read the model `{path}`: {why}")).hint(hint))
+}
+
+/// Processor time of this process so far.
+fn processor_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// How long machines stay and are gone, all through a trace.
+fn trace(path: &std::path::Path) -> Result<Weather, Error> {
+    let trace = spot_check::read(path)?;
+    let spells = trace.spells(trace.usual().max(1), 0.0, trace.end);
+    Weather::of(&spells).ok_or_else(|| Error::Usage {
+        message: format!("`{}` never has a spot machine", path.display()),
+        hint: "name a trace of machines that could be had, or leave `--spot-trace` out".to_owned(),
+    })
+}
+
+/// What is offered, as the search sees it.
+pub fn market(catalog: &Catalog) -> Market<'_> {
+    Market::of(
+        &catalog.listings,
+        |name| catalog.gpus.named(name),
+        |listing| catalog.region(&listing.cloud, &listing.region),
+        &catalog.tariffs,
+    )
+}
+
+/// What a job allows.
+///
+/// # Errors
+/// [`Error::Usage`] for words that nothing in the catalog has.
+pub fn question(job: &Job, catalog: &Catalog, weather: Option<Weather>) -> Result<Question, Error> {
+    let wants = &job.wants;
+    let words = Wanted { clouds: wants.clouds.clone(), regions: wants.regions.clone(), ..Wanted::default() };
+    words.check(catalog).map_err(usage)?;
+    for gpu in &wants.accelerators {
+        Wanted { gpu: Some(gpu.clone()), ..Wanted::default() }.check(catalog).map_err(usage)?;
+    }
+    let data_at = job.data.at.as_deref().map(|at| at.split_once('/').map_or((at, None), |(one, two)| (one, Some(two))));
+    let data_at = data_at.map(|(cloud, region)| (Cloud::named(cloud), region.map(str::to_owned)));
+    if let Some((cloud, region)) = &data_at {
+        let regions = region.iter().cloned().collect();
+        let place = Wanted { clouds: vec![cloud.name().to_owned()], regions, ..Wanted::default() };
+        place.check(catalog).map_err(usage)?;
+    }
+    let tariff = |service| {
+        let (cloud, _) = data_at.as_ref()?;
+        catalog.tariff(cloud, service).map(|tariff| tariff.price)
+    };
+    let data_tariffs = Tariffs {
+        egress: tariff(domain::tariff::Service::Egress),
+        cross_region: tariff(domain::tariff::Service::CrossRegion),
+        ..Tariffs::default()
+    };
+    Ok(Question {
+        admission: Admission {
+            gpus: wants.accelerators.iter().map(|wanted| gpus(wanted, catalog)).collect(),
+            instance_type: wants.instance_type.clone(),
+            clouds: wants.clouds.iter().map(|name| Cloud::named(name)).collect(),
+            regions: wants.regions.clone(),
+            compliance: wants.compliance.clone(),
+            max_price: wants.max_price,
+            spot: wants.spot,
+            dedicated: wants.dedicated,
+            needs: job.needs,
+        },
+        nodes: if wants.nodes.is_empty() { NODES.to_vec() } else { wants.nodes.clone() },
+        budget: job.budget.map(|budget| budget.max),
+        deadline: job.deadline.map(|deadline| Elapsed(deadline.micros())),
+        max_carbon: wants.max_carbon,
+        weather,
+        data_at,
+        data_tariffs,
+    })
+}
+
+fn gpus(wanted: &Accelerators, catalog: &Catalog) -> Gpus {
+    match &wanted.kind {
+        AcceleratorKind::Named(name) => Gpus {
+            names: Some(catalog.gpus_named(name).into_iter().map(str::to_owned).collect()),
+            memory: None,
+            count: wanted.count,
+        },
+        AcceleratorKind::Memory { memory, or_more } => {
+            Gpus { names: None, memory: Some((*memory, *or_more)), count: wanted.count }
+        }
+    }
+}
+
+/// Everything about a candidate; none for one that the search did not make.
+pub(super) fn show<'a>(
+    search: &mut Search<'a, Estimates>,
+    question: &Question,
+    subject: &Subject,
+    coefficients: &Coefficients,
+    lessons: &Lessons,
+    candidate: &Candidate,
+) -> Option<Shown<'a>> {
+    let good = &search.market.goods[candidate.good];
+    let shape = &search.market.shapes[good.shape];
+    let way = search.way(good.shape, candidate.nodes).clone().ok()?;
+    let device = plan::estimate::Device { nodes: candidate.nodes, ..shape.device.clone() };
+    let mut step = step_of(&subject.work, &way.setup(&subject.task, &device), coefficients);
+    let calibration = lessons.on(&device.gpu.name);
+    if let Some(calibration) = &calibration {
+        let before = step.seconds.middle;
+        step.seconds = calibration.correct(step.seconds);
+        // What is waited for is a share of the step, corrected as the whole is.
+        step.communication *= step.seconds.middle / before.max(f64::MIN_POSITIVE);
+    }
+    let middle = step.seconds.middle.max(f64::MIN_POSITIVE);
+    let band = (step.seconds.low / middle, step.seconds.high / middle);
+    let outlook = outlook(search, question, candidate, band, SEED);
+    let price = candidate.terms.price(good.listing)?;
+    Some(Shown { candidate: *candidate, way, step, calibration, outlook, listing: good.listing, shape, price })
+}

@@ -1,0 +1,145 @@
+//! Cost against time in the terminal: every candidate a dot, the front with letters, both axes by powers.
+
+use plan::search::Role;
+
+use super::super::Found;
+use super::super::figures::{cents, time};
+
+const HEIGHT: usize = 16;
+/// Of the labels at the left, `$1,234.56 `.
+const MARGIN: usize = 12;
+const NARROWEST: usize = 60;
+const WIDEST: usize = 110;
+
+/// The plot; none where the terminal is too narrow or there is nothing to see.
+pub fn lines(found: &Found, width: usize) -> Option<Vec<String>> {
+    let columns = width.min(WIDEST).checked_sub(MARGIN + 1)?;
+    if width < NARROWEST || found.answer.candidates.len() < 3 {
+        return None;
+    }
+    let scale = Scale::of(found)?;
+    let mut cells = vec![vec![' '; columns]; HEIGHT];
+    let place = |candidate: &plan::search::Candidate| {
+        let (x, y) = scale.place(candidate);
+        let column = (x * (columns - 1) as f64).round() as usize;
+        let row = ((1.0 - y) * (HEIGHT - 1) as f64).round() as usize;
+        (row.min(HEIGHT - 1), column.min(columns - 1))
+    };
+    for candidate in found.answer.candidates.iter().filter(|candidate| scale.holds(candidate)) {
+        let (row, column) = place(candidate);
+        cells[row][column] = '·';
+    }
+    for shown in &found.front {
+        let (row, column) = place(&shown.candidate);
+        cells[row][column] = 'o';
+    }
+    for (pick, shown) in found.picks.iter().rev() {
+        let (row, column) = place(&shown.candidate);
+        cells[row][column] = letter(pick.role);
+    }
+    let mut lines = vec![
+        "cost against time, by powers: R recommended, C cheapest, F fastest, S most robust, o front, · others"
+            .to_owned(),
+    ];
+    for (row, line) in cells.into_iter().enumerate() {
+        let label = match row {
+            0 => cents(domain::Money::from_micros(scale.cost(1.0) as i64)),
+            _ if row == HEIGHT - 1 => cents(domain::Money::from_micros(scale.cost(0.0) as i64)),
+            _ => String::new(),
+        };
+        let line: String = line.into_iter().collect();
+        lines.push(format!("{label:>width$} │{}", line.trim_end(), width = MARGIN - 2));
+    }
+    let (from, to) = (scale.time(0.0), scale.time(1.0));
+    lines.push(format!("{:>width$} └{}", "", "─".repeat(columns), width = MARGIN - 2));
+    let gap = columns.saturating_sub(from.chars().count() + to.chars().count());
+    lines.push(format!("{}{from}{}{to}", " ".repeat(MARGIN), " ".repeat(gap)));
+    Some(lines)
+}
+
+fn letter(role: Role) -> char {
+    match role {
+        Role::Recommended => 'R',
+        Role::Cheapest => 'C',
+        Role::Fastest => 'F',
+        Role::Robust => 'S',
+    }
+}
+
+/// Logarithms of the corners of what is shown.
+pub struct Scale {
+    time: [f64; 2],
+    cost: [f64; 2],
+}
+
+/// How far beyond the front's corners a candidate still stands in the picture.
+const AROUND: f64 = 2.5;
+
+impl Scale {
+    /// A scale that holds the front, and what is not much slower or dearer than all of it; none without a front.
+    pub fn of(found: &Found) -> Option<Scale> {
+        let points: Vec<[f64; 2]> = found
+            .front
+            .iter()
+            .chain(found.picks.iter().map(|(_, shown)| shown))
+            .map(|shown| {
+                let (time, cost) = shown.candidate.point();
+                [(time as f64).max(1.0).ln(), (cost as f64).max(1.0).ln()]
+            })
+            .collect();
+        points.first()?;
+        let bounds = |axis: usize| {
+            let values = points.iter().map(|point| point[axis]);
+            let low = values.clone().fold(f64::INFINITY, f64::min);
+            let high = values.fold(f64::NEG_INFINITY, f64::max);
+            [low - 0.1, high + AROUND.ln()]
+        };
+        Some(Scale { time: bounds(0), cost: bounds(1) })
+    }
+
+    /// Where a candidate stands, from 0 to 1 to the right and up.
+    pub fn place(&self, candidate: &plan::search::Candidate) -> (f64, f64) {
+        let (time, cost) = candidate.point();
+        let share = |value: f64, [low, high]: [f64; 2]| (value.max(1.0).ln() - low) / (high - low);
+        (share(time as f64, self.time), share(cost as f64, self.cost))
+    }
+
+    pub fn holds(&self, candidate: &plan::search::Candidate) -> bool {
+        let (x, y) = self.place(candidate);
+        (0.0..=1.0).contains(&x) && (0.0..=1.0).contains(&y)
+    }
+
+    /// The time at a place of the axis, in words.
+    pub fn time(&self, x: f64) -> String {
+        let micros = (self.time[0] + x * (self.time[1] - self.time[0])).exp();
+        time(domain::Duration::from_micros(micros as u64))
+    }
+
+    /// Micro-dollars at a place of the axis.
+    pub fn cost(&self, y: f64) -> f64 {
+        (self.cost[0] + y * (self.cost[1] - self.cost[0])).exp()
+    }
+
+    /// Places of round numbers of hours on the axis of time, and of dollars on that of cost, with their labels.
+    pub fn ticks(&self) -> [Vec<(f64, String)>; 2] {
+        let steps = |[low, high]: [f64; 2], unit: f64, tell: &dyn Fn(f64) -> String| {
+            let mut ticks = Vec::new();
+            for power in -6..10 {
+                for digit in [1.0, 2.0, 5.0] {
+                    let value = digit * 10f64.powi(power);
+                    let place = ((value * unit).ln() - low) / (high - low);
+                    if (0.0..=1.0).contains(&place) {
+                        ticks.push((place, tell(value)));
+                    }
+                }
+            }
+            ticks
+        };
+        let hours = |hours: f64| time(domain::Duration::from_micros((hours * 3.6e9) as u64));
+        let dollars = |dollars: f64| match dollars < 1.0 {
+            true => format!("${dollars:.2}"),
+            false => format!("${}", crate::figures::grouped(dollars as u64)),
+        };
+        [steps(self.time, 3.6e9, &hours), steps(self.cost, 1e6, &dollars)]
+    }
+}

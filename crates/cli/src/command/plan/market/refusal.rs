@@ -1,0 +1,336 @@
+//! Why offers are ruled out, in sentences; and where none remains, what to change.
+
+use std::collections::BTreeSet;
+
+use domain::Money;
+use plan::search::{Admission, Answer, Candidate, Market, Question, Reason, Terms, admit};
+
+use super::figures::{cents, time};
+use super::remedies::{Desk, Likely};
+
+/// A reason, as it stands behind the number of offers that it rules out.
+pub fn sentence(reason: Reason, question: &Question, answer: &Answer) -> String {
+    let admission = &question.admission;
+    match reason {
+        Reason::UnknownGpu => "GPUs that the catalog cannot rate, or parts of one".to_owned(),
+        Reason::Accelerators => "other GPUs than the job asks for, or another number of them".to_owned(),
+        Reason::InstanceType => "other machines than the job asks for".to_owned(),
+        Reason::Cloud => "other clouds".to_owned(),
+        Reason::Region => "other regions".to_owned(),
+        Reason::Compliance => {
+            let words: Vec<&str> = admission.compliance.iter().map(|rule| rule.word()).collect();
+            format!("not known to comply with {}", words.join(", "))
+        }
+        Reason::NoPrice => "no price is known".to_owned(),
+        Reason::NoSpot => "spot machines, and the job wants none".to_owned(),
+        Reason::OnlySpot => "machines on demand, and the job wants spot machines only".to_owned(),
+        Reason::Shared => match admission.dedicated {
+            true => "machines that other customers share".to_owned(),
+            false => "dedicated machines, which the job does not ask for".to_owned(),
+        },
+        Reason::MaxPrice => match admission.max_price {
+            Some(most) => format!("dearer than {most} a machine"),
+            None => "too dear a machine".to_owned(),
+        },
+        Reason::SpotSavesLittle => "spot machines that save less than a fifth of the price on demand".to_owned(),
+        Reason::Cores => "too few processor cores, or a number that is not known".to_owned(),
+        Reason::Memory => "too little memory, or an amount that is not known".to_owned(),
+        Reason::Disk => "too small a disk".to_owned(),
+        Reason::Format => "GPUs without the number format".to_owned(),
+        Reason::Batch => "the batch does not divide into whole samples for so many GPUs".to_owned(),
+        Reason::GpuMemory => match answer.short_of_memory {
+            Some((least, _)) => format!("the GPU's memory is too small: {} are needed at least", gib(least)),
+            None => "the GPU's memory is too small".to_owned(),
+        },
+        Reason::Budget => missed(answer, reason, |nearest| {
+            format!("above the budget; the cheapest costs {}", cents(nearest.cost.total()))
+        }),
+        Reason::Deadline => missed(answer, reason, |nearest| format!("too late; the fastest takes {}", wall(nearest))),
+        Reason::Carbon => missed(answer, reason, |nearest| match nearest.kilograms {
+            Some(kilograms) => format!("emit too much; the cleanest {kilograms:.1} kg CO₂"),
+            None => "emit too much, or nobody knows how much".to_owned(),
+        }),
+    }
+}
+
+fn missed(answer: &Answer, reason: Reason, tell: impl Fn(&Candidate) -> String) -> String {
+    answer.missed.get(&reason).map_or("beyond a limit".to_owned(), |missed| tell(&missed.nearest))
+}
+
+/// Why nothing remains, each with what to change.
+pub fn reasons(desk: &Desk, answer: &Answer) -> Vec<String> {
+    let (subject, market, question) = (desk.subject, desk.market, desk.question);
+    let mut told: Vec<(String, String)> = limits(desk, answer);
+    let is_limited = !told.is_empty();
+    let mut tell = |message: String, hint: String| told.push((message, hint));
+    // Where offers failed on limits alone, memory is not what is short.
+    if !is_limited
+        && answer.ruled_out.contains_key(&Reason::GpuMemory)
+        && let Some((least, has)) = answer.short_of_memory
+    {
+        let message = format!(
+            "training needs {} on each GPU at least, however the work is divided; the largest GPU that is too small has {}",
+            gib(least),
+            gib(has)
+        );
+        let remedies: Vec<String> = desk
+            .for_memory()
+            .iter()
+            .map(|remedy| {
+                let cheapest = &remedy.cheapest.candidate;
+                format!("write {}: {} for {}", remedy.write, wall(cheapest), cents(cheapest.cost.total()))
+            })
+            .collect();
+        let smaller = "take a smaller network or a shorter `sequence`: no more memory and no more machines help";
+        tell(message, if remedies.is_empty() { smaller.to_owned() } else { remedies.join("; or ") });
+    }
+    if answer.ruled_out.contains_key(&Reason::Batch) {
+        let message =
+            format!("a batch of {} does not divide into whole samples for the GPUs that remain", subject.task.batch);
+        let hint = "write a `batch` that is a multiple of their number: of the machines times the GPUs of each";
+        tell(message, hint.to_owned());
+    }
+    if answer.ruled_out.contains_key(&Reason::Format) {
+        let word = subject.task.formats.word();
+        let message = format!("the GPUs that remain have no `{word}`");
+        tell(message, "write `precision: auto`, or ask for other GPUs".to_owned());
+    }
+    if told.is_empty() {
+        told = alone(market, &question.admission);
+    }
+    told.into_iter().map(|(message, hint)| format!("  {message}\n    hint: {hint}")).collect()
+}
+
+/// Limits that are too tight. Where a change of one alone is enough, it is told with what the others leave; where not,
+/// limits are told that hold together.
+fn limits(desk: &Desk, answer: &Answer) -> Vec<(String, String)> {
+    let question = desk.question;
+    let machine = |candidate: &Candidate| {
+        let good = &desk.market.goods[candidate.good];
+        format!(
+            "{} × {} in {}, {}",
+            candidate.nodes,
+            good.listing.instance_type,
+            good.listing.region,
+            candidate.terms.word()
+        )
+    };
+    // What the estimate comes to is an even chance; what is told to write holds in nine runs of ten.
+    let budget_of = |likely: &Likely| format!("`budget: {{max: ${}}}`", dollars(likely.cost));
+    let deadline_of = |likely: &Likely| format!("`deadline: {}`", deadline(likely.time));
+    let mut told = Vec::new();
+    let exceeds = |reason: Reason| answer.missed.contains_key(&reason);
+    if !exceeds(Reason::Budget) && !exceeds(Reason::Deadline) && !exceeds(Reason::Carbon) {
+        return told;
+    }
+    let free = |leave_out: fn(&mut Question)| desk.without(leave_out);
+    if let Some(most) = question.budget
+        && let Some(cheapest) = free(|question| question.budget = None).map(|remedy| remedy.cheapest)
+    {
+        let message = format!(
+            "the budget of {} is too small: the cheapest, {}, costs {} and takes {}",
+            cents(most),
+            machine(&cheapest.candidate),
+            cents(cheapest.candidate.cost.total()),
+            wall(&cheapest.candidate)
+        );
+        let write = budget_of(&cheapest);
+        told.push((
+            message,
+            format!("write {write} or more, which nine runs in ten keep to, or train for fewer steps"),
+        ));
+    }
+    if let Some(most) = question.deadline
+        && let Some(fastest) = free(|question| question.deadline = None).map(|remedy| remedy.fastest)
+    {
+        let message = format!(
+            "the deadline of {} is too tight: the fastest, {}, takes {} and costs {}",
+            time(domain::Duration::from_micros(most.0)),
+            machine(&fastest.candidate),
+            wall(&fastest.candidate),
+            cents(fastest.candidate.cost.total())
+        );
+        let write = deadline_of(&fastest);
+        told.push((
+            message,
+            format!("write {write} or more, which nine runs in ten keep to, or train for fewer steps"),
+        ));
+    }
+    if question.max_carbon.is_some() {
+        let cleanest = answer.missed.get(&Reason::Carbon).map(|missed| &missed.nearest);
+        match cleanest.and_then(|candidate| Some((candidate, candidate.kilograms?))) {
+            Some((candidate, kilograms)) => told.push((
+                format!(
+                    "every offer emits more than allowed: the cleanest, {}, {kilograms:.3} kg CO₂",
+                    machine(candidate)
+                ),
+                format!("write `max_carbon: {}` or more", kilograms.ceil().max(1.0)),
+            )),
+            None if exceeds(Reason::Carbon) => told.push((
+                "nobody knows what the regions that remain emit".to_owned(),
+                "leave `max_carbon` out, or name regions whose grid is known: `gradus catalog info` lists the others"
+                    .to_owned(),
+            )),
+            None => {}
+        }
+    }
+    if told.is_empty()
+        && let Some(remedy) = free(|question| {
+            (question.budget, question.deadline, question.max_carbon) = (None, None, None);
+        })
+    {
+        let (cheapest, fastest) = (&remedy.cheapest, &remedy.fastest);
+        let message = format!(
+            "the limits are too tight, each of them: the cheapest, {}, costs {} and takes {}; the fastest, {}, takes {} and costs {}",
+            machine(&cheapest.candidate),
+            cents(cheapest.candidate.cost.total()),
+            wall(&cheapest.candidate),
+            machine(&fastest.candidate),
+            wall(&fastest.candidate),
+            cents(fastest.candidate.cost.total())
+        );
+        let (one, other) = (budget_of(cheapest), deadline_of(cheapest));
+        told.push((message, format!("write {one} and {other}, or more of either: nine runs in ten keep to them")));
+    }
+    told
+}
+
+/// A key of `resources`, and how to do without it.
+type Wish = (&'static str, fn(&mut Admission));
+
+/// Which wish leaves nothing: each left out in turn, and how many offers there would be without it.
+fn alone(market: &Market, admission: &Admission) -> Vec<(String, String)> {
+    let wishes: [Wish; 9] = [
+        ("accelerators", |wish| wish.gpus.clear()),
+        ("instance_type", |wish| wish.instance_type = None),
+        ("cloud", |wish| wish.clouds.clear()),
+        ("region", |wish| wish.regions.clear()),
+        ("compliance", |wish| wish.compliance.clear()),
+        ("max_price", |wish| wish.max_price = None),
+        ("spot", |wish| wish.spot = domain::wants::Spot::Auto),
+        ("dedicated", |wish| wish.dedicated = false),
+        ("cpus` and `memory", |wish| wish.needs = domain::job::Needs::default()),
+    ];
+    let mut told = Vec::new();
+    for (key, leave_out) in wishes {
+        let mut without = admission.clone();
+        leave_out(&mut without);
+        if without == *admission {
+            continue;
+        }
+        let left = admit(market, &without).offers;
+        let Some((index, terms)) = left.first() else { continue };
+        let listing = market.goods[*index].listing;
+        let message = format!(
+            "nothing is offered with `resources.{key}` as it is; {} offers are left without it, such as `{}` of {} in {}, {}",
+            left.len(),
+            listing.instance_type,
+            listing.cloud,
+            listing.region,
+            terms.word()
+        );
+        let instead = instead(market, key, admission, &left);
+        let change = instead.map_or(format!("change `{key}`"), |instead| format!("write {instead}"));
+        told.push((message, format!("{change}, or leave it out")));
+    }
+    if told.is_empty() {
+        let message =
+            "nothing is offered that satisfies what `resources` asks for, and no single wish is to blame".to_owned();
+        told.push((
+            message,
+            "leave out all but `accelerators`, then narrow it down; `gradus offers` lists what there is".to_owned(),
+        ));
+    }
+    told
+}
+
+/// What to write for a wish instead, where that can be told: with it, some of `left` is admitted.
+fn instead(market: &Market, key: &str, admission: &Admission, left: &[(usize, Terms)]) -> Option<String> {
+    let listings = || left.iter().map(|(index, terms)| (market.goods[*index].listing, *terms));
+    match key {
+        "max_price" => {
+            let least = listings().filter_map(|(listing, terms)| Some(terms.price(listing)?.rate)).min()?;
+            Some(format!("`max_price: {least}` or more"))
+        }
+        "cloud" => {
+            let clouds: BTreeSet<&str> = listings().map(|(listing, _)| listing.cloud.name()).collect();
+            Some(format!("`cloud: {}`", clouds.first()?))
+        }
+        "region" => {
+            let regions: BTreeSet<&str> = listings().map(|(listing, _)| listing.region.as_str()).collect();
+            Some(format!("`region: {}`", regions.first()?))
+        }
+        "instance_type" => {
+            let wanted = admission.instance_type.as_deref()?;
+            let types: BTreeSet<&str> = listings().map(|(listing, _)| listing.instance_type.as_str()).collect();
+            let near = domain::file::nearest::nearest(wanted, types.iter().copied());
+            Some(format!("`instance_type: {}`", near.or(types.first().copied())?))
+        }
+        "accelerators" => {
+            let wanted = admission.gpus.iter().find_map(|gpus| gpus.names.as_ref().filter(|_| gpus.count.is_some()))?;
+            let counts: BTreeSet<u32> = listings()
+                .filter(|(listing, _)| listing.gpus.name.as_ref().is_some_and(|name| wanted.contains(name)))
+                .map(|(listing, _)| listing.gpus.count)
+                .collect();
+            let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
+            (!counts.is_empty())
+                .then(|| format!("one of the numbers of this GPU that are offered: {}", counts.join(", ")))
+        }
+        _ => None,
+    }
+}
+
+fn wall(candidate: &Candidate) -> String {
+    time(domain::Duration::from_micros((candidate.course.wall * 1e6) as u64))
+}
+
+/// The next time that a person would write: whole minutes up to two hours, then whole hours.
+fn deadline(time: domain::Duration) -> String {
+    let minutes = time.as_secs_f64() / 60.0;
+    match minutes {
+        few if few <= 120.0 => format!("{:.0}m", few.ceil()),
+        many => format!("{:.0}h", (many / 60.0).ceil()),
+    }
+}
+
+fn gib(bytes: f64) -> String {
+    format!("{:.1} GiB", bytes / f64::from(1 << 30))
+}
+
+/// The next amount that a person would write.
+fn dollars(money: Money) -> String {
+    let micros = money.micros();
+    let unit = match micros {
+        0..1_000_000 => 10_000,
+        1_000_000..100_000_000 => 1_000_000,
+        _ => 10_000_000,
+    };
+    let rounded = (micros + unit - 1).div_euclid(unit) * unit;
+    match rounded % 1_000_000 {
+        0 => (rounded / 1_000_000).to_string(),
+        rest => format!("{}.{:02}", rounded / 1_000_000, rest / 10_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_rounded_up_to_what_one_would_write() {
+        let check = |micros: i64, text: &str| assert_eq!(dollars(Money::from_micros(micros)), text);
+        check(123_456, "0.13");
+        check(12_345_678, "13");
+        check(1_234_567_890, "1240");
+        check(1_000_000, "1");
+    }
+
+    #[test]
+    fn times_are_rounded_up_to_what_one_would_write() {
+        let check = |time: &str, text: &str| assert_eq!(deadline(time.parse().unwrap()), text);
+        check("20s", "1m");
+        check("17m1s", "18m");
+        check("2h", "120m");
+        check("2h1m", "3h");
+    }
+}

@@ -1,0 +1,101 @@
+//! What would make a job possible that no offer can run: single changes, each tried by a search of its own, so that what
+//! is told works when it is typed.
+
+use domain::{Duration, Money};
+use plan::estimate::Coefficients;
+use plan::search::{Answer, Candidate, Estimates, Lessons, Market, Question, Search, Subject};
+
+use super::show;
+
+/// A change, and what it admits.
+pub struct Remedy {
+    /// What to write.
+    pub write: String,
+    pub cheapest: Likely,
+    pub fastest: Likely,
+}
+
+/// A candidate with what it takes in all but one run of ten.
+#[derive(Clone, Copy)]
+pub struct Likely {
+    pub candidate: Candidate,
+    /// One run in ten takes longer.
+    pub time: Duration,
+    /// One run in ten costs more.
+    pub cost: Money,
+}
+
+/// What a job is planned with.
+#[derive(Clone, Copy)]
+pub struct Desk<'a> {
+    pub subject: &'a Subject,
+    pub market: &'a Market<'a>,
+    pub question: &'a Question,
+    pub coefficients: &'a Coefficients,
+    pub lessons: &'a Lessons,
+}
+
+/// Numbers of machines beyond those that are looked at by themselves.
+const MORE_NODES: [u32; 4] = [32, 64, 128, 256];
+
+impl Desk<'_> {
+    /// The answer to a question about a subject.
+    fn ask(&self, subject: &Subject, question: &Question) -> Option<(Likely, Likely)> {
+        let estimates = Estimates::taught(subject, self.coefficients, self.lessons.clone());
+        let mut search = Search::new(&subject.task, self.market, estimates);
+        let answer: Answer = search.answer(question);
+        let mut at = |index: Option<&usize>| {
+            let candidate = answer.candidates[*index?];
+            let shown = show(&mut search, question, subject, self.coefficients, self.lessons, &candidate)?;
+            let (time, cost) = (shown.outlook.time.high, shown.outlook.cost.high);
+            Some(Likely { candidate, time, cost: cost.max(candidate.cost.total()) })
+        };
+        let fastest = at(answer.front.first())?;
+        Some((fastest, at(answer.front.last())?))
+    }
+
+    fn remedy(&self, write: &str, subject: &Subject, question: &Question) -> Option<Remedy> {
+        let (fastest, cheapest) = self.ask(subject, question)?;
+        Some(Remedy { write: write.to_owned(), cheapest, fastest })
+    }
+
+    /// Changes that give a network that fits nowhere memory enough.
+    pub fn for_memory(&self) -> Vec<Remedy> {
+        let mut remedies = Vec::new();
+        if !self.subject.task.recompute {
+            let mut again = self.subject.clone();
+            again.task.recompute = true;
+            remedies.extend(self.remedy("`recompute: true` under `workload`", &again, self.question));
+        }
+        if !self.question.admission.gpus.is_empty() {
+            let mut any = self.question.clone();
+            for text in ["80GB+:8", "140GB+:8"] {
+                let Ok(wanted) = text.parse::<domain::accelerators::Accelerators>() else { continue };
+                let domain::accelerators::AcceleratorKind::Memory { memory, or_more } = wanted.kind else { continue };
+                any.admission.gpus =
+                    vec![plan::search::Gpus { names: None, memory: Some((memory, or_more)), count: wanted.count }];
+                if let Some(remedy) = self.remedy(&format!("`accelerators: {text}`"), self.subject, &any) {
+                    remedies.push(remedy);
+                    break;
+                }
+            }
+        }
+        let most = self.question.nodes.iter().copied().max().unwrap_or(1);
+        let usual = plan::search::NODES.into_iter().chain(MORE_NODES);
+        for nodes in usual.filter(|nodes| *nodes > most) {
+            let more = Question { nodes: vec![nodes], ..self.question.clone() };
+            if let Some(remedy) = self.remedy(&format!("`nodes: {nodes}` under `resources`"), self.subject, &more) {
+                remedies.push(remedy);
+                break;
+            }
+        }
+        remedies
+    }
+
+    /// The question without one of its limits; none where that is not enough.
+    pub fn without(&self, leave_out: impl Fn(&mut Question)) -> Option<Remedy> {
+        let mut free = self.question.clone();
+        leave_out(&mut free);
+        self.remedy("", self.subject, &free)
+    }
+}

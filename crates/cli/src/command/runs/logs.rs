@@ -1,0 +1,88 @@
+//! `gradus logs`: the output of a run's processes.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use domain::RunId;
+use server::{Home, State};
+
+use crate::command::find::find;
+use crate::error::Error;
+use crate::error::exit;
+use crate::printer::Printer;
+use crate::settings::Settings;
+
+/// Arguments of `gradus logs`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Run: its name, a unique prefix of it, or `last`
+    run: String,
+    /// Keep printing new lines until the run ends
+    #[arg(long, short)]
+    follow: bool,
+}
+
+/// Prints the logs of every attempt, oldest first.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+    let home = Home::open(&settings.home)?;
+    let mut state = State::open(&home)?;
+    let id = find(state.world(), &args.run)?;
+    let mut read: Vec<(PathBuf, u64)> = Vec::new();
+    loop {
+        state.refresh()?;
+        let last = !args.follow || state.world().runs.get(&id).is_none_or(|run| run.state.is_final());
+        for path in files(&state, &home, &id) {
+            let from = read.iter().position(|(known, _)| *known == path);
+            let index = from.unwrap_or_else(|| {
+                read.push((path.clone(), 0));
+                read.len() - 1
+            });
+            read[index].1 = print_from(printer, &path, read[index].1, last)?;
+        }
+        if last {
+            return Ok(exit::DONE);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The log files of a run: by attempt, then by name.
+fn files(state: &State, home: &Home, id: &RunId) -> Vec<PathBuf> {
+    let Some(run) = state.world().runs.get(id) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(home.run(id).join("logs")) else { return Vec::new() };
+    let mut names: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    let place = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let attempt = run
+            .attempts
+            .iter()
+            .position(|attempt| name.starts_with(&format!("{attempt}-")) || name.starts_with(&format!("{attempt}.")));
+        (attempt.unwrap_or(usize::MAX), name)
+    };
+    names.sort_by_key(|path| place(path));
+    names
+}
+
+/// Prints whole lines from `from` on, and the rest as well with `all`; returns where it stopped.
+fn print_from(printer: &mut Printer, path: &Path, from: u64, all: bool) -> Result<u64, Error> {
+    let mut file = File::open(path).map_err(Error::file("read", path))?;
+    file.seek(SeekFrom::Start(from)).map_err(Error::file("read", path))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(Error::file("read", path))?;
+    let end = if all { bytes.len() } else { bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) };
+    for line in String::from_utf8_lossy(&bytes[..end]).lines() {
+        if printer.is_json() {
+            printer.json(
+                &serde_json::json!({ "file": path.file_name().map(|name| name.to_string_lossy()), "line": line }),
+            );
+        } else {
+            printer.data(line);
+        }
+    }
+    Ok(from + end as u64)
+}

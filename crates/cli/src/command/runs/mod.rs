@@ -1,0 +1,10 @@
+//! Commands on runs: start, follow and stop them, and look at what they did.
+
+pub mod cost;
+pub mod events;
+pub mod logs;
+pub mod report;
+pub mod resume;
+pub mod run;
+pub mod status;
+pub mod stop;

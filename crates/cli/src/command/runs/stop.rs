@@ -1,0 +1,76 @@
+//! `gradus stop`: save a checkpoint of a run and stop it.
+
+use domain::run::{RunState, StopBy};
+use domain::{Event, SweepId};
+use plan::SweepState;
+use server::{Home, State};
+
+use crate::command::find::{Meant, find_any};
+use crate::error::Error;
+use crate::error::exit;
+use crate::follow::result::{finish, told};
+use crate::follow::watch::Since;
+use crate::printer::Printer;
+use crate::settings::Settings;
+use crate::sweep::table::last_line;
+
+/// Arguments of `gradus stop`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Run or sweep: its name, a unique prefix of it, or `last`
+    run: String,
+}
+
+/// Requests the stop, and waits until all machines are released and billed.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+    let home = Home::open(&settings.home)?;
+    let mut state = State::open(&home)?;
+    let id = match find_any(state.world(), &args.run)? {
+        Meant::Run(id) => id,
+        Meant::Sweep(id) => return sweep(state, settings, printer, &home, &id),
+    };
+    let since = Since::Event(state.world().last_seq);
+    let Some(run) = state.world().runs.get(&id) else { return Err(server::Error::NoRun(args.run).into()) };
+    if run.state.is_final() && run.bill.is_some() {
+        if printer.is_json() {
+            printer.json(&told(&home, &state, &id, run)?);
+        }
+        printer.say(format!("run {id} is already {}", run.state.word()));
+        return Ok(exit::DONE);
+    }
+    if !run.state.is_final() && !matches!(run.state, RunState::Stopping { .. }) {
+        state.append(vec![Event::StopRequested { run: id.clone(), by: StopBy::User }])?;
+    }
+    drop(state);
+    match finish(settings, printer, &home, &id, since)? {
+        exit::RUN_STOPPED => Ok(exit::DONE),
+        code => Ok(code),
+    }
+}
+
+/// The same for a sweep: all of its trials are saved and stopped.
+fn sweep(mut state: State, settings: &Settings, printer: &mut Printer, home: &Home, id: &SweepId) -> Result<u8, Error> {
+    let since = state.world().last_seq;
+    let Some(sweep) = state.world().sweeps.get(id) else { return Err(server::Error::NoRun(id.to_string()).into()) };
+    match &sweep.state {
+        SweepState::Ended { .. } => {
+            if printer.is_json() {
+                printer.json(&last_line(home, &state, id, sweep));
+            }
+            printer.say(format!("sweep {id} is already {}", sweep.state.word()));
+            return Ok(exit::DONE);
+        }
+        SweepState::Running => {
+            state.append(vec![Event::SweepStopRequested { sweep: id.clone(), by: StopBy::User }])?;
+        }
+        SweepState::Stopping { .. } => {}
+    }
+    drop(state);
+    match crate::sweep::finish(settings, printer, home, id, since)? {
+        exit::RUN_STOPPED => Ok(exit::DONE),
+        code => Ok(code),
+    }
+}

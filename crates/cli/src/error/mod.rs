@@ -1,0 +1,160 @@
+//! Errors of the command line, sorted into usage errors, environment errors and internal errors.
+
+use std::path::{Path, PathBuf};
+
+use domain::{Finding, Problems, RunId};
+
+pub mod exit;
+mod file_fault;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The job file is wrong.
+    #[error("{0}")]
+    Job(Problems),
+    /// The job cannot run here.
+    #[error("no offer can run this job\n{}", reasons.join("\n"))]
+    Infeasible {
+        /// A line each.
+        reasons: Vec<String>,
+    },
+    /// A file could not be used.
+    #[error("cannot {doing} `{}`", path.display())]
+    File {
+        /// What was done.
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The arguments do not fit together.
+    #[error("{message}")]
+    Usage {
+        /// What is wrong.
+        message: String,
+        /// What to type instead.
+        hint: String,
+    },
+    /// The control loop could not do what it should.
+    #[error(transparent)]
+    Server(#[from] server::Error),
+    /// A table of offers cannot be used.
+    #[error(transparent)]
+    Catalog(#[from] cloud::catalog::Error),
+    /// A provider could not be asked.
+    #[error(transparent)]
+    Provider(#[from] cloud::Error),
+    /// The agent could not do its work.
+    #[error(transparent)]
+    Agent(#[from] agent::Error),
+    /// A data set cannot be used.
+    #[error(transparent)]
+    Data(#[from] data::Error),
+    /// Data could not be moved.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// The run failed.
+    #[error("run `{run}` failed: {}", finding.message)]
+    Failed {
+        /// Which.
+        run: RunId,
+        /// Why.
+        finding: Finding,
+    },
+    /// An error with its own exit code.
+    #[error("{message}")]
+    Code {
+        /// What happened.
+        message: String,
+        /// What to type next.
+        hint: Option<String>,
+        /// The exit code.
+        code: u8,
+    },
+}
+
+impl Error {
+    /// Wraps an I/O error on a file that was named.
+    pub fn file(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::File { doing, path, source }
+    }
+
+    /// What to do about it, if that is known.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::Usage { hint, .. } => Some(hint.clone()),
+            Error::Server(error) => error.hint(),
+            Error::Data(data::Error::Write { name, source }) => {
+                Some(file_fault::hint("write", Path::new(name), source))
+            }
+            Error::Data(error) => error.hint(),
+            Error::Store(store::Error::File { doing, path, source }) => Some(file_fault::hint(doing, path, source)),
+            Error::Store(error) => error.hint(),
+            Error::Failed { run, finding } => Some(match &finding.hint {
+                Some(hint) => hint.clone(),
+                None => format!("read `gradus logs {run}`"),
+            }),
+            Error::Code { hint, .. } => hint.clone(),
+            Error::Catalog(error) => Some(match error.hint() {
+                Some(hint) => hint.to_owned(),
+                None => "fix that line, then run the same command again".to_owned(),
+            }),
+            Error::File { doing, path, source } => Some(file_fault::hint(doing, path, source)),
+            Error::Provider(_) => {
+                Some("see `gradus events` for what was tried, then run the same command again".to_owned())
+            }
+            Error::Agent(error) => Some(file_fault::hint(error.doing, &error.folder, &error.source)),
+            Error::Infeasible { .. } | Error::Job(_) => None,
+        }
+    }
+
+    /// The exit code: a wrong name is a usage error; what exists and cannot be used is an environment error.
+    pub fn code(&self) -> u8 {
+        match self {
+            Error::Job(_) | Error::Usage { .. } | Error::Infeasible { .. } | Error::Catalog(_) => exit::USAGE,
+            Error::File { source, .. } => of_file(source),
+            Error::Store(error) => of_store(error),
+            Error::Data(error) => of_data(error),
+            Error::Server(server::Error::NoRun(_)) => exit::NOT_FOUND,
+            Error::Server(server::Error::Illegal(_)) => exit::INTERNAL,
+            Error::Server(server::Error::File { source, .. }) => of_file(source),
+            Error::Server(_) | Error::Provider(_) | Error::Agent(_) => exit::WORLD,
+            Error::Failed { .. } => exit::RUN_FAILED,
+            Error::Code { code, .. } => *code,
+        }
+    }
+}
+
+fn of_file(source: &std::io::Error) -> u8 {
+    if file_fault::is_misnamed(source) { exit::USAGE } else { exit::WORLD }
+}
+
+fn of_store(error: &store::Error) -> u8 {
+    use store::Error as Store;
+    match error {
+        Store::Location { .. } | Store::Usage { .. } | Store::NoCredentials { .. } => exit::USAGE,
+        Store::Missing { .. } | Store::NoBucket { .. } => exit::USAGE,
+        Store::File { source, .. } => of_file(source),
+        Store::Refused { .. } | Store::Unreachable { .. } | Store::Network { .. } | Store::NoRanges { .. } => {
+            exit::WORLD
+        }
+        Store::Damaged { .. } | Store::Raced { .. } | Store::Changed { .. } | Store::NoSpace { .. } => exit::WORLD,
+        Store::Internal(_) => exit::INTERNAL,
+    }
+}
+
+/// Data that a command or job names and that is not of the kind it takes is a usage error; damage is not.
+fn of_data(error: &data::Error) -> u8 {
+    use data::Error as Data;
+    match error {
+        Data::Missing { .. } | Data::Layout { .. } | Data::Classes { .. } | Data::Size { .. } => exit::USAGE,
+        Data::Split { .. } | Data::Normalize { .. } | Data::Grey { .. } => exit::USAGE,
+        Data::Read { source, .. } | Data::Write { source, .. } => of_file(source),
+        Data::Picture { .. } | Data::Position { .. } => exit::WORLD,
+        Data::Internal(_) => exit::INTERNAL,
+    }
+}

@@ -1,0 +1,79 @@
+//! Numbers, times and sizes as people read them.
+
+use domain::{Duration, Elapsed};
+
+/// `1,234,567`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 run`, `1,234 runs`: a number of things of which one is called `one`.
+pub fn counted(number: u64, one: &str) -> String {
+    match number {
+        1 => format!("1 {one}"),
+        many => format!("{} {one}s", grouped(many)),
+    }
+}
+
+/// `1:02:03` or `2:03`.
+pub fn clock(elapsed: Elapsed) -> String {
+    let seconds = elapsed.0.div_ceil(1_000_000);
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+/// A number of bytes for people: three digits, powers of ten as prices are.
+pub fn size(bytes: u64) -> String {
+    let units = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
+    match units.iter().find(|(_, unit)| bytes as f64 >= *unit) {
+        Some((name, unit)) => {
+            let value = bytes as f64 / unit;
+            let digits = if value >= 100.0 {
+                0
+            } else if value >= 10.0 {
+                1
+            } else {
+                2
+            };
+            format!("{value:.digits$} {name}")
+        }
+        None => format!("{bytes} B"),
+    }
+}
+
+/// A duration without the digits that an estimate does not have.
+pub fn short(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    if seconds < 10.0 { format!("{seconds:.1}s") } else { Duration::from_secs(seconds.round() as u64).to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_times_are_grouped() {
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(grouped(12), "12");
+        assert_eq!(clock(Elapsed(3_723_000_000)), "1:02:03");
+    }
+
+    #[test]
+    fn sizes_have_three_digits() {
+        let check = |bytes, text: &str| assert_eq!(size(bytes), text);
+        check(0, "0 B");
+        check(999, "999 B");
+        check(1_970_000, "1.97 MB");
+        check(19_700_000, "19.7 MB");
+        check(197_000_000_000, "197 GB");
+        check(3_000_000_000_000, "3.00 TB");
+    }
+}

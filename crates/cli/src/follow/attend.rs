@@ -1,0 +1,133 @@
+//! Attending a run: running the control loop, or following the process that does.
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+use std::time::Duration;
+
+use domain::{Rate, RunId};
+use server::control::{Control, LEASE, Left, Wake};
+use server::{Home, Series, State, routes};
+
+use super::narrator::Narrator;
+use super::watch::{Since, Watch};
+use crate::error::{Error, exit};
+use crate::local::machine;
+use crate::printer::Printer;
+use crate::settings::Settings;
+
+/// How often a follower tries to become the loop.
+const TAKE_OVER: Duration = Duration::from_millis(100);
+
+/// Follows a run until it has ended and its bill is final, or until Ctrl-C.
+///
+/// # Errors
+/// [`Error::Code`] when it was interrupted; others when the state cannot be written.
+pub fn attend(
+    settings: &Settings,
+    printer: &mut Printer,
+    home: &Home,
+    run: &RunId,
+    since: Since,
+) -> Result<Watch, Error> {
+    let attendance = home.attend(&home.run(run))?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let (sender, inbox) = channel();
+    on_signals(sender.clone(), interrupted.clone())?;
+    let mut narrator = Narrator::new(Watch::open(home, run, since)?, home.run(run).join("tensorboard"));
+    let rate = narrator.watch.run()?.plan.offer.rate;
+    let narrated = std::thread::scope(|scope| {
+        let ended = Arc::new(AtomicBool::new(false));
+        let finished = ended.clone();
+        let narration = scope.spawn(move || {
+            let result = narrator.tell(printer, &finished);
+            (narrator, result)
+        });
+        let done =
+            |world: &plan::World| world.runs.get(run).is_none_or(|run| run.state.is_final() && run.bill.is_some());
+        let result = serve(settings, home, (rate, &done), sender, &inbox, &interrupted);
+        ended.store(true, Ordering::SeqCst);
+        let (narrator, told) = narration.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        result.and_then(|left| told.map(|()| (left, narrator)))
+    });
+    let (left, narrator) = narrated?;
+    match left {
+        Left::Done => Ok(narrator.watch),
+        Left::Interrupted => {
+            drop(attendance);
+            Err(interruption(home, run, narrator.watch.state().world()))
+        }
+    }
+}
+
+/// Runs the control loop once this process holds its lock, and waits for the process that does until then.
+///
+/// # Errors
+/// [`Error::Server`] when the state cannot be read or written.
+pub fn serve(
+    settings: &Settings,
+    home: &Home,
+    (rate, done): (Rate, &dyn Fn(&plan::World) -> bool),
+    sender: Sender<Wake>,
+    inbox: &std::sync::mpsc::Receiver<Wake>,
+    interrupted: &AtomicBool,
+) -> Result<Left, Error> {
+    let mut state = State::open(home)?;
+    let lock = loop {
+        state.refresh()?;
+        if done(state.world()) {
+            return Ok(Left::Done);
+        }
+        if interrupted.load(Ordering::SeqCst) {
+            return Ok(Left::Interrupted);
+        }
+        if let Some(lock) = home.try_loop()? {
+            break lock;
+        }
+        std::thread::sleep(TAKE_OVER);
+    };
+    if let Some(chaos) = &settings.chaos {
+        chaos::aim(chaos, "loop");
+    }
+    let providers = machine::providers(settings, home, rate);
+    routes::serve(&home.socket(), sender)?;
+    let mut control = Control::new(state, Series::open(home)?, home, &providers);
+    let left = control.run(inbox, done)?;
+    drop(lock);
+    Ok(left)
+}
+
+/// Wakes the loop at Ctrl-C, SIGTERM and SIGHUP, and notes that it was interrupted.
+///
+/// # Errors
+/// [`Error::File`] when signals cannot be watched.
+pub fn on_signals(sender: Sender<Wake>, interrupted: Arc<AtomicBool>) -> Result<(), Error> {
+    let signals = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP];
+    let mut signals = signal_hook::iterator::Signals::new(signals).map_err(Error::file("watch", "signals"))?;
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            interrupted.store(true, Ordering::SeqCst);
+            let _ = sender.send(Wake::Interrupt);
+        }
+    });
+    Ok(())
+}
+
+/// What keeps running after Ctrl-C, its price, and what to do.
+fn interruption(home: &Home, id: &RunId, world: &plan::World) -> Error {
+    let rented = world.runs.get(id).and_then(|run| world.live_instance(run));
+    let message = match rented {
+        _ if home.is_attended(&home.run(id)) => {
+            format!("stopped following run `{id}`; it keeps running in another process")
+        }
+        None => format!("interrupted; nothing of run `{id}` is running"),
+        Some((instance, rent)) => format!(
+            "interrupted; machine `{instance}` keeps running unattended at {} for up to {LEASE}, then saves a checkpoint and stops",
+            rent.offer.rate
+        ),
+    };
+    let hint = format!("resume with `gradus resume {id}`, or stop now with `gradus stop {id}`");
+    Error::Code { message, hint: Some(hint), code: exit::INTERRUPTED }
+}

@@ -1,0 +1,240 @@
+//! Prints what happens to a run: events as sentences, measurements as a progress line, or both as JSON.
+//!
+//! It reads the event log and the measurements, so its output is the same whichever process runs the control loop. It also
+//! writes TensorBoard's event file.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use domain::event::Submitted;
+use domain::run::{AttemptEnd, RunState, StopBy};
+use domain::series::Point;
+use domain::{Event, Record, RunId};
+use serde_json::{Value, json};
+use server::clock;
+use server::tensorboard::EventFile;
+
+use super::meters;
+use super::progress::Progress;
+use super::watch::{News, Watch};
+use crate::error::Error;
+use crate::printer::Printer;
+
+/// How often it looks for news.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How often the progress line is printed where it cannot be overwritten.
+const LINE: domain::Elapsed = domain::Elapsed(2_000_000);
+
+/// Prints what is new about a run.
+pub struct Narrator {
+    /// What it reads.
+    pub watch: Watch,
+    progress: Progress,
+    printed: domain::Elapsed,
+    board: Board,
+    waits_for: Option<RunId>,
+}
+
+/// TensorBoard's event file of a run.
+enum Board {
+    /// Created in this folder with the first measurement.
+    Coming(PathBuf),
+    /// Open for appending.
+    Open(EventFile),
+    /// A write failed; a run does not fail for it.
+    Lost,
+}
+
+impl Narrator {
+    /// A narrator that keeps its event file in the folder `board`.
+    pub fn new(watch: Watch, board: PathBuf) -> Narrator {
+        let ready = watch.run().ok().and_then(|run| run.ready.clone());
+        let (progress, printed) = (Progress::since(ready), domain::Elapsed(0));
+        Narrator { watch, progress, printed, board: Board::Coming(board), waits_for: None }
+    }
+
+    /// Prints until `ended`, and then the rest.
+    ///
+    /// # Errors
+    /// [`Error::Server`] when the state cannot be read.
+    pub fn tell(&mut self, printer: &mut Printer, ended: &AtomicBool) -> Result<(), Error> {
+        loop {
+            let last = ended.load(Ordering::SeqCst);
+            let mut moved = false;
+            let mut points = Vec::new();
+            for news in self.watch.news()? {
+                match news {
+                    News::Record(record) => self.record(printer, &record),
+                    News::Point(point) => {
+                        moved |= self.point(printer, &point);
+                        points.push(*point);
+                    }
+                }
+            }
+            self.board.take(&points);
+            if moved {
+                self.line(printer)?;
+            }
+            self.wait(printer)?;
+            if last {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Prints once why a run waits.
+    fn wait(&mut self, printer: &mut Printer) -> Result<(), Error> {
+        let world = self.watch.state().world();
+        let run = self.watch.run()?;
+        let busy = world
+            .live_instances()
+            .find(|(_, instance)| world.runs.get(&instance.run).is_some_and(|other| other.order != run.order));
+        let busy = busy.filter(|_| run.state == RunState::Queued).map(|(_, instance)| instance.run.clone());
+        if busy != self.waits_for {
+            self.waits_for.clone_from(&busy);
+            if let Some(other) = busy {
+                printer.say(format!("waiting for run {other}, which uses this machine; see `gradus status {other}`"));
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, printer: &mut Printer, record: &Record) {
+        if printer.is_json() {
+            printer.json(&record_json(record));
+        } else if let Some(sentence) = sentence(&record.event) {
+            printer.say(sentence);
+        }
+    }
+
+    /// Prints a measurement, or adds it to the progress line; whether that has changed.
+    fn point(&mut self, printer: &mut Printer, point: &Point) -> bool {
+        if printer.is_json() {
+            printer.json(&point_json(point));
+            return false;
+        }
+        if let domain::rank::Report::Note { text } = &point.report {
+            printer.say(format!("note: {}", text));
+        }
+        self.progress.take(&point.report)
+    }
+
+    /// Prints the progress line, at most every [`LINE`] where it cannot be overwritten.
+    fn line(&mut self, printer: &mut Printer) -> Result<(), Error> {
+        let now = clock::monotonic();
+        if !printer.is_terminal() && now.0.saturating_sub(self.printed.0) < LINE.0 {
+            return Ok(());
+        }
+        let run = self.watch.run()?;
+        let world = self.watch.state().world();
+        let spent = plan::spent(world, run, &meters(world));
+        if let Some(line) = self.progress.line(spent, run.plan.offer.rate) {
+            self.printed = now;
+            printer.progress(&line);
+        }
+        Ok(())
+    }
+}
+
+impl Board {
+    fn take(&mut self, points: &[Point]) {
+        if points.is_empty() {
+            return;
+        }
+        let kept = match self {
+            Board::Coming(folder) => EventFile::create(folder, points).map(|file| *self = Board::Open(file)),
+            Board::Open(file) => file.append(points),
+            Board::Lost => return,
+        };
+        if kept.is_err() {
+            *self = Board::Lost;
+        }
+    }
+}
+
+/// A measurement as one flat JSON value whose `event` says what it is.
+fn point_json(point: &Point) -> Value {
+    let mut value = serde_json::to_value(&point.report).unwrap_or_default();
+    if let Value::Object(fields) = &mut value {
+        let kind = fields.remove("report").unwrap_or_default();
+        let mut flat = serde_json::Map::from_iter([
+            ("event".to_owned(), kind),
+            ("at".to_owned(), json!(point.at)),
+            ("attempt".to_owned(), json!(point.attempt)),
+        ]);
+        flat.append(fields);
+        return Value::Object(flat);
+    }
+    value
+}
+
+/// An event as one JSON value: `event`, `seq`, `at` and the event's own fields.
+pub fn record_json(record: &Record) -> Value {
+    let mut value = serde_json::to_value(&record.event).unwrap_or_default();
+    if let Value::Object(fields) = &mut value {
+        fields.insert("seq".to_owned(), json!(record.seq));
+        fields.insert("at".to_owned(), json!(record.at));
+    }
+    value
+}
+
+/// The message for an event, if it has one.
+pub fn sentence(event: &Event) -> Option<String> {
+    let text = match event {
+        Event::Submitted(submitted) => {
+            let Submitted { run, .. } = &**submitted;
+            format!("run {run}: submitted")
+        }
+        Event::StopRequested { by, .. } => stopping(*by).to_owned(),
+        Event::ResumeRequested { .. } => "resuming".to_owned(),
+        Event::RentIntended(intent) => format!("renting {} at {}", intent.offer.kind, intent.offer.rate),
+        Event::RentFailed { finding, .. } => format!("could not rent: {}", finding.message),
+        Event::AttemptReady { ready: Some(ready), attempt } => {
+            let mut text = match ready.step {
+                0 => format!(
+                    "attempt {attempt}: training {} parameters on {} samples",
+                    ready.parameters, ready.samples[0]
+                ),
+                step => format!("attempt {attempt}: resumed at step {step} of {}", ready.steps),
+            };
+            for passed_over in &ready.passed_over {
+                text.push_str(&format!("\n  skipped damaged checkpoint: {passed_over}"));
+            }
+            text
+        }
+        Event::AttemptReady { ready: None, attempt } => format!("attempt {attempt}: running"),
+        Event::AttemptEnded { end: AttemptEnd::Failed { finding, .. }, attempt } => {
+            // The whole message follows with the end of the run.
+            let first = finding.message.lines().next().unwrap_or_default();
+            format!("attempt {attempt}: failed: {}", first.trim_end_matches("; its last lines were:"))
+        }
+        Event::AttemptEnded { end: AttemptEnd::Stopped { step: Some(step) }, attempt } => {
+            format!("attempt {attempt}: stopped; checkpoint at step {step}")
+        }
+        Event::BudgetAlert { spent, .. } => format!("budget alert: {spent} spent"),
+        Event::Launched { .. } | Event::AgentUp { .. } | Event::AttemptIntended { .. } | Event::AttemptEnded { .. } => {
+            return None;
+        }
+        Event::Ended { .. } | Event::ReleaseIntended { .. } | Event::Released { .. } | Event::Billed { .. } => {
+            return None;
+        }
+        Event::SweepSubmitted(submitted) => format!("sweep {}: submitted", submitted.sweep),
+        Event::SweepStopRequested { by, .. } => stopping(*by).to_owned(),
+        Event::SweepResumeRequested { .. } => "resuming".to_owned(),
+        Event::SweepBudgetAlert { spent, .. } => format!("budget alert: {spent} spent"),
+        Event::SweepEnded { .. } => return None,
+    };
+    Some(text)
+}
+
+/// Why a run or sweep stops.
+pub fn stopping(by: StopBy) -> &'static str {
+    match by {
+        StopBy::User => "stopping: requested",
+        StopBy::Budget => "stopping: budget reached; the rest pays for the last checkpoint",
+        StopBy::Deadline => "stopping: deadline reached",
+    }
+}

@@ -1,0 +1,118 @@
+//! The progress line of a run: epoch, step, loss, rate, data wait, time left, cost so far and at the end.
+
+use domain::rank::{Ready, Report, Step};
+use domain::{Elapsed, Money, Rate};
+
+use crate::figures::{clock, grouped};
+
+/// The state of the progress line.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Progress {
+    ready: Option<Ready>,
+    last: Option<Step>,
+    /// Running means over the steps of this attempt: a step's time, its wait and its samples; see [`SHARE`].
+    step_us: f64,
+    wait_us: f64,
+    samples: f64,
+    accuracy: Option<f64>,
+}
+
+/// Share of a new step in the running means: about the newest 20 steps count.
+const SHARE: f64 = 0.05;
+
+impl Progress {
+    /// The progress of a run whose newest attempt is known to be ready.
+    pub fn since(ready: Option<Ready>) -> Progress {
+        Progress { ready, ..Progress::default() }
+    }
+
+    /// Adds a report; whether the line has changed.
+    pub fn take(&mut self, report: &Report) -> bool {
+        match report {
+            Report::Ready(ready) => *self = Progress { ready: Some(ready.clone()), ..Progress::default() },
+            Report::Step(step) => {
+                let share = if self.last.is_none() { 1.0 } else { SHARE };
+                self.step_us += share * (step.step_us as f64 - self.step_us);
+                self.wait_us += share * (step.data_wait_us as f64 - self.wait_us);
+                self.samples += share * (f64::from(step.samples) - self.samples);
+                self.last = Some(*step);
+            }
+            Report::Evaluated(evaluated) => self.accuracy = Some(evaluated.accuracy),
+            Report::Hello { .. } | Report::Checkpointed(_) | Report::Note { .. } | Report::Exported(_) => return false,
+            Report::Trained | Report::Stopped { .. } | Report::Failed(_) => return false,
+        }
+        self.last.is_some()
+    }
+
+    /// Time left at the pace of the newest steps.
+    pub fn left(&self) -> Option<Elapsed> {
+        let (ready, last) = (self.ready.as_ref()?, self.last?);
+        let steps = ready.steps.saturating_sub(last.step);
+        Some(Elapsed((steps as f64 * self.step_us) as u64))
+    }
+
+    /// The line, or none before the first step.
+    pub fn line(&self, spent: Money, rate: Rate) -> Option<String> {
+        let (ready, last) = (self.ready.as_ref()?, self.last?);
+        let epochs = ready.steps.div_ceil(ready.steps_per_epoch.max(1));
+        let seconds = self.step_us.max(1.0) / 1e6;
+        let wait = 100.0 * self.wait_us / self.step_us.max(1.0);
+        let left = self.left().unwrap_or_default();
+        // What a narrow terminal cuts off stands last.
+        let mut line = format!(
+            "epoch {}/{epochs} · step {}/{} · {} left · {spent} so far, {} at the end · loss {:.4}",
+            last.epoch + 1,
+            last.step,
+            ready.steps,
+            clock(left),
+            spent + rate.cost(left),
+            last.loss,
+        );
+        if let Some(accuracy) = self.accuracy {
+            line.push_str(&format!(" · accuracy {:.2} %", 100.0 * accuracy));
+        }
+        line.push_str(&format!(" · {} samples/s · data wait {wait:.0} %", grouped((self.samples / seconds) as u64)));
+        Some(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_has_the_time_left_and_the_cost() {
+        let mut progress = Progress::default();
+        let (samples, classes) = ([128, 10, 10], vec!["a".to_owned()]);
+        let ready = Ready {
+            step: 0,
+            steps: 3_600,
+            steps_per_epoch: 2,
+            samples,
+            classes,
+            parameters: 9,
+            passed_over: vec![],
+            sample: None,
+        };
+        progress.take(&Report::Ready(ready));
+        let rate: Rate = "3.60/h".parse().unwrap();
+        assert_eq!(progress.line(Money::default(), rate), None);
+        let step = Step {
+            step: 1_800,
+            epoch: 899,
+            loss: 0.25,
+            lr: 0.1,
+            samples: 64,
+            step_us: 1_000_000,
+            data_wait_us: 20_000,
+            checkpoint_us: 0,
+            data: Default::default(),
+        };
+        assert!(progress.take(&Report::Step(step)));
+        let line = progress.line(Money::from_micros(1_800_000), rate).unwrap();
+        assert_eq!(
+            line,
+            "epoch 900/1800 · step 1800/3600 · 30:00 left · $1.80 so far, $3.60 at the end · loss 0.2500 · 64 samples/s · data wait 2 %"
+        );
+    }
+}

@@ -1,0 +1,287 @@
+//! The plan of a job on this machine: facts about its data and earlier steps are gathered, the plan follows from them.
+
+use std::path::Path;
+
+use domain::rank::Report;
+use domain::train::{Cache, Task};
+use domain::{Duration, Job, Offer, Plan, Rate, Train};
+use plan::draft::Facts;
+use server::{Home, Series, State};
+
+use super::job_file::{JobArgs, JobSource, LoadedJob, read};
+use super::machine;
+use super::measure::{self, StepMeasurement};
+use crate::error::Error;
+use crate::fetch::opened::OpenedData;
+use crate::figures::{counted, grouped, short};
+use crate::printer::Printer;
+use crate::settings::Settings;
+
+/// Reads the job and drafts the plan that is recommended, on this machine.
+///
+/// # Errors
+/// [`Error::Job`] with everything wrong in the file and everything that cannot be rented yet, [`Error::Infeasible`] with
+/// every reason why it cannot run here.
+pub fn draft(args: &JobArgs, settings: &Settings, home: &Home, printer: &mut Printer) -> Result<(Job, Plan), Error> {
+    let LoadedJob { job, source, unrentable } = read(&args.file, &args.typed, printer)?;
+    if let Some(unrentable) = unrentable {
+        return Err(Error::Job(unrentable));
+    }
+    let plan = draft_here(&job, args.typed.price, settings, home, printer);
+    Ok((job, plan.map_err(|error| where_data_comes_from(error, &source))?))
+}
+
+/// Where there is no data, what the job file says of it: files that are shipped say how to get theirs.
+pub fn where_data_comes_from(error: Error, source: &JobSource) -> Error {
+    let (Error::Data(missing @ data::Error::Missing { .. }), preface) = (&error, source.preface()) else {
+        return error;
+    };
+    let mut hint = missing.hint().unwrap_or_default();
+    if !preface.is_empty() {
+        hint.push_str(&format!("\n  `{}` says:", source.name));
+        preface.iter().take(PREFACE).for_each(|line| hint.push_str(&format!("\n    {line}")));
+    }
+    Error::Code { message: missing.to_string(), hint: Some(hint), code: error.code() }
+}
+
+/// Lines of a job file's beginning that are told.
+const PREFACE: usize = 12;
+
+/// Drafts the plan of a job on this machine.
+///
+/// # Errors
+/// [`Error::Infeasible`] with every reason why it cannot run here.
+pub fn draft_here(
+    job: &Job,
+    price: Rate,
+    settings: &Settings,
+    home: &Home,
+    printer: &mut Printer,
+) -> Result<Plan, Error> {
+    let offers = offers(price, settings, home)?;
+    recommended(job, &offers, &facts(settings, home, job, printer)?)
+}
+
+/// Drafts the plan of a job on this machine by steps that are made for it.
+///
+/// # Errors
+/// As [`draft_here`]; [`Error::Usage`] and [`Error::Code`] where no steps can be made.
+pub fn draft_measured(
+    job: &Job,
+    price: Rate,
+    settings: &Settings,
+    home: &Home,
+    printer: &mut Printer,
+) -> Result<(Plan, StepMeasurement), Error> {
+    let train = measure::measurable(job)?;
+    let offers = offers(price, settings, home)?;
+    let known = facts(settings, home, job, printer)?;
+    let before = recommended(job, &offers, &known)?;
+    let Some(share) = before.share else {
+        return Err(Error::Infeasible { reasons: vec!["the plan does not say how the batch is divided".to_owned()] });
+    };
+    let measured = measure::measure(train, &share, &known, settings)?;
+    let [_, middle, _] = measured.seconds;
+    let step = Duration::from_micros((1e6 * middle).round() as u64);
+    let mut plan = recommended(job, &offers, &Facts { measured_step: Some(step), ..known })?;
+    plan.assumptions.push(measured.summary(train));
+    if let (Some(before), Some(after)) = (before.time, plan.time) {
+        let change = 100.0 * (after.middle.as_secs_f64() / before.middle.as_secs_f64().max(1e-9) - 1.0);
+        plan.assumptions
+            .push(format!("without this measurement the estimate was {} ({change:+.0} %)", short(before.middle)));
+    }
+    if share.ranks > 1 {
+        let apart = format!("measured on one rank; communication among {} ranks is not included", share.ranks);
+        plan.assumptions.push(apart);
+    }
+    plan.assumptions.push("data loading, evaluation and checkpoints are not included in the measurement".to_owned());
+    plan.assumptions.push("the measurement holds only for this machine".to_owned());
+    Ok((plan, measured))
+}
+
+fn offers(price: Rate, settings: &Settings, home: &Home) -> Result<Vec<Offer>, Error> {
+    let mut offers = Vec::new();
+    for provider in machine::providers(settings, home, price) {
+        offers.extend(provider.offers()?);
+    }
+    Ok(offers)
+}
+
+fn recommended(job: &Job, offers: &[Offer], facts: &Facts) -> Result<Plan, Error> {
+    let plans = plan::draft::draft(job, offers, facts);
+    let plans = plans.map_err(|infeasible| Error::Infeasible { reasons: reasons(&infeasible) })?;
+    match plans.into_iter().next() {
+        Some(plan) => Ok(plan),
+        None => Err(Error::Infeasible { reasons: vec!["no machine is offered".to_owned()] }),
+    }
+}
+
+/// What is known of the data of a sweep, from which each of its trials is planned.
+///
+/// # Errors
+/// As [`draft_here`].
+pub fn known(
+    settings: &Settings,
+    home: &Home,
+    job: &Job,
+    printer: &mut Printer,
+) -> Result<domain::sweep::Known, Error> {
+    let Facts { samples, input_shape, classes, bytes: _, measured_step: _ } = facts(settings, home, job, printer)?;
+    Ok(domain::sweep::Known { samples, picture: input_shape, classes })
+}
+
+/// Opens the data of a job. Remote data goes into the cache that the run reads from: all of it, or with `cache` in the job
+/// only the ranges that are read.
+fn opened(settings: &Settings, train: &Train, printer: &mut Printer) -> Result<OpenedData, Error> {
+    let named = Path::new(&train.data.path);
+    match train.data.cache {
+        None => OpenedData::fetched(named, settings, printer),
+        Some(Cache { budget }) => OpenedData::in_ranges(named, ("cache/pieces", budget.0), settings, printer),
+    }
+}
+
+/// What is known before anything runs: what the data is made of, and how long a step took when this work ran before.
+fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> Result<Facts, Error> {
+    let domain::Work::Train(train) = &job.work else { return Ok(Facts::default()) };
+    let staged = opened(settings, train, printer)?;
+    if let Some((keys, goal)) = text(train) {
+        let outline = data::TextOutline::of(&train.data, keys, goal, staged.path(), train.seed)?;
+        return Ok(Facts {
+            samples: outline.counts,
+            input_shape: None,
+            classes: u32::try_from(outline.classes.len()).ok().filter(|count| *count > 0),
+            bytes: None,
+            measured_step: measured(home, train)?,
+        });
+    }
+    if train.task() == Task::Boxes {
+        let outline = data::SceneOutline::of(&train.data, staged.path(), train.seed)?;
+        let size = u32::try_from(outline.size).unwrap_or(u32::MAX);
+        return Ok(Facts {
+            samples: Some(outline.counts),
+            input_shape: Some([3, size, size]),
+            classes: u32::try_from(outline.classes.len()).ok(),
+            bytes: None,
+            measured_step: measured(home, train)?,
+        });
+    }
+    let outline = data::Outline::of(&train.data, staged.path(), train.seed)?;
+    let [channels, height, width] = outline.shape.map(|length| u32::try_from(length).unwrap_or(u32::MAX));
+    Ok(Facts {
+        samples: Some(outline.counts),
+        input_shape: Some([channels, height, width]),
+        classes: u32::try_from(outline.classes.len()).ok(),
+        // Counted only where it matters: of many files it takes a while.
+        bytes: train.data.preload.map(|_| bytes_below(staged.path())),
+        measured_step: measured(home, train)?,
+    })
+}
+
+/// Bytes of a file, or of all files below a folder; what cannot be looked at counts nothing, and is told when it is read.
+fn bytes_below(path: &std::path::Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(path) else { return std::fs::metadata(path).map_or(0, |file| file.len()) };
+    let below = entries.flatten().map(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => bytes_below(&entry.path()),
+        // A link is what it leads to; none to a folder is followed, for it may lead back.
+        Ok(_) => std::fs::metadata(entry.path()).map_or(0, |file| file.len()),
+        Err(_) => 0,
+    });
+    below.fold(0, u64::saturating_add)
+}
+
+/// Where the texts stand and what is learnt from them; none for pictures.
+fn text(train: &Train) -> Option<(&domain::train::Text, data::Goal)> {
+    let goal = match train.task() {
+        Task::Pictures | Task::Boxes => return None,
+        Task::Texts => data::Goal::Class,
+        Task::MaskedWords => data::Goal::Masked,
+        Task::NextWord => data::Goal::Next,
+    };
+    Some((train.data.text.as_ref()?, goal))
+}
+
+/// The median step of the newest run of the same model, batch and precision on this machine.
+fn measured(home: &Home, train: &Train) -> Result<Option<Duration>, Error> {
+    let (state, series) = (State::open(home)?, Series::open(home)?);
+    let alike = |other: &Train| {
+        let division =
+            |train: &Train| (train.model.clone(), train.batch, train.accumulate, train.precision, train.memory_format);
+        division(other) == division(train) && (other.threads, &other.data.path) == (train.threads, &train.data.path)
+    };
+    let runs = state.world().runs.iter();
+    let runs = runs.filter(|(_, run)| matches!(&run.job.work, domain::Work::Train(other) if alike(other)));
+    let Some((id, _)) = runs.max_by_key(|(_, run)| run.order) else { return Ok(None) };
+    let mut steps: Vec<u64> = Vec::new();
+    for (_, point) in series.newest(id, 500)? {
+        if let Report::Step(step) = point.report {
+            steps.push(step.step_us);
+        }
+    }
+    steps.sort_unstable();
+    Ok(steps.get(steps.len() / 2).copied().map(Duration::from_micros))
+}
+
+fn reasons(infeasible: &plan::draft::Infeasible) -> Vec<String> {
+    let line = |reason: &domain::Problem| {
+        let hint = reason.hint.as_ref().map(|hint| format!("\n    hint: {hint}")).unwrap_or_default();
+        format!("  {}{hint}", reason.message)
+    };
+    infeasible.reasons.iter().map(line).collect()
+}
+
+/// The plan for people.
+pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
+    let offer = &plan.offer;
+    let mut lines = vec![
+        format!("job      {}", job.name),
+        format!(
+            "machine  {} ({}): {} cores, {:.0} GiB memory",
+            offer.kind,
+            offer.node.cpu,
+            offer.node.cores,
+            offer.node.memory.0 as f64 / f64::from(1 << 30),
+        ),
+        format!("price    {} ({})", offer.rate, offer.price_source),
+    ];
+    if let Some(share) = plan.share {
+        let steps = share.steps.map_or(String::new(), |steps| format!("; {} steps", grouped(steps)));
+        lines.push(format!(
+            "step     {} samples as {} × {}, {}{steps}",
+            share.batch,
+            share.accumulate,
+            share.micro_batch,
+            counted(u64::from(share.threads), "thread")
+        ));
+    }
+    if let Some(memory) = plan.memory {
+        lines.push(format!("memory   {:.2} GiB peak", memory.0 as f64 / f64::from(1 << 30)));
+    }
+    match plan.time {
+        Some(time) => lines.push(format!(
+            "time     {} (P10–P90: {} to {})",
+            short(time.middle),
+            short(time.low),
+            short(time.high)
+        )),
+        None => lines.push("time     unknown".to_owned()),
+    }
+    match plan.cost {
+        Some(cost) => lines.push(format!("cost     {} (P10–P90: {} to {})", cost.middle, cost.low, cost.high)),
+        None => lines.push("cost     unknown".to_owned()),
+    }
+    if let (domain::Work::Command(command), Some(_)) = (&job.work, &job.workload) {
+        let program = command.run.lines().next().unwrap_or_default();
+        lines.push(format!("note     `gradus run` starts `{program}` on this machine and ignores `workload`"));
+        lines.push(
+            "         plan it on cloud GPUs with `gradus plan JOB --catalog`; renting is not implemented yet"
+                .to_owned(),
+        );
+    }
+    if let Some(budget) = job.budget {
+        lines.push(format!("budget   at most {}; saves a checkpoint and stops before exceeding it", budget.max));
+    }
+    for assumption in &plan.assumptions {
+        lines.push(format!("assumed  {assumption}"));
+    }
+    lines
+}

@@ -1,0 +1,120 @@
+//! The job of a command: its file, with the overrides of the command line.
+
+use std::path::{Path, PathBuf};
+
+use domain::problem::Problem;
+use domain::{Job, Problems, Rate};
+
+use crate::error::Error;
+use crate::printer::Printer;
+
+/// The job file and its overrides.
+#[derive(Debug, clap::Args)]
+pub struct JobArgs {
+    /// Job file
+    #[arg(value_name = "JOB")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub typed: JobOverrides,
+}
+
+/// Overrides of a job file.
+#[derive(Debug, clap::Args)]
+pub struct JobOverrides {
+    /// Price of this machine, such as `0.35/h`
+    #[arg(long, value_name = "PRICE", default_value = "0/h")]
+    pub price: Rate,
+    /// Random seed, overrides the job file's
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+    /// Set an environment variable for the job (repeatable)
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    pub envs: Vec<String>,
+}
+
+/// The text of a job file.
+fn text(file: &Path) -> Result<String, Error> {
+    let unreadable = |why: String| Error::Usage {
+        message: format!("cannot read the job file `{}`: {why}", file.display()),
+        hint: "use a UTF-8 text file such as `examples/digits.yaml`; see `docs/job-file.md`".into(),
+    };
+    let kind = std::fs::metadata(file).map_err(Error::file("read the job file", file))?;
+    if !kind.is_file() {
+        return Err(unreadable("not a regular file".into()));
+    }
+    let bytes = std::fs::read(file).map_err(Error::file("read the job file", file))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
+        unreadable(format!("line {line} is not UTF-8"))
+    })
+}
+
+/// The file that a job was read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobSource {
+    /// As the user named it.
+    pub name: String,
+    pub text: String,
+}
+
+impl JobSource {
+    /// What is wrong with the job, at its line.
+    pub fn wrong(&self, problem: Problem) -> Error {
+        let line = problem.line.or_else(|| domain::file::line_of(&self.text, &problem.key));
+        Error::Job(Problems { file: self.name.clone(), problems: vec![Problem { line, ..problem }] })
+    }
+
+    /// The comment before the first key, which tells where the data comes from.
+    pub fn preface(&self) -> Vec<&str> {
+        let comments = self.text.lines().map_while(|line| line.trim_start().strip_prefix('#'));
+        let told = comments.filter(|line| !line.contains("yaml-language-server"));
+        told.map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end()).collect()
+    }
+}
+
+/// A job that was read.
+#[derive(Debug)]
+pub struct LoadedJob {
+    pub job: Job,
+    pub source: JobSource,
+    /// Keys that can be planned and not run yet.
+    pub unrentable: Option<domain::Problems>,
+}
+
+/// Reads the job file and applies the overrides.
+///
+/// # Errors
+/// [`Error::Job`] with everything wrong in the file, [`Error::Usage`] for wrong arguments.
+pub fn read(file: &Path, typed: &JobOverrides, printer: &mut Printer) -> Result<LoadedJob, Error> {
+    let text = text(file)?;
+    let name = file.to_string_lossy().into_owned();
+    let parsed = Job::parse(&text, &name).map_err(Error::Job)?;
+    for warning in parsed.warnings {
+        let file = name.clone();
+        printer.say(format!("warning: {}", Problems { file, problems: vec![warning] }));
+    }
+    let mut job = parsed.job;
+    let problems = parsed.unrentable;
+    let unrentable = (!problems.is_empty()).then(|| Problems { file: name.clone(), problems });
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = std::fs::canonicalize(folder).map_err(Error::file("open", folder))?;
+    job.resolve(&folder);
+    if let (Some(seed), domain::Work::Train(train)) = (typed.seed, &mut job.work) {
+        train.seed = seed;
+    }
+    if let domain::Work::Command(command) = &job.work
+        && let Some(workdir) = command.workdir.as_ref().filter(|workdir| !Path::new(workdir).is_dir())
+    {
+        let message = format!("`workdir`: `{workdir}` is not a folder");
+        return Err(Error::Usage { message, hint: "use a folder, relative to the job file".to_owned() });
+    }
+    for pair in &typed.envs {
+        let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            let message = format!("`--env {pair}` has no `NAME=`");
+            return Err(Error::Usage { message, hint: "use `--env NAME=VALUE`".to_owned() });
+        };
+        job.envs.insert(name.to_owned(), value.to_owned());
+    }
+    Ok(LoadedJob { job, source: JobSource { name, text }, unrentable })
+}

@@ -1,0 +1,24 @@
+//! `gradus-rank` asked for something small, apart from any run.
+
+pub mod steps;
+
+use std::process::Command;
+
+use crate::error::Error;
+use crate::error::exit;
+use crate::settings::Settings;
+
+/// The command `gradus-rank WHAT ARGUMENT`, with the tensor library that was found.
+///
+/// # Errors
+/// [`Error::Code`] when the library is not there or not whole.
+pub fn command(settings: &Settings, what: &str, argument: &str) -> Result<Command, Error> {
+    let libraries = agent::libraries(settings.libtorch.as_deref()).map_err(|finding| Error::Code {
+        message: finding.message,
+        hint: finding.hint,
+        code: exit::WORLD,
+    })?;
+    let mut command = Command::new(&settings.rank_program);
+    command.arg(what).arg(argument).env("LD_LIBRARY_PATH", libraries);
+    Ok(command)
+}
