@@ -3,7 +3,7 @@
     torchvision_logits.py LOGITS MODEL_FOLDER [PICTURES.tar]
 
 LOGITS is the built example `logits` of crates/train. The pictures are the first 200 of the tar's `test/` (or of all of
-it), normalised as `model.json` says; without a tar they are random. Prints {"pictures", "largest", "difference",
+it), normalised as `model.json` says; without a tar they are random. Prints {"images", "largest", "difference",
 "agree"}: how many, the largest logit, the largest difference, and how many get the same class from both.
 """
 
@@ -69,4 +69,4 @@ with torch.no_grad():
 difference = (ours - theirs).abs().max().item()
 agree = (ours.argmax(1) == theirs.argmax(1)).sum().item()
 largest = theirs.abs().max().item()
-print(json.dumps({"pictures": len(images), "largest": largest, "difference": difference, "agree": agree}))
+print(json.dumps({"images": len(images), "largest": largest, "difference": difference, "agree": agree}))

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::doing::{self, Outcome};
+use xtask::doing::{self, Outcome};
 
 /// What stands above the tables.
 const OPENING: &str = include_str!("docs/job-file-opening.md");

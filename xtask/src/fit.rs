@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::doing::{self, Outcome};
+use xtask::doing::{self, Outcome};
 
 /// Fits `catalog/fitted.json` to the tables in `folder`.
 pub fn fit(root: &Path, folder: &str) -> Outcome {

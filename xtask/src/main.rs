@@ -3,33 +3,27 @@
 //! Each command is one function in a module of its own; this file only finds it. Whatever takes long is said on stderr
 //! before it begins, and CI runs nothing that cannot be typed here.
 
-mod bench;
-mod build;
 mod chaos;
 mod check;
-mod cuda;
 mod docs;
-mod doing;
-mod draws;
 mod fit;
-mod lab;
-mod peers;
-mod root;
-mod setup;
 mod test;
-mod wheel;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use doing::Outcome;
+use xtask::build::{cuda, wheel};
+use xtask::doing::Outcome;
+use xtask::{bench, build, lab, root};
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  setup            fetch the tensor library and put it where cargo finds it
+  setup            fetch libtorch and put it where cargo finds it
   run [ARGS…]      set up, build both executables, then `gradus run ARGS…`
   test             set up, check, build, and run every test: what CI runs
+  test --fast      the checks and tests that take seconds: nothing is linted or trained
+  test --long      the whole with ten times as many runs killed, and with deliberate mistakes
   check            format, lints, arrows between crates, words, structure, licences, documents
   check --figures  print the structure of the code in numbers
   chaos [ARGS…]    kill runs at every phase; they must end as if undisturbed
@@ -75,6 +69,8 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("setup", []) => Some(build::setup(root)),
         ("run", arguments) => Some(build::run(root, arguments)),
         ("test", []) => Some(test::test(root)),
+        ("test", [flag]) if flag == "--fast" => Some(test::fast(root)),
+        ("test", [flag]) if flag == "--long" => Some(test::long(root)),
         ("check", []) => Some(check::check(root, check::Missing::Fails)),
         ("check", [flag]) if flag == "--figures" => Some(check::figures(root)),
         ("check", [flag]) if flag == "--prune" => Some(check::prune(root)),

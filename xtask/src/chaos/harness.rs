@@ -15,7 +15,7 @@ use super::PATIENCE;
 use super::processes::{self, Sightings};
 use super::storm::{Kill, Trigger};
 use super::verdict::Run;
-use crate::build::Programs;
+use xtask::build::Programs;
 
 /// What this machine costs in the test: a thousand micro-dollars a second.
 const PRICE: &str = "3.6/h";

@@ -14,10 +14,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::build;
-use crate::doing::Outcome;
 use storm::{Kill, Storm};
 use verdict::Run;
+use xtask::build;
+use xtask::doing::Outcome;
 
 /// What `cargo xtask chaos` is asked.
 #[derive(Debug, Clone)]

@@ -68,6 +68,7 @@ pub fn kill(home: &Path, target: Target) -> usize {
 pub struct Sightings(pub BTreeMap<String, (f64, f64)>);
 
 impl Sightings {
+    /// Notes the processes that are alive now.
     pub fn look(&mut self, home: &Path, now: f64) {
         for process in of(home) {
             if let Role::Agent(instance) = process.role {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::draws::Draws;
+use xtask::draws::Draws;
 
 /// One kill.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +77,7 @@ impl fmt::Display for Kill {
 pub struct Storm(Draws);
 
 impl Storm {
+    /// The storms of `seed`.
     pub fn new(seed: u64) -> Storm {
         Storm(Draws::new(seed))
     }

@@ -1,4 +1,4 @@
-//! Arrows between crates: what `ARCHITECTURE.md` allows, held against what cargo resolved.
+//! Arrows between crates: what `ARCHITECTURE.md` allows, compared with what cargo resolved.
 //!
 //! The table there has one row a crate: the crates it may depend on, and the heavy dependencies that it hides. A heavy
 //! dependency may be reached only by the crate that hides it and by crates that depend on that one, on whatever way.

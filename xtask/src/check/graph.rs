@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::doing;
+use xtask::doing;
 
 /// All packages, by cargo's package id.
 pub type Graph = BTreeMap<String, Package>;

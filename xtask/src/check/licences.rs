@@ -1,4 +1,4 @@
-//! Licences of every dependency, held against the list of `deny.toml`, and its source, which is the default registry.
+//! Licences of every dependency, compared with the list of `deny.toml`, and its source, which is the default registry.
 
 use std::error::Error;
 use std::path::Path;

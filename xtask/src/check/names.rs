@@ -1,6 +1,6 @@
 //! One name, one meaning: a public type is defined once in the workspace.
 //!
-//! `xtask/one_name.tsv` lists the names that may stand for several types, each with the reason.
+//! Developers' tools are left out. `xtask/one_name.tsv` lists the names that may stand for several types, each with the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub const EXCEPTIONS: &str = "xtask/one_name.tsv";
 pub fn check(sources: &[Source]) -> Result<Vec<Offence>, String> {
     let exceptions = exceptions(sources)?;
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for source in sources.iter().filter(|source| source.is_rust()) {
+    for source in sources.iter().filter(|source| source.path.starts_with("crates/") && source.is_rust()) {
         for item in items::public(source).into_iter().filter(|item| TYPES.contains(&item.kind)) {
             places.entry(item.name).or_default().push(format!("{}:{}", source.path, item.line));
         }

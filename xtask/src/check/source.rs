@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use crate::doing;
+use xtask::doing;
 
 /// A piece of text and the line that it begins in, from 1.
 pub type Piece = (usize, String);
@@ -64,10 +64,9 @@ impl Source {
 
     /// Whether all of it is a test, a benchmark or an example.
     pub fn is_test(&self) -> bool {
-        self.path.ends_with("/tests.rs")
-            || ["tests", "benches", "examples", "fuzz_targets"]
-                .iter()
-                .any(|name| self.path.split('/').any(|part| part == *name))
+        let tests = ["tests", "benches", "examples", "fuzz_targets"];
+        let mut folders = self.path.split('/').skip(1);
+        self.path.ends_with("/tests.rs") || folders.any(|folder| tests.contains(&folder))
     }
 
     /// The lines of code that are no tests, with their numbers from 1.

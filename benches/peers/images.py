@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes a set of photograph-like JPEG files: pictures.py FOLDER COUNT [QUALITY]
+"""Makes a set of photograph-like JPEG files: images.py FOLDER COUNT [QUALITY]
 
 The same arguments give the same files, `FOLDER/cN/NNNNNN.jpg`. A picture is noise with the spectrum of photographs, over
 which lie soft-edged discs and bars, and the grain of a sensor; most are 500x375, as ImageNet's are.

@@ -34,7 +34,7 @@ pub struct Quiet {
 }
 
 impl Watch {
-    /// Begins to watch; what `processes` use is not held against the machine.
+    /// Begins to watch; what `processes` use is not counted as others'.
     pub fn begin(processes: &[u32]) -> Watch {
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = load.split(' ').next().unwrap_or("unknown").to_owned();

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::built;
-use super::case::{ALL, Case};
-use super::program::{Program, as_in_a_run};
-use crate::doing::Outcome;
+use crate::built;
+use crate::case::{ALL, Case};
+use crate::measure::program::{Program, as_in_a_run};
+use xtask::doing::Outcome;
 
 /// Steps of each; the most memory is taken in the second, when the optimiser has its moments.
 const STEPS: usize = 3;

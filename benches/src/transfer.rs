@@ -1,7 +1,7 @@
 //! `cargo xtask bench transfer`: what travels after a change, and how fast, beside rsync, rclone, s5cmd, the AWS CLI and
 //! gzip.
 //!
-//! The data is made here: a tar of noise in the lengths of pictures, which no program can compress, and text. rsync and
+//! The data is made here: a tar of noise in the lengths of images, which no program can compress, and text. rsync and
 //! rclone are the system's own; a peer that is not there, or does not come to an end, is named and left out. Bytes are what each program says that it sent;
 //! time is that of the processor, ours and the peer's in turn, for a machine is rarely quiet.
 
@@ -14,12 +14,12 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::doing::{self, Outcome};
-use crate::draws::Draws;
-use crate::{build, lab, peers};
+use xtask::doing::{self, Outcome};
+use xtask::draws::Draws;
+use xtask::{build, lab, peers};
 
-/// Pictures of the tar, of about 98 kB each.
-const PICTURES: u64 = 1_500;
+/// Images of the tar, of about 98 kB each.
+const IMAGES: u64 = 1_500;
 /// Those that go to a bucket: the bucket's own speed bounds what can be measured.
 const FILES: u64 = 400;
 /// A program that takes longer is ended: some try again for hours what a bucket of moto's does not know.
@@ -61,25 +61,25 @@ struct Cost {
 impl Bench {
     /// Bytes to send after a change, to a place that has the data as it was.
     fn changes(&self) -> Result<Vec<String>, Box<dyn Error>> {
-        let all: Vec<u64> = (0..PICTURES).collect();
-        let fresh = PICTURES / 100;
+        let all: Vec<u64> = (0..IMAGES).collect();
+        let fresh = IMAGES / 100;
         let mut appended = all.clone();
-        appended.extend(PICTURES..PICTURES + fresh);
+        appended.extend(IMAGES..IMAGES + fresh);
         let mut inserted = all.clone();
         for number in 0..fresh {
-            inserted.insert((number * 97 + 41) as usize, PICTURES + 1000 + number);
+            inserted.insert((number * 97 + 41) as usize, IMAGES + 1000 + number);
         }
         let mut moved = all.clone();
         moved.sort_by_key(|number| Draws::new(*number).bits());
         let mut lines = vec![
-            format!("bytes sent after a change of a tar of {PICTURES} pictures"),
+            format!("bytes sent after a change of a tar of {IMAGES} images"),
             "change            new bytes      gradus  ratio       rsync  ratio      rclone  ratio  processor s: gradus  rsync"
                 .to_owned(),
         ];
         let old = tar(&all);
         for (what, members) in [("append 1 %", &appended), ("insert 1 %", &inserted), ("other order", &moved)] {
             let new = tar(members);
-            let fresh: u64 = members.iter().filter(|number| **number >= PICTURES).map(|number| member(*number)).sum();
+            let fresh: u64 = members.iter().filter(|number| **number >= IMAGES).map(|number| member(*number)).sum();
             lines.push(self.change(what, &old, &new, fresh)?);
         }
         let mut patched = old.clone();
@@ -97,17 +97,17 @@ impl Bench {
             let _ = fs::remove_dir_all(path);
             fs::create_dir_all(path)?;
         }
-        let file = here.join("pictures.tar");
+        let file = here.join("images.tar");
         fs::write(&file, old)?;
-        fs::write(mirror.join("pictures.tar"), old)?;
-        fs::write(copy.join("pictures.tar"), old)?;
+        fs::write(mirror.join("images.tar"), old)?;
+        fs::write(copy.join("images.tar"), old)?;
         self.carry("push", &here, text(&remote), &[])?;
         fs::write(&file, new)?;
         let ours = self.carry("push", &here, text(&remote), &[])?;
         let sent = number(&ours.out, "moved_bytes")?;
         let mut rsync = Command::new("rsync");
         // Files of one length and time would not be looked at.
-        rsync.args(["--stats", "--no-whole-file", "--ignore-times"]).arg(&file).arg(mirror.join("pictures.tar"));
+        rsync.args(["--stats", "--no-whole-file", "--ignore-times"]).arg(&file).arg(mirror.join("images.tar"));
         let rsync = measured(&mut rsync)?;
         let mut rclone = Command::new("rclone");
         rclone.args(["copy", "--config", "/dev/null", "--use-json-log", "-v"]).arg(&file).arg(&copy);
@@ -136,7 +136,6 @@ impl Bench {
     }
 
     fn through(&self, port: u16) -> Result<Vec<String>, Box<dyn Error>> {
-        let endpoint = format!("http://127.0.0.1:{port}");
         let here = self.folder.join("here");
         let _ = fs::remove_dir_all(&here);
         fs::create_dir_all(&here)?;
@@ -144,64 +143,51 @@ impl Bench {
         for number in 0..FILES {
             fs::write(here.join(format!("{number:06}.jpg")), Draws::new(number).bytes(length(number)))?;
         }
-        let rclone = |from: &str, to: &str| {
-            let mut command = limited("rclone");
-            command.args(["copy", "--config", "/dev/null", "--transfers", "8", "--s3-provider", "Other"]);
-            command.args(["--s3-force-path-style", "--s3-access-key-id", "x", "--s3-secret-access-key", "x"]);
-            // Certificates are not asked for here, and some versions cannot load others than the system's.
-            command.args(["--s3-endpoint", &endpoint, from, to]).env_remove("AWS_CA_BUNDLE");
-            measured(&mut command)
-        };
-        let env = [
-            ("AWS_ENDPOINT_URL", endpoint.as_str()),
-            // s5cmd's own name for it.
-            ("S3_ENDPOINT_URL", endpoint.as_str()),
-            ("AWS_ACCESS_KEY_ID", "x"),
-            ("AWS_SECRET_ACCESS_KEY", "x"),
-            ("AWS_DEFAULT_REGION", "us-east-1"),
-        ];
         let peers = peers::transfer();
         if let Err(error) = &peers {
             eprintln!("without s5cmd and the AWS CLI: {error}");
         }
-        let peer = |name: &str, arguments: &[&str]| {
-            let Ok(folder) = &peers else { return Ok(None) };
-            let mut command = limited(folder.join("bin").join(name));
-            measured(command.args(arguments).envs(env).env("PYTHONPATH", folder))
-        };
         bucket(port)?;
+        let bucket = Bucket { endpoint: format!("http://127.0.0.1:{port}"), peers: peers.ok() };
         let mut lines = vec![
             format!("{FILES} files of 98 kB to moto and back (moto's own speed bounds the wall clock)"),
             "                     processor s   wall s".to_owned(),
         ];
-        let mut add = |what: &str, cost: Result<Option<Cost>, Box<dyn Error>>| {
-            lines.push(match cost {
-                Ok(Some(cost)) => format!("{what:<20} {:>11.2} {:>8.1}", cost.cpu_s, cost.wall_s),
-                Ok(None) => format!("{what:<20} not here"),
-                Err(error) => {
-                    eprintln!("{what}: {error}");
-                    format!("{what:<20} did not end well within {LIMIT_S} s")
-                }
-            });
-        };
-        let back = |name: &str| self.folder.join(name);
-        add("gradus push", Ok(Some(self.carry("push", &here, "s3://bucket/chunks", &env)?)));
-        add("gradus push --plain", Ok(Some(self.plain(&here, "s3://bucket/plain", &env)?)));
-        add("rclone copy", rclone(text(&here), ":s3:bucket/rclone"));
-        let files = format!("{}/*", text(&here));
-        add("s5cmd cp", peer("s5cmd", &["--log", "error", "cp", &files, "s3://bucket/s5cmd/"]));
-        add("aws s3 cp", peer("aws", &["s3", "cp", "--recursive", "--quiet", text(&here), "s3://bucket/aws"]));
-        add("gradus pull", Ok(Some(self.carry("pull", Path::new("s3://bucket/chunks"), text(&back("a")), &env)?)));
-        add(
-            "gradus pull (plain)",
-            Ok(Some(self.carry("pull", Path::new("s3://bucket/plain"), text(&back("b")), &env)?)),
-        );
-        add("rclone copy (back)", rclone(":s3:bucket/rclone", text(&back("c"))));
-        let there = format!("{}/", text(&back("d")));
-        add("s5cmd cp (back)", peer("s5cmd", &["--log", "error", "cp", "s3://bucket/s5cmd/*", &there]));
-        let there = back("e");
-        add("aws s3 cp (back)", peer("aws", &["s3", "cp", "--recursive", "--quiet", "s3://bucket/aws", text(&there)]));
+        self.to_bucket(&bucket, &here, &mut lines)?;
+        self.from_bucket(&bucket, &mut lines)?;
         Ok(lines)
+    }
+
+    fn to_bucket(&self, bucket: &Bucket, here: &Path, lines: &mut Vec<String>) -> Result<(), Box<dyn Error>> {
+        let env = &bucket.env();
+        lines.push(row("gradus push", Ok(Some(self.carry("push", here, "s3://bucket/chunks", env)?))));
+        lines.push(row("gradus push --plain", Ok(Some(self.plain(here, "s3://bucket/plain", env)?))));
+        lines.push(row("rclone copy", bucket.rclone(text(here), ":s3:bucket/rclone")));
+        let files = format!("{}/*", text(here));
+        lines.push(row("s5cmd cp", bucket.peer("s5cmd", &["--log", "error", "cp", &files, "s3://bucket/s5cmd/"])));
+        let aws = ["s3", "cp", "--recursive", "--quiet", text(here), "s3://bucket/aws"];
+        lines.push(row("aws s3 cp", bucket.peer("aws", &aws)));
+        Ok(())
+    }
+
+    fn from_bucket(&self, bucket: &Bucket, lines: &mut Vec<String>) -> Result<(), Box<dyn Error>> {
+        let env = &bucket.env();
+        let back = |name: &str| self.folder.join(name);
+        for (what, from, name) in
+            [("gradus pull", "s3://bucket/chunks", "a"), ("gradus pull (plain)", "s3://bucket/plain", "b")]
+        {
+            lines.push(row(what, Ok(Some(self.carry("pull", Path::new(from), text(&back(name)), env)?))));
+        }
+        lines.push(row("rclone copy (back)", bucket.rclone(":s3:bucket/rclone", text(&back("c")))));
+        let there = format!("{}/", text(&back("d")));
+        lines.push(row(
+            "s5cmd cp (back)",
+            bucket.peer("s5cmd", &["--log", "error", "cp", "s3://bucket/s5cmd/*", &there]),
+        ));
+        let there = back("e");
+        let aws = ["s3", "cp", "--recursive", "--quiet", "s3://bucket/aws", text(&there)];
+        lines.push(row("aws s3 cp (back)", bucket.peer("aws", &aws)));
+        Ok(())
     }
 
     /// Text, compressed on its way, beside gzip.
@@ -246,6 +232,53 @@ impl Bench {
         let mut command = Command::new(&self.gradus);
         command.args(arguments).arg("--home").arg(self.folder.join("home")).envs(env.iter().copied());
         measured(&mut command)?.ok_or_else(|| "gradus was not built".into())
+    }
+}
+
+/// A bucket of moto's, and the programs of others that copy to it.
+struct Bucket {
+    endpoint: String,
+    /// Where s5cmd and the AWS CLI are; none where they cannot be installed.
+    peers: Option<PathBuf>,
+}
+
+impl Bucket {
+    fn env(&self) -> [(&str, &str); 5] {
+        [
+            ("AWS_ENDPOINT_URL", self.endpoint.as_str()),
+            // s5cmd's own name for it.
+            ("S3_ENDPOINT_URL", self.endpoint.as_str()),
+            ("AWS_ACCESS_KEY_ID", "x"),
+            ("AWS_SECRET_ACCESS_KEY", "x"),
+            ("AWS_DEFAULT_REGION", "us-east-1"),
+        ]
+    }
+
+    fn rclone(&self, from: &str, to: &str) -> Result<Option<Cost>, Box<dyn Error>> {
+        let mut command = limited("rclone");
+        command.args(["copy", "--config", "/dev/null", "--transfers", "8", "--s3-provider", "Other"]);
+        command.args(["--s3-force-path-style", "--s3-access-key-id", "x", "--s3-secret-access-key", "x"]);
+        // Certificates are not asked for here, and some versions cannot load others than the system's.
+        command.args(["--s3-endpoint", &self.endpoint, from, to]).env_remove("AWS_CA_BUNDLE");
+        measured(&mut command)
+    }
+
+    fn peer(&self, name: &str, arguments: &[&str]) -> Result<Option<Cost>, Box<dyn Error>> {
+        let Some(folder) = &self.peers else { return Ok(None) };
+        let mut command = limited(folder.join("bin").join(name));
+        measured(command.args(arguments).envs(self.env()).env("PYTHONPATH", folder))
+    }
+}
+
+/// A row of the table.
+fn row(what: &str, cost: Result<Option<Cost>, Box<dyn Error>>) -> String {
+    match cost {
+        Ok(Some(cost)) => format!("{what:<20} {:>11.2} {:>8.1}", cost.cpu_s, cost.wall_s),
+        Ok(None) => format!("{what:<20} not here"),
+        Err(error) => {
+            eprintln!("{what}: {error}");
+            format!("{what:<20} did not end well within {LIMIT_S} s")
+        }
     }
 }
 
@@ -311,12 +344,12 @@ fn bucket(port: u16) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Bytes of a picture: 49 to 147 kB.
+/// Bytes of an image: 49 to 147 kB.
 fn length(number: u64) -> usize {
     49_000 + Draws::new(number).below(98_000) as usize
 }
 
-/// Bytes of a picture in the tar.
+/// Bytes of an image in the tar.
 fn member(number: u64) -> u64 {
     512 + length(number).next_multiple_of(512) as u64
 }

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
-use super::case;
+use crate::case;
 
 /// Settings that would change how threads wait or where they run: what the shell has set of them counts for nobody.
 const UNSET: [&str; 6] =

@@ -1,5 +1,5 @@
 //! `cargo xtask bench models`: weights, multiply-adds and what is kept for the backward pass of networks as we read them
-//! from their `config.json`, beside PyTorch's own count.
+//! from their `config.json`, compared with PyTorch's own count.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::doing::{self, Outcome};
-use crate::{build, peers, setup};
+use xtask::doing::{self, Outcome};
+use xtask::{build, peers, setup};
 
-/// A figure that is held beside theirs, by its name in `plan model --json`.
+/// A figure that is compared with theirs, by its name in `plan model --json`.
 struct Held {
     key: &'static str,
     /// Beyond this, in per cent, a count is another one.

@@ -1,10 +1,10 @@
-//! `cargo xtask bench data`: what a picture costs on its way from a JPEG file to a batch, ours and other loaders'.
+//! `cargo xtask bench data`: what an image costs on its way from a JPEG file to a batch, ours and other loaders'.
 //!
 //! Each round runs every program once, one after another, so that whatever else the machine does hits all alike. CPU
 //! time is compared, which a busy machine changes less than wall time. A peer that cannot be installed is left out.
-//! Ours runs from the JPEG files and from the same pictures packed as coefficients; how much a second thread adds is
+//! Ours runs from the JPEG files and from the same images packed as coefficients; how much a second thread adds is
 //! compared with what a second process of Pillow adds.
-//! With `--pictures FOLDER` they are the user's own. With `--numerics N`, the pixels of N pictures are held against
+//! With `--images FOLDER` they are the user's own. With `--numerics N`, the pixels of N images are compared with
 //! torchvision's instead, in every recipe.
 
 use std::error::Error;
@@ -13,21 +13,21 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::figures::Spread;
-use crate::doing::{self, Outcome};
-use crate::{build, peers, setup};
+use crate::measure::figures::Spread;
+use xtask::doing::{self, Outcome};
+use xtask::{build, peers, setup};
 
 /// Other loaders, and how many of the recipes each knows.
 const PEERS: [(&str, usize); 5] =
     [("torchvision", 2), ("webdataset", 2), ("dali", 2), ("simplejpeg-opencv", 1), ("pillow", 1)];
 const RECIPES: [&str; 2] = ["resize256-randomcrop224", "imagenet-train"];
 
-/// Pictures that are gone through, unless another number is asked for. Fewer would show how long peers take to begin.
-const PICTURES: usize = 1000;
+/// Images that are gone through, unless another number is asked for. Fewer would show how long peers take to begin.
+const IMAGES: usize = 1000;
 
-/// The pictures that are measured.
+/// The images that are measured.
 #[derive(Debug, PartialEq, Eq)]
-enum Pictures {
+enum Images {
     /// So many that are made.
     Made(usize),
     /// Those of a folder.
@@ -37,77 +37,110 @@ enum Pictures {
 /// What is measured.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
-    pictures: Pictures,
+    images: Images,
     rounds: usize,
     threads: usize,
-    /// Pictures whose pixels are compared, instead of times.
+    /// Images whose pixels are compared, instead of times.
     numerics: Option<usize>,
 }
 
-/// Makes the pictures, installs the peers, measures, and prints CPU µs a picture and ratios.
+/// Where the programs are that are compared, and what they read.
+struct Bench {
+    gradus: PathBuf,
+    /// Folders of Python packages.
+    packages: Vec<PathBuf>,
+    /// `benches/peers`.
+    scripts: PathBuf,
+    set: PathBuf,
+    threads: usize,
+}
+
+/// Makes the images, installs the peers, measures, and prints CPU µs per image and ratios.
 pub fn data(root: &Path, arguments: &[String]) -> Outcome {
-    let Options { pictures, rounds, threads, numerics } = options(arguments)?;
+    let Options { images, rounds, threads, numerics } = options(arguments)?;
     // The whole workspace is named so that cargo finds everything built.
     let arguments = ["build", "--release", "--workspace", "--bin", "gradus"];
     doing::run(&mut doing::cargo(root, &arguments), "read the compiler's message above")?;
-    let gradus = build::target(root).join("release/gradus");
     let packages = match numerics {
         Some(_) => vec![peers::pytorch()?],
         None => peers::loaders()?.to_vec(),
     };
-    let python = || -> Result<Command, Box<dyn Error>> {
-        let mut command = Command::new(setup::python()?);
-        command.env("PYTHONPATH", std::env::join_paths(&packages)?).env("PYTHONWARNINGS", "ignore");
-        Ok(command)
+    let gradus = build::target(root).join("release/gradus");
+    let mut bench = Bench {
+        gradus,
+        packages,
+        scripts: root.join("benches/peers"),
+        set: build::target(root).join("bench"),
+        threads,
     };
-    let set = match &pictures {
-        Pictures::Of(folder) => copied(folder, &build::target(root).join("bench/own-pictures"))?,
-        Pictures::Made(count) => {
-            let set = build::target(root).join(format!("bench/pictures-{count}"));
-            if !set.is_dir() {
-                eprintln!("making {count} pictures at {}", set.display());
-                let unfinished = set.with_extension("part");
-                let mut make = python()?;
-                make.arg(root.join("benches/peers/pictures.py")).arg(&unfinished).arg(count.to_string());
-                doing::run(&mut make, "read Python's message above")?;
-                std::fs::rename(&unfinished, &set)?;
-            }
-            set
-        }
+    bench.set = match &images {
+        Images::Of(folder) => copied(folder, &bench.set.join("own-images"))?,
+        Images::Made(count) => bench.made(&bench.set.join(format!("images-{count}")), *count)?,
     };
     if let Some(count) = numerics {
-        let mut compare = python()?;
-        compare.arg(root.join("benches/peers/numerics.py")).arg(&gradus).arg(&set).arg(count.to_string());
-        let hint = "`gradus data dump` writes one of the pictures that differ";
+        let mut compare = bench.python("numerics.py")?;
+        compare.arg(&bench.gradus).arg(&bench.set).arg(count.to_string());
+        let hint = "`gradus data dump` writes one of the images that differ";
         return doing::run(&mut compare, hint).map(|()| "every recipe is torchvision's".into());
     }
-    let packed = packed(&gradus, &set)?;
-    let mut lines = vec![format!(
-        "coefficient shards take {:.1} % of the JPEG files' bytes",
-        100.0 * bytes(&packed, "shard")? as f64 / bytes(&set, "jpg")? as f64
-    )];
-    let ours = |set: &Path, recipe: &str, threads: usize| {
-        let mut bench = Command::new(&gradus);
+    let packed = packed(&bench.gradus, &bench.set)?;
+    let share = 100.0 * bytes(&packed, "shard")? as f64 / bytes(&bench.set, "jpg")? as f64;
+    let mut lines = vec![format!("coefficient shards take {share:.1} % of the JPEG files' bytes")];
+    for (place, recipe) in RECIPES.into_iter().enumerate() {
+        lines.extend(bench.costs(place, recipe, &packed, rounds)?);
+    }
+    lines.extend(bench.scaling(rounds)?);
+    Ok(lines.join("\n"))
+}
+
+impl Bench {
+    fn python(&self, script: &str) -> Result<Command, Box<dyn Error>> {
+        let mut command = Command::new(setup::python()?);
+        command.env("PYTHONPATH", std::env::join_paths(&self.packages)?).env("PYTHONWARNINGS", "ignore");
+        command.arg(self.scripts.join(script));
+        Ok(command)
+    }
+
+    /// Images at `set`, made once.
+    fn made(&self, set: &Path, count: usize) -> Result<PathBuf, Box<dyn Error>> {
+        if !set.is_dir() {
+            eprintln!("making {count} images at {}", set.display());
+            let unfinished = set.with_extension("part");
+            let mut make = self.python("images.py")?;
+            make.arg(&unfinished).arg(count.to_string());
+            doing::run(&mut make, "read Python's message above")?;
+            std::fs::rename(&unfinished, set)?;
+        }
+        Ok(set.to_owned())
+    }
+
+    /// Our loader over a set.
+    fn ours(&self, set: &Path, recipe: &str, threads: usize) -> Command {
+        let mut bench = Command::new(&self.gradus);
         bench.args(["data", "bench", "--json", "--seconds", "10", "--recipe", recipe, "--threads"]);
         bench.arg(threads.to_string()).arg(set);
         bench
-    };
-    let theirs = |peer: &str, recipe: &str| -> Result<Command, Box<dyn Error>> {
-        let mut other = python()?;
-        other.arg(root.join("benches/peers/loaders.py")).args([peer, recipe]).arg(&set).arg(threads.to_string());
+    }
+
+    /// Another loader over the JPEG files.
+    fn theirs(&self, peer: &str, recipe: &str) -> Result<Command, Box<dyn Error>> {
+        let mut other = self.python("loaders.py")?;
+        other.args([peer, recipe]).arg(&self.set).arg(self.threads.to_string());
         Ok(other)
-    };
-    for (place, recipe) in RECIPES.into_iter().enumerate() {
+    }
+
+    /// CPU µs per image of the recipe at `place`: ours from files and from shards, and the peers' that know it.
+    fn costs(&self, place: usize, recipe: &str, packed: &Path, rounds: usize) -> Result<Vec<String>, Box<dyn Error>> {
         let mut own = [Vec::new(), Vec::new()];
-        let mut others: Vec<(&str, Vec<f64>)> =
-            PEERS.iter().filter(|(_, known)| place < *known).map(|(peer, _)| (*peer, Vec::new())).collect();
+        let known = PEERS.iter().filter(|(_, recipes)| place < *recipes);
+        let mut others: Vec<(&str, Vec<f64>)> = known.map(|(peer, _)| (*peer, Vec::new())).collect();
         for round in 1..=rounds {
             eprintln!("{recipe}: round {round} of {rounds}");
-            for (set, costs) in [&set, &packed].into_iter().zip(&mut own) {
-                costs.push(cost(&mut ours(set, recipe, threads))?);
+            for (set, costs) in [self.set.as_path(), packed].into_iter().zip(&mut own) {
+                costs.push(cost(&mut self.ours(set, recipe, self.threads))?);
             }
             for (peer, costs) in &mut others {
-                match cost(&mut theirs(peer, recipe)?) {
+                match cost(&mut self.theirs(peer, recipe)?) {
                     Ok(found) => costs.push(found),
                     Err(error) if round == 1 => eprintln!("{peer} is left out: {error}"),
                     Err(_) => {}
@@ -115,28 +148,34 @@ pub fn data(root: &Path, arguments: &[String]) -> Outcome {
             }
         }
         let own = own.map(|costs| Spread::of(&costs));
-        lines.push(format!("{recipe}, {threads} threads, CPU µs a picture:"));
+        let mut lines = vec![format!("{recipe}, {} threads, CPU µs per image:", self.threads)];
         lines.push(format!("  gradus, JPEG files {:.0}; coefficient shards {:.0}", own[0], own[1]));
         for (peer, costs) in others.iter().filter(|(_, costs)| !costs.is_empty()) {
             let costs = Spread::of(costs);
             let [files, shards] = own.map(|own| costs.median / own.median);
             lines.push(format!("  {peer} {costs:.0}: {files:.2} times ours, {shards:.2} times ours from shards"));
         }
+        Ok(lines)
     }
-    let (mut own, mut pillow) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        let [one, two] = [1, 2].map(|threads| rate(&mut ours(&set, RECIPES[0], threads)));
-        own.push(two? / one?);
-        let one = rate(&mut theirs("pillow", RECIPES[0])?)?;
-        let mut beside = theirs("pillow", RECIPES[0])?.stdout(Stdio::null()).spawn()?;
-        let two = rate(&mut theirs("pillow", RECIPES[0])?);
-        beside.wait()?;
-        // Both do the same work at the same time.
-        pillow.push(2.0 * two? / one);
+
+    /// What a second thread of ours adds, and what a second process of Pillow does.
+    fn scaling(&self, rounds: usize) -> Result<[String; 2], Box<dyn Error>> {
+        let (mut own, mut pillow) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            let [one, two] = [1, 2].map(|threads| rate(&mut self.ours(&self.set, RECIPES[0], threads)));
+            own.push(two? / one?);
+            let one = rate(&mut self.theirs("pillow", RECIPES[0])?)?;
+            let mut second = self.theirs("pillow", RECIPES[0])?.stdout(Stdio::null()).spawn()?;
+            let two = rate(&mut self.theirs("pillow", RECIPES[0])?);
+            second.wait()?;
+            // Both do the same work at the same time.
+            pillow.push(2.0 * two? / one);
+        }
+        Ok([
+            format!("images per second of 2 threads over those of 1: gradus {:.2}", Spread::of(&own)),
+            format!("  of 2 processes of Pillow over those of 1: {:.2}", Spread::of(&pillow)),
+        ])
     }
-    lines.push(format!("pictures a second of 2 threads over those of 1: gradus {:.2}", Spread::of(&own)));
-    lines.push(format!("  of 2 processes of Pillow over those of 1: {:.2}", Spread::of(&pillow)));
-    Ok(lines.join("\n"))
 }
 
 /// The JPEG files below a folder, by name; links to folders are not followed.
@@ -155,7 +194,7 @@ fn jpegs(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> 
     Ok(())
 }
 
-/// Copies of [`PICTURES`] JPEG files of a folder at `set`, in ten classes; where there are fewer, each comes several times.
+/// Copies of [`IMAGES`] JPEG files of a folder at `set`, in ten classes; where there are fewer, each comes several times.
 /// What an earlier call left there, or a peer beside it, is removed.
 fn copied(folder: &Path, set: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let mut files = Vec::new();
@@ -163,7 +202,7 @@ fn copied(folder: &Path, set: &Path) -> Result<PathBuf, Box<dyn Error>> {
     if files.is_empty() {
         return Err(format!("there is no JPEG file below `{}`; name a folder of photographs", folder.display()).into());
     }
-    eprintln!("copying {} of {} pictures to {}", PICTURES.min(files.len()), files.len(), set.display());
+    eprintln!("copying {} of {} images to {}", IMAGES.min(files.len()), files.len(), set.display());
     for old in [set.to_owned(), set.with_extension("coefficients"), PathBuf::from(format!("{}-tars", set.display()))] {
         if !old.is_dir() {
             continue;
@@ -173,7 +212,7 @@ fn copied(folder: &Path, set: &Path) -> Result<PathBuf, Box<dyn Error>> {
         }
         std::fs::remove_dir_all(old)?;
     }
-    for (number, file) in files.iter().cycle().take(PICTURES).enumerate() {
+    for (number, file) in files.iter().cycle().take(IMAGES).enumerate() {
         let class = set.join(format!("c{}", number % 10));
         std::fs::create_dir_all(&class)?;
         std::fs::copy(file, class.join(format!("{number:06}.jpg")))?;
@@ -181,7 +220,7 @@ fn copied(folder: &Path, set: &Path) -> Result<PathBuf, Box<dyn Error>> {
     Ok(set.to_owned())
 }
 
-/// The pictures at `set` as coefficient shards, packed once.
+/// The images at `set` as coefficient shards, packed once.
 fn packed(gradus: &Path, set: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let packed = set.with_extension("coefficients");
     let mut pack = Command::new(gradus);
@@ -204,14 +243,14 @@ fn bytes(folder: &Path, extension: &str) -> Result<u64, Box<dyn Error>> {
     Ok(sum)
 }
 
-/// Pictures a second of wall time.
+/// Images per second of wall time.
 fn rate(command: &mut Command) -> Result<f64, Box<dyn Error>> {
     let value = said(command)?;
     let number = |key: &str| value[key].as_f64().ok_or_else(|| format!("it says no `{key}`"));
     Ok(number("images")? / number("seconds")?)
 }
 
-/// CPU µs a picture, as the program's one line of JSON says.
+/// CPU µs per image, as the program's one line of JSON says.
 fn cost(command: &mut Command) -> Result<f64, Box<dyn Error>> {
     said(command)?["cpu_us_per_image"].as_f64().ok_or_else(|| "it says no `cpu_us_per_image`".into())
 }
@@ -223,22 +262,22 @@ fn said(command: &mut Command) -> Result<Value, Box<dyn Error>> {
 }
 
 fn options(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options { pictures: Pictures::Made(PICTURES), rounds: 3, threads: 2, numerics: None };
+    let mut options = Options { images: Images::Made(IMAGES), rounds: 3, threads: 2, numerics: None };
     for pair in arguments.chunks(2) {
         let [word, told] = pair else { return Err(format!("`{}` needs a number", pair.concat())) };
         let number = || told.parse().ok().filter(|n| *n > 0).ok_or_else(|| format!("`{told}` is no number above 0"));
         match word.as_str() {
-            "--pictures" => {
-                options.pictures = match number() {
-                    Ok(count) => Pictures::Made(count),
-                    Err(_) if Path::new(told).is_dir() => Pictures::Of(told.into()),
+            "--images" | "--pictures" => {
+                options.images = match number() {
+                    Ok(count) => Images::Made(count),
+                    Err(_) if Path::new(told).is_dir() => Images::Of(told.into()),
                     Err(error) => return Err(format!("{error}, and no folder")),
                 };
             }
             "--rounds" => options.rounds = number()?,
             "--threads" => options.threads = number()?,
             "--numerics" => options.numerics = Some(number()?),
-            _ => return Err(super::USAGE.to_owned()),
+            _ => return Err(crate::table::usage()),
         }
     }
     Ok(options)
@@ -249,17 +288,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pictures_are_a_number_or_a_folder() {
+    fn images_are_a_number_or_a_folder() {
         let asked = |words: &[&str]| options(&words.iter().map(|word| word.to_string()).collect::<Vec<_>>());
         let folder = env!("CARGO_MANIFEST_DIR");
-        assert_eq!(asked(&["--pictures", "7"]).unwrap().pictures, Pictures::Made(7));
-        assert_eq!(asked(&["--pictures", folder]).unwrap().pictures, Pictures::Of(folder.into()));
+        assert_eq!(asked(&["--pictures", "7"]).unwrap().images, Images::Made(7));
+        assert_eq!(asked(&["--pictures", folder]).unwrap().images, Images::Of(folder.into()));
         assert_eq!(asked(&["--pictures", "0"]).unwrap_err(), "`0` is no number above 0, and no folder");
         assert_eq!(asked(&["--rounds", folder]).unwrap_err(), format!("`{folder}` is no number above 0"));
     }
 
     #[test]
-    fn few_pictures_come_several_times() {
+    fn few_images_come_several_times() {
         let root = tempfile::tempdir().unwrap();
         let (folder, set) = (root.path().join("own"), root.path().join("set"));
         std::fs::create_dir_all(folder.join("deep")).unwrap();
@@ -270,7 +309,7 @@ mod tests {
         copied(&folder, &set).unwrap();
         let mut found = Vec::new();
         jpegs(&set, &mut found).unwrap();
-        assert_eq!(found.len(), PICTURES);
+        assert_eq!(found.len(), IMAGES);
         assert_eq!(std::fs::read_to_string(set.join("c1/000001.jpg")).unwrap(), "b");
         assert_eq!(std::fs::read_to_string(set.join("c2/000002.jpg")).unwrap(), "a");
         assert!(copied(&set.join("c1"), &set).unwrap_err().to_string().contains("is made anew by each call"));

@@ -1,4 +1,4 @@
-//! `cargo xtask setup`: puts the tensor library where every cargo command finds it.
+//! `cargo xtask setup`: puts libtorch where every cargo command finds it.
 //!
 //! The pinned wheels come through pip, are checked against their hashes, and the part that a CPU needs is kept in the
 //! user's cache; `vendor/libtorch` links to it, and `.cargo/config.toml` names that link. Nothing is built by hand and
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::{env, fmt, fs, io};
 
 // Taken as a file, so that everybody's first command does not build the crate and what it depends on.
-#[path = "../../crates/domain/src/torch.rs"]
+#[path = "../../../crates/domain/src/torch.rs"]
 mod torch;
 
 /// The version that everything is built for.

@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::quiet::Watch;
-use crate::build;
-use crate::doing::{self, Outcome};
+use crate::measure::quiet::Watch;
+use xtask::build;
+use xtask::doing::{self, Outcome};
 
 const EXAMPLES: [&str; 3] = ["imagenet-resnet50", "bert-large", "llama-8b-finetune"];
 

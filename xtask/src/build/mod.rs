@@ -1,5 +1,8 @@
 //! Set up, build, run: what the README's first command does.
 
+pub mod cuda;
+pub mod wheel;
+
 use std::error::Error;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +11,7 @@ use std::process::Command;
 use crate::doing::{self, Outcome};
 use crate::setup;
 
-/// Puts the tensor library where cargo finds it.
+/// Puts libtorch where cargo finds it.
 pub fn setup(root: &Path) -> Outcome {
     Ok(setup::setup(root, &|line| eprintln!("{line}"))?)
 }

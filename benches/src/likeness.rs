@@ -7,10 +7,10 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::built;
-use super::program::number;
-use crate::doing::{self, Outcome};
-use crate::{peers, setup};
+use crate::built;
+use crate::measure::program::number;
+use xtask::doing::{self, Outcome};
+use xtask::{peers, setup};
 
 /// What is compared; after a colon the task, where a model has two.
 const MODELS: [&str; 18] = [

@@ -13,12 +13,12 @@ use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::{Value, json};
 
-use super::case::{self, Case};
-use super::program::{as_in_a_run, number};
-use crate::draws::Draws;
+use crate::case::{self, Case};
+use crate::measure::program::{as_in_a_run, number};
+use xtask::draws::Draws;
 
-/// Pictures of the data set: 306 batches in an epoch.
-const PICTURES: usize = 10_000;
+/// Images of the data set: 306 batches in an epoch.
+const IMAGES: usize = 10_000;
 
 /// Reports after a halt that are not counted: the step that was halted, and one that may have ended unread before it.
 const HALTED: usize = 2;
@@ -44,11 +44,11 @@ pub struct Step {
 }
 
 impl Run {
-    /// Starts a run in `folder`, which must be new, over random pictures.
+    /// Starts a run in `folder`, which must be new, over random images.
     pub fn start(rank: &Path, folder: &Path, case: Case) -> Result<Run, Box<dyn Error>> {
         let data = folder.join("data");
         fs::create_dir_all(&data)?;
-        fs::write(data.join("data_batch_1.bin"), pictures())?;
+        fs::write(data.join("data_batch_1.bin"), images())?;
         let socket = folder.join("socket");
         let listener = UnixListener::bind(&socket)?;
         let spec = folder.join("spec.json");
@@ -130,12 +130,12 @@ fn read(report: &Value) -> Result<Step, Box<dyn Error>> {
     Ok(Step { seconds: seconds("step_us")?, waited: seconds("data_wait_us")?, saving: seconds("checkpoint_us")? })
 }
 
-/// Random pictures in the binary form of CIFAR-10: a label byte and 3×32×32 pixels each.
-fn pictures() -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(PICTURES * 3073);
+/// Random images in the binary form of CIFAR-10: a label byte and 3×32×32 pixels each.
+fn images() -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(IMAGES * 3073);
     let mut draws = Draws::new(0);
-    for picture in 0..PICTURES {
-        bytes.push((picture % 10) as u8);
+    for image in 0..IMAGES {
+        bytes.push((image % 10) as u8);
         bytes.extend(draws.bytes(3072));
     }
     bytes

@@ -4,14 +4,14 @@ use std::error::Error;
 use std::path::Path;
 use std::process::Command;
 
-use super::case::{self, Case};
-use super::figures::{Spread, mean};
-use super::program::{Program, as_in_a_run, number, numbers};
-use super::quiet::{Watch, undisturbed};
-use super::run::{Run, Step};
-use super::{Options, built};
-use crate::build;
-use crate::doing::Outcome;
+use crate::case::{self, Case};
+use crate::measure::figures::{Spread, mean};
+use crate::measure::program::{Program, as_in_a_run, number, numbers};
+use crate::measure::quiet::{Watch, undisturbed};
+use crate::run::{Run, Step};
+use crate::{Options, built};
+use xtask::build;
+use xtask::doing::Outcome;
 
 /// Steps before anything is counted.
 const WARM_UP: usize = 10;

@@ -17,7 +17,7 @@ pub struct Case {
     pub memory_format: &'static str,
 }
 
-/// The cases that are measured where none is named: a ResNet-18 on small pictures.
+/// The cases that are measured where none is named: a ResNet-18 on small images.
 pub const ALL: [Case; 4] = [
     Case { model: "resnet18", precision: "fp32", memory_format: "contiguous" },
     Case { model: "resnet18", precision: "fp32", memory_format: "channels_last" },
@@ -47,6 +47,7 @@ impl Case {
         OTHERS.map(|(model, _)| model).join(", ")
     }
 
+    /// What it is called: [`Case::named`] reads it.
     pub fn name(self) -> String {
         if self.model == ALL[0].model { self.format() } else { format!("{}-{}", self.model, self.format()) }
     }
@@ -64,7 +65,7 @@ impl Case {
         OTHERS.into_iter().find(|(model, _)| *model == self.model).map_or(32, |(_, batch)| batch)
     }
 
-    /// Height and width of the pictures.
+    /// Height and width of the images.
     pub fn size(self) -> u64 {
         if self.model == ALL[0].model { 32 } else { 224 }
     }

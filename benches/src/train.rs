@@ -4,14 +4,14 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::case::{self, Case};
-use super::figures::{Spread, mean};
-use super::load::Load;
-use super::program::{Program, as_from_a_shell, as_in_a_run};
-use super::quiet::{Watch, undisturbed};
-use super::{Options, built};
-use crate::doing::Outcome;
-use crate::{peers, setup};
+use crate::case::{self, Case};
+use crate::measure::figures::{Spread, mean};
+use crate::measure::load::Load;
+use crate::measure::program::{Program, as_from_a_shell, as_in_a_run};
+use crate::measure::quiet::{Watch, undisturbed};
+use crate::{Options, built};
+use xtask::doing::Outcome;
+use xtask::{peers, setup};
 
 /// Steps before anything is counted: threads, caches and the kernels' own choices settle.
 const WARM_UP: usize = 10;

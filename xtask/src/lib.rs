@@ -1,0 +1,10 @@
+//! What `cargo xtask` and the benchmarks share: the checkout, libtorch, builds, and the programs of others.
+
+pub mod bench;
+pub mod build;
+pub mod doing;
+pub mod draws;
+pub mod lab;
+pub mod peers;
+pub mod root;
+pub mod setup;
