@@ -101,7 +101,8 @@ fn matters(word: &Word) -> bool {
         Word::Reported { report, .. } => match report {
             Report::Ready(_) | Report::Exported(_) | Report::Trained => true,
             Report::Stopped { .. } | Report::Failed(_) | Report::Checkpointed(_) => true,
-            Report::Hello { .. } | Report::Step(_) | Report::Evaluated(_) | Report::Note { .. } => false,
+            Report::Hello { .. } | Report::Preparing { .. } | Report::Step(_) | Report::Evaluated(_) => false,
+            Report::Note { .. } => false,
         },
     }
 }

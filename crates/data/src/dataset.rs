@@ -10,6 +10,7 @@ use self::opening::Opening;
 use crate::bound::Kept;
 use crate::cache::Counts;
 use crate::elsewhere::When;
+use crate::identity::Provenance;
 use crate::marks::{Mark, of_note};
 use crate::picture::{Geometry, Reading, fetch, guarded};
 use crate::prepare::{Output, prepare};
@@ -80,7 +81,15 @@ impl Dataset {
     /// here, once, and stay in memory; larger ones are decoded here only to measure, or to find what `corrupt: skip`
     /// leaves out.
     pub fn open(spec: &Data, path: &Path, seed: u64) -> Result<Dataset, Error> {
-        Dataset::open_keeping(spec, path, seed, KEPT)
+        Dataset::open_known(spec, path, seed, &mut Provenance::unknown())
+    }
+
+    /// The same for a run, whose data is compared with what it was trained on so far.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] besides, if it is other data and that is not accepted.
+    pub fn open_known(spec: &Data, path: &Path, seed: u64, provenance: &mut Provenance) -> Result<Dataset, Error> {
+        Dataset::open_limited(spec, path, seed, KEPT, provenance)
     }
 
     /// Opens pictures whose classes do not matter, to be measured or looked at: all of them are for training, and each is
@@ -89,18 +98,30 @@ impl Dataset {
         let Index { classes, labels, homes: _, content, skipped, .. } = source::unlabelled(spec, path)?;
         let whole = Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec.clone() };
         let opening = Opening { spec: &whole, path, seed: 0, classes, labels, homes: None, skipped };
+        let provenance = &mut Provenance::unknown();
         match content {
-            Content::Decoded(decoded) => opening.decoded(decoded),
-            Content::Encoded(encoded) => opening.encoded(encoded, 0),
+            Content::Decoded(decoded) => opening.decoded(decoded, provenance),
+            Content::Encoded(encoded) => opening.encoded(encoded, 0, provenance),
         }
     }
 
-    /// The same, with another limit to what stays in memory, in bytes.
+    /// The same as [`Dataset::open`], with another limit to what stays in memory, in bytes.
+    #[cfg(test)]
     pub(crate) fn open_keeping(spec: &Data, path: &Path, seed: u64, limit: usize) -> Result<Dataset, Error> {
+        Dataset::open_limited(spec, path, seed, limit, &mut Provenance::unknown())
+    }
+
+    fn open_limited(
+        spec: &Data,
+        path: &Path,
+        seed: u64,
+        limit: usize,
+        provenance: &mut Provenance,
+    ) -> Result<Dataset, Error> {
         let (opening, content) = Opening::list(spec, path, seed)?;
         match content {
-            Content::Decoded(decoded) => opening.decoded(decoded),
-            Content::Encoded(encoded) => opening.encoded(encoded, limit),
+            Content::Decoded(decoded) => opening.decoded(decoded, provenance),
+            Content::Encoded(encoded) => opening.encoded(encoded, limit, provenance),
         }
     }
 

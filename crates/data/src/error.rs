@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use domain::finding::{Cause, Finding};
 
+use crate::identity::DataChange;
+
 /// Why a data set cannot be opened, or a picture of it cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -92,6 +94,9 @@ pub enum Error {
         /// Samples of the training split.
         samples: u64,
     },
+    /// The data is not what the run was trained on so far.
+    #[error("the data has changed since the run was trained on it: {0}")]
+    Changed(Box<DataChange>),
     /// Changes that only pictures with colours can have.
     #[error("`rand_augment` changes colours, and these pictures have {channels} channel")]
     Grey {
@@ -126,6 +131,12 @@ impl Error {
             }
             Error::Normalize { .. } => Some("leave `normalize` out to have it measured on the training split".into()),
             Error::Position { .. } => Some("give the data that the run was started with, or start a new run".into()),
+            Error::Changed(change) if change.can_be_accepted() => {
+                let hint = "put the data back, or accept it with `gradus resume RUN --accept-data-change`: samples that \
+                            the run knows then stay in their split";
+                Some(hint.into())
+            }
+            Error::Changed(_) => Some("put the data back, or start a new run".into()),
             Error::Grey { .. } => Some("leave `rand_augment` out of `augment`".into()),
             Error::Internal(_) => None,
         }
@@ -135,7 +146,7 @@ impl Error {
     pub fn finding(&self) -> Finding {
         let cause = match self {
             Error::Missing { .. } | Error::Read { .. } | Error::Write { .. } | Error::Layout { .. } => Cause::Data,
-            Error::Picture { .. } | Error::Position { .. } => Cause::Data,
+            Error::Picture { .. } | Error::Position { .. } | Error::Changed(_) => Cause::Data,
             Error::Classes { .. } | Error::Size { .. } | Error::Split { .. } | Error::Normalize { .. } => Cause::Job,
             Error::Grey { .. } => Cause::Job,
             Error::Internal(_) => Cause::Internal,

@@ -7,6 +7,7 @@ use std::thread;
 
 use crate::Error;
 use crate::picture::{Geometry, Reading, fetch};
+use crate::preparation::Preparation;
 use crate::source::Encoded;
 
 /// Sum and sum of squares of the bytes of each channel: whole numbers, so their total is exact in any order.
@@ -64,6 +65,7 @@ pub(crate) fn survey(
     geometry: Geometry,
     skip: bool,
     keep: Option<&mut [u8]>,
+    preparation: &Preparation,
 ) -> Vec<Option<Result<Moments, Error>>> {
     let bytes = 3 * geometry.height * geometry.width;
     let mut results: Vec<Option<Result<Moments, Error>>> = samples.iter().map(|_| None).collect();
@@ -86,6 +88,7 @@ pub(crate) fn survey(
                 let planes = place.as_deref_mut().unwrap_or(&mut scratch);
                 let fetched = fetch(encoded, *sample as usize, geometry, &mut reading, planes);
                 let failed = fetched.is_err();
+                preparation.advance(1);
                 *result = Some(fetched.map(|()| Moments::of(planes, 3)));
                 if failed && !skip {
                     stopped.store(true, Ordering::Relaxed);

@@ -49,6 +49,9 @@ pub enum Event {
         /// Epochs after which it ends this time, for a run that has ended after fewer than all; none keeps what was said.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         epochs: Option<u32>,
+        /// Whether the run goes on although its data has changed since its checkpoint.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        accept_data_change: bool,
     },
     /// A machine will be rented, with this token; money is set aside.
     RentIntended(Box<RentIntended>),
@@ -88,6 +91,9 @@ pub enum Event {
         /// A new deadline, from its submission on; none keeps the old one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Duration>,
+        /// Whether its trials go on although their data has changed since their checkpoints.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        accept_data_change: bool,
     },
     /// The alert of the sweep's budget was reached.
     SweepBudgetAlert { sweep: SweepId, spent: Money },

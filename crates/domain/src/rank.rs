@@ -36,6 +36,9 @@ pub struct Spec {
     pub data: String,
     /// Threads of the tensor library.
     pub threads: u32,
+    /// Whether a checkpoint is resumed although the data has changed since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub accept_data_change: bool,
     /// Folder of checkpoints and manifests, absolute.
     pub checkpoints: String,
     /// Folder that `model.safetensors` and `model.json` are written to, absolute.
@@ -88,6 +91,9 @@ pub enum Report {
     Evaluated(Evaluated),
     /// A checkpoint is durable: its manifest was renamed into place and synced.
     Checkpointed(Checkpointed),
+    /// Data is being prepared before the first step: so many samples have been read, decoded, measured or tokenised, one
+    /// of them as often as it was gone through. Sent only while that grows.
+    Preparing { done: u64 },
     /// Something the user should know, and that does not end the run.
     Note { text: String },
     /// The model and its card are durable in the export folder.

@@ -104,6 +104,9 @@ pub struct Start {
     pub job_hash: String,
     /// Threads a rank.
     pub threads: u32,
+    /// Whether a checkpoint is resumed although the data has changed since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub accept_data_change: bool,
     /// Folder of the run on the node: checkpoints, logs, export.
     pub folder: String,
 }

@@ -64,8 +64,10 @@ impl World {
                 run.state = RunState::Stopping { by: *by };
                 Ok(())
             }
-            Event::ResumeRequested { run, budget, deadline, epochs } => {
-                self.resume_requested(run, *budget, *deadline, *epochs)
+            Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change } => {
+                self.resume_requested(run, *budget, *deadline, *epochs)?;
+                self.run_mut(run)?.accept_data_change = *accept_data_change;
+                Ok(())
             }
             Event::RentIntended(intent) => self.rent_intended(record, intent),
             Event::Launched { instance } => self.instance_moves(instance, InstanceState::Launching),
@@ -165,6 +167,7 @@ impl World {
             trial: submitted.trial.clone(),
             results: Vec::new(),
             settled: 0,
+            accept_data_change: false,
         };
         self.runs.insert(submitted.run.clone(), run);
         Ok(())

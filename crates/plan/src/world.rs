@@ -67,6 +67,9 @@ pub struct Run {
     /// Attempts that it had when it was last told to go on: what they came to is settled.
     #[serde(default)]
     pub settled: usize,
+    /// Whether the user accepts that its data has changed since its checkpoint, until it is resumed the next time.
+    #[serde(default)]
+    pub accept_data_change: bool,
 }
 
 /// What a trial came to after so many epochs.
@@ -114,6 +117,9 @@ pub struct Sweep {
     pub ended: Option<Timestamp>,
     /// What it cost, once that is final.
     pub total: Option<Money>,
+    /// Whether the user accepts that the data of its trials has changed, until it is resumed the next time.
+    #[serde(default)]
+    pub accept_data_change: bool,
 }
 
 /// Where a sweep stands.

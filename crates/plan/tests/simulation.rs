@@ -104,7 +104,9 @@ impl Simulation {
         let runs: Vec<RunId> = self.world.runs.keys().cloned().collect();
         let run = runs[self.draws.below(runs.len() as u64) as usize].clone();
         let event = match &self.world.runs[&run].state {
-            RunState::Stopped { .. } => Event::ResumeRequested { run, budget: None, deadline: None, epochs: None },
+            RunState::Stopped { .. } => {
+                Event::ResumeRequested { run, budget: None, deadline: None, epochs: None, accept_data_change: false }
+            }
             RunState::Done { .. } | RunState::Stopping { .. } => return false,
             _ => Event::StopRequested { run, by: domain::run::StopBy::User },
         };
@@ -225,6 +227,7 @@ impl Simulation {
             job: run.job.clone(),
             job_hash: String::new(),
             threads: 1,
+            accept_data_change: false,
             folder: String::new(),
         };
         let orders = plan::orders(&self.world, id, start);
@@ -366,7 +369,13 @@ fn check(seed: u64) -> u32 {
         simulation.moment();
         for run in &runs {
             if matches!(simulation.world.runs[run].state, RunState::Stopped { .. }) {
-                let resume = Event::ResumeRequested { run: run.clone(), budget: None, deadline: None, epochs: None };
+                let resume = Event::ResumeRequested {
+                    run: run.clone(),
+                    budget: None,
+                    deadline: None,
+                    epochs: None,
+                    accept_data_change: false,
+                };
                 let _ = simulation.append(resume);
             }
         }

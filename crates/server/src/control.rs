@@ -202,6 +202,7 @@ impl<'a> Control<'a> {
             job: run.job.clone(),
             job_hash: run.job_hash.clone(),
             threads: run.plan.share.map_or(run.plan.offer.node.cores, |share| share.threads),
+            accept_data_change: run.accept_data_change,
             folder: self.home.run(run_id).to_string_lossy().into_owned(),
         }
     }

@@ -54,7 +54,11 @@ pub fn perform(state: &mut State, home: &Home, providers: &[Box<dyn Provider>], 
         }
         Action::GoOn { run, epochs } => {
             home.untell(&home.run(&run));
-            append(state, Event::ResumeRequested { run, budget: None, deadline: None, epochs })
+            let trial = state.world().runs.get(&run).and_then(|run| run.trial.as_ref());
+            let sweep = trial.and_then(|trial| state.world().sweeps.get(&trial.sweep));
+            let accept_data_change = sweep.is_some_and(|sweep| sweep.accept_data_change);
+            let (budget, deadline) = (None, None);
+            append(state, Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change })
         }
         Action::StopSweep { sweep, by } => append(state, Event::SweepStopRequested { sweep, by }),
         Action::AlertSweep { sweep, spent } => append(state, Event::SweepBudgetAlert { sweep, spent }),

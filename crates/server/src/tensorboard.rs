@@ -50,7 +50,11 @@ impl EventFile {
                 Report::Ready(ready) => frame(&mut bytes, &restart(*at, ready.step + 1)),
                 Report::Step(step) => frame(&mut bytes, &step_event(*at, step)),
                 Report::Evaluated(evaluated) => frame(&mut bytes, &evaluation_event(*at, evaluated)),
-                Report::Hello { .. } | Report::Checkpointed(_) | Report::Note { .. } | Report::Exported(_) => {}
+                Report::Hello { .. }
+                | Report::Preparing { .. }
+                | Report::Checkpointed(_)
+                | Report::Note { .. }
+                | Report::Exported(_) => {}
                 Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
             }
         }

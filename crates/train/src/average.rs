@@ -54,7 +54,7 @@ impl Averaged {
     pub fn is_begun(&self, length: Length, step: u64) -> bool {
         match self.rule {
             Average::Ema(_) => step > 0,
-            Average::Swa(Swa { from, .. }) => step / length.steps_per_epoch.max(1) > u64::from(from),
+            Average::Swa(Swa { from, .. }) => length.epochs_after(step) > u64::from(from),
         }
     }
 
@@ -86,10 +86,8 @@ fn share(rule: Average, length: Length, step: u64) -> Option<f64> {
             Some(1.0 - decay.min((1.0 + before) / (10.0 + before)))
         }
         Average::Swa(Swa { from, .. }) => {
-            let per_epoch = length.steps_per_epoch.max(1);
-            let is_end = step > 0 && step.is_multiple_of(per_epoch);
-            let taken = (step / per_epoch).checked_sub(u64::from(from) + 1)?;
-            is_end.then(|| 1.0 / (taken + 1) as f64)
+            let taken = length.epochs_after(step).checked_sub(u64::from(from) + 1)?;
+            length.ends_epoch(step).then(|| 1.0 / (taken + 1) as f64)
         }
     }
 }
@@ -128,8 +126,9 @@ pub fn measure_statistics(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::Origin;
 
-    const LENGTH: Length = Length { steps_per_epoch: 4, steps: 20 };
+    const LENGTH: Length = Length { steps_per_epoch: 4, steps: 20, origin: Origin { step: 0, epoch: 0 } };
 
     /// The mean of the numbers 1, 2, 3 …, each the only weight after that step.
     fn mean(rule: Average, steps: u64) -> f64 {

@@ -65,7 +65,7 @@ pub fn length(train: &Train, [samples, _, _]: [u64; 3]) -> Result<Length, Error>
         return Err(Finding::new(Cause::Job, "there is nothing to train on").hint("check `split` and `batch`").into());
     }
     let steps_per_epoch = samples.div_ceil(u64::from(train.batch));
-    Ok(Length { steps_per_epoch, steps: steps_per_epoch * u64::from(train.epochs) })
+    Ok(Length::of(steps_per_epoch, train.epochs))
 }
 
 /// Refuses pictures that the network cannot take.

@@ -17,7 +17,9 @@ use sha2::{Digest, Sha256};
 /// A sentence about the job file, or about what `options` lacks.
 pub fn spec(options: &[String]) -> Result<Spec, String> {
     let (mut job, mut out) = (None, None);
-    for pair in options.chunks(2) {
+    let accepts = |option: &String| option == "--accept-data-change";
+    let pairs: Vec<String> = options.iter().filter(|option| !accepts(option)).cloned().collect();
+    for pair in pairs.chunks(2) {
         match pair {
             [name, value] if name == "--job" => job = Some(PathBuf::from(value)),
             [name, value] if name == "--out" => out = Some(PathBuf::from(value)),
@@ -40,6 +42,7 @@ pub fn spec(options: &[String]) -> Result<Spec, String> {
         job_hash: hash(&train),
         data: train.data.path.clone(),
         threads: train.threads.unwrap_or(1),
+        accept_data_change: options.iter().any(accepts),
         checkpoints: text(out.join("checkpoints")),
         export: text(out.join("export")),
         socket: String::new(),

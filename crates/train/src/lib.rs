@@ -20,6 +20,7 @@ pub mod optim;
 pub mod precision;
 pub mod pretrained;
 pub mod profile;
+mod provenance;
 pub mod ranks;
 pub mod recompute;
 pub mod repeated;

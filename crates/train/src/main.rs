@@ -26,7 +26,9 @@ fn main() -> ExitCode {
         Some("bench") => return bench(&arguments.next().unwrap_or_default()),
         Some("environment") => return environment(&arguments.collect::<Vec<_>>()),
         Some("fold") => return fold(&arguments.next().unwrap_or_default()),
-        Some("--job" | "--out") => by_hand::spec(&first.into_iter().chain(arguments).collect::<Vec<_>>()),
+        Some("--job" | "--out" | "--accept-data-change") => {
+            by_hand::spec(&first.into_iter().chain(arguments).collect::<Vec<_>>())
+        }
         Some(path) if !path.starts_with('-') => read(path),
         _ => {
             eprintln!("{USAGE}");
@@ -88,7 +90,8 @@ fn attempt(restarts: &str) -> String {
 /// What is printed where arguments are missing.
 const USAGE: &str = "usage: gradus-rank SPEC.json
        gradus-rank environment THREADS RANKS      the variables that an agent starts RANKS ranks with, as JSON
-       gradus-rank --job JOB.yaml --out FOLDER    without an agent, on each of several nodes for example as
+       gradus-rank --job JOB.yaml --out FOLDER [--accept-data-change]
+                                                  without an agent, on each of several nodes for example as
        torchrun --nnodes 2 --nproc-per-node 1 --master-addr HOST --no-python gradus-rank --job JOB.yaml --out FOLDER";
 
 /// Answers what is asked on stdin of the speed of a case; stdout is for the answers alone.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use data::bound::Kept;
 use data::{
-    Cursor, Dataset, Goal, Loader, LoaderOptions, Measured, Part, SceneBatch, SceneLoader, Scenes, Share, Skipped,
-    TextBatch, TextLoader, Texts,
+    Cursor, Dataset, Goal, Loader, LoaderOptions, Measured, Part, Provenance, SceneBatch, SceneLoader, Scenes, Share,
+    Skipped, TextBatch, TextLoader, Texts,
 };
 use domain::finding::{Cause, Finding};
 use domain::rank::{Report, Spec};
@@ -59,11 +59,11 @@ pub struct Fed {
 
 impl Material {
     /// Opens the data, and tells what was left out.
-    pub fn open(spec: &Spec, channel: &Channel) -> Result<Material, Error> {
+    pub fn open(spec: &Spec, channel: &Channel, provenance: &mut Provenance) -> Result<Material, Error> {
         let (train, path) = (&spec.train, Path::new(&spec.data));
         let goal = match train.task() {
-            Task::Pictures => return Ok(Material::Pictures(Arc::new(open_pictures(spec, channel)?))),
-            Task::Boxes => return Ok(Material::Scenes(Arc::new(open_scenes(spec, channel)?))),
+            Task::Pictures => return Ok(Material::Pictures(Arc::new(open_pictures(spec, channel, provenance)?))),
+            Task::Boxes => return Ok(Material::Scenes(Arc::new(open_scenes(spec, channel, provenance)?))),
             Task::Texts => Goal::Class,
             Task::MaskedWords => Goal::Masked,
             Task::NextWord => Goal::Next,
@@ -72,7 +72,8 @@ impl Material {
             let message = format!("`{}` reads text, and where it stands in the data is not said", train.model.name());
             Finding::new(Cause::Job, message).hint("write for example `text: {columns: [text], label: label}`")
         })?;
-        Ok(Material::Texts(Arc::new(Texts::open(&train.data, keys, goal, path, train.seed)?)))
+        let texts = Texts::open_known(&train.data, keys, goal, path, train.seed, provenance)?;
+        Ok(Material::Texts(Arc::new(texts)))
     }
 
     /// What goes into the network and what comes out; `train` is what it was opened for.
@@ -275,8 +276,8 @@ fn words(batch: &TextBatch, device: Device) -> torch::Result<Samples> {
     Ok(Samples { values, mask, labels: labels.f_to_device(device)?, of })
 }
 
-fn open_scenes(spec: &Spec, channel: &Channel) -> Result<Scenes, Error> {
-    let scenes = Scenes::open(&spec.train.data, Path::new(&spec.data), spec.train.seed)?;
+fn open_scenes(spec: &Spec, channel: &Channel, provenance: &mut Provenance) -> Result<Scenes, Error> {
+    let scenes = Scenes::open_known(&spec.train.data, Path::new(&spec.data), spec.train.seed, provenance)?;
     for text in scenes.notes() {
         channel.send(Report::Note { text: text.clone() });
     }
@@ -284,8 +285,8 @@ fn open_scenes(spec: &Spec, channel: &Channel) -> Result<Scenes, Error> {
     Ok(scenes)
 }
 
-fn open_pictures(spec: &Spec, channel: &Channel) -> Result<Dataset, Error> {
-    let dataset = Dataset::open(&spec.train.data, Path::new(&spec.data), spec.train.seed)?;
+fn open_pictures(spec: &Spec, channel: &Channel, provenance: &mut Provenance) -> Result<Dataset, Error> {
+    let dataset = Dataset::open_known(&spec.train.data, Path::new(&spec.data), spec.train.seed, provenance)?;
     tell_skipped(dataset.skipped(), channel);
     Ok(dataset)
 }

@@ -22,6 +22,7 @@ use crate::export::{Verdict, export};
 use crate::material::Material;
 use crate::pretrained;
 use crate::profile::{Phase, Timeline};
+use crate::provenance::{Recorded, named, prepared};
 use crate::ranks::Ranks;
 use crate::repeated::Repeated;
 use crate::saving::Saving;
@@ -93,15 +94,7 @@ pub fn run(spec: &Spec, setting: Setting, channel: &Channel) -> Result<Ending, E
 fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks) -> Result<Ending, Error> {
     let (train, device) = (&spec.train, setting.device);
     let recipe = Recipe::of(train, device);
-    let material = Material::open(spec, channel)?;
-    let shape = material.shape(train);
-    let length = length(train, material.counts())?;
-    let last = length.steps_per_epoch * u64::from(train.last_epoch());
-    check_pictures(train, shape)?;
-    check_batches(train, shape, material.counts(), ranks.shares())?;
-    check_shares(train, material.counts(), ranks.shares())?;
     chaos::point("stage");
-
     let folder = Path::new(&spec.checkpoints);
     let (loaded, passed_over) = if ranks.is_first() {
         checkpoint::claim(folder, spec.fence)?;
@@ -110,6 +103,16 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
         (None, Vec::new())
     };
     let manifest = loaded.as_ref().map(|loaded| loaded.manifest.clone());
+    let mut recorded = Recorded::by(manifest.as_ref(), folder, &spec.job_hash);
+    let mut provenance = recorded.provenance(spec, ranks)?;
+    let material = prepared(channel, &provenance.preparation(), || Material::open(spec, channel, &mut provenance));
+    let material = material.map_err(|error| named(error, spec))?;
+    let digest = recorded.check(&provenance, spec, channel, ranks).map_err(|error| named(error, spec))?;
+    let shape = material.shape(train);
+    let length = length(train, material.counts())?;
+    check_pictures(train, shape)?;
+    check_batches(train, shape, material.counts(), ranks.shares())?;
+    check_shares(train, material.counts(), ranks.shares())?;
 
     torch::set_threads(spec.threads);
     torch::set_deterministic(train.deterministic)?;
@@ -125,8 +128,12 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
         }
         (None, None) => {}
     }
+    start.trains_on(digest, provenance.change().map(|_| (material.counts()[0], u64::from(train.batch))));
+    drop(provenance);
     // All ranks begin with what the first one has.
     let mut trainer = start.among(train, ranks)?;
+    let length = length.counted_from(trainer.progress.origin, train.epochs);
+    let last = length.end_of(train.last_epoch());
     keep_threads(spec, &trainer, channel);
     ranks.hook(&trainer.network, train.parallel)?;
     let ranks = &*ranks;
@@ -159,7 +166,7 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
 
     loop {
         let at = trainer.progress.step;
-        let epoch_ended = at > 0 && at.is_multiple_of(length.steps_per_epoch);
+        let epoch_ended = length.ends_epoch(at);
         if epoch_ended && !trainer.progress.evaluated && !ranks.any(orders.stop)? {
             timeline.time(Phase::Evaluation, || scorer.validate(&mut trainer, length, &mut orders))?;
             // A step's time does not include the evaluation before it.
@@ -230,7 +237,7 @@ fn together(spec: &Spec, setting: Setting, channel: &Channel, ranks: &mut Ranks)
     let processor_us = ranks.each(torch::processor_micros() as f64)?.iter().sum::<f64>() as u64;
     let Some(best) = best else { return Ok(Ending::Trained) };
     let validation = trainer.progress.best.ok_or_else(|| Finding::new(Cause::Internal, "nothing was evaluated"))?;
-    let epoch = epoch_of(validation.step, length);
+    let epoch = length.epoch_ended_by(validation.step);
     channel.send(evaluated(validation.step, epoch, EvaluatedSplit::Test, &test, true));
     let parameters = trainer.network.weights().count();
     if !test.figures.is_empty() {
@@ -311,7 +318,7 @@ impl Scorer<'_> {
             trainer.keep_best(score, self.ranks)?;
         }
         trainer.progress.evaluated = true;
-        self.channel.send(evaluated(at, epoch_of(at, length), EvaluatedSplit::Validation, &score, best));
+        self.channel.send(evaluated(at, length.epoch_ended_by(at), EvaluatedSplit::Validation, &score, best));
         Ok(())
     }
 
@@ -360,11 +367,6 @@ fn reached(spec: &Spec, trainer: &Trainer) -> bool {
         (Some(enough), Some(best)) => best.accuracy >= enough.get(),
         (None, _) | (_, None) => false,
     }
-}
-
-/// The epoch that ended with this step.
-fn epoch_of(step: u64, length: Length) -> u32 {
-    u32::try_from(step.saturating_sub(1) / length.steps_per_epoch).unwrap_or(u32::MAX)
 }
 
 fn evaluated(step: u64, epoch: u32, split: EvaluatedSplit, score: &Score, best: bool) -> Report {

@@ -1,14 +1,72 @@
 //! The learning rate as a pure function of the step, so that nothing of it needs saving.
 
 use domain::train::{Decay, OneCycle, Schedule, Span};
+use serde::{Deserialize, Serialize};
 
 /// How long a run is, in optimiser steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Length {
     /// Steps in one epoch; at least 1.
     pub steps_per_epoch: u64,
     /// Steps in all epochs.
     pub steps: u64,
+    /// Where steps and epochs were last counted together.
+    pub origin: Origin,
+}
+
+/// A step after which an epoch begins: the start of the run, or of the epoch in which its data changed, which changed
+/// the number of steps in an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Origin {
+    /// Steps before it.
+    pub step: u64,
+    /// The epoch that begins, from 0.
+    pub epoch: u64,
+}
+
+impl Origin {
+    /// Whether it is the start of the run.
+    pub fn is_start(&self) -> bool {
+        *self == Origin::default()
+    }
+}
+
+impl Length {
+    /// Of epochs with so many steps each.
+    pub fn of(steps_per_epoch: u64, epochs: u32) -> Length {
+        Length { steps_per_epoch, steps: steps_per_epoch * u64::from(epochs), origin: Origin::default() }
+    }
+
+    /// The same, where epochs have so many steps since `origin`.
+    pub fn counted_from(self, origin: Origin, epochs: u32) -> Length {
+        let length = Length { origin, ..self };
+        Length { steps: length.end_of(epochs), ..length }
+    }
+
+    /// Steps after so many epochs.
+    pub fn end_of(&self, epochs: u32) -> u64 {
+        self.origin.step + self.steps_per_epoch * u64::from(epochs).saturating_sub(self.origin.epoch)
+    }
+
+    /// Whole epochs after so many steps.
+    pub fn epochs_after(&self, step: u64) -> u64 {
+        self.origin.epoch + step.saturating_sub(self.origin.step) / self.steps_per_epoch.max(1)
+    }
+
+    /// Whether an epoch ends with this step, counted from 1.
+    pub fn ends_epoch(&self, step: u64) -> bool {
+        let since = step.checked_sub(self.origin.step);
+        step > 0 && since.is_some_and(|since| since.is_multiple_of(self.steps_per_epoch.max(1)))
+    }
+
+    /// The epoch, from 0, that this step ends or is in.
+    pub fn epoch_ended_by(&self, step: u64) -> u32 {
+        let epoch = match step.checked_sub(self.origin.step + 1) {
+            Some(since) => self.origin.epoch + since / self.steps_per_epoch.max(1),
+            None => self.origin.epoch.saturating_sub(1),
+        };
+        u32::try_from(epoch).unwrap_or(u32::MAX)
+    }
 }
 
 /// What the base rate is multiplied by for the `step`th update, counted from 0.
@@ -32,7 +90,7 @@ pub fn factor(schedule: &Schedule, length: Length, step: u64) -> f64 {
         Decay::Poly(poly) => above(schedule.floor, (1.0 - done).powf(poly.power)),
         Decay::OneCycle(cycle) => one_cycle(cycle, length.steps, step),
         Decay::Step(decay) => {
-            let epoch = step / length.steps_per_epoch.max(1);
+            let epoch = length.epochs_after(step);
             let drops = decay.at.iter().filter(|at| u64::from(**at) <= epoch).count();
             decay.factor.powi(drops as i32)
         }
@@ -73,7 +131,7 @@ mod tests {
     use super::*;
 
     fn check(schedule: &Schedule, expected: impl Fn(u64) -> f64) {
-        let length = Length { steps_per_epoch: 10, steps: 50 };
+        let length = Length { steps_per_epoch: 10, steps: 50, ..Length::default() };
         for step in 0..50 {
             let (found, expected) = (factor(schedule, length, step), expected(step));
             assert!((found - expected).abs() < 1e-12, "step {step}: {found}, expected {expected}");
@@ -95,7 +153,7 @@ mod tests {
     #[test]
     fn ways_down_meet_their_ends_by_the_hundred() {
         for steps in (2..200).step_by(3) {
-            let length = Length { steps_per_epoch: 7, steps };
+            let length = Length { steps_per_epoch: 7, steps, ..Length::default() };
             for floor in [0.0, 0.1] {
                 for decay in
                     [Decay::Cosine, Decay::Linear, Decay::Poly(Poly { power: 2.0 }), Decay::Poly(Poly { power: 0.5 })]
@@ -107,7 +165,8 @@ mod tests {
                         (all[0] - 1.0).abs() < 1e-12 && (all[steps as usize] - floor).abs() < 1e-12,
                         "{schedule:?}"
                     );
-                    let middle = factor(&schedule, Length { steps_per_epoch: 7, steps: 2 * steps }, steps);
+                    let middle =
+                        factor(&schedule, Length { steps_per_epoch: 7, steps: 2 * steps, ..Length::default() }, steps);
                     let expected = match schedule.decay {
                         Decay::Poly(poly) => 0.5f64.powf(poly.power),
                         Decay::Constant | Decay::Cosine | Decay::Linear | Decay::Step(_) | Decay::OneCycle(_) => 0.5,
@@ -123,8 +182,9 @@ mod tests {
     fn one_cycle_is_pytorchs() {
         let cycle = OneCycle { rise: "30%".parse().unwrap(), start: 25.0, end: 1e4 };
         let schedule = Schedule { warmup: None, decay: Decay::OneCycle(cycle), floor: 0.0 };
-        let found: Vec<f64> =
-            (0..10).map(|step| factor(&schedule, Length { steps_per_epoch: 5, steps: 10 }, step)).collect();
+        let found: Vec<f64> = (0..10)
+            .map(|step| factor(&schedule, Length { steps_per_epoch: 5, steps: 10, ..Length::default() }, step))
+            .collect();
         let expected = [
             0.04,
             0.52,

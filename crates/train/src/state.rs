@@ -24,7 +24,7 @@ use crate::optim::{Optimizer, kinds};
 use crate::precision::{Format, Scaler};
 use crate::ranks::shards::{self, Kinds};
 use crate::ranks::{Of, Ranks};
-use crate::schedule::Length;
+use crate::schedule::{Length, Origin};
 use crate::torch;
 use crate::trial::try_out;
 use tensors::{Copies, fill, find, misfit, to_tensor};
@@ -53,6 +53,26 @@ pub struct Progress {
     /// SHA-256 of the file of a network that the user has built; its program is not in a checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
+    /// The digest of the data that was trained on; none from versions that did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+    /// From where steps and epochs are counted together; not from 0 where the data has changed since.
+    #[serde(default, skip_serializing_if = "Origin::is_start")]
+    pub origin: Origin,
+}
+
+impl Progress {
+    /// Goes on where it was left, of an epoch that has so many samples now; with the next epoch, if it has fewer than
+    /// were used.
+    fn count_anew(&mut self, samples: u64, batch: u64) {
+        if self.position < samples {
+            let began = self.step.saturating_sub(self.position.div_ceil(batch.max(1)));
+            self.origin = Origin { step: began, epoch: self.epoch };
+        } else {
+            (self.epoch, self.position) = (self.epoch + 1, 0);
+            self.origin = Origin { step: self.step, epoch: self.epoch };
+        }
+    }
 }
 
 /// The best scores on the validation split, and when they were made.
@@ -132,7 +152,17 @@ impl Start {
         if module.is_some() {
             try_out(&network, train, shape, device)?;
         }
-        let progress = Progress { step: 0, epoch: 0, position: 0, evaluated: true, threads, best: None, module };
+        let progress = Progress {
+            step: 0,
+            epoch: 0,
+            position: 0,
+            evaluated: true,
+            threads,
+            best: None,
+            module,
+            data: None,
+            origin: Origin::default(),
+        };
         Ok(Start { network, progress, best: None, device, resumed: None, left_out: LeftOut::default() })
     }
 
@@ -152,6 +182,15 @@ impl Start {
         self.progress = progress;
         (self.resumed, self.left_out) = (Some(loaded.training), left_out);
         Ok(())
+    }
+
+    /// Remembers the digest of the data. `changed` says that it is not the data of before: the samples of training and
+    /// of a batch now.
+    pub fn trains_on(&mut self, digest: Option<String>, changed: Option<(u64, u64)>) {
+        self.progress.data = digest;
+        if let (Some((samples, batch)), true) = (changed, self.resumed.is_some()) {
+            self.progress.count_anew(samples, batch);
+        }
     }
 
     /// Gives all ranks the state of the first one, each as much as it keeps of it: of the network, and of what was

@@ -56,6 +56,7 @@ impl Heartbeat {
                 self.is_between_epochs = per_epoch > 0 && step.step.is_multiple_of(per_epoch);
             }
             Report::Evaluated(_) | Report::Checkpointed(_) | Report::Exported(_) => {}
+            Report::Preparing { .. } => {}
             Report::Hello { .. } | Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
             // A note can come from a thread that lives while training hangs.
             Report::Note { .. } => return,
@@ -148,6 +149,18 @@ mod tests {
         // After an epoch's last step comes an evaluation of twice as many samples as an epoch: 20 steps' worth.
         check(&[ready([80, 160, 10]), step(9, 5), step(10, 5)], 5 * (20 + 3 * 20));
         check(&[ready([80, 160, 10]), step(10, 5), step(11, 5)], 100);
+    }
+
+    /// Ten hours of preparation in which something is always done, then silence.
+    #[test]
+    fn preparation_is_a_sign_of_life_while_it_goes_on() {
+        let mut heartbeat = Heartbeat::new(SECOND, SECOND * 600, SECOND * 60);
+        for minute in 1..=600 {
+            let now = SECOND * 60 * minute;
+            assert!(heartbeat.hangs_at() > now);
+            heartbeat.hear(&Report::Preparing { done: u64::from(minute) }, now);
+        }
+        assert_eq!(heartbeat.hangs_at(), SECOND * (36_000 + 600));
     }
 
     #[test]

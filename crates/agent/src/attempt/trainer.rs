@@ -92,6 +92,7 @@ fn spec(start: &Start, train: Train, data: &Path, socket: &Path, seat: Seat) -> 
         data: text(data.to_owned()),
         train,
         threads: start.threads,
+        accept_data_change: start.accept_data_change,
         checkpoints: text(run.join("checkpoints")),
         export: text(run.join("export")),
         socket: text(socket.to_owned()),

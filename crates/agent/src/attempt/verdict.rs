@@ -79,7 +79,7 @@ impl Said {
             Report::Trained => self.last = Some(LastWord::Trained),
             Report::Stopped { step } => self.last = Some(LastWord::Stopped(*step)),
             Report::Failed(finding) => self.last = Some(LastWord::Failed(finding.clone())),
-            Report::Hello { .. } | Report::Ready(_) | Report::Step(_) => {}
+            Report::Hello { .. } | Report::Preparing { .. } | Report::Ready(_) | Report::Step(_) => {}
             Report::Evaluated(_) | Report::Checkpointed(_) | Report::Note { .. } => {}
         }
     }

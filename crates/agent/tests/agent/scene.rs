@@ -88,6 +88,7 @@ impl Scene {
             job,
             job_hash: "hash".into(),
             threads: 1,
+            accept_data_change: false,
             folder: self.folder.to_string_lossy().into_owned(),
         }))
     }

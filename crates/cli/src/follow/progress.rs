@@ -15,6 +15,8 @@ pub struct Progress {
     wait_us: f64,
     samples: f64,
     accuracy: Option<f64>,
+    /// Samples that were prepared, before the first step.
+    prepared: Option<u64>,
 }
 
 /// Share of a new step in the running means: about the newest 20 steps count.
@@ -29,6 +31,10 @@ impl Progress {
     /// Adds a report; whether the line has changed.
     pub fn take(&mut self, report: &Report) -> bool {
         match report {
+            Report::Preparing { done } => {
+                self.prepared = Some(*done);
+                return true;
+            }
             Report::Ready(ready) => *self = Progress { ready: Some(ready.clone()), ..Progress::default() },
             Report::Step(step) => {
                 let share = if self.last.is_none() { 1.0 } else { SHARE };
@@ -51,8 +57,11 @@ impl Progress {
         Some(Elapsed((steps as f64 * self.step_us) as u64))
     }
 
-    /// The line, or none before the first step.
+    /// The line; none before the first step, unless data is being prepared.
     pub fn line(&self, spent: Money, rate: Rate) -> Option<String> {
+        if let (Some(prepared), None) = (self.prepared, self.last) {
+            return Some(format!("preparing data · {} samples · {spent} so far", grouped(prepared)));
+        }
         let (ready, last) = (self.ready.as_ref()?, self.last?);
         let epochs = ready.steps.div_ceil(ready.steps_per_epoch.max(1));
         let seconds = self.step_us.max(1.0) / 1e6;

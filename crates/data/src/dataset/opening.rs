@@ -6,6 +6,7 @@ use domain::train::{Corrupt, Data, Normalize, Split};
 use domain::units::Bytes;
 
 use super::{Dataset, Pixels, Skipped};
+use crate::identity::{Provenance, Reads, Rule, SampleList, hash};
 use crate::picture::{Geometry, Reading, decode};
 use crate::recipe::Recipe;
 use crate::source::{self, Content, Decoded, Encoded, Index, Loaded};
@@ -31,7 +32,7 @@ impl<'a> Opening<'a> {
         Ok((Opening { spec, path, seed, classes, labels, homes, skipped }, content))
     }
 
-    pub fn decoded(self, decoded: Decoded) -> Result<Dataset, Error> {
+    pub fn decoded(self, decoded: Decoded, provenance: &mut Provenance) -> Result<Dataset, Error> {
         let Decoded { channels, height, width, full, pixels } = decoded;
         if self.spec.size.is_some_and(|size| (size as usize, size as usize) != (height, width)) {
             let why = format!("its pictures are {height}×{width}, and resizing this form is not served yet");
@@ -41,19 +42,26 @@ impl<'a> Opening<'a> {
                 hint: "leave `size` out: they are used as they are".into(),
             });
         }
-        let parts = self.split()?;
-        let moments = |sample: u32| {
-            let length = channels * height * width;
-            Moments::of(&pixels[sample as usize * length..][..length], channels)
+        let length = channels * height * width;
+        let list = |_: Reads<'_>| {
+            let contents = pixels.chunks_exact(length).map(hash).collect();
+            Ok(SampleList::of_contents(contents, self.targets()))
         };
-        let (mean, std) = self.normalize(channels, full, &parts, moments)?;
+        let parts = provenance.divide(&self.classes, self.split()?, self.rule(), self.seed, list)?;
+        let moments = |sample: u32| Moments::of(&pixels[sample as usize * length..][..length], channels);
+        let (mean, std) = self.normalize(channels, full, &parts, provenance, moments)?;
         let Opening { classes, labels, skipped, .. } = self;
         let pixels = Pixels::Kept(pixels);
         let notes = Vec::new();
         Ok(Dataset { classes, labels, parts, channels, height, width, full, mean, std, pixels, notes, skipped })
     }
 
-    pub fn encoded(mut self, mut encoded: Encoded, limit: usize) -> Result<Dataset, Error> {
+    pub fn encoded(
+        mut self,
+        mut encoded: Encoded,
+        limit: usize,
+        provenance: &mut Provenance,
+    ) -> Result<Dataset, Error> {
         let geometry = self.geometry(&encoded)?;
         let Geometry { height, width, .. } = geometry;
         let bytes = 3 * height * width;
@@ -65,16 +73,17 @@ impl<'a> Opening<'a> {
             Some(_) | None => None,
         };
         if let Some(most) = self.spec.preload.filter(|_| kept.is_none()) {
-            encoded = Loaded::read_all(encoded, most.0).map(Encoded::Loaded).map_err(|bytes| {
-                let why = format!("its pictures take {} or more, and `preload` allows {most}", Bytes(bytes));
-                let hint = "give `preload` more if there is so much memory, or leave it out".into();
-                Error::Layout { path: self.path.into(), why, hint }
-            })?;
+            encoded =
+                Loaded::read_all(encoded, most.0, &provenance.preparation()).map(Encoded::Loaded).map_err(|bytes| {
+                    let why = format!("its pictures take {} or more, and `preload` allows {most}", Bytes(bytes));
+                    let hint = "give `preload` more if there is so much memory, or leave it out".into();
+                    Error::Layout { path: self.path.into(), why, hint }
+                })?;
         }
         let mut moments = vec![None; encoded.len()];
         if skip || kept.is_some() {
             let samples: Vec<u32> = (0..encoded.len() as u32).collect();
-            let results = survey(&encoded, &samples, geometry, skip, kept.as_deref_mut());
+            let results = survey(&encoded, &samples, geometry, skip, kept.as_deref_mut(), &provenance.preparation());
             let mut readable = vec![true; encoded.len()];
             for (sample, result) in results.into_iter().enumerate() {
                 match result {
@@ -95,15 +104,18 @@ impl<'a> Opening<'a> {
                 self.leave_out(&readable, &mut moments)?;
             }
         }
-        let parts = self.split()?;
-        if self.spec.normalize.is_none() && kept.is_none() && !skip {
+        let list = |reads: Reads<'_>| SampleList::of_encoded(&encoded, self.targets(), reads);
+        let parts = provenance.divide(&self.classes, self.split()?, self.rule(), self.seed, list)?;
+        if self.spec.normalize.is_none() && provenance.statistics().is_none() && kept.is_none() && !skip {
             let train = &parts[Part::Train as usize];
-            for (sample, result) in train.iter().zip(survey(&encoded, train, geometry, false, None)) {
+            for (sample, result) in
+                train.iter().zip(survey(&encoded, train, geometry, false, None, &provenance.preparation()))
+            {
                 moments[*sample as usize] = result.transpose()?;
             }
         }
         let (mean, std) =
-            self.normalize(3, 255, &parts, |sample| moments[sample as usize].clone().unwrap_or_default())?;
+            self.normalize(3, 255, &parts, provenance, |sample| moments[sample as usize].clone().unwrap_or_default())?;
         let (pixels, notes) = match kept {
             Some(kept) => (Pixels::Kept(kept), encoded.notes()?),
             None => (Pixels::Encoded(Box::new(encoded), geometry), Vec::new()),
@@ -169,20 +181,42 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// The given mean and standard deviation, or those of the training samples.
+    /// The class of each sample, and the split that the layout of the data names for it.
+    fn targets(&self) -> Vec<u64> {
+        let home = |sample: usize| match &self.homes {
+            Some(homes) => homes.get(sample).map_or(0, |home| 1 + *home as u64) << 32,
+            None => 0,
+        };
+        self.labels.iter().enumerate().map(|(sample, label)| u64::from(*label) | home(sample)).collect()
+    }
+
+    /// By what rule samples are divided that a run has not seen yet.
+    fn rule(&self) -> Rule {
+        match self.spec.split {
+            Split::Folders(_) => Rule::AsDrawn,
+            Split::Shares(shares) => Rule::Shares(shares),
+        }
+    }
+
+    /// The given mean and standard deviation, those that the run was trained with so far, or those of the training samples.
     fn normalize(
         &self,
         channels: usize,
         full: u8,
         parts: &Parts,
+        provenance: &mut Provenance,
         moments: impl Fn(u32) -> Moments,
     ) -> Result<(Vec<f32>, Vec<f32>), Error> {
         let Some(Normalize { mean, std }) = &self.spec.normalize else {
-            let mut all = Moments::default();
-            for sample in &parts[Part::Train as usize] {
-                all.add(&moments(*sample));
-            }
-            return Ok(all.mean_and_std(full));
+            let (mean, std) = provenance.statistics().unwrap_or_else(|| {
+                let mut all = Moments::default();
+                for sample in &parts[Part::Train as usize] {
+                    all.add(&moments(*sample));
+                }
+                all.mean_and_std(full)
+            });
+            provenance.uses_statistics(&mean, &std);
+            return Ok((mean, std));
         };
         for (name, values) in [("mean", mean), ("std", std)] {
             if values.len() != channels {

@@ -21,7 +21,9 @@ use std::thread;
 use domain::train::{Corrupt, Data, Split};
 
 use crate::elsewhere::When;
+use crate::identity::{Provenance, Reads, Rule, SampleList, hash};
 use crate::picture::decode_once;
+use crate::preparation::Preparation;
 use crate::source::{LARGEST_FILE, Whole, check_length};
 use crate::split::{self, Parts};
 use crate::{Error, Part, Skipped};
@@ -92,6 +94,14 @@ impl Scenes {
     /// # Errors
     /// When the labels are not what they should be, or a picture cannot be read and `corrupt: skip` is not set.
     pub fn open(spec: &Data, path: &Path, seed: u64) -> Result<Scenes, Error> {
+        Scenes::open_known(spec, path, seed, &mut Provenance::unknown())
+    }
+
+    /// The same for a run, whose data is compared with what it was trained on so far.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] besides, if it is other data and that is not accepted.
+    pub fn open_known(spec: &Data, path: &Path, seed: u64, provenance: &mut Provenance) -> Result<Scenes, Error> {
         let listing = Listing::read(path)?;
         check_classes(spec, &listing)?;
         let Listing { classes, mut scenes, notes } = listing;
@@ -102,7 +112,7 @@ impl Scenes {
         if fits || spec.corrupt == Corrupt::Skip {
             let mut frames = Vec::new();
             let mut readable = Vec::new();
-            let read = survey(&files, &scenes, size, fits);
+            let read = survey(&files, &scenes, size, fits, &provenance.preparation());
             for (scene, result) in scenes.into_iter().zip(read) {
                 match result {
                     Ok(frame) => {
@@ -118,7 +128,12 @@ impl Scenes {
             scenes = readable;
             kept = fits.then_some(frames);
         }
-        let parts = divide(spec, path, &scenes, seed)?;
+        let rule = match spec.split {
+            Split::Shares(shares) => Rule::Shares(shares),
+            Split::Folders(_) => Rule::AsDrawn,
+        };
+        let list = |reads: Reads<'_>| list(&files, path, &scenes, reads);
+        let parts = provenance.divide(&classes, divide(spec, path, &scenes, seed)?, rule, seed, list)?;
         let (mean, std) = normalize(spec)?;
         let workers = (spec.workers as usize).max(1);
         Ok(Scenes { classes, scenes, files, parts, size, mean, std, kept, skipped, notes, workers })
@@ -189,17 +204,37 @@ fn bytes_of(files: &Whole, file: &Path) -> Result<Vec<u8>, Error> {
 }
 
 /// Reads every picture with all cores, in order; the frames too, if they are to be kept.
-fn survey(files: &Whole, scenes: &[Scene], size: usize, keep: bool) -> Vec<Result<Option<Arc<Frame>>, Error>> {
+fn survey(
+    files: &Whole,
+    scenes: &[Scene],
+    size: usize,
+    keep: bool,
+    preparation: &Preparation,
+) -> Vec<Result<Option<Arc<Frame>>, Error>> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let share = scenes.len().div_ceil(threads).max(1);
     thread::scope(|scope| {
         let work = |scenes: &[Scene]| -> Vec<_> {
-            scenes.iter().map(|scene| read(files, scene, size).map(|frame| keep.then(|| Arc::new(frame)))).collect()
+            let frame = |scene: &Scene| {
+                preparation.advance(1);
+                read(files, scene, size).map(|frame| keep.then(|| Arc::new(frame)))
+            };
+            scenes.iter().map(frame).collect()
         };
         let running: Vec<_> = scenes.chunks(share).map(|scenes| scope.spawn(move || work(scenes))).collect();
         let failed = || vec![Err(Error::Internal("a thread that reads pictures ended".into()))];
         running.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|_| failed())).collect()
     })
+}
+
+/// The scenes by name, with their boxes; their contents where `reads` allows it and they are here.
+fn list(files: &Whole, root: &Path, scenes: &[Scene], reads: Reads<'_>) -> Result<SampleList, Error> {
+    let root = if root.is_dir() { root } else { root.parent().unwrap_or(root) };
+    let name = |scene: &Scene| scene.file.strip_prefix(root).unwrap_or(&scene.file).display().to_string();
+    let boxes = |scene: &Scene| hash(format!("{:?} {:?}", scene.home, scene.boxes).as_bytes());
+    let names = scenes.iter().map(name).collect();
+    let targets = scenes.iter().map(boxes).collect();
+    SampleList::of_files(names, targets, files.client(), reads, |scene| &scenes[scene].file)
 }
 
 fn check_classes(spec: &Data, listing: &Listing) -> Result<(), Error> {

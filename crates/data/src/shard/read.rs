@@ -39,6 +39,8 @@ pub(crate) struct Place {
     /// Its number in the shard.
     pub slot: u32,
     pub codec: Codec,
+    /// The first 64 bits of the BLAKE3 of its bytes and note, as the index has them.
+    pub hash: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -65,10 +67,12 @@ impl Shards {
                 return Err(damaged(path, format!("it has {} samples, its manifest says {}", foot.count, shard.count)));
             }
             let table = foot.table(&file).map_err(refused)?.map_err(|why| damaged(path, why))?;
-            for (record, slot) in table.chunks_exact(RECORD as usize).take(foot.count as usize).zip(0_u32..) {
+            let (records, rest) = table.split_at((foot.count * RECORD) as usize);
+            let hashes = rest.chunks_exact(HASH as usize);
+            for ((record, hash), slot) in records.chunks_exact(RECORD as usize).zip(hashes).zip(0_u32..) {
                 let record = Record::read(record).ok_or_else(|| damaged(path, "a sample has an unknown codec"))?;
-                places
-                    .push(foot.place(record, number, slot, manifest.classes.len()).map_err(|why| damaged(path, why))?);
+                let place = foot.place(record, number, slot, manifest.classes.len());
+                places.push(Place { hash: long(hash, 0), ..place.map_err(|why| damaged(path, why))? });
             }
             names.push(Names { count: foot.count, ends: foot.index + foot.count * (RECORD + HASH), text: foot.names });
         }
@@ -208,7 +212,7 @@ impl Foot {
         if label as usize >= classes.max(usize::from(codec == Codec::Tokens)) {
             return Err(format!("sample {} is of class {label}, and there are {classes}", slot + 1));
         }
-        Ok(Place { id, offset, bytes, note, label, shard, slot, codec })
+        Ok(Place { id, offset, bytes, note, label, shard, slot, codec, hash: 0 })
     }
 }
 

@@ -140,7 +140,67 @@ impl Encoded {
         }
     }
 
-    /// The same; `when` says when it is needed.
+    /// Whether each picture has a name of its own, and not only a number in a file.
+    pub fn is_named(&self) -> bool {
+        match self {
+            Encoded::Files { .. } | Encoded::Shards(_) => true,
+            Encoded::Spans(spans) => matches!(spans.names, super::spans::Names::Each { .. }),
+            Encoded::Rows(_) => false,
+            Encoded::Loaded(loaded) => loaded.from.is_named(),
+        }
+    }
+
+    /// Whether it takes reads to find out a name.
+    pub fn names_are_read(&self) -> bool {
+        match self {
+            Encoded::Shards(_) => true,
+            Encoded::Files { .. } | Encoded::Spans(_) | Encoded::Rows(_) => false,
+            Encoded::Loaded(loaded) => loaded.from.names_are_read(),
+        }
+    }
+
+    /// Bytes of the file of one picture; for rows of a table, those of the file that they lie in.
+    pub fn bytes_of(&self, sample: usize) -> Result<u64, Error> {
+        let refused = |source| Error::Read { name: self.name(sample), source };
+        match self {
+            Encoded::Loaded(loaded) => loaded.from.bytes_of(sample),
+            Encoded::Rows(rows) => {
+                rows.files().file(rows.places[sample].0).and_then(|file| file.length()).map_err(refused)
+            }
+            Encoded::Files { root, paths, .. } if self.known_bytes(sample).is_none() => {
+                std::fs::metadata(root.join(&paths[sample])).map(|metadata| metadata.len()).map_err(refused)
+            }
+            Encoded::Files { .. } | Encoded::Spans(_) | Encoded::Shards(_) => Ok(self.known_bytes(sample).unwrap_or(0)),
+        }
+    }
+
+    /// Bytes that reading all pictures takes, where `bytes` are those of each.
+    pub fn all_bytes(&self, bytes: &[u64]) -> u64 {
+        match self {
+            Encoded::Rows(rows) => {
+                let mut files: Vec<(u32, u64)> =
+                    rows.places.iter().map(|(file, _)| *file).zip(bytes.iter().copied()).collect();
+                files.sort_unstable();
+                files.dedup();
+                files.into_iter().map(|(_, bytes)| bytes).fold(0, u64::saturating_add)
+            }
+            Encoded::Loaded(loaded) => loaded.from.all_bytes(bytes),
+            Encoded::Files { .. } | Encoded::Spans(_) | Encoded::Shards(_) => {
+                bytes.iter().copied().fold(0, u64::saturating_add)
+            }
+        }
+    }
+
+    /// A hash of each picture, where they lie beside the data.
+    pub fn hashes(&self) -> Option<Vec<u64>> {
+        match self {
+            Encoded::Shards(shards) => Some(shards.places().iter().map(|place| place.hash).collect()),
+            Encoded::Loaded(loaded) => loaded.from.hashes(),
+            Encoded::Files { .. } | Encoded::Spans(_) | Encoded::Rows(_) => None,
+        }
+    }
+
+    /// The same as [`Encoded::read`]; `when` says when it is needed.
     pub fn read_due(&self, sample: usize, bytes: &mut Vec<u8>, when: When) -> Result<(), Error> {
         match self {
             Encoded::Files { root, paths, files, .. } => files

@@ -10,6 +10,7 @@ use domain::train::Data;
 use super::Encoded;
 use crate::Error;
 use crate::elsewhere::When;
+use crate::preparation::Preparation;
 
 /// Pictures with the bytes of their files.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ impl Loaded {
     ///
     /// # Errors
     /// The bytes that the files take, or more than so many, where those are more than `most`.
-    pub fn read_all(from: Encoded, most: u64) -> Result<Loaded, u64> {
+    pub fn read_all(from: Encoded, most: u64, preparation: &Preparation) -> Result<Loaded, u64> {
         // Of files that are here each length would be a trip of its own; those who read find out as well.
         let known = (0..from.len()).filter_map(|sample| from.known_bytes(sample)).fold(0, u64::saturating_add);
         if known > most {
@@ -62,6 +63,7 @@ impl Loaded {
                         return;
                     }
                     *file = bytes.as_slice().into();
+                    preparation.advance(1);
                 }
             }
         };

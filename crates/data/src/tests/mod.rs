@@ -1,6 +1,7 @@
 //! Whole data sets, from files to batches.
 
 mod batches;
+mod changed;
 mod forms;
 mod hostile;
 mod hostile_shards;

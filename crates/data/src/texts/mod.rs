@@ -16,6 +16,8 @@ use std::path::Path;
 
 use domain::train::{Data, Documents, Split, Text};
 
+use crate::identity::{Provenance, Reads, Rule, SampleList, hash};
+use crate::preparation::Preparation;
 use crate::split::{self, Parts};
 use crate::{Error, Part};
 
@@ -72,7 +74,7 @@ impl TextOutline {
         if let Some(outline) = packed::outline(spec, goal, path, seed)? {
             return Ok(outline);
         }
-        let sorted = Sorted::read(spec, keys, goal, path, seed)?;
+        let sorted = Sorted::read(spec, keys, goal, path, seed, &Preparation::default())?;
         let counts = match goal {
             Goal::Class | Goal::Masked => Some(sorted.parts.each_ref().map(|part| part.len() as u64)),
             Goal::Next => None,
@@ -88,17 +90,42 @@ impl Texts {
     /// # Errors
     /// When the file, its columns or the tokeniser are not what `spec` says, or a part would be left empty.
     pub fn open(spec: &Data, keys: &Text, goal: Goal, path: &Path, seed: u64) -> Result<Texts, Error> {
-        if let Some(texts) = packed::open(spec, keys, goal, path, seed)? {
+        Texts::open_known(spec, keys, goal, path, seed, &mut Provenance::unknown())
+    }
+
+    /// The same for a run, whose data is compared with what it was trained on so far, and which keeps its tokenizer.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] besides, if it is other data and that is not accepted.
+    pub fn open_known(
+        spec: &Data,
+        keys: &Text,
+        goal: Goal,
+        path: &Path,
+        seed: u64,
+        provenance: &mut Provenance,
+    ) -> Result<Texts, Error> {
+        if let Some(texts) = packed::open(spec, keys, goal, path, seed, provenance)? {
             return Ok(texts);
         }
-        let Sorted { records, classes, labels, parts } = Sorted::read(spec, keys, goal, path, seed)?;
+        let preparation = provenance.preparation();
+        let Sorted { records, classes, labels, parts, rule } =
+            Sorted::read(spec, keys, goal, path, seed, &preparation)?;
+        let list = |_: Reads<'_>| {
+            let contents: Vec<u64> = records.iter().map(|record| hash(record.text.as_bytes())).collect();
+            let targets = (0..contents.len()).map(|sample| labels.get(sample).map_or(0, |label| u64::from(*label)));
+            let targets = targets.collect();
+            Ok(SampleList::of_contents(contents, targets))
+        };
+        let parts = provenance.divide(&classes, parts, rule, seed, list)?;
         let of_part =
             |part: &Vec<u32>| -> Vec<&str> { part.iter().map(|at| records[*at as usize].text.as_str()).collect() };
-        let mut words = match &keys.tokenizer {
-            Some(file) => Words::load(Path::new(file), goal)?,
+        let given = keys.tokenizer.as_ref().map(|file| Words::load(Path::new(file), goal)).transpose()?;
+        let mut words = match kept_tokenizer(given, goal, provenance)? {
+            Some(words) => words,
             None => {
-                let texts = of_part(&parts[Part::Train as usize]);
-                Words::learn(texts.into_iter(), keys.vocabulary as usize, goal)?
+                let texts = of_part(&parts[Part::Train as usize]).into_iter();
+                Words::learn(texts.inspect(|_| preparation.advance(1)), keys.vocabulary as usize, goal)?
             }
         };
         let mut texts = Texts {
@@ -115,10 +142,11 @@ impl Texts {
             vocabulary: words.count(),
             tokenizer: words.json()?,
         };
+        provenance.uses_tokenizer(&texts.tokenizer);
         match goal {
             Goal::Class | Goal::Masked => {
-                let all = records.iter().map(|record| record.text.as_str()).collect();
-                for row in words.encode(all, Some(keys.length as usize))? {
+                let all: Vec<&str> = records.iter().map(|record| record.text.as_str()).collect();
+                for row in words.encode(&all, Some(keys.length as usize), &preparation)? {
                     texts.tokens.extend(row);
                     texts.starts.push(texts.tokens.len());
                 }
@@ -127,7 +155,8 @@ impl Texts {
             Goal::Next => {
                 let ends = read::form(path)? != Form::Plain;
                 for (part, name) in parts.iter().zip(["training", "validation", "test"]) {
-                    let rows = texts.divide(words.encode(of_part(part), None)?, keys.length as usize, ends);
+                    let rows =
+                        texts.divide(words.encode(&of_part(part), None, &preparation)?, keys.length as usize, ends);
                     if rows.is_empty() && !part.is_empty() {
                         let why = format!("the texts for {name} are too short for a single row");
                         return Err(Error::Split { why, hint: "give more text, or a larger share".into() });
@@ -200,6 +229,16 @@ impl Texts {
     }
 }
 
+/// The tokenizer that was given or that the run has already; none where one is to be trained.
+fn kept_tokenizer(given: Option<Words>, goal: Goal, provenance: &mut Provenance) -> Result<Option<Words>, Error> {
+    if let Some(given) = given
+        && provenance.allows_tokenizer(&given.json()?)?
+    {
+        return Ok(Some(given));
+    }
+    provenance.tokenizer().map(|json| Words::of_json(json, goal)).transpose()
+}
+
 fn part_of(name: &str) -> Part {
     match name {
         "training" => Part::Train,
@@ -214,12 +253,21 @@ struct Sorted {
     classes: Vec<String>,
     labels: Vec<u32>,
     parts: Parts,
+    /// By what rule they were divided.
+    rule: Rule,
 }
 
 impl Sorted {
-    fn read(spec: &Data, keys: &Text, goal: Goal, path: &Path, seed: u64) -> Result<Sorted, Error> {
+    fn read(
+        spec: &Data,
+        keys: &Text,
+        goal: Goal,
+        path: &Path,
+        seed: u64,
+        preparation: &Preparation,
+    ) -> Result<Sorted, Error> {
         let form = read::form(path)?;
-        let records = read::records(path, form, keys)?;
+        let records = read::records(path, form, keys, preparation)?;
         let (mut classes, mut labels) = (Vec::new(), Vec::new());
         if goal == Goal::Class {
             if form == Form::Plain {
@@ -244,12 +292,14 @@ impl Sorted {
                 hint: "write for example `split: [0.7, 0.2, 0.1]`".into(),
             });
         };
-        let parts = match (goal, form) {
+        let (parts, rule) = match (goal, form) {
             // A story is not shuffled: what is held out comes after what is learnt.
-            (Goal::Next, Form::Plain) => split::in_order(records.len(), shares)?,
-            (Goal::Next | Goal::Class | Goal::Masked, _) => split::by_shares(records.len(), shares, seed)?,
+            (Goal::Next, Form::Plain) => (split::in_order(records.len(), shares)?, Rule::InOrder),
+            (Goal::Next | Goal::Class | Goal::Masked, _) => {
+                (split::by_shares(records.len(), shares, seed)?, Rule::Shares(shares))
+            }
         };
-        Ok(Sorted { records, classes, labels, parts })
+        Ok(Sorted { records, classes, labels, parts, rule })
     }
 }
 

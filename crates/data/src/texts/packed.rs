@@ -12,6 +12,8 @@ use domain::train::{Data, Documents as Sight, Folders, Split, Text};
 use super::tokenizer::{Special, Words};
 use super::{Goal, TextOutline, Texts};
 use crate::elsewhere::When;
+use crate::identity::{DataChange, Provenance, Reads, Rule, SampleList, hash};
+use crate::preparation::Preparation;
 use crate::split::{self, Parts};
 use crate::tokens::{self, Piece, TOKENIZER, Tokens, best_fit, widen};
 use crate::{Error, Manifest, Part};
@@ -37,10 +39,17 @@ pub(super) fn outline(spec: &Data, goal: Goal, path: &Path, seed: u64) -> Result
 }
 
 /// Opens packed text; `None` if the path holds something else.
-pub(super) fn open(spec: &Data, keys: &Text, goal: Goal, path: &Path, seed: u64) -> Result<Option<Texts>, Error> {
+pub(super) fn open(
+    spec: &Data,
+    keys: &Text,
+    goal: Goal,
+    path: &Path,
+    seed: u64,
+    provenance: &mut Provenance,
+) -> Result<Option<Texts>, Error> {
     if let Some(width) = width_of(path) {
         check_stream(goal, path)?;
-        return stream(spec, keys, path, width).map(Some);
+        return stream(spec, keys, path, width, seed, provenance).map(Some);
     }
     let Some((manifest, tokens)) = tokens::find(path)? else { return Ok(None) };
     if keys.tokenizer.is_some() {
@@ -48,7 +57,24 @@ pub(super) fn open(spec: &Data, keys: &Text, goal: Goal, path: &Path, seed: u64)
         return Err(layout(path, why, "leave `tokenizer` out of `text`"));
     }
     let (all, labels, parts) = documents(spec, goal, path, &manifest, seed)?;
+    let list = |_: Reads<'_>| {
+        let contents = all.places().iter().map(|place| place.hash).collect();
+        let home = |shard: u32| match spec.split {
+            Split::Shares(_) => 0,
+            Split::Folders(_) => manifest.shards[shard as usize].part.map_or(0, |part| 1 + part as u64) << 32,
+        };
+        let targets = all.places().iter().map(|place| u64::from(place.label) | home(place.shard)).collect();
+        Ok(SampleList::of_contents(contents, targets))
+    };
+    let rule = match spec.split {
+        Split::Shares(shares) => Rule::Shares(shares),
+        Split::Folders(_) => Rule::AsDrawn,
+    };
+    let parts = provenance.divide(&manifest.classes, parts, rule, seed, list)?;
     let words = Words::load(&path.join(TOKENIZER), goal)?;
+    if !provenance.allows_tokenizer(&words.json()?)? {
+        return Err(Error::Changed(Box::new(DataChange::packed_again())));
+    }
     if words.count() != tokens.vocabulary as usize {
         let why = format!("its tokenizer knows {} tokens, and its manifest says {}", words.count(), tokens.vocabulary);
         return Err(layout(path, why, "pack the text again"));
@@ -67,7 +93,9 @@ pub(super) fn open(spec: &Data, keys: &Text, goal: Goal, path: &Path, seed: u64)
         vocabulary: words.count(),
         tokenizer: words.json()?,
     };
-    let mut documents = Documents { path: path.to_owned(), shards: all, tokens, bytes: Vec::new() };
+    provenance.uses_tokenizer(&texts.tokenizer);
+    let preparation = provenance.preparation();
+    let mut documents = Documents { path: path.to_owned(), shards: all, tokens, bytes: Vec::new(), preparation };
     match goal {
         Goal::Class | Goal::Masked => {
             let (before, behind) = words.frame()?;
@@ -99,6 +127,7 @@ struct Documents {
     shards: crate::shard::Shards,
     tokens: Tokens,
     bytes: Vec<u8>,
+    preparation: Preparation,
 }
 
 impl Documents {
@@ -110,6 +139,7 @@ impl Documents {
     /// Adds tokens of a document from a place on, at most so many.
     fn read(&mut self, document: usize, from: usize, most: usize, into: &mut Vec<u32>) -> Result<(), Error> {
         self.shards.read(document, &mut self.bytes, When::SOME_TIME)?;
+        self.preparation.advance(1);
         let width = self.tokens.width as usize;
         let (from, to) = (from.saturating_mul(width), from.saturating_add(most).saturating_mul(width));
         let bytes = &self.bytes[from.min(self.bytes.len())..to.min(self.bytes.len())];
@@ -201,7 +231,14 @@ fn check_stream(goal: Goal, path: &Path) -> Result<(), Error> {
 }
 
 /// A file of plain tokens, divided into rows in its order.
-fn stream(spec: &Data, keys: &Text, path: &Path, width: u32) -> Result<Texts, Error> {
+fn stream(
+    spec: &Data,
+    keys: &Text,
+    path: &Path,
+    width: u32,
+    seed: u64,
+    provenance: &mut Provenance,
+) -> Result<Texts, Error> {
     let refused = |source: std::io::Error| match source.kind() {
         std::io::ErrorKind::NotFound => Error::Missing { path: path.into() },
         _ => Error::Read { name: path.display().to_string(), source },
@@ -210,6 +247,10 @@ fn stream(spec: &Data, keys: &Text, path: &Path, width: u32) -> Result<Texts, Er
     let mut bytes = Vec::new();
     file.take(LARGEST).read_to_end(&mut bytes).map_err(refused)?;
     let words = keys.tokenizer.as_ref().map(|file| Words::load(Path::new(file), Goal::Next)).transpose()?;
+    let json = words.as_ref().map(Words::json).transpose()?.unwrap_or_default();
+    if !provenance.allows_tokenizer(&json)? {
+        return Err(Error::Changed(Box::new(DataChange::packed_again())));
+    }
     let vocabulary = words.as_ref().map_or(keys.vocabulary as usize, Words::count);
     let mut all = Vec::with_capacity(bytes.len() / width as usize);
     widen(&bytes, width, vocabulary as u32, &mut all).map_err(|why| {
@@ -221,6 +262,12 @@ fn stream(spec: &Data, keys: &Text, path: &Path, width: u32) -> Result<Texts, Er
         return Err(layout(path, "a file has no folders", "write for example `split: [0.9, 0.05, 0.05]`"));
     };
     let parts = split::in_order(rows, shares)?;
+    let list = |_: Reads<'_>| {
+        let contents = bytes.chunks(length.max(1) * width as usize).map(hash).take(rows).collect();
+        Ok(SampleList::of_contents(contents, vec![0; rows]))
+    };
+    let parts = provenance.divide(&[], parts, Rule::InOrder, seed, list)?;
+    provenance.uses_tokenizer(&json);
     let (mut tokens, mut starts) = (Vec::with_capacity(all.len() + rows), vec![0]);
     for row in 0..rows {
         tokens.extend(&all[row * length..all.len().min((row + 1) * length + 1)]);
@@ -238,6 +285,6 @@ fn stream(spec: &Data, keys: &Text, path: &Path, width: u32) -> Result<Texts, Er
         special: words.as_ref().map_or(Special { pad: 0, mask: 0, end: 0 }, |words| words.special),
         specials: words.as_ref().map(Words::specials).unwrap_or_default(),
         vocabulary,
-        tokenizer: words.map(|words| words.json()).transpose()?.unwrap_or_default(),
+        tokenizer: json,
     })
 }

@@ -7,6 +7,7 @@ use domain::train::Text;
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 
+use crate::preparation::Preparation;
 use crate::{Error, plain_file};
 
 /// One text, and its class where a column of classes is named.
@@ -44,10 +45,11 @@ pub(crate) fn form(path: &Path) -> Result<Form, Error> {
 pub(crate) type Take<'a> = &'a mut dyn FnMut(Record) -> Result<(), Error>;
 
 /// Every record of the file, in its order.
-pub(crate) fn records(path: &Path, form: Form, keys: &Text) -> Result<Vec<Record>, Error> {
+pub(crate) fn records(path: &Path, form: Form, keys: &Text, preparation: &Preparation) -> Result<Vec<Record>, Error> {
     let mut records = Vec::new();
     each(path, form, keys, &mut |record| {
         records.push(record);
+        preparation.advance(1);
         Ok(())
     })?;
     Ok(records)

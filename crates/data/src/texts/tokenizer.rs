@@ -23,6 +23,7 @@ use tokenizers::{
 use super::Goal;
 use crate::Error;
 use crate::caught::caught;
+use crate::preparation::Preparation;
 
 /// The words that mean something to a network; their places in the vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,22 +53,33 @@ pub(crate) struct Words {
 impl Words {
     /// Reads `tokenizer.json`.
     pub fn load(path: &Path, goal: Goal) -> Result<Words, Error> {
-        let wrong = |why: String, hint: &str| super::read::layout(path, &why, hint);
         if !path.is_file() {
             return Err(Error::Missing { path: path.into() });
         }
         let hint =
             "give a `tokenizer.json` as the `tokenizers` library saves it, or leave `tokenizer` out to have one learnt";
-        let failed = |error| wrong(format!("no tokeniser: {error}"), hint);
-        let mut tokenizer = guarded(|| Tokenizer::from_file(path)).map_err(failed)?;
+        let refused = |why: String| super::read::layout(path, &why, hint);
+        let failed = |error| refused(format!("no tokeniser: {error}"));
+        let tokenizer = guarded(|| Tokenizer::from_file(path)).map_err(failed)?;
+        Words::of(tokenizer, goal).map_err(refused)
+    }
+
+    /// Reads the text of a `tokenizer.json` that [`Words::json`] wrote.
+    pub fn of_json(json: &str, goal: Goal) -> Result<Words, Error> {
+        let failed = |why: String| Error::Internal(format!("the tokenizer of the checkpoint cannot be used: {why}"));
+        let tokenizer = guarded(|| json.parse::<Tokenizer>()).map_err(|error| failed(error.to_string()))?;
+        Words::of(tokenizer, goal).map_err(failed)
+    }
+
+    /// The same, or what is wrong with a tokenizer, as half a sentence.
+    fn of(mut tokenizer: Tokenizer, goal: Goal) -> Result<Words, String> {
         let largest = tokenizer.get_vocab(true).into_values().max().unwrap_or(0);
         if largest >= MOST_WORDS {
-            let why = format!("the tokeniser numbers a word {largest}, and at most {MOST_WORDS} words are served");
-            return Err(wrong(why, hint));
+            return Err(format!("the tokeniser numbers a word {largest}, and at most {MOST_WORDS} words are served"));
         }
         // Texts are cut and filled here, whatever the file says.
         tokenizer.with_padding(None);
-        tokenizer.with_truncation(None).map_err(failed)?;
+        tokenizer.with_truncation(None).map_err(|error| format!("no tokeniser: {error}"))?;
         let id = |word: &str| tokenizer.token_to_id(word);
         let special = match goal {
             Goal::Next => id(GPT).map(|end| Special { pad: end, mask: end, end }),
@@ -76,8 +88,7 @@ impl Words {
                 _ => None,
             },
         };
-        let special =
-            special.ok_or_else(|| wrong("the tokeniser lacks the special words of this model".into(), hint))?;
+        let special = special.ok_or("the tokeniser lacks the special words of this model")?;
         Ok(Words { tokenizer, special })
     }
 
@@ -113,14 +124,24 @@ impl Words {
     }
 
     /// The numbers of each text; with `length`, cut to so many with what begins and ends a text.
-    pub fn encode(&mut self, texts: Vec<&str>, length: Option<usize>) -> Result<Vec<Vec<u32>>, Error> {
+    pub fn encode(
+        &mut self,
+        texts: &[&str],
+        length: Option<usize>,
+        preparation: &Preparation,
+    ) -> Result<Vec<Vec<u32>>, Error> {
         let failed = |error| Error::Internal(format!("a text could not be divided into words: {error}"));
         let truncation = length.map(|max_length| TruncationParams { max_length, ..TruncationParams::default() });
         self.tokenizer.with_truncation(truncation).map_err(failed)?;
         self.tokenizer.with_padding(None);
-        let encodings = guarded(|| self.tokenizer.encode_batch_fast(texts, length.is_some())).map_err(failed)?;
+        let mut ids = Vec::with_capacity(texts.len());
+        for some in texts.chunks(AT_A_TIME) {
+            let encodings = guarded(|| self.tokenizer.encode_batch_fast(some.to_vec(), length.is_some()));
+            ids.extend(encodings.map_err(failed)?.iter().map(|encoding| encoding.get_ids().to_vec()));
+            preparation.advance(some.len());
+        }
         self.tokenizer.with_truncation(None).map_err(failed)?;
-        Ok(encodings.iter().map(|encoding| encoding.get_ids().to_vec()).collect())
+        Ok(ids)
     }
 
     /// The numbers of one text, without what begins and ends it.
@@ -159,6 +180,9 @@ impl Words {
         all
     }
 }
+
+/// Texts that are encoded together: enough for all cores, and few enough that progress is seen.
+const AT_A_TIME: usize = 1 << 12;
 
 /// Runs the library on what a file says, over some of which it panics.
 fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> tokenizers::Result<T> {

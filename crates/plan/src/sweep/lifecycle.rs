@@ -20,7 +20,7 @@ impl World {
                 sweep.state = SweepState::Stopping { by: *by };
                 Ok(())
             }
-            Event::SweepResumeRequested { sweep: id, budget, deadline } => {
+            Event::SweepResumeRequested { sweep: id, budget, deadline, accept_data_change } => {
                 let failed = self.failed_trials(id);
                 let sweep = self.sweep_mut(id)?;
                 match &sweep.state {
@@ -34,6 +34,7 @@ impl World {
                     sweep.alerted = false;
                 }
                 sweep.job.deadline = deadline.or(sweep.job.deadline);
+                sweep.accept_data_change = *accept_data_change;
                 sweep.forgiven = failed;
                 sweep.state = SweepState::Running;
                 (sweep.ended, sweep.total) = (None, None);
@@ -75,6 +76,7 @@ impl World {
             alerted: false,
             ended: None,
             total: None,
+            accept_data_change: false,
         };
         self.sweeps.insert(submitted.sweep.clone(), sweep);
         Ok(())

@@ -132,6 +132,7 @@ fn the_budget_is_never_exceeded_and_more_of_it_goes_on() {
             sweep: SweepId::new("s"),
             budget: Some("$500".parse().unwrap()),
             deadline: None,
+            accept_data_change: false,
         };
         let _ = scene.append(more);
         scene.run();
@@ -159,7 +160,12 @@ fn a_sweep_that_is_stopped_and_goes_on_has_the_same_trials() {
             let _ = scene.append(Event::SweepStopRequested { sweep: SweepId::new("s"), by: StopBy::User });
             scene.run();
             assert!(matches!(scene.sweep().state, SweepState::Ended { how: SweepEnd::Stopped { .. } }));
-            let again = Event::SweepResumeRequested { sweep: SweepId::new("s"), budget: None, deadline: None };
+            let again = Event::SweepResumeRequested {
+                sweep: SweepId::new("s"),
+                budget: None,
+                deadline: None,
+                accept_data_change: false,
+            };
             let _ = scene.append(again);
             scene.run();
             assert_eq!(scene.table(), undisturbed.table(), "method {number}, stopped after {after} moments");

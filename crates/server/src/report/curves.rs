@@ -52,7 +52,7 @@ impl Curves {
                 Report::Checkpointed(checkpointed) => {
                     checkpoints.insert(checkpointed.step, (*at, *checkpointed));
                 }
-                Report::Hello { .. } | Report::Note { .. } | Report::Exported(_) => {}
+                Report::Hello { .. } | Report::Preparing { .. } | Report::Note { .. } | Report::Exported(_) => {}
                 Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
             }
         }

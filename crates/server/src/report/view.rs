@@ -178,7 +178,8 @@ impl View {
         match &point.report {
             Report::Hello { environment, .. } => self.environment = Some(environment.clone()),
             Report::Note { text } => self.plain(point.at, text.clone()),
-            Report::Ready(_) | Report::Step(_) | Report::Evaluated(_) | Report::Checkpointed(_) => {}
+            Report::Preparing { .. } | Report::Ready(_) | Report::Step(_) | Report::Evaluated(_) => {}
+            Report::Checkpointed(_) => {}
             Report::Exported(_) | Report::Trained | Report::Stopped { .. } | Report::Failed(_) => {}
         }
     }

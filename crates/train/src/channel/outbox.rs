@@ -45,7 +45,9 @@ impl Outbox {
             }
             Report::Step(_) => waiting.steps += 1,
             Report::Hello { .. } | Report::Ready(_) | Report::Evaluated(_) => waiting.urgent = true,
-            Report::Checkpointed(_) | Report::Note { .. } | Report::Exported(_) => waiting.urgent = true,
+            Report::Preparing { .. } | Report::Checkpointed(_) | Report::Note { .. } | Report::Exported(_) => {
+                waiting.urgent = true
+            }
             Report::Trained | Report::Stopped { .. } | Report::Failed(_) => waiting.urgent = true,
         }
         waiting.since.get_or_insert_with(Instant::now);

@@ -1,6 +1,7 @@
 //! Several ranks as real processes on this machine, held against one alone.
 
 mod by_hand;
+mod changed;
 mod elastic;
 mod same;
 mod scene;

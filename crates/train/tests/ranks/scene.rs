@@ -36,6 +36,7 @@ pub struct Scene {
     train: Value,
     pub data: PathBuf,
     attempts: u64,
+    pub accept_data_change: bool,
 }
 
 /// Ranks that run.
@@ -67,7 +68,7 @@ impl Scene {
             train[key] = value.clone();
         }
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits.csv.gz");
-        Scene { folder: tempfile::tempdir().unwrap(), train, data, attempts: 0 }
+        Scene { folder: tempfile::tempdir().unwrap(), train, data, attempts: 0, accept_data_change: false }
     }
 
     /// A small job on a few lines of text: a model that says the next word, or one that tells three classes apart.
@@ -120,6 +121,7 @@ impl Scene {
                 train: train.clone(),
                 data: self.data.display().to_string(),
                 threads: 1,
+                accept_data_change: self.accept_data_change,
                 checkpoints: self.path("checkpoints").display().to_string(),
                 export: self.path("export").display().to_string(),
                 socket: String::new(),
@@ -172,7 +174,13 @@ impl Scene {
         let to = folder.path().join("checkpoints");
         let copied = Command::new("cp").arg("-r").arg(self.path("checkpoints")).arg(&to).status().unwrap();
         assert!(copied.success());
-        Scene { folder, train: self.train.clone(), data: self.data.clone(), attempts: self.attempts }
+        Scene {
+            folder,
+            train: self.train.clone(),
+            data: self.data.clone(),
+            attempts: self.attempts,
+            accept_data_change: self.accept_data_change,
+        }
     }
 
     /// The same checkpoints under another job.

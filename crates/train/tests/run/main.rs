@@ -3,6 +3,7 @@
 //! Every run uses the process' random number generator, so runs take turns.
 
 mod boxes;
+mod changed;
 mod learn;
 mod modules;
 mod resume;

@@ -23,6 +23,7 @@ pub struct Bench {
     pub data: PathBuf,
     pub attempts: u64,
     pub threads: u32,
+    pub accept_data_change: bool,
 }
 
 /// What came of one attempt.
@@ -45,7 +46,14 @@ pub fn bench(changes: Value) -> Bench {
         train[key] = value.clone();
     }
     let train = serde_json::from_value(train).unwrap();
-    Bench { folder: tempfile::tempdir().unwrap(), train, data: digits(), attempts: 0, threads: 1 }
+    Bench {
+        folder: tempfile::tempdir().unwrap(),
+        train,
+        data: digits(),
+        attempts: 0,
+        threads: 1,
+        accept_data_change: false,
+    }
 }
 
 impl Bench {
@@ -71,6 +79,7 @@ impl Bench {
             train: self.train.clone(),
             data: self.data.display().to_string(),
             threads: self.threads,
+            accept_data_change: self.accept_data_change,
             checkpoints: self.path("checkpoints").display().to_string(),
             export: self.path("export").display().to_string(),
             socket: socket.display().to_string(),
@@ -144,7 +153,7 @@ impl Outcome {
 
     pub fn resumed_from(&self) -> u64 {
         let ready = |report: &Report| if let Report::Ready(ready) = report { Some(ready.step) } else { None };
-        self.reports.iter().find_map(ready).unwrap()
+        self.reports.iter().find_map(ready).unwrap_or_else(|| panic!("{:?}", self.ending))
     }
 
     pub fn finding(&self, cause: Cause) -> &Finding {

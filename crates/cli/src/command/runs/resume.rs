@@ -24,6 +24,17 @@ pub struct Args {
     /// New deadline, counted from the run's submission, such as `12h`
     #[arg(long, value_name = "DURATION")]
     deadline: Option<Duration>,
+    /// Resume although the data has changed since the checkpoint: samples that the run knows stay in their split, new
+    /// ones are assigned to one, and text keeps its vocabulary
+    #[arg(long)]
+    accept_data_change: bool,
+}
+
+impl Args {
+    /// Whether it says more than to go on.
+    fn changes_something(&self) -> bool {
+        self.budget.is_some() || self.deadline.is_some() || self.accept_data_change
+    }
 }
 
 /// Resumes a run, or follows it if another process already runs it.
@@ -45,13 +56,18 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     });
     if goes_on {
         refuse_trial(&state, &id)?;
-        let resume =
-            Event::ResumeRequested { run: id.clone(), budget: args.budget, deadline: args.deadline, epochs: None };
+        let resume = Event::ResumeRequested {
+            run: id.clone(),
+            budget: args.budget,
+            deadline: args.deadline,
+            epochs: None,
+            accept_data_change: args.accept_data_change,
+        };
         refuse_spent(&state, &id, &resume)?;
         home.untell(&home.run(&id));
         state.append(vec![resume])?;
-    } else if args.budget.is_some() || args.deadline.is_some() {
-        let message = format!("run `{id}` is still running, so its limits cannot be changed");
+    } else if args.changes_something() {
+        let message = format!("run `{id}` is still running, so neither its limits nor its data can be changed");
         return Err(Error::Usage { message, hint: format!("stop it first with `gradus stop {id}`") });
     }
     drop(state);
@@ -112,12 +128,13 @@ fn sweep(
         Some(SweepState::Running | SweepState::Stopping { .. }) | None => false,
     };
     if goes_on {
-        let resume = Event::SweepResumeRequested { sweep: id.clone(), budget: args.budget, deadline: args.deadline };
+        let (budget, deadline, accept_data_change) = (args.budget, args.deadline, args.accept_data_change);
+        let resume = Event::SweepResumeRequested { sweep: id.clone(), budget, deadline, accept_data_change };
         refuse_spent_sweep(&state, id, &resume)?;
         home.untell(&home.sweep(id));
         state.append(vec![resume])?;
-    } else if args.budget.is_some() || args.deadline.is_some() {
-        let message = format!("sweep `{id}` is still running, so its limits cannot be changed");
+    } else if args.changes_something() {
+        let message = format!("sweep `{id}` is still running, so neither its limits nor its data can be changed");
         return Err(Error::Usage { message, hint: format!("stop it first with `gradus stop {id}`") });
     }
     drop(state);

@@ -199,7 +199,9 @@ fn step(series: &Series, run: &RunId) -> Result<Option<u64>, Error> {
         Report::Evaluated(evaluated) => Some(evaluated.step),
         Report::Checkpointed(checkpointed) => Some(checkpointed.step),
         Report::Stopped { step } => Some(*step),
-        Report::Hello { .. } | Report::Note { .. } | Report::Trained | Report::Failed(_) => None,
+        Report::Hello { .. } | Report::Preparing { .. } | Report::Note { .. } | Report::Trained | Report::Failed(_) => {
+            None
+        }
     });
     Ok(steps.max())
 }

@@ -128,9 +128,13 @@ impl Scene {
                 let submitted = Submitted { run, job, plan, job_hash: String::new(), file, trial: Some(trial) };
                 self.append(Event::Submitted(Box::new(submitted)))
             }
-            Action::GoOn { run, epochs } => {
-                self.append(Event::ResumeRequested { run, budget: None, deadline: None, epochs })
-            }
+            Action::GoOn { run, epochs } => self.append(Event::ResumeRequested {
+                run,
+                budget: None,
+                deadline: None,
+                epochs,
+                accept_data_change: false,
+            }),
             Action::StopSweep { sweep, by } => self.append(Event::SweepStopRequested { sweep, by }),
             Action::AlertSweep { sweep, spent } => self.append(Event::SweepBudgetAlert { sweep, spent }),
             Action::EndSweep { sweep, end, total } => self.append(Event::SweepEnded { sweep, end, total }),

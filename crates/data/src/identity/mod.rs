@@ -1,0 +1,111 @@
+//! Which data a run is trained on, so that a resumed run notices other data before its first step.
+//!
+//! An identity lists every sample in the order of the data: its name, size, target and split, and a hash of its content
+//! where reading all samples is cheap or their hashes are at hand. A resumed run lists its data again and compares:
+//! a sample that was added or removed moves the split of the others, and a text that was replaced moves the ids of
+//! tokens, so neither may pass unnoticed. Read on in `change` (what differs) and `provenance` (what is done about it).
+
+mod change;
+mod listing;
+mod provenance;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Part;
+use crate::split::Parts;
+
+pub use change::DataChange;
+pub(crate) use listing::{SampleList, hash};
+pub use provenance::Provenance;
+pub(crate) use provenance::{Reads, Rule};
+
+/// The version of an identity as text.
+const SCHEMA: u32 = 1;
+
+/// The samples of a data set and the split of each.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataIdentity {
+    schema: u32,
+    /// Names of the classes, in label order.
+    classes: Vec<String>,
+    /// The samples, in the order of the data.
+    samples: SampleList,
+    /// The split of each: `t` for training, `v` for validation, `e` for test.
+    parts: String,
+    /// The tokenizer as a `tokenizer.json`; none for images.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tokenizer: Option<String>,
+    /// Mean and standard deviation of each channel, where they were measured: the bits of the numbers, which decimals
+    /// might round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    statistics: Option<[Vec<u32>; 2]>,
+}
+
+impl DataIdentity {
+    pub(crate) fn new(classes: Vec<String>, samples: SampleList, parts: &Parts) -> DataIdentity {
+        let mut letters = vec![b' '; samples.len()];
+        for (part, letter) in parts.iter().zip(*b"tve") {
+            part.iter().for_each(|sample| letters[*sample as usize] = letter);
+        }
+        let parts = String::from_utf8(letters).unwrap_or_default();
+        DataIdentity { schema: SCHEMA, classes, samples, parts, tokenizer: None, statistics: None }
+    }
+
+    /// Reads an identity; `None` for text that is none, or of a later version.
+    pub fn from_text(text: &str) -> Option<DataIdentity> {
+        let identity: DataIdentity = serde_json::from_str(text).ok()?;
+        identity.is_valid().then_some(identity)
+    }
+
+    /// Whether it is of a known version, and says as much of each sample.
+    pub fn is_valid(&self) -> bool {
+        self.schema == SCHEMA && self.samples.is_consistent() && self.parts.len() == self.samples.len()
+    }
+
+    /// The identity as one line of JSON.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("plain values are always JSON")
+    }
+
+    /// The hash of everything that two runs on the same data have in common, in hexadecimal digits.
+    pub fn digest(&self) -> String {
+        self.hash_with(&self.samples)
+    }
+
+    /// The same without the contents of samples, which not every rank reads.
+    pub fn outline_digest(&self) -> String {
+        self.hash_with(&self.samples.without_contents())
+    }
+
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// Whether there is no sample.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn hash_with(&self, samples: &SampleList) -> String {
+        let all = serde_json::json!([self.classes, samples, self.parts, self.tokenizer]);
+        blake3::hash(all.to_string().as_bytes()).to_hex().to_string()
+    }
+
+    fn part(&self, sample: usize) -> Option<Part> {
+        match self.parts.as_bytes().get(sample)? {
+            b't' => Some(Part::Train),
+            b'v' => Some(Part::Validation),
+            b'e' => Some(Part::Test),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+impl DataIdentity {
+    /// The split of each sample, by a hash of its content.
+    pub(crate) fn splits(&self) -> std::collections::BTreeMap<u64, Part> {
+        (0..self.len()).map(|sample| (self.samples.contents[sample], self.part(sample).unwrap())).collect()
+    }
+}
