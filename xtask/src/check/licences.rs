@@ -1,5 +1,7 @@
-//! Licences of every dependency, compared with the list of `deny.toml`, and its source, which is the default registry.
+//! Licences of every dependency, compared with the list of `deny.toml`, and its source, which is the default registry;
+//! versions of one package beside each other, compared with its list of those that are justified.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::path::Path;
 
@@ -9,7 +11,51 @@ use super::graph::Graph;
 pub fn check(root: &Path, graph: &Graph) -> Result<Vec<String>, Box<dyn Error>> {
     let text =
         std::fs::read_to_string(root.join("deny.toml")).map_err(|error| format!("cannot read `deny.toml`: {error}"))?;
-    complaints(&list(&text, "\nallow = [")?, graph)
+    let mut complaints = complaints(&list(&text, "\nallow = [")?, graph)?;
+    complaints.extend(duplicates(&skipped(&text)?, graph));
+    Ok(complaints)
+}
+
+/// What the list `skip` names, as `name@version`.
+fn skipped(text: &str) -> Result<BTreeSet<String>, String> {
+    let (_, rest) = text.split_once("\nskip = [").ok_or("`deny.toml` has no list `skip = [`")?;
+    let rows = rest.lines().take_while(|line| *line != "]").filter(|line| line.contains("crate = "));
+    let row = |line: &str| {
+        let mut words = line.split('"').skip(1).step_by(2);
+        let (name, reason) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        match line.contains("reason = ") && !reason.is_empty() {
+            true => Ok(name.to_owned()),
+            false => Err(format!("`deny.toml` skips `{name}` without a reason")),
+        }
+    };
+    rows.map(row).collect()
+}
+
+/// A sentence for each older version beside a newer one that is not listed, and for each row that stands for none.
+fn duplicates(skipped: &BTreeSet<String>, graph: &Graph) -> Vec<String> {
+    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for package in graph.values() {
+        versions.entry(&package.name).or_default().push(&package.version);
+    }
+    let mut older = BTreeSet::new();
+    for (name, versions) in &mut versions {
+        versions.sort_by_key(|version| number(version));
+        versions.pop();
+        older.extend(versions.iter().map(|version| format!("{name}@{version}")));
+    }
+    let fresh = older.difference(skipped).map(|package| {
+        format!("`{package}` is built beside a newer version; use that one, or list it under `skip` in `deny.toml` with the reason")
+    });
+    let gone = skipped
+        .difference(&older)
+        .map(|package| format!("`deny.toml` skips `{package}`, which is not built beside a newer version"));
+    fresh.chain(gone).collect()
+}
+
+/// The numbers of a version, to compare.
+fn number(version: &str) -> Vec<u64> {
+    let plain = version.split(['+', '-']).next().unwrap_or_default();
+    plain.split('.').map(|part| part.parse().unwrap_or(0)).collect()
 }
 
 /// The quoted words of one list.
@@ -78,5 +124,21 @@ mod tests {
         assert_eq!(check("registry+https://index/crates.io-index"), 0);
         assert_eq!(check("git+https://index/crates.io-index"), 1);
         assert_eq!(check("registry+https://elsewhere"), 1);
+    }
+
+    #[test]
+    fn older_versions_are_justified() {
+        let package = |name: &str, version: &str| {
+            let package = Package { name: name.into(), version: version.into(), ..Package::default() };
+            (format!("{name}#{version}"), package)
+        };
+        let graph = Graph::from([package("a", "0.9.0"), package("a", "0.10.1"), package("b", "1.0.0")]);
+        let check = |rows: &str| duplicates(&skipped(&format!("[bans]\nskip = [\n{rows}]\n")).unwrap(), &graph);
+        assert_eq!(check("    { crate = \"a@0.9.0\", reason = \"c\" },\n"), Vec::<String>::new());
+        assert!(check("")[0].starts_with("`a@0.9.0` is built beside a newer version"));
+        let gone =
+            check("    { crate = \"a@0.9.0\", reason = \"c\" },\n    { crate = \"b@1.0.0\", reason = \"c\" },\n");
+        assert_eq!(gone, ["`deny.toml` skips `b@1.0.0`, which is not built beside a newer version"]);
+        assert!(skipped("\nskip = [\n{ crate = \"a@0.9.0\" },\n]\n").unwrap_err().contains("without a reason"));
     }
 }

@@ -134,11 +134,16 @@ fn all_well(complaints: Vec<String>) -> Result<(), Box<dyn Error>> {
 fn licences(root: &Path, graph: &graph::Graph) -> Result<(), Box<dyn Error>> {
     all_well(licences::check(root, graph)?)?;
     if !doing::works(&mut doing::cargo(root, &["deny", "--version"])) {
-        eprintln!("xtask: cargo-deny is not installed, so only its `licenses` and `sources` were checked");
+        eprintln!("xtask: cargo-deny is not installed, so its advisories were not asked");
         return Ok(());
     }
     let mut deny = doing::cargo(root, &["deny", "--log-level=error", "check", "licenses", "bans", "sources"]);
-    doing::run(&mut deny, "`deny.toml` holds what is allowed")
+    doing::run(&mut deny, "`deny.toml` holds what is allowed")?;
+    // Without a network, the copy of the database that `cargo deny fetch` keeps is asked.
+    let mut online = doing::cargo(root, &["deny", "fetch", "db"]);
+    let offline: &[&str] = if doing::works(&mut online) { &[] } else { &["--offline"] };
+    let arguments = [&["deny", "--log-level=error"], offline, &["check", "advisories"]].concat();
+    doing::run(&mut doing::cargo(root, &arguments), "update what is named, or `cargo deny fetch` where it has no copy")
 }
 
 fn format(root: &Path, missing: Missing) -> Result<(), Box<dyn Error>> {

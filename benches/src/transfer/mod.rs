@@ -5,14 +5,17 @@
 //! rclone are the system's own; a peer that is not there, or does not come to an end, is named and left out. Bytes are what each program says that it sent;
 //! time is that of the processor, ours and the peer's in turn, for a machine is rarely quiet.
 
+mod cost;
+mod material;
+
 use std::error::Error;
-use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use cost::{Cost, LIMIT_S, copied, limited, measured, number, stated};
+use material::{gather, length, member, sources, tar};
 
 use xtask::doing::{self, Outcome};
 use xtask::draws::Draws;
@@ -22,11 +25,6 @@ use xtask::{build, lab, peers};
 const IMAGES: u64 = 1_500;
 /// Those that go to a bucket: the bucket's own speed bounds what can be measured.
 const FILES: u64 = 400;
-/// A program that takes longer is ended: some try again for hours what a bucket of moto's does not know.
-const LIMIT_S: &str = "90";
-/// How `timeout` ends when there is no such program.
-const NO_PROGRAM: i32 = 127;
-
 /// Compares, and returns a table.
 pub fn transfer(root: &Path) -> Outcome {
     // The whole workspace is named so that cargo finds everything built.
@@ -48,14 +46,6 @@ struct Bench {
     folder: PathBuf,
     /// A folder with much text.
     text: PathBuf,
-}
-
-/// What one program did.
-struct Cost {
-    cpu_s: f64,
-    wall_s: f64,
-    out: String,
-    err: String,
 }
 
 impl Bench {
@@ -282,57 +272,6 @@ fn row(what: &str, cost: Result<Option<Cost>, Box<dyn Error>>) -> String {
     }
 }
 
-/// A program that is ended after a while.
-fn limited(program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new("timeout");
-    command.arg(LIMIT_S).arg(program);
-    command
-}
-
-/// Runs a program to its end; none when there is no such program.
-fn measured(command: &mut Command) -> Result<Option<Cost>, Box<dyn Error>> {
-    let (cpu, began) = (children(), std::time::Instant::now());
-    let output = match command.output() {
-        Ok(output) => output,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    if output.status.code() == Some(NO_PROGRAM) {
-        return Ok(None);
-    }
-    if !output.status.success() {
-        return Err(format!("`{command:?}` failed: {}", String::from_utf8_lossy(&output.stderr)).into());
-    }
-    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    Ok(Some(Cost { cpu_s: children() - cpu, wall_s: began.elapsed().as_secs_f64(), out, err }))
-}
-
-/// Processor seconds of all children that have ended: fields 16 and 17 of `/proc/self/stat`, in hundredths.
-fn children() -> f64 {
-    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-    (ticks(13) + ticks(14)) / 100.0
-}
-
-/// A number of our `--json`.
-fn number(out: &str, key: &str) -> Result<u64, Box<dyn Error>> {
-    let value: Value = serde_json::from_str(out.lines().last().unwrap_or_default())?;
-    value[key].as_u64().ok_or_else(|| format!("`{key}` is not in `{out}`").into())
-}
-
-/// A number after a word, with or without commas.
-fn stated(out: &str, word: &str) -> Option<u64> {
-    let line = out.lines().find_map(|line| line.trim().strip_prefix(word))?;
-    line.chars().filter(char::is_ascii_digit).collect::<String>().parse().ok()
-}
-
-/// The bytes in the last of rclone's statistics.
-fn copied(log: &str) -> Option<u64> {
-    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    lines.filter_map(|line| line["stats"]["bytes"].as_u64()).next_back()
-}
-
 /// Makes the bucket that everybody uses.
 fn bucket(port: u16) -> Result<(), Box<dyn Error>> {
     use std::io::{Read, Write};
@@ -341,59 +280,6 @@ fn bucket(port: u16) -> Result<(), Box<dyn Error>> {
         b"PUT /bucket HTTP/1.1\r\nHost: s3.amazonaws.com\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
     )?;
     stream.read_to_end(&mut Vec::new())?;
-    Ok(())
-}
-
-/// Bytes of an image: 49 to 147 kB.
-fn length(number: u64) -> usize {
-    49_000 + Draws::new(number).below(98_000) as usize
-}
-
-/// Bytes of an image in the tar.
-fn member(number: u64) -> u64 {
-    512 + length(number).next_multiple_of(512) as u64
-}
-
-fn tar(members: &[u64]) -> Vec<u8> {
-    let mut file = Vec::new();
-    for &member in members {
-        let bytes = Draws::new(member).bytes(length(member));
-        let mut header = [0_u8; 512];
-        header[..10].copy_from_slice(format!("{member:06}.jpg").as_bytes());
-        header[124..136].copy_from_slice(format!("{:011o}\0", bytes.len()).as_bytes());
-        header[156] = b'0';
-        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum::<u32>() + 8 * 32;
-        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        file.extend(header);
-        file.extend(&bytes);
-        file.resize(file.len().next_multiple_of(512), 0);
-    }
-    file.resize(file.len() + 1024, 0);
-    file
-}
-
-/// Where much source text lies: the crates that we are built from, else our own.
-fn sources(root: &Path) -> PathBuf {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
-    home.map(|home| home.join("registry/src")).filter(|folder| folder.is_dir()).unwrap_or_else(|| root.to_owned())
-}
-
-/// Up to 40 MB of the text below a folder, in the order of names.
-fn gather(folder: &Path, bytes: &mut Vec<u8>) -> Result<(), Box<dyn Error>> {
-    let mut entries = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for path in entries.iter().map(fs::DirEntry::path) {
-        if bytes.len() >= 40_000_000 {
-            return Ok(());
-        }
-        let is_text = path.extension().is_some_and(|end| ["rs", "md", "toml", "txt"].iter().any(|known| end == *known));
-        if path.is_dir() && !path.is_symlink() {
-            gather(&path, bytes)?;
-        } else if is_text {
-            bytes.extend(fs::read(&path)?);
-        }
-    }
     Ok(())
 }
 
