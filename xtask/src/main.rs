@@ -12,7 +12,7 @@ mod test;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use xtask::build::{cuda, wheel};
+use xtask::build::{cuda, install, wheel};
 use xtask::doing::Outcome;
 use xtask::{bench, build, lab, root};
 
@@ -21,6 +21,8 @@ usage: cargo xtask COMMAND
 
   setup            fetch libtorch and put it where cargo finds it
   run [ARGS…]      set up, build both executables, then `gradus run ARGS…`
+  install [--prefix FOLDER]
+                   set up, build, and install both executables into FOLDER/bin, by default ~/.cargo/bin
   test             set up, check, build, and run every test: what CI runs
   test --fast      the checks and tests that take seconds: nothing is linted or trained
   test --long      the whole with ten times as many runs killed, and with deliberate mistakes
@@ -68,6 +70,8 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
     match (command.as_str(), rest) {
         ("setup", []) => Some(build::setup(root)),
         ("run", arguments) => Some(build::run(root, arguments)),
+        ("install", []) => Some(install::install(root, None)),
+        ("install", [flag, prefix]) if flag == "--prefix" => Some(install::install(root, Some(prefix))),
         ("test", []) => Some(test::test(root)),
         ("test", [flag]) if flag == "--fast" => Some(test::fast(root)),
         ("test", [flag]) if flag == "--long" => Some(test::long(root)),

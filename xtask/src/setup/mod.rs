@@ -15,6 +15,9 @@ mod torch;
 /// The version that everything is built for.
 pub const VERSION: &str = torch::VERSION;
 
+/// The folder name by which `gradus` finds the library below `lib/` of its prefix.
+pub const CACHE_FOLDER: &str = torch::CACHE_FOLDER;
+
 /// The environment variable that names an installed library, a folder with `lib/` and `include/`.
 const INSTALLED: &str = "GRADUS_LIBTORCH";
 
@@ -231,7 +234,7 @@ pub fn cache() -> Result<PathBuf, Error> {
 }
 
 /// Points `link` at `library` in one step, whatever it was before.
-fn relink(link: &Path, library: &Path) -> Result<(), Error> {
+pub fn relink(link: &Path, library: &Path) -> Result<(), Error> {
     if fs::read_link(link).is_ok_and(|target| target == library) {
         return Ok(());
     }
