@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::train::Model;
 
-/// A network up to what its data decides: the picture's size, the vocabulary, the classes.
+/// A network up to what its data decides: the image's size, the vocabulary, the classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Architecture {
-    /// Two hidden layers over the flattened picture.
+    /// Two hidden layers over the flattened image.
     Mlp,
     /// Two convolutions and a hidden layer.
     Cnn,
-    /// Residual stages of 16, 32 and 64 channels for small pictures, so many blocks each (He et al. 2015, section 4.2).
+    /// Residual stages of 16, 32 and 64 channels for small images, so many blocks each (He et al. 2015, section 4.2).
     SmallResnet { blocks: usize },
     /// Four residual stages of so many blocks each, the first of `width` channels, 64 in He et al. 2015, table 1.
     Resnet { block: ResidualBlock, blocks: [usize; 4], width: usize },
@@ -47,7 +47,7 @@ pub enum ResidualBlock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reads {
     Pictures,
-    /// Pictures in which objects are to be found.
+    /// Images in which objects are detected.
     Scenes,
     /// Words, each seen with those before and after it.
     WordsBothWays,
@@ -110,7 +110,7 @@ impl Architecture {
         }
     }
 
-    /// The longest row of words; none for pictures.
+    /// The longest sequence of tokens; none for images.
     pub fn positions(self) -> Option<i64> {
         match self {
             Architecture::Bert { .. } => Some(512),
@@ -150,7 +150,7 @@ impl Architecture {
         match self {
             Architecture::Mlp | Architecture::Cnn => None,
             Architecture::SmallResnet { .. } => Some(4),
-            // Larger pictures go through the pooled stem first, and never end as one pixel.
+            // Larger images go through the pooled stem first, and never end as one pixel.
             Architecture::Resnet { .. } => Some(8),
             Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } | Architecture::Yolo { .. } => Some(32),
             Architecture::Vit { .. } | Architecture::Bert { .. } | Architecture::Gpt { .. } => None,

@@ -29,7 +29,7 @@ pub enum Cause {
     DiskFull,
     /// A folder cannot be written.
     ReadOnly,
-    /// The tensor library is missing, or of another version.
+    /// libtorch is missing, or of another version.
     Library,
     /// A newer attempt has taken over; this one's writes are refused.
     Fenced,
@@ -37,7 +37,7 @@ pub enum Cause {
     Killed,
     /// Another rank ended or stands still, and without it this one cannot go on.
     RankLost,
-    /// A rank has not reported a step for too long.
+    /// No step was reported for too long.
     Hang,
     /// The user's program ended with a code other than 0.
     ExitCode,

@@ -25,10 +25,10 @@ pub struct Plan {
     pub assumptions: Vec<String>,
 }
 
-/// How one optimiser step is divided.
+/// How one optimizer step is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
-    /// Samples an optimiser step.
+    /// Samples per optimizer step.
     pub batch: u32,
     /// Ranks.
     pub ranks: u32,
@@ -36,9 +36,9 @@ pub struct Share {
     pub accumulate: u32,
     /// Samples a micro-batch.
     pub micro_batch: u32,
-    /// Threads of the tensor library a rank.
+    /// Threads of libtorch per rank.
     pub threads: u32,
-    /// Optimiser steps in all, where the number of samples is known.
+    /// Optimizer steps in total, where the number of samples is known.
     pub steps: Option<u64>,
 }
 

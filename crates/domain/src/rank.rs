@@ -34,7 +34,7 @@ pub struct Spec {
     pub train: Train,
     /// Where the data is on this node, absolute.
     pub data: String,
-    /// Threads of the tensor library.
+    /// Threads of libtorch.
     pub threads: u32,
     /// Whether a checkpoint is resumed although the data has changed since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -85,7 +85,7 @@ pub enum Report {
     Hello { rank: u32, pid: u32, environment: Environment },
     /// Data and model stand; training begins at `step`, 0 unless a checkpoint was resumed.
     Ready(Ready),
-    /// One optimiser step is done.
+    /// One optimizer step is done.
     Step(Step),
     /// One evaluation is done.
     Evaluated(Evaluated),
@@ -125,7 +125,7 @@ pub struct Environment {
     pub device_name: String,
     /// Version of libtorch.
     pub torch: String,
-    /// Threads of the tensor library.
+    /// Threads of libtorch.
     pub threads: u32,
     /// The precision that `auto` came to.
     pub precision: String,
@@ -159,13 +159,13 @@ pub struct Ready {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sample {
-    /// A picture of so many channels, and pixels of height and width.
+    /// An image: channels, and height and width in pixels.
     Picture { channels: u32, height: u32, width: u32 },
     /// A row of at most `length` words, of so many different ones.
     Text { vocabulary: u32, length: u32 },
 }
 
-/// One optimiser step.
+/// One optimizer step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// From 1.
@@ -240,7 +240,7 @@ pub struct Evaluated {
     pub figures: Figures,
 }
 
-/// What an evaluation measures besides loss and accuracy; which of them there are depends on what is learnt.
+/// What an evaluation measures besides loss and accuracy; which of them there are depends on the task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Share of samples whose true class is among the five highest scores; from six classes on.
@@ -319,7 +319,7 @@ pub struct Exported {
     pub validation_accuracy: f64,
     /// Accuracy on the test split, measured once.
     pub test_accuracy: f64,
-    /// Optimiser steps of the run.
+    /// Optimizer steps of the run.
     pub steps: u64,
     /// Most memory that the rank ever held, in bytes: of the accelerator, else of its process; 0 where it is not known.
     #[serde(default, skip_serializing_if = "is_unknown")]

@@ -21,7 +21,7 @@ pub const MOST_TRIALS: u32 = 10_000;
 pub struct Sweep {
     /// The keys that change from trial to trial, in the order of the file.
     pub parameters: Vec<Parameter>,
-    /// Which trial follows which.
+    /// How trials are chosen.
     pub method: Method,
     /// Trials at most; none for as many as the grid has, or as budget and deadline allow.
     pub trials: Option<u32>,
@@ -73,31 +73,31 @@ pub struct Between<T> {
     pub points: Option<u32>,
 }
 
-/// Which trial follows which.
+/// How trials are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// Every combination of the values once, the last key fastest.
+    /// Every combination of the values once; the last key varies fastest.
     Grid,
-    /// Values drawn by seed, each trial by itself (Bergstra and Bengio 2012).
+    /// Random search: values drawn by seed, independently for each trial (Bergstra and Bengio 2012).
     Random,
-    /// Random values, of which only the best are trained for longer: successive halving without waiting (ASHA, Li et al. 2020).
+    /// Asynchronous successive halving: random values, of which only the best are trained for longer (ASHA, Li et al. 2020).
     Asha(Asha),
 }
 
-/// Successive halving: a trial is first trained for `min_epochs`, and the best share of 1 in `reduction_factor` goes on, from its own checkpoint, to that many times as many epochs, and so on up to `train.epochs`.
+/// Asynchronous successive halving. Every trial is trained for `min_epochs`; the best 1 in `reduction_factor` resume from their checkpoints for that many times as many epochs, and so on up to `train.epochs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Asha {
-    /// Epochs after which trials are compared for the first time.
+    /// Epochs before the first comparison.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub min_epochs: u32,
-    /// Epochs of the longest trials. Default: `train.epochs`.
+    /// Maximum epochs of a trial. Default: `train.epochs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 1_000_000))]
     pub max_epochs: Option<u32>,
-    /// One trial in so many goes on, to so many times as many epochs.
+    /// One in this many trials is promoted, to this many times as many epochs.
     #[serde(default = "three")]
     #[schemars(range(min = 2, max = 100))]
     pub reduction_factor: u32,
@@ -107,19 +107,19 @@ pub struct Asha {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// Share of samples that are told right.
+    /// Fraction of correct predictions.
     Accuracy,
     /// Mean loss.
     Loss,
-    /// Mean over classes of the harmonic mean of precision and recall.
+    /// F1 score, averaged over classes.
     F1,
-    /// Share of samples whose class is among the five highest scores; from six classes on.
+    /// Top-5 accuracy; needs at least six classes.
     Top5,
-    /// e to the loss, where words are guessed.
+    /// Perplexity, for language models.
     Perplexity,
-    /// Mean average precision over overlaps of 0.5 to 0.95, where objects are found.
+    /// mAP@[.5:.95], for detection.
     Map,
-    /// The same at an overlap of 0.5.
+    /// mAP@.5, for detection.
     Map50,
 }
 
@@ -127,9 +127,9 @@ pub enum Metric {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Goal {
-    /// More is better.
+    /// Higher is better.
     Maximize,
-    /// Less is better.
+    /// Lower is better.
     Minimize,
 }
 
@@ -158,7 +158,7 @@ pub struct Setting {
 pub struct Known {
     /// Samples of training, validation and test.
     pub samples: Option<[u64; 3]>,
-    /// Channels, height and width of a picture.
+    /// Channels, height and width of an image.
     pub picture: Option<[u32; 3]>,
     /// Number of classes.
     pub classes: Option<u32>,

@@ -1,4 +1,4 @@
-//! The `train:` section of a job: what our own trainer is asked to do.
+//! The `train:` section of a job: what the built-in trainer does.
 //!
 //! The same types are read from the job file, published in its JSON Schema, documented in `docs/job-file.md` and
 //! handed to a rank. Each key has one meaning, one default and one line of documentation: its doc comment.
@@ -23,62 +23,62 @@ use crate::architecture::{Architecture, Reads};
 pub use crate::span::{Every, Span};
 use crate::units::Fraction;
 
-/// Our own trainer, instead of `run`.
+/// The built-in trainer, instead of a `run` program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Train {
-    /// The architecture to train. A module of your own is `{torchscript: module.pt}`, relative to the job file; it wants a `loss`.
+    /// The model to train: a name, or `{torchscript: module.pt}` for your own module (relative to the job file), which also needs a `loss`.
     pub model: ModelSource,
-    /// What a module of your own learns; the architectures with names know.
+    /// Loss of your own TorchScript module; named models have theirs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Loss>,
-    /// A `.safetensors` file of the same architecture to begin with instead of random weights; relative to the job file.
+    /// A `.safetensors` file or `transformers` folder to start from instead of random weights; relative to the job file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<String>,
     /// Where the samples are and how they are split.
     pub data: Data,
-    /// How often every training sample is seen.
+    /// Passes over the training split.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub epochs: u32,
-    /// Samples per optimiser step, over all devices and accumulation steps.
+    /// Samples per optimizer step, over all ranks and micro-batches.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub batch: u32,
-    /// Micro-batches that one optimiser step is split into; the result is that of the whole batch, but for batch normalisation, which sees each by itself.
+    /// Micro-batches per optimizer step (gradient accumulation). The result equals that of the whole batch, except for batch normalisation, which sees each micro-batch separately.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub accumulate: u32,
-    /// Ranks that share each batch, each a process; the result is that of the whole batch.
+    /// Number of ranks, one process each, that share every batch. The result equals that of the whole batch.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     #[schemars(range(min = 1, max = 1_024))]
     pub processes: u32,
-    /// How several ranks work together.
+    /// Sharding, tensor parallelism and gradient exchange for more than one rank.
     #[serde(default, skip_serializing_if = "Parallel::is_default")]
     pub parallel: Parallel,
-    /// Number format of the matrix products; `auto` takes the fastest one that the device computes natively.
+    /// Number format of matrix products; `auto` uses the fastest one that the device supports natively.
     #[serde(default)]
     pub precision: Precision,
-    /// The update rule.
+    /// Optimizer.
     #[serde(default)]
     pub optimizer: Optimizer,
-    /// Which parameters are trained, and which of them otherwise than the rest.
+    /// Parameter groups: weight decay, layer-wise learning rates and frozen parameters.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub parameters: Parameters,
-    /// How the learning rate moves.
+    /// Learning rate schedule.
     #[serde(default)]
     pub schedule: Schedule,
-    /// A mean of the weights over the steps, which is what is validated, tested and exported.
+    /// Weight averaging (EMA or SWA); the averaged weights are validated, tested and exported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<Average>,
-    /// What is kept in the host's memory instead of a GPU's: slower steps, and room for more.
+    /// State to keep in host memory instead of GPU memory: slower steps, more space.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub offload: Offload,
-    /// Which blocks forget what they computed and compute it again on the way back: less memory for a third more work, and the same numbers.
+    /// Activation checkpointing: which blocks recompute their activations in the backward pass. Less memory for a third more arithmetic, with the same results.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub recompute: Recompute,
-    /// Whether a GPU records the passes of a step once for each shape of a batch and repeats them with one launch (a CUDA graph), which saves time where operations are small; a rank that works alone, without `recompute`. Elsewhere it changes nothing.
+    /// Capture forward and backward pass as a CUDA graph per batch shape and replay it, which saves launch overhead of small kernels. Needs a GPU, a single rank and no `recompute`; otherwise it has no effect.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub cuda_graphs: bool,
-    /// Share of values that a model with dropout leaves out at random while training. Default: that of its paper.
+    /// Dropout probability, for models that have dropout. Default: as in the model's paper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]
     pub dropout: Option<f64>,
@@ -86,51 +86,51 @@ pub struct Train {
     #[serde(default)]
     #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]
     pub label_smoothing: f64,
-    /// Largest global L2 norm of the gradients; longer ones are scaled down to it.
+    /// Clip gradients to this global L2 norm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub clip_norm: Option<f64>,
-    /// Order of a picture's values in memory.
+    /// Memory layout of image tensors.
     #[serde(default)]
     pub memory_format: MemoryFormat,
-    /// Seed of the weights, the split, the sample order and the augmentation.
+    /// Seed of the weights, the split, the sample order and augmentation.
     #[serde(default)]
     pub seed: u64,
-    /// Threads of the tensor library; part of the result, so a resumed run keeps it. Default: this machine's cores.
+    /// Threads that libtorch uses per rank. They affect the result, so a resumed run keeps their number. Default: this machine's cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
     pub threads: Option<u32>,
-    /// Only operations whose result is the same on every run.
+    /// Use only operations that give the same result in every run.
     #[serde(default = "yes")]
     pub deterministic: bool,
     /// When to stop before the last epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Stop>,
-    /// When the state is saved, and how many are kept.
+    /// When to save checkpoints, and how many to keep.
     #[serde(default)]
     pub checkpoint: Checkpoint,
-    /// Whether to note where each step's time goes, and write a trace; as `gradus run --profile`.
+    /// Record where the time of each step goes and write a trace, like `gradus run --profile`.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub profile: bool,
 }
 
-/// What a run learns to do, by its model and its data.
+/// The learning task of a run, by its model and its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
-    /// To tell classes of pictures apart.
+    /// Image classification.
     Pictures,
-    /// To find objects in pictures.
+    /// Object detection.
     Boxes,
-    /// To tell classes of texts apart.
+    /// Text classification.
     Texts,
-    /// To fill in masked words.
+    /// Masked language modelling.
     MaskedWords,
-    /// To say the next word.
+    /// Next-token prediction.
     NextWord,
 }
 
 impl Train {
-    /// What the run learns to do.
+    /// The learning task.
     pub fn task(&self) -> Task {
         let has_label = self.data.text.as_ref().is_some_and(|text| text.label.is_some());
         match (self.model.architecture().map(Architecture::reads), self.loss) {
@@ -151,44 +151,44 @@ impl Train {
     }
 }
 
-/// Number format of the matrix products.
+/// Number format of matrix products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
-    /// The fastest that the device computes natively: bf16 or else fp16 on a GPU, fp32 on a CPU.
+    /// The fastest that the device supports natively: bf16, or else fp16, on a GPU; fp32 on a CPU.
     #[default]
     Auto,
     /// 32-bit floating point.
     Fp32,
-    /// 32-bit floating point whose products are computed from 19 bits, as NVIDIA GPUs since A100 do; an error elsewhere.
+    /// fp32 with matrix products in TF32 (19 bits), on NVIDIA GPUs since A100; an error elsewhere.
     Tf32,
-    /// bfloat16 by autocast; weights and optimiser stay fp32.
+    /// Autocast to bfloat16; weights and optimizer state stay fp32.
     Bf16,
-    /// 16-bit floating point by autocast; weights and optimiser stay fp32. The loss is scaled, so that small gradients are not lost, and a step whose gradients overflow is skipped.
+    /// Autocast to fp16 with loss scaling; weights and optimizer state stay fp32. Steps whose gradients overflow are skipped.
     Fp16,
 }
 
-/// Which blocks of a network compute what they computed once more on the way back, instead of keeping it.
+/// Which blocks of a network recompute their activations in the backward pass instead of saving them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Recompute {
-    /// None: all that the way back needs is kept.
+    /// No block.
     #[default]
     None,
-    /// All.
+    /// Every block.
     Blocks,
-    /// One of so many: `every: 2` is every other block.
+    /// Every n-th block: `every: 2` is every other one.
     Every(#[schemars(range(min = 2, max = 1_000))] u32),
 }
 
-/// What is kept in the host's memory instead of the accelerator's.
+/// State to keep in host memory instead of GPU memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Offload {
     /// Nothing.
     #[default]
     None,
-    /// The optimiser's state, and the update with it: gradients go to the host, and new weights come back (Ren et al. 2021, "ZeRO-Offload").
+    /// Optimizer state. Gradients go to the host, which computes the update, and new weights come back (Ren et al. 2021, "ZeRO-Offload").
     Optimizer,
 }
 
@@ -196,23 +196,23 @@ pub enum Offload {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
-    /// Validation accuracy that is good enough, as `0.98` or `98%`.
+    /// Stop at this validation accuracy, such as `0.98` or `98%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<Fraction>,
-    /// Epochs that are enough for now; the learning rate moves as if all of `epochs` followed, and a later run of the same work may go on to them.
+    /// Stop after this many epochs. The learning rate schedule still spans all of `epochs`, and a later run of the same job may continue to them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub epochs: Option<u32>,
 }
 
-/// Order of a picture's values in memory.
+/// Memory layout of image tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryFormat {
-    /// Channel by channel (NCHW).
+    /// Channels first (NCHW).
     #[default]
     Contiguous,
-    /// Pixel by pixel (NHWC), which convolutions prefer.
+    /// Channels last (NHWC), which is faster for most convolutions.
     ChannelsLast,
 }
 

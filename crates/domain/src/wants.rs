@@ -34,15 +34,15 @@ pub struct Wants {
     pub here: bool,
 }
 
-/// Whether machines may be rented that the cloud can take back.
+/// Whether spot instances may be rented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Spot {
-    /// Where they save money; while there are none, the run goes on with machines on demand.
+    /// Use spot instances where they save money, and on-demand ones while there are none.
     #[default]
     Auto,
-    /// No others; while there are none, the run waits.
+    /// Use spot instances only, and wait while there are none.
     Only,
-    /// None of them.
+    /// Never use spot instances.
     Never,
 }

@@ -18,66 +18,66 @@ use crate::units::{Bytes, Duration, Fraction, human_text};
 use crate::wants::Spot;
 use crate::workload::{DataFacts, Workload};
 
-/// A job: what to train or run, on what, for how much money and time at most.
+/// A job: what to train or run, where, and the limits on cost and time.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "gradus job file")]
 pub(crate) struct JobFile {
-    /// Letters a–z, digits and `-`, at most 63. Default: the file's name.
+    /// Name of the job: letters a–z, digits and `-`, at most 63. Default: the file's name.
     #[schemars(extend("pattern" = "^[a-z0-9-]{1,63}$"))]
     pub name: Option<String>,
-    /// Our own trainer, instead of `run`.
+    /// The built-in trainer, instead of a `run` program.
     pub train: Option<Train>,
-    /// Many trials of `train` with other values of some of its keys; `budget` and `deadline` are then those of all together.
+    /// Hyperparameter search: many trials of `train` with different values. `budget` and `deadline` then apply to all trials together.
     pub sweep: Option<SweepKeys>,
-    /// What a program of your own trains, so that `gradus plan` can say what it takes.
+    /// What your own program trains, so that `gradus plan` can estimate it.
     pub workload: Option<Workload>,
-    /// What is known of the data, where it is not at hand; for `gradus plan`.
+    /// Facts about data that is not on this machine, for `gradus plan`.
     pub data: Option<DataFacts>,
-    /// The most that the run may cost.
+    /// Limit on the cost of the run.
     pub budget: Option<BudgetKeys>,
-    /// The longest that the run may take from its submission to its end.
+    /// Limit on the time from submission to end.
     pub deadline: Option<Duration>,
-    /// Variables that the work finds in its environment.
+    /// Environment variables of the job.
     pub envs: Option<BTreeMap<String, EnvText>>,
-    /// What may be rented, what a machine must have at least, and when the work is tried again.
+    /// Which machines may be rented, what they must have, and when to retry.
     pub resources: Option<Resources>,
-    /// Folder copied to the machine before each attempt, where `setup` and `run` start; relative to the job file.
+    /// Folder to copy to the machine before each attempt; the working directory of `setup` and `run`. Relative to the job file.
     pub workdir: Option<String>,
-    /// Machines. `gradus plan` plans any number and, without this key, looks for the best; `gradus run` runs on one.
+    /// Number of machines. `gradus plan` accepts any number and, without this key, finds the best one; `gradus run` uses one.
     #[schemars(range(min = 1, max = 4096))]
     pub num_nodes: Option<u32>,
-    /// Bash commands that prepare the machine; run once an attempt, before `run`.
+    /// Bash commands that prepare the machine, executed once per attempt before `run`.
     pub setup: Option<String>,
-    /// Bash commands of your own program, instead of `train`.
+    /// Bash commands that run your own program, instead of `train`.
     pub run: Option<String>,
 }
 
-/// Many trials of `train` with other values of some of its keys. Each is a run of its own, with the same seed and so the same split.
+/// Hyperparameter search: many trials of `train` with different values. Each trial is a run, with the same seed and therefore the same split.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SweepKeys {
-    /// Keys of `train`, such as `batch` or `optimizer.adamw.lr`, and what each may be: a list of values, `{choices: […]}`, or a range `{min: …, max: …}`, by factors with `log: true`, of which a grid takes so many `points`. Ranges of keys that take whole numbers are of whole numbers. They stand before what `train` says of the same keys.
+    /// Keys of `train`, such as `batch` or `optimizer.adamw.lr`, and their values: a list, `{choices: […]}`, or a range `{min: …, max: …}`, logarithmic with `log: true`; a grid takes `points` values of a range. Ranges of integer keys yield integers. They override the same keys of `train`.
     #[expect(dead_code, reason = "read from the tree, which knows its lines")]
     pub parameters: Ranges,
-    /// Which trial follows which.
+    /// How trials are chosen.
     #[serde(default = "random")]
     pub method: Method,
-    /// Trials at most. Default: as many as the grid has, or as `budget` and `deadline` allow.
+    /// Maximum number of trials. Default: the size of the grid, or as many as `budget` and `deadline` allow.
     #[schemars(range(min = 1, max = 10_000))]
     pub trials: Option<u32>,
-    /// What trials are judged by. Default: `accuracy` of pictures and texts, `map` of boxes, `loss` of words.
+    /// Validation metric that trials are compared by. Default: `accuracy` for classification, `map` for detection, `loss` for language models.
     pub metric: Option<Metric>,
-    /// Whether more of the metric is better. Default: as is usual for the metric.
+    /// Whether higher or lower values of the metric are better. Default: depends on the metric.
     pub goal: Option<Goal>,
-    /// Seed of the values that are drawn; that of the trials themselves is `train.seed`.
+    /// Seed of the drawn values. The seed of each trial's training is `train.seed`.
     #[serde(default)]
     pub seed: u64,
-    /// Trials at the same time, which share the machine's cores.
+    /// Number of concurrent trials, which share the machine's cores.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_024))]
     pub parallel: u32,
-    /// Trials that may fail; with one more the sweep is given up.
+    /// Number of trials that may fail; one more fails the sweep.
     #[serde(default = "three")]
     #[schemars(range(min = 0, max = 10_000))]
     pub max_failed: u32,
@@ -115,55 +115,55 @@ fn three() -> u32 {
     3
 }
 
-/// The most that the run may cost.
+/// Limit on the cost of the run.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BudgetKeys {
-    /// At this amount the run saves its state and stops.
+    /// The run saves its state and stops at this amount.
     pub max: Money,
-    /// At this share of it you are told.
+    /// Print a message at this fraction of `max`.
     #[serde(default = "alert")]
     pub alert: Fraction,
 }
 
-/// What may be rented, what a machine must have at least, and when the work is tried again.
+/// Which machines may be rented, what they must have, and when to retry.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Resources {
-    /// Where to rent: `local` is this machine, `aws`, `gcp/us-central1` and the like are clouds and their regions.
+    /// Where to rent: `local` (this machine), or a cloud and region such as `aws` or `gcp/us-central1`.
     pub infra: Option<String>,
-    /// GPUs of a machine: `A100:8`, `A100-80GB:8`, `40GB+:4`; a list or a mapping of names to numbers means any of them.
+    /// GPUs per machine: `A100:8`, `A100-80GB:8`, `40GB+:4`; a list, or a map of names to numbers, means any of them.
     pub accelerators: Option<AnyAccelerators>,
-    /// The cloud's name of the machine, such as `p4d.24xlarge`.
+    /// Instance type, such as `p4d.24xlarge`.
     pub instance_type: Option<String>,
     /// A cloud, or a list of them.
     pub cloud: Option<Names>,
-    /// A region, or a list of them: a name, the start of some with `*`, or a country's two letters.
+    /// A region, or a list of them: a name, a prefix with `*`, or a country's two-letter code.
     pub region: Option<Names>,
-    /// What the region must comply with: `gdpr`, `hipaa`, `iso27001`, `soc2`; all of a list.
+    /// Compliance programmes that the region must have, all of them: `gdpr`, `hipaa`, `iso27001`, `soc2`.
     pub compliance: Option<Names>,
-    /// SkyPilot's word for `spot`: `true` is `spot: only`, `false` is `spot: never`.
+    /// SkyPilot's form of `spot`: `true` is `spot: only`, `false` is `spot: never`.
     pub use_spot: Option<bool>,
-    /// Whether machines may be rented that the cloud can take back.
+    /// Whether spot instances may be rented.
     pub spot: Option<Spot>,
-    /// The most that one machine may cost an hour.
+    /// Maximum price per machine and hour.
     pub max_price: Option<Rate>,
-    /// As `max_price`.
+    /// Same as `max_price`.
     pub max_hourly_cost: Option<Rate>,
-    /// Only machines that no other customer shares.
+    /// Rent only dedicated machines.
     pub dedicated: Option<bool>,
-    /// Numbers of machines to choose from; `num_nodes` is one number for sure.
+    /// Numbers of machines to choose from; `num_nodes` fixes the number.
     pub nodes: Option<Numbers>,
-    /// Kilograms of CO₂ that the run may cause at most.
+    /// Maximum emissions of the run in kg CO₂.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub max_carbon: Option<f64>,
-    /// Processor cores, as `4` or `4+`; both mean at least.
+    /// Minimum number of CPU cores, such as `4` or `4+`.
     pub cpus: Option<Cores>,
-    /// Memory in GB (10⁹ bytes), as `32` or `32+`, or with a unit, as `32GiB`; all mean at least.
+    /// Minimum memory in GB (10⁹ bytes), such as `32` or `32+`, or with a unit, such as `32GiB`.
     pub memory: Option<Gigabytes>,
-    /// Free disk in GB (10⁹ bytes), as `256`, or with a unit.
+    /// Minimum free disk space in GB (10⁹ bytes), such as `256`, or with a unit.
     pub disk_size: Option<Gigabytes>,
-    /// When the work is tried again; `none` is never.
+    /// When to retry the job; `none` means never.
     pub job_recovery: Option<JobRecovery>,
 }
 
@@ -209,7 +209,7 @@ pub(crate) enum AnyAccelerators {
     Counted(BTreeMap<String, u32>),
 }
 
-/// When the work is tried again.
+/// When to retry the job.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum JobRecovery {
@@ -227,13 +227,13 @@ pub(crate) enum NoRecovery {
     None,
 }
 
-/// When the work is tried again.
+/// When to retry the job.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RecoveryRules {
-    /// Attempts after your own program ended with a code other than 0. Default: 0.
+    /// How often to retry after your own program exits with a code other than 0. Default: 0.
     pub max_restarts_on_errors: Option<u32>,
-    /// Codes, 0 to 255, after which your own program is always tried again. Default: none.
+    /// Exit codes, 0 to 255, after which your own program is always retried. Default: none.
     pub recover_on_exit_codes: Option<ExitCodes>,
 }
 

@@ -59,7 +59,7 @@ impl Sense {
             Some(_) => {}
         }
         if parallel.shard == Shard::Optimizer {
-            let message = "with `tensor`, the optimiser's state is not sharded by itself";
+            let message = "with `tensor`, the optimizer state cannot be sharded by itself";
             self.wrong("train.parallel.shard", message, "write `shard: gradients`, which includes it");
         }
         if let Some(optimizer) = by_tensor(train.optimizer) {

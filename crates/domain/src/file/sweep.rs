@@ -16,7 +16,7 @@ const PLACE: &str = "sweep.parameters";
 /// What a range is made of.
 const WORDS: [&str; 5] = ["choices", "min", "max", "log", "points"];
 
-/// Keys that do not change what is learnt, or that the sweep sets itself.
+/// Keys that do not change the trained model, or that the sweep sets itself.
 const LEFT_ALONE: [&str; 3] = ["stop", "checkpoint", "profile"];
 
 /// Keys that name files beside the job file, and what such keys stand in.
@@ -146,7 +146,7 @@ impl Reader<'_> {
         }
         let first = key.split('.').next().unwrap_or_default();
         if LEFT_ALONE.contains(&first) {
-            let message = format!("`{first}` does not change what is learnt");
+            let message = format!("`{first}` does not change the trained model");
             self.wrong("", line, message, "write it under `train` for all trials");
             return false;
         }

@@ -6,34 +6,34 @@ use serde::{Deserialize, Serialize};
 use crate::span::Every;
 use crate::units::Duration;
 
-/// When the state is saved, and how many are kept.
+/// When to save checkpoints, and how many to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Checkpoint {
-    /// Steps (`500 steps`), time (`10m`) or `auto`: the interval that loses least by Young and Daly's formula.
+    /// Interval in steps (`500 steps`) or time (`10m`), or `auto`: the interval with the least expected loss by Young and Daly's formula.
     #[serde(default)]
     pub every: Every,
-    /// How many of the newest are kept; the best model is kept besides.
+    /// How many of the newest checkpoints to keep, in addition to the best model.
     #[serde(default = "three")]
     #[schemars(range(min = 1, max = 1_000))]
     pub keep: u32,
-    /// Mean time between failures that `auto` assumes.
+    /// Mean time between failures, for `auto`.
     #[serde(default = "mtbf")]
     pub mtbf: Duration,
-    /// In which form the state is written.
+    /// Format of the saved state.
     #[serde(default, skip_serializing_if = "super::is_usual")]
     pub codec: Codec,
 }
 
-/// In which form the state of a run is written; what is restored is the same to the bit.
+/// Format of the saved state; both restore it bit for bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Codec {
-    /// As safetensors files, which other programs read.
+    /// safetensors files, which other programs can read.
     #[default]
     Full,
-    /// Compressed, and seven of eight as the difference to the one before: smaller, and readable by gradus only.
-    /// Those that are kept may stand on one whole one, so that damage to that costs them all.
+    /// Compressed, seven of eight as the difference to the previous one: smaller, but readable by gradus only. Damage to a
+    /// full checkpoint affects all that build on it.
     Delta,
 }
 

@@ -11,29 +11,29 @@ use crate::architecture::{Architecture, ResidualBlock};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ModelSource {
-    /// An architecture that is built here.
+    /// A built-in model.
     Named(Model),
-    /// A network that the user has built.
+    /// A user's own module.
     Module(Module),
 }
 
-/// A network that the user has built.
+/// A user's own module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Module {
-    /// A file that `torch.jit.script(module).save(…)` has written.
+    /// A file written by `torch.jit.script(module).save(…)`.
     Torchscript(String),
 }
 
-/// What a module's answers are held against.
+/// Loss of a user's own module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
-    /// Cross-entropy of one score a class, for pictures, or texts with a label.
+    /// Cross-entropy over classes, for images or labelled texts.
     CrossEntropy,
-    /// Cross-entropy of one score a word at each place, for the word after it.
+    /// Cross-entropy over the vocabulary at each position, for the next token.
     NextWord,
-    /// The same for words that were masked.
+    /// Cross-entropy over the vocabulary, for masked tokens.
     MaskedWords,
 }
 
@@ -66,40 +66,40 @@ impl From<Model> for ModelSource {
     }
 }
 
-/// The architectures that can be trained today; [`crate::architecture`] has their numbers.
+/// The built-in models; [`crate::architecture`] has their sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Model {
-    /// Two hidden layers of 128 units with ReLU, over the flattened picture.
+    /// Two hidden layers of 128 units with ReLU, over the flattened image.
     Mlp,
     /// Two 3×3 convolutions (32 and 64 channels), each with ReLU, the second pooled; 128 hidden units with dropout 0.25.
     Cnn,
-    /// The 20-layer residual network for 32×32 pictures (He et al. 2015, section 4.2).
+    /// ResNet-20 for 32×32 images (He et al. 2015, section 4.2).
     Resnet20,
-    /// The 56-layer one.
+    /// ResNet-56 for 32×32 images.
     Resnet56,
-    /// The 18-layer residual network; pictures below 64×64 get a 3×3 stem without pooling.
+    /// ResNet-18; images below 64×64 get a 3×3 stem without pooling, as with the larger ones.
     Resnet18,
-    /// The 34-layer one.
+    /// ResNet-34.
     Resnet34,
-    /// The 50-layer one, of bottleneck blocks with the stride in the middle ("v1.5").
+    /// ResNet-50, with the stride in the 3×3 convolution ("v1.5").
     Resnet50,
-    /// The 101-layer one.
+    /// ResNet-101.
     Resnet101,
-    /// The 152-layer one.
+    /// ResNet-152.
     Resnet152,
-    /// The mobile network of inverted residual blocks (Sandler et al. 2018).
+    /// MobileNetV2 (Sandler et al. 2018).
     MobilenetV2,
-    /// Its successor with squeeze-and-excitation, the small one (Howard et al. 2019).
+    /// MobileNetV3-Small (Howard et al. 2019).
     MobilenetV3Small,
-    /// The large one.
+    /// MobileNetV3-Large.
     MobilenetV3Large,
-    /// The vision transformer of 12 layers, width 384 and 16×16 patches (Dosovitskiy et al. 2020).
+    /// Vision transformer ViT-S/16: 12 layers, width 384, 16×16 patches (Dosovitskiy et al. 2020).
     #[serde(rename = "vit_s_16")]
     VitS16,
-    /// The small one-stage detector of the YOLO family (version 8), for square pictures of a multiple of 32.
+    /// YOLOv8n, a one-stage detector, for square images whose size is a multiple of 32.
     YoloN,
-    /// The next larger one.
+    /// YOLOv8s, the next larger size.
     YoloS,
     /// BERT of 4 layers and width 256 (Turc et al. 2019).
     BertMini,
@@ -107,7 +107,7 @@ pub enum Model {
     BertBase,
     /// BERT of 24 layers and width 1024.
     BertLarge,
-    /// GPT-2 of 4 layers and width 128, for rows of at most 256 tokens.
+    /// GPT-2 of 4 layers and width 128, for sequences of up to 256 tokens.
     GptTiny,
     /// GPT-2 of 12 layers and width 768, 124 M parameters (Radford et al. 2019).
     Gpt2,
@@ -117,9 +117,9 @@ pub enum Model {
     Gpt2Large,
     /// GPT-2 of 48 layers and width 1600.
     Gpt2Xl,
-    /// GPT-2 of a size of your own.
+    /// GPT-2 of a custom size.
     Gpt(GptSize),
-    /// A residual network of a size of your own.
+    /// A residual network of a custom size.
     Resnet(ResnetSize),
 }
 
@@ -127,32 +127,32 @@ pub enum Model {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GptSize {
-    /// Layers.
+    /// Transformer layers.
     #[schemars(range(min = 1, max = 256))]
     pub layers: u32,
-    /// Values of a word between the layers; a multiple of `heads`.
+    /// Hidden size; a multiple of `heads`.
     #[schemars(range(min = 8, max = 16_384))]
     pub width: u32,
-    /// Heads of the attention.
+    /// Attention heads per layer.
     #[schemars(range(min = 1, max = 256))]
     pub heads: u32,
-    /// Words of the longest row.
+    /// Maximum sequence length in tokens.
     #[serde(default = "positions")]
     #[schemars(range(min = 8, max = 1_024))]
     pub positions: u32,
 }
 
-/// The size of a residual network of four stages, each of half the height and width and twice the channels of the one before.
+/// The size of a residual network of four stages, each with half the height and width and twice the channels of the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResnetSize {
-    /// Blocks of each stage, such as `[2, 2, 2, 2]`.
+    /// Blocks per stage, such as `[2, 2, 2, 2]`.
     pub blocks: [u32; 4],
     /// Channels of the first stage.
     #[serde(default = "channels")]
     #[schemars(range(min = 4, max = 1_024))]
     pub width: u32,
-    /// What a block is made of.
+    /// Type of block.
     #[serde(default)]
     pub block: ResidualBlock,
 }

@@ -1,9 +1,9 @@
-//! The `optimizer:` and `parameters:` keys: the update rules with their constants, and which parameter gets which.
+//! The `optimizer:` and `parameters:` keys: the optimizers with their hyperparameters, and parameter groups.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The update rule and its constants.
+/// The optimizer and its hyperparameters.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Optimizer {
@@ -11,26 +11,26 @@ pub enum Optimizer {
     Sgd(Sgd),
     /// Adam with decoupled weight decay (Loshchilov and Hutter 2017).
     Adamw(Adamw),
-    /// Adam whose update of each tensor is as long as a share of the tensor, for large batches (You et al. 2019).
+    /// Adam with layer-wise adaptive step lengths, for large batches (You et al. 2019).
     Lamb(Lamb),
-    /// SGD whose step of each tensor is as long as a share of the tensor, for large batches of pictures (You et al. 2017).
+    /// SGD with layer-wise adaptive step lengths, for large batches of images (You et al. 2017).
     Lars(Lars),
-    /// A mean square kept by rows and columns instead of by value, which takes next to no memory (Shazeer and Stern 2018).
+    /// Adafactor: a factored second moment (rows and columns), which takes almost no memory (Shazeer and Stern 2018).
     Adafactor(Adafactor),
 }
 
-/// Constants of stochastic gradient descent, as in PyTorch.
+/// SGD, as in PyTorch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sgd {
     /// Learning rate.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub lr: f64,
-    /// Share of the last update that is kept.
+    /// Momentum.
     #[serde(default = "momentum")]
     #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]
     pub momentum: f64,
-    /// Nesterov's form of momentum.
+    /// Nesterov momentum.
     #[serde(default)]
     pub nesterov: bool,
     /// L2 penalty, added to the gradient.
@@ -39,7 +39,7 @@ pub struct Sgd {
     pub weight_decay: f64,
 }
 
-/// Constants of AdamW, as in PyTorch.
+/// AdamW, as in PyTorch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Adamw {
@@ -53,13 +53,13 @@ pub struct Adamw {
     #[serde(default = "eps")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub eps: f64,
-    /// Weight decay, apart from the gradient.
+    /// Decoupled weight decay.
     #[serde(default = "adamw_decay")]
     #[schemars(extend("minimum" = 0))]
     pub weight_decay: f64,
 }
 
-/// Constants of LAMB. Tensors that do not decay are updated as by Adam, for the length of a bias says little.
+/// LAMB. Tensors without weight decay are updated as by Adam.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lamb {
@@ -73,82 +73,82 @@ pub struct Lamb {
     #[serde(default = "lamb_eps")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub eps: f64,
-    /// Weight decay, a part of the update whose length is adapted.
+    /// Weight decay, added to the update before its length is adapted.
     #[serde(default = "adamw_decay")]
     #[schemars(extend("minimum" = 0))]
     pub weight_decay: f64,
 }
 
-/// Constants of LARS. Tensors that do not decay are updated as by SGD, for the length of a bias says little.
+/// LARS. Tensors without weight decay are updated as by SGD.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lars {
     /// Learning rate.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub lr: f64,
-    /// Share of the last update that is kept.
+    /// Momentum.
     #[serde(default = "momentum")]
     #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]
     pub momentum: f64,
-    /// Length of a step of rate 1 as a share of the tensor's.
+    /// Trust coefficient: length of a step at learning rate 1, relative to the norm of the tensor.
     #[serde(default = "thousandth")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub trust: f64,
-    /// L2 penalty, added to the gradient and to its length.
+    /// L2 penalty, added to the gradient and to its norm.
     #[serde(default)]
     #[schemars(extend("minimum" = 0))]
     pub weight_decay: f64,
 }
 
-/// Constants of Adafactor, as in PyTorch.
+/// Adafactor, as in PyTorch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Adafactor {
-    /// Largest learning rate, as a share of a tensor's root mean square; after `n` steps at most `1/√n`.
+    /// Maximum learning rate, relative to a tensor's root mean square; at step `n` at most `1/√n`.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub lr: f64,
-    /// The mean square forgets the share `n` to this power at step `n`.
+    /// Exponent of the second moment's decay: at step `n`, `beta2` is 1 minus `n` to this power.
     #[serde(default = "beta2_decay")]
     #[schemars(extend("exclusiveMaximum" = 0))]
     pub beta2_decay: f64,
-    /// Least root mean square of a tensor, so that one of zeros moves.
+    /// Lower bound of a tensor's root mean square, so that a tensor of zeros still moves.
     #[serde(default = "thousandth")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub eps: f64,
-    /// Largest root mean square of an update.
+    /// Maximum root mean square of an update.
     #[serde(default = "unit")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub clip: f64,
-    /// Weight decay, apart from the gradient.
+    /// Decoupled weight decay.
     #[serde(default)]
     #[schemars(extend("minimum" = 0))]
     pub weight_decay: f64,
 }
 
-/// Which parameters are trained, and which of them otherwise than the rest.
+/// Parameter groups: weight decay, layer-wise learning rates and frozen parameters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Parameters {
-    /// Which of them the optimiser's weight decay is for.
+    /// Which parameters the optimizer's weight decay applies to.
     #[serde(default)]
     pub decay: Decays,
-    /// What the learning rate is multiplied by from each block to the one before it; the head has the full rate.
+    /// Layer-wise learning rate decay: factor from each block to the previous one. The head has the full rate.
     #[serde(default = "unit")]
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1))]
     pub layer_rate: f64,
-    /// Beginnings of the names of parameters that stay as they are, such as `bert.embeddings.` or `layer1.`.
+    /// Name prefixes of parameters to freeze, such as `bert.embeddings.` or `layer1.`.
     #[serde(default)]
     pub freeze: Vec<String>,
 }
 
-/// Which parameters decay.
+/// Which parameters weight decay applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Decays {
     /// All.
     #[default]
     All,
-    /// Those of two and more dimensions: not the biases, and not the scales of normalisations.
+    /// Parameters of two or more dimensions: no biases, no normalisation weights.
     Matrices,
 }
 

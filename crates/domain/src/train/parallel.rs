@@ -3,37 +3,37 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How several ranks work together; only for more `processes` than one.
+/// Sharding, tensor parallelism and gradient exchange; only with `processes` above 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Parallel {
-    /// What each rank keeps a part of, instead of the whole.
+    /// State to shard over ranks instead of replicating it.
     #[serde(default)]
     pub shard: Shard,
-    /// Ranks that divide the layers of a transformer among them (Shoeybi et al. 2019, Megatron-LM): each computes a part of the attention heads and of the hidden values, for the same samples. `processes` is a multiple of it; the samples are shared by so many groups.
+    /// Tensor parallelism: number of ranks that split the layers of a transformer, each with a part of the attention heads and hidden units, for the same samples (Shoeybi et al. 2019, Megatron-LM). `processes` must be a multiple of it.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     #[schemars(range(min = 1, max = 1_024))]
     pub tensor: u32,
-    /// Number format in which gradients are sent.
+    /// Number format of gradient exchange.
     #[serde(default)]
     pub exchange: Exchange,
-    /// Batch normalisation by the statistics of all ranks' samples, instead of each rank's own.
+    /// Compute batch normalisation statistics over the samples of all ranks instead of each rank's own.
     #[serde(default)]
     pub sync_batch_norm: bool,
 }
 
-/// What each rank keeps a part of.
+/// State to shard over ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Shard {
-    /// Nothing: each rank keeps all.
+    /// Nothing: every rank holds everything.
     #[default]
     None,
-    /// The optimiser's state (ZeRO-1, Rajbhandari et al. 2020).
+    /// Optimizer state (ZeRO-1, Rajbhandari et al. 2020).
     Optimizer,
-    /// The gradients as well (ZeRO-2).
+    /// Gradients as well (ZeRO-2).
     Gradients,
-    /// And the parameters, which are gathered block by block where they are used (ZeRO-3; fully sharded).
+    /// Parameters as well, gathered block by block when they are used (ZeRO-3, fully sharded).
     Parameters,
 }
 
@@ -55,14 +55,14 @@ impl Shard {
     }
 }
 
-/// Number format in which gradients are sent.
+/// Number format of gradient exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Exchange {
     /// 32-bit floating point.
     #[default]
     Fp32,
-    /// bfloat16: half of the bytes, and sums of 8 bits' precision.
+    /// bfloat16: half the bytes, with sums of 8 bits of precision.
     Bf16,
 }
 

@@ -1,4 +1,4 @@
-//! The `schedule:` and `average:` keys: how the learning rate moves, and over which steps the weights are averaged.
+//! The `schedule:` and `average:` keys: the learning rate schedule and weight averaging.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,62 +6,62 @@ use serde::{Deserialize, Serialize};
 use crate::span::Span;
 use crate::units::Fraction;
 
-/// How the learning rate moves over the run.
+/// Learning rate schedule, per step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
-    /// Linear rise from zero, as `5 epochs` or `200 steps`.
+    /// Linear warm-up from zero, such as `5 epochs` or `200 steps`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Span>,
-    /// The way down after the warm-up.
+    /// Decay after the warm-up.
     #[serde(default)]
     pub decay: Decay,
-    /// Share of the rate at which `cosine`, `linear` and `poly` end.
+    /// Final learning rate of `cosine`, `linear` and `poly`, as a fraction of the initial one.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(extend("minimum" = 0, "exclusiveMaximum" = 1))]
     pub floor: f64,
 }
 
-/// The way down after the warm-up.
+/// Decay after the warm-up.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Decay {
-    /// None.
+    /// No decay.
     #[default]
     Constant,
-    /// Half a cosine to zero at the last step (Loshchilov and Hutter 2016).
+    /// Cosine annealing to zero at the last step (Loshchilov and Hutter 2016).
     Cosine,
-    /// A straight line to zero at the last step.
+    /// Linear to zero at the last step.
     Linear,
-    /// The straight line to a power, 1 at first and zero at the last step.
+    /// Polynomial to zero at the last step.
     Poly(Poly),
     /// Multiplied by `factor` at each of the given epochs.
     Step(StepDecay),
-    /// A rise to the rate and a fall far below it, each half a cosine (Smith and Topin 2017); it has a warm-up of its own.
+    /// The one-cycle policy with cosine annealing (Smith and Topin 2017), which includes a warm-up.
     OneCycle(OneCycle),
 }
 
-/// The straight line to a power.
+/// Polynomial decay.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Poly {
-    /// 2 bends the line down, 0.5 up.
+    /// Power of the polynomial; 1 is linear.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub power: f64,
 }
 
-/// A rise to the rate and a fall far below it, as PyTorch's `OneCycleLR`.
+/// One-cycle policy, as the learning rate of PyTorch's `OneCycleLR`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OneCycle {
-    /// Share of the steps that the rise takes.
+    /// Fraction of the steps spent increasing the learning rate (`pct_start`).
     #[serde(default = "three_tenths")]
     pub rise: Fraction,
-    /// The rate over this is where the rise begins.
+    /// The initial learning rate is the maximum divided by this (`div_factor`).
     #[serde(default = "twenty_five")]
     #[schemars(extend("minimum" = 1))]
     pub start: f64,
-    /// Where it begins over this is where the fall ends.
+    /// The final learning rate is the initial one divided by this (`final_div_factor`).
     #[serde(default = "ten_thousand")]
     #[schemars(extend("minimum" = 1))]
     pub end: f64,
@@ -71,52 +71,52 @@ pub struct OneCycle {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepDecay {
-    /// Epochs at whose start the rate drops.
+    /// Epochs at whose start the learning rate drops.
     pub at: Vec<u32>,
-    /// What the rate is multiplied by.
+    /// Factor of each drop.
     #[serde(default = "tenth")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub factor: f64,
 }
 
-/// A mean of the weights over the steps.
+/// Weight averaging.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Average {
-    /// One that forgets: after each step a share of the mean is replaced by the present weights.
+    /// Exponential moving average, updated after each step.
     Ema(Ema),
-    /// The plain mean of the weights at the ends of the last epochs (Izmailov et al. 2018).
+    /// Stochastic weight averaging: the mean of the weights at the ends of the last epochs (Izmailov et al. 2018).
     Swa(Swa),
 }
 
-/// Constants of a mean that forgets.
+/// Exponential moving average.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ema {
-    /// Share of the mean that is kept at each step; less at first: at most `(1 + n) / (10 + n)` after `n` steps.
+    /// Decay per step; at first less: at most `(1 + n) / (10 + n)` after `n` steps.
     #[serde(default = "ema_decay")]
     #[schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1))]
     pub decay: f64,
-    /// Batches from which batch normalisations measure their statistics anew before the mean is used.
+    /// Batches from which batch normalisation statistics are recomputed before the averaged weights are used.
     #[serde(default = "fifty")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub batches: u32,
 }
 
-/// Constants of a plain mean.
+/// Stochastic weight averaging.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Swa {
-    /// Epoch from whose end on weights are taken, from 0.
+    /// First epoch whose final weights are averaged, counted from 0.
     pub from: u32,
-    /// Batches from which batch normalisations measure their statistics anew before the mean is used.
+    /// Batches from which batch normalisation statistics are recomputed before the averaged weights are used.
     #[serde(default = "fifty")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub batches: u32,
 }
 
 impl Average {
-    /// Batches from which batch normalisations measure their statistics anew.
+    /// Batches from which batch normalisation statistics are recomputed.
     pub fn batches(self) -> u32 {
         match self {
             Average::Ema(ema) => ema.batches,

@@ -6,11 +6,11 @@ use crate::train::{Augment, Data, Split};
 /// Shares may add up to 1 with this error, so that thirds can be written.
 const SHARE_ERROR: f64 = 1e-6;
 const WIDEST_PAD: u32 = 256;
-/// Longest side that a picture is resized to before a part of it is cut out.
+/// Longest side that an image is resized to before it is cropped.
 const LONGEST_SIDE: u32 = 4096;
 /// Smallest and largest alpha of a mix: below, a share is 0 or 1; above, it is a half.
 const ALPHA: (f64, f64) = (0.01, 100.0);
-/// Less would not hold a batch of pictures.
+/// Less would not hold a batch of images.
 const SMALLEST_CACHE: u64 = 1 << 20;
 
 impl Sense {
@@ -50,10 +50,10 @@ impl Sense {
             };
             if pad == 0 || pad > WIDEST_PAD {
                 let message = format!("`{pad}` is out of range: it must be at least 1 and at most {WIDEST_PAD}");
-                self.wrong(&format!("{key}.pad_crop"), message, "4 is usual for pictures of 32×32");
+                self.wrong(&format!("{key}.pad_crop"), message, "4 is usual for 32×32 images");
             } else if data.size.is_some_and(|size| pad >= size) {
-                let message = "the padding is as wide as the picture, so that a crop may show nothing of it";
-                self.wrong(&format!("{key}.pad_crop"), message, "4 is usual for pictures of 32×32");
+                let message = "the padding is as wide as the image, so a crop may miss the image";
+                self.wrong(&format!("{key}.pad_crop"), message, "4 is usual for 32×32 images");
             }
         }
         if let Some(normalize) = &data.normalize {
@@ -62,7 +62,7 @@ impl Sense {
                 let message = format!("{means} means and {deviations} standard deviations do not fit together");
                 self.wrong("train.data.normalize", message, "write one of each a channel");
             } else if ![1, 3].contains(&means) {
-                let message = format!("{means} channels are given; a picture has 1 or 3");
+                let message = format!("{means} channels are given; an image has 1 or 3");
                 self.wrong("train.data.normalize", message, "write one mean and one deviation a channel");
             }
             if normalize.std.iter().any(|std| *std <= 0.0) {
@@ -75,10 +75,10 @@ impl Sense {
         }
     }
 
-    /// A part of a picture is chosen before anything else, and has a size.
+    /// Cropping comes before anything else, and has a size.
     fn crop(&mut self, key: &str, index: usize, data: &Data) {
         if index > 0 {
-            self.wrong(key, "a part of the picture is chosen before other changes", "move it to the front, once");
+            self.wrong(key, "cropping comes before other augmentations", "move it to the front, once");
         }
         if data.size.is_none() {
             self.wrong(key, "the size of the part is not known", "set `size`, such as `size: 224`");
@@ -107,7 +107,7 @@ impl Sense {
         }
     }
 
-    /// Mixing comes last, for it takes whole pictures; and its alpha is a usual number.
+    /// Mixing comes last, because it takes finished images; and its alpha is in the usual range.
     fn mixing(&mut self, key: &str, augment: &Augment, alpha: f64, behind: &[Augment]) {
         let name = if matches!(augment, Augment::Mixup(_)) { "mixup" } else { "cutmix" };
         if !(ALPHA.0..=ALPHA.1).contains(&alpha) {
@@ -115,14 +115,14 @@ impl Sense {
             self.wrong(&format!("{key}.{name}"), message, "0.2 is usual for mixup, and 1 for cutmix");
         }
         if !behind.iter().all(|other| matches!(other, Augment::Mixup(_) | Augment::Cutmix(_))) {
-            self.wrong(key, "pictures are mixed once all is done to each", "move it to the end of the list");
+            self.wrong(key, "images are mixed after all other augmentations", "move it to the end of the list");
         }
     }
 
     /// A cache is for data that lies elsewhere, and holds more than nothing; so does memory.
     pub(super) fn cache(&mut self, data: &Data) {
         if let Some(preload) = data.preload.filter(|preload| preload.0 < SMALLEST_CACHE) {
-            let message = format!("`{preload}` is too little for any pictures");
+            let message = format!("`{preload}` is too little for any images");
             self.wrong("train.data.preload", message, "write at least `1 MiB`, such as `64 GiB`");
         }
         let Some(cache) = data.cache else { return };

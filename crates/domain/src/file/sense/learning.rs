@@ -129,13 +129,15 @@ impl Sense {
     fn cuda_graphs(&mut self, train: &Train) {
         let message = match train.recompute {
             _ if !train.cuda_graphs => return,
-            _ if train.processes > 1 => "ranks that exchange gradients on the way back do not record it",
-            Recompute::Blocks | Recompute::Every(_) => "what is computed again draws its random numbers anew",
-            Recompute::None if train.model.architecture().is_none() => "what a module does besides is not known",
-            Recompute::None if train.task() == Task::Boxes => "each picture has another number of objects",
+            _ if train.processes > 1 => "ranks exchange gradients in the backward pass",
+            Recompute::Blocks | Recompute::Every(_) => "recomputed blocks draw their random numbers again",
+            Recompute::None if train.model.architecture().is_none() => {
+                "what a module of your own does besides is unknown"
+            }
+            Recompute::None if train.task() == Task::Boxes => "the number of objects differs between images",
             Recompute::None => return,
         };
-        let message = format!("{message}, so the passes of a step cannot be recorded");
+        let message = format!("{message}, so a step cannot be captured as a CUDA graph");
         self.wrong("train.cuda_graphs", message, "leave the key out");
     }
 }

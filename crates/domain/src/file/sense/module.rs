@@ -36,11 +36,11 @@ impl Sense {
         };
         match (loss, &train.data.text) {
             (Loss::CrossEntropy, Some(text)) if text.label.is_none() => {
-                let message = "classes of texts are learnt, and where they stand in the data is not said";
+                let message = "the model classifies texts, but nothing says which column is the class";
                 self.wrong("train.data.text.label", message, "name their column, such as `label: label`");
             }
             (Loss::NextWord | Loss::MaskedWords, None) => {
-                let message = "words are learnt, and where they stand in the data is not said";
+                let message = "the model is trained on tokens, but nothing says where the data has its texts";
                 self.wrong("train.data.text", message, "write for example `text: {columns: [text]}`");
             }
             (Loss::CrossEntropy | Loss::NextWord | Loss::MaskedWords, _) => {}

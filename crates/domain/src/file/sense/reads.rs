@@ -1,4 +1,4 @@
-//! What a model reads: pictures, texts, or pictures with boxes; and the keys that only one of them has.
+//! What a model reads: images, texts, or images with boxes; and the keys that only one of them has.
 
 use super::Sense;
 use crate::architecture::{Architecture, Reads};
@@ -8,7 +8,7 @@ use crate::train::{Augment, Documents, Split, Task, Train};
 const GRID: u32 = 32;
 
 impl Sense {
-    /// What only pictures have, and what only texts have.
+    /// What only images have, and what only texts have.
     pub(super) fn reads(&mut self, train: &Train) {
         let (name, data) = (train.model.name(), &train.data);
         // Of a module it is not known; what it takes is seen when it is first run.
@@ -16,7 +16,7 @@ impl Sense {
         let longest = match (positions, &data.text) {
             (Some(None) | None, None) => return,
             (Some(None), Some(_)) => {
-                let message = format!("`{name}` sees pictures, and no text");
+                let message = format!("`{name}` reads images, not text");
                 return self.wrong("train.data.text", message, "leave the key out, or choose a model that reads text");
             }
             (Some(Some(_)), None) => {
@@ -46,15 +46,19 @@ impl Sense {
             let message = format!("rows of {length} words are longer than the {longest} positions of `{name}`");
             self.wrong("train.data.text.length", message, format!("write at most {longest}"));
         }
-        let of_pictures = [
+        let of_images = [
             ("augment", !data.augment.is_empty()),
             ("normalize", data.normalize.is_some()),
             ("size", data.size.is_some()),
             ("preload", data.preload.is_some()),
         ];
-        for (key, is_given) in of_pictures {
+        for (key, is_given) in of_images {
             if is_given {
-                self.wrong(&format!("train.data.{key}"), "texts are no pictures", "leave the key out");
+                self.wrong(
+                    &format!("train.data.{key}"),
+                    "this key is for images, and the model reads text",
+                    "leave the key out",
+                );
             }
         }
         if matches!(data.split, Split::Folders(_)) {
@@ -62,7 +66,7 @@ impl Sense {
         }
     }
 
-    /// What only pictures with boxes have, and what they do not have.
+    /// What only images with boxes have, and what they do not have.
     pub(super) fn boxes(&mut self, train: &Train) {
         let (name, data) = (train.model.name(), &train.data);
         let finds = train.model.architecture().is_some_and(|architecture| architecture.reads() == Reads::Scenes);
@@ -72,16 +76,16 @@ impl Sense {
                 Augment::Flip => {}
                 Augment::Mosaic if finds => {}
                 Augment::Mosaic => {
-                    let message = format!("`{name}` finds no objects, so pictures cannot be put together");
+                    let message = format!("`{name}` is no detector, and mosaics are for detection");
                     self.wrong(&key, message, "leave it out, or choose a detector such as `yolo_n`");
                 }
                 Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::PadCrop(_) if finds => {
                     let hint = "`flip` and `mosaic` can be used for detection";
-                    self.wrong(&key, "boxes are not cut out with their pictures", hint);
+                    self.wrong(&key, "boxes cannot be cropped with their images yet", hint);
                 }
                 Augment::RandAugment(_) | Augment::Mixup(_) | Augment::Cutmix(_) if finds => {
                     let hint = "`flip` and `mosaic` can be used for detection";
-                    self.wrong(&key, "boxes are not moved or mixed with their pictures", hint);
+                    self.wrong(&key, "boxes cannot be moved or mixed with their images yet", hint);
                 }
                 Augment::RandomResizedCrop | Augment::ResizeCrop(_) | Augment::PadCrop(_) => {}
                 Augment::RandAugment(_) | Augment::Mixup(_) | Augment::Cutmix(_) => {}
@@ -98,7 +102,7 @@ impl Sense {
             self.wrong("train.data.size", message, format!("write a multiple of {GRID}, such as {near}"));
         }
         if data.preload.is_some() {
-            let message = format!("pictures for `{name}` are read when they are needed");
+            let message = format!("images for `{name}` are read when they are needed");
             self.wrong("train.data.preload", message, "leave the key out");
         }
         if train.label_smoothing > 0.0 {

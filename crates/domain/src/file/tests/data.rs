@@ -34,7 +34,7 @@ fn values_of_a_data_section_make_sense() {
     check("augment: [flip, pad_crop: 4]", "ok");
     check(
         "augment: [{pad_crop: 0}]",
-        "7 train.data.augment[0].pad_crop: `0` is out of range: it must be at least 1 and at most 256 (4 is usual for pictures of 32×32)",
+        "7 train.data.augment[0].pad_crop: `0` is out of range: it must be at least 1 and at most 256 (4 is usual for 32×32 images)",
     );
     check("augment: [flip, flip]", "7 train.data.augment[1]: the same change stands here twice (keep one of the two)");
     check("augment: [pad_crop]", "7 train.data.augment[0]: `pad_crop` needs a value (write `pad_crop: …`)");
@@ -51,7 +51,7 @@ fn values_of_a_data_section_make_sense() {
     check(
         "augment: [flip, resize_crop: 256]",
         &format!(
-            "7 train.data.augment[1]: a part of the picture is chosen before other changes (move it to the front, once)\n7 train.data.augment[1]: {unsized_part}"
+            "7 train.data.augment[1]: cropping comes before other augmentations (move it to the front, once)\n7 train.data.augment[1]: {unsized_part}"
         ),
     );
     check("augment: flip", "7 train.data.augment: expected a list, found the text `flip`");
@@ -67,7 +67,7 @@ fn values_of_a_data_section_make_sense() {
     );
     check(
         "augment: [mixup: 0.2, flip]",
-        "7 train.data.augment[0]: pictures are mixed once all is done to each (move it to the end of the list)",
+        "7 train.data.augment[0]: images are mixed after all other augmentations (move it to the end of the list)",
     );
     check(
         "cache: {budget: 10 GiB}",
@@ -76,7 +76,7 @@ fn values_of_a_data_section_make_sense() {
     check("preload: 64 GiB", "ok");
     check(
         "preload: 1 KiB",
-        "7 train.data.preload: `1 KiB` is too little for any pictures (write at least `1 MiB`, such as `64 GiB`)",
+        "7 train.data.preload: `1 KiB` is too little for any images (write at least `1 MiB`, such as `64 GiB`)",
     );
     check("normalize: {mean: [0.5], std: [0.25]}", "ok");
     check(
@@ -85,7 +85,7 @@ fn values_of_a_data_section_make_sense() {
     );
     check(
         "normalize: {mean: [1, 1], std: [1, 1]}",
-        "7 train.data.normalize: 2 channels are given; a picture has 1 or 3 (write one mean and one deviation a channel)",
+        "7 train.data.normalize: 2 channels are given; an image has 1 or 3 (write one mean and one deviation a channel)",
     );
     check(
         "normalize: {mean: [0], std: [0]}",
@@ -114,31 +114,31 @@ fn texts_are_for_models_that_read() {
     check(
         "cnn",
         ", text: {}",
-        "3 train.data.text: `cnn` sees pictures, and no text (leave the key out, or choose a model that reads text)",
+        "3 train.data.text: `cnn` reads images, not text (leave the key out, or choose a model that reads text)",
     );
     check(
         "gpt_tiny",
         ", text: {length: 257}, size: 32, split: folders",
         "3 train.data.text.length: rows of 257 words are longer than the 256 positions of `gpt_tiny` (write at most 256)
-         3 train.data.size: texts are no pictures (leave the key out)
+         3 train.data.size: this key is for images, and the model reads text (leave the key out)
          3 train.data.split: a text file has no folders (write for example `split: [0.7, 0.2, 0.1]`)",
     );
     check("yolo_n", ", size: 128, augment: [flip, mosaic]", "ok");
     check(
         "yolo_n",
         ", size: 128, preload: 1 GiB",
-        "3 train.data.preload: pictures for `yolo_n` are read when they are needed (leave the key out)",
+        "3 train.data.preload: images for `yolo_n` are read when they are needed (leave the key out)",
     );
     check(
         "yolo_n",
         ", size: 100, augment: [pad_crop: 4]",
-        "3 train.data.augment[0]: boxes are not cut out with their pictures (`flip` and `mosaic` can be used for detection)
+        "3 train.data.augment[0]: boxes cannot be cropped with their images yet (`flip` and `mosaic` can be used for detection)
          3 train.data.size: `yolo_n` looks through a grid of 32 pixels, which does not go up with 100 (write a multiple of 32, such as 96)",
     );
     check(
         "cnn",
         ", augment: [mosaic]",
-        "3 train.data.augment[0]: `cnn` finds no objects, so pictures cannot be put together (leave it out, or choose a detector such as `yolo_n`)",
+        "3 train.data.augment[0]: `cnn` is no detector, and mosaics are for detection (leave it out, or choose a detector such as `yolo_n`)",
     );
 }
 
@@ -156,8 +156,8 @@ fn data_may_lie_elsewhere_and_folders_are_local() {
     check(&run_with("workdir: $HOME/code"), "2 workdir: variables in a path are not filled in (write the path out)");
     check(
         &run_with("workdir: {url: 'https://example.com/a.git', ref: main}"),
-        "2 workdir.url: a git repository as `workdir` is not served yet (clone it and name its folder)
-         2 workdir.ref: a git repository as `workdir` is not served yet (clone it and name its folder)",
+        "2 workdir.url: a git repository as `workdir` is not supported yet (clone it and name its folder)
+         2 workdir.ref: a git repository as `workdir` is not supported yet (clone it and name its folder)",
     );
     check(&run_with("workdir: [a]"), "2 workdir: expected text, found a list");
 }

@@ -19,7 +19,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     );
     check(
         "resources: {use_spot: true}",
-        "2 resources.use_spot: spot machines cannot be rented yet (write `spot: never` or leave it out)
+        "2 resources.use_spot: spot instances cannot be rented yet (write `spot: never` or leave it out)
          ok",
     );
     check("resources: {acelerators: V100}", "2 resources.acelerators: unknown key (did you mean `accelerators`?)");
@@ -32,7 +32,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     );
     check(
         "resources: {job_recovery: {strategy: FAILOVER}}",
-        "2 resources.job_recovery.strategy: only this machine can be rented yet (leave it out; a lost attempt is tried again on this machine)",
+        "2 resources.job_recovery.strategy: only this machine can be rented yet (leave it out; a lost attempt is retried on this machine)",
     );
     check(
         "resources: {job_recovery: {recover_on_exit_codes: [256]}}",
@@ -41,26 +41,26 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     check("num_nodes: 1", "ok");
     check(
         "num_nodes: 2",
-        "2 num_nodes: a run on several machines is not served yet (write `num_nodes: 1` or leave it out)
+        "2 num_nodes: a run on several machines is not supported yet (write `num_nodes: 1` or leave it out)
          ok",
     );
     check("num_nodes: 0", "2 num_nodes: `0` is out of range: it must be at least 1");
     check(
         "secrets: {TOKEN: abc}",
-        "2 secrets: secrets cannot be kept safely yet (let the program read them from a file that only you can read)",
+        "2 secrets: secrets are not supported yet (let the program read them from a file that only you can read)",
     );
     check("secrets: {}", "ok");
     check(
         "file_mounts: {/data: s3://a}",
-        "2 file_mounts: object stores and mounts are not served yet (put the files under `workdir`, which is copied to the machine)",
+        "2 file_mounts: object stores and mounts are not supported yet (put the files under `workdir`, which is copied to the machine)",
     );
     check(
         "volumes: {/data: a}",
-        "2 volumes: object stores and mounts are not served yet (put the files under `workdir`, which is copied to the machine)",
+        "2 volumes: object stores and mounts are not supported yet (put the files under `workdir`, which is copied to the machine)",
     );
     check(
         "service: {replicas: 2}",
-        "2 service: services are not served; a job runs to its end (write the program under `run:`)",
+        "2 service: services are not supported; a job runs to its end (write the program under `run:`)",
     );
     check(
         "mounts: {}",
@@ -71,7 +71,8 @@ fn skypilot_keys_are_served_or_refused_by_name() {
 #[test]
 fn machines_of_clouds_can_be_planned_and_not_yet_rented() {
     let check = |line: &str, expected: &str| check(&run_with(&format!("resources: {{{line}}}")), expected);
-    let gpu = "2 resources.accelerators: accelerators cannot be rented yet (leave it out to work on this machine's processor cores)\nok";
+    let gpu =
+        "2 resources.accelerators: accelerators cannot be rented yet (leave it out to run on this machine's CPU)\nok";
     check("accelerators: A100:8", gpu);
     check("accelerators: [A100:8, 40GB+:4]", gpu);
     check("accelerators: {A100: 8, H100: 8}", gpu);

@@ -117,7 +117,7 @@ fn wrong_keys_are_told_with_their_place() {
     );
     check_key(
         "checkpoint.keep: [1, 2]",
-        "9 sweep.parameters.checkpoint.keep: `checkpoint` does not change what is learnt (write it under `train` for all trials)",
+        "9 sweep.parameters.checkpoint.keep: `checkpoint` does not change the trained model (write it under `train` for all trials)",
     );
     check_key(
         "optimizer: [{sgd: {lr: 0.1}}]\n    optimizer.sgd.lr: [1]",

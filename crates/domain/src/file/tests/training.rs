@@ -170,7 +170,7 @@ fn ranks_lie_on_a_mesh() {
     check(
         "gpt_tiny",
         "processes: 4\n  parallel: {tensor: 2, shard: optimizer}\n  optimizer: {adafactor: {lr: 0.1}}",
-        "7 train.parallel.shard: with `tensor`, the optimiser's state is not sharded by itself (write `shard: gradients`, which includes it)
+        "7 train.parallel.shard: with `tensor`, the optimizer state cannot be sharded by itself (write `shard: gradients`, which includes it)
          7 train.parallel.tensor: `adafactor` looks at whole tensors, of which each rank has a part (choose `adamw` or `sgd`)",
     );
     check("vit_s_16", "dropout: 0.1", "6 train.dropout: `vit_s_16` leaves nothing out (leave the key out)");
@@ -240,7 +240,7 @@ fn ways_of_learning_make_sense() {
     check("cuda_graphs: true", "ok");
     check(
         "cuda_graphs: true\n  processes: 2",
-        "6 train.cuda_graphs: ranks that exchange gradients on the way back do not record it, so the passes of a step cannot be recorded (leave the key out)",
+        "6 train.cuda_graphs: ranks exchange gradients in the backward pass, so a step cannot be captured as a CUDA graph (leave the key out)",
     );
     check("recompute: some", "6 train.recompute: `some` is not known here (write one of `none`, `blocks`, `every`)");
     let blocks = |line: &str, expected: &str| super::check(&train_with(line).replace("cnn", "resnet20"), expected);
@@ -268,11 +268,11 @@ fn modules_are_read_with_their_loss() {
     );
     check(
         &module_with(&format!("{data}\n  loss: next_word")),
-        "5 train.data.text: words are learnt, and where they stand in the data is not said (write for example `text: {columns: [text]}`)",
+        "5 train.data.text: the model is trained on tokens, but nothing says where the data has its texts (write for example `text: {columns: [text]}`)",
     );
     check(
         &module_with("  data: {path: d.txt, text: {}}\n  loss: cross_entropy"),
-        "5 train.data.text.label: classes of texts are learnt, and where they stand in the data is not said (name their column, such as `label: label`)",
+        "5 train.data.text.label: the model classifies texts, but nothing says which column is the class (name their column, such as `label: label`)",
     );
     check(
         &module_with(&format!("{data}\n  loss: hinge\n  recompute: blocks")),
