@@ -1,16 +1,22 @@
-//! `cargo xtask docs`: `docs/job-file.md` and `docs/job-file.schema.json`, written from the types of the job file.
+//! `cargo xtask docs`: `docs/job-file.md` and `docs/job-file.schema.json` from the types of the job file, and
+//! `docs/cli.md` from the definitions of the command line.
 //!
-//! The types, their doc comments and the table of SkyPilot's keys are the source; `cargo xtask check` fails when a
-//! document no longer says what they say.
+//! The types, their doc comments, the table of SkyPilot's keys and the help texts are the source; `cargo xtask check`
+//! fails when a document is out of date.
 
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
+use xtask::build;
 use xtask::doing::{self, Outcome};
+
+/// What stands above the reference of commands.
+const COMMANDS: &str = include_str!("docs/cli-opening.md");
 
 /// What stands above the tables.
 const OPENING: &str = include_str!("docs/job-file-opening.md");
@@ -20,9 +26,12 @@ const CLOSING: &str = include_str!("docs/job-file-closing.md");
 
 /// Writes the generated documents or, with `check`, fails when one of them is stale.
 pub fn docs(root: &Path, check: bool) -> Outcome {
-    let arguments = ["run", "--release", "--quiet", "--package", "gradus-domain", "--example", "job_file"];
-    let source: Value = serde_json::from_str(&doing::read(&mut doing::cargo(root, &arguments))?)?;
+    // Both executables, because those are what `cargo xtask test` builds next.
+    let gradus = build::executables(root)?.join("gradus");
+    let reference = |subject: &str| doing::read(Command::new(&gradus).args(["reference", subject]));
+    let source: Value = serde_json::from_str(&reference("job-file")?)?;
     let documents = [
+        ("docs/cli.md", format!("{COMMANDS}\n{}", reference("commands")?)),
         ("docs/job-file.schema.json", schema(&source)?),
         ("docs/job-file.md", format!("{OPENING}\n{}{}\n{CLOSING}", sections(&source["schema"]), sky_table(&source))),
     ];
@@ -36,10 +45,8 @@ pub fn docs(root: &Path, check: bool) -> Outcome {
         }
     }
     match stale.is_empty() {
-        true => Ok("the generated documents say what the types say".into()),
-        false => {
-            Err(format!("{} no longer say what the types say\n  hint: `cargo xtask docs`", stale.join(", ")).into())
-        }
+        true => Ok("the generated documents are up to date".into()),
+        false => Err(format!("out of date: {}\n  hint: `cargo xtask docs`", stale.join(", ")).into()),
     }
 }
 
@@ -88,7 +95,7 @@ impl<'schema> Table<'schema> {
     /// Writes the section and returns those inside it.
     fn write(&self, text: &mut String) -> Vec<Section<'schema>> {
         let Section { path, schema, meaning } = &self.section;
-        let heading = if path.is_empty() { "## The keys".to_owned() } else { format!("### `{path}`") };
+        let heading = if path.is_empty() { "## Keys".to_owned() } else { format!("### `{path}`") };
         let _ = writeln!(text, "{heading}\n");
         if !meaning.is_empty() {
             let _ = writeln!(text, "{meaning}\n");
@@ -172,20 +179,20 @@ impl<'schema> Table<'schema> {
             return human.to_owned();
         }
         let name = match way["type"].as_str().or(way["type"][0].as_str()) {
-            Some("integer") => "whole number",
+            Some("integer") => "integer",
             Some("number") => "number",
             Some("boolean") => "`true` or `false`",
-            Some("object") if way["additionalProperties"]["type"] == "integer" => "mapping of names to numbers",
-            Some("object") if way["additionalProperties"].is_object() => "mapping of names to text",
+            Some("object") if way["additionalProperties"]["type"] == "integer" => "map of names to integers",
+            Some("object") if way["additionalProperties"].is_object() => "map of names to strings",
             Some("object") => "mapping",
             Some("array") => {
                 let items = self.kind(&self.ways(&way["items"]), &Value::Null);
                 return match way["maxItems"].as_u64() {
-                    Some(count) => format!("list of {count}: {items}"),
-                    None => format!("list of: {items}"),
+                    Some(count) => format!("list of {count} × {items}"),
+                    None => format!("list of {items}"),
                 };
             }
-            _ => "text",
+            _ => "string",
         };
         let bounds = bounds(if way["type"] == key["type"] { key } else { way });
         if bounds.is_empty() { name.to_owned() } else { format!("{name}, {bounds}") }
@@ -236,14 +243,14 @@ fn human(format: &str) -> Option<&'static str> {
         "rate" => "price",
         "bytes" => "size",
         "duration" => "duration",
-        "fraction" => "share",
-        "span" => "stretch",
+        "fraction" => "fraction",
+        "span" => "epochs or steps",
         "every" => "interval",
         "cores" => "cores",
         "gigabytes" => "size in GB",
         "accelerators" => "accelerators",
         "count" => "count",
-        "env" => "text",
+        "env" => "string",
         _ => return None,
     })
 }
@@ -266,15 +273,17 @@ fn cell(text: &str) -> String {
 }
 
 fn sky_table(source: &Value) -> String {
-    let mut text = String::from("## SkyPilot's keys\n\n| key | served | otherwise |\n|---|---|---|\n");
+    let mut text = String::from(
+        "## SkyPilot's keys\n\n| key | supported | if not: why, and what to use instead |\n|---|---|---|\n",
+    );
     for key in source["sky_keys"].as_array().into_iter().flatten() {
         let [path, why, hint] = ["path", "why", "hint"].map(|name| key[name].as_str().unwrap_or_default());
         let words: Vec<&str> = key["words"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let served = match (why.is_empty(), key["planned"].as_bool().unwrap_or_default(), words.is_empty()) {
             (true, _, _) => "yes".to_owned(),
             (false, false, _) => "no".to_owned(),
-            (false, true, true) => "by `gradus plan`".to_owned(),
-            (false, true, false) => format!("by `gradus plan`; by `gradus run` only `{}`", words.join("`, `")),
+            (false, true, true) => "`gradus plan` only".to_owned(),
+            (false, true, false) => format!("`gradus plan`; `gradus run` accepts only `{}`", words.join("`, `")),
         };
         let otherwise = if why.is_empty() { String::new() } else { format!("{why}; {hint}") };
         let _ = writeln!(text, "| `{path}` | {served} | {} |", cell(&otherwise));

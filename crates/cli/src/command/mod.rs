@@ -8,6 +8,7 @@ mod find;
 mod models;
 mod offers;
 mod plan;
+mod reference;
 mod runs;
 
 use crate::error::Error;
@@ -49,6 +50,9 @@ pub enum Command {
     /// Run the agent of one machine (started by gradus itself)
     #[command(hide = true)]
     Agent(agent::Args),
+    /// Print what the reference documents are made of (used by `cargo xtask docs`)
+    #[command(hide = true)]
+    Reference(reference::Args),
 }
 
 impl Command {
@@ -73,6 +77,7 @@ impl Command {
             Command::Events(args) => events::run(args, settings, printer),
             Command::Report(args) => report::run(args, settings, printer),
             Command::Agent(args) => agent::run(args, settings),
+            Command::Reference(args) => reference::run(args, printer),
         }
     }
 }
