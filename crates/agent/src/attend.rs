@@ -11,30 +11,29 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use cloud::local::folder::{self, Folder, Lock};
 use domain::run::AttemptEnd;
-use domain::wire::{self, Orders, Start, Tick, Word};
+use domain::wire::{self, AgentEvent, Heartbeat, HeartbeatReply, Start};
 use domain::{AttemptId, Elapsed};
+use node::{Folder, LaunchSpec, Lock, Spool};
 
-use crate::attempt::{Attempt, Tools, Why};
+use crate::attempt::{Attempt, StopReason, Tools};
 use crate::clock::Clock;
 use crate::event::Event;
+use crate::loop_client::LoopClient;
 use crate::meter::Meter;
-use crate::post::Post;
-use crate::spool::Spool;
 use crate::{Departure, Error, Patience, Settings, signals};
 
-/// Between the starts of two calls, unless a word that matters waits.
+/// Between the starts of two calls, unless an urgent event waits.
 const GAP: Duration = Duration::from_millis(30);
 
 /// Until a failed call is repeated.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Words in one call.
+/// Events in one heartbeat.
 const BATCH: usize = 2000;
 
-/// How long a signalled agent tries to say its last words.
-const LAST_WORDS: Duration = Duration::from_millis(300);
+/// How long a signalled agent tries to report what is left.
+const LAST_CALL: Duration = Duration::from_millis(300);
 
 /// Looks after the instance in `settings.folder`.
 pub fn run(settings: Settings, patience: Patience) -> Result<Departure, Error> {
@@ -43,8 +42,8 @@ pub fn run(settings: Settings, patience: Patience) -> Result<Departure, Error> {
         move |source| Error { folder, doing, source }
     };
     let folder = Folder::new(&settings.folder);
-    let order = folder.order().and_then(|order| order.ok_or(io::ErrorKind::NotFound.into()));
-    let order = order.map_err(fail("read `launch.json`"))?;
+    let spec = folder.launch_spec().and_then(|spec| spec.ok_or(io::ErrorKind::NotFound.into()));
+    let spec = spec.map_err(fail("read `launch.json`"))?;
     let Some(mut lock) = own_lock(&folder).map_err(fail("take the lock"))? else { return Ok(Departure::Attended) };
     if folder.usage().map_err(fail("read the meter"))?.is_some() {
         return Ok(Departure::Spent);
@@ -57,11 +56,11 @@ pub fn run(settings: Settings, patience: Patience) -> Result<Departure, Error> {
     // Signed only now: whoever reads it sends signals, and these are watched for.
     lock.sign().map_err(fail("sign the lock"))?;
     let spool = Spool::create(&folder).map_err(fail("write the spool"))?;
-    let post = Post::start(order.socket.clone(), patience.call, events.clone());
+    let client = LoopClient::start(spec.socket.clone(), patience.call, events.clone());
     let mut agent = Agent {
         clock,
         events,
-        post,
+        client,
         spool,
         patience,
         attempt: None,
@@ -71,11 +70,11 @@ pub fn run(settings: Settings, patience: Patience) -> Result<Departure, Error> {
         leaving: None,
         folder: settings.folder.clone(),
         access: settings.access.clone(),
-        order,
+        spec,
     };
     let departure = agent.attend(&inbox);
     meter.stop();
-    // All that it had to say is in the spool before the lock says that it is gone.
+    // All that it had to report is in the spool before the lock says that it is gone.
     drop(agent);
     drop(lock);
     Ok(departure)
@@ -93,7 +92,7 @@ fn own_lock(folder: &Folder) -> io::Result<Option<Lock>> {
 struct Agent {
     clock: Clock,
     events: Sender<Event>,
-    post: Post,
+    client: LoopClient,
     spool: Spool,
     patience: Patience,
     attempt: Option<Attempt>,
@@ -104,7 +103,7 @@ struct Agent {
     leaving: Option<Leaving>,
     folder: std::path::PathBuf,
     access: store::Access,
-    order: folder::Order,
+    spec: LaunchSpec,
 }
 
 /// How long the agent may go on alone. All times here are since the agent's start.
@@ -127,7 +126,7 @@ struct Calls {
 
 struct Leaving {
     departure: Departure,
-    /// Waited for the loop to take the last words until then.
+    /// When it stops waiting for the loop to acknowledge the rest.
     until: Duration,
 }
 
@@ -161,36 +160,36 @@ impl Agent {
     fn handle(&mut self, event: Event) {
         let now = self.clock.now();
         match event {
-            Event::Attempt(id, happening) => {
+            Event::Attempt(id, event) => {
                 // What comes after an attempt's end is about nothing.
                 if let Some(attempt) = self.attempt.as_mut().filter(|attempt| *attempt.id() == id) {
-                    for word in attempt.hear(happening, now) {
-                        self.spool.push(&id, word);
+                    for event in attempt.hear(event, now) {
+                        self.spool.push(&id, event);
                     }
                 }
             }
-            Event::Answered(Ok(orders)) => self.answered(orders, now),
+            Event::Answered(Ok(reply)) => self.answered(reply, now),
             Event::Answered(Err(_)) => {
                 self.calls.is_under_way = false;
                 self.calls.backoff = now + RETRY;
                 self.lease.is_refused |= now > self.lease.ends();
             }
-            Event::Signalled => self.leave(Departure::Signalled, Why::Signalled, now),
+            Event::Signalled => self.leave(Departure::Signalled, StopReason::Signalled, now),
             Event::Timer => {}
         }
     }
 
-    fn answered(&mut self, orders: Orders, now: Duration) {
+    fn answered(&mut self, reply: HeartbeatReply, now: Duration) {
         self.calls.is_under_way = false;
-        self.calls.next = now + Duration::from_micros(orders.next.micros());
-        let length = Duration::from_micros(orders.lease.micros());
+        self.calls.next = now + Duration::from_micros(reply.next.micros());
+        let length = Duration::from_micros(reply.lease.micros());
         self.lease = Lease { last_answer: now, length, is_refused: false };
-        self.spool.acknowledge(orders.acknowledged);
-        for order in orders.orders {
+        self.spool.acknowledge(reply.acknowledged);
+        for order in reply.orders {
             match order {
-                wire::Order::Start(start) => self.start(*start, now),
-                wire::Order::Stop { attempt } => self.stop(attempt, now),
-                wire::Order::Leave => self.leave(Departure::Ordered, Why::Leave, now),
+                wire::AgentCommand::Start(start) => self.start(*start, now),
+                wire::AgentCommand::Stop { attempt } => self.stop(attempt, now),
+                wire::AgentCommand::Leave => self.leave(Departure::Ordered, StopReason::Leave, now),
             }
         }
     }
@@ -201,16 +200,16 @@ impl Agent {
         }
         if let Some(older) = &mut self.attempt {
             // The order is repeated, and finds the machine free once the older attempt has ended.
-            older.end(Why::Replaced, now);
+            older.end(StopReason::Replaced, now);
             return;
         }
         let id = start.attempt.clone();
         self.begun.insert(id.clone());
         let tools = Tools {
-            rank_program: self.order.rank_program.clone(),
-            libtorch: self.order.libtorch.clone(),
-            owner: self.order.owner.clone(),
-            instance: self.order.instance.clone(),
+            rank_program: self.spec.rank_program.clone(),
+            libtorch: self.spec.libtorch.clone(),
+            owner: self.spec.owner.clone(),
+            instance: self.spec.instance.clone(),
             folder: self.folder.clone(),
             access: self.access.clone(),
             patience: self.patience,
@@ -218,37 +217,37 @@ impl Agent {
             events: self.events.clone(),
         };
         match Attempt::begin(start, tools, now) {
-            Ok((attempt, words)) => {
+            Ok((attempt, events)) => {
                 self.attempt = Some(attempt);
-                for word in words {
-                    self.spool.push(&id, word);
+                for event in events {
+                    self.spool.push(&id, event);
                 }
             }
             Err(finding) => {
                 let end = AttemptEnd::Failed { finding: *finding, exit_code: None };
-                self.spool.push(&id, Word::Ended { end });
+                self.spool.push(&id, AgentEvent::Ended { end });
             }
         }
     }
 
     fn stop(&mut self, id: AttemptId, now: Duration) {
         if let Some(attempt) = self.attempt.as_mut().filter(|attempt| *attempt.id() == id) {
-            attempt.end(Why::Stop, now);
+            attempt.end(StopReason::Stop, now);
         } else if self.begun.insert(id.clone()) {
             // Stopped before its start was ever ordered: it will not be started, and the loop waits for its end.
-            self.spool.push(&id, Word::Ended { end: AttemptEnd::Stopped { step: None } });
+            self.spool.push(&id, AgentEvent::Ended { end: AttemptEnd::Stopped { step: None } });
         }
     }
 
-    fn leave(&mut self, departure: Departure, why: Why, now: Duration) {
+    fn leave(&mut self, departure: Departure, reason: StopReason, now: Duration) {
         // An order to leave overtakes a departure that takes its time; nothing else is a reason to begin again.
         let before = self.leaving.as_ref().map(|leaving| leaving.departure);
         if before == Some(Departure::Ordered) || (before.is_some() && departure != Departure::Ordered) {
             return;
         }
-        self.leaving = Some(Leaving { departure, until: now + LAST_WORDS });
+        self.leaving = Some(Leaving { departure, until: now + LAST_CALL });
         if let Some(attempt) = &mut self.attempt {
-            attempt.end(why, now);
+            attempt.end(reason, now);
         }
     }
 
@@ -256,15 +255,15 @@ impl Agent {
     fn turn(&mut self) {
         let now = self.clock.now();
         if self.leaving.is_none() && self.lease.is_refused {
-            self.leave(Departure::LeaseOver, Why::LeaseOver, now);
+            self.leave(Departure::LeaseOver, StopReason::LeaseOver, now);
         }
         if let Some(attempt) = &mut self.attempt {
             let id = attempt.id().clone();
             if let Some(end) = attempt.turn(now) {
-                self.spool.push(&id, Word::Ended { end });
+                self.spool.push(&id, AgentEvent::Ended { end });
                 self.attempt = None;
                 if let Some(leaving) = &mut self.leaving {
-                    leaving.until = now + LAST_WORDS;
+                    leaving.until = now + LAST_CALL;
                 }
             }
         }
@@ -276,9 +275,9 @@ impl Agent {
     fn call(&mut self, now: Duration) {
         self.calls.is_under_way = true;
         self.calls.last = now;
-        self.post.send(Tick {
+        self.client.send(Heartbeat {
             schema: wire::SCHEMA,
-            instance: self.order.instance.clone(),
+            instance: self.spec.instance.clone(),
             started: self.clock.started(),
             elapsed: Elapsed::from_std(now),
             entries: self.spool.send(BATCH),
@@ -306,11 +305,11 @@ impl Agent {
 
     fn departure(&self) -> Option<Departure> {
         let leaving = self.leaving.as_ref().filter(|_| self.attempt.is_none())?;
-        let has_said_all = match leaving.departure {
+        let has_reported_all = match leaving.departure {
             // The loop has given up what happens here.
             Departure::Ordered | Departure::Attended | Departure::Spent => true,
             Departure::LeaseOver | Departure::Signalled => self.spool.is_empty() || self.clock.now() >= leaving.until,
         };
-        has_said_all.then_some(leaving.departure)
+        has_reported_all.then_some(leaving.departure)
     }
 }

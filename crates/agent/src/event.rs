@@ -5,16 +5,16 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use domain::rank::Report;
-use domain::wire::Orders;
+use domain::wire::HeartbeatReply;
 use domain::{AttemptId, Finding};
 
 /// What woke the agent.
 #[derive(Debug)]
 pub enum Event {
     /// Something about an attempt, which may be over by now.
-    Attempt(AttemptId, Happening),
+    Attempt(AttemptId, AttemptEvent),
     /// The loop's answer to a call, or why there is none.
-    Answered(Result<Orders, String>),
+    Answered(Result<HeartbeatReply, String>),
     /// A signal asked the agent to end.
     Signalled,
     /// Something is due.
@@ -23,7 +23,7 @@ pub enum Event {
 
 /// What the work needs: a program's folder, or data.
 #[derive(Debug)]
-pub struct Here {
+pub struct StagedInput {
     /// Where it is.
     pub path: PathBuf,
     /// Who serves its pieces, where it looks only as if it were here.
@@ -34,17 +34,17 @@ pub struct Here {
 pub type Serving = (store::Served, File);
 
 /// A file or folder that is here.
-impl From<PathBuf> for Here {
-    fn from(path: PathBuf) -> Here {
-        Here { path, served: None }
+impl From<PathBuf> for StagedInput {
+    fn from(path: PathBuf) -> StagedInput {
+        StagedInput { path, served: None }
     }
 }
 
 /// What happened to an attempt.
 #[derive(Debug)]
-pub enum Happening {
+pub enum AttemptEvent {
     /// What the work needs is on this machine, or why it is not.
-    Staged(Result<Here, Finding>),
+    Staged(Result<StagedInput, Finding>),
     /// The rank of this number has opened its socket.
     Connected(u32, UnixStream),
     /// The rank reported.

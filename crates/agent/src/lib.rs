@@ -11,10 +11,9 @@ mod attempt;
 mod attend;
 mod clock;
 mod event;
+mod loop_client;
 mod meter;
-mod post;
 mod signals;
-mod spool;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -4,29 +4,29 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use cloud::local::folder;
 use domain::Elapsed;
+use node::MeterFile;
 
 use crate::clock::Clock;
 
-/// Between two ticks. A killed agent is billed up to its last tick, so this bounds what goes unbilled.
+/// Between two lines. A killed agent is billed up to its last line, so this bounds what goes unbilled.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// A running meter. Stopping it writes a last tick.
+/// A running meter. Stopping it writes a last line.
 pub struct Meter {
     stop: Sender<()>,
     thread: JoinHandle<()>,
 }
 
 impl Meter {
-    /// Starts to write ticks of `clock` to `meter`.
-    pub fn start(mut meter: folder::Meter, clock: Clock) -> Meter {
+    /// Starts to write the time of `clock` to `file`.
+    pub fn start(mut file: MeterFile, clock: Clock) -> Meter {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             loop {
                 let waited = stopped.recv_timeout(INTERVAL);
-                // A tick that cannot be written is missing from the bill, in the user's favour.
-                let _ = meter.tick(Elapsed::from_std(clock.now()));
+                // A line that cannot be written is missing from the bill, in the user's favour.
+                let _ = file.write(Elapsed::from_std(clock.now()));
                 match waited {
                     Err(RecvTimeoutError::Timeout) => {}
                     Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
@@ -36,7 +36,7 @@ impl Meter {
         Meter { stop, thread }
     }
 
-    /// Writes the last tick, and returns when it is durable.
+    /// Writes the last line, and returns when it is durable.
     pub fn stop(self) {
         drop(self.stop);
         let _ = self.thread.join();

@@ -1,7 +1,7 @@
 //! What an agent tells a rank and what a rank tells its agent.
 //!
 //! A rank reads one [`Spec`] from a JSON file and local files, and knows nothing of clouds, money or HTTP. Over a Unix
-//! socket it sends one JSON [`Report`] a line and receives one JSON [`Order`] a line; end of file means that the agent
+//! socket it sends one JSON [`Report`] a line and receives one JSON [`RankCommand`] a line; end of file means that the agent
 //! is gone, and the rank ends itself. Its stdout and stderr are logs.
 
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub struct Spec {
     pub world_size: u32,
     /// Where the ranks meet; none for one alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub meeting: Option<Meeting>,
+    pub meeting: Option<Rendezvous>,
     /// SHA-256 of what defines the result; a checkpoint of another job is never resumed.
     pub job_hash: String,
     /// What to train.
@@ -49,7 +49,7 @@ pub struct Spec {
 
 /// Where ranks meet: a store that rank 0 keeps, as torchrun's `MASTER_ADDR` and `MASTER_PORT`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Meeting {
+pub struct Rendezvous {
     /// Name or address of rank 0's machine.
     pub host: String,
     /// Port on it.
@@ -109,7 +109,7 @@ pub enum Report {
 /// What an agent orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
-pub enum Order {
+pub enum RankCommand {
     /// Save a checkpoint within one step, then go on.
     Checkpoint,
     /// Save a checkpoint within one step, then end with [`Report::Stopped`].

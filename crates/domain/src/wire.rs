@@ -1,7 +1,8 @@
-//! What an agent and the control loop say to each other: JSON over HTTP, on a Unix socket here and TLS elsewhere.
+//! The messages between an agent and the control loop: JSON over HTTP, on a Unix socket here and TLS elsewhere.
 //!
-//! The agent calls. Each [`Tick`] carries what the loop has not acknowledged yet, and renews the lease; the reply says
-//! what is wanted. Both sides repeat themselves until the other has answered, so a lost message costs time only.
+//! The agent calls. Each [`Heartbeat`] carries the events that the loop has not acknowledged yet, and renews the lease; the
+//! [`HeartbeatReply`] carries the commands that are not done yet. Both sides repeat themselves until the other has
+//! answered, so a lost message costs time only. The names in the JSON are those of the first version and stay.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,9 +16,9 @@ use crate::units::Duration;
 /// The version of these messages.
 pub const SCHEMA: u32 = 1;
 
-/// An agent's call, `POST /v1/tick`.
+/// A call of an agent, `POST /v1/tick`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Tick {
+pub struct Heartbeat {
     /// Version of the message.
     pub schema: u32,
     /// Who calls.
@@ -26,11 +27,11 @@ pub struct Tick {
     pub started: Timestamp,
     /// Rent so far, on a clock that never goes back.
     pub elapsed: Elapsed,
-    /// What has not been acknowledged yet, oldest first.
+    /// Events that were not acknowledged yet, oldest first.
     pub entries: Vec<Entry>,
 }
 
-/// One thing an agent has to say, kept in its spool until it is acknowledged.
+/// One event of an attempt, kept in the agent's spool until it is acknowledged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// From 1, without gaps, for one instance.
@@ -38,20 +39,21 @@ pub struct Entry {
     /// Which attempt it is about.
     pub attempt: AttemptId,
     /// What happened.
-    pub word: Word,
+    #[serde(rename = "word")]
+    pub event: AgentEvent,
 }
 
-/// What an agent has to say of an attempt.
+/// What an agent reports of an attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "word", rename_all = "snake_case")]
-pub enum Word {
+pub enum AgentEvent {
     /// Its ranks were started.
     Started,
     /// A rank reported.
     Reported {
         /// Which rank.
         rank: u32,
-        /// What it said. Nested, for its tag has a name of its own.
+        /// The report, nested because its tag has a name of its own.
         report: Report,
     },
     /// All its ranks have ended.
@@ -63,24 +65,24 @@ pub enum Word {
 
 /// The loop's reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Orders {
+pub struct HeartbeatReply {
     /// Entries up to this one are durable here.
     pub acknowledged: u64,
-    /// The agent may go on without an answer for so long.
+    /// How long the agent may continue without an answer.
     pub lease: Duration,
-    /// When to call again.
+    /// How long the agent waits before its next call.
     pub next: Duration,
-    /// What is wanted; repeated until done.
-    pub orders: Vec<Order>,
+    /// Commands, repeated until they are done.
+    pub orders: Vec<AgentCommand>,
 }
 
-/// What the loop wants.
+/// A command of the loop to an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
-pub enum Order {
+pub enum AgentCommand {
     /// Start this attempt, unless it was started already.
     Start(Box<Start>),
-    /// Save, then end the attempt.
+    /// Save the state, then end the attempt.
     Stop {
         /// Which.
         attempt: AttemptId,
@@ -98,15 +100,39 @@ pub struct Start {
     pub attempt: AttemptId,
     /// Its number, which everything it writes carries.
     pub fence: Fence,
-    /// What it works at.
+    /// The job.
     pub job: Job,
     /// SHA-256 of what defines the result.
     pub job_hash: String,
-    /// Threads a rank.
+    /// Threads per rank.
     pub threads: u32,
     /// Whether a checkpoint is resumed although the data has changed since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub accept_data_change: bool,
     /// Folder of the run on the node: checkpoints, logs, export.
     pub folder: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads the message of an earlier version, and writes the same bytes again.
+    fn check<T: Serialize + serde::de::DeserializeOwned>(message: &str) {
+        let read: T = serde_json::from_str(message).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), message);
+    }
+
+    #[test]
+    fn messages_of_earlier_versions_are_read_and_written_alike() {
+        check::<Heartbeat>(concat!(
+            r#"{"schema":1,"instance":"digits-1-i1","started":1700000000000000,"elapsed":250000,"entries":["#,
+            r#"{"seq":1,"attempt":"digits-1-a1","word":{"word":"started"}},"#,
+            r#"{"seq":2,"attempt":"digits-1-a1","word":{"word":"reported","rank":0,"#,
+            r#""report":{"report":"note","text":"n"}}},"#,
+            r#"{"seq":3,"attempt":"digits-1-a1","word":{"word":"ended","end":{"end":"succeeded"}}}]}"#,
+        ));
+        check::<AgentCommand>(r#"{"order":"stop","attempt":"digits-1-a1"}"#);
+        check::<AgentCommand>(r#"{"order":"leave"}"#);
+    }
 }

@@ -22,5 +22,5 @@ pub mod world;
 pub use bill::{bill, spent};
 pub use lifecycle::Illegal;
 pub use orders::{hear, orders};
-pub use reconcile::{Action, Facts, Policy, Try, reached, reconcile};
+pub use reconcile::{Action, Facts, Policy, SubmitTrial, reached, reconcile};
 pub use world::{Attempt, AttemptState, Instance, Measured, Run, Sweep, SweepState, World};

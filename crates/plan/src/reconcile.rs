@@ -72,7 +72,7 @@ pub enum Action {
     /// Write the intent to start an attempt; the agent hears of it with its next call.
     Start { run: RunId, attempt: AttemptId, fence: Fence, instance: InstanceId },
     /// Write down that an attempt ended with its instance.
-    Lose { attempt: AttemptId, finding: Finding },
+    FailAttempt { attempt: AttemptId, finding: Finding },
     /// Write the end of a run.
     End { run: RunId, end: RunEnd },
     /// Ask a run to stop.
@@ -84,13 +84,13 @@ pub enum Action {
     /// Ask the provider to end an instance whose release was intended.
     Terminate { instance: InstanceId },
     /// Write down the provider's proof that an instance is gone.
-    Settle { instance: InstanceId, usage: Usage },
+    RecordRelease { instance: InstanceId, usage: Usage },
     /// Write the final bill.
     Bill { run: RunId, bill: Bill },
     /// Submit the run that is a sweep's next trial.
-    Try(Box<Try>),
+    SubmitTrial(Box<SubmitTrial>),
     /// Write that a trial goes on: to so many epochs, or with what it was stopped at.
-    GoOn { run: RunId, epochs: Option<u32> },
+    Resume { run: RunId, epochs: Option<u32> },
     /// Ask a sweep to stop.
     StopSweep { sweep: SweepId, by: StopBy },
     /// Tell that the alert of a sweep's budget was reached.
@@ -101,7 +101,7 @@ pub enum Action {
 
 /// The run that is a sweep's next trial.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Try {
+pub struct SubmitTrial {
     /// Its name.
     pub run: RunId,
     /// The sweep's job with the trial's values.
@@ -165,9 +165,9 @@ fn for_instance(
             && state.instance == *id
         {
             let finding = Finding::new(Cause::InstanceLost, format!("instance `{id}` is gone"));
-            actions.push(Action::Lose { attempt: attempt.clone(), finding });
+            actions.push(Action::FailAttempt { attempt: attempt.clone(), finding });
         }
-        actions.push(Action::Settle { instance: id.clone(), usage });
+        actions.push(Action::RecordRelease { instance: id.clone(), usage });
         actions
     };
     match (&instance.state, sight) {

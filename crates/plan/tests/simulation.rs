@@ -11,7 +11,7 @@ use domain::job::{Command, Needs, Recovery};
 use domain::random::Draws;
 use domain::run::{AttemptEnd, RunState, Sight, Usage};
 use domain::wants::Wants;
-use domain::wire::{Entry, Order, Start, Word};
+use domain::wire::{AgentCommand, AgentEvent, Entry, Start};
 use domain::workload::DataFacts;
 use domain::{
     AttemptId, Cause, Elapsed, Event, Finding, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId,
@@ -162,7 +162,7 @@ impl Simulation {
             Action::Start { run, attempt, fence, instance } => {
                 self.append(Event::AttemptIntended { run, attempt, fence, instance })
             }
-            Action::Lose { attempt, finding } => {
+            Action::FailAttempt { attempt, finding } => {
                 self.append(Event::AttemptEnded { attempt, end: AttemptEnd::Failed { finding, exit_code: None } })
             }
             Action::End { run, end } => self.append(Event::Ended { run, end }),
@@ -177,9 +177,9 @@ impl Simulation {
                 }
                 Ok(())
             }
-            Action::Settle { instance, usage } => self.append(Event::Released { instance, usage }),
+            Action::RecordRelease { instance, usage } => self.append(Event::Released { instance, usage }),
             Action::Bill { run, bill } => self.append(Event::Billed { run, bill }),
-            Action::Try(_) | Action::GoOn { .. } | Action::StopSweep { .. } => panic!("there is no sweep"),
+            Action::SubmitTrial(_) | Action::Resume { .. } | Action::StopSweep { .. } => panic!("there is no sweep"),
             Action::AlertSweep { .. } | Action::EndSweep { .. } => panic!("there is no sweep"),
         }
     }
@@ -240,9 +240,9 @@ impl Simulation {
         machine.agent.words.retain(|entry| !words.contains(entry));
         for order in orders {
             match order {
-                Order::Start(start) => machine.agent.start(start.attempt),
-                Order::Stop { attempt } => machine.agent.end(attempt, AttemptEnd::Stopped { step: None }),
-                Order::Leave => machine.ended = machine.ended.or(Some(now)),
+                AgentCommand::Start(start) => machine.agent.start(start.attempt),
+                AgentCommand::Stop { attempt } => machine.agent.end(attempt, AttemptEnd::Stopped { step: None }),
+                AgentCommand::Leave => machine.ended = machine.ended.or(Some(now)),
             }
         }
         Ok(())
@@ -285,16 +285,16 @@ impl Simulation {
 }
 
 impl Agent {
-    fn say(&mut self, attempt: AttemptId, word: Word) {
+    fn say(&mut self, attempt: AttemptId, event: AgentEvent) {
         self.seq += 1;
-        self.words.push_back(Entry { seq: self.seq, attempt, word });
+        self.words.push_back(Entry { seq: self.seq, attempt, event });
     }
 
     fn start(&mut self, attempt: AttemptId) {
         if !self.known.contains(&attempt) {
             self.known.push(attempt.clone());
             self.attempt = Some((attempt.clone(), 0));
-            self.say(attempt, Word::Started);
+            self.say(attempt, AgentEvent::Started);
         }
     }
 
@@ -303,7 +303,7 @@ impl Agent {
         if running || !self.known.contains(&attempt) {
             self.known.push(attempt.clone());
             self.attempt = None;
-            self.say(attempt, Word::Ended { end });
+            self.say(attempt, AgentEvent::Ended { end });
         }
     }
 

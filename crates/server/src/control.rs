@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cloud::Provider;
 use domain::run::{InstanceState, Sight};
-use domain::wire::{Entry, Order, Orders, SCHEMA, Start, Tick};
+use domain::wire::{AgentCommand, Entry, Heartbeat, HeartbeatReply, SCHEMA, Start};
 use domain::{AttemptId, Elapsed, Event, InstanceId, RunId};
 use plan::{Facts, Policy, Run, World};
 
@@ -25,7 +25,7 @@ use crate::state::State;
 #[derive(Debug)]
 pub enum Wake {
     /// An agent called, and waits for the answer.
-    Tick(Box<Tick>, tokio::sync::oneshot::Sender<Orders>),
+    Heartbeat(Box<Heartbeat>, tokio::sync::oneshot::Sender<HeartbeatReply>),
     /// The user pressed Ctrl-C, or the process was asked to end.
     Interrupt,
 }
@@ -107,8 +107,8 @@ impl<'a> Control<'a> {
                 return Ok(Left::Done);
             }
             match inbox.recv_timeout(LOOK) {
-                Ok(Wake::Tick(tick, reply)) => {
-                    let orders = self.hear(&tick)?;
+                Ok(Wake::Heartbeat(heartbeat, reply)) => {
+                    let orders = self.hear(&heartbeat)?;
                     // An agent that did not wait for the answer will call again.
                     let _ = reply.send(orders);
                 }
@@ -119,41 +119,41 @@ impl<'a> Control<'a> {
     }
 
     /// Takes in what an agent says, and answers what is wanted of it.
-    fn hear(&mut self, tick: &Tick) -> Result<Orders, Error> {
+    fn hear(&mut self, heartbeat: &Heartbeat) -> Result<HeartbeatReply, Error> {
         self.state.refresh()?;
-        let id = &tick.instance;
-        let Some(instance) = self.state.world().instances.get(id).filter(|_| tick.schema <= SCHEMA) else {
-            return Ok(answer(tick, vec![Order::Leave]));
+        let id = &heartbeat.instance;
+        let Some(instance) = self.state.world().instances.get(id).filter(|_| heartbeat.schema <= SCHEMA) else {
+            return Ok(answer(heartbeat, vec![AgentCommand::Leave]));
         };
         let run = instance.run.clone();
-        self.meters.insert(id.clone(), tick.elapsed);
+        self.meters.insert(id.clone(), heartbeat.elapsed);
         self.silence.insert(id.clone(), Elapsed(0));
         let silent = match instance.state {
             InstanceState::Intended | InstanceState::Launching => true,
             InstanceState::Up | InstanceState::Releasing | InstanceState::Released { .. } => false,
         };
         if silent {
-            self.state.append(vec![Event::AgentUp { instance: id.clone(), started: tick.started }])?;
+            self.state.append(vec![Event::AgentUp { instance: id.clone(), started: heartbeat.started }])?;
         }
-        let kept = self.note(&run, id, &tick.entries)?;
+        let kept = self.note(&run, id, &heartbeat.entries)?;
         self.settle()?;
         let start = |run_id: &RunId, run: &Run, attempt: &AttemptId| self.start(run_id, run, attempt);
         let orders = plan::orders(self.state.world(), id, start);
-        let answer = Orders { lease: self.lease(&run), ..answer(tick, orders) };
-        Ok(if kept { answer } else { Orders { acknowledged: 0, ..answer } })
+        let answer = HeartbeatReply { lease: self.lease(&run), ..answer(heartbeat, orders) };
+        Ok(if kept { answer } else { HeartbeatReply { acknowledged: 0, ..answer } })
     }
 
     /// Whether some process waits for a run, or for the sweep that it is a trial of.
-    fn is_attended(&self, id: &RunId) -> bool {
+    fn is_watched(&self, id: &RunId) -> bool {
         let trial = self.state.world().runs.get(id).and_then(|run| run.trial.as_ref());
-        self.home.is_attended(&self.home.run(id))
-            || trial.is_some_and(|trial| self.home.is_attended(&self.home.sweep(&trial.sweep)))
+        self.home.is_watched(&self.home.run(id))
+            || trial.is_some_and(|trial| self.home.is_watched(&self.home.sweep(&trial.sweep)))
     }
 
     /// The lease runs out for a run that nobody attends to, as if there were no loop: what somebody else's loop serves
     /// must not cost money for ever.
     fn lease(&mut self, run: &RunId) -> domain::Duration {
-        if self.is_attended(run) {
+        if self.is_watched(run) {
             self.alone.remove(run);
             return LEASE;
         }
@@ -244,7 +244,7 @@ impl<'a> Control<'a> {
         let unfinished = world.runs.iter().filter(|(_, run)| !run.state.is_final());
         let mut facts = Facts { now: clock::now(), ..Facts::default() };
         for (id, run) in unfinished {
-            if self.is_attended(id) {
+            if self.is_watched(id) {
                 facts.attended.insert(id.clone());
             }
             let marks = u64::from(run.restarts) + u64::from(run.error_restarts) + run.attempts.len() as u64;
@@ -255,7 +255,7 @@ impl<'a> Control<'a> {
             facts.quiet.insert(id.clone(), Elapsed(monotonic.0.saturating_sub(since.1.0)));
         }
         let unfinished = world.sweeps.iter().filter(|(_, sweep)| !sweep.state.is_final());
-        let attended = unfinished.filter(|(id, _)| self.home.is_attended(&self.home.sweep(id)));
+        let attended = unfinished.filter(|(id, _)| self.home.is_watched(&self.home.sweep(id)));
         facts.attended_sweeps = attended.map(|(id, _)| id.clone()).collect();
         // Time in which this loop was asleep, or not there, is not held against an agent.
         let turn = monotonic.0.saturating_sub(self.awake.0).min(TURN.0);
@@ -271,8 +271,8 @@ impl<'a> Control<'a> {
     }
 }
 
-fn answer(tick: &Tick, orders: Vec<Order>) -> Orders {
-    let acknowledged = tick.entries.last().map_or(0, |entry| entry.seq);
+fn answer(heartbeat: &Heartbeat, orders: Vec<AgentCommand>) -> HeartbeatReply {
+    let acknowledged = heartbeat.entries.last().map_or(0, |entry| entry.seq);
     let next = if orders.is_empty() { NEXT_IDLE } else { NEXT };
-    Orders { acknowledged, lease: LEASE, next, orders }
+    HeartbeatReply { acknowledged, lease: LEASE, next, orders }
 }

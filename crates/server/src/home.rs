@@ -27,7 +27,7 @@ pub struct LoopLock(#[expect(dead_code, reason = "the lock lasts as long as the 
 
 /// Held by each process that waits for a run or a sweep; what nobody waits for is not started.
 #[derive(Debug)]
-pub struct Attendance(#[expect(dead_code, reason = "the lock lasts as long as the open file")] File);
+pub struct WatchLock(#[expect(dead_code, reason = "the lock lasts as long as the open file")] File);
 
 impl Home {
     /// Opens the home folder, made on first use.
@@ -104,36 +104,36 @@ impl Home {
     ///
     /// # Errors
     /// [`Error::File`] when the lock file cannot be used.
-    pub fn attend(&self, folder: &Path) -> Result<Attendance, Error> {
+    pub fn watch(&self, folder: &Path) -> Result<WatchLock, Error> {
         fs::create_dir_all(folder).map_err(Error::file("make the folder", folder))?;
         let path = folder.join("attend.lock");
         let file = open_lock(&path)?;
         let locked = flock(&file, FlockOperation::LockShared);
         locked.map_err(|errno| Error::file("lock", &path)(errno.into()))?;
-        Ok(Attendance(file))
+        Ok(WatchLock(file))
     }
 
     /// Remembers that somebody was told how the run or sweep of this folder ended.
     ///
     /// # Errors
     /// [`Error::File`] when the mark cannot be written.
-    pub fn tell(&self, folder: &Path) -> Result<(), Error> {
+    pub fn mark_reported(&self, folder: &Path) -> Result<(), Error> {
         let path = folder.join("told");
         File::create(&path).map(|_| ()).map_err(Error::file("write", &path))
     }
 
     /// Forgets it again, for what goes on.
-    pub fn untell(&self, folder: &Path) {
+    pub fn unmark_reported(&self, folder: &Path) {
         let _ = fs::remove_file(folder.join("told"));
     }
 
     /// Whether somebody was told how the run or sweep of this folder ended.
-    pub fn is_told(&self, folder: &Path) -> bool {
+    pub fn is_reported(&self, folder: &Path) -> bool {
         folder.join("told").exists()
     }
 
     /// Whether some process waits for the run or sweep of this folder.
-    pub fn is_attended(&self, folder: &Path) -> bool {
+    pub fn is_watched(&self, folder: &Path) -> bool {
         let Ok(file) = File::open(folder.join("attend.lock")) else { return false };
         matches!(flock(&file, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK))
     }

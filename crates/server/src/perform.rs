@@ -26,7 +26,7 @@ pub fn perform(state: &mut State, home: &Home, providers: &[Box<dyn Provider>], 
         Action::Start { run, attempt, fence, instance } => {
             append(state, Event::AttemptIntended { run, attempt, fence, instance })
         }
-        Action::Lose { attempt, finding } => {
+        Action::FailAttempt { attempt, finding } => {
             let end = domain::run::AttemptEnd::Failed { finding, exit_code: None };
             append(state, Event::AttemptEnded { attempt, end })
         }
@@ -41,19 +41,19 @@ pub fn perform(state: &mut State, home: &Home, providers: &[Box<dyn Provider>], 
             }
             Ok(())
         }
-        Action::Settle { instance, usage } => append(state, Event::Released { instance, usage }),
+        Action::RecordRelease { instance, usage } => append(state, Event::Released { instance, usage }),
         Action::Bill { run, bill } => {
             chaos::point("bill");
             append(state, Event::Billed { run, bill })
         }
-        Action::Try(new) => {
-            let plan::Try { run, job, plan, file, trial } = *new;
+        Action::SubmitTrial(new) => {
+            let plan::SubmitTrial { run, job, plan, file, trial } = *new;
             let job_hash = job_hash(&job, &plan);
             let submitted = Submitted { run, job, plan, job_hash, file, trial: Some(trial) };
             append(state, Event::Submitted(Box::new(submitted)))
         }
-        Action::GoOn { run, epochs } => {
-            home.untell(&home.run(&run));
+        Action::Resume { run, epochs } => {
+            home.unmark_reported(&home.run(&run));
             let trial = state.world().runs.get(&run).and_then(|run| run.trial.as_ref());
             let sweep = trial.and_then(|trial| state.world().sweeps.get(&trial.sweep));
             let accept_data_change = sweep.is_some_and(|sweep| sweep.accept_data_change);

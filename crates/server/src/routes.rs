@@ -9,7 +9,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
-use domain::wire::{Orders, Tick};
+use domain::wire::{Heartbeat, HeartbeatReply};
 use tokio::net::UnixListener;
 
 use crate::control::Wake;
@@ -36,7 +36,8 @@ pub fn serve(socket: &Path, inbox: Sender<Wake>) -> Result<(), Error> {
     };
     let private = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(socket, private).map_err(Error::file("protect", socket))?;
-    let router = Router::new().route("/v1/tick", post(tick)).layer(DefaultBodyLimit::max(BODY_MAX)).with_state(inbox);
+    let router =
+        Router::new().route("/v1/tick", post(heartbeat)).layer(DefaultBodyLimit::max(BODY_MAX)).with_state(inbox);
     let serve = move || {
         // It ends with the process.
         let _ = runtime.block_on(async { axum::serve(listener, router).await });
@@ -45,9 +46,12 @@ pub fn serve(socket: &Path, inbox: Sender<Wake>) -> Result<(), Error> {
     thread.map(|_| ()).map_err(Error::file("start the server at", socket))
 }
 
-async fn tick(State(inbox): State<Sender<Wake>>, Json(tick): Json<Tick>) -> Result<Json<Orders>, StatusCode> {
+async fn heartbeat(
+    State(inbox): State<Sender<Wake>>,
+    Json(heartbeat): Json<Heartbeat>,
+) -> Result<Json<HeartbeatReply>, StatusCode> {
     let (reply, answer) = tokio::sync::oneshot::channel();
-    inbox.send(Wake::Tick(Box::new(tick), reply)).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+    inbox.send(Wake::Heartbeat(Box::new(heartbeat), reply)).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
     match tokio::time::timeout(ANSWER, answer).await {
         Ok(Ok(orders)) => Ok(Json(orders)),
         Ok(Err(_)) | Err(_) => Err(StatusCode::SERVICE_UNAVAILABLE),

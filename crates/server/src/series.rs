@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use domain::series::Point;
-use domain::wire::{Entry, Word};
+use domain::wire::{AgentEvent, Entry};
 use domain::{AttemptId, InstanceId, RunId, Timestamp};
 use rusqlite::{Connection, params};
 
@@ -54,7 +54,7 @@ impl Series {
         let mut insert = || -> rusqlite::Result<()> {
             let transaction = self.db.transaction()?;
             for entry in entries {
-                let Word::Reported { report, .. } = &entry.word else { continue };
+                let AgentEvent::Reported { report, .. } = &entry.event else { continue };
                 let text = serde_json::to_string(report)
                     .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
                 let sql = "INSERT OR IGNORE INTO points (instance, seq, run, attempt, at, report) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";

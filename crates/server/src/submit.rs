@@ -37,7 +37,7 @@ pub fn submit_sweep(state: &mut State, job: Job, plan: Plan, known: Known, file:
 pub fn unfinished_sweep(home: &Home, state: &State, job: &Job, plan: &Plan, file: &str) -> Option<SweepId> {
     let hash = job_hash(job, plan);
     let same = |sweep: &plan::Sweep| sweep.job_hash == hash && sweep.file == file && &sweep.job == job;
-    let open = |id: &SweepId, sweep: &plan::Sweep| !sweep.state.is_final() || !home.is_told(&home.sweep(id));
+    let open = |id: &SweepId, sweep: &plan::Sweep| !sweep.state.is_final() || !home.is_reported(&home.sweep(id));
     let sweeps = state.world().sweeps.iter().filter(|(id, sweep)| same(sweep) && open(id, sweep));
     sweeps.max_by_key(|(_, sweep)| sweep.order).map(|(id, _)| id.clone())
 }
@@ -47,7 +47,7 @@ pub fn unfinished_sweep(home: &Home, state: &State, job: &Job, plan: &Plan, file
 pub fn unfinished(home: &Home, state: &State, job: &Job, plan: &Plan, file: &str) -> Option<RunId> {
     let hash = job_hash(job, plan);
     let same = |run: &plan::Run| run.trial.is_none() && run.job_hash == hash && run.file == file && &run.job == job;
-    let open = |id: &RunId, run: &plan::Run| run.bill.is_none() || !home.is_told(&home.run(id));
+    let open = |id: &RunId, run: &plan::Run| run.bill.is_none() || !home.is_reported(&home.run(id));
     let runs = state.world().runs.iter().filter(|(id, run)| same(run) && open(id, run));
     runs.max_by_key(|(_, run)| run.order).map(|(id, _)| id.clone())
 }

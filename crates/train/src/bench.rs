@@ -13,7 +13,7 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use domain::rank::Meeting;
+use domain::rank::Rendezvous;
 use domain::train::{MemoryFormat, Task, Train};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -211,7 +211,7 @@ impl Bench {
         recipe.format.settle(device)?;
         let (host, port, local_rank) = ("127.0.0.1".to_owned(), case.port, case.rank);
         let prefix = String::new();
-        let meeting = Meeting { host, port, local_rank, is_kept: false, patience_s: PATIENCE_S, prefix };
+        let meeting = Rendezvous { host, port, local_rank, is_kept: false, patience_s: PATIENCE_S, prefix };
         let mut ranks = Ranks::join(case.rank, case.train.processes, Some(&meeting), case.train.parallel)?;
         let trainer = Trainer::fresh(&case.train, case.shape(), device, case.threads, &mut ranks)?;
         ranks.hook(&trainer.network, case.train.parallel)?;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use domain::rank::{Order, Report};
+use domain::rank::{RankCommand, Report};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use self::outbox::Outbox;
@@ -35,7 +35,7 @@ pub struct Channel {
 #[derive(Debug, Default)]
 struct Shared {
     outbox: Outbox,
-    orders: Mutex<VecDeque<Order>>,
+    orders: Mutex<VecDeque<RankCommand>>,
     /// Set by a signal, as one more order.
     stop: Arc<AtomicBool>,
     /// The last word is said; the agent may hang up.
@@ -96,12 +96,12 @@ impl Channel {
     }
 
     /// The next order, from the agent or by a signal, without waiting.
-    pub fn try_order(&self) -> Option<Order> {
+    pub fn try_order(&self) -> Option<RankCommand> {
         if self.shared.hushed.load(Ordering::Acquire) {
             return None;
         }
         if self.shared.stop.swap(false, Ordering::Relaxed) {
-            return Some(Order::Stop);
+            return Some(RankCommand::Stop);
         }
         lock(&self.shared.orders).pop_front()
     }
@@ -215,7 +215,7 @@ mod tests {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("`{line}`: {error}"))
     }
 
-    fn wait_for_order(channel: &Channel) -> Order {
+    fn wait_for_order(channel: &Channel) -> RankCommand {
         loop {
             if let Some(order) = channel.try_order() {
                 return order;
@@ -286,8 +286,8 @@ mod tests {
             .get_mut()
             .write_all(b"{\"order\":\"checkpoint\"}\nnonsense\n{\"order\":\"dance\"}\n{\"order\":\"stop\"}\n")
             .unwrap();
-        assert_eq!(wait_for_order(&channel), Order::Checkpoint);
-        assert_eq!(wait_for_order(&channel), Order::Stop);
+        assert_eq!(wait_for_order(&channel), RankCommand::Checkpoint);
+        assert_eq!(wait_for_order(&channel), RankCommand::Stop);
         assert_eq!(channel.try_order(), None);
         channel.finish();
     }
@@ -310,7 +310,7 @@ mod tests {
     fn rank() {
         let channel = Channel::connect(&std::env::var("RANK_SOCKET").unwrap()).unwrap();
         channel.send(step(1));
-        assert_eq!(wait_for_order(&channel), Order::Stop);
+        assert_eq!(wait_for_order(&channel), RankCommand::Stop);
         channel.send(Report::Stopped { step: 1 });
         channel.finish();
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use domain::finding::{Cause, Finding};
-use domain::rank::{Meeting, Report, Spec};
+use domain::rank::{Rendezvous, Report, Spec};
 use domain::threads::Threads;
 use tch::Device;
 use train::channel::Channel;
@@ -69,7 +69,7 @@ fn launched(mut spec: Spec) -> Result<Spec, String> {
         let local_rank = std::env::var("LOCAL_RANK").unwrap_or_else(|_| "0".to_owned());
         let usual = || domain::rank::patience().saturating_add(data::preloading(&spec.train.data).as_secs());
         let patience_s = spec.meeting.as_ref().map_or_else(usual, |meeting| meeting.patience_s);
-        spec.meeting = Some(Meeting {
+        spec.meeting = Some(Rendezvous {
             host: value("MASTER_ADDR")?,
             port: number("MASTER_PORT", &value("MASTER_PORT")?)?,
             local_rank: number("LOCAL_RANK", &local_rank)?,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use checkpoint::{Identity, Writer};
 use data::{Cursor, Part};
 use domain::finding::{Cause, Finding};
-use domain::rank::{Evaluated, EvaluatedSplit, Order, Ready, Report, Spec, Step};
+use domain::rank::{Evaluated, EvaluatedSplit, RankCommand, Ready, Report, Spec, Step};
 use domain::train::Task;
 use tch::Device;
 
@@ -271,8 +271,8 @@ impl Orders<'_> {
     fn take(&mut self) {
         while let Some(order) = self.channel.try_order() {
             match order {
-                Order::Checkpoint => self.save = true,
-                Order::Stop => self.stop = true,
+                RankCommand::Checkpoint => self.save = true,
+                RankCommand::Stop => self.stop = true,
             }
         }
     }

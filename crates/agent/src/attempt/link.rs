@@ -12,10 +12,10 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use domain::AttemptId;
-use domain::rank::Order;
+use domain::rank::RankCommand;
 use rustix::net::Shutdown;
 
-use crate::event::{Event, Happening};
+use crate::event::{AttemptEvent, Event};
 
 /// Longest path that every system takes, with room for the end.
 const LONGEST: usize = 100;
@@ -42,8 +42,8 @@ pub struct Link {
     /// Keeps the short path alive.
     _folder: File,
     stream: Option<UnixStream>,
-    /// Orders that came before the rank did.
-    waiting: Vec<Order>,
+    /// Commands sent before the rank connected.
+    waiting: Vec<RankCommand>,
     is_silent: bool,
 }
 
@@ -57,9 +57,9 @@ impl Link {
         let accepting = listener.try_clone()?;
         let attempt = attempt.clone();
         std::thread::spawn(move || {
-            let send = |happening| events.send(Event::Attempt(attempt.clone(), happening)).is_ok();
+            let send = |event| events.send(Event::Attempt(attempt.clone(), event)).is_ok();
             let _ = read(&accepting, rank, send);
-            send(Happening::Silent(rank));
+            send(AttemptEvent::Silent(rank));
         });
         Ok(Link { listener, path, file, _folder: handle, stream: None, waiting: Vec::new(), is_silent: false })
     }
@@ -79,7 +79,7 @@ impl Link {
     }
 
     /// Sends an order, or keeps it until the rank connects.
-    pub fn order(&mut self, order: Order) {
+    pub fn order(&mut self, order: RankCommand) {
         match &mut self.stream {
             Some(stream) => {
                 // A rank that cannot be told is killed when its time is over.
@@ -115,16 +115,16 @@ impl Drop for Link {
     }
 }
 
-fn read(listener: &UnixListener, rank: u32, send: impl Fn(Happening) -> bool) -> io::Result<()> {
+fn read(listener: &UnixListener, rank: u32, send: impl Fn(AttemptEvent) -> bool) -> io::Result<()> {
     let (stream, _) = listener.accept()?;
-    send(Happening::Connected(rank, stream.try_clone()?));
+    send(AttemptEvent::Connected(rank, stream.try_clone()?));
     for line in BufReader::new(stream).lines() {
         let line = line?;
-        let happening = match serde_json::from_str(&line) {
-            Ok(report) => Happening::Reported(rank, Box::new(report)),
-            Err(_) => Happening::Garbled(rank, line),
+        let event = match serde_json::from_str(&line) {
+            Ok(report) => AttemptEvent::Reported(rank, Box::new(report)),
+            Err(_) => AttemptEvent::Garbled(rank, line),
         };
-        if !send(happening) {
+        if !send(event) {
             break;
         }
     }

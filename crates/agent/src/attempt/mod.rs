@@ -2,10 +2,9 @@
 //!
 //! It goes through stages: the working folder is copied, or data is fetched from elsewhere; the process runs (for a user's program the set-up first), the
 //! process has ended and its last reports are read, and what it left behind is ended. Then `verdict` says what ended
-//! it. It can be asked to end at any stage; `Why` says by whom, and so how long it may take.
+//! it. It can be asked to end at any stage; `StopReason` says by whom, and so how long it may take.
 
-mod hearing;
-mod heartbeat;
+mod events;
 pub(crate) mod library;
 mod link;
 mod peers;
@@ -14,6 +13,7 @@ mod program;
 mod staging;
 mod trainer;
 mod verdict;
+mod watchdog;
 mod workdir;
 
 use std::fs;
@@ -21,20 +21,20 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use cloud::local::processes;
 use domain::rank;
 use domain::run::AttemptEnd;
-use domain::wire::{Start, Word};
+use domain::wire::{AgentEvent, Start};
 use domain::{AttemptId, Command, Finding, InstanceId, Train, Work};
+use node::processes;
 use rustix::process::Signal;
 
 use crate::Patience;
 use crate::event::{Event, Serving};
-use heartbeat::Heartbeat;
 use link::Link;
 use peers::Peers;
 use process::{Exit, Process};
-use verdict::{Role, Said};
+use verdict::{RankReports, Role};
+use watchdog::Watchdog;
 
 /// The variable that tags every process of an attempt.
 const ATTEMPT: &str = "GRADUS_ATTEMPT";
@@ -63,7 +63,7 @@ pub struct Tools {
     pub patience: Patience,
     /// The lease at the start, for messages.
     pub lease: Duration,
-    /// Where happenings go.
+    /// Where its events go.
     pub events: Sender<Event>,
 }
 
@@ -79,7 +79,7 @@ impl Tools {
 
 /// Why an attempt is ended before it ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum StopReason {
     /// The loop ordered it to save and stop.
     Stop,
     /// The loop has not answered for longer than its lease.
@@ -107,8 +107,18 @@ pub struct Attempt {
 }
 
 enum Working {
-    Train { train: Box<Train>, folder: PathBuf, link: Link, heartbeat: Heartbeat, said: Box<Said>, peers: Peers },
-    Command { command: Command, folder: PathBuf },
+    Train {
+        train: Box<Train>,
+        folder: PathBuf,
+        link: Link,
+        watchdog: Watchdog,
+        reports: Box<RankReports>,
+        peers: Peers,
+    },
+    Command {
+        command: Command,
+        folder: PathBuf,
+    },
 }
 
 enum Stage {
@@ -123,14 +133,14 @@ enum Stage {
 }
 
 struct Ending {
-    why: Why,
+    why: StopReason,
     kill_at: Duration,
     is_killed: bool,
 }
 
 impl Attempt {
-    /// Begins an attempt: claims the folder, then starts what it can. The words are what there is to say at once.
-    pub fn begin(start: Start, tools: Tools, now: Duration) -> Result<(Attempt, Vec<Word>), Box<Finding>> {
+    /// Begins an attempt: claims the folder, then starts what it can. The events are what there is to report at once.
+    pub fn begin(start: Start, tools: Tools, now: Duration) -> Result<(Attempt, Vec<AgentEvent>), Box<Finding>> {
         let run = PathBuf::from(&start.folder);
         let folder = run.join("attempts").join(start.attempt.as_str());
         for folder in [&folder, &run.join("logs"), &run.join("export")] {
@@ -160,7 +170,7 @@ impl Attempt {
         folder: &Path,
         log: PathBuf,
         now: Duration,
-    ) -> Result<(Attempt, Vec<Word>), Box<Finding>> {
+    ) -> Result<(Attempt, Vec<AgentEvent>), Box<Finding>> {
         let listen = |rank: u32| {
             let link = Link::listen(&tools.folder, &start.attempt, rank, tools.events.clone());
             link.map_err(|error| process::not_written("listen in", &tools.folder, &error))
@@ -170,20 +180,20 @@ impl Attempt {
         for rank in 1..train.processes {
             peers.add(rank, listen(rank)?, peers::log(&log, rank));
         }
-        let heartbeat = Heartbeat::new(now, tools.patience.ready, tools.patience.step);
+        let watchdog = Watchdog::new(now, tools.patience.ready, tools.patience.step);
         let data = train.data.clone();
-        let (train, folder, said) = (Box::new(train), folder.to_owned(), Box::default());
-        let work = Working::Train { train, folder, link, heartbeat, said, peers };
+        let (train, folder, reports) = (Box::new(train), folder.to_owned(), Box::default());
+        let work = Working::Train { train, folder, link, watchdog, reports, peers };
         let (stage, ending, served) = (Stage::Staging, None, None);
         let mut attempt = Attempt { start, tools, work, stage, ending, log, served };
-        let words = match staging::place(&data.path)? {
+        let events = match staging::place(&data.path)? {
             Some(path) => attempt.start_rank(&path, now)?,
             None => {
                 staging::data(&data, &attempt.start, &attempt.tools);
                 Vec::new()
             }
         };
-        Ok((attempt, words))
+        Ok((attempt, events))
     }
 
     /// Its name.
@@ -192,7 +202,7 @@ impl Attempt {
     }
 
     /// Starts one of the user's scripts. The attempt counts as started when `run` does.
-    fn start_program(&mut self, role: Role, text: &str) -> Vec<Word> {
+    fn start_program(&mut self, role: Role, text: &str) -> Vec<AgentEvent> {
         let Working::Command { folder, .. } = &self.work else { return Vec::new() };
         let started = program::command(&self.start, role, text, folder).and_then(|mut command| {
             self.tools.tag(&mut command, &self.start.attempt);
@@ -201,7 +211,7 @@ impl Attempt {
         match started {
             Ok(process) => {
                 self.stage = Stage::Running { process, role, kills: process::memory_kills() };
-                if role == Role::Setup { Vec::new() } else { vec![Word::Started] }
+                if role == Role::Setup { Vec::new() } else { vec![AgentEvent::Started] }
             }
             Err(finding) => {
                 let end = AttemptEnd::Failed { finding: *finding, exit_code: None };
@@ -211,7 +221,7 @@ impl Attempt {
         }
     }
 
-    fn exited(&mut self, pid: u32, now: Duration) -> Vec<Word> {
+    fn exited(&mut self, pid: u32, now: Duration) -> Vec<AgentEvent> {
         if let Working::Train { peers, .. } = &mut self.work {
             peers.exited(pid, now);
         }
@@ -232,13 +242,13 @@ impl Attempt {
     }
 
     /// Asks it to end. Asked again, it only gets less time.
-    pub fn end(&mut self, why: Why, now: Duration) {
+    pub fn end(&mut self, why: StopReason, now: Duration) {
         let patience = self.tools.patience;
         let grace = match (why, &self.work) {
-            (Why::Leave | Why::Replaced | Why::Hang(_), _) => Duration::ZERO,
-            (Why::Signalled, _) => patience.hurry,
-            (Why::Stop | Why::LeaseOver, Working::Train { .. }) => patience.save,
-            (Why::Stop | Why::LeaseOver, Working::Command { .. }) => patience.program,
+            (StopReason::Leave | StopReason::Replaced | StopReason::Hang(_), _) => Duration::ZERO,
+            (StopReason::Signalled, _) => patience.hurry,
+            (StopReason::Stop | StopReason::LeaseOver, Working::Train { .. }) => patience.save,
+            (StopReason::Stop | StopReason::LeaseOver, Working::Command { .. }) => patience.program,
         };
         let kill_at = now + grace;
         if let Stage::Sweeping { kill_at: before, .. } = &mut self.stage {
@@ -253,7 +263,7 @@ impl Attempt {
             return;
         }
         match (&mut self.work, &self.stage) {
-            (Working::Train { link, .. }, _) => link.order(rank::Order::Stop),
+            (Working::Train { link, .. }, _) => link.order(rank::RankCommand::Stop),
             (Working::Command { .. }, Stage::Running { process, .. }) => {
                 process.signal(Signal::TERM);
                 self.signal_tagged(Signal::TERM);
@@ -264,10 +274,10 @@ impl Attempt {
 
     /// Does what is due, and returns the end when it is reached.
     pub fn turn(&mut self, now: Duration) -> Option<AttemptEnd> {
-        if let (Stage::Running { .. }, Working::Train { heartbeat, .. }, None) = (&self.stage, &self.work, &self.ending)
-            && now >= heartbeat.hangs_at()
+        if let (Stage::Running { .. }, Working::Train { watchdog, .. }, None) = (&self.stage, &self.work, &self.ending)
+            && now >= watchdog.hangs_at()
         {
-            self.end(Why::Hang(heartbeat.silence(now)), now);
+            self.end(StopReason::Hang(watchdog.silence(now)), now);
         }
         if let (Stage::Running { process, .. }, Working::Train { peers, .. }, None) =
             (&self.stage, &self.work, &self.ending)
@@ -308,8 +318,8 @@ impl Attempt {
             (Stage::Staging, Some(_), _) => Duration::ZERO,
             (Stage::Running { .. }, Some(ending), _) if ending.is_killed => Duration::MAX,
             (Stage::Running { .. }, Some(ending), _) => ending.kill_at,
-            (Stage::Running { .. }, None, Working::Train { heartbeat, peers, .. }) => {
-                heartbeat.hangs_at().min(peers.kill_at())
+            (Stage::Running { .. }, None, Working::Train { watchdog, peers, .. }) => {
+                watchdog.hangs_at().min(peers.kill_at())
             }
             (Stage::Running { .. }, None, Working::Command { .. }) => Duration::MAX,
             (Stage::Ended { since, .. }, _, _) => *since + self.late(),
@@ -326,12 +336,12 @@ impl Attempt {
     }
 
     fn verdict(&self, exit: Exit, role: Role, is_out_of_memory: bool) -> AttemptEnd {
-        let said = match &self.work {
-            Working::Train { said, .. } => (**said).clone(),
-            Working::Command { .. } => Said::default(),
+        let reports = match &self.work {
+            Working::Train { reports, .. } => (**reports).clone(),
+            Working::Command { .. } => RankReports::default(),
         };
-        if let (Working::Train { said, peers, .. }, None) = (&self.work, &self.ending)
-            && (said.blames_another() || peers.kill_at() != Duration::MAX && !said.has_ended())
+        if let (Working::Train { reports, peers, .. }, None) = (&self.work, &self.ending)
+            && (reports.blames_another() || peers.kill_at() != Duration::MAX && !reports.has_ended())
             && let Some(end) = peers.culprit(is_out_of_memory)
         {
             return end;
@@ -341,7 +351,7 @@ impl Attempt {
             role,
             exit,
             is_out_of_memory,
-            said,
+            reports,
             ending: self.ending.as_ref().map(|ending| (ending.why, ending.is_killed)),
             lease: self.tools.lease,
             log: &self.log,

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 use super::link::Link;
 use super::process::{self, Exit, Process};
-use super::verdict::{self, Facts, Role, Said};
+use super::verdict::{self, Facts, RankReports, Role};
 
 /// How long ranks may take to notice that another is gone; they ask each other for 3 s who it is.
 pub const NOTICE: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ struct Peer {
     rank: u32,
     link: Link,
     log: PathBuf,
-    said: Said,
+    reports: RankReports,
     is_silent: bool,
     process: Option<Process>,
     exit: Option<Exit>,
@@ -38,8 +38,8 @@ struct Peer {
 impl Peers {
     /// One more, which listens already and is not started yet.
     pub fn add(&mut self, rank: u32, link: Link, log: PathBuf) {
-        let (said, is_silent, process, exit) = (Said::default(), false, None, None);
-        self.list.push(Peer { rank, link, log, said, is_silent, process, exit });
+        let (reports, is_silent, process, exit) = (RankReports::default(), false, None, None);
+        self.list.push(Peer { rank, link, log, reports, is_silent, process, exit });
     }
 
     /// Each one's number, socket and log.
@@ -61,14 +61,14 @@ impl Peers {
         }
     }
 
-    /// It said something.
+    /// It sent a report.
     pub fn hear(&mut self, rank: u32, report: &Report) {
         if let Some(peer) = self.find(rank) {
-            peer.said.hear(report);
+            peer.reports.hear(report);
         }
     }
 
-    /// All that it said has been heard.
+    /// All its reports were read.
     pub fn silent(&mut self, rank: u32) {
         if let Some(peer) = self.find(rank) {
             peer.is_silent = true;
@@ -110,13 +110,13 @@ impl Peers {
     /// The end of the rank that the others miss, if one of these is it.
     pub fn culprit(&self, is_out_of_memory: bool) -> Option<AttemptEnd> {
         let failed = |peer: &&Peer| peer.exit.is_some_and(|exit| exit != Exit::Code(0));
-        let peer = self.list.iter().filter(failed).find(|peer| !peer.said.blames_another())?;
+        let peer = self.list.iter().filter(failed).find(|peer| !peer.reports.blames_another())?;
         Some(verdict::verdict(Facts {
             rank: peer.rank,
             role: Role::Rank,
             exit: peer.exit.unwrap_or(Exit::Never),
             is_out_of_memory,
-            said: peer.said.clone(),
+            reports: peer.reports.clone(),
             ending: None,
             lease: Duration::ZERO,
             log: &peer.log,

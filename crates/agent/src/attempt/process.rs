@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Sender;
 
-use cloud::local::session;
 use domain::{AttemptId, Cause, Finding};
+use node::session;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use crate::event::{Event, Happening};
+use crate::event::{AttemptEvent, Event};
 
 /// Bytes of the log that are looked at for a message.
 const TAIL: u64 = 4096;
@@ -37,7 +37,7 @@ pub enum Exit {
 }
 
 impl Process {
-    /// Starts `command`, its output appended to `log`; its end is told by [`Happening::Exited`]. It dies with the
+    /// Starts `command`, its output appended to `log`; its end is told by [`AttemptEvent::Exited`]. It dies with the
     /// calling thread.
     pub fn start(
         mut command: Command,
@@ -61,7 +61,7 @@ impl Process {
             // Only looks: until it is reaped, no other process can get this number, so a signal cannot hit a stranger.
             let look = || waitid(WaitId::Pid(number), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             while let Err(rustix::io::Errno::INTR) = look() {}
-            let _ = events.send(Event::Attempt(attempt, Happening::Exited(pid)));
+            let _ = events.send(Event::Attempt(attempt, AttemptEvent::Exited(pid)));
         });
         Ok(Process { child })
     }

@@ -6,15 +6,15 @@ use std::time::Duration;
 use domain::Finding;
 use domain::run::AttemptEnd;
 use domain::train::{Cache, Data};
-use domain::wire::{Start, Word};
+use domain::wire::{AgentEvent, Start};
 use store::{Limits, Location, Meter, Places};
 
-use super::heartbeat::Heartbeat;
 use super::process::{self, Process};
 use super::trainer::Seat;
 use super::verdict::Role;
+use super::watchdog::Watchdog;
 use super::{Attempt, Stage, Tools, Working, link, program, trainer};
-use crate::event::{Event, Happening, Here};
+use crate::event::{AttemptEvent, Event, StagedInput};
 
 /// Where data lies on this machine; none when it lies elsewhere.
 pub fn place(data: &str) -> Result<Option<PathBuf>, Box<Finding>> {
@@ -38,7 +38,7 @@ pub fn data(data: &Data, start: &Start, tools: &Tools) {
             let places = Places { folder: &folder, cache: &cache, socket: &short };
             let served =
                 store::serve(&uri, budget.0, places, &access, Limits::default()).map_err(|error| error.finding())?;
-            Ok(Here { path: served.path.clone(), served: Some((served, handle)) })
+            Ok(StagedInput { path: served.path.clone(), served: Some((served, handle)) })
         });
     }
     let cache = home.join("cache/data");
@@ -49,20 +49,20 @@ pub fn data(data: &Data, start: &Start, tools: &Tools) {
 }
 
 /// Does the work and tells the attempt; one that has ended meanwhile does not listen any more.
-pub fn begin(start: &Start, tools: &Tools, work: impl FnOnce() -> Result<Here, Finding> + Send + 'static) {
+pub fn begin(start: &Start, tools: &Tools, work: impl FnOnce() -> Result<StagedInput, Finding> + Send + 'static) {
     let (events, id) = (tools.events.clone(), start.attempt.clone());
     std::thread::spawn(move || {
-        let _ = events.send(Event::Attempt(id, Happening::Staged(work())));
+        let _ = events.send(Event::Attempt(id, AttemptEvent::Staged(work())));
     });
 }
 
 impl Attempt {
     /// What the work needs is here: its process starts.
-    pub(super) fn staged(&mut self, here: Here, now: Duration) -> Vec<Word> {
+    pub(super) fn staged(&mut self, input: StagedInput, now: Duration) -> Vec<AgentEvent> {
         if !matches!(self.stage, Stage::Staging) || self.ending.is_some() {
             return Vec::new();
         }
-        let Here { path, served } = here;
+        let StagedInput { path, served } = input;
         self.served = served;
         let Working::Command { command, .. } = &self.work else {
             return self.start_rank(&path, now).unwrap_or_else(|finding| {
@@ -77,12 +77,12 @@ impl Attempt {
     }
 
     /// Starts the trainer on data that is on this machine.
-    pub(super) fn start_rank(&mut self, data: &Path, now: Duration) -> Result<Vec<Word>, Box<Finding>> {
-        let Working::Train { train, folder, link, heartbeat, peers, .. } = &mut self.work else {
+    pub(super) fn start_rank(&mut self, data: &Path, now: Duration) -> Result<Vec<AgentEvent>, Box<Finding>> {
+        let Working::Train { train, folder, link, watchdog, peers, .. } = &mut self.work else {
             return Ok(Vec::new());
         };
         let before_ready = self.tools.patience.ready + data::preloading(&train.data);
-        *heartbeat = Heartbeat::new(now, before_ready, self.tools.patience.step);
+        *watchdog = Watchdog::new(now, before_ready, self.tools.patience.step);
         let seat = Seat { rank: 0, ranks: train.processes.max(1), port: program::free_port() };
         let launch = |seat: Seat, socket: &Path, log: &Path| {
             let mut command =
@@ -95,6 +95,6 @@ impl Attempt {
             peers.started(rank, launch(Seat { rank, ..seat }, &socket, &log)?);
         }
         self.stage = Stage::Running { process, role: Role::Rank, kills: process::memory_kills() };
-        Ok(vec![Word::Started])
+        Ok(vec![AgentEvent::Started])
     }
 }

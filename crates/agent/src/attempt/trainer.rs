@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use domain::rank::{self, Meeting, SPEC_SCHEMA, Spec};
+use domain::rank::{self, Rendezvous, SPEC_SCHEMA, Spec};
 use domain::threads::Threads;
 use domain::wire::Start;
 use domain::{Cause, Finding, Train};
@@ -79,7 +79,7 @@ fn spec(start: &Start, train: Train, data: &Path, socket: &Path, seat: Seat) -> 
         fence: start.fence,
         rank: seat.rank,
         world_size: seat.ranks,
-        meeting: (seat.ranks > 1).then(|| Meeting {
+        meeting: (seat.ranks > 1).then(|| Rendezvous {
             host: HERE.to_owned(),
             port: seat.port,
             local_rank: seat.rank,

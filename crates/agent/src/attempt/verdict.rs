@@ -1,4 +1,4 @@
-//! What ended an attempt: a pure function of what was said, how the process ended, and who asked for it.
+//! What ended an attempt: a pure function of the reports, how the process ended, and who asked for it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use domain::rank::{Exported, Report};
 use domain::run::AttemptEnd;
 use domain::{Cause, Finding};
 
-use super::Why;
+use super::StopReason;
 use super::process::Exit;
 
 /// What bash gives as the code of a command that SIGKILL has ended.
@@ -24,15 +24,15 @@ pub enum Role {
     Program,
 }
 
-/// What a rank has said that matters for its end.
+/// The reports of a rank that matter for its end.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Said {
+pub struct RankReports {
     exported: Option<Exported>,
-    last: Option<LastWord>,
+    last: Option<FinalReport>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum LastWord {
+enum FinalReport {
     Trained,
     Stopped(u64),
     Failed(Finding),
@@ -49,10 +49,10 @@ pub struct Facts<'a> {
     pub exit: Exit,
     /// The kernel has killed something for memory while it ran.
     pub is_out_of_memory: bool,
-    /// What it said before.
-    pub said: Said,
+    /// What it had reported.
+    pub reports: RankReports,
     /// Who asked for the end, and whether it had to be killed.
-    pub ending: Option<(Why, bool)>,
+    pub ending: Option<(StopReason, bool)>,
     /// The lease that the loop granted.
     pub lease: Duration,
     /// Where its output is.
@@ -61,24 +61,24 @@ pub struct Facts<'a> {
     pub tail: String,
 }
 
-impl Said {
-    /// Whether it had a last word.
+impl RankReports {
+    /// Whether it sent a final report.
     pub fn has_ended(&self) -> bool {
         self.last.is_some()
     }
 
     /// Whether it says no more than that another rank is lost, or nothing at all.
     pub fn blames_another(&self) -> bool {
-        matches!(&self.last, Some(LastWord::Failed(finding)) if finding.cause == Cause::RankLost)
+        matches!(&self.last, Some(FinalReport::Failed(finding)) if finding.cause == Cause::RankLost)
     }
 
     /// Takes in a report.
     pub fn hear(&mut self, report: &Report) {
         match report {
             Report::Exported(exported) => self.exported = Some(exported.clone()),
-            Report::Trained => self.last = Some(LastWord::Trained),
-            Report::Stopped { step } => self.last = Some(LastWord::Stopped(*step)),
-            Report::Failed(finding) => self.last = Some(LastWord::Failed(finding.clone())),
+            Report::Trained => self.last = Some(FinalReport::Trained),
+            Report::Stopped { step } => self.last = Some(FinalReport::Stopped(*step)),
+            Report::Failed(finding) => self.last = Some(FinalReport::Failed(finding.clone())),
             Report::Hello { .. } | Report::Preparing { .. } | Report::Ready(_) | Report::Step(_) => {}
             Report::Evaluated(_) | Report::Checkpointed(_) | Report::Note { .. } => {}
         }
@@ -98,36 +98,36 @@ pub fn verdict(facts: Facts) -> AttemptEnd {
 
 fn of_rank(facts: Facts) -> AttemptEnd {
     let why = facts.ending.map(|(why, _)| why);
-    match (&facts.said.last, &facts.said.exported) {
+    match (&facts.reports.last, &facts.reports.exported) {
         // Whatever came after it, the model stands.
-        (Some(LastWord::Trained), Some(model)) => AttemptEnd::Trained { model: model.clone() },
-        (Some(LastWord::Trained), None) => {
-            let message = format!("rank {} has trained and did not report a model", facts.rank);
+        (Some(FinalReport::Trained), Some(model)) => AttemptEnd::Trained { model: model.clone() },
+        (Some(FinalReport::Trained), None) => {
+            let message = format!("rank {} reported the end of training and no exported model", facts.rank);
             failed(Finding::new(Cause::Internal, message))
         }
-        (Some(LastWord::Failed(finding)), _) => failed(finding.clone()),
-        (Some(LastWord::Stopped(step)), _) => match why {
-            Some(Why::Stop) => AttemptEnd::Stopped { step: Some(*step) },
+        (Some(FinalReport::Failed(finding)), _) => failed(finding.clone()),
+        (Some(FinalReport::Stopped(step)), _) => match why {
+            Some(StopReason::Stop) => AttemptEnd::Stopped { step: Some(*step) },
             Some(why) => failed(reason(why, &facts)),
             None => {
                 let message = format!(
-                    "something else than gradus told rank {} to stop; the state of step {step} is saved",
+                    "rank {} was stopped by something other than gradus; the state of step {step} is saved",
                     facts.rank
                 );
                 failed(Finding::new(Cause::Killed, message))
             }
         },
         (None, _) => match facts.ending {
-            Some((Why::Stop, false)) => failed(unsaid(&facts)),
+            Some((StopReason::Stop, false)) => failed(without_report(&facts)),
             Some((why, _)) => failed(reason(why, &facts)),
-            None => failed(unsaid(&facts)),
+            None => failed(without_report(&facts)),
         },
     }
 }
 
 fn of_program(facts: Facts) -> AttemptEnd {
     match facts.ending {
-        Some((Why::Stop, false)) => return AttemptEnd::Stopped { step: None },
+        Some((StopReason::Stop, false)) => return AttemptEnd::Stopped { step: None },
         Some((why, _)) => return failed(reason(why, &facts)),
         None => {}
     }
@@ -154,8 +154,8 @@ fn of_program(facts: Facts) -> AttemptEnd {
     }
 }
 
-/// A rank has ended without a last word.
-fn unsaid(facts: &Facts) -> Finding {
+/// A rank has ended without a final report.
+fn without_report(facts: &Facts) -> Finding {
     match facts.exit {
         Exit::Signal(signal) => of_signal(&format!("rank {}", facts.rank), signal, facts),
         Exit::Code(_) if facts.tail.contains("error while loading shared libraries") => {
@@ -165,7 +165,7 @@ fn unsaid(facts: &Facts) -> Finding {
         }
         Exit::Code(code) => {
             let message =
-                with_tail(format!("rank {} ended with code {code} and without a last word", facts.rank), facts);
+                with_tail(format!("rank {} ended with code {code} without a final report", facts.rank), facts);
             Finding::new(Cause::Internal, message).hint(see(facts))
         }
         Exit::Never => Finding::new(Cause::Internal, format!("the end of rank {} was not seen", facts.rank)),
@@ -181,7 +181,7 @@ fn of_signal(what: &str, signal: i32, facts: &Facts) -> Finding {
         libc::SIGTERM => "SIGTERM".to_owned(),
         libc::SIGINT => "SIGINT".to_owned(),
         libc::SIGSEGV => "SIGSEGV, a fault in its memory".to_owned(),
-        libc::SIGABRT => "SIGABRT, of its own making".to_owned(),
+        libc::SIGABRT => "SIGABRT, which it raised itself (`abort`)".to_owned(),
         libc::SIGBUS => "SIGBUS, often a full disk under a mapped file".to_owned(),
         libc::SIGILL => "SIGILL, often a processor older than the libraries".to_owned(),
         other => format!("signal {other}"),
@@ -190,28 +190,28 @@ fn of_signal(what: &str, signal: i32, facts: &Facts) -> Finding {
 }
 
 fn out_of_memory(what: &str) -> Finding {
-    let hint = "choose a smaller `batch`, or accumulate: the same batch in smaller parts; \
-                with `data.preload` each process has its own pictures: allow less, or leave it out";
+    let hint = "choose a smaller `batch`, or `accumulate` gradients over smaller micro-batches; with `data.preload` each process \
+                holds its own images: give it a smaller budget, or remove it";
     Finding::new(Cause::OutOfMemory, format!("the kernel killed {what} because memory ran out")).hint(hint)
 }
 
 /// The finding for an attempt that gradus itself has ended.
-fn reason(why: Why, facts: &Facts) -> Finding {
+fn reason(why: StopReason, facts: &Facts) -> Finding {
     match why {
-        Why::Stop => {
-            Finding::new(Cause::Killed, "it did not save its state in time after an order to stop, and was killed")
+        StopReason::Stop => {
+            Finding::new(Cause::Killed, "it did not save its state in time after it was asked to stop, and was killed")
         }
-        Why::LeaseOver => {
+        StopReason::LeaseOver => {
             let message = format!(
                 "the control loop did not answer for {} s, so the agent ended the attempt",
                 facts.lease.as_secs()
             );
             Finding::new(Cause::InstanceLost, message)
         }
-        Why::Leave => Finding::new(Cause::InstanceLost, "the instance was released"),
-        Why::Signalled => Finding::new(Cause::InstanceLost, "a signal told the agent to end"),
-        Why::Replaced => Finding::new(Cause::Fenced, "a later attempt has taken over"),
-        Why::Hang(silence) => {
+        StopReason::Leave => Finding::new(Cause::InstanceLost, "the instance was released"),
+        StopReason::Signalled => Finding::new(Cause::InstanceLost, "the agent was ended by a signal"),
+        StopReason::Replaced => Finding::new(Cause::Fenced, "a later attempt has replaced it"),
+        StopReason::Hang(silence) => {
             let message = with_tail(format!("rank 0 has reported no step for {} s", silence.as_secs()), facts);
             Finding::new(Cause::Hang, message).hint(see(facts))
         }
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     const KILL: Exit = Exit::Signal(libc::SIGKILL);
-    const STOP: Option<(Why, bool)> = Some((Why::Stop, false));
+    const STOP: Option<(StopReason, bool)> = Some((StopReason::Stop, false));
 
     fn model() -> Exported {
         Exported {
@@ -262,16 +262,25 @@ mod tests {
         role: Role,
         reports: &[Report],
         exit: Exit,
-        ending: Option<(Why, bool)>,
+        ending: Option<(StopReason, bool)>,
         memory: bool,
         tail: &str,
     ) -> String {
-        let mut said = Said::default();
-        reports.iter().for_each(|report| said.hear(report));
+        let mut heard = RankReports::default();
+        reports.iter().for_each(|report| heard.hear(report));
         let log = Path::new("/run/logs/a1-rank-0.log");
         let lease = Duration::from_secs(60);
-        let facts =
-            Facts { rank: 0, role, exit, is_out_of_memory: memory, said, ending, lease, log, tail: tail.into() };
+        let facts = Facts {
+            rank: 0,
+            role,
+            exit,
+            is_out_of_memory: memory,
+            reports: heard,
+            ending,
+            lease,
+            log,
+            tail: tail.into(),
+        };
         match verdict(facts) {
             AttemptEnd::Trained { .. } => "trained".into(),
             AttemptEnd::Succeeded => "succeeded".into(),
@@ -297,15 +306,15 @@ mod tests {
         check(&trained[1..], Exit::Code(0), None, "Internal None");
         check(&stopped, Exit::Code(0), STOP, "stopped at 7");
         check(&stopped, Exit::Code(0), None, "Killed None");
-        check(&stopped, Exit::Code(0), Some((Why::LeaseOver, false)), "InstanceLost None");
-        check(&stopped, Exit::Code(0), Some((Why::Signalled, false)), "InstanceLost None");
+        check(&stopped, Exit::Code(0), Some((StopReason::LeaseOver, false)), "InstanceLost None");
+        check(&stopped, Exit::Code(0), Some((StopReason::Signalled, false)), "InstanceLost None");
         check(&data, Exit::Code(1), None, "Data None");
         check(&data, Exit::Code(1), STOP, "Data None");
-        check(&[], KILL, Some((Why::Stop, true)), "Killed None");
+        check(&[], KILL, Some((StopReason::Stop, true)), "Killed None");
         check(&[], Exit::Code(3), STOP, "Internal None");
-        check(&[], KILL, Some((Why::Hang(Duration::from_secs(61)), true)), "Hang None");
-        check(&[], KILL, Some((Why::Leave, true)), "InstanceLost None");
-        check(&[], KILL, Some((Why::Replaced, true)), "Fenced None");
+        check(&[], KILL, Some((StopReason::Hang(Duration::from_secs(61)), true)), "Hang None");
+        check(&[], KILL, Some((StopReason::Leave, true)), "InstanceLost None");
+        check(&[], KILL, Some((StopReason::Replaced, true)), "Fenced None");
     }
 
     #[test]
@@ -335,9 +344,9 @@ mod tests {
         check(Role::Program, Exit::Signal(libc::SIGTERM), STOP, false, "stopped");
         check(Role::Program, Exit::Code(0), STOP, false, "stopped");
         check(Role::Setup, Exit::Never, STOP, false, "stopped");
-        check(Role::Program, KILL, Some((Why::Stop, true)), false, "Killed None");
-        check(Role::Program, Exit::Code(0), Some((Why::LeaseOver, false)), false, "InstanceLost None");
-        check(Role::Program, Exit::Code(143), Some((Why::Signalled, false)), false, "InstanceLost None");
-        check(Role::Setup, Exit::Code(143), Some((Why::Leave, true)), false, "InstanceLost None");
+        check(Role::Program, KILL, Some((StopReason::Stop, true)), false, "Killed None");
+        check(Role::Program, Exit::Code(0), Some((StopReason::LeaseOver, false)), false, "InstanceLost None");
+        check(Role::Program, Exit::Code(143), Some((StopReason::Signalled, false)), false, "InstanceLost None");
+        check(Role::Setup, Exit::Code(143), Some((StopReason::Leave, true)), false, "InstanceLost None");
     }
 }

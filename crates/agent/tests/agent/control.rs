@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use domain::wire::{Entry, Order, Orders, Tick};
+use domain::wire::{AgentCommand, Entry, Heartbeat, HeartbeatReply};
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -22,7 +22,7 @@ struct State {
     entries: Vec<Entry>,
     /// Entries that came more than once.
     repeated: usize,
-    orders: Vec<Order>,
+    orders: Vec<AgentCommand>,
     lease_ms: u64,
     /// Calls are taken and not answered.
     mute: bool,
@@ -45,7 +45,7 @@ impl Control {
         Control { shared, socket }
     }
 
-    pub fn order(&self, orders: Vec<Order>) {
+    pub fn order(&self, orders: Vec<AgentCommand>) {
         self.shared.0.lock().unwrap().orders = orders;
     }
 
@@ -81,13 +81,13 @@ fn serve(stream: UnixStream, shared: &(Mutex<State>, Condvar)) {
     let mut writer = stream.try_clone().unwrap();
     let mut reader = BufReader::new(stream);
     while let Some(body) = request(&mut reader) {
-        let tick: Tick = serde_json::from_slice(&body).unwrap();
+        let heartbeat: Heartbeat = serde_json::from_slice(&body).unwrap();
         let mut state = shared.0.lock().unwrap();
         state.calls += 1;
         if state.mute {
             return;
         }
-        for entry in tick.entries {
+        for entry in heartbeat.entries {
             let heard = state.entries.last().map_or(0, |last| last.seq);
             if entry.seq <= heard {
                 assert_eq!(state.entries[entry.seq as usize - 1], entry, "a repeated word is the same word");
@@ -97,7 +97,7 @@ fn serve(stream: UnixStream, shared: &(Mutex<State>, Condvar)) {
                 state.entries.push(entry);
             }
         }
-        let orders = Orders {
+        let orders = HeartbeatReply {
             acknowledged: state.entries.last().map_or(0, |last| last.seq),
             lease: domain::Duration::from_micros(state.lease_ms * 1000),
             next: domain::Duration::from_micros(50_000.min(state.lease_ms * 300)),

@@ -7,7 +7,7 @@ use cloud::{Provider, Sight};
 use domain::Cause;
 use domain::rank::Report;
 use domain::run::AttemptEnd;
-use domain::wire::{Entry, Order, Word};
+use domain::wire::{AgentCommand, AgentEvent, Entry};
 use rustix::process::Signal;
 
 use crate::scene::{Scene, finding, is_alive, kill, reports, until};
@@ -27,7 +27,7 @@ fn an_order_to_leave_ends_everything_and_the_rent() {
     let scene = Scene::new("leaves", "");
     scene.control.order(vec![scene.start(1, TRAIN)]);
     scene.step(50);
-    scene.control.order(vec![Order::Leave]);
+    scene.control.order(vec![AgentCommand::Leave]);
     let usage = scene.gone();
     let longest = before.elapsed().as_secs_f64();
     let metered = usage.elapsed.as_secs_f64();
@@ -46,7 +46,7 @@ fn a_loop_that_comes_back_hears_every_word_once_and_in_order() {
     until("a second of calls", || (scene.control.calls() > calls + 10).then_some(()));
     scene.control.mute(false);
     scene.step(200);
-    scene.control.order(vec![Order::Stop { attempt: scene.attempt(1) }]);
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1) }]);
     scene.end(1);
     // The loop of this test refuses gaps and words that change.
     let entries = scene.control.wait("end", |entries| entries.iter().any(is_end));
@@ -58,12 +58,12 @@ fn a_loop_that_comes_back_hears_every_word_once_and_in_order() {
         })
         .collect();
     assert!(steps.iter().copied().eq(1..=steps.len() as u64), "{steps:?}");
-    assert_eq!(entries.iter().filter(|entry| entry.word == Word::Started).count(), 1);
+    assert_eq!(entries.iter().filter(|entry| entry.event == AgentEvent::Started).count(), 1);
     assert_eq!(scene.control.repeated(), 0, "what was acknowledged is not said again");
 }
 
 fn is_end(entry: &Entry) -> bool {
-    matches!(entry.word, Word::Ended { .. })
+    matches!(entry.event, AgentEvent::Ended { .. })
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_second_agent_leaves_at_once_and_a_spent_folder_takes_none() {
     };
     fs::create_dir_all(&scene.folder).unwrap();
     assert_eq!(second(), i32::from(agent::Departure::Attended.exit_code()));
-    scene.control.order(vec![Order::Leave]);
+    scene.control.order(vec![AgentCommand::Leave]);
     let usage = scene.gone();
     assert_eq!(second(), i32::from(agent::Departure::Spent.exit_code()));
     assert_eq!(scene.gone(), usage, "the bill is final");

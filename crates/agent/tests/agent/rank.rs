@@ -5,7 +5,7 @@ use std::fs;
 use domain::rank::Report;
 use domain::run::AttemptEnd;
 use domain::threads::Threads;
-use domain::wire::{Order, Word};
+use domain::wire::{AgentCommand, AgentEvent};
 use domain::{Cause, Fence};
 use rustix::process::Signal;
 
@@ -33,7 +33,7 @@ fn a_rank_s_reports_come_in_order_and_end_with_the_model() {
     let AttemptEnd::Trained { model } = scene.run(&job("20")) else { panic!("it trains") };
     assert_eq!(model.steps, 20);
     let entries = scene.control.wait("end", |entries| !entries.is_empty());
-    assert_eq!(entries[0].word, Word::Started);
+    assert_eq!(entries[0].event, AgentEvent::Started);
     let words: Vec<String> = reports(&entries)
         .iter()
         .map(|report| match report {
@@ -97,7 +97,7 @@ fn an_order_to_stop_saves_first() {
     let scene = Scene::new("stops", "");
     scene.control.order(vec![scene.start(1, &job("forever"))]);
     scene.step(3);
-    scene.control.order(vec![Order::Stop { attempt: scene.attempt(1) }]);
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1) }]);
     let AttemptEnd::Stopped { step: Some(step) } = scene.end(1) else { panic!("it stops") };
     let entries = scene.control.wait("end", |entries| !entries.is_empty());
     let saved =
@@ -110,7 +110,7 @@ fn a_rank_that_does_not_stop_is_killed() {
     let scene = Scene::new("deaf", "save:200");
     scene.control.order(vec![scene.start(1, &job("deaf"))]);
     scene.step(3);
-    scene.control.order(vec![Order::Stop { attempt: scene.attempt(1) }]);
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1) }]);
     assert_eq!(finding(scene.end(1)).0.cause, Cause::Killed);
 }
 

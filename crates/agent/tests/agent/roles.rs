@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use agent::{Patience, Settings};
 use domain::finding::{Cause, Finding};
-use domain::rank::{Checkpointed, Environment, Exported, Fetching, Order, Ready, Report, Spec, Step};
+use domain::rank::{Checkpointed, Environment, Exported, Fetching, RankCommand, Ready, Report, Spec, Step};
 
 /// Looks after the folder named by the environment, and exits as `gradus agent` does.
 pub fn agent(folder: PathBuf, patience: &str) -> ! {
@@ -55,8 +55,8 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
     std::thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             match serde_json::from_str(&line).unwrap() {
-                Order::Stop => ordered.store(true, Ordering::SeqCst),
-                Order::Checkpoint => {}
+                RankCommand::Stop => ordered.store(true, Ordering::SeqCst),
+                RankCommand::Checkpoint => {}
             }
         }
         // The agent is gone. One that does not listen is ended by the kernel.

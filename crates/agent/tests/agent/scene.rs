@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cloud::{Launch, Local, LocalSettings, Provider, Sight};
 use domain::rank::Report;
 use domain::run::{AttemptEnd, Usage};
-use domain::wire::{Entry, Order, Start, Word};
+use domain::wire::{AgentCommand, AgentEvent, Entry, Start};
 use domain::{AttemptId, Fence, Finding, InstanceId, Job, Rate, RunId};
 
 use crate::control::Control;
@@ -79,9 +79,9 @@ impl Scene {
     }
 
     /// The order to start attempt `number` of the job in `file`.
-    pub fn start(&self, number: u64, file: &str) -> Order {
+    pub fn start(&self, number: u64, file: &str) -> AgentCommand {
         let job = Job::parse(file, "job.yaml").unwrap_or_else(|problems| panic!("{problems:?}")).job;
-        Order::Start(Box::new(Start {
+        AgentCommand::Start(Box::new(Start {
             run: self.run.clone(),
             attempt: self.attempt(number),
             fence: Fence(number),
@@ -112,7 +112,7 @@ impl Scene {
     }
 
     pub fn started(&self) {
-        self.control.wait("start", |entries| entries.iter().any(|entry| entry.word == Word::Started));
+        self.control.wait("start", |entries| entries.iter().any(|entry| entry.event == AgentEvent::Started));
     }
 
     pub fn log(&self, number: u64) -> String {
@@ -167,16 +167,16 @@ pub fn until<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
 }
 
 pub fn ended(entries: &[Entry], attempt: &AttemptId) -> Option<AttemptEnd> {
-    entries.iter().filter(|entry| entry.attempt == *attempt).find_map(|entry| match &entry.word {
-        Word::Ended { end } => Some(end.clone()),
-        Word::Started | Word::Reported { .. } => None,
+    entries.iter().filter(|entry| entry.attempt == *attempt).find_map(|entry| match &entry.event {
+        AgentEvent::Ended { end } => Some(end.clone()),
+        AgentEvent::Started | AgentEvent::Reported { .. } => None,
     })
 }
 
 pub fn reports(entries: &[Entry]) -> Vec<Report> {
-    let reports = entries.iter().filter_map(|entry| match &entry.word {
-        Word::Reported { report, .. } => Some(report.clone()),
-        Word::Started | Word::Ended { .. } => None,
+    let reports = entries.iter().filter_map(|entry| match &entry.event {
+        AgentEvent::Reported { report, .. } => Some(report.clone()),
+        AgentEvent::Started | AgentEvent::Ended { .. } => None,
     });
     reports.collect()
 }

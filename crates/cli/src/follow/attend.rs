@@ -32,7 +32,7 @@ pub fn attend(
     run: &RunId,
     since: Since,
 ) -> Result<Watch, Error> {
-    let attendance = home.attend(&home.run(run))?;
+    let attendance = home.watch(&home.run(run))?;
     let interrupted = Arc::new(AtomicBool::new(false));
     let (sender, inbox) = channel();
     on_signals(sender.clone(), interrupted.clone())?;
@@ -119,7 +119,7 @@ pub fn on_signals(sender: Sender<Wake>, interrupted: Arc<AtomicBool>) -> Result<
 fn interruption(home: &Home, id: &RunId, world: &plan::World) -> Error {
     let rented = world.runs.get(id).and_then(|run| world.live_instance(run));
     let message = match rented {
-        _ if home.is_attended(&home.run(id)) => {
+        _ if home.is_watched(&home.run(id)) => {
             format!("stopped following run `{id}`; it keeps running in another process")
         }
         None => format!("interrupted; nothing of run `{id}` is running"),

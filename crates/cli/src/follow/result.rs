@@ -46,7 +46,7 @@ pub fn finish(settings: &Settings, printer: &mut Printer, home: &Home, run: &Run
             }
             result_lines(home, run, known).into_iter().for_each(|line| printer.data(line));
         }
-        home.tell(&home.run(run))?;
+        home.mark_reported(&home.run(run))?;
     }
     result
 }

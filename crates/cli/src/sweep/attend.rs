@@ -25,7 +25,7 @@ pub fn attend_sweep(
     sweep: &SweepId,
     since: u64,
 ) -> Result<(), Error> {
-    let attendance = home.attend(&home.sweep(sweep))?;
+    let attendance = home.watch(&home.sweep(sweep))?;
     let interrupted = Arc::new(AtomicBool::new(false));
     let (sender, inbox) = channel();
     on_signals(sender.clone(), interrupted.clone())?;
@@ -46,7 +46,7 @@ pub fn attend_sweep(
         Left::Done => Ok(()),
         Left::Interrupted => {
             drop(attendance);
-            let message = if home.is_attended(&home.sweep(sweep)) {
+            let message = if home.is_watched(&home.sweep(sweep)) {
                 format!("stopped following sweep `{sweep}`; it keeps running in another process")
             } else {
                 format!(

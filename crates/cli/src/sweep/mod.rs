@@ -76,7 +76,7 @@ pub fn finish(
     } else {
         table::result_lines(home, &state, sweep, known).iter().for_each(|line| printer.data(line));
     }
-    home.tell(&home.sweep(sweep))?;
+    home.mark_reported(&home.sweep(sweep))?;
     verdict(sweep, known)
 }
 

@@ -67,7 +67,7 @@ impl<'a> SweepNarrator<'a> {
         }
         if let Event::Billed { run, .. } = &record.event {
             report::write(self.home, &self.state, &self.series, run)?;
-            self.home.tell(&self.home.run(run))?;
+            self.home.mark_reported(&self.home.run(run))?;
             super::write_report(self.home, &self.state, &self.sweep)?;
         }
         Ok(())

@@ -154,7 +154,7 @@ fn best(sweep: &plan::Sweep) -> Option<&Best> {
 /// Why a sweep makes no progress, if it makes none.
 fn why(home: &Home, id: &SweepId, sweep: &plan::Sweep) -> Option<String> {
     match &sweep.state {
-        SweepState::Running | SweepState::Stopping { .. } if home.is_attended(&home.sweep(id)) => None,
+        SweepState::Running | SweepState::Stopping { .. } if home.is_watched(&home.sweep(id)) => None,
         SweepState::Running | SweepState::Stopping { .. } => {
             Some(format!("unattended: no process runs it; resume it with `gradus resume {id}`"))
         }

@@ -7,10 +7,7 @@
 //! The agent is to its instance what the first process is to a container: when it is gone, all that is left in the
 //! instance is ended, whoever sees it first.
 
-pub mod folder;
 mod machine;
-pub mod processes;
-pub mod session;
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -25,7 +22,7 @@ use domain::{InstanceId, Offer, Rate};
 use rustix::process::Signal;
 
 use crate::provider::{Error, Launch, Provider, Sight};
-use folder::{Folder, Lock, Order};
+use node::{Folder, LaunchSpec, Lock, SCHEMA, processes, session};
 
 /// The provider's name.
 pub const NAME: &str = "local";
@@ -80,8 +77,8 @@ impl Local {
     fn try_launch(&self, launch: &Launch) -> io::Result<()> {
         let folder = Folder::new(self.folder(&launch.instance));
         fs::create_dir_all(folder.path())?;
-        let order = Order {
-            schema: folder::SCHEMA,
+        let spec = LaunchSpec {
+            schema: SCHEMA,
             instance: launch.instance.clone(),
             token: launch.token.clone(),
             owner: self.settings.owner.clone(),
@@ -90,9 +87,9 @@ impl Local {
             libtorch: self.settings.libtorch.clone(),
         };
         let _one_at_a_time = self.releases();
-        let asked_before = folder.order()?;
+        let asked_before = folder.launch_spec()?;
         if let Some(before) = &asked_before
-            && before.token != order.token
+            && before.token != spec.token
         {
             return Err(io::Error::other(format!("it was asked for with token `{}` before", before.token)));
         }
@@ -101,20 +98,20 @@ impl Local {
         if folder.usage()?.is_some() {
             return Ok(());
         }
-        if asked_before.as_ref() != Some(&order) {
-            folder.write_order(&order)?;
+        if asked_before.as_ref() != Some(&spec) {
+            folder.write_launch_spec(&spec)?;
         }
-        self.start_agent(&folder, &order, lock)
+        self.start_agent(&folder, &spec, lock)
     }
 
     /// Hands the lock on as the agent's standard input: at no instant between here and the agent's end is it free, so
     /// an instance that is being started cannot be taken for one that is gone.
-    fn start_agent(&self, folder: &Folder, order: &Order, lock: Lock) -> io::Result<()> {
+    fn start_agent(&self, folder: &Folder, spec: &LaunchSpec, lock: Lock) -> io::Result<()> {
         let log = OpenOptions::new().create(true).append(true).open(folder.log())?;
         let mut command = Command::new(&self.settings.program);
         command.arg("agent").arg("--folder").arg(folder.path());
         command.current_dir(folder.path());
-        command.env(processes::OWNER, &order.owner).env(processes::INSTANCE, order.instance.as_str());
+        command.env(processes::OWNER, &spec.owner).env(processes::INSTANCE, spec.instance.as_str());
         command.stdin(Stdio::from(lock.into_file())).stdout(Stdio::from(log.try_clone()?)).stderr(Stdio::from(log));
         session::own(&mut command);
         let mut agent = command.spawn()?;
@@ -125,7 +122,7 @@ impl Local {
 
     fn try_sight(&self, instance: &InstanceId) -> io::Result<Sight> {
         let folder = Folder::new(self.folder(instance));
-        if folder.order()?.is_none() {
+        if folder.launch_spec()?.is_none() {
             return Ok(Sight::Unknown);
         }
         let _one_at_a_time = self.releases();
@@ -188,7 +185,7 @@ impl Provider for Local {
     }
 
     fn last_words(&self, instance: &InstanceId) -> Result<Vec<Entry>, Error> {
-        let words = Folder::new(self.folder(instance)).last_words();
+        let words = Folder::new(self.folder(instance)).unacknowledged();
         words.map_err(self.error(format!("read the last words of `{instance}`")))
     }
 

@@ -1,10 +1,10 @@
 //! Whether ranks and micro-batches can share a batch as the job says, and the ranks a model.
 
-use super::sense::Sense;
+use super::sense::Validator;
 use crate::architecture::Architecture;
 use crate::train::{Optimizer, Parallel, Shard, Train};
 
-impl Sense {
+impl Validator {
     /// Refuses parts of a batch without a sample, and wishes that only several ranks can fulfil.
     pub(super) fn ranks(&mut self, train: &Train) {
         let Train { batch, accumulate, processes, parallel, .. } = train;

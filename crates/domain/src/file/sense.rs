@@ -21,14 +21,14 @@ const SCHEMES: [&str; 8] = ["file", "s3", "gs", "az", "oss", "cos", "http", "htt
 const LONGEST_TEXT: usize = 128 * 1024 - 1;
 
 /// What is wrong with the job, and what its author should know.
-pub(super) struct Sense {
+pub(super) struct Validator {
     pub problems: Vec<Problem>,
     pub warnings: Vec<Problem>,
 }
 
 /// Checks the work, where it could be read, and the rest of the job.
-pub(super) fn check(rest: &Job, work: Option<&Work>) -> Sense {
-    let mut sense = Sense { problems: Vec::new(), warnings: Vec::new() };
+pub(super) fn check(rest: &Job, work: Option<&Work>) -> Validator {
+    let mut sense = Validator { problems: Vec::new(), warnings: Vec::new() };
     sense.rest(rest, work);
     sense.search(rest, work);
     match work {
@@ -41,12 +41,12 @@ pub(super) fn check(rest: &Job, work: Option<&Work>) -> Sense {
 
 /// What is wrong with values of `train:` that did not come from a file, such as those of a sweep's trial.
 pub(super) fn of_train(train: &Train) -> Vec<Problem> {
-    let mut sense = Sense { problems: Vec::new(), warnings: Vec::new() };
+    let mut sense = Validator { problems: Vec::new(), warnings: Vec::new() };
     sense.train(train);
     sense.problems
 }
 
-impl Sense {
+impl Validator {
     pub(super) fn wrong(&mut self, key: &str, message: impl Into<String>, hint: impl Into<String>) {
         self.problems.push(Problem::at(key, message).hint(hint));
     }

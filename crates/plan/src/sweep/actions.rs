@@ -8,7 +8,7 @@ use domain::{Cause, Elapsed, Finding, InstanceId, Job, Money, RunId, SweepId, Wo
 
 use super::next::{Move, Stand, Standing, next, standing};
 use super::{draws, trial};
-use crate::reconcile::{Action, Facts, Policy, Try};
+use crate::reconcile::{Action, Facts, Policy, SubmitTrial};
 use crate::world::{Run, Sweep, SweepState, World};
 
 /// What to do for one sweep. The limits are those of all of its trials together.
@@ -63,7 +63,7 @@ fn running(world: &World, facts: &Facts, policy: &Policy, id: &SweepId, sweep: &
     // One at a time: the next look counts it as open, so that each has its room in the budget.
     if let Some((run, _)) = world.trials(sweep).find(is_paused) {
         return match (affords_more, open) {
-            (true, _) => vec![Action::GoOn { run: run.clone(), epochs: None }],
+            (true, _) => vec![Action::Resume { run: run.clone(), epochs: None }],
             (false, 0) => stop(StopBy::Budget),
             (false, _) => Vec::new(),
         };
@@ -71,10 +71,10 @@ fn running(world: &World, facts: &Facts, policy: &Policy, id: &SweepId, sweep: &
     let Work::Train(train) = &sweep.job.work else { return Vec::new() };
     let trials: Vec<Standing> = world.trials(sweep).map(|(_, run)| standing(run)).collect();
     match next(&sweep.search, train.epochs, &trials, sweep.forgiven) {
-        Move::Begin(_) | Move::GoOn(..) if !affords_more && open == 0 => stop(StopBy::Budget),
-        Move::Begin(_) | Move::GoOn(..) if !affords_more => Vec::new(),
+        Move::Begin(_) | Move::Resume(..) if !affords_more && open == 0 => stop(StopBy::Budget),
+        Move::Begin(_) | Move::Resume(..) if !affords_more => Vec::new(),
         Move::Begin(number) => vec![begin(id, sweep, number)],
-        Move::GoOn(number, epochs) => vec![Action::GoOn { run: id.trial(number), epochs: Some(epochs) }],
+        Move::Resume(number, epochs) => vec![Action::Resume { run: id.trial(number), epochs: Some(epochs) }],
         Move::Wait => Vec::new(),
         Move::Over | Move::TooManyFailed if !is_settled(world, sweep) => Vec::new(),
         Move::Over => vec![end(world, id, sweep, None)],
@@ -96,7 +96,7 @@ fn begin(id: &SweepId, sweep: &Sweep, number: u32) -> Action {
     let job = job.unwrap_or_else(|_| bare());
     let plan = trial::plan(&job, offer, &sweep.known).unwrap_or_else(|_| sweep.plan.clone());
     let trial = Trial { sweep: id.clone(), number, values };
-    Action::Try(Box::new(Try { run: id.trial(number), job, plan, file: sweep.file.clone(), trial }))
+    Action::SubmitTrial(Box::new(SubmitTrial { run: id.trial(number), job, plan, file: sweep.file.clone(), trial }))
 }
 
 fn end(world: &World, id: &SweepId, sweep: &Sweep, failure: Option<String>) -> Action {

@@ -38,7 +38,7 @@ pub enum Move {
     /// Begin the trial of this number, from 1.
     Begin(u32),
     /// Let the trial of this number go on to so many epochs.
-    GoOn(u32, u32),
+    Resume(u32, u32),
     /// Wait for a trial to end.
     Wait,
     /// Nothing: every trial is at its end.
@@ -80,7 +80,7 @@ pub fn next(sweep: &Sweep, epochs: u32, trials: &[Standing], forgiven: u32) -> M
     if let Method::Asha(asha) = sweep.method
         && let Some((place, above)) = goes_on(trials, &rungs(sweep, epochs), asha.reduction_factor, sweep.goal)
     {
-        return Move::GoOn(place as u32 + 1, above);
+        return Move::Resume(place as u32 + 1, above);
     }
     let begun = trials.len() as u32;
     match (begun < most(sweep), open) {

@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use data::Share;
 use domain::finding::{Cause, Finding};
-use domain::rank::{Meeting, Spec};
+use domain::rank::{Rendezvous, Spec};
 use domain::train::Parallel;
 use tch::{Kind, Tensor};
 
@@ -68,7 +68,7 @@ impl Ranks {
     pub fn join(
         rank: u32,
         size: u32,
-        meeting: Option<&Meeting>,
+        meeting: Option<&Rendezvous>,
         parallel: Parallel,
     ) -> std::result::Result<Ranks, Error> {
         if size <= 1 {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use domain::rank::{Meeting, Report};
+use domain::rank::{Rendezvous, Report};
 use train::torch::group::Store;
 
 /// Starts `nodes` nodes, which share neither folder nor job file and meet at `port`, and waits for their ends.
@@ -47,7 +47,7 @@ fn several_nodes_find_each_other_by_address() {
 /// As `torchrun --max-restarts`: the launcher keeps the store, in which the ranks of before have left their addresses.
 #[test]
 fn ranks_that_are_restarted_do_not_meet_their_old_selves() {
-    let meeting = Meeting {
+    let meeting = Rendezvous {
         host: "localhost".into(),
         port: crate::scene::port(),
         local_rank: 0,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use domain::finding::Finding;
 use domain::id::{AttemptId, Fence, RunId};
-use domain::rank::{Evaluated, Exported, Meeting, Report, SPEC_SCHEMA, Spec};
+use domain::rank::{Evaluated, Exported, Rendezvous, Report, SPEC_SCHEMA, Spec};
 use domain::threads::Threads;
 use domain::train::Train;
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ impl Scene {
         let mut processes = Vec::new();
         let mut logs = Vec::new();
         for rank in 0..started {
-            let meeting = Meeting {
+            let meeting = Rendezvous {
                 host: String::new(),
                 port: 0,
                 local_rank: 0,

@@ -2,7 +2,7 @@
 
 use domain::finding::Cause;
 use domain::id::Fence;
-use domain::rank::{Order, Report};
+use domain::rank::{RankCommand, Report};
 use serde_json::{Value, json};
 use train::run::Ending;
 use train::state::LeftOut;
@@ -78,8 +78,8 @@ fn an_order_saves_and_another_stops_before_the_run_is_through() {
     // Far more steps than are made before an order arrives, however slow the machine is.
     let mut bench = bench(json!({"epochs": 100_000, "checkpoint": {"every": "10000000 steps"}}));
     let outcome = bench.attempt(LeftOut::default(), |report| match report {
-        Report::Step(done) if done.step == 3 => Some(Order::Checkpoint),
-        Report::Checkpointed(_) => Some(Order::Stop),
+        Report::Step(done) if done.step == 3 => Some(RankCommand::Checkpoint),
+        Report::Checkpointed(_) => Some(RankCommand::Stop),
         _ => None,
     });
     let saved = |report: &Report| if let Report::Checkpointed(done) = report { Some(done.step) } else { None };

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use domain::finding::{Cause, Finding};
 use domain::id::{AttemptId, Fence, RunId};
-use domain::rank::{Exported, Order, Report, SPEC_SCHEMA, Spec};
+use domain::rank::{Exported, RankCommand, Report, SPEC_SCHEMA, Spec};
 use domain::train::Train;
 use serde_json::{Value, json};
 use tch::Device;
@@ -62,7 +62,11 @@ impl Bench {
     }
 
     /// One attempt; `order` says what the agent orders on seeing a report.
-    pub fn attempt(&mut self, left_out: LeftOut, mut order: impl FnMut(&Report) -> Option<Order> + Send) -> Outcome {
+    pub fn attempt(
+        &mut self,
+        left_out: LeftOut,
+        mut order: impl FnMut(&Report) -> Option<RankCommand> + Send,
+    ) -> Outcome {
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         self.attempts += 1;
@@ -114,7 +118,7 @@ impl Bench {
     /// Stops once step `step` was reported, wherever the rank is by then.
     pub fn stop_after(&mut self, step: u64) -> Outcome {
         self.attempt(LeftOut::default(), |report| {
-            matches!(report, Report::Step(done) if done.step == step).then_some(Order::Stop)
+            matches!(report, Report::Step(done) if done.step == step).then_some(RankCommand::Stop)
         })
     }
 

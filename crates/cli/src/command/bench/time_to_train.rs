@@ -88,7 +88,7 @@ pub fn run(args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8
         let mut narrator = Printer::new(false, settings.color);
         let watch = attend(settings, &mut narrator, &home, &run, Since::Start)?;
         verdict(&home, &run, watch)?;
-        home.tell(&home.run(&run))?;
+        home.mark_reported(&home.run(&run))?;
         let (reached, machine) = outcome(&home, &run, seed, args.target)?;
         let mut entry = Entry::now(Kind::TimeToTrain, settings, machine, args.note.clone())?;
         entry.case = case;

@@ -64,7 +64,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
             accept_data_change: args.accept_data_change,
         };
         refuse_spent(&state, &id, &resume)?;
-        home.untell(&home.run(&id));
+        home.unmark_reported(&home.run(&id));
         state.append(vec![resume])?;
     } else if args.changes_something() {
         let message = format!("run `{id}` is still running, so neither its limits nor its data can be changed");
@@ -131,7 +131,7 @@ fn sweep(
         let (budget, deadline, accept_data_change) = (args.budget, args.deadline, args.accept_data_change);
         let resume = Event::SweepResumeRequested { sweep: id.clone(), budget, deadline, accept_data_change };
         refuse_spent_sweep(&state, id, &resume)?;
-        home.untell(&home.sweep(id));
+        home.unmark_reported(&home.sweep(id));
         state.append(vec![resume])?;
     } else if args.changes_something() {
         let message = format!("sweep `{id}` is still running, so neither its limits nor its data can be changed");

@@ -152,8 +152,8 @@ fn one(home: &Home, state: &State, series: &Series, printer: &mut Printer, id: &
 
 /// Why a run makes no progress, if it makes none.
 fn why(home: &Home, state: &State, id: &RunId, run: &plan::Run) -> Option<String> {
-    let attended = home.is_attended(&home.run(id))
-        || run.trial.as_ref().is_some_and(|trial| home.is_attended(&home.sweep(&trial.sweep)));
+    let attended = home.is_watched(&home.run(id))
+        || run.trial.as_ref().is_some_and(|trial| home.is_watched(&home.sweep(&trial.sweep)));
     match &run.state {
         RunState::Queued if attended => {
             let other = state.world().live_instances().find(|(_, instance)| instance.run != *id);

@@ -1,6 +1,6 @@
 //! What the keys of the data must satisfy together.
 
-use super::Sense;
+use super::Validator;
 use crate::train::{Augment, Data, Split};
 
 /// Shares may add up to 1 with this error, so that thirds can be written.
@@ -13,7 +13,7 @@ const ALPHA: (f64, f64) = (0.01, 100.0);
 /// Less would not hold a batch of images.
 const SMALLEST_CACHE: u64 = 1 << 20;
 
-impl Sense {
+impl Validator {
     pub(super) fn data(&mut self, data: &Data) {
         self.path("train.data.path", &data.path);
         if let Split::Shares(shares) = data.split {

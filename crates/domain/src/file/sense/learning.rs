@@ -1,10 +1,10 @@
 //! What the keys of the update rule, of the learning rate and of the mean of the weights must satisfy together.
 
-use super::Sense;
+use super::Validator;
 use crate::architecture::Architecture;
 use crate::train::{Average, Decay, Optimizer, Parameters, Recompute, Span, Task, Train};
 
-impl Sense {
+impl Validator {
     pub(super) fn learning(&mut self, train: &Train) {
         self.optimizer(&train.optimizer);
         self.parameters(&train.parameters);

@@ -1,9 +1,9 @@
 //! What the keys around a module of the user's own must satisfy: its loss says what it learns, and its layers are its own.
 
-use super::Sense;
+use super::Validator;
 use crate::train::{Loss, ModelSource, Module, Shard, Train};
 
-impl Sense {
+impl Validator {
     pub(super) fn module(&mut self, train: &Train) {
         let name = train.model.name();
         match (&train.model, train.loss) {

@@ -1,13 +1,13 @@
 //! What a model reads: images, texts, or images with boxes; and the keys that only one of them has.
 
-use super::Sense;
+use super::Validator;
 use crate::architecture::{Architecture, Reads};
 use crate::train::{Augment, Documents, Split, Task, Train};
 
 /// Pixels of the coarsest grid that a detector looks through.
 const GRID: u32 = 32;
 
-impl Sense {
+impl Validator {
     /// What only images have, and what only texts have.
     pub(super) fn reads(&mut self, train: &Train) {
         let (name, data) = (train.model.name(), &train.data);

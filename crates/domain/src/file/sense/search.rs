@@ -1,11 +1,11 @@
 //! What the keys of a sweep must satisfy together, and with the work that is searched.
 
-use super::Sense;
+use super::Validator;
 use crate::job::{Job, Work};
 use crate::sweep::{Asha, MOST_TRIALS, Method, Metric, Range, Sweep};
 use crate::train::{Split, Train};
 
-impl Sense {
+impl Validator {
     pub(super) fn search(&mut self, job: &Job, work: Option<&Work>) {
         let Some(sweep) = &job.sweep else { return };
         match sweep.method {

@@ -123,12 +123,12 @@ impl Scene {
 
     fn perform(&mut self, action: Action) -> Result<(), Killed> {
         match action {
-            Action::Try(new) => {
-                let crate::Try { run, job, plan, file, trial } = *new;
+            Action::SubmitTrial(new) => {
+                let crate::SubmitTrial { run, job, plan, file, trial } = *new;
                 let submitted = Submitted { run, job, plan, job_hash: String::new(), file, trial: Some(trial) };
                 self.append(Event::Submitted(Box::new(submitted)))
             }
-            Action::GoOn { run, epochs } => self.append(Event::ResumeRequested {
+            Action::Resume { run, epochs } => self.append(Event::ResumeRequested {
                 run,
                 budget: None,
                 deadline: None,
@@ -153,9 +153,9 @@ impl Scene {
             Action::Alert { run, spent } => self.append(Event::BudgetAlert { run, spent }),
             Action::Release { instance } => self.append(Event::ReleaseIntended { instance }),
             Action::Terminate { .. } => Ok(()),
-            Action::Settle { instance, usage } => self.append(Event::Released { instance, usage }),
+            Action::RecordRelease { instance, usage } => self.append(Event::Released { instance, usage }),
             Action::Bill { run, bill } => self.append(Event::Billed { run, bill }),
-            Action::Lose { attempt, finding } => {
+            Action::FailAttempt { attempt, finding } => {
                 self.append(Event::AttemptEnded { attempt, end: AttemptEnd::Failed { finding, exit_code: None } })
             }
         }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bridge::{adopt, borrow, ffi, lend};
 use cxx::UniquePtr;
-use domain::rank::Meeting;
+use domain::rank::Rendezvous;
 use tch::Tensor;
 
 use super::{Error, Result};
@@ -64,7 +64,7 @@ pub struct Exchange {
 
 impl Store {
     /// Opens the store at the meeting's address; `keep` where this process is the one that keeps it.
-    pub fn open(meeting: &Meeting, keep: bool) -> Result<Store> {
+    pub fn open(meeting: &Rendezvous, keep: bool) -> Result<Store> {
         let patience = Duration::from_secs(meeting.patience_s.max(1));
         let inner = ffi::store_open(&meeting.host, meeting.port, keep, millis(patience)).map_err(|error| {
             let (host, port) = (&meeting.host, meeting.port);

@@ -4,25 +4,25 @@ use std::path::PathBuf;
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
-use domain::wire::{Orders, Tick};
+use domain::wire::{Heartbeat, HeartbeatReply};
 
 use crate::event::Event;
 
 /// Sends calls to the loop; every one is followed by one [`Event::Answered`].
-pub struct Post {
-    calls: Sender<Tick>,
+pub struct LoopClient {
+    calls: Sender<Heartbeat>,
 }
 
-impl Post {
+impl LoopClient {
     /// Starts the thread. `socket` is the loop's; it need not exist yet, and may vanish and come back.
-    pub fn start(socket: PathBuf, deadline: Duration, events: Sender<Event>) -> Post {
-        let (calls, inbox) = mpsc::channel::<Tick>();
+    pub fn start(socket: PathBuf, deadline: Duration, events: Sender<Event>) -> LoopClient {
+        let (calls, inbox) = mpsc::channel::<Heartbeat>();
         std::thread::spawn(move || {
             // Made here, for it takes a few milliseconds that the agent's own thread has better use for.
             let client = reqwest::blocking::Client::builder().unix_socket(socket).no_proxy().timeout(deadline).build();
-            for tick in inbox {
+            for heartbeat in inbox {
                 let answer = match &client {
-                    Ok(client) => call(client, &tick).map_err(|error| error.to_string()),
+                    Ok(client) => call(client, &heartbeat).map_err(|error| error.to_string()),
                     Err(error) => Err(error.to_string()),
                 };
                 if events.send(Event::Answered(answer)).is_err() {
@@ -30,17 +30,17 @@ impl Post {
                 }
             }
         });
-        Post { calls }
+        LoopClient { calls }
     }
 
     /// Makes a call.
-    pub fn send(&self, tick: Tick) {
+    pub fn send(&self, heartbeat: Heartbeat) {
         // The thread lives as long as this end of its channel.
-        let _ = self.calls.send(tick);
+        let _ = self.calls.send(heartbeat);
     }
 }
 
-fn call(client: &reqwest::blocking::Client, tick: &Tick) -> reqwest::Result<Orders> {
+fn call(client: &reqwest::blocking::Client, heartbeat: &Heartbeat) -> reqwest::Result<HeartbeatReply> {
     // The host's name is not looked up; the socket takes its place.
-    client.post("http://loop/v1/tick").json(tick).send()?.error_for_status()?.json()
+    client.post("http://loop/v1/tick").json(heartbeat).send()?.error_for_status()?.json()
 }

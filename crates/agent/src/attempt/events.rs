@@ -1,24 +1,24 @@
-//! What an attempt makes of a happening.
+//! How an attempt takes in what happened to it.
 
 use std::time::Duration;
 
 use domain::rank::Report;
 use domain::run::AttemptEnd;
-use domain::wire::Word;
+use domain::wire::AgentEvent;
 
 use super::{Attempt, Working};
-use crate::event::Happening;
+use crate::event::AttemptEvent;
 
 impl Attempt {
     /// Takes in what happened, and returns what there is to say of it.
-    pub fn hear(&mut self, happening: Happening, now: Duration) -> Vec<Word> {
-        match happening {
-            Happening::Staged(Ok(here)) => self.staged(here, now),
-            Happening::Staged(Err(finding)) => {
+    pub fn hear(&mut self, event: AttemptEvent, now: Duration) -> Vec<AgentEvent> {
+        match event {
+            AttemptEvent::Staged(Ok(input)) => self.staged(input, now),
+            AttemptEvent::Staged(Err(finding)) => {
                 self.sweep(AttemptEnd::Failed { finding, exit_code: None }, now);
                 Vec::new()
             }
-            Happening::Connected(rank, stream) => {
+            AttemptEvent::Connected(rank, stream) => {
                 match &mut self.work {
                     Working::Train { link, .. } if rank == 0 => link.connected(stream),
                     Working::Train { peers, .. } => peers.connected(rank, stream),
@@ -26,17 +26,17 @@ impl Attempt {
                 }
                 Vec::new()
             }
-            Happening::Reported(0, report) => self.reported(*report, now),
-            Happening::Reported(rank, report) => {
+            AttemptEvent::Reported(0, report) => self.reported(*report, now),
+            AttemptEvent::Reported(rank, report) => {
                 if let Working::Train { peers, .. } = &mut self.work {
                     peers.hear(rank, &report);
                 }
                 Vec::new()
             }
-            Happening::Garbled(rank, line) => {
-                vec![said(Report::Note { text: format!("rank {rank} sent a line that is no report: `{line}`") })]
+            AttemptEvent::Garbled(rank, line) => {
+                vec![reported(Report::Note { text: format!("rank {rank} sent a line that is no report: `{line}`") })]
             }
-            Happening::Silent(rank) => {
+            AttemptEvent::Silent(rank) => {
                 match &mut self.work {
                     Working::Train { link, .. } if rank == 0 => link.silent(),
                     Working::Train { peers, .. } => peers.silent(rank),
@@ -44,19 +44,19 @@ impl Attempt {
                 }
                 Vec::new()
             }
-            Happening::Exited(pid) => self.exited(pid, now),
+            AttemptEvent::Exited(pid) => self.exited(pid, now),
         }
     }
 
-    fn reported(&mut self, report: Report, now: Duration) -> Vec<Word> {
-        if let Working::Train { heartbeat, said, .. } = &mut self.work {
-            heartbeat.hear(&report, now);
-            said.hear(&report);
+    fn reported(&mut self, report: Report, now: Duration) -> Vec<AgentEvent> {
+        if let Working::Train { watchdog, reports, .. } = &mut self.work {
+            watchdog.hear(&report, now);
+            reports.hear(&report);
         }
-        vec![said(report)]
+        vec![reported(report)]
     }
 }
 
-fn said(report: Report) -> Word {
-    Word::Reported { rank: 0, report }
+fn reported(report: Report) -> AgentEvent {
+    AgentEvent::Reported { rank: 0, report }
 }

@@ -16,7 +16,7 @@ const EVALUATION: f64 = 3.0;
 
 /// What is known of a rank's pace. Times are since the agent's start.
 #[derive(Debug)]
-pub struct Heartbeat {
+pub struct Watchdog {
     last: Duration,
     before_ready: Duration,
     least: Duration,
@@ -32,11 +32,11 @@ struct Shape {
     evaluation: f64,
 }
 
-impl Heartbeat {
+impl Watchdog {
     /// A rank that was started `now`, has `before_ready` until its first step, and at least `least` between steps.
-    pub fn new(now: Duration, before_ready: Duration, least: Duration) -> Heartbeat {
+    pub fn new(now: Duration, before_ready: Duration, least: Duration) -> Watchdog {
         let recent = VecDeque::with_capacity(RECENT);
-        Heartbeat { last: now, before_ready, least, ready: None, recent, is_between_epochs: false }
+        Watchdog { last: now, before_ready, least, ready: None, recent, is_between_epochs: false }
     }
 
     /// Takes in a report.
@@ -131,12 +131,12 @@ mod tests {
 
     /// The limit in seconds after these reports.
     fn check(reports: &[Report], expected: u64) {
-        let mut heartbeat = Heartbeat::new(SECOND, SECOND * 600, SECOND * 60);
+        let mut watchdog = Watchdog::new(SECOND, SECOND * 600, SECOND * 60);
         for report in reports {
-            heartbeat.hear(report, SECOND * 5);
+            watchdog.hear(report, SECOND * 5);
         }
         let from = if reports.is_empty() { SECOND } else { SECOND * 5 };
-        assert_eq!(heartbeat.hangs_at(), from + SECOND * expected as u32, "after {reports:?}");
+        assert_eq!(watchdog.hangs_at(), from + SECOND * expected as u32, "after {reports:?}");
     }
 
     #[test]
@@ -154,20 +154,20 @@ mod tests {
     /// Ten hours of preparation in which something is always done, then silence.
     #[test]
     fn preparation_is_a_sign_of_life_while_it_goes_on() {
-        let mut heartbeat = Heartbeat::new(SECOND, SECOND * 600, SECOND * 60);
+        let mut watchdog = Watchdog::new(SECOND, SECOND * 600, SECOND * 60);
         for minute in 1..=600 {
             let now = SECOND * 60 * minute;
-            assert!(heartbeat.hangs_at() > now);
-            heartbeat.hear(&Report::Preparing { done: u64::from(minute) }, now);
+            assert!(watchdog.hangs_at() > now);
+            watchdog.hear(&Report::Preparing { done: u64::from(minute) }, now);
         }
-        assert_eq!(heartbeat.hangs_at(), SECOND * (36_000 + 600));
+        assert_eq!(watchdog.hangs_at(), SECOND * (36_000 + 600));
     }
 
     #[test]
     fn a_note_is_no_sign_of_life() {
-        let mut heartbeat = Heartbeat::new(SECOND, SECOND * 600, SECOND * 60);
-        heartbeat.hear(&Report::Note { text: "still here".into() }, SECOND * 300);
-        assert_eq!(heartbeat.hangs_at(), SECOND * 601);
-        assert_eq!(heartbeat.silence(SECOND * 300), SECOND * 299);
+        let mut watchdog = Watchdog::new(SECOND, SECOND * 600, SECOND * 60);
+        watchdog.hear(&Report::Note { text: "still here".into() }, SECOND * 300);
+        assert_eq!(watchdog.hangs_at(), SECOND * 601);
+        assert_eq!(watchdog.silence(SECOND * 300), SECOND * 299);
     }
 }

@@ -1,22 +1,23 @@
-//! What the agent has to say and the loop has not acknowledged yet: in memory to be sent, on disk for the words whose
+//! What the agent has to report and the loop has not acknowledged yet: in memory to be sent, on disk for the events whose
 //! loss would cost work.
 //!
 //! The file is append-only while anything in it is unacknowledged, and emptied when nothing is. The provider reads it
-//! back with [`Folder::last_words`] when the agent is gone.
+//! back with [`Folder::unacknowledged`] when the agent is gone.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 
-use cloud::local::folder::Folder;
 use domain::AttemptId;
 use domain::rank::Report;
-use domain::wire::{Entry, Word};
+use domain::wire::{AgentEvent, Entry};
+
+use crate::folder::{Folder, found};
 
 /// The file is emptied only when it is larger than this, so that its end is a readable trace.
 const KEEP: u64 = 1 << 20;
 
-/// The words that wait to be acknowledged, oldest first.
+/// The events that wait to be acknowledged, oldest first.
 #[derive(Debug)]
 pub struct Spool {
     file: BufWriter<File>,
@@ -26,28 +27,41 @@ pub struct Spool {
     urgent: bool,
 }
 
+impl Folder {
+    /// Reads what the agent has said or wanted to say, oldest first: all that was not acknowledged, and some that was.
+    /// Empty when no agent ever lived here.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn unacknowledged(&self) -> io::Result<Vec<Entry>> {
+        let text = found(fs::read(self.spool()))?.unwrap_or_default();
+        // A crash may have torn a line; what was promised to be durable stands whole in another.
+        Ok(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
+    }
+}
+
 impl Spool {
     /// Begins an empty spool in the folder of an instance.
     pub fn create(folder: &Folder) -> io::Result<Spool> {
         let file = OpenOptions::new().create(true).truncate(true).write(true).open(folder.spool())?;
-        // A synced word is of no use in a file whose name is lost.
+        // A synced event is of no use in a file whose name is lost.
         File::open(folder.path())?.sync_all()?;
         let file = BufWriter::new(file);
         Ok(Spool { file, written: 0, last: 0, waiting: VecDeque::new(), urgent: false })
     }
 
-    /// Adds a word. One that matters is durable when this returns; a full disk does not keep it from being sent.
-    pub fn push(&mut self, attempt: &AttemptId, word: Word) {
-        let matters = matters(&word);
+    /// Adds an event. One that matters is durable when this returns; a full disk does not keep it from being sent.
+    pub fn push(&mut self, attempt: &AttemptId, event: AgentEvent) {
+        let matters = matters(&event);
         self.last += 1;
-        let entry = Entry { seq: self.last, attempt: attempt.clone(), word };
-        // The memory holds it whatever the disk says, and a word that is not said would be the greater loss.
+        let entry = Entry { seq: self.last, attempt: attempt.clone(), event };
+        // The memory holds it whatever the disk says, and an event that is not sent would be the greater loss.
         let _ = self.write(&entry, matters);
         self.waiting.push_back(entry);
         self.urgent |= matters;
     }
 
-    /// Forgets the words up to `seq`.
+    /// Forgets the events up to `seq`.
     pub fn acknowledge(&mut self, seq: u64) {
         while self.waiting.front().is_some_and(|entry| entry.seq <= seq) {
             self.waiting.pop_front();
@@ -57,7 +71,7 @@ impl Spool {
         }
     }
 
-    /// The oldest words, at most `count`, to be sent now.
+    /// The oldest events, at most `count`, to be sent now.
     pub fn send(&mut self, count: usize) -> Vec<Entry> {
         self.urgent = false;
         self.waiting.iter().take(count).cloned().collect()
@@ -68,7 +82,7 @@ impl Spool {
         self.waiting.is_empty()
     }
 
-    /// Whether a word that matters has not been sent yet.
+    /// Whether an event that matters has not been sent yet.
     pub fn is_urgent(&self) -> bool {
         self.urgent
     }
@@ -94,11 +108,11 @@ impl Spool {
     }
 }
 
-/// Whether losing the word would cost work; measurements would not.
-fn matters(word: &Word) -> bool {
-    match word {
-        Word::Started | Word::Ended { .. } => true,
-        Word::Reported { report, .. } => match report {
+/// Whether losing the event would cost work; measurements would not.
+fn matters(event: &AgentEvent) -> bool {
+    match event {
+        AgentEvent::Started | AgentEvent::Ended { .. } => true,
+        AgentEvent::Reported { report, .. } => match report {
             Report::Ready(_) | Report::Exported(_) | Report::Trained => true,
             Report::Stopped { .. } | Report::Failed(_) | Report::Checkpointed(_) => true,
             Report::Hello { .. } | Report::Preparing { .. } | Report::Step(_) | Report::Evaluated(_) => false,
@@ -116,16 +130,16 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let folder = Folder::new(temporary.path());
         let attempt = AttemptId::new("digits-1-a1");
-        let note = |text: &str| Word::Reported { rank: 0, report: Report::Note { text: text.repeat(1000) } };
+        let note = |text: &str| AgentEvent::Reported { rank: 0, report: Report::Note { text: text.repeat(1000) } };
         let mut spool = Spool::create(&folder).unwrap();
         assert!(spool.is_empty() && !spool.is_urgent());
         for text in ["a", "b", "c"] {
             spool.push(&attempt, note(text));
         }
         assert!(!spool.is_urgent());
-        spool.push(&attempt, Word::Started);
+        spool.push(&attempt, AgentEvent::Started);
         assert!(spool.is_urgent());
-        assert_eq!(folder.last_words().unwrap(), spool.send(10), "what matters is on disk, with all before it");
+        assert_eq!(folder.unacknowledged().unwrap(), spool.send(10), "what matters is on disk, with all before it");
         assert!(!spool.is_urgent());
 
         let seqs = |spool: &mut Spool, count| spool.send(count).iter().map(|entry| entry.seq).collect::<Vec<_>>();
@@ -141,7 +155,7 @@ mod tests {
         spool.acknowledge(2003);
         assert_eq!(seqs(&mut spool, 9), [2004]);
         spool.acknowledge(u64::MAX);
-        spool.push(&attempt, Word::Started);
+        spool.push(&attempt, AgentEvent::Started);
         assert_eq!(seqs(&mut spool, 9), [2005], "numbers go on without gaps");
         assert_eq!(std::fs::read_to_string(folder.spool()).unwrap().lines().count(), 1);
     }
@@ -152,15 +166,31 @@ mod tests {
         let folder = Folder::new(temporary.path());
         let attempt = AttemptId::new("digits-1-a1");
         let mut spool = Spool::create(&folder).unwrap();
-        let note = Word::Reported { rank: 0, report: Report::Note { text: "a".repeat(1 << 20) } };
-        let end = Word::Ended { end: domain::run::AttemptEnd::Succeeded };
+        let note = AgentEvent::Reported { rank: 0, report: Report::Note { text: "a".repeat(1 << 20) } };
+        let end = AgentEvent::Ended { end: domain::run::AttemptEnd::Succeeded };
         spool.push(&attempt, note.clone());
         spool.push(&attempt, note);
         spool.push(&attempt, end.clone());
         spool.acknowledge(2);
-        let last = Entry { seq: 3, attempt: attempt.clone(), word: end };
-        assert_eq!(folder.last_words().unwrap().pop(), Some(last.clone()));
+        let last = Entry { seq: 3, attempt: attempt.clone(), event: end };
+        assert_eq!(folder.unacknowledged().unwrap().pop(), Some(last.clone()));
         drop(spool);
-        assert_eq!(folder.last_words().unwrap().pop(), Some(last));
+        assert_eq!(folder.unacknowledged().unwrap().pop(), Some(last));
+    }
+
+    #[test]
+    fn spooled_events_survive_a_torn_line() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = Folder::new(temporary.path());
+        assert_eq!(folder.unacknowledged().unwrap(), []);
+        let entry = |seq| Entry { seq, attempt: AttemptId::new("digits-1-a1"), event: AgentEvent::Started };
+        let line = |seq| serde_json::to_string(&entry(seq)).unwrap() + "\n";
+        let whole = line(1) + &line(2);
+        for length in 0..line(3).len() - 1 {
+            fs::write(folder.spool(), whole.clone() + &line(3)[..length]).unwrap();
+            assert_eq!(folder.unacknowledged().unwrap(), [entry(1), entry(2)], "torn after {length} bytes");
+        }
+        fs::write(folder.spool(), whole + &line(3)).unwrap();
+        assert_eq!(folder.unacknowledged().unwrap(), [entry(1), entry(2), entry(3)]);
     }
 }

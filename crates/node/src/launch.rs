@@ -1,0 +1,101 @@
+//! What an agent is launched with: `launch.json` in the folder of its instance.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use domain::InstanceId;
+use serde::{Deserialize, Serialize};
+
+use crate::folder::{Folder, found};
+
+/// The version of the files in the folder.
+pub const SCHEMA: u32 = 1;
+
+/// What an agent is launched with, in `launch.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchSpec {
+    /// Version of this file.
+    pub schema: u32,
+    /// Name of the instance.
+    pub instance: InstanceId,
+    /// The token it was asked for with.
+    pub token: String,
+    /// The home that it was launched from: the tag of all its processes.
+    pub owner: String,
+    /// Unix socket of the loop.
+    pub socket: PathBuf,
+    /// The executable `gradus-rank`.
+    pub rank_program: PathBuf,
+    /// Folder of the libtorch, when one was found.
+    pub libtorch: Option<PathBuf>,
+}
+
+/// What is read of `launch.json` first: all that every version has in common.
+#[derive(Deserialize)]
+struct Version {
+    schema: u32,
+}
+
+impl Folder {
+    /// Reads what the agent was launched with; none when nothing was asked.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is not what it should be, or was written by a later version than this one.
+    pub fn launch_spec(&self) -> io::Result<Option<LaunchSpec>> {
+        let Some(text) = found(fs::read_to_string(self.path().join("launch.json")))? else { return Ok(None) };
+        let Version { schema } = serde_json::from_str(&text)?;
+        if schema > SCHEMA {
+            let message = format!("`launch.json` is of version {schema}, and this program reads up to {SCHEMA}");
+            return Err(io::Error::other(message));
+        }
+        Ok(Some(serde_json::from_str(&text)?))
+    }
+
+    /// Writes what the agent is to be launched with, so that a crash leaves all of it or nothing.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn write_launch_spec(&self, spec: &LaunchSpec) -> io::Result<()> {
+        let partial = self.path().join("launch.json.partial");
+        let mut file = File::create(&partial)?;
+        file.write_all(&serde_json::to_vec_pretty(spec)?)?;
+        file.sync_all()?;
+        fs::rename(&partial, self.path().join("launch.json"))?;
+        File::open(self.path())?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, Folder) {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = Folder::new(temporary.path());
+        (temporary, folder)
+    }
+
+    #[test]
+    fn a_launch_spec_reads_back() {
+        let (_temporary, folder) = folder();
+        assert_eq!(folder.launch_spec().unwrap(), None);
+        let spec = LaunchSpec {
+            schema: SCHEMA,
+            instance: InstanceId::new("digits-1-i1"),
+            token: "t".into(),
+            owner: "o".into(),
+            socket: "/home/loop.sock".into(),
+            rank_program: "/usr/bin/gradus-rank".into(),
+            libtorch: None,
+        };
+        folder.write_launch_spec(&spec).unwrap();
+        assert_eq!(folder.launch_spec().unwrap(), Some(spec.clone()));
+        // What an earlier version wrote is read, what a later one wrote is refused by its version, whatever its shape.
+        folder.write_launch_spec(&LaunchSpec { schema: SCHEMA - 1, ..spec }).unwrap();
+        assert_eq!(folder.launch_spec().unwrap().unwrap().schema, SCHEMA - 1);
+        fs::write(folder.path().join("launch.json"), r#"{"schema": 2, "name": "digits-1-i1"}"#).unwrap();
+        let error = folder.launch_spec().unwrap_err().to_string();
+        assert!(error.contains("version 2"), "{error}");
+    }
+}
