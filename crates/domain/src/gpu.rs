@@ -52,6 +52,8 @@ pub enum Architecture {
     Hopper,
     Blackwell,
     Cdna3,
+    /// No GPU: cores of a processor, as far as one rank has them.
+    Processor,
 }
 
 /// How a GPU reaches the others of its node.

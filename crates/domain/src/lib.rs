@@ -9,6 +9,7 @@ pub mod architecture;
 pub mod event;
 pub mod file;
 pub mod finding;
+pub mod format;
 pub mod gpu;
 pub mod id;
 pub mod job;

@@ -9,7 +9,8 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::train::MemoryFormat;
+use crate::format::NumericFormat;
+use crate::train::{self, MemoryFormat};
 use crate::units::{Bytes, Duration};
 
 /// What a program of your own trains, so that `gradus plan` can say what it takes.
@@ -41,10 +42,10 @@ pub struct Workload {
     pub picture: Option<u64>,
     /// The update rule, as far as it decides memory and time.
     #[serde(default)]
-    pub optimizer: Update,
+    pub optimizer: OptimizerKind,
     /// Number format of the products; `auto` takes the fastest that keeps the weights in fp32.
     #[serde(default)]
-    pub precision: Format,
+    pub precision: NumericFormat,
     /// Order of a picture's values in memory.
     #[serde(default = "channels_last")]
     pub memory_format: MemoryFormat,
@@ -118,9 +119,9 @@ pub struct Totals {
 }
 
 /// The update rule, as far as it decides memory and time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Update {
+pub enum OptimizerKind {
     /// Stochastic gradient descent without momentum.
     Sgd,
     /// With momentum: one value more for each weight.
@@ -136,23 +137,17 @@ pub enum Update {
     Lamb,
 }
 
-/// Number format of the products.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Format {
-    /// The fastest of those below that keeps the weights in fp32, whichever a GPU has.
-    #[default]
-    Auto,
-    /// 32-bit floating point, TF32 included where the GPU has it.
-    Fp32,
-    /// Autocast to fp16.
-    AmpFp16,
-    /// Autocast to bfloat16.
-    AmpBf16,
-    /// Weights, gradients and the optimiser's state in bfloat16.
-    Bf16,
-    /// Products in fp8, the rest as in autocast to bfloat16.
-    Fp8,
+impl From<&train::Optimizer> for OptimizerKind {
+    fn from(optimizer: &train::Optimizer) -> OptimizerKind {
+        match optimizer {
+            train::Optimizer::Sgd(sgd) if sgd.momentum == 0.0 => OptimizerKind::Sgd,
+            // LARS keeps as much, and takes two norms more of each tensor.
+            train::Optimizer::Sgd(_) | train::Optimizer::Lars(_) => OptimizerKind::SgdMomentum,
+            train::Optimizer::Adamw(_) => OptimizerKind::Adam,
+            train::Optimizer::Lamb(_) => OptimizerKind::Lamb,
+            train::Optimizer::Adafactor(_) => OptimizerKind::Adafactor,
+        }
+    }
 }
 
 /// The data, where it is not at hand or lies in a cloud.

@@ -5,9 +5,9 @@
 //! `orders` what an agent is told; `bill` what it costs; [`sweep`] which trial comes next.
 
 pub mod bill;
-pub mod draft;
 pub mod estimate;
 pub mod lifecycle;
+pub mod local;
 pub mod measured;
 pub mod model;
 pub mod money;

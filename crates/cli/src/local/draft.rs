@@ -5,7 +5,7 @@ use std::path::Path;
 use domain::rank::Report;
 use domain::train::{Cache, Task};
 use domain::{Duration, Job, Offer, Plan, Rate, Train};
-use plan::draft::Facts;
+use plan::local::JobFacts;
 use server::{Home, Series, State};
 
 use super::job_file::{JobArgs, JobSource, LoadedJob, read};
@@ -83,7 +83,7 @@ pub fn draft_measured(
     let measured = measure::measure(train, &share, &known, settings)?;
     let [_, middle, _] = measured.seconds;
     let step = Duration::from_micros((1e6 * middle).round() as u64);
-    let mut plan = recommended(job, &offers, &Facts { measured_step: Some(step), ..known })?;
+    let mut plan = recommended(job, &offers, &JobFacts { measured_step: Some(step), ..known })?;
     plan.assumptions.push(measured.summary(train));
     if let (Some(before), Some(after)) = (before.time, plan.time) {
         let change = 100.0 * (after.middle.as_secs_f64() / before.middle.as_secs_f64().max(1e-9) - 1.0);
@@ -107,8 +107,8 @@ fn offers(price: Rate, settings: &Settings, home: &Home) -> Result<Vec<Offer>, E
     Ok(offers)
 }
 
-fn recommended(job: &Job, offers: &[Offer], facts: &Facts) -> Result<Plan, Error> {
-    let plans = plan::draft::draft(job, offers, facts);
+fn recommended(job: &Job, offers: &[Offer], facts: &JobFacts) -> Result<Plan, Error> {
+    let plans = plan::local::plans(job, offers, facts);
     let plans = plans.map_err(|infeasible| Error::Infeasible { reasons: reasons(&infeasible) })?;
     match plans.into_iter().next() {
         Some(plan) => Ok(plan),
@@ -126,7 +126,7 @@ pub fn known(
     job: &Job,
     printer: &mut Printer,
 ) -> Result<domain::sweep::Known, Error> {
-    let Facts { samples, input_shape, classes, bytes: _, measured_step: _ } = facts(settings, home, job, printer)?;
+    let JobFacts { samples, input_shape, classes, bytes: _, measured_step: _ } = facts(settings, home, job, printer)?;
     Ok(domain::sweep::Known { samples, picture: input_shape, classes })
 }
 
@@ -141,12 +141,12 @@ fn opened(settings: &Settings, train: &Train, printer: &mut Printer) -> Result<O
 }
 
 /// What is known before anything runs: what the data is made of, and how long a step took when this work ran before.
-fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> Result<Facts, Error> {
-    let domain::Work::Train(train) = &job.work else { return Ok(Facts::default()) };
+fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> Result<JobFacts, Error> {
+    let domain::Work::Train(train) = &job.work else { return Ok(JobFacts::default()) };
     let staged = opened(settings, train, printer)?;
     if let Some((keys, goal)) = text(train) {
         let outline = data::TextOutline::of(&train.data, keys, goal, staged.path(), train.seed)?;
-        return Ok(Facts {
+        return Ok(JobFacts {
             samples: outline.counts,
             input_shape: None,
             classes: u32::try_from(outline.classes.len()).ok().filter(|count| *count > 0),
@@ -157,7 +157,7 @@ fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> 
     if train.task() == Task::Boxes {
         let outline = data::SceneOutline::of(&train.data, staged.path(), train.seed)?;
         let size = u32::try_from(outline.size).unwrap_or(u32::MAX);
-        return Ok(Facts {
+        return Ok(JobFacts {
             samples: Some(outline.counts),
             input_shape: Some([3, size, size]),
             classes: u32::try_from(outline.classes.len()).ok(),
@@ -167,7 +167,7 @@ fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> 
     }
     let outline = data::Outline::of(&train.data, staged.path(), train.seed)?;
     let [channels, height, width] = outline.shape.map(|length| u32::try_from(length).unwrap_or(u32::MAX));
-    Ok(Facts {
+    Ok(JobFacts {
         samples: Some(outline.counts),
         input_shape: Some([channels, height, width]),
         classes: u32::try_from(outline.classes.len()).ok(),
@@ -221,7 +221,7 @@ fn measured(home: &Home, train: &Train) -> Result<Option<Duration>, Error> {
     Ok(steps.get(steps.len() / 2).copied().map(Duration::from_micros))
 }
 
-fn reasons(infeasible: &plan::draft::Infeasible) -> Vec<String> {
+fn reasons(infeasible: &plan::local::NoFeasibleOffer) -> Vec<String> {
     let line = |reason: &domain::Problem| {
         let hint = reason.hint.as_ref().map(|hint| format!("\n    hint: {hint}")).unwrap_or_default();
         format!("  {}{hint}", reason.message)

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use domain::architecture::{Architecture, Reads};
 use domain::plan::Share;
 use domain::{Job, Train, Work};
-use plan::draft::Facts;
+use plan::local::JobFacts;
 use plan::measured::Row;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ pub fn measurable(job: &Job) -> Result<&Train, Error> {
 ///
 /// # Errors
 /// [`Error::Code`] when no rank can be started, when it fails or when a step takes too long.
-pub fn measure(train: &Train, share: &Share, facts: &Facts, settings: &Settings) -> Result<StepMeasurement, Error> {
+pub fn measure(train: &Train, share: &Share, facts: &JobFacts, settings: &Settings) -> Result<StepMeasurement, Error> {
     let ranks = share.ranks.max(1);
     let samples = share.batch.div_ceil(ranks);
     let case = case(train, samples, share.threads, facts);
@@ -116,7 +116,7 @@ pub fn measure(train: &Train, share: &Share, facts: &Facts, settings: &Settings)
 }
 
 /// What `gradus-rank bench` is given: the job's `train:` section for one rank, and what its data would say.
-fn case(train: &Train, samples: u32, threads: u32, facts: &Facts) -> Value {
+fn case(train: &Train, samples: u32, threads: u32, facts: &JobFacts) -> Value {
     let mut alone = train.clone();
     (alone.batch, alone.processes, alone.weights) = (samples, 1, None);
     alone.parallel = domain::train::Parallel::default();

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use plan::estimate::coefficients::{Bound, Generation, Shared, die};
-use plan::estimate::{Coefficients, Setup, Work};
+use plan::estimate::fitted::rates::{FitRange, Generation, Shared, die};
+use plan::estimate::{Coefficients, OpProfile, Setup};
 use plan::measured::Case;
 
 use crate::least_squares::Problem;
@@ -21,7 +21,7 @@ pub struct Sample<'a> {
 }
 
 pub struct Samples<'a> {
-    pub works: Vec<Work>,
+    pub works: Vec<OpProfile>,
     pub samples: Vec<Sample<'a>>,
 }
 
@@ -152,12 +152,12 @@ impl Problem for Fit<'_> {
 }
 
 /// A bounded number as an unbounded coordinate: logarithmic between its bounds.
-fn place(bound: &Bound, value: f64) -> f64 {
+fn place(bound: &FitRange, value: f64) -> f64 {
     let share = (value / bound.low).ln() / (bound.high / bound.low).ln();
     let share = share.clamp(0.02, 0.98);
     (share / (1.0 - share)).ln()
 }
 
-fn value(bound: &Bound, at: f64) -> f64 {
+fn value(bound: &FitRange, at: f64) -> f64 {
     bound.low * (bound.high / bound.low).powf(1.0 / (1.0 + (-at).exp()))
 }

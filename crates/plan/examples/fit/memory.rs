@@ -5,7 +5,7 @@
 
 use plan::estimate::Setup;
 use plan::estimate::memory::{Figures, Memory, Verdict, largest_batch, memory_with, verdict};
-use plan::measured::{Case, Seen, percentile};
+use plan::measured::{Case, MemoryMetric, percentile};
 use plan::model::Model;
 
 /// Of how many batches that are known to fit it must not be said that they are too large.
@@ -23,7 +23,8 @@ pub fn fit(cases: &[Case]) -> Figures {
     let start = Figures::default();
     let of_graphs = |case: &&Case| matches!(case.model, Model::Graph(_));
     let peaks: Vec<(&Case, f64)> = cases.iter().filter(of_graphs).filter_map(|case| Some((case, case.peak?))).collect();
-    let held: Vec<(&Case, f64)> = peaks.iter().copied().filter(|(case, _)| case.seen != Seen::Allocated).collect();
+    let held: Vec<(&Case, f64)> =
+        peaks.iter().copied().filter(|(case, _)| case.seen != MemoryMetric::Allocated).collect();
     let fragmentation = least(0.0, 0.5, |fragmentation| {
         let figures = Figures { fragmentation, ..start };
         held.iter().map(|(case, peak)| (case.seen.of_estimate(&of(case, &figures)) / peak).ln().abs()).sum()

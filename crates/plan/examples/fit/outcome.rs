@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plan::estimate::band::middle;
+use plan::estimate::fitted::band::middle;
 use plan::estimate::memory::{Figures, memory_with};
 use plan::estimate::time::class;
-use plan::estimate::{Anchor, Bands, Class, Coefficients, Work};
+use plan::estimate::{Anchor, Bands, Class, Coefficients, OpProfile};
 use plan::measured::{Case, Pair, Score, percentile};
 
 use crate::bands::bands;
@@ -26,7 +26,13 @@ pub struct Outcome<'a> {
 }
 
 impl<'a> Outcome<'a> {
-    pub fn of(case: &'a Case, work: &Work, fold: usize, fitted: &Coefficients, without: &Coefficients) -> Outcome<'a> {
+    pub fn of(
+        case: &'a Case,
+        work: &OpProfile,
+        fold: usize,
+        fitted: &Coefficients,
+        without: &Coefficients,
+    ) -> Outcome<'a> {
         Outcome {
             case,
             class: class(work, &case.setup, fitted),

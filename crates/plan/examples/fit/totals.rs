@@ -38,7 +38,12 @@ impl<'a> Row<'a> {
         let setup = &case.setup;
         let samples = setup.micro_batch as f64 * f64::from(setup.parallel.data);
         let seconds = (samples / case.samples_per_second).ln();
-        Some(Row { summary, setup, machine: Machine::of(setup, coefficients), seconds })
+        Some(Row {
+            summary,
+            setup,
+            machine: Machine::of(setup, &coefficients.generation(&setup.device.gpu), coefficients.shared),
+            seconds,
+        })
     }
 }
 

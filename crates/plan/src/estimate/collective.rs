@@ -5,8 +5,8 @@
 
 use domain::gpu::{Gpu, Link};
 
-use super::coefficients::Shared;
-use super::machine::is_for_players;
+use super::fitted::rates::Shared;
+use super::machine::is_consumer_gpu;
 use super::setup::Device;
 
 /// Share of the stated rate, one direction, that rings of 2 to 8 GPUs reach in the mesh of a DGX-1, measured with NCCL
@@ -128,7 +128,7 @@ pub fn lanes(gpu: &Gpu) -> f64 {
 /// Whether the driver lets the GPU read another's memory over PCI Express. It does not for GeForce and Titan since Turing:
 /// their exchanges go through the host's memory, and few of their machines have the bridges that were sold apart.
 fn reads_peers(gpu: &Gpu) -> bool {
-    !is_for_players(gpu) || gpu.name.starts_with("GTX")
+    !is_consumer_gpu(gpu) || gpu.name.starts_with("GTX")
 }
 
 /// Bytes a second of a ring of `count` GPUs in one node.

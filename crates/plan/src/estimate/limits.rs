@@ -8,9 +8,10 @@ use domain::gpu::Gpu;
 use serde::Serialize;
 
 use super::collective::lanes;
-use super::memory::{Savings, weight_width};
-use super::setup::{Optimizer, Setup};
-use super::work::Work;
+use super::ops::OpProfile;
+use super::processor::START_AND_END;
+use super::savings::Savings;
+use super::setup::{OptimizerKind, Setup};
 
 /// How many samples a core prepares, and how many bytes each has where it is read from.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -24,7 +25,7 @@ pub struct Preparation {
 /// Kinds of samples whose preparation is known. Speeds are those of one core of a Xeon with AVX-512, November 2026.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum SampleKind {
     /// JPEG photographs of about 110 kB, cropped to 224 × 224.
     Photographs,
     /// The same, made smaller beforehand: 256 pixels on the short side, 42 kB.
@@ -35,14 +36,14 @@ pub enum Kind {
     Tokens,
 }
 
-impl Kind {
+impl SampleKind {
     /// What one core prepares.
     pub fn preparation(self) -> Preparation {
         match self {
-            Kind::Photographs => Preparation { per_core: 900.0, bytes: 110e3 },
-            Kind::SmallPhotographs => Preparation { per_core: 1700.0, bytes: 42e3 },
-            Kind::Pixels => Preparation { per_core: 9000.0, bytes: 197e3 },
-            Kind::Tokens => Preparation { per_core: 200e3, bytes: 2048.0 },
+            SampleKind::Photographs => Preparation { per_core: 900.0, bytes: 110e3 },
+            SampleKind::SmallPhotographs => Preparation { per_core: 1700.0, bytes: 42e3 },
+            SampleKind::Pixels => Preparation { per_core: 9000.0, bytes: 197e3 },
+            SampleKind::Tokens => Preparation { per_core: 200e3, bytes: 2048.0 },
         }
     }
 }
@@ -119,6 +120,9 @@ pub fn checkpoint_write(bytes: f64, bytes_per_second: f64) -> f64 {
 /// Seconds from the start of processes to the first usual step: the driver and libraries load, ranks find each other,
 /// weights are read, the first steps try algorithms, and a compiler works where there is one.
 pub fn start_up(setup: &Setup, weights: f64, read: f64) -> f64 {
+    if setup.device.is_processor() {
+        return START_AND_END;
+    }
     let ranks = f64::from(setup.gpus());
     let meeting = if ranks > 1.0 { MEETING[0] + MEETING[1] * ranks.log2() } else { 0.0 };
     let compiler = if setup.compiled { COMPILER } else { 0.0 };
@@ -140,18 +144,18 @@ const HOST_BANDWIDTH: f64 = 205e9;
 
 /// Seconds of a step that weights and states in the host's memory add: weights go to the GPU for both passes and
 /// gradients back, and the processors update what lies there.
-pub fn offloaded(work: &Work, setup: &Setup, savings: &Savings) -> f64 {
+pub fn offloaded(work: &OpProfile, setup: &Setup, savings: &Savings) -> f64 {
     let ranks = f64::from(setup.gpus());
     let weights = work.parameters / ranks;
     let passes = if savings.offload_weights { 3.0 * setup.accumulate as f64 } else { 1.0 };
     let here = f64::from(setup.device.gpus_per_node.max(1));
     // Pages of 8-bit states come and go at once, both in turn with what is computed (bitsandbytes' paged optimisers). The
     // one that was used longest ago goes, and as they are used in the same order each time, that is the next one wanted.
-    if savings.offload_optimizer && setup.optimizer == Optimizer::Adam8bit && !savings.offload_weights {
+    if savings.offload_optimizer && setup.optimizer == OptimizerKind::Adam8bit && !savings.offload_weights {
         return 2.0 * weights / (lanes(&setup.device.gpu) * 0.5);
     }
     // Weight, gradient and two moments are read, all but the gradient written.
-    let updated = 7.0 * weight_width(setup.precision) * weights * here / HOST_BANDWIDTH;
+    let updated = 7.0 * setup.precision.weight_bytes() * weights * here / HOST_BANDWIDTH;
     match savings.offload_weights || savings.offload_optimizer {
         true => passes * 2.0 * weights / (lanes(&setup.device.gpu) * 0.5) + updated,
         false => 0.0,

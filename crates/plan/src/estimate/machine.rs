@@ -2,8 +2,8 @@
 
 use domain::gpu::{Gpu, Rates};
 
-use super::coefficients::{Coefficients, Generation, Shared};
-use super::setup::{Layout, Precision, Setup};
+use super::fitted::rates::{Generation, Shared};
+use super::setup::{Layout, NumericFormat, Setup};
 
 /// Rates that are reached, and the form of the program.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +28,7 @@ pub struct Machine {
     /// what is beside them.
     pub casts: bool,
     /// Passes to turn 16-bit pictures around for each convolution; 0 where they lie as they should.
-    pub turning: f64,
+    pub layout_transpose: f64,
     /// Ranks that share one layer.
     pub tensor: f64,
     pub flash: bool,
@@ -40,17 +40,13 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn of(setup: &Setup, coefficients: &Coefficients) -> Machine {
+    /// Returns the GPU of a setup as a generation of these figures reaches its rates.
+    pub fn of(setup: &Setup, generation: &Generation, shared: Shared) -> Machine {
         let gpu = &setup.device.gpu;
-        let generation = coefficients.generation(gpu);
-        let shared = coefficients.shared;
-        let boost = if is_for_players(gpu) { shared.boost } else { 1.0 };
-        let rate = Reached::of(gpu, &generation, setup.precision, boost);
-        let half = width(setup.precision) < 4.0;
-        let cast = match setup.precision {
-            Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp8 => 6.0,
-            Precision::Fp32 | Precision::Tf32 | Precision::Bf16 => 0.0,
-        };
+        let boost = if is_consumer_gpu(gpu) { shared.boost } else { 1.0 };
+        let rate = Reached::of(gpu, generation, setup.precision, boost);
+        let half = setup.precision.compute_bytes() < 4.0;
+        let cast = if setup.precision.is_autocast() { 6.0 } else { 0.0 };
         Machine {
             products: rate.products,
             convolutions: rate.products * if rate.half { generation.convolution } else { generation.convolution32 },
@@ -58,11 +54,11 @@ impl Machine {
             eight: rate.eight,
             bandwidth: gpu.bandwidth * generation.bandwidth,
             multiprocessors: f64::from(gpu.multiprocessors.max(1)),
-            width: width(setup.precision),
+            width: setup.precision.compute_bytes(),
             cast,
             casts: cast > 0.0 && !setup.compiled,
-            turning: match half && rate.half && setup.layout == Layout::ChannelsFirst {
-                true => generation.turning,
+            layout_transpose: match half && rate.half && setup.layout == Layout::ChannelsFirst {
+                true => generation.layout_transpose,
                 false => 0.0,
             },
             tensor: f64::from(setup.parallel.tensor.max(1)),
@@ -90,14 +86,6 @@ impl Machine {
     }
 }
 
-/// Bytes of an activation's value.
-pub fn width(precision: Precision) -> f64 {
-    match precision {
-        Precision::Fp32 | Precision::Tf32 => 4.0,
-        Precision::AmpFp16 | Precision::AmpBf16 | Precision::Bf16 | Precision::Fp8 => 2.0,
-    }
-}
-
 /// FLOP/s of large products.
 struct Reached {
     products: f64,
@@ -107,7 +95,7 @@ struct Reached {
 }
 
 impl Reached {
-    fn of(gpu: &Gpu, generation: &Generation, precision: Precision, boost: f64) -> Reached {
+    fn of(gpu: &Gpu, generation: &Generation, precision: NumericFormat, boost: f64) -> Reached {
         let Rates { fp32, tf32, fp16, bf16, fp8 } = gpu.rates;
         let fp32 = fp32 * boost;
         let [tf32, fp16, bf16, fp8] = [tf32, fp16, bf16, fp8].map(|rate| rate.map(|rate| rate * boost));
@@ -118,17 +106,17 @@ impl Reached {
             None => Reached { products: plain, eight: None, half: false },
         };
         match precision {
-            Precision::Fp32 => Reached { products: plain, eight: None, half: false },
-            Precision::Tf32 => match tf32 {
+            NumericFormat::Auto | NumericFormat::Fp32 => Reached { products: plain, eight: None, half: false },
+            NumericFormat::Tf32 => match tf32 {
                 Some(rate) => {
                     let products = limited(rate * generation.tensor32, power / 2.0).max(plain);
                     Reached { products, eight: None, half: false }
                 }
                 None => Reached { products: plain, eight: None, half: false },
             },
-            Precision::AmpFp16 => half(fp16),
-            Precision::AmpBf16 | Precision::Bf16 => half(bf16),
-            Precision::Fp8 => {
+            NumericFormat::AmpFp16 => half(fp16),
+            NumericFormat::AmpBf16 | NumericFormat::Bf16 => half(bf16),
+            NumericFormat::Fp8 => {
                 let base = half(bf16);
                 let eight = fp8.map(|rate| limited(rate * generation.tensor8, power * 2.0).max(base.products));
                 Reached { eight, ..base }
@@ -139,7 +127,7 @@ impl Reached {
 
 /// GeForce and Titan cards: GTX, and RTX with a number of four digits that ends with 50 to 90; those of cards for work end
 /// with 00.
-pub fn is_for_players(gpu: &Gpu) -> bool {
+pub fn is_consumer_gpu(gpu: &Gpu) -> bool {
     let of_series = gpu.name.strip_prefix("RTX").and_then(|number| number.get(2..4)).and_then(|last| last.parse().ok());
     gpu.name.starts_with("GTX") || gpu.name.starts_with("Titan") || of_series.is_some_and(|last: u32| last >= 50)
 }

@@ -4,8 +4,8 @@
 //! other operators move memory. Backward passes of layers with weights compute twice what forward passes do.
 
 use super::machine::Machine;
-use super::memory::Adapters;
-use super::work::{Group, NF4, Place};
+use super::ops::{BlockPosition, OpGroup};
+use super::savings::{Adapters, NF4};
 use crate::model::graph::{Kind, Norm, Steps};
 
 /// Edge of the tiles that products are computed in.
@@ -38,7 +38,7 @@ impl Cost {
 
 /// A product of `rows` × `inner` by `inner` × `columns`, `batch` times.
 #[derive(Debug, Clone, Copy)]
-struct Shape {
+struct MatmulShape {
     batch: f64,
     rows: f64,
     inner: f64,
@@ -47,10 +47,10 @@ struct Shape {
 
 impl Machine {
     /// Returns what one operator of `group` costs for `samples` samples.
-    pub fn cost(&self, group: &Group, samples: f64) -> Cost {
+    pub fn cost(&self, group: &OpGroup, samples: f64) -> Cost {
         let part = if group.divided { 1.0 / self.tensor } else { 1.0 };
         // Values that stay in 32 bits are twice as long.
-        let longer = if self.casts { 1.0 + group.wide } else { 1.0 };
+        let longer = if self.casts { 1.0 + group.fp32_fraction } else { 1.0 };
         let cost = match group.kind {
             Kind::Linear { rows, inner, columns, split: _ } => {
                 let shape = self.share(group, samples * rows as f64, inner as f64, columns as f64);
@@ -71,7 +71,7 @@ impl Machine {
                 self.attention(heads, key_share, width as f64, queries as f64, keys as f64, causal, dropout)
             }
             Kind::Product { batch, rows, inner, columns } => {
-                let shape = Shape {
+                let shape = MatmulShape {
                     batch: samples * batch as f64 * part,
                     rows: rows as f64,
                     inner: inner as f64,
@@ -83,8 +83,8 @@ impl Machine {
             Kind::Recurrent { steps, inner, hidden, gates, directions } => {
                 let (steps, inner, hidden) = (steps as f64, inner as f64, hidden as f64);
                 let columns = gates as f64 * hidden;
-                let all = Shape { batch: 1.0, rows: samples * steps, inner, columns };
-                let each = Shape { batch: 1.0, rows: samples, inner: hidden, columns };
+                let all = MatmulShape { batch: 1.0, rows: samples * steps, inner, columns };
+                let each = MatmulShape { batch: 1.0, rows: samples, inner: hidden, columns };
                 let step = self.product(each, self.products, each.bytes()) + self.shared.kernel * 2e-6;
                 let forward = (self.product(all, self.products, all.bytes()) + steps * step) * directions as f64;
                 Cost { forward, backward: 2.0 * forward, kernels: [2.0, 4.0] }
@@ -115,7 +115,7 @@ impl Machine {
             }
             Kind::Softmax { elements } => self.plain(samples * elements as f64 * part * longer, 2.0, 3.0),
             // Before a residual sum its mask is all that a joint kernel writes beside that.
-            Kind::Dropout { elements } if self.fused_kernels && group.place == Place::Block => {
+            Kind::Dropout { elements } if self.fused_kernels && group.place == BlockPosition::Block => {
                 let cost = self.plain(samples * elements as f64 * part, 0.5, 2.5);
                 Cost { kernels: [0.0, 1.0], ..cost }
             }
@@ -152,22 +152,22 @@ impl Machine {
     }
 
     /// The share of a divided product that one rank computes: fewer columns, or less depth.
-    fn share(&self, group: &Group, rows: f64, inner: f64, columns: f64) -> Shape {
-        let shape = Shape { batch: 1.0, rows, inner, columns };
+    fn share(&self, group: &OpGroup, rows: f64, inner: f64, columns: f64) -> MatmulShape {
+        let shape = MatmulShape { batch: 1.0, rows, inner, columns };
         match group.kind {
             Kind::Linear { split: crate::model::graph::Split::Columns, .. } => {
-                Shape { columns: columns / self.tensor, ..shape }
+                MatmulShape { columns: columns / self.tensor, ..shape }
             }
             Kind::Linear { split: crate::model::graph::Split::Rows, .. } => {
-                Shape { inner: inner / self.tensor, ..shape }
+                MatmulShape { inner: inner / self.tensor, ..shape }
             }
-            _ if group.divided => Shape { columns: columns / self.tensor, ..shape },
+            _ if group.divided => MatmulShape { columns: columns / self.tensor, ..shape },
             _ => shape,
         }
     }
 
     /// A layer with weights: forwards once, backwards for its input, of `read` values, and for its weight.
-    fn weighted(&self, group: &Group, shape: Shape, rate: f64, values: f64, read: f64) -> Cost {
+    fn weighted(&self, group: &OpGroup, shape: MatmulShape, rate: f64, values: f64, read: f64) -> Cost {
         let weight = shape.batch * shape.inner * shape.columns;
         let cast = self.pass(weight * self.cast);
         let back = rate * self.shared.backward;
@@ -176,13 +176,13 @@ impl Machine {
             None => 0.0,
         };
         // An input in 32 bits is cast for each product that reads it, and so is its gradient on the way back.
-        let narrowed = match self.casts && group.wide > 0.0 {
+        let narrowed = match self.casts && group.fp32_fraction > 0.0 {
             true => self.pass(read * 6.0) * self.shared.elementwise,
             false => 0.0,
         };
         let forward = self.product(shape, rate, values) + cast + casts + narrowed;
-        let input = Shape { inner: shape.columns, columns: shape.inner, ..shape };
-        let own = Shape { rows: shape.inner, inner: shape.rows, ..shape };
+        let input = MatmulShape { inner: shape.columns, columns: shape.inner, ..shape };
+        let own = MatmulShape { rows: shape.inner, inner: shape.rows, ..shape };
         let of_input = if group.first { 0.0 } else { self.product(input, back, values) };
         let of_weight = if group.frozen { 0.0 } else { self.product(own, back, values) };
         let backward = of_input + of_weight + cast + casts + if group.first { 0.0 } else { narrowed };
@@ -196,11 +196,11 @@ impl Machine {
 
     /// What adapters add to a product: two thin products forwards and four backwards, which read and write as much as the
     /// product itself, and sums of what both write. Weights in 4 bits are written out in 16 for each pass.
-    fn adapted(&self, shape: Shape, rate: f64, adapters: Adapters) -> Cost {
+    fn adapted(&self, shape: MatmulShape, rate: f64, adapters: Adapters) -> Cost {
         let rank = adapters.rank as f64;
-        let down = Shape { columns: rank, ..shape };
-        let up = Shape { inner: rank, ..shape };
-        let thin = |shape: Shape| self.product(shape, rate, shape.bytes());
+        let down = MatmulShape { columns: rank, ..shape };
+        let up = MatmulShape { inner: rank, ..shape };
+        let thin = |shape: MatmulShape| self.product(shape, rate, shape.bytes());
         let [read, written] = [shape.inner, shape.columns].map(|side| self.plain(shape.rows * side, 3.0, 0.0).forward);
         let written_out = match adapters.quantized {
             true => self.pass((NF4 + 2.0) * shape.inner * shape.columns) * self.shared.elementwise,
@@ -211,7 +211,7 @@ impl Machine {
         Cost { forward, backward: 2.0 * products + read + written_out, kernels: [4.0, 6.0] }
     }
 
-    fn convolution(&self, group: &Group, positions: f64, inner: f64, columns: f64, groups: f64, kernel: u32) -> Cost {
+    fn convolution(&self, group: &OpGroup, positions: f64, inner: f64, columns: f64, groups: f64, kernel: u32) -> Cost {
         let area = f64::from(kernel * kernel);
         let values = (positions * groups * (inner / area + columns) + inner * columns * groups) * self.shared.convolved;
         if columns <= 1.0 || inner <= area {
@@ -221,10 +221,11 @@ impl Machine {
             return Cost { forward, backward: 2.5 * forward, kernels: [1.0, 2.0] };
         }
         let rate = self.convolutions * if groups > 1.0 { self.shared.grouped } else { 1.0 };
-        let shape = Shape { batch: groups, rows: positions, inner, columns };
+        let shape = MatmulShape { batch: groups, rows: positions, inner, columns };
         let mut cost = self.weighted(group, shape, rate, values, positions * groups * inner / area);
-        if self.turning > 0.0 {
-            let turned = self.pass(positions * groups * (inner / area + columns) * self.width * 2.0) * self.turning;
+        if self.layout_transpose > 0.0 {
+            let turned =
+                self.pass(positions * groups * (inner / area + columns) * self.width * 2.0) * self.layout_transpose;
             cost.forward += turned;
             cost.backward += 2.0 * turned;
         }
@@ -253,8 +254,8 @@ impl Machine {
             return Cost { forward, backward, kernels: [4.0, 6.0] };
         }
         let rate = self.products * self.shared.attention;
-        let scores = Shape { batch: heads, rows: queries, inner: width, columns: keys };
-        let mixed = Shape { batch: heads, rows: queries, inner: keys, columns: width };
+        let scores = MatmulShape { batch: heads, rows: queries, inner: width, columns: keys };
+        let mixed = MatmulShape { batch: heads, rows: queries, inner: keys, columns: width };
         let matrix = heads * queries * keys;
         let products = self.product(scores, rate, scores.bytes()) + self.product(mixed, rate, mixed.bytes());
         // Scaled and masked, softmax, dropout; each reads and writes the matrix of scores.
@@ -282,8 +283,8 @@ impl Machine {
     }
 
     /// Time of a product at `rate`, moving `values` values.
-    fn product(&self, shape: Shape, rate: f64, values: f64) -> f64 {
-        let Shape { batch, rows, inner, columns } = shape;
+    fn product(&self, shape: MatmulShape, rate: f64, values: f64) -> f64 {
+        let MatmulShape { batch, rows, inner, columns } = shape;
         let edge = |side: f64| ((side / NARROW).ceil() * NARROW).max(NARROW) / side.max(1.0);
         let mut tiles = batch * (rows / TILE).ceil() * (columns / TILE).ceil();
         if tiles < self.multiprocessors {
@@ -312,7 +313,7 @@ impl Machine {
     }
 }
 
-impl Shape {
+impl MatmulShape {
     /// Values that a product reads and writes.
     fn bytes(&self) -> f64 {
         self.batch * (self.rows * self.inner + self.inner * self.columns + self.rows * self.columns)

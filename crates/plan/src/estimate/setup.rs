@@ -1,13 +1,16 @@
 //! What an estimate is for: the hardware, and how the work is divided on it.
 
-use domain::gpu::Gpu;
+pub use domain::format::NumericFormat;
+use domain::gpu::{Architecture, Gpu};
+use domain::train::MemoryFormat;
+pub use domain::workload::OptimizerKind;
 use serde::{Deserialize, Serialize};
 
 /// One way of training on one kind of hardware.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setup {
     pub device: Device,
-    pub precision: Precision,
+    pub precision: NumericFormat,
     pub layout: Layout,
     /// Samples a rank and micro-batch.
     pub micro_batch: u64,
@@ -15,7 +18,7 @@ pub struct Setup {
     pub accumulate: u64,
     pub parallel: Parallel,
     pub recompute: Recompute,
-    pub optimizer: Optimizer,
+    pub optimizer: OptimizerKind,
     /// Attention never writes its matrix of scores.
     pub flash_attention: bool,
     /// The program is compiled and its small operators fused.
@@ -30,6 +33,13 @@ pub struct Device {
     pub gpus_per_node: u32,
     /// Network of one node, bits a second; none where it is not known.
     pub network: Option<f64>,
+}
+
+impl Device {
+    /// Whether ranks compute on cores of a processor.
+    pub fn is_processor(&self) -> bool {
+        self.gpu.architecture == Architecture::Processor
+    }
 }
 
 /// How ranks share the work. `data · tensor · pipeline` is the number of GPUs.
@@ -55,27 +65,21 @@ pub enum Zero {
     Parameters,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Precision {
-    Fp32,
-    Tf32,
-    /// Autocast to fp16 with fp32 weights.
-    AmpFp16,
-    /// Autocast to bf16 with fp32 weights.
-    AmpBf16,
-    /// Weights, gradients and states in bf16.
-    Bf16,
-    /// Products in fp8, the rest as in autocast to bf16.
-    Fp8,
-}
-
 /// Order of a picture's values in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
     ChannelsFirst,
     ChannelsLast,
+}
+
+impl From<MemoryFormat> for Layout {
+    fn from(format: MemoryFormat) -> Layout {
+        match format {
+            MemoryFormat::Contiguous => Layout::ChannelsFirst,
+            MemoryFormat::ChannelsLast => Layout::ChannelsLast,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -87,15 +91,6 @@ pub enum Recompute {
     Selective,
     /// Every block: only what enters it is kept.
     Full,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Optimizer {
-    Sgd,
-    SgdMomentum,
-    Adam,
-    Adam8bit,
-    Adafactor,
-    Lamb,
+    /// One block in so many.
+    Every(u32),
 }

@@ -31,13 +31,13 @@ fn setup(gpus: u32, micro_batch: u64) -> Setup {
     let in_node = gpus.min(8);
     Setup {
         device: Device { gpu: gpu(), nodes: gpus.div_ceil(8), gpus_per_node: in_node, network: Some(1600e9) },
-        precision: Precision::AmpFp16,
+        precision: NumericFormat::AmpFp16,
         layout: Layout::ChannelsLast,
         micro_batch,
         accumulate: 1,
         parallel: Parallel { data: gpus, tensor: 1, pipeline: 1, zero: Zero::None },
         recompute: Recompute::None,
-        optimizer: Optimizer::Adam,
+        optimizer: OptimizerKind::Adam,
         flash_attention: false,
         compiled: false,
     }
@@ -49,18 +49,18 @@ fn fitted() -> &'static Coefficients {
     &FITTED
 }
 
-fn resnet() -> Work {
-    Work::of(&Model::Graph(Resnet::imagenet(50).expect("ResNet-50").graph()))
+fn resnet() -> OpProfile {
+    OpProfile::of(&Model::Graph(Resnet::imagenet(50).expect("ResNet-50").graph()))
 }
 
-fn gpt(layers: u64) -> Work {
-    Work::of(&Model::Graph(Gpt::megatron(2048, layers, 16, 51_200, 1024).graph()))
+fn gpt(layers: u64) -> OpProfile {
+    OpProfile::of(&Model::Graph(Gpt::megatron(2048, layers, 16, 51_200, 1024).graph()))
 }
 
 #[test]
 fn equal_operators_are_digested_into_one() {
     let work = gpt(24);
-    let work::Form::Groups(groups) = &work.form else { panic!("{work:?}") };
+    let ops::Form::Groups(groups) = &work.form else { panic!("{work:?}") };
     assert!(groups.len() < 40, "{} groups", groups.len());
     let linear: f64 = groups
         .iter()
@@ -77,8 +77,8 @@ fn equal_operators_are_digested_into_one() {
 fn a_block_of_a_transformer_sums_two_exchanges_each_way_under_tensor_parallelism() {
     // Megatron: two all-reduces of batch · tokens · hidden forwards, two backwards (Shoeybi et al. 2019, section 3).
     let work = gpt(24);
-    let work::Form::Groups(groups) = &work.form else { panic!("{work:?}") };
-    let blocks = groups.iter().filter(|group| group.place == work::Place::Block);
+    let ops::Form::Groups(groups) = &work.form else { panic!("{work:?}") };
+    let blocks = groups.iter().filter(|group| group.place == ops::BlockPosition::Block);
     let [mut forward, mut backward] = [0.0, 0.0];
     for group in blocks {
         forward += group.count * group.exchanged[0];
@@ -91,12 +91,14 @@ fn a_block_of_a_transformer_sums_two_exchanges_each_way_under_tensor_parallelism
 fn no_step_is_faster_than_the_stated_rates() {
     let coefficients = fitted();
     for (work, per_sample) in [(resnet(), 6.0 * 4.09e9), (gpt(24), 6.0 * 1024.0 * 24.0 * 12.0 * 2048.0f64.powi(2))] {
-        for precision in [Precision::Fp32, Precision::Tf32, Precision::AmpFp16, Precision::Bf16, Precision::Fp8] {
+        for precision in
+            [NumericFormat::Fp32, NumericFormat::Tf32, NumericFormat::AmpFp16, NumericFormat::Bf16, NumericFormat::Fp8]
+        {
             let setup = Setup { precision, ..setup(1, 64) };
             let rate = match precision {
-                Precision::Fp32 => 19.5e12,
-                Precision::Tf32 => 156e12,
-                Precision::AmpFp16 | Precision::AmpBf16 | Precision::Bf16 | Precision::Fp8 => 312e12,
+                NumericFormat::Auto | NumericFormat::Fp32 => 19.5e12,
+                NumericFormat::Tf32 => 156e12,
+                NumericFormat::AmpFp16 | NumericFormat::AmpBf16 | NumericFormat::Bf16 | NumericFormat::Fp8 => 312e12,
             };
             let seconds = seconds(&work, &setup, coefficients);
             assert!(seconds > 64.0 * per_sample / rate * 0.99, "{precision:?}: {seconds}");
@@ -190,12 +192,12 @@ fn resnet_50_on_eight_v100_takes_what_its_users_report() {
         power: 300.0,
         ..gpu()
     };
-    let hours = |precision: Precision, batch: u64| {
-        let mut setup = Setup { precision, optimizer: Optimizer::SgdMomentum, ..setup(8, batch) };
+    let hours = |precision: NumericFormat, batch: u64| {
+        let mut setup = Setup { precision, optimizer: OptimizerKind::SgdMomentum, ..setup(8, batch) };
         setup.device.gpu = v100.clone();
         90.0 * 1_281_167.0 / step_of(&resnet(), &setup, fitted()).samples_per_second / 3600.0
     };
-    let [half, full] = [hours(Precision::AmpFp16, 256), hours(Precision::Fp32, 128)];
+    let [half, full] = [hours(NumericFormat::AmpFp16, 256), hours(NumericFormat::Fp32, 128)];
     assert!((3.0..5.5).contains(&half), "AMP {half}");
     assert!((9.5..14.0).contains(&full), "FP32 {full}");
 }
@@ -204,7 +206,7 @@ proptest! {
     #[test]
     fn more_bandwidth_is_never_slower(factor in 1.0f64..4.0, batch in 1u64..256, half in any::<bool>()) {
         let (work, coefficients) = (resnet(), fitted());
-        let precision = if half { Precision::AmpFp16 } else { Precision::Fp32 };
+        let precision = if half { NumericFormat::AmpFp16 } else { NumericFormat::Fp32 };
         let slow = Setup { precision, ..setup(1, batch) };
         let mut fast = slow.clone();
         fast.device.gpu.bandwidth *= factor;
@@ -250,7 +252,7 @@ fn adapted(adapters: Adapters, setup: &Setup) -> f64 {
 
 #[test]
 fn adapters_take_less_than_all_weights_and_more_the_thicker_they_are() {
-    let setup = Setup { precision: Precision::Bf16, ..setup(1, 8) };
+    let setup = Setup { precision: NumericFormat::Bf16, ..setup(1, 8) };
     let whole = seconds(&gpt(24), &setup, fitted());
     let at = |rank: u64, quantized: bool| adapted(Adapters { rank, quantized }, &setup);
     assert!(at(8, false) < whole, "no gradients of weights: {} of {whole}", at(8, false));
@@ -272,22 +274,23 @@ fn frozen_weights_are_gathered_like_others() {
 #[test]
 fn states_of_an_optimiser_in_the_host_s_memory_take_their_way_each_step() {
     let savings = Savings { offload_optimizer: true, ..Savings::default() };
-    let at = |precision: Precision, optimizer: Optimizer, savings: &Savings| {
+    let at = |precision: NumericFormat, optimizer: OptimizerKind, savings: &Savings| {
         limits::offloaded(&gpt(24), &Setup { precision, optimizer, ..setup(1, 8) }, savings)
     };
-    let [wide, narrow] = [Precision::AmpBf16, Precision::Bf16].map(|width| at(width, Optimizer::Adam, &savings));
+    let [wide, narrow] =
+        [NumericFormat::AmpBf16, NumericFormat::Bf16].map(|width| at(width, OptimizerKind::Adam, &savings));
     assert!(narrow < wide, "half as many bytes are updated in 16 bits");
     // Two bytes a weight over half of PCI Express 4's sixteen lanes.
-    let paged = at(Precision::Bf16, Optimizer::Adam8bit, &savings);
+    let paged = at(NumericFormat::Bf16, OptimizerKind::Adam8bit, &savings);
     assert!((paged / (2.0 * gpt(24).parameters / 15.75e9) - 1.0).abs() < 1e-9, "{paged}");
-    assert_eq!(at(Precision::Bf16, Optimizer::Adam8bit, &Savings::default()), 0.0);
+    assert_eq!(at(NumericFormat::Bf16, OptimizerKind::Adam8bit, &Savings::default()), 0.0);
 }
 
 #[test]
 fn autocast_that_keeps_sums_in_32_bits_takes_longer_than_a_network_in_half_precision() {
-    let bert = Work::of(&Model::Graph(Bert::large(512, Head::Sequence { classes: 2 }).graph()));
-    let half = Work { half: true, ..bert.clone() };
-    let took = |work: &Work, compiled| seconds(work, &Setup { compiled, ..setup(1, 32) }, fitted());
+    let bert = OpProfile::of(&Model::Graph(Bert::large(512, Head::Sequence { classes: 2 }).graph()));
+    let half = OpProfile { half: true, ..bert.clone() };
+    let took = |work: &OpProfile, compiled| seconds(work, &Setup { compiled, ..setup(1, 32) }, fitted());
     // Scores of attention, residual sums and normalisations are twice as long, products are not.
     let longer = took(&bert, false) / took(&half, false);
     assert!((1.1..1.6).contains(&longer), "{longer}");
@@ -295,7 +298,7 @@ fn autocast_that_keeps_sums_in_32_bits_takes_longer_than_a_network_in_half_preci
     assert!(took(&bert, true) / took(&half, true) < 1.05);
     // Batch normalisation computes in what it is given, so pictures of convolutions stay narrow.
     let resnet = resnet();
-    let narrow = Work { half: true, ..resnet.clone() };
+    let narrow = OpProfile { half: true, ..resnet.clone() };
     let [kept, cast] = [&narrow, &resnet].map(|work| seconds(work, &setup(1, 256), fitted()));
     assert!((1.0..1.04).contains(&(cast / kept)), "{cast} {kept}");
 }
@@ -304,17 +307,17 @@ fn autocast_that_keeps_sums_in_32_bits_takes_longer_than_a_network_in_half_preci
 fn joint_kernels_and_later_flash_attention_take_less() {
     let gpt = gpt(24);
     let plain = setup(1, 8);
-    let joint = Work { fused_kernels: true, ..gpt.clone() };
+    let joint = OpProfile { fused_kernels: true, ..gpt.clone() };
     assert!(seconds(&joint, &plain, fitted()) < 0.95 * seconds(&gpt, &plain, fitted()));
-    let long = Work::of(&Model::Graph(Gpt::megatron(2048, 24, 16, 51_200, 8192).graph()));
-    let first = Work { first_flash: true, ..long.clone() };
+    let long = OpProfile::of(&Model::Graph(Gpt::megatron(2048, 24, 16, 51_200, 8192).graph()));
+    let first = OpProfile { first_flash: true, ..long.clone() };
     let flash = Setup { flash_attention: true, ..setup(1, 1) };
     assert!(seconds(&long, &flash, fitted()) < 0.9 * seconds(&first, &flash, fitted()));
 }
 
 #[test]
 fn cards_for_players_are_told_from_cards_for_work() {
-    let is = |name: &str| machine::is_for_players(&Gpu { name: name.to_owned(), ..gpu() });
+    let is = |name: &str| machine::is_consumer_gpu(&Gpu { name: name.to_owned(), ..gpu() });
     for name in ["GTX1080Ti", "RTX2080Ti", "RTX3070", "RTX4090", "RTX5060", "TitanRTX"] {
         assert!(is(name), "{name}");
     }

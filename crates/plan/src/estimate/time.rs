@@ -6,14 +6,16 @@
 use domain::gpu::Link;
 use serde::Serialize;
 
-use super::anchor::{Anchor, nearest};
-use super::band::{Class, Percentiles};
-use super::coefficients::Coefficients;
 use super::collective::{BUCKET, Exchange, Ring};
-use super::machine::{Machine, width};
+use super::fitted::anchor::{Anchor, nearest};
+use super::fitted::band::{Class, Percentiles};
+use super::fitted::coefficients::Coefficients;
+use super::fitted::rates::Shared;
+use super::machine::Machine;
 use super::operator::Cost;
-use super::setup::{Optimizer, Precision, Recompute, Setup, Zero};
-use super::work::{Form, Group, Place, Work};
+use super::ops::{BlockPosition, Form, OpGroup, OpProfile};
+use super::optimizer::moved_bytes;
+use super::setup::{Recompute, Setup, Zero};
 use crate::model::Model;
 use crate::model::graph::Kind;
 
@@ -37,12 +39,12 @@ pub struct StepTime {
     pub class: Class,
     /// The measurements most like it.
     pub anchor: Option<Anchor>,
-    pub terms: Terms,
+    pub terms: StepBreakdown,
 }
 
 /// What the step is made of, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Terms {
+pub struct StepBreakdown {
     /// One micro-batch forwards and backwards on one GPU.
     pub forward: f64,
     pub backward: f64,
@@ -61,11 +63,11 @@ pub struct Terms {
 
 /// Estimates one step of `model`.
 pub fn step(model: &Model, setup: &Setup, coefficients: &Coefficients) -> StepTime {
-    step_of(&Work::of(model), setup, coefficients)
+    step_of(&OpProfile::of(model), setup, coefficients)
 }
 
 /// Estimates one step of a network that was digested before.
-pub fn step_of(work: &Work, setup: &Setup, coefficients: &Coefficients) -> StepTime {
+pub fn step_of(work: &OpProfile, setup: &Setup, coefficients: &Coefficients) -> StepTime {
     let (parts, terms) = parts(work, setup, coefficients);
     let class = class(work, setup, coefficients);
     let middle = parts.iter().sum();
@@ -84,7 +86,7 @@ pub fn step_of(work: &Work, setup: &Setup, coefficients: &Coefficients) -> StepT
 }
 
 /// Seconds of the middle estimate only, as a search or a fit calls it.
-pub fn seconds(work: &Work, setup: &Setup, coefficients: &Coefficients) -> f64 {
+pub fn seconds(work: &OpProfile, setup: &Setup, coefficients: &Coefficients) -> f64 {
     parts(work, setup, coefficients).0.iter().sum()
 }
 
@@ -99,8 +101,8 @@ struct Micro {
     tensor: f64,
 }
 
-fn parts(work: &Work, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], Terms) {
-    let machine = Machine::of(setup, coefficients);
+fn parts(work: &OpProfile, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], StepBreakdown) {
+    let machine = Machine::of(setup, &coefficients.generation(&setup.device.gpu), coefficients.shared);
     // Weights that are in half precision are not cast in each pass.
     let cast = if work.half { 0.0 } else { machine.cast };
     let casts = machine.casts && !work.half;
@@ -122,12 +124,13 @@ fn parts(work: &Work, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], 
     };
     // One forward-one backward: the heaviest stage for each micro-batch, and all others once.
     // Each of the ranks that share a layer passes its part on (Narayanan et al. 2021, section 4.1).
-    let passed = setup.micro_batch as f64 * work.boundary * width(setup.precision) / f64::from(parallel.tensor.max(1));
+    let passed =
+        setup.micro_batch as f64 * work.boundary * setup.precision.compute_bytes() / f64::from(parallel.tensor.max(1));
     let passing = match parallel.pipeline > 1 {
         true => 2.0 * passed / pass_bandwidth(setup, shared) + shared.stage * 1e-6,
         false => 0.0,
     };
-    let wide = if work.half { 2.0 } else { gradient_width(setup.precision) };
+    let wide = if work.half { 2.0 } else { setup.precision.weight_bytes() };
     let ranks = f64::from(parallel.tensor.max(1)) * pipeline;
     let weights = work.parameters / ranks;
     // Gradients of each micro-batch but the first are added to what there is: two tensors read and one written.
@@ -152,7 +155,7 @@ fn parts(work: &Work, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], 
         }
         (true, Zero::Gradients) => [scattered, Exchange::spread(&ring, weights * 2.0, units)],
         (true, Zero::Parameters) => {
-            let bytes = work.gathered / ranks * width(setup.precision).min(4.0);
+            let bytes = work.gathered / ranks * setup.precision.compute_bytes();
             let gathered = Exchange::spread(&ring, bytes, units);
             [scattered, gathered.times(2.0 * micros)]
         }
@@ -165,13 +168,13 @@ fn parts(work: &Work, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], 
     let waited = gradients.waited(hidden, slowed(&gradients)) + gathers.waited(gathered, slowed(&gathers));
 
     let states = if parallel.zero == Zero::None { weights } else { weights / f64::from(data) };
-    let optimizer = machine.pass(states * optimizer_bytes(setup)) * shared.optimizer;
+    let optimizer = machine.pass(states * moved_bytes(setup.optimizer, setup.precision)) * shared.optimizer;
     let overhead = shared.step * 1e-3 + optimizer;
     // What one micro-batch is late by another makes good: the mean of many varies as one over the root of their number.
     let slowest = 1.0
         + shared.straggling * f64::from(setup.device.nodes.max(1)).log2() / micros.sqrt()
         + shared.near_straggling * f64::from(setup.device.gpus_per_node.max(1).min(setup.gpus())).log2();
-    let terms = Terms {
+    let terms = StepBreakdown {
         forward: whole.forward,
         backward: whole.backward,
         recompute: whole.recompute,
@@ -186,8 +189,8 @@ fn parts(work: &Work, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], 
 
 /// The heaviest stage of a pipeline, and all of them together.
 fn stages(
-    groups: &[Group],
-    work: &Work,
+    groups: &[OpGroup],
+    work: &OpProfile,
     setup: &Setup,
     machine: &Machine,
     exchange: &Ring,
@@ -195,29 +198,16 @@ fn stages(
 ) -> (Micro, Micro) {
     let samples = setup.micro_batch as f64;
     let [mut before, mut blocks, mut after] = [Micro::default(); 3];
-    let bytes = samples * width(setup.precision);
+    let bytes = samples * setup.precision.compute_bytes();
     let launch = if setup.compiled { machine.shared.launch_compiled } else { machine.shared.launch } * 1e-6;
     for group in groups {
         let cost = machine.cost(group, samples);
         let to = match group.place {
-            Place::Before => &mut before,
-            Place::Block => &mut blocks,
-            Place::After => &mut after,
+            BlockPosition::Before => &mut before,
+            BlockPosition::Block => &mut blocks,
+            BlockPosition::After => &mut after,
         };
-        // How often an operator runs again.
-        let runs_again = match setup.recompute {
-            Recompute::None => 0.0,
-            Recompute::Selective => match (group.place, &group.kind) {
-                (Place::Block, _) if setup.flash_attention => 1.0 - group.dear / group.count,
-                (_, Kind::Attention { .. }) => 1.0,
-                _ => 0.0,
-            },
-            Recompute::Full => match group.place {
-                Place::Block if work.recomputed_whole => 1.0,
-                Place::Block => 1.0 - group.ends / group.count,
-                Place::Before | Place::After => 0.0,
-            },
-        };
+        let runs_again = runs_again(group, work, setup);
         to.add(group, &cost, runs_again, launch);
         if setup.parallel.tensor > 1 {
             let [forward, backward] =
@@ -241,8 +231,31 @@ fn stages(
     (blocks.times(share).and(&ends), before.and(&blocks.times(share * pipeline)).and(&after))
 }
 
+/// How often an operator of a group is computed again in the backward pass, on average.
+fn runs_again(group: &OpGroup, work: &OpProfile, setup: &Setup) -> f64 {
+    match setup.recompute {
+        Recompute::None => 0.0,
+        Recompute::Selective => match (group.place, &group.kind) {
+            (BlockPosition::Block, _) if setup.flash_attention => {
+                1.0 - group.saved_by_selective_checkpointing / group.count
+            }
+            (_, Kind::Attention { .. }) => 1.0,
+            _ => 0.0,
+        },
+        Recompute::Every(blocks) => match group.place {
+            BlockPosition::Block => (1.0 - group.ends / group.count) / f64::from(blocks.max(1)),
+            BlockPosition::Before | BlockPosition::After => 0.0,
+        },
+        Recompute::Full => match group.place {
+            BlockPosition::Block if work.recomputed_whole => 1.0,
+            BlockPosition::Block => 1.0 - group.ends / group.count,
+            BlockPosition::Before | BlockPosition::After => 0.0,
+        },
+    }
+}
+
 impl Micro {
-    fn add(&mut self, group: &Group, cost: &Cost, again: f64, launch: f64) {
+    fn add(&mut self, group: &OpGroup, cost: &Cost, again: f64, launch: f64) {
         self.forward += group.count * cost.forward;
         self.backward += group.count * cost.backward;
         self.recompute += group.count * cost.forward * again;
@@ -278,38 +291,13 @@ impl Micro {
 }
 
 /// Bytes a second between two stages of a pipeline.
-fn pass_bandwidth(setup: &Setup, shared: &super::coefficients::Shared) -> f64 {
+fn pass_bandwidth(setup: &Setup, shared: &Shared) -> f64 {
     let stride = setup.parallel.tensor.max(1) * setup.parallel.data.max(1);
     Ring::of(&setup.device, 2, stride, shared).bandwidth
 }
 
-/// Bytes of a gradient's value on its way.
-fn gradient_width(precision: Precision) -> f64 {
-    match precision {
-        Precision::Fp32 | Precision::Tf32 | Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp8 => 4.0,
-        Precision::Bf16 => 2.0,
-    }
-}
-
-/// Bytes that the optimiser's pass moves for each weight at least: weight, gradient and states read, weight and states
-/// written, the gradient cleared.
-fn optimizer_bytes(setup: &Setup) -> f64 {
-    let bytes = match setup.optimizer {
-        Optimizer::Sgd => 16.0,
-        Optimizer::SgdMomentum => 24.0,
-        Optimizer::Adam => 32.0,
-        Optimizer::Adam8bit => 20.0,
-        Optimizer::Adafactor => 40.0,
-        Optimizer::Lamb => 52.0,
-    };
-    match setup.precision {
-        Precision::Bf16 => bytes / 2.0,
-        Precision::Fp32 | Precision::Tf32 | Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp8 => bytes,
-    }
-}
-
 /// What is estimated, as far as its error depends on it.
-pub fn class(work: &Work, setup: &Setup, coefficients: &Coefficients) -> Class {
+pub fn class(work: &OpProfile, setup: &Setup, coefficients: &Coefficients) -> Class {
     let together = setup.gpus() > 1;
     match &work.form {
         Form::Totals(summary) if coefficients.totals.knows(summary) => Class::KnownFamily,
@@ -356,7 +344,7 @@ impl Setup {
     }
 }
 
-impl Work {
+impl OpProfile {
     /// Logarithms of weights and of multiply-adds a sample.
     pub fn size(&self) -> [f64; 2] {
         let madds: f64 = match &self.form {

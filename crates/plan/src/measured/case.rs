@@ -9,14 +9,14 @@ use domain::gpu::{Architecture, Gpu};
 use super::ineligible::Ineligible;
 use super::programs;
 use super::row::Row;
-use super::seen::Seen;
-use crate::estimate::band::middle;
+use super::seen::MemoryMetric;
+use crate::estimate::fitted::band::middle;
 use crate::estimate::limits::offloaded;
 use crate::estimate::memory::{Figures, Memory, Savings, memory_with};
 use crate::estimate::time::class;
 use crate::estimate::{
-    Coefficients, Device, Layout, Optimizer, Origin, Parallel, Percentiles, Precision, Recompute, Setup, Work, Zero,
-    seconds,
+    Coefficients, Device, Layout, NumericFormat, OpProfile, OptimizerKind, Origin, Parallel, Percentiles, Recompute,
+    Setup, Zero, seconds,
 };
 use crate::model::Model;
 
@@ -59,7 +59,7 @@ pub struct Case {
     /// Peak memory of one GPU in bytes, where it is exact.
     pub peak: Option<f64>,
     /// What of the memory was measured.
-    pub seen: Seen,
+    pub seen: MemoryMetric,
     /// Whether the row states that its batch fits.
     pub fits: bool,
     /// Where that batch was searched for: no larger one that was tried fits, and none above this many samples was tried.
@@ -76,12 +76,12 @@ impl Case {
 
     /// Estimated seconds of a step as its program runs it: an aged one reaches less, and weights that stay in the host's
     /// memory take their way each step.
-    pub fn seconds(&self, work: &Work, coefficients: &Coefficients) -> f64 {
+    pub fn seconds(&self, work: &OpProfile, coefficients: &Coefficients) -> f64 {
         middle(&self.middles(work, coefficients))
     }
 
     /// The same for each way that may have been measured, with its probability.
-    pub fn middles(&self, work: &Work, coefficients: &Coefficients) -> Vec<(f64, f64)> {
+    pub fn middles(&self, work: &OpProfile, coefficients: &Coefficients) -> Vec<(f64, f64)> {
         let first = (&self.setup, &self.savings, 1.0);
         let others = self.others.iter().map(|(setup, savings, odds)| (setup, savings, *odds));
         let all = 1.0 + self.others.iter().map(|(_, _, odds)| odds).sum::<f64>();
@@ -90,12 +90,12 @@ impl Case {
     }
 
     /// The estimate with its band, which spans all ways that may have been measured.
-    pub fn band(&self, work: &Work, coefficients: &Coefficients) -> Percentiles {
+    pub fn band(&self, work: &OpProfile, coefficients: &Coefficients) -> Percentiles {
         let class = class(work, &self.setup, coefficients);
         coefficients.bands.mixed(self.origin, class, &self.middles(work, coefficients))
     }
 
-    fn one_way(&self, work: &Work, setup: &Setup, savings: &Savings, coefficients: &Coefficients) -> f64 {
+    fn one_way(&self, work: &OpProfile, setup: &Setup, savings: &Savings, coefficients: &Coefficients) -> f64 {
         let own = seconds(work, setup, coefficients) / if self.aged { coefficients.shared.aged } else { 1.0 };
         own + offloaded(work, setup, savings)
     }
@@ -106,15 +106,16 @@ impl Case {
     }
 
     /// The network, digested for an estimate of time.
-    pub fn work(&self) -> Work {
-        let work = Work::of(&self.model);
+    pub fn work(&self) -> OpProfile {
+        let work = OpProfile::of(&self.model);
         let work = match self.savings.adapters {
             Some(adapters) => work.frozen(adapters),
             None => work,
         };
-        let narrow = matches!(self.setup.precision, Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp8);
+        let narrow =
+            matches!(self.setup.precision, NumericFormat::AmpFp16 | NumericFormat::AmpBf16 | NumericFormat::Fp8);
         let half = narrow && (self.half || self.savings.half_model);
-        Work {
+        OpProfile {
             half,
             fused_kernels: self.fused_kernels,
             first_flash: self.first_flash,
@@ -145,7 +146,7 @@ pub fn case(row: &Row, gpus: Gpus, figures: &Figures) -> Result<Case, Ineligible
         program.gpus_per_node.unwrap_or_else(|| count.div_ceil(row.nodes.unwrap_or_else(|| count.div_ceil(8))));
     let nodes = count.div_ceil(in_node.max(1));
     let precision = match program.precision {
-        _ if program.eight && gpu.rates.fp8.is_some() => Precision::Fp8,
+        _ if program.eight && gpu.rates.fp8.is_some() => NumericFormat::Fp8,
         Some(precision) => precision,
         None => precision(&row.precision, &gpu),
     };
@@ -173,7 +174,7 @@ pub fn case(row: &Row, gpus: Gpus, figures: &Figures) -> Result<Case, Ineligible
         save(&program.model, &mut setup, &mut savings, figures);
     }
     let peak = row.peak.filter(|_| row.peak_sense == "exact").map(|peak| peak * f64::from(1u32 << 30));
-    let seen = Seen::of(&row.peak_kind);
+    let seen = MemoryMetric::of(&row.peak_kind);
     let others = match program.may_recompute {
         true => others(&program.model, &setup, &savings, peak.map(|peak| (peak, seen)), figures),
         false => Vec::new(),
@@ -221,7 +222,7 @@ pub struct Program {
     pub pipeline: u32,
     pub zero: Zero,
     pub recompute: Recompute,
-    pub optimizer: Optimizer,
+    pub optimizer: OptimizerKind,
     pub flash: bool,
     pub compiled: bool,
     pub gpu: Option<String>,
@@ -230,7 +231,7 @@ pub struct Program {
     pub overstated: f64,
     pub aged: bool,
     /// What the row's word for the number format means, where it is not what others mean by it.
-    pub precision: Option<Precision>,
+    pub precision: Option<NumericFormat>,
     /// Products are in fp8 where the GPU can.
     pub eight: bool,
     pub savings: Savings,
@@ -267,7 +268,7 @@ impl Program {
             pipeline: 1,
             zero: Zero::None,
             recompute: Recompute::None,
-            optimizer: Optimizer::Adam,
+            optimizer: OptimizerKind::Adam,
             flash: false,
             compiled: false,
             gpu: None,
@@ -298,7 +299,8 @@ fn is_before_ampere(architecture: Architecture) -> bool {
         | Architecture::Ada
         | Architecture::Hopper
         | Architecture::Blackwell
-        | Architecture::Cdna3 => false,
+        | Architecture::Cdna3
+        | Architecture::Processor => false,
     }
 }
 
@@ -321,12 +323,12 @@ fn others(
     model: &Model,
     setup: &Setup,
     savings: &Savings,
-    peak: Option<(f64, Seen)>,
+    peak: Option<(f64, MemoryMetric)>,
     figures: &Figures,
 ) -> Vec<(Setup, Savings, f64)> {
     let recompute = match setup.recompute {
         Recompute::None => Recompute::Full,
-        Recompute::Selective | Recompute::Full => Recompute::None,
+        Recompute::Selective | Recompute::Full | Recompute::Every(_) => Recompute::None,
     };
     let other = Setup { recompute, ..setup.clone() };
     let memory = memory_with(model, &other, savings, figures);
@@ -354,16 +356,16 @@ fn unit(row: &Row, program: &Program) -> Option<f64> {
     }
 }
 
-fn precision(word: &str, gpu: &Gpu) -> Precision {
+fn precision(word: &str, gpu: &Gpu) -> NumericFormat {
     match word {
-        "FP16/AMP" | "AMP" | "FP16" | "amp_fp16" => Precision::AmpFp16,
-        "amp_bf16" => Precision::AmpBf16,
-        "bf16" | "BF16" => Precision::Bf16,
-        "fp8" | "amp_fp8" | "float8" | "FP8" => Precision::Fp8,
-        "FP32" => Precision::Fp32,
+        "FP16/AMP" | "AMP" | "FP16" | "amp_fp16" => NumericFormat::AmpFp16,
+        "amp_bf16" => NumericFormat::AmpBf16,
+        "bf16" | "BF16" => NumericFormat::Bf16,
+        "fp8" | "amp_fp8" | "float8" | "FP8" => NumericFormat::Fp8,
+        "FP32" => NumericFormat::Fp32,
         // `TF32` and `FP32 (TF32 on Ampere+)`.
-        _ if gpu.rates.tf32.is_some() => Precision::Tf32,
-        _ => Precision::Fp32,
+        _ if gpu.rates.tf32.is_some() => NumericFormat::Tf32,
+        _ => NumericFormat::Fp32,
     }
 }
 

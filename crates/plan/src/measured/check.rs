@@ -118,7 +118,7 @@ fn pair(case: &Case, coefficients: &Coefficients) -> Pair {
 fn peak(case: &Case, figures: &Figures) -> Option<[f64; 3]> {
     let memory = memory_with(&case.model, &case.setup, &case.savings, figures);
     let seen = case.seen.of_estimate(&memory);
-    let [low, high] = [memory.low, memory.high].map(|edge| seen * edge / memory.must);
+    let [low, high] = [memory.low, memory.high].map(|edge| seen * edge / memory.required);
     (seen.is_finite() && seen > 0.0).then_some([low, seen, high])
 }
 

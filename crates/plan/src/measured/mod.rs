@@ -22,5 +22,5 @@ pub use ineligible::Ineligible;
 pub use kinds::family;
 pub use row::{Row, Unreadable};
 pub use score::{Fits, Memory, Pair, Scaling, Score, percentile};
-pub use seen::Seen;
+pub use seen::MemoryMetric;
 pub use strict::rows;

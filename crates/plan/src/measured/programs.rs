@@ -4,7 +4,7 @@ use super::case::Program;
 use super::kinds;
 use super::row::Row;
 use crate::estimate::memory::{Adapters, Savings};
-use crate::estimate::{Layout, Optimizer, Origin, Precision, Recompute, Zero};
+use crate::estimate::{Layout, NumericFormat, OptimizerKind, Origin, Recompute, Zero};
 use crate::model::families::bert::{Bert, Head};
 use crate::model::families::{Gpt, Llama, Mpt, Resnet};
 use crate::model::{Graph, Model, Summary};
@@ -54,7 +54,7 @@ fn totals(row: &Row) -> Option<Program> {
     };
     let what = format!("networks of the family {family}");
     let origin = if row.source == "timm-train" { Origin::Sweep } else { Origin::Unknown };
-    Some(Program { layout, origin, optimizer: Optimizer::SgdMomentum, ..Program::plain(what, model) })
+    Some(Program { layout, origin, optimizer: OptimizerKind::SgdMomentum, ..Program::plain(what, model) })
 }
 
 /// Lambda's suite: NVIDIA's PyTorch examples of 2020 and later, pictures channels first.
@@ -76,7 +76,7 @@ fn lambda(row: &Row) -> Option<Program> {
             Some(Program {
                 batch,
                 origin,
-                optimizer: Optimizer::SgdMomentum,
+                optimizer: OptimizerKind::SgdMomentum,
                 aged: !together,
                 ..Program::plain("ResNet-50", model)
             })
@@ -124,7 +124,7 @@ fn examples(row: &Row) -> Option<Program> {
         ..Program::plain(what, Model::Graph(graph))
     };
     let pictures = |what: &str, graph: Graph, most: f64| Program {
-        optimizer: Optimizer::SgdMomentum,
+        optimizer: OptimizerKind::SgdMomentum,
         batch: row.batch.or(Some(usual_batch(row, most))),
         ..plain(what, graph)
     };
@@ -182,7 +182,7 @@ fn bert(row: &Row, plain: impl Fn(&str, Graph) -> Program) -> Program {
     Program {
         batch: row.batch.map(|_| batch),
         accumulate: accumulate as u64,
-        optimizer: Optimizer::Lamb,
+        optimizer: OptimizerKind::Lamb,
         savings,
         // Gradients of all micro-batches are put together first (`allreduce_post_accumulation`).
         exchanged_late: in_torch,
@@ -288,7 +288,7 @@ fn torch(row: &Row) -> Option<Program> {
         zero: if row.gpus.unwrap_or(1) > 1 { Zero::Parameters } else { Zero::None },
         recompute,
         // Weights stay in fp32 where torchtitan computes in bf16.
-        precision: (titan && row.precision.eq_ignore_ascii_case("bf16")).then_some(Precision::AmpBf16),
+        precision: (titan && row.precision.eq_ignore_ascii_case("bf16")).then_some(NumericFormat::AmpBf16),
         saves_if_needed,
         may_recompute: row.source == "torchtune" && row.checkpointing.is_empty(),
         flash: true,
@@ -296,7 +296,7 @@ fn torch(row: &Row) -> Option<Program> {
         // FSDP casts weights when it gathers them.
         half: true,
         origin: Origin::Documentation,
-        optimizer: if words.contains("single device") { Optimizer::Adam8bit } else { Optimizer::Adam },
+        optimizer: if words.contains("single device") { OptimizerKind::Adam8bit } else { OptimizerKind::Adam },
         savings,
         ..Program::plain(row.model.clone(), Model::Graph(graph))
     })
@@ -317,14 +317,14 @@ fn contest(row: &Row) -> Option<Program> {
     };
     match row.model.as_str() {
         "resnet" => {
-            Some(Program { optimizer: Optimizer::SgdMomentum, ..fused("ResNet-50", Resnet::imagenet(50)?.graph()) })
+            Some(Program { optimizer: OptimizerKind::SgdMomentum, ..fused("ResNet-50", Resnet::imagenet(50)?.graph()) })
         }
         "bert" => {
             // Half of 512 tokens are padding, which is left out (Krell et al. 2021, figure 1).
             let graph = Bert::large(256, Head::MaskedWords).graph();
             let round = row.noted("round=v").unwrap_or(0.0);
             Some(Program {
-                optimizer: Optimizer::Lamb,
+                optimizer: OptimizerKind::Lamb,
                 flash: true,
                 first_flash: true,
                 accumulate: row.noted("steps=").unwrap_or(1.0) as u64,
@@ -344,9 +344,9 @@ fn trainer(row: &Row) -> Option<Program> {
     }
     let graph = Bert::large(tokens, Head::Sequence { classes: 2 }).graph();
     let optimizer = match &row.parallelism {
-        words if words.contains("Adafactor") => Optimizer::Adafactor,
-        words if words.contains("Adam8bit") => Optimizer::Adam8bit,
-        _ => Optimizer::Adam,
+        words if words.contains("Adafactor") => OptimizerKind::Adafactor,
+        words if words.contains("Adam8bit") => OptimizerKind::Adam8bit,
+        _ => OptimizerKind::Adam,
     };
     Some(Program {
         accumulate: row.noted("grad_accum=").unwrap_or(1.0) as u64,

@@ -4,7 +4,7 @@ use crate::estimate::memory::Memory;
 
 /// What a measurement of memory sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum MemoryMetric {
     /// Tensors: PyTorch's `max_memory_allocated`, or peak of active blocks.
     Allocated,
     /// What PyTorch's allocator holds.
@@ -13,22 +13,22 @@ pub enum Seen {
     All,
 }
 
-impl Seen {
+impl MemoryMetric {
     /// Reads the words of a table's column `memory_kind`.
-    pub fn of(words: &str) -> Seen {
+    pub fn of(words: &str) -> MemoryMetric {
         match words {
-            words if words.contains("reserved") => Seen::Reserved,
-            words if words.contains("smi") => Seen::All,
-            _ => Seen::Allocated,
+            words if words.contains("reserved") => MemoryMetric::Reserved,
+            words if words.contains("smi") => MemoryMetric::All,
+            _ => MemoryMetric::Allocated,
         }
     }
 
     /// That part of an estimate.
     pub fn of_estimate(self, memory: &Memory) -> f64 {
         match self {
-            Seen::Allocated => memory.allocated(),
-            Seen::Reserved => memory.reserved(),
-            Seen::All => memory.middle,
+            MemoryMetric::Allocated => memory.allocated(),
+            MemoryMetric::Reserved => memory.reserved(),
+            MemoryMetric::All => memory.middle,
         }
     }
 }

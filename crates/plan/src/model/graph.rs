@@ -48,6 +48,17 @@ impl Graph {
         self.assumed.extend(other.assumed);
     }
 
+    /// Makes it the graph of a run without dropout.
+    pub fn leave_dropout_out(&mut self) {
+        for operator in &mut self.operators {
+            match &mut operator.kind {
+                Kind::Dropout { .. } => operator.kind = Kind::View,
+                Kind::Attention { dropout, .. } => *dropout = false,
+                _ => {}
+            }
+        }
+    }
+
     /// Tokens of one sample: the most that enter side by side; none of a network that reads no words.
     pub fn tokens(&self) -> Option<u64> {
         let tokens = self.inputs.iter().filter_map(|input| match input {

@@ -31,14 +31,14 @@ impl Cost {
 
 /// Bytes that are kept, and the price of a GiB and month.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kept {
+pub struct Stored {
     pub bytes: Bytes,
     pub price: Money,
 }
 
 /// Bytes that are moved, and the price of a GiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moved {
+pub struct Transferred {
     pub bytes: Bytes,
     pub price: Money,
 }
@@ -49,14 +49,14 @@ pub fn rent(rate: Rate, nodes: u32, paid: Elapsed) -> Money {
 }
 
 /// What it costs to keep bytes for some time.
-pub fn kept(kept: Kept, time: Elapsed) -> Money {
+pub fn kept(kept: Stored, time: Elapsed) -> Money {
     let product =
         i128::from(kept.price.micros()).saturating_mul(i128::from(kept.bytes.0)).saturating_mul(i128::from(time.0));
     rounded_up(product, GIB * MONTH)
 }
 
 /// What it costs to move bytes.
-pub fn moved(moved: Moved) -> Money {
+pub fn moved(moved: Transferred) -> Money {
     rounded_up(i128::from(moved.price.micros()).saturating_mul(i128::from(moved.bytes.0)), GIB)
 }
 
@@ -124,11 +124,11 @@ mod tests {
         #[test]
         fn bytes_are_exact(price in 0u32..10_000_000, bytes in 0u64..1 << 50, hours in 0u64..10_000) {
             let price_ = Money::from_micros(i64::from(price));
-            let moved_ = moved(Moved { bytes: Bytes(bytes), price: price_ });
+            let moved_ = moved(Transferred { bytes: Bytes(bytes), price: price_ });
             let product = Paper::of(&price.to_string()).times(&Paper::of(&bytes.to_string()));
             prop_assert_eq!(moved_.micros(), product.over(1 << 30));
             // 2^30 · 730 h, with the hours on both sides.
-            let kept_ = kept(Kept { bytes: Bytes(bytes), price: price_ }, Elapsed(hours * 3_600_000_000));
+            let kept_ = kept(Stored { bytes: Bytes(bytes), price: price_ }, Elapsed(hours * 3_600_000_000));
             prop_assert_eq!(kept_.micros(), product.times(&Paper::of(&hours.to_string())).over(730 << 30));
         }
     }

@@ -6,4 +6,4 @@ pub mod carbon;
 pub mod cost;
 pub mod reserved;
 
-pub use cost::{Cost, Kept, Moved, kept, moved, rent};
+pub use cost::{Cost, Stored, Transferred, kept, moved, rent};

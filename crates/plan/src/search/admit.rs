@@ -9,7 +9,7 @@ use domain::wants::Spot;
 use domain::{Bytes, Rate};
 use serde::Serialize;
 
-use super::market::{Good, Market, Terms};
+use super::market::{Market, PricedListing, PurchaseOption};
 
 /// What a job admits. Empty lists and none admit everything.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -53,6 +53,8 @@ pub enum Reason {
     Compliance,
     /// The catalog names no price.
     NoPrice,
+    /// There are no such machines in the region, whatever price is named for them.
+    NotStocked,
     /// The job wants no machines that can be taken back.
     NoSpot,
     /// The job wants no others.
@@ -83,8 +85,8 @@ pub const SPOT_CAP: f64 = 0.8;
 /// Offers that are admitted, and how many are not for which reason.
 #[derive(Debug, Clone, Default)]
 pub struct Admitted {
-    /// Index of the good, and terms.
-    pub offers: Vec<(usize, Terms)>,
+    /// Index of the listing, and terms.
+    pub offers: Vec<(usize, PurchaseOption)>,
     pub ruled_out: BTreeMap<Reason, usize>,
     /// Offers there are.
     pub all: usize,
@@ -94,25 +96,25 @@ pub struct Admitted {
 pub fn admit(market: &Market, admission: &Admission) -> Admitted {
     let mut admitted = Admitted::default();
     let mut rule_out = |reason: Reason, offers: usize| *admitted.ruled_out.entry(reason).or_default() += offers;
-    let priced = |listing: &Listing| Terms::ALL.iter().filter(|terms| terms.price(listing).is_some()).count();
+    let prices = |listing: &Listing| PurchaseOption::ALL.iter().filter(|terms| terms.price(listing).is_some()).count();
     for listing in &market.unknown {
-        admitted.all += priced(listing).max(1);
-        rule_out(Reason::UnknownGpu, priced(listing).max(1));
+        admitted.all += prices(listing).max(1);
+        rule_out(Reason::UnknownGpu, prices(listing).max(1));
     }
-    for (index, good) in market.goods.iter().enumerate() {
-        let offers = priced(good.listing);
+    for (index, priced) in market.listings.iter().enumerate() {
+        let offers = prices(priced.listing);
         admitted.all += offers.max(1);
         if offers == 0 {
             rule_out(Reason::NoPrice, 1);
             continue;
         }
-        if let Some(reason) = admission.refuses(good) {
+        if let Some(reason) = admission.refuses(priced) {
             rule_out(reason, offers);
             continue;
         }
-        for terms in Terms::ALL {
-            let Some(rate) = good.rate(terms) else { continue };
-            match admission.refuses_terms(good, terms, rate) {
+        for terms in PurchaseOption::ALL {
+            let Some(rate) = priced.rate(terms) else { continue };
+            match admission.refuses_terms(priced, terms, rate) {
                 Some(reason) => rule_out(reason, 1),
                 None => admitted.offers.push((index, terms)),
             }
@@ -123,8 +125,11 @@ pub fn admit(market: &Market, admission: &Admission) -> Admitted {
 
 impl Admission {
     /// Why a machine is not wanted at any price.
-    fn refuses(&self, good: &Good) -> Option<Reason> {
-        let listing = good.listing;
+    fn refuses(&self, priced: &PricedListing) -> Option<Reason> {
+        let listing = priced.listing;
+        if priced.stocked == Some(false) {
+            return Some(Reason::NotStocked);
+        }
         if !self.gpus.is_empty() && !self.gpus.iter().any(|gpus| gpus.are(listing)) {
             return Some(Reason::Accelerators);
         }
@@ -134,10 +139,10 @@ impl Admission {
         if !self.clouds.is_empty() && !self.clouds.contains(&listing.cloud) {
             return Some(Reason::Cloud);
         }
-        if !self.regions.is_empty() && !self.regions.iter().any(|word| stands_in(good, word)) {
+        if !self.regions.is_empty() && !self.regions.iter().any(|word| stands_in(priced, word)) {
             return Some(Reason::Region);
         }
-        let complies = |needed: &Compliance| good.region.is_some_and(|region| region.compliance.contains(needed));
+        let complies = |needed: &Compliance| priced.region.is_some_and(|region| region.compliance.contains(needed));
         if !self.compliance.iter().all(complies) {
             return Some(Reason::Compliance);
         }
@@ -154,19 +159,19 @@ impl Admission {
     }
 
     /// Why these terms are not wanted.
-    fn refuses_terms(&self, good: &Good, terms: Terms, rate: Rate) -> Option<Reason> {
+    fn refuses_terms(&self, priced: &PricedListing, terms: PurchaseOption, rate: Rate) -> Option<Reason> {
         match (terms, self.spot, self.dedicated) {
-            (Terms::OnDemand | Terms::Spot, _, true) => return Some(Reason::Shared),
-            (Terms::Dedicated, _, false) => return Some(Reason::Shared),
-            (Terms::Spot, Spot::Never, _) => return Some(Reason::NoSpot),
-            (Terms::OnDemand, Spot::Only, _) => return Some(Reason::OnlySpot),
-            (Terms::OnDemand | Terms::Spot | Terms::Dedicated, _, _) => {}
+            (PurchaseOption::OnDemand | PurchaseOption::Spot, _, true) => return Some(Reason::Shared),
+            (PurchaseOption::Dedicated, _, false) => return Some(Reason::Shared),
+            (PurchaseOption::Spot, Spot::Never, _) => return Some(Reason::NoSpot),
+            (PurchaseOption::OnDemand, Spot::Only, _) => return Some(Reason::OnlySpot),
+            (PurchaseOption::OnDemand | PurchaseOption::Spot | PurchaseOption::Dedicated, _, _) => {}
         }
         if self.max_price.is_some_and(|most| rate > most) {
             return Some(Reason::MaxPrice);
         }
-        if terms == Terms::Spot {
-            let on_demand = good.rate(Terms::OnDemand).map(|rate| rate.micros_per_hour() as f64);
+        if terms == PurchaseOption::Spot {
+            let on_demand = priced.rate(PurchaseOption::OnDemand).map(|rate| rate.micros_per_hour() as f64);
             let saves = on_demand.is_some_and(|on_demand| rate.micros_per_hour() as f64 <= SPOT_CAP * on_demand);
             if !saves && self.spot != Spot::Only {
                 return Some(Reason::SpotSavesLittle);
@@ -188,11 +193,11 @@ impl Gpus {
     }
 }
 
-fn stands_in(good: &Good, word: &str) -> bool {
-    let region = &good.listing.region;
+fn stands_in(priced: &PricedListing, word: &str) -> bool {
+    let region = &priced.listing.region;
     if let Some(start) = word.strip_suffix('*') {
         return region.starts_with(start);
     }
-    let country = || good.region.is_some_and(|region| region.country.eq_ignore_ascii_case(word));
+    let country = || priced.region.is_some_and(|region| region.country.eq_ignore_ascii_case(word));
     region.eq_ignore_ascii_case(word) || (word.len() == 2 && country())
 }

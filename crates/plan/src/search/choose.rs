@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Answer, Candidate, Question, Terms, front};
+use super::{Answer, Candidate, Constraints, PurchaseOption, front};
 
 /// What a candidate is chosen for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -38,7 +38,7 @@ pub struct Pick {
 
 /// Chooses. `is_risky` says whether a candidate may well miss the deadline: one run in ten or more. What is recommended
 /// surely fits, unless nothing does.
-pub fn choose(answer: &Answer, question: &Question, mut is_risky: impl FnMut(&Candidate) -> bool) -> Vec<Pick> {
+pub fn choose(answer: &Answer, constraints: &Constraints, mut is_risky: impl FnMut(&Candidate) -> bool) -> Vec<Pick> {
     let (Some(fastest), Some(cheapest)) = (answer.front.first().copied(), answer.front.last().copied()) else {
         return Vec::new();
     };
@@ -53,7 +53,7 @@ pub fn choose(answer: &Answer, question: &Question, mut is_risky: impl FnMut(&Ca
     };
     let mut picks = Vec::new();
     let front = sure_front(answer);
-    let recommended = match (question.deadline, question.budget) {
+    let recommended = match (constraints.deadline, constraints.budget) {
         (Some(_), _) => {
             let by_cost = front.iter().rev().copied();
             match by_cost.clone().find(|index| !is_risky(at(*index))) {
@@ -75,14 +75,15 @@ pub fn choose(answer: &Answer, question: &Question, mut is_risky: impl FnMut(&Ca
     picks.push(Pick { role: Role::Cheapest, candidate: cheapest, why: doubt(cheapest, "nothing costs less") });
     picks.push(Pick { role: Role::Fastest, candidate: fastest, why: doubt(fastest, "nothing is faster") });
     // The knee among machines that nobody takes away, and that surely fit where any do.
-    let is_steady = |candidate: &Candidate| candidate.terms != Terms::Spot;
+    let is_steady = |candidate: &Candidate| candidate.terms != PurchaseOption::Spot;
     let any_is_sure = answer.candidates.iter().any(|candidate| is_steady(candidate) && candidate.is_sure());
     let steady = answer.candidates.iter().enumerate();
     let steady = steady.filter(|(_, candidate)| is_steady(candidate) && (candidate.is_sure() || !any_is_sure));
-    let robust = steady.min_by(|(_, one), (_, other)| match question.budget.is_some() || question.deadline.is_none() {
-        true => product(one).total_cmp(&product(other)),
-        false => one.point().1.cmp(&other.point().1),
-    });
+    let robust =
+        steady.min_by(|(_, one), (_, other)| match constraints.budget.is_some() || constraints.deadline.is_none() {
+            true => product(one).total_cmp(&product(other)),
+            false => one.point().1.cmp(&other.point().1),
+        });
     if let Some((candidate, _)) = robust {
         let why = doubt(candidate, "nobody takes its machines away, so its time is the surest");
         picks.push(Pick { role: Role::Robust, candidate, why });

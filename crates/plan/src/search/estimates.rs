@@ -2,57 +2,61 @@
 
 use std::collections::BTreeMap;
 
-use super::lessons::Lessons;
-use super::subject::Subject;
-use super::ways::{Estimator, Needed};
+use super::calibration::CalibrationData;
+use super::parallel::{Estimator, RequiredMemory};
+use super::workload::ResolvedNetwork;
 use crate::estimate::memory::{Key, Profile, Savings};
 use crate::estimate::{Coefficients, Setup, seconds};
 
 /// Estimates of one network.
 #[derive(Debug)]
 pub struct Estimates<'a> {
-    subject: &'a Subject,
+    network: &'a ResolvedNetwork,
     coefficients: &'a Coefficients,
     profiles: BTreeMap<Key, Profile>,
     /// Measured steps of the network.
-    lessons: Lessons,
+    measured: CalibrationData,
     /// By what they correct estimates on a GPU.
     factors: BTreeMap<String, f64>,
 }
 
 impl<'a> Estimates<'a> {
-    pub fn new(subject: &'a Subject, coefficients: &'a Coefficients) -> Estimates<'a> {
-        Estimates::taught(subject, coefficients, Lessons::default())
+    pub fn new(network: &'a ResolvedNetwork, coefficients: &'a Coefficients) -> Estimates<'a> {
+        Estimates::calibrated(network, coefficients, CalibrationData::default())
     }
 
     /// Estimates that measured steps correct.
-    pub fn taught(subject: &'a Subject, coefficients: &'a Coefficients, lessons: Lessons) -> Estimates<'a> {
-        Estimates { subject, coefficients, profiles: BTreeMap::new(), lessons, factors: BTreeMap::new() }
+    pub fn calibrated(
+        network: &'a ResolvedNetwork,
+        coefficients: &'a Coefficients,
+        measured: CalibrationData,
+    ) -> Estimates<'a> {
+        Estimates { network, coefficients, profiles: BTreeMap::new(), measured, factors: BTreeMap::new() }
     }
 }
 
 impl Estimator for Estimates<'_> {
-    fn needed(&mut self, setup: &Setup) -> Needed {
-        let model = &self.subject.model;
+    fn needed(&mut self, setup: &Setup) -> RequiredMemory {
+        let model = &self.network.model;
         let figures = &self.coefficients.memory;
         let profile = self
             .profiles
             .entry(Profile::key(setup))
             .or_insert_with(|| Profile::new(model, setup, &Savings::default(), figures));
         let memory = profile.memory(setup);
-        Needed { low: memory.low, middle: memory.must, high: memory.high }
+        RequiredMemory { low: memory.low, middle: memory.required, high: memory.high }
     }
 
     fn seconds(&mut self, setup: &Setup) -> f64 {
-        let estimated = seconds(&self.subject.work, setup, self.coefficients);
-        if self.lessons.steps.is_empty() {
+        let estimated = seconds(&self.network.ops, setup, self.coefficients);
+        if self.measured.steps.is_empty() {
             return estimated;
         }
         let gpu = &setup.device.gpu.name;
         let factor = match self.factors.get(gpu) {
             Some(factor) => *factor,
             None => {
-                let factor = self.lessons.on(gpu).map_or(1.0, |calibration| calibration.factor);
+                let factor = self.measured.on(gpu).map_or(1.0, |calibration| calibration.factor);
                 self.factors.insert(gpu.clone(), factor);
                 factor
             }

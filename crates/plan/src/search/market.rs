@@ -7,12 +7,13 @@ use domain::tariff::{Service, Tariff};
 use domain::{Money, Rate};
 use serde::Serialize;
 
+use super::assumed;
 use crate::estimate::Device;
 
 /// How a machine is paid for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Terms {
+pub enum PurchaseOption {
     OnDemand,
     /// The cloud may take it back.
     Spot,
@@ -20,45 +21,69 @@ pub enum Terms {
     Dedicated,
 }
 
-impl Terms {
-    pub const ALL: [Terms; 3] = [Terms::OnDemand, Terms::Spot, Terms::Dedicated];
+impl PurchaseOption {
+    pub const ALL: [PurchaseOption; 3] = [PurchaseOption::OnDemand, PurchaseOption::Spot, PurchaseOption::Dedicated];
 
     /// The price of a listing under these terms.
     pub fn price(self, listing: &Listing) -> Option<&Price> {
         match self {
-            Terms::OnDemand => listing.on_demand.as_ref(),
-            Terms::Spot => listing.spot.as_ref(),
-            Terms::Dedicated => listing.dedicated.as_ref(),
+            PurchaseOption::OnDemand => listing.on_demand.as_ref(),
+            PurchaseOption::Spot => listing.spot.as_ref(),
+            PurchaseOption::Dedicated => listing.dedicated.as_ref(),
         }
     }
 
     pub fn word(self) -> &'static str {
         match self {
-            Terms::OnDemand => "on demand",
-            Terms::Spot => "spot",
-            Terms::Dedicated => "dedicated",
+            PurchaseOption::OnDemand => "on demand",
+            PurchaseOption::Spot => "spot",
+            PurchaseOption::Dedicated => "dedicated",
         }
     }
 }
 
 /// One kind of machine, as far as estimates can tell: the same GPUs, as many, linked and networked alike.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Shape {
+pub struct HardwareConfig {
     /// Of one machine.
     pub device: Device,
-    /// Whether another shape is the same but for the network, so that one machine of either is estimated once: the
+    /// Whether another kind is the same but for the network, so that one machine of either is estimated once: the
     /// first of them.
     pub alone: usize,
 }
 
 /// One listing whose GPUs are known.
 #[derive(Debug, Clone)]
-pub struct Good<'a> {
+pub struct PricedListing<'a> {
     pub listing: &'a Listing,
-    /// Index of its shape.
-    pub shape: usize,
+    /// Index of its hardware.
+    pub hardware: usize,
     pub region: Option<&'a Region>,
     pub tariffs: Tariffs,
+    /// Whether the cloud has such machines there, as far as anybody says.
+    pub stocked: Option<bool>,
+    /// What a run waits for before its processes start.
+    pub arrival: Arrival,
+}
+
+/// What a run waits for before its processes start.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Arrival {
+    /// Seconds from asking for a machine to its first command.
+    pub boot: f64,
+    /// Bytes per second at which it fetches its data.
+    pub fetch: f64,
+}
+
+impl Arrival {
+    /// Of a machine that runs already and has its data.
+    pub const HERE: Arrival = Arrival { boot: 0.0, fetch: f64::INFINITY };
+
+    /// Of a cloud's machine with a network of so many bits per second.
+    fn in_cloud(network: Option<f64>) -> Arrival {
+        let fetch = network.map_or(assumed::FETCH, |bits| (bits / 8.0).min(assumed::FETCH));
+        Arrival { boot: assumed::BOOT, fetch }
+    }
 }
 
 /// What bytes cost beside a machine; none where it is not known.
@@ -74,22 +99,24 @@ pub struct Tariffs {
 /// Everything that is offered.
 #[derive(Debug, Clone, Default)]
 pub struct Market<'a> {
-    pub shapes: Vec<Shape>,
-    pub goods: Vec<Good<'a>>,
+    pub hardware: Vec<HardwareConfig>,
+    pub listings: Vec<PricedListing<'a>>,
     /// Listings whose GPUs are not known, or are parts of one.
     pub unknown: Vec<&'a Listing>,
 }
 
 impl<'a> Market<'a> {
-    /// Groups listings. `gpu` knows the GPU of a name, `region` the region of a listing.
+    /// Groups listings. `gpu` knows the GPU of a name, `region` the region of a listing, `stocked` whether there are such
+    /// machines.
     pub fn of(
         listings: &'a [Listing],
         gpu: impl Fn(&str) -> Option<&'a Gpu>,
         region: impl Fn(&Listing) -> Option<&'a Region>,
+        stocked: impl Fn(&Listing) -> Option<bool>,
         tariffs: &[Tariff],
     ) -> Market<'a> {
         let mut market = Market::default();
-        // Listings of one type stand together, so the last shape is usually the one.
+        // Listings of one type stand together, so the last hardware is usually the one.
         let mut clouds: Vec<(&domain::listing::Cloud, Tariffs)> = Vec::new();
         for listing in listings {
             let known = listing.gpus.name.as_deref().and_then(&gpu);
@@ -97,8 +124,8 @@ impl<'a> Market<'a> {
                 market.unknown.push(listing);
                 continue;
             };
-            let position = market.shapes.iter().rposition(|shape| shape.is(listing, gpu));
-            let shape = position.unwrap_or_else(|| {
+            let position = market.hardware.iter().rposition(|hardware| hardware.is(listing, gpu));
+            let hardware = position.unwrap_or_else(|| {
                 let link = listing.link.unwrap_or(gpu.link);
                 let device = Device {
                     gpu: Gpu { link, ..gpu.clone() },
@@ -106,12 +133,12 @@ impl<'a> Market<'a> {
                     gpus_per_node: listing.gpus.count,
                     network: listing.network,
                 };
-                let alike = |shape: &Shape| {
-                    shape.device.gpu == device.gpu && shape.device.gpus_per_node == device.gpus_per_node
+                let alike = |hardware: &HardwareConfig| {
+                    hardware.device.gpu == device.gpu && hardware.device.gpus_per_node == device.gpus_per_node
                 };
-                let alone = market.shapes.iter().position(alike).unwrap_or(market.shapes.len());
-                market.shapes.push(Shape { device, alone });
-                market.shapes.len() - 1
+                let alone = market.hardware.iter().position(alike).unwrap_or(market.hardware.len());
+                market.hardware.push(HardwareConfig { device, alone });
+                market.hardware.len() - 1
             });
             let known = clouds.iter().find(|(cloud, _)| **cloud == listing.cloud).map(|(_, tariffs)| *tariffs);
             let tariffs = known.unwrap_or_else(|| {
@@ -119,13 +146,33 @@ impl<'a> Market<'a> {
                 clouds.push((&listing.cloud, found));
                 found
             });
-            market.goods.push(Good { listing, shape, region: region(listing), tariffs });
+            market.listings.push(PricedListing {
+                listing,
+                hardware,
+                region: region(listing),
+                tariffs,
+                stocked: stocked(listing),
+                arrival: Arrival::in_cloud(listing.network),
+            });
         }
         market
     }
+
+    /// The market of one machine that runs already, and what each rank has of it.
+    pub fn here(listing: &'a Listing, device: Device) -> Market<'a> {
+        let priced = PricedListing {
+            listing,
+            hardware: 0,
+            region: None,
+            tariffs: Tariffs::default(),
+            stocked: None,
+            arrival: Arrival::HERE,
+        };
+        Market { hardware: vec![HardwareConfig { device, alone: 0 }], listings: vec![priced], unknown: Vec::new() }
+    }
 }
 
-impl Shape {
+impl HardwareConfig {
     fn is(&self, listing: &Listing, gpu: &Gpu) -> bool {
         self.device.gpus_per_node == listing.gpus.count
             && self.device.network == listing.network
@@ -149,9 +196,9 @@ impl Tariffs {
     }
 }
 
-impl Good<'_> {
+impl PricedListing<'_> {
     /// Price of the machine under these terms.
-    pub fn rate(&self, terms: Terms) -> Option<Rate> {
+    pub fn rate(&self, terms: PurchaseOption) -> Option<Rate> {
         terms.price(self.listing).map(|price| price.rate)
     }
 }

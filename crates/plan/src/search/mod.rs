@@ -1,26 +1,24 @@
 //! The search: every offer, every usual number of machines, every way of dividing the work; exact, and fast because
 //! each kind of hardware is estimated once.
 //!
-//! A [`Task`] says what is to be trained, a [`Market`] what is offered, an [`Admission`] what the job allows.
+//! A [`TrainingSpec`] says what is to be trained, a [`Market`] what is offered, an [`Admission`] what the job allows.
 //! [`Search::answer`] returns the front of cost against time, what to choose from it and why, and how many offers were
-//! ruled out for which reason. Estimates come through an [`Estimator`]; they are kept, so a second question about the
-//! same task (another budget, other regions, new prices) costs next to nothing.
+//! ruled out for which reason. Estimates come through an [`Estimator`]; they are kept, so that a second search of the
+//! same training (another budget, other regions, new prices) costs next to nothing.
 
 pub mod admit;
 pub mod assumed;
+pub mod calibration;
 pub mod choose;
-pub mod course;
-mod entering;
 pub mod estimates;
+pub mod forecast;
 pub mod front;
-pub mod lessons;
 pub mod market;
-pub mod outlook;
-pub mod subject;
-pub mod task;
+pub mod parallel;
 #[cfg(test)]
 mod tests;
-pub mod ways;
+pub mod timeline;
+pub mod workload;
 
 use std::collections::BTreeMap;
 
@@ -29,26 +27,25 @@ use serde::Serialize;
 
 pub use crate::estimate::memory::Verdict;
 pub use admit::{Admission, Admitted, Gpus, Reason, admit};
+pub use calibration::{CalibrationData, MOST_OFF, Outlier, RejectedRow};
 pub use choose::{Pick, Role, choose};
-pub use course::{Course, Distance, Leaving, Load};
 pub use estimates::Estimates;
+pub use forecast::{Forecast, forecast};
 pub use front::front;
-pub use lessons::{Lessons, MOST_OFF, Unlike, Useless};
-pub use market::{Good, Market, Shape, Tariffs, Terms};
-pub use outlook::{Outlook, outlook};
-pub use subject::{Subject, subject};
-pub use task::{Formats, Task};
-pub use ways::{Estimator, Needed, NoWay, Way};
+pub use market::{HardwareConfig, Market, PricedListing, PurchaseOption, Tariffs};
+pub use parallel::{Estimator, Infeasible, ParallelConfig, RequiredMemory};
+pub use timeline::{DataLocality, Egress, RunProfile, RunTimeline};
+pub use workload::{JobFacts, ResolvedNetwork, ResolvedWorkload, TrainingSpec, resolve};
 
 use crate::money::Cost;
-use crate::spot::Weather;
+use crate::spot::SpotAvailability;
 
 /// Numbers of machines that are looked at when the job names none.
 pub const NODES: [u32; 5] = [1, 2, 4, 8, 16];
 
 /// What the job allows.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Question {
+pub struct Constraints {
     pub admission: Admission,
     /// Numbers of machines.
     pub nodes: Vec<u32>,
@@ -56,8 +53,8 @@ pub struct Question {
     pub deadline: Option<Elapsed>,
     /// Kilograms of CO₂.
     pub max_carbon: Option<f64>,
-    /// The weather that a trace told, instead of what the clouds' bands suggest.
-    pub weather: Option<Weather>,
+    /// The spot availability that a trace shows, instead of what the clouds' bands suggest.
+    pub availability: Option<SpotAvailability>,
     /// Where the data lies: cloud and region, where it is known.
     pub data_at: Option<(domain::listing::Cloud, Option<String>)>,
     /// What leaving there costs.
@@ -67,11 +64,11 @@ pub struct Question {
 /// One offer, on so many machines, in the way that is the fastest there.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Candidate {
-    /// Index in [`Market::goods`].
-    pub good: usize,
-    pub terms: Terms,
+    /// Index in [`Market::listings`].
+    pub listing: usize,
+    pub terms: PurchaseOption,
     pub nodes: u32,
-    pub course: Course,
+    pub timeline: RunTimeline,
     pub cost: Cost,
     /// Kilograms of CO₂, where the region's grid is known.
     pub kilograms: Option<f64>,
@@ -87,13 +84,13 @@ impl Candidate {
 
     /// Time and cost, as they are compared.
     pub fn point(&self) -> (u64, i64) {
-        (course::time(&self.course).0, self.cost.total().micros())
+        (timeline::time(&self.timeline).0, self.cost.total().micros())
     }
 }
 
 /// Candidates that a limit ruled out, and the one that came nearest.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Missed {
+pub struct NearMiss {
     pub candidates: usize,
     pub nearest: Candidate,
 }
@@ -108,7 +105,7 @@ pub struct Answer {
     /// Offers that are ruled out, by reason.
     pub ruled_out: BTreeMap<Reason, usize>,
     /// For offers that a limit rules out on any number of machines: how many candidates, and the nearest.
-    pub missed: BTreeMap<Reason, Missed>,
+    pub missed: BTreeMap<Reason, NearMiss>,
     /// The least memory that any way needs on one GPU, and what the largest GPU that is too small has.
     pub short_of_memory: Option<(f64, f64)>,
     /// Offers in the market.
@@ -118,58 +115,58 @@ pub struct Answer {
 }
 
 /// Seconds of a step, and from the start of processes to the first, and whether it fits; or why there is no way.
-type Pace = Result<(f64, f64, Verdict), NoWay>;
+type StepOrReason = Result<(f64, f64, Verdict), Infeasible>;
 
-/// A task on a market, with the estimates made so far.
+/// A training on a market, with the estimates made so far.
 pub struct Search<'a, E> {
-    pub task: &'a Task,
+    pub spec: &'a TrainingSpec,
     pub market: &'a Market<'a>,
     estimator: E,
-    ways: BTreeMap<(usize, u32), Result<Way, NoWay>>,
+    ways: BTreeMap<(usize, u32), Result<ParallelConfig, Infeasible>>,
 }
 
 impl<'a, E: Estimator> Search<'a, E> {
-    pub fn new(task: &'a Task, market: &'a Market<'a>, estimator: E) -> Search<'a, E> {
-        Search { task, market, estimator, ways: BTreeMap::new() }
+    pub fn new(spec: &'a TrainingSpec, market: &'a Market<'a>, estimator: E) -> Search<'a, E> {
+        Search { spec, market, estimator, ways: BTreeMap::new() }
     }
 
-    /// The fastest way on so many machines of a shape, estimated when it is first asked for.
-    pub fn way(&mut self, shape: usize, nodes: u32) -> &Result<Way, NoWay> {
-        // One machine has no network to others, so shapes that differ in it alone are one.
-        let shape = if nodes == 1 { self.market.shapes[shape].alone } else { shape };
-        let (task, market, estimator) = (self.task, self.market, &mut self.estimator);
-        self.ways.entry((shape, nodes)).or_insert_with(|| {
-            let device = crate::estimate::Device { nodes, ..market.shapes[shape].device.clone() };
-            ways::fastest(task, &device, estimator)
+    /// The fastest way on so many machines of a kind of hardware, estimated when it is first asked for.
+    pub fn way(&mut self, hardware: usize, nodes: u32) -> &Result<ParallelConfig, Infeasible> {
+        // One machine has no network to others, so kinds of hardware that differ in it alone are one.
+        let hardware = if nodes == 1 { self.market.hardware[hardware].alone } else { hardware };
+        let (spec, market, estimator) = (self.spec, self.market, &mut self.estimator);
+        self.ways.entry((hardware, nodes)).or_insert_with(|| {
+            let device = crate::estimate::Device { nodes, ..market.hardware[hardware].device.clone() };
+            parallel::fastest(spec, &device, estimator)
         })
     }
 
-    /// How many ways on hardware were estimated so far.
+    /// How many configurations were estimated so far.
     pub fn estimated(&self) -> usize {
         self.ways.len()
     }
 
-    /// Everything that the question admits, compared.
-    pub fn answer(&mut self, question: &Question) -> Answer {
-        let admitted = admit(self.market, &question.admission);
+    /// Everything that the constraints admit, compared.
+    pub fn answer(&mut self, constraints: &Constraints) -> Answer {
+        let admitted = admit(self.market, &constraints.admission);
         let mut answer = Answer { ruled_out: admitted.ruled_out, offers: admitted.all, ..Answer::default() };
         let market = self.market;
-        answer.candidates.reserve(admitted.offers.len() * question.nodes.len());
-        // What a step takes on each shape, as many as there are numbers of machines.
-        let mut known: Vec<Option<Vec<Pace>>> = vec![None; market.shapes.len()];
+        answer.candidates.reserve(admitted.offers.len() * constraints.nodes.len());
+        // What a step takes on each kind of hardware, as many as there are numbers of machines.
+        let mut known: Vec<Option<Vec<StepOrReason>>> = vec![None; market.hardware.len()];
         for (index, terms) in admitted.offers {
-            let good = &market.goods[index];
-            let leaving = question.leaving(good);
+            let priced = &market.listings[index];
+            let leaving = constraints.leaving(priced);
             let (mut found, mut reason) = (false, None);
-            let ways = known[good.shape].get_or_insert_with(|| {
-                let step = |nodes: &u32| match self.way(good.shape, *nodes) {
+            let ways = known[priced.hardware].get_or_insert_with(|| {
+                let step = |nodes: &u32| match self.way(priced.hardware, *nodes) {
                     Ok(way) => Ok((way.step, way.start, way.verdict)),
                     Err(no) => Err(*no),
                 };
-                question.nodes.iter().map(step).collect()
+                constraints.nodes.iter().map(step).collect()
             });
-            for (nodes, way) in question.nodes.iter().zip(ways) {
-                let gpu = &market.shapes[good.shape].device.gpu;
+            for (nodes, way) in constraints.nodes.iter().zip(ways) {
+                let gpu = &market.hardware[priced.hardware].device.gpu;
                 let (step, start, verdict) = match way {
                     Ok(way) => *way,
                     Err(no) => {
@@ -177,23 +174,28 @@ impl<'a, E: Estimator> Search<'a, E> {
                         continue;
                     }
                 };
-                let weather = match terms {
-                    Terms::Spot => question.weather_of(good, *nodes),
-                    Terms::OnDemand | Terms::Dedicated => Weather::STEADY,
+                let availability = match terms {
+                    PurchaseOption::Spot => constraints.availability_of(priced, *nodes),
+                    PurchaseOption::OnDemand | PurchaseOption::Dedicated => SpotAvailability::STEADY,
                 };
-                let load = Load::of(self.task, good, gpu, *nodes, step, start);
-                let course = load.course(self.task, terms, course::policy(question.admission.spot, good), weather);
+                let profile = RunProfile::of(self.spec, priced, gpu, *nodes, step, start);
+                let timeline = profile.timeline(
+                    self.spec,
+                    terms,
+                    timeline::policy(constraints.admission.spot, priced),
+                    availability,
+                );
                 let candidate = Candidate {
-                    good: index,
+                    listing: index,
                     terms,
                     nodes: *nodes,
-                    course,
-                    cost: course::cost(self.task, good, terms, *nodes, &course, &leaving),
-                    kilograms: course::emitted(good, *nodes, gpu.power, &course).map(|carbon| carbon.kilograms),
+                    timeline,
+                    cost: timeline::cost(self.spec, priced, terms, *nodes, &timeline, &leaving),
+                    kilograms: timeline::emitted(priced, *nodes, gpu.power, &timeline).map(|carbon| carbon.kilograms),
                     verdict,
                 };
                 answer.compared += 1;
-                match question.misses(&candidate) {
+                match constraints.misses(&candidate) {
                     None => {
                         found = true;
                         answer.candidates.push(candidate);
@@ -214,7 +216,7 @@ impl<'a, E: Estimator> Search<'a, E> {
     }
 }
 
-impl Question {
+impl Constraints {
     /// The limit that a candidate exceeds, the first of them.
     pub fn misses(&self, candidate: &Candidate) -> Option<Reason> {
         let (time, cost) = candidate.point();
@@ -229,30 +231,30 @@ impl Question {
         self.max_carbon.is_some_and(emits).then_some(Reason::Carbon)
     }
 
-    /// How long spot machines of a good stay, so many together.
-    pub fn weather_of(&self, good: &Good, nodes: u32) -> Weather {
-        self.weather.unwrap_or_else(|| Weather::prior(good.listing.interrupted, nodes))
+    /// How long spot machines of a listing stay, so many together.
+    pub fn availability_of(&self, priced: &PricedListing, nodes: u32) -> SpotAvailability {
+        self.availability.unwrap_or_else(|| SpotAvailability::prior(priced.listing.interrupted, nodes))
     }
 
-    /// What leaves where when the job runs on a good.
-    pub fn leaving(&self, good: &Good) -> Leaving {
+    /// What leaves where when the job runs on a listing.
+    pub fn leaving(&self, priced: &PricedListing) -> Egress {
         let distance = match &self.data_at {
-            None => Distance::None,
-            Some((cloud, _)) if *cloud != good.listing.cloud => Distance::Cloud,
-            Some((_, Some(region))) if *region != good.listing.region => Distance::Region,
-            Some(_) => Distance::None,
+            None => DataLocality::None,
+            Some((cloud, _)) if *cloud != priced.listing.cloud => DataLocality::Cloud,
+            Some((_, Some(region))) if *region != priced.listing.region => DataLocality::Region,
+            Some(_) => DataLocality::None,
         };
-        Leaving { distance, tariffs: self.data_tariffs }
+        Egress { distance, tariffs: self.data_tariffs }
     }
 }
 
 impl Answer {
     /// Why a way is missing, as the reason of an offer.
-    fn no_way(&mut self, no: &NoWay, usable: u64) -> Reason {
+    fn no_way(&mut self, no: &Infeasible, usable: u64) -> Reason {
         match no {
-            NoWay::Format => Reason::Format,
-            NoWay::Batch => Reason::Batch,
-            NoWay::Memory { least } => {
+            Infeasible::Format => Reason::Format,
+            Infeasible::Batch => Reason::Batch,
+            Infeasible::Memory { least } => {
                 let largest = self.short_of_memory.map_or(0.0, |(_, has)| has);
                 if usable as f64 > largest || self.short_of_memory.is_none_or(|(needs, _)| *least < needs) {
                     let needs = self.short_of_memory.map_or(*least, |(needs, _)| needs.min(*least));
@@ -267,9 +269,9 @@ impl Answer {
         let measure = |candidate: &Candidate| match reason {
             Reason::Budget => candidate.cost.total().micros() as f64,
             Reason::Carbon => candidate.kilograms.unwrap_or(f64::INFINITY),
-            _ => candidate.course.wall,
+            _ => candidate.timeline.wall,
         };
-        let missed = self.missed.entry(reason).or_insert(Missed { candidates: 0, nearest: candidate });
+        let missed = self.missed.entry(reason).or_insert(NearMiss { candidates: 0, nearest: candidate });
         missed.candidates += 1;
         if measure(&candidate) < measure(&missed.nearest) {
             missed.nearest = candidate;

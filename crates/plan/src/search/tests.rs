@@ -6,8 +6,9 @@ use domain::wants::Spot;
 use domain::{Bytes, Elapsed, Money, Rate};
 use proptest::prelude::*;
 
+use super::workload::{CheckpointFigures, DataDemand, NetworkFigures, ParallelChoice, ProgramOptions, RunLength};
 use super::*;
-use crate::estimate::{Layout, Optimizer, Recompute, Setup, Zero};
+use crate::estimate::{Layout, NumericFormat, OptimizerKind, Recompute, Setup, Zero};
 
 /// Estimates that are simple, and awkward enough: nothing is smooth or monotone but what the search relies on, that
 /// computing again takes longer and that fewer samples take less memory.
@@ -19,7 +20,7 @@ struct Rough {
 }
 
 impl Estimator for Rough {
-    fn needed(&mut self, setup: &Setup) -> Needed {
+    fn needed(&mut self, setup: &Setup) -> RequiredMemory {
         let ranks = f64::from(setup.parallel.tensor * setup.parallel.pipeline);
         let data = f64::from(setup.parallel.data);
         let shards = match setup.parallel.zero {
@@ -31,17 +32,17 @@ impl Estimator for Rough {
         let share = match setup.recompute {
             Recompute::None => 1.0,
             Recompute::Selective => 0.6,
-            Recompute::Full => 0.1,
+            Recompute::Full | Recompute::Every(_) => 0.1,
         };
         let middle = self.weights * shards / ranks + self.kept * share * setup.micro_batch as f64 / ranks;
-        Needed { low: 0.8 * middle, middle, high: 1.2 * middle }
+        RequiredMemory { low: 0.8 * middle, middle, high: 1.2 * middle }
     }
 
     fn seconds(&mut self, setup: &Setup) -> f64 {
         let again = match setup.recompute {
             Recompute::None => 1.0,
             Recompute::Selective => 1.05,
-            Recompute::Full => self.again,
+            Recompute::Full | Recompute::Every(_) => self.again,
         };
         let gpus = f64::from(setup.device.nodes * setup.device.gpus_per_node);
         let odd = 1.0 + 0.3 * ((setup.micro_batch * 7 + setup.accumulate * 3) % 5) as f64;
@@ -110,27 +111,27 @@ prop_compose! {
     }
 }
 
-fn task(batch: u64, steps: u64, per_core: Option<f64>, heads: u32, recompute: bool) -> Task {
-    Task {
-        batch,
-        steps,
-        evaluated: 1000,
-        per_core,
-        data: Bytes(140_000_000_000),
-        disk: domain::tariff::Service::SsdDisk,
-        state: Bytes(1_200_000_000),
-        weights: Bytes(400_000_000),
-        keep: 3,
-        checkpoint: None,
-        multiply_adds: 4e9,
-        formats: Formats::Auto,
-        optimizer: Optimizer::Adam,
-        layout: Layout::ChannelsLast,
-        flash_attention: true,
-        compiled: false,
-        recompute,
-        blocks: 24,
-        heads,
+fn spec(batch: u64, steps: u64, per_core: Option<f64>, heads: u32, recompute: bool) -> TrainingSpec {
+    TrainingSpec {
+        length: RunLength { batch, steps, evaluated: 1000 },
+        data: DataDemand { per_core, bytes: Bytes(140_000_000_000), disk: domain::tariff::Service::SsdDisk },
+        checkpoints: CheckpointFigures {
+            state: Bytes(1_200_000_000),
+            weights: Bytes(400_000_000),
+            keep: 3,
+            every: None,
+        },
+        network: NetworkFigures { multiply_adds: 4e9, blocks: 24, heads },
+        program: ProgramOptions {
+            precision: NumericFormat::Auto,
+            optimizer: OptimizerKind::Adam,
+            layout: Layout::ChannelsLast,
+            flash_attention: true,
+            compiled: false,
+            recompute,
+            averages: false,
+        },
+        division: ParallelChoice::Search,
     }
 }
 
@@ -152,21 +153,26 @@ fn tariffs() -> Vec<domain::tariff::Tariff> {
 }
 
 /// Every way that is worth using and surely fits, else every one that may, each micro-batch tried in turn.
-fn every_way(task: &Task, device: &crate::estimate::Device, estimator: &mut Rough) -> Vec<Way> {
-    let sure = every_way_of(Verdict::Fits, task, device, estimator);
-    if sure.is_empty() { every_way_of(Verdict::Tight, task, device, estimator) } else { sure }
+fn every_way(spec: &TrainingSpec, device: &crate::estimate::Device, estimator: &mut Rough) -> Vec<ParallelConfig> {
+    let sure = every_way_of(Verdict::Fits, spec, device, estimator);
+    if sure.is_empty() { every_way_of(Verdict::Tight, spec, device, estimator) } else { sure }
 }
 
-fn every_way_of(verdict: Verdict, task: &Task, device: &crate::estimate::Device, estimator: &mut Rough) -> Vec<Way> {
+fn every_way_of(
+    verdict: Verdict,
+    spec: &TrainingSpec,
+    device: &crate::estimate::Device,
+    estimator: &mut Rough,
+) -> Vec<ParallelConfig> {
     let mut found = Vec::new();
-    let Some(mut setup) = ways::start(task, device) else { return found };
-    for parallel in ways::divisions(task, device.nodes, device.gpus_per_node) {
+    let Some(mut setup) = parallel::start(spec, device) else { return found };
+    for parallel in parallel::divisions(spec, device.nodes, device.gpus_per_node) {
         setup.parallel = parallel;
         let data = u64::from(parallel.data);
-        for level in ways::levels(task) {
+        for level in parallel::levels(spec) {
             setup.recompute = *level;
-            let share = task.batch / data;
-            if !task.batch.is_multiple_of(data) || share == 0 {
+            let share = spec.length.batch / data;
+            if !spec.length.batch.is_multiple_of(data) || share == 0 {
                 continue;
             }
             let cuts = (0..64).map(|power| 1u64 << power).take_while(|cut| share.is_multiple_of(*cut)).chain([share]);
@@ -175,7 +181,7 @@ fn every_way_of(verdict: Verdict, task: &Task, device: &crate::estimate::Device,
                 let needed = estimator.needed(&setup);
                 let has = device.gpu.usable.0 as f64;
                 if needed.high <= has || (verdict == Verdict::Tight && needed.low <= has) {
-                    found.push(Way {
+                    found.push(ParallelConfig {
                         precision: setup.precision,
                         parallel,
                         micro_batch: setup.micro_batch,
@@ -192,7 +198,7 @@ fn every_way_of(verdict: Verdict, task: &Task, device: &crate::estimate::Device,
                 }
             }
         }
-        if found.iter().any(ways::is_whole) {
+        if found.iter().any(parallel::is_whole) {
             break;
         }
     }
@@ -200,26 +206,27 @@ fn every_way_of(verdict: Verdict, task: &Task, device: &crate::estimate::Device,
 }
 
 /// Points of every offer on every number of machines in every way that fits, one by one.
-fn by_force(task: &Task, market: &Market, estimator: Rough, question: &Question) -> Vec<(u64, i64)> {
+fn by_force(spec: &TrainingSpec, market: &Market, estimator: Rough, constraints: &Constraints) -> Vec<(u64, i64)> {
     let mut points = Vec::new();
-    for (index, terms) in admit(market, &question.admission).offers {
-        let good = &market.goods[index];
-        for nodes in &question.nodes {
-            let device = crate::estimate::Device { nodes: *nodes, ..market.shapes[good.shape].device.clone() };
-            for way in every_way(task, &device, &mut estimator.clone()) {
-                let weather = question.weather_of(good, *nodes);
-                let load = Load::of(task, good, &device.gpu, *nodes, way.step, way.start);
-                let course = load.course(task, terms, course::policy(question.admission.spot, good), weather);
+    for (index, terms) in admit(market, &constraints.admission).offers {
+        let priced = &market.listings[index];
+        for nodes in &constraints.nodes {
+            let device = crate::estimate::Device { nodes: *nodes, ..market.hardware[priced.hardware].device.clone() };
+            for way in every_way(spec, &device, &mut estimator.clone()) {
+                let availability = constraints.availability_of(priced, *nodes);
+                let profile = RunProfile::of(spec, priced, &device.gpu, *nodes, way.step, way.start);
+                let timeline =
+                    profile.timeline(spec, terms, timeline::policy(constraints.admission.spot, priced), availability);
                 let candidate = Candidate {
-                    good: index,
+                    listing: index,
                     terms,
                     nodes: *nodes,
-                    course,
-                    cost: course::cost(task, good, terms, *nodes, &course, &question.leaving(good)),
+                    timeline,
+                    cost: timeline::cost(spec, priced, terms, *nodes, &timeline, &constraints.leaving(priced)),
                     kilograms: None,
                     verdict: way.verdict,
                 };
-                if question.misses(&candidate).is_none() {
+                if constraints.misses(&candidate).is_none() {
                     points.push(candidate.point());
                 }
             }
@@ -248,29 +255,67 @@ proptest! {
     ) {
         let gpus: Vec<Gpu> = (0..4).map(gpu).collect();
         let tariffs = tariffs();
-        let market = Market::of(&listings, |name| gpus.iter().find(|gpu| gpu.name == name), |_| None, &tariffs);
-        let task = task(batch, steps, per_core, heads, recompute);
+        let market = Market::of(&listings, |name| gpus.iter().find(|gpu| gpu.name == name), |_| None, |_| None, &tariffs);
+        let spec = spec(batch, steps, per_core, heads, recompute);
         let rough = Rough { weights, kept, again };
-        let question = Question {
+        let constraints = Constraints {
             admission: Admission { spot, ..Admission::default() },
             nodes: NODES.to_vec(),
             budget: budget.map(Money::from_micros),
             deadline: hours.map(|hours| Elapsed(hours * 3_600_000_000)),
             data_at: Some((Cloud::Aws, Some("region-0".into()))),
-            ..Question::default()
+            ..Constraints::default()
         };
-        let mut search = Search::new(&task, &market, rough);
-        let answer = search.answer(&question);
+        let mut search = Search::new(&spec, &market, rough);
+        let answer = search.answer(&constraints);
         let found: Vec<(u64, i64)> = answer.front.iter().map(|index| answer.candidates[*index].point()).collect();
-        prop_assert_eq!(&found, &by_force(&task, &market, rough, &question));
+        prop_assert_eq!(&found, &by_force(&spec, &market, rough, &constraints));
         // Asked again, it answers the same without estimating anything.
         let estimated = search.estimated();
-        let again = search.answer(&question);
+        let again = search.answer(&constraints);
         prop_assert_eq!(again.candidates, answer.candidates.clone());
         prop_assert_eq!(search.estimated(), estimated);
         // Every offer is compared or ruled out, for one reason.
-        let kept: std::collections::BTreeSet<(usize, Terms)> =
-            answer.candidates.iter().map(|candidate| (candidate.good, candidate.terms)).collect();
+        let kept: std::collections::BTreeSet<(usize, PurchaseOption)> =
+            answer.candidates.iter().map(|candidate| (candidate.listing, candidate.terms)).collect();
         prop_assert_eq!(kept.len() + answer.ruled_out.values().sum::<usize>(), answer.offers);
     }
+}
+
+#[test]
+fn machines_that_a_region_does_not_have_are_not_planned_with() {
+    let listing = |region: &str| Listing {
+        cloud: Cloud::Gcp,
+        region: region.into(),
+        instance_type: "a2-megagpu-16g".into(),
+        gpus: ListedGpus { name: Some("G0".into()), spelled: String::new(), count: 1, slice: 1, memory: None },
+        cores: None,
+        memory: None,
+        disk: None,
+        network: None,
+        fabric: Fabric::Ethernet,
+        link: None,
+        on_demand: Some(Price {
+            rate: Rate::from_micros_per_hour(1_000_000),
+            dated: "2026-01-01".into(),
+            source: "drawn".into(),
+            derived: None,
+        }),
+        spot: None,
+        reserved_1y: None,
+        reserved_3y: None,
+        dedicated: None,
+        interrupted: None,
+    };
+    let listings = [listing("there"), listing("not-there"), listing("nobody-says")];
+    let stocked = |listing: &Listing| match listing.region.as_str() {
+        "there" => Some(true),
+        "not-there" => Some(false),
+        _ => None,
+    };
+    let gpu = gpu(0);
+    let market = Market::of(&listings, |_| Some(&gpu), |_| None, stocked, &[]);
+    let admitted = admit(&market, &Admission::default());
+    assert_eq!(admitted.offers, [(0, PurchaseOption::OnDemand), (2, PurchaseOption::OnDemand)]);
+    assert_eq!(admitted.ruled_out, BTreeMap::from([(Reason::NotStocked, 1)]));
 }

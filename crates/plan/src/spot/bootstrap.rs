@@ -1,4 +1,4 @@
-//! Bands by bootstrap: many courses drawn from the spells that were seen, and a run through each.
+//! Bands by bootstrap: many courses drawn from the uptime_intervals that were seen, and a run through each.
 //!
 //! Spells are drawn with replacement twice (Efron 1979): once for what might have been seen, once for each course. How
 //! likely it is to have machines at all changes from week to week by more than that; each course has a regime of its
@@ -7,7 +7,7 @@
 use domain::random::Draws;
 use serde::Serialize;
 
-use super::{Costs, Ended, Policy, Spell, Weather, walk};
+use super::{CheckpointCosts, Ended, OutagePolicy, SpotAvailability, UptimeInterval, walk};
 
 /// Standard deviation of the logarithm of the odds of having machines, from one stretch of weeks to the next. Over the
 /// halves of 14 published traces it is 1.6; a wider band than 1.5 gives hardly covers more.
@@ -40,9 +40,16 @@ pub struct Bands {
     pub mean: Ended,
 }
 
-/// The bands of a run of `work` seconds, from spells that were seen. None where no spell had machines, or where a run
+/// The bands of a run of `work` seconds, from uptime_intervals that were seen. None where no spell had machines, or where a run
 /// does not end.
-pub fn bands(seen: &[Spell], work: f64, interval: f64, costs: &Costs, policy: Policy, seed: u64) -> Option<Bands> {
+pub fn bands(
+    seen: &[UptimeInterval],
+    work: f64,
+    interval: f64,
+    costs: &CheckpointCosts,
+    policy: OutagePolicy,
+    seed: u64,
+) -> Option<Bands> {
     let lengths = |is_up: bool| -> Vec<f64> {
         seen.iter().filter(|spell| spell.is_up == is_up).map(|spell| spell.seconds).collect()
     };
@@ -74,16 +81,23 @@ pub fn bands(seen: &[Spell], work: f64, interval: f64, costs: &Costs, policy: Po
     })
 }
 
-/// The bands where only mean lengths are known: spells whose lengths fall off exponentially stand for what was seen.
-pub fn bands_of(weather: Weather, work: f64, interval: f64, costs: &Costs, policy: Policy, seed: u64) -> Option<Bands> {
+/// The bands where only mean lengths are known: uptime_intervals whose lengths fall off exponentially stand for what was seen.
+pub fn bands_of(
+    availability: SpotAvailability,
+    work: f64,
+    interval: f64,
+    costs: &CheckpointCosts,
+    policy: OutagePolicy,
+    seed: u64,
+) -> Option<Bands> {
     const SPELLS: u32 = 64;
     let quantile = |index: u32| -(1.0 - (f64::from(index) + 0.5) / f64::from(SPELLS)).ln();
     let of = |is_up: bool, mean: f64| {
         (0..SPELLS)
-            .map(move |index| Spell { is_up, seconds: mean * quantile(index) })
+            .map(move |index| UptimeInterval { is_up, seconds: mean * quantile(index) })
             .filter(|spell| spell.seconds > 0.0)
     };
-    let seen: Vec<Spell> = of(true, weather.up).chain(of(false, weather.down)).collect();
+    let seen: Vec<UptimeInterval> = of(true, availability.up).chain(of(false, availability.down)).collect();
     bands(&seen, work, interval, costs, policy, seed)
 }
 
@@ -121,9 +135,9 @@ impl<'a> Course<'a> {
 }
 
 impl Iterator for Course<'_> {
-    type Item = Spell;
+    type Item = UptimeInterval;
 
-    fn next(&mut self) -> Option<Spell> {
+    fn next(&mut self) -> Option<UptimeInterval> {
         let (is_up, lengths) = (self.is_up, if self.is_up { &self.ups } else { &self.downs });
         let seconds = match (lengths.is_empty(), std::mem::take(&mut self.is_first)) {
             (true, _) => 0.0,
@@ -139,7 +153,7 @@ impl Iterator for Course<'_> {
             (false, false) => lengths[self.draws.below(lengths.len() as u64) as usize],
         };
         self.is_up = !is_up;
-        Some(Spell { is_up, seconds })
+        Some(UptimeInterval { is_up, seconds })
     }
 }
 
@@ -153,13 +167,13 @@ pub(super) fn normal(draws: &mut Draws) -> f64 {
 mod tests {
     use super::*;
 
-    const COSTS: Costs = Costs { stall: 2.0, lag: 60.0, restart: 300.0 };
+    const COSTS: CheckpointCosts = CheckpointCosts { stall: 2.0, lag: 60.0, restart: 300.0 };
     const HOUR: f64 = 3600.0;
 
     #[test]
     fn the_same_seed_gives_the_same_bands() {
-        let weather = Weather { up: 3.0 * HOUR, down: HOUR };
-        let at = |seed: u64| bands_of(weather, 12.0 * HOUR, 300.0, &COSTS, Policy::Wait, seed).unwrap();
+        let availability = SpotAvailability { up: 3.0 * HOUR, down: HOUR };
+        let at = |seed: u64| bands_of(availability, 12.0 * HOUR, 300.0, &COSTS, OutagePolicy::Wait, seed).unwrap();
         assert_eq!(at(1), at(1));
         assert_ne!(at(1), at(2));
     }
@@ -167,9 +181,9 @@ mod tests {
     #[test]
     fn bands_are_in_order_and_hold_the_work() {
         for (up, down) in [(0.5, 2.0), (2.0, 1.0), (100.0, 0.1)] {
-            let weather = Weather { up: up * HOUR, down: down * HOUR };
-            for policy in [Policy::Wait, Policy::FallBack { patience: 1800.0, hold: HOUR }] {
-                let bands = bands_of(weather, 12.0 * HOUR, 300.0, &COSTS, policy, 7).unwrap();
+            let availability = SpotAvailability { up: up * HOUR, down: down * HOUR };
+            for policy in [OutagePolicy::Wait, OutagePolicy::FallBack { patience: 1800.0, hold: HOUR }] {
+                let bands = bands_of(availability, 12.0 * HOUR, 300.0, &COSTS, policy, 7).unwrap();
                 for band in [bands.paid, bands.wall] {
                     assert!(12.0 * HOUR < band.low && band.low <= band.middle && band.middle <= band.high, "{bands:?}");
                 }
@@ -180,8 +194,11 @@ mod tests {
 
     #[test]
     fn machines_that_never_come_make_no_band() {
-        assert_eq!(bands(&[Spell { is_up: false, seconds: 1.0 }], 10.0, 1.0, &COSTS, Policy::Wait, 1), None);
-        let short = [Spell { is_up: true, seconds: 1.0 }, Spell { is_up: false, seconds: 1.0 }];
-        assert_eq!(bands(&short, 1e4, 60.0, &COSTS, Policy::Wait, 1), None, "no stay is long enough to save");
+        assert_eq!(
+            bands(&[UptimeInterval { is_up: false, seconds: 1.0 }], 10.0, 1.0, &COSTS, OutagePolicy::Wait, 1),
+            None
+        );
+        let short = [UptimeInterval { is_up: true, seconds: 1.0 }, UptimeInterval { is_up: false, seconds: 1.0 }];
+        assert_eq!(bands(&short, 1e4, 60.0, &COSTS, OutagePolicy::Wait, 1), None, "no stay is long enough to save");
     }
 }

@@ -5,17 +5,17 @@ use serde::Serialize;
 
 use super::bootstrap::{Bands, bands};
 use super::now::band_from;
-use super::{Costs, Ended, Policy, Spell, Trace, Weather, interval, paid, walk};
+use super::{CheckpointCosts, Ended, OutagePolicy, SpotAvailability, Trace, UptimeInterval, interval, paid, walk};
 
 /// What a trace is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Question {
+pub struct Replay {
     /// Machines that the run needs at once.
     pub nodes: u32,
     /// Seconds of work.
     pub work: f64,
-    pub costs: Costs,
-    pub policy: Policy,
+    pub costs: CheckpointCosts,
+    pub policy: OutagePolicy,
     pub seed: u64,
 }
 
@@ -23,9 +23,9 @@ pub struct Question {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Checked {
     /// Of the first half.
-    pub weather: Weather,
+    pub availability: SpotAvailability,
     /// Of the second.
-    pub then: Option<Weather>,
+    pub then: Option<SpotAvailability>,
     pub interval: f64,
     /// Paid for, on average, as foreseen.
     pub foreseen_paid: f64,
@@ -79,7 +79,7 @@ const ROUNDS: usize = 50;
 ///
 /// # Errors
 /// A sentence that says why this trace answers nothing.
-pub fn check(trace: &Trace, question: &Question) -> Result<Checked, String> {
+pub fn check(trace: &Trace, question: &Replay) -> Result<Checked, String> {
     if !question.work.is_finite() || question.work <= 0.0 {
         return Err("a run without work needs no machines".to_owned());
     }
@@ -91,18 +91,21 @@ pub fn check(trace: &Trace, question: &Question) -> Result<Checked, String> {
         let (seen, work) = (middle / 3600.0, question.work / 3600.0);
         return Err(format!("its first half, {seen:.1} h, says too little about a run of {work:.1} h of work"));
     }
-    let (first, second) = (trace.spells(question.nodes, 0.0, middle), trace.spells(question.nodes, middle, trace.end));
-    let Some(weather) = Weather::of(&first) else {
+    let (first, second) = (
+        trace.uptime_intervals(question.nodes, 0.0, middle),
+        trace.uptime_intervals(question.nodes, middle, trace.end),
+    );
+    let Some(availability) = SpotAvailability::of(&first) else {
         return Err("in the first half there never were machines enough".to_owned());
     };
-    let Question { work, costs, policy, seed, .. } = *question;
-    let interval = interval(weather.up, &costs);
+    let Replay { work, costs, policy, seed, .. } = *question;
+    let interval = interval(availability.up, &costs);
     let Some(foreseen) = bands(&first, work, interval, &costs, policy, seed) else {
-        return Err("with spells as short as those of the first half the run would not end".to_owned());
+        return Err("with uptime_intervals as short as those of the first half the run would not end".to_owned());
     };
     let foreseen_paid = match policy {
-        Policy::Wait => paid(work, interval, weather, &costs),
-        Policy::FallBack { .. } => foreseen.mean.paid(),
+        OutagePolicy::Wait => paid(work, interval, availability, &costs),
+        OutagePolicy::FallBack { .. } => foreseen.mean.paid(),
     };
     let length = trace.end - middle;
     let apart = APART.max(length / MOST_REPLAYS);
@@ -119,8 +122,8 @@ pub fn check(trace: &Trace, question: &Question) -> Result<Checked, String> {
     let at = |share: f64| walls[(share * (walls.len() - 1) as f64).round() as usize];
     let inside = walls.iter().filter(|wall| (foreseen.wall.low..=foreseen.wall.high).contains(wall)).count();
     Ok(Checked {
-        weather,
-        then: Weather::of(&second),
+        availability,
+        then: SpotAvailability::of(&second),
         interval,
         foreseen_paid,
         foreseen,
@@ -136,15 +139,15 @@ pub fn check(trace: &Trace, question: &Question) -> Result<Checked, String> {
 
 /// Foresees from [`STARTS`] moments of the second half, each with what was seen until then. A start where nothing can be
 /// foreseen, or whose run does not end, counts as not covered. None where nothing is foreseen anywhere.
-fn from_now(trace: &Trace, question: &Question, second: &[Spell], interval: f64) -> Option<FromNow> {
-    let Question { nodes, work, costs, policy, seed } = *question;
+fn from_now(trace: &Trace, question: &Replay, second: &[UptimeInterval], interval: f64) -> Option<FromNow> {
+    let Replay { nodes, work, costs, policy, seed } = *question;
     let middle = trace.end / 2.0;
     let mut draws = Draws::new(seed);
     let mut ratios = Vec::new();
     let mut inside = 0;
     for index in 0..STARTS {
         let start = (trace.end - middle) * (index as f64 + 0.5) / STARTS as f64;
-        let seen = trace.spells(nodes, 0.0, middle + start);
+        let seen = trace.uptime_intervals(nodes, 0.0, middle + start);
         let Some(band) = band_from(&seen, work, interval, &costs, policy, &mut draws) else { continue };
         ratios.push(band.high / band.low);
         let is_inside = |ended: Ended| (band.low..=band.high).contains(&ended.wall);
@@ -155,15 +158,18 @@ fn from_now(trace: &Trace, question: &Question, second: &[Spell], interval: f64)
     Some(FromNow { starts: STARTS, covered: inside as f64 / STARTS as f64, ratio })
 }
 
-/// The spells from `start` on, round and round.
-fn round(spells: &[Spell], start: f64) -> impl Iterator<Item = Spell> + '_ {
+/// The uptime_intervals from `start` on, round and round.
+fn round(uptime_intervals: &[UptimeInterval], start: f64) -> impl Iterator<Item = UptimeInterval> + '_ {
     let mut passed = 0.0;
     let mut index = 0;
-    while index + 1 < spells.len() && passed + spells[index].seconds <= start {
-        passed += spells[index].seconds;
+    while index + 1 < uptime_intervals.len() && passed + uptime_intervals[index].seconds <= start {
+        passed += uptime_intervals[index].seconds;
         index += 1;
     }
-    let rest = Spell { seconds: (passed + spells[index].seconds - start).max(0.0), ..spells[index] };
-    let later = spells.iter().cycle().skip(index + 1).take(spells.len() * ROUNDS).copied();
+    let rest = UptimeInterval {
+        seconds: (passed + uptime_intervals[index].seconds - start).max(0.0),
+        ..uptime_intervals[index]
+    };
+    let later = uptime_intervals.iter().cycle().skip(index + 1).take(uptime_intervals.len() * ROUNDS).copied();
     std::iter::once(rest).chain(later)
 }

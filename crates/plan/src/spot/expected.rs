@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-use super::Weather;
+use super::SpotAvailability;
 
 /// What saving and starting again take, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Costs {
+pub struct CheckpointCosts {
     /// The run stands still while a snapshot is taken.
     pub stall: f64,
     /// From the snapshot until it is safe, beside the run.
@@ -17,7 +17,7 @@ pub struct Costs {
 
 /// Seconds of work between two checkpoints that lose least (Daly 2006, equation 37; Young 1974 is its first term). A
 /// checkpoint is not begun before the last one is safe.
-pub fn interval(up: f64, costs: &Costs) -> f64 {
+pub fn interval(up: f64, costs: &CheckpointCosts) -> f64 {
     let ratio = costs.stall / (2.0 * up);
     let best = match costs.stall < 2.0 * up {
         true => (2.0 * costs.stall * up).sqrt() * (1.0 + ratio.sqrt() / 3.0 + ratio / 9.0) - costs.stall,
@@ -29,8 +29,8 @@ pub fn interval(up: f64, costs: &Costs) -> f64 {
 /// Seconds that machines are paid for, on average, until `work` seconds are done: interruptions come at random, at a
 /// rate of one in `up` seconds (Daly 2006, equation 20). What is not yet safe is lost with the rest, so the lag counts
 /// as time to start again.
-pub fn paid(work: f64, interval: f64, weather: Weather, costs: &Costs) -> f64 {
-    let up = weather.up;
+pub fn paid(work: f64, interval: f64, availability: SpotAvailability, costs: &CheckpointCosts) -> f64 {
+    let up = availability.up;
     let interval = interval.min(work).max(1e-9);
     let each = ((interval + costs.stall) / up).exp_m1();
     up * ((costs.restart + costs.lag) / up).exp() * each * work / interval
@@ -42,8 +42,8 @@ mod tests {
 
     const HOUR: f64 = 3600.0;
 
-    fn costs(stall: f64, lag: f64, restart: f64) -> Costs {
-        Costs { stall, lag, restart }
+    fn costs(stall: f64, lag: f64, restart: f64) -> CheckpointCosts {
+        CheckpointCosts { stall, lag, restart }
     }
 
     #[test]
@@ -59,17 +59,17 @@ mod tests {
     fn no_other_interval_is_paid_less() {
         let costs = costs(30.0, 0.0, 300.0);
         for hours in [0.5, 2.0, 8.0, 50.0] {
-            let weather = Weather { up: hours * HOUR, down: 0.0 };
-            let best = interval(weather.up, &costs);
-            let at = |interval: f64| paid(100.0 * HOUR, interval, weather, &costs);
+            let availability = SpotAvailability { up: hours * HOUR, down: 0.0 };
+            let best = interval(availability.up, &costs);
+            let at = |interval: f64| paid(100.0 * HOUR, interval, availability, &costs);
             assert!(at(best) <= at(best * 1.3) && at(best) <= at(best / 1.3), "{hours}");
         }
     }
 
     #[test]
     fn nothing_is_lost_where_nothing_is_taken() {
-        let weather = Weather { up: 1e9, down: 0.0 };
-        let found = paid(12.0 * HOUR, 600.0, weather, &costs(0.0, 0.0, 0.0));
+        let availability = SpotAvailability { up: 1e9, down: 0.0 };
+        let found = paid(12.0 * HOUR, 600.0, availability, &costs(0.0, 0.0, 0.0));
         assert!((found / (12.0 * HOUR) - 1.0).abs() < 1e-5, "{found}");
     }
 }

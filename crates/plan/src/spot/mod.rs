@@ -1,21 +1,21 @@
 //! Spot machines: how often they are taken away, what that costs, and how long a run takes then.
 //!
-//! [`Weather`] says how long a spot machine stays and how long it is gone: from a [`Trace`] where one is at hand, else
+//! [`SpotAvailability`] says how long a spot machine stays and how long it is gone: from a [`Trace`] where one is at hand, else
 //! from the cloud's band of interruptions, which is only a prior. From it follow the [`interval`] between checkpoints,
 //! the [`expected`] paid time, and by [`bootstrap`] a band of the time from start to end. [`walk`] runs a job through
 //! one course of things; [`check()`] holds what was foreseen from a trace's first half beside its second half.
 
+pub mod availability;
 pub mod bootstrap;
 pub mod check;
 pub mod expected;
 pub mod now;
 pub mod trace;
 pub mod walk;
-pub mod weather;
 
+pub use availability::{SpotAvailability, UptimeInterval};
 pub use bootstrap::{Band, bands};
 pub use check::{Checked, check};
-pub use expected::{Costs, interval, paid};
+pub use expected::{CheckpointCosts, interval, paid};
 pub use trace::Trace;
-pub use walk::{Ended, Policy, walk};
-pub use weather::{Spell, Weather};
+pub use walk::{Ended, OutagePolicy, walk};

@@ -1,13 +1,13 @@
 //! Foresight from a moment on: what was seen until then, of late most of all, and whether there are machines right now.
 //!
 //! [`bootstrap`](super::bootstrap) foresees weeks ahead from weeks before, and must allow for odds that change between.
-//! Who starts a run now has seen the last hours too: courses begin with the spell that is under way, and spells are drawn
+//! Who starts a run now has seen the last hours too: courses begin with the spell that is under way, and uptime_intervals are drawn
 //! by how long ago they ended.
 
 use domain::random::Draws;
 
 use super::bootstrap::{Band, LONGEST, band, normal};
-use super::{Costs, Policy, Spell, walk};
+use super::{CheckpointCosts, OutagePolicy, UptimeInterval, walk};
 
 /// Seconds after which a spell counts by a factor of e less: a month. Five days do as well on the traces of
 /// `docs/estimate.md`.
@@ -18,14 +18,14 @@ const REGIME: f64 = 0.25;
 /// Courses that a band is read from.
 const COURSES: usize = 200;
 
-/// The wall times of a run of `work` seconds that starts now. The last of the spells that were `seen` is under way. None
+/// The wall times of a run of `work` seconds that starts now. The last of the uptime_intervals that were `seen` is under way. None
 /// where half of the courses do not end.
 pub fn band_from(
-    seen: &[Spell],
+    seen: &[UptimeInterval],
     work: f64,
     interval: f64,
-    costs: &Costs,
-    policy: Policy,
+    costs: &CheckpointCosts,
+    policy: OutagePolicy,
     draws: &mut Draws,
 ) -> Option<Band> {
     let (now, _) = seen.split_last()?;
@@ -59,7 +59,7 @@ struct Course<'a> {
 }
 
 impl<'a> Course<'a> {
-    fn draw(seen: &[Vec<(f64, f64)>; 2], now: Spell, draws: &'a mut Draws) -> Course<'a> {
+    fn draw(seen: &[Vec<(f64, f64)>; 2], now: UptimeInterval, draws: &'a mut Draws) -> Course<'a> {
         let regime = (REGIME * normal(draws) / 2.0).exp();
         // What might have been seen instead: weights that fall off exponentially (Rubin 1981).
         let mut again = |lengths: &[(f64, f64)], factor: f64| -> Vec<(f64, f64)> {
@@ -98,9 +98,9 @@ impl<'a> Course<'a> {
 }
 
 impl Iterator for Course<'_> {
-    type Item = Spell;
+    type Item = UptimeInterval;
 
-    fn next(&mut self) -> Option<Spell> {
+    fn next(&mut self) -> Option<UptimeInterval> {
         let is_up = self.is_up;
         let seconds = match self.age.take() {
             // One that is longer than all that were seen may well last as long again (a heavy tail of exponent one).
@@ -111,7 +111,7 @@ impl Iterator for Course<'_> {
             None => self.length(0.0).unwrap_or(if is_up { 0.0 } else { 60.0 }),
         };
         self.is_up = !is_up;
-        Some(Spell { is_up, seconds })
+        Some(UptimeInterval { is_up, seconds })
     }
 }
 
@@ -119,25 +119,25 @@ impl Iterator for Course<'_> {
 mod tests {
     use super::*;
 
-    const COSTS: Costs = Costs { stall: 2.0, lag: 60.0, restart: 300.0 };
+    const COSTS: CheckpointCosts = CheckpointCosts { stall: 2.0, lag: 60.0, restart: 300.0 };
     const HOUR: f64 = 3600.0;
 
-    fn spells(hours: &[f64], last_is_up: bool) -> Vec<Spell> {
+    fn uptime_intervals(hours: &[f64], last_is_up: bool) -> Vec<UptimeInterval> {
         let count = hours.len();
         let is_up = |index: usize| (count - 1 - index).is_multiple_of(2) == last_is_up;
-        let spell = |(index, hours): (usize, &f64)| Spell { is_up: is_up(index), seconds: hours * HOUR };
+        let spell = |(index, hours): (usize, &f64)| UptimeInterval { is_up: is_up(index), seconds: hours * HOUR };
         hours.iter().enumerate().map(spell).collect()
     }
 
-    fn wall(seen: &[Spell], hours: f64) -> Option<Band> {
-        band_from(seen, hours * HOUR, 300.0, &COSTS, Policy::Wait, &mut Draws::new(7))
+    fn wall(seen: &[UptimeInterval], hours: f64) -> Option<Band> {
+        band_from(seen, hours * HOUR, 300.0, &COSTS, OutagePolicy::Wait, &mut Draws::new(7))
     }
 
     #[test]
     fn a_run_without_machines_now_ends_later() {
         // Four hours with machines, two without, and an hour of what is there now.
         let (up, down) = ([4.0, 2.0, 4.0, 2.0, 1.0], [4.0, 2.0, 4.0, 2.0, 4.0, 1.0]);
-        let (with, without) = (wall(&spells(&up, true), 2.0), wall(&spells(&down, false), 2.0));
+        let (with, without) = (wall(&uptime_intervals(&up, true), 2.0), wall(&uptime_intervals(&down, false), 2.0));
         let (with, without) = (with.expect("it ends"), without.expect("it ends"));
         assert!(with.low < without.low && with.middle < without.middle, "{with:?} {without:?}");
         assert!(2.0 * HOUR < with.low, "{with:?} holds the work");
@@ -147,7 +147,9 @@ mod tests {
     fn what_was_seen_of_late_counts_most() {
         // Twenty days with machines four fifths of the time, then twenty with a fifth; and the other way round.
         let (good, bad) = ([1.0, 4.0].repeat(96), [4.0, 1.0].repeat(96));
-        let of = |early: &[f64], late: &[f64]| wall(&spells(&[early, late].concat(), true), 12.0).expect("it ends");
+        let of = |early: &[f64], late: &[f64]| {
+            wall(&uptime_intervals(&[early, late].concat(), true), 12.0).expect("it ends")
+        };
         let (worse, better) = (of(&good, &bad), of(&bad, &good));
         assert!(better.middle * 1.3 < worse.middle, "{better:?} {worse:?}");
     }
@@ -155,6 +157,6 @@ mod tests {
     #[test]
     fn nothing_seen_and_machines_that_never_come_make_no_band() {
         assert_eq!(wall(&[], 1.0), None);
-        assert_eq!(wall(&spells(&[5.0], false), 1.0), None);
+        assert_eq!(wall(&uptime_intervals(&[5.0], false), 1.0), None);
     }
 }

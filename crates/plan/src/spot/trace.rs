@@ -80,8 +80,8 @@ impl Trace {
     }
 
     /// Whether `count` machines were there, and for how many seconds each time, between two moments.
-    pub fn spells(&self, count: u32, from: f64, to: f64) -> Vec<super::Spell> {
-        let mut spells: Vec<super::Spell> = Vec::new();
+    pub fn uptime_intervals(&self, count: u32, from: f64, to: f64) -> Vec<super::UptimeInterval> {
+        let mut uptime_intervals: Vec<super::UptimeInterval> = Vec::new();
         let ends = self.steps.iter().skip(1).map(|(at, _)| *at).chain([self.end]);
         for ((at, machines), end) in self.steps.iter().zip(ends) {
             let seconds = end.min(to) - at.max(from);
@@ -89,12 +89,12 @@ impl Trace {
                 continue;
             }
             let is_up = *machines >= count;
-            match spells.last_mut() {
+            match uptime_intervals.last_mut() {
                 Some(last) if last.is_up == is_up => last.seconds += seconds,
-                Some(_) | None => spells.push(super::Spell { is_up, seconds }),
+                Some(_) | None => uptime_intervals.push(super::UptimeInterval { is_up, seconds }),
             }
         }
-        spells
+        uptime_intervals
     }
 }
 
@@ -170,12 +170,12 @@ fn table(text: &str) -> Result<Trace, String> {
 mod tests {
     use super::*;
 
-    /// The spells of a trace when `count` machines are wanted, as `+` and `-` with seconds, or what is wrong with it.
+    /// The uptime_intervals of a trace when `count` machines are wanted, as `+` and `-` with seconds, or what is wrong with it.
     #[track_caller]
     fn check(text: &str, count: u32, expected: &str) {
         let told = match Trace::read(text) {
             Ok(trace) => trace
-                .spells(count, 0.0, trace.end)
+                .uptime_intervals(count, 0.0, trace.end)
                 .iter()
                 .map(|spell| format!("{}{}", if spell.is_up { '+' } else { '-' }, spell.seconds))
                 .collect::<Vec<_>>()

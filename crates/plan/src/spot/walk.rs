@@ -1,13 +1,13 @@
-//! A run's way through spells of having and not having spot machines: what is paid and when it ends.
+//! A run's way through uptime_intervals of having and not having spot machines: what is paid and when it ends.
 
 use serde::Serialize;
 
-use super::{Costs, Spell};
+use super::{CheckpointCosts, UptimeInterval};
 
 /// What a run does when there are no spot machines.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "policy")]
-pub enum Policy {
+pub enum OutagePolicy {
     /// It waits until there are.
     Wait,
     /// It waits so many seconds, then goes on with machines on demand until there are spot machines again; those on
@@ -39,7 +39,7 @@ impl Ended {
 struct Progress<'a> {
     left: f64,
     interval: f64,
-    costs: &'a Costs,
+    costs: &'a CheckpointCosts,
     ended: Ended,
 }
 
@@ -77,18 +77,18 @@ impl Progress<'_> {
     }
 }
 
-/// Runs `work` seconds of work through `spells`; none when they end before it does.
+/// Runs `work` seconds of work through `uptime_intervals`; none when they end before it does.
 pub fn walk(
-    spells: impl Iterator<Item = Spell>,
+    uptime_intervals: impl Iterator<Item = UptimeInterval>,
     work: f64,
     interval: f64,
-    costs: &Costs,
-    policy: Policy,
+    costs: &CheckpointCosts,
+    policy: OutagePolicy,
 ) -> Option<Ended> {
     let mut progress = Progress { left: work, interval: interval.min(work).max(1e-9), costs, ended: Ended::default() };
     // Seconds that machines on demand are still kept at least; none when there are none.
     let mut held: Option<f64> = None;
-    for spell in spells {
+    for spell in uptime_intervals {
         let mut seconds = spell.seconds;
         if let Some(hold) = held {
             let used = if spell.is_up { seconds.min(hold) } else { seconds };
@@ -117,7 +117,7 @@ pub fn walk(
             progress.ended.interruptions += 1;
             continue;
         }
-        let Policy::FallBack { patience, hold } = policy else {
+        let OutagePolicy::FallBack { patience, hold } = policy else {
             progress.ended.wall += seconds;
             continue;
         };
@@ -143,16 +143,16 @@ pub fn walk(
 mod tests {
     use super::*;
 
-    const COSTS: Costs = Costs { stall: 1.0, lag: 2.0, restart: 5.0 };
-    const FALL_BACK: Policy = Policy::FallBack { patience: 10.0, hold: 20.0 };
+    const COSTS: CheckpointCosts = CheckpointCosts { stall: 1.0, lag: 2.0, restart: 5.0 };
+    const FALL_BACK: OutagePolicy = OutagePolicy::FallBack { patience: 10.0, hold: 20.0 };
 
     /// A course as `+100 -50`, what 60 seconds of work make of it with a checkpoint every 9.
     #[track_caller]
-    fn check(course: &str, policy: Policy, expected: &str) {
-        let spells = course
+    fn check(course: &str, policy: OutagePolicy, expected: &str) {
+        let uptime_intervals = course
             .split(' ')
-            .map(|spell| Spell { is_up: spell.starts_with('+'), seconds: spell[1..].parse().unwrap() });
-        let told = match walk(spells, 60.0, 9.0, &COSTS, policy) {
+            .map(|spell| UptimeInterval { is_up: spell.starts_with('+'), seconds: spell[1..].parse().unwrap() });
+        let told = match walk(uptime_intervals, 60.0, 9.0, &COSTS, policy) {
             Some(ended) => format!(
                 "spot {} on demand {} wall {} interruptions {}",
                 ended.spot, ended.on_demand, ended.wall, ended.interruptions
@@ -165,13 +165,13 @@ mod tests {
     #[test]
     fn a_run_pays_for_what_it_computes_and_for_what_it_loses() {
         // Restart 5, work 60, six snapshots.
-        check("+100", Policy::Wait, "spot 71 on demand 0 wall 71 interruptions 0");
-        check("-50 +100", Policy::Wait, "spot 71 on demand 0 wall 121 interruptions 0");
+        check("+100", OutagePolicy::Wait, "spot 71 on demand 0 wall 71 interruptions 0");
+        check("-50 +100", OutagePolicy::Wait, "spot 71 on demand 0 wall 121 interruptions 0");
         // Of 30 seconds 5 start, and of two snapshots that are safe 18 are kept; then 5 + 42 + 4.
-        check("+30 -50 +100", Policy::Wait, "spot 81 on demand 0 wall 131 interruptions 1");
+        check("+30 -50 +100", OutagePolicy::Wait, "spot 81 on demand 0 wall 131 interruptions 1");
         // A stay too short to save anything.
-        check("+10 -50 +100", Policy::Wait, "spot 81 on demand 0 wall 131 interruptions 1");
-        check("+30 -50", Policy::Wait, "never");
+        check("+10 -50 +100", OutagePolicy::Wait, "spot 81 on demand 0 wall 131 interruptions 1");
+        check("+30 -50", OutagePolicy::Wait, "never");
     }
 
     #[test]

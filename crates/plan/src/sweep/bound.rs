@@ -125,6 +125,6 @@ fn added_up(base: &Job, sweep: &Sweep, offer: &Offer, known: &Known, trials: u32
     Sum {
         epochs: (epochs as f64 * scale).round() as u64,
         seconds: seconds.map(|seconds| seconds * scale),
-        around: crate::draft::AROUND,
+        around: crate::estimate::processor::START_AND_END,
     }
 }

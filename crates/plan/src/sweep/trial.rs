@@ -6,7 +6,7 @@ use domain::{Job, Offer, Plan, Problem, Sweep, Work};
 
 use super::draws::values;
 use super::halving::rungs;
-use crate::draft::{Facts, draft};
+use crate::local::{JobFacts, plans};
 
 /// A trial whose values do not go together.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,8 +54,8 @@ pub fn job(base: &Job, sweep: &Sweep, values: &[Setting], cores: u32) -> Result<
 /// Every reason why it cannot run there.
 pub fn plan(job: &Job, offer: &Offer, known: &Known) -> Result<Plan, Vec<Problem>> {
     let (samples, input_shape, classes) = (known.samples, known.picture, known.classes);
-    let facts = Facts { samples, input_shape, classes, bytes: None, measured_step: None };
-    let plans = draft(job, std::slice::from_ref(offer), &facts).map_err(|infeasible| infeasible.reasons)?;
+    let facts = JobFacts { samples, input_shape, classes, bytes: None, measured_step: None };
+    let plans = plans(job, std::slice::from_ref(offer), &facts).map_err(|infeasible| infeasible.reasons)?;
     plans.into_iter().next().ok_or_else(|| vec![Problem::at("", "nothing is offered")])
 }
 

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use domain::Duration;
-use plan::spot::check::{Question, STARTS};
-use plan::spot::{Checked, Costs, Policy, Trace, check};
+use plan::spot::check::{Replay, STARTS};
+use plan::spot::{Checked, CheckpointCosts, OutagePolicy, Trace, check};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -54,8 +54,11 @@ struct Row {
 /// # Errors
 /// [`Error::File`] and [`Error::Usage`] for a file that cannot be read or is not a trace.
 pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
-    let costs =
-        Costs { stall: args.stall.as_secs_f64(), lag: args.lag.as_secs_f64(), restart: args.restart.as_secs_f64() };
+    let costs = CheckpointCosts {
+        stall: args.stall.as_secs_f64(),
+        lag: args.lag.as_secs_f64(),
+        restart: args.restart.as_secs_f64(),
+    };
     if args.work.micros() == 0 {
         let message = "`--work` must be above 0".to_owned();
         return Err(Error::Usage { message, hint: "use for example `--work 12h`".to_owned() });
@@ -64,16 +67,16 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
     for path in &args.traces {
         let trace = read(path)?;
         let nodes = args.nodes.unwrap_or_else(|| trace.usual()).max(1);
-        let ask = |policy: Policy| {
+        let ask = |policy: OutagePolicy| {
             let work = args.work.as_secs_f64();
-            check(&trace, &Question { nodes, work, costs, policy, seed: args.seed })
+            check(&trace, &Replay { nodes, work, costs, policy, seed: args.seed })
         };
         let hold = 3600.0;
         rows.push(Row {
             name: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
             nodes,
-            waiting: ask(Policy::Wait),
-            falling_back: ask(Policy::FallBack { patience: args.patience.as_secs_f64(), hold }),
+            waiting: ask(OutagePolicy::Wait),
+            falling_back: ask(OutagePolicy::FallBack { patience: args.patience.as_secs_f64(), hold }),
         });
     }
     if printer.is_json() {
@@ -127,8 +130,8 @@ fn people(rows: &[Row], of: fn(&Row) -> &Result<Checked, String>, printer: &mut 
             Ok(checked) => {
                 let wall = &checked.foreseen.wall;
                 cells.extend([
-                    hours(checked.weather.up),
-                    hours(checked.weather.down),
+                    hours(checked.availability.up),
+                    hours(checked.availability.down),
                     hours(checked.foreseen_paid),
                     hours(checked.paid),
                     format!("{:+.1} %", 100.0 * checked.paid_error),

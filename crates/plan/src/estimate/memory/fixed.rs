@@ -43,12 +43,17 @@ pub fn context(architecture: Architecture) -> f64 {
         Architecture::Ada => 700.0 * MIB,
         Architecture::Hopper | Architecture::Blackwell => 800.0 * MIB,
         Architecture::Cdna3 => 1000.0 * MIB,
+        // A rank before it has a network: executable, libtorch, its threads' buffers. Measured 2026-11.
+        Architecture::Processor => 140.0 * MIB,
     }
 }
 
 /// What the collectives' library takes: about 0.3 GiB in one node and more between nodes, where it also keeps buffers
 /// for each channel to the network.
 pub fn collectives(setup: &Setup) -> f64 {
+    if setup.device.is_processor() {
+        return 0.0;
+    }
     let gpus = setup.device.nodes.saturating_mul(setup.device.gpus_per_node);
     match (gpus, setup.device.nodes) {
         (0 | 1, _) => 0.0,
@@ -68,5 +73,6 @@ pub fn workspace(architecture: Architecture) -> f64 {
         | Architecture::Ampere
         | Architecture::Ada
         | Architecture::Cdna3 => 8.0 * MIB,
+        Architecture::Processor => 0.0,
     }
 }

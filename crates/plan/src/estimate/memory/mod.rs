@@ -4,28 +4,27 @@
 //! [`memory`] answers for a [`Model`] and a [`Setup`]; [`Profile`] is the part of the answer that does not depend on
 //! the batch, for whoever asks about many. [`kept`] says what each operator keeps, [`walk`] when it is let go,
 //! [`states`] what weights, gradients and the optimiser take, [`fixed`] what no model changes, [`totals`] what is
-//! estimated when only totals are known; [`fit`] turns the sums into answers; [`part`] counts for a rank on a processor.
+//! estimated when only totals are known; [`fit`] turns the sums into answers.
 
 pub mod fit;
 pub mod fixed;
-mod kept;
-pub mod part;
+mod peak;
 mod profile;
+mod saved_tensors;
 mod states;
 #[cfg(test)]
 mod tests;
 mod totals;
-mod walk;
 
 use serde::Serialize;
 
-use super::{Precision, Recompute, Setup};
+use super::{Recompute, Setup};
 use crate::model::{Graph, Model};
 
-pub use fit::{Change, Remedy, Verdict, largest_batch, remedies, verdict};
+pub use super::savings::{Adapters, Savings};
+pub use fit::{Verdict, largest_batch, verdict};
 pub use fixed::Figures;
 pub use profile::{Key, Profile};
-pub(super) use states::weight_width;
 
 /// Memory of the fullest GPU at its fullest moment, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
@@ -51,7 +50,7 @@ pub struct Memory {
     /// A tenth of all runs get by with less than this.
     pub low: f64,
     /// What a GPU must have: before it fails, the allocator gives back what it holds but for parts of blocks in use.
-    pub must: f64,
+    pub required: f64,
     /// A tenth of all runs must have more.
     pub high: f64,
 }
@@ -73,40 +72,13 @@ impl Memory {
     }
 }
 
-/// What a program does with memory beyond a [`Setup`]: ways of saving it, as fine-tuning recipes use them, and one of
-/// wasting it.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Savings {
-    /// Only small matrices beside the frozen weights are trained.
-    pub adapters: Option<Adapters>,
-    /// The network itself is in half precision with fp32 copies of its weights beside it, as Megatron and apex's `O2`
-    /// have it, rather than cast operator by operator.
-    pub half_model: bool,
-    /// Each weight is updated as soon as its gradient is there, and the gradient let go.
-    pub update_in_backward: bool,
-    /// The optimiser's state lives in the host's memory.
-    pub offload_optimizer: bool,
-    /// Weights and gradients live in the host's memory too, but for the blocks at work.
-    pub offload_weights: bool,
-    /// GELU and the normalisations of layers are written out, an operator for each sign of their formulas, and all that
-    /// lies between is kept.
-    pub written_out: bool,
-}
-
-/// Low-rank adapters (Hu et al. 2021), with frozen weights in the computing type or in 4 bits (Dettmers et al. 2023).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Adapters {
-    pub rank: u64,
-    pub quantized: bool,
-}
-
 /// Returns the bytes of one sample that a forward pass in 32-bit floats keeps for the backward pass: what
 /// `torch.autograd.graph.saved_tensors_hooks` sees in training mode, each memory once and weights left out. `fused`
 /// attention keeps no scores.
-pub fn kept_bytes(graph: &Graph, fused: bool) -> f64 {
-    let rules = kept::Rules::of_processor(Precision::Fp32, fused, 1);
-    let storage = kept::Storage::new(graph, &rules);
-    walk::walk(graph, 0..graph.operators.len(), &storage, &rules, Recompute::None).kept
+pub fn saved_bytes(graph: &Graph, fused: bool) -> f64 {
+    let rules = saved_tensors::Rules::plain(fused);
+    let storage = saved_tensors::Storage::new(graph, &rules);
+    peak::activation_peak(graph, 0..graph.operators.len(), &storage, &rules, Recompute::None).kept
 }
 
 /// Estimates the memory of the fullest GPU.

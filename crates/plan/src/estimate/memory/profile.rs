@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::kept::{Rules, Storage};
+use super::peak::{ActivationPeak, activation_peak};
+use super::saved_tensors::{Rules, Storage};
 use super::states::{self, Values};
-use super::walk::{Walked, walk};
 use super::{Figures, Memory, Savings, fixed, totals};
-use crate::estimate::{Precision, Recompute, Setup, Zero};
+use crate::estimate::{NumericFormat, Recompute, Setup, Zero};
 use crate::model::{Graph, Kind, Model, Operator};
 
 /// Relative uncertainty of everything, also of what is counted.
@@ -25,13 +25,14 @@ pub struct Profile {
 /// What a [`Profile`] depends on, so that one can be kept for many setups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    precision: Precision,
+    precision: NumericFormat,
     recompute: Recompute,
     flash: bool,
     compiled: bool,
     tensor: u32,
     pipeline: u32,
     gathered: bool,
+    processor: bool,
 }
 
 /// One stage of a pipeline.
@@ -40,7 +41,7 @@ struct Stage {
     /// Counted from 0; the earlier, the more micro-batches are in flight.
     index: u32,
     values: Values,
-    walked: Walked,
+    walked: ActivationPeak,
 }
 
 impl Profile {
@@ -54,6 +55,7 @@ impl Profile {
             tensor: setup.parallel.tensor.max(1),
             pipeline: setup.parallel.pipeline.max(1),
             gathered: setup.parallel.zero == Zero::Parameters,
+            processor: setup.device.is_processor(),
         }
     }
 
@@ -80,7 +82,7 @@ impl Profile {
             // Stages between the second and the last hold as much of the network as the second and fewer micro-batches.
             if index < 2 || index == last {
                 let values = values(graph, range.clone(), setup, &rules, &storage);
-                let walked = walk(graph, range, &storage, &rules, setup.recompute);
+                let walked = activation_peak(graph, range, &storage, &rules, setup.recompute);
                 stages.push(Stage { index: index as u32, values, walked });
             }
         }
@@ -90,7 +92,7 @@ impl Profile {
     /// Estimates the memory of the fullest GPU. `setup` has the [`Key`] that the profile was made for.
     pub fn memory(&self, setup: &Setup) -> Memory {
         // The one that must have the most, which a verdict is about.
-        let fullest = |left: Memory, right: Memory| if right.must > left.must { right } else { left };
+        let fullest = |left: Memory, right: Memory| if right.required > left.required { right } else { left };
         self.stages.iter().map(|stage| self.stage(stage, setup)).fold(Memory::default(), fullest)
     }
 
@@ -107,7 +109,7 @@ impl Profile {
         let needed =
             states.weights + states.gradients + states.optimizer + communication + context + activations + workspace;
         // Before it fails, the allocator gives back what it can.
-        let must = needed + self.figures.stuck * (activations + workspace);
+        let required = needed + self.figures.stuck * (activations + workspace);
         // What is counted, the states, is certain; what a step adds is not, and a tenth lies 1.28 deviations away.
         let band = 1.28 * self.deviation * (activations + workspace + communication) + UNCERTAIN * needed;
         Memory {
@@ -120,9 +122,9 @@ impl Profile {
             context,
             margin,
             middle: needed + margin,
-            low: must - band,
-            must,
-            high: must + band,
+            low: required - band,
+            required,
+            high: required + band,
         }
     }
 }
@@ -183,8 +185,9 @@ fn values(graph: &Graph, stage: Range<usize>, setup: &Setup, rules: &Rules, stor
         }
         block.1 += parameters;
         values.unit = values.unit.max(block.1);
-        if operator.block.is_some() {
-            values.block = values.block.max(block.1);
+        match operator.block {
+            Some(_) => values.block = values.block.max(block.1),
+            None => values.around += parameters,
         }
     }
     values
@@ -196,7 +199,7 @@ mod tests {
     use domain::gpu::{Architecture, Gpu, Link, Rates};
 
     use super::*;
-    use crate::estimate::{Device, Layout, Optimizer, Parallel};
+    use crate::estimate::{Device, Layout, OptimizerKind, Parallel};
     use crate::model::families::Gpt;
 
     #[test]
@@ -216,13 +219,13 @@ mod tests {
         };
         let setup = Setup {
             device: Device { gpu, nodes: 1, gpus_per_node: 4, network: None },
-            precision: Precision::Bf16,
+            precision: NumericFormat::Bf16,
             layout: Layout::ChannelsFirst,
             micro_batch: 1,
             accumulate: 8,
             parallel: Parallel { data: 1, tensor: 1, pipeline: 4, zero: Zero::None },
             recompute: Recompute::None,
-            optimizer: Optimizer::Adam,
+            optimizer: OptimizerKind::Adam,
             flash_attention: false,
             compiled: false,
         };
@@ -235,7 +238,7 @@ mod tests {
             let each: Vec<Memory> = profile.stages.iter().map(|stage| profile.stage(stage, &setup)).collect();
             let most = |of: fn(&Memory) -> f64| each.iter().map(of).fold(0.0, f64::max);
             let said = profile.memory(&setup);
-            assert_eq!(said.must, most(|memory| memory.must), "{micro_batch}");
+            assert_eq!(said.required, most(|memory| memory.required), "{micro_batch}");
             apart += usize::from(said.middle < most(|memory| memory.middle));
         }
         assert!(apart > 0, "one stage shows and must have the most, whatever the batch");

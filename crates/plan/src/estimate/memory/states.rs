@@ -1,13 +1,12 @@
 //! Bytes of weights, gradients and the optimiser's state.
 //!
-//! Per trained value in fp32: 4 the weight, 4 the gradient, and of state 8 with Adam, 4 with momentum, 2 in 8 bits, next
-//! to nothing with Adafactor's row and column means. ZeRO (Rajbhandari et al. 2020) divides the last, the last two or
+//! Per trained value in fp32: 4 the weight, 4 the gradient, and of state what the table of optimisers says. ZeRO (Rajbhandari et al. 2020) divides the last, the last two or
 //! all three over the data-parallel ranks.
 
-use super::{Adapters, Savings};
 use crate::estimate::collective::BUCKET;
-use crate::estimate::work::NF4;
-use crate::estimate::{Optimizer, Precision, Setup, Zero};
+use crate::estimate::optimizer::state_bytes;
+use crate::estimate::savings::{Adapters, NF4, Savings};
+use crate::estimate::{Setup, Zero};
 
 /// Bytes of what is there during the whole step.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -29,6 +28,8 @@ pub(super) struct Values {
     pub unit: f64,
     /// Of the largest block.
     pub block: f64,
+    /// Of all that stands around the blocks.
+    pub around: f64,
     /// What one rank of adapters adds.
     pub adapters: f64,
 }
@@ -42,16 +43,17 @@ pub(super) fn states(values: &Values, setup: &Setup, savings: &Savings) -> State
 
 fn full(values: &Values, setup: &Setup, savings: &Savings) -> States {
     let ranks = f64::from(setup.parallel.data.max(1));
-    let width = weight_width(setup.precision);
+    let width = setup.precision.weight_bytes();
     let divide = |from: Zero| if setup.parallel.zero >= from { ranks } else { 1.0 };
     let sharded = setup.parallel.zero == Zero::Parameters;
-    let half = match (autocast(setup.precision), sharded) {
+    // Autocast on processors keeps no copies from operator to operator.
+    let half = match (setup.precision.is_autocast() && !setup.device.is_processor(), sharded) {
         (true, false) => 2.0 * values.products,
         (true, true) | (false, _) => 0.0,
     };
     let mut weights = values.parameters * width / divide(Zero::Parameters) + half + 4.0 * values.buffers;
     let mut gradients = values.parameters * width / divide(Zero::Gradients);
-    let mut optimizer = values.parameters * state_width(setup) / divide(Zero::Optimizer);
+    let mut optimizer = values.parameters * state_bytes(setup.optimizer, setup.precision) / divide(Zero::Optimizer);
     if savings.offload_optimizer || savings.offload_weights {
         optimizer = 0.0;
     }
@@ -61,17 +63,40 @@ fn full(values: &Values, setup: &Setup, savings: &Savings) -> States {
     if savings.update_in_backward {
         gradients = values.unit * width;
     }
-    let computing = compute_width(setup.precision);
-    let communication = match (setup.parallel.data, setup.parallel.zero) {
+    let communication = match setup.device.is_processor() {
+        true => held_by_processor(values, setup),
+        false => communication(values, setup),
+    };
+    States { weights, gradients, optimizer, communication }
+}
+
+/// What exchanges take on GPUs.
+fn communication(values: &Values, setup: &Setup) -> f64 {
+    match (setup.parallel.data, setup.parallel.zero) {
         (0 | 1, _) => 0.0,
         // The reducer's buckets are as large as all gradients (DDP's documentation of `gradient_as_bucket_view`).
-        (2.., Zero::None) => values.parameters * width,
+        (2.., Zero::None) => values.parameters * setup.precision.weight_bytes(),
         (2.., Zero::Optimizer | Zero::Gradients) => 2.0 * BUCKET,
         // The part at work, its gradients, the same in the order in which they are scattered (`fully_shard` copies them
         // there, `foreach_reduce`), and the next block.
-        (2.., Zero::Parameters) => (3.0 * values.unit + values.block) * computing,
+        (2.., Zero::Parameters) => (3.0 * values.unit + values.block) * setup.precision.compute_bytes(),
+    }
+}
+
+/// What exchanges take on processors, where the C library's allocator never gives blocks below 32 MiB back: buckets of
+/// gradients that are laid out anew after the first step; the whole network that a rank begins with; and, with sharded
+/// parameters, all that was ever gathered. At work are a gradient, the same laid out to be sent, and what is being sent.
+fn held_by_processor(values: &Values, setup: &Setup) -> f64 {
+    if setup.parallel.data <= 1 {
+        return 0.0;
+    }
+    let at_work = 3.0 * values.block.max(values.around);
+    let held = match setup.parallel.zero {
+        Zero::None | Zero::Optimizer => values.parameters,
+        Zero::Gradients => values.parameters + at_work,
+        Zero::Parameters => 2.0 * values.parameters + at_work,
     };
-    States { weights, gradients, optimizer, communication }
+    held * setup.precision.weight_bytes()
 }
 
 /// Frozen weights in the computing type or in 4 bits with a scale for each 64 (NF4 with double quantisation, 0.516
@@ -82,13 +107,13 @@ fn adapted(values: &Values, setup: &Setup, adapters: Adapters) -> States {
         Zero::None | Zero::Optimizer | Zero::Gradients => 1.0,
         Zero::Parameters => ranks,
     };
-    let computing = compute_width(setup.precision);
+    let computing = setup.precision.compute_bytes();
     let frozen = match adapters.quantized {
         true => NF4 * values.products + computing * (values.parameters - values.products).max(0.0),
         false => computing * values.parameters,
     };
     let trained = values.adapters * adapters.rank as f64;
-    let width = weight_width(setup.precision);
+    let width = setup.precision.weight_bytes();
     let gathered = match (setup.parallel.data, setup.parallel.zero) {
         (2.., Zero::Parameters) if adapters.quantized => 2.0 * NF4 * values.unit,
         (2.., Zero::Parameters) => 2.0 * computing * values.unit,
@@ -97,44 +122,7 @@ fn adapted(values: &Values, setup: &Setup, adapters: Adapters) -> States {
     States {
         weights: (frozen + trained * width) / divided,
         gradients: trained * width / divided,
-        optimizer: trained * state_width(setup) / divided,
+        optimizer: trained * state_bytes(setup.optimizer, setup.precision) / divided,
         communication: gathered,
-    }
-}
-
-/// Whether operators compute in another type than the weights have.
-pub(super) fn autocast(precision: Precision) -> bool {
-    match precision {
-        Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp8 => true,
-        Precision::Fp32 | Precision::Tf32 | Precision::Bf16 => false,
-    }
-}
-
-/// Bytes of a value that products of matrices read and write.
-pub(super) fn compute_width(precision: Precision) -> f64 {
-    match precision {
-        Precision::Fp32 | Precision::Tf32 => 4.0,
-        Precision::AmpFp16 | Precision::AmpBf16 | Precision::Bf16 | Precision::Fp8 => 2.0,
-    }
-}
-
-/// Bytes of a weight that is trained.
-pub(in crate::estimate) fn weight_width(precision: Precision) -> f64 {
-    match precision {
-        Precision::Fp32 | Precision::Tf32 | Precision::AmpFp16 | Precision::AmpBf16 | Precision::Fp8 => 4.0,
-        Precision::Bf16 => 2.0,
-    }
-}
-
-fn state_width(setup: &Setup) -> f64 {
-    let width = weight_width(setup.precision);
-    match setup.optimizer {
-        Optimizer::Sgd => 0.0,
-        Optimizer::SgdMomentum => width,
-        Optimizer::Adam | Optimizer::Lamb => 2.0 * width,
-        // Two bytes, and a scale of 4 bytes for each of them and 256 values (Dettmers et al. 2021 has blocks of 2,048,
-        // today's bitsandbytes 256).
-        Optimizer::Adam8bit => 2.0 + 8.0 / 256.0,
-        Optimizer::Adafactor => 0.02,
     }
 }

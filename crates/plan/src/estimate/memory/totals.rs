@@ -4,25 +4,26 @@
 //! functions read, probabilities of attention) is in proportion to them, by one fitted factor.
 
 use super::Figures;
-use super::states::{Values, autocast, compute_width};
-use super::walk::Walked;
+use super::peak::ActivationPeak;
+use super::states::Values;
 use crate::estimate::{Recompute, Setup};
 use crate::model::Summary;
 
 /// Share of what is kept that stays with full recomputation: one value in each block of about this many.
 const ENTERS_A_BLOCK: f64 = 0.1;
 
-pub(super) fn estimate(summary: &Summary, setup: &Setup, figures: &Figures) -> (Values, Walked) {
+pub(super) fn estimate(summary: &Summary, setup: &Setup, figures: &Figures) -> (Values, ActivationPeak) {
     let tensor = f64::from(setup.parallel.tensor.max(1)) * f64::from(setup.parallel.pipeline.max(1));
     let parameters = summary.parameters / tensor;
     // Blocks are not known: a tenth of the network at once is more than any usual block.
     let unit = parameters * ENTERS_A_BLOCK;
-    let values = Values { parameters, buffers: 0.0, products: parameters, unit, block: unit, adapters: 0.0 };
-    let width = if autocast(setup.precision) { 2.0 } else { compute_width(setup.precision) };
+    let values =
+        Values { parameters, buffers: 0.0, products: parameters, unit, block: unit, around: unit, adapters: 0.0 };
+    let width = setup.precision.compute_bytes();
     let all = figures.kept_of_totals * width * summary.activations / tensor;
     let (kept, fullest) = match setup.recompute {
         Recompute::None | Recompute::Selective => (all, all),
-        Recompute::Full => (ENTERS_A_BLOCK * all, 2.0 * ENTERS_A_BLOCK * all),
+        Recompute::Full | Recompute::Every(_) => (ENTERS_A_BLOCK * all, 2.0 * ENTERS_A_BLOCK * all),
     };
-    (values, Walked { kept, fullest })
+    (values, ActivationPeak { kept, fullest })
 }

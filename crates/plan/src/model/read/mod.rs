@@ -13,7 +13,7 @@ use super::Graph;
 
 /// What files of models leave open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Shape {
+pub struct SampleShape {
     /// Tokens of one sample; none: what the file says is the most, or 512 where that is more.
     pub sequence: Option<u64>,
     /// Channels, height and width of a picture; none: what the file says.
@@ -34,7 +34,7 @@ const STRANGERS: [(&[u8], &str, &str); 7] = [
 ];
 
 /// Reads a network from the bytes of a file.
-pub fn model(bytes: &[u8], shape: &Shape) -> Result<Graph, Problem> {
+pub fn model(bytes: &[u8], shape: &SampleShape) -> Result<Graph, Problem> {
     // Some editors put a mark before text.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     // The length before a header may begin with the byte of a brace, so it is looked for first.

@@ -3,10 +3,10 @@
 use cloud::Catalog;
 use domain::Job;
 use domain::plan::Share;
-use plan::draft::Facts;
 use plan::estimate::Coefficients;
+use plan::local::JobFacts;
 use plan::measured::{self as strict, Row};
-use plan::search::{Lessons, MOST_OFF, Subject, Unlike};
+use plan::search::{CalibrationData, MOST_OFF, Outlier, ResolvedWorkload};
 
 use crate::error::Error;
 use crate::figures::grouped;
@@ -54,7 +54,7 @@ pub(super) fn measured(job: &Job, settings: &Settings, printer: &mut Printer) ->
     let accumulate = train.accumulate.max(1);
     let micro_batch = train.batch.div_ceil(ranks).div_ceil(accumulate);
     let share = Share { batch: train.batch, ranks, accumulate, micro_batch, threads, steps: None };
-    let measured = measure::measure(train, &share, &Facts::default(), settings)?;
+    let measured = measure::measure(train, &share, &JobFacts::default(), settings)?;
     if !measured.is_of_gpu() {
         let why = format!("libtorch found no GPU and used {}", measured.device_name);
         let hint = "install libtorch with CUDA and set `GRADUS_LIBTORCH`, or use a table of measured steps";
@@ -69,11 +69,11 @@ pub(super) fn measured(job: &Job, settings: &Settings, printer: &mut Printer) ->
 pub(super) fn lessons(
     steps: &Steps,
     job: &Job,
-    subject: &Subject,
+    subject: &ResolvedWorkload,
     catalog: &Catalog,
     coefficients: &Coefficients,
     printer: &mut Printer,
-) -> Result<Lessons, Error> {
+) -> Result<CalibrationData, Error> {
     let Steps { from, rows, lines } = steps;
     let sequence = job.workload.as_ref().and_then(|workload| workload.sequence);
     let gpu = |spelling: &str, memory: Option<f64>| {
@@ -81,14 +81,15 @@ pub(super) fn lessons(
         catalog.gpu(spelling, memory)
     };
     let place = |row: usize| lines.get(row).map(|line| format!("line {line}: ")).unwrap_or_default();
-    let lessons = Lessons::of(rows, subject, sequence, gpu, coefficients).map_err(|useless| {
+    let lessons = CalibrationData::of(rows, subject, sequence, gpu, coefficients).map_err(|useless| {
         let hint = match useless.why.starts_with("no GPU") {
             true => "use a name of `gradus catalog gpus`, such as `A100-SXM4-80GB`",
             false => "fix or remove the row",
         };
         unusable(from, &format!("{}{}", place(useless.row), useless.why), hint)
     })?;
-    let told: Vec<String> = lessons.unlike.iter().map(|step| format!("{}{}", place(step.row), unlike(step))).collect();
+    let told: Vec<String> =
+        lessons.outliers.iter().map(|step| format!("{}{}", place(step.row), unlike(step))).collect();
     if lessons.steps.is_empty() {
         let why = format!("every row differs from its estimate by more than {MOST_OFF:.0} ×; {}", told.join("; "));
         let hint = "check `unit`, `n_gpus` and `batch_per_gpu`, and that the rows measured this job's model";
@@ -101,8 +102,8 @@ pub(super) fn lessons(
 }
 
 /// How far a measured step is from its estimate.
-fn unlike(step: &Unlike) -> String {
-    let Unlike { gpu, seconds, estimated, .. } = step;
+fn unlike(step: &Outlier) -> String {
+    let Outlier { gpu, seconds, estimated, .. } = step;
     let (times, how) = match seconds < estimated {
         true => (estimated / seconds, "faster"),
         false => (seconds / estimated, "slower"),

@@ -14,14 +14,12 @@ use cloud::catalog::wanted::Wanted;
 use domain::accelerators::{AcceleratorKind, Accelerators};
 use domain::listing::{Cloud, Listing, Price};
 use domain::{Duration, Elapsed, Job, Problem};
-use plan::estimate::calibration::Calibration;
-use plan::estimate::{Coefficients, StepTime, step_of};
+use plan::estimate::{Calibration, Coefficients, StepTime, step_of};
 use plan::search::{
-    Admission, Answer, Candidate, Estimates, Gpus, Lessons, Market, NODES, Outlook, Pick, Question, Search, Shape,
-    Subject, Tariffs, Terms, Way, choose, outlook, subject,
+    Admission, Answer, CalibrationData, Candidate, Constraints, Estimates, Forecast, Gpus, HardwareConfig, Market,
+    NODES, ParallelConfig, Pick, PurchaseOption, ResolvedWorkload, Search, Tariffs, choose, forecast, resolve,
 };
-use plan::spot::Weather;
-
+use plan::spot::SpotAvailability;
 use rustix::time::{ClockId, clock_gettime};
 
 use calibration::{lessons, measured, table};
@@ -99,16 +97,16 @@ impl Args {
 /// Everything that is told about a plan.
 pub struct Found<'a> {
     pub job: &'a Job,
-    pub subject: &'a Subject,
+    pub subject: &'a ResolvedWorkload,
     pub catalog: &'a Catalog,
-    pub question: &'a Question,
+    pub question: &'a Constraints,
     pub answer: Answer,
     /// The front, the fastest first.
     pub front: Vec<Shown<'a>>,
     /// What is chosen: the pick, and its place in `shown`.
     pub picks: Vec<(Pick, Shown<'a>)>,
     /// Steps that were measured before.
-    pub lessons: Lessons,
+    pub lessons: CalibrationData,
     /// Pieces of hardware that were estimated.
     pub estimated: usize,
     /// The horizon in hours and the runs in it, where they were asked for.
@@ -149,13 +147,13 @@ pub struct Timings {
 #[derive(Clone)]
 pub struct Shown<'a> {
     pub candidate: Candidate,
-    pub way: Way,
+    pub way: ParallelConfig,
     pub step: StepTime,
-    /// What measured steps taught about it.
+    /// How measured steps correct it.
     pub calibration: Option<Calibration>,
-    pub outlook: Outlook,
+    pub forecast: Forecast,
     pub listing: &'a Listing,
-    pub shape: &'a Shape,
+    pub hardware: &'a HardwareConfig,
     pub price: &'a Price,
 }
 
@@ -182,30 +180,31 @@ pub fn run(
         preset.fill(&mut job.wants);
     }
     let steps = args.table().map(table).transpose()?;
-    let bytes = match plan::search::subject::file(&job) {
+    let bytes = match plan::search::workload::model_file(&job) {
         Some(path) => Some(network::bytes(Path::new(path)).map_err(|error| unread(source, path, error))?),
         None => None,
     };
-    let subject = subject(&job, bytes.as_deref()).map_err(|problem| source.wrong(problem))?;
+    let subject = resolve(&job, bytes.as_deref()).map_err(|problem| source.wrong(problem))?;
     let catalog = Catalog::open(&settings.home)?;
     let coefficients = Coefficients::embedded().map_err(|error| Error::Code {
         message: format!("the fitted figures of this program cannot be read: {error}"),
         hint: Some("build it again from a clean tree".to_owned()),
         code: exit::INTERNAL,
     })?;
-    let weather = args.spot_trace.as_deref().map(trace).transpose()?;
-    let question = question(&job, &catalog, weather)?;
+    let availability = args.spot_trace.as_deref().map(trace).transpose()?;
+    let question = question(&job, &catalog, availability)?;
     let steps = match steps {
         None if args.calibrates() => Some(measured(&job, settings, printer)?),
         stated => stated,
     };
     let lessons = match steps {
         Some(steps) => lessons(&steps, &job, &subject, &catalog, &coefficients, printer)?,
-        None => Lessons::default(),
+        None => CalibrationData::default(),
     };
     let begun = processor_seconds();
     let market = market(&catalog);
-    let mut search = Search::new(&subject.task, &market, Estimates::taught(&subject, &coefficients, lessons.clone()));
+    let mut search =
+        Search::new(&subject.spec, &market, Estimates::calibrated(&subject.network, &coefficients, lessons.clone()));
     let answer = search.answer(&question);
     let process = processor_seconds();
     let timings = args.timings.then(|| {
@@ -226,7 +225,7 @@ pub fn run(
     let mut show = |candidate: &Candidate| show(&mut search, &question, &subject, &coefficients, &lessons, candidate);
     let deadline = question.deadline;
     let picks = choose(&answer, &question, |candidate| {
-        let late = |shown: Shown| deadline.is_some_and(|deadline| shown.outlook.time.high.micros() > deadline.0);
+        let late = |shown: Shown| deadline.is_some_and(|deadline| shown.forecast.time.high.micros() > deadline.0);
         show(candidate).is_none_or(late)
     });
     let front = answer.front.iter().filter_map(|index| show(&answer.candidates[*index])).collect();
@@ -235,13 +234,12 @@ pub fn run(
         .filter_map(|pick| show(&answer.candidates[pick.candidate]).map(|shown| (pick, shown)))
         .collect();
     let reservable = answer.candidates.iter().filter(|candidate| {
-        let listing = market.goods[candidate.good].listing;
-        candidate.terms == Terms::OnDemand && (listing.reserved_1y.is_some() || listing.reserved_3y.is_some())
+        let listing = market.listings[candidate.listing].listing;
+        candidate.terms == PurchaseOption::OnDemand && (listing.reserved_1y.is_some() || listing.reserved_3y.is_some())
     });
     let product = |candidate: &Candidate| candidate.point().0 as f64 * candidate.point().1 as f64;
     let reservable = reservable.min_by(|one, other| product(one).total_cmp(&product(other))).and_then(show);
     let horizon = args.horizon.map(|horizon| ((horizon.as_secs_f64() / 3600.0).ceil() as u64, args.runs));
-    let estimated = search.estimated();
     let found = Found {
         job: &job,
         subject: &subject,
@@ -251,7 +249,7 @@ pub fn run(
         front,
         picks,
         lessons: lessons.clone(),
-        estimated,
+        estimated: search.estimated(),
         horizon,
         reservable,
         timings,
@@ -291,10 +289,10 @@ fn processor_seconds() -> f64 {
 }
 
 /// How long machines stay and are gone, all through a trace.
-fn trace(path: &std::path::Path) -> Result<Weather, Error> {
+fn trace(path: &std::path::Path) -> Result<SpotAvailability, Error> {
     let trace = spot_check::read(path)?;
-    let spells = trace.spells(trace.usual().max(1), 0.0, trace.end);
-    Weather::of(&spells).ok_or_else(|| Error::Usage {
+    let uptime_intervals = trace.uptime_intervals(trace.usual().max(1), 0.0, trace.end);
+    SpotAvailability::of(&uptime_intervals).ok_or_else(|| Error::Usage {
         message: format!("`{}` never has a spot machine", path.display()),
         hint: "name a trace of machines that could be had, or leave `--spot-trace` out".to_owned(),
     })
@@ -306,6 +304,7 @@ pub fn market(catalog: &Catalog) -> Market<'_> {
         &catalog.listings,
         |name| catalog.gpus.named(name),
         |listing| catalog.region(&listing.cloud, &listing.region),
+        |listing| catalog.stocked(listing),
         &catalog.tariffs,
     )
 }
@@ -314,7 +313,7 @@ pub fn market(catalog: &Catalog) -> Market<'_> {
 ///
 /// # Errors
 /// [`Error::Usage`] for words that nothing in the catalog has.
-pub fn question(job: &Job, catalog: &Catalog, weather: Option<Weather>) -> Result<Question, Error> {
+pub fn question(job: &Job, catalog: &Catalog, availability: Option<SpotAvailability>) -> Result<Constraints, Error> {
     let wants = &job.wants;
     let words = Wanted { clouds: wants.clouds.clone(), regions: wants.regions.clone(), ..Wanted::default() };
     words.check(catalog).map_err(usage)?;
@@ -337,7 +336,7 @@ pub fn question(job: &Job, catalog: &Catalog, weather: Option<Weather>) -> Resul
         cross_region: tariff(domain::tariff::Service::CrossRegion),
         ..Tariffs::default()
     };
-    Ok(Question {
+    Ok(Constraints {
         admission: Admission {
             gpus: wants.accelerators.iter().map(|wanted| gpus(wanted, catalog)).collect(),
             instance_type: wants.instance_type.clone(),
@@ -353,7 +352,7 @@ pub fn question(job: &Job, catalog: &Catalog, weather: Option<Weather>) -> Resul
         budget: job.budget.map(|budget| budget.max),
         deadline: job.deadline.map(|deadline| Elapsed(deadline.micros())),
         max_carbon: wants.max_carbon,
-        weather,
+        availability,
         data_at,
         data_tariffs,
     })
@@ -375,17 +374,17 @@ fn gpus(wanted: &Accelerators, catalog: &Catalog) -> Gpus {
 /// Everything about a candidate; none for one that the search did not make.
 pub(super) fn show<'a>(
     search: &mut Search<'a, Estimates>,
-    question: &Question,
-    subject: &Subject,
+    question: &Constraints,
+    subject: &ResolvedWorkload,
     coefficients: &Coefficients,
-    lessons: &Lessons,
+    lessons: &CalibrationData,
     candidate: &Candidate,
 ) -> Option<Shown<'a>> {
-    let good = &search.market.goods[candidate.good];
-    let shape = &search.market.shapes[good.shape];
-    let way = search.way(good.shape, candidate.nodes).clone().ok()?;
-    let device = plan::estimate::Device { nodes: candidate.nodes, ..shape.device.clone() };
-    let mut step = step_of(&subject.work, &way.setup(&subject.task, &device), coefficients);
+    let priced = &search.market.listings[candidate.listing];
+    let hardware = &search.market.hardware[priced.hardware];
+    let way = search.way(priced.hardware, candidate.nodes).clone().ok()?;
+    let device = plan::estimate::Device { nodes: candidate.nodes, ..hardware.device.clone() };
+    let mut step = step_of(&subject.network.ops, &way.setup(&subject.spec, &device), coefficients);
     let calibration = lessons.on(&device.gpu.name);
     if let Some(calibration) = &calibration {
         let before = step.seconds.middle;
@@ -395,7 +394,7 @@ pub(super) fn show<'a>(
     }
     let middle = step.seconds.middle.max(f64::MIN_POSITIVE);
     let band = (step.seconds.low / middle, step.seconds.high / middle);
-    let outlook = outlook(search, question, candidate, band, SEED);
-    let price = candidate.terms.price(good.listing)?;
-    Some(Shown { candidate: *candidate, way, step, calibration, outlook, listing: good.listing, shape, price })
+    let forecast = forecast(search, question, candidate, band, SEED);
+    let price = candidate.terms.price(priced.listing)?;
+    Some(Shown { candidate: *candidate, way, step, calibration, forecast, listing: priced.listing, hardware, price })
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use domain::Money;
-use plan::search::{Admission, Answer, Candidate, Market, Question, Reason, Terms, admit};
+use plan::search::{Admission, Answer, Candidate, Constraints, Market, PurchaseOption, Reason, admit};
 
 use super::figures::{cents, time};
 use super::remedies::{Desk, Likely};
 
 /// A reason, as it stands behind the number of offers that it rules out.
-pub fn sentence(reason: Reason, question: &Question, answer: &Answer) -> String {
+pub fn sentence(reason: Reason, question: &Constraints, answer: &Answer) -> String {
     let admission = &question.admission;
     match reason {
         Reason::UnknownGpu => "GPUs that the catalog cannot rate, or parts of one".to_owned(),
@@ -22,6 +22,7 @@ pub fn sentence(reason: Reason, question: &Question, answer: &Answer) -> String 
             format!("not known to comply with {}", words.join(", "))
         }
         Reason::NoPrice => "no price is known".to_owned(),
+        Reason::NotStocked => "priced in a region that has no such machines".to_owned(),
         Reason::NoSpot => "spot machines, and the job wants none".to_owned(),
         Reason::OnlySpot => "machines on demand, and the job wants spot machines only".to_owned(),
         Reason::Shared => match admission.dedicated {
@@ -85,13 +86,15 @@ pub fn reasons(desk: &Desk, answer: &Answer) -> Vec<String> {
         tell(message, if remedies.is_empty() { smaller.to_owned() } else { remedies.join("; or ") });
     }
     if answer.ruled_out.contains_key(&Reason::Batch) {
-        let message =
-            format!("a batch of {} does not divide into whole samples for the GPUs that remain", subject.task.batch);
+        let message = format!(
+            "a batch of {} does not divide into whole samples for the GPUs that remain",
+            subject.spec.length.batch
+        );
         let hint = "write a `batch` that is a multiple of their number: of the machines times the GPUs of each";
         tell(message, hint.to_owned());
     }
     if answer.ruled_out.contains_key(&Reason::Format) {
-        let word = subject.task.formats.word();
+        let word = subject.spec.program.precision.word();
         let message = format!("the GPUs that remain have no `{word}`");
         tell(message, "write `precision: auto`, or ask for other GPUs".to_owned());
     }
@@ -106,12 +109,12 @@ pub fn reasons(desk: &Desk, answer: &Answer) -> Vec<String> {
 fn limits(desk: &Desk, answer: &Answer) -> Vec<(String, String)> {
     let question = desk.question;
     let machine = |candidate: &Candidate| {
-        let good = &desk.market.goods[candidate.good];
+        let priced = &desk.market.listings[candidate.listing];
         format!(
             "{} × {} in {}, {}",
             candidate.nodes,
-            good.listing.instance_type,
-            good.listing.region,
+            priced.listing.instance_type,
+            priced.listing.region,
             candidate.terms.word()
         )
     };
@@ -123,7 +126,7 @@ fn limits(desk: &Desk, answer: &Answer) -> Vec<(String, String)> {
     if !exceeds(Reason::Budget) && !exceeds(Reason::Deadline) && !exceeds(Reason::Carbon) {
         return told;
     }
-    let free = |leave_out: fn(&mut Question)| desk.without(leave_out);
+    let free = |leave_out: fn(&mut Constraints)| desk.without(leave_out);
     if let Some(most) = question.budget
         && let Some(cheapest) = free(|question| question.budget = None).map(|remedy| remedy.cheapest)
     {
@@ -220,7 +223,7 @@ fn alone(market: &Market, admission: &Admission) -> Vec<(String, String)> {
         }
         let left = admit(market, &without).offers;
         let Some((index, terms)) = left.first() else { continue };
-        let listing = market.goods[*index].listing;
+        let listing = market.listings[*index].listing;
         let message = format!(
             "nothing is offered with `resources.{key}` as it is; {} offers are left without it, such as `{}` of {} in {}, {}",
             left.len(),
@@ -245,8 +248,8 @@ fn alone(market: &Market, admission: &Admission) -> Vec<(String, String)> {
 }
 
 /// What to write for a wish instead, where that can be told: with it, some of `left` is admitted.
-fn instead(market: &Market, key: &str, admission: &Admission, left: &[(usize, Terms)]) -> Option<String> {
-    let listings = || left.iter().map(|(index, terms)| (market.goods[*index].listing, *terms));
+fn instead(market: &Market, key: &str, admission: &Admission, left: &[(usize, PurchaseOption)]) -> Option<String> {
+    let listings = || left.iter().map(|(index, terms)| (market.listings[*index].listing, *terms));
     match key {
         "max_price" => {
             let least = listings().filter_map(|(listing, terms)| Some(terms.price(listing)?.rate)).min()?;
@@ -281,7 +284,7 @@ fn instead(market: &Market, key: &str, admission: &Admission, left: &[(usize, Te
 }
 
 fn wall(candidate: &Candidate) -> String {
-    time(domain::Duration::from_micros((candidate.course.wall * 1e6) as u64))
+    time(domain::Duration::from_micros((candidate.timeline.wall * 1e6) as u64))
 }
 
 /// The next time that a person would write: whole minutes up to two hours, then whole hours.

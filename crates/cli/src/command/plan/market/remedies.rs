@@ -3,7 +3,7 @@
 
 use domain::{Duration, Money};
 use plan::estimate::Coefficients;
-use plan::search::{Answer, Candidate, Estimates, Lessons, Market, Question, Search, Subject};
+use plan::search::{Answer, CalibrationData, Candidate, Constraints, Estimates, Market, ResolvedWorkload, Search};
 
 use super::show;
 
@@ -28,11 +28,11 @@ pub struct Likely {
 /// What a job is planned with.
 #[derive(Clone, Copy)]
 pub struct Desk<'a> {
-    pub subject: &'a Subject,
+    pub subject: &'a ResolvedWorkload,
     pub market: &'a Market<'a>,
-    pub question: &'a Question,
+    pub question: &'a Constraints,
     pub coefficients: &'a Coefficients,
-    pub lessons: &'a Lessons,
+    pub lessons: &'a CalibrationData,
 }
 
 /// Numbers of machines beyond those that are looked at by themselves.
@@ -40,21 +40,21 @@ const MORE_NODES: [u32; 4] = [32, 64, 128, 256];
 
 impl Desk<'_> {
     /// The answer to a question about a subject.
-    fn ask(&self, subject: &Subject, question: &Question) -> Option<(Likely, Likely)> {
-        let estimates = Estimates::taught(subject, self.coefficients, self.lessons.clone());
-        let mut search = Search::new(&subject.task, self.market, estimates);
+    fn ask(&self, subject: &ResolvedWorkload, question: &Constraints) -> Option<(Likely, Likely)> {
+        let estimates = Estimates::calibrated(&subject.network, self.coefficients, self.lessons.clone());
+        let mut search = Search::new(&subject.spec, self.market, estimates);
         let answer: Answer = search.answer(question);
         let mut at = |index: Option<&usize>| {
             let candidate = answer.candidates[*index?];
             let shown = show(&mut search, question, subject, self.coefficients, self.lessons, &candidate)?;
-            let (time, cost) = (shown.outlook.time.high, shown.outlook.cost.high);
+            let (time, cost) = (shown.forecast.time.high, shown.forecast.cost.high);
             Some(Likely { candidate, time, cost: cost.max(candidate.cost.total()) })
         };
         let fastest = at(answer.front.first())?;
         Some((fastest, at(answer.front.last())?))
     }
 
-    fn remedy(&self, write: &str, subject: &Subject, question: &Question) -> Option<Remedy> {
+    fn remedy(&self, write: &str, subject: &ResolvedWorkload, question: &Constraints) -> Option<Remedy> {
         let (fastest, cheapest) = self.ask(subject, question)?;
         Some(Remedy { write: write.to_owned(), cheapest, fastest })
     }
@@ -62,9 +62,9 @@ impl Desk<'_> {
     /// Changes that give a network that fits nowhere memory enough.
     pub fn for_memory(&self) -> Vec<Remedy> {
         let mut remedies = Vec::new();
-        if !self.subject.task.recompute {
+        if !self.subject.spec.program.recompute {
             let mut again = self.subject.clone();
-            again.task.recompute = true;
+            again.spec.program.recompute = true;
             remedies.extend(self.remedy("`recompute: true` under `workload`", &again, self.question));
         }
         if !self.question.admission.gpus.is_empty() {
@@ -83,7 +83,7 @@ impl Desk<'_> {
         let most = self.question.nodes.iter().copied().max().unwrap_or(1);
         let usual = plan::search::NODES.into_iter().chain(MORE_NODES);
         for nodes in usual.filter(|nodes| *nodes > most) {
-            let more = Question { nodes: vec![nodes], ..self.question.clone() };
+            let more = Constraints { nodes: vec![nodes], ..self.question.clone() };
             if let Some(remedy) = self.remedy(&format!("`nodes: {nodes}` under `resources`"), self.subject, &more) {
                 remedies.push(remedy);
                 break;
@@ -93,7 +93,7 @@ impl Desk<'_> {
     }
 
     /// The question without one of its limits; none where that is not enough.
-    pub fn without(&self, leave_out: impl Fn(&mut Question)) -> Option<Remedy> {
+    pub fn without(&self, leave_out: impl Fn(&mut Constraints)) -> Option<Remedy> {
         let mut free = self.question.clone();
         leave_out(&mut free);
         self.remedy("", self.subject, &free)

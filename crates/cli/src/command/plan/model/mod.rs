@@ -4,9 +4,9 @@ pub mod file;
 
 use std::path::{Path, PathBuf};
 
-use plan::estimate::memory::kept_bytes;
+use plan::estimate::memory::saved_bytes;
 use plan::model::Graph;
-use plan::model::read::{self, Shape};
+use plan::model::read::{self, SampleShape};
 use serde_json::json;
 
 use crate::error::Error;
@@ -33,7 +33,7 @@ pub struct Args {
 /// # Errors
 /// The last file that could not be read; errors of the others are printed.
 pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
-    let shape = Shape { sequence: args.sequence, picture: args.image.map(|side| [3, side, side]), classes: None };
+    let shape = SampleShape { sequence: args.sequence, picture: args.image.map(|side| [3, side, side]), classes: None };
     let mut rows = Vec::new();
     let mut values = Vec::new();
     let mut notes = Vec::new();
@@ -63,8 +63,8 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
             "buffers": graph.buffers(),
             "multiply_adds": graph.multiply_adds(),
             "activations": graph.activations(),
-            "kept_bytes": kept_bytes(&graph, true) as u64,
-            "kept_bytes_written_out": kept_bytes(&graph, false) as u64,
+            "saved_bytes": saved_bytes(&graph, true) as u64,
+            "saved_bytes_written_out": saved_bytes(&graph, false) as u64,
             "operators": graph.operators.len(),
             "blocks": graph.blocks(),
             "unknown": graph.unknown,
@@ -87,7 +87,7 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
     Err(last)
 }
 
-fn graph(file: &Path, shape: &Shape) -> Result<Graph, Error> {
+fn graph(file: &Path, shape: &SampleShape) -> Result<Graph, Error> {
     let bytes = self::file::bytes(file)?;
     read::model(&bytes, shape).map_err(|problem| {
         let key = if problem.key.is_empty() { String::new() } else { format!("`{}`: ", problem.key) };

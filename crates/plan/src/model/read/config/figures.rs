@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use domain::problem::Problem;
 use serde_json::{Map, Value};
 
-use super::super::Shape;
+use super::super::SampleShape;
 use super::asked::Asked;
 use super::defaults::Usual;
 use crate::model::Function;
@@ -26,7 +26,7 @@ static NOTHING: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 #[derive(Clone, Copy)]
 pub(super) struct Figures<'a> {
     object: &'a Map<String, Value>,
-    pub shape: &'a Shape,
+    pub shape: &'a SampleShape,
     /// What `transformers` takes where the file does not say.
     usual: Usual,
     asked: &'a Asked<'a>,
@@ -34,11 +34,11 @@ pub(super) struct Figures<'a> {
 }
 
 impl<'a> Figures<'a> {
-    pub fn new(object: &'a Map<String, Value>, shape: &'a Shape, asked: &'a Asked<'a>) -> Figures<'a> {
+    pub fn new(object: &'a Map<String, Value>, shape: &'a SampleShape, asked: &'a Asked<'a>) -> Figures<'a> {
         Figures::of("", object, shape, asked)
     }
 
-    fn of(path: &'a str, object: &'a Map<String, Value>, shape: &'a Shape, asked: &'a Asked<'a>) -> Figures<'a> {
+    fn of(path: &'a str, object: &'a Map<String, Value>, shape: &'a SampleShape, asked: &'a Asked<'a>) -> Figures<'a> {
         let kind = object.get("model_type").and_then(Value::as_str).unwrap_or_default();
         Figures { object, shape, usual: Usual::of(kind), asked, part: asked.part(path, object) }
     }

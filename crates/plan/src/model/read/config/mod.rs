@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use self::asked::Asked;
 use self::figures::Figures;
-use super::Shape;
+use super::SampleShape;
 use crate::model::{Graph, Kind, Operator};
 
 /// Types that are read, for messages.
@@ -35,7 +35,7 @@ const KNOWN: &str = "albert, bart, beit, bert, bloom, camembert, clip, convnext,
     wav2vec2, whisper, xlm-roberta, yolo, yolos";
 
 /// Reads a `config.json`.
-pub fn read(bytes: &[u8], shape: &Shape) -> Result<Graph, Problem> {
+pub fn read(bytes: &[u8], shape: &SampleShape) -> Result<Graph, Problem> {
     let value: Value = serde_json::from_slice(bytes)
         .or_else(|error| serde_json::from_slice(&finite(bytes)).map_err(|_| error))
         .map_err(|error| {

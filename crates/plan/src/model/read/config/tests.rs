@@ -1,10 +1,10 @@
 mod work;
 
-use super::super::{Shape, model};
+use super::super::{SampleShape, model};
 
 /// Reads a file and compares its parameters with those that the model's page or `transformers` tells.
 fn check(config: &str, parameters: u64) {
-    let graph = match model(config.as_bytes(), &Shape { sequence: Some(64), ..Shape::default() }) {
+    let graph = match model(config.as_bytes(), &SampleShape { sequence: Some(64), ..SampleShape::default() }) {
         Ok(graph) => graph,
         Err(problem) => panic!("{config}: {problem:?}"),
     };
@@ -92,7 +92,7 @@ fn networks_over_pictures_have_the_parameters_that_are_published() {
 
 /// The first line of the problem.
 fn refused(config: &str) -> String {
-    match model(config.as_bytes(), &Shape::default()) {
+    match model(config.as_bytes(), &SampleShape::default()) {
         Ok(graph) => panic!("read {} operators from {config}", graph.operators.len()),
         Err(problem) => format!("{}: {}", problem.key, problem.message),
     }
@@ -124,16 +124,16 @@ fn what_cannot_be_read_says_why() {
 fn an_unknown_type_with_the_keys_of_a_decoder_is_read_and_said_so() {
     let config = r#"{"model_type": "brandnew", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
         "intermediate_size": 128, "vocab_size": 100, "rms_norm_eps": 1e-5}"#;
-    let graph = model(config.as_bytes(), &Shape::default()).expect("its keys are enough");
+    let graph = model(config.as_bytes(), &SampleShape::default()).expect("its keys are enough");
     assert_eq!(graph.unknown, ["`model_type` `brandnew`, read as a decoder like Llama by its keys ×1"]);
     let strange = format!("{}, \"lru_width\": 64}}", config.trim_end_matches('}'));
     assert!(refused(&strange).contains("`lru_width` says so"), "{}", refused(&strange));
     let hears = r#"{"model_type": "hears", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
         "intermediate_size": 128, "vocab_size": 32, "conv_dim": [8, 8], "conv_kernel": [10, 3], "conv_stride": [5, 2]}"#;
-    let graph = model(hears.as_bytes(), &Shape::default()).expect("its keys are those of an encoder of sounds");
+    let graph = model(hears.as_bytes(), &SampleShape::default()).expect("its keys are those of an encoder of sounds");
     assert!(graph.unknown[0].contains("like wav2vec 2.0"), "{:?}", graph.unknown);
     let inside = format!(r#"{{"model_type": "sees", "vision_config": {{}}, "text_config": {config}}}"#);
-    let graph = model(inside.as_bytes(), &Shape::default()).expect("its text part is enough");
+    let graph = model(inside.as_bytes(), &SampleShape::default()).expect("its text part is enough");
     assert_eq!(graph.unknown.len(), 2, "{:?}", graph.unknown);
 }
 
@@ -166,7 +166,7 @@ proptest::proptest! {
             }
         }
         let text = serde_json::Value::Object(object).to_string();
-        if let Ok(graph) = model(text.as_bytes(), &Shape::default()) {
+        if let Ok(graph) = model(text.as_bytes(), &SampleShape::default()) {
             graph.multiply_adds();
             graph.parameters();
         }
@@ -266,13 +266,13 @@ fn scores_by_distance_and_parts_of_which_some_blocks_have_no_choice_are_counted(
     // Meta's own file of Llama 3 8B.
     let meta = r#"{"dim": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "vocab_size": 128256, "multiple_of": 1024,
         "ffn_dim_multiplier": 1.3, "norm_eps": 1e-05, "rope_theta": 500000.0}"#;
-    let graph = model(meta.as_bytes(), &Shape::default()).expect("its keys are enough");
+    let graph = model(meta.as_bytes(), &SampleShape::default()).expect("its keys are enough");
     assert_eq!(graph.parameters(), 8_030_261_248);
 }
 
 #[test]
 fn classes_that_nothing_names_are_assumed_and_said_so() {
-    let read = |config: &str| model(config.as_bytes(), &Shape::default()).expect("a network").assumed.join("\n");
+    let read = |config: &str| model(config.as_bytes(), &SampleShape::default()).expect("a network").assumed.join("\n");
     assert!(read(r#"{"model_type": "resnet"}"#).contains("1000 classes are assumed"));
     assert!(!read(r#"{"model_type": "resnet", "num_classes": 10}"#).contains("classes"));
     assert!(!read(r#"{"model_type": "bert"}"#).contains("classes"));
@@ -280,7 +280,7 @@ fn classes_that_nothing_names_are_assumed_and_said_so() {
 
 #[test]
 fn usual_figures_are_taken_and_said_so() {
-    let read = |config: &str| model(config.as_bytes(), &Shape::default()).expect("a network").assumed.join("\n");
+    let read = |config: &str| model(config.as_bytes(), &SampleShape::default()).expect("a network").assumed.join("\n");
     let said = read(r#"{"model_type": "bert", "hidden_size": 384, "num_attention_heads": 6}"#);
     assert!(said.contains("`intermediate_size` 3072, "), "{said}");
     assert!(!said.contains("`hidden_size`"), "{said}");
@@ -317,7 +317,7 @@ fn misspelt_keys_and_sizes_that_cannot_be_are_refused() {
     let inside = r#"{"model_type": "llava", "text_config": {"model_type": "llama", "hiden_size": 64}}"#;
     assert!(refused(inside).starts_with("text_config.hiden_size:"), "{}", refused(inside));
     let long = |config: &str| {
-        let shape = Shape { sequence: Some(4096), ..Shape::default() };
+        let shape = SampleShape { sequence: Some(4096), ..SampleShape::default() };
         model(config.as_bytes(), &shape).map_err(|problem| problem.message)
     };
     let said = long(r#"{"model_type": "bert"}"#).expect_err("too long");

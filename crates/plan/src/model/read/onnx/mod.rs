@@ -29,7 +29,7 @@ mod wire;
 
 use domain::problem::Problem;
 
-use super::Shape;
+use super::SampleShape;
 use crate::model::Graph;
 
 /// What may be wrong with a file.
@@ -44,7 +44,7 @@ enum Broken {
 }
 
 /// Reads an ONNX file. Weights may stand in the file or beside it: only their dimensions are looked at.
-pub fn read(bytes: &[u8], shape: &Shape) -> Result<Graph, Problem> {
+pub fn read(bytes: &[u8], shape: &SampleShape) -> Result<Graph, Problem> {
     let hint = "export the model again, or give its `config.json`";
     let message = match messages::model(bytes) {
         Ok(Some(graph)) if !graph.nodes.is_empty() => graph,

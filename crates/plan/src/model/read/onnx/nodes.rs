@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use domain::problem::Problem;
 
-use super::super::Shape;
+use super::super::SampleShape;
 use super::constants::fold;
 use super::listed::Missing;
 use super::messages::{Graph, Node};
@@ -20,7 +20,7 @@ use crate::model::{Function, Kind, Norm, Tensor};
 /// Translates every node, and returns the graph, how many samples it is for, and which of its listed weights it lacks.
 pub(super) fn translate<'a>(
     graph: &'a Graph<'a>,
-    shape: &Shape,
+    shape: &SampleShape,
 ) -> Result<(crate::model::Graph, u64, Option<Missing>), Problem> {
     let mut state = State::new(graph, shape)?;
     let roles = patterns::find(graph);
@@ -158,7 +158,7 @@ fn plain<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
         "Concat" | "Pad" | "Expand" | "Tile" | "DepthToSpace" | "SpaceToDepth" | "Where" | "GatherElements"
         | "GatherND" | "ScatterND" | "ScatterElements" | "Trilu" | "CumSum" | "OneHot" | "ArgMax" | "ArgMin"
         | "Equal" | "Greater" | "Less" | "GreaterOrEqual" | "LessOrEqual" | "Not" | "And" | "Or" | "IsNaN"
-        | "IsInf" | "Shape" => {
+        | "IsInf" | "SampleShape" => {
             let dims = shapes::dims(state, node)?;
             // Tokens that are learned are joined to those that are computed.
             let learned: Vec<Value> = match node.operator {

@@ -2,7 +2,7 @@ mod exported;
 mod hostile;
 mod listed;
 
-use super::super::{Shape, model};
+use super::super::{SampleShape, model};
 use crate::model::{Function, Graph, Input, Kind, Norm};
 
 /// A message of Protocol Buffers, as bytes.
@@ -110,7 +110,7 @@ fn info(name: &str, dims: &[i64]) -> Vec<u8> {
 }
 
 fn read(file: File) -> Graph {
-    match model(&file.done(), &Shape::default()) {
+    match model(&file.done(), &SampleShape::default()) {
         Ok(graph) => graph,
         Err(problem) => panic!("{problem:?}"),
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use domain::problem::Problem;
 
-use super::super::Shape;
+use super::super::SampleShape;
 use super::listed::{Listed, Missing};
 use super::messages::{self, Dimension, Info, MOST_DIMS, Node, Stored};
 use super::weights::Weights;
@@ -81,7 +81,7 @@ pub(super) struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    pub fn new(graph: &'a messages::Graph<'a>, shape: &Shape) -> Result<State<'a>, Problem> {
+    pub fn new(graph: &'a messages::Graph<'a>, shape: &SampleShape) -> Result<State<'a>, Problem> {
         let mut state = State {
             at_work: "",
             module: None,
@@ -138,7 +138,7 @@ impl<'a> State<'a> {
     }
 
     /// Gives every dimension of an input a size: that of the file, what was asked for, or a usual one.
-    fn input(&mut self, input: &'a Info<'a>, shape: &Shape) -> Result<Vec<u64>, Problem> {
+    fn input(&mut self, input: &'a Info<'a>, shape: &SampleShape) -> Result<Vec<u64>, Problem> {
         let Some(dims) = &input.dims else {
             return Err(Problem::at(
                 "",

@@ -13,7 +13,7 @@ mod tests;
 use domain::problem::Problem;
 
 use self::header::Header;
-use super::Shape;
+use super::SampleShape;
 use crate::model::Graph;
 
 /// What to give instead.
@@ -28,9 +28,9 @@ pub fn is_one(bytes: &[u8]) -> bool {
 }
 
 /// Reads the header of a safetensors file; the data behind it may be missing.
-pub fn read(bytes: &[u8], shape: &Shape) -> Result<Graph, Problem> {
+pub fn read(bytes: &[u8], shape: &SampleShape) -> Result<Graph, Problem> {
     let header = Header::read(bytes)?;
-    let families: [fn(&Header, &Shape) -> Option<Graph>; 5] =
+    let families: [fn(&Header, &SampleShape) -> Option<Graph>; 5] =
         [sequences::bert, sequences::gpt2, sequences::llama, pictures::vit, pictures::resnet];
     let Some(mut graph) = families.iter().find_map(|family| family(&header, shape)) else {
         let first = header.first().unwrap_or("nothing");

@@ -1,6 +1,6 @@
 //! ViT and ResNet by their tensors, as `transformers`, torchvision and timm call them.
 
-use super::super::Shape;
+use super::super::SampleShape;
 use super::header::Header;
 use super::sequences::heads;
 use crate::model::Graph;
@@ -18,11 +18,11 @@ fn is_picture(picture: &[u64; 3]) -> bool {
     picture.iter().all(|side| (1..=LONGEST).contains(side))
 }
 
-fn classes(shape: &Shape, stored: Option<u64>) -> u64 {
+fn classes(shape: &SampleShape, stored: Option<u64>) -> u64 {
     stored.map_or(0, |stored| shape.classes.unwrap_or(stored).clamp(1, 1 << 24))
 }
 
-pub(super) fn vit(header: &Header, shape: &Shape) -> Option<Graph> {
+pub(super) fn vit(header: &Header, shape: &SampleShape) -> Option<Graph> {
     let own = header.shape("embeddings.patch_embeddings.projection.weight");
     let [hidden, channels, patch, _] = *own.or_else(|| header.shape("patch_embed.proj.weight"))? else { return None };
     let positions = header.shape("embeddings.position_embeddings").or_else(|| header.shape("pos_embed"))?;
@@ -81,7 +81,7 @@ pub(super) fn vit(header: &Header, shape: &Shape) -> Option<Graph> {
     Some(graph)
 }
 
-pub(super) fn resnet(header: &Header, shape: &Shape) -> Option<Graph> {
+pub(super) fn resnet(header: &Header, shape: &SampleShape) -> Option<Graph> {
     let own = header.shape("embedder.embedder.convolution.weight");
     let [channels, colours, kernel, _] = *own.or_else(|| header.shape("conv1.weight"))? else { return None };
     let names = if own.is_some() { Names::Transformers } else { Names::Torchvision };

@@ -1,6 +1,6 @@
 //! BERT, GPT-2 and Llama by their tensors.
 
-use super::super::Shape;
+use super::super::SampleShape;
 use super::header::Header;
 use crate::model::families::bert::Head;
 use crate::model::families::{Bert, Gpt, Llama};
@@ -10,7 +10,7 @@ use crate::model::{Function, Graph};
 const USUAL: u64 = 512;
 const LONGEST: u64 = 1 << 24;
 
-fn sequence(shape: &Shape, positions: u64) -> Option<u64> {
+fn sequence(shape: &SampleShape, positions: u64) -> Option<u64> {
     let tokens = shape.sequence.unwrap_or(positions.min(USUAL));
     (1..=LONGEST).contains(&tokens).then_some(tokens)
 }
@@ -23,7 +23,7 @@ pub(super) fn heads(hidden: u64, width: u64) -> (u64, String) {
     }
 }
 
-pub(super) fn bert(header: &Header, shape: &Shape) -> Option<Graph> {
+pub(super) fn bert(header: &Header, shape: &SampleShape) -> Option<Graph> {
     let [vocabulary, width] = *header.shape("embeddings.word_embeddings.weight")? else { return None };
     let [positions, _] = *header.shape("embeddings.position_embeddings.weight")? else { return None };
     let (layers, &[hidden, _]) = header.layers("encoder.layer", "attention.self.query.weight")? else { return None };
@@ -71,7 +71,7 @@ pub(super) fn bert(header: &Header, shape: &Shape) -> Option<Graph> {
     Some(graph)
 }
 
-pub(super) fn gpt2(header: &Header, shape: &Shape) -> Option<Graph> {
+pub(super) fn gpt2(header: &Header, shape: &SampleShape) -> Option<Graph> {
     let [vocabulary, hidden] = *header.shape("wte.weight")? else { return None };
     let [positions, _] = *header.shape("wpe.weight")? else { return None };
     // Stored with the inputs first.
@@ -89,7 +89,7 @@ pub(super) fn gpt2(header: &Header, shape: &Shape) -> Option<Graph> {
     Some(graph)
 }
 
-pub(super) fn llama(header: &Header, shape: &Shape) -> Option<Graph> {
+pub(super) fn llama(header: &Header, shape: &SampleShape) -> Option<Graph> {
     let [vocabulary, hidden] = *header.shape("embed_tokens.weight")? else { return None };
     let (layers, &[wide, _]) = header.layers("layers", "self_attn.q_proj.weight")? else { return None };
     let (_, &[narrow, _]) = header.layers("layers", "self_attn.k_proj.weight")? else { return None };

@@ -1,4 +1,4 @@
-use super::super::{Shape, model};
+use super::super::{SampleShape, model};
 use crate::model::Graph;
 use crate::model::families::bert::Head;
 use crate::model::families::{Bert, Gpt, Llama, Resnet};
@@ -32,7 +32,7 @@ fn tensors(layers: u64, lines: &str) -> Vec<(String, Vec<u64>)> {
 }
 
 fn read(tensors: &[(String, Vec<u64>)]) -> Graph {
-    match model(&file(tensors), &Shape::default()) {
+    match model(&file(tensors), &SampleShape::default()) {
         Ok(graph) => graph,
         Err(problem) => panic!("{problem:?}"),
     }
@@ -208,7 +208,7 @@ fn residual_networks_are_recovered() {
 }
 
 fn refused(bytes: &[u8]) -> String {
-    match model(bytes, &Shape::default()) {
+    match model(bytes, &SampleShape::default()) {
         Ok(graph) => panic!("read {} operators", graph.operators.len()),
         Err(problem) => problem.message,
     }
@@ -249,7 +249,7 @@ proptest::proptest! {
                 false => shape.push(size),
             }
         }
-        if let Ok(graph) = model(&file(&stored), &Shape::default()) {
+        if let Ok(graph) = model(&file(&stored), &SampleShape::default()) {
             graph.multiply_adds();
         }
     }
@@ -258,6 +258,6 @@ proptest::proptest! {
     #[test]
     fn no_bytes_make_it_fail(length in 0..300u32, bytes in proptest::collection::vec(0..=255u8, 0..200)) {
         let file = [&u64::from(length).to_le_bytes()[..], b"{", &bytes].concat();
-        let _ = model(&file, &Shape::default());
+        let _ = model(&file, &SampleShape::default());
     }
 }

@@ -27,12 +27,12 @@ pub fn json(found: &Found) -> Value {
         .collect();
     json!({
         "job": found.job,
-        "task": found.subject.task,
-        "unknown_operators": match &found.subject.model {
+        "task": found.subject.spec,
+        "unknown_operators": match &found.subject.network.model {
             plan::model::Model::Graph(graph) => graph.unknown.clone(),
             plan::model::Model::Summary(_) => Vec::new(),
         },
-        "parameters": found.subject.work.parameters,
+        "parameters": found.subject.network.ops.parameters,
         "samples": found.subject.samples,
         "prices": { "from": from, "to": to },
         "picks": picks,
@@ -62,7 +62,7 @@ fn shown(shown: &Shown) -> Value {
         "instance_type": listing.instance_type,
         "terms": candidate.terms,
         "nodes": candidate.nodes,
-        "gpu": shown.shape.device.gpu.name,
+        "gpu": shown.hardware.device.gpu.name,
         "gpus": candidate.nodes * listing.gpus.count,
         "way": shown.way,
         "calibration": shown.calibration,
@@ -70,17 +70,17 @@ fn shown(shown: &Shown) -> Value {
         "step_class": shown.step.class,
         "samples_per_second": shown.step.samples_per_second,
         "anchor": shown.step.anchor,
-        "course_seconds": candidate.course,
-        "time": shown.outlook.time,
-        "hours": candidate.course.wall / 3600.0,
+        "course_seconds": candidate.timeline,
+        "time": shown.forecast.time,
+        "hours": candidate.timeline.wall / 3600.0,
         "cost_micro_usd": {
             "compute": candidate.cost.compute.micros(),
             "storage": candidate.cost.storage.micros(),
             "checkpoints": candidate.cost.checkpoints.micros(),
             "egress": candidate.cost.egress.micros(),
             "total": candidate.cost.total().micros(),
-            "low": shown.outlook.cost.low.micros(),
-            "high": shown.outlook.cost.high.micros(),
+            "low": shown.forecast.cost.low.micros(),
+            "high": shown.forecast.cost.high.micros(),
         },
         "cost_usd": candidate.cost.total().micros() as f64 / 1e6,
         "price": {

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 
 use domain::listing::Price;
 use domain::{Duration, Money};
-use plan::estimate::{Precision, Recompute, Zero};
+use plan::estimate::{NumericFormat, Recompute, Zero};
 use plan::money::reserved::{Comparison, Term, compare};
-use plan::search::{Role, Terms, Verdict, Way};
+use plan::search::{ParallelConfig, PurchaseOption, Role, Verdict};
 
 use super::{Found, Shown, refusal};
 use crate::figures::{counted, grouped};
@@ -61,17 +61,21 @@ pub fn lines(found: &Found, width: Option<usize>) -> Vec<String> {
 }
 
 fn head(found: &Found) -> Vec<String> {
-    let task = &found.subject.task;
-    let weights = found.subject.work.parameters;
-    let mut work = format!("{} steps of {} samples", grouped(task.steps), grouped(task.batch));
+    let task = &found.subject.spec;
+    let weights = found.subject.network.ops.parameters;
+    let mut work = format!("{} steps of {} samples", grouped(task.length.steps), grouped(task.length.batch));
     if let Some(samples) = found.subject.samples {
-        let epochs = task.steps as f64 * task.batch as f64 / samples.max(1) as f64;
+        let epochs = task.length.steps as f64 * task.length.batch as f64 / samples.max(1) as f64;
         work.push_str(&format!(": {} samples, {epochs:.1} times", grouped(samples)));
     }
     let (from, to) = dates(found);
     let mut lines = vec![
         format!("job      {}", found.job.name),
-        format!("model    {} weights, {} multiply-adds a sample forwards", short(weights), short(task.multiply_adds)),
+        format!(
+            "model    {} weights, {} multiply-adds a sample forwards",
+            short(weights),
+            short(task.network.multiply_adds)
+        ),
         format!("work     {work}"),
         format!(
             "offers   {} compared, on {}; prices of {from} to {to}, see `gradus catalog info`",
@@ -101,17 +105,17 @@ fn choices(found: &Found) -> Vec<String> {
     let rows: Vec<Vec<String>> = rows
         .into_iter()
         .map(|(roles, shown)| {
-            let outlook = &shown.outlook;
+            let forecast = &shown.forecast;
             vec![
                 roles.into_iter().map(Role::word).collect::<Vec<_>>().join(", "),
                 machines(shown),
                 format!("{} {}", shown.listing.cloud, shown.listing.region),
                 shown.candidate.terms.word().to_owned(),
                 step(shown.step.seconds.middle),
-                time(outlook.time.middle),
-                format!("{}–{}", time(outlook.time.low), time(outlook.time.high)),
-                cents(outlook.cost.middle),
-                format!("{}–{}", cents(outlook.cost.low), cents(outlook.cost.high)),
+                time(forecast.time.middle),
+                format!("{}–{}", time(forecast.time.low), time(forecast.time.high)),
+                cents(forecast.cost.middle),
+                format!("{}–{}", cents(forecast.cost.low), cents(forecast.cost.high)),
             ]
         })
         .collect();
@@ -121,9 +125,9 @@ fn choices(found: &Found) -> Vec<String> {
 /// The sentences about one candidate.
 fn details(shown: &Shown) -> Vec<String> {
     let candidate = &shown.candidate;
-    let course = &candidate.course;
+    let course = &candidate.timeline;
     let gib = |bytes: f64| bytes / f64::from(1 << 30);
-    let usable = shown.shape.device.gpu.usable.0 as f64;
+    let usable = shown.hardware.device.gpu.usable.0 as f64;
     let mut lines = vec![
         format!("way      {}", way(&shown.way)),
         format!(
@@ -151,7 +155,7 @@ fn details(shown: &Shown) -> Vec<String> {
             .push_str(&format!(", and {:.0} % of it for data, which {cores} cores make ready", 100.0 * course.starved));
     }
     lines.push(waits);
-    if candidate.terms == Terms::Spot {
+    if candidate.terms == PurchaseOption::Spot {
         let then = match course.fallen_back > 0.0 {
             true => {
                 format!("; {} of it on demand, while there are no spot machines", time(seconds(course.fallen_back)))
@@ -178,7 +182,7 @@ fn details(shown: &Shown) -> Vec<String> {
         .collect();
     lines.push(format!("cost     {}", parts.join(", ")));
     lines.push(format!("price    {}", price(shown.price)));
-    if candidate.terms == Terms::Spot
+    if candidate.terms == PurchaseOption::Spot
         && let Some(on_demand) = &shown.listing.on_demand
     {
         let cap = Money::from_micros((on_demand.rate.micros_per_hour() as f64 * plan::search::admit::SPOT_CAP) as i64);
@@ -240,7 +244,7 @@ fn reservations(found: &Found) -> Vec<Comparison> {
     let Some((hours, runs)) = found.horizon else { return Vec::new() };
     let Some(shown) = &found.reservable else { return Vec::new() };
     let Some(on_demand) = &shown.listing.on_demand else { return Vec::new() };
-    let work = shown.candidate.course.wall / 3600.0 * f64::from(runs);
+    let work = shown.candidate.timeline.wall / 3600.0 * f64::from(runs);
     let terms = [(Term::OneYear, &shown.listing.reserved_1y), (Term::ThreeYears, &shown.listing.reserved_3y)];
     let compared = terms.iter().filter_map(|(term, price)| {
         let rate = price.as_ref()?.rate;
@@ -271,7 +275,9 @@ fn assumptions(found: &Found) -> Vec<String> {
         time(seconds(assumed::BOOT)),
         time(seconds(assumed::RESTART))
     ));
-    if found.picks.iter().any(|(_, shown)| shown.candidate.terms == Terms::Spot) && found.question.weather.is_none() {
+    if found.picks.iter().any(|(_, shown)| shown.candidate.terms == PurchaseOption::Spot)
+        && found.question.availability.is_none()
+    {
         lines.push(
             "how long spot machines stay follows from the clouds' bands of interruptions and public traces; give your own with `--spot-trace`"
                 .to_owned(),
@@ -304,11 +310,11 @@ pub fn machines(shown: &Shown) -> String {
     let gpus = &shown.listing.gpus;
     format!(
         "{} × {} ({} {})",
-        shown.candidate.nodes, shown.listing.instance_type, gpus.count, shown.shape.device.gpu.name
+        shown.candidate.nodes, shown.listing.instance_type, gpus.count, shown.hardware.device.gpu.name
     )
 }
 
-fn way(way: &Way) -> String {
+fn way(way: &ParallelConfig) -> String {
     let parallel = &way.parallel;
     let mut parts = vec![match parallel.data * parallel.tensor * parallel.pipeline {
         1 => "1 rank".to_owned(),
@@ -332,17 +338,18 @@ fn way(way: &Way) -> String {
     }
     match way.recompute {
         Recompute::None => {}
-        Recompute::Selective => parts.push("attention computed again".to_owned()),
-        Recompute::Full => parts.push("every block computed again".to_owned()),
+        Recompute::Selective => parts.push("attention recomputed".to_owned()),
+        Recompute::Full => parts.push("every block recomputed".to_owned()),
+        Recompute::Every(blocks) => parts.push(format!("one block in {blocks} recomputed")),
     }
     parts.push(
         match way.precision {
-            Precision::Fp32 => "fp32",
-            Precision::Tf32 => "TF32",
-            Precision::AmpFp16 => "autocast to fp16",
-            Precision::AmpBf16 => "autocast to bf16",
-            Precision::Bf16 => "bf16",
-            Precision::Fp8 => "fp8",
+            NumericFormat::Auto | NumericFormat::Fp32 => "fp32",
+            NumericFormat::Tf32 => "TF32",
+            NumericFormat::AmpFp16 => "autocast to fp16",
+            NumericFormat::AmpBf16 => "autocast to bf16",
+            NumericFormat::Bf16 => "bf16",
+            NumericFormat::Fp8 => "fp8",
         }
         .to_owned(),
     );

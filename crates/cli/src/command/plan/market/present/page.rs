@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use plan::search::{Role, Terms};
+use plan::search::{PurchaseOption, Role};
 
 use super::super::figures::{cents, time};
 use super::super::{Found, Shown, refusal};
@@ -89,7 +89,7 @@ fn picture(found: &Found) -> String {
     let _ = write!(text, "<polyline class=\"front\" points=\"{}\"/>", points.join(" "));
     for shown in &found.front {
         let (x, y) = at(scale.place(&shown.candidate));
-        let class = if shown.candidate.terms == Terms::Spot { "spot" } else { "demand" };
+        let class = if shown.candidate.terms == PurchaseOption::Spot { "spot" } else { "demand" };
         let _ = write!(
             text,
             "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"><title>{}</title></circle>",
@@ -105,7 +105,7 @@ fn picture(found: &Found) -> String {
             None => rings.push((x, y, vec![pick.role.word()])),
         }
         if pick.role == Role::Robust {
-            let class = if shown.candidate.terms == Terms::Spot { "spot" } else { "demand" };
+            let class = if shown.candidate.terms == PurchaseOption::Spot { "spot" } else { "demand" };
             let _ = write!(
                 text,
                 "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"><title>{}</title></circle>",
@@ -144,8 +144,8 @@ fn caption(shown: &Shown) -> String {
         shown.listing.cloud,
         shown.listing.region,
         shown.candidate.terms.word(),
-        time(shown.outlook.time.middle),
-        cents(shown.outlook.cost.middle)
+        time(shown.forecast.time.middle),
+        cents(shown.forecast.cost.middle)
     )
 }
 
@@ -194,7 +194,7 @@ fn rows<'a>(rows: impl Iterator<Item = (String, String, &'a Shown<'a>)>) -> Stri
         "<table><tr><th></th><th>machines</th><th>where</th><th>terms</th><th class=\"n\">time</th><th class=\"n\">P10–P90</th><th class=\"n\">cost</th><th class=\"n\">P10–P90</th></tr>",
     );
     for (name, why, shown) in rows {
-        let outlook = &shown.outlook;
+        let forecast = &shown.forecast;
         let _ = write!(
             text,
             "<tr{}><td>{}</td><td>{}</td><td>{} {}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}–{}</td><td class=\"n\">{}</td><td class=\"n\">{}–{}</td></tr>",
@@ -204,12 +204,12 @@ fn rows<'a>(rows: impl Iterator<Item = (String, String, &'a Shown<'a>)>) -> Stri
             escaped(shown.listing.cloud.name()),
             escaped(&shown.listing.region),
             shown.candidate.terms.word(),
-            time(outlook.time.middle),
-            time(outlook.time.low),
-            time(outlook.time.high),
-            cents(outlook.cost.middle),
-            cents(outlook.cost.low),
-            cents(outlook.cost.high),
+            time(forecast.time.middle),
+            time(forecast.time.low),
+            time(forecast.time.high),
+            cents(forecast.cost.middle),
+            cents(forecast.cost.low),
+            cents(forecast.cost.high),
         );
         if !why.is_empty() {
             let _ = write!(text, "<tr class=\"why\"><td></td><td colspan=\"7\">{}</td></tr>", escaped(&why));

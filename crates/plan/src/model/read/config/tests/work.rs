@@ -1,22 +1,22 @@
 //! Multiply-adds and what is kept for the backward pass, beside `transformers` 5.23 on PyTorch 2.11 as
 //! `benches/peers/counted.py` counts them: `FlopCounterMode` and `saved_tensors_hooks`, a sample of 128 tokens or a picture.
 
-use super::super::super::{Shape, model};
-use crate::estimate::memory::kept_bytes;
+use super::super::super::{SampleShape, model};
+use crate::estimate::memory::saved_bytes;
 
 /// Holds multiply-adds to 0.5 % and kept bytes, without and with fused attention, to 8 %; 0 was not counted.
 fn check(config: &str, multiply_adds: u64, kept: u64, fused: u64) {
     let value: serde_json::Value = serde_json::from_str(config).expect("JSON");
     let reads = value["model_type"].as_str().is_some_and(|kind| !PICTURES.contains(&kind));
-    let shape = Shape { sequence: reads.then_some(128), ..Shape::default() };
+    let shape = SampleShape { sequence: reads.then_some(128), ..SampleShape::default() };
     let graph = model(config.as_bytes(), &shape).expect("a network");
     let near = |what: &str, ours: f64, theirs: u64, most: f64| {
         let off = 100.0 * (ours / theirs as f64 - 1.0);
         assert!(theirs == 0 || off.abs() <= most, "{config}: {what} {ours} against {theirs}, {off:+.2} %");
     };
     near("multiply-adds", graph.multiply_adds() as f64, multiply_adds, 0.5);
-    near("kept", kept_bytes(&graph, false), kept, 8.0);
-    near("kept with fused attention", kept_bytes(&graph, true), fused, 8.0);
+    near("kept", saved_bytes(&graph, false), kept, 8.0);
+    near("kept with fused attention", saved_bytes(&graph, true), fused, 8.0);
 }
 
 const PICTURES: [&str; 8] = ["clip", "convnextv2", "detr", "efficientnet", "mobilenet_v2", "resnet", "swin", "vit"];
@@ -87,7 +87,7 @@ fn scores_of_distances_are_products_of_a_sample() {
 fn what_only_its_own_trainer_obeys_is_said_of_mpt() {
     let said = |more: &str| {
         let config = format!(r#"{{"model_type": "mpt", "n_layers": 2{more}}}"#);
-        model(config.as_bytes(), &Shape::default()).expect("a network").assumed.join("\n")
+        model(config.as_bytes(), &SampleShape::default()).expect("a network").assumed.join("\n")
     };
     let told = said(r#", "expansion_ratio": 8, "no_bias": false, "attn_config": {"alibi": false}"#);
     assert!(told.contains("read as llm-foundry reads it"), "{told}");
@@ -102,8 +102,9 @@ fn networks_that_keep_a_state_are_read() {
     let of = |kind: &str, class: &str, more: &str| {
         format!(r#"{{"model_type": "{kind}", "architectures": ["{class}"]{more}}}"#)
     };
-    let read =
-        |config: &str| model(config.as_bytes(), &Shape { sequence: Some(32), ..Shape::default() }).expect("read");
+    let read = |config: &str| {
+        model(config.as_bytes(), &SampleShape { sequence: Some(32), ..SampleShape::default() }).expect("read")
+    };
     let small = r#", "num_hidden_layers": 24, "hidden_size": 768, "num_heads": 24, "n_groups": 1, "vocab_size": 50288,
         "tie_word_embeddings": true, "time_step_limit": [0.0, Infinity]"#;
     let graph = read(&of("mamba2", "Mamba2ForCausalLM", small));
@@ -112,13 +113,13 @@ fn networks_that_keep_a_state_are_read() {
     // A piece of 256 tokens. What tokens tell each other is the same for all heads of a group, and a fused kernel computes
     // it once; `transformers` without that kernel does so for each head, which is 3.3 % more.
     let large = of("mamba2", "Mamba2ForCausalLM", "");
-    let graph = model(large.as_bytes(), &Shape { sequence: Some(256), ..Shape::default() }).expect("read");
+    let graph = model(large.as_bytes(), &SampleShape { sequence: Some(256), ..SampleShape::default() }).expect("read");
     assert_eq!(graph.parameters(), 7_285_403_648);
     let repeated = 64 * (128 - 8) * 256 * 256 * 128;
     let off = (graph.multiply_adds() + repeated) as f64 / 1_968_042_409_984.0 - 1.0;
     assert!(off.abs() < 0.005, "{off}");
     let heads = of("mamba2", "Mamba2Model", r#", "num_heads": 100"#);
-    let refused = model(heads.as_bytes(), &Shape::default()).expect_err("heads that do not fit");
+    let refused = model(heads.as_bytes(), &SampleShape::default()).expect_err("heads that do not fit");
     assert!(refused.message.contains("no inner width of 8192"), "{}", refused.message);
     let rwkv =
         r#", "hidden_size": 768, "num_hidden_layers": 12, "attention_hidden_size": 1024, "intermediate_size": 2048"#;
@@ -133,7 +134,7 @@ fn detr_is_a_residual_network_an_encoder_and_a_decoder() {
     };
     let seen = r#", "backbone_config": {"model_type": "resnet", "out_features": ["stage4"]}"#;
     check(&config(seen), 81_164_953_600, 0, 0);
-    let read = |config: &str| model(config.as_bytes(), &Shape::default());
+    let read = |config: &str| model(config.as_bytes(), &SampleShape::default());
     let parameters = |config: &str| read(config).expect("a network").parameters();
     assert_eq!(parameters(&config(seen)), 41_501_895);
     let thin = r#", "backbone_config": {"model_type": "resnet", "layer_type": "basic", "depths": [2, 2, 2, 2],
@@ -148,7 +149,7 @@ fn detr_is_a_residual_network_an_encoder_and_a_decoder() {
 
 #[test]
 fn a_file_of_timm_says_only_a_name() {
-    let refused = |config: &str| model(config.as_bytes(), &Shape::default()).expect_err("a name");
+    let refused = |config: &str| model(config.as_bytes(), &SampleShape::default()).expect_err("a name");
     for config in [
         r#"{"model_type": "timm_wrapper", "architecture": "resnet50", "num_classes": 1000}"#,
         r#"{"model_type": "timm_backbone", "backbone": "resnet50"}"#,
@@ -164,7 +165,7 @@ fn a_file_of_timm_says_only_a_name() {
 fn what_experts_answer_is_kept_to_be_weighed() {
     let config = r#"{"model_type": "qwen2_moe", "architectures": ["Qwen2MoeForCausalLM"], "num_hidden_layers": 3}"#;
     check(config, 73_095_970_816, 213_212_160, 210_091_008);
-    let graph = model(config.as_bytes(), &Shape::default()).expect("a network");
+    let graph = model(config.as_bytes(), &SampleShape::default()).expect("a network");
     assert_eq!(graph.parameters(), 2_334_013_440);
 }
 

@@ -80,13 +80,13 @@ fn a_table_that_was_looked_up_beforehand_is_as_large_as_its_values_say() {
     let wanted = beside::wanted(&bytes);
     let expected = beside::Beside { weight: "bias".to_owned(), file: "n.data".to_owned(), offset: 64, length };
     assert_eq!(wanted, [expected]);
-    let without = model(&bytes, &Shape::default()).unwrap();
+    let without = model(&bytes, &SampleShape::default()).unwrap();
     assert_eq!(without.parameters(), 36 + heads * side * side);
     assert!(without.unknown[0].contains("counted as what was computed (layer.table"), "{:?}", without.unknown);
     let distance = |at: u64| (at / (side * side) * 100 + 7 + at / side % side - at % side) as f32;
     let values: Vec<u8> = (0..heads * side * side).flat_map(|at| distance(at).to_le_bytes()).collect();
     beside::bring(&mut bytes, "bias", &values);
-    let graph = model(&bytes, &Shape::default()).unwrap();
+    let graph = model(&bytes, &SampleShape::default()).unwrap();
     assert_eq!((graph.parameters(), graph.unknown.len()), (36 + heads * (2 * side - 1), 0), "{:?}", graph.unknown);
 }
 

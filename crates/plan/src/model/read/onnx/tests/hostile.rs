@@ -3,7 +3,7 @@
 use super::*;
 
 fn refused(bytes: &[u8]) -> String {
-    match model(bytes, &Shape::default()) {
+    match model(bytes, &SampleShape::default()) {
         Ok(graph) => panic!("read {} operators", graph.operators.len()),
         Err(problem) => problem.message,
     }
@@ -72,7 +72,7 @@ fn hostile() -> Vec<Vec<u8>> {
 #[test]
 fn hostile_files_are_read_or_refused() {
     for (index, file) in hostile().iter().enumerate() {
-        let Ok(graph) = model(file, &Shape::default()) else { continue };
+        let Ok(graph) = model(file, &SampleShape::default()) else { continue };
         graph.multiply_adds();
         assert!(graph.operators.len() < 200, "file {index}: {} operators", graph.operators.len());
     }
@@ -80,7 +80,7 @@ fn hostile_files_are_read_or_refused() {
 
 #[test]
 fn a_weight_made_of_very_many_is_said() {
-    let graph = model(hostile().last().expect("there are files"), &Shape::default()).expect("it is a network");
+    let graph = model(hostile().last().expect("there are files"), &SampleShape::default()).expect("it is a network");
     assert!(graph.unknown.iter().any(|what| what.starts_with("weights beyond the first 64")), "{:?}", graph.unknown);
 }
 
@@ -88,9 +88,9 @@ proptest::proptest! {
     /// Whatever stands in a file, there is an answer.
     #[test]
     fn no_bytes_make_it_fail(bytes in proptest::collection::vec(0..=255u8, 0..200)) {
-        let _ = model(&bytes, &Shape::default());
+        let _ = model(&bytes, &SampleShape::default());
         let inside = Message::default().bytes(7, &bytes).0;
-        let _ = model(&inside, &Shape::default());
+        let _ = model(&inside, &SampleShape::default());
     }
 
     /// A file with a few bytes changed gives a graph that can be counted, or a problem.
@@ -106,7 +106,7 @@ proptest::proptest! {
             file[at % length] = byte;
         }
         file.truncate(cut.max(20));
-        if let Ok(graph) = model(&file, &Shape::default()) {
+        if let Ok(graph) = model(&file, &SampleShape::default()) {
             graph.parameters();
             graph.multiply_adds();
             graph.activations();

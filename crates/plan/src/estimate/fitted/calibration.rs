@@ -11,7 +11,7 @@ use super::band::Percentiles;
 
 /// A measured step beside its estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
+pub struct MeasuredStep {
     /// Seconds of a step, the median of the run's.
     pub seconds: f64,
     /// The estimate of the same step, uncorrected.
@@ -37,8 +37,8 @@ const ELSEWHERE: f64 = 0.12;
 
 impl Calibration {
     /// Learns from measurements; none where there are none to learn from.
-    pub fn of(measured: &[Measured]) -> Option<Calibration> {
-        let usable = |one: &&Measured| one.seconds > 0.0 && one.estimated > 0.0;
+    pub fn of(measured: &[MeasuredStep]) -> Option<Calibration> {
+        let usable = |one: &&MeasuredStep| one.seconds > 0.0 && one.estimated > 0.0;
         let [mut sum, mut weights] = [0.0, 0.0];
         for one in measured.iter().filter(usable) {
             let deviation = if one.alike { NOISE } else { (NOISE * NOISE + ELSEWHERE * ELSEWHERE).sqrt() };
@@ -75,7 +75,8 @@ mod tests {
 
     #[test]
     fn a_run_on_the_same_machine_is_believed() {
-        let calibration = Calibration::of(&[Measured { seconds: 1.2, estimated: 1.0, alike: true }]).expect("one run");
+        let calibration =
+            Calibration::of(&[MeasuredStep { seconds: 1.2, estimated: 1.0, alike: true }]).expect("one run");
         let corrected = calibration.correct(ESTIMATE);
         assert!((corrected.middle - 12.0).abs() < 1e-9, "{corrected:?}");
         assert!(corrected.high / corrected.low < 1.15, "{corrected:?}");
@@ -84,7 +85,7 @@ mod tests {
     #[test]
     fn a_run_elsewhere_moves_the_estimate_half_way_and_keeps_a_wider_band() {
         let calibration =
-            Calibration::of(&[Measured { seconds: 1.21, estimated: 1.0, alike: false }]).expect("one run");
+            Calibration::of(&[MeasuredStep { seconds: 1.21, estimated: 1.0, alike: false }]).expect("one run");
         let corrected = calibration.correct(ESTIMATE);
         assert!((corrected.middle - 11.0).abs() < 1e-9, "{corrected:?}");
         let width = corrected.high / corrected.low;
@@ -94,13 +95,14 @@ mod tests {
     #[test]
     fn nothing_measured_teaches_nothing() {
         assert_eq!(Calibration::of(&[]), None);
-        assert_eq!(Calibration::of(&[Measured { seconds: 0.0, estimated: 1.0, alike: true }]), None);
+        assert_eq!(Calibration::of(&[MeasuredStep { seconds: 0.0, estimated: 1.0, alike: true }]), None);
     }
 
     #[test]
     fn a_band_is_never_widened() {
         let narrow = Percentiles { low: 9.9, middle: 10.0, high: 10.1 };
-        let calibration = Calibration::of(&[Measured { seconds: 1.0, estimated: 1.0, alike: false }]).expect("one run");
+        let calibration =
+            Calibration::of(&[MeasuredStep { seconds: 1.0, estimated: 1.0, alike: false }]).expect("one run");
         let corrected = calibration.correct(narrow);
         assert!(corrected.high / corrected.low <= 10.1 / 9.9 + 1e-9);
     }

@@ -1,11 +1,18 @@
 //! What is kept of functions that are written out in several operators, and of products that hold several things.
 
-use super::{Kept, Rules, Storage};
+use super::{Rules, SavedTensors, Storage};
 use crate::model::{Function, Graph, Kind, Operator, Tensor};
 
 impl Storage {
     /// What a function keeps that is written out in several operators.
-    pub(super) fn steps(&self, graph: &Graph, operator: &Operator, function: Function, rules: &Rules, kept: &mut Kept) {
+    pub(super) fn steps(
+        &self,
+        graph: &Graph,
+        operator: &Operator,
+        function: Function,
+        rules: &Rules,
+        kept: &mut SavedTensors,
+    ) {
         let written = self.bytes_of(graph, operator.output);
         match function {
             // Autocast takes the power in fp32, and with it all that follows: what is cubed, the tanh, and one more than

@@ -16,40 +16,40 @@ const VALUE_BYTES: u64 = 4;
 
 /// What making a photograph ready takes.
 pub(super) fn photographs() -> Preparation {
-    limits::Kind::Photographs.preparation()
+    limits::SampleKind::Photographs.preparation()
 }
 
 /// What enters for one sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entering {
+pub(super) struct InputSpec {
     /// Bytes of one sample as it is stored.
     pub bytes: u64,
     /// Tokens, of a network that reads words.
     pub tokens: Option<u64>,
     /// A photograph is part of it.
-    pub sees: bool,
+    pub has_images: bool,
 }
 
-impl Entering {
-    pub fn of(model: &Model, workload: &Workload) -> Entering {
+impl InputSpec {
+    pub fn of(model: &Model, workload: &Workload) -> InputSpec {
         match model {
-            Model::Graph(graph) if !graph.inputs.is_empty() => Entering::of_graph(graph),
+            Model::Graph(graph) if !graph.inputs.is_empty() => InputSpec::of_graph(graph),
             Model::Graph(_) | Model::Summary(_) => match workload.sequence {
-                Some(tokens) => Entering { bytes: TOKEN_BYTES * tokens, tokens: Some(tokens), sees: false },
-                None => Entering { bytes: photographs().bytes as u64, tokens: None, sees: true },
+                Some(tokens) => InputSpec { bytes: TOKEN_BYTES * tokens, tokens: Some(tokens), has_images: false },
+                None => InputSpec { bytes: photographs().bytes as u64, tokens: None, has_images: true },
             },
         }
     }
 
-    fn of_graph(graph: &Graph) -> Entering {
+    fn of_graph(graph: &Graph) -> InputSpec {
         let tokens = graph.tokens();
         let mut bytes = TOKEN_BYTES.saturating_mul(tokens.unwrap_or(0));
-        let mut sees = false;
+        let mut has_images = false;
         for input in &graph.inputs {
             let more = match input {
                 Input::Tokens(_) => 0,
                 Input::Picture(_) => {
-                    sees = true;
+                    has_images = true;
                     photographs().bytes as u64
                 }
                 Input::Sound(values) => SOUND_BYTES.saturating_mul(*values),
@@ -57,7 +57,7 @@ impl Entering {
             };
             bytes = bytes.saturating_add(more);
         }
-        Entering { bytes: bytes.max(1), tokens, sees }
+        InputSpec { bytes: bytes.max(1), tokens, has_images }
     }
 }
 
@@ -100,7 +100,7 @@ pub(super) fn fits(graph: &Graph, workload: &Workload) -> Result<(), Problem> {
         })
         .collect();
     match pictures.first() {
-        None => Err(Problem::at("workload.picture", "this network sees no pictures").hint("leave `picture` out")),
+        None => Err(Problem::at("workload.picture", "this network takes no images").hint("leave `picture` out")),
         Some(_) if pictures.iter().any(|picture| picture.contains(&side)) => Ok(()),
         Some([_, height, width]) => Err(Problem::at(
             "workload.picture",

@@ -1,22 +1,11 @@
-//! The numbers that were fitted to measurements: how far real machines stay below what their makers state.
-//!
-//! They live in one dated file, `catalog/fitted.json`, that `cargo xtask fit` writes with its own report. There are some
-//! for all GPUs, some for each generation and some for each family of networks known by totals only; none for a model,
-//! a GPU or a row. Each has bounds that physics gives, and a fit cannot leave them.
-
-use std::collections::BTreeMap;
+//! The numbers that were fitted for graphs: for all GPUs, and for each generation.
 
 use domain::gpu::{Architecture, Gpu};
 use serde::{Deserialize, Serialize};
 
-use super::anchor::Anchor;
-use super::band::Bands;
-use super::memory::Figures;
-use super::totals::Totals;
-
 /// A fitted number's bounds and where its fit begins.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bound {
+pub struct FitRange {
     pub name: &'static str,
     pub low: f64,
     pub start: f64,
@@ -32,7 +21,7 @@ macro_rules! fitted {
 
         impl $name {
             /// Bounds of each, in the order of [`Self::values`].
-            pub const BOUNDS: &'static [Bound] = &[$(Bound { name: stringify!($field), low: $low, start: $start, high: $high },)*];
+            pub const BOUNDS: &'static [FitRange] = &[$(FitRange { name: stringify!($field), low: $low, start: $start, high: $high },)*];
 
             /// Returns all numbers.
             pub fn values(&self) -> Vec<f64> {
@@ -71,7 +60,7 @@ fitted! {
         /// 16-bit operations a joule, in units of 10¹²: at full load clocks fall until the power fits.
         joule: 0.2 < 1.2 < 5.0,
         /// Passes that 16-bit convolutions take to turn channels-first pictures around and back.
-        turning: 0.05 < 0.7 < 4.0,
+        layout_transpose: 0.05 < 0.7 < 4.0,
         /// Share of the FP8 rate.
         tensor8: 0.1 < 0.4 < 1.0,
     }
@@ -162,52 +151,6 @@ fitted! {
     }
 }
 
-/// Everything fitted, with where it comes from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Coefficients {
-    /// The day of the fit.
-    pub dated: String,
-    /// The command that made it.
-    pub command: String,
-    pub shared: Shared,
-    pub generations: BTreeMap<String, Generation>,
-    /// What a generation that nothing was measured on is expected to reach: the middle of all that were.
-    pub unmeasured: Generation,
-    pub totals: Totals,
-    #[serde(default)]
-    pub memory: Figures,
-    pub bands: Bands,
-    pub anchors: Vec<Anchor>,
-    /// What the fit says about itself.
-    pub report: serde_json::Value,
-}
-
-/// What the last fit wrote.
-const EMBEDDED: &str = include_str!("../../../../catalog/fitted.json");
-
-impl Coefficients {
-    /// The numbers that are part of the program.
-    ///
-    /// # Errors
-    /// The file is from another version of the program.
-    pub fn embedded() -> Result<Coefficients, serde_json::Error> {
-        Coefficients::parse(EMBEDDED)
-    }
-
-    /// Reads the file that a fit wrote.
-    ///
-    /// # Errors
-    /// The file is not one.
-    pub fn parse(text: &str) -> Result<Coefficients, serde_json::Error> {
-        serde_json::from_str(text)
-    }
-
-    /// What one generation reaches.
-    pub fn generation(&self, gpu: &Gpu) -> Generation {
-        self.generations.get(die(gpu)).copied().unwrap_or(self.unmeasured)
-    }
-}
-
 /// The generation of a GPU's chip. Ampere is two: GA100, with stacked memory, and the graphics chips; they share little
 /// but the name (compute capability 8.0 against 8.6). A chip with stacked memory has more bandwidth for each
 /// multiprocessor than any with graphics memory.
@@ -224,5 +167,6 @@ pub fn die(gpu: &Gpu) -> &'static str {
         (Architecture::Blackwell, true) => "blackwell_stacked",
         (Architecture::Blackwell, false) => "blackwell",
         (Architecture::Cdna3, _) => "cdna3",
+        (Architecture::Processor, _) => "processor",
     }
 }

@@ -6,13 +6,13 @@
 
 use std::ops::Range;
 
-use super::kept::{Kept, Rules, Storage};
+use super::saved_tensors::{Rules, SavedTensors, Storage};
 use crate::estimate::Recompute;
 use crate::model::{Graph, Kind};
 
 /// What one stage's activations take.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Walked {
+pub(super) struct ActivationPeak {
     /// Bytes a sample that are kept from the forward to the backward pass.
     pub kept: f64,
     /// Bytes a sample at the fullest moment.
@@ -24,7 +24,7 @@ pub(super) struct Walked {
 struct Plan {
     held: Vec<u32>,
     own_held: f64,
-    needed: Kept,
+    needed: SavedTensors,
     /// From this operator on, the backward pass takes again what these operators need.
     again: Range<usize>,
 }
@@ -56,13 +56,13 @@ impl Live<'_> {
 }
 
 /// Walks over the operators `stage` of `graph`.
-pub(super) fn walk(
+pub(super) fn activation_peak(
     graph: &Graph,
     stage: Range<usize>,
     storage: &Storage,
     rules: &Rules,
     recompute: Recompute,
-) -> Walked {
+) -> ActivationPeak {
     let plans = plans(graph, stage.clone(), storage, rules, recompute);
     let count = graph.tensors.len();
     let mut last_read = vec![0; count];
@@ -121,7 +121,7 @@ pub(super) fn walk(
         }
         live.bytes -= plan.needed.own;
     }
-    Walked { kept, fullest: live.fullest }
+    ActivationPeak { kept, fullest: live.fullest }
 }
 
 /// The memory that an operator reads and writes.
@@ -138,7 +138,7 @@ fn plans(graph: &Graph, stage: Range<usize>, storage: &Storage, rules: &Rules, r
     }
     let blockwise = match recompute {
         Recompute::None => return plans,
-        Recompute::Full => true,
+        Recompute::Full | Recompute::Every(_) => true,
         Recompute::Selective => rules.flash,
     };
     if !blockwise {
@@ -156,7 +156,11 @@ fn plans(graph: &Graph, stage: Range<usize>, storage: &Storage, rules: &Rules, r
     while index < stage.end {
         let block = graph.operators[index].block;
         let length = graph.operators[index..stage.end].iter().take_while(|operator| operator.block == block).count();
-        if block.is_some() {
+        let is_recomputed = |block: u32| match recompute {
+            Recompute::Every(blocks) => block.is_multiple_of(blocks.max(1)),
+            Recompute::None | Recompute::Selective | Recompute::Full => true,
+        };
+        if block.is_some_and(is_recomputed) {
             recompute_block(graph, index..index + length, &mut plans, stage.start, storage, recompute);
         }
         index += length;

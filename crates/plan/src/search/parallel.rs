@@ -1,34 +1,34 @@
 //! Ways of dividing a step: which are worth using on given machines, and which of them is the fastest that fits.
 //!
 //! [`divisions`] lists how ranks may share the work. For each, and for each level of recomputation, the largest
-//! micro-batch that surely fits is taken ([`settle`]); the fastest of these is the way for that hardware. Only where
+//! micro-batch that surely fits is taken ([`largest_micro_batch`]); the fastest of these is the way for that hardware. Only where
 //! nothing surely fits, a way that may fit is taken, and says so. Prices do not matter here: on given machines a faster
 //! run costs less, whatever an hour of them costs.
 
 use serde::Serialize;
 
-use super::task::Task;
+use super::workload::{ParallelChoice, TrainingSpec};
 use crate::estimate::limits;
 use crate::estimate::memory::Verdict;
-use crate::estimate::{Device, Parallel, Precision, Recompute, Setup, Zero};
+use crate::estimate::{Device, NumericFormat, Parallel, Recompute, Setup, Zero};
 
 /// What estimates say. The search only asks; how they are made is not its business.
 pub trait Estimator {
     /// Bytes that one GPU must have.
-    fn needed(&mut self, setup: &Setup) -> Needed;
+    fn needed(&mut self, setup: &Setup) -> RequiredMemory;
     /// Seconds of one optimiser step.
     fn seconds(&mut self, setup: &Setup) -> f64;
 }
 
 /// Bytes that one GPU must have: a tenth of all runs get by with less than `low`, a tenth take more than `high`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Needed {
+pub struct RequiredMemory {
     pub low: f64,
     pub middle: f64,
     pub high: f64,
 }
 
-impl Needed {
+impl RequiredMemory {
     /// What there must be for a verdict: all that may be taken, or what some runs get by with.
     fn least(&self, verdict: Verdict) -> f64 {
         match verdict {
@@ -40,8 +40,8 @@ impl Needed {
 
 /// A way that fits, or may fit, and what a step takes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Way {
-    pub precision: Precision,
+pub struct ParallelConfig {
+    pub precision: NumericFormat,
     pub parallel: Parallel,
     pub micro_batch: u64,
     pub accumulate: u64,
@@ -61,7 +61,7 @@ pub struct Way {
 /// Why there is no way on some machines.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "why")]
-pub enum NoWay {
+pub enum Infeasible {
     /// The GPU has no such number format.
     Format,
     /// No division gives every rank whole samples of the batch.
@@ -73,10 +73,13 @@ pub enum NoWay {
 /// How ranks may share the work, the simplest first: plain data parallelism, then more and more of the state divided
 /// among the ranks; then, where the network has attention and blocks, each layer divided within a node, and stages of
 /// blocks over nodes. Gradients and weights are not divided beside those (each micro-batch would gather them).
-pub fn divisions(task: &Task, nodes: u32, gpus_per_node: u32) -> Vec<Parallel> {
+pub fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<Parallel> {
     let gpus = nodes * gpus_per_node;
-    let divides =
-        |tensor: u32| gpus_per_node.is_multiple_of(tensor) && task.heads >= tensor && task.heads.is_multiple_of(tensor);
+    let divides = |tensor: u32| {
+        gpus_per_node.is_multiple_of(tensor)
+            && spec.network.heads >= tensor
+            && spec.network.heads.is_multiple_of(tensor)
+    };
     let tensors: Vec<u32> = [1, 2, 4, 8].into_iter().filter(|tensor| *tensor == 1 || divides(*tensor)).collect();
     let widest = tensors.last().copied().unwrap_or(1);
     let mut divisions: Vec<Parallel> = Vec::new();
@@ -95,8 +98,10 @@ pub fn divisions(task: &Task, nodes: u32, gpus_per_node: u32) -> Vec<Parallel> {
             _ => add(*tensor, 1, &[Zero::None, Zero::Optimizer]),
         }
     }
-    if nodes > 1 && task.heads > 0 {
-        for pipeline in [2, 4, 8].into_iter().filter(|pipeline| *pipeline <= nodes && task.blocks >= 2 * pipeline) {
+    if nodes > 1 && spec.network.heads > 0 {
+        for pipeline in
+            [2, 4, 8].into_iter().filter(|pipeline| *pipeline <= nodes && spec.network.blocks >= 2 * pipeline)
+        {
             add(1, pipeline, &[Zero::Optimizer]);
             if widest > 1 {
                 add(widest, pipeline, &[Zero::Optimizer]);
@@ -108,8 +113,8 @@ pub fn divisions(task: &Task, nodes: u32, gpus_per_node: u32) -> Vec<Parallel> {
 
 /// The levels of recomputation that a job may use, the cheapest first. Attention that never writes its scores keeps
 /// too little to be worth computing again alone.
-pub(super) fn levels(task: &Task) -> &'static [Recompute] {
-    match (task.recompute, task.heads > 0 && !task.flash_attention) {
+pub(super) fn levels(spec: &TrainingSpec) -> &'static [Recompute] {
+    match (spec.program.recompute, spec.network.heads > 0 && !spec.program.flash_attention) {
         (false, _) => &[Recompute::None],
         (true, false) => &[Recompute::None, Recompute::Full],
         (true, true) => &[Recompute::None, Recompute::Selective, Recompute::Full],
@@ -121,24 +126,54 @@ pub(super) fn levels(task: &Task) -> &'static [Recompute] {
 ///
 /// # Errors
 /// Why there is none.
-pub fn fastest(task: &Task, device: &Device, estimator: &mut impl Estimator) -> Result<Way, NoWay> {
-    fastest_of(Verdict::Fits, task, device, estimator).or_else(|no| match no {
-        NoWay::Memory { .. } => fastest_of(Verdict::Tight, task, device, estimator),
-        NoWay::Format | NoWay::Batch => Err(no),
+pub fn fastest(
+    spec: &TrainingSpec,
+    device: &Device,
+    estimator: &mut impl Estimator,
+) -> Result<ParallelConfig, Infeasible> {
+    if let ParallelChoice::Stated { parallel, accumulate, recompute } = spec.division {
+        return stated(spec, device, estimator, (parallel, accumulate, recompute));
+    }
+    fastest_of(Verdict::Fits, spec, device, estimator).or_else(|no| match no {
+        Infeasible::Memory { .. } => fastest_of(Verdict::Tight, spec, device, estimator),
+        Infeasible::Format | Infeasible::Batch => Err(no),
     })
 }
 
+/// The configuration that the job states, whether it fits or not.
+fn stated(
+    spec: &TrainingSpec,
+    device: &Device,
+    estimator: &mut impl Estimator,
+    (parallel, accumulate, recompute): (Parallel, u64, Recompute),
+) -> Result<ParallelConfig, Infeasible> {
+    let micro_batch = spec.length.batch.div_ceil(u64::from(parallel.data.max(1))).div_ceil(accumulate.max(1));
+    let setup =
+        Setup { parallel, accumulate, recompute, micro_batch, ..start(spec, device).ok_or(Infeasible::Format)? };
+    let needed = estimator.needed(&setup);
+    let verdict = Verdict::of(needed.low, needed.high, device.gpu.usable.0 as f64);
+    match verdict {
+        Verdict::TooLarge => Err(Infeasible::Memory { least: needed.low }),
+        Verdict::Fits | Verdict::Tight => Ok(ParallelConfig::of(&setup, needed, verdict, estimator.seconds(&setup))),
+    }
+}
+
 /// The fastest way of one verdict.
-fn fastest_of(verdict: Verdict, task: &Task, device: &Device, estimator: &mut impl Estimator) -> Result<Way, NoWay> {
-    let mut best: Option<Way> = None;
+fn fastest_of(
+    verdict: Verdict,
+    spec: &TrainingSpec,
+    device: &Device,
+    estimator: &mut impl Estimator,
+) -> Result<ParallelConfig, Infeasible> {
+    let mut best: Option<ParallelConfig> = None;
     let mut reason = Reason::default();
-    let mut setup = start(task, device).ok_or(NoWay::Format)?;
-    for parallel in divisions(task, device.nodes, device.gpus_per_node) {
+    let mut setup = start(spec, device).ok_or(Infeasible::Format)?;
+    for parallel in divisions(spec, device.nodes, device.gpus_per_node) {
         setup.parallel = parallel;
         let mut whole = false;
-        for level in levels(task) {
+        for level in levels(spec) {
             setup.recompute = *level;
-            let Some(way) = settle(verdict, task, &mut setup, estimator, &mut reason) else { continue };
+            let Some(way) = largest_micro_batch(verdict, spec, &mut setup, estimator, &mut reason) else { continue };
             whole = is_whole(&way);
             if best.as_ref().is_none_or(|best| way.step < best.step) {
                 best = Some(way);
@@ -156,7 +191,7 @@ fn fastest_of(verdict: Verdict, task: &Task, device: &Device, estimator: &mut im
 }
 
 /// Whether the whole share of a rank fits at once, with nothing computed again.
-pub(super) fn is_whole(way: &Way) -> bool {
+pub(super) fn is_whole(way: &ParallelConfig) -> bool {
     way.accumulate == 1 && way.recompute == Recompute::None
 }
 
@@ -167,47 +202,47 @@ struct Reason {
 }
 
 impl Reason {
-    fn told(self) -> NoWay {
+    fn told(self) -> Infeasible {
         match self.least {
-            Some(least) => NoWay::Memory { least },
-            None => NoWay::Batch,
+            Some(least) => Infeasible::Memory { least },
+            None => Infeasible::Batch,
         }
     }
 }
 
-pub(super) fn start(task: &Task, device: &Device) -> Option<Setup> {
+pub(super) fn start(spec: &TrainingSpec, device: &Device) -> Option<Setup> {
     Some(Setup {
-        precision: task.formats.on(&device.gpu.rates)?,
+        precision: spec.program.precision.on(&device.gpu.rates)?,
         device: device.clone(),
-        layout: task.layout,
+        layout: spec.program.layout,
         micro_batch: 1,
         accumulate: 1,
         parallel: Parallel { data: 1, tensor: 1, pipeline: 1, zero: Zero::None },
         recompute: Recompute::None,
-        optimizer: task.optimizer,
-        flash_attention: task.flash_attention,
-        compiled: task.compiled,
+        optimizer: spec.program.optimizer,
+        flash_attention: spec.program.flash_attention,
+        compiled: spec.program.compiled,
     })
 }
 
 /// The way with the largest micro-batch of a verdict, for the division and recomputation of `setup`.
-fn settle(
+fn largest_micro_batch(
     verdict: Verdict,
-    task: &Task,
+    spec: &TrainingSpec,
     setup: &mut Setup,
     estimator: &mut impl Estimator,
     reason: &mut Reason,
-) -> Option<Way> {
+) -> Option<ParallelConfig> {
     let data = u64::from(setup.parallel.data);
-    let share = task.batch / data;
-    if share == 0 || !task.batch.is_multiple_of(data) {
+    let share = spec.length.batch / data;
+    if share == 0 || !spec.length.batch.is_multiple_of(data) {
         return None;
     }
     let has = setup.device.gpu.usable.0 as f64;
     // Micro-batches by halves, as far as they are whole, then one sample at a time.
     let halvings = share.trailing_zeros();
     let last = if share.is_power_of_two() { halvings } else { halvings + 1 };
-    let mut tried = |setup: &mut Setup, step: u32| -> Needed {
+    let mut tried = |setup: &mut Setup, step: u32| -> RequiredMemory {
         setup.accumulate = if step > halvings { share } else { 1 << step };
         setup.micro_batch = share / setup.accumulate;
         estimator.needed(setup)
@@ -230,35 +265,39 @@ fn settle(
         }
         needed = tried(setup, fits);
     }
-    Some(Way {
-        precision: setup.precision,
-        parallel: setup.parallel,
-        micro_batch: setup.micro_batch,
-        accumulate: setup.accumulate,
-        recompute: setup.recompute,
-        step: estimator.seconds(setup),
-        needed: needed.middle,
-        needed_low: needed.low,
-        needed_high: needed.high,
-        verdict,
-        start: limits::start_up(setup, 0.0, 1.0),
-    })
+    Some(ParallelConfig::of(setup, needed, verdict, estimator.seconds(setup)))
 }
 
-impl Way {
+impl ParallelConfig {
+    fn of(setup: &Setup, needed: RequiredMemory, verdict: Verdict, step: f64) -> ParallelConfig {
+        ParallelConfig {
+            precision: setup.precision,
+            parallel: setup.parallel,
+            micro_batch: setup.micro_batch,
+            accumulate: setup.accumulate,
+            recompute: setup.recompute,
+            step,
+            needed: needed.middle,
+            needed_low: needed.low,
+            needed_high: needed.high,
+            verdict,
+            start: limits::start_up(setup, 0.0, 1.0),
+        }
+    }
+
     /// The setup that was estimated.
-    pub fn setup(&self, task: &Task, device: &Device) -> Setup {
+    pub fn setup(&self, spec: &TrainingSpec, device: &Device) -> Setup {
         Setup {
             device: device.clone(),
             precision: self.precision,
-            layout: task.layout,
+            layout: spec.program.layout,
             micro_batch: self.micro_batch,
             accumulate: self.accumulate,
             parallel: self.parallel,
             recompute: self.recompute,
-            optimizer: task.optimizer,
-            flash_attention: task.flash_attention,
-            compiled: task.compiled,
+            optimizer: spec.program.optimizer,
+            flash_attention: spec.program.flash_attention,
+            compiled: spec.program.compiled,
         }
     }
 }

@@ -37,10 +37,11 @@ const PROGRAM: &str = "run: python train.py\n";
 const SMALL: &str = "2 cores, 8 GB, 100 GB free, $0.36/h";
 const FREE: &str = "2 cores, 8 GB, 100 GB free, $0/h";
 
-const UNKNOWN: Facts = Facts { samples: None, input_shape: None, classes: None, bytes: None, measured_step: None };
+const UNKNOWN: JobFacts =
+    JobFacts { samples: None, input_shape: None, classes: None, bytes: None, measured_step: None };
 
-fn samples(samples: [u64; 3]) -> Facts {
-    Facts { samples: Some(samples), classes: Some(10), ..UNKNOWN }
+fn samples(samples: [u64; 3]) -> JobFacts {
+    JobFacts { samples: Some(samples), classes: Some(10), ..UNKNOWN }
 }
 
 fn short(duration: Duration) -> String {
@@ -48,9 +49,9 @@ fn short(duration: Duration) -> String {
 }
 
 /// The first plan in one line, or the reasons.
-fn told(yaml: &str, machines: &[&str], facts: &Facts) -> String {
+fn told(yaml: &str, machines: &[&str], facts: &JobFacts) -> String {
     let offers: Vec<Offer> = machines.iter().map(|text| machine(text)).collect();
-    let plans = match draft(&job(yaml), &offers, facts) {
+    let plans = match plans(&job(yaml), &offers, facts) {
         Ok(plans) => plans,
         Err(infeasible) => {
             let line =
@@ -74,15 +75,15 @@ fn told(yaml: &str, machines: &[&str], facts: &Facts) -> String {
 }
 
 #[track_caller]
-fn check(yaml: &str, machines: &[&str], facts: &Facts, expected: &str) {
+fn check(yaml: &str, machines: &[&str], facts: &JobFacts, expected: &str) {
     let strip = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
     assert_eq!(told(yaml, machines, facts), strip(expected.trim()), "\n{yaml}\n{machines:?}");
 }
 
 /// The plan's assumptions hold a sentence with these words, or none does.
 #[track_caller]
-fn check_says(yaml: &str, facts: &Facts, words: &str, is_said: bool) {
-    let plans = draft(&job(yaml), &[machine(SMALL)], facts).unwrap();
+fn check_says(yaml: &str, facts: &JobFacts, words: &str, is_said: bool) {
+    let plans = plans(&job(yaml), &[machine(SMALL)], facts).unwrap();
     let found = plans[0].assumptions.iter().any(|sentence| sentence.contains(words));
     assert_eq!(found, is_said, "`{words}` in {:#?}", plans[0].assumptions);
 }
@@ -92,49 +93,49 @@ const PICTURES_SAMPLES: [u64; 3] = [9000, 1000, 2000];
 
 #[test]
 fn what_is_known_is_planned() {
-    let check = |yaml: &str, machine: &str, facts: &Facts, expected: &str| check(yaml, &[machine], facts, expected);
+    let check = |yaml: &str, machine: &str, facts: &JobFacts, expected: &str| check(yaml, &[machine], facts, expected);
     let digits = samples(DIGITS_SAMPLES);
     // Measured on two busy cores: 600 steps, 150 MiB, 7.8 to 9.1 s.
     check(
         DIGITS,
         SMALL,
         &digits,
-        "$0.36/h; 1×64 on 1 threads, 600 steps; 156 MB; 4.4s 8.9s 23.6s; $0.000445 $0.000888 $0.002362; reserve $0.002362",
+        "$0.36/h; 1×64 on 1 threads, 600 steps; 155 MB; 4.5s 9.0s 24.0s; $0.000451 $0.000902 $0.002404; reserve $0.002404",
     );
-    check(DIGITS, SMALL, &UNKNOWN, "$0.36/h; 1×64 on 1 threads; 156 MB; reserve $0.00");
-    let measured = Facts { measured_step: Some(Duration::from_micros(10_000)), ..digits };
+    check(DIGITS, SMALL, &UNKNOWN, "$0.36/h; 1×64 on 1 threads; 155 MB; reserve $0.00");
+    let measured = JobFacts { measured_step: Some(Duration::from_micros(10_000)), ..digits };
     check(
         DIGITS,
         SMALL,
         &measured,
-        "$0.36/h; 1×64 on 1 threads, 600 steps; 156 MB; 7.5s 8.1s 10.7s; $0.000748 $0.000808 $0.00107; reserve $0.00107",
+        "$0.36/h; 1×64 on 1 threads, 600 steps; 155 MB; 7.5s 8.1s 10.7s; $0.000748 $0.000808 $0.00107; reserve $0.00107",
     );
     check(
         &DIGITS.replace("64", "1024"),
         SMALL,
         &digits,
-        "$0.36/h; 1×1024 on 1 threads, 60 steps; 225 MB; 5.7s 12.0s 32.9s; $0.000569 $0.001196 $0.003287; reserve $0.003287",
+        "$0.36/h; 1×1024 on 1 threads, 60 steps; 207 MB; 6.0s 12.6s 34.9s; $0.000596 $0.001265 $0.003494; reserve $0.003494",
     );
     let no_cores = "0 cores, 8 GB, 100 GB free, $0/h";
     check(
         &DIGITS.replace(", threads: 1", ""),
         no_cores,
         &digits,
-        "$0.00/h; 1×64 on 1 threads, 600 steps; 156 MB; 4.4s 8.9s 23.6s; $0.00 $0.00 $0.00; reserve $0.00",
+        "$0.00/h; 1×64 on 1 threads, 600 steps; 155 MB; 4.5s 9.0s 24.0s; $0.00 $0.00 $0.00; reserve $0.00",
     );
     // More threads than cores make nothing faster.
     check(
         &DIGITS.replace("threads: 1", "threads: 4"),
         FREE,
         &digits,
-        "$0.00/h; 1×64 on 4 threads, 600 steps; 156 MB; 3.1s 5.5s 13.5s; $0.00 $0.00 $0.00; reserve $0.00",
+        "$0.00/h; 1×64 on 4 threads, 600 steps; 155 MB; 3.0s 5.4s 13.1s; $0.00 $0.00 $0.00; reserve $0.00",
     );
 }
 
 #[test]
 fn every_network_has_a_memory_and_a_time() {
     let pictures = samples(PICTURES_SAMPLES);
-    let check = |from: &str, to: &str, facts: &Facts, expected: &str| {
+    let check = |from: &str, to: &str, facts: &JobFacts, expected: &str| {
         check(
             &PICTURES.replace(from, to),
             &[FREE],
@@ -142,38 +143,38 @@ fn every_network_has_a_memory_and_a_time() {
             &format!("$0.00/h; {expected}; $0.00 $0.00 $0.00; reserve $0.00"),
         );
     };
-    // Measured peaks of the four, on one thread: 873 MiB without a checkpoint being written, 379, 335 and 189 MiB.
-    check("", "", &pictures, "1×128 on 2 threads, 213 steps; 1239 MB; 387.2s 965.9s 2894.6s");
-    check("resnet18", "resnet20", &pictures, "1×128 on 2 threads, 213 steps; 404 MB; 29.7s 72.1s 213.3s");
-    check("resnet18", "cnn", &pictures, "1×128 on 2 threads, 213 steps; 396 MB; 16.8s 39.7s 116.0s");
-    check("resnet18", "mlp", &pictures, "1×128 on 2 threads, 213 steps; 202 MB; 1.9s 2.4s 4.3s");
-    check("", "", &UNKNOWN, "1×128 on 2 threads; 1203 MB");
-    check(", size: 32", "", &UNKNOWN, "1×128 on 2 threads");
+    // Measured peaks of the first four, on one thread: 873 MiB without a checkpoint being written, 379, 335 and 189 MiB.
+    check("", "", &pictures, "1×128 on 2 threads, 213 steps; 1156 MB; 394.7s 984.5s 2950.7s");
+    check("resnet18", "resnet20", &pictures, "1×128 on 2 threads, 213 steps; 392 MB; 40.0s 97.7s 290.1s");
+    check("resnet18", "cnn", &pictures, "1×128 on 2 threads, 213 steps; 362 MB; 17.3s 41.1s 120.3s");
+    check("resnet18", "mlp", &pictures, "1×128 on 2 threads, 213 steps; 199 MB; 1.7s 2.1s 3.4s");
+    check("", "", &UNKNOWN, "1×128 on 2 threads; 1135 MB");
+    check(", size: 32", "", &UNKNOWN, "1×128 on 2 threads; 3390 MB");
     check(
         "batch: 128",
         "batch: 128, accumulate: 3",
         &pictures,
-        "3×43 on 2 threads, 213 steps; 776 MB; 387.4s 966.3s 2895.9s",
+        "3×43 on 2 threads, 213 steps; 748 MB; 400.0s 997.8s 2990.5s",
     );
     check(
         "batch: 128",
         "batch: 128, precision: bf16",
         &pictures,
-        "1×128 on 2 threads, 213 steps; 924 MB; 387.2s 965.9s 2894.6s",
+        "1×128 on 2 threads, 213 steps; 851 MB; 391.2s 975.7s 2924.4s",
     );
     check(
         "batch: 128",
         "batch: 128, optimizer: {sgd: {lr: 0.1, momentum: 0}}",
         &pictures,
-        "1×128 on 2 threads, 213 steps; 1061 MB; 387.2s 965.9s 2894.6s",
+        "1×128 on 2 threads, 213 steps; 977 MB; 394.5s 984.0s 2949.1s",
     );
-    // What is not counted is said, and nothing is guessed.
-    check("resnet18", "mobilenet_v2", &pictures, "1×128 on 2 threads, 213 steps");
-    let mobile = PICTURES.replace("resnet18", "mobilenet_v2");
-    check_says(&mobile, &pictures, "what `mobilenet_v2` takes is not counted yet", true);
-    // A measured step needs no picture.
-    let measured = Facts { measured_step: Some(Duration::from_secs(1)), ..pictures };
-    check(", size: 32", "", &measured, "1×128 on 2 threads, 213 steps; 207.0s 227.5s 317.9s");
+    check("resnet18", "mobilenet_v2", &pictures, "1×128 on 2 threads, 213 steps; 415 MB; 8.3s 18.5s 52.6s");
+    // What is not counted is stated, and nothing is guessed.
+    let module = PICTURES.replace("resnet18", "{torchscript: m.pt}").replace("epochs", "loss: cross_entropy, epochs");
+    check_says(&module, &pictures, "what `m.pt` takes is not counted yet", true);
+    // A measured step takes the place of the estimated one.
+    let measured = JobFacts { measured_step: Some(Duration::from_secs(1)), ..pictures };
+    check("", "", &measured, "1×128 on 2 threads, 213 steps; 1156 MB; 207.0s 227.5s 317.9s");
 }
 
 #[test]
@@ -210,33 +211,33 @@ fn what_does_not_fit_says_why() {
         PICTURES,
         &[small],
         &UNKNOWN,
-        "train.batch: `this machine` has 1.0 GB of memory; training takes about 1.2 GB, 128 samples at a time (split each step into more micro-batches, for example `accumulate: 2`)",
+        "train.batch: `this machine` has 1.0 GB of memory; training takes about 1.1 GB, 128 samples at a time (split each step into more micro-batches: write `accumulate: 2`)",
     );
     check(
         &PICTURES.replace("batch: 128", "batch: 128, accumulate: 4"),
         &[small],
         &UNKNOWN,
-        "$0.00/h; 4×32 on 2 threads; 679 MB; $0.00 $0.00 $0.00; reserve $0.00",
+        "$0.00/h; 4×32 on 2 threads; 674 MB; $0.00 $0.00 $0.00; reserve $0.00",
     );
     check(
         &PICTURES.replace("128", "1"),
         &["2 cores, 0.4 GB, 100 GB free, $0/h"],
         &UNKNOWN,
-        "train.batch: `this machine` has 400.0 MB of memory; training takes about 509.9 MB, 1 samples at a time (take a smaller network or smaller pictures (`train.data.size`))",
+        "train.batch: `this machine` has 400.0 MB of memory; training takes about 525.5 MB, 1 samples at a time (take a smaller network or smaller images (`train.data.size`))",
     );
     check(
         PICTURES,
         &["2 cores, 8 GB, 0.5 GB free, $0/h"],
         &UNKNOWN,
-        "train.checkpoint.keep: `this machine` has 500.0 MB of free disk; 6 files of the state take about 804.8 MB (free some, or keep fewer checkpoints)",
+        "train.checkpoint.keep: `this machine` has 500.0 MB of free disk; 6 files of the state take about 841.1 MB (free some, or keep fewer checkpoints)",
     );
 }
 
 #[test]
 fn cheapest_comes_first_then_the_fastest_then_the_first() {
-    let order = |yaml: &str, machines: &[&str], facts: &Facts| {
+    let order = |yaml: &str, machines: &[&str], facts: &JobFacts| {
         let offers: Vec<Offer> = machines.iter().map(|text| machine(text)).collect();
-        let plans = draft(&job(yaml), &offers, facts).unwrap();
+        let plans = plans(&job(yaml), &offers, facts).unwrap();
         let place = |plan: &Plan| offers.iter().position(|offer| *offer == plan.offer).unwrap();
         plans.iter().map(place).collect::<Vec<_>>()
     };
@@ -256,16 +257,21 @@ fn cheapest_comes_first_then_the_fastest_then_the_first() {
 fn plans_say_what_they_rest_on() {
     let digits = samples(DIGITS_SAMPLES);
     check_says(DIGITS, &digits, "a core does 50 GFLOP/s; 17 on one in ten, 125 on another", true);
-    check_says(DIGITS, &digits, "a sample takes 2.66 MFLOP forwards, and 3 times that with the backward pass", true);
+    check_says(
+        DIGITS,
+        &digits,
+        "a sample takes 2.66 MFLOP in the forward pass, and 3 times that with the backward pass",
+        true,
+    );
     check_says(DIGITS, &digits, "600 steps over 1258 training samples, 10950 samples evaluated", true);
-    let measured = Facts { measured_step: Some(Duration::from_micros(10_000)), ..digits };
+    let measured = JobFacts { measured_step: Some(Duration::from_micros(10_000)), ..digits };
     check_says(DIGITS, &measured, "a step takes 10.0 ms, as measured on this machine", true);
     check_says(DIGITS, &measured, "GFLOP/s", false);
     check_says(DIGITS, &UNKNOWN, "the number of samples is not known", true);
     check_says(DIGITS, &UNKNOWN, "nothing is set aside", true);
-    check_says(DIGITS, &Facts { classes: None, ..digits }, "10 classes are assumed", true);
-    check_says(PICTURES, &UNKNOWN, "pictures of 32×32 in 3 colours are assumed", true);
-    check_says(&PICTURES.replace(", size: 32", ""), &UNKNOWN, "the size of the pictures is not known", true);
+    check_says(DIGITS, &JobFacts { classes: None, ..digits }, "10 classes are assumed", true);
+    check_says(PICTURES, &UNKNOWN, "RGB images of 32×32 pixels are assumed", true);
+    check_says(&PICTURES.replace(", size: 32", ""), &UNKNOWN, "RGB images of 224×224 pixels are assumed", true);
     check_says(&DIGITS.replace("threads: 1", "threads: 4"), &digits, "4 threads share 2 cores", true);
     check_says(PROGRAM, &UNKNOWN, "how long the program takes is not known", true);
     let with = |key: &str| DIGITS.replace("threads: 1", key);
@@ -288,7 +294,7 @@ proptest! {
         rate in 0i64..1_000_000_000_000,
         model in proptest::sample::select(vec!["mlp", "cnn", "resnet20", "resnet18"]),
     ) {
-        let facts = Facts {
+        let facts = JobFacts {
             samples: Some(counts),
             input_shape: Some([3, side, side]),
             classes: Some(10),
@@ -298,20 +304,20 @@ proptest! {
         let mut offer = machine("64 cores, 100000 GB, 100000 GB free, $0/h");
         offer.rate = Rate::from_micros_per_hour(rate);
         let job = job(&PICTURES.replace("resnet18", model).replace(", size: 32", ""));
-        let plans = draft(&job, std::slice::from_ref(&offer), &facts).unwrap();
-        let (time, cost) = (plans[0].time.unwrap(), plans[0].cost.unwrap());
+        let planned = plans(&job, std::slice::from_ref(&offer), &facts).unwrap();
+        let (time, cost) = (planned[0].time.unwrap(), planned[0].cost.unwrap());
         prop_assert!(time.low <= time.middle && time.middle <= time.high);
         prop_assert!(cost.low <= cost.middle && cost.middle <= cost.high);
-        prop_assert_eq!(plans[0].reserve, cost.high);
-        prop_assert_eq!(draft(&job, &[offer], &facts).unwrap(), plans);
+        prop_assert_eq!(planned[0].reserve, cost.high);
+        prop_assert_eq!(plans(&job, &[offer], &facts).unwrap(), planned);
     }
 }
 
 #[test]
 fn a_batch_of_more_than_there_is_is_refused() {
     let job = Job::parse("train: {model: mlp, data: {path: x.csv}, epochs: 1, batch: 200}\n", "job.yaml").unwrap().job;
-    let facts = Facts { samples: Some([128, 10, 10]), ..UNKNOWN };
-    let refused = draft(&job, &[], &facts).unwrap_err();
+    let facts = JobFacts { samples: Some([128, 10, 10]), ..UNKNOWN };
+    let refused = plans(&job, &[], &facts).unwrap_err();
     assert_eq!(refused.reasons[0].message, "a batch of 200 is more than the 128 training samples");
     assert_eq!(refused.reasons[0].hint.as_deref(), Some("write `batch: 128` or less"));
 }
@@ -321,19 +327,19 @@ fn a_batch_of_more_than_there_is_is_refused() {
 fn what_ranks_preload_is_counted() {
     let yaml =
         PICTURES.replace("batch: 128", "batch: 128, processes: 2").replace("size: 32", "size: 224, preload: 4 GB");
-    let facts = Facts { bytes: Some(1_000_000_000), ..samples(PICTURES_SAMPLES) };
+    let facts = JobFacts { bytes: Some(1_000_000_000), ..samples(PICTURES_SAMPLES) };
     let large = machine("2 cores, 100 GB, 100 GB free, $0/h");
-    let memory = |yaml: &str, facts: &Facts| {
-        draft(&job(yaml), std::slice::from_ref(&large), facts).unwrap()[0].memory.unwrap().0
+    let memory = |yaml: &str, facts: &JobFacts| {
+        plans(&job(yaml), std::slice::from_ref(&large), facts).unwrap()[0].memory.unwrap().0
     };
     let without = memory(&yaml.replace(", preload: 4 GB", ""), &facts);
     assert_eq!(memory(&yaml, &facts), without + 1_000_000_000);
-    assert_eq!(memory(&yaml, &Facts { bytes: None, ..facts }), without + 4_000_000_000);
+    assert_eq!(memory(&yaml, &JobFacts { bytes: None, ..facts }), without + 4_000_000_000);
     // Decoded they are small enough to stay.
-    let few = Facts { samples: Some([128, 10, 10]), ..facts };
+    let few = JobFacts { samples: Some([128, 10, 10]), ..facts };
     assert_eq!(memory(&yaml, &few), memory(&yaml.replace(", preload: 4 GB", ""), &few));
     let yaml = yaml.replace("4 GB", "64 GB");
-    let refused = draft(&job(&yaml), &[large], &Facts { bytes: None, ..facts }).unwrap_err();
+    let refused = plans(&job(&yaml), &[large], &JobFacts { bytes: None, ..facts }).unwrap_err();
     let [reason] = &refused.reasons[..] else { panic!("{refused:?}") };
     assert!(reason.key == "train.data.preload" && reason.message.contains("of which 128.0 GB"), "{reason:?}");
 }
@@ -346,8 +352,8 @@ fn transformers_have_a_memory_also_where_their_layers_are_divided() {
         )
     };
     let memory = |parallel: &str| {
-        let plans = draft(&job(&gpt(parallel)), &[machine(SMALL)], &UNKNOWN).unwrap();
-        plans[0].memory.unwrap().0 as f64 / 1e6
+        let planned = plans(&job(&gpt(parallel)), &[machine(SMALL)], &UNKNOWN).unwrap();
+        planned[0].memory.unwrap().0 as f64 / 1e6
     };
     // Peaks of rank 0 as measured (`docs/parallel.md`), and so many in a hundred that the plan may be below and above.
     for (parallel, measured, below, above) in [
@@ -362,6 +368,6 @@ fn transformers_have_a_memory_also_where_their_layers_are_divided() {
     }
     let divided = memory("tensor: 2");
     assert!(memory("tensor: 2, shard: none") == divided);
-    check_says(&gpt(""), &UNKNOWN, "a vocabulary of 2000 words, the most that is learnt, is assumed", true);
+    check_says(&gpt(""), &UNKNOWN, "a vocabulary of 2000 tokens, the most that is learned, is assumed", true);
     check_says(&gpt(""), &UNKNOWN, "is not counted yet", false);
 }

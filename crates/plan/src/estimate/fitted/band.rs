@@ -43,6 +43,21 @@ pub enum Class {
     Unlike,
 }
 
+impl Class {
+    /// All of them.
+    pub const ALL: [Class; 9] = [
+        Class::KnownFamily,
+        Class::UnknownFamily,
+        Class::Pictures,
+        Class::PicturesTogether,
+        Class::Sequences,
+        Class::SequencesTogether,
+        Class::SequencesOverPcie,
+        Class::SequencesFar,
+        Class::Unlike,
+    ];
+}
+
 /// How a published measurement came about, as far as an estimate's error depends on it: who runs one program on one
 /// machine with care agrees better with any estimate than who runs a suite on whatever machines there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

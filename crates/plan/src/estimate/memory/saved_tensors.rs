@@ -8,9 +8,8 @@
 
 mod written;
 
-use super::Savings;
-use super::states::{autocast, compute_width};
-use crate::estimate::{Precision, Setup, Zero};
+use crate::estimate::savings::Savings;
+use crate::estimate::{NumericFormat, Setup, Zero};
 use crate::model::{Function, Graph, Kind, Norm, Operator, Split, Tensor};
 
 /// The tensors of a graph as one GPU holds them.
@@ -29,7 +28,7 @@ pub(super) struct Storage {
 
 /// What one operator keeps: memory that others may keep too, and memory of its own.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Kept {
+pub(super) struct SavedTensors {
     pub roots: Vec<u32>,
     pub own: f64,
     /// What is needed only while it runs backwards, in bytes a sample.
@@ -39,7 +38,7 @@ pub(super) struct Kept {
 /// How operators compute, as far as what they keep depends on it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
-    precision: Precision,
+    precision: NumericFormat,
     pub flash: bool,
     compiled: bool,
     tensor: f64,
@@ -49,6 +48,12 @@ pub(super) struct Rules {
 }
 
 impl Rules {
+    /// Those of one rank in 32-bit floats; `fused` attention keeps no scores.
+    pub fn plain(fused: bool) -> Rules {
+        let precision = NumericFormat::Fp32;
+        Rules { precision, flash: fused, compiled: false, tensor: 1.0, written_out: false, cast_once: false }
+    }
+
     pub fn new(setup: &Setup, savings: &Savings) -> Rules {
         Rules {
             precision: setup.precision,
@@ -56,23 +61,19 @@ impl Rules {
             compiled: setup.compiled,
             tensor: f64::from(setup.parallel.tensor.max(1)),
             written_out: savings.written_out,
-            cast_once: savings.half_model || setup.parallel.zero == Zero::Parameters || setup.parallel.tensor > 1,
+            // Our ranks on processors cast operator by operator however layers are divided.
+            cast_once: !setup.device.is_processor()
+                && (savings.half_model || setup.parallel.zero == Zero::Parameters || setup.parallel.tensor > 1),
         }
     }
 
-    /// Those of a rank on a processor, which casts operator by operator however layers are divided.
-    pub fn of_processor(precision: Precision, flash: bool, tensor: u32) -> Rules {
-        let tensor = f64::from(tensor.max(1));
-        Rules { precision, flash, compiled: false, tensor, written_out: false, cast_once: false }
-    }
-
     fn casts(&self) -> bool {
-        autocast(self.precision) && !self.cast_once
+        self.precision.is_autocast() && !self.cast_once
     }
 
     /// Bytes of a value of what products write.
     fn narrow(&self) -> f64 {
-        compute_width(self.precision)
+        self.precision.compute_bytes()
     }
 
     /// Bytes of a value where autocast insists on fp32.
@@ -174,8 +175,8 @@ impl Storage {
     }
 
     /// Says what `operator` keeps of one sample.
-    pub fn kept(&self, graph: &Graph, operator: &Operator, rules: &Rules) -> Kept {
-        let mut kept = Kept::default();
+    pub fn kept(&self, graph: &Graph, operator: &Operator, rules: &Rules) -> SavedTensors {
+        let mut kept = SavedTensors::default();
         let share = self.shared[operator.output.0 as usize].max(self.input(operator, &self.shared));
         let written = graph.tensors[operator.output.0 as usize] as f64;
         match &operator.kind {
@@ -270,7 +271,7 @@ impl Storage {
         graph.tensors[index] as f64 * self.width[index] / self.shared[index]
     }
 
-    fn keep_for_product(&self, graph: &Graph, tensor: Tensor, rules: &Rules, kept: &mut Kept) {
+    fn keep_for_product(&self, graph: &Graph, tensor: Tensor, rules: &Rules, kept: &mut SavedTensors) {
         let index = tensor.0 as usize;
         match rules.casts() && self.width[index] > rules.narrow() {
             true => kept.own += graph.tensors[index] as f64 * rules.narrow() / self.shared[index],
@@ -279,7 +280,7 @@ impl Storage {
     }
 
     /// Keeps a tensor, or, in a compiled program, what it is cheaply computed from.
-    fn keep(&self, graph: &Graph, tensor: Tensor, rules: &Rules, kept: &mut Kept) {
+    fn keep(&self, graph: &Graph, tensor: Tensor, rules: &Rules, kept: &mut SavedTensors) {
         let mut waiting = vec![tensor];
         // A chain of cheap operators is short; the bound keeps strange graphs from costing time.
         for _ in 0..16 {
@@ -295,7 +296,7 @@ impl Storage {
         kept.roots.dedup();
     }
 
-    fn norm(&self, graph: &Graph, input: Tensor, norm: Norm, rules: &Rules, kept: &mut Kept) {
+    fn norm(&self, graph: &Graph, input: Tensor, norm: Norm, rules: &Rules, kept: &mut SavedTensors) {
         let index = input.0 as usize;
         let values = graph.tensors[index] as f64 / self.shared[index];
         match norm {
@@ -317,7 +318,7 @@ impl Storage {
         }
     }
 
-    fn attention(&self, graph: &Graph, operator: &Operator, rules: &Rules, share: f64, kept: &mut Kept) {
+    fn attention(&self, graph: &Graph, operator: &Operator, rules: &Rules, share: f64, kept: &mut SavedTensors) {
         let Kind::Attention { heads, key_heads, width, queries, keys, dropout, .. } = operator.kind else { return };
         for input in &operator.inputs {
             match self.made_of(graph, operator, *input) {

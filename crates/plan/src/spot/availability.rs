@@ -1,17 +1,17 @@
-//! Weather: how long spot machines stay and how long they are gone.
+//! SpotAvailability: how long spot machines stay and how long they are gone.
 
 use serde::Serialize;
 
 /// A stretch of time in which all machines of a run can be had, or cannot.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spell {
+pub struct UptimeInterval {
     pub is_up: bool,
     pub seconds: f64,
 }
 
-/// Mean lengths of spells, in seconds.
+/// Mean lengths of uptime_intervals, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Weather {
+pub struct SpotAvailability {
     /// From having a machine until it is taken away.
     pub up: f64,
     /// From then until there is one again.
@@ -36,24 +36,25 @@ const UNKNOWN_BAND: f64 = 12.5;
 /// traces with 4 and 16 machines say 0.64 and 0.04.
 const TOGETHER: f64 = 0.33;
 
-impl Weather {
+impl SpotAvailability {
     /// Nothing is ever taken away.
-    pub const STEADY: Weather = Weather { up: f64::INFINITY, down: 0.0 };
+    pub const STEADY: SpotAvailability = SpotAvailability { up: f64::INFINITY, down: 0.0 };
 
-    /// What the spells of a trace say: the time that machines were there over the times that they were taken. None
+    /// What the uptime_intervals of a trace say: the time that machines were there over the times that they were taken. None
     /// where there never was one.
-    pub fn of(spells: &[Spell]) -> Option<Weather> {
-        let total =
-            |up: bool| -> f64 { spells.iter().filter(|spell| spell.is_up == up).map(|spell| spell.seconds).sum() };
-        let taken = spells.windows(2).filter(|pair| pair[0].is_up && !pair[1].is_up).count();
-        let gone = spells.iter().filter(|spell| !spell.is_up).count();
+    pub fn of(uptime_intervals: &[UptimeInterval]) -> Option<SpotAvailability> {
+        let total = |up: bool| -> f64 {
+            uptime_intervals.iter().filter(|spell| spell.is_up == up).map(|spell| spell.seconds).sum()
+        };
+        let taken = uptime_intervals.windows(2).filter(|pair| pair[0].is_up && !pair[1].is_up).count();
+        let gone = uptime_intervals.iter().filter(|spell| !spell.is_up).count();
         let up = total(true);
-        (up > 0.0).then(|| Weather { up: up / taken.max(1) as f64, down: total(false) / gone.max(1) as f64 })
+        (up > 0.0).then(|| SpotAvailability { up: up / taken.max(1) as f64, down: total(false) / gone.max(1) as f64 })
     }
 
     /// What a cloud's band of monthly interruptions suggests for `nodes` machines together. Bands alone are far too
     /// hopeful (they would give months), so they only scale what was observed.
-    pub fn prior(band: Option<(u8, u8)>, nodes: u32) -> Weather {
+    pub fn prior(band: Option<(u8, u8)>, nodes: u32) -> SpotAvailability {
         let percent = match band {
             Some((from, to)) if from >= 20 => {
                 f64::from(from).max(WORST_BAND).min(f64::from(to.max(from))).max(WORST_BAND)
@@ -63,11 +64,11 @@ impl Weather {
         };
         let hazard = |percent: f64| -(1.0 - percent.min(99.0) / 100.0).ln() / MONTH_HOURS;
         let alone = OBSERVED_UP * hazard(WORST_BAND) / hazard(percent);
-        Weather { up: alone / f64::from(nodes.max(1)).powf(TOGETHER), down: OBSERVED_DOWN }
+        SpotAvailability { up: alone / f64::from(nodes.max(1)).powf(TOGETHER), down: OBSERVED_DOWN }
     }
 
     /// The share of the time in which there are machines.
-    pub fn availability(self) -> f64 {
+    pub fn fraction(self) -> f64 {
         self.up / (self.up + self.down)
     }
 }
@@ -78,8 +79,8 @@ mod tests {
 
     #[track_caller]
     fn check(band: Option<(u8, u8)>, nodes: u32, hours: f64) {
-        let weather = Weather::prior(band, nodes);
-        assert!((weather.up / 3600.0 - hours).abs() < 0.05, "{band:?} × {nodes}: {} h", weather.up / 3600.0);
+        let availability = SpotAvailability::prior(band, nodes);
+        assert!((availability.up / 3600.0 - hours).abs() < 0.05, "{band:?} × {nodes}: {} h", availability.up / 3600.0);
     }
 
     #[test]
@@ -93,9 +94,9 @@ mod tests {
 
     #[test]
     fn spells_are_counted() {
-        let spells = [(true, 60.0), (false, 30.0), (true, 40.0), (false, 10.0)];
-        let spells = spells.map(|(is_up, seconds)| Spell { is_up, seconds });
-        assert_eq!(Weather::of(&spells), Some(Weather { up: 50.0, down: 20.0 }));
-        assert_eq!(Weather::of(&spells[1..2]), None);
+        let uptime_intervals = [(true, 60.0), (false, 30.0), (true, 40.0), (false, 10.0)];
+        let uptime_intervals = uptime_intervals.map(|(is_up, seconds)| UptimeInterval { is_up, seconds });
+        assert_eq!(SpotAvailability::of(&uptime_intervals), Some(SpotAvailability { up: 50.0, down: 20.0 }));
+        assert_eq!(SpotAvailability::of(&uptime_intervals[1..2]), None);
     }
 }

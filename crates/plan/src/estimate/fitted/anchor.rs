@@ -6,7 +6,7 @@ use domain::gpu::Gpu;
 use serde::{Deserialize, Serialize};
 
 use super::band::Class;
-use super::setup::{Precision, Setup};
+use crate::estimate::setup::{NumericFormat, Setup};
 
 /// A group of measurements of one network on one kind of GPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub struct Anchor {
     pub what: String,
     /// Name of the GPU.
     pub gpu: String,
-    pub precision: Precision,
+    pub precision: NumericFormat,
     pub class: Class,
     /// Logarithms of weights and of multiply-adds a sample.
     pub size: [f64; 2],

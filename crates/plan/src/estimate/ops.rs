@@ -1,17 +1,17 @@
-//! A network digested for estimates: operators that cost the same are one [`Group`] with a count.
+//! A network digested for estimates: operators that cost the same are one [`OpGroup`] with a count.
 //!
 //! A transformer of a thousand operators has some twenty kinds of them, so one estimate takes microseconds. Digest once,
 //! estimate for every machine.
 
 use std::collections::BTreeSet;
 
-use super::memory::Adapters;
+use super::savings::{Adapters, NF4};
 use crate::model::graph::{Graph, Kind, Norm, Split};
 use crate::model::{Model, Summary};
 
 /// A network, ready for estimates.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Work {
+pub struct OpProfile {
     pub form: Form,
     /// Trained values.
     pub parameters: f64,
@@ -40,25 +40,25 @@ pub struct Work {
 /// What is known of its operators.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Form {
-    Groups(Vec<Group>),
+    Groups(Vec<OpGroup>),
     Totals(Summary),
 }
 
 /// Operators that cost the same.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Group {
+pub struct OpGroup {
     pub kind: Kind,
     /// How many there are.
     pub count: f64,
     /// How many of them selective recomputation keeps beside flash attention: attention itself, and of a block's products
     /// of matrices the first, third and so on (torchtitan's `selective op`).
-    pub dear: f64,
+    pub saved_by_selective_checkpointing: f64,
     /// How many of them stand at the end of a block where nothing more is kept, so that recomputing it need not reach them
     /// (`set_checkpoint_early_stop`, since PyTorch 2.1).
     pub ends: f64,
     /// Trained values of each.
     pub parameters: f64,
-    pub place: Place,
+    pub place: BlockPosition,
     /// With tensor parallelism each rank has a part of it.
     pub divided: bool,
     /// Nothing before it is trained, so no gradient of its input is wanted.
@@ -69,24 +69,24 @@ pub struct Group {
     pub adapters: Option<Adapters>,
     /// Share of the tensors that it reads and writes that stay in 32 bits where autocast casts operator by operator:
     /// normalisations, softmax and sums insist on them, and what only passes values on keeps what it is given.
-    pub wide: f64,
+    pub fp32_fraction: f64,
     /// Exchanges among tensor-parallel ranks behind each, forwards and backwards: values of one sample.
     pub exchanged: [f64; 2],
 }
 
 /// Where operators stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum BlockPosition {
     Before,
     Block,
     After,
 }
 
-impl Work {
-    pub fn of(model: &Model) -> Work {
+impl OpProfile {
+    pub fn of(model: &Model) -> OpProfile {
         match model {
-            Model::Graph(graph) => digest(graph),
-            Model::Summary(summary) => Work {
+            Model::Graph(graph) => group_ops(graph),
+            Model::Summary(summary) => OpProfile {
                 parameters: summary.parameters,
                 gathered: summary.parameters,
                 block: summary.parameters / 16.0,
@@ -103,15 +103,15 @@ impl Work {
     }
 }
 
-impl Work {
+impl OpProfile {
     /// The same network with weights that stay as they are, and adapters beside the products of its blocks, which are
     /// trained (Hu et al. 2021).
-    pub fn frozen(mut self, adapters: Adapters) -> Work {
+    pub fn frozen(mut self, adapters: Adapters) -> OpProfile {
         let (mut products, mut trained) = (0.0, 0.0);
         if let Form::Groups(groups) = &mut self.form {
             for group in groups {
                 group.frozen = group.kind.is_weighted();
-                if let (Place::Block, Kind::Linear { inner, columns, .. }) = (group.place, &group.kind) {
+                if let (BlockPosition::Block, Kind::Linear { inner, columns, .. }) = (group.place, &group.kind) {
                     group.adapters = Some(adapters);
                     products += group.count * (inner * columns) as f64;
                     trained += group.count * (adapters.rank * (inner + columns)) as f64;
@@ -127,15 +127,12 @@ impl Work {
     }
 }
 
-/// Bytes of a weight in 4 bits with a scale of 8 bits for each 64 (NF4 with double quantisation, Dettmers et al. 2023).
-pub const NF4: f64 = 0.516;
-
-fn digest(graph: &Graph) -> Work {
+fn group_ops(graph: &Graph) -> OpProfile {
     let mut divided = vec![false; graph.tensors.len()];
     let mut produced = vec![false; graph.tensors.len()];
     let mut wide = vec![true; graph.tensors.len()];
     let mut shared_inputs = BTreeSet::new();
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<OpGroup> = Vec::new();
     let (mut block, mut boundary, mut seen_block) = (0.0, 0.0, false);
     let mut products = (None, 0);
     let stopped = stops(graph);
@@ -194,10 +191,10 @@ fn digest(graph: &Graph) -> Work {
                     block += operator.parameters as f64;
                 }
                 boundary = elements(output);
-                Place::Block
+                BlockPosition::Block
             }
-            (None, false) => Place::Before,
-            (None, true) => Place::After,
+            (None, false) => BlockPosition::Before,
+            (None, true) => BlockPosition::After,
         };
         if products.0 != operator.block {
             products = (operator.block, 0);
@@ -210,10 +207,10 @@ fn digest(graph: &Graph) -> Work {
             }
             _ => false,
         };
-        let group = Group {
+        let group = OpGroup {
             kind: operator.kind.clone(),
             count: 1.0,
-            dear: f64::from(u8::from(is_dear)),
+            saved_by_selective_checkpointing: f64::from(u8::from(is_dear)),
             ends: f64::from(u8::from(stopped)),
             parameters: operator.parameters as f64,
             place,
@@ -221,20 +218,20 @@ fn digest(graph: &Graph) -> Work {
             first,
             frozen: operator.parameters == 0 && operator.buffers > 0,
             adapters: None,
-            wide: wide_tensors as f64 / (operator.inputs.len() + 1) as f64,
+            fp32_fraction: wide_tensors as f64 / (operator.inputs.len() + 1) as f64,
             exchanged,
         };
         match groups.iter_mut().rev().find(|known| known.same(&group)) {
             Some(known) => {
                 known.count += 1.0;
-                known.dear += group.dear;
+                known.saved_by_selective_checkpointing += group.saved_by_selective_checkpointing;
                 known.ends += group.ends;
             }
             None => groups.push(group),
         }
     }
     let parameters = groups.iter().map(|group| group.count * group.parameters).sum();
-    Work {
+    OpProfile {
         form: Form::Groups(groups),
         parameters,
         gathered: parameters,
@@ -309,15 +306,15 @@ fn stops(graph: &Graph) -> Vec<bool> {
     stopped
 }
 
-impl Group {
-    fn same(&self, other: &Group) -> bool {
+impl OpGroup {
+    fn same(&self, other: &OpGroup) -> bool {
         self.kind == other.kind
             && self.parameters == other.parameters
             && self.place == other.place
             && self.divided == other.divided
             && self.first == other.first
             && self.frozen == other.frozen
-            && self.wide == other.wide
+            && self.fp32_fraction == other.fp32_fraction
             && self.exchanged == other.exchanged
     }
 }

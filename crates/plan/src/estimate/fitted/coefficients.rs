@@ -1,0 +1,62 @@
+//! The numbers that were fitted to measurements: how far real machines stay below what their makers state.
+//!
+//! They live in one dated file, `catalog/fitted.json`, that `cargo xtask fit` writes with its own report. There are some
+//! for all GPUs, some for each generation and some for each family of networks known by totals only; none for a model,
+//! a GPU or a row. Each has bounds that physics gives, and a fit cannot leave them.
+
+use std::collections::BTreeMap;
+
+use domain::gpu::Gpu;
+use serde::{Deserialize, Serialize};
+
+use super::anchor::Anchor;
+use super::band::Bands;
+use super::rates::{Generation, Shared, die};
+use crate::estimate::memory::Figures;
+use crate::estimate::totals::Totals;
+
+/// Everything fitted, with where it comes from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Coefficients {
+    /// The day of the fit.
+    pub dated: String,
+    /// The command that made it.
+    pub command: String,
+    pub shared: Shared,
+    pub generations: BTreeMap<String, Generation>,
+    /// What a generation that nothing was measured on is expected to reach: the middle of all that were.
+    pub unmeasured: Generation,
+    pub totals: Totals,
+    #[serde(default)]
+    pub memory: Figures,
+    pub bands: Bands,
+    pub anchors: Vec<Anchor>,
+    /// What the fit says about itself.
+    pub report: serde_json::Value,
+}
+
+/// What the last fit wrote.
+const EMBEDDED: &str = include_str!("../../../../../catalog/fitted.json");
+
+impl Coefficients {
+    /// The numbers that are part of the program.
+    ///
+    /// # Errors
+    /// The file is from another version of the program.
+    pub fn embedded() -> Result<Coefficients, serde_json::Error> {
+        Coefficients::parse(EMBEDDED)
+    }
+
+    /// Reads the file that a fit wrote.
+    ///
+    /// # Errors
+    /// The file is not one.
+    pub fn parse(text: &str) -> Result<Coefficients, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// What one generation reaches.
+    pub fn generation(&self, gpu: &Gpu) -> Generation {
+        self.generations.get(die(gpu)).copied().unwrap_or(self.unmeasured)
+    }
+}

@@ -1,0 +1,31 @@
+//! Ways of a program to save memory that a [`Setup`](super::Setup) does not state.
+
+/// Bytes of a weight in 4 bits with a scale of 8 bits for each 64 (NF4 with double quantisation, Dettmers et al. 2023).
+pub const NF4: f64 = 0.516;
+
+/// What a program does with memory beyond a [`Setup`](super::Setup): ways of saving it, as fine-tuning recipes use them, and one of
+/// wasting it.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Savings {
+    /// Only small matrices beside the frozen weights are trained.
+    pub adapters: Option<Adapters>,
+    /// The network itself is in half precision with fp32 copies of its weights beside it, as Megatron and apex's `O2`
+    /// have it, rather than cast operator by operator.
+    pub half_model: bool,
+    /// Each weight is updated as soon as its gradient is there, and the gradient let go.
+    pub update_in_backward: bool,
+    /// The optimiser's state lives in the host's memory.
+    pub offload_optimizer: bool,
+    /// Weights and gradients live in the host's memory too, but for the blocks at work.
+    pub offload_weights: bool,
+    /// GELU and the normalisations of layers are written out, an operator for each sign of their formulas, and all that
+    /// lies between is kept.
+    pub written_out: bool,
+}
+
+/// Low-rank adapters (Hu et al. 2021), with frozen weights in the computing type or in 4 bits (Dettmers et al. 2023).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Adapters {
+    pub rank: u64,
+    pub quantized: bool,
+}

@@ -1,0 +1,129 @@
+//! Plans for the machines that a provider offers by itself, such as this one: the search of [`crate::search`] over a
+//! market of one machine.
+//!
+//! [`plans`] returns one [`Plan`] for each offer that fits, or every reason why none does. Nothing is measured here: what
+//! was measured is passed in as [`JobFacts`], the rest is estimated by the models of time and memory of
+//! [`crate::estimate`] with the figures of processors, and the plan states which in sentences. [`machine`] estimates,
+//! [`fit`] compares with what the machine has.
+
+mod fit;
+mod machine;
+#[cfg(test)]
+mod tests;
+
+use domain::plan::{CostSpread, Spread};
+use domain::problem::Problem;
+use domain::{Bytes, Duration, Elapsed, Job, Money, Offer, Plan, Rate, Work};
+
+pub use crate::search::JobFacts;
+use crate::search::workload::trained;
+use machine::OnMachine;
+
+/// Why no offer can run the job: every reason, each with what to change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoFeasibleOffer {
+    /// At least one.
+    pub reasons: Vec<Problem>,
+}
+
+/// Plans a job on each offer that can run it: the cheapest first, then the fastest, then the first offered.
+///
+/// # Errors
+/// Every reason why no offer can.
+pub fn plans(job: &Job, offers: &[Offer], facts: &JobFacts) -> Result<Vec<Plan>, NoFeasibleOffer> {
+    let resolved = match &job.work {
+        Work::Train(train) => Some((train, trained::trained(job, train, facts))),
+        Work::Command(_) => None,
+    };
+    let resolved = match resolved {
+        Some((train, Ok(resolved))) => Some((train, resolved)),
+        Some((_, Err(problem))) => return Err(NoFeasibleOffer { reasons: vec![problem] }),
+        None => None,
+    };
+    let mut reasons: Vec<Problem> = Vec::new();
+    let mut plans = Vec::new();
+    for offer in offers {
+        let estimate = match &resolved {
+            Some((train, resolved)) => OnMachine::of(train, resolved, offer, facts),
+            None => OnMachine::of_program(),
+        };
+        let found = fit::reasons(job, offer, &estimate);
+        if found.is_empty() {
+            plans.push(plan(job, offer, estimate));
+        }
+        let new: Vec<Problem> = found.into_iter().filter(|reason| !reasons.contains(reason)).collect();
+        reasons.extend(new);
+    }
+    if !plans.is_empty() {
+        // A stable sort: equals stay in the order in which they were offered. What is not known comes last.
+        plans.sort_by_key(|plan| {
+            let (cost, time) = (plan.cost.map(|cost| cost.middle), plan.time.map(|time| time.middle));
+            (cost.is_none(), cost, time.is_none(), time, plan.offer.rate)
+        });
+        return Ok(plans);
+    }
+    if reasons.is_empty() {
+        let none = Problem::at("", "no machine is offered");
+        reasons.push(none.hint("leave `resources` out, so that this machine is enough"));
+    }
+    Err(NoFeasibleOffer { reasons })
+}
+
+fn plan(job: &Job, offer: &Offer, estimate: OnMachine) -> Plan {
+    let OnMachine { share, memory, time, mut assumptions, .. } = estimate;
+    let cost = cost(offer.rate, time);
+    let reserve = match (job.budget, cost, job.deadline) {
+        (Some(budget), _, _) => budget.max,
+        (None, Some(cost), _) => cost.high,
+        (None, None, Some(deadline)) => price(offer.rate, deadline),
+        (None, None, None) => {
+            assumptions
+                .push("nothing is set aside, because neither a budget nor a deadline bounds the cost".to_owned());
+            Money::default()
+        }
+    };
+    if let (Some(deadline), Some(time)) = (job.deadline, time)
+        && deadline < time.low
+    {
+        assumptions.push(format!(
+            "the deadline of {deadline} is shorter than the fastest run in ten ({}): the run will likely be stopped before its end",
+            time.low
+        ));
+    }
+    if let (Some(budget), Some(cost)) = (job.budget, cost)
+        && budget.max < cost.low
+    {
+        assumptions.push(format!(
+            "the budget of {} is less than the cheapest run in ten ({}): the run will likely be stopped before its end",
+            budget.max, cost.low
+        ));
+    }
+    Plan {
+        offer: offer.clone(),
+        share,
+        memory: memory.map(|memory| Bytes(memory.first)),
+        time,
+        cost,
+        reserve,
+        assumptions,
+    }
+}
+
+/// What the time costs; nothing, however long it is, on a machine that costs nothing.
+fn cost(rate: Rate, time: Option<Spread>) -> Option<CostSpread> {
+    match time {
+        Some(time) => Some(CostSpread {
+            low: price(rate, time.low),
+            middle: price(rate, time.middle),
+            high: price(rate, time.high),
+        }),
+        None if rate == Rate::default() => {
+            Some(CostSpread { low: Money::default(), middle: Money::default(), high: Money::default() })
+        }
+        None => None,
+    }
+}
+
+fn price(rate: Rate, time: Duration) -> Money {
+    rate.cost(Elapsed(time.micros()))
+}

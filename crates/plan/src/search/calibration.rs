@@ -1,0 +1,120 @@
+//! How measured steps of the job's own network correct its estimates: a short run on a rented machine, or a table of
+//! some. [`Calibration`] says how far to believe them; here a row of a table becomes a measured step beside its
+//! estimate.
+
+use domain::gpu::Gpu;
+use serde::Serialize;
+
+use super::parallel;
+use super::workload::{ProgramOptions, ResolvedWorkload, TrainingSpec};
+use crate::estimate::{
+    Calibration, Coefficients, Device, MeasuredStep, NumericFormat, Parallel, Recompute, Setup, Zero, seconds,
+};
+use crate::measured::Row;
+
+/// Measured steps, each with the GPU that it was measured on.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct CalibrationData {
+    pub steps: Vec<(String, MeasuredStep)>,
+    /// Those that are left out.
+    pub outliers: Vec<Outlier>,
+}
+
+/// A measured step that is so far from its estimate that one of them is not of this network, or not of this unit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outlier {
+    /// The row's place among the rows, from 0.
+    pub row: usize,
+    pub gpu: String,
+    pub seconds: f64,
+    pub estimated: f64,
+}
+
+/// Measured steps that differ from their estimates by more than this factor are left out: a wrong unit or number of
+/// GPUs does that, and estimates of published steps do not come near it (`docs/estimate.md`).
+pub const MOST_OFF: f64 = 10.0;
+
+/// Why a row is rejected: its place among the rows, from 0, and a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RejectedRow {
+    pub row: usize,
+    pub why: String,
+}
+
+impl CalibrationData {
+    /// Reads rows that measured the workload's network. `gpu` knows the GPU of a spelling.
+    ///
+    /// # Errors
+    /// The first row that cannot be held beside an estimate.
+    pub fn of<'g>(
+        rows: &[Row],
+        workload: &ResolvedWorkload,
+        sequence: Option<u64>,
+        gpu: impl Fn(&str, Option<f64>) -> Option<&'g Gpu>,
+        coefficients: &Coefficients,
+    ) -> Result<CalibrationData, RejectedRow> {
+        let mut data = CalibrationData::default();
+        for (index, row) in rows.iter().enumerate() {
+            let rejected = |why: String| RejectedRow { row: index, why };
+            let Some(gpu) = gpu(&row.gpu, row.memory) else {
+                return Err(rejected(format!("no GPU `{}` is known", row.gpu)));
+            };
+            let batch = row.batch.ok_or_else(|| rejected("it states no `batch_per_gpu`".to_owned()))?;
+            let stated = row.throughput.ok_or_else(|| rejected("it states no `throughput`".to_owned()))?;
+            let throughput = match (row.unit.trim(), sequence) {
+                ("" | "samples/s" | "img/s" | "images/s" | "imgs/s" | "seq/s" | "sequences/s", _) => stated,
+                ("tokens/s" | "tok/s", Some(sequence)) => stated / sequence as f64,
+                ("tokens/s" | "tok/s", None) => {
+                    return Err(rejected("it counts tokens, and the job states no `sequence`".to_owned()));
+                }
+                (other, _) => return Err(rejected(format!("`{other}` is no unit; write `samples/s` or `tokens/s`"))),
+            };
+            let setup = setup(row, &workload.spec, gpu, batch)
+                .ok_or_else(|| rejected(format!("a {} has not the number format `{}`", gpu.name, row.precision)))?;
+            let samples = batch * f64::from(setup.parallel.data);
+            let gpu = gpu.name.clone();
+            let (seconds, estimated) = (samples / throughput, seconds(&workload.network.ops, &setup, coefficients));
+            match (seconds / estimated).ln().abs() <= MOST_OFF.ln() {
+                true => data.steps.push((gpu, MeasuredStep { seconds, estimated, alike: false })),
+                false => data.outliers.push(Outlier { row: index, gpu, seconds, estimated }),
+            }
+        }
+        Ok(data)
+    }
+
+    /// How they correct estimates on a GPU; none where nothing was measured.
+    pub fn on(&self, gpu: &str) -> Option<Calibration> {
+        let seen = |(name, measured): &(String, MeasuredStep)| MeasuredStep { alike: name == gpu, ..*measured };
+        Calibration::of(&self.steps.iter().map(seen).collect::<Vec<MeasuredStep>>())
+    }
+}
+
+/// The setup that a row states; what it does not is the job's.
+fn setup(row: &Row, spec: &TrainingSpec, gpu: &Gpu, batch: f64) -> Option<Setup> {
+    let gpus = row.gpus.unwrap_or(1);
+    let nodes = row.nodes.unwrap_or(gpus.div_ceil(8)).clamp(1, gpus);
+    let device = Device { gpu: gpu.clone(), nodes, gpus_per_node: gpus / nodes, network: None };
+    let precision = row.precision.to_ascii_lowercase();
+    let formats = match () {
+        () if precision.is_empty() => spec.program.precision,
+        () if precision.contains("fp8") => NumericFormat::Fp8,
+        () if precision.contains("32") => NumericFormat::Fp32,
+        () if precision.contains("bf16") && precision.contains("amp") => NumericFormat::AmpBf16,
+        () if precision.contains("bf16") => NumericFormat::Bf16,
+        () if precision.contains("fp16") => NumericFormat::AmpFp16,
+        () => NumericFormat::Auto,
+    };
+    let (tensor, pipeline) = (row.ways("TP"), row.ways("PP"));
+    let divided = ["FSDP", "ZeRO-3", "ZERO3"].iter().any(|word| row.parallelism.contains(word));
+    let parallel = Parallel {
+        data: (gpus / (tensor * pipeline).max(1)).max(1),
+        tensor,
+        pipeline,
+        zero: if divided { Zero::Parameters } else { Zero::None },
+    };
+    let recomputes = row.checkpointing.eq_ignore_ascii_case("true");
+    let spec = TrainingSpec { program: ProgramOptions { precision: formats, ..spec.program }, ..spec.clone() };
+    let start = parallel::start(&spec, &device)?;
+    let recompute = if recomputes { Recompute::Full } else { Recompute::None };
+    Some(Setup { parallel, recompute, micro_batch: batch.round().max(1.0) as u64, ..start })
+}

@@ -1,0 +1,77 @@
+//! The forecast of a candidate: how sure its time and its cost are.
+//!
+//! Two things are uncertain: how long a step takes, which the estimate's own band says, and how often machines are
+//! taken away, for which runs are drawn ([`bands_of`](crate::spot::bootstrap::bands_of)). They are independent, so
+//! their logarithms add up in squares.
+
+use domain::plan::{CostSpread, Spread};
+use domain::{Duration, Money};
+use serde::Serialize;
+
+use super::market::PurchaseOption;
+use super::timeline::{self, RunProfile, RunTimeline};
+use super::{Candidate, Constraints, Search, parallel::Estimator};
+use crate::spot::bootstrap::bands_of;
+
+/// One run in ten is below the low end, one above the high one.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Forecast {
+    pub time: Spread,
+    pub cost: CostSpread,
+}
+
+/// The forecast, where one step in ten takes less than `step.0` times the estimate, and one more than `step.1` times.
+pub fn forecast<E: Estimator>(
+    search: &mut Search<E>,
+    constraints: &Constraints,
+    candidate: &Candidate,
+    step: (f64, f64),
+    seed: u64,
+) -> Forecast {
+    let (spec, market) = (search.spec, search.market);
+    let priced = &market.listings[candidate.listing];
+    let timeline = &candidate.timeline;
+    let gpu = &market.hardware[priced.hardware].device.gpu;
+    let (middle, start) = match search.way(priced.hardware, candidate.nodes) {
+        Ok(way) => (way.step, way.start),
+        // No candidate comes from machines without a way.
+        Err(_) => (timeline.work / (spec.length.steps as f64).max(1.0), 0.0),
+    };
+    let profile = RunProfile::of(spec, priced, gpu, candidate.nodes, middle, start);
+    // Only the steps are uncertain by the band of steps, not the time to boot.
+    let scaled = |factor: f64| -> RunTimeline {
+        let profile = RunProfile { work: timeline.work * factor, ..profile };
+        let availability = constraints.availability_of(priced, candidate.nodes);
+        profile.timeline(spec, candidate.terms, timeline::policy(constraints.admission.spot, priced), availability)
+    };
+    let (fast, slow) = (scaled(step.0), scaled(step.1));
+    let spot = match candidate.terms {
+        PurchaseOption::OnDemand | PurchaseOption::Dedicated => None,
+        PurchaseOption::Spot => {
+            let availability = constraints.availability_of(priced, candidate.nodes);
+            let policy = timeline::policy(constraints.admission.spot, priced);
+            bands_of(availability, timeline.work, timeline.interval, &profile.costs, policy, seed)
+        }
+    };
+    let ratios = |low: f64, high: f64, band: Option<(f64, f64)>| {
+        let (fewer, more) = band.unwrap_or((1.0, 1.0));
+        let both = |one: f64, other: f64| one.ln().hypot(other.ln()).exp();
+        (1.0 / both(low.min(1.0), fewer.min(1.0)), both(high.max(1.0), more.max(1.0)))
+    };
+    let walls = spot.map(|bands| (bands.wall.low / bands.mean.wall, bands.wall.high / bands.mean.wall));
+    let bills = spot.map(|bands| (bands.paid.low / bands.mean.paid(), bands.paid.high / bands.mean.paid()));
+    let leaving = constraints.leaving(priced);
+    let cost_of = |timeline: &RunTimeline| {
+        timeline::cost(spec, priced, candidate.terms, candidate.nodes, timeline, &leaving).total()
+    };
+    let total = candidate.cost.total();
+    let share = |money: Money| money.micros() as f64 / (total.micros() as f64).max(1.0);
+    let (less, more) = ratios(fast.wall / timeline.wall, slow.wall / timeline.wall, walls);
+    let (cheaper, dearer) = ratios(share(cost_of(&fast)), share(cost_of(&slow)), bills);
+    let time = |factor: f64| Duration::from_micros((timeline.wall * factor * 1e6).round() as u64);
+    let money = |factor: f64| Money::from_micros((total.micros() as f64 * factor).round() as i64);
+    Forecast {
+        time: Spread { low: time(less), middle: time(1.0), high: time(more) },
+        cost: CostSpread { low: money(cheaper), middle: total, high: money(dearer) },
+    }
+}

@@ -1,0 +1,214 @@
+//! The timeline of a run on given machines: how long it takes, what is paid for, what it costs.
+
+use domain::gpu::Gpu;
+use domain::{Bytes, Elapsed, Money};
+use serde::Serialize;
+
+use super::assumed;
+use super::market::{PricedListing, PurchaseOption, Tariffs};
+use super::workload::TrainingSpec;
+use crate::estimate::limits::{self, Preparation, Supply};
+use crate::money::carbon::{Carbon, carbon};
+use crate::money::cost::elapsed;
+use crate::money::{Cost, Stored, Transferred, kept, moved, rent};
+use crate::spot::{CheckpointCosts, OutagePolicy, SpotAvailability, interval, paid};
+use domain::tariff::Service;
+use domain::wants::Spot;
+
+/// How long things take, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct RunTimeline {
+    /// From asking for machines to giving them back.
+    pub wall: f64,
+    /// Each machine is paid for at the price of its terms.
+    pub rented: f64,
+    /// Each machine is paid for at the price on demand, while there are no spot machines.
+    pub fallen_back: f64,
+    /// How often machines are taken away, on average.
+    pub interruptions: f64,
+    /// Steps, evaluation and what they wait for.
+    pub work: f64,
+    /// Share of the time in which GPUs wait for data.
+    pub starved: f64,
+    /// Between checkpoints.
+    pub interval: f64,
+}
+
+/// What of a run does not depend on the terms of rent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RunProfile {
+    /// Steps, evaluation and what they wait for, in seconds.
+    pub work: f64,
+    pub starved: f64,
+    /// Boot and fetching the data.
+    pub before: f64,
+    pub costs: CheckpointCosts,
+}
+
+impl RunProfile {
+    /// What a run is on `nodes` machines of a listing with such GPUs, where a step takes `step` seconds and processes need
+    /// `start` until the first.
+    pub fn of(spec: &TrainingSpec, priced: &PricedListing, gpu: &Gpu, nodes: u32, step: f64, start: f64) -> RunProfile {
+        let machines = f64::from(nodes);
+        let batch = spec.length.batch as f64;
+        // Where the number of cores is not known, data is not assumed to be the limit.
+        let limit = spec.data.per_core.zip(priced.listing.cores).map(|(per_core, cores)| {
+            let supply = Supply { nodes, cores: f64::from(cores), disk: None, network: None };
+            limits::data_limit(Preparation { per_core, bytes: 0.0 }, supply)
+        });
+        let fed = limit.map_or(step, |limit| limits::fed(step, batch, limit));
+        let arriving = limit.map_or(f64::INFINITY, |limit| limit.samples_per_second);
+        let evaluated =
+            limits::evaluation(spec.length.evaluated as f64, batch / step).max(spec.length.evaluated as f64 / arriving);
+        let gpus = f64::from(priced.listing.gpus.count) * machines;
+        let lag = 1.0 + limits::checkpoint_write(spec.checkpoints.state.0 as f64, machines * assumed::WRITE);
+        RunProfile {
+            work: spec.length.steps as f64 * fed + evaluated,
+            starved: 1.0 - step / fed,
+            before: priced.arrival.boot + start + spec.data.bytes.0 as f64 / (machines * priced.arrival.fetch),
+            costs: CheckpointCosts {
+                stall: 0.2 + limits::checkpoint_stall(spec.checkpoints.state.0 as f64 / gpus, gpu),
+                lag,
+                restart: assumed::RESTART + lag,
+            },
+        }
+    }
+
+    /// The timeline under given terms. `availability` is that of all machines together, for spot.
+    pub fn timeline(
+        &self,
+        spec: &TrainingSpec,
+        terms: PurchaseOption,
+        policy: OutagePolicy,
+        availability: SpotAvailability,
+    ) -> RunTimeline {
+        match terms {
+            PurchaseOption::OnDemand | PurchaseOption::Dedicated => {
+                let interval = spec.checkpoints.every.unwrap_or(assumed::CHECKPOINT).max(self.costs.lag);
+                let saved = (self.work / interval).floor() * self.costs.stall;
+                let wall = self.before + self.work + saved;
+                RunTimeline { wall, rented: wall, interval, ..self.plain() }
+            }
+            PurchaseOption::Spot => {
+                let interval = spec
+                    .checkpoints
+                    .every
+                    .unwrap_or_else(|| interval(availability.up, &self.costs))
+                    .max(self.costs.lag);
+                let alone = paid(self.work, interval, availability, &self.costs);
+                match policy {
+                    OutagePolicy::Wait => RunTimeline {
+                        rented: self.before + alone,
+                        wall: self.before + alone / availability.fraction(),
+                        interruptions: alone / availability.up,
+                        interval,
+                        ..self.plain()
+                    },
+                    OutagePolicy::FallBack { patience, .. } => {
+                        self.falling_back(interval, alone, patience, availability)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Outages last exponentially long: of each, what is longer than the patience is worked through on demand. Work
+    /// per second is the same on machines on demand, but for what is lost to interruptions.
+    fn falling_back(&self, interval: f64, alone: f64, patience: f64, availability: SpotAvailability) -> RunTimeline {
+        let longer = availability.down * (-patience / availability.down).exp();
+        let waited = availability.down - longer;
+        let yields = self.work / alone;
+        let rented = self.work / (yields + longer / availability.up);
+        let interruptions = rented / availability.up;
+        let fallen_back = interruptions * longer;
+        RunTimeline {
+            rented: self.before + rented,
+            fallen_back,
+            wall: self.before + rented + fallen_back + interruptions * waited,
+            interruptions,
+            interval,
+            ..self.plain()
+        }
+    }
+
+    fn plain(&self) -> RunTimeline {
+        RunTimeline { work: self.work, starved: self.starved, ..RunTimeline::default() }
+    }
+}
+
+/// What a run does when there are no spot machines: it falls back where it may, and where there is a price on demand.
+pub fn policy(spot: Spot, priced: &PricedListing) -> OutagePolicy {
+    match (spot, priced.rate(PurchaseOption::OnDemand)) {
+        (Spot::Auto, Some(_)) => OutagePolicy::FallBack { patience: assumed::PATIENCE, hold: assumed::HOLD },
+        (Spot::Auto | Spot::Only | Spot::Never, _) => OutagePolicy::Wait,
+    }
+}
+
+/// Whether the data lies in the same region as a machine, in another region of its cloud, or elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DataLocality {
+    #[default]
+    None,
+    Region,
+    Cloud,
+}
+
+/// What leaves where: the data from where it lies, at the price of that cloud, and the trained weights from the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Egress {
+    pub distance: DataLocality,
+    /// Of the cloud in which the data lies.
+    pub tariffs: Tariffs,
+}
+
+/// What a timeline costs.
+pub fn cost(
+    spec: &TrainingSpec,
+    priced: &PricedListing,
+    terms: PurchaseOption,
+    nodes: u32,
+    timeline: &RunTimeline,
+    leaving: &Egress,
+) -> Cost {
+    let at = |terms: PurchaseOption, seconds: f64| {
+        priced.rate(terms).map_or(Money::default(), |rate| rent(rate, nodes, elapsed(seconds)))
+    };
+    let wall = elapsed(timeline.wall);
+    let bytes = |bytes: Bytes, copies: u64| Bytes(bytes.0.saturating_mul(copies));
+    let keep = |held: Bytes, price: Option<Money>| {
+        price.map_or(Money::default(), |price| kept(Stored { bytes: held, price }, wall))
+    };
+    let leave = |left: Bytes, price: Option<Money>| {
+        price.map_or(Money::default(), |price| moved(Transferred { bytes: left, price }))
+    };
+    // A machine's own disk costs nothing more.
+    let has_room = priced.listing.disk.is_some_and(|disk| disk >= spec.data.bytes);
+    let disk = match (has_room, spec.data.disk) {
+        (true, _) => None,
+        (false, Service::PlainDisk) => priced.tariffs.plain,
+        (false, _) => priced.tariffs.ssd,
+    };
+    let data = match leaving.distance {
+        DataLocality::None => Money::default(),
+        DataLocality::Region => leave(spec.data.bytes, leaving.tariffs.cross_region),
+        DataLocality::Cloud => leave(spec.data.bytes, leaving.tariffs.egress),
+    };
+    Cost {
+        compute: at(terms, timeline.rented) + at(PurchaseOption::OnDemand, timeline.fallen_back),
+        storage: keep(bytes(spec.data.bytes, u64::from(nodes)), disk),
+        checkpoints: keep(bytes(spec.checkpoints.state, u64::from(spec.checkpoints.keep)), priced.tariffs.objects),
+        egress: data + leave(spec.checkpoints.weights, priced.tariffs.egress),
+    }
+}
+
+/// What a timeline emits; none where the region's grid is not known.
+pub fn emitted(priced: &PricedListing, nodes: u32, watts: f64, timeline: &RunTimeline) -> Option<Carbon> {
+    let grams = priced.region?.carbon.as_ref()?.grams_per_kwh;
+    Some(carbon(nodes * priced.listing.gpus.count, watts, timeline.rented + timeline.fallen_back, grams))
+}
+
+/// The time of a timeline, as it is compared.
+pub fn time(timeline: &RunTimeline) -> Elapsed {
+    elapsed(timeline.wall)
+}

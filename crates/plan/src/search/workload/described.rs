@@ -1,0 +1,175 @@
+//! The `workload:` section of a job: what a program of the user's own trains.
+
+use domain::problem::Problem;
+use domain::tariff::Service;
+use domain::workload::{Described, Model as Named, Workload};
+use domain::{Bytes, Job};
+
+use super::input::{InputSpec, fits, photographs};
+use super::spec::{DataDemand, ParallelChoice, ProgramOptions, RunLength, TrainingSpec};
+use super::{ResolvedNetwork, ResolvedWorkload, Saving, checkpoints};
+use crate::estimate::Layout;
+use crate::model::read::{self, SampleShape};
+use crate::model::{Model, Summary};
+
+/// Checkpoints that are kept when the job does not say how many.
+const KEEP: u32 = 3;
+
+/// What a job's model file is, as far as the job names one.
+pub fn model_file(job: &Job) -> Option<&str> {
+    match &job.workload.as_ref()?.model {
+        Named::File(path) => Some(path),
+        Named::Described(_) => None,
+    }
+}
+
+/// Resolves the `workload:` section of a job. `bytes` are those of the file that [`model_file`] names.
+///
+/// # Errors
+/// What is missing or cannot be read, with what to write.
+pub(super) fn resolve(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> Result<ResolvedWorkload, Problem> {
+    let mut assumptions = Vec::new();
+    let shape = SampleShape {
+        sequence: workload.sequence,
+        picture: workload.picture.map(|side| [3, side, side]),
+        classes: None,
+    };
+    let at_model = |problem: Problem| match problem.key.as_str() {
+        key @ ("sequence" | "picture") => Problem { key: format!("workload.{key}"), ..problem },
+        key => {
+            let at = if key.is_empty() { String::new() } else { format!("`{key}`: ") };
+            let whose = match &workload.model {
+                Named::File(path) => format!("`{path}`: "),
+                Named::Described(_) => String::new(),
+            };
+            let message = format!("{whose}{at}{}", problem.message);
+            Problem { key: "workload.model".to_owned(), message, ..problem }
+        }
+    };
+    let model = match &workload.model {
+        Named::File(_) => Model::Graph(read::model(bytes.unwrap_or_default(), &shape).map_err(at_model)?),
+        Named::Described(Described::Config(figures)) => {
+            let text = serde_json::Value::Object(figures.0.clone()).to_string();
+            Model::Graph(read::model(text.as_bytes(), &shape).map_err(at_model)?)
+        }
+        Named::Described(Described::Totals(totals)) => {
+            if totals.parameters.0 == 0 || totals.multiply_adds.0 == 0 {
+                let message = "a network without weights or arithmetic learns nothing";
+                return Err(Problem::at("workload.model.totals", message)
+                    .hint("write its totals, as tables of models state them"));
+            }
+            Model::Summary(Summary {
+                parameters: totals.parameters.0 as f64,
+                multiply_adds: totals.multiply_adds.0 as f64,
+                activations: totals.activations.0 as f64,
+                family: totals.family.clone(),
+            })
+        }
+    };
+    if let Model::Graph(graph) = &model {
+        fits(graph, workload)?;
+        if !graph.unknown.is_empty() {
+            let what = graph.unknown.join(", ");
+            assumptions.push(format!("not understood, and an operator that is not known counts nothing: {what}"));
+        }
+        assumptions.extend(graph.assumed.iter().cloned());
+    }
+    let input = InputSpec::of(&model, workload);
+    let samples = job.data.samples.map(|count| count.0);
+    let length = input.tokens.or(workload.sequence);
+    let steps = steps(workload, samples, length, &mut assumptions)?;
+    let epochs = match (workload.epochs, samples) {
+        (Some(epochs), _) => epochs,
+        (None, Some(samples)) if samples > 0 => steps as f64 * workload.batch as f64 / samples as f64,
+        (None, _) => 1.0,
+    };
+    let seen = samples.unwrap_or_else(|| steps.saturating_mul(workload.batch));
+    let sample_bytes = input.bytes;
+    let data = job.data.bytes.unwrap_or_else(|| {
+        let assumed = Bytes(seen.saturating_mul(sample_bytes));
+        assumptions.push(format!(
+            "the data is taken to be {:.1} GB: {sample_bytes} bytes a sample; say `data: {{bytes: …}}`",
+            assumed.0 as f64 / 1e9
+        ));
+        assumed
+    });
+    let per_core = match (job.data.per_core, input.has_images) {
+        (Some(given), _) => Some(given),
+        (None, false) => None,
+        (None, true) => {
+            let per_core = photographs().per_core;
+            assumptions.push(format!(
+                "a core makes {per_core} photographs a second ready with our loader; other loaders may be several times slower: measure (`gradus data bench` tells ours on a machine), and say `data: {{per_core: …}}`"
+            ));
+            Some(per_core)
+        }
+    };
+    let length = RunLength {
+        batch: workload.batch,
+        steps,
+        evaluated: workload.evaluated.map_or(0, |count| (count.0 as f64 * epochs.ceil()) as u64),
+    };
+    let data = DataDemand {
+        per_core,
+        bytes: data,
+        disk: if input.has_images { Service::SsdDisk } else { Service::PlainDisk },
+    };
+    let program = ProgramOptions {
+        precision: workload.precision,
+        optimizer: workload.optimizer,
+        layout: Layout::from(workload.memory_format),
+        flash_attention: workload.flash_attention,
+        compiled: workload.compiled,
+        recompute: workload.recompute,
+        averages: false,
+    };
+    let saving = Saving { keep: KEEP, every: workload.checkpoint.map(|between| between.as_secs_f64()) };
+    let network = ResolvedNetwork::of(model);
+    let spec = TrainingSpec {
+        length,
+        data,
+        checkpoints: checkpoints(network.ops.parameters, &program, saving),
+        network: network.figures(),
+        program,
+        division: ParallelChoice::Search,
+    };
+    Ok(ResolvedWorkload { network, spec, samples, assumptions })
+}
+
+/// Steps in all; `length` is that of a sequence, where the network reads words.
+fn steps(
+    workload: &Workload,
+    samples: Option<u64>,
+    length: Option<u64>,
+    assumptions: &mut Vec<String>,
+) -> Result<u64, Problem> {
+    let missing = |message: &str, hint: &str| Problem::at("workload", message).hint(hint);
+    let per_batch = |samples: f64| (samples / workload.batch as f64).ceil().max(1.0) as u64;
+    match (workload.steps, workload.tokens, workload.epochs) {
+        (Some(steps), _, _) => Ok(steps.0),
+        (None, Some(tokens), _) => {
+            let Some(length) = length else {
+                let message = "`tokens` are counted in sequences, and this network reads none whose length is known";
+                return Err(missing(
+                    message,
+                    "write `sequence: 2048`, or `steps: …` or `epochs: …` for another network",
+                ));
+            };
+            if workload.sequence.is_none() {
+                assumptions.push(format!("sequences are {length} tokens; say `sequence` for others"));
+            }
+            Ok(per_batch(tokens.0 as f64 / length as f64))
+        }
+        (None, None, Some(epochs)) => match samples {
+            // Each epoch ends with a whole step.
+            Some(samples) => Ok((epochs * samples.div_ceil(workload.batch) as f64).ceil() as u64),
+            None => Err(missing(
+                "epochs are counted in samples, and their number is not said",
+                "write `data: {samples: …}`",
+            )),
+        },
+        (None, None, None) => {
+            Err(missing("how long it trains is not said", "write `epochs: …`, `steps: …` or `tokens: …`"))
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! From a job to what the search needs: the network, and the training in numbers. What the job leaves open is assumed,
+//! and the assumption is stated.
+//!
+//! [`described`] resolves the `workload:` section of a user's own program, [`trained`] the `train:` section of our own
+//! trainer, with what is known of its data; both end in one [`TrainingSpec`].
+
+mod described;
+mod facts;
+mod input;
+pub mod spec;
+pub mod trained;
+
+use domain::problem::Problem;
+use domain::{Bytes, Job, Work};
+
+pub use described::model_file;
+pub use facts::JobFacts;
+pub use spec::{
+    CheckpointFigures, DataDemand, NetworkFigures, ParallelChoice, ProgramOptions, RunLength, TrainingSpec,
+};
+
+use crate::estimate::OpProfile;
+use crate::estimate::optimizer::state_bytes;
+use crate::model::{Graph, Kind, Model};
+
+/// What is planned.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResolvedWorkload {
+    pub network: ResolvedNetwork,
+    pub spec: TrainingSpec,
+    /// Training samples, where they are known.
+    pub samples: Option<u64>,
+    /// What was assumed, a sentence each.
+    pub assumptions: Vec<String>,
+}
+
+/// A network, ready for estimates.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResolvedNetwork {
+    pub model: Model,
+    /// The same, grouped for estimates of time.
+    pub ops: OpProfile,
+}
+
+/// Resolves a job over machines elsewhere, where its data is not opened. `bytes` are those of the file that
+/// [`model_file`] names.
+///
+/// # Errors
+/// What is missing or cannot be read, with what to write.
+pub fn resolve(job: &Job, bytes: Option<&[u8]>) -> Result<ResolvedWorkload, Problem> {
+    match (&job.workload, &job.work) {
+        (Some(workload), _) => described::resolve(job, workload, bytes),
+        (None, Work::Train(train)) => trained::resolve(job, train),
+        (None, Work::Command(_)) => {
+            let message = "what the program trains is not said, so nothing can be planned for it";
+            Err(Problem::at("workload", message)
+                .hint("write `workload: {model: config.json, batch: 256, epochs: 3}` and `data: {samples: …}`"))
+        }
+    }
+}
+
+impl ResolvedNetwork {
+    /// Groups the operators of a model.
+    pub fn of(model: Model) -> ResolvedNetwork {
+        ResolvedNetwork { ops: OpProfile::of(&model), model }
+    }
+
+    /// What of it the search depends on.
+    fn figures(&self) -> NetworkFigures {
+        match &self.model {
+            Model::Graph(graph) => NetworkFigures {
+                multiply_adds: graph.multiply_adds() as f64,
+                blocks: graph.blocks(),
+                heads: heads(graph),
+            },
+            Model::Summary(summary) => {
+                NetworkFigures { multiply_adds: summary.multiply_adds, ..NetworkFigures::default() }
+            }
+        }
+    }
+}
+
+/// The fewest heads of all attention; 0 where there is none.
+fn heads(graph: &Graph) -> u32 {
+    let heads = graph.operators.iter().filter_map(|operator| match operator.kind {
+        Kind::Attention { heads, .. } => Some(heads),
+        _ => None,
+    });
+    heads.min().and_then(|heads| u32::try_from(heads).ok()).unwrap_or(0)
+}
+
+/// How often and how many checkpoints are kept.
+#[derive(Debug, Clone, Copy)]
+struct Saving {
+    keep: u32,
+    every: Option<f64>,
+}
+
+/// What a checkpoint of so many trained weights takes.
+fn checkpoints(weights: f64, program: &ProgramOptions, saving: Saving) -> CheckpointFigures {
+    let weight = program.precision.weight_bytes();
+    let averaged = if program.averages { weight } else { 0.0 };
+    let state = weight + state_bytes(program.optimizer, program.precision) + averaged;
+    CheckpointFigures {
+        state: Bytes((weights * state) as u64),
+        weights: Bytes((weights * weight) as u64),
+        keep: saving.keep,
+        every: saving.every,
+    }
+}

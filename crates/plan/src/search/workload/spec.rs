@@ -1,0 +1,104 @@
+//! What is to be trained, in numbers: all that time and money depend on beside the machines.
+//!
+//! Each part is known at its own moment: how long the run is and what its data takes follow from the job and its data,
+//! [`NetworkFigures`] from the graph, [`CheckpointFigures`] from both, and [`ParallelChoice`] is either the job's or left to
+//! the search.
+
+use domain::Bytes;
+use domain::tariff::Service;
+use serde::Serialize;
+
+use crate::estimate::{Layout, NumericFormat, OptimizerKind, Parallel, Recompute};
+
+/// A run to be planned.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TrainingSpec {
+    #[serde(flatten)]
+    pub length: RunLength,
+    #[serde(flatten)]
+    pub data: DataDemand,
+    #[serde(flatten)]
+    pub checkpoints: CheckpointFigures,
+    #[serde(flatten)]
+    pub network: NetworkFigures,
+    #[serde(flatten)]
+    pub program: ProgramOptions,
+    /// Who decides how the ranks share a step.
+    #[serde(skip)]
+    pub division: ParallelChoice,
+}
+
+/// How much is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct RunLength {
+    /// Samples per optimiser step, over all devices.
+    pub batch: u64,
+    /// Optimiser steps.
+    pub steps: u64,
+    /// Samples that are evaluated, in all.
+    pub evaluated: u64,
+}
+
+/// What the data takes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct DataDemand {
+    /// Samples per second that one core decodes; none where nothing has to be decoded.
+    pub per_core: Option<f64>,
+    /// Bytes of the data in all.
+    #[serde(rename = "data")]
+    pub bytes: Bytes,
+    /// The disk that the data needs: a fast one where many small samples are read in random order.
+    pub disk: Service,
+}
+
+/// What is written while it trains.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct CheckpointFigures {
+    /// Bytes of a checkpoint.
+    pub state: Bytes,
+    /// Bytes of the trained weights.
+    pub weights: Bytes,
+    /// Checkpoints that are kept.
+    pub keep: u32,
+    /// Seconds between two checkpoints, where the job says so.
+    #[serde(rename = "checkpoint")]
+    pub every: Option<f64>,
+}
+
+/// What of the network the search depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct NetworkFigures {
+    /// Multiply-adds of one forward pass of one sample.
+    pub multiply_adds: f64,
+    /// Repeated blocks, as far as the network can be cut between them; 0 where it cannot.
+    pub blocks: u32,
+    /// Heads of attention, which tensor parallelism divides; 0 where there are none.
+    pub heads: u32,
+}
+
+/// How the program computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ProgramOptions {
+    /// The format that is asked for; each GPU takes what it has of it.
+    #[serde(rename = "formats")]
+    pub precision: NumericFormat,
+    pub optimizer: OptimizerKind,
+    pub layout: Layout,
+    pub flash_attention: bool,
+    pub compiled: bool,
+    /// Whether activations may be recomputed.
+    pub recompute: bool,
+    /// A mean of the weights is kept and saved beside them.
+    #[serde(skip)]
+    pub averages: bool,
+}
+
+/// Who decides how the ranks share a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ParallelChoice {
+    /// The search: any that fits, the fastest.
+    #[default]
+    Search,
+    /// The job.
+    Stated { parallel: Parallel, accumulate: u64, recompute: Recompute },
+}

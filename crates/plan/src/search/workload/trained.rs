@@ -1,0 +1,217 @@
+//! The `train:` section of a job, for our own trainer: the network as it builds it, and the training in numbers, with
+//! what is known of the data.
+
+use domain::architecture::Architecture;
+use domain::problem::Problem;
+use domain::rank::Sample;
+use domain::tariff::Service;
+use domain::train::{self, Every, Train};
+use domain::{Bytes, Job};
+
+use super::input::{TOKEN_BYTES, photographs};
+use super::spec::{DataDemand, NetworkFigures, ParallelChoice, ProgramOptions, RunLength, TrainingSpec};
+use super::{JobFacts, ResolvedNetwork, ResolvedWorkload, Saving, checkpoints};
+use crate::estimate::{Layout, Parallel, Recompute, Zero};
+use crate::model::{Graph, Model, ours};
+
+/// What is known of a job of our own trainer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trained {
+    /// None where no graph of it is known: modules of the user's own.
+    pub network: Option<ResolvedNetwork>,
+    /// What the network is given for one sample.
+    pub sample: Option<Sample>,
+    /// The steps are 0 where the number of samples is not known.
+    pub spec: TrainingSpec,
+    /// Samples of training, validation and test, where they are known.
+    pub samples: Option<[u64; 3]>,
+    /// What was assumed, a sentence each.
+    pub assumptions: Vec<String>,
+}
+
+/// Resolves a job whose data is not opened, over machines elsewhere.
+///
+/// # Errors
+/// What is missing, with what to write.
+pub(super) fn resolve(job: &Job, train: &Train) -> Result<ResolvedWorkload, Problem> {
+    if job.data.samples.is_none() {
+        let message =
+            "the data is not opened for a plan over machines elsewhere, and its number of samples is not said";
+        return Err(Problem::at("data.samples", message).hint("write `data: {samples: 50000}`"));
+    }
+    let Trained { network, spec, samples, assumptions, .. } = trained(job, train, &JobFacts::default())?;
+    let Some(network) = network else {
+        let message = "this network is not counted yet, so nothing can be planned for it elsewhere";
+        return Err(Problem::at("train.model", message).hint("describe it under `workload:` beside a `run:` program"));
+    };
+    Ok(ResolvedWorkload { network, spec, samples: samples.map(|[training, ..]| training), assumptions })
+}
+
+/// Resolves a job with what is known of its data.
+///
+/// # Errors
+/// A batch of more than all samples.
+pub fn trained(job: &Job, train: &Train, facts: &JobFacts) -> Result<Trained, Problem> {
+    // Of samples that are only counted, a tenth is taken to be held out.
+    let stated = job.data.samples.map(|count| [count.0, count.0 / 10, 0]);
+    let samples = facts.samples.or(stated);
+    if let Some([training, ..]) = samples
+        && u64::from(train.batch) > training
+    {
+        let message = format!("a batch of {} is more than the {training} training samples", train.batch);
+        return Err(Problem::at("train.batch", message).hint(format!("write `batch: {training}` or less")));
+    }
+    let mut assumptions = Vec::new();
+    let sample = sample(train, facts, &mut assumptions);
+    let network = sample.and_then(|sample| graph(train, sample, facts, &mut assumptions));
+    let network = network.map(|graph| ResolvedNetwork::of(Model::Graph(graph)));
+    let program = program(train);
+    let saving = Saving {
+        keep: train.checkpoint.keep,
+        every: match train.checkpoint.every {
+            Every::Time(between) => Some(between.as_secs_f64()),
+            Every::Auto | Every::Steps(_) => None,
+        },
+    };
+    let weights = network.as_ref().map_or(0.0, |network| network.ops.parameters);
+    let spec = TrainingSpec {
+        length: length(train, samples),
+        data: data(job, train, samples),
+        checkpoints: checkpoints(weights, &program, saving),
+        network: network.as_ref().map_or(NetworkFigures::default(), ResolvedNetwork::figures),
+        program,
+        division: ParallelChoice::Search,
+    };
+    Ok(Trained { network, sample, spec, samples, assumptions })
+}
+
+/// How the job itself divides a step among its ranks.
+pub fn division(train: &Train) -> ParallelChoice {
+    let tensor = train.parallel.tensor.max(1);
+    let parallel = Parallel {
+        data: (train.processes.max(1) / tensor).max(1),
+        tensor,
+        pipeline: 1,
+        zero: match train.parallel.shard {
+            train::Shard::None => Zero::None,
+            train::Shard::Optimizer => Zero::Optimizer,
+            train::Shard::Gradients => Zero::Gradients,
+            train::Shard::Parameters => Zero::Parameters,
+        },
+    };
+    let recompute = match train.recompute {
+        train::Recompute::None => Recompute::None,
+        train::Recompute::Blocks => Recompute::Full,
+        train::Recompute::Every(blocks) => Recompute::Every(blocks),
+    };
+    ParallelChoice::Stated { parallel, accumulate: u64::from(train.accumulate.max(1)), recompute }
+}
+
+fn length(train: &Train, samples: Option<[u64; 3]>) -> RunLength {
+    let batch = u64::from(train.batch.max(1));
+    let Some([training, validation, test]) = samples else { return RunLength { batch, steps: 0, evaluated: 0 } };
+    // A run that stops before its last epoch has fewer steps than the learning rate moves over.
+    let epochs = u64::from(train.last_epoch());
+    RunLength {
+        batch,
+        steps: epochs.saturating_mul(training.div_ceil(batch)),
+        evaluated: epochs.saturating_mul(validation).saturating_add(test),
+    }
+}
+
+fn data(job: &Job, train: &Train, samples: Option<[u64; 3]>) -> DataDemand {
+    let (bytes, per_core, disk) = match &train.data.text {
+        Some(text) => (TOKEN_BYTES * u64::from(text.length), job.data.per_core, Service::PlainDisk),
+        None => {
+            let photographs = photographs();
+            let per_core = job.data.per_core.unwrap_or(photographs.per_core);
+            (photographs.bytes as u64, Some(per_core), Service::SsdDisk)
+        }
+    };
+    let training = samples.map_or(0, |[training, ..]| training);
+    let bytes = job.data.bytes.unwrap_or_else(|| Bytes(training.saturating_mul(bytes)));
+    DataDemand { per_core, bytes, disk }
+}
+
+fn program(train: &Train) -> ProgramOptions {
+    ProgramOptions {
+        precision: train.precision.into(),
+        optimizer: (&train.optimizer).into(),
+        layout: Layout::from(train.memory_format),
+        flash_attention: true,
+        compiled: false,
+        recompute: train.recompute == train::Recompute::Blocks,
+        averages: train.average.is_some(),
+    }
+}
+
+/// Whether values are dropped out while it trains.
+pub fn drops_out(train: &Train) -> bool {
+    train.model.architecture().is_some_and(Architecture::has_dropout) && train.dropout != Some(0.0)
+}
+
+/// The side of an image and the number of classes that are assumed for an architecture whose data is not opened.
+fn usual(architecture: Option<Architecture>, task: train::Task) -> (u32, u32) {
+    match (task, architecture) {
+        (train::Task::Boxes, _) => (640, 80),
+        (_, Some(Architecture::SmallResnet { .. } | Architecture::Cnn | Architecture::Mlp)) => (32, 10),
+        (train::Task::Texts, _) => (0, 2),
+        (_, _) => (224, 1000),
+    }
+}
+
+/// What the network is given for one sample; none for text that the job says nothing of.
+fn sample(train: &Train, facts: &JobFacts, assumptions: &mut Vec<String>) -> Option<Sample> {
+    match train.task() {
+        train::Task::Pictures | train::Task::Boxes => {
+            let [channels, height, width] = image(train, facts, assumptions);
+            Some(Sample::Picture { channels, height, width })
+        }
+        train::Task::Texts | train::Task::MaskedWords | train::Task::NextWord => {
+            let text = train.data.text.as_ref()?;
+            let vocabulary = text.vocabulary;
+            assumptions.push(match &text.tokenizer {
+                None => format!("a vocabulary of {vocabulary} tokens, the most that is learned, is assumed"),
+                Some(file) => format!("a vocabulary of {vocabulary} tokens is assumed: `{file}` is not opened yet"),
+            });
+            Some(Sample::Text { vocabulary, length: text.length })
+        }
+    }
+}
+
+/// Channels, height and width that the network is given.
+fn image(train: &Train, facts: &JobFacts, assumptions: &mut Vec<String>) -> [u32; 3] {
+    let size = train.data.size;
+    if let Some([channels, height, width]) = facts.input_shape {
+        return size.map_or([channels, height, width], |size| [channels, size, size]);
+    }
+    let path = train.data.path.to_lowercase();
+    if path.ends_with(".csv") || path.ends_with(".csv.gz") {
+        // That form of data has 64 pixels per sample.
+        let side = size.unwrap_or(8);
+        return [1, side, side];
+    }
+    let (usual, _) = usual(train.model.architecture(), train.task());
+    let side = size.unwrap_or(usual);
+    let why = if size.is_none() { "; say `train.data.size`" } else { "" };
+    assumptions.push(format!("RGB images of {side}×{side} pixels are assumed until the data is opened{why}"));
+    [3, side, side]
+}
+
+/// The network for such samples; none, and that is stated, where there is no graph of it.
+fn graph(train: &Train, sample: Sample, facts: &JobFacts, assumptions: &mut Vec<String>) -> Option<Graph> {
+    let architecture = train.model.architecture();
+    let known = match train.task() {
+        train::Task::MaskedWords | train::Task::NextWord => Some(0),
+        train::Task::Pictures | train::Task::Boxes | train::Task::Texts => facts.classes.or(train.data.classes),
+    };
+    let (_, usual) = usual(architecture, train.task());
+    let mut graph = ours::graph(architecture?, sample, u64::from(known.unwrap_or(usual)))?;
+    if known.is_none() {
+        assumptions.push(format!("{usual} classes are assumed until the data is opened; say `train.data.classes`"));
+    }
+    if !drops_out(train) {
+        graph.leave_dropout_out();
+    }
+    Some(graph)
+}
