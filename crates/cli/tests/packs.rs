@@ -134,7 +134,7 @@ fn what_is_wrong_is_told() {
     check(&text, &["--tokenizer", "bpe:500", "--columns", "story"], 2, "it has no column `story`");
     let broken = scene.path("broken.json");
     fs::write(&broken, "{}").unwrap();
-    check(&broken, &[], 2, "it is no list of pictures");
+    check(&broken, &[], 2, "it is not a COCO JSON");
     // Texts where pictures are looked for.
     for name in ["texts.csv", "more.jsonl", "plain.txt"] {
         let texts = scene.path(name);

@@ -1,4 +1,4 @@
-//! Applies every operation of RandAugment to one picture: `rand_augment HEIGHT WIDTH MAGNITUDE < planes > all`.
+//! Applies every operation of RandAugment to one image: `rand_augment HEIGHT WIDTH MAGNITUDE < planes > all`.
 //!
 //! In come the bytes of red, green and blue; out go those of all fourteen operations, each turned to either side.
 //! `benches/peers/rand_augment.py` holds them against torchvision's.
@@ -12,14 +12,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut next =
         || arguments.next().ok_or("HEIGHT, WIDTH or MAGNITUDE is missing")?.map_err(|error| error.to_string());
     let (height, width, magnitude) = (next()?, next()?, next()?);
-    let mut picture = Vec::new();
-    std::io::stdin().read_to_end(&mut picture)?;
-    if picture.len() != 3 * height * width {
-        return Err(format!("{} bytes are not {height}×{width} pixels", picture.len()).into());
+    let mut image = Vec::new();
+    std::io::stdin().read_to_end(&mut image)?;
+    if image.len() != 3 * height * width {
+        return Err(format!("{} bytes are not {height}×{width} pixels", image.len()).into());
     }
     for number in 0..NAMES.len() {
         for turned in [false, true] {
-            let (mut planes, mut spare) = (picture.clone(), Vec::new());
+            let (mut planes, mut spare) = (image.clone(), Vec::new());
             let operation = Operation::numbered(number, u32::try_from(magnitude)?, turned, height, width);
             operation.apply(&mut planes, &mut spare, height, width);
             std::io::stdout().write_all(&planes)?;

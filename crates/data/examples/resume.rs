@@ -6,7 +6,7 @@ use std::error::Error;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use data::{Cursor, Order};
+use data::{Cursor, SampleOrder};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for time in 0..times {
         let cursor = Cursor { epoch: time % 90, pos: samples / times * time };
         let began = Instant::now();
-        let order = Order::new(samples, 42);
+        let order = SampleOrder::new(samples, 42);
         for pos in cursor.pos..(cursor.pos + batch).min(samples) {
             black_box(order.at(cursor.epoch, pos));
         }

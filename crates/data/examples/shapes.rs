@@ -11,6 +11,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let number = |place: usize, usual: u64| numbers.get(place).map_or(Ok(usual), |text| text.parse::<u64>());
     let (count, size, seed) = (number(0, 1000)?, number(1, 128)?, number(2, 0)?);
     data::shapes::write(Path::new(folder), usize::try_from(count)?, u32::try_from(size)?, seed)?;
-    println!("{count} pictures of {size}×{size} and `annotations.json` are in `{folder}`");
+    println!("{count} images of {size}×{size} and `annotations.json` are in `{folder}`");
     Ok(())
 }

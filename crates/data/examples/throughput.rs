@@ -1,4 +1,4 @@
-//! Prints how many pictures a second a data set gives.
+//! Prints how many images a second a data set gives.
 //!
 //! `cargo run --release -p gradus-data --example throughput -- PATH [BATCH] [WORKERS]`
 
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dataset = Arc::new(Dataset::open(&spec, Path::new(path), 0)?);
     let [train, validation, test] = dataset.counts();
     println!(
-        "{} classes, {train} + {validation} + {test} pictures of {}×{}×{}, mean {:?}, std {:?}",
+        "{} classes, {train} + {validation} + {test} images of {}×{}×{}, mean {:?}, std {:?}",
         dataset.classes().len(),
         dataset.channels(),
         dataset.height(),
@@ -58,18 +58,18 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Goes through the batches for at most five seconds.
 fn report(what: &str, mut loader: Loader) -> Result<(), data::Error> {
     let began = Instant::now();
-    let (mut pictures, mut batches, mut longest, mut sum) = (0, 0, Duration::ZERO, 0.0);
+    let (mut images, mut batches, mut longest, mut sum) = (0, 0, Duration::ZERO, 0.0);
     while let Some(batch) = loader.next().filter(|_| began.elapsed() < Duration::from_secs(5)) {
         let batch = batch?;
-        pictures += batch.len();
+        images += batch.len();
         batches += 1;
         longest = longest.max(batch.wait());
         sum += batch.images()[0];
     }
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        "{what}: {pictures} pictures in {batches} batches and {seconds:.3} s: {:.0} pictures/s, longest wait {longest:?} ({sum:.1})",
-        pictures as f64 / seconds
+        "{what}: {images} images in {batches} batches and {seconds:.3} s: {:.0} images/s, longest wait {longest:?} ({sum:.1})",
+        images as f64 / seconds
     );
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! What can be wrong with a data set, said so that it can be put right.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use domain::finding::{Cause, Finding};
 
 use crate::identity::DataChange;
 
-/// Why a data set cannot be opened, or a picture of it cannot be had.
+/// Why a data set cannot be opened, or an image of it cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Nothing is at the path.
@@ -52,22 +52,22 @@ pub enum Error {
         /// Names of the classes in the data.
         names: Vec<String>,
     },
-    /// A picture is damaged, or of a kind that is not read.
-    #[error("the picture `{name}` cannot be read: {why}")]
-    Picture {
+    /// An image is damaged, or of a kind that is not read.
+    #[error("the image `{name}` cannot be read: {why}")]
+    Image {
         /// File, or place inside a file.
         name: String,
         /// What is wrong with it.
         why: String,
     },
-    /// A picture is of another size than the first one, and no size was given.
-    #[error("the picture `{name}` is {}×{} pixels, the first one is {}×{}", found.1, found.0, wanted.1, wanted.0)]
+    /// An image is of another size than the first one, and no size was given.
+    #[error("the image `{name}` is {}×{} pixels, the first one is {}×{}", found.1, found.0, wanted.1, wanted.0)]
     Size {
         /// File, or place inside a file.
         name: String,
         /// Its height and width.
         found: (u32, u32),
-        /// Height and width of the first picture.
+        /// Height and width of the first image.
         wanted: (u32, u32),
     },
     /// The samples cannot be divided as asked.
@@ -78,7 +78,7 @@ pub enum Error {
         /// What to change.
         hint: String,
     },
-    /// The given mean or standard deviation does not fit the pictures.
+    /// The given mean or standard deviation does not fit the images.
     #[error("`normalize` does not fit the data: {why}")]
     Normalize {
         /// What is wrong.
@@ -97,8 +97,8 @@ pub enum Error {
     /// The data is not what the run was trained on so far.
     #[error("the data has changed since the run was trained on it: {0}")]
     Changed(Box<DataChange>),
-    /// Changes that only pictures with colours can have.
-    #[error("`rand_augment` changes colours, and these pictures have {channels} channel")]
+    /// Changes that only images with colours can have.
+    #[error("`rand_augment` changes colours, and these images have {channels} channel")]
     Grey {
         /// Values of a pixel.
         channels: usize,
@@ -121,13 +121,13 @@ impl Error {
             Error::Classes { found, .. } => {
                 Some(format!("set `classes: {found}`, or leave it out, or correct the data"))
             }
-            Error::Picture { .. } => {
+            Error::Image { .. } => {
                 let hint =
-                    "replace the file, or leave such pictures out: `corrupt: skip` in a job, `--skip-corrupt` to pack";
+                    "replace the file, or leave such images out: `corrupt: skip` in a job, `--skip-corrupt` to pack";
                 Some(hint.into())
             }
             Error::Size { wanted: (height, _), .. } => {
-                Some(format!("set a size, such as `size: {height}`, to have all pictures resized"))
+                Some(format!("set a size, such as `size: {height}`, to have all images resized"))
             }
             Error::Normalize { .. } => Some("leave `normalize` out to have it measured on the training split".into()),
             Error::Position { .. } => Some("give the data that the run was started with, or start a new run".into()),
@@ -146,7 +146,7 @@ impl Error {
     pub fn finding(&self) -> Finding {
         let cause = match self {
             Error::Missing { .. } | Error::Read { .. } | Error::Write { .. } | Error::Layout { .. } => Cause::Data,
-            Error::Picture { .. } | Error::Position { .. } | Error::Changed(_) => Cause::Data,
+            Error::Image { .. } | Error::Position { .. } | Error::Changed(_) => Cause::Data,
             Error::Classes { .. } | Error::Size { .. } | Error::Split { .. } | Error::Normalize { .. } => Cause::Job,
             Error::Grey { .. } => Cause::Job,
             Error::Internal(_) => Cause::Internal,
@@ -163,4 +163,9 @@ pub(crate) fn shorten(names: &[String]) -> String {
         None | Some(0) => shown.join(", "),
         Some(more) => format!("{} and {more} more", shown.join(", ")),
     }
+}
+
+/// The error of data that is not laid out as its format asks.
+pub(crate) fn layout(path: &Path, why: impl Into<String>, hint: impl Into<String>) -> Error {
+    Error::Layout { path: path.to_owned(), why: why.into(), hint: hint.into() }
 }

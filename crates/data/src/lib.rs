@@ -1,7 +1,7 @@
-//! `data`: pictures, from files on this machine to the batches of a training step.
+//! `data`: images, from files on this machine to the batches of a training step.
 //!
 //! The one idea: a batch is a function of (data set, seed, epoch, position) and of nothing else. The order is a
-//! permutation that is computed, not stored ([`order`]), a picture's augmentation is drawn from a generator keyed by
+//! permutation that is computed, not stored ([`order`]), an image's augmentation is drawn from a generator keyed by
 //! (seed, epoch, sample), so the whole state of the loader is a [`Cursor`] of two numbers, and neither the number of
 //! threads nor an interruption can be seen in the batches.
 //!
@@ -9,7 +9,7 @@
 //! # fn main() -> Result<(), data::Error> {
 //! # let spec: domain::train::Data = unimplemented!();
 //! use std::sync::Arc;
-//! let dataset = Arc::new(data::Dataset::open(&spec, "pictures.tar".as_ref(), 0)?);
+//! let dataset = Arc::new(data::Dataset::open(&spec, "images.tar".as_ref(), 0)?);
 //! let options = data::LoaderOptions { batch: 32, seed: 0, augment: spec.augment.clone(), ..Default::default() };
 //! let mut loader = data::Loader::train(dataset, options, data::Cursor::START, 10);
 //! while let Some(batch) = loader.next() {
@@ -19,66 +19,57 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Read on in `dataset` (what is in a data set), then `loader` (how batches are made).
+//! Its folders point one way:
+//!
+//! ```text
+//! files → decode → transform ┐
+//! sampling ──────────────────┤
+//! files → shard → formats ───┴→ loader, detection, texts → pack → inspect
+//! ```
+//!
+//! `files` reads bytes that are here or remote; `decode` turns one image file into pixels and `transform` those into
+//! the values of a batch; `shard` is our own container and `formats` everybody's, each read into one index; `sampling`
+//! says which sample is next. On these stand the three loaders, of labelled images (`loader`), of images with boxes
+//! (`detection`) and of text (`texts`). `pack` writes shards, `inspect` reports on data of any format, and `chunk`, which
+//! needs none of them, cuts files for transfers.
 
-mod augment;
-mod beta;
-pub mod bound;
-pub mod cache;
-pub mod caught;
 pub mod chunk;
-mod cut;
-mod dataset;
-pub mod elsewhere;
+mod decode;
+mod detection;
 mod error;
+mod files;
+mod formats;
 mod identity;
-mod inspect;
-pub mod jpeg;
-mod kernels;
 mod loader;
-mod manifest;
-mod marks;
-mod mix;
-pub mod order;
 mod pack;
-mod picture;
-mod plain_file;
-mod preparation;
-mod prepare;
-pub mod rand_augment;
-mod random;
-pub mod recipe;
-mod resample;
-mod resize;
-mod scenes;
-pub mod shapes;
+mod sampling;
 mod shard;
-mod slots;
-mod source;
-mod split;
-mod survey;
 #[cfg(test)]
 mod tests;
-mod text;
 mod texts;
-mod tokens;
+mod transform;
 
-pub use dataset::{Dataset, Outline, Skipped};
+pub use decode::jpeg;
+pub use decode::kernels::name as kernels;
+pub use detection::{
+    CELL, DetectionBatch, DetectionDataset, DetectionLoader, DetectionOutline, GroundTruthBox, shapes,
+};
 pub use error::Error;
+pub use files::{cache, caught, remote, text};
+pub use formats::annotations::Annotation;
+pub use formats::{Skipped, preloading};
+pub use identity::preparation::Preparation;
 pub use identity::{DataChange, DataIdentity, Provenance};
-pub use inspect::{InspectOptions, Inspection, Shuffle, Sizes, inspect};
-pub use kernels::name as kernels;
-pub use loader::{Batch, Loader, LoaderOptions, Measured, Mixed, Share};
-pub use manifest::{Left, Manifest, Recipe, Shard};
-pub use marks::Mark;
-pub use order::{Cursor, Order};
-pub use pack::{PackFormat, PackOptions, PackProgress, Packed, pack};
-pub use preparation::Preparation;
-pub use scenes::{CELL, Object, SceneBatch, SceneLoader, SceneOutline, Scenes};
-pub use shard::Codec;
-pub use slots::Numbers;
-pub use source::preloading;
-pub use split::Part;
-pub use text::text;
-pub use texts::{Goal, TextBatch, TextLoader, TextOutline, Texts};
-pub use tokens::{TextOptions, Tokens, Vocabulary};
+pub use loader::dataset::{Dataset, Outline};
+pub use loader::{Batch, Loader, LoaderOptions, LoaderStats, MixedLabels, bound};
+pub use pack::inspect::{ImageSizes, InspectOptions, Inspection, ShuffleQuality, inspect};
+pub use pack::{PackFormat, PackOptions, PackProgress, PackSummary, pack};
+pub use sampling::order::{self, Cursor, SampleOrder};
+pub use sampling::share::RankShare;
+pub use sampling::split::Part;
+pub use shard::SampleCodec;
+pub use shard::manifest::{PackSettings, ShardFile, ShardManifest, SkippedSample, TokenFormat};
+pub use texts::vocabulary::{TextOptions, TokenizerSource};
+pub use texts::{TextBatch, TextDataset, TextLoader, TextObjective, TextOutline};
+pub use transform::slots::BatchDtype;
+pub use transform::{rand_augment, recipe};

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 
-use data::{Batch, Numbers};
+use data::{Batch, BatchDtype};
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -95,9 +95,9 @@ impl Memory {
             Place::Images => {
                 let bytes = self.batch.bytes();
                 let numbers = match self.batch.numbers() {
-                    Numbers::F32 => kind(FLOAT, 32),
-                    Numbers::Bf16 => kind(BFLOAT, 16),
-                    Numbers::U8 => kind(UNSIGNED, 8),
+                    BatchDtype::F32 => kind(FLOAT, 32),
+                    BatchDtype::Bf16 => kind(BFLOAT, 16),
+                    BatchDtype::U8 => kind(UNSIGNED, 8),
                 };
                 (bytes.as_ptr(), bytes.len(), numbers)
             }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use data::recipe::{NAMES, Preset};
-use data::{Cursor, Dataset, Loader, LoaderOptions, Numbers, Part, Share};
+use data::recipe::{NAMES, TransformPreset};
+use data::{BatchDtype, Cursor, Dataset, Loader, LoaderOptions, Part, RankShare};
 use domain::train::{Corrupt, Data, MemoryFormat, Normalize, Split};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -22,6 +22,8 @@ pub struct PyLoader {
     train: bool,
     options: LoaderOptions,
     running: Mutex<Loader>,
+    /// Found once, when it is asked for.
+    identity: OnceLock<String>,
 }
 
 /// A batch as Python gets it: values, labels, and the cursor after it.
@@ -60,11 +62,11 @@ impl PyLoader {
         cache: PathBuf,
         environment: HashMap<String, String>,
     ) -> PyResult<PyLoader> {
-        let preset = Preset::named(recipe, size).ok_or_else(|| unknown("recipe", recipe, &NAMES))?;
+        let preset = TransformPreset::named(recipe, size).ok_or_else(|| unknown("recipe", recipe, &NAMES))?;
         let numbers = match numbers {
-            "f32" => Numbers::F32,
-            "bf16" => Numbers::Bf16,
-            "u8" => Numbers::U8,
+            "f32" => BatchDtype::F32,
+            "bf16" => BatchDtype::Bf16,
+            "u8" => BatchDtype::U8,
             other => return Err(unknown("kind of numbers", other, &["f32", "bf16", "u8"])),
         };
         let part = match part {
@@ -73,7 +75,7 @@ impl PyLoader {
             "test" => Part::Test,
             other => return Err(unknown("part", other, &["train", "val", "test"])),
         };
-        let share = Share::new(rank, world)
+        let share = RankShare::new(rank, world)
             .ok_or_else(|| PyValueError::new_err(format!("there is no rank {rank} of {world}; ranks count from 0")))?;
         if batch == 0 {
             return Err(PyValueError::new_err("a batch has at least one sample"));
@@ -116,7 +118,7 @@ impl PyLoader {
         let train = part == Part::Train && !preset.evaluation;
         let dataset = Arc::new(dataset);
         let running = Mutex::new(start(&dataset, part, train, &options, Cursor::START));
-        Ok(PyLoader { dataset, part, train, options, running })
+        Ok(PyLoader { dataset, part, train, options, running, identity: OnceLock::new() })
     }
 
     /// The next batch of this rank, or nothing after the last one.
@@ -155,6 +157,12 @@ impl PyLoader {
     #[getter]
     fn samples(&self) -> u64 {
         self.dataset.count(self.part)
+    }
+
+    /// What tells this data set from others: a hash of its classes and of the name and label of each sample.
+    #[getter]
+    fn identity(&self) -> String {
+        self.identity.get_or_init(|| self.dataset.identity()).clone()
     }
 
     /// Names of the classes, in label order.

@@ -1,6 +1,7 @@
 """The loader, from a PyTorch loop: `cargo xtask wheel --test`."""
 import gc
 import os
+import pickle
 import tempfile
 import unittest
 
@@ -111,6 +112,76 @@ class Loading(unittest.TestCase):
         self.assertEqual(sum(len(y) for _, y in first), COUNT)
         self.same(first, self.epoch(loader))
         self.same(first, self.epoch(self.loader("imagenet-val", seed=5, workers=0)))
+
+    def test_a_look_at_the_first_batch_does_not_shorten_evaluation(self):
+        loader = self.loader("imagenet-val")
+        whole = self.epoch(loader)
+        next(iter(loader))
+        self.same(self.epoch(loader), whole)
+        batches = iter(loader)
+        next(batches), next(batches)
+        state = loader.state_dict()
+        self.same(self.epoch(loader), whole)
+        other = self.loader("imagenet-val")
+        other.load_state_dict(state)
+        self.same(self.epoch(other), whole[2:])
+        self.same(self.epoch(other), whole)
+
+    def test_a_forked_child_is_refused_and_ends(self):
+        loader = self.loader()
+        batch = next(iter(loader))
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                next(loader)
+            except RuntimeError as error:
+                code = 0 if "make the loader in the process" in str(error) else 2
+            del loader, batch
+            gc.collect()
+            os._exit(code)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(len(self.epoch(loader)), 6)
+        with self.assertRaisesRegex(TypeError, "cannot be pickled"):
+            pickle.dumps(loader)
+
+    def test_workers_of_a_data_loader_are_refused(self):
+        class Wrapped(torch.utils.data.IterableDataset):
+            def __init__(self, loader):
+                self.loader = loader
+
+            def __iter__(self):
+                return iter(self.loader)
+
+        workers = {"batch_size": None, "num_workers": 2, "timeout": 60}
+        with self.assertRaisesRegex(RuntimeError, "made in another process"):
+            next(iter(torch.utils.data.DataLoader(Wrapped(self.loader()), multiprocessing_context="fork", **workers)))
+        with self.assertRaisesRegex(TypeError, "cannot be pickled"):
+            next(iter(torch.utils.data.DataLoader(Wrapped(self.loader()), multiprocessing_context="spawn", **workers)))
+
+    def test_a_corrupt_image_is_met_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for number in range(40):
+                target = os.path.join(folder, f"c{number % 2}")
+                os.makedirs(target, exist_ok=True)
+                image = Image.fromarray(np.full((40, 40, 3), number, np.uint8))
+                image.save(os.path.join(target, f"{number:03}.png"))
+            with open(os.path.join(folder, "c0", "038.png"), "wb") as file:
+                file.write(b"no image")
+            loader = gradus.Loader(folder, "imagenet-val", 8, **OPTIONS)
+            for _ in range(3):
+                with self.assertRaisesRegex(RuntimeError, "038.png"):
+                    self.epoch(loader)
+
+    def test_a_state_knows_what_it_is_of(self):
+        loader = self.loader()
+        state = loader.state_dict()
+        with self.assertRaisesRegex(ValueError, "recipe is imagenet-val"):
+            loader.load_state_dict({**state, "recipe": "imagenet-val"})
+        with self.assertRaisesRegex(ValueError, "data is other"):
+            loader.load_state_dict({**state, "data": "other"})
+        # States of earlier versions know less.
+        loader.load_state_dict({key: state[key] for key in ("epoch", "pos", "seed", "samples", "trains")})
 
     def test_numbers_and_layouts_agree(self):
         (x, _), (u8, _), (bf16, _) = (next(iter(self.loader(numbers=numbers))) for numbers in ("f32", "u8", "bf16"))

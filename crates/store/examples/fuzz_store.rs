@@ -61,7 +61,14 @@ impl Scene {
 
     fn options(&self) -> Options {
         let journals = self.path("journals");
-        Options { form: Form::Chunks, dry_run: false, delete: false, threads: NonZero::<usize>::MIN, journals }
+        Options {
+            form: Form::Chunks,
+            dry_run: false,
+            delete: false,
+            verify: false,
+            threads: NonZero::<usize>::MIN,
+            journals,
+        }
     }
 
     /// Fetches all into an empty folder, and compares.

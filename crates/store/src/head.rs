@@ -9,7 +9,7 @@
 //! Everything but the head is named by the hash of its bytes and never changes. A reader that has the head has a
 //! complete data set, whatever somebody pushes meanwhile.
 
-use data::chunk::{self, Id, Manifest};
+use data::chunk::{self, ChunkManifest, ContentHash};
 use object_store::{PutMode, UpdateVersion};
 use serde::{Deserialize, Serialize};
 
@@ -52,15 +52,41 @@ struct Link {
 /// A head as it was found, with what it names.
 pub(crate) struct Found {
     pub head: Head,
-    pub manifest: Manifest,
+    pub manifest: ChunkManifest,
     /// The manifest's bytes, which the next one is a patch on.
     raw: Vec<u8>,
     version: UpdateVersion,
 }
 
+/// What lies at the place of a data set in chunks.
+pub(crate) enum Loaded {
+    Nothing,
+    Found(Box<Found>),
+    /// A head that names what cannot be read. Its version, so that a push may replace it, and what is wrong.
+    Damaged(UpdateVersion, Error),
+}
+
 /// Reads the data set that is there; none when there is none.
 pub(crate) async fn load(remote: &Remote, meter: &Meter) -> Result<Option<Found>, Error> {
-    let Some((bytes, version)) = remote.get(NAME, LARGEST_HEAD).await? else { return Ok(None) };
+    match load_any(remote, meter).await? {
+        Loaded::Nothing => Ok(None),
+        Loaded::Found(found) => Ok(Some(*found)),
+        Loaded::Damaged(_, error) => Err(error),
+    }
+}
+
+/// The same; that it is damaged is no error.
+pub(crate) async fn load_any(remote: &Remote, meter: &Meter) -> Result<Loaded, Error> {
+    let Some((bytes, version)) = remote.get(NAME, LARGEST_HEAD).await? else { return Ok(Loaded::Nothing) };
+    match read(remote, &bytes, meter).await {
+        Ok((head, manifest, raw)) => Ok(Loaded::Found(Box::new(Found { head, manifest, raw, version }))),
+        Err(error @ Error::Damaged { .. }) => Ok(Loaded::Damaged(version, error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a head says, with the manifest that it names and the bytes of that.
+async fn read(remote: &Remote, bytes: &[u8], meter: &Meter) -> Result<(Head, ChunkManifest, Vec<u8>), Error> {
     let damaged = |why: String| remote.damaged(NAME, why);
     if bytes.trim_ascii_start().starts_with(b"<") {
         let host = remote.host().map(|host| format!("`{host}`")).unwrap_or_else(|| "what answers there".to_owned());
@@ -70,7 +96,7 @@ pub(crate) async fn load(remote: &Remote, meter: &Meter) -> Result<Option<Found>
             hint: "check the address, and the variable that names the endpoint".into(),
         });
     }
-    let head: Head = serde_json::from_slice(&bytes).map_err(|error| damaged(format!("it is no head: {error}")))?;
+    let head: Head = serde_json::from_slice(bytes).map_err(|error| damaged(format!("it is no head: {error}")))?;
     if head.schema > SCHEMA {
         let message = format!("`{}` was pushed by a later version of gradus", remote.location());
         return Err(Error::Usage { message, hint: "use that version".into() });
@@ -80,10 +106,10 @@ pub(crate) async fn load(remote: &Remote, meter: &Meter) -> Result<Option<Found>
     }
     let mut raw = Vec::new();
     for link in &head.manifest {
-        let id = Id::parse(&link.id).ok_or_else(|| damaged(format!("`{}` is no hash", link.id)))?;
+        let id = ContentHash::parse(&link.id).ok_or_else(|| damaged(format!("`{}` is no hash", link.id)))?;
         let name = manifest_name(id);
         let stored = match remote.get(&name, link.stored.min(LARGEST_LINK)).await? {
-            Some((stored, _)) if Id::of(&stored) == id => stored,
+            Some((stored, _)) if ContentHash::of(&stored) == id => stored,
             Some(_) => return Err(remote.damaged(&name, "its bytes are not those of its name")),
             None => return Err(remote.damaged(&name, "it is missing")),
         };
@@ -91,17 +117,32 @@ pub(crate) async fn load(remote: &Remote, meter: &Meter) -> Result<Option<Found>
         raw = chunk::unpatch(&raw, &stored, link.raw).map_err(|defect| remote.damaged(&name, defect.to_string()))?;
     }
     let manifest = chunk::decode(&raw).map_err(|defect| damaged(format!("its manifest is refused: {defect}")))?;
-    Ok(Some(Found { head, manifest, raw, version }))
+    Ok((head, manifest, raw))
 }
 
 /// Makes `manifest` the data set that is there, in place of what was found; says how many bytes that took. The head is
 /// swapped last and only if nobody else has done so meanwhile.
-pub(crate) async fn save(remote: &Remote, manifest: &Manifest, found: Option<&Found>) -> Result<u64, Error> {
+pub(crate) async fn save(remote: &Remote, manifest: &ChunkManifest, found: Option<&Found>) -> Result<u64, Error> {
+    let mode = match found {
+        Some(found) if remote.can_swap() => PutMode::Update(found.version.clone()),
+        Some(_) => PutMode::Overwrite,
+        None => PutMode::Create,
+    };
+    write(remote, manifest, found, mode).await
+}
+
+/// The same in place of a head that is damaged, whose version this is.
+pub(crate) async fn replace(remote: &Remote, manifest: &ChunkManifest, version: UpdateVersion) -> Result<u64, Error> {
+    let mode = if remote.can_swap() { PutMode::Update(version) } else { PutMode::Overwrite };
+    write(remote, manifest, None, mode).await
+}
+
+async fn write(remote: &Remote, manifest: &ChunkManifest, found: Option<&Found>, mode: PutMode) -> Result<u64, Error> {
     let raw = chunk::encode(manifest);
     let before = found.filter(|found| found.head.manifest.len() < LONGEST_CHAIN);
     let patch = |old: &[u8]| chunk::patch(old, &raw).map_err(|error| Error::Internal(error.to_string()));
     let stored = patch(before.map_or(&[], |found| &found.raw))?;
-    let id = Id::of(&stored);
+    let id = ContentHash::of(&stored);
     let link = Link { id: id.to_string(), stored: stored.len() as u64, raw: raw.len() as u64 };
     let mut links = before.map(|found| found.head.manifest.clone()).unwrap_or_default();
     links.push(link);
@@ -109,11 +150,6 @@ pub(crate) async fn save(remote: &Remote, manifest: &Manifest, found: Option<&Fo
     let text = serde_json::to_vec_pretty(&head).map_err(|error| Error::Internal(error.to_string()))?;
     let sent = (stored.len() + text.len()) as u64;
     remote.put(&manifest_name(id), stored, PutMode::Overwrite).await?;
-    let mode = match found {
-        Some(found) if remote.can_swap() => PutMode::Update(found.version.clone()),
-        Some(_) => PutMode::Overwrite,
-        None => PutMode::Create,
-    };
     match remote.put(NAME, text.clone(), mode).await {
         // Our own answer may have been lost, and the second try found the first.
         Err(Error::Raced { .. }) if remote.get(NAME, LARGEST_HEAD).await?.is_some_and(|(now, _)| now == text) => {
@@ -131,11 +167,11 @@ impl Head {
     }
 }
 
-fn manifest_name(id: Id) -> String {
+fn manifest_name(id: ContentHash) -> String {
     format!("manifests/{id}")
 }
 
 /// The name of a bundle's object.
-pub(crate) fn bundle_name(id: Id) -> String {
+pub(crate) fn bundle_name(id: ContentHash) -> String {
     format!("bundles/{id}")
 }

@@ -19,6 +19,7 @@ mod error;
 mod failure;
 mod folder;
 mod head;
+mod inventory;
 mod location;
 mod meter;
 mod open;
@@ -30,12 +31,14 @@ mod serve;
 mod socket;
 mod source;
 mod stage;
+mod streams;
 #[cfg(test)]
 mod tests;
 
 pub use access::{Access, VARIABLES};
 pub use ends::{may_pull, may_push};
 pub use error::Error;
+pub use inventory::{Checked, check};
 pub use location::Location;
 pub use meter::{Meter, Reading};
 pub use open::{Limits, open};

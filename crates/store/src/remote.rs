@@ -3,7 +3,7 @@
 //! The client below tries a request again by itself; here the whole transfer of an object or a part is, for a
 //! connection that breaks in its middle too. What was refused or is missing is told at once.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use object_store::{
     Attribute, Error as StoreError, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion,
 };
 use tokio::runtime::Runtime;
+use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::endpoint::Endpoint;
@@ -26,6 +27,18 @@ use crate::{Error, Limits};
 
 /// The interface for uploads in parts that outlive a process, where the service has one.
 pub(crate) type Multipart = Option<Arc<dyn MultipartStore>>;
+
+/// Bytes of a range that are handed on at a time: few enough that a kill loses little, and enough to be worth a write.
+pub(crate) const GRAIN: usize = 512 << 10;
+
+/// How a range ended.
+enum Ending {
+    Whole,
+    /// The object is only so long.
+    Short(u64),
+    /// Whoever took it did not want more.
+    Refused(Error),
+}
 
 /// An opened location.
 pub struct Remote {
@@ -212,6 +225,72 @@ impl Remote {
         });
         let cut_short = |all| self.damaged(name, format!("it is cut short: it ends at byte {all} of {}", range.end));
         came.await?.map_err(cut_short)
+    }
+
+    /// The same, handed on while it comes: `take` gets the bytes in order, [`GRAIN`] of them or more at a time but for the
+    /// last. When the connection breaks, what was handed on is not fetched again.
+    ///
+    /// # Errors
+    /// [`Error`], and that of `take`.
+    pub(crate) async fn pour<F>(
+        &self,
+        name: &str,
+        range: Range<u64>,
+        take: impl FnMut(Vec<u8>) -> F,
+    ) -> Result<(), Error>
+    where
+        F: Future<Output = Result<(), Error>>,
+    {
+        let path = self.path(name)?;
+        let at = Cell::new(range.start);
+        let take = Mutex::new(take);
+        let poured = self.patiently("read", name, || async {
+            let rest = at.get()..range.end;
+            let options = GetOptions { range: Some(rest.clone().into()), ..GetOptions::default() };
+            let result = match self.store.get_opts(&path, options).await {
+                Err(error @ StoreError::Generic { .. }) if self.may_end(&error) => {
+                    return self.end_before(&path, range.end).await.map(Ending::Short).ok_or(error);
+                }
+                other => other?,
+            };
+            let all = result.meta.size;
+            let (mut stream, mut grain) = (result.into_stream(), Vec::new());
+            loop {
+                let next = timeout(self.limits.stall, stream.try_next()).await;
+                let next = next.map_err(|_| generic(format!("nothing came for {:?}", self.limits.stall)))?;
+                let next = next?;
+                let is_end = next.is_none();
+                if let Some(more) = next {
+                    grain.extend_from_slice(&more);
+                }
+                let come = at.get() + grain.len() as u64;
+                if come > range.end {
+                    return Err(generic("more came than was asked for".to_owned()));
+                }
+                if !grain.is_empty() && (grain.len() >= GRAIN || is_end) {
+                    let taken = (*take.lock().await)(std::mem::take(&mut grain)).await;
+                    if let Err(error) = taken {
+                        return Ok(Ending::Refused(error));
+                    }
+                    at.set(come);
+                }
+                if !is_end {
+                    continue;
+                }
+                return match come == range.end {
+                    true => Ok(Ending::Whole),
+                    false if all < range.end => Ok(Ending::Short(all)),
+                    false => Err(generic(format!("{} of {} bytes came", come - rest.start, rest.end - rest.start))),
+                };
+            }
+        });
+        match poured.await? {
+            Ending::Whole => Ok(()),
+            Ending::Refused(error) => Err(error),
+            Ending::Short(all) => {
+                Err(self.damaged(name, format!("it is cut short: it ends at byte {all} of {}", range.end)))
+            }
+        }
     }
 
     /// Whether it may be the words of a service for a part that begins behind an object's end.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use data::chunk::Id;
+use data::chunk::ContentHash;
 
 use crate::{Access, Error, Limits, Location, Meter, Options, Pulled, open, pull};
 
@@ -31,6 +31,7 @@ pub fn stage(uri: &str, cache: &Path, access: &Access, limits: Limits, meter: &M
     let options = Options {
         form: crate::Form::Chunks,
         dry_run: false,
+        verify: false,
         // A picture that was removed there must not be trained on here.
         delete: true,
         threads,
@@ -49,5 +50,5 @@ pub(crate) fn folder_name(location: &Location) -> String {
     // Only letters that are safe in a path; the hash tells two of one name apart.
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '-' };
     let name: String = location.name().chars().take(40).map(safe).collect();
-    format!("{name}-{}", &Id::of(location.to_string().as_bytes()).to_string()[..16])
+    format!("{name}-{}", &ContentHash::of(location.to_string().as_bytes()).to_string()[..16])
 }

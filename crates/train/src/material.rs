@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::bound::Kept;
+use data::bound::ImageStorage;
 use data::{
-    Cursor, Dataset, Goal, Loader, LoaderOptions, Measured, Part, Provenance, SceneBatch, SceneLoader, Scenes, Share,
-    Skipped, TextBatch, TextLoader, Texts,
+    Cursor, Dataset, DetectionBatch, DetectionDataset, DetectionLoader, Loader, LoaderOptions, LoaderStats, Part,
+    Provenance, RankShare, Skipped, TextBatch, TextDataset, TextLoader, TextObjective,
 };
 use domain::finding::{Cause, Finding};
 use domain::rank::{Report, Spec};
@@ -29,9 +29,9 @@ pub enum Material {
     /// Pictures and their classes.
     Pictures(Arc<Dataset>),
     /// Pictures in which objects are marked.
-    Scenes(Arc<Scenes>),
+    Scenes(Arc<DetectionDataset>),
     /// Rows of words.
-    Texts(Arc<Texts>),
+    Texts(Arc<TextDataset>),
 }
 
 /// A stream of batches.
@@ -39,7 +39,7 @@ pub enum Feed {
     /// Of pictures.
     Pictures { loader: Box<Loader>, picture: Picture, classes: i64, channels_last: bool },
     /// Of scenes.
-    Scenes { loader: SceneLoader, channels_last: bool },
+    Scenes { loader: DetectionLoader, channels_last: bool },
     /// Of rows of words.
     Texts(TextLoader),
 }
@@ -64,15 +64,15 @@ impl Material {
         let goal = match train.task() {
             Task::Pictures => return Ok(Material::Pictures(Arc::new(open_pictures(spec, channel, provenance)?))),
             Task::Boxes => return Ok(Material::Scenes(Arc::new(open_scenes(spec, channel, provenance)?))),
-            Task::Texts => Goal::Class,
-            Task::MaskedWords => Goal::Masked,
-            Task::NextWord => Goal::Next,
+            Task::Texts => TextObjective::Class,
+            Task::MaskedWords => TextObjective::Masked,
+            Task::NextWord => TextObjective::Next,
         };
         let keys = train.data.text.as_ref().ok_or_else(|| {
             let message = format!("`{}` reads text, and where it stands in the data is not said", train.model.name());
             Finding::new(Cause::Job, message).hint("write for example `text: {columns: [text], label: label}`")
         })?;
-        let texts = Texts::open_known(&train.data, keys, goal, path, train.seed, provenance)?;
+        let texts = TextDataset::open_known(&train.data, keys, goal, path, train.seed, provenance)?;
         Ok(Material::Texts(Arc::new(texts)))
     }
 
@@ -97,8 +97,8 @@ impl Material {
             Material::Texts(texts) => {
                 let length = train.data.text.as_ref().map_or(0, |text| i64::from(text.length));
                 let output = match texts.goal() {
-                    Goal::Class => Output::Classes(texts.classes().len() as i64),
-                    Goal::Masked | Goal::Next => Output::Words,
+                    TextObjective::Class => Output::Classes(texts.classes().len() as i64),
+                    TextObjective::Masked | TextObjective::Next => Output::Words,
                 };
                 Shape { input: Input::Text(Text { vocabulary: texts.vocabulary() as i64, length }), output }
             }
@@ -124,16 +124,16 @@ impl Material {
     }
 
     /// In which form samples are kept, and how large one is: pixels from top to bottom, or words.
-    pub fn kept(&self) -> (Kept, u32) {
+    pub fn kept(&self) -> (ImageStorage, u32) {
         match self {
             Material::Pictures(dataset) => (dataset.kept(), u32::try_from(dataset.height()).unwrap_or(u32::MAX)),
-            Material::Scenes(scenes) => (Kept::Files, u32::try_from(scenes.size()).unwrap_or(u32::MAX)),
-            Material::Texts(_) => (Kept::Memory, 0),
+            Material::Scenes(scenes) => (ImageStorage::Files, u32::try_from(scenes.size()).unwrap_or(u32::MAX)),
+            Material::Texts(_) => (ImageStorage::Memory, 0),
         }
     }
 
     /// Shuffled batches of the training split from `from` on; of each, this share.
-    pub fn train(&self, train: &Train, from: Cursor, share: Share) -> Feed {
+    pub fn train(&self, train: &Train, from: Cursor, share: RankShare) -> Feed {
         let epochs = u64::from(train.epochs);
         match self {
             Material::Pictures(dataset) => {
@@ -143,7 +143,8 @@ impl Material {
             }
             Material::Scenes(scenes) => {
                 let (batch, augment) = (train.batch as usize, &train.data.augment);
-                let loader = SceneLoader::train(Arc::clone(scenes), batch, train.seed, augment, from, epochs, share);
+                let loader =
+                    DetectionLoader::train(Arc::clone(scenes), batch, train.seed, augment, from, epochs, share);
                 Feed::Scenes { loader, channels_last: train.memory_format == MemoryFormat::ChannelsLast }
             }
             Material::Texts(texts) => {
@@ -155,7 +156,7 @@ impl Material {
 
     /// Batches of one split as its samples come, once; of each, this share. Scenes are all for every rank: the precision
     /// of detections is no sum over parts.
-    pub fn evaluate(&self, train: &Train, part: Part, share: Share) -> Feed {
+    pub fn evaluate(&self, train: &Train, part: Part, share: RankShare) -> Feed {
         let batch = train.batch.div_ceil(train.accumulate.max(1));
         match self {
             Material::Pictures(dataset) => {
@@ -163,7 +164,7 @@ impl Material {
                 pictures_from(dataset, train, loader)
             }
             Material::Scenes(scenes) => Feed::Scenes {
-                loader: SceneLoader::evaluate(Arc::clone(scenes), part, batch as usize),
+                loader: DetectionLoader::evaluate(Arc::clone(scenes), part, batch as usize),
                 channels_last: train.memory_format == MemoryFormat::ChannelsLast,
             },
             Material::Texts(texts) => {
@@ -175,7 +176,7 @@ impl Material {
 
 impl Feed {
     /// What its loader has done so far, where that is measured.
-    pub fn measured(&self) -> Option<Measured> {
+    pub fn measured(&self) -> Option<LoaderStats> {
         match self {
             Feed::Pictures { loader, .. } => Some(loader.measured()),
             Feed::Scenes { .. } | Feed::Texts(_) => None,
@@ -224,7 +225,7 @@ impl Feed {
     }
 }
 
-fn options(train: &Train, batch: u32, share: Share) -> LoaderOptions {
+fn options(train: &Train, batch: u32, share: RankShare) -> LoaderOptions {
     LoaderOptions {
         batch: batch as usize,
         share,
@@ -247,11 +248,11 @@ fn pictures_from(dataset: &Dataset, train: &Train, loader: Loader) -> Feed {
     }
 }
 
-fn scenes(batch: &SceneBatch, channels_last: bool, device: Device) -> torch::Result<Samples> {
+fn scenes(batch: &DetectionBatch, channels_last: bool, device: Device) -> torch::Result<Samples> {
     let (count, size) = (batch.objects.len() as i64, batch.size as i64);
     let values = Tensor::f_from_slice(&batch.images)?.f_view([count, 3, size, size])?.f_to_device(device)?;
     let values = if channels_last { torch::channels_last(&values)? } else { values };
-    let truth = |object: &data::Object| Truth { class: object.class, edges: object.edges };
+    let truth = |object: &data::GroundTruthBox| Truth { class: object.class, edges: object.edges };
     let frames: Vec<Vec<Truth>> = batch.objects.iter().map(|objects| objects.iter().map(truth).collect()).collect();
     Ok(Samples {
         values,
@@ -276,8 +277,8 @@ fn words(batch: &TextBatch, device: Device) -> torch::Result<Samples> {
     Ok(Samples { values, mask, labels: labels.f_to_device(device)?, of })
 }
 
-fn open_scenes(spec: &Spec, channel: &Channel, provenance: &mut Provenance) -> Result<Scenes, Error> {
-    let scenes = Scenes::open_known(&spec.train.data, Path::new(&spec.data), spec.train.seed, provenance)?;
+fn open_scenes(spec: &Spec, channel: &Channel, provenance: &mut Provenance) -> Result<DetectionDataset, Error> {
+    let scenes = DetectionDataset::open_known(&spec.train.data, Path::new(&spec.data), spec.train.seed, provenance)?;
     for text in scenes.notes() {
         channel.send(Report::Note { text: text.clone() });
     }

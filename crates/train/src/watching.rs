@@ -3,16 +3,16 @@
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use data::Measured;
-use data::bound::{Watched, bound};
+use data::LoaderStats;
+use data::bound::{LoaderActivity, bound};
 use domain::rank::{Fetching, Spec};
 
 use crate::material::Material;
 
 /// Steps and the loader beside them.
 pub struct Watch {
-    seen: Watched,
-    before: Option<Measured>,
+    seen: LoaderActivity,
+    before: Option<LoaderStats>,
     told: bool,
 }
 
@@ -21,7 +21,7 @@ impl Watch {
     pub fn new(spec: &Spec, material: &Material) -> Watch {
         let cores = available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX));
         let (kept, size) = material.kept();
-        let seen = Watched {
+        let seen = LoaderActivity {
             steps: 0,
             seconds: 0.0,
             waited: 0.0,
@@ -37,7 +37,7 @@ impl Watch {
 
     /// Takes note of a step, and returns what the loader did since the last one. The first tells nothing, for its
     /// batch was made while nothing else went on.
-    pub fn stepped(&mut self, took: Duration, waited: Duration, now: Option<Measured>) -> Fetching {
+    pub fn stepped(&mut self, took: Duration, waited: Duration, now: Option<LoaderStats>) -> Fetching {
         let Some(now) = now else { return Fetching::default() };
         let Some(before) = self.before.replace(now) else {
             return Fetching::default();
@@ -77,32 +77,32 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use data::bound::Kept;
+    use data::bound::ImageStorage;
 
     use super::*;
 
     #[test]
     fn a_run_that_waits_is_told_once() {
-        let seen = Watched {
+        let seen = LoaderActivity {
             steps: 0,
             seconds: 0.0,
             waited: 0.0,
             busy: 0.0,
             workers: 1,
             cores: 4,
-            kept: Kept::Files,
+            kept: ImageStorage::Files,
             size: 224,
             reads: None,
         };
         let mut watch = Watch { seen, before: None, told: false };
         let mut notes = Vec::new();
         for step in 0..60_u64 {
-            let now = Measured {
+            let now = LoaderStats {
                 samples: 64 * step,
                 busy: Duration::from_millis(900 * step),
                 read: 0,
                 ready: 2,
-                reads: Some(data::cache::Counts { hits: 60 * step, misses: 4 * step }),
+                reads: Some(data::cache::CacheCounts { hits: 60 * step, misses: 4 * step }),
             };
             let told = watch.stepped(Duration::from_secs(1), Duration::from_millis(500), Some(now));
             let (each, reads) = (900_000.0 / 64.0, Some(60));

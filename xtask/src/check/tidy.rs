@@ -28,8 +28,8 @@ const PURE: &[&str] = &["crates/domain/src/", "crates/plan/src/"];
 const UNSAFE: &[&str] = &[
     "crates/agent/src/signals.rs",
     "crates/cloud/src/local/session.rs",
-    "crates/data/src/kernels/avx2.rs",
-    "crates/data/src/slots.rs",
+    "crates/data/src/decode/kernels/avx2.rs",
+    "crates/data/src/transform/slots.rs",
     "crates/door/src/dlpack.rs",
     "crates/train/src/torch/",
 ];

@@ -154,7 +154,7 @@ fn of_data(error: &data::Error) -> u8 {
         Data::Missing { .. } | Data::Layout { .. } | Data::Classes { .. } | Data::Size { .. } => exit::USAGE,
         Data::Split { .. } | Data::Normalize { .. } | Data::Grey { .. } => exit::USAGE,
         Data::Read { source, .. } | Data::Write { source, .. } => of_file(source),
-        Data::Picture { .. } | Data::Position { .. } | Data::Changed(_) => exit::WORLD,
+        Data::Image { .. } | Data::Position { .. } | Data::Changed(_) => exit::WORLD,
         Data::Internal(_) => exit::INTERNAL,
     }
 }

@@ -53,13 +53,16 @@ pub struct TransferSummary {
     pub moved: u64,
     /// Objects or files that were removed at the target.
     pub removed: u64,
+    /// Stored objects that were missing or damaged at the target.
+    pub repaired: u64,
 }
 
 impl TransferArgs {
     /// How the store should work.
     pub fn options(&self, form: Form, delete: bool, settings: &Settings) -> Options {
         let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-        Options { form, dry_run: self.dry_run, delete, threads, journals: settings.home.join("transfers") }
+        let journals = settings.home.join("transfers");
+        Options { form, dry_run: self.dry_run, delete, verify: false, threads, journals }
     }
 
     /// Limits of the transfer.
@@ -151,7 +154,7 @@ impl Transfer {
             return;
         }
         let cost = cost.map_or("cost unknown (set `--egress`)".to_owned(), |cost| cost.to_string());
-        let TransferSummary { verb, files, bytes, new_bytes, moved, removed } = told;
+        let TransferSummary { verb, files, bytes, new_bytes, moved, removed, repaired } = told;
         let whole = format!("{}, {}", counted(*files, "file"), size(*bytes));
         printer.data(match self.args.dry_run {
             true => {
@@ -168,6 +171,10 @@ impl Transfer {
         if *removed > 0 {
             printer.data(format!("deleted from the target: {removed}"));
         }
+        if *repaired > 0 {
+            let done = if self.args.dry_run { "would be replaced" } else { "replaced" };
+            printer.data(format!("missing or damaged at the target, {done}: {}", counted(*repaired, "object")));
+        }
     }
 
     fn json(&self, told: &TransferSummary, seconds: f64, cost: Option<Money>) -> Value {
@@ -179,6 +186,7 @@ impl Transfer {
             "new_bytes": told.new_bytes,
             "moved_bytes": told.moved,
             "removed": told.removed,
+            "repaired": told.repaired,
             "seconds": seconds,
             "cost_micro_usd": cost.map(Money::micros),
         })
@@ -188,7 +196,7 @@ impl Transfer {
 impl TransferSummary {
     /// Of a push; how well its bytes compress is not known before.
     pub fn pushed(pushed: &Pushed, is_dry: bool) -> TransferSummary {
-        let Pushed { files, bytes, new_bytes, sent, removed, .. } = *pushed;
+        let Pushed { files, bytes, new_bytes, sent, removed, repaired, .. } = *pushed;
         TransferSummary {
             verb: "pushed",
             files,
@@ -196,6 +204,7 @@ impl TransferSummary {
             new_bytes,
             moved: if is_dry { new_bytes } else { sent },
             removed,
+            repaired,
         }
     }
 
@@ -203,6 +212,6 @@ impl TransferSummary {
     pub fn pulled(pulled: &store::Pulled, is_dry: bool) -> TransferSummary {
         let store::Pulled { files, bytes, new_bytes, to_receive, received, removed, .. } = *pulled;
         let moved = if is_dry { to_receive } else { received };
-        TransferSummary { verb: "pulled", files, bytes, new_bytes, moved, removed }
+        TransferSummary { verb: "pulled", files, bytes, new_bytes, moved, removed, repaired: 0 }
     }
 }

@@ -155,7 +155,7 @@ fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> 
         });
     }
     if train.task() == Task::Boxes {
-        let outline = data::SceneOutline::of(&train.data, staged.path(), train.seed)?;
+        let outline = data::DetectionOutline::of(&train.data, staged.path(), train.seed)?;
         let size = u32::try_from(outline.size).unwrap_or(u32::MAX);
         return Ok(JobFacts {
             samples: Some(outline.counts),
@@ -190,12 +190,12 @@ fn bytes_below(path: &std::path::Path) -> u64 {
 }
 
 /// Where the texts stand and what is learnt from them; none for pictures.
-fn text(train: &Train) -> Option<(&domain::train::Text, data::Goal)> {
+fn text(train: &Train) -> Option<(&domain::train::Text, data::TextObjective)> {
     let goal = match train.task() {
         Task::Pictures | Task::Boxes => return None,
-        Task::Texts => data::Goal::Class,
-        Task::MaskedWords => data::Goal::Masked,
-        Task::NextWord => data::Goal::Next,
+        Task::Texts => data::TextObjective::Class,
+        Task::MaskedWords => data::TextObjective::Masked,
+        Task::NextWord => data::TextObjective::Next,
     };
     Some((train.data.text.as_ref()?, goal))
 }

@@ -18,8 +18,8 @@ use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use data::jpeg::{Decoder, Picture, encode_strips};
-use data::{Goal, InspectOptions, PackOptions, TextOptions, Texts, Vocabulary, inspect, pack};
+use data::jpeg::{Decoder, JpegFile, encode_strips};
+use data::{InspectOptions, PackOptions, TextDataset, TextObjective, TextOptions, TokenizerSource, inspect, pack};
 use image::{ImageFormat, RgbImage};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
@@ -32,7 +32,7 @@ struct Files(Vec<(String, Vec<u8>)>);
 
 impl Files {
     fn tar(&self, root: &Path) -> PathBuf {
-        let path = root.join("pictures.tar");
+        let path = root.join("images.tar");
         let mut tar = tar::Builder::new(fs::File::create(&path).expect("a tar"));
         for (name, bytes) in &self.0 {
             let mut header = tar::Header::new_gnu();
@@ -54,12 +54,12 @@ impl Files {
     }
 }
 
-fn pictures(format: ImageFormat, ending: &str) -> Result<Files, Box<dyn Error>> {
+fn images(format: ImageFormat, ending: &str) -> Result<Files, Box<dyn Error>> {
     let mut files = Vec::new();
     for number in 0..8_u32 {
-        let picture = RgbImage::from_fn(17, 13, |x, y| [number as u8, (x * 15) as u8, (y * number * 3) as u8].into());
+        let image = RgbImage::from_fn(17, 13, |x, y| [number as u8, (x * 15) as u8, (y * number * 3) as u8].into());
         let mut bytes = Cursor::new(Vec::new());
-        picture.write_to(&mut bytes, format)?;
+        image.write_to(&mut bytes, format)?;
         files.push((format!("{}/{number}.{ending}", if number % 2 == 0 { "a" } else { "b" }), bytes.into_inner()));
     }
     Ok(Files(files))
@@ -85,7 +85,7 @@ impl Target {
     }
 }
 
-/// Pictures, tables and shards, with every hash.
+/// Images, tables and shards, with every hash.
 fn inspected(opened: &Path) -> Verdict {
     match inspect(opened, &InspectOptions { verify: true, sheet: None, threads: 1 }) {
         Ok(found) if found.damaged.is_empty() => Verdict::Whole,
@@ -98,7 +98,7 @@ fn inspected(opened: &Path) -> Verdict {
 fn tokens(opened: &Path) -> Verdict {
     let data = serde_json::from_str(r#"{"path": "", "split": [0.6, 0.2, 0.2]}"#).expect("the keys of data");
     let text = serde_json::from_str("{}").expect("the keys of text");
-    match Texts::open(&data, &text, Goal::Next, opened, 1) {
+    match TextDataset::open(&data, &text, TextObjective::Next, opened, 1) {
         Ok(_) => inspected(opened),
         Err(_) => Verdict::Refused,
     }
@@ -126,7 +126,7 @@ const FORMS: [&str; 15] = [
 type Parts = (PathBuf, PathBuf, fn(&mut [u8]));
 
 fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
-    let files = pictures(ImageFormat::Png, "png")?;
+    let files = images(ImageFormat::Png, "png")?;
     if let Some(target) = texts::target(form, &files, root)? {
         return Ok(target);
     }
@@ -146,7 +146,7 @@ fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
         "parquet" => table(Written::Parquet),
         "arrow" => table(Written::ArrowStream),
         "parquet-delta" => {
-            let file = root.join("pictures.parquet");
+            let file = root.join("images.parquet");
             delta(&file, &files)?;
             Some((file.clone(), file, (|_| {}) as fn(&mut [u8])))
         }
@@ -155,27 +155,27 @@ fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
             let text: String = (0..200).map(|line| format!("{{\"text\": \"some words of line {line}\"}}\n")).collect();
             let (source, out) = (root.join("text.jsonl"), root.join("out"));
             fs::write(&source, text)?;
-            let text = TextOptions { vocabulary: Vocabulary::Bpe(300), columns: vec!["text".into()], label: None };
+            let text = TextOptions { vocabulary: TokenizerSource::Bpe(300), columns: vec!["text".into()], label: None };
             pack(&source, &out, &PackOptions { text: Some(text), ..PackOptions::default() }, &mut |_| {})?;
             let file = out.join("data-000000.shard");
             Some((out, file, seal_shard as fn(&mut [u8])))
         }
         "coefficients" => {
-            let folder = pictures(ImageFormat::Jpeg, "jpg")?.folder(root)?;
+            let folder = images(ImageFormat::Jpeg, "jpg")?.folder(root)?;
             let file = folder.join("a/0.jpg");
-            let coefficients = Picture::open(&fs::read(&file)?)?.coefficients(&mut Decoder::default())?;
+            let coefficients = JpegFile::open(&fs::read(&file)?)?.coefficients(&mut Decoder::default())?;
             fs::write(&file, encode_strips(&coefficients))?;
             Some((folder, file, (|_| {}) as fn(&mut [u8])))
         }
         "coefficients-gjc1" => {
-            let folder = pictures(ImageFormat::Jpeg, "jpg")?.folder(root)?;
+            let folder = images(ImageFormat::Jpeg, "jpg")?.folder(root)?;
             let file = folder.join("a/0.jpg");
-            fs::write(&file, include_bytes!("../../src/tests/pictures/gjc1/420-40x25.gjc1"))?;
+            fs::write(&file, include_bytes!("../../src/tests/images/gjc1/420-40x25.gjc1"))?;
             Some((folder, file, (|_| {}) as fn(&mut [u8])))
         }
         "jpeg" | "png" => {
             let (format, ending) = if form == "png" { (ImageFormat::Png, "png") } else { (ImageFormat::Jpeg, "jpg") };
-            let folder = pictures(format, ending)?.folder(root)?;
+            let folder = images(format, ending)?.folder(root)?;
             let file = folder.join(format!("a/0.{ending}"));
             Some((folder, file, (|_| {}) as fn(&mut [u8])))
         }
@@ -204,7 +204,7 @@ fn target(form: &str, root: &Path) -> Result<Target, Box<dyn Error>> {
     Ok(Target { seal: Box::new(seal), ..Target::of(opened, damaged, look) })
 }
 
-/// A Parquet file whose pictures are written as differences.
+/// A Parquet file whose images are written as differences.
 fn delta(path: &Path, files: &Files) -> Result<(), Box<dyn Error>> {
     let properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_2_0)
@@ -219,7 +219,7 @@ fn delta(path: &Path, files: &Files) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Pictures with a list of them.
+/// Images with a list of them.
 fn lists(form: &str, files: &Files, root: &Path) -> Result<Option<Parts>, Box<dyn Error>> {
     let folder = root.join("images");
     fs::create_dir(&folder)?;

@@ -7,9 +7,9 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
-use data::chunk::{self, Bundle, File, Frame, Id, Manifest, Piece};
-use data::elsewhere::{self, Hole, Listing, Request, Span, When};
-use data::{Dataset, Goal, Loader, LoaderOptions, Scenes, Texts};
+use data::chunk::{self, Bundle, ChunkManifest, ChunkRef, ChunkedFile, CompressedFrame, ContentHash};
+use data::remote::{self, AccessTime, ByteRange, RangeRequest, RemoteFile, RemoteListing};
+use data::{Dataset, DetectionDataset, Loader, LoaderOptions, TextDataset, TextObjective};
 use domain::Job;
 use domain::train::{Data, Text};
 
@@ -32,24 +32,30 @@ pub fn target(form: &str, files: &Files, root: &Path) -> Result<Option<Target>, 
         "csv" => {
             let body = rows(&|number| format!("\"{}\",{}\r\n", words(number).replace('"', "\"\""), number % 3));
             let keys = r#"{"label": "label", "vocabulary": 300}"#;
-            texts("texts.csv", format!("text,label\r\n{body}").into_bytes(), root, keys, Goal::Class)
+            texts("texts.csv", format!("text,label\r\n{body}").into_bytes(), root, keys, TextObjective::Class)
         }
         "jsonl" => {
             let body = rows(&|number| format!("{{\"text\": {:?}, \"label\": {}}}\n", words(number), number % 3));
-            texts("texts.jsonl", body.into_bytes(), root, r#"{"label": "label", "vocabulary": 300}"#, Goal::Class)
+            texts(
+                "texts.jsonl",
+                body.into_bytes(),
+                root,
+                r#"{"label": "label", "vocabulary": 300}"#,
+                TextObjective::Class,
+            )
         }
         "text" => {
             let body = rows(&|number| words(number) + "\n").into_bytes();
-            texts("text.txt", body, root, r#"{"vocabulary": 300}"#, Goal::Next)
+            texts("text.txt", body, root, r#"{"vocabulary": 300}"#, TextObjective::Next)
         }
         "gzip" => {
             let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
             std::io::Write::write_all(&mut packed, rows(&|number| words(number) + "\n").as_bytes())?;
-            texts("text.txt.gz", packed.finish()?, root, r#"{"vocabulary": 300}"#, Goal::Next)
+            texts("text.txt.gz", packed.finish()?, root, r#"{"vocabulary": 300}"#, TextObjective::Next)
         }
         "raw-tokens" => {
             let numbers = (0..4000_u16).flat_map(|number| (number % 500).to_le_bytes()).collect();
-            texts("tokens.u16", numbers, root, r#"{"vocabulary": 500}"#, Goal::Next)
+            texts("tokens.u16", numbers, root, r#"{"vocabulary": 500}"#, TextObjective::Next)
         }
         "digits" => {
             let row = |number: usize| format!("{}{}\n", "3,".repeat(64), number % 10);
@@ -72,7 +78,7 @@ pub fn target(form: &str, files: &Files, root: &Path) -> Result<Option<Target>, 
         }
         "chunks" => chunks(root),
         "wire" => wire(root),
-        "elsewhere" => served(files, root),
+        "remote" => served(files, root),
         "job" => {
             let file = root.join("job.yaml");
             fs::write(&file, include_str!("../../../../examples/cifar10.yaml"))?;
@@ -92,26 +98,26 @@ pub fn target(form: &str, files: &Files, root: &Path) -> Result<Option<Target>, 
     found.map(Some)
 }
 
-fn texts(name: &str, sound: Vec<u8>, root: &Path, keys: &str, goal: Goal) -> Result<Target, Box<dyn Error>> {
+fn texts(name: &str, sound: Vec<u8>, root: &Path, keys: &str, goal: TextObjective) -> Result<Target, Box<dyn Error>> {
     let (file, keys) = (root.join(name), text(keys));
     fs::write(&file, sound)?;
-    let look = move |opened: &Path| Verdict::of(Texts::open(&data(""), &keys, goal, opened, 1));
+    let look = move |opened: &Path| Verdict::of(TextDataset::open(&data(""), &keys, goal, opened, 1));
     Ok(Target::of(file.clone(), file, look))
 }
 
-/// A small tokeniser that was learnt, and texts that it divides.
+/// A small tokeniser that was trained, and texts that it divides.
 fn tokenizer(root: &Path) -> Result<Target, Box<dyn Error>> {
     let (file, place) = (root.join("text.txt"), root.join("tokenizer.json"));
     fs::write(&file, "some words of a line\n".repeat(40))?;
-    let learnt = Texts::open(&data(""), &text(r#"{"vocabulary": 280}"#), Goal::Next, &file, 1)?;
-    fs::write(&place, learnt.tokenizer())?;
+    let trained = TextDataset::open(&data(""), &text(r#"{"vocabulary": 280}"#), TextObjective::Next, &file, 1)?;
+    fs::write(&place, trained.tokenizer())?;
     let keys = text(&serde_json::json!({ "tokenizer": place }).to_string());
-    let look = move |opened: &Path| Verdict::of(Texts::open(&data(""), &keys, Goal::Next, opened, 1));
+    let look = move |opened: &Path| Verdict::of(TextDataset::open(&data(""), &keys, TextObjective::Next, opened, 1));
     Ok(Target::of(file, place, look))
 }
 
 fn scenes(opened: &Path) -> Verdict {
-    Verdict::of(Scenes::open(&data(r#", "size": 32"#), opened, 1))
+    Verdict::of(DetectionDataset::open(&data(r#", "size": 32"#), opened, 1))
 }
 
 fn yolo(form: &str, files: &Files, root: &Path) -> Result<Target, Box<dyn Error>> {
@@ -130,13 +136,17 @@ fn yolo(form: &str, files: &Files, root: &Path) -> Result<Target, Box<dyn Error>
 
 /// A list of files and pieces, which comes from wherever data was pushed to.
 fn chunks(root: &Path) -> Result<Target, Box<dyn Error>> {
-    let piece =
-        |number: u64| Piece { id: Id::of(&number.to_le_bytes()), bytes: 100, frame: 0, at: number as u32 * 100 };
-    let manifest = Manifest {
-        bundles: vec![Bundle { id: Id::of(b"bundle"), bytes: 4000 }],
-        frames: vec![Frame { bundle: 0, offset: 0, stored: 4000, raw: 4000 }],
+    let piece = |number: u64| ChunkRef {
+        id: ContentHash::of(&number.to_le_bytes()),
+        bytes: 100,
+        frame: 0,
+        at: number as u32 * 100,
+    };
+    let manifest = ChunkManifest {
+        bundles: vec![Bundle { id: ContentHash::of(b"bundle"), bytes: 4000 }],
+        frames: vec![CompressedFrame { bundle: 0, offset: 0, stored: 4000, raw: 4000 }],
         files: (0..40)
-            .map(|number| File { name: format!("a/{number:05}.png"), bytes: 100, pieces: vec![piece(number)] })
+            .map(|number| ChunkedFile { name: format!("a/{number:05}.png"), bytes: 100, pieces: vec![piece(number)] })
             .collect(),
     };
     let file = root.join("manifest");
@@ -149,7 +159,7 @@ fn chunks(root: &Path) -> Result<Target, Box<dyn Error>> {
     };
     let seal = |bytes: &mut Vec<u8>| {
         if let Some(end) = bytes.len().checked_sub(32) {
-            let sum = Id::of(&bytes[..end]);
+            let sum = ContentHash::of(&bytes[..end]);
             bytes[end..].copy_from_slice(&sum.0);
         }
     };
@@ -159,12 +169,12 @@ fn chunks(root: &Path) -> Result<Target, Box<dyn Error>> {
 /// Requests and answers between a rank and whoever serves it.
 fn wire(root: &Path) -> Result<Target, Box<dyn Error>> {
     let (file, mut sound) = (root.join("wire"), Vec::new());
-    let span = Span { file: 3, offset: 1 << 20, bytes: 64 };
+    let span = ByteRange { file: 3, offset: 1 << 20, bytes: 64 };
     for _ in 0..3 {
-        elsewhere::write_answer(&mut sound, Ok((true, &[7; 64])))?;
-        elsewhere::write_request(&mut sound, &Request::Read(span, When::SOME_TIME))?;
-        elsewhere::write_answer(&mut sound, Err("it is not there"))?;
-        elsewhere::write_request(&mut sound, &Request::Expect(span, When::ONCE))?;
+        remote::write_answer(&mut sound, Ok((true, &[7; 64])))?;
+        remote::write_request(&mut sound, &RangeRequest::Read(span, AccessTime::SOME_TIME))?;
+        remote::write_answer(&mut sound, Err("it is not there"))?;
+        remote::write_request(&mut sound, &RangeRequest::Expect(span, AccessTime::ONCE))?;
     }
     fs::write(&file, sound)?;
     let look = |opened: &Path| {
@@ -173,10 +183,10 @@ fn wire(root: &Path) -> Result<Target, Box<dyn Error>> {
         let mut into = [0; 64];
         let mut all = || -> std::io::Result<()> {
             for _ in 0..3 {
-                let _ = elsewhere::read_answer(&mut from, &mut into)?;
-                elsewhere::read_request(&mut from)?;
-                let _ = elsewhere::read_answer(&mut from, &mut into)?;
-                elsewhere::read_request(&mut from)?;
+                let _ = remote::read_answer(&mut from, &mut into)?;
+                remote::read_request(&mut from)?;
+                let _ = remote::read_answer(&mut from, &mut into)?;
+                remote::read_request(&mut from)?;
             }
             Ok(())
         };
@@ -185,29 +195,29 @@ fn wire(root: &Path) -> Result<Target, Box<dyn Error>> {
     Ok(Target::of(file.clone(), file, look))
 }
 
-/// A tar that lies elsewhere and is served at a socket; the listing of what lies there is damaged.
+/// A tar that lies remote and is served at a socket; the listing of what lies there is damaged.
 fn served(files: &Files, root: &Path) -> Result<Target, Box<dyn Error>> {
     let bytes = fs::read(files.tar(root))?;
     let (folder, socket) = (root.join("served"), root.join("socket"));
     fs::create_dir(&folder)?;
-    let holes = vec![Hole { name: "pictures.tar".into(), bytes: bytes.len() as u64 }];
-    elsewhere::lay_out(&folder, &Listing { schema: elsewhere::SCHEMA, socket: socket.clone(), files: holes })?;
+    let holes = vec![RemoteFile { name: "images.tar".into(), bytes: bytes.len() as u64 }];
+    remote::lay_out(&folder, &RemoteListing { schema: remote::SCHEMA, socket: socket.clone(), files: holes })?;
     let (listener, bytes) = (UnixListener::bind(&socket)?, Arc::new(bytes));
     std::thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
             let bytes = Arc::clone(&bytes);
             std::thread::spawn(move || -> std::io::Result<()> {
-                while let Some(request) = elsewhere::read_request(&mut stream)? {
-                    let Request::Read(span, _) = request else { continue };
+                while let Some(request) = remote::read_request(&mut stream)? {
+                    let RangeRequest::Read(span, _) = request else { continue };
                     let end = span.offset.saturating_add(u64::from(span.bytes));
                     let part = bytes.get(span.offset as usize..end as usize);
-                    elsewhere::write_answer(&mut stream, part.map(|part| (true, part)).ok_or("out of it"))?;
+                    remote::write_answer(&mut stream, part.map(|part| (true, part)).ok_or("out of it"))?;
                 }
                 Ok(())
             });
         }
     });
-    let listing = folder.join(".gradus/elsewhere.json");
+    let listing = folder.join(".gradus/remote.json");
     Ok(Target::of(folder, listing, |opened: &Path| Verdict::of(batches(opened, r#", "size": 8"#))))
 }
 
@@ -237,7 +247,7 @@ pub const FORMS: [&str; 16] = [
     "boxes",
     "chunks",
     "wire",
-    "elsewhere",
+    "remote",
     "preload",
     "job",
 ];

@@ -1,7 +1,8 @@
 //! Where a file is cut into chunks.
 //!
-//! A sample that moved is found again only if the cuts move with it. In a tar each member (its headers, its bytes and
-//! its padding) is a chunk, in a TFRecord file each record; samples above 1 MiB and files of unknown form are cut where
+//! A sample that moved is found again only if the cuts move with it. In a tar the headers of each member are a chunk and
+//! its bytes and padding are another, so that a tar that is written again with other times is sent as its headers; in a
+//! TFRecord file each record is a chunk; samples above 1 MiB and files of unknown form are cut where
 //! their content says so (FastCDC, Xia et al. 2016 and 2020). What is no sample in between is one piece more, or cut by
 //! content if it is long, so no file is refused; `samples` finds where samples end.
 
@@ -15,21 +16,25 @@ use std::thread;
 
 use fastcdc::v2020::StreamCDC;
 
-use super::{Id, samples};
+use super::ContentHash;
+use super::samples::{self, End};
 
 /// A piece of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
     /// Its name.
-    pub id: Id,
+    pub id: ContentHash,
     /// Where it begins in the file.
     pub offset: u64,
     /// Its length, at most [`LARGEST`].
     pub bytes: u32,
 }
 
-/// Samples up to this length are one chunk.
+/// Samples up to this length are one chunk, or headers and content.
 const WHOLE: u64 = 1 << 20;
+
+/// A content that is shorter is not worth a chunk of its own.
+const CONTENT: u64 = 2 << 10;
 
 /// Files above this are cut four times more coarsely, so that their manifests stay small: 48 bytes a chunk.
 const HUGE: u64 = 4 << 30;
@@ -43,9 +48,16 @@ const TAKEN: u64 = 8 << 20;
 
 /// Cuts a file with up to `threads` threads and names every chunk. The chunks cover the file in order.
 ///
+/// Earlier versions kept headers and contents of a tar together; where `is_known` holds for such a chunk, so that it need
+/// not be sent, it stays whole.
+///
 /// # Errors
 /// What reading it gives; [`io::ErrorKind::UnexpectedEof`] when it became shorter meanwhile.
-pub fn scan(file: &File, threads: NonZero<usize>) -> io::Result<Vec<Chunk>> {
+pub fn scan(
+    file: &File,
+    threads: NonZero<usize>,
+    is_known: impl Fn(ContentHash) -> bool + Sync,
+) -> io::Result<Vec<Chunk>> {
     let length = file.metadata()?.len();
     let spans = spans(&samples::ends(file, length)?, length);
     let mean = if length > HUGE { MEAN.1 } else { MEAN.0 };
@@ -59,7 +71,7 @@ pub fn scan(file: &File, threads: NonZero<usize>) -> io::Result<Vec<Chunk>> {
             groups.get(taken).zip(results.get(taken))
         } {
             let mut chunks = Vec::new();
-            let outcome = group.iter().try_for_each(|span| cut(file, *span, mean, &mut buffer, &mut chunks));
+            let outcome = group.iter().try_for_each(|span| cut(file, *span, mean, &is_known, &mut buffer, &mut chunks));
             if let Ok(mut result) = result.lock() {
                 *result = outcome.map(|()| chunks);
             }
@@ -78,13 +90,17 @@ pub fn scan(file: &File, threads: NonZero<usize>) -> io::Result<Vec<Chunk>> {
     Ok(chunks)
 }
 
+/// What lies between two ends: where it begins, where its content does, and where it ends.
+type Span = (u64, u64, u64);
+
 /// The spans between the ends, and what is left after the last.
-fn spans(ends: &[u64], length: u64) -> Vec<(u64, u64)> {
+fn spans(ends: &[End], length: u64) -> Vec<Span> {
     let mut spans = Vec::with_capacity(ends.len() + 1);
     let mut begin = 0;
-    for &end in ends.iter().chain([&length]) {
+    for &End { content, end } in ends.iter().chain([&End { content: 0, end: length }]) {
         if end > begin && end <= length {
-            spans.push((begin, end));
+            let is_apart = content > begin && content <= end && end - content >= CONTENT && end - begin <= WHOLE;
+            spans.push((begin, if is_apart { content } else { begin }, end));
             begin = end;
         }
     }
@@ -92,9 +108,9 @@ fn spans(ends: &[u64], length: u64) -> Vec<(u64, u64)> {
 }
 
 /// Neighbouring spans of about [`TAKEN`] bytes together.
-fn groups(spans: &[(u64, u64)]) -> Vec<&[(u64, u64)]> {
+fn groups(spans: &[Span]) -> Vec<&[Span]> {
     let (mut groups, mut first, mut bytes) = (Vec::new(), 0, 0);
-    for (index, (begin, end)) in spans.iter().enumerate() {
+    for (index, (begin, _, end)) in spans.iter().enumerate() {
         bytes += end - begin;
         if bytes >= TAKEN || index + 1 == spans.len() {
             groups.push(&spans[first..=index]);
@@ -106,8 +122,9 @@ fn groups(spans: &[(u64, u64)]) -> Vec<&[(u64, u64)]> {
 
 fn cut(
     file: &File,
-    (begin, end): (u64, u64),
+    (begin, content, end): Span,
     mean: usize,
+    is_known: &(impl Fn(ContentHash) -> bool + Sync),
     buffer: &mut Vec<u8>,
     chunks: &mut Vec<Chunk>,
 ) -> io::Result<()> {
@@ -115,13 +132,22 @@ fn cut(
     if !is_opaque {
         buffer.resize((end - begin) as usize, 0);
         file.read_exact_at(buffer, begin)?;
-        chunks.push(Chunk { id: Id::of(buffer), offset: begin, bytes: buffer.len() as u32 });
+        let (headers, rest) = buffer.split_at((content - begin) as usize);
+        let mut add = |bytes: &[u8], offset| {
+            chunks.push(Chunk { id: ContentHash::of(bytes), offset, bytes: bytes.len() as u32 });
+        };
+        if headers.is_empty() || is_known(ContentHash::of(buffer)) {
+            add(buffer, begin);
+        } else {
+            add(headers, begin);
+            add(rest, content);
+        }
         return Ok(());
     }
     let mut offset = begin;
     for piece in StreamCDC::new(At { file, offset: begin, end }, mean / 4, mean, mean * 4) {
         let piece = piece.map_err(io::Error::from)?;
-        chunks.push(Chunk { id: Id::of(&piece.data), offset, bytes: piece.data.len() as u32 });
+        chunks.push(Chunk { id: ContentHash::of(&piece.data), offset, bytes: piece.data.len() as u32 });
         offset += piece.data.len() as u64;
     }
     if offset != end {

@@ -1,8 +1,8 @@
 //! Pieces in a row, compressed where it pays.
 //!
-//! Pictures are compressed already, so a probe of each piece decides: zstd level 1 over its first 64 KiB must save 3 %.
+//! Images are compressed already, so a probe of each piece decides: zstd level 1 over its first 64 KiB must save 3 %.
 //! Neighbours of one kind share a frame, for text of 16 KiB alone compresses badly. A frame of plain bytes is as long as
-//! it stores, a compressed one is always shorter: that is how they are told apart.
+//! it stores, a compressed one is always shorter: that is how they are reported apart.
 
 use super::LARGEST_FRAME;
 

@@ -2,32 +2,32 @@
 
 use std::collections::HashSet;
 
-use super::Id;
+use super::ContentHash;
 
 /// A data set: its files, and where their pieces lie.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Manifest {
+pub struct ChunkManifest {
     /// The stored objects.
     pub bundles: Vec<Bundle>,
     /// The frames in them.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<CompressedFrame>,
     /// The files, sorted by name.
-    pub files: Vec<File>,
+    pub files: Vec<ChunkedFile>,
 }
 
 /// A stored object, named by the hash of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bundle {
     /// Its name.
-    pub id: Id,
+    pub id: ContentHash,
     /// Its length.
     pub bytes: u64,
 }
 
 /// Pieces in a row in a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Frame {
-    /// Place of its bundle in [`Manifest::bundles`].
+pub struct CompressedFrame {
+    /// Place of its bundle in [`ChunkManifest::bundles`].
     pub bundle: u32,
     /// Where it begins in the bundle.
     pub offset: u32,
@@ -39,23 +39,23 @@ pub struct Frame {
 
 /// A file of the data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct File {
+pub struct ChunkedFile {
     /// Its path below the folder of the data set, parts separated by `/`.
     pub name: String,
     /// Its length.
     pub bytes: u64,
     /// Its pieces, in order.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<ChunkRef>,
 }
 
 /// A piece of a file, and where it lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
+pub struct ChunkRef {
     /// Its name.
-    pub id: Id,
+    pub id: ContentHash,
     /// Its length.
     pub bytes: u32,
-    /// Place of its frame in [`Manifest::frames`].
+    /// Place of its frame in [`ChunkManifest::frames`].
     pub frame: u32,
     /// Where it begins in the frame.
     pub at: u32,
@@ -64,7 +64,7 @@ pub struct Piece {
 /// Why a manifest is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Defect(pub String);
+pub struct InvalidManifest(pub String);
 
 /// The longest compressed frame, unpacked: what a hostile manifest can make us hold in memory, for each stream.
 pub const LARGEST_FRAME: u32 = 8 << 20;
@@ -72,14 +72,14 @@ pub const LARGEST_FRAME: u32 = 8 << 20;
 /// The longest bundle.
 const LARGEST_BUNDLE: u64 = 1 << 30;
 
-impl Frame {
+impl CompressedFrame {
     /// Whether its bytes have to be unpacked.
     pub fn is_compressed(&self) -> bool {
         self.stored != self.raw
     }
 }
 
-impl Manifest {
+impl ChunkManifest {
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
@@ -88,9 +88,9 @@ impl Manifest {
     /// Holds every number and name against the others; afterwards all places exist and all names are safe.
     ///
     /// # Errors
-    /// The first [`Defect`].
-    pub fn check(&self) -> Result<(), Defect> {
-        let defect = |text: String| Err(Defect(text));
+    /// The first [`InvalidManifest`].
+    pub fn check(&self) -> Result<(), InvalidManifest> {
+        let defect = |text: String| Err(InvalidManifest(text));
         for bundle in &self.bundles {
             if bundle.bytes > LARGEST_BUNDLE {
                 return defect(format!("bundle `{}` is {} bytes long", bundle.id, bundle.bytes));
@@ -109,7 +109,8 @@ impl Manifest {
         let mut names = HashSet::with_capacity(self.files.len());
         let mut total = 0_u64;
         for file in &self.files {
-            check_name(&file.name).map_err(|why| Defect(format!("the file name {:?} is refused: {why}", file.name)))?;
+            check_name(&file.name)
+                .map_err(|why| InvalidManifest(format!("the file name {:?} is refused: {why}", file.name)))?;
             if !names.insert(file.name.as_str()) {
                 return defect(format!("the file `{}` is listed twice", file.name));
             }
@@ -128,19 +129,21 @@ impl Manifest {
         }
     }
 
-    fn check_pieces(&self, file: &File) -> Result<(), Defect> {
+    fn check_pieces(&self, file: &ChunkedFile) -> Result<(), InvalidManifest> {
         let mut bytes = 0_u64;
         for piece in &file.pieces {
             let frame = self.frames.get(piece.frame as usize);
             let end = u64::from(piece.at) + u64::from(piece.bytes);
             if frame.is_none_or(|frame| end > u64::from(frame.raw)) || piece.bytes > LARGEST_FRAME {
-                return Err(Defect(format!("a piece of `{}` is not within its frame", file.name)));
+                return Err(InvalidManifest(format!("a piece of `{}` is not within its frame", file.name)));
             }
             bytes += u64::from(piece.bytes);
         }
         match bytes == file.bytes {
             true => Ok(()),
-            false => Err(Defect(format!("the pieces of `{}` are {bytes} bytes, it is {}", file.name, file.bytes))),
+            false => {
+                Err(InvalidManifest(format!("the pieces of `{}` are {bytes} bytes, it is {}", file.name, file.bytes)))
+            }
         }
     }
 }
@@ -150,7 +153,7 @@ fn parents(name: &str) -> impl Iterator<Item = &str> {
     name.rmatch_indices('/').map(|(at, _)| &name[..at])
 }
 
-/// Says whether a name from elsewhere may become a file below a folder of ours.
+/// Says whether a name from a remote place may become a file below a folder of ours.
 ///
 /// # Errors
 /// Why it may not.

@@ -2,7 +2,7 @@
 //!
 //! A file is cut where its samples end if its form is known, and where its content says so if not ([`scan`]). Each
 //! piece is named by its BLAKE3 hash. Pieces are packed into frames, which are compressed where a probe says that it
-//! pays ([`frame`]), and frames into bundles of about 64 MiB, which are the objects that are stored. A [`Manifest`]
+//! pays ([`frame`]), and frames into bundles of about 64 MiB, which are the objects that are stored. A [`ChunkManifest`]
 //! lists the files, their pieces and where each lies; it is versioned, and nothing in it is trusted. Nothing here
 //! knows of networks: `store` moves the bundles. Read on in `cut`, `frame`, `manifest`, `wire`.
 
@@ -17,32 +17,34 @@ mod wire;
 use std::fmt;
 
 pub use cut::{Chunk, scan};
-pub use manifest::{Bundle, Defect, File, Frame, LARGEST_FRAME, Manifest, Piece, check_name};
+pub use manifest::{
+    Bundle, ChunkManifest, ChunkRef, ChunkedFile, CompressedFrame, InvalidManifest, LARGEST_FRAME, check_name,
+};
 pub use wire::{decode, encode, patch, unpatch};
 
 /// The name of some bytes: their BLAKE3 hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Id(pub [u8; 32]);
+pub struct ContentHash(pub [u8; 32]);
 
-impl Id {
+impl ContentHash {
     /// The name of these bytes.
-    pub fn of(bytes: &[u8]) -> Id {
-        Id(*blake3::hash(bytes).as_bytes())
+    pub fn of(bytes: &[u8]) -> ContentHash {
+        ContentHash(*blake3::hash(bytes).as_bytes())
     }
 
-    /// Reads what [`Id`] prints as.
-    pub fn parse(text: &str) -> Option<Id> {
-        blake3::Hash::from_hex(text).ok().map(|hash| Id(*hash.as_bytes()))
+    /// Reads what [`ContentHash`] prints as.
+    pub fn parse(text: &str) -> Option<ContentHash> {
+        blake3::Hash::from_hex(text).ok().map(|hash| ContentHash(*hash.as_bytes()))
     }
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-impl fmt::Debug for Id {
+impl fmt::Debug for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }

@@ -15,12 +15,19 @@ const SEARCHED: (u64, u64) = (1 << 20, 4 << 20);
 /// Bytes that are read at a time while a header is searched.
 const WINDOW: usize = 256 << 10;
 
+/// Where a sample of a file ends, and where its content begins: behind headers that change though it does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct End {
+    pub content: u64,
+    pub end: u64,
+}
+
 /// The ends of the samples of a file of `length` bytes, in order, and where what is no sample ends before one; empty
-/// when its form is not known.
+/// when its form is not known. Headers are told from contents in a tar only.
 ///
 /// # Errors
 /// What reading gives.
-pub(super) fn ends(file: &File, length: u64) -> io::Result<Vec<u64>> {
+pub(super) fn ends(file: &File, length: u64) -> io::Result<Vec<End>> {
     let members = walk::<Tar>(file, length)?;
     if !members.is_empty() {
         return Ok(members);
@@ -28,7 +35,7 @@ pub(super) fn ends(file: &File, length: u64) -> io::Result<Vec<u64>> {
     // Records so small that naming each would cost more than it saves are cut by content.
     const SMALLEST_MEAN: u64 = 1 << 10;
     let records = walk::<Records>(file, length)?;
-    let is_worth_it = records.last().is_some_and(|end| records.len() as u64 * SMALLEST_MEAN <= *end);
+    let is_worth_it = records.last().is_some_and(|last| records.len() as u64 * SMALLEST_MEAN <= last.end);
     Ok(if is_worth_it { records } else { Vec::new() })
 }
 
@@ -38,6 +45,8 @@ trait Form {
     const HEADER: usize;
     /// Headers begin at multiples of this.
     const STEP: usize;
+    /// Whether a header holds a time, so that it changes when the same content is written again.
+    const HAS_TIMES: bool;
 
     /// What a header says, if its sum is right; `header` has [`Self::HEADER`] bytes.
     fn read(header: &[u8]) -> Option<Head>;
@@ -52,17 +61,17 @@ struct Head {
 }
 
 /// Goes from header to header, and from a place where there is none to the next one.
-fn walk<F: Form>(file: &File, length: u64) -> io::Result<Vec<u64>> {
+fn walk<F: Form>(file: &File, length: u64) -> io::Result<Vec<End>> {
     let mut header = vec![0; F::HEADER];
     let (mut at, mut ends, mut is_known) = (0, Vec::new(), false);
     while at + F::HEADER as u64 <= length {
         file.read_exact_at(&mut header, at)?;
         if let Some((end, is_end)) = fitting::<F>(&header, at, length) {
             is_known = true;
-            at = end;
             if is_end {
-                ends.push(end);
+                ends.push(End { content: if F::HAS_TIMES { at + F::HEADER as u64 } else { 0 }, end });
             }
+            at = end;
             continue;
         }
         let until = match is_known {
@@ -72,7 +81,7 @@ fn walk<F: Form>(file: &File, length: u64) -> io::Result<Vec<u64>> {
         };
         let Some(next) = search::<F>(file, at + F::STEP as u64, until, length)? else { break };
         at = next;
-        ends.push(next);
+        ends.push(End { content: 0, end: next });
     }
     Ok(if is_known { ends } else { Vec::new() })
 }
@@ -113,6 +122,7 @@ const BLOCK: usize = 512;
 impl Form for Tar {
     const HEADER: usize = BLOCK;
     const STEP: usize = BLOCK;
+    const HAS_TIMES: bool = true;
 
     fn read(header: &[u8]) -> Option<Head> {
         let stated = octal(&header[148..156])?;
@@ -147,6 +157,7 @@ struct Records;
 impl Form for Records {
     const HEADER: usize = 12;
     const STEP: usize = 1;
+    const HAS_TIMES: bool = false;
 
     fn read(header: &[u8]) -> Option<Head> {
         let (size, sum) = header.split_at(8);

@@ -12,7 +12,7 @@
 //! Numbers are little-endian. Old entries keep their numbers when a data set grows, so a new manifest is nearly its
 //! predecessor, and is sent as what zstd needs to make it from that one ([`patch`]).
 
-use super::{Bundle, Defect, File, Frame, Id, Manifest, Piece};
+use super::{Bundle, ChunkManifest, ChunkRef, ChunkedFile, CompressedFrame, ContentHash, InvalidManifest};
 
 const MAGIC: &[u8; 8] = b"GRADUSDM";
 
@@ -23,7 +23,7 @@ const SCHEMA: u32 = 1;
 const LARGEST: usize = 4 << 30;
 
 /// The manifest's bytes.
-pub fn encode(manifest: &Manifest) -> Vec<u8> {
+pub fn encode(manifest: &ChunkManifest) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     for count in [SCHEMA as usize, manifest.bundles.len(), manifest.frames.len(), manifest.files.len()] {
         bytes.extend((count as u32).to_le_bytes());
@@ -49,26 +49,26 @@ pub fn encode(manifest: &Manifest) -> Vec<u8> {
             }
         }
     }
-    bytes.extend(Id::of(&bytes).0);
+    bytes.extend(ContentHash::of(&bytes).0);
     bytes
 }
 
 /// Reads and checks a manifest.
 ///
 /// # Errors
-/// [`Defect`]; afterwards every place in it exists and every name is safe.
-pub fn decode(bytes: &[u8]) -> Result<Manifest, Defect> {
-    let damaged = || Defect("it is cut short or damaged".to_owned());
+/// [`InvalidManifest`]; afterwards every place in it exists and every name is safe.
+pub fn decode(bytes: &[u8]) -> Result<ChunkManifest, InvalidManifest> {
+    let damaged = || InvalidManifest("it is cut short or damaged".to_owned());
     let (body, sum) = bytes.split_last_chunk::<32>().ok_or_else(damaged)?;
     if !body.starts_with(MAGIC) {
-        return Err(Defect("it is no manifest of gradus".to_owned()));
+        return Err(InvalidManifest("it is no manifest of gradus".to_owned()));
     }
     let mut reader = Reader(&body[MAGIC.len()..]);
     let schema = reader.number().ok_or_else(damaged)?;
     if schema > SCHEMA {
-        return Err(Defect(format!("it is of version {schema}, this program reads up to {SCHEMA}")));
+        return Err(InvalidManifest(format!("it is of version {schema}, this program reads up to {SCHEMA}")));
     }
-    if Id::of(body).0 != *sum {
+    if ContentHash::of(body).0 != *sum {
         return Err(damaged());
     }
     let manifest = reader.manifest().ok_or_else(damaged)?;
@@ -93,8 +93,8 @@ impl<'a> Reader<'a> {
         self.take(8)?.try_into().ok().map(u64::from_le_bytes)
     }
 
-    fn id(&mut self) -> Option<Id> {
-        self.take(32)?.try_into().ok().map(Id)
+    fn id(&mut self) -> Option<ContentHash> {
+        self.take(32)?.try_into().ok().map(ContentHash)
     }
 
     /// `count` entries, for which no more memory is taken than the bytes that are there can fill.
@@ -106,27 +106,27 @@ impl<'a> Reader<'a> {
         Some(list)
     }
 
-    fn manifest(&mut self) -> Option<Manifest> {
+    fn manifest(&mut self) -> Option<ChunkManifest> {
         let (bundles, frames, files) = (self.number()?, self.number()?, self.number()?);
         let bundles = self.list(bundles, 40, |reader| Some(Bundle { id: reader.id()?, bytes: reader.long()? }))?;
         let frames = self.list(frames, 16, |reader| {
             let [bundle, offset, stored, raw] =
                 [reader.number()?, reader.number()?, reader.number()?, reader.number()?];
-            Some(Frame { bundle, offset, stored, raw })
+            Some(CompressedFrame { bundle, offset, stored, raw })
         })?;
         let files = self.list(files, 14, Reader::file)?;
-        self.0.is_empty().then_some(Manifest { bundles, frames, files })
+        self.0.is_empty().then_some(ChunkManifest { bundles, frames, files })
     }
 
-    fn file(&mut self) -> Option<File> {
+    fn file(&mut self) -> Option<ChunkedFile> {
         let length = self.take(2)?.try_into().ok().map(u16::from_le_bytes)?;
         let name = String::from_utf8(self.take(usize::from(length))?.to_vec()).ok()?;
         let bytes = self.long()?;
         let count = self.number()?;
         let pieces = self.list(count, 44, |reader| {
-            Some(Piece { id: reader.id()?, bytes: reader.number()?, frame: reader.number()?, at: reader.number()? })
+            Some(ChunkRef { id: reader.id()?, bytes: reader.number()?, frame: reader.number()?, at: reader.number()? })
         })?;
-        Some(File { name, bytes, pieces })
+        Some(ChunkedFile { name, bytes, pieces })
     }
 }
 
@@ -147,9 +147,9 @@ pub fn patch(old: &[u8], new: &[u8]) -> std::io::Result<Vec<u8>> {
 /// Makes from `old` what [`patch`] was given as `new`, which must be `length` long.
 ///
 /// # Errors
-/// [`Defect`] when it is damaged or longer.
-pub fn unpatch(old: &[u8], patch: &[u8], length: u64) -> Result<Vec<u8>, Defect> {
-    let defect = |why: &dyn std::fmt::Display| Defect(format!("it cannot be unpacked: {why}"));
+/// [`InvalidManifest`] when it is damaged or longer.
+pub fn unpatch(old: &[u8], patch: &[u8], length: u64) -> Result<Vec<u8>, InvalidManifest> {
+    let defect = |why: &dyn std::fmt::Display| InvalidManifest(format!("it cannot be unpacked: {why}"));
     let length = usize::try_from(length).ok().filter(|length| *length <= LARGEST);
     let length = length.ok_or_else(|| defect(&"it is larger than 4 GiB"))?;
     let mut decoder = zstd::stream::read::Decoder::with_ref_prefix(patch, old).map_err(|error| defect(&error))?;

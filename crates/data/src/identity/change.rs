@@ -78,7 +78,7 @@ impl DataChange {
         DataChange { is_packed_again: true, ..DataChange::default() }
     }
 
-    /// Whether training may go on with the changed data where the user says so: the network's outputs are still the
+    /// Whether training may continue with the changed data where the user says so: the network's outputs are still the
     /// same classes, and it is known which samples were in which split.
     pub fn can_be_accepted(&self) -> bool {
         let has_same_classes = self.removed_classes.is_empty() && self.added_classes.is_empty();

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Reads;
 use crate::Error;
-use crate::elsewhere::{Client, When};
-use crate::preparation::Preparation;
-use crate::source::Encoded;
+use crate::files::remote::{AccessTime, Client};
+use crate::formats::Encoded;
+use crate::identity::preparation::Preparation;
 
 /// Contents are read to be compared where all samples together have at most so many bytes: seconds from the page cache,
 /// and about a minute from a disk, which the first epoch then does not have to wait for.
@@ -55,7 +55,7 @@ impl SampleList {
             Some(hashes) => hashes,
             None if !reads.contents || encoded.reads().is_some() || encoded.all_bytes(&bytes) > COMPARED => Vec::new(),
             None => in_parallel(encoded.len(), reads.preparation, |sample, buffer| {
-                encoded.file(sample, buffer, When::SOME_TIME).map(hash)
+                encoded.file(sample, buffer, AccessTime::SOME_TIME).map(hash)
             })?,
         };
         Ok(SampleList { names, bytes, contents, targets })

@@ -7,12 +7,13 @@
 
 mod change;
 mod listing;
+pub mod preparation;
 mod provenance;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Part;
-use crate::split::Parts;
+use crate::sampling::split::Parts;
 
 pub use change::DataChange;
 pub(crate) use listing::{SampleList, hash};

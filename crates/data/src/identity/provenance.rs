@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use super::DataIdentity;
 use super::change::DataChange;
 use super::listing::{Key, SampleList, hash};
-use crate::preparation::Preparation;
-use crate::random::{Purpose, key};
-use crate::split::Parts;
+use crate::identity::preparation::Preparation;
+use crate::sampling::random::{Purpose, key};
+use crate::sampling::split::Parts;
 use crate::{Error, Part};
 
 /// Compares data that is opened with what a run was trained on, and keeps its split.

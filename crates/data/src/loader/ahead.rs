@@ -9,31 +9,33 @@ use std::time::{Duration, Instant};
 
 use domain::train::MemoryFormat;
 
+use super::dataset::Scratch;
 use super::fill::Horizon;
 use super::upcoming::{Plan, Upcoming};
-use super::{Batch, Mixed};
-use crate::augment::Changes;
-use crate::dataset::Scratch;
-use crate::mix::{Form, Mixing};
-use crate::recipe::Recipe;
-use crate::slots::{Claim, Filled, Numbers, Open};
-use crate::{Dataset, Error, Order, Part};
+use super::{Batch, MixedLabels};
+use crate::transform::augment::Changes;
+use crate::transform::mix::{Form, Mixing};
+use crate::transform::recipe::ImageTransform;
+use crate::transform::slots::{BatchDtype, Claim, Filled, Open};
+use crate::{Dataset, Error, Part, SampleOrder};
 
 /// What all threads of a loader see.
 pub(super) struct Shared {
+    /// The process that made the loader: a forked child has its memory and not its threads.
+    pub process: u32,
     pub dataset: Arc<Dataset>,
     pub part: Part,
     pub walk: Walk,
-    pub order: Order,
+    pub order: SampleOrder,
     pub seed: u64,
     pub layout: MemoryFormat,
     pub scaling: Vec<(f32, f32)>,
-    pub numbers: Numbers,
-    /// Which part of a picture file is shown, and whether the list has other changes than a mirror image besides.
-    pub recipe: Option<(Recipe, bool)>,
-    /// What is read ahead, where the data lies elsewhere.
+    pub numbers: BatchDtype,
+    /// Which part of an image file is shown, and whether the list has other changes than a mirror image besides.
+    pub recipe: Option<(ImageTransform, bool)>,
+    /// What is read ahead, where the data is remote.
     pub horizon: Option<Horizon>,
-    /// How the pictures of a batch are mixed, if they are.
+    /// How the images of a batch are mixed, if they are.
     pub mixing: Option<Mixing>,
     pub measured: Counters,
     /// Our samples in a full batch.
@@ -68,15 +70,15 @@ pub(super) enum Walk {
 pub(super) struct State {
     pub upcoming: Upcoming,
     /// Batches in the order in which they are handed out.
-    pub flying: VecDeque<Flying>,
-    /// Number of batches handed out, and so the number of the first one flying.
+    pub in_flight: VecDeque<InFlight>,
+    /// Number of batches handed out, and so the number of the first one in_flight.
     pub first: u64,
     pub spare: Vec<Filled>,
     pub ended: bool,
 }
 
 /// A batch between its opening and its handing out.
-pub(super) struct Flying {
+pub(super) struct InFlight {
     pub plan: Plan,
     pub stage: Stage,
     pub done: usize,
@@ -88,10 +90,10 @@ pub(super) struct Flying {
 pub(super) enum Stage {
     /// Its slots are given out.
     Open(Arc<Open>),
-    /// A thread mixes its pictures.
+    /// A thread mixes its images.
     Mixing,
     /// They are mixed.
-    Closed(Filled, Mixed),
+    Closed(Filled, MixedLabels),
 }
 
 /// Slots to be filled.
@@ -112,37 +114,37 @@ pub(super) enum Reach {
 }
 
 impl State {
-    pub fn take_complete(&mut self) -> Option<Flying> {
+    pub fn take_complete(&mut self) -> Option<InFlight> {
         if !self.is_complete() {
             return None;
         }
         self.first += 1;
-        self.flying.pop_front()
+        self.in_flight.pop_front()
     }
 
     /// Whether the batch that is handed out next has all its samples; one without any has from the start.
     pub fn is_complete(&self) -> bool {
-        self.flying.front().is_some_and(Flying::is_complete)
+        self.in_flight.front().is_some_and(InFlight::is_complete)
     }
 
     /// Batches that are complete.
     pub fn ready(&self) -> usize {
-        self.flying.iter().filter(|flying| flying.is_complete()).count()
+        self.in_flight.iter().filter(|in_flight| in_flight.is_complete()).count()
     }
 
     /// Slots of the first batch that has some left; opens one if there is room.
     pub fn task(&mut self, shared: &Shared, reach: Reach) -> Option<Task> {
         let reached = if reach == Reach::Front { 1 } else { shared.ahead };
         for place in 0..reached {
-            if place == self.flying.len() {
+            if place == self.in_flight.len() {
                 let plan = self.upcoming.next()?;
                 let batch = match self.spare.pop() {
                     Some(spare) => spare.open(plan.slots as usize),
                     None => Open::new(shared.batch, shared.dataset.sample_len(), plan.slots as usize, shared.numbers),
                 };
-                self.flying.push_back(Flying { plan, stage: Stage::Open(batch), done: 0, failure: None });
+                self.in_flight.push_back(InFlight { plan, stage: Stage::Open(batch), done: 0, failure: None });
             }
-            let Flying { plan, stage, .. } = &self.flying[place];
+            let InFlight { plan, stage, .. } = &self.in_flight[place];
             if let Stage::Open(batch) = stage
                 && let Some(claim) = batch.claim(shared.taken)
             {
@@ -153,7 +155,7 @@ impl State {
     }
 }
 
-impl Flying {
+impl InFlight {
     /// Whether all its slots are filled, or one of them never will be.
     fn is_filled(&self) -> bool {
         self.done as u64 >= self.plan.slots
@@ -187,6 +189,13 @@ impl Flying {
 }
 
 impl Shared {
+    /// Whether this is a forked child of the process that made the loader. There, a lock may be held by a thread that is
+    /// not there, so nothing of the loader may be touched.
+    pub fn is_forked(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    /// The state, for this thread alone.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         // No code that can panic runs under the lock, and the state is consistent between any two statements.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -228,33 +237,33 @@ impl Shared {
         drop(claim);
         let mut state = self.lock();
         let place = (number - state.first) as usize;
-        let flying = &mut state.flying[place];
-        flying.done += slots.len();
-        let earlier = |slot: usize| flying.failure.as_ref().is_none_or(|(known, _)| slot < *known);
+        let in_flight = &mut state.in_flight[place];
+        in_flight.done += slots.len();
+        let earlier = |slot: usize| in_flight.failure.as_ref().is_none_or(|(known, _)| slot < *known);
         if let Some((slot, error)) = failure
             && earlier(slot)
         {
-            flying.failure = Some((slot, error));
+            in_flight.failure = Some((slot, error));
         }
-        if !flying.is_to_mix() {
-            let complete = flying.is_complete();
+        if !in_flight.is_to_mix() {
+            let complete = in_flight.is_complete();
             drop(state);
             if complete && place == 0 {
                 self.ready.notify_one();
             }
             return;
         }
-        let stage = std::mem::replace(&mut flying.stage, Stage::Mixing);
+        let stage = std::mem::replace(&mut in_flight.stage, Stage::Mixing);
         drop(state);
         let mixed = catch_unwind(AssertUnwindSafe(|| self.mix(&plan, stage)));
         let mut state = self.lock();
         let place = (number - state.first) as usize;
-        let flying = &mut state.flying[place];
+        let in_flight = &mut state.in_flight[place];
         match mixed {
-            Ok(Some((filled, mixed))) => flying.stage = Stage::Closed(filled, mixed),
+            Ok(Some((filled, mixed))) => in_flight.stage = Stage::Closed(filled, mixed),
             Ok(None) | Err(_) => {
-                flying.failure = Some((0, Error::Internal("the pictures of a batch cannot be mixed".into())));
-                flying.stage = Stage::Open(Open::new(0, 0, 0, self.numbers));
+                in_flight.failure = Some((0, Error::Internal("the images of a batch cannot be mixed".into())));
+                in_flight.stage = Stage::Open(Open::new(0, 0, 0, self.numbers));
             }
         }
         drop(state);
@@ -263,8 +272,8 @@ impl Shared {
         }
     }
 
-    /// Mixes the pictures of a batch whose slots are all filled; none if somebody still writes to it.
-    fn mix(&self, plan: &Plan, stage: Stage) -> Option<(Filled, Mixed)> {
+    /// Mixes the images of a batch whose slots are all filled; none if somebody still writes to it.
+    fn mix(&self, plan: &Plan, stage: Stage) -> Option<(Filled, MixedLabels)> {
         let Stage::Open(batch) = stage else { return None };
         let mut filled = batch.close().ok()?;
         let (height, width) = (self.dataset.height(), self.dataset.width());
@@ -276,6 +285,6 @@ impl Shared {
         // With the one before it; the first with the guest, or else the last.
         let labels = own.last().into_iter().chain(own).copied().take(len).collect();
         filled.truncate(len);
-        Some((filled, Mixed { labels, own: blend.own }))
+        Some((filled, MixedLabels { labels, own: blend.own }))
     }
 }

@@ -1,20 +1,20 @@
-//! One slot of a batch: which picture it shows, which changes it undergoes, and how they are read and written.
+//! One slot of a batch: which image it shows, which changes it undergoes, and how they are read and written.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::train::MemoryFormat;
 
 use super::ahead::{Shared, Walk};
+use super::dataset::Scratch;
 use super::upcoming::Plan;
 use crate::Error;
-use crate::augment::View;
-use crate::cache::NEVER;
-use crate::dataset::Scratch;
-use crate::elsewhere::When;
-use crate::prepare::Output;
-use crate::rand_augment;
-use crate::random::{Draws, Purpose, key};
-use crate::slots::{Claim, Values};
+use crate::files::cache::NEVER;
+use crate::files::remote::AccessTime;
+use crate::sampling::random::{Draws, Purpose, key};
+use crate::transform::augment::View;
+use crate::transform::prepare::Output;
+use crate::transform::rand_augment;
+use crate::transform::slots::{Claim, Values};
 
 /// How far ahead is said what will be read.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Horizon {
 }
 
 impl Shared {
-    /// Writes the picture of a slot, and its label.
+    /// Writes the image of a slot, and its label.
     pub fn fill(&self, plan: &Plan, claim: &mut Claim, slot: usize, scratch: &mut Scratch) -> Result<(), Error> {
         let (epoch, pos) = (plan.from.epoch, plan.position(slot as u64));
         let (height, width) = (self.dataset.height(), self.dataset.width());
@@ -90,10 +90,10 @@ impl Shared {
         Ok(())
     }
 
-    /// When a sample of data that lies elsewhere is needed. Says on the way what will be read soon: each sample of the
+    /// When a sample of remote data is needed. Says on the way what will be read soon: each sample of the
     /// batch after the one that is made, when the sample in its place is; and before the first batch, all of that one.
-    fn announce(&self, plan: &Plan, slot: u64, pos: u64) -> When {
-        let Some(horizon) = &self.horizon else { return When::SOME_TIME };
+    fn announce(&self, plan: &Plan, slot: u64, pos: u64) -> AccessTime {
+        let Some(horizon) = &self.horizon else { return AccessTime::SOME_TIME };
         let epoch = plan.from.epoch;
         // The one that another rank's is mixed with is announced by that rank.
         if slot < plan.len {
@@ -111,12 +111,12 @@ impl Shared {
     }
 
     /// When the sample of a position is read, and when it is next.
-    fn when(&self, horizon: &Horizon, epoch: u64, pos: u64) -> When {
+    fn when(&self, horizon: &Horizon, epoch: u64, pos: u64) -> AccessTime {
         let now = epoch * horizon.samples + pos;
         let next = match epoch + 1 < horizon.epochs {
             true => (epoch + 1) * horizon.samples + self.order.position(epoch + 1, self.order.at(epoch, pos)),
             false => NEVER,
         };
-        When { now, next }
+        AccessTime { now, next }
     }
 }

@@ -1,13 +1,14 @@
 //! Batches, made ahead of the training step.
 //!
-//! A few batches are open at a time. Threads take slots of the first one that has any left and write each picture,
+//! A few batches are open at a time. Threads take slots of the first one that has any left and write each image,
 //! normalised, at its final address; `next` hands batches out in order and, rather than sleep, fills slots itself.
 //! What a slot holds follows from its position alone, so it does not matter who fills it. The number of open batches
 //! bounds the memory and is the back-pressure. Read on in `ahead`, which is what the threads do.
 
 mod ahead;
+pub mod bound;
+pub(crate) mod dataset;
 mod fill;
-mod share;
 mod upcoming;
 
 use std::collections::VecDeque;
@@ -19,16 +20,16 @@ use std::time::{Duration, Instant};
 use domain::train::{Augment, MemoryFormat};
 
 use self::ahead::{Counters, Reach, Shared, State, Walk};
+use self::dataset::Scratch;
 use self::fill::Horizon;
-pub use self::share::Share;
 use self::upcoming::{Plan, Upcoming};
-use crate::augment::Changes;
-use crate::cache::Counts;
-use crate::dataset::Scratch;
-use crate::mix::Mixing;
-use crate::recipe::Recipe;
-use crate::slots::{Filled, Numbers};
-use crate::{Cursor, Dataset, Error, Order, Part};
+use crate::files::cache::CacheCounts;
+use crate::sampling::share::RankShare;
+use crate::transform::augment::Changes;
+use crate::transform::mix::Mixing;
+use crate::transform::recipe::ImageTransform;
+use crate::transform::slots::{BatchDtype, Filled};
+use crate::{Cursor, Dataset, Error, Part, SampleOrder};
 
 /// How batches are made.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,16 +37,16 @@ pub struct LoaderOptions {
     /// Samples in a batch, of all ranks together, at least 1; the last one of an epoch has what is left.
     pub batch: usize,
     /// Which part of each batch this loader makes.
-    pub share: Share,
+    pub share: RankShare,
     /// Seed of the order and the augmentation.
     pub seed: u64,
     /// Threads that decode; with 0 all work is done inside `next`. The batches are the same for any number.
     pub workers: usize,
-    /// Order of a picture's values in memory: NCHW or NHWC.
+    /// Order of an image's values in memory: NCHW or NHWC.
     pub layout: MemoryFormat,
     /// What the values are.
-    pub numbers: Numbers,
-    /// What is done to a training picture, in this order; evaluation ignores it.
+    pub numbers: BatchDtype,
+    /// What is done to a training image, in this order; evaluation ignores it.
     pub augment: Vec<Augment>,
 }
 
@@ -53,11 +54,11 @@ impl Default for LoaderOptions {
     fn default() -> LoaderOptions {
         LoaderOptions {
             batch: 32,
-            share: Share::ALL,
+            share: RankShare::ALL,
             seed: 0,
             workers: 1,
             layout: MemoryFormat::Contiguous,
-            numbers: Numbers::F32,
+            numbers: BatchDtype::F32,
             augment: Vec::new(),
         }
     }
@@ -76,25 +77,25 @@ pub struct Loader {
 
 /// What a loader has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Measured {
+pub struct LoaderStats {
     /// Samples that were made.
     pub samples: u64,
     /// Time that all threads together spent on them.
     pub busy: Duration,
-    /// Bytes of picture files that were read for them.
+    /// Bytes of image files that were read for them.
     pub read: u64,
     /// Batches that are complete and not handed out yet.
     pub ready: usize,
-    /// Reads of data that lies elsewhere; none where it is here.
-    pub reads: Option<Counts>,
+    /// Reads of remote data; none where it is here.
+    pub reads: Option<CacheCounts>,
 }
 
-/// What the pictures of a batch were mixed with.
+/// What the images of a batch were mixed with.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Mixed {
-    /// The class of the picture that each was mixed with.
+pub struct MixedLabels {
+    /// The class of the image that each was mixed with.
     pub labels: Vec<i64>,
-    /// The share of a picture's own class in what is to be learnt, the same for the whole batch of all ranks; the other
+    /// The share of an image's own class in what is to be trained, the same for the whole batch of all ranks; the other
     /// class has the rest.
     pub own: f64,
 }
@@ -104,7 +105,7 @@ pub struct Batch {
     /// Present until the batch is dropped.
     filled: Option<Filled>,
     plan: Plan,
-    mixed: Option<Mixed>,
+    mixed: Option<MixedLabels>,
     wait: Duration,
     shared: Arc<Shared>,
 }
@@ -132,7 +133,7 @@ impl Loader {
 
     /// The next batch; `None` after the last one, and after an error.
     ///
-    /// An error is that of the first picture, in the order of training, that cannot be had.
+    /// An error is that of the first image, in the order of training, that cannot be had.
     #[allow(clippy::should_implement_trait)] // An iterator's items outlive each other; a batch should be dropped first.
     pub fn next(&mut self) -> Option<Result<Batch, Error>> {
         let began = Instant::now();
@@ -145,17 +146,17 @@ impl Loader {
             if state.ended {
                 return None;
             }
-            if let Some(flying) = state.take_complete() {
-                state.ended = flying.failure.is_some();
+            if let Some(in_flight) = state.take_complete() {
+                state.ended = in_flight.failure.is_some();
                 drop(state); // The threads woken next will ask for it.
                 shared.room.notify_all();
-                return Some(flying.land(&shared, began.elapsed()));
+                return Some(in_flight.land(&shared, began.elapsed()));
             }
             if let Some(task) = state.task(&shared, Reach::Front) {
                 drop(state);
                 shared.perform(task, &mut self.scratch);
                 state = shared.lock();
-            } else if state.flying.is_empty() {
+            } else if state.in_flight.is_empty() {
                 state.ended = true;
             } else if !state.is_complete() {
                 state = shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -164,9 +165,9 @@ impl Loader {
     }
 
     /// What was done so far, also for batches that are not handed out yet.
-    pub fn measured(&self) -> Measured {
+    pub fn measured(&self) -> LoaderStats {
         let Counters { samples, busy, read } = &self.shared.measured;
-        Measured {
+        LoaderStats {
             samples: samples.load(Ordering::Relaxed),
             busy: Duration::from_nanos(busy.load(Ordering::Relaxed)),
             read: read.load(Ordering::Relaxed),
@@ -195,7 +196,7 @@ impl Loader {
         let values = batch * dataset.sample_len();
         let Cursor { epoch, pos } = from;
         let horizon = match &walk {
-            Walk::Shuffled(_) if dataset.is_elsewhere() => {
+            Walk::Shuffled(_) if dataset.is_remote() => {
                 let ahead = all.max(FEWEST_AHEAD).min(samples.max(1));
                 Some(Horizon { samples: samples.max(1), epochs, ahead, begun: AtomicBool::new(false) })
             }
@@ -204,15 +205,16 @@ impl Loader {
         let refused = (epoch < epochs && pos >= samples.max(1)).then_some(Error::Position { epoch, pos, samples });
         let refused = refused.or_else(|| grey(&walk, &dataset));
         let ended = refused.is_some();
-        let state = State { upcoming, flying: VecDeque::new(), first: 0, spare: Vec::new(), ended };
+        let state = State { upcoming, in_flight: VecDeque::new(), first: 0, spare: Vec::new(), ended };
         let from_memory = dataset.in_memory();
         let recipe = match &walk {
             Walk::Natural => dataset.recipe().map(|recipe| (recipe, false)),
             // Data that were opened without parts in mind are shown whole.
-            Walk::Shuffled(changes) => dataset.recipe().and(Recipe::of(changes.before(), dataset.height())),
+            Walk::Shuffled(changes) => dataset.recipe().and(ImageTransform::of(changes.before(), dataset.height())),
         };
         let shared = Arc::new(Shared {
-            order: Order::new(dataset.count(part), options.seed),
+            process: std::process::id(),
+            order: SampleOrder::new(dataset.count(part), options.seed),
             scaling: dataset.scaling(),
             dataset,
             part,
@@ -224,9 +226,9 @@ impl Loader {
             horizon,
             mixing,
             measured: Counters::default(),
-            // A rank makes one sample more where its pictures are mixed with those of others.
+            // A rank makes one sample more where its images are mixed with those of others.
             batch: batch + usize::from(mixing.is_some()),
-            // A picture that is decoded is worth a trip to the lock; one that is only copied is not.
+            // An image that is decoded is worth a trip to the lock; one that is only copied is not.
             taken: if from_memory { (TAKEN_VALUES * batch / values.max(1)).max(1) } else { 1 },
             ahead: (AHEAD_BYTES / (size_of::<f32>() * values.max(1))).clamp(2, 4),
             state: Mutex::new(state),
@@ -243,7 +245,7 @@ impl Loader {
     }
 }
 
-/// Why pictures without colours cannot be changed as the list says.
+/// Why images without colours cannot be changed as the list says.
 fn grey(walk: &Walk, dataset: &Dataset) -> Option<Error> {
     let Walk::Shuffled(Changes { random: Some(_), .. }) = walk else { return None };
     let channels = dataset.channels();
@@ -261,6 +263,10 @@ const AHEAD_BYTES: usize = 256 << 20;
 
 impl Drop for Loader {
     fn drop(&mut self) {
+        if self.shared.is_forked() {
+            self.threads.drain(..).for_each(std::mem::forget);
+            return;
+        }
         self.shared.lock().ended = true;
         self.shared.room.notify_all();
         for thread in self.threads.drain(..) {
@@ -282,8 +288,8 @@ impl Batch {
     }
 
     /// What the values are.
-    pub fn numbers(&self) -> Numbers {
-        self.filled.as_ref().map_or(Numbers::F32, Filled::numbers)
+    pub fn numbers(&self) -> BatchDtype {
+        self.filled.as_ref().map_or(BatchDtype::F32, Filled::numbers)
     }
 
     /// One label a sample: the place of its class in [`Dataset::classes`].
@@ -291,8 +297,8 @@ impl Batch {
         self.filled.as_ref().map_or(&[], Filled::labels)
     }
 
-    /// What its pictures were mixed with; none where they were not.
-    pub fn mixed(&self) -> Option<&Mixed> {
+    /// What its images were mixed with; none where they were not.
+    pub fn mixed(&self) -> Option<&MixedLabels> {
         self.mixed.as_ref()
     }
 
@@ -329,6 +335,9 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
+        if self.shared.is_forked() {
+            return;
+        }
         let mut state = self.shared.lock();
         if let Some(filled) = self.filled.take()
             && state.spare.len() <= self.shared.ahead

@@ -1,7 +1,7 @@
 //! Which samples each batch holds, from where training stands.
 
-use super::share::Share;
 use crate::Cursor;
+use crate::sampling::share::RankShare;
 
 /// Which samples a batch holds.
 #[derive(Debug, Clone, Copy)]
@@ -9,7 +9,7 @@ pub(super) struct Plan {
     pub from: Cursor,
     /// Our samples of it.
     pub len: u64,
-    /// Whether its pictures are mixed with each other.
+    /// Whether its images are mixed with each other.
     pub mixes: bool,
     /// Slots to fill: our samples, and the one that the first of them is mixed with if that is another rank's.
     pub slots: u64,
@@ -29,7 +29,7 @@ pub(super) struct Upcoming {
     pub samples: u64,
     /// Samples of a full batch, those of all ranks.
     pub batch: u64,
-    pub share: Share,
+    pub share: RankShare,
     pub mixes: bool,
 }
 
@@ -73,7 +73,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Order;
+    use crate::SampleOrder;
 
     /// A data set that no test could hold.
     const SAMPLES: u64 = 100_000_000;
@@ -94,12 +94,12 @@ mod tests {
             seed: u64,
         ) {
             is_a_few_numbers::<Upcoming>();
-            is_a_few_numbers::<Order>();
-            let order = Order::new(SAMPLES, seed);
+            is_a_few_numbers::<SampleOrder>();
+            let order = SampleOrder::new(SAMPLES, seed);
             let from = Cursor { epoch, pos: at / batch * batch };
             let mut covered = from.pos;
             for rank in 0..world {
-                let share = Share::new(rank, world).unwrap();
+                let share = RankShare::new(rank, world).unwrap();
                 let (epochs, mixes) = (u64::MAX, false);
                 let mut upcoming = Upcoming { at: from, epochs, samples: SAMPLES, batch, share, mixes };
                 let plan = upcoming.next().unwrap();

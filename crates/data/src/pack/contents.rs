@@ -5,12 +5,13 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use super::{PackFormat, PackOptions};
-use crate::order::permute;
-use crate::random::{Purpose, key};
-use crate::shard::Codec;
-use crate::source::{self, ByFolders, Content, Encoded, Index, Reading};
-use crate::tokens::Documents;
-use crate::{Error, Part, split};
+use crate::formats::{self, ByFolders, Content, Encoded, Index, Reading};
+use crate::sampling::order::permute;
+use crate::sampling::random::{Purpose, key};
+use crate::sampling::split;
+use crate::shard::SampleCodec;
+use crate::texts::documents::Documents;
+use crate::{Error, Part};
 
 /// A data set that was listed, and the order in which it is written.
 pub(super) struct Contents {
@@ -24,7 +25,7 @@ pub(super) struct Contents {
 
 /// What is packed.
 pub(super) enum Matter {
-    Pictures(Content),
+    Images(Content),
     Texts(Documents),
 }
 
@@ -61,16 +62,16 @@ impl Contents {
             return Err(Error::Layout { path: source.into(), why, hint: "give the table itself to the job".into() });
         }
         if let (Content::Encoded(Encoded::Shards(shards)), PackFormat::Webdataset) = (&content, options.format)
-            && let Some(place) = shards.places().iter().find(|place| place.codec != Codec::Original)
+            && let Some(place) = shards.places().iter().find(|place| place.codec != SampleCodec::Original)
         {
-            let why = format!("its shards hold {}, and tars hold picture files", place.codec.word());
-            let hint = "pack the pictures that these shards were made of".into();
+            let why = format!("its shards hold {}, and tars hold image files", place.codec.word());
+            let hint = "pack the images that these shards were made of".into();
             return Err(Error::Layout { path: source.into(), why, hint });
         }
         if let (Some(first), false) = (skipped.first(), options.skip) {
-            return Err(Error::Picture { name: first.name.clone(), why: first.why.clone() });
+            return Err(Error::Image { name: first.name.clone(), why: first.why.clone() });
         }
-        Contents::of(source, options, (classes, labels, homes), Matter::Pictures(content))
+        Contents::of(source, options, (classes, labels, homes), Matter::Images(content))
     }
 
     fn of(
@@ -108,16 +109,16 @@ impl Contents {
 
     /// Whether any sample is packed coefficients already.
     pub fn has_coefficients(&self) -> bool {
-        let Matter::Pictures(Content::Encoded(encoded)) = &self.matter else { return false };
-        (0..encoded.len()).any(|place| encoded.codec(place) == Codec::Coefficients)
+        let Matter::Images(Content::Encoded(encoded)) = &self.matter else { return false };
+        (0..encoded.len()).any(|place| encoded.codec(place) == SampleCodec::Coefficients)
     }
 
     pub fn samples(&self) -> usize {
         self.labels.len()
     }
 
-    /// The samples that something may be learnt from: those for training, or all where there are no parts.
-    pub fn learnt_from(&self) -> impl Iterator<Item = u32> {
+    /// The samples that something may be trained on: those for training, or all where there are no parts.
+    pub fn trained_on(&self) -> impl Iterator<Item = u32> {
         let trained = self.parts.iter().filter(|list| matches!(list.part, Some(Part::Train) | None));
         trained.flat_map(|list| list.samples.iter().copied())
     }
@@ -126,7 +127,7 @@ impl Contents {
 /// Lists the data, with the parts that its folders name if any of them does: a split that somebody made is kept whole,
 /// or it is an error.
 fn list(source: &Path, options: &PackOptions) -> Result<Index, Error> {
-    let listed = |by_folders| source::list(source, &Reading { by_folders, skip: options.skip });
+    let listed = |by_folders| formats::list(source, &Reading { by_folders, skip: options.skip });
     if options.split.is_some() {
         return listed(ByFolders::No);
     }
@@ -171,7 +172,7 @@ fn fingerprint(
         Ok::<(), Error>(())
     };
     let content = match matter {
-        Matter::Pictures(content) => content,
+        Matter::Images(content) => content,
         Matter::Texts(documents) => {
             hash.update(documents.identity().as_bytes());
             return Ok(hash.finalize().to_hex().to_string());

@@ -1,4 +1,4 @@
-//! `pack.journal`: what is done, one line a shard, so that a pack that was killed goes on, and a second one ends at once.
+//! `pack.journal`: what is done, one line a shard, so that a pack that was killed continues, and a second one ends at once.
 //!
 //! A line is written when its shard is durable. The first line names the plan: the data as it lay there, and the
 //! options. It is no promise to anybody else, and may be deleted once the folder has its manifest.
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::refusing;
-use crate::manifest::{Left, Manifest, Shard};
+use crate::shard::manifest::{ShardFile, ShardManifest, SkippedSample};
 use crate::{Error, Part};
 
 const NAME: &str = "pack.journal";
@@ -25,30 +25,30 @@ enum Line {
     },
     /// A shard is in place, and all positions of its part before `position` are done.
     Shard {
-        shard: Shard,
+        shard: ShardFile,
         position: u64,
-        left: Vec<Left>,
+        left: Vec<SkippedSample>,
     },
     /// Positions were passed over without a shard: none of their samples could be read.
     Passed {
         part: Option<Part>,
         position: u64,
-        left: Vec<Left>,
+        left: Vec<SkippedSample>,
     },
     /// All is done.
     Finished {
-        manifest: Manifest,
+        manifest: ShardManifest,
     },
 }
 
 /// What the journal tells.
 #[derive(Debug, Default)]
 pub(super) struct Done {
-    pub shards: Vec<Shard>,
-    pub left: Vec<Left>,
+    pub shards: Vec<ShardFile>,
+    pub left: Vec<SkippedSample>,
     /// Positions of each part that are done.
     positions: Vec<(Option<Part>, u64)>,
-    pub manifest: Option<Manifest>,
+    pub manifest: Option<ShardManifest>,
 }
 
 impl Done {
@@ -128,15 +128,15 @@ impl Journal {
         Ok((Journal { file }, done))
     }
 
-    pub fn shard(&mut self, shard: &Shard, position: u64, left: &[Left]) -> io::Result<()> {
+    pub fn shard(&mut self, shard: &ShardFile, position: u64, left: &[SkippedSample]) -> io::Result<()> {
         write(&mut self.file, &Line::Shard { shard: shard.clone(), position, left: left.to_vec() })
     }
 
-    pub fn passed(&mut self, part: Option<Part>, position: u64, left: &[Left]) -> io::Result<()> {
+    pub fn passed(&mut self, part: Option<Part>, position: u64, left: &[SkippedSample]) -> io::Result<()> {
         write(&mut self.file, &Line::Passed { part, position, left: left.to_vec() })
     }
 
-    pub fn finish(&mut self, manifest: &Manifest) -> io::Result<()> {
+    pub fn finish(&mut self, manifest: &ShardManifest) -> io::Result<()> {
         write(&mut self.file, &Line::Finished { manifest: manifest.clone() })
     }
 }

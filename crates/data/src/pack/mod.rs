@@ -2,16 +2,17 @@
 //!
 //! What each shard holds is decided before the first byte is read: the samples of a part in an order drawn by the seed,
 //! cut where a shard is full. So the bytes do not depend on the number of threads, a second run finds nothing to do,
-//! and one that was killed goes on behind the last shard that is durable. Read on in `flow` (many threads, one order),
+//! and one that was killed continues behind the last shard that is durable. Read on in `flow` (many threads, one order),
 //! `contents` (what is in which shard), `journal` (what is done) and `encode` (what becomes of a sample).
 
 mod contents;
 mod encode;
 mod flow;
+pub(crate) mod inspect;
 mod journal;
 mod tars;
 
-pub(crate) use flow::in_order;
+use flow::in_order;
 pub(crate) use tars::CLASSES;
 
 use std::fs;
@@ -22,9 +23,10 @@ use self::contents::Contents;
 use self::encode::{Encoder, Prepared};
 use self::journal::{Done, Journal};
 use self::tars::TarWriter;
-use crate::manifest::{Left, Manifest, Recipe, Shard};
-use crate::shard::{Codec, Sample, Writer};
-use crate::tokens::{TOKENIZER, TextOptions};
+use crate::shard::manifest::{PackSettings, ShardFile, ShardManifest, SkippedSample};
+use crate::shard::{Sample, SampleCodec, Writer};
+use crate::texts::tokens::TOKENIZER;
+use crate::texts::vocabulary::TextOptions;
 use crate::{Error, Part};
 
 /// How a data set is packed.
@@ -36,9 +38,9 @@ pub struct PackOptions {
     pub seed: u64,
     /// Shares of training, validation and test; without, the parts are those that the data names, or none.
     pub split: Option<[f64; 3]>,
-    /// What becomes of a picture.
-    pub codec: Codec,
-    /// The short side that larger pictures are shrunk to.
+    /// What becomes of an image.
+    pub codec: SampleCodec,
+    /// The short side that larger images are shrunk to.
     pub shrink: Option<u32>,
     /// What is written.
     pub format: PackFormat,
@@ -66,7 +68,7 @@ impl Default for PackOptions {
             shard_bytes: 64 << 20,
             seed: 0,
             split: None,
-            codec: Codec::Original,
+            codec: SampleCodec::Original,
             shrink: None,
             format: PackFormat::Shards,
             skip: false,
@@ -79,7 +81,7 @@ impl Default for PackOptions {
 impl PackOptions {
     /// Whether samples may become others than they were.
     fn converts(&self) -> bool {
-        self.codec != Codec::Original || self.shrink.is_some() || self.text.is_some()
+        self.codec != SampleCodec::Original || self.shrink.is_some() || self.text.is_some()
     }
 }
 
@@ -96,9 +98,9 @@ pub struct PackProgress {
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Packed {
+pub struct PackSummary {
     /// What the folder holds.
-    pub manifest: Manifest,
+    pub manifest: ShardManifest,
     /// Whether all of it was there already.
     pub nothing_to_do: bool,
     /// Shards that an earlier call had finished.
@@ -114,16 +116,16 @@ pub fn pack(
     out: &Path,
     options: &PackOptions,
     progress: &mut dyn FnMut(PackProgress),
-) -> Result<Packed, Error> {
+) -> Result<PackSummary, Error> {
     let contents = Contents::list(source, options, out)?;
     fs::create_dir_all(out).map_err(refusing(out))?;
     let (journal, done) = Journal::open(out, &contents.fingerprint)?;
     let manifest = match options.format {
-        PackFormat::Shards => Manifest::read(out)?,
+        PackFormat::Shards => ShardManifest::read(out)?,
         PackFormat::Webdataset => done.manifest.clone(),
     };
     if let Some(manifest) = manifest.filter(|manifest| is_whole(out, manifest)) {
-        return Ok(Packed { manifest, nothing_to_do: true, resumed: done.shards.len() });
+        return Ok(PackSummary { manifest, nothing_to_do: true, resumed: done.shards.len() });
     }
     let resumed = done.shards.len();
     let encoder = Encoder::new(&contents, options, out)?;
@@ -133,16 +135,16 @@ pub fn pack(
     let mut packing = Packing { out, contents, encoder, options, journal, done, progress, state };
     packing.run()?;
     let Done { shards, left, .. } = packing.done;
-    let recipe = Recipe {
-        codec: if tokens.is_some() { Codec::Tokens } else { options.codec },
+    let recipe = PackSettings {
+        codec: if tokens.is_some() { SampleCodec::Tokens } else { options.codec },
         shrink: options.shrink,
         seed: options.seed,
         split: options.split,
         shard_bytes: options.shard_bytes,
         tokens,
     };
-    let coefficients = options.codec == Codec::Coefficients || contents.has_coefficients();
-    let manifest = Manifest::new(contents.classes.clone(), recipe, coefficients, shards, left);
+    let coefficients = options.codec == SampleCodec::Coefficients || contents.has_coefficients();
+    let manifest = ShardManifest::new(contents.classes.clone(), recipe, coefficients, shards, left);
     if manifest.samples == 0 {
         let why = "not one sample of it can be read";
         return Err(Error::Layout {
@@ -156,12 +158,12 @@ pub fn pack(
         PackFormat::Webdataset => tars::finish(out, &contents.classes).and_then(|()| packing.journal.finish(&manifest)),
     }
     .map_err(refusing(out))?;
-    Ok(Packed { manifest, nothing_to_do: false, resumed })
+    Ok(PackSummary { manifest, nothing_to_do: false, resumed })
 }
 
 /// Whether every shard is there, as far as lengths tell.
-fn is_whole(out: &Path, manifest: &Manifest) -> bool {
-    let there = |shard: &Shard| fs::metadata(out.join(&shard.file)).is_ok_and(|file| file.len() == shard.bytes);
+fn is_whole(out: &Path, manifest: &ShardManifest) -> bool {
+    let there = |shard: &ShardFile| fs::metadata(out.join(&shard.file)).is_ok_and(|file| file.len() == shard.bytes);
     manifest.shards.iter().all(there) && (manifest.recipe.tokens.is_none() || out.join(TOKENIZER).is_file())
 }
 
@@ -185,7 +187,7 @@ struct Filling {
     /// Bytes that its samples would have, were none of them packed into more room than its file takes.
     plain: u64,
     /// Samples that were left out since the last shard.
-    left: Vec<Left>,
+    left: Vec<SkippedSample>,
 }
 
 enum Output {
@@ -214,8 +216,8 @@ impl Packing<'_> {
         in_order(from..list.len(), self.options.threads, work, weigh, |position, result| {
             let prepared = match result {
                 Ok(found) => found,
-                Err(Error::Picture { name, why }) if self.options.skip => {
-                    left.push(Left { name, why });
+                Err(Error::Image { name, why }) if self.options.skip => {
+                    left.push(SkippedSample { name, why });
                     return self.tell(0);
                 }
                 Err(error) => return Err(error),
@@ -280,7 +282,7 @@ impl Packing<'_> {
         let placed = fs::rename(self.temporary(&file), &path).and_then(|()| fs::File::open(self.out)?.sync_all());
         placed.map_err(refusing(&path))?;
         let source_bytes = self.options.converts().then_some(source);
-        let shard = Shard { file, part, count, bytes, source_bytes, blake3: hash.to_hex().to_string() };
+        let shard = ShardFile { file, part, count, bytes, source_bytes, blake3: hash.to_hex().to_string() };
         self.journal.shard(&shard, position, &left).map_err(refusing(self.out))?;
         self.done.shards.push(shard);
         self.done.left.extend(left);

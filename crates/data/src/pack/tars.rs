@@ -1,4 +1,4 @@
-//! Tars in the form of WebDataset: a picture, its class and what is noted about it, under one key.
+//! Tars in the form of WebDataset: an image, its class and what is noted about it, under one key.
 //!
 //! The key is the sample's id with leading zeros, so sorting by key restores the order of the data that was packed.
 //! Owner, time and mode are the same for all, so the same samples give the same bytes.
@@ -7,8 +7,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use crate::manifest::replace;
-use crate::shard::{Codec, Sample};
+use crate::files::replace::replace;
+use crate::shard::{Sample, SampleCodec};
 
 /// Where the names of the classes are: one a line, in label order.
 pub(crate) const CLASSES: &str = "classes.txt";
@@ -81,10 +81,10 @@ impl TarWriter {
 /// The ending that tells readers how to decode a member.
 fn ending(sample: &Sample) -> io::Result<&'static str> {
     match sample.codec {
-        Codec::Original if sample.bytes.starts_with(b"\x89PNG") => Ok("png"),
-        Codec::Original => Ok("jpg"),
-        Codec::Coefficients | Codec::Pixels | Codec::Tokens => {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, "only picture files are put into tars"))
+        SampleCodec::Original if sample.bytes.starts_with(b"\x89PNG") => Ok("png"),
+        SampleCodec::Original => Ok("jpg"),
+        SampleCodec::Coefficients | SampleCodec::Pixels | SampleCodec::Tokens => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "only image files are put into tars"))
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! head     32 bytes: magic, version, part
-//! samples  one behind another: the picture's bytes, then what is noted about it (JSON, often nothing)
+//! samples  one behind another: the image's bytes, then what is noted about it (JSON, often nothing)
 //! index    32 bytes a sample: offset u64, bytes u32, note u32, id u64, label u32, codec u8, 3 zeros
 //! hashes   32 bytes a sample: BLAKE3 of its bytes and note
 //! names    one u32 a sample: where its name ends in the text that follows
@@ -13,6 +13,7 @@
 //! All numbers are little-endian. A sample's id is its place in the data that was packed, so shards give the samples in
 //! that order whatever order they lie in. Read on in `write`, `read`, and in `manifest`, which names a folder's shards.
 
+pub(crate) mod manifest;
 mod read;
 mod write;
 
@@ -22,8 +23,8 @@ pub(crate) use write::{Sample, Writer};
 /// How the bytes of one sample are to be understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Codec {
-    /// The picture file as it was.
+pub enum SampleCodec {
+    /// The image file as it was.
     Original,
     /// The quantised coefficients of a JPEG, packed more cheaply; decodes to the same pixels.
     Coefficients,
@@ -33,17 +34,18 @@ pub enum Codec {
     Tokens,
 }
 
-impl Codec {
+impl SampleCodec {
     /// In the order of their numbers in a shard.
-    const ALL: [Codec; 4] = [Codec::Original, Codec::Coefficients, Codec::Pixels, Codec::Tokens];
+    const ALL: [SampleCodec; 4] =
+        [SampleCodec::Original, SampleCodec::Coefficients, SampleCodec::Pixels, SampleCodec::Tokens];
 
     /// The word for it.
     pub fn word(self) -> &'static str {
         match self {
-            Codec::Original => "original",
-            Codec::Coefficients => "coefficients",
-            Codec::Pixels => "pixels",
-            Codec::Tokens => "tokens",
+            SampleCodec::Original => "original",
+            SampleCodec::Coefficients => "coefficients",
+            SampleCodec::Pixels => "pixels",
+            SampleCodec::Tokens => "tokens",
         }
     }
 }
@@ -66,7 +68,7 @@ struct Record {
     note: u32,
     id: u64,
     label: u32,
-    codec: Codec,
+    codec: SampleCodec,
 }
 
 impl Record {
@@ -89,7 +91,7 @@ impl Record {
             note: short(record, 12),
             id: long(record, 16),
             label: short(record, 24),
-            codec: *Codec::ALL.get(usize::from(record[28]))?,
+            codec: *SampleCodec::ALL.get(usize::from(record[28]))?,
         })
     }
 }

@@ -6,12 +6,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Codec, FOOT, FOOT_MAGIC, HASH, HEAD, HEAD_MAGIC, RECORD, Record, VERSION, long, short};
+use super::manifest::ShardManifest;
+use super::{FOOT, FOOT_MAGIC, HASH, HEAD, HEAD_MAGIC, RECORD, Record, SampleCodec, VERSION, long, short};
 use crate::Error;
-use crate::elsewhere::When;
-use crate::manifest::Manifest;
-use crate::source::LARGEST_FILE;
-use crate::source::handles::{Handles, Opened};
+use crate::files::handles::{Handles, LARGEST_FILE, Opened};
+use crate::files::remote::AccessTime;
 
 /// A longer name is not read.
 const LONGEST_NAME: u64 = 1 << 16;
@@ -38,7 +37,7 @@ pub(crate) struct Place {
     pub shard: u32,
     /// Its number in the shard.
     pub slot: u32,
-    pub codec: Codec,
+    pub codec: SampleCodec,
     /// The first 64 bits of the BLAKE3 of its bytes and note, as the index has them.
     pub hash: u64,
 }
@@ -54,7 +53,7 @@ struct Names {
 
 impl Shards {
     /// Reads the indexes of all shards of a folder.
-    pub fn open(folder: &Path, manifest: &Manifest) -> Result<Shards, Error> {
+    pub fn open(folder: &Path, manifest: &ShardManifest) -> Result<Shards, Error> {
         let paths: Vec<PathBuf> = manifest.shards.iter().map(|shard| folder.join(&shard.file)).collect();
         let files = Handles::new(paths);
         let (mut names, mut places) = (Vec::new(), Vec::new());
@@ -119,7 +118,7 @@ impl Shards {
     }
 
     /// Reads the bytes of one sample.
-    pub fn read(&self, sample: usize, bytes: &mut Vec<u8>, when: When) -> Result<(), Error> {
+    pub fn read(&self, sample: usize, bytes: &mut Vec<u8>, when: AccessTime) -> Result<(), Error> {
         let place = self.places[sample];
         bytes.clear();
         bytes.resize(place.bytes as usize, 0);
@@ -209,7 +208,7 @@ impl Foot {
             return Err(format!("sample {} lies outside it", slot + 1));
         }
         // Text without classes has none, and all of it is of the first.
-        if label as usize >= classes.max(usize::from(codec == Codec::Tokens)) {
+        if label as usize >= classes.max(usize::from(codec == SampleCodec::Tokens)) {
             return Err(format!("sample {} is of class {label}, and there are {classes}", slot + 1));
         }
         Ok(Place { id, offset, bytes, note, label, shard, slot, codec, hash: 0 })
@@ -220,11 +219,15 @@ impl Foot {
 ///
 /// # Errors
 /// [`Error::Read`] if the system refuses.
-pub(crate) fn verify(folder: &Path, shard: &crate::manifest::Shard, classes: usize) -> Result<Vec<String>, Error> {
+pub(crate) fn verify(
+    folder: &Path,
+    shard: &crate::shard::manifest::ShardFile,
+    classes: usize,
+) -> Result<Vec<String>, Error> {
     let path = folder.join(&shard.file);
     let refused = |source| Error::Read { name: path.display().to_string(), source };
-    let plain = crate::plain_file::open(&path).map_err(refused)?;
-    let file = Opened::Here(plain.try_clone().map_err(refused)?);
+    let plain = crate::files::plain_file::open(&path).map_err(refused)?;
+    let file = Opened::Local(plain.try_clone().map_err(refused)?);
     let foot = match Foot::read(&file, shard.bytes).map_err(refused)? {
         Ok(foot) => foot,
         Err(why) => return Ok(vec![format!("{}: {why}", shard.file)]),

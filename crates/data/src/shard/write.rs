@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use super::{Codec, FOOT_MAGIC, HEAD, HEAD_MAGIC, Record, VERSION};
+use super::{FOOT_MAGIC, HEAD, HEAD_MAGIC, Record, SampleCodec, VERSION};
 
 /// One sample, ready to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(crate) struct Sample {
     /// Its place in the data that is packed.
     pub id: u64,
     pub label: u32,
-    pub codec: Codec,
+    pub codec: SampleCodec,
     /// What it was called there.
     pub name: String,
     pub bytes: Vec<u8>,

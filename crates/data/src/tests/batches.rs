@@ -6,9 +6,9 @@ use domain::train::{Augment, MemoryFormat};
 use proptest::prelude::*;
 
 use super::{Files, complains, sixty};
-use crate::{Cursor, Dataset, Loader, LoaderOptions, Part, Share};
+use crate::{Cursor, Dataset, Loader, LoaderOptions, Part, RankShare};
 
-/// A data set whose pictures tell which they are: value 0 of picture n is n.
+/// A data set whose images tell which they are: value 0 of image n is n.
 fn numbered(in_memory: bool) -> (tempfile::TempDir, Arc<Dataset>) {
     let files = Files::of(&[""], &["a", "b", "c"], 30);
     let files = Files(files.0.into_iter().filter(|(name, _)| name.ends_with("png")).collect());
@@ -212,7 +212,7 @@ fn together(ranks: &mut [Loader]) -> Option<Copy> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever kills a run, and however many ranks and threads go on with it, every batch is the undisturbed run's.
+    /// Whatever kills a run, and however many ranks and threads continue with it, every batch is the undisturbed run's.
     #[test]
     fn no_change_of_world_can_be_seen(
         lives in prop::collection::vec(life(), 1..6),
@@ -231,7 +231,7 @@ proptest! {
             let dataset = if in_memory { &kept } else { &read };
             let mut ranks: Vec<Loader> = (0..world)
                 .map(|rank| {
-                    let share = Share::new(rank, world).unwrap();
+                    let share = RankShare::new(rank, world).unwrap();
                     let options = LoaderOptions { share, workers, ..options.clone() };
                     Loader::train(Arc::clone(dataset), options, cursor, 2)
                 })
@@ -269,7 +269,7 @@ proptest! {
         let (mut cursor, mut ids) = (Cursor::START, vec![Vec::new(); 2]);
         let last = (Life { world: 3, workers: 1, used: usize::MAX, lost: vec![0; 8], in_memory: true }, 5);
         for (Life { world, workers, used, lost, .. }, batch) in lives.into_iter().chain([last]) {
-            let shares = (0..world).map(|rank| Share::new(rank, world).unwrap());
+            let shares = (0..world).map(|rank| RankShare::new(rank, world).unwrap());
             let options = |share| LoaderOptions { batch, workers, share, ..plain.clone() };
             let mut ranks: Vec<Loader> =
                 shares.map(|share| Loader::train(Arc::clone(&dataset), options(share), cursor, 2)).collect();
@@ -300,7 +300,7 @@ fn augmentation_is_drawn_anew_each_epoch_and_is_for_training_only() {
     for (a, b) in changed.iter().zip(&unchanged) {
         assert_eq!(a.labels, b.labels);
         let same = a.images.chunks_exact(108).zip(b.images.chunks_exact(108)).filter(|(a, b)| a == b).count();
-        assert!(same < 10, "{same} of 42 pictures are unchanged");
+        assert!(same < 10, "{same} of 42 images are unchanged");
     }
     let part = |options| drain(Loader::evaluate(Arc::clone(&dataset), Part::Validation, options));
     assert_eq!(part(options(5, 1)), part(LoaderOptions { seed: 99, ..plain.clone() }).rebatched(5));

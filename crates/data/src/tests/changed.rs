@@ -8,10 +8,14 @@ use serde_json::json;
 
 use super::written::{ALL, Written};
 use super::{Files, scratch, spec};
+use crate::detection::shapes;
 use crate::identity::hash;
-use crate::texts::Goal;
-use crate::{Codec, DataIdentity, Dataset, Error, PackOptions, Part, Provenance, Scenes, TextOptions, Texts};
-use crate::{Vocabulary, pack, shapes};
+use crate::texts::TextObjective;
+use crate::{
+    DataIdentity, Dataset, DetectionDataset, Error, PackOptions, Part, Provenance, SampleCodec, TextDataset,
+    TextOptions,
+};
+use crate::{TokenizerSource, pack};
 
 /// All but a fifth is for training, nothing for validation.
 fn halves() -> Data {
@@ -78,7 +82,7 @@ fn a_sample_that_is_removed_added_or_edited_is_noticed_in_every_form() {
     // Of another pixel and the same length: a PNG's checksum is not looked at.
     let bytes = edited.0[4].1.len();
     edited.0[4].1[bytes - 5] ^= 1;
-    let new = super::encoded(&super::picture(77, 6), image::ImageFormat::Png);
+    let new = super::encoded(&super::image(77, 6), image::ImageFormat::Png);
     let added = files.clone().with("one/new.png", new);
     let forms = ALL.iter().copied().map(Form::Of).chain([Form::Folder, Form::Shards]);
     for (number, form) in forms.enumerate() {
@@ -156,7 +160,7 @@ fn many_small_additions_reach_every_split() {
     let mut identity = opened(&files.folder(&root.path().join("0")), None, false).unwrap();
     for number in 1..=40 {
         let name = format!("a/new-{number:02}.png");
-        files = files.with(&name, super::encoded(&super::picture(50 + number, 6), image::ImageFormat::Png));
+        files = files.with(&name, super::encoded(&super::image(50 + number, 6), image::ImageFormat::Png));
         let folder = files.folder(&root.path().join(number.to_string()));
         identity = opened(&folder, Some(&identity), true).unwrap();
     }
@@ -172,16 +176,20 @@ fn texts(lines: &[String], header: &str) -> String {
 /// Opens text as a run does; the vocabulary comes with it.
 fn read(
     path: &Path,
-    goal: Goal,
+    goal: TextObjective,
     earlier: Option<&DataIdentity>,
     accepts: bool,
-) -> Result<(Texts, DataIdentity), Error> {
+) -> Result<(TextDataset, DataIdentity), Error> {
     let keys: Text = match goal {
-        Goal::Class => serde_json::from_value(json!({"label": "class", "length": 16, "vocabulary": 200})).unwrap(),
-        Goal::Masked | Goal::Next => serde_json::from_value(json!({"length": 8, "vocabulary": 300})).unwrap(),
+        TextObjective::Class => {
+            serde_json::from_value(json!({"label": "class", "length": 16, "vocabulary": 200})).unwrap()
+        }
+        TextObjective::Masked | TextObjective::Next => {
+            serde_json::from_value(json!({"length": 8, "vocabulary": 300})).unwrap()
+        }
     };
     let mut provenance = Provenance::of_run(earlier.cloned(), accepts, true);
-    let texts = Texts::open_known(&halves(), &keys, goal, path, 5, &mut provenance)?;
+    let texts = TextDataset::open_known(&halves(), &keys, goal, path, 5, &mut provenance)?;
     Ok((texts, provenance.found().unwrap().clone()))
 }
 
@@ -193,21 +201,21 @@ fn a_row_of_text_that_is_replaced_is_noticed_and_the_vocabulary_stays() {
     let line = |number: usize| format!("{},{}\n", number % 2, text(number));
     let mut lines: Vec<String> = (0..80).map(line).collect();
     fs::write(&path, texts(&lines, "class,text\n")).unwrap();
-    let (whole, before) = read(&path, Goal::Class, None, false).unwrap();
-    let (again, same) = read(&path, Goal::Class, Some(&before), false).unwrap();
+    let (whole, before) = read(&path, TextObjective::Class, None, false).unwrap();
+    let (again, same) = read(&path, TextObjective::Class, Some(&before), false).unwrap();
     assert_eq!((again.tokenizer(), same.digest()), (whole.tokenizer(), before.digest()));
     // The vocabulary is of the training texts alone.
     let splits = before.splits();
     let trained = (0..80).find(|number| splits[&hash(text(*number).as_bytes())] == Part::Train).unwrap();
     lines[trained] = "0,zebra zebra zebra zebra quagga quagga quagga\n".into();
     fs::write(&path, texts(&lines, "class,text\n")).unwrap();
-    let message = refused(read(&path, Goal::Class, Some(&before), false));
+    let message = refused(read(&path, TextObjective::Class, Some(&before), false));
     let said = format!("1 sample removed (sample {0}); 1 sample added (sample {0})", trained + 1);
     assert!(message.ends_with(&said), "{message}");
-    let (changed, after) = read(&path, Goal::Class, Some(&before), true).unwrap();
+    let (changed, after) = read(&path, TextObjective::Class, Some(&before), true).unwrap();
     assert_eq!(changed.tokenizer(), whole.tokenizer());
     keeps_the_split(&before, &after);
-    let (fresh, _) = read(&path, Goal::Class, None, false).unwrap();
+    let (fresh, _) = read(&path, TextObjective::Class, None, false).unwrap();
     assert_ne!(fresh.tokenizer(), whole.tokenizer());
 }
 
@@ -217,11 +225,11 @@ fn lines_of_a_story_stay_on_their_side() {
     let path = root.path().join("story.txt");
     let mut lines: Vec<String> = (0..100).map(|number| format!("chapter {number} of a long story\n")).collect();
     fs::write(&path, lines.concat()).unwrap();
-    let (_, before) = read(&path, Goal::Next, None, false).unwrap();
+    let (_, before) = read(&path, TextObjective::Next, None, false).unwrap();
     lines.insert(95, "a line that is new\n".into());
     fs::write(&path, lines.concat()).unwrap();
-    assert!(refused(read(&path, Goal::Next, Some(&before), false)).contains("1 sample added (sample 96)"));
-    let (_, after) = read(&path, Goal::Next, Some(&before), true).unwrap();
+    assert!(refused(read(&path, TextObjective::Next, Some(&before), false)).contains("1 sample added (sample 96)"));
+    let (_, after) = read(&path, TextObjective::Next, Some(&before), true).unwrap();
     keeps_the_split(&before, &after);
     assert_eq!(after.splits().values().filter(|part| **part == Part::Test).count(), 21);
 }
@@ -234,17 +242,17 @@ fn packed_text_is_compared_by_the_hashes_of_its_shards() {
         let line =
             |number: usize| json!({"text": format!("road {number} goes to town {}", number * 7)}).to_string() + "\n";
         fs::write(&path, (0..60).filter(|number| *number != skip).map(line).collect::<String>()).unwrap();
-        let text = TextOptions { vocabulary: Vocabulary::Bpe(size), columns: vec!["text".into()], label: None };
+        let text = TextOptions { vocabulary: TokenizerSource::Bpe(size), columns: vec!["text".into()], label: None };
         let out = root.path().join(name);
         pack(&path, &out, &PackOptions { text: Some(text), ..PackOptions::default() }, &mut |_| {}).unwrap();
         out
     };
-    let (_, before) = read(&packed("whole", 99, 400), Goal::Next, None, false).unwrap();
-    let (_, same) = read(&packed("again", 99, 400), Goal::Next, Some(&before), false).unwrap();
+    let (_, before) = read(&packed("whole", 99, 400), TextObjective::Next, None, false).unwrap();
+    let (_, same) = read(&packed("again", 99, 400), TextObjective::Next, Some(&before), false).unwrap();
     assert_eq!(same.digest(), before.digest());
-    assert!(refused(read(&packed("less", 13, 400), Goal::Next, Some(&before), false)).contains("removed"));
+    assert!(refused(read(&packed("less", 13, 400), TextObjective::Next, Some(&before), false)).contains("removed"));
     // Other tokens mean other rows of the network's weights.
-    refused(read(&packed("other", 99, 300), Goal::Next, Some(&before), true));
+    refused(read(&packed("other", 99, 300), TextObjective::Next, Some(&before), true));
 }
 
 #[test]
@@ -260,7 +268,7 @@ fn shards_that_are_packed_again_are_compared_by_their_samples() {
     // Other shards of the same samples are the same data.
     let other = PackOptions { shard_bytes: 2000, seed: 9, ..PackOptions::default() };
     assert_eq!(opened(&packed("two", other), Some(&before), false).unwrap().digest(), before.digest());
-    let pixels = packed("three", PackOptions { codec: Codec::Pixels, ..PackOptions::default() });
+    let pixels = packed("three", PackOptions { codec: SampleCodec::Pixels, ..PackOptions::default() });
     assert!(refused(opened(&pixels, Some(&before), false)).contains("30 samples edited"));
 }
 
@@ -271,7 +279,7 @@ fn boxes_that_change_are_noticed() {
     shapes::write(&folder, 30, 64, 3).unwrap();
     let open = |earlier: Option<&DataIdentity>| {
         let mut provenance = Provenance::of_run(earlier.cloned(), false, true);
-        Scenes::open_known(&halves(), &folder, 5, &mut provenance)?;
+        DetectionDataset::open_known(&halves(), &folder, 5, &mut provenance)?;
         Ok::<_, Error>(provenance.found().unwrap().clone())
     };
     let before = open(None).unwrap();

@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use image::ImageFormat;
 
-use super::{Files, encoded, picture, scratch, spec};
+use super::{Files, encoded, image, scratch, spec};
 use crate::{Dataset, InspectOptions, Loader, LoaderOptions, PackOptions, Part, inspect};
 
 pub(super) fn open(spec: &Data, path: &Path) -> Arc<Dataset> {
@@ -37,11 +37,11 @@ fn folders() -> Data {
 fn a_folder_and_its_tar_are_the_same_data() {
     let root = scratch();
     let files = Files::of(&["a/", "b/"], &["dog", "cat", "emu"], 5)
-        .with(".hidden/cat/1.png", "no picture")
-        .with("a/cat/.2.png", "no picture")
-        .with("a/cat/._3.png", "no picture")
-        .with("__MACOSX/a/cat/3.png", "no picture")
-        .with("a/cat/readme.txt", "no picture");
+        .with(".hidden/cat/1.png", "no image")
+        .with("a/cat/.2.png", "no image")
+        .with("a/cat/._3.png", "no image")
+        .with("__MACOSX/a/cat/3.png", "no image")
+        .with("a/cat/readme.txt", "no image");
     let [folder, tar] = [files.folder(root.path()), files.tar(root.path())].map(|path| open(&spec(), &path));
     for dataset in [&folder, &tar] {
         assert_eq!(dataset.classes(), ["cat", "dog", "emu"]);
@@ -88,7 +88,7 @@ fn values_are_normalised() {
     let (values, _) = all(&dataset, Part::Validation);
     for (sample, values) in dataset.part(Part::Validation).iter().zip(values.chunks_exact(108)) {
         let number: usize = png.0[*sample as usize].0[2..5].parse().unwrap();
-        let wanted = picture(number, 6);
+        let wanted = image(number, 6);
         for (at, value) in values.iter().enumerate() {
             let (channel, y, x) = (at / 36, at / 6 % 6, at % 6);
             let byte = f64::from(wanted.get_pixel(x as u32, y as u32)[channel]);
@@ -126,10 +126,10 @@ fn folders_decide_the_split() {
 }
 
 #[test]
-fn damaged_pictures_are_left_out_when_asked() {
+fn damaged_images_are_left_out_when_asked() {
     let root = scratch();
     let sound = Files::of(&[""], &["a", "b"], 20);
-    let jpeg = encoded(&picture(9, 6), ImageFormat::Jpeg);
+    let jpeg = encoded(&image(9, 6), ImageFormat::Jpeg);
     let files =
         sound.clone().with("a/0-empty.png", "").with("b/cut.jpg", &jpeg[..jpeg.len() / 2]).with("b/text.png", "hello");
     let skip = Data { corrupt: Corrupt::Skip, ..spec() };
@@ -137,7 +137,7 @@ fn damaged_pictures_are_left_out_when_asked() {
     for path in [files.folder(root.path()), files.tar(root.path())] {
         let dataset = open(&skip, &path);
         let found: Vec<String> = dataset.skipped().iter().map(|left| format!("{}: {}", left.name, left.why)).collect();
-        let reasons = ["the file is empty", "the file ends before the picture does", "it is neither JPEG nor PNG"];
+        let reasons = ["the file is empty", "the file ends before the image does", "it is neither JPEG nor PNG"];
         let names = ["a/0-empty.png", "b/cut.jpg", "b/text.png"];
         assert_eq!(found, [0, 1, 2].map(|i| format!("{}: {}", names[i], reasons[i])));
         assert_eq!(dataset.counts(), [28, 8, 4]);
@@ -146,9 +146,9 @@ fn damaged_pictures_are_left_out_when_asked() {
 }
 
 #[test]
-fn pictures_are_resized() {
+fn images_are_resized() {
     let root = scratch();
-    let files = Files::of(&[""], &["a", "b"], 10).with("a/large.png", encoded(&picture(1, 50), ImageFormat::Png));
+    let files = Files::of(&[""], &["a", "b"], 10).with("a/large.png", encoded(&image(1, 50), ImageFormat::Png));
     let dataset = open(&Data { size: Some(6), ..spec() }, &files.folder(root.path()));
     assert_eq!((dataset.height(), dataset.width(), dataset.counts()), (6, 6, [15, 4, 2]));
     let dataset = open(&Data { size: Some(9), ..spec() }, &root.path().join("folder"));
@@ -160,7 +160,7 @@ fn a_tar_is_read_in_every_dialect() {
     let root = scratch();
     let path = root.path().join("dialects.tar");
     let mut tar = tar::Builder::new(fs::File::create(&path).unwrap());
-    let png = |number| encoded(&picture(number, 6), ImageFormat::Png);
+    let png = |number| encoded(&image(number, 6), ImageFormat::Png);
     let long = format!("./{}/b", "long-name-".repeat(20));
     for number in 0..20 {
         let bytes = png(number);
@@ -178,7 +178,7 @@ fn a_tar_is_read_in_every_dialect() {
             _ => tar.append_data(&mut header, format!("/a//{number}.png").trim_start_matches('/'), &bytes[..]).unwrap(),
         }
     }
-    // A hard link is a second name of the same picture; other links and devices are none.
+    // A hard link is a second name of the same image; other links and devices are none.
     let mut link = tar::Header::new_gnu();
     link.set_size(0);
     link.set_entry_type(tar::EntryType::Link);
@@ -261,7 +261,7 @@ fn the_digits_are_the_published_ones() {
     assert_eq!(counts, [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]);
     let first = [0, 0, 5, 13, 9, 1, 0, 0, 0, 0, 13, 15, 10, 15, 5, 0];
     assert_eq!(dataset.planes(0, Default::default(), &mut Default::default()).unwrap()[..16], first);
-    // Over all pictures the mean is 4.8842 of 16; a split of 1258 stays close.
+    // Over all images the mean is 4.8842 of 16; a split of 1258 stays close.
     assert!((dataset.mean()[0] - 4.8842 / 16.0).abs() < 0.005, "{:?}", dataset.mean());
     assert!((dataset.std()[0] - 6.0168 / 16.0).abs() < 0.005, "{:?}", dataset.std());
 }

@@ -11,7 +11,7 @@ use image::ImageFormat;
 
 use super::mutate::mutate;
 use super::written::{ALL, Written, example, field, record, tfrecord};
-use super::{Files, encoded, picture, scratch, spec};
+use super::{Files, encoded, image, scratch, spec};
 use crate::{Dataset, InspectOptions, PackOptions, inspect, pack};
 
 /// Opens a data set both ways. It must be refused in words that hold `wanted`; where it may be skipped, `left` says how
@@ -33,9 +33,9 @@ pub(super) fn check(path: &Path, wanted: &str, left: Option<usize>) {
 }
 
 #[test]
-fn pictures() {
-    let jpeg = encoded(&picture(3, 6), ImageFormat::Jpeg);
-    let png = encoded(&picture(3, 6), ImageFormat::Png);
+fn images() {
+    let jpeg = encoded(&image(3, 6), ImageFormat::Jpeg);
+    let png = encoded(&image(3, 6), ImageFormat::Png);
     let at = |bytes: &[u8], place: usize, value: &[u8]| {
         let mut bytes = bytes.to_vec();
         bytes[place..place + value.len()].copy_from_slice(value);
@@ -78,7 +78,7 @@ fn pictures() {
     for (name, bytes) in cases {
         let root = scratch();
         let files = Files::of(&[""], &["a", "b"], 10).with(&format!("b/{name}"), bytes);
-        check(&files.folder(root.path()), &format!("the picture `b/{name}` cannot be read"), Some(1));
+        check(&files.folder(root.path()), &format!("the image `b/{name}` cannot be read"), Some(1));
     }
 }
 
@@ -116,7 +116,7 @@ fn tars() {
     let wide = [0x80, 0, 0, 0, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF];
     let mut summed_wrong = header("a/x.png", &octal(0), b'0', "");
     summed_wrong[0] ^= 1;
-    let png = encoded(&picture(1, 6), ImageFormat::Png);
+    let png = encoded(&image(1, 6), ImageFormat::Png);
     let member = |name: &str| [&header(name, &octal(png.len()), b'0', "")[..], &padded(&png)].concat();
     let cases: Vec<(&str, Vec<u8>)> = vec![
         ("it ends inside `a/x.png`", header("a/x.png", &octal(1 << 30), b'0', "").to_vec()),
@@ -156,7 +156,7 @@ fn tars() {
     fs::write(&path, [sound, &hostile.concat()].concat()).unwrap();
     // The absolute path is a label; the one that climbs is passed over, as hidden files are.
     assert_eq!(Dataset::open(&spec(), &path, 0).unwrap().counts().iter().sum::<u64>(), 21);
-    // Packed, their names stay names.
+    // PackSummary, their names stay names.
     let out = root.path().join("in/out");
     pack(&path, &out, &PackOptions::default(), &mut |_| {}).unwrap();
     let mut written: Vec<_> = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -179,8 +179,8 @@ fn tfrecords() {
     for _ in 0..110_000 {
         many.extend(field(2, b""));
     }
-    let picture = &rows[0].2;
-    let mut wrong_sum = record(&example(picture, 1));
+    let image = &rows[0].2;
+    let mut wrong_sum = record(&example(image, 1));
     *wrong_sum.last_mut().unwrap() ^= 1;
     let cases: Vec<(&str, Vec<u8>)> = vec![
         ("it ends inside record 21", frame(u64::MAX)),
@@ -273,7 +273,7 @@ fn pipes_are_not_waited_for() {
     }
 }
 
-/// Some hundred damaged files of each form, drawn from a seed: whatever comes of them, it is told.
+/// Some hundred damaged files of each form, drawn from a seed: whatever comes of them, it is reported.
 #[test]
 fn any_damage_is_told() {
     const EACH: u64 = 60;

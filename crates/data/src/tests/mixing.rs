@@ -1,4 +1,4 @@
-//! Pictures that are mixed, and changed at random: the same for any number of threads and ranks, and after a kill.
+//! Images that are mixed, and changed at random: the same for any number of threads and ranks, and after a kill.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use domain::train::{Augment, MemoryFormat, RandAugment};
 use proptest::prelude::*;
 
 use super::{Files, complains, scratch, sixty, spec};
-use crate::{Cursor, Dataset, Loader, LoaderOptions, Mixed, Numbers, Share};
+use crate::{BatchDtype, Cursor, Dataset, Loader, LoaderOptions, MixedLabels, RankShare};
 
-/// 42 pictures to train on, of three classes.
-fn pictures(in_memory: bool) -> (tempfile::TempDir, Arc<Dataset>) {
+/// 42 images to train on, of three classes.
+fn images(in_memory: bool) -> (tempfile::TempDir, Arc<Dataset>) {
     sixty(&Files::of(&[""], &["a", "b", "c"], 20), [0.25, 0.5], in_memory)
 }
 
@@ -18,7 +18,7 @@ struct Copy {
     bytes: Vec<u8>,
     images: Vec<f32>,
     labels: Vec<i64>,
-    mixed: Option<Mixed>,
+    mixed: Option<MixedLabels>,
     after: Cursor,
 }
 
@@ -60,13 +60,13 @@ proptest! {
         let mix = if cut { vec![Augment::Mixup(0.2), Augment::Cutmix(1.0)] } else { vec![Augment::Mixup(0.4)] };
         let augment = [&[Augment::PadCrop(2), RANDOM, Augment::Flip][..], &mix].concat();
         let layout = if last { MemoryFormat::ChannelsLast } else { MemoryFormat::Contiguous };
-        let (_root, dataset) = pictures(in_memory);
+        let (_root, dataset) = images(in_memory);
         let whole = drain(&dataset, LoaderOptions { layout, workers: 1, ..options(batch, &augment) }, Cursor::START);
         let used = used % whole.len();
         let from = if used == 0 { Cursor::START } else { whole[used - 1].after };
         let ranks: Vec<Vec<Copy>> = (0..world)
             .map(|rank| {
-                let share = Share::new(rank, world).unwrap();
+                let share = RankShare::new(rank, world).unwrap();
                 drain(&dataset, LoaderOptions { layout, workers, share, ..options(batch, &augment) }, from)
             })
             .collect();
@@ -87,7 +87,7 @@ proptest! {
 /// What comes out is what goes in without mixing, mixed with the one before it.
 #[test]
 fn batches_are_mixed_as_their_shares_say() {
-    let (_root, dataset) = pictures(true);
+    let (_root, dataset) = images(true);
     let base = [Augment::PadCrop(1), Augment::Flip];
     let plain = drain(&dataset, options(7, &base), Cursor::START);
     let (mut sums, mut rectangles) = (0, 0);
@@ -97,12 +97,12 @@ fn batches_are_mixed_as_their_shares_say() {
         assert_eq!(mixed.labels, plain.labels);
         let before: Vec<i64> = (0..count).map(|at| plain.labels[(at + count - 1) % count]).collect();
         assert_eq!(mixed.mixed.as_ref().unwrap().labels, before);
-        let picture = |at: usize| &plain.images[at * 108..][..108];
+        let image = |at: usize| &plain.images[at * 108..][..108];
         let value = |at: usize, place: usize| mixed.images[at * 108 + place];
-        let other = |at: usize| picture((at + count - 1) % count);
+        let other = |at: usize| image((at + count - 1) % count);
         let is_sum = (0..count).all(|at| {
             (0..108).all(|place| {
-                let wanted = picture(at)[place] * own as f32 + other(at)[place] * (1.0 - own) as f32;
+                let wanted = image(at)[place] * own as f32 + other(at)[place] * (1.0 - own) as f32;
                 value(at, place) == wanted
             })
         });
@@ -111,13 +111,13 @@ fn batches_are_mixed_as_their_shares_say() {
             continue;
         }
         rectangles += 1;
-        // Two pictures may agree at a place; what is theirs alone is counted against the area.
+        // Two images may agree at a place; what is theirs alone is counted against the area.
         let area = ((1.0 - own) * 36.0).round() as usize;
         for at in 0..count {
-            let shown = |place: usize| value(at, place) == picture(at)[place] || value(at, place) == other(at)[place];
-            assert!((0..108).all(shown), "a value is neither picture's");
-            let foreign = (0..36).filter(|place| value(at, *place) != picture(at)[*place]).count();
-            assert!(foreign <= area, "{foreign} of {area} pixels are another picture's");
+            let shown = |place: usize| value(at, place) == image(at)[place] || value(at, place) == other(at)[place];
+            assert!((0..108).all(shown), "a value is neither image's");
+            let foreign = (0..36).filter(|place| value(at, *place) != image(at)[*place]).count();
+            assert!(foreign <= area, "{foreign} of {area} pixels are another image's");
         }
     }
     assert!(sums > 3 && rectangles > 3, "{sums} batches by sum, {rectangles} by rectangle");
@@ -125,18 +125,18 @@ fn batches_are_mixed_as_their_shares_say() {
 
 #[test]
 fn other_numbers_are_mixed_alike() {
-    let (_root, dataset) = pictures(true);
+    let (_root, dataset) = images(true);
     let augment = [Augment::Mixup(1.0)];
     let of = |numbers| drain(&dataset, LoaderOptions { numbers, ..options(6, &augment) }, Cursor::START);
-    let exact = of(Numbers::F32);
-    for (bytes, exact) in of(Numbers::U8).iter().zip(&exact) {
+    let exact = of(BatchDtype::F32);
+    for (bytes, exact) in of(BatchDtype::U8).iter().zip(&exact) {
         for (byte, value) in bytes.bytes.iter().zip(&exact.images) {
             // Of mean ¼ and deviation ½.
             let wanted = (value * 0.5 + 0.25) * 255.0;
             assert!((f32::from(*byte) - wanted).abs() <= 0.51, "{byte} is not {wanted}");
         }
     }
-    for (halves, exact) in of(Numbers::Bf16).iter().zip(&exact) {
+    for (halves, exact) in of(BatchDtype::Bf16).iter().zip(&exact) {
         for (half, value) in halves.bytes.as_chunks::<2>().0.iter().zip(&exact.images) {
             let half = f32::from_bits(u32::from(u16::from_le_bytes(*half)) << 16);
             assert!((half - value).abs() <= 0.02, "{half} is not {value}");
@@ -145,7 +145,7 @@ fn other_numbers_are_mixed_alike() {
 }
 
 #[test]
-fn grey_pictures_are_not_changed_in_colour() {
+fn grey_images_are_not_changed_in_colour() {
     let root = scratch();
     let line = |label: usize| format!("{}{label}\n", "7,".repeat(64));
     let file = root.path().join("digits.csv");

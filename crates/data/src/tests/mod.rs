@@ -41,14 +41,14 @@ pub(crate) fn spec() -> Data {
     }
 }
 
-/// A picture that tells its number: every pixel depends on it.
-fn picture(number: usize, size: u32) -> RgbImage {
+/// An image that tells its number: every pixel depends on it.
+fn image(number: usize, size: u32) -> RgbImage {
     RgbImage::from_fn(size, size, |x, y| [number as u8, (number as u32 * 7 + x * 20) as u8, (y * 31) as u8].into())
 }
 
-fn encoded(picture: &RgbImage, format: ImageFormat) -> Vec<u8> {
+fn encoded(image: &RgbImage, format: ImageFormat) -> Vec<u8> {
     let mut bytes = Bytes::new(Vec::new());
-    picture.write_to(&mut bytes, format).unwrap();
+    image.write_to(&mut bytes, format).unwrap();
     bytes.into_inner()
 }
 
@@ -57,7 +57,7 @@ fn encoded(picture: &RgbImage, format: ImageFormat) -> Vec<u8> {
 pub(crate) struct Files(Vec<(String, Vec<u8>)>);
 
 impl Files {
-    /// So many 6×6 pictures for each class, `<above>/<class>/<number>.png`; every third one is a JPEG.
+    /// So many 6×6 images for each class, `<above>/<class>/<number>.png`; every third one is a JPEG.
     pub(crate) fn of(above: &[&str], classes: &[&str], each: usize) -> Files {
         let mut files = Files::default();
         for above in above {
@@ -67,7 +67,7 @@ impl Files {
                     let (format, ending) =
                         if number % 3 == 2 { (ImageFormat::Jpeg, "jpeg") } else { (ImageFormat::Png, "png") };
                     let name = format!("{above}{class}/{number:03}.{ending}");
-                    files.0.push((name, encoded(&picture(number, 6), format)));
+                    files.0.push((name, encoded(&image(number, 6), format)));
                 }
             }
         }
@@ -91,7 +91,7 @@ impl Files {
 
     /// In the opposite order, with the folders that tools write before their files.
     fn tar(&self, root: &Path) -> PathBuf {
-        let path = root.join("pictures.tar");
+        let path = root.join("images.tar");
         let mut tar = tar::Builder::new(fs::File::create(&path).unwrap());
         for (name, bytes) in self.0.iter().rev() {
             let mut folder = tar::Header::new_gnu();
@@ -111,7 +111,7 @@ fn scratch() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// A tar of sixty pictures, opened: 42 to train on, normalised by this mean and deviation; kept in memory, or read anew
+/// A tar of sixty images, opened: 42 to train on, normalised by this mean and deviation; kept in memory, or read anew
 /// each time.
 fn sixty(files: &Files, [mean, std]: [f32; 2], in_memory: bool) -> (tempfile::TempDir, Arc<Dataset>) {
     let root = scratch();

@@ -10,9 +10,10 @@ use proptest::prelude::*;
 
 use super::forms::{all, open};
 use super::written::{ALL, Written};
-use super::{Files, complains, encoded, picture, refused, scratch, spec};
+use super::{Files, complains, encoded, image, refused, scratch, spec};
 use crate::{
-    Codec, Dataset, Error, InspectOptions, Manifest, PackFormat, PackOptions, PackProgress, Packed, Part, inspect, pack,
+    Dataset, Error, InspectOptions, PackFormat, PackOptions, PackProgress, PackSummary, Part, SampleCodec,
+    ShardManifest, inspect, pack,
 };
 
 const PARTS: [Part; 3] = [Part::Train, Part::Validation, Part::Test];
@@ -21,7 +22,7 @@ fn options() -> PackOptions {
     PackOptions { shard_bytes: 2000, seed: 3, threads: 2, ..PackOptions::default() }
 }
 
-fn packed(source: &Path, out: &Path, options: &PackOptions) -> Packed {
+fn packed(source: &Path, out: &Path, options: &PackOptions) -> PackSummary {
     pack(source, out, options, &mut |_| {}).unwrap()
 }
 
@@ -99,8 +100,8 @@ fn a_split_that_is_not_whole_is_refused() {
         }
     };
     check("other", Files::of(&["train/", "extra/"], &["a", "b"], 8), "lies in none of the folders");
-    let uneven = Files::of(&["train/"], &["a", "b"], 8).with("test/c/1.png", encoded(&picture(1, 6), ImageFormat::Png));
-    check("uneven", uneven, "`train` has no pictures of `c`");
+    let uneven = Files::of(&["train/"], &["a", "b"], 8).with("test/c/1.png", encoded(&image(1, 6), ImageFormat::Png));
+    check("uneven", uneven, "`train` has no images of `c`");
     // Where nothing names a part, all is one.
     let source = Files::of(&["x/"], &["train", "b"], 8).folder(&root.path().join("none"));
     let shards = packed(&source, &root.path().join("one"), &options()).manifest.shards;
@@ -138,7 +139,7 @@ fn bytes_depend_on_the_seed_and_not_on_threads() {
     assert_eq!(by("2", PackOptions { threads: 7, ..options() }), wanted);
     assert_ne!(by("3", PackOptions { seed: 4, ..options() }), wanted);
     // The order is shuffled: the first shards hold both classes.
-    let first = Manifest::read(&root.path().join("1")).unwrap().unwrap();
+    let first = ShardManifest::read(&root.path().join("1")).unwrap().unwrap();
     assert_eq!(first.shards[0].part, None);
     let labels: Vec<u32> = crate::shard::Shards::open(&root.path().join("1"), &first)
         .unwrap()
@@ -184,7 +185,7 @@ fn other_codecs_keep_or_shrink_the_pixels() {
     let source = files.folder(root.path());
     let wanted = open(&spec(), &source);
     let out = root.path().join("pixels");
-    packed(&source, &out, &PackOptions { codec: Codec::Pixels, ..options() });
+    packed(&source, &out, &PackOptions { codec: SampleCodec::Pixels, ..options() });
     let found = open(&spec(), &out);
     assert_eq!(all(&found, Part::Train), all(&wanted, Part::Train));
     let large = Files::of(&[""], &["a", "b"], 8).with(
@@ -196,21 +197,21 @@ fn other_codecs_keep_or_shrink_the_pixels() {
     let manifest = packed(&source, &out, &PackOptions { shrink: Some(20), ..options() }).manifest;
     assert_eq!((manifest.recipe.shrink, manifest.schema), (Some(20), 1));
     let index =
-        crate::source::list(&out, &crate::source::Reading { by_folders: crate::source::ByFolders::No, skip: false })
+        crate::formats::list(&out, &crate::formats::Reading { by_folders: crate::formats::ByFolders::No, skip: false })
             .unwrap();
-    let crate::source::Content::Encoded(encoded) = index.content else { panic!("shards are encoded") };
+    let crate::formats::Content::Encoded(encoded) = index.content else { panic!("shards are encoded") };
     let place = (0..encoded.len()).find(|place| encoded.name(*place) == "a/wide.png").unwrap();
     let mut bytes = Vec::new();
     encoded.read(place, &mut bytes).unwrap();
-    let picture = crate::picture::decode_once(&bytes).unwrap();
-    assert_eq!((picture.height, picture.width), (20, 30));
-    assert!(picture.pixels.chunks(3).all(|p| p[0].abs_diff(9) < 4 && p[1].abs_diff(80) < 4 && p[2].abs_diff(200) < 4));
+    let image = crate::decode::rgb::decode_once(&bytes).unwrap();
+    assert_eq!((image.height, image.width), (20, 30));
+    assert!(image.pixels.chunks(3).all(|p| p[0].abs_diff(9) < 4 && p[1].abs_diff(80) < 4 && p[2].abs_diff(200) < 4));
 }
 
 #[test]
 fn coefficients_give_the_pixels_of_the_files() {
     let root = scratch();
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/pictures");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/images");
     let mut wanted = BTreeMap::new();
     for entry in fs::read_dir(corpus).unwrap() {
         let path = entry.unwrap().path();
@@ -224,42 +225,45 @@ fn coefficients_give_the_pixels_of_the_files() {
     let mut twelve = wanted["b/420-16x16.jpg"].clone();
     let frame = twelve.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
     (twelve[frame + 1], twelve[frame + 4]) = (0xC1, 12);
-    wanted.insert("a/twelve.jpg".to_owned(), twelve);
-    wanted.insert("b/some.png".to_owned(), encoded(&picture(2, 6), ImageFormat::Png));
+    wanted.insert("b/some.png".to_owned(), encoded(&image(2, 6), ImageFormat::Png));
     let source = root.path().join("source");
     for (name, bytes) in &wanted {
         fs::create_dir_all(source.join(name).parent().unwrap()).unwrap();
         fs::write(source.join(name), bytes).unwrap();
     }
     let out = root.path().join("out");
-    let coefficients = PackOptions { codec: Codec::Coefficients, ..options() };
+    let coefficients = PackOptions { codec: SampleCodec::Coefficients, ..options() };
+    fs::write(source.join("a/twelve.jpg"), twelve).unwrap();
+    let error = pack(&source, &root.path().join("twelve"), &coefficients, &mut |_| {}).unwrap_err();
+    complains(&error, "a/twelve.jpg", "replace the file");
+    fs::remove_file(source.join("a/twelve.jpg")).unwrap();
     let manifest = packed(&source, &out, &coefficients).manifest;
-    // An earlier program says so, instead of reading the coefficients as damaged pictures.
+    // An earlier program says so, instead of reading the coefficients as damaged images.
     assert_eq!(manifest.schema, 2);
     let total: u64 = wanted.values().map(|bytes| bytes.len() as u64).sum();
     assert_eq!(manifest.shards.iter().map(|shard| shard.source_bytes.unwrap()).sum::<u64>(), total);
-    // Packed once more they stay what they are.
+    // PackSummary once more they stay what they are.
     let again = root.path().join("again");
     assert_eq!(packed(&out, &again, &PackOptions { seed: 8, ..coefficients }).manifest.schema, 2);
     for out in [out, again] {
-        let shards = crate::shard::Shards::open(&out, &Manifest::read(&out).unwrap().unwrap()).unwrap();
+        let shards = crate::shard::Shards::open(&out, &ShardManifest::read(&out).unwrap().unwrap()).unwrap();
         let (mut kept, mut taken) = (Vec::new(), 0);
         for place in 0..wanted.len() {
             let (name, mut bytes) = (shards.name(place), Vec::new());
-            shards.read(place, &mut bytes, crate::elsewhere::When::ONCE).unwrap();
+            shards.read(place, &mut bytes, crate::files::remote::AccessTime::ONCE).unwrap();
             taken += bytes.len() as u64;
-            if shards.places()[place].codec == Codec::Original {
+            if shards.places()[place].codec == SampleCodec::Original {
                 assert_eq!(bytes, wanted[&name], "{name}");
                 kept.push(name);
                 continue;
             }
             assert!(bytes.len() < wanted[&name].len(), "{name} takes {} bytes", bytes.len());
-            let [found, wanted] = [&bytes, &wanted[&name]].map(|bytes| crate::picture::decode_once(bytes).unwrap());
+            let [found, wanted] = [&bytes, &wanted[&name]].map(|bytes| crate::decode::rgb::decode_once(bytes).unwrap());
             assert_eq!((found.width, found.height), (wanted.width, wanted.height), "{name}");
             assert!(found.pixels == wanted.pixels, "{name}");
         }
         assert!(taken * 100 <= total * 75, "{taken} bytes of {total}");
-        for name in ["a/cmyk.jpg", "a/twelve.jpg", "b/some.png"] {
+        for name in ["a/cmyk.jpg", "b/some.png"] {
             assert!(kept.iter().any(|kept| kept == name), "{name} was packed anew");
         }
         let found = inspect(&out, &InspectOptions { verify: true, sheet: None, threads: 1 }).unwrap();
@@ -267,17 +271,17 @@ fn coefficients_give_the_pixels_of_the_files() {
     }
     let tars = PackOptions { format: PackFormat::Webdataset, ..options() };
     let error = pack(&root.path().join("out"), &root.path().join("tars"), &tars, &mut |_| {}).unwrap_err();
-    complains(&error, "its shards hold coefficients", "the pictures that these shards were made of");
+    complains(&error, "its shards hold coefficients", "the images that these shards were made of");
 }
 
 #[test]
 fn damaged_samples_are_named_or_counted() {
     let root = scratch();
-    let files = Files::of(&[""], &["a", "b"], 10).with("b/0.png", "no picture").with("b/zzz.png", "");
+    let files = Files::of(&[""], &["a", "b"], 10).with("b/0.png", "no image").with("b/zzz.png", "");
     let source = files.folder(root.path());
-    let pixels = PackOptions { codec: Codec::Pixels, ..options() };
+    let pixels = PackOptions { codec: SampleCodec::Pixels, ..options() };
     let error = pack(&source, &root.path().join("fails"), &pixels, &mut |_| {}).unwrap_err();
-    assert!(matches!(error, Error::Picture { .. }), "{error}");
+    assert!(matches!(error, Error::Image { .. }), "{error}");
     let out = root.path().join("skips");
     let skip = PackOptions { skip: true, ..pixels };
     let manifest = packed(&source, &out, &skip).manifest;
@@ -301,7 +305,7 @@ proptest! {
         let root = scratch();
         let source = Files::of(&["train/", "test/"], &["a", "b"], 14).with("test/b/bad.png", "x").folder(root.path());
         let format = if tars { PackFormat::Webdataset } else { PackFormat::Shards };
-        let base = PackOptions { format, skip: true, codec: if tars { Codec::Original } else { Codec::Pixels }, ..options() };
+        let base = PackOptions { format, skip: true, codec: if tars { SampleCodec::Original } else { SampleCodec::Pixels }, ..options() };
         let wanted = root.path().join("wanted");
         packed(&source, &wanted, &base);
         let out = root.path().join("out");
@@ -360,7 +364,7 @@ fn parquet_is_packed_once_and_read_fast() {
 #[test]
 fn inspection_tells_what_lies_there() {
     let root = scratch();
-    let files = Files::of(&["train/", "test/"], &["a", "b", "c"], 20).with("train/a/bad.png", "no picture");
+    let files = Files::of(&["train/", "test/"], &["a", "b", "c"], 20).with("train/a/bad.png", "no image");
     let source = files.folder(root.path());
     let sheet = root.path().join("sheet.png");
     let look = |path: &Path, verify, sheet| inspect(path, &InspectOptions { verify, sheet, threads: 2 }).unwrap();
@@ -370,10 +374,10 @@ fn inspection_tells_what_lies_there() {
     assert_eq!(found.damaged.iter().map(|damaged| damaged.name.as_str()).collect::<Vec<_>>(), ["train/a/bad.png"]);
     assert_eq!((found.kinds["jpeg"], found.kinds["png"]), (40, 80));
     assert_eq!(found.sizes.unwrap().width, [6, 6, 6]);
-    let picture = image::open(&sheet).unwrap().into_rgb8();
-    assert_eq!(picture.dimensions(), (1004, 304));
+    let image = image::open(&sheet).unwrap().into_rgb8();
+    assert_eq!(image.dimensions(), (1004, 304));
     assert_eq!(found.sheet, ["a", "b", "c"]);
-    assert_ne!(picture.get_pixel(50, 50), picture.get_pixel(1, 1));
+    assert_ne!(image.get_pixel(50, 50), image.get_pixel(1, 1));
 
     let sorted = Files::of(&[""], &["a", "b", "c", "d", "e", "f", "g", "h"], 100);
     let source = sorted.folder(&root.path().join("sorted"));
@@ -383,7 +387,7 @@ fn inspection_tells_what_lies_there() {
     let after = look(&out, true, None);
     assert!(before.distinct < 4.0 && after.shuffle.distinct > 7.9 && after.shuffle.ideal > 7.9, "{before:?} {after:?}");
     assert_eq!((after.verified, after.damaged.len()), (800, 0));
-    // One byte of one picture: its sample is named, and no other.
+    // One byte of one image: its sample is named, and no other.
     let shard = out.join(&manifest.shards[4].file);
     let mut bytes = fs::read(&shard).unwrap();
     bytes[40] ^= 1;
@@ -391,4 +395,19 @@ fn inspection_tells_what_lies_there() {
     let found = look(&out, true, None);
     let named: Vec<&str> = found.damaged.iter().map(|damaged| damaged.name.as_str()).collect();
     assert_eq!(named, ["data-000004.shard, sample 1"]);
+}
+
+/// Coefficients are of JPEG files; what else lies there is kept as it is, if it can be read.
+#[test]
+fn coefficients_leave_out_what_cannot_be_read() {
+    let root = scratch();
+    let source = Files::of(&[""], &["a", "b"], 8).with("a/zz.png", "no image").folder(root.path());
+    let options = PackOptions { codec: SampleCodec::Coefficients, ..options() };
+    let error = pack(&source, &root.path().join("all"), &options, &mut |_| {}).unwrap_err();
+    complains(&error, "a/zz.png", "replace the file");
+    let out = root.path().join("skipped");
+    let manifest = packed(&source, &out, &PackOptions { skip: true, ..options }).manifest;
+    assert_eq!((manifest.samples, manifest.skipped.len()), (16, 1));
+    assert_eq!(manifest.skipped[0].name, "a/zz.png");
+    assert_eq!(all(&open(&spec(), &out), Part::Train).1.len(), 11);
 }

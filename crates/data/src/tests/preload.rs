@@ -8,7 +8,7 @@ use domain::Bytes;
 use domain::train::{Augment, Corrupt, Data, MemoryFormat};
 
 use super::{Files, complains, scratch, spec};
-use crate::{Codec, Cursor, Dataset, Error, Loader, LoaderOptions, Numbers, PackOptions, Skipped};
+use crate::{BatchDtype, Cursor, Dataset, Error, Loader, LoaderOptions, PackOptions, SampleCodec, Skipped};
 
 /// The bits of all batches of two epochs.
 fn drain(dataset: Dataset) -> Vec<u32> {
@@ -23,7 +23,7 @@ fn drain(dataset: Dataset) -> Vec<u32> {
 
 fn open(path: &Path, preload: Option<u64>, corrupt: Corrupt) -> Result<Dataset, Error> {
     let spec = Data { preload: preload.map(Bytes), corrupt, ..spec() };
-    // As if no decoded picture fitted into memory.
+    // As if no decoded image fitted into memory.
     Dataset::open_keeping(&spec, path, 3, 0)
 }
 
@@ -37,7 +37,7 @@ fn a_data_set_in_memory_needs_its_files_no_more() {
     crate::pack(&tree, &shards, &options, &mut |_| {}).unwrap();
     let wanted = drain(open(&tree, None, Corrupt::Fail).unwrap());
     for path in [&shards, &tree, &files.tar(root.path())] {
-        let much = format!("its pictures take {bytes} B or more, and `preload` allows {} B", bytes - 1);
+        let much = format!("its images take {bytes} B or more, and `preload` allows {} B", bytes - 1);
         complains(&open(path, Some(bytes - 1), Corrupt::Fail).unwrap_err(), &much, "give `preload` more");
         let dataset = open(path, Some(bytes), Corrupt::Fail).unwrap();
         match path.is_dir() {
@@ -52,14 +52,14 @@ fn a_data_set_in_memory_needs_its_files_no_more() {
 fn parts_of_packed_pixels_are_the_same_from_memory() {
     let root = scratch();
     let (tree, shards) = (Files::of(&[""], &["a", "b"], 20).folder(root.path()), root.path().join("shards"));
-    let options = PackOptions { shard_bytes: 64 << 10, seed: 1, codec: Codec::Pixels, ..PackOptions::default() };
+    let options = PackOptions { shard_bytes: 64 << 10, seed: 1, codec: SampleCodec::Pixels, ..PackOptions::default() };
     crate::pack(&tree, &shards, &options, &mut |_| {}).unwrap();
     let augment = vec![Augment::ResizeCrop(6), Augment::Flip];
     for (numbers, layout) in [
-        (Numbers::U8, MemoryFormat::Contiguous),
-        (Numbers::Bf16, MemoryFormat::Contiguous),
-        (Numbers::U8, MemoryFormat::ChannelsLast),
-        (Numbers::Bf16, MemoryFormat::ChannelsLast),
+        (BatchDtype::U8, MemoryFormat::Contiguous),
+        (BatchDtype::Bf16, MemoryFormat::Contiguous),
+        (BatchDtype::U8, MemoryFormat::ChannelsLast),
+        (BatchDtype::Bf16, MemoryFormat::ChannelsLast),
     ] {
         let [read, loaded] = [None, Some(Bytes(1 << 20))].map(|preload| {
             let spec = Data { preload, size: Some(5), augment: augment.clone(), ..spec() };
@@ -77,7 +77,7 @@ fn parts_of_packed_pixels_are_the_same_from_memory() {
 }
 
 #[test]
-fn damaged_pictures_are_left_out_of_memory_too() {
+fn damaged_images_are_left_out_of_memory_too() {
     let root = scratch();
     let mut files = Files::of(&[""], &["a", "b", "c"], 20);
     files.0[5].1.truncate(20);

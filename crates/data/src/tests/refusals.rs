@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use image::ImageFormat;
 use proptest::prelude::*;
 
-use super::{Files, complains, encoded, picture, refused, scratch, spec};
+use super::{Files, complains, encoded, image, refused, scratch, spec};
 use crate::{Cursor, Dataset, Loader, LoaderOptions, Part};
 
 #[test]
@@ -43,7 +43,7 @@ fn trees_without_classes() {
     let some = || Files::of(&[""], &["a", "b"], 5);
     check("one", Files::of(&[""], &["only"], 5), "one class only, `only`", "each class a folder");
     check("loose", some().with("loose.png", "x"), "`loose.png` lies in no class folder", "<class>/<file>");
-    check("few", Files::of(&[""], &["a", "b"], 1), "none for", "more pictures");
+    check("few", Files::of(&[""], &["a", "b"], 1), "none for", "more images");
     let folder = some().with("c/readme.txt", "soon").folder(root.path());
     refused(&spec(), &folder, "no file in its folder `c` ends in `.jpg`", "remove it");
 }
@@ -70,18 +70,18 @@ fn splits_by_folders_that_lack_some() {
     check("no train", Files::of(&["test/"], &["a", "b"], 5), "no `train` folder", "name it so");
     check("other", Files::of(&["train/", "extra/"], &["a", "b"], 5), "lies in none of the folders", "move it");
     let uneven = Files::of(&["train/", "test/"], &["a", "b"], 5);
-    let uneven = uneven.with("test/c/1.png", encoded(&picture(1, 6), ImageFormat::Png));
-    check("uneven", uneven, "`train` has no pictures of `c`", "give every class");
+    let uneven = uneven.with("test/c/1.png", encoded(&image(1, 6), ImageFormat::Png));
+    check("uneven", uneven, "`train` has no images of `c`", "give every class");
 }
 
 #[test]
-fn damaged_pictures_are_named() {
+fn damaged_images_are_named() {
     let root = scratch();
-    let jpeg = encoded(&picture(9, 6), ImageFormat::Jpeg);
-    let mut png = encoded(&picture(9, 6), ImageFormat::Png);
+    let jpeg = encoded(&image(9, 6), ImageFormat::Jpeg);
+    let mut png = encoded(&image(9, 6), ImageFormat::Png);
     png[45] ^= 0x55;
     let cases: [(&str, &[u8], &str); 4] = [
-        ("b/cut.jpg", &jpeg[..jpeg.len() - 40], "the file ends before the picture does"),
+        ("b/cut.jpg", &jpeg[..jpeg.len() - 40], "the file ends before the image does"),
         ("b/empty.png", &[], "the file is empty"),
         ("b/flipped.png", &png, ""),
         ("b/text.jpeg", b"hello", "it is neither JPEG nor PNG"),
@@ -90,9 +90,9 @@ fn damaged_pictures_are_named() {
         let files = Files::of(&[""], &["a", "b"], 30).with(name, bytes).with("b/z.png", "x");
         let root = root.path().join(number.to_string());
         for path in [files.folder(&root), files.tar(&root)] {
-            let wanted = format!("the picture `{name}` cannot be read: {why}");
+            let wanted = format!("the image `{name}` cannot be read: {why}");
             refused(&spec(), &path, &wanted, "`corrupt: skip`");
-            // Where pictures are not decoded when the data is opened, the batch that needs it says so.
+            // Where images are not decoded when the data is opened, the batch that needs it says so.
             let unmeasured = Data { normalize: Some(Normalize { mean: vec![0.0; 3], std: vec![1.0; 3] }), ..spec() };
             let dataset = Arc::new(Dataset::open_keeping(&unmeasured, &path, 0, 0).unwrap());
             for workers in [0, 3] {
@@ -113,19 +113,19 @@ fn damaged_pictures_are_named() {
 }
 
 #[test]
-fn a_class_without_readable_pictures() {
+fn a_class_without_readable_images() {
     let root = scratch();
     let files = Files::of(&[""], &["a", "b"], 10).with("c/1.png", "x").with("c/2.png", "y");
     let skip = Data { corrupt: Corrupt::Skip, ..spec() };
-    refused(&skip, &files.folder(root.path()), "not one picture of the class `c`", "`c/1.png`: it is neither");
+    refused(&skip, &files.folder(root.path()), "not one image of the class `c`", "`c/1.png`: it is neither");
     let files = Files::default().with("a/1.png", "x").with("b/2.png", "y");
     refused(&skip, &files.tar(root.path()), "`a/1.png` cannot be read", "");
 }
 
 #[test]
-fn pictures_of_several_sizes() {
+fn images_of_several_sizes() {
     let root = scratch();
-    let files = Files::of(&[""], &["a", "b"], 10).with("b/wide.png", encoded(&picture(1, 7), ImageFormat::Png));
+    let files = Files::of(&[""], &["a", "b"], 10).with("b/wide.png", encoded(&image(1, 7), ImageFormat::Png));
     let path = files.folder(root.path());
     for corrupt in [Corrupt::Fail, Corrupt::Skip] {
         let spec = Data { corrupt, ..spec() };
@@ -161,7 +161,7 @@ fn normalisation_that_does_not_fit() {
         let normalize = Some(Normalize { mean: mean.into(), std: std.into() });
         refused(&Data { normalize, ..spec() }, &path, wanted, "leave `normalize` out");
     };
-    check(&[0.5], &[0.5; 3], "`mean` has 1 values, the pictures have 3");
+    check(&[0.5], &[0.5; 3], "`mean` has 1 values, the images have 3");
     check(&[0.5; 3], &[0.5; 4], "`std` has 4 values");
     check(&[0.5; 3], &[0.5, 0.0, 0.5], "a standard deviation is 0");
     check(&[0.5; 3], &[0.5, f32::NAN, 0.5], "a standard deviation is NaN");
@@ -232,13 +232,13 @@ fn a_tar_that_ends_early_is_refused() {
     let root = scratch();
     let path = Files::of(&[""], &["a", "b"], 5).tar(root.path());
     let bytes = fs::read(&path).unwrap();
-    // The last 1024 bytes are the end mark, before them the padded picture.
+    // The last 1024 bytes are the end mark, before them the padded image.
     fs::write(&path, &bytes[..bytes.len() - 1024 - 500]).unwrap();
     refused(&spec(), &path, "the tar is damaged: it ends inside `a/000.png`", "get the file again");
 }
 
 #[test]
-fn boxes_are_not_taken_for_pictures_of_classes() {
+fn boxes_are_not_taken_for_images_of_classes() {
     let root = scratch();
     let path = Files::default()
         .with("images/train/1.png", "any")

@@ -1,4 +1,4 @@
-//! The same pictures are the same data set, whatever form they lie in.
+//! The same images are the same data set, whatever form they lie in.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use domain::train::{Corrupt, Data, Folders, Split};
 use super::forms::{all, open};
 use super::written::{ALL, Row, Written, example, field, record, tfrecord, webdataset};
 use super::{Files, complains, refused, scratch, spec};
-use crate::{Dataset, PackOptions, Part, TextOptions, Vocabulary, pack};
+use crate::{Dataset, PackOptions, Part, TextOptions, TokenizerSource, pack};
 
 const PARTS: [Part; 3] = [Part::Train, Part::Validation, Part::Test];
 
@@ -114,13 +114,13 @@ fn a_damaged_record_is_named_or_counted() {
     check(&other, "record 41` cannot be read: it is no `tf.train.Example`", [28, 8, 4], 1);
     let other = [sound.clone(), record(&[])].concat();
     check(&other, "it has no feature `image/encoded`", [28, 8, 4], 1);
-    // A record inside a sound frame that claims a longer picture than itself.
+    // A record inside a sound frame that claims a longer image than itself.
     let mut inner = example(&rows[0].2, 1);
     inner[1] = 0xFF;
     check(&[sound.clone(), record(&inner)].concat(), "record 41` cannot be read", [28, 8, 4], 1);
     let none = root.path().join("none.tfrecord");
     fs::write(&none, []).unwrap();
-    refused(&spec(), &none, "hold no picture with a class", "");
+    refused(&spec(), &none, "hold no image with a class", "");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_cut_tar_keeps_what_came_before_if_asked() {
 }
 
 #[test]
-fn coco_lists_its_pictures() {
+fn coco_lists_its_images() {
     let root = scratch();
     let files = Files::of(&[""], &["a", "b"], 10);
     let rows = files.rows();
@@ -169,7 +169,7 @@ fn coco_lists_its_pictures() {
     let found = open(&spec(), &list);
     assert_eq!(found.classes(), ["cat", "dog", "none"]);
     assert_eq!(all(&found, Part::Train), all(&wanted, Part::Train));
-    // Packed, the marks stay beside the pictures, also when they are packed again, and as tars.
+    // PackSummary, the marks stay beside the images, also when they are packed again, and as tars.
     let out = |name: &str| root.path().join(name);
     let pack = |source: &std::path::Path, name: &str, format| {
         let options = crate::PackOptions { seed: 7, format, ..Default::default() };
@@ -178,7 +178,7 @@ fn coco_lists_its_pictures() {
     pack(&list, "once", crate::PackFormat::Shards);
     pack(&out("once"), "tars", crate::PackFormat::Webdataset);
     pack(&out("tars"), "twice", crate::PackFormat::Shards);
-    let mark = |class, area| crate::Mark { class, bbox: [0.0, 1.5, 2.0, 5.0], area, crowd: false };
+    let mark = |class, area| crate::Annotation { class, bbox: [0.0, 1.5, 2.0, 5.0], area, crowd: false };
     for path in [list.clone(), out("once"), out("tars"), out("twice")] {
         for limit in [0, usize::MAX] {
             let found = Arc::new(Dataset::open_keeping(&spec(), &path, 5, limit).unwrap());
@@ -214,13 +214,13 @@ fn coco_lists_its_pictures() {
         refused(&spec(), &list, "leads out of its folder", "relative paths");
     }
     write(&Vec::new(), &marks);
-    refused(&spec(), &list, "it lists no picture", "images");
+    refused(&spec(), &list, "it lists no image", "images");
     fs::write(&list, "{\"images\": 5}").unwrap();
-    refused(&spec(), &list, "it is no list of pictures", "annotations");
+    refused(&spec(), &list, "it is not a COCO JSON", "annotations");
 }
 
 #[test]
-fn lists_beside_pictures_tell_their_classes() {
+fn lists_beside_images_tell_their_classes() {
     let root = scratch();
     let files = Files::of(&[""], &["a", "b"], 10);
     let wanted = open(&spec(), &files.folder(root.path()));
@@ -263,14 +263,14 @@ fn lists_beside_pictures_tell_their_classes() {
 }
 
 #[test]
-fn texts_beside_pictures_are_kept() {
+fn texts_beside_images_are_kept() {
     let root = scratch();
     let files = Files::of(&[""], &["a", "b"], 4);
     let source = files.written(Written::WebDataset, root.path(), 2);
     let out = root.path().join("out");
     crate::pack(&source, &out, &crate::PackOptions::default(), &mut |_| {}).unwrap();
-    let reading = crate::source::Reading { by_folders: crate::source::ByFolders::No, skip: false };
-    let crate::source::Content::Encoded(encoded) = crate::source::list(&out, &reading).unwrap().content else {
+    let reading = crate::formats::Reading { by_folders: crate::formats::ByFolders::No, skip: false };
+    let crate::formats::Content::Encoded(encoded) = crate::formats::list(&out, &reading).unwrap().content else {
         panic!("shards are encoded")
     };
     let note = |sample| -> serde_json::Value { serde_json::from_slice(&encoded.note(sample).unwrap()).unwrap() };
@@ -278,7 +278,7 @@ fn texts_beside_pictures_are_kept() {
     assert_eq!(note(1), serde_json::json!({"label": 0, "caption": "x", "text": "a caption"}));
 }
 
-/// A table of pictures with these classes.
+/// A table of images with these classes.
 fn with_classes(rows: &[Row], classes: arrow_array::ArrayRef, path: &Path) {
     let batch = super::written::batch(rows);
     let image = batch.schema().field_with_name("image").unwrap().clone();
@@ -349,7 +349,7 @@ fn classes_of_a_table_may_be_a_dictionary_and_not_fractions() {
         let path = root.path().join(format!("texts.{ending}"));
         let fractions = Float64Array::from_iter_values(labels.iter().map(|label| *label as f64));
         with_texts(&labels, Arc::new(fractions), &path);
-        let (vocabulary, columns) = (Vocabulary::WordPiece(300), vec!["text".into()]);
+        let (vocabulary, columns) = (TokenizerSource::WordPiece(300), vec!["text".into()]);
         let text = Some(TextOptions { vocabulary, columns, label: Some("label".into()) });
         let options = PackOptions { text, ..PackOptions::default() };
         let error = pack(&path, &root.path().join("out"), &options, &mut |_| {}).expect_err("it was packed");

@@ -8,9 +8,10 @@ use arrow_array::{Int64Array, RecordBatch, StringArray};
 use domain::train::{Data, Documents, Text};
 
 use super::{complains, refused, scratch, spec};
-use crate::texts::Goal;
+use crate::texts::TextObjective;
 use crate::{
-    Codec, Cursor, Error, InspectOptions, PackOptions, TextLoader, TextOptions, TextOutline, Texts, Vocabulary,
+    Cursor, Error, InspectOptions, PackOptions, SampleCodec, TextDataset, TextLoader, TextOptions, TextOutline,
+    TokenizerSource,
 };
 use crate::{inspect, pack};
 
@@ -60,7 +61,7 @@ fn written(root: &Path, ending: &str) -> PathBuf {
     path
 }
 
-fn options(vocabulary: Vocabulary) -> PackOptions {
+fn options(vocabulary: TokenizerSource) -> PackOptions {
     let text = TextOptions { vocabulary, columns: vec!["text".into()], label: Some("label".into()) };
     PackOptions { shard_bytes: 5000, threads: 3, text: Some(text), ..PackOptions::default() }
 }
@@ -73,12 +74,12 @@ fn shares() -> Data {
     serde_json::from_str(r#"{"path": "", "split": [0.6, 0.2, 0.2]}"#).unwrap()
 }
 
-fn opened(path: &Path, goal: Goal, keys: &Text) -> Texts {
-    Texts::open(&shares(), keys, goal, path, 3).unwrap()
+fn opened(path: &Path, goal: TextObjective, keys: &Text) -> TextDataset {
+    TextDataset::open(&shares(), keys, goal, path, 3).unwrap()
 }
 
 /// Every batch of an epoch.
-fn rows(texts: Texts, batch: usize) -> Vec<(Vec<i64>, Vec<i64>)> {
+fn rows(texts: TextDataset, batch: usize) -> Vec<(Vec<i64>, Vec<i64>)> {
     let mut loader = TextLoader::train(Arc::new(texts), batch, 3, Cursor::START, 1);
     let mut found = Vec::new();
     while let Some(batch) = loader.next() {
@@ -94,15 +95,15 @@ fn packed_text_gives_the_rows_of_the_text() {
     for ending in ["jsonl", "csv", "parquet", "arrow"] {
         let source = written(root.path(), ending);
         let out = root.path().join(format!("out-{ending}"));
-        let pieces = options(Vocabulary::WordPiece(400));
+        let pieces = options(TokenizerSource::WordPiece(400));
         let manifest = pack(&source, &out, &pieces, &mut |_| {}).unwrap().manifest;
         let tokens = manifest.recipe.tokens.clone().unwrap();
-        assert_eq!((manifest.recipe.codec, tokens.width, manifest.samples), (Codec::Tokens, 2, 60), "{ending}");
+        assert_eq!((manifest.recipe.codec, tokens.width, manifest.samples), (SampleCodec::Tokens, 2, 60), "{ending}");
         assert_eq!(manifest.classes, ["0", "1", "2"], "{ending}");
         assert!(manifest.shards.len() > 1);
         let tokenizer = Some(out.join("tokenizer.json").display().to_string());
         let with = Text { tokenizer, ..keys(24) };
-        for goal in [Goal::Class, Goal::Masked] {
+        for goal in [TextObjective::Class, TextObjective::Masked] {
             let packed = rows(opened(&out, goal, &keys(24)), 4);
             if matches!(ending, "jsonl" | "csv") {
                 assert_eq!(packed, rows(opened(&source, goal, &with), 4), "{ending} {goal:?}");
@@ -112,22 +113,26 @@ fn packed_text_gives_the_rows_of_the_text() {
             assert_eq!(outline.counts, Some([36, 12, 12]));
         }
         assert!(pack(&source, &out, &pieces, &mut |_| {}).unwrap().nothing_to_do);
-        // Whatever happens to the tokenizer, it is learnt again, and is the same.
-        let learnt = fs::read(out.join("tokenizer.json")).unwrap();
+        // Whatever happens to the tokenizer, it is trained again, and is the same.
+        let trained = fs::read(out.join("tokenizer.json")).unwrap();
         fs::remove_file(out.join("tokenizer.json")).unwrap();
         assert!(!pack(&source, &out, &pieces, &mut |_| {}).unwrap().nothing_to_do);
-        assert_eq!(fs::read(out.join("tokenizer.json")).unwrap(), learnt);
+        assert_eq!(fs::read(out.join("tokenizer.json")).unwrap(), trained);
         let found = inspect(&out, &InspectOptions { verify: true, sheet: None, threads: 1 }).unwrap();
         assert_eq!((found.verified, found.damaged.len(), found.kinds["tokens"]), (60, 0, 60));
         assert!(found.tokens.is_some_and(|count| count > 1000), "{:?}", found.tokens);
         let sheet = InspectOptions { verify: false, sheet: Some(&root.path().join("sheet.png")), threads: 1 };
-        complains(&inspect(&out, &sheet).unwrap_err(), "a sheet shows pictures", "--sheet");
+        complains(&inspect(&out, &sheet).unwrap_err(), "a sheet shows images", "--sheet");
     }
     let out = root.path().join("out-csv");
     refused(&spec(), &out, "it holds text as tokens", "train a model of text");
     let with = Text { tokenizer: Some("x.json".into()), ..keys(24) };
-    complains(&Texts::open(&shares(), &with, Goal::Class, &out, 3).unwrap_err(), "a tokenizer of its own", "leave");
-    let error = Texts::open(&shares(), &keys(24), Goal::Next, &out, 3).unwrap_err();
+    complains(
+        &TextDataset::open(&shares(), &with, TextObjective::Class, &out, 3).unwrap_err(),
+        "a tokenizer of its own",
+        "leave",
+    );
+    let error = TextDataset::open(&shares(), &keys(24), TextObjective::Next, &out, 3).unwrap_err();
     complains(&error, "lacks the special words", "tokenizer.json");
 }
 
@@ -136,7 +141,7 @@ fn documents_share_rows_and_are_told_apart() {
     let root = scratch();
     let source = written(root.path(), "jsonl");
     let out = root.path().join("out");
-    pack(&source, &out, &options(Vocabulary::Bpe(400)), &mut |_| {}).unwrap();
+    pack(&source, &out, &options(TokenizerSource::Bpe(400)), &mut |_| {}).unwrap();
     let whole: Data = serde_json::from_str(r#"{"path": "", "split": [1, 0, 0]}"#).unwrap();
     let tokenizer = tokenizers::Tokenizer::from_file(out.join("tokenizer.json")).unwrap();
     let end = i64::from(tokenizer.token_to_id("<|endoftext|>").unwrap());
@@ -148,7 +153,7 @@ fn documents_share_rows_and_are_told_apart() {
         .collect();
     let words: usize = wanted.iter().map(Vec::len).sum();
     for length in [16, 100, 1024] {
-        let texts = Texts::open(&whole, &keys(length), Goal::Next, &out, 3).unwrap();
+        let texts = TextDataset::open(&whole, &keys(length), TextObjective::Next, &out, 3).unwrap();
         let count = texts.counts()[0] as usize;
         // Each word but the first of each text is guessed once, and so is the end.
         let found = rows(texts, 4);
@@ -168,7 +173,7 @@ fn documents_share_rows_and_are_told_apart() {
         }
     }
     // Cut by documents, every text is whole in the longest rows.
-    let texts = Texts::open(&whole, &keys(1024), Goal::Next, &out, 3).unwrap();
+    let texts = TextDataset::open(&whole, &keys(1024), TextObjective::Next, &out, 3).unwrap();
     let mut found: Vec<Vec<i64>> = Vec::new();
     for (tokens, _) in rows(texts, 1) {
         found.extend(tokens.split(|token| *token == end).filter(|text| !text.is_empty()).map(<[i64]>::to_vec));
@@ -188,16 +193,22 @@ fn parts_of_packed_text_are_kept() {
         fs::write(source.join(format!("{number:02}.txt")), text).unwrap();
     }
     let out = root.path().join("out");
-    let mut options = options(Vocabulary::Bpe(300));
+    let mut options = options(TokenizerSource::Bpe(300));
     options.split = Some([0.5, 0.25, 0.25]);
     options.text.as_mut().unwrap().label = None;
     let manifest = pack(&source, &out, &options, &mut |_| {}).unwrap().manifest;
     assert_eq!((manifest.samples, manifest.classes.len()), (60, 0));
     let folders: Data = serde_json::from_str(r#"{"path": "", "split": "folders"}"#).unwrap();
-    assert!(Texts::open(&folders, &keys(16), Goal::Next, &out, 3).unwrap().counts().iter().all(|count| *count > 5));
-    let error = Texts::open(&shares(), &keys(16), Goal::Class, &out, 3).unwrap_err();
+    assert!(
+        TextDataset::open(&folders, &keys(16), TextObjective::Next, &out, 3)
+            .unwrap()
+            .counts()
+            .iter()
+            .all(|count| *count > 5)
+    );
+    let error = TextDataset::open(&shares(), &keys(16), TextObjective::Class, &out, 3).unwrap_err();
     complains(&error, "packed without classes", "--label");
-    // What is wrong with a text, or with what is asked of it, is told.
+    // What is wrong with a text, or with what is asked of it, is reported.
     let fails = |options: &PackOptions, wanted: &str, hint: &str| {
         complains(&pack(&source, &root.path().join("none"), options, &mut |_| {}).unwrap_err(), wanted, hint);
     };
@@ -205,9 +216,9 @@ fn parts_of_packed_text_are_kept() {
     labelled.text.as_mut().unwrap().label = Some("label".into());
     fails(&labelled, "not every text of it has a class", "leave out `--label`");
     let mut given = options.clone();
-    given.text.as_mut().unwrap().vocabulary = Vocabulary::File(source.join("00.txt"));
+    given.text.as_mut().unwrap().vocabulary = TokenizerSource::File(source.join("00.txt"));
     fails(&given, "no tokeniser", "tokenizer.json");
-    given.text.as_mut().unwrap().vocabulary = Vocabulary::File(source.join("nothing.json"));
+    given.text.as_mut().unwrap().vocabulary = TokenizerSource::File(source.join("nothing.json"));
     fails(&given, "there is no data at", "");
     fs::write(source.join("bad.txt"), [0xFF, 0xFE, 0]).unwrap();
     fails(&options, "is not UTF-8", "iconv");
@@ -228,12 +239,13 @@ fn documents_may_be_kept_apart() {
     let root = scratch();
     let source = written(root.path(), "jsonl");
     let out = root.path().join("out");
-    pack(&source, &out, &options(Vocabulary::Bpe(400)), &mut |_| {}).unwrap();
+    pack(&source, &out, &options(TokenizerSource::Bpe(400)), &mut |_| {}).unwrap();
     for path in [&source, &out] {
         let batches = |documents| {
             let keys = Text { documents, ..keys(40) };
             let keys = if *path == source { Text { label: None, ..keys } } else { keys };
-            let mut loader = TextLoader::train(Arc::new(opened(path, Goal::Next, &keys)), 5, 3, Cursor::START, 1);
+            let mut loader =
+                TextLoader::train(Arc::new(opened(path, TextObjective::Next, &keys)), 5, 3, Cursor::START, 1);
             std::iter::from_fn(|| loader.next().map(Result::unwrap)).collect::<Vec<_>>()
         };
         let (together, apart) = (batches(Documents::Together), batches(Documents::Apart));
@@ -267,7 +279,7 @@ fn plain_tokens_are_one_stream() {
     let path = root.path().join("tokens.u16");
     let tokens: Vec<u16> = (0..1000).map(|n| n * 3 % 389).collect();
     fs::write(&path, tokens.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
-    let texts = opened(&path, Goal::Next, &keys(50));
+    let texts = opened(&path, TextObjective::Next, &keys(50));
     assert_eq!((texts.counts(), texts.vocabulary()), ([12, 4, 4], 400));
     let mut loader = TextLoader::evaluate(Arc::new(texts), crate::Part::Test, 4, 0);
     let batch = loader.next().unwrap().unwrap();
@@ -276,13 +288,13 @@ fn plain_tokens_are_one_stream() {
         (&batch.tokens[..150], &batch.labels[..150]),
         (&wide(&tokens[800..950])[..], &wide(&tokens[801..951])[..])
     );
-    let open = |goal, path: &Path| -> Error { Texts::open(&shares(), &keys(50), goal, path, 3).unwrap_err() };
-    complains(&open(Goal::Class, &path), "only the next word is learnt", "GPT");
+    let open = |goal, path: &Path| -> Error { TextDataset::open(&shares(), &keys(50), goal, path, 3).unwrap_err() };
+    complains(&open(TextObjective::Class, &path), "only the next word is trained", "GPT");
     fs::write(&path, [1, 2, 3]).unwrap();
-    complains(&open(Goal::Next, &path), "3 bytes are no tokens of 2", "vocabulary");
+    complains(&open(TextObjective::Next, &path), "3 bytes are no tokens of 2", "vocabulary");
     fs::write(&path, [0xFF, 2, 3, 4]).unwrap();
-    complains(&open(Goal::Next, &path), "token 767 is none of the 400", "tokenizer");
-    complains(&open(Goal::Next, &root.path().join("none.u32")), "there is no data at", "");
+    complains(&open(TextObjective::Next, &path), "token 767 is none of the 400", "tokenizer");
+    complains(&open(TextObjective::Next, &root.path().join("none.u32")), "there is no data at", "");
 }
 
 #[test]
@@ -290,13 +302,13 @@ fn hostile_tokens_are_refused() {
     let root = scratch();
     let source = written(root.path(), "jsonl");
     let out = root.path().join("out");
-    pack(&source, &out, &options(Vocabulary::WordPiece(400)), &mut |_| {}).unwrap();
+    pack(&source, &out, &options(TokenizerSource::WordPiece(400)), &mut |_| {}).unwrap();
     let manifest: serde_json::Value = serde_json::from_slice(&fs::read(out.join("manifest.json")).unwrap()).unwrap();
     let check = |change: fn(&mut serde_json::Value), wanted: &str| {
         let mut changed = manifest.clone();
         change(&mut changed["recipe"]["tokens"]);
         fs::write(out.join("manifest.json"), changed.to_string()).unwrap();
-        let error = Texts::open(&shares(), &keys(24), Goal::Class, &out, 3).unwrap_err().to_string();
+        let error = TextDataset::open(&shares(), &keys(24), TextObjective::Class, &out, 3).unwrap_err().to_string();
         assert!(error.contains(wanted), "`{wanted}` is not in: {error}");
     };
     check(|tokens| tokens["width"] = 3.into(), "its tokens are of 3 bytes");

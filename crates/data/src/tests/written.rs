@@ -1,4 +1,4 @@
-//! The same pictures in every form that is read, written here as the programs of others write them.
+//! The same images in every form that is read, written here as the programs of others write them.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ pub(super) fn webdataset(path: &Path, rows: &[Row], first: usize) {
     };
     for ((name, label, bytes), number) in rows.iter().zip(first..) {
         let ending = name.rsplit('.').next().unwrap();
-        // Half of the classes are told by a JSON.
+        // Half of the classes are reported by a JSON.
         if number % 2 == 0 {
             add(format!("s{number:05}.cls"), format!("{label}\n").as_bytes());
         } else {
@@ -99,7 +99,7 @@ pub(super) fn field(number: u64, bytes: &[u8]) -> Vec<u8> {
     [varint(number << 3 | 2), varint(bytes.len() as u64), bytes.to_vec()].concat()
 }
 
-/// A `tf.train.Example` of a picture, as TensorFlow's scripts for ImageNet write it.
+/// A `tf.train.Example` of an image, as TensorFlow's scripts for ImageNet write it.
 pub(super) fn example(bytes: &[u8], label: i64) -> Vec<u8> {
     let feature = |name: &str, value: Vec<u8>| field(1, &[field(1, name.as_bytes()), field(2, &value)].concat());
     let features = [

@@ -1,11 +1,11 @@
-//! Batches of rows: a function of (texts, seed, epoch, position), as for pictures.
+//! Batches of rows: a function of (texts, seed, epoch, position), as for images.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Goal, Texts};
-use crate::random::{Draws, Purpose, key};
-use crate::{Cursor, Error, Order, Part, Share};
+use super::{TextDataset, TextObjective};
+use crate::sampling::random::{Draws, Purpose, key};
+use crate::{Cursor, Error, Part, RankShare, SampleOrder};
 
 /// What takes no part in the loss, as `torch.nn.functional.cross_entropy` has it.
 const IGNORED: i64 = -100;
@@ -18,15 +18,15 @@ const GUESSED_PERCENT: u64 = 15;
 /// A stream of batches in a fixed order.
 #[derive(Debug)]
 pub struct TextLoader {
-    texts: Arc<Texts>,
+    texts: Arc<TextDataset>,
     part: Part,
     batch: usize,
     seed: u64,
     /// The order of the training rows; evaluation goes as the rows come.
-    order: Option<Order>,
+    order: Option<SampleOrder>,
     at: Cursor,
     epochs: u64,
-    share: Share,
+    share: RankShare,
     refused: Option<Error>,
 }
 
@@ -59,28 +59,38 @@ pub struct TextBatch {
 
 impl TextLoader {
     /// Shuffled batches of the training rows, from the cursor to the end of epoch `epochs - 1`.
-    pub fn train(texts: Arc<Texts>, batch: usize, seed: u64, from: Cursor, epochs: u64) -> TextLoader {
+    pub fn train(texts: Arc<TextDataset>, batch: usize, seed: u64, from: Cursor, epochs: u64) -> TextLoader {
         let samples = texts.part(Part::Train).len() as u64;
         let Cursor { epoch, pos } = from;
         let refused = (epoch < epochs && pos >= samples.max(1)).then_some(Error::Position { epoch, pos, samples });
-        let order = Some(Order::new(samples, seed));
-        let (batch, share) = (batch.max(1), Share::ALL);
+        let order = Some(SampleOrder::new(samples, seed));
+        let (batch, share) = (batch.max(1), RankShare::ALL);
         TextLoader { texts, part: Part::Train, batch, seed, order, at: from, epochs, share, refused }
     }
 
     /// Batches of one part as its rows come, once.
-    pub fn evaluate(texts: Arc<Texts>, part: Part, batch: usize, seed: u64) -> TextLoader {
+    pub fn evaluate(texts: Arc<TextDataset>, part: Part, batch: usize, seed: u64) -> TextLoader {
         let (order, at) = (None, Cursor::START);
-        TextLoader { texts, part, batch: batch.max(1), seed, order, at, epochs: 1, share: Share::ALL, refused: None }
+        TextLoader {
+            texts,
+            part,
+            batch: batch.max(1),
+            seed,
+            order,
+            at,
+            epochs: 1,
+            share: RankShare::ALL,
+            refused: None,
+        }
     }
 
     /// The same with only this share of each batch, whose size remains that of all ranks together.
-    pub fn shared(self, share: Share) -> TextLoader {
+    pub fn shared(self, share: RankShare) -> TextLoader {
         TextLoader { share, ..self }
     }
 
     /// The next batch; `None` after the last one, and after an error.
-    #[allow(clippy::should_implement_trait)] // As the loader of pictures, which this stands beside.
+    #[allow(clippy::should_implement_trait)] // As the loader of images, which this stands beside.
     pub fn next(&mut self) -> Option<Result<TextBatch, Error>> {
         if let Some(error) = self.refused.take() {
             self.epochs = 0;
@@ -113,18 +123,18 @@ impl TextLoader {
     }
 }
 
-impl Texts {
+impl TextDataset {
     /// The rows of these numbers. `epoch` is none for an evaluation, whose masks are always the same.
     pub(super) fn batch(&self, numbers: &[u32], epoch: Option<u64>, seed: u64) -> TextBatch {
         let given = |row: u32| match self.goal {
             // The last word is only guessed.
-            Goal::Next => self.row(row).len() - 1,
-            Goal::Class | Goal::Masked => self.row(row).len(),
+            TextObjective::Next => self.row(row).len() - 1,
+            TextObjective::Class | TextObjective::Masked => self.row(row).len(),
         };
         let longest = numbers.iter().map(|row| given(*row)).max().unwrap_or(1);
         let length = match self.goal {
-            Goal::Next => longest,
-            Goal::Class | Goal::Masked => longest.next_multiple_of(MULTIPLE),
+            TextObjective::Next => longest,
+            TextObjective::Class | TextObjective::Masked => longest.next_multiple_of(MULTIPLE),
         };
         let size = numbers.len() * length;
         let mut tokens = vec![i64::from(self.special.pad); size];
@@ -132,8 +142,8 @@ impl Texts {
         // What fills a row sees itself only.
         let mut places = if self.apart { vec![0; size] } else { Vec::new() };
         let mut labels = match self.goal {
-            Goal::Class => numbers.iter().map(|row| i64::from(self.labels[*row as usize])).collect(),
-            Goal::Masked | Goal::Next => vec![IGNORED; size],
+            TextObjective::Class => numbers.iter().map(|row| i64::from(self.labels[*row as usize])).collect(),
+            TextObjective::Masked | TextObjective::Next => vec![IGNORED; size],
         };
         for (place, number) in numbers.iter().enumerate() {
             let (row, start) = (self.row(*number), place * length);
@@ -143,8 +153,8 @@ impl Texts {
             }
             mask[start..start + count].fill(true);
             match self.goal {
-                Goal::Class => {}
-                Goal::Next => {
+                TextObjective::Class => {}
+                TextObjective::Next => {
                     for (slot, word) in labels[start..].iter_mut().zip(&row[1..]) {
                         *slot = i64::from(*word);
                     }
@@ -161,7 +171,7 @@ impl Texts {
                         }
                     }
                 }
-                Goal::Masked => {
+                TextObjective::Masked => {
                     let draws = Draws::new(key(Purpose::Mask, seed, &[epoch.unwrap_or(u64::MAX), u64::from(*number)]));
                     let range = start..start + count;
                     self.hide(&mut tokens[range.clone()], &mut labels[range], draws);

@@ -6,29 +6,35 @@
 //! them), `tokenizer` (words to numbers) and `batch` (what a training step is given).
 
 mod batch;
+pub(crate) mod documents;
+mod fit;
 mod packed;
 mod read;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
+pub(crate) mod tokens;
+pub(crate) mod vocabulary;
 
 use std::path::Path;
 
 use domain::train::{Data, Documents, Split, Text};
 
+use crate::error::layout;
+use crate::identity::preparation::Preparation;
 use crate::identity::{Provenance, Reads, Rule, SampleList, hash};
-use crate::preparation::Preparation;
-use crate::split::{self, Parts};
+use crate::sampling::split::{self, Parts};
 use crate::{Error, Part};
 
+use crate::formats::Record;
 pub use batch::{TextBatch, TextLoader};
-pub(crate) use read::{Form, Record, each, form};
+use read::Form;
 use tokenizer::Special;
-pub(crate) use tokenizer::Words;
+use tokenizer::TextTokenizer;
 
-/// What is learnt from a text.
+/// What is trained on a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Goal {
+pub enum TextObjective {
     /// Its class.
     Class,
     /// The words that are masked in it.
@@ -39,14 +45,14 @@ pub enum Goal {
 
 /// All texts of a data set as numbers, divided into training, validation and test. Immutable and shared.
 #[derive(Debug)]
-pub struct Texts {
-    goal: Goal,
+pub struct TextDataset {
+    goal: TextObjective,
     classes: Vec<String>,
     /// The rows, one after another.
     tokens: Vec<u32>,
     /// Where each row begins in `tokens`, and where the last one ends.
     starts: Vec<usize>,
-    /// The class of each row; empty where none is learnt.
+    /// The class of each row; empty where none is trained.
     labels: Vec<u32>,
     /// Places in `tokens` where a document begins that is not to be guessed from the one before, in ascending order.
     borders: Vec<usize>,
@@ -62,35 +68,35 @@ pub struct Texts {
 /// What a text data set is made of, told without dividing it into words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextOutline {
-    /// Names of the classes, in label order; none where no class is learnt.
+    /// Names of the classes, in label order; none where no class is trained.
     pub classes: Vec<String>,
     /// Rows of training, validation and test; none where they depend on the words.
     pub counts: Option<[u64; 3]>,
 }
 
 impl TextOutline {
-    /// Reads the file at `path` as [`Texts::open`] does.
-    pub fn of(spec: &Data, keys: &Text, goal: Goal, path: &Path, seed: u64) -> Result<TextOutline, Error> {
+    /// Reads the file at `path` as [`TextDataset::open`] does.
+    pub fn of(spec: &Data, keys: &Text, goal: TextObjective, path: &Path, seed: u64) -> Result<TextOutline, Error> {
         if let Some(outline) = packed::outline(spec, goal, path, seed)? {
             return Ok(outline);
         }
         let sorted = Sorted::read(spec, keys, goal, path, seed, &Preparation::default())?;
         let counts = match goal {
-            Goal::Class | Goal::Masked => Some(sorted.parts.each_ref().map(|part| part.len() as u64)),
-            Goal::Next => None,
+            TextObjective::Class | TextObjective::Masked => Some(sorted.parts.each_ref().map(|part| part.len() as u64)),
+            TextObjective::Next => None,
         };
         Ok(TextOutline { classes: sorted.classes, counts })
     }
 }
 
-impl Texts {
-    /// Reads the texts at `path` and turns them into numbers. A tokeniser that is not given is learnt from the training
+impl TextDataset {
+    /// Reads the texts at `path` and turns them into numbers. A tokeniser that is not given is trained on the training
     /// texts alone.
     ///
     /// # Errors
     /// When the file, its columns or the tokeniser are not what `spec` says, or a part would be left empty.
-    pub fn open(spec: &Data, keys: &Text, goal: Goal, path: &Path, seed: u64) -> Result<Texts, Error> {
-        Texts::open_known(spec, keys, goal, path, seed, &mut Provenance::unknown())
+    pub fn open(spec: &Data, keys: &Text, goal: TextObjective, path: &Path, seed: u64) -> Result<TextDataset, Error> {
+        TextDataset::open_known(spec, keys, goal, path, seed, &mut Provenance::unknown())
     }
 
     /// The same for a run, whose data is compared with what it was trained on so far, and which keeps its tokenizer.
@@ -100,11 +106,11 @@ impl Texts {
     pub fn open_known(
         spec: &Data,
         keys: &Text,
-        goal: Goal,
+        goal: TextObjective,
         path: &Path,
         seed: u64,
         provenance: &mut Provenance,
-    ) -> Result<Texts, Error> {
+    ) -> Result<TextDataset, Error> {
         if let Some(texts) = packed::open(spec, keys, goal, path, seed, provenance)? {
             return Ok(texts);
         }
@@ -120,15 +126,15 @@ impl Texts {
         let parts = provenance.divide(&classes, parts, rule, seed, list)?;
         let of_part =
             |part: &Vec<u32>| -> Vec<&str> { part.iter().map(|at| records[*at as usize].text.as_str()).collect() };
-        let given = keys.tokenizer.as_ref().map(|file| Words::load(Path::new(file), goal)).transpose()?;
+        let given = keys.tokenizer.as_ref().map(|file| TextTokenizer::load(Path::new(file), goal)).transpose()?;
         let mut words = match kept_tokenizer(given, goal, provenance)? {
             Some(words) => words,
             None => {
                 let texts = of_part(&parts[Part::Train as usize]).into_iter();
-                Words::learn(texts.inspect(|_| preparation.advance(1)), keys.vocabulary as usize, goal)?
+                TextTokenizer::train(texts.inspect(|_| preparation.advance(1)), keys.vocabulary as usize, goal)?
             }
         };
-        let mut texts = Texts {
+        let mut texts = TextDataset {
             goal,
             classes,
             tokens: Vec::new(),
@@ -144,7 +150,7 @@ impl Texts {
         };
         provenance.uses_tokenizer(&texts.tokenizer);
         match goal {
-            Goal::Class | Goal::Masked => {
+            TextObjective::Class | TextObjective::Masked => {
                 let all: Vec<&str> = records.iter().map(|record| record.text.as_str()).collect();
                 for row in words.encode(&all, Some(keys.length as usize), &preparation)? {
                     texts.tokens.extend(row);
@@ -152,7 +158,7 @@ impl Texts {
                 }
                 texts.parts = parts;
             }
-            Goal::Next => {
+            TextObjective::Next => {
                 let ends = read::form(path)? != Form::Plain;
                 for (part, name) in parts.iter().zip(["training", "validation", "test"]) {
                     let rows =
@@ -195,12 +201,12 @@ impl Texts {
         rows
     }
 
-    /// What is learnt.
-    pub fn goal(&self) -> Goal {
+    /// What is trained.
+    pub fn goal(&self) -> TextObjective {
         self.goal
     }
 
-    /// Names of the classes, in label order; none where no class is learnt.
+    /// Names of the classes, in label order; none where no class is trained.
     pub fn classes(&self) -> &[String] {
         &self.classes
     }
@@ -230,13 +236,17 @@ impl Texts {
 }
 
 /// The tokenizer that was given or that the run has already; none where one is to be trained.
-fn kept_tokenizer(given: Option<Words>, goal: Goal, provenance: &mut Provenance) -> Result<Option<Words>, Error> {
+fn kept_tokenizer(
+    given: Option<TextTokenizer>,
+    goal: TextObjective,
+    provenance: &mut Provenance,
+) -> Result<Option<TextTokenizer>, Error> {
     if let Some(given) = given
         && provenance.allows_tokenizer(&given.json()?)?
     {
         return Ok(Some(given));
     }
-    provenance.tokenizer().map(|json| Words::of_json(json, goal)).transpose()
+    provenance.tokenizer().map(|json| TextTokenizer::of_json(json, goal)).transpose()
 }
 
 fn part_of(name: &str) -> Part {
@@ -261,7 +271,7 @@ impl Sorted {
     fn read(
         spec: &Data,
         keys: &Text,
-        goal: Goal,
+        goal: TextObjective,
         path: &Path,
         seed: u64,
         preparation: &Preparation,
@@ -269,15 +279,15 @@ impl Sorted {
         let form = read::form(path)?;
         let records = read::records(path, form, keys, preparation)?;
         let (mut classes, mut labels) = (Vec::new(), Vec::new());
-        if goal == Goal::Class {
+        if goal == TextObjective::Class {
             if form == Form::Plain {
                 let hint = "give a `.csv` or `.jsonl` with a column of classes";
-                return Err(read::layout(path, "a plain text has no classes", hint));
+                return Err(layout(path, "a plain text has no classes", hint));
             }
             classes = classes_of(&records);
             if classes.len() < 2 {
                 let why = format!("all its texts are of the class {}", crate::error::shorten(&classes));
-                return Err(read::layout(path, &why, "name the column of the classes with `data.text.label`"));
+                return Err(layout(path, &why, "name the column of the classes with `data.text.label`"));
             }
             if spec.classes.is_some_and(|wanted| wanted as usize != classes.len()) {
                 let wanted = spec.classes.unwrap_or_default();
@@ -293,9 +303,9 @@ impl Sorted {
             });
         };
         let (parts, rule) = match (goal, form) {
-            // A story is not shuffled: what is held out comes after what is learnt.
-            (Goal::Next, Form::Plain) => (split::in_order(records.len(), shares)?, Rule::InOrder),
-            (Goal::Next | Goal::Class | Goal::Masked, _) => {
+            // A story is not shuffled: what is held out comes after what is trained.
+            (TextObjective::Next, Form::Plain) => (split::in_order(records.len(), shares)?, Rule::InOrder),
+            (TextObjective::Next | TextObjective::Class | TextObjective::Masked, _) => {
                 (split::by_shares(records.len(), shares, seed)?, Rule::Shares(shares))
             }
         };

@@ -9,32 +9,31 @@ use std::path::{Path, PathBuf};
 
 use domain::train::{Data, Documents as Sight, Folders, Split, Text};
 
-use super::tokenizer::{Special, Words};
-use super::{Goal, TextOutline, Texts};
-use crate::elsewhere::When;
+use super::fit::{DocumentSlice, best_fit};
+use super::tokenizer::{Special, TextTokenizer};
+use super::tokens::{self, TOKENIZER, widen};
+use super::{TextDataset, TextObjective, TextOutline};
+use crate::error::layout;
+use crate::files::remote::AccessTime;
+use crate::identity::preparation::Preparation;
 use crate::identity::{DataChange, Provenance, Reads, Rule, SampleList, hash};
-use crate::preparation::Preparation;
-use crate::split::{self, Parts};
-use crate::tokens::{self, Piece, TOKENIZER, Tokens, best_fit, widen};
-use crate::{Error, Manifest, Part};
+use crate::sampling::split::{self, Parts};
+use crate::shard::manifest::TokenFormat;
+use crate::{Error, Part, ShardManifest};
 
 /// A file of tokens is read whole.
 const LARGEST: u64 = 64 << 30;
 
-fn layout(path: &Path, why: impl Into<String>, hint: &str) -> Error {
-    Error::Layout { path: path.into(), why: why.into(), hint: hint.into() }
-}
-
 /// What is in packed text; `None` if the path holds something else.
-pub(super) fn outline(spec: &Data, goal: Goal, path: &Path, seed: u64) -> Result<Option<TextOutline>, Error> {
+pub(super) fn outline(spec: &Data, goal: TextObjective, path: &Path, seed: u64) -> Result<Option<TextOutline>, Error> {
     if width_of(path).is_some() {
         check_stream(goal, path)?;
         return Ok(Some(TextOutline { classes: Vec::new(), counts: None }));
     }
     let Some((manifest, _)) = tokens::find(path)? else { return Ok(None) };
     let (_, _, parts) = documents(spec, goal, path, &manifest, seed)?;
-    let classes = if goal == Goal::Class { manifest.classes } else { Vec::new() };
-    let counts = (goal != Goal::Next).then(|| parts.each_ref().map(|part| part.len() as u64));
+    let classes = if goal == TextObjective::Class { manifest.classes } else { Vec::new() };
+    let counts = (goal != TextObjective::Next).then(|| parts.each_ref().map(|part| part.len() as u64));
     Ok(Some(TextOutline { classes, counts }))
 }
 
@@ -42,11 +41,11 @@ pub(super) fn outline(spec: &Data, goal: Goal, path: &Path, seed: u64) -> Result
 pub(super) fn open(
     spec: &Data,
     keys: &Text,
-    goal: Goal,
+    goal: TextObjective,
     path: &Path,
     seed: u64,
     provenance: &mut Provenance,
-) -> Result<Option<Texts>, Error> {
+) -> Result<Option<TextDataset>, Error> {
     if let Some(width) = width_of(path) {
         check_stream(goal, path)?;
         return stream(spec, keys, path, width, seed, provenance).map(Some);
@@ -71,7 +70,7 @@ pub(super) fn open(
         Split::Folders(_) => Rule::AsDrawn,
     };
     let parts = provenance.divide(&manifest.classes, parts, rule, seed, list)?;
-    let words = Words::load(&path.join(TOKENIZER), goal)?;
+    let words = TextTokenizer::load(&path.join(TOKENIZER), goal)?;
     if !provenance.allows_tokenizer(&words.json()?)? {
         return Err(Error::Changed(Box::new(DataChange::packed_again())));
     }
@@ -79,12 +78,12 @@ pub(super) fn open(
         let why = format!("its tokenizer knows {} tokens, and its manifest says {}", words.count(), tokens.vocabulary);
         return Err(layout(path, why, "pack the text again"));
     }
-    let mut texts = Texts {
+    let mut texts = TextDataset {
         goal,
-        classes: if goal == Goal::Class { manifest.classes } else { Vec::new() },
+        classes: if goal == TextObjective::Class { manifest.classes } else { Vec::new() },
         tokens: Vec::new(),
         starts: vec![0],
-        labels: if goal == Goal::Class { labels } else { Vec::new() },
+        labels: if goal == TextObjective::Class { labels } else { Vec::new() },
         borders: Vec::new(),
         apart: keys.documents == Sight::Apart,
         parts: Parts::default(),
@@ -97,7 +96,7 @@ pub(super) fn open(
     let preparation = provenance.preparation();
     let mut documents = Documents { path: path.to_owned(), shards: all, tokens, bytes: Vec::new(), preparation };
     match goal {
-        Goal::Class | Goal::Masked => {
+        TextObjective::Class | TextObjective::Masked => {
             let (before, behind) = words.frame()?;
             let most = (keys.length as usize).saturating_sub(before.len() + behind.len());
             for document in 0..documents.shards.places().len() {
@@ -108,7 +107,7 @@ pub(super) fn open(
             }
             texts.parts = parts;
         }
-        Goal::Next => {
+        TextObjective::Next => {
             for (number, part) in parts.iter().enumerate() {
                 texts.parts[number] = texts.share(&mut documents, part, keys.length)?;
                 if texts.parts[number].is_empty() && !part.is_empty() {
@@ -125,7 +124,7 @@ pub(super) fn open(
 struct Documents {
     path: PathBuf,
     shards: crate::shard::Shards,
-    tokens: Tokens,
+    tokens: TokenFormat,
     bytes: Vec<u8>,
     preparation: Preparation,
 }
@@ -138,7 +137,7 @@ impl Documents {
 
     /// Adds tokens of a document from a place on, at most so many.
     fn read(&mut self, document: usize, from: usize, most: usize, into: &mut Vec<u32>) -> Result<(), Error> {
-        self.shards.read(document, &mut self.bytes, When::SOME_TIME)?;
+        self.shards.read(document, &mut self.bytes, AccessTime::SOME_TIME)?;
         self.preparation.advance(1);
         let width = self.tokens.width as usize;
         let (from, to) = (from.saturating_mul(width), from.saturating_add(most).saturating_mul(width));
@@ -150,14 +149,14 @@ impl Documents {
     }
 }
 
-impl Texts {
+impl TextDataset {
     /// Adds rows that the documents of a part share; each document ends with the token that stands for its end.
     fn share(&mut self, documents: &mut Documents, part: &[u32], length: u32) -> Result<Vec<u32>, Error> {
         let counts: Vec<u32> = part.iter().map(|document| documents.count(*document as usize) + 1).collect();
         let mut rows = Vec::new();
         for row in best_fit(&counts, length) {
             let start = self.tokens.len();
-            for Piece { document, from, tokens } in row {
+            for DocumentSlice { document, from, tokens } in row {
                 if self.tokens.len() > start {
                     self.borders.push(self.tokens.len());
                 }
@@ -179,13 +178,19 @@ impl Texts {
 type Found = (crate::shard::Shards, Vec<u32>, Parts);
 
 /// The documents of a pack, their classes, and the parts that they are divided into.
-fn documents(spec: &Data, goal: Goal, path: &Path, manifest: &Manifest, seed: u64) -> Result<Found, Error> {
+fn documents(
+    spec: &Data,
+    goal: TextObjective,
+    path: &Path,
+    manifest: &ShardManifest,
+    seed: u64,
+) -> Result<Found, Error> {
     let shards = tokens::shards(path, manifest)?;
     let classes = &manifest.classes;
-    if goal == Goal::Class && classes.is_empty() {
+    if goal == TextObjective::Class && classes.is_empty() {
         return Err(layout(path, "its texts were packed without classes", "pack them with `--label COLUMN`"));
     }
-    if goal == Goal::Class && spec.classes.is_some_and(|wanted| wanted as usize != classes.len()) {
+    if goal == TextObjective::Class && spec.classes.is_some_and(|wanted| wanted as usize != classes.len()) {
         let wanted = spec.classes.unwrap_or_default();
         return Err(Error::Classes { found: classes.len(), wanted, names: classes.clone() });
     }
@@ -220,11 +225,11 @@ fn width_of(path: &Path) -> Option<u32> {
     }
 }
 
-fn check_stream(goal: Goal, path: &Path) -> Result<(), Error> {
+fn check_stream(goal: TextObjective, path: &Path) -> Result<(), Error> {
     match goal {
-        Goal::Next => Ok(()),
-        Goal::Class | Goal::Masked => {
-            let why = "plain tokens are one stream, from which only the next word is learnt";
+        TextObjective::Next => Ok(()),
+        TextObjective::Class | TextObjective::Masked => {
+            let why = "plain tokens are one stream, from which only the next word is trained";
             Err(layout(path, why, "train a GPT on it, or give texts"))
         }
     }
@@ -238,20 +243,21 @@ fn stream(
     width: u32,
     seed: u64,
     provenance: &mut Provenance,
-) -> Result<Texts, Error> {
+) -> Result<TextDataset, Error> {
     let refused = |source: std::io::Error| match source.kind() {
         std::io::ErrorKind::NotFound => Error::Missing { path: path.into() },
         _ => Error::Read { name: path.display().to_string(), source },
     };
-    let file = crate::plain_file::open(path).map_err(refused)?;
+    let file = crate::files::plain_file::open(path).map_err(refused)?;
     let mut bytes = Vec::new();
     file.take(LARGEST).read_to_end(&mut bytes).map_err(refused)?;
-    let words = keys.tokenizer.as_ref().map(|file| Words::load(Path::new(file), Goal::Next)).transpose()?;
-    let json = words.as_ref().map(Words::json).transpose()?.unwrap_or_default();
+    let words =
+        keys.tokenizer.as_ref().map(|file| TextTokenizer::load(Path::new(file), TextObjective::Next)).transpose()?;
+    let json = words.as_ref().map(TextTokenizer::json).transpose()?.unwrap_or_default();
     if !provenance.allows_tokenizer(&json)? {
         return Err(Error::Changed(Box::new(DataChange::packed_again())));
     }
-    let vocabulary = words.as_ref().map_or(keys.vocabulary as usize, Words::count);
+    let vocabulary = words.as_ref().map_or(keys.vocabulary as usize, TextTokenizer::count);
     let mut all = Vec::with_capacity(bytes.len() / width as usize);
     widen(&bytes, width, vocabulary as u32, &mut all).map_err(|why| {
         layout(path, why, "say in `text` how many words there are (`vocabulary`), or give the `tokenizer`")
@@ -273,8 +279,8 @@ fn stream(
         tokens.extend(&all[row * length..all.len().min((row + 1) * length + 1)]);
         starts.push(tokens.len());
     }
-    Ok(Texts {
-        goal: Goal::Next,
+    Ok(TextDataset {
+        goal: TextObjective::Next,
         classes: Vec::new(),
         tokens,
         starts,
@@ -283,7 +289,7 @@ fn stream(
         apart: false,
         parts,
         special: words.as_ref().map_or(Special { pad: 0, mask: 0, end: 0 }, |words| words.special),
-        specials: words.as_ref().map(Words::specials).unwrap_or_default(),
+        specials: words.as_ref().map(TextTokenizer::specials).unwrap_or_default(),
         vocabulary,
         tokenizer: json,
     })

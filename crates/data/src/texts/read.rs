@@ -7,17 +7,13 @@ use domain::train::Text;
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 
-use crate::preparation::Preparation;
-use crate::{Error, plain_file};
+use crate::Error;
+use crate::error::layout;
+use crate::files::plain_file;
+use crate::formats::Record;
+use crate::identity::preparation::Preparation;
 
-/// One text, and its class where a column of classes is named.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Record {
-    pub text: String,
-    pub class: Option<String>,
-}
-
-/// The form of a file, told from its name.
+/// The form of a file, inferred from its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Csv,
@@ -167,8 +163,4 @@ fn jsonl(path: &Path, keys: &Text, take: Take<'_>) -> Result<(), Error> {
         let class = keys.label.as_ref().map(field).transpose()?;
         take(Record { text: parts.join(" "), class })
     })
-}
-
-pub(super) fn layout(path: &Path, why: &str, hint: &str) -> Error {
-    Error::Layout { path: path.into(), why: why.to_owned(), hint: hint.to_owned() }
 }

@@ -33,8 +33,8 @@ impl Shelf {
         self.folder.path().join(self.name)
     }
 
-    fn open(&self, keys: &str, goal: Goal) -> Result<Texts, Error> {
-        Texts::open(&spec(), &text(keys), goal, &self.path(), 3)
+    fn open(&self, keys: &str, goal: TextObjective) -> Result<TextDataset, Error> {
+        TextDataset::open(&spec(), &text(keys), goal, &self.path(), 3)
     }
 }
 
@@ -50,7 +50,7 @@ fn text(keys: &str) -> Text {
 fn a_mark_of_utf8_is_passed_over_and_numbers_that_nobody_has_are_refused() {
     let line = "{\"text\": \"some words of a text\"}\n";
     let [plain, marked] = [line.repeat(20), format!("\u{feff}{}", line.repeat(20))]
-        .map(|content| Shelf::new("a.jsonl", &content).open(r#"{"vocabulary": 300}"#, Goal::Next).unwrap());
+        .map(|content| Shelf::new("a.jsonl", &content).open(r#"{"vocabulary": 300}"#, TextObjective::Next).unwrap());
     assert_eq!((plain.tokens, plain.starts), (marked.tokens, marked.starts));
 
     let shelf = Shelf::new("a.jsonl", &line.repeat(20));
@@ -59,7 +59,7 @@ fn a_mark_of_utf8_is_passed_over_and_numbers_that_nobody_has_are_refused() {
     let model = format!(r#"{{"version": "1.0", "model": {{"type": "BPE", "vocab": {vocabulary}, "merges": []}}}}"#);
     fs::write(&tokenizer, model).unwrap();
     let keys = format!("{{\"tokenizer\": {:?}}}", tokenizer.display().to_string());
-    let told = shelf.open(&keys, Goal::Next).unwrap_err().finding();
+    let told = shelf.open(&keys, TextObjective::Next).unwrap_err().finding();
     assert!(told.message.contains("numbers a word 4294967294"), "{}", told.message);
 }
 
@@ -94,31 +94,32 @@ fn every_form_gives_the_same_rows() {
         (Shelf::new("texts.csv.gz", &csv("")), NUMBERED),
         (Shelf::new("texts.jsonl", &jsonl), NAMED),
     ];
-    let opened: Vec<Texts> = shelves.iter().map(|(shelf, keys)| shelf.open(keys, Goal::Class).unwrap()).collect();
+    let opened: Vec<TextDataset> =
+        shelves.iter().map(|(shelf, keys)| shelf.open(keys, TextObjective::Class).unwrap()).collect();
     for texts in &opened {
         assert_eq!((texts.classes(), texts.counts()), (&["1".to_owned(), "2".to_owned()][..], [30, 10, 10]));
         assert_eq!((&texts.tokens, &texts.labels), (&opened[0].tokens, &opened[0].labels));
         // Learning the tokeniser again gives the same one, or a resumed run would read other words.
         assert_eq!(texts.tokenizer(), opened[0].tokenizer());
     }
-    let outline = TextOutline::of(&spec(), &text(NUMBERED), Goal::Class, &shelves[0].0.path(), 3).unwrap();
+    let outline = TextOutline::of(&spec(), &text(NUMBERED), TextObjective::Class, &shelves[0].0.path(), 3).unwrap();
     assert_eq!(outline, TextOutline { classes: vec!["1".into(), "2".into()], counts: Some([30, 10, 10]) });
 }
 
 #[test]
 fn a_saved_tokeniser_is_read_again() {
     let shelf = Shelf::new("texts.csv", &csv(""));
-    let first = shelf.open(NUMBERED, Goal::Class).unwrap();
+    let first = shelf.open(NUMBERED, TextObjective::Class).unwrap();
     let file = shelf.folder.path().join("tokenizer.json");
     fs::write(&file, first.tokenizer()).unwrap();
     let keys = Text { tokenizer: Some(file.display().to_string()), ..text(NUMBERED) };
-    let second = Texts::open(&spec(), &keys, Goal::Class, &shelf.path(), 3).unwrap();
+    let second = TextDataset::open(&spec(), &keys, TextObjective::Class, &shelf.path(), 3).unwrap();
     assert_eq!((second.tokens, second.vocabulary), (first.tokens, first.vocabulary));
 }
 
 #[test]
 fn batches_are_filled_up_and_resumed() {
-    let texts = Arc::new(Shelf::new("texts.csv", &csv("")).open(NUMBERED, Goal::Class).unwrap());
+    let texts = Arc::new(Shelf::new("texts.csv", &csv("")).open(NUMBERED, TextObjective::Class).unwrap());
     let all = |from: Cursor| {
         let mut loader = TextLoader::train(Arc::clone(&texts), 7, 1, from, 2);
         let mut batches = Vec::new();
@@ -151,7 +152,7 @@ fn batches_are_filled_up_and_resumed() {
 #[test]
 fn masked_words_are_noted_and_drawn_anew_each_epoch() {
     let keys = r#"{"columns": ["2"], "length": 16, "vocabulary": 300}"#;
-    let texts = Shelf::new("texts.csv", &csv("")).open(keys, Goal::Masked).unwrap();
+    let texts = Shelf::new("texts.csv", &csv("")).open(keys, TextObjective::Masked).unwrap();
     let numbers: Vec<u32> = (0..50).collect();
     let epoch = |epoch| texts.batch(&numbers, epoch, 9);
     let (first, second) = (epoch(Some(0)), epoch(Some(1)));
@@ -179,7 +180,7 @@ fn masked_words_are_noted_and_drawn_anew_each_epoch() {
 fn each_next_word_is_guessed_once() {
     let story: String = (0..60).map(|line| format!("line {line} follows line {} and so on\n", line / 2)).collect();
     let keys = r#"{"length": 10, "vocabulary": 300}"#;
-    let texts = Shelf::new("story.txt", &story).open(keys, Goal::Next).unwrap();
+    let texts = Shelf::new("story.txt", &story).open(keys, TextObjective::Next).unwrap();
     let mut guessed = Vec::new();
     let train = texts.part(Part::Train);
     for number in train {
@@ -198,7 +199,7 @@ fn each_next_word_is_guessed_once() {
 #[test]
 fn what_is_wrong_with_a_text_is_told() {
     let check = |name: &'static str, content: &str, keys: &str, words: &str| {
-        let error = Shelf::new(name, content).open(keys, Goal::Class).unwrap_err();
+        let error = Shelf::new(name, content).open(keys, TextObjective::Class).unwrap_err();
         assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
     };
     check("texts.csv", "", NUMBERED, "holds no text");
@@ -211,22 +212,22 @@ fn what_is_wrong_with_a_text_is_told() {
     check("texts.pdf", "a\n", NUMBERED, "no text that is known by its name");
     let classes = Data { classes: Some(5), ..spec() };
     let shelf = Shelf::new("texts.csv", &csv(""));
-    let error = Texts::open(&classes, &text(NUMBERED), Goal::Class, &shelf.path(), 3).unwrap_err();
+    let error = TextDataset::open(&classes, &text(NUMBERED), TextObjective::Class, &shelf.path(), 3).unwrap_err();
     assert!(matches!(error, Error::Classes { found: 2, wanted: 5, .. }), "{error}");
     let keys = Text { tokenizer: Some("/nowhere/tokenizer.json".into()), ..text(NUMBERED) };
-    let error = Texts::open(&spec(), &keys, Goal::Class, &shelf.path(), 3).unwrap_err();
+    let error = TextDataset::open(&spec(), &keys, TextObjective::Class, &shelf.path(), 3).unwrap_err();
     assert!(matches!(error, Error::Missing { .. }), "{error}");
 }
 
 #[test]
 fn words_that_are_data_are_learnt_from_in_parts_or_not_at_all() {
-    let learn = |texts: &[String], goal| Words::learn(texts.iter(), 400, goal).unwrap().json().unwrap();
+    let learn = |texts: &[String], goal| TextTokenizer::train(texts.iter(), 400, goal).unwrap().json().unwrap();
     let word = |length: usize| (0..length).map(|at| char::from(b'a' + (at * at / 7 % 26) as u8)).collect::<String>();
     let long = word(30_000);
     let parts: Vec<String> = (0..30).map(|part| long[part * 1000..][..1000].to_owned()).collect();
-    assert_eq!(learn(std::slice::from_ref(&long), Goal::Next), learn(&parts, Goal::Next));
+    assert_eq!(learn(std::slice::from_ref(&long), TextObjective::Next), learn(&parts, TextObjective::Next));
     let short = ["some short words".to_owned(), "some more".to_owned()];
     let both = [short[0].clone(), short[1].clone(), long];
-    assert_eq!(learn(&both, Goal::Masked), learn(&short, Goal::Masked));
-    assert_ne!(learn(&[word(1000)], Goal::Masked), learn(&short, Goal::Masked));
+    assert_eq!(learn(&both, TextObjective::Masked), learn(&short, TextObjective::Masked));
+    assert_ne!(learn(&[word(1000)], TextObjective::Masked), learn(&short, TextObjective::Masked));
 }

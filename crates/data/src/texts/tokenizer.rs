@@ -1,6 +1,6 @@
-//! From text to numbers: a tokeniser that is loaded (`tokenizer.json`) or learnt from the training texts.
+//! From text to numbers: a tokeniser that is loaded (`tokenizer.json`) or trained on the training texts.
 //!
-//! What is learnt depends on the texts alone, so a resumed run has the same one.
+//! What is trained depends on the texts alone, so a resumed run has the same one.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -20,10 +20,11 @@ use tokenizers::{
     Tokenizer, Trainer,
 };
 
-use super::Goal;
+use super::TextObjective;
 use crate::Error;
-use crate::caught::caught;
-use crate::preparation::Preparation;
+use crate::error::layout;
+use crate::files::caught::caught;
+use crate::identity::preparation::Preparation;
 
 /// The words that mean something to a network; their places in the vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,34 +46,33 @@ const GPT: &str = "<|endoftext|>";
 
 /// A tokeniser with what the rest needs to know of it.
 #[derive(Debug)]
-pub(crate) struct Words {
+pub(crate) struct TextTokenizer {
     tokenizer: Tokenizer,
     pub special: Special,
 }
 
-impl Words {
+impl TextTokenizer {
     /// Reads `tokenizer.json`.
-    pub fn load(path: &Path, goal: Goal) -> Result<Words, Error> {
+    pub fn load(path: &Path, goal: TextObjective) -> Result<TextTokenizer, Error> {
         if !path.is_file() {
             return Err(Error::Missing { path: path.into() });
         }
-        let hint =
-            "give a `tokenizer.json` as the `tokenizers` library saves it, or leave `tokenizer` out to have one learnt";
-        let refused = |why: String| super::read::layout(path, &why, hint);
+        let hint = "give a `tokenizer.json` as the `tokenizers` library saves it, or leave `tokenizer` out to have one trained";
+        let refused = |why: String| layout(path, &why, hint);
         let failed = |error| refused(format!("no tokeniser: {error}"));
         let tokenizer = guarded(|| Tokenizer::from_file(path)).map_err(failed)?;
-        Words::of(tokenizer, goal).map_err(refused)
+        TextTokenizer::of(tokenizer, goal).map_err(refused)
     }
 
-    /// Reads the text of a `tokenizer.json` that [`Words::json`] wrote.
-    pub fn of_json(json: &str, goal: Goal) -> Result<Words, Error> {
+    /// Reads the text of a `tokenizer.json` that [`TextTokenizer::json`] wrote.
+    pub fn of_json(json: &str, goal: TextObjective) -> Result<TextTokenizer, Error> {
         let failed = |why: String| Error::Internal(format!("the tokenizer of the checkpoint cannot be used: {why}"));
         let tokenizer = guarded(|| json.parse::<Tokenizer>()).map_err(|error| failed(error.to_string()))?;
-        Words::of(tokenizer, goal).map_err(failed)
+        TextTokenizer::of(tokenizer, goal).map_err(failed)
     }
 
     /// The same, or what is wrong with a tokenizer, as half a sentence.
-    fn of(mut tokenizer: Tokenizer, goal: Goal) -> Result<Words, String> {
+    fn of(mut tokenizer: Tokenizer, goal: TextObjective) -> Result<TextTokenizer, String> {
         let largest = tokenizer.get_vocab(true).into_values().max().unwrap_or(0);
         if largest >= MOST_WORDS {
             return Err(format!("the tokeniser numbers a word {largest}, and at most {MOST_WORDS} words are served"));
@@ -82,40 +82,42 @@ impl Words {
         tokenizer.with_truncation(None).map_err(|error| format!("no tokeniser: {error}"))?;
         let id = |word: &str| tokenizer.token_to_id(word);
         let special = match goal {
-            Goal::Next => id(GPT).map(|end| Special { pad: end, mask: end, end }),
-            Goal::Class | Goal::Masked => match (id("[PAD]"), id("[MASK]"), id("[SEP]")) {
+            TextObjective::Next => id(GPT).map(|end| Special { pad: end, mask: end, end }),
+            TextObjective::Class | TextObjective::Masked => match (id("[PAD]"), id("[MASK]"), id("[SEP]")) {
                 (Some(pad), Some(mask), Some(end)) => Some(Special { pad, mask, end }),
                 _ => None,
             },
         };
         let special = special.ok_or("the tokeniser lacks the special words of this model")?;
-        Ok(Words { tokenizer, special })
+        Ok(TextTokenizer { tokenizer, special })
     }
 
     /// Learns a vocabulary of at most `size` words: word pieces for BERT, pairs of bytes for GPT.
-    pub fn learn(
+    pub fn train(
         texts: impl Iterator<Item: AsRef<str> + Send> + Send,
         size: usize,
-        goal: Goal,
-    ) -> Result<Words, Error> {
-        let failed = |error| Error::Internal(format!("no tokeniser could be learnt: {error}"));
+        goal: TextObjective,
+    ) -> Result<TextTokenizer, Error> {
+        let failed = |error| Error::Internal(format!("no tokeniser could be trained: {error}"));
         let mut tokenizer = match goal {
-            Goal::Next => pairs(texts, size).map_err(failed)?,
-            Goal::Class | Goal::Masked => pieces(texts, size).map_err(failed)?,
+            TextObjective::Next => pairs(texts, size).map_err(failed)?,
+            TextObjective::Class | TextObjective::Masked => pieces(texts, size).map_err(failed)?,
         };
         let id = |text: &str| tokenizer.token_to_id(text).ok_or_else(|| failed(format!("`{text}` is missing").into()));
         let special = match goal {
-            Goal::Next => {
+            TextObjective::Next => {
                 let end = id(GPT)?;
                 Special { pad: end, mask: end, end }
             }
-            Goal::Class | Goal::Masked => Special { pad: id("[PAD]")?, mask: id("[MASK]")?, end: id("[SEP]")? },
+            TextObjective::Class | TextObjective::Masked => {
+                Special { pad: id("[PAD]")?, mask: id("[MASK]")?, end: id("[SEP]")? }
+            }
         };
-        if goal != Goal::Next {
+        if goal != TextObjective::Next {
             let processor = BertProcessing::new(("[SEP]".into(), id("[SEP]")?), ("[CLS]".into(), id("[CLS]")?));
             tokenizer.with_post_processor(Some(processor));
         }
-        Ok(Words { tokenizer, special })
+        Ok(TextTokenizer { tokenizer, special })
     }
 
     /// Every number is below it; files with gaps in their numbers have fewer words.
@@ -189,12 +191,12 @@ fn guarded<T>(work: impl FnOnce() -> tokenizers::Result<T>) -> tokenizers::Resul
     caught(work).unwrap_or_else(|| Err("the library for tokenisers cannot work with it".into()))
 }
 
-/// Characters of the longest word that is learnt from. What is longer is no word but data, and the time that pairs in it
+/// Characters of the longest word that is trained on. What is longer is no word but data, and the time that pairs in it
 /// take grows with the square of its length.
 const LONGEST: usize = 1000;
 
 /// A byte pair encoding of at most `size` words (Sennrich et al. 2015), as GPT-2's; words of more than [`LONGEST`] bytes
-/// are learnt from in parts.
+/// are trained on in parts.
 fn pairs(texts: impl Iterator<Item: AsRef<str> + Send> + Send, size: usize) -> tokenizers::Result<Tokenizer> {
     let alphabet: HashSet<char> = ByteLevel::alphabet().into_iter().collect();
     let builder = BpeTrainer::builder().vocab_size(size).min_frequency(2).show_progress(false);

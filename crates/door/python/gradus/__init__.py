@@ -1,6 +1,6 @@
 """The loader of gradus for PyTorch loops.
 
-    loader = gradus.Loader("pictures.tar", "imagenet-train", batch=256, rank=0, world=1)
+    loader = gradus.Loader("images.tar", "imagenet-train", batch=256, rank=0, world=1)
     for x, y in loader:
         ...
 
@@ -15,11 +15,18 @@ __all__ = ["Loader"]
 
 
 class Loader:
-    """Batches of pictures and labels; one `for` is one epoch, or the rest of it.
+    """Batches of images and labels.
 
-    uri            a folder, a tar, packed shards, Parquet, TFRecords …, or an address (`s3://bucket/pictures`), which is
+    In training, one `for` is one epoch, or the rest of it after a `break` or `load_state_dict`: no sample is skipped. In
+    evaluation each `for` is all of it, also after a look at the first batch with `next(iter(loader))`; only the first
+    one after `load_state_dict` is the rest.
+
+    It prefetches with threads of its own, so it takes the place of a `DataLoader`. A process needs its own: it cannot be
+    used in a forked child, nor be sent to another process.
+
+    uri            a folder, a tar, packed shards, Parquet, TFRecords …, or an address (`s3://bucket/images`), which is
                    fetched into `cache` first
-    recipe         imagenet-train, imagenet-val, resize256-randomcrop224 or small-pictures
+    recipe         imagenet-train, imagenet-val, resize256-randomcrop224 or small-images
     batch          samples in a batch, of all ranks together
     rank, world    which part of each batch comes here
     numbers        "f32", "bf16" (both normalised by `mean` and `std`, ImageNet's if not given) or "u8"
@@ -46,8 +53,10 @@ class Loader:
             numbers=numbers, channels_last=channels_last, part=part, split=shares, mean=mean, std=std,
             skip_corrupt=skip_corrupt, cache=cache, environment=environment,
         )
+        self._process = os.getpid()
+        self._recipe, self._size, self._split, self._part = recipe, size, shares or "folders", part
         self._batch, self._seed, self._channels_last = batch, seed, channels_last
-        self._epoch, self._pos, self._ended = 0, 0, False
+        self._epoch, self._pos, self._ended, self._resumed = 0, 0, False, False
         self._tensor = _maker(tensors)
 
     @property
@@ -71,14 +80,40 @@ class Loader:
         return -(-self._inner.samples // self._batch)
 
     def __iter__(self):
+        self._check_process()
         self._ended = False
+        if not self._inner.trains and self._pos != 0 and not self._resumed:
+            self._inner.go_to(0, 0)
+            self._pos = 0
+        self._resumed = False
         return self
 
+    def _check_process(self):
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "this gradus.Loader was made in another process, and its threads are not in a forked child\n"
+                "hint: make the loader in the process that uses it, each with its `rank` and `world`; in place of a "
+                "DataLoader with workers use it alone, as it prefetches with threads"
+            )
+
+    def __reduce__(self):
+        raise TypeError(
+            "a gradus.Loader cannot be pickled\n"
+            "hint: make one in each process, with its `rank` and `world`; in place of a DataLoader with workers use it "
+            "alone, as it prefetches with threads"
+        )
+
     def __next__(self):
+        self._check_process()
         if self._ended:
             self._ended = False
             raise StopIteration
-        found = self._inner.next()
+        try:
+            found = self._inner.next()
+        except RuntimeError:
+            # Whoever goes on meets the same image again, rather than an end that looks like that of an epoch.
+            self._inner.go_to(self._epoch if self._inner.trains else 0, self._pos)
+            raise
         if found is None:
             raise StopIteration
         images, labels, epoch, pos = found
@@ -99,13 +134,14 @@ class Loader:
         """Where the batch after the last one that was handed out begins, and what the numbers belong to."""
         return {
             "epoch": self._epoch, "pos": self._pos, "seed": self._seed, "samples": self._inner.samples,
-            "trains": self._inner.trains,
+            "trains": self._inner.trains, "recipe": self._recipe, "size": self._size, "split": self._split,
+            "part": self._part, "data": self._inner.identity,
         }
 
     def load_state_dict(self, state):
         """Goes on where `state` was taken, with any `world`, `workers` and `batch`."""
         known = self.state_dict()
-        for key in ("seed", "samples", "trains"):
+        for key in ("seed", "samples", "trains", "recipe", "size", "split", "part", "data"):
             if state.get(key, known[key]) != known[key]:
                 raise ValueError(
                     f"the state is of a loader whose {key} is {state[key]}, and this one's is {known[key]}; "
@@ -113,7 +149,7 @@ class Loader:
                 )
         epoch, pos = int(state["epoch"]), int(state["pos"])
         self._inner.go_to(epoch, pos)
-        self._epoch, self._pos, self._ended = epoch, pos, False
+        self._epoch, self._pos, self._ended, self._resumed = epoch, pos, False, True
 
 
 def _maker(tensors):

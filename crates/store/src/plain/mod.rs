@@ -15,7 +15,7 @@ pub(crate) use push::push;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-use data::chunk::Id;
+use data::chunk::ContentHash;
 
 use crate::failure::NO_LIST;
 use crate::remote::{Object, Remote};
@@ -50,7 +50,7 @@ pub(crate) async fn objects(remote: &Remote) -> Result<Vec<Object>, Error> {
 
 /// Whether an object belongs to the other form.
 fn is_ours(name: &str) -> bool {
-    let is_part = |folder: &str| name.strip_prefix(folder).is_some_and(|rest| Id::parse(rest).is_some());
+    let is_part = |folder: &str| name.strip_prefix(folder).is_some_and(|rest| ContentHash::parse(rest).is_some());
     name.starts_with(OWN) || is_part("bundles/") || is_part("manifests/")
 }
 

@@ -8,9 +8,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use data::chunk::{Id, check_name};
+use data::chunk::{ContentHash, check_name};
 use futures::{StreamExt, TryStreamExt, stream};
-use tokio::sync::Semaphore;
 
 use super::receipt::{Done, Receipts};
 use super::{changed, objects};
@@ -18,6 +17,7 @@ use crate::folder::Folder;
 use crate::pull::{is_right, part_name, place};
 use crate::remote::{Object, Remote};
 use crate::source::OWN;
+use crate::streams::Streams;
 use crate::{Error, Meter, Options, Pulled};
 
 /// Fetches what the receipts do not account for; returns the names of all files too.
@@ -72,7 +72,7 @@ pub(crate) fn pull(
         remote,
         folder,
         receipts: RefCell::new(receipts),
-        streams: Semaphore::new(remote.limits.streams),
+        streams: Streams::new(remote.limits.streams),
         meter,
         // The location itself is the object, unless it is a folder that holds one of the same name.
         is_itself: is_single && remote.wait(remote.look(""))?.is_some(),
@@ -102,7 +102,7 @@ struct Fetching<'a> {
     remote: &'a Remote,
     folder: &'a Folder,
     receipts: RefCell<Receipts>,
-    streams: Semaphore,
+    streams: Streams,
     meter: &'a Meter,
     is_itself: bool,
 }
@@ -146,16 +146,16 @@ impl Fetching<'_> {
             .map(|number| async move {
                 let begin = number * length;
                 let size = length.min(object.bytes - begin);
-                let known = there.get(&(number as usize)).and_then(|known| Id::parse(known));
+                let known = there.get(&(number as usize)).and_then(|known| ContentHash::parse(known));
                 let is_there = known.is_some_and(|id| is_right(file, begin, id, &mut Vec::new(), size as u32));
                 if !is_there {
-                    let stream = self.streams.acquire().await;
-                    let _stream = stream.map_err(|error| Error::Internal(error.to_string()))?;
+                    let _stream = self.streams.take().await?;
                     let bytes = self.remote.range(key, begin..begin + size, object.etag.as_deref()).await?;
                     self.meter.received(size);
                     file.write_all_at(&bytes, begin).map_err(refused())?;
-                    let id = Id::of(&bytes).to_string();
+                    let id = ContentHash::of(&bytes).to_string();
                     self.receipts.borrow_mut().part(&object.name, number as usize, &id).map_err(refused())?;
+                    self.streams.widen();
                 }
                 self.meter.moved(size);
                 Ok::<(), Error>(())
@@ -167,8 +167,7 @@ impl Fetching<'_> {
 
     /// Fetches an object from a server that hands out nothing else than whole ones.
     async fn whole(&self, object: &Object, key: &str, file: &File, part: &str) -> Result<(), Error> {
-        let stream = self.streams.acquire().await;
-        let _stream = stream.map_err(|error| Error::Internal(error.to_string()))?;
+        let _stream = self.streams.take().await?;
         let refused = || Error::file("write", self.folder.path().join(part));
         let mut told = 0;
         let fetch = self.remote.whole(key, object.bytes, |at, bytes| {
@@ -181,6 +180,6 @@ impl Fetching<'_> {
             self.meter.moved(new);
             Ok(())
         });
-        fetch.await
+        fetch.await.inspect(|()| self.streams.widen())
     }
 }

@@ -6,16 +6,16 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use data::chunk::Id;
+use data::chunk::ContentHash;
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::{PutMode, PutPayload};
-use tokio::sync::Semaphore;
 
 use super::changed;
 use super::receipt::{Done, Receipts};
 use crate::remote::Remote;
 use crate::source::Local;
+use crate::streams::Streams;
 use crate::{Error, Meter, Options, Pushed};
 
 /// Sends what the receipts do not account for.
@@ -48,7 +48,7 @@ pub(crate) fn push(
         return Ok(pushed);
     }
     let sending =
-        Sending { remote, receipts: RefCell::new(receipts), streams: Semaphore::new(remote.limits.streams), meter };
+        Sending { remote, receipts: RefCell::new(receipts), streams: Streams::new(remote.limits.streams), meter };
     pushed.objects = wanted.len() as u64;
     remote.wait(async {
         stream::iter(wanted)
@@ -70,7 +70,7 @@ pub(crate) fn push(
 
 fn open(source: &Path, remote: &Remote, options: &Options) -> Result<Receipts, Error> {
     let source = std::fs::canonicalize(source).map_err(Error::file("open", source))?;
-    let name = Id::of(format!("{}\n{}", source.display(), remote.location()).as_bytes()).to_string();
+    let name = ContentHash::of(format!("{}\n{}", source.display(), remote.location()).as_bytes()).to_string();
     let path = options.journals.join(format!("plain-{}.jsonl", &name[..16]));
     std::fs::create_dir_all(&options.journals).map_err(Error::file("make", &options.journals))?;
     let opened = File::options().read(true).append(true).create(true).open(&path);
@@ -85,7 +85,7 @@ fn open(source: &Path, remote: &Remote, options: &Options) -> Result<Receipts, E
 struct Sending<'a> {
     remote: &'a Remote,
     receipts: RefCell<Receipts>,
-    streams: Semaphore,
+    streams: Streams,
     meter: &'a Meter,
 }
 
@@ -95,10 +95,11 @@ impl Sending<'_> {
         let multipart = self.remote.multipart.clone().filter(|_| file.bytes > part);
         let etag = match multipart {
             None => {
-                let _stream = self.streams.acquire().await.map_err(|error| Error::Internal(error.to_string()))?;
+                let _stream = self.streams.take().await?;
                 let bytes = std::fs::read(&file.path).map_err(Error::file("read", &file.path))?;
                 let length = bytes.len() as u64;
                 let etag = self.remote.put(&file.name, bytes, PutMode::Overwrite).await?;
+                self.streams.widen();
                 self.meter.sent(length);
                 self.meter.moved(length);
                 etag
@@ -160,8 +161,7 @@ impl Sending<'_> {
                 let content_id = match there.get(&number) {
                     Some(etag) => etag.clone(),
                     None => {
-                        let stream = self.streams.acquire().await;
-                        let _stream = stream.map_err(|error| Error::Internal(error.to_string()))?;
+                        let _stream = self.streams.take().await?;
                         let mut bytes = vec![0; size as usize];
                         opened.read_exact_at(&mut bytes, begin).map_err(Error::file("read", &file.path))?;
                         let payload = PutPayload::from(bytes);

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use data::chunk::{Frame, Id, Manifest, Piece, frame};
+use data::chunk::{ChunkManifest, ChunkRef, CompressedFrame, ContentHash, frame};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::folder::Folder;
@@ -23,12 +23,12 @@ pub(crate) struct Place {
 /// A piece to fetch, and where it belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Need {
-    pub piece: Piece,
+    pub piece: ChunkRef,
     pub places: Vec<Place>,
 }
 
 impl Need {
-    pub fn new(piece: Piece) -> Need {
+    pub fn new(piece: ChunkRef) -> Need {
         Need { piece, places: Vec::new() }
     }
 }
@@ -46,7 +46,7 @@ pub(crate) struct Unit {
 const GAP: u64 = 64 << 10;
 
 /// Puts neighbours into one request of at most `part` bytes.
-pub(crate) fn units(manifest: &Manifest, needs: impl IntoIterator<Item = Need>, part: u64) -> Vec<Unit> {
+pub(crate) fn units(manifest: &ChunkManifest, needs: impl IntoIterator<Item = Need>, part: u64) -> Vec<Unit> {
     let mut placed: Vec<(u32, Range<u64>, Need)> = needs
         .into_iter()
         .map(|need| {
@@ -72,7 +72,7 @@ pub(crate) fn units(manifest: &Manifest, needs: impl IntoIterator<Item = Need>, 
 }
 
 /// What has to be fetched for a piece: itself, or the whole frame that it is compressed in.
-fn stored_range(frame: Frame, piece: Piece) -> Range<u64> {
+fn stored_range(frame: CompressedFrame, piece: ChunkRef) -> Range<u64> {
     let begin = u64::from(frame.offset);
     match frame.is_compressed() {
         true => begin..begin + u64::from(frame.stored),
@@ -84,12 +84,12 @@ fn stored_range(frame: Frame, piece: Piece) -> Range<u64> {
 pub(super) async fn all(
     remote: &Remote,
     folder: Arc<Folder>,
-    manifest: &Manifest,
+    manifest: &ChunkManifest,
     units: Vec<Unit>,
     parts: Arc<[String]>,
     meter: &Meter,
 ) -> Result<(), Error> {
-    let frames: Arc<[Frame]> = manifest.frames.as_slice().into();
+    let frames: Arc<[CompressedFrame]> = manifest.frames.as_slice().into();
     stream::iter(units)
         .map(|unit| {
             let (folder, frames, parts) = (folder.clone(), frames.clone(), parts.clone());
@@ -104,22 +104,98 @@ pub(super) async fn all(
 async fn one(
     remote: &Remote,
     folder: Arc<Folder>,
-    frames: Arc<[Frame]>,
+    frames: Arc<[CompressedFrame]>,
     parts: Arc<[String]>,
     name: String,
     unit: Unit,
     meter: &Meter,
 ) -> Result<(), Error> {
-    let unit = Arc::new(unit);
-    let range = unit.range.clone();
-    let moved = verified(remote, &name, &range, |bytes| {
-        meter.received(bytes.len() as u64);
-        let (folder, frames, parts, unit) = (folder.clone(), frames.clone(), parts.clone(), unit.clone());
-        let writing = tokio::task::spawn_blocking(move || write(&folder, &frames, &parts, &unit, &bytes));
-        async move { writing.await.map_err(|error| Error::Internal(error.to_string()))? }
-    });
-    meter.moved(moved.await?);
-    Ok(())
+    let mut rest = unit;
+    // What was damaged on its way is fetched a second time.
+    for _ in 0..2 {
+        let arriving = Arc::new(Mutex::new(Arriving::new(rest)));
+        let range = lock(&arriving).unit.range.clone();
+        let poured = remote.pour(&name, range, |bytes| {
+            meter.received(bytes.len() as u64);
+            let (folder, frames, parts, arriving) = (folder.clone(), frames.clone(), parts.clone(), arriving.clone());
+            let writing = tokio::task::spawn_blocking(move || lock(&arriving).take(&folder, &frames, &parts, &bytes));
+            async move {
+                let moved = writing.await.map_err(|error| Error::Internal(error.to_string()))??;
+                meter.moved(moved);
+                Ok(())
+            }
+        });
+        poured.await?;
+        match lock(&arriving).left(&frames) {
+            None => return Ok(()),
+            Some(left) => rest = left,
+        }
+    }
+    Err(remote.damaged(&name, "its bytes are not those that the manifest names"))
+}
+
+fn lock(arriving: &Mutex<Arriving>) -> MutexGuard<'_, Arriving> {
+    arriving.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A unit of which the bytes come in: what is complete is verified and written at once, so that a kill loses no more
+/// than what is on its way.
+struct Arriving {
+    unit: Unit,
+    /// Bytes that came and may still be needed, and where in the bundle they begin.
+    bytes: Vec<u8>,
+    at: u64,
+    /// Needs that are written.
+    written: usize,
+    /// Needs whose bytes were wrong.
+    wrong: Vec<Need>,
+}
+
+impl Arriving {
+    fn new(unit: Unit) -> Arriving {
+        Arriving { at: unit.range.start, unit, bytes: Vec::new(), written: 0, wrong: Vec::new() }
+    }
+
+    /// Takes the next bytes and writes what they complete; returns the bytes of data that is.
+    fn take(
+        &mut self,
+        folder: &Folder,
+        frames: &[CompressedFrame],
+        parts: &[String],
+        bytes: &[u8],
+    ) -> Result<u64, Error> {
+        self.bytes.extend_from_slice(bytes);
+        let come = self.at + self.bytes.len() as u64;
+        let waiting = &self.unit.needs[self.written..];
+        let range = |need: &Need| stored_range(frames[need.piece.frame as usize], need.piece);
+        let complete = waiting.iter().take_while(|need| range(need).end <= come).count();
+        if complete == 0 {
+            return Ok(0);
+        }
+        let needs = waiting[..complete].to_vec();
+        // Pieces of one frame follow each other, and the next may need the frame again.
+        let keep_from = waiting.get(complete).map_or(come, |next| range(next).start.min(come));
+        let unit = Unit { bundle: self.unit.bundle, range: self.at..come, needs };
+        let moved = match write(folder, frames, parts, &unit, &self.bytes)? {
+            Some(moved) => moved,
+            None => {
+                self.wrong.extend(unit.needs);
+                0
+            }
+        };
+        self.written += complete;
+        self.bytes.drain(..(keep_from - self.at) as usize);
+        self.at = keep_from;
+        Ok(moved)
+    }
+
+    /// What has to be fetched once more; none where all is written.
+    fn left(&self, frames: &[CompressedFrame]) -> Option<Unit> {
+        let needs = [&self.wrong[..], &self.unit.needs[self.written..]].concat();
+        let ranges = needs.iter().map(|need| stored_range(frames[need.piece.frame as usize], need.piece));
+        let range = ranges.reduce(|all, one| all.start.min(one.start)..all.end.max(one.end))?;
+        Some(Unit { bundle: self.unit.bundle, range, needs })
+    }
 }
 
 /// Fetches a range of a bundle and hands it to `take`, which answers none when something in it is wrong; then it is
@@ -145,7 +221,13 @@ where
 }
 
 /// Writes what a unit brought; none when something in it is wrong, and then nothing wrong was written.
-fn write(folder: &Folder, frames: &[Frame], parts: &[String], unit: &Unit, bytes: &[u8]) -> Result<Option<u64>, Error> {
+fn write(
+    folder: &Folder,
+    frames: &[CompressedFrame],
+    parts: &[String],
+    unit: &Unit,
+    bytes: &[u8],
+) -> Result<Option<u64>, Error> {
     let mut open: Option<(usize, std::fs::File)> = None;
     let mut moved = 0;
     let is_whole = unpack(frames, unit, bytes, |Need { piece, places }, piece_bytes| {
@@ -166,7 +248,7 @@ fn write(folder: &Folder, frames: &[Frame], parts: &[String], unit: &Unit, bytes
 
 /// Hands on the bytes of each piece that a unit brought, verified; whether all of them are right.
 pub(crate) fn unpack(
-    frames: &[Frame],
+    frames: &[CompressedFrame],
     unit: &Unit,
     bytes: &[u8],
     mut hand_on: impl FnMut(&Need, &[u8]) -> Result<(), Error>,
@@ -188,7 +270,7 @@ pub(crate) fn unpack(
                 &raw[piece.at as usize..][..piece.bytes as usize]
             }
         };
-        if Id::of(piece_bytes) != piece.id {
+        if ContentHash::of(piece_bytes) != piece.id {
             return Ok(false);
         }
         hand_on(need, piece_bytes)?;

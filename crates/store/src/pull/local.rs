@@ -1,12 +1,13 @@
 //! What of a data set is in the target already, whole or in part.
 
+use std::collections::HashSet;
 use std::num::NonZero;
 use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use data::chunk::{self, File, Id, Manifest, Piece};
+use data::chunk::{self, ChunkManifest, ChunkRef, ChunkedFile, ContentHash};
 
 use super::{Elsewhere, is_right, part_name};
 use crate::folder::Folder;
@@ -45,7 +46,7 @@ type Looked = Mutex<Option<Result<(State, Elsewhere), Error>>>;
 /// Looks through the target with all threads.
 pub(super) fn survey(
     folder: &Folder,
-    manifest: &Manifest,
+    manifest: &ChunkManifest,
     threads: NonZero<usize>,
     meter: &Meter,
 ) -> Result<Survey, Error> {
@@ -78,7 +79,7 @@ pub(super) fn survey(
     Ok(survey)
 }
 
-fn look(folder: &Folder, file: &File, meter: &Meter) -> Result<(State, Elsewhere), Error> {
+fn look(folder: &Folder, file: &ChunkedFile, meter: &Meter) -> Result<(State, Elsewhere), Error> {
     let refused = |name: &str| Error::file("read", folder.path().join(name));
     let mut elsewhere = Elsewhere::new();
     if let Some(placed) = folder.read(&file.name).map_err(refused(&file.name))? {
@@ -89,7 +90,9 @@ fn look(folder: &Folder, file: &File, meter: &Meter) -> Result<(State, Elsewhere
         }
         // Cut as it was cut when it was pushed, so that what moved within it is found.
         let name: std::sync::Arc<str> = file.name.as_str().into();
-        let chunks = chunk::scan(&placed, NonZero::<usize>::MIN).map_err(refused(&file.name))?;
+        let known: HashSet<ContentHash> = file.pieces.iter().map(|piece| piece.id).collect();
+        let is_known = |id| known.contains(&id);
+        let chunks = chunk::scan(&placed, NonZero::<usize>::MIN, is_known).map_err(refused(&file.name))?;
         elsewhere.extend(chunks.into_iter().map(|chunk| (chunk.id, (name.clone(), chunk.offset))));
     }
     let part = part_name(&file.name);
@@ -101,9 +104,9 @@ fn look(folder: &Folder, file: &File, meter: &Meter) -> Result<(State, Elsewhere
 }
 
 /// Which pieces of `file` lie at their places in `opened`.
-fn rights(opened: &std::fs::File, file: &File) -> Vec<bool> {
+fn rights(opened: &std::fs::File, file: &ChunkedFile) -> Vec<bool> {
     let (mut offset, mut buffer) = (0, Vec::new());
-    let right = |piece: &Piece| {
+    let right = |piece: &ChunkRef| {
         let at = offset;
         offset += u64::from(piece.bytes);
         is_right(opened, at, piece.id, &mut buffer, piece.bytes)
@@ -115,7 +118,7 @@ fn rights(opened: &std::fs::File, file: &File) -> Vec<bool> {
 pub(super) fn copy(
     folder: &Folder,
     (source, offset): &(std::sync::Arc<str>, u64),
-    piece: Piece,
+    piece: ChunkRef,
     part: &str,
     at: u64,
 ) -> Result<bool, Error> {
@@ -128,6 +131,6 @@ pub(super) fn copy(
     }
     let target = folder.write(part).and_then(|file| file.write_all_at(&bytes, at));
     target.map_err(Error::file("write", folder.path().join(part)))?;
-    debug_assert_eq!(Id::of(&bytes), piece.id);
+    debug_assert_eq!(ContentHash::of(&bytes), piece.id);
     Ok(true)
 }

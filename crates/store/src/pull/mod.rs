@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use data::chunk::{Id, Manifest};
+use data::chunk::{ChunkManifest, ContentHash};
 
 use crate::folder::Folder;
 use crate::head;
@@ -82,7 +82,7 @@ fn lock(folder: &Folder) -> Result<File, Error> {
 fn chunks(
     remote: &Remote,
     folder: &Folder,
-    manifest: &Manifest,
+    manifest: &ChunkManifest,
     options: &Options,
     meter: &Meter,
 ) -> Result<Pulled, Error> {
@@ -91,7 +91,7 @@ fn chunks(
     if let [file] = &manifest.files[..] {
         pulled.single = Some(file.name.clone());
     }
-    let mut needs: BTreeMap<(u32, u32, u32, Id), Need> = BTreeMap::new();
+    let mut needs: BTreeMap<(u32, u32, u32, ContentHash), Need> = BTreeMap::new();
     let (mut copies, mut unfinished) = (Vec::new(), Vec::new());
     for (number, (file, state)) in manifest.files.iter().zip(&states).enumerate() {
         let State::Unfinished { right } = state else { continue };
@@ -151,7 +151,7 @@ fn chunks(
 
 /// Where a file lies until it is whole; the same name whatever else is in the data set.
 pub(crate) fn part_name(name: &str) -> String {
-    format!("{OWN}/{}", &Id::of(name.as_bytes()).to_string()[..32])
+    format!("{OWN}/{}", &ContentHash::of(name.as_bytes()).to_string()[..32])
 }
 
 /// Refuses what the disk cannot hold before anything is fetched.
@@ -165,7 +165,7 @@ fn make_room(folder: &Folder, needed: u64, states: &[State]) -> Result<(), Error
 }
 
 /// Makes all durable, then moves the files to their places.
-fn settle(folder: &Folder, manifest: &Manifest, unfinished: &[usize]) -> Result<(), Error> {
+fn settle(folder: &Folder, manifest: &ChunkManifest, unfinished: &[usize]) -> Result<(), Error> {
     folder.sync().map_err(Error::file("sync", folder.path()))?;
     for number in unfinished {
         let name = &manifest.files[*number].name;
@@ -191,10 +191,10 @@ fn remove_others(folder: &Folder, names: &HashSet<String>) -> Result<u64, Error>
 }
 
 /// Where pieces lie in the target already.
-pub(crate) type Elsewhere = HashMap<Id, (Arc<str>, u64)>;
+pub(crate) type Elsewhere = HashMap<ContentHash, (Arc<str>, u64)>;
 
 /// Reads a piece and says whether it is the right one.
-pub(crate) fn is_right(file: &File, offset: u64, id: Id, buffer: &mut Vec<u8>, bytes: u32) -> bool {
+pub(crate) fn is_right(file: &File, offset: u64, id: ContentHash, buffer: &mut Vec<u8>, bytes: u32) -> bool {
     buffer.resize(bytes as usize, 0);
-    file.read_exact_at(buffer, offset).is_ok() && Id::of(buffer) == id
+    file.read_exact_at(buffer, offset).is_ok() && ContentHash::of(buffer) == id
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use data::chunk::{Bundle, Frame, Id, Manifest, Piece, frame};
+use data::chunk::{Bundle, ChunkManifest, ChunkRef, CompressedFrame, ContentHash, frame};
 use serde::{Deserialize, Serialize};
 
 use super::Bundled;
@@ -18,7 +18,7 @@ const FRAME: usize = 4 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Built {
     #[serde(with = "hex")]
-    pub id: Id,
+    pub id: ContentHash,
     pub bytes: u64,
     /// Offset, stored and raw length of each frame.
     frames: Vec<(u32, u32, u32)>,
@@ -27,20 +27,20 @@ pub(super) struct Built {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Hex(#[serde(with = "hex")] Id);
+struct Hex(#[serde(with = "hex")] ContentHash);
 
 impl Built {
     /// Adds the bundle and its frames.
-    pub fn add_to(&self, manifest: &mut Manifest) {
+    pub fn add_to(&self, manifest: &mut ChunkManifest) {
         let bundle = manifest.bundles.len() as u32;
         manifest.bundles.push(Bundle { id: self.id, bytes: self.bytes });
-        let frames = self.frames.iter().map(|&(offset, stored, raw)| Frame { bundle, offset, stored, raw });
+        let frames = self.frames.iter().map(|&(offset, stored, raw)| CompressedFrame { bundle, offset, stored, raw });
         manifest.frames.extend(frames);
     }
 
     /// Its pieces, where its first frame has the number `first`.
-    pub fn pieces(&self, first: u32) -> impl Iterator<Item = Piece> {
-        self.pieces.iter().map(move |&(id, bytes, frame, at)| Piece { id: id.0, bytes, frame: first + frame, at })
+    pub fn pieces(&self, first: u32) -> impl Iterator<Item = ChunkRef> {
+        self.pieces.iter().map(move |&(id, bytes, frame, at)| ChunkRef { id: id.0, bytes, frame: first + frame, at })
     }
 }
 
@@ -57,14 +57,14 @@ pub(super) fn build(files: &[Local], bundled: &Bundled) -> Result<(Built, Vec<u8
         };
         buffer.resize(wanted.bytes as usize, 0);
         file.read_exact_at(&mut buffer, wanted.offset).map_err(Error::file("read", path))?;
-        if Id::of(&buffer) != wanted.id {
+        if ContentHash::of(&buffer) != wanted.id {
             return Err(Error::Changed { path: path.clone() });
         }
         layout.add(wanted.id, &buffer);
     }
     layout.close();
     let Layout { bytes, frames, pieces, .. } = layout;
-    Ok((Built { id: Id::of(&bytes), bytes: bytes.len() as u64, frames, pieces }, bytes))
+    Ok((Built { id: ContentHash::of(&bytes), bytes: bytes.len() as u64, frames, pieces }, bytes))
 }
 
 #[derive(Default)]
@@ -79,7 +79,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn add(&mut self, id: Id, piece: &[u8]) {
+    fn add(&mut self, id: ContentHash, piece: &[u8]) {
         match (frame::probe(piece), self.plain) {
             (true, Some(_)) => self.close(),
             (false, None) => {
@@ -119,16 +119,16 @@ impl Layout {
 
 /// Names as text, in the journal.
 mod hex {
-    use data::chunk::Id;
+    use data::chunk::ContentHash;
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub fn serialize<S: Serializer>(id: &Id, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(id: &ContentHash, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(id)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Id, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ContentHash, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Id::parse(&text).ok_or_else(|| D::Error::custom("no hash"))
+        ContentHash::parse(&text).ok_or_else(|| D::Error::custom("no hash"))
     }
 }

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use data::chunk::Id;
+use data::chunk::ContentHash;
 use serde::{Deserialize, Serialize};
 
 use super::Built;
@@ -21,7 +21,7 @@ pub(super) struct Journal {
     /// None in a dry run.
     file: Option<File>,
     finished: Vec<Built>,
-    forgotten: HashSet<Id>,
+    forgotten: HashSet<ContentHash>,
     uploads: BTreeMap<String, Upload>,
 }
 
@@ -49,7 +49,7 @@ impl Journal {
     /// Opens the journal of pushes from `source` to `target`.
     pub fn open(folder: &Path, source: &Path, target: &str, is_dry: bool) -> Result<Journal, Error> {
         let source = fs::canonicalize(source).map_err(Error::file("open", source))?;
-        let name = Id::of(format!("{}\n{target}", source.display()).as_bytes()).to_string();
+        let name = ContentHash::of(format!("{}\n{target}", source.display()).as_bytes()).to_string();
         let path = folder.join(format!("push-{}.jsonl", &name[..16]));
         fs::create_dir_all(folder).map_err(Error::file("make", folder))?;
         let opened = File::options().read(true).append(true).create(true).open(&path);
@@ -109,7 +109,7 @@ impl Journal {
     }
 
     /// A bundle is not there after all, or is in a manifest by now.
-    pub fn forget(&mut self, id: Id) {
+    pub fn forget(&mut self, id: ContentHash) {
         self.forgotten.insert(id);
     }
 

@@ -15,11 +15,12 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
-use data::chunk::{Bundle, File, Id, Manifest, Piece};
+use data::chunk::{Bundle, ChunkManifest, ChunkRef, ChunkedFile, ContentHash};
 
-use crate::head::{self, Found};
+use crate::head::{self, Loaded};
+use crate::inventory::Inventory;
 use crate::remote::Remote;
-use crate::source::walk;
+use crate::source::{Local, walk};
 use crate::{Error, Meter, ends, plain};
 use build::Built;
 use journal::Journal;
@@ -45,6 +46,8 @@ pub struct Options {
     pub dry_run: bool,
     /// Remove at the target what the source does not have.
     pub delete: bool,
+    /// Read all that is stored at the target already, rather than go by a listing; for a push of chunks.
+    pub verify: bool,
     /// Threads that cut, hash and compress.
     pub threads: NonZero<usize>,
     /// Folder of ours for what must outlive the process.
@@ -66,6 +69,8 @@ pub struct Pushed {
     pub objects: u64,
     /// Objects that were removed; 0 in a dry run.
     pub removed: u64,
+    /// Stored objects that were found missing or damaged, and were replaced.
+    pub repaired: u64,
 }
 
 /// Sends the file or folder `source` to `remote`.
@@ -83,30 +88,49 @@ pub fn push(source: &Path, remote: &Remote, options: &Options, meter: &Meter) ->
         let message = format!("`{}` can only be read", remote.location());
         return Err(Error::Usage { message, hint: "push to a folder or an object store".into() });
     }
-    let found = remote.wait(head::load(remote, meter))?;
-    match (options.form, &found) {
-        (Form::Plain, Some(_)) => {
+    let loaded = remote.wait(head::load_any(remote, meter))?;
+    match (options.form, &loaded) {
+        (Form::Plain, Loaded::Found(_) | Loaded::Damaged(..)) => {
             let message = format!("`{}` holds a data set in chunks", remote.location());
             return Err(Error::Usage { message, hint: "leave `--plain` out, or name an empty place".into() });
         }
-        (Form::Plain, None) => return plain::push(source, &files, remote, options, meter),
-        (Form::Chunks, _) => {}
+        (Form::Plain, Loaded::Nothing) => return plain::push(source, &files, remote, options, meter),
+        (Form::Chunks, _) => chunks(source, &files, remote, loaded, options, meter),
     }
-    let scanned = scan::scan(&files, options.threads, meter)?;
+}
+
+/// Sends what is new of `files` as chunks, and what is stored there no longer.
+fn chunks(
+    source: &Path,
+    files: &[Local],
+    remote: &Remote,
+    loaded: Loaded,
+    options: &Options,
+    meter: &Meter,
+) -> Result<Pushed, Error> {
+    let (found, damaged) = match loaded {
+        Loaded::Nothing => (None, None),
+        Loaded::Found(found) => (Some(*found), None),
+        Loaded::Damaged(version, _) => (None, Some(version)),
+    };
     let mut journal = Journal::open(&options.journals, source, &remote.location().to_string(), options.dry_run)?;
-    let before = found.as_ref().map(|found| found.manifest.clone()).unwrap_or_default();
-    let mut manifest = Manifest { files: Vec::new(), ..before };
+    let mut manifest = found.as_ref().map(|found| found.manifest.clone()).unwrap_or_default();
+    let inventory = remote.wait(Inventory::take(remote, &manifest, options.verify, meter))?;
+    drop_bundles(&mut manifest, |bundle| !inventory.broken.contains_key(&bundle.id));
+    let stored = manifest.files.split_off(0);
     adopt(&mut manifest, remote, &mut journal)?;
-    let mut known = places(found.as_ref(), &journal, &manifest);
+    let mut known = places(&stored, &journal, &manifest);
+    let scanned = scan::scan(files, options.threads, &known.keys().copied().collect(), meter)?;
     let wanted = plan::bundles(&scanned, &known);
     let new_bytes = wanted.iter().flatten().map(|wanted| u64::from(wanted.bytes)).sum();
     meter.expect(new_bytes);
     let bytes = files.iter().map(|file| file.bytes).sum();
-    let mut pushed = Pushed { files: files.len() as u64, bytes, new_bytes, ..Pushed::default() };
+    let repaired = inventory.broken.len() as u64 + u64::from(damaged.is_some());
+    let mut pushed = Pushed { files: files.len() as u64, bytes, new_bytes, repaired, ..Pushed::default() };
     if options.dry_run {
         return Ok(pushed);
     }
-    let built = remote.wait(upload::bundles(remote, &files, wanted, &mut journal, meter))?;
+    let built = remote.wait(upload::bundles(remote, files, wanted, &inventory, &mut journal, meter))?;
     for built in &built {
         pushed.objects += 1;
         append(&mut manifest, built, &mut known);
@@ -115,10 +139,17 @@ pub fn push(source: &Path, remote: &Remote, options: &Options, meter: &Meter) ->
     let is_new = found.as_ref().is_none_or(|found| found.manifest != manifest);
     if is_new {
         drop_unused(&mut manifest);
-        let sent = remote.wait(head::save(remote, &manifest, found.as_ref()))?;
+        let sent = remote.wait(async {
+            match damaged {
+                Some(version) => head::replace(remote, &manifest, version).await,
+                None => head::save(remote, &manifest, found.as_ref()).await,
+            }
+        })?;
         meter.sent(sent);
         pushed.objects += 2;
     }
+    let sent = built.iter().map(|built| built.id).collect();
+    remote.wait(inventory.record(remote, &manifest, &sent))?;
     journal.finish();
     if options.delete {
         pushed.removed = remote.wait(prune(remote, &manifest))?;
@@ -128,11 +159,11 @@ pub fn push(source: &Path, remote: &Remote, options: &Options, meter: &Meter) ->
 }
 
 /// Where a piece lies.
-type Places = HashMap<Id, Piece>;
+type Places = HashMap<ContentHash, ChunkRef>;
 
 /// Takes the bundles into the manifest that an interrupted push has finished, if they are really there.
-fn adopt(manifest: &mut Manifest, remote: &Remote, journal: &mut Journal) -> Result<(), Error> {
-    let named: HashSet<Id> = manifest.bundles.iter().map(|bundle| bundle.id).collect();
+fn adopt(manifest: &mut ChunkManifest, remote: &Remote, journal: &mut Journal) -> Result<(), Error> {
+    let named: HashSet<ContentHash> = manifest.bundles.iter().map(|bundle| bundle.id).collect();
     let mut lost = Vec::new();
     for built in journal.finished() {
         if named.contains(&built.id) {
@@ -149,9 +180,9 @@ fn adopt(manifest: &mut Manifest, remote: &Remote, journal: &mut Journal) -> Res
     Ok(())
 }
 
-/// Where every piece lies that need not be sent.
-fn places(found: Option<&Found>, journal: &Journal, manifest: &Manifest) -> Places {
-    let pieces = found.into_iter().flat_map(|found| &found.manifest.files).flat_map(|file| &file.pieces);
+/// Where every piece lies that need not be sent: those of the files that are stored, and of an interrupted push.
+fn places(stored: &[ChunkedFile], journal: &Journal, manifest: &ChunkManifest) -> Places {
+    let pieces = stored.iter().flat_map(|file| &file.pieces);
     let mut known: Places = pieces.map(|piece| (piece.id, *piece)).collect();
     for built in journal.finished() {
         let Some(first) = first_frame(manifest, built.id) else { continue };
@@ -161,48 +192,60 @@ fn places(found: Option<&Found>, journal: &Journal, manifest: &Manifest) -> Plac
 }
 
 /// The number of a bundle's first frame.
-fn first_frame(manifest: &Manifest, id: Id) -> Option<u32> {
+fn first_frame(manifest: &ChunkManifest, id: ContentHash) -> Option<u32> {
     let bundle = manifest.bundles.iter().position(|bundle| bundle.id == id)?;
     manifest.frames.iter().position(|frame| frame.bundle as usize == bundle).map(|first| first as u32)
 }
 
-fn append(manifest: &mut Manifest, built: &Built, known: &mut Places) {
+fn append(manifest: &mut ChunkManifest, built: &Built, known: &mut Places) {
     let first = manifest.frames.len() as u32;
     built.add_to(manifest);
     known.extend(built.pieces(first).map(|piece| (piece.id, piece)));
 }
 
-fn listed(file: &Scanned, known: &Places) -> Result<File, Error> {
+fn listed(file: &Scanned, known: &Places) -> Result<ChunkedFile, Error> {
     let pieces = file.chunks.iter().map(|chunk| known.get(&chunk.id).copied());
-    let pieces = pieces.collect::<Option<Vec<Piece>>>();
+    let pieces = pieces.collect::<Option<Vec<ChunkRef>>>();
     let pieces = pieces.ok_or_else(|| Error::Internal(format!("a piece of `{}` was not sent", file.name)))?;
-    Ok(File { name: file.name.clone(), bytes: file.bytes, pieces })
+    Ok(ChunkedFile { name: file.name.clone(), bytes: file.bytes, pieces })
 }
 
-/// Leaves out bundles that no file needs any more, once they are most of what is stored; numbers change then.
-fn drop_unused(manifest: &mut Manifest) {
+/// Leaves out bundles that no file needs any more, once they are most of what is stored.
+fn drop_unused(manifest: &mut ChunkManifest) {
     let mut used = vec![false; manifest.bundles.len()];
     for piece in manifest.files.iter().flat_map(|file| &file.pieces) {
         used[manifest.frames[piece.frame as usize].bundle as usize] = true;
     }
     let unused = used.iter().filter(|used| !**used).count();
-    if unused * 2 <= used.len() {
+    if unused * 2 > used.len() {
+        let mut used = used.into_iter();
+        drop_bundles(manifest, |_| used.next().unwrap_or(false));
+    }
+}
+
+/// Leaves out the bundles for which `keep` does not hold, with their frames and pieces; numbers change then.
+fn drop_bundles(manifest: &mut ChunkManifest, keep: impl FnMut(&Bundle) -> bool) {
+    let kept_bundles: Vec<bool> = manifest.bundles.iter().map(keep).collect();
+    if kept_bundles.iter().all(|kept| *kept) {
         return;
     }
-    let renumbered = |keep: &[bool]| -> Vec<u32> {
+    let renumbered = |kept: &[bool]| -> Vec<u32> {
         let mut next = 0;
-        let number = |keep: &bool| {
+        let number = |kept: &bool| {
             let number = next;
-            next += u32::from(*keep);
+            next += u32::from(*kept);
             number
         };
-        keep.iter().map(number).collect()
+        kept.iter().map(number).collect()
     };
-    let frames_used: Vec<bool> = manifest.frames.iter().map(|frame| used[frame.bundle as usize]).collect();
-    let (bundles, frames) = (renumbered(&used), renumbered(&frames_used));
-    let (mut kept_bundles, mut kept_frames) = (used.iter().copied(), frames_used.iter().copied());
-    manifest.bundles.retain(|_: &Bundle| kept_bundles.next().unwrap_or(false));
-    manifest.frames.retain(|_| kept_frames.next().unwrap_or(false));
+    let kept_frames: Vec<bool> = manifest.frames.iter().map(|frame| kept_bundles[frame.bundle as usize]).collect();
+    let (bundles, frames) = (renumbered(&kept_bundles), renumbered(&kept_frames));
+    for file in &mut manifest.files {
+        file.pieces.retain(|piece| kept_frames[piece.frame as usize]);
+    }
+    let (mut of_bundles, mut of_frames) = (kept_bundles.iter().copied(), kept_frames.iter().copied());
+    manifest.bundles.retain(|_: &Bundle| of_bundles.next().unwrap_or(false));
+    manifest.frames.retain(|_| of_frames.next().unwrap_or(false));
     for frame in &mut manifest.frames {
         frame.bundle = bundles[frame.bundle as usize];
     }
@@ -212,7 +255,7 @@ fn drop_unused(manifest: &mut Manifest) {
 }
 
 /// Removes the objects of ours that the data set no longer needs.
-async fn prune(remote: &Remote, manifest: &Manifest) -> Result<u64, Error> {
+async fn prune(remote: &Remote, manifest: &ChunkManifest) -> Result<u64, Error> {
     let Some(found) = head::load(remote, &Meter::default()).await? else { return Ok(0) };
     let mut needed: HashSet<String> = found.head.manifests().collect();
     needed.extend(manifest.bundles.iter().map(|bundle| head::bundle_name(bundle.id)));

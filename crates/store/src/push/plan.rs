@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use data::chunk::Id;
+use data::chunk::ContentHash;
 
 use super::scan::Scanned;
 use super::{Bundled, Places};
@@ -10,7 +10,7 @@ use super::{Bundled, Places};
 /// A piece that is sent, and where to read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wanted {
-    pub id: Id,
+    pub id: ContentHash,
     /// Place of its file in the list of files.
     pub file: u32,
     pub offset: u64,

@@ -1,12 +1,13 @@
 //! Cuts and names every file: small ones side by side, large ones with all threads.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use data::chunk::{self, Chunk};
+use data::chunk::{self, Chunk, ContentHash};
 
 use crate::source::Local;
 use crate::{Error, Meter};
@@ -22,11 +23,16 @@ pub(super) struct Scanned {
 /// From this length on, a file is cut by all threads.
 const LARGE: u64 = 64 << 20;
 
-/// Cuts all files, in their order.
-pub(super) fn scan(files: &[Local], threads: NonZero<usize>, meter: &Meter) -> Result<Vec<Scanned>, Error> {
+/// Cuts all files, in their order; `known` are the pieces that are stored already.
+pub(super) fn scan(
+    files: &[Local],
+    threads: NonZero<usize>,
+    known: &HashSet<ContentHash>,
+    meter: &Meter,
+) -> Result<Vec<Scanned>, Error> {
     let slots: Vec<Mutex<Option<Result<Scanned, Error>>>> = files.iter().map(|_| Mutex::new(None)).collect();
     let fill = |index: usize, threads: NonZero<usize>| {
-        let result = cut(&files[index], threads);
+        let result = cut(&files[index], threads, known);
         meter.looked_through(files[index].bytes);
         if let Ok(mut slot) = slots[index].lock() {
             *slot = Some(result);
@@ -52,9 +58,9 @@ pub(super) fn scan(files: &[Local], threads: NonZero<usize>, meter: &Meter) -> R
     slots.into_iter().map(|slot| slot.into_inner().ok().flatten().ok_or_else(lost)?).collect()
 }
 
-fn cut(file: &Local, threads: NonZero<usize>) -> Result<Scanned, Error> {
+fn cut(file: &Local, threads: NonZero<usize>, known: &HashSet<ContentHash>) -> Result<Scanned, Error> {
     let opened = File::open(&file.path).map_err(Error::file("open", &file.path))?;
-    let chunks = chunk::scan(&opened, threads).map_err(Error::file("read", &file.path))?;
+    let chunks = chunk::scan(&opened, threads, |id| known.contains(&id)).map_err(Error::file("read", &file.path))?;
     let bytes = chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum();
     Ok(Scanned { name: file.name.clone(), bytes, chunks })
 }

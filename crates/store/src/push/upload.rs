@@ -8,14 +8,15 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::multipart::PartId;
 use object_store::{PutMode, PutPayload};
-use tokio::sync::Semaphore;
 
 use super::Bundled;
 use super::build::{Built, build};
 use super::journal::Journal;
 use crate::head::bundle_name;
+use crate::inventory::Inventory;
 use crate::remote::Remote;
 use crate::source::Local;
+use crate::streams::Streams;
 use crate::{Error, Meter};
 
 /// Bundles in memory at a time, 64 MiB each: one is made while another is sent.
@@ -26,12 +27,13 @@ pub(super) async fn bundles(
     remote: &Remote,
     files: &[Local],
     bundles: Vec<Bundled>,
+    inventory: &Inventory,
     journal: &mut Journal,
     meter: &Meter,
 ) -> Result<Vec<Built>, Error> {
     let files: Arc<[Local]> = files.into();
     let journal = RefCell::new(journal);
-    let streams = Semaphore::new(remote.limits.streams);
+    let streams = Streams::new(remote.limits.streams);
     let begun = RefCell::new(HashSet::new());
     let sent = stream::iter(bundles)
         .map(|bundled| {
@@ -43,8 +45,13 @@ pub(super) async fn bundles(
                 let (built, bytes) = making.await.map_err(|error| Error::Internal(error.to_string()))??;
                 let name = bundle_name(built.id);
                 begun.borrow_mut().insert(name.clone());
-                let object = Object { remote, name: &name, journal, streams, meter };
-                object.send(bytes.into(), raw).await?;
+                match inventory.has(&name, built.bytes) {
+                    true => meter.moved(raw),
+                    false => {
+                        let object = Object { remote, name: &name, journal, streams, meter };
+                        object.send(bytes.into(), raw).await?;
+                    }
+                }
                 journal.borrow_mut().built(&built)?;
                 Ok::<Built, Error>(built)
             }
@@ -66,7 +73,7 @@ struct Object<'a, 'j> {
     remote: &'a Remote,
     name: &'a str,
     journal: &'a RefCell<&'j mut Journal>,
-    streams: &'a Semaphore,
+    streams: &'a Streams,
     meter: &'a Meter,
 }
 
@@ -76,9 +83,10 @@ impl Object<'_, '_> {
         let part = self.remote.limits.part;
         let multipart = self.remote.multipart.clone().filter(|_| bytes.len() as u64 > part);
         let Some(multipart) = multipart else {
-            let _stream = self.stream().await?;
+            let _stream = self.streams.take().await?;
             let length = bytes.len() as u64;
             self.remote.put(self.name, bytes.into(), PutMode::Overwrite).await?;
+            self.streams.widen();
             self.meter.sent(length);
             self.meter.moved(raw);
             return Ok(());
@@ -122,11 +130,12 @@ impl Object<'_, '_> {
                     let content_id = match there.get(&number) {
                         Some(etag) => etag.clone(),
                         None => {
-                            let _stream = self.stream().await?;
+                            let _stream = self.streams.take().await?;
                             let payload = PutPayload::from_bytes(part);
                             let sent = self.remote.part(multipart, (self.name, upload), number, payload).await?;
                             self.journal.borrow_mut().part(self.name, number, &sent.content_id)?;
                             self.meter.sent(size as u64);
+                            self.streams.widen();
                             sent.content_id
                         }
                     };
@@ -143,9 +152,5 @@ impl Object<'_, '_> {
             true => Ok(()),
             false => Err(self.remote.damaged(self.name, "it is not as long as what was sent")),
         }
-    }
-
-    async fn stream(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Error> {
-        self.streams.acquire().await.map_err(|error| Error::Internal(error.to_string()))
     }
 }

@@ -1,6 +1,6 @@
 //! Data that stays elsewhere while it is trained on: ranges of its objects, served at a Unix socket and kept on a disk.
 //!
-//! A rank knows neither credentials nor HTTP. It sees a folder with holes of the right lengths (`data::elsewhere`) and
+//! A rank knows neither credentials nor HTTP. It sees a folder with holes of the right lengths (`data::remote`) and
 //! asks here for the bytes of a sample when it needs them, and a batch earlier for what it will need; with each request
 //! it says when it needs them again. All ranks of a machine ask the same process, so there is one cache, one budget and
 //! one fetch for what several of them want. Read on in `pieces`.
@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use data::Manifest;
-use data::cache::{Cache, Counts};
+use data::ShardManifest;
+use data::cache::{CacheCounts, DiskCache};
 use data::chunk::check_name;
-use data::elsewhere::{Hole, Listing, Request, SCHEMA, lay_out, read_request, write_answer};
+use data::remote::{RangeRequest, RemoteFile, RemoteListing, SCHEMA, lay_out, read_request, write_answer};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use self::origin::Source;
@@ -52,7 +52,7 @@ pub struct Served {
 
 impl Served {
     /// Reads that the cache answered, and that went elsewhere.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> CacheCounts {
         self.pieces.counts()
     }
 }
@@ -106,7 +106,7 @@ fn serve_from(location: &Location, opener: Opener, budget: u64, places: Places<'
         check_name(name).map_err(|why| remote.damaged(name, format!("its name is refused: {why}")))?;
         let is_by_pieces = *bytes > SMALL || (*bytes > 0 && ends(name, &PICTURES));
         if is_by_pieces && !ends(name, &WHOLE) {
-            holes.push(Hole { name: name.clone(), bytes: *bytes });
+            holes.push(RemoteFile { name: name.clone(), bytes: *bytes });
             sources.push(source);
             continue;
         }
@@ -123,10 +123,10 @@ fn serve_from(location: &Location, opener: Opener, budget: u64, places: Places<'
     remote.wait(bring(&remote, at, small, remote.limits.streams))?;
     remote.wait(bring(&remote, at, large, 1))?;
     let folder = places.cache.join(crate::stage::folder_name(location));
-    let cache = Cache::open(&folder, budget).map_err(Error::file("open", &folder))?;
+    let cache = DiskCache::open(&folder, budget).map_err(Error::file("open", &folder))?;
     let pieces = Arc::new(Pieces::new(cache, sources, opener));
     let listener = socket::listen(places.socket).map_err(Error::file("listen at", places.socket))?;
-    let listing = Listing { schema: SCHEMA, socket: places.socket.to_owned(), files: holes };
+    let listing = RemoteListing { schema: SCHEMA, socket: places.socket.to_owned(), files: holes };
     lay_out(at, &listing).map_err(Error::file("write", at))?;
     let is_over = Arc::new(AtomicBool::new(false));
     let (ending, answering) = (Arc::clone(&is_over), Arc::clone(&pieces));
@@ -175,7 +175,7 @@ fn objects(remote: &Remote, folder: &Path) -> Result<Vec<Object>, Error> {
     let path = folder.join(NAME);
     let bytes = text.len() as u64;
     fs::write(&path, text).map_err(Error::file("write", &path))?;
-    let manifest = Manifest::read(folder).map_err(|error| remote.damaged(NAME, error.to_string()))?;
+    let manifest = ShardManifest::read(folder).map_err(|error| remote.damaged(NAME, error.to_string()))?;
     let shards = manifest.map(|manifest| manifest.shards).unwrap_or_default();
     let mut objects = vec![Object { name: NAME.into(), bytes, etag: None }];
     for shard in shards {
@@ -213,8 +213,8 @@ fn answer(mut stream: UnixStream, pieces: &Pieces) -> io::Result<()> {
     let mut fetcher = None;
     while let Some(request) = read_request(&mut stream)? {
         match request {
-            Request::Expect(span, when) => pieces.expect(span, when),
-            Request::Read(span, when) => match pieces.read(span, when, &mut fetcher) {
+            RangeRequest::Expect(span, when) => pieces.expect(span, when),
+            RangeRequest::Read(span, when) => match pieces.read(span, when, &mut fetcher) {
                 Ok((kept, bytes)) => write_answer(&mut stream, Ok((kept, &bytes)))?,
                 Err(why) => write_answer(&mut stream, Err(&why))?,
             },

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use data::chunk::{Frame, Id, Manifest, Piece};
+use data::chunk::{ChunkManifest, ChunkRef, CompressedFrame, ContentHash};
 
 use crate::pull::fetch::{Need, Place, Unit, units, unpack, verified};
 use crate::remote::{Object, Remote};
@@ -26,7 +26,7 @@ pub(super) struct Source {
 /// The pieces of a file that was pushed as chunks.
 #[derive(Debug, Clone)]
 pub(super) struct Pieces {
-    manifest: Arc<Manifest>,
+    manifest: Arc<ChunkManifest>,
     /// Place of the file in the manifest.
     file: usize,
     /// Where each of its pieces begins.
@@ -40,18 +40,18 @@ impl Source {
     }
 
     /// All files of a data set in chunks.
-    pub fn of_chunks(manifest: Manifest) -> Vec<Source> {
+    pub fn of_chunks(manifest: ChunkManifest) -> Vec<Source> {
         let manifest = Arc::new(manifest);
         let files = manifest.files.iter().enumerate();
         let files = files.map(|(number, file)| {
-            let begin = |at: &mut u64, piece: &Piece| {
+            let begin = |at: &mut u64, piece: &ChunkRef| {
                 *at += u64::from(piece.bytes);
                 Some(*at - u64::from(piece.bytes))
             };
             let starts = file.pieces.iter().scan(0, begin).collect();
             let ids: Vec<u8> = file.pieces.iter().flat_map(|piece| piece.id.0).collect();
             let pieces = Pieces { manifest: Arc::clone(&manifest), file: number, starts };
-            let version = Some(Id::of(&ids).to_string());
+            let version = Some(ContentHash::of(&ids).to_string());
             let name = file.name.clone();
             Source { key: name.clone(), name, bytes: file.bytes, version, pieces: Some(pieces) }
         });
@@ -71,7 +71,7 @@ impl Source {
 
 impl Pieces {
     async fn fetch(&self, remote: &Remote, range: Range<u64>) -> Result<Vec<u8>, Error> {
-        let Manifest { bundles, frames, files } = &*self.manifest;
+        let ChunkManifest { bundles, frames, files } = &*self.manifest;
         let first = self.starts.partition_point(|start| *start <= range.start).saturating_sub(1);
         let from = files[self.file].pieces.iter().zip(self.starts.iter()).skip(first);
         let needs = from.take_while(|(_, start)| **start < range.end).map(|(piece, start)| {
@@ -92,7 +92,13 @@ impl Pieces {
 }
 
 /// Copies what a unit brought of a range to its place; whether all of it is right.
-fn whole(frames: &[Frame], unit: &Unit, fetched: &[u8], range: &Range<u64>, bytes: &mut [u8]) -> Result<bool, Error> {
+fn whole(
+    frames: &[CompressedFrame],
+    unit: &Unit,
+    fetched: &[u8],
+    range: &Range<u64>,
+    bytes: &mut [u8],
+) -> Result<bool, Error> {
     unpack(frames, unit, fetched, |need, piece| {
         for Place { offset, .. } in &need.places {
             let (from, to) = (range.start.max(*offset), range.end.min(offset + piece.len() as u64));

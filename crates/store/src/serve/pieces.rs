@@ -9,9 +9,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use data::cache::{Cache, Counts, Future, NEVER};
-use data::chunk::Id;
-use data::elsewhere::{Span, When};
+use data::cache::{AccessSchedule, CacheCounts, DiskCache, NEVER};
+use data::chunk::ContentHash;
+use data::remote::{AccessTime, ByteRange};
 
 use super::Opener;
 use super::origin::Source;
@@ -28,7 +28,7 @@ const LAG: u64 = 1 << 14;
 
 pub(super) struct Pieces {
     sources: Vec<Source>,
-    cache: Cache,
+    cache: DiskCache,
     hints: Hints,
     state: Mutex<State>,
     /// Something has landed, or was expected.
@@ -43,7 +43,7 @@ struct State {
     /// Pieces that are being fetched, or were and wait for their reader.
     flights: HashMap<u64, Option<Arc<[u8]>>>,
     waiting: u64,
-    expected: VecDeque<Span>,
+    expected: VecDeque<ByteRange>,
     /// Pieces that were announced and not read yet.
     announced: HashSet<u64>,
     is_over: bool,
@@ -97,7 +97,7 @@ impl Hints {
     }
 }
 
-impl Future for Hints {
+impl AccessSchedule for Hints {
     fn now(&self) -> u64 {
         self.now.load(Ordering::Relaxed).saturating_sub(LAG)
     }
@@ -109,7 +109,7 @@ impl Future for Hints {
 }
 
 impl Pieces {
-    pub fn new(cache: Cache, sources: Vec<Source>, opener: Opener) -> Pieces {
+    pub fn new(cache: DiskCache, sources: Vec<Source>, opener: Opener) -> Pieces {
         Pieces {
             sources,
             cache,
@@ -144,12 +144,12 @@ impl Pieces {
         self.changed.notify_all();
     }
 
-    pub fn counts(&self) -> Counts {
-        Counts { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
+    pub fn counts(&self) -> CacheCounts {
+        CacheCounts { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
     }
 
     /// Notes that a piece is needed soon.
-    pub fn expect(&self, span: Span, when: When) {
+    pub fn expect(&self, span: ByteRange, when: AccessTime) {
         let Ok((piece, _)) = self.piece(span) else { return };
         // Until it is read, its next use is that reading.
         self.hints.learn(piece, 0, when.now);
@@ -164,7 +164,12 @@ impl Pieces {
 
     /// The bytes of a piece, and whether they were kept here; or why there are none. `fetcher` is the thread's own way
     /// there.
-    pub fn read(&self, span: Span, when: When, fetcher: &mut Option<Remote>) -> Result<(bool, Arc<[u8]>), String> {
+    pub fn read(
+        &self,
+        span: ByteRange,
+        when: AccessTime,
+        fetcher: &mut Option<Remote>,
+    ) -> Result<(bool, Arc<[u8]>), String> {
         let (piece, source) = self.piece(span)?;
         self.hints.learn(piece, when.now, when.next);
         let mut state = self.lock();
@@ -193,7 +198,7 @@ impl Pieces {
         Ok((is_kept, bytes))
     }
 
-    fn next_expected(&self) -> Option<Span> {
+    fn next_expected(&self) -> Option<ByteRange> {
         let mut state = self.lock();
         loop {
             if state.is_over {
@@ -207,7 +212,7 @@ impl Pieces {
     }
 
     /// Fetches a piece that is expected, unless it is here or on its way.
-    fn prepare(&self, span: Span, fetcher: &mut Option<Remote>) {
+    fn prepare(&self, span: ByteRange, fetcher: &mut Option<Remote>) {
         let Ok((piece, source)) = self.piece(span) else { return };
         if self.cache.has(piece) {
             return;
@@ -226,7 +231,7 @@ impl Pieces {
         flight.landed = self.cache.read(piece, &self.hints, || self.fetch(source, span, fetcher)).ok();
     }
 
-    fn fetch(&self, source: &Source, span: Span, fetcher: &mut Option<Remote>) -> io::Result<Vec<u8>> {
+    fn fetch(&self, source: &Source, span: ByteRange, fetcher: &mut Option<Remote>) -> io::Result<Vec<u8>> {
         let remote = match fetcher {
             Some(remote) => remote,
             None => fetcher.insert((self.opener)().map_err(|error| io::Error::other(told(&error)))?),
@@ -236,7 +241,7 @@ impl Pieces {
     }
 
     /// The number of a piece, which is the same for all who read the same version of the same object.
-    fn piece(&self, span: Span) -> Result<(u64, &Source), String> {
+    fn piece(&self, span: ByteRange) -> Result<(u64, &Source), String> {
         let source = self.sources.get(span.file as usize).ok_or_else(|| format!("there is no file {}", span.file))?;
         let end = span.offset.checked_add(u64::from(span.bytes));
         if end.is_none_or(|end| end > source.bytes) || span.bytes == 0 {
@@ -244,7 +249,8 @@ impl Pieces {
         }
         let Source { key, bytes, version, .. } = source;
         let version = version.as_deref().unwrap_or_default();
-        let Id(id) = Id::of(format!("{key}\n{bytes}\n{version}\n{}\n{}", span.offset, span.bytes).as_bytes());
+        let ContentHash(id) =
+            ContentHash::of(format!("{key}\n{bytes}\n{version}\n{}\n{}", span.offset, span.bytes).as_bytes());
         let [a, b, c, d, e, f, g, h, ..] = id;
         Ok((u64::from_le_bytes([a, b, c, d, e, f, g, h]), source))
     }

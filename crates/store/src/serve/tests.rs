@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use data::{Cursor, Dataset, Loader, LoaderOptions, PackFormat, PackOptions, Share};
+use data::{Cursor, Dataset, Loader, LoaderOptions, PackFormat, PackOptions, RankShare};
 use domain::random::Draws;
 use domain::train::{Augment, Data};
 use object_store::memory::InMemory;
@@ -58,7 +58,7 @@ fn spec() -> Data {
 }
 
 /// The bits of every batch of three epochs, from a position on and for so many batches.
-fn batches(path: &Path, share: Share, from: Cursor, most: usize) -> Vec<(Cursor, Vec<u32>)> {
+fn batches(path: &Path, share: RankShare, from: Cursor, most: usize) -> Vec<(Cursor, Vec<u32>)> {
     let dataset = Arc::new(Dataset::open(&spec(), path, 3).unwrap());
     let augment = vec![Augment::RandomResizedCrop, Augment::Flip];
     let options = LoaderOptions { batch: 10, share, workers: 3, seed: 4, augment, ..Default::default() };
@@ -82,8 +82,8 @@ fn size(folder: &Path) -> u64 {
     bytes.sum()
 }
 
-fn whole() -> Share {
-    Share::new(0, 1).unwrap()
+fn whole() -> RankShare {
+    RankShare::new(0, 1).unwrap()
 }
 
 /// A store in memory that holds all files below a folder, as chunks.
@@ -91,7 +91,8 @@ fn put_chunks(folder: &Path) -> Arc<InMemory> {
     let store = Arc::new(InMemory::new());
     let threads = std::num::NonZero::<usize>::MIN;
     let journals = folder.with_extension("journals");
-    let options = crate::Options { form: crate::Form::Chunks, dry_run: false, delete: false, threads, journals };
+    let options =
+        crate::Options { form: crate::Form::Chunks, dry_run: false, delete: false, verify: false, threads, journals };
     crate::push(folder, &opener(&store)().unwrap(), &options, &Meter::default()).unwrap();
     store
 }
@@ -116,7 +117,7 @@ fn training_sees_the_same_batches_with_a_third_of_the_data_here() {
         let served = serve_from(&location(), opener(&store), budget, places).unwrap();
         assert_eq!(served.path, folder);
         assert_eq!(batches(&folder, whole(), Cursor::START, usize::MAX), wanted, "{name}");
-        let Counts { hits, misses } = served.counts();
+        let CacheCounts { hits, misses } = served.counts();
         let pieces = cache.join(crate::stage::folder_name(&location()));
         assert!(size(&pieces) <= budget + (1 << 10), "the cache holds {} of {budget} bytes", size(&pieces));
         // 84 samples are read three times. What is kept of each epoch is what the next one needs first; how much that is
@@ -146,14 +147,14 @@ fn a_fetch_that_breaks_off_is_done_by_the_next_reader() {
     let objects = remote.wait(plain::objects(&remote)).unwrap();
     let object = objects.iter().find(|object| object.bytes > SMALL).unwrap();
     let source = Source::object(object.name.clone(), object);
-    let cache = Cache::open(&root.path().join("cache"), 1 << 20).unwrap();
+    let cache = DiskCache::open(&root.path().join("cache"), 1 << 20).unwrap();
     let pieces = Arc::new(Pieces::new(cache, vec![source], breaking));
-    let span = data::elsewhere::Span { file: 0, offset: 100, bytes: 1000 };
+    let span = data::remote::ByteRange { file: 0, offset: 100, bytes: 1000 };
     let read = || {
         let pieces = Arc::clone(&pieces);
         let (done, found) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            let bytes = pieces.read(span, data::elsewhere::When::SOME_TIME, &mut None).map(|(_, bytes)| bytes.len());
+            let bytes = pieces.read(span, data::remote::AccessTime::SOME_TIME, &mut None).map(|(_, bytes)| bytes.len());
             let _ = done.send(bytes);
         });
         found
@@ -179,7 +180,7 @@ fn ranks_share_what_one_of_them_fetched_and_a_kill_costs_nothing() {
         let (folder, socket) = (root.path().join(format!("d{life}")), root.path().join(format!("{life}.sock")));
         let places = Places { folder: &folder, cache: &cache, socket: &socket };
         let served = serve_from(&location(), opener(&store), size(&here) * 3 / 10, places).unwrap();
-        let shares: Vec<Share> = (0..ranks).map(|rank| Share::new(rank, ranks).unwrap()).collect();
+        let shares: Vec<RankShare> = (0..ranks).map(|rank| RankShare::new(rank, ranks).unwrap()).collect();
         let found: Vec<Vec<(Cursor, Vec<u32>)>> = std::thread::scope(|scope| {
             let ranks = shares.iter().map(|share| scope.spawn(|| batches(&folder, *share, from, steps)));
             ranks.collect::<Vec<_>>().into_iter().map(|rank| rank.join().unwrap()).collect()

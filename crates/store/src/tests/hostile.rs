@@ -2,19 +2,19 @@
 
 use std::os::unix::fs::symlink;
 
-use data::chunk::{self, Bundle, File, Frame, Id, Manifest, Piece};
+use data::chunk::{self, Bundle, ChunkManifest, ChunkRef, ChunkedFile, CompressedFrame, ContentHash};
 use object_store::PutMode;
 
 use super::*;
 
 /// Stores a data set of one file with this content, changed by `change`, as somebody who knows our forms would.
-fn plant(remote: &Remote, change: impl FnOnce(&mut Manifest, &mut Vec<u8>)) {
+fn plant(remote: &Remote, change: impl FnOnce(&mut ChunkManifest, &mut Vec<u8>)) {
     let mut bytes = Draws::new(1).bytes(1000);
-    let piece = Piece { id: Id::of(&bytes), bytes: 1000, frame: 0, at: 0 };
-    let mut manifest = Manifest {
-        bundles: vec![Bundle { id: Id::of(&bytes), bytes: 1000 }],
-        frames: vec![Frame { bundle: 0, offset: 0, stored: 1000, raw: 1000 }],
-        files: vec![File { name: "a/b".into(), bytes: 1000, pieces: vec![piece] }],
+    let piece = ChunkRef { id: ContentHash::of(&bytes), bytes: 1000, frame: 0, at: 0 };
+    let mut manifest = ChunkManifest {
+        bundles: vec![Bundle { id: ContentHash::of(&bytes), bytes: 1000 }],
+        frames: vec![CompressedFrame { bundle: 0, offset: 0, stored: 1000, raw: 1000 }],
+        files: vec![ChunkedFile { name: "a/b".into(), bytes: 1000, pieces: vec![piece] }],
     };
     change(&mut manifest, &mut bytes);
     let name = head::bundle_name(manifest.bundles[0].id);
@@ -32,7 +32,7 @@ fn refusal(scene: &Scene, remote: &Remote) -> String {
 }
 
 #[track_caller]
-fn check(change: impl FnOnce(&mut Manifest, &mut Vec<u8>), expected: &str) {
+fn check(change: impl FnOnce(&mut ChunkManifest, &mut Vec<u8>), expected: &str) {
     let (scene, remote) = (Scene::new(), memory());
     plant(&remote, change);
     let told = refusal(&scene, &remote);
@@ -48,7 +48,7 @@ fn what_is_planted_is_refused() {
     check(|_, bytes| bytes[5] ^= 1, "its bytes are not those");
     check(|_, bytes| bytes.truncate(500), "it ends at byte 500 of 1000");
     check(|_, bytes| bytes.clear(), "it ends at byte 0 of 1000");
-    check(|manifest, _| manifest.files[0].pieces[0].id = Id::of(b"other"), "its bytes are not those");
+    check(|manifest, _| manifest.files[0].pieces[0].id = ContentHash::of(b"other"), "its bytes are not those");
     check(
         |manifest, bytes| {
             *bytes = zstd_zeros();

@@ -1,8 +1,10 @@
 //! Data sets go out and come back: over folders, over a store in memory that dies at any request, from a web server that
 //! fails as networks do, and from hostile places.
 
+mod budget;
 mod deaths;
 mod hostile;
+mod repair;
 mod twin;
 mod web;
 
@@ -76,7 +78,7 @@ impl Scene {
 
     fn options(&self, form: Form) -> Options {
         let journals = self.path("journals");
-        Options { form, dry_run: false, delete: false, threads: NonZero::new(2).unwrap(), journals }
+        Options { form, dry_run: false, delete: false, verify: false, threads: NonZero::new(2).unwrap(), journals }
     }
 
     fn folder(&self, name: &str) -> Remote {
@@ -202,6 +204,31 @@ fn a_tar_with_one_percent_more_samples_sends_those() {
     // A manifest in another order.
     assert!(pushed.sent < 20_000, "{} bytes were sent for a reordering", pushed.sent);
     assert_eq!(pull_(&scene, &remote, "there").new_bytes, 0, "reordering");
+    assert_eq!(read(&scene.path("there")), read(&scene.path("here")));
+}
+
+/// A tar that is written again has the same contents behind headers with other times.
+#[test]
+fn a_tar_with_other_times_sends_its_headers() {
+    let (scene, remote) = (Scene::new(), memory());
+    let put = |time: u64| {
+        let mut tar = tar::Builder::new(Vec::new());
+        for member in 0..500_u64 {
+            let bytes = Draws::new(member).bytes(20_000);
+            let mut header = tar::Header::new_ustar();
+            header.set_size(bytes.len() as u64);
+            header.set_mtime(time + member);
+            tar.append_data(&mut header, format!("{member:06}.jpg"), bytes.as_slice()).unwrap();
+        }
+        write(&scene.path("here"), &Tree::from([("x.tar".into(), tar.into_inner().unwrap())]));
+    };
+    put(1_000_000);
+    let first = push_(&scene, &remote, Form::Chunks);
+    pull_(&scene, &remote, "there");
+    put(2_000_000);
+    let again = push_(&scene, &remote, Form::Chunks);
+    assert_eq!((first.new_bytes, again.new_bytes), (first.bytes, 500 * 512));
+    assert_eq!(pull_(&scene, &remote, "there").new_bytes, 500 * 512);
     assert_eq!(read(&scene.path("there")), read(&scene.path("here")));
 }
 

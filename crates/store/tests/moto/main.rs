@@ -31,7 +31,7 @@ fn remote(port: u16, uri: &str) -> Remote {
 
 fn options(folder: &Path, form: Form) -> Options {
     let threads = NonZero::new(2).unwrap();
-    Options { form, dry_run: false, delete: false, threads, journals: folder.join("journals") }
+    Options { form, dry_run: false, delete: false, verify: false, threads, journals: folder.join("journals") }
 }
 
 fn write(folder: &Path) {

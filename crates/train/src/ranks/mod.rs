@@ -14,7 +14,7 @@ mod update;
 
 use std::rc::Rc;
 
-use data::Share;
+use data::RankShare;
 use domain::finding::{Cause, Finding};
 use domain::rank::{Rendezvous, Spec};
 use domain::train::Parallel;
@@ -145,8 +145,8 @@ impl Ranks {
     }
 
     /// Which samples of a batch are this rank's.
-    pub fn share(&self) -> Share {
-        Share::new(self.mesh.data_place(), self.mesh.data()).unwrap_or_default()
+    pub fn share(&self) -> RankShare {
+        RankShare::new(self.mesh.data_place(), self.mesh.data()).unwrap_or_default()
     }
 
     /// Shares that a batch is divided into.

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use data::{Cursor, Loader, Numbers, Order, Part};
+use data::{BatchDtype, Cursor, Loader, Part, SampleOrder};
 use serde_json::json;
 
 use super::recipe;
@@ -48,7 +48,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         true => Loader::evaluate_from(Arc::clone(&dataset), Part::Train, options, args.index),
         false => {
             // The order is a permutation, so one position of the epoch has the picture.
-            let order = Order::new(samples, args.recipe.seed);
+            let order = SampleOrder::new(samples, args.recipe.seed);
             let pos = (0..samples).find(|pos| order.at(0, *pos) == args.index).unwrap_or(0);
             Loader::train(Arc::clone(&dataset), options, Cursor { epoch: 0, pos }, 1)
         }
@@ -59,9 +59,9 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     };
     let shape = args.recipe.shape(dataset.channels(), dataset.height(), dataset.width());
     let kind = match batch.numbers() {
-        Numbers::F32 => "<f4",
-        Numbers::Bf16 => "<u2", // NumPy has no name for bfloat16.
-        Numbers::U8 => "|u1",
+        BatchDtype::F32 => "<f4",
+        BatchDtype::Bf16 => "<u2", // NumPy has no name for bfloat16.
+        BatchDtype::U8 => "|u1",
     };
     let written = File::create(&args.out).and_then(|mut file| {
         file.write_all(&header(kind, shape))?;

@@ -56,7 +56,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
 
 /// The error for text where images or packed tokens are expected.
 pub fn of_texts(error: data::Error, place: &OpenedData) -> Error {
-    let is_about_form = matches!(error, data::Error::Layout { .. } | data::Error::Picture { .. });
+    let is_about_form = matches!(error, data::Error::Layout { .. } | data::Error::Image { .. });
     if !is_about_form || !holds_texts(place.path()) {
         return error.into();
     }

@@ -1,6 +1,7 @@
 //! `gradus data`: inspect, pack, transfer and benchmark data sets. Each sub-command is one file.
 
 mod bench;
+mod check;
 mod dump;
 mod inspect;
 mod pack;
@@ -35,6 +36,8 @@ enum Subcommand {
     Push(push::Args),
     /// Download pushed data or plain objects into a folder, fetching only what is missing
     Pull(pull::Args),
+    /// Check that pushed data can be pulled: nothing stored is missing or damaged
+    Check(check::Args),
     /// Benchmark the disk that holds a folder
     Probe(probe::Args),
     /// Make a target match a source, in either direction
@@ -53,6 +56,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         Subcommand::Dump(args) => dump::run(args, settings, printer),
         Subcommand::Push(args) => push::run(args, settings, printer),
         Subcommand::Pull(args) => pull::run(args, settings, printer),
+        Subcommand::Check(args) => check::run(args, settings, printer),
         Subcommand::Probe(args) => probe::run(args, printer),
         Subcommand::Sync(args) => sync::run(args, settings, printer),
     }

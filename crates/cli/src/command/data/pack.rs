@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use data::{Codec, PackFormat, PackOptions, PackProgress, TextOptions, Vocabulary};
+use data::{PackFormat, PackOptions, PackProgress, SampleCodec, TextOptions, TokenizerSource};
 use serde_json::json;
 
 use crate::error::Error;
@@ -44,7 +44,7 @@ pub struct Args {
     format: FormatArg,
     /// Tokenize text with a Hugging Face `tokenizer.json`, or train a tokenizer: `bpe:16000`, `wordpiece:30000`
     #[arg(long, value_name = "FILE|KIND:SIZE", value_parser = vocabulary)]
-    tokenizer: Option<Vocabulary>,
+    tokenizer: Option<TokenizerSource>,
     /// Columns or keys of the text; 1-based numbers for a CSV without header
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "text", requires = "tokenizer")]
     columns: Vec<String>,
@@ -88,9 +88,9 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         seed: args.seed,
         split: args.split,
         codec: match args.codec {
-            CodecArg::Original => Codec::Original,
-            CodecArg::Coefficients => Codec::Coefficients,
-            CodecArg::Pixels => Codec::Pixels,
+            CodecArg::Original => SampleCodec::Original,
+            CodecArg::Coefficients => SampleCodec::Coefficients,
+            CodecArg::Pixels => SampleCodec::Pixels,
         },
         shrink: args.shrink,
         format: match args.format {
@@ -105,13 +105,13 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         }),
         threads: args.threads.map_or_else(cores, |threads| threads as usize),
     };
-    if options.format == PackFormat::Webdataset && options.codec != Codec::Original {
+    if options.format == PackFormat::Webdataset && options.codec != SampleCodec::Original {
         let message = format!("WebDataset tars hold image files, not {}", options.codec.word());
         let hint = format!("remove `--codec {}`, or `--format webdataset`", options.codec.word());
         return Err(Error::Usage { message, hint });
     }
     if options.text.is_some()
-        && (options.format, options.codec, options.shrink) != (PackFormat::Shards, Codec::Original, None)
+        && (options.format, options.codec, options.shrink) != (PackFormat::Shards, SampleCodec::Original, None)
     {
         let message = "`--codec`, `--shrink` and `--format` do not apply to text".to_owned();
         return Err(Error::Usage { message, hint: "remove them, or remove `--tokenizer` to pack images".to_owned() });
@@ -213,13 +213,13 @@ fn bytes(text: &str) -> Result<u64, String> {
 }
 
 /// A tokenizer file, or the kind and vocabulary size of one to train.
-fn vocabulary(text: &str) -> Result<Vocabulary, String> {
+fn vocabulary(text: &str) -> Result<TokenizerSource, String> {
     let Some((kind, size)) = text.split_once(':').filter(|(kind, _)| matches!(*kind, "bpe" | "wordpiece")) else {
-        return Ok(Vocabulary::File(text.into()));
+        return Ok(TokenizerSource::File(text.into()));
     };
     match size.parse::<u32>() {
-        Ok(size) if (300..=262_144).contains(&size) && kind == "bpe" => Ok(Vocabulary::Bpe(size)),
-        Ok(size) if (300..=262_144).contains(&size) => Ok(Vocabulary::WordPiece(size)),
+        Ok(size) if (300..=262_144).contains(&size) && kind == "bpe" => Ok(TokenizerSource::Bpe(size)),
+        Ok(size) if (300..=262_144).contains(&size) => Ok(TokenizerSource::WordPiece(size)),
         Ok(_) | Err(_) => Err("the vocabulary size must be from 300 to 262144, such as `bpe:16000`".to_owned()),
     }
 }

@@ -26,6 +26,9 @@ pub struct Args {
     /// Delete objects that the data set no longer needs
     #[arg(long)]
     pub(super) delete: bool,
+    /// Read and hash everything stored at the target, and replace what is damaged
+    #[arg(long, conflicts_with = "plain")]
+    pub(super) verify: bool,
 }
 
 /// Uploads what is new.
@@ -33,12 +36,12 @@ pub struct Args {
 /// # Errors
 /// [`Error::Store`]; the same command resumes it.
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
-    let Args { source, target, plain, transfer, delete } = args;
+    let Args { source, target, plain, transfer, delete, verify } = args;
     let form = if plain { Form::Plain } else { Form::Chunks };
     let location: Location = target.parse()?;
     store::may_push(&source, &location)?;
     let remote = store::open(&location, &settings.access, transfer.limits())?;
-    let options = transfer.options(form, delete, settings);
+    let options = store::Options { verify, ..transfer.options(form, delete, settings) };
     let begun = transfer.begin(&remote);
     let pushed = begun.watch(printer, |meter| store::push(&source, &remote, &options, meter))?;
     begun.tell(printer, &TransferSummary::pushed(&pushed, options.dry_run));

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use data::recipe::{NAMES, Preset};
-use data::{Dataset, LoaderOptions, Numbers};
+use data::recipe::{NAMES, TransformPreset};
+use data::{BatchDtype, Dataset, LoaderOptions};
 use domain::train::{Corrupt, Data, MemoryFormat, Normalize, Split};
 
 use super::inspect;
@@ -13,7 +13,7 @@ use crate::fetch::opened::OpenedData;
 /// Options for preprocessing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Preprocessing: imagenet-train, imagenet-val, resize256-randomcrop224 or small-pictures [default:
+    /// Preprocessing: imagenet-train, imagenet-val, resize256-randomcrop224 or small-images [default:
     /// resize256-randomcrop224]
     #[arg(long, value_name = "NAME")]
     recipe: Option<String>,
@@ -59,9 +59,9 @@ impl Args {
     ///
     /// # Errors
     /// [`Error::Usage`], for a name that is not known.
-    pub fn preset(&self) -> Result<Preset, Error> {
+    pub fn preset(&self) -> Result<TransformPreset, Error> {
         let name = self.recipe.as_deref().unwrap_or("resize256-randomcrop224");
-        Preset::named(name, self.size).ok_or_else(|| {
+        TransformPreset::named(name, self.size).ok_or_else(|| {
             let message = format!("unknown recipe `{name}`");
             Error::Usage { message, hint: format!("use one of {}", NAMES.map(|name| format!("`{name}`")).join(", ")) }
         })
@@ -71,7 +71,7 @@ impl Args {
     ///
     /// # Errors
     /// [`Error::Data`]; [`Error::Usage`] for a table of digits.
-    pub fn open(&self, preset: &Preset, place: &OpenedData) -> Result<Dataset, Error> {
+    pub fn open(&self, preset: &TransformPreset, place: &OpenedData) -> Result<Dataset, Error> {
         let path = place.path();
         let name = path.to_string_lossy().to_lowercase();
         if path.is_file() && (name.ends_with(".csv") || name.ends_with(".csv.gz")) {
@@ -95,11 +95,11 @@ impl Args {
     }
 
     /// How batches are made.
-    pub fn options(&self, preset: &Preset, batch: usize, workers: usize) -> LoaderOptions {
+    pub fn options(&self, preset: &TransformPreset, batch: usize, workers: usize) -> LoaderOptions {
         let numbers = match self.numbers {
-            None | Some(DtypeArg::F32) => Numbers::F32,
-            Some(DtypeArg::Bf16) => Numbers::Bf16,
-            Some(DtypeArg::U8) => Numbers::U8,
+            None | Some(DtypeArg::F32) => BatchDtype::F32,
+            Some(DtypeArg::Bf16) => BatchDtype::Bf16,
+            Some(DtypeArg::U8) => BatchDtype::U8,
         };
         let layout = if self.channels_last { MemoryFormat::ChannelsLast } else { MemoryFormat::Contiguous };
         LoaderOptions {

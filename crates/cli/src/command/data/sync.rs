@@ -39,7 +39,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     match [ends[0].local(), ends[1].local()] {
         [Some(path), _] => {
             let path = path.to_owned();
-            push::run(push::Args { source: path, target, plain, transfer, delete }, settings, printer)
+            push::run(push::Args { source: path, target, plain, transfer, delete, verify: false }, settings, printer)
         }
         [None, Some(path)] => {
             let target: PathBuf = path.to_owned();

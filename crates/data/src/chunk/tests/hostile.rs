@@ -3,7 +3,7 @@
 use super::*;
 
 #[track_caller]
-fn check(change: impl FnOnce(&mut Manifest), expected: &str) {
+fn check(change: impl FnOnce(&mut ChunkManifest), expected: &str) {
     let mut manifest = manifest(0..3);
     change(&mut manifest);
     // The sum is right: whoever wrote it meant it.
@@ -59,7 +59,7 @@ fn numbers_that_do_not_fit_are_refused() {
 
 #[test]
 fn bombs_are_refused() {
-    let bomb = |manifest: &mut Manifest| {
+    let bomb = |manifest: &mut ChunkManifest| {
         manifest.frames[0].stored = 1000;
         manifest.frames[0].raw = u32::MAX;
     };
@@ -86,12 +86,12 @@ fn damaged_bytes_are_refused() {
     for at in [12, 16, 20] {
         let mut body = whole[..whole.len() - 32].to_vec();
         body[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
-        body.extend(Id::of(&body).0);
+        body.extend(ContentHash::of(&body).0);
         assert!(decode(&body).is_err(), "count at {at}");
     }
     let mut later = whole[..whole.len() - 32].to_vec();
     later[8] = 2;
-    later.extend(Id::of(&later).0);
+    later.extend(ContentHash::of(&later).0);
     assert!(decode(&later).unwrap_err().to_string().contains("version 2"));
     assert!(
         decode(b"no manifest at all, but long enough to hold one").unwrap_err().to_string().contains("no manifest")

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::num::NonZero;
 
 use super::*;
-use crate::random::Draws;
+use crate::sampling::random::Draws;
 
 /// Noise that is the same for the same seed.
 fn noise(seed: u64, bytes: usize) -> Vec<u8> {
@@ -17,14 +17,14 @@ fn noise(seed: u64, bytes: usize) -> Vec<u8> {
 fn scanned(bytes: &[u8]) -> Vec<Chunk> {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
-    let one = scan(&file, NonZero::<usize>::MIN).unwrap();
-    let four = scan(&file, NonZero::new(4).unwrap()).unwrap();
+    let one = scan(&file, NonZero::<usize>::MIN, |_| false).unwrap();
+    let four = scan(&file, NonZero::new(4).unwrap(), |_| false).unwrap();
     assert_eq!(one, four, "the number of threads changes the cuts");
     let mut at = 0;
     for chunk in &one {
         assert_eq!(chunk.offset, at);
         at += u64::from(chunk.bytes);
-        assert_eq!(chunk.id, Id::of(&bytes[chunk.offset as usize..at as usize]));
+        assert_eq!(chunk.id, ContentHash::of(&bytes[chunk.offset as usize..at as usize]));
     }
     assert_eq!(at, bytes.len() as u64, "the chunks do not cover the file");
     one
@@ -32,8 +32,9 @@ fn scanned(bytes: &[u8]) -> Vec<Chunk> {
 
 /// Bytes of chunks in `new` that are not in `old`.
 fn fresh(old: &[u8], new: &[u8]) -> u64 {
-    let old: HashSet<Id> = scanned(old).iter().map(|chunk| chunk.id).collect();
-    let new: std::collections::HashMap<Id, u32> = scanned(new).iter().map(|chunk| (chunk.id, chunk.bytes)).collect();
+    let old: HashSet<ContentHash> = scanned(old).iter().map(|chunk| chunk.id).collect();
+    let new: std::collections::HashMap<ContentHash, u32> =
+        scanned(new).iter().map(|chunk| (chunk.id, chunk.bytes)).collect();
     new.iter().filter(|(id, _)| !old.contains(id)).map(|(_, bytes)| u64::from(*bytes)).sum()
 }
 
@@ -142,17 +143,22 @@ fn frames_are_compressed_where_it_pays() {
 }
 
 /// A manifest of `files` files of one piece each, whose contents are drawn from `seed`.
-fn manifest(files: std::ops::Range<u64>) -> Manifest {
-    let pieces: Vec<Piece> = files
+fn manifest(files: std::ops::Range<u64>) -> ChunkManifest {
+    let pieces: Vec<ChunkRef> = files
         .clone()
-        .map(|file| Piece { id: Id::of(&file.to_le_bytes()), bytes: 100, frame: 0, at: (file % 10_000) as u32 * 100 })
+        .map(|file| ChunkRef {
+            id: ContentHash::of(&file.to_le_bytes()),
+            bytes: 100,
+            frame: 0,
+            at: (file % 10_000) as u32 * 100,
+        })
         .collect();
-    Manifest {
-        bundles: vec![Bundle { id: Id::of(b"bundle"), bytes: 1_000_000 }],
-        frames: vec![Frame { bundle: 0, offset: 0, stored: 1_000_000, raw: 1_000_000 }],
+    ChunkManifest {
+        bundles: vec![Bundle { id: ContentHash::of(b"bundle"), bytes: 1_000_000 }],
+        frames: vec![CompressedFrame { bundle: 0, offset: 0, stored: 1_000_000, raw: 1_000_000 }],
         files: files
             .zip(pieces)
-            .map(|(file, piece)| File { name: format!("a/{file:05}.png"), bytes: 100, pieces: vec![piece] })
+            .map(|(file, piece)| ChunkedFile { name: format!("a/{file:05}.png"), bytes: 100, pieces: vec![piece] })
             .collect(),
     }
 }
@@ -161,7 +167,7 @@ fn manifest(files: std::ops::Range<u64>) -> Manifest {
 fn manifests_survive_the_wire_and_patches_are_small() {
     let (old, mut new) = (manifest(0..5000), manifest(0..5000));
     for at in (0..5000).step_by(100) {
-        new.files[at].pieces[0].id = Id::of(format!("new {at}").as_bytes());
+        new.files[at].pieces[0].id = ContentHash::of(format!("new {at}").as_bytes());
     }
     let (old, new) = (encode(&old), encode(&new));
     assert_eq!(encode(&decode(&new).unwrap()), new);
@@ -176,6 +182,6 @@ fn manifests_survive_the_wire_and_patches_are_small() {
 /// What is stored today must be read tomorrow.
 #[test]
 fn the_form_of_a_manifest_is_a_promise() {
-    let id = Id::of(&encode(&manifest(0..3))).to_string();
+    let id = ContentHash::of(&encode(&manifest(0..3))).to_string();
     assert_eq!(&id[..16], "56651a780e78fbaf");
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use data::{CELL, Cursor, SceneLoader, Scenes, Share};
+use data::{CELL, Cursor, DetectionDataset, DetectionLoader, RankShare};
 use domain::train::Augment;
 use serde_json::json;
 
@@ -37,12 +37,12 @@ pub fn run(
     let spec = json!({"path": "", "split": [1, 0, 0], "size": size, "workers": threads, "augment": augment});
     let spec = serde_json::from_value(spec).map_err(|error| Error::Data(data::Error::Internal(error.to_string())))?;
     let (began, worked) = (Instant::now(), processor_time());
-    let scenes = Arc::new(Scenes::open(&spec, path, seed)?);
+    let scenes = Arc::new(DetectionDataset::open(&spec, path, seed)?);
     let (opening, opening_cpu) = (began.elapsed().as_secs_f64(), (processor_time() - worked).as_secs_f64());
     let pictures: u64 = scenes.counts().iter().sum();
     let edge = scenes.size();
     let mut loader =
-        SceneLoader::train(Arc::clone(&scenes), BATCH, seed, &augment, Cursor::START, u64::MAX, Share::ALL);
+        DetectionLoader::train(Arc::clone(&scenes), BATCH, seed, &augment, Cursor::START, u64::MAX, RankShare::ALL);
     let (mut images, mut objects, mut waited) = (0_u64, 0_u64, Duration::ZERO);
     let (began, worked) = (Instant::now(), processor_time());
     while began.elapsed() < limit

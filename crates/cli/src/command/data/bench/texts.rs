@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use data::{Cursor, Goal, TextLoader, Texts};
+use data::{Cursor, TextDataset, TextLoader, TextObjective};
 use serde_json::json;
 
 use super::{memory, processor_time};
@@ -62,7 +62,7 @@ pub fn run(path: &Path, args: &Args, seed: u64, limit: Duration, printer: &mut P
     let spec = serde_json::from_value(json!({"path": "", "split": [1, 0, 0]})).map_err(wrong)?;
     let bytes = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|file| file.len());
     let (began, worked) = (Instant::now(), processor_time());
-    let texts = Arc::new(Texts::open(&spec, &keys, Goal::Next, path, seed)?);
+    let texts = Arc::new(TextDataset::open(&spec, &keys, TextObjective::Next, path, seed)?);
     let (opening, opening_cpu) = (began.elapsed().as_secs_f64(), (processor_time() - worked).as_secs_f64());
     let all: u64 = texts.counts().iter().sum();
     let mut loader = TextLoader::train(Arc::clone(&texts), BATCH, seed, Cursor::START, u64::MAX);

@@ -1,0 +1,158 @@
+//! The inner loops of decoding and resizing, in two forms with the same results to the bit: plain code, and AVX2 where
+//! the processor has it.
+//!
+//! Work that uses them is written once, over any [`Kernels`], and [`run`] chooses the form at run time. Where the
+//! processor has AVX-512 too, bytes that are only moved or looked up are so 64 at a time. The AVX2 form also compiles the work around the kernels for such a processor. Read on in `plain`, which says what is computed;
+//! `avx2` says it in instructions.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod halves;
+mod moved;
+mod plain;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::halves::{Halves, in_turn, to_bf16};
+pub(crate) use self::moved::Shown;
+pub(crate) use self::plain::Plain;
+
+/// Blocks that are put together at a time.
+pub(crate) const LANES: usize = 8;
+/// States of the entropy coder of packed coefficients.
+pub(crate) const STATES: usize = 64;
+/// A state of it names a slot with so many bits.
+pub(crate) const SLOT_BITS: u32 = 10;
+/// Slots that a state may name.
+pub(crate) const SLOTS: usize = 1 << SLOT_BITS;
+
+/// Numbers that a pattern of three channels and vectors of eight both divide.
+const PERIOD: usize = 24;
+
+/// Coefficients of a block, row by row, and places past its end that a decoder may write to.
+pub(crate) type Block = [i16; 128];
+
+/// Where the samples of one block go.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Target {
+    /// Place of the first sample.
+    pub at: usize,
+    /// Samples from one row to the next.
+    pub stride: usize,
+}
+
+/// Weights for one direction of a resize; see `crate::transform::resize`.
+pub(crate) struct Taps<'a> {
+    /// First input of each output.
+    pub first: &'a [u32],
+    /// Weights, [`Taps::each`] for each output, zero where an output has fewer.
+    pub weights: &'a [i16],
+    /// Inputs of an output: a multiple of 4.
+    pub each: usize,
+    /// Weights are whole numbers of 2⁻ᵖʳᵉᶜⁱˢⁱᵒⁿ.
+    pub precision: u32,
+}
+
+/// The inner loops.
+pub(crate) trait Kernels: Copy {
+    /// Inverse transform of two blocks with their quantisation steps (row by row) into planes of samples.
+    ///
+    /// Both targets must lie in `samples`. Results are those of libjpeg-turbo's accurate integer method.
+    fn inverse(self, blocks: [&Block; 2], steps: [&[i16; 64]; 2], samples: &mut [u8], targets: [Target; 2]);
+
+    /// Eight blocks, `at` to `at + 7`, from planes of folded bytes, one for each coefficient, that begin at `offsets`; so
+    /// many pairs of rows of each block, which leaves the others as they are.
+    ///
+    /// See `crate::decode::jpeg`'s `packed`; `bytes` must hold eight bytes there in every plane.
+    fn gather(self, bytes: &[u8], offsets: &[u32; 64], at: usize, pairs: usize, blocks: &mut [Block; LANES]);
+
+    /// Symbols of an entropy coder, one for each byte of `symbols`; the states take turns, beginning with the first.
+    ///
+    /// See `states` of `crate::decode::jpeg`'s `packed`: `slots` are those of `chances` there, and `words` of two bytes come in
+    /// where a state becomes small. Returns whether there were enough of them; if not, what was read is of no use.
+    fn symbols(self, slots: &[u32; SLOTS], states: &mut [u32; STATES], words: &mut &[u8], symbols: &mut [u8]) -> bool;
+
+    /// Brightness and two differences to red, green, blue and 255, as JFIF has it.
+    fn colour(self, y: &[u8], cb: &[u8], cr: &[u8], pixels: &mut [[u8; 4]]);
+
+    /// One output row from one input row of pixels, weighted along it; outputs are in the order of the taps.
+    ///
+    /// `input` must reach [`Taps::each`] pixels past the first of every output.
+    fn across(self, taps: &Taps<'_>, input: &[[u8; 4]], output: &mut [[u8; 4]]);
+
+    /// One output row from several input rows, each with its weight; both lists are of the same even length.
+    fn down(self, rows: &[&[[u8; 4]]], weights: &[i16], precision: u32, output: &mut [[u8; 4]]);
+
+    /// The three bytes of each pixel into three rows, of as many bytes as there are pixels; the last pixel first where
+    /// they are `mirrored`.
+    fn apart(self, pixels: &[[u8; 3]], mirrored: bool, rows: [&mut [u8]; 3]);
+
+    /// The opposite of `apart`: pixels out of three rows of as many bytes.
+    fn together(self, rows: [&[u8]; 3], mirrored: bool, pixels: &mut [[u8; 3]]);
+
+    /// The bytes, the last one first, into as many.
+    fn mirrored(self, bytes: &[u8], output: &mut [u8]);
+
+    /// The pixels, the last one first, into as many.
+    fn turned(self, pixels: &[[u8; 3]], output: &mut [[u8; 3]]);
+
+    /// What each byte becomes by the table, into as many numbers.
+    fn halves(self, table: &Halves, bytes: &[u8], output: &mut [u16]);
+
+    /// The same of pixels of three channels, each with its table.
+    fn halves_in_turn(self, tables: &[Halves; 3], bytes: &[u8], output: &mut [u16]);
+
+    /// Says that the bytes are read soon, so that they are fetched from memory meanwhile; nothing else is done.
+    fn soon(self, bytes: &[u8]);
+
+    /// What is shown of a channel, and zeros beside it, into a channel of the same size.
+    fn moved(self, shown: &Shown, plane: &[u8], output: &mut [u8]);
+
+    /// The same, of each byte what it becomes by the table.
+    fn moved_halves(self, shown: &Shown, plane: &[u8], table: &Halves, output: &mut [u16]);
+}
+
+/// Something to be done with whichever kernels there are.
+pub(crate) trait Work {
+    type Output;
+
+    /// Implementations are `#[inline(always)]`, so that they are compiled for the processor that they run on.
+    fn run(self, kernels: impl Kernels) -> Self::Output;
+}
+
+/// Does the work with the best kernels of this processor.
+pub(crate) fn run<W: Work>(work: W) -> W::Output {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(avx2) = avx2::Avx2::detect() {
+        return avx2.run(work);
+    }
+    work.run(Plain)
+}
+
+/// The form of the kernels that this processor gets: `avx2` or `plain`.
+pub fn name() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    if avx2::Avx2::detect().is_some() {
+        return "avx2";
+    }
+    "plain"
+}
+
+/// The constants of the transform (Loeffler, Ligtenberg and Moschytz 1989), times 2¹³, by libjpeg's names.
+pub(crate) mod constants {
+    pub const F_0_298: i32 = 2446;
+    pub const F_0_390: i32 = 3196;
+    pub const F_0_541: i32 = 4433;
+    pub const F_0_765: i32 = 6270;
+    pub const F_0_899: i32 = 7373;
+    pub const F_1_175: i32 = 9633;
+    pub const F_1_501: i32 = 12299;
+    pub const F_1_847: i32 = 15137;
+    pub const F_1_961: i32 = 16069;
+    pub const F_2_053: i32 = 16819;
+    pub const F_2_562: i32 = 20995;
+    pub const F_3_072: i32 = 25172;
+    /// Bits of a descale after the first and after the second direction.
+    pub const FIRST: i32 = 11;
+    pub const SECOND: i32 = 18;
+}

@@ -1,0 +1,214 @@
+//! One JPEG or PNG file, decoded.
+//!
+//! The content decides which of the two it is, not the name. JPEG is our own ([`crate::decode::jpeg`]); PNG is the `image` crate's. Every image becomes 8-bit RGB: grey values are
+//! repeated, an alpha channel is dropped, orientation tags are not applied, as torchvision's `ImageFolder` does.
+//! What a file claims is checked before memory is taken for it, and a panic of a decoder is an error like any other.
+
+use std::io::Cursor;
+
+use image::codecs::png::PngDecoder;
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, Limits};
+
+use super::jpeg::{self, Decoder, PackedJpeg};
+use crate::files::caught::caught;
+
+/// Pixels row by row, three bytes each.
+#[derive(Debug)]
+pub(crate) struct Rgb {
+    pub height: usize,
+    pub width: usize,
+    pub pixels: Vec<u8>,
+}
+
+/// The same, somewhere else.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pixels<'a> {
+    pub height: usize,
+    pub width: usize,
+    pub pixels: &'a [u8],
+}
+
+impl Rgb {
+    pub fn view(&self) -> Pixels<'_> {
+        Pixels { height: self.height, width: self.width, pixels: &self.pixels }
+    }
+}
+
+/// A file claiming more is refused: it is 300 MB decoded, and no training image.
+const MOST_PIXELS: u64 = jpeg::MOST_PIXELS as u64;
+const MOST_MEMORY: u64 = 1 << 30;
+
+/// Decodes a file, or says in a few words why not.
+pub(crate) fn decode(bytes: &[u8], decoder: &mut Decoder) -> Result<Rgb, String> {
+    guarded(|| decode_any(bytes, decoder))
+}
+
+/// The same for one file alone, whose decoder is not used again.
+pub(crate) fn decode_once(bytes: &[u8]) -> Result<Rgb, String> {
+    decode(bytes, &mut Decoder::default())
+}
+
+/// A panic of a decoder is an error like any other.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    caught(work).unwrap_or_else(|| Err("the decoder gave up on it".into()))
+}
+
+fn decode_any(bytes: &[u8], decoder: &mut Decoder) -> Result<Rgb, String> {
+    if !bytes.starts_with(&[0xFF, 0xD8]) && !PackedJpeg::is(bytes) {
+        return decode_other(bytes);
+    }
+    let (width, height, pixels) = jpeg::rgb(bytes, decoder).map_err(|fault| fault.to_string())?;
+    Ok(Rgb { height, width, pixels })
+}
+
+/// Decodes what is no JPEG.
+pub(crate) fn decode_other(bytes: &[u8]) -> Result<Rgb, String> {
+    if let Some(image) = Pixels::plain(bytes) {
+        return image.map(|Pixels { height, width, pixels }| Rgb { height, width, pixels: pixels.to_vec() });
+    }
+    match image::guess_format(bytes) {
+        Ok(ImageFormat::Png) => {
+            let mut limits = Limits::no_limits();
+            limits.max_alloc = Some(MOST_MEMORY);
+            finish(PngDecoder::with_limits(Cursor::new(bytes), limits).map_err(|error| plainly(&error))?)
+        }
+        Ok(other) => Err(format!("it is {other:?}, and only JPEG and PNG are read")),
+        Err(_) => Err("it is neither JPEG nor PNG".into()),
+    }
+}
+
+/// The first bytes of an image of plain pixels, as `data pack --codec pixels` writes it; height, width and the
+/// pixels of [`Rgb`] follow.
+const PLAIN: &[u8] = b"gradusP1";
+
+impl Pixels<'_> {
+    /// The image in a file of plain pixels; nothing where the file is of another kind.
+    pub fn plain(bytes: &[u8]) -> Option<Result<Pixels<'_>, String>> {
+        let rest = bytes.strip_prefix(PLAIN)?;
+        let Some((&[h0, h1, h2, h3, w0, w1, w2, w3], pixels)) = rest.split_first_chunk::<8>() else {
+            return Some(Err("the file ends before the image does".into()));
+        };
+        let (height, width) = (u32::from_le_bytes([h0, h1, h2, h3]), u32::from_le_bytes([w0, w1, w2, w3]));
+        if u64::from(height) * u64::from(width) * 3 != pixels.len() as u64 || pixels.is_empty() {
+            return Some(Err(format!("it claims to be {width}×{height} pixels, and has {} bytes", pixels.len())));
+        }
+        Some(Ok(Pixels { height: height as usize, width: width as usize, pixels }))
+    }
+}
+
+/// An image of plain pixels as [`decode`] reads it.
+pub(crate) fn plain(image: &Rgb) -> Vec<u8> {
+    let size = [image.height, image.width].map(|length| (length as u32).to_le_bytes()).concat();
+    [PLAIN, &size, &image.pixels].concat()
+}
+
+fn finish(decoder: impl ImageDecoder) -> Result<Rgb, String> {
+    let (width, height) = decoder.dimensions();
+    let pixels = u64::from(width) * u64::from(height);
+    if pixels == 0 || pixels > MOST_PIXELS {
+        return Err(format!("it claims to be {width}×{height} pixels; the limit is {MOST_PIXELS} pixels"));
+    }
+    let image = DynamicImage::from_decoder(decoder).map_err(|error| plainly(&error))?;
+    Ok(Rgb { height: height as usize, width: width as usize, pixels: image.into_rgb8().into_raw() })
+}
+
+/// The innermost sentence of a decoder's error.
+fn plainly(error: &ImageError) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use image::codecs::jpeg::JpegEncoder;
+    use image::{DynamicImage, GrayImage, RgbImage, RgbaImage};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn encoded(image: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
+        let mut bytes = Cursor::new(Vec::new());
+        image.into().write_to(&mut bytes, format).unwrap();
+        bytes.into_inner()
+    }
+
+    fn read(bytes: &[u8]) -> Result<Rgb, String> {
+        decode_once(bytes)
+    }
+
+    fn noise(width: u32, height: u32) -> RgbImage {
+        RgbImage::from_fn(width, height, |x, y| [(x * 37 + y) as u8, (x * y) as u8, (y * 91) as u8].into())
+    }
+
+    #[test]
+    fn kinds_of_pixels_become_rgb() {
+        let rgb = noise(5, 4);
+        let found = read(&encoded(rgb.clone(), ImageFormat::Png)).unwrap();
+        assert_eq!((found.height, found.width, found.pixels), (4, 5, rgb.into_raw()));
+        let grey = GrayImage::from_pixel(3, 2, [77].into());
+        for format in [ImageFormat::Png, ImageFormat::Jpeg] {
+            assert_eq!(read(&encoded(grey.clone(), format)).unwrap().pixels, [77; 18]);
+        }
+        let clear = RgbaImage::from_pixel(1, 1, [1, 2, 3, 0].into());
+        assert_eq!(read(&encoded(clear, ImageFormat::Png)).unwrap().pixels, [1, 2, 3]);
+        let flat = RgbImage::from_pixel(16, 16, [200, 100, 50].into());
+        let found = read(&encoded(flat, ImageFormat::Jpeg)).unwrap().pixels;
+        assert!(found.chunks(3).all(|p| p[0].abs_diff(200) < 3 && p[1].abs_diff(100) < 3 && p[2].abs_diff(50) < 3));
+    }
+
+    #[test]
+    fn every_truncation_is_refused() {
+        for format in [ImageFormat::Png, ImageFormat::Jpeg] {
+            let whole = encoded(noise(24, 24), format);
+            for length in 0..whole.len() - 20 {
+                assert!(read(&whole[..length]).is_err(), "{format:?} of {length} of {} bytes", whole.len());
+            }
+            let mut padded = whole.clone();
+            padded.extend([0; 100]);
+            assert_eq!(read(&padded).unwrap().pixels, read(&whole).unwrap().pixels, "{format:?}");
+        }
+    }
+
+    #[test]
+    fn claims_are_checked_before_memory_is_taken() {
+        let check = |bytes: &[u8], wanted: &str| {
+            let why = read(bytes).unwrap_err();
+            assert!(why.contains(wanted), "{why}");
+        };
+        let mut png = encoded(noise(2, 2), ImageFormat::Png);
+        png[16..20].copy_from_slice(&50_000_u32.to_be_bytes());
+        png[20..24].copy_from_slice(&50_000_u32.to_be_bytes());
+        let checksum = {
+            let mut crc = flate2::Crc::new();
+            crc.update(&png[12..29]);
+            crc.sum()
+        };
+        png[29..33].copy_from_slice(&checksum.to_be_bytes());
+        check(&png, "50000×50000");
+        let mut jpeg = Vec::new();
+        JpegEncoder::new(&mut jpeg).encode_image(&noise(8, 8)).unwrap();
+        let frame = jpeg.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
+        jpeg[frame + 5..frame + 9].copy_from_slice(&[0xFF, 0xF0, 0xFF, 0xF0]);
+        check(&jpeg, "65520×65520");
+        check(b"GIF89a, or so it says", "only JPEG and PNG");
+        check(b"hello", "neither");
+    }
+
+    proptest! {
+        #[test]
+        fn damage_never_panics(flips in prop::collection::vec((0_usize..2000, any::<u8>()), 1..20), jpeg: bool) {
+            let format = if jpeg { ImageFormat::Jpeg } else { ImageFormat::Png };
+            let mut bytes = encoded(noise(16, 16), format);
+            let length = bytes.len();
+            for (at, value) in flips {
+                bytes[at % length] = value;
+            }
+            if let Ok(image) = read(&bytes) {
+                prop_assert_eq!(image.pixels.len(), image.height * image.width * 3);
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Batches of images with boxes: a function of (data set, seed, epoch, position), as for images.
+//!
+//! One thread makes batches ahead of the training step and hands them over through a channel that holds two. With more
+//! workers each makes some frames of every batch; which one makes a frame changes nothing in it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use domain::train::Augment;
+
+use super::frame::Frame;
+use super::mosaic::mosaic;
+use super::{DetectionDataset, GroundTruthBox};
+use crate::sampling::random::{Draws, Purpose, key};
+use crate::{Cursor, Error, Part, RankShare, SampleOrder};
+
+/// Batches that wait to be used.
+const AHEAD: usize = 2;
+
+/// A stream of batches in a fixed order.
+#[derive(Debug)]
+pub struct DetectionLoader {
+    batches: Option<Receiver<Result<DetectionBatch, Error>>>,
+    thread: Option<JoinHandle<()>>,
+    refused: Option<Error>,
+}
+
+/// Frames of one size with what is to be seen in them.
+#[derive(Debug)]
+pub struct DetectionBatch {
+    /// Normalised values, `count × 3 × size × size`.
+    pub images: Vec<f32>,
+    /// The objects of each frame.
+    pub objects: Vec<Vec<GroundTruthBox>>,
+    /// Height and width.
+    pub size: usize,
+    /// How many of the frames count: all, or none where the only one is another rank's.
+    pub counted: usize,
+    /// Frames of the batch over all ranks.
+    pub whole: usize,
+    /// Where training stands once this batch is used.
+    pub cursor_after: Cursor,
+    /// From 0.
+    pub epoch: u64,
+    /// How long the caller waited for it.
+    pub wait: Duration,
+}
+
+/// What a thread needs to make batches.
+struct Maker {
+    dataset: Arc<DetectionDataset>,
+    part: Part,
+    batch: usize,
+    seed: u64,
+    flip: bool,
+    mosaic: bool,
+    share: RankShare,
+    /// The order of the training samples; evaluation goes as they come.
+    order: Option<SampleOrder>,
+}
+
+impl DetectionLoader {
+    /// Shuffled batches of the training samples, from the cursor to the end of epoch `epochs - 1`; of each, this share.
+    pub fn train(
+        dataset: Arc<DetectionDataset>,
+        batch: usize,
+        seed: u64,
+        augment: &[Augment],
+        from: Cursor,
+        epochs: u64,
+        share: RankShare,
+    ) -> DetectionLoader {
+        let samples = dataset.part(Part::Train).len() as u64;
+        let Cursor { epoch, pos } = from;
+        if epoch < epochs && pos >= samples.max(1) {
+            return DetectionLoader {
+                batches: None,
+                thread: None,
+                refused: Some(Error::Position { epoch, pos, samples }),
+            };
+        }
+        let (flip, mosaic) = (augment.contains(&Augment::Flip), augment.contains(&Augment::Mosaic));
+        let order = Some(SampleOrder::new(samples, seed));
+        Maker { dataset, part: Part::Train, batch: batch.max(1), seed, flip, mosaic, share, order }.start(from, epochs)
+    }
+
+    /// Batches of one part as its samples come, once.
+    pub fn evaluate(dataset: Arc<DetectionDataset>, part: Part, batch: usize) -> DetectionLoader {
+        let (flip, mosaic, share) = (false, false, RankShare::ALL);
+        Maker { dataset, part, batch: batch.max(1), seed: 0, flip, mosaic, share, order: None }.start(Cursor::START, 1)
+    }
+
+    /// The next batch; `None` after the last one, and after an error.
+    #[allow(clippy::should_implement_trait)] // As the loader of images, which this stands beside.
+    pub fn next(&mut self) -> Option<Result<DetectionBatch, Error>> {
+        if let Some(error) = self.refused.take() {
+            return Some(Err(error));
+        }
+        let began = Instant::now();
+        let mut batch = self.batches.as_ref()?.recv().ok()?;
+        if let Ok(batch) = &mut batch {
+            batch.wait = began.elapsed();
+        }
+        Some(batch)
+    }
+}
+
+impl Drop for DetectionLoader {
+    fn drop(&mut self) {
+        // The thread ends when nobody receives any more.
+        self.batches = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Maker {
+    fn start(self, from: Cursor, epochs: u64) -> DetectionLoader {
+        let (sender, receiver) = sync_channel(AHEAD);
+        let thread = std::thread::spawn(move || self.work(from, epochs, &sender));
+        DetectionLoader { batches: Some(receiver), thread: Some(thread), refused: None }
+    }
+
+    fn work(&self, from: Cursor, epochs: u64, sender: &SyncSender<Result<DetectionBatch, Error>>) {
+        let samples = self.dataset.part(self.part).len() as u64;
+        let mut at = from;
+        while at.epoch < epochs && samples > 0 {
+            let rows = (self.batch as u64).min(samples - at.pos);
+            let after = at.pos + rows;
+            let next = if after < samples {
+                Cursor { epoch: at.epoch, pos: after }
+            } else {
+                Cursor { epoch: at.epoch + 1, pos: 0 }
+            };
+            let batch = self.batch(at, rows, next);
+            let failed = batch.is_err();
+            if sender.send(batch).is_err() || failed {
+                return;
+            }
+            at = next;
+        }
+    }
+
+    fn batch(&self, Cursor { epoch, pos }: Cursor, rows: u64, cursor_after: Cursor) -> Result<DetectionBatch, Error> {
+        let size = self.dataset.size;
+        let ours = self.share.of(rows);
+        let counted = (ours.end - ours.start) as usize;
+        // A rank that there is no frame left for still has something to work at, which does not count.
+        let ours = if ours.is_empty() { 0..1 } else { ours };
+        let places: Vec<u64> = ours.map(|place| pos + place).collect();
+        let values = 3 * size * size;
+        let mut images = vec![0.0; places.len() * values];
+        let share = places.len().div_ceil(self.dataset.workers);
+        let shares = places.chunks(share).zip(images.chunks_mut(share * values));
+        let objects = if self.dataset.workers == 1 {
+            shares.map(|(places, images)| self.frames(epoch, places, images)).collect::<Result<Vec<_>, _>>()?
+        } else {
+            std::thread::scope(|scope| {
+                let begun = shares.map(|(places, images)| scope.spawn(move || self.frames(epoch, places, images)));
+                // All of them, before the first is waited for.
+                let workers: Vec<_> = begun.collect();
+                let made = workers.into_iter().map(|worker| {
+                    worker.join().unwrap_or_else(|_| Err(Error::Internal("a thread that makes frames panicked".into())))
+                });
+                made.collect::<Result<Vec<_>, _>>()
+            })?
+        };
+        let objects = objects.concat();
+        let (whole, wait) = (rows as usize, Duration::ZERO);
+        Ok(DetectionBatch { images, objects, size, counted, whole, cursor_after, epoch, wait })
+    }
+
+    /// Writes the frames at some places of an epoch one after another, and returns what is to be seen in each.
+    fn frames(&self, epoch: u64, places: &[u64], images: &mut [f32]) -> Result<Vec<Vec<GroundTruthBox>>, Error> {
+        let DetectionDataset { size, mean, std, .. } = &*self.dataset;
+        let pixels = size * size;
+        let scaling = mean.iter().zip(std).map(|(mean, std)| (1.0 / (255.0 * std), -mean / std));
+        let scaling: Vec<(f32, f32)> = scaling.collect();
+        let mut objects = Vec::with_capacity(places.len());
+        for (place, image) in places.iter().zip(images.chunks_exact_mut(3 * pixels)) {
+            let frame = self.shown(epoch, *place)?;
+            let planes = frame.pixels.chunks_exact(pixels).zip(image.chunks_exact_mut(pixels));
+            for ((plane, values), (factor, offset)) in planes.zip(&scaling) {
+                for (value, pixel) in values.iter_mut().zip(plane) {
+                    *value = f32::from(*pixel) * factor + offset;
+                }
+            }
+            objects.push(frame.objects.clone());
+        }
+        Ok(objects)
+    }
+
+    /// The frame at a place of an epoch, as it is shown then.
+    fn shown(&self, epoch: u64, place: u64) -> Result<Arc<Frame>, Error> {
+        let part = self.dataset.part(self.part);
+        let Some(order) = &self.order else { return self.dataset.frame(part[place as usize]) };
+        let number = part[order.at(epoch, place) as usize];
+        let mut draws = Draws::new(key(Purpose::Augment, self.seed, &[epoch, u64::from(number)]));
+        let mut frame = self.dataset.frame(number)?;
+        if self.mosaic {
+            let mut other = || self.dataset.frame(part[draws.below(part.len() as u64) as usize]);
+            let others = [other()?, other()?, other()?];
+            frame = Arc::new(mosaic([&frame, &others[0], &others[1], &others[2]], &mut draws));
+        }
+        if self.flip && draws.below(2) == 1 {
+            frame = Arc::new(frame.mirrored());
+        }
+        Ok(frame)
+    }
+}

@@ -1,0 +1,89 @@
+//! An image in a square: shrunk or grown until its longer side fits, in the middle, on grey.
+
+use super::GroundTruthBox;
+use super::listing::{Edges, LabelledBox};
+use crate::decode::rgb::Rgb;
+use crate::transform::resize::resize;
+
+/// The grey around an image, as detectors are usually trained with.
+pub(super) const GREY: u8 = 114;
+/// Boxes thinner than this many pixels of the frame cannot be seen.
+const THINNEST: f32 = 1.0;
+
+/// A square of pixels, and what is to be seen in it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Frame {
+    pub size: usize,
+    /// 3 × size × size.
+    pub pixels: Vec<u8>,
+    pub objects: Vec<GroundTruthBox>,
+}
+
+impl Frame {
+    /// Puts an image and its boxes into a square of `size`.
+    pub fn of(image: &Rgb, boxes: &[LabelledBox], size: usize) -> Frame {
+        let longer = image.height.max(image.width);
+        let fitted = |side: usize| ((side * size * 2 + longer) / (2 * longer)).clamp(1, size);
+        let (height, width) = (fitted(image.height), fitted(image.width));
+        let (top, left) = ((size - height) / 2, (size - width) / 2);
+        let mut planes = vec![0; 3 * height * width];
+        if (height, width) == (image.height, image.width) {
+            for (at, pixel) in image.pixels.chunks_exact(3).enumerate() {
+                for (channel, value) in pixel.iter().enumerate() {
+                    planes[channel * height * width + at] = *value;
+                }
+            }
+        } else {
+            resize(image, height, width, &mut planes);
+        }
+        let mut pixels = vec![GREY; 3 * size * size];
+        for channel in 0..3 {
+            for row in 0..height {
+                let from = (channel * height + row) * width;
+                let to = (channel * size + top + row) * size + left;
+                pixels[to..to + width].copy_from_slice(&planes[from..from + width]);
+            }
+        }
+        let stretch = [width as f64 / image.width as f64, height as f64 / image.height as f64];
+        let place = |marked: &LabelledBox| {
+            let edges = match marked.edges {
+                Edges::Pixels(edges) => edges,
+                Edges::Shares(edges) => {
+                    let (width, height) = (image.width as f64, image.height as f64);
+                    [edges[0] * width, edges[1] * height, edges[2] * width, edges[3] * height]
+                }
+            };
+            let along = |edge: f64, axis: usize, start: usize, length: usize| {
+                (edge * stretch[axis]).clamp(0.0, length as f64) as f32 + start as f32
+            };
+            let edges = [
+                along(edges[0], 0, left, width),
+                along(edges[1], 1, top, height),
+                along(edges[2], 0, left, width),
+                along(edges[3], 1, top, height),
+            ];
+            GroundTruthBox { class: marked.class, edges }
+        };
+        let objects = boxes.iter().map(place).filter(is_seen).collect();
+        Frame { size, pixels, objects }
+    }
+
+    /// The same, left to right.
+    pub fn mirrored(&self) -> Frame {
+        let mut mirrored = self.clone();
+        for row in mirrored.pixels.chunks_exact_mut(self.size) {
+            row.reverse();
+        }
+        let width = self.size as f32;
+        for GroundTruthBox { edges, .. } in &mut mirrored.objects {
+            (edges[0], edges[2]) = (width - edges[2], width - edges[0]);
+        }
+        mirrored
+    }
+}
+
+/// Whether an object is large enough to be seen.
+pub(super) fn is_seen(object: &GroundTruthBox) -> bool {
+    let [left, top, right, bottom] = object.edges;
+    right - left >= THINNEST && bottom - top >= THINNEST
+}

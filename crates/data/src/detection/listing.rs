@@ -1,0 +1,45 @@
+//! What a folder of samples holds: which images, and the boxes that its label files mark in them.
+
+use std::path::PathBuf;
+
+use crate::Part;
+
+/// Every sample in the order of its name, and the classes.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub classes: Vec<String>,
+    pub samples: Vec<LabelledImage>,
+    pub notes: Vec<String>,
+}
+
+/// One image that has not been read yet.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct LabelledImage {
+    pub file: PathBuf,
+    /// The part that the layout of the data names for it.
+    pub home: Option<Part>,
+    pub boxes: Vec<LabelledBox>,
+}
+
+/// A box as its file has it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct LabelledBox {
+    pub class: u32,
+    pub edges: Edges,
+}
+
+/// Left, top, right and bottom edge.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Edges {
+    /// In pixels of the image.
+    Pixels([f64; 4]),
+    /// In shares of its width and height.
+    Shares([f64; 4]),
+}
+
+/// The part that a name stands for, as in `train2017` or `valid`.
+pub(super) fn part_named(name: &str) -> Option<Part> {
+    let name = name.to_lowercase();
+    let parts = [("train", Part::Train), ("val", Part::Validation), ("test", Part::Test)];
+    parts.into_iter().find(|(word, _)| name.contains(word)).map(|(_, part)| part)
+}

@@ -1,0 +1,329 @@
+//! Files that many threads read by position, of which only some are open at a time.
+//!
+//! A file is here, or it is a hole whose bytes are remote ([`crate::files::remote`]); who reads it need not know. A data set may have more shards than a process may have open files (1024 is a usual limit), so those opened first
+//! are closed when there are too many. Reads need no lock: they hold the file that they read.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::plain_file;
+use super::remote::{AccessTime, ByteRange, Client};
+
+/// No image file is larger; a hostile one is refused before it is read.
+pub(crate) const LARGEST_FILE: u64 = 256 << 20;
+
+/// Whether so many bytes of a file, of which at most one more than [`LARGEST_FILE`] were read, can be an image.
+///
+/// # Errors
+/// Why they cannot.
+pub(crate) fn check_length(bytes: usize) -> Result<(), &'static str> {
+    match bytes as u64 {
+        0 => Err("the file is empty"),
+        1..=LARGEST_FILE => Ok(()),
+        _ => Err("the file is larger than 256 MiB"),
+    }
+}
+
+/// An open file, or one that is remote.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    Local(File),
+    Remote { client: Arc<Client>, file: u32, bytes: u64 },
+}
+
+impl Opened {
+    pub fn open(path: &Path) -> io::Result<Opened> {
+        Opened::with(Client::of(path)?.as_ref(), path)
+    }
+
+    fn with(client: Option<&Arc<Client>>, path: &Path) -> io::Result<Opened> {
+        match client.and_then(|client| Some((client, client.file(path)?))) {
+            Some((client, (file, bytes))) => Ok(Opened::Remote { client: Arc::clone(client), file, bytes }),
+            None => Ok(Opened::Local(plain_file::open(path)?)),
+        }
+    }
+
+    /// Bytes of the whole file.
+    pub fn length(&self) -> io::Result<u64> {
+        match self {
+            Opened::Local(file) => Ok(file.metadata()?.len()),
+            Opened::Remote { bytes, .. } => Ok(*bytes),
+        }
+    }
+
+    /// Fills `bytes` from `offset`, which may be needed again some time.
+    pub fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_due(bytes, offset, AccessTime::SOME_TIME)
+    }
+
+    /// Fills `bytes` from `offset`; `when` says when they are needed.
+    pub fn read_due(&self, bytes: &mut [u8], offset: u64, when: AccessTime) -> io::Result<()> {
+        let (client, file, length) = match self {
+            Opened::Local(file) => return file.read_exact_at(bytes, offset),
+            Opened::Remote { client, file, bytes } => (client, *file, *bytes),
+        };
+        let ends = offset.checked_add(bytes.len() as u64).is_none_or(|end| end > length);
+        match u32::try_from(bytes.len()) {
+            Ok(0) => Ok(()),
+            Ok(count) if !ends => client.read(ByteRange { file, offset, bytes: count }, when, bytes),
+            Ok(_) | Err(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// Reads up to as many bytes as there is room for from `offset`; none at the end.
+    pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        let length = match self {
+            Opened::Local(file) => return file.read_at(bytes, offset),
+            Opened::Remote { bytes, .. } => *bytes,
+        };
+        let count = bytes.len().min(usize::try_from(length.saturating_sub(offset)).unwrap_or(usize::MAX));
+        self.read_due(&mut bytes[..count], offset, AccessTime::SOME_TIME)?;
+        Ok(count)
+    }
+}
+
+/// Who serves the files that are remote, if there is somebody; or why that is not known, which is reported when a file is
+/// read: its hole must not be taken for its bytes.
+#[derive(Debug)]
+struct Served(io::Result<Option<Arc<Client>>>);
+
+impl Served {
+    fn client(&self) -> Option<&Client> {
+        self.0.as_ref().ok()?.as_deref()
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Opened> {
+        match &self.0 {
+            Ok(client) => Opened::with(client.as_ref(), path),
+            Err(error) => {
+                let why = format!("where its data lies cannot be read from `.gradus/elsewhere.json`: {error}");
+                Err(io::Error::new(error.kind(), why))
+            }
+        }
+    }
+}
+
+/// Files by number, opened when they are first read.
+#[derive(Debug)]
+pub(crate) struct Handles {
+    paths: Vec<PathBuf>,
+    client: Served,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    files: HashMap<u32, Arc<Opened>>,
+    /// Numbers in the order in which they were opened.
+    order: VecDeque<u32>,
+}
+
+/// Files open at a time: a quarter of the usual limit, so that a process may have some data sets.
+const MOST_OPEN: usize = 256;
+
+impl Handles {
+    pub fn new(paths: Vec<PathBuf>) -> Handles {
+        let client = Served(paths.first().map_or(Ok(None), |path| Client::of(path)));
+        Handles { paths, client, open: Mutex::default() }
+    }
+
+    pub fn path(&self, number: u32) -> &Path {
+        &self.paths[number as usize]
+    }
+
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// Fills `bytes` from `offset` of file `number`.
+    pub fn read_exact_at(&self, number: u32, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file(number)?.read_exact_at(bytes, offset)
+    }
+
+    /// The same; `when` says when they are needed.
+    pub fn read_due(&self, number: u32, bytes: &mut [u8], offset: u64, when: AccessTime) -> io::Result<()> {
+        self.file(number)?.read_due(bytes, offset, when)
+    }
+
+    /// Who serves the files that are remote; none where they are here.
+    pub fn client(&self) -> Option<&Client> {
+        self.client.client()
+    }
+
+    /// Says which bytes will be read soon: of which file, from where, how many, and when.
+    pub fn expect(&self, spans: impl Iterator<Item = (u32, u64, u32, AccessTime)>) {
+        let Some(client) = self.client() else { return };
+        client.expect(spans.filter_map(|(number, offset, bytes, when)| {
+            let (file, _) = client.file(&self.paths[number as usize])?;
+            Some((ByteRange { file, offset, bytes }, when))
+        }));
+    }
+
+    /// File `number`, open.
+    pub fn file(&self, number: u32) -> io::Result<Arc<Opened>> {
+        // Nothing that can panic runs under the lock.
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = open.files.get(&number) {
+            return Ok(Arc::clone(file));
+        }
+        while open.order.len() >= MOST_OPEN {
+            if let Some(first) = open.order.pop_front() {
+                open.files.remove(&first);
+            }
+        }
+        let file = Arc::new(self.client.open(&self.paths[number as usize])?);
+        open.files.insert(number, Arc::clone(&file));
+        open.order.push_back(number);
+        Ok(file)
+    }
+}
+
+/// Files that are read whole, below one folder.
+#[derive(Debug)]
+pub(crate) struct Whole(Served);
+
+impl Whole {
+    /// Those below `root`.
+    pub fn below(root: &Path) -> Whole {
+        Whole(Served(Client::of(root)))
+    }
+
+    /// Who serves the files that are remote; none where they are here.
+    pub fn client(&self) -> Option<&Client> {
+        self.0.client()
+    }
+
+    /// Reads a file into `bytes`, or the first of it if it has more than `most`; `when` says when it is needed.
+    pub fn read(&self, path: &Path, most: u64, when: AccessTime, bytes: &mut Vec<u8>) -> io::Result<()> {
+        bytes.clear();
+        match self.0.open(path)? {
+            Opened::Local(file) => {
+                bytes.reserve(file.metadata()?.len().min(most) as usize);
+                file.take(most).read_to_end(bytes).map(drop)
+            }
+            file @ Opened::Remote { .. } => {
+                bytes.resize(file.length()?.min(most) as usize, 0);
+                file.read_due(bytes, 0, when)
+            }
+        }
+    }
+}
+
+/// A file read by position through a small buffer, for those who look at many close places of it.
+pub(crate) struct Window<'a> {
+    file: &'a Opened,
+    length: u64,
+    start: u64,
+    buffer: Vec<u8>,
+}
+
+/// Bytes read at a time: here, and elsewhere, where every read is a trip.
+const WINDOW: u64 = 16 << 10;
+const WINDOW_REMOTE: u64 = 4 << 20;
+
+impl<'a> Window<'a> {
+    pub fn new(file: &'a Opened) -> io::Result<Window<'a>> {
+        let length = file.length()?;
+        Ok(Window { file, length, start: 0, buffer: Vec::new() })
+    }
+
+    /// Bytes of the whole file.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Up to `most` bytes at `offset`; fewer only where the file ends.
+    pub fn up_to(&mut self, offset: u64, most: u64) -> io::Result<&[u8]> {
+        let end = self.length.min(offset.saturating_add(most));
+        let offset = offset.min(end);
+        let held = self.start..self.start + self.buffer.len() as u64;
+        if !(held.contains(&offset) && end <= held.end) && offset < end {
+            let window = match self.file {
+                Opened::Local(_) => WINDOW,
+                Opened::Remote { .. } => WINDOW_REMOTE,
+            };
+            let end = self.length.min(offset.saturating_add(most.max(window)));
+            self.buffer.resize((end - offset) as usize, 0);
+            self.start = offset;
+            if let Err(error) = self.file.read_due(&mut self.buffer, offset, AccessTime::ONCE) {
+                self.buffer.clear();
+                return Err(error);
+            }
+        }
+        if offset == end {
+            return Ok(&[]);
+        }
+        let from = (offset - self.start) as usize;
+        Ok(&self.buffer[from..from + (end - offset) as usize])
+    }
+
+    /// Exactly `N` bytes at `offset`; `None` where the file ends before.
+    pub fn array<const N: usize>(&mut self, offset: u64) -> io::Result<Option<[u8; N]>> {
+        Ok(self.up_to(offset, N as u64)?.try_into().ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_file_is_neither_empty_nor_too_large() {
+        assert_eq!(check_length(0), Err("the file is empty"));
+        assert_eq!([1, LARGEST_FILE as usize].map(check_length), [Ok(()); 2]);
+        assert_eq!(check_length(LARGEST_FILE as usize + 1), Err("the file is larger than 256 MiB"));
+    }
+
+    #[test]
+    fn more_files_than_may_be_open() {
+        let root = tempfile::tempdir().unwrap();
+        let number = MOST_OPEN as u32 + 100;
+        let paths: Vec<PathBuf> = (0..number).map(|n| root.path().join(n.to_string())).collect();
+        for (path, n) in paths.iter().zip(0_u32..) {
+            std::fs::write(path, n.to_le_bytes()).unwrap();
+        }
+        let handles = Handles::new(paths);
+        for n in (0..number).chain((0..number).rev()) {
+            let mut bytes = [0; 4];
+            handles.read_exact_at(n, &mut bytes, 0).unwrap();
+            assert_eq!(u32::from_le_bytes(bytes), n);
+        }
+        assert_eq!(handles.open.lock().unwrap().files.len(), MOST_OPEN);
+    }
+
+    /// A listing that cannot be read is reported; the hole below it is not read as if it were the file.
+    #[test]
+    fn a_hole_is_not_read_where_nobody_knows_who_serves_it() {
+        let root = tempfile::tempdir().unwrap();
+        let (own, file) = (root.path().join(".gradus"), root.path().join("image.jpg"));
+        std::fs::create_dir(&own).unwrap();
+        std::fs::write(own.join("elsewhere.json"), "{half").unwrap();
+        File::create(&file).unwrap().set_len(100).unwrap();
+        let mut bytes = Vec::new();
+        let whole = Whole::below(root.path()).read(&file, 1000, AccessTime::SOME_TIME, &mut bytes);
+        let part = Handles::new(vec![file]).read_exact_at(0, &mut [0; 10], 5);
+        for error in [whole, part].map(Result::unwrap_err) {
+            assert!(error.to_string().contains("cannot be read from `.gradus/elsewhere.json`"), "{error}");
+        }
+        assert!(bytes.is_empty());
+    }
+
+    #[test]
+    fn a_window_gives_what_the_file_has() {
+        let root = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..50_000_u32).map(|n| (n * 7) as u8).collect();
+        std::fs::write(root.path().join("f"), &bytes).unwrap();
+        let file = Opened::open(&root.path().join("f")).unwrap();
+        let mut window = Window::new(&file).unwrap();
+        for (offset, most) in [(0, 10), (5, 0), (16_380, 20), (100, 40_000), (49_990, 100), (50_000, 5), (u64::MAX, 9)]
+        {
+            let from = bytes.len().min(offset as usize);
+            let to = bytes.len().min(from + most as usize);
+            assert_eq!(window.up_to(offset, most).unwrap(), &bytes[from..to], "{most} at {offset}");
+        }
+    }
+}

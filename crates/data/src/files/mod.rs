@@ -1,0 +1,14 @@
+//! Files, opened without trust and read by position, whether their bytes are on this machine or remote.
+//!
+//! `plain_file` and `text` open what lies on a disk; `remote` reads ranges through a server that holds the credentials,
+//! and `cache` keeps some of them; `handles` hides which of the two a file is.
+
+pub mod cache;
+pub mod caught;
+pub(crate) mod handles;
+pub(crate) mod plain_file;
+pub mod remote;
+pub(crate) mod replace;
+mod text;
+
+pub use text::text;

@@ -1,0 +1,179 @@
+//! The members of an uncompressed tar, which is never unpacked.
+//!
+//! One pass over the headers notes where each member's bytes begin; they are read by position afterwards. Paths inside
+//! the tar are labels only and never touch the file system, so a hostile one can do no harm. The dialects are those of
+//! POSIX.1-2001 (ustar, pax) and GNU; what is a size is checked against the file before anything is read or skipped.
+
+use std::io;
+
+use crate::files::handles::{Opened, Window};
+
+const BLOCK: u64 = 512;
+/// Longer names and records of names belong to no image.
+const LONGEST_NAME: u64 = 1 << 20;
+
+/// One member that is a file, or a second name of one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub name: Vec<u8>,
+    pub kind: Kind,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    File {
+        offset: u64,
+        bytes: u64,
+    },
+    /// A hard link: the name of another member.
+    Link(Vec<u8>),
+    /// A file with holes, whose bytes do not lie in one piece.
+    Sparse,
+}
+
+/// What stops the reading of a tar.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The system refused.
+    Read(io::Error),
+    /// The tar is not one, or ends early.
+    Damaged(String),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Stop {
+        Stop::Read(error)
+    }
+}
+
+/// What entries before a member say about it.
+#[derive(Default)]
+struct Said {
+    name: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+    bytes: Option<u64>,
+    sparse: bool,
+}
+
+/// Shows every file and hard link to `visit`, in the order of the tar. What was shown before an error is sound.
+pub(super) fn entries(file: &Opened, mut visit: impl FnMut(Entry)) -> Result<(), Stop> {
+    let mut window = Window::new(file)?;
+    let mut said = Said::default();
+    let mut at = 0;
+    while at < window.length() {
+        let Some(header) = window.array::<512>(at)? else {
+            return Err(Stop::Damaged("it ends inside a header".into()));
+        };
+        if header.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        if !sums_up(&header) {
+            return Err(Stop::Damaged(format!("there is no header at byte {at}")));
+        }
+        let size = number(&header[124..136]).ok_or_else(|| Stop::Damaged(format!("no size is given at byte {at}")))?;
+        let kind = header[156];
+        // The size that a pax record gives is that of the file, not of another extension between the two.
+        let bytes = match kind {
+            b'L' | b'K' | b'x' | b'g' => size,
+            _ => said.bytes.unwrap_or(size),
+        };
+        let offset = at + BLOCK;
+        let end = offset.checked_add(bytes).filter(|end| *end <= window.length());
+        let Some(end) = end else {
+            let name = said.name.take().unwrap_or_else(|| path(&header));
+            return Err(Stop::Damaged(format!("it ends inside `{}`", String::from_utf8_lossy(&name))));
+        };
+        match kind {
+            b'L' => said.name = Some(until_zero(long(&mut window, offset, bytes)?).to_vec()),
+            b'K' => said.link = Some(until_zero(long(&mut window, offset, bytes)?).to_vec()),
+            b'x' => said.add(long(&mut window, offset, bytes)?)?,
+            b'g' => {} // Defaults for the whole tar; no name or size can be one.
+            _ => {
+                let Said { name, link, sparse, .. } = std::mem::take(&mut said);
+                let name = name.unwrap_or_else(|| path(&header));
+                match kind {
+                    b'S' => visit(Entry { name, kind: Kind::Sparse }),
+                    b'0' | b'7' | 0 if sparse => visit(Entry { name, kind: Kind::Sparse }),
+                    b'0' | b'7' | 0 => visit(Entry { name, kind: Kind::File { offset, bytes } }),
+                    b'1' => {
+                        let target = link.unwrap_or_else(|| until_zero(&header[157..257]).to_vec());
+                        visit(Entry { name, kind: Kind::Link(target) });
+                    }
+                    _ => {} // Folders, symbolic links and devices hold no samples.
+                }
+            }
+        }
+        at = end.div_ceil(BLOCK) * BLOCK;
+    }
+    Ok(())
+}
+
+impl Said {
+    /// Reads the records `<length> <key>=<value>\n` of a pax header.
+    fn add(&mut self, mut records: &[u8]) -> Result<(), Stop> {
+        let broken = || Stop::Damaged("a pax header is broken".into());
+        while !until_zero(records).is_empty() {
+            let space = records.iter().position(|byte| *byte == b' ').ok_or_else(broken)?;
+            let length = std::str::from_utf8(&records[..space]).ok().and_then(|text| text.parse::<usize>().ok());
+            let length = length.filter(|length| *length > space + 1 && *length <= records.len()).ok_or_else(broken)?;
+            let record = &records[space + 1..length - 1];
+            let equals = record.iter().position(|byte| *byte == b'=').ok_or_else(broken)?;
+            let (key, value) = (&record[..equals], &record[equals + 1..]);
+            match key {
+                b"path" => self.name = Some(value.to_vec()),
+                b"linkpath" => self.link = Some(value.to_vec()),
+                b"size" => {
+                    let text = std::str::from_utf8(value).ok();
+                    self.bytes = Some(text.and_then(|text| text.parse().ok()).ok_or_else(broken)?);
+                }
+                _ if key.starts_with(b"GNU.sparse.") => self.sparse = true,
+                _ => {}
+            }
+            records = &records[length..];
+        }
+        Ok(())
+    }
+}
+
+fn long<'a>(window: &'a mut Window, offset: u64, bytes: u64) -> Result<&'a [u8], Stop> {
+    if bytes > LONGEST_NAME {
+        return Err(Stop::Damaged(format!("a name of {bytes} bytes is announced")));
+    }
+    Ok(window.up_to(offset, bytes)?)
+}
+
+/// The name in a header: with the prefix of ustar, which GNU uses for other things.
+fn path(header: &[u8; 512]) -> Vec<u8> {
+    let name = until_zero(&header[..100]);
+    let prefix = until_zero(&header[345..500]);
+    if &header[257..263] == b"ustar\0" && !prefix.is_empty() {
+        return [prefix, b"/", name].concat();
+    }
+    name.to_vec()
+}
+
+/// Whether the checksum is right: the sum of all bytes, its own counted as spaces; some tars summed signed bytes.
+fn sums_up(header: &[u8; 512]) -> bool {
+    let Some(wanted) = number(&header[148..156]) else {
+        return false;
+    };
+    let bytes = || header.iter().enumerate().map(|(at, byte)| if (148..156).contains(&at) { b' ' } else { *byte });
+    let unsigned: u64 = bytes().map(u64::from).sum();
+    let signed: i64 = bytes().map(|byte| i64::from(byte.cast_signed())).sum();
+    wanted == unsigned || i64::try_from(wanted) == Ok(signed)
+}
+
+/// A number in octal digits, or in GNU's base 256, whose first bit is set.
+fn number(field: &[u8]) -> Option<u64> {
+    if field[0] & 0x80 != 0 {
+        let (high, low) = field.split_at(field.len() - 8);
+        let rest = high.iter().skip(1).all(|byte| *byte == 0) && field[0] == 0x80 || field.len() == 8;
+        return rest.then(|| low.try_into().map(|low| u64::from_be_bytes(low) & (u64::MAX >> 1)).ok()).flatten();
+    }
+    let text = std::str::from_utf8(until_zero(field)).ok()?.trim();
+    if text.is_empty() { Some(0) } else { u64::from_str_radix(text, 8).ok() }
+}
+
+fn until_zero(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())]
+}

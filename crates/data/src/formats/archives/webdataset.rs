@@ -1,0 +1,268 @@
+//! Images in tars: a folder tree that was packed into one, or WebDataset shards.
+//!
+//! In a WebDataset the members that share a path up to the first dot of the file name are one sample: an image, its
+//! class (`.cls`, or a key of `.json`) and whatever else, of which `.json` and `.txt` are kept when it is packed. Without a class beside any image, the folder that an image
+//! lies in is its class. Samples are in the order of their paths, so that the same images are the same data set,
+//! sample for sample, whether they lie in a folder, in one tar, or shuffled over many.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::archive::{self, Entry, Kind, Stop};
+use crate::Error;
+use crate::error::layout;
+use crate::files::handles::{Handles, Opened};
+use crate::formats::class_names::{Named, numbered};
+use crate::formats::encoded::Encoded;
+use crate::formats::encoded::spans::{Beside, Names, Span, Spans};
+use crate::formats::index::{Content, Home, Index, Reading, Skipped};
+use crate::formats::labels::{from_paths, homes_of, is_hidden, is_image};
+
+/// A class or a JSON beside an image is read when the data is opened; longer ones hold no class.
+const LONGEST_CLASS: u64 = 4 << 10;
+const LONGEST_JSON: u64 = 1 << 20;
+
+/// Where a member lies.
+type Place = (u32, u64, u64);
+
+/// The members that matter, of all tars: by name or key, and number of the tar.
+#[derive(Default)]
+struct Members {
+    images: BTreeMap<(String, u32), Place>,
+    classes: BTreeMap<(String, u32), Place>,
+    jsons: BTreeMap<(String, u32), Place>,
+    texts: BTreeMap<(String, u32), Place>,
+    /// Images that came again later in their tar, by name.
+    replaced: Vec<String>,
+}
+
+/// The samples of some tars, which lie in one data set; `homes` are the parts that the names of the tars tell.
+pub(in crate::formats) fn index(
+    root: &Path,
+    tars: Vec<PathBuf>,
+    homes: &[Home],
+    reading: &Reading,
+) -> Result<Index, Error> {
+    let (mut members, mut skipped) = (Members::default(), Vec::new());
+    for (path, number) in tars.iter().zip(0_u32..) {
+        if let Err(why) = members.list(path, number)? {
+            if !reading.skip {
+                let hint = "get the file again, or check it with `tar -tf`";
+                return Err(layout(path, format!("the tar is damaged: {why}"), hint));
+            }
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            skipped.push(Skipped { name, why: format!("the rest of the tar is damaged: {why}") });
+        }
+    }
+    let replaced = std::mem::take(&mut members.replaced);
+    let handles = Handles::new(tars);
+    let mut images: Vec<((String, u32), Place)> = std::mem::take(&mut members.images).into_iter().collect();
+    // As a folder is sorted: part by part, so that `a/b` comes before `a-b/c`.
+    images.sort_by(|((a, i), _), ((b, j), _)| Path::new(a).cmp(Path::new(b)).then(i.cmp(j)));
+    let mut named = Vec::with_capacity(images.len());
+    for ((name, tar), _) in &images {
+        named.push(members.class(&handles, name, *tar)?);
+    }
+    // A JSON without a class is a caption or the like, and does not say more than the folders do.
+    let by_members = named.iter().any(Option::is_some);
+    if by_members {
+        let mut keep = Vec::with_capacity(images.len());
+        for (((name, _), _), class) in images.iter().zip(&named) {
+            let why = "it has no class beside it, neither `.cls` nor a `label` in `.json`".to_owned();
+            if class.is_none() && !reading.skip {
+                return Err(Error::Image { name: name.clone(), why });
+            }
+            keep.push(class.is_some());
+            if class.is_none() {
+                skipped.push(Skipped { name: name.clone(), why });
+            }
+        }
+        let mut flags = keep.iter();
+        images.retain(|_| flags.next() == Some(&true));
+    }
+    let places: Vec<Home> = images.iter().map(|((_, tar), _)| homes.get(*tar as usize).copied().flatten()).collect();
+    let (classes, labels, homes) = if by_members {
+        let (classes, labels) = numbered(named.into_iter().flatten().collect(), class_names(&handles));
+        let homes = homes_of(root, &places, &classes, &labels, reading)?;
+        (classes, labels, homes)
+    } else {
+        let paths: Vec<PathBuf> = images.iter().map(|((name, _), _)| PathBuf::from(name)).collect();
+        from_paths(root, &paths, &places, reading.by_folders)?.into_lists()
+    };
+    // A larger image is refused where it is read, by name.
+    let span = |&(file, offset, bytes): &Place| Span {
+        file,
+        offset,
+        bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+        record: None,
+    };
+    let spans = images.iter().map(|(_, place)| span(place)).collect();
+    let piece = |pieces: &BTreeMap<(String, u32), Place>, name: &str, tar: u32| {
+        pieces.get(&(split(name).0, tar)).filter(|(_, _, bytes)| *bytes <= LONGEST_JSON).map(span)
+    };
+    let beside = match members.jsons.is_empty() && members.texts.is_empty() {
+        true => Vec::new(),
+        false => {
+            let of = |name: &str, tar| Beside {
+                json: piece(&members.jsons, name, tar),
+                text: piece(&members.texts, name, tar),
+            };
+            images.iter().map(|((name, tar), _)| of(name, *tar)).collect()
+        }
+    };
+    let names = Names::each(images.iter().map(|((name, _), _)| name.as_str()));
+    let content = Content::Encoded(Encoded::Spans(Spans { files: handles, spans, names, beside }));
+    Ok(Index { classes, labels, homes, content, skipped, replaced })
+}
+
+impl Members {
+    /// Adds those of one tar. The inner error says what is wrong with the tar; what came before it is kept.
+    fn list(&mut self, path: &Path, number: u32) -> Result<Result<(), String>, Error> {
+        let refused = |source| Error::Read { name: path.display().to_string(), source };
+        let file = Opened::open(path).map_err(refused)?;
+        let (mut links, mut sparse) = (Vec::new(), None);
+        let read = archive::entries(&file, |Entry { name, kind }| {
+            let Some(name) = tidy(&name) else { return };
+            match kind {
+                Kind::File { offset, bytes } => self.add(name, (number, offset, bytes)),
+                Kind::Link(target) => links.extend(tidy(&target).map(|target| (name, target))),
+                Kind::Sparse if is_image(Path::new(&name)) => sparse = Some(name),
+                Kind::Sparse => {}
+            }
+        });
+        for (name, target) in links {
+            if let Some(&place) = self.images.get(&(target, number)) {
+                self.add(name, place);
+            }
+        }
+        match (read, sparse) {
+            (Ok(()), None) => Ok(Ok(())),
+            (Ok(()), Some(name)) => Ok(Err(format!("`{name}` is stored as a sparse file, which is not read"))),
+            (Err(Stop::Damaged(why)), _) => Ok(Err(why)),
+            (Err(Stop::Read(source)), _) => Err(refused(source)),
+        }
+    }
+
+    /// Of two members with one path the later counts, as when unpacking.
+    fn add(&mut self, name: String, place: Place) {
+        let (key, ending) = split(&name);
+        if is_image(Path::new(&name)) {
+            let before = self.images.insert((name.clone(), place.0), place);
+            if before.is_some_and(|before| before != place) {
+                self.replaced.push(name);
+            }
+        } else if ending == "cls" {
+            self.classes.insert((key, place.0), place);
+        } else if ending == "json" {
+            self.jsons.insert((key, place.0), place);
+        } else if ending == "txt" {
+            self.texts.insert((key, place.0), place);
+        }
+    }
+
+    /// What stands beside an image about its class.
+    fn class(&self, handles: &Handles, name: &str, tar: u32) -> Result<Option<Named>, Error> {
+        let key = (split(name).0, tar);
+        if let Some(place) = self.classes.get(&key) {
+            let text = read_small(handles, *place, LONGEST_CLASS)?.and_then(|bytes| String::from_utf8(bytes).ok());
+            return Ok(text.and_then(|text| Named::parse(&text)));
+        }
+        let Some(place) = self.jsons.get(&key) else {
+            return Ok(None);
+        };
+        let bytes = read_small(handles, *place, LONGEST_JSON)?;
+        let value: Option<serde_json::Value> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        Ok(value.and_then(|value| Named::of_json(&value)))
+    }
+}
+
+/// The names of the classes that stand beside the tars, if they do.
+fn class_names(handles: &Handles) -> Option<Vec<String>> {
+    let path = handles.paths().first()?.with_file_name(crate::pack::CLASSES);
+    let text = std::fs::metadata(&path)
+        .ok()
+        .filter(|file| file.len() <= LONGEST_JSON)
+        .and_then(|_| crate::files::plain_file::text(&path).ok())?;
+    Some(text.lines().map(str::to_owned).collect())
+}
+
+/// A path without `.` and empty parts; `None` for a folder, and for what is hidden.
+fn tidy(bytes: &[u8]) -> Option<String> {
+    let name = String::from_utf8_lossy(bytes);
+    let parts: Vec<&str> = name.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    (!name.ends_with('/') && !parts.is_empty() && !parts.iter().any(|part| is_hidden(part))).then(|| parts.join("/"))
+}
+
+/// The key of a sample and the ending of one member: what is before and behind the first dot of the file name.
+fn split(name: &str) -> (String, String) {
+    let file = name.rfind('/').map_or(0, |slash| slash + 1);
+    match name[file..].find('.') {
+        Some(dot) => (name[..file + dot].to_owned(), name[file + dot + 1..].to_lowercase()),
+        None => (name.to_owned(), String::new()),
+    }
+}
+
+fn read_small(handles: &Handles, (file, offset, bytes): Place, most: u64) -> Result<Option<Vec<u8>>, Error> {
+    if bytes > most {
+        return Ok(None);
+    }
+    let mut text = vec![0; bytes as usize];
+    let refused = |source| Error::Read { name: handles.path(file).display().to_string(), source };
+    handles.read_exact_at(file, &mut text, offset).map_err(refused)?;
+    Ok(Some(text))
+}
+
+/// The files that a pattern with braces means: `{000..146}` counts, `{a,b}` lists.
+///
+/// # Errors
+/// In words, what is wrong with the pattern.
+pub(in crate::formats) fn expand(pattern: &str) -> Result<Vec<String>, String> {
+    const MOST: usize = 1_000_000;
+    let Some(open) = pattern.find('{') else {
+        return Ok(vec![pattern.to_owned()]);
+    };
+    let Some(close) = pattern[open..].find('}').map(|at| open + at) else {
+        return Err(format!("the brace that opens in `{pattern}` is not closed"));
+    };
+    let (before, inside) = (&pattern[..open], &pattern[open + 1..close]);
+    let choices: Vec<String> = match inside.split_once("..") {
+        Some((first, last)) => {
+            let number = |text: &str| text.parse::<u64>().map_err(|_| format!("`{text}` in `{pattern}` is no number"));
+            let (from, to) = (number(first)?, number(last)?);
+            if from > to || to - from >= MOST as u64 {
+                return Err(format!("`{{{inside}}}` counts from {from} to {to}"));
+            }
+            (from..=to).map(|n| format!("{n:0width$}", width = first.len())).collect()
+        }
+        None => inside.split(',').map(str::to_owned).collect(),
+    };
+    let rest = expand(&pattern[close + 1..])?;
+    if choices.len().saturating_mul(rest.len()) > MOST {
+        return Err(format!("`{pattern}` means more than {MOST} files"));
+    }
+    Ok(choices.iter().flat_map(|choice| rest.iter().map(move |rest| format!("{before}{choice}{rest}"))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_count_and_list() {
+        let check = |pattern: &str, wanted: &[&str]| assert_eq!(expand(pattern).unwrap(), wanted);
+        check("a.tar", &["a.tar"]);
+        check("s-{008..011}.tar", &["s-008.tar", "s-009.tar", "s-010.tar", "s-011.tar"]);
+        check("{a,b}-{0..1}", &["a-0", "a-1", "b-0", "b-1"]);
+        for wrong in ["a{1..", "a{x..3}", "a{3..1}", "a{0..99999999999}", "{0..9999}{0..9999}"] {
+            assert!(expand(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn keys_end_at_the_first_dot() {
+        let check = |name: &str, key: &str, ending: &str| assert_eq!(split(name), (key.into(), ending.into()));
+        check("a/b.c/0001.left.JPG", "a/b.c/0001", "left.jpg");
+        check("0001.cls", "0001", "cls");
+        check("a.b/plain", "a.b/plain", "");
+    }
+}

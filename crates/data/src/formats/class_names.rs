@@ -1,0 +1,56 @@
+//! Classes as data names them beside samples, by number or by name, and the labels that these become.
+
+use std::collections::BTreeMap;
+
+/// A class as the data names it beside a sample.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Named {
+    Number(i64),
+    Word(String),
+}
+
+impl Named {
+    /// A number or a name; `None` for nothing at all.
+    pub fn parse(text: &str) -> Option<Named> {
+        let text = text.trim();
+        match text.parse() {
+            Ok(number) => Some(Named::Number(number)),
+            Err(_) if text.is_empty() => None,
+            Err(_) => Some(Named::Word(text.to_owned())),
+        }
+    }
+
+    /// The class that an object tells in one of the keys that are in use for it.
+    pub fn of_json(value: &serde_json::Value) -> Option<Named> {
+        ["label", "cls", "class", "class_id", "class_name"].iter().find_map(|key| match value.get(key)? {
+            serde_json::Value::Number(number) => number.as_i64().map(Named::Number),
+            serde_json::Value::String(text) => Named::parse(text),
+            _ => None,
+        })
+    }
+}
+
+/// Names of the classes and the label of each sample: numbers in their order, then words in theirs.
+///
+/// `names` are those that the data gives to its numbers from 0; then a number is a label already, if none is beyond.
+pub(super) fn numbered(named: Vec<Named>, names: Option<Vec<String>>) -> (Vec<String>, Vec<u32>) {
+    if let Some(names) = names {
+        let label = |class: &Named| match class {
+            Named::Number(number) => u32::try_from(*number).ok().filter(|label| (*label as usize) < names.len()),
+            Named::Word(word) => names.iter().position(|name| name == word).map(|place| place as u32),
+        };
+        if let Some(labels) = named.iter().map(label).collect() {
+            return (names, labels);
+        }
+    }
+    let mut classes: BTreeMap<&Named, u32> = named.iter().map(|class| (class, 0)).collect();
+    for (label, number) in classes.values_mut().zip(0..) {
+        *label = number;
+    }
+    let labels = named.iter().map(|class| classes[class]).collect();
+    let word = |class: &&Named| match class {
+        Named::Number(number) => number.to_string(),
+        Named::Word(word) => word.clone(),
+    };
+    (classes.keys().map(word).collect(), labels)
+}

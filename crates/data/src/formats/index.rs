@@ -1,0 +1,81 @@
+//! What every format is read into: samples with their labels and parts.
+
+use super::encoded::Encoded;
+use crate::Part;
+
+/// All samples of a data set, in the order of their names.
+#[derive(Debug)]
+pub(crate) struct Index {
+    /// Names of the classes, in label order.
+    pub classes: Vec<String>,
+    /// One label a sample.
+    pub labels: Vec<u32>,
+    /// The part that the layout of the data names for each sample; `None` when the split is drawn.
+    pub homes: Option<Vec<Part>>,
+    /// The images.
+    pub content: Content,
+    /// Samples that were left out.
+    pub skipped: Vec<Skipped>,
+    /// Images in place of which a later one of the same name counts.
+    pub replaced: Vec<String>,
+}
+
+/// Images, as they were found.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// JPEG and PNG files.
+    Encoded(Encoded),
+    /// Plain pixels.
+    Decoded(Decoded),
+}
+
+/// The part that the name of a file or folder tells.
+pub(super) type Home = Option<Part>;
+
+/// How a data set is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    pub by_folders: ByFolders,
+    /// Whether what is damaged is left out and counted.
+    pub skip: bool,
+}
+
+/// Whether the parts are those that folders or files are named after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ByFolders {
+    No,
+    Yes,
+    /// If any sample names one, and then all must.
+    IfAny,
+}
+
+impl ByFolders {
+    /// Whether samples with these parts need one each.
+    pub(super) fn asks(self, mut homes: impl Iterator<Item = Home>) -> bool {
+        match self {
+            ByFolders::No => false,
+            ByFolders::Yes => true,
+            ByFolders::IfAny => homes.any(|home| home.is_some()),
+        }
+    }
+}
+
+/// Images as plain pixels: sample by sample, then channel by channel, then row by row.
+#[derive(Debug)]
+pub(crate) struct Decoded {
+    pub channels: usize,
+    pub height: usize,
+    pub width: usize,
+    /// The largest value a pixel can have, which stands for 1.
+    pub full: u8,
+    pub pixels: Vec<u8>,
+}
+
+/// An image that was left out because it cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Skipped {
+    /// File, or place inside a file.
+    pub name: String,
+    /// What is wrong with it.
+    pub why: String,
+}

@@ -1,0 +1,145 @@
+//! From paths to classes: an image's class is the folder it lies in.
+//!
+//! Only paths are looked at, so a folder and a tar of the same folder are the same data set, sample for sample.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::encoded::Encoded;
+use super::index::{ByFolders, Content, Home, Index, Reading};
+use crate::error::{layout, shorten};
+use crate::{Error, Part};
+
+/// Classes and parts of a list of images.
+pub(super) struct Labels {
+    classes: Vec<String>,
+    labels: Vec<u32>,
+    homes: Option<Vec<Part>>,
+}
+
+const TREE: &str = "lay the images out as `…/<class>/<file>.jpg|png`";
+
+impl Labels {
+    pub fn into_index(self, encoded: Encoded) -> Index {
+        let Labels { classes, labels, homes } = self;
+        let content = Content::Encoded(encoded);
+        Index { classes, labels, homes, content, skipped: Vec::new(), replaced: Vec::new() }
+    }
+
+    pub fn into_lists(self) -> (Vec<String>, Vec<u32>, Option<Vec<Part>>) {
+        (self.classes, self.labels, self.homes)
+    }
+}
+
+/// So many images of one class without a name, wherever they lie.
+pub(super) fn none(images: usize) -> Labels {
+    Labels { classes: vec![String::new()], labels: vec![0; images], homes: None }
+}
+
+/// Whether a file's name says that it is an image.
+pub(super) fn is_image(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    ["jpg", "jpeg", "png"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+}
+
+/// Whether a file or folder of this name is passed over, as `.DS_Store` is.
+pub(super) fn is_hidden(name: &str) -> bool {
+    name.starts_with('.') || name == "__MACOSX"
+}
+
+/// The classes of `paths`, which are relative to `root` and sorted.
+///
+/// `known` are the parts that are known already, by the file that holds the image; a folder's name comes first.
+pub(super) fn from_paths(
+    root: &Path,
+    paths: &[PathBuf],
+    known: &[Home],
+    by_folders: ByFolders,
+) -> Result<Labels, Error> {
+    if paths.is_empty() {
+        return Err(layout(root, "no file in it ends in `.jpg`, `.jpeg` or `.png`", TREE));
+    }
+    let by_folders = {
+        let of_folders = |path: &PathBuf| {
+            let folders = path.parent().and_then(Path::parent).into_iter().flatten();
+            folders.into_iter().find_map(|folder| home(&folder.to_string_lossy()))
+        };
+        by_folders.asks(known.iter().copied().chain(paths.iter().map(of_folders)))
+    };
+    let mut names = Vec::with_capacity(paths.len());
+    let mut homes = Vec::with_capacity(paths.len());
+    for (place, path) in paths.iter().enumerate() {
+        let folders: Vec<String> =
+            path.parent().into_iter().flatten().map(|part| part.to_string_lossy().into_owned()).collect();
+        let Some((class, above)) = folders.split_last() else {
+            return Err(layout(root, format!("`{}` lies in no class folder", path.display()), TREE));
+        };
+        if by_folders {
+            let known = known.get(place).copied().flatten();
+            homes.push(above.iter().find_map(|folder| home(folder)).or(known).ok_or_else(|| {
+                let why = format!("`{}` lies in none of the folders `train`, `val` and `test`", path.display());
+                layout(root, why, "move it, or leave out `split: folders` to have the split drawn")
+            })?);
+        }
+        names.push(class.clone());
+    }
+    let mut classes: BTreeMap<String, u32> = names.iter().map(|name| (name.clone(), 0)).collect();
+    for (label, number) in classes.values_mut().zip(0..) {
+        *label = number;
+    }
+    let labels: Vec<u32> = names.iter().map(|name| classes[name]).collect();
+    let classes: Vec<String> = classes.into_keys().collect();
+    if by_folders {
+        check_homes(root, &classes, &labels, &homes)?;
+    }
+    Ok(Labels { classes, labels, homes: by_folders.then_some(homes) })
+}
+
+/// The part that a folder's name stands for.
+pub(super) fn home(folder: &str) -> Option<Part> {
+    match folder.to_lowercase().as_str() {
+        "train" => Some(Part::Train),
+        "val" | "valid" | "validation" => Some(Part::Validation),
+        "test" => Some(Part::Test),
+        _ => None,
+    }
+}
+
+/// A class that is never trained would be counted as wrong in every evaluation.
+fn check_homes(root: &Path, classes: &[String], labels: &[u32], homes: &[Part]) -> Result<(), Error> {
+    // A class may have a name and no samples at all: then none is counted.
+    let (mut trained, mut met) = (vec![false; classes.len()], vec![false; classes.len()]);
+    for (&label, home) in labels.iter().zip(homes) {
+        met[label as usize] = true;
+        trained[label as usize] |= *home == Part::Train;
+    }
+    if !trained.contains(&true) {
+        return Err(layout(root, "there is no `train` folder", "name it so, or leave out `split: folders`"));
+    }
+    let missing = classes.iter().zip(trained.iter().zip(&met)).filter(|(_, (trained, met))| **met && !**trained);
+    let missing: Vec<String> = missing.map(|(class, _)| class.clone()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let why = format!("the folder `train` has no images of {}", shorten(&missing));
+    Err(layout(root, why, "give every class images to train on, or remove it from the other folders"))
+}
+
+/// The parts that the names of files tell, if they are asked for; every sample must have one then.
+pub(super) fn homes_of(
+    root: &Path,
+    places: &[Home],
+    classes: &[String],
+    labels: &[u32],
+    reading: &Reading,
+) -> Result<Option<Vec<Part>>, Error> {
+    if !reading.by_folders.asks(places.iter().copied()) {
+        return Ok(None);
+    }
+    let Some(homes) = places.iter().copied().collect::<Option<Vec<Part>>>() else {
+        let why = "not every file of it is named after `train`, `val` or `test`";
+        return Err(layout(root, why, "rename them, or leave out `split: folders` to have the split drawn"));
+    };
+    check_homes(root, classes, labels, &homes)?;
+    Ok(Some(homes))
+}

@@ -1,0 +1,204 @@
+//! Which format lies at a path, and its samples.
+
+use std::path::{Path, PathBuf};
+
+use domain::train::{Corrupt, Data, Folders, Split};
+
+use super::archives::{tfrecord, webdataset};
+use super::class_names::{Named, numbered};
+use super::encoded::Encoded;
+use super::index::{ByFolders, Content, Home, Index, Reading, Skipped};
+use super::labels::{self, homes_of};
+use super::tables::columns::Want;
+use super::tables::{arrow, parquet};
+use super::tree::{self, Form};
+use super::{cifar, listed, table};
+use crate::Error;
+use crate::error::layout;
+use crate::shard::manifest::ShardManifest;
+use crate::shard::{SampleCodec, Shards};
+
+/// Finds out what lies at `path`, and lists its samples.
+pub(crate) fn index(spec: &Data, path: &Path) -> Result<Index, Error> {
+    let by_folders = match spec.split {
+        Split::Folders(Folders::Folders) => ByFolders::Yes,
+        Split::Shares(_) => ByFolders::No,
+    };
+    let skip = match spec.corrupt {
+        Corrupt::Fail => false,
+        Corrupt::Skip => true,
+    };
+    let index = list(path, &Reading { by_folders, skip })?;
+    if matches!(&index.content, Content::Encoded(encoded) if encoded.len() > 0 && encoded.codec(0) == SampleCodec::Tokens)
+    {
+        let why = "it holds text as tokens, and this model takes images";
+        return Err(layout(path, why, "give a data set of images, or train a model of text"));
+    }
+    match u32::try_from(index.labels.len()) {
+        Ok(_) => Ok(index),
+        Err(_) => {
+            let why = format!("it has {} images, and at most {} are served", index.labels.len(), u32::MAX);
+            Err(layout(path, why, "divide it"))
+        }
+    }
+}
+
+/// The same, without a job.
+pub(crate) fn list(path: &Path, reading: &Reading) -> Result<Index, Error> {
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return match path.to_str().filter(|text| text.contains('{')) {
+                Some(pattern) => matching(path, pattern, reading),
+                None => Err(Error::Missing { path: path.to_owned() }),
+            };
+        }
+        Err(source) => return Err(Error::Read { name: path.display().to_string(), source }),
+    };
+    if metadata.is_dir() {
+        if let Some(manifest) = ShardManifest::read(path)? {
+            return shards(path, manifest, reading);
+        }
+        if let Some(folder) = cifar::find(path)? {
+            return cifar::index(&folder, reading.by_folders, reading.skip);
+        }
+        if let Some(index) = listed::folder(path, reading)? {
+            return Ok(index);
+        }
+        let tree = tree::walk(path).map_err(|error| match error {
+            Error::Layout { .. } => of_boxes(path).unwrap_or(error),
+            other => other,
+        })?;
+        if tree.images.is_empty()
+            && let Some((form, files)) = tree.tables()?
+        {
+            return tables(path, form, files, reading);
+        }
+        let labels = labels::from_paths(path, &tree.images, &[], reading.by_folders)?;
+        return Ok(labels.into_index(Encoded::files(path, tree.images, Vec::new())));
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    if name.ends_with(".csv") || name.ends_with(".csv.gz") {
+        return table::index(path, reading.by_folders, reading.skip);
+    }
+    if name.ends_with(".json") {
+        return listed::coco(path, reading);
+    }
+    if let Some(form) = Form::of(path).filter(|form| form.is_meant(path)) {
+        return tables(path, form, vec![path.to_owned()], reading);
+    }
+    Err(unknown(path, &name))
+}
+
+/// What is said of boxes in the form of YOLO programs, which cannot be read as images of classes.
+fn of_boxes(path: &Path) -> Option<Error> {
+    let is_one = path.join("images").is_dir() && path.join("labels").is_dir();
+    let why =
+        "its folders `images` and `labels` mark objects with boxes, as YOLO programs do, and tell no class of an image";
+    let hint = "train a model that finds objects on it, measure it with `gradus data bench --as objects`, or give the folder \
+                `images` alone";
+    is_one.then(|| layout(path, why, hint))
+}
+
+/// The samples of our own shards, in the order of the data that was packed.
+fn shards(folder: &Path, manifest: ShardManifest, reading: &Reading) -> Result<Index, Error> {
+    let shards = Shards::open(folder, &manifest)?;
+    if shards.places().is_empty() {
+        return Err(layout(folder, "its shards hold no samples", "pack the data again"));
+    }
+    let labels: Vec<u32> = shards.places().iter().map(|place| place.label).collect();
+    let places: Vec<Home> = shards.places().iter().map(|place| manifest.shards[place.shard as usize].part).collect();
+    // Text may have no classes; then all is of one without a name.
+    let classes = if manifest.classes.is_empty() { vec![String::new()] } else { manifest.classes };
+    let homes = homes_of(folder, &places, &classes, &labels, reading)?;
+    let content = Content::Encoded(Encoded::Shards(shards));
+    Ok(Index { classes, labels, homes, content, skipped: Vec::new(), replaced: Vec::new() })
+}
+
+/// The files that a pattern with braces names.
+fn matching(path: &Path, pattern: &str, reading: &Reading) -> Result<Index, Error> {
+    let hint = "write for example `shards/train-{000..146}.tar`";
+    let files = webdataset::expand(pattern).map_err(|why| layout(path, why, hint))?;
+    let files: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
+    if let Some(missing) = files.iter().find(|file| !file.is_file()) {
+        return Err(Error::Missing { path: missing.clone() });
+    }
+    let form = files.first().and_then(|first| Form::of(first));
+    match form.filter(|form| files.iter().all(|file| Form::of(file) == Some(*form))) {
+        Some(form) => tables(path, form, files, reading),
+        None => Err(layout(path, "its files are not all tars, TFRecords, Parquet or Arrow files", hint)),
+    }
+}
+
+/// The samples of files that hold many each.
+fn tables(root: &Path, form: Form, files: Vec<PathBuf>, reading: &Reading) -> Result<Index, Error> {
+    let homes: Vec<Home> = files.iter().map(|file| tree::home_of(file.strip_prefix(root).unwrap_or(file))).collect();
+    let listed = match form {
+        Form::Tar => return webdataset::index(root, files, &homes, reading),
+        Form::TfRecord => return tfrecord::index(root, files, &homes, reading),
+        Form::Parquet => {
+            let parquet::Listing { rows, named, names } = parquet::list(files, Want::Images)?;
+            let places = rows.places.iter().map(|(file, _)| homes[*file as usize]).collect();
+            (Encoded::Rows(rows), named, names, places)
+        }
+        Form::Arrow => {
+            let arrow::Listing { spans, named, names } = arrow::list(files, Want::Images)?;
+            let places = spans.spans.iter().map(|span| homes[span.file as usize]).collect();
+            (Encoded::Spans(spans), named, names, places)
+        }
+    };
+    rows(root, listed, reading)
+}
+
+/// Rows of a table: its images, their classes, what those are called, and the parts that the files tell.
+type Listed = (Encoded, Vec<Option<Named>>, Option<Vec<String>>, Vec<Home>);
+
+fn rows(root: &Path, (mut content, named, names, mut places): Listed, reading: &Reading) -> Result<Index, Error> {
+    let keep: Vec<bool> = named.iter().map(Option::is_some).collect();
+    if !keep.contains(&true) {
+        let why = "none of its columns holds classes";
+        return Err(layout(root, why, "name the column of classes `label`"));
+    }
+    let mut skipped = Vec::new();
+    for (sample, _) in keep.iter().enumerate().filter(|(_, keep)| !**keep) {
+        let (name, why) = (content.name(sample), "it has no class".to_owned());
+        if !reading.skip {
+            return Err(Error::Image { name, why });
+        }
+        skipped.push(Skipped { name, why });
+    }
+    if !skipped.is_empty() {
+        content.retain(&keep);
+        let mut flags = keep.iter();
+        places.retain(|_| flags.next() == Some(&true));
+    }
+    let (classes, labels) = numbered(named.into_iter().flatten().collect(), names);
+    let homes = homes_of(root, &places, &classes, &labels, reading)?;
+    Ok(Index { classes, labels, homes, content: Content::Encoded(content), skipped, replaced: Vec::new() })
+}
+
+fn unknown(path: &Path, name: &str) -> Error {
+    let packed = [".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2", ".zip"].iter().any(|end| name.ends_with(end));
+    let hint = match packed {
+        true => "unpack it, and give the folder or the plain `.tar`; images are compressed already",
+        false => {
+            "give a folder or `.tar` of `…/<class>/<file>.jpg|png`, WebDataset tars, a `.tfrecord`, `.parquet` or `.arrow` \
+             file, a COCO `.json`, a CIFAR-10 binary folder, a `.csv` or a `.csv.gz`"
+        }
+    };
+    layout(path, "its form is not known", hint)
+}
+
+/// The same for data whose classes do not matter: images may also lie in no class folder.
+pub(crate) fn unlabelled(spec: &Data, path: &Path) -> Result<Index, Error> {
+    match index(spec, path) {
+        Err(error @ Error::Layout { .. }) if path.is_dir() => {
+            let images = tree::walk(path)?.images;
+            if images.is_empty() {
+                return Err(error);
+            }
+            Ok(labels::none(images.len()).into_index(Encoded::files(path, images, Vec::new())))
+        }
+        found => found,
+    }
+}

@@ -1,0 +1,255 @@
+//! Images in a folder, with a list beside them that says what they are: COCO's JSON, or the `metadata.csv` and
+//! `metadata.jsonl` of HuggingFace's image folders.
+//!
+//! A list names files by relative paths; one that leads out of the folder is refused. Where a list marks objects in a
+//! image, the image's class is that whose marks cover most of it, and the marks are noted beside it ([`Annotation`]).
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Component, Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::annotations::{self, Annotation};
+use super::class_names::{Named, numbered};
+use super::coco::{Coco, CocoAnnotation, CocoImage};
+use super::encoded::Encoded;
+use super::index::{Content, Home, Index, Reading, Skipped};
+use super::labels::homes_of;
+use super::tables::columns::LABELS;
+use super::tree::home_of;
+use crate::Error;
+use crate::error::layout;
+use crate::files::plain_file;
+
+/// No list marks objects of more classes.
+const MOST_CLASSES: u32 = 1 << 16;
+/// The longest line of a list.
+const LONGEST_LINE: u64 = 1 << 20;
+const LISTS: [&str; 2] = ["metadata.csv", "metadata.jsonl"];
+
+/// One line of a list: the file, its class, the part, and a note.
+struct Row {
+    path: PathBuf,
+    class: Option<Named>,
+    home: Home,
+    note: Box<[u8]>,
+}
+
+/// The images that a COCO JSON lists.
+pub(super) fn coco(path: &Path, reading: &Reading) -> Result<Index, Error> {
+    let coco = Coco::read(path)?;
+    let root = folder_of(path, &coco.images)?;
+    // Every category is a class, in the order of their numbers, so that annotations have classes beside those of images.
+    let names = coco.names();
+    let classes: HashMap<i64, u32> = names.keys().copied().zip(0..).collect();
+    let mut annotated: HashMap<i64, Vec<Annotation>> = HashMap::new();
+    for CocoAnnotation { image_id, category_id, bbox, area, iscrowd } in coco.annotations {
+        let class = classes.get(&category_id).copied();
+        let annotation = class.zip(<[f64; 4]>::try_from(&bbox[..]).ok()).map(|(class, bbox)| {
+            let area = area.unwrap_or(bbox[2] * bbox[3]);
+            Annotation { class, bbox, area, crowd: iscrowd != 0 }
+        });
+        let annotation = annotation.filter(Annotation::is_sound).ok_or_else(|| {
+            let why = format!("the annotation {bbox:?} of category {category_id} in image {image_id} makes no sense");
+            layout(path, why, "correct it: a box is left, top, width and height, and its category is listed")
+        })?;
+        annotated.entry(image_id).or_default().push(annotation);
+    }
+    let mut rows = Vec::with_capacity(coco.images.len());
+    for CocoImage { id, file_name, .. } in coco.images {
+        let all = annotated.remove(&id).unwrap_or_default();
+        let class = annotations::covering(&all).map(|class| Named::Number(class.into()));
+        rows.push(Row { path: inside(path, &file_name)?, class, home: None, note: annotations::note(all) });
+    }
+    index(path, root, rows, Some(names.into_values().collect()), reading)
+}
+
+/// What the name of a list says that it lists: of `instances_train2017.json` it is `train2017`.
+fn split_of(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    stem.rsplit('_').next().unwrap_or_default().to_owned()
+}
+
+/// The folder of the images: of `annotations/instances_train2017.json` it is `train2017` or `images/train2017`.
+fn folder_of(path: &Path, images: &[CocoImage]) -> Result<PathBuf, Error> {
+    let Some(first) = images.first() else {
+        return Err(layout(path, "it lists no image", "see that its `images` are there"));
+    };
+    let first = inside(path, &first.file_name)?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let above = folder.join("..");
+    let split = split_of(path);
+    let mut all = Vec::new();
+    for folder in [folder, &above] {
+        all.extend([folder.join(&split), folder.join("images").join(&split), folder.join("images"), folder.to_owned()]);
+    }
+    all.into_iter().find(|root| root.join(&first).is_file()).ok_or_else(|| {
+        let why = format!("the image `{}` that it lists is not beside it", first.display());
+        layout(path, why, format!("put the images into the folder `{split}` or `images` beside it or above it"))
+    })
+}
+
+/// The images that HuggingFace's lists in a folder, or in each folder of a part, name; `None` if there is no list that
+/// tells classes: captions alone leave that to the folders.
+pub(super) fn folder(root: &Path, reading: &Reading) -> Result<Option<Index>, Error> {
+    let mut folders = vec![root.to_owned()];
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
+    folders.extend(entries.filter(|path| path.is_dir()));
+    folders.sort();
+    let (mut rows, mut marked) = (Vec::new(), None);
+    for folder in folders {
+        let Some(list) = LISTS.map(|list| folder.join(list)).into_iter().find(|list| list.is_file()) else {
+            continue;
+        };
+        let below = folder.strip_prefix(root).unwrap_or(Path::new(""));
+        let found = match list.extension().is_some_and(|ending| ending == "csv") {
+            true => table(&list)?,
+            false => lines(&list, &mut marked)?,
+        };
+        for (file, class, note) in found {
+            let path = below.join(inside(&list, &file)?);
+            rows.push(Row { home: home_of(&path), path, class, note });
+        }
+    }
+    if rows.iter().all(|row| row.class.is_none()) {
+        return Ok(None);
+    }
+    rows.sort_by(|a, b| a.path.cmp(&b.path));
+    if let Some(pair) = rows.windows(2).find(|pair| pair[0].path == pair[1].path) {
+        let why = format!("its lists name `{}` twice", pair[0].path.display());
+        return Err(layout(root, why, "leave one of the lines out"));
+    }
+    // Marks are of classes by number, also of those that cover no image.
+    let names = marked.map(|most: u32| (0..=most).map(|class| class.to_string()).collect());
+    index(root, root.to_owned(), rows, names, reading).map(Some)
+}
+
+/// A file's name, its class and a note.
+type Line = (String, Option<Named>, Box<[u8]>);
+
+fn wrong(list: &Path, why: String) -> Error {
+    layout(list, why, "each line needs a `file_name`, and a `label` for its class")
+}
+
+/// The lines of a `metadata.jsonl`; the highest class that is marked in images is added to `marked`.
+fn lines(list: &Path, marked: &mut Option<u32>) -> Result<Vec<Line>, Error> {
+    let refused = |source| Error::Read { name: list.display().to_string(), source };
+    let mut reader = BufReader::new(plain_file::open(list).map_err(refused)?);
+    let (mut found, mut line) = (Vec::new(), Vec::new());
+    for number in 1_u64.. {
+        line.clear();
+        if reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line).map_err(refused)? == 0 {
+            break;
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let value: Value =
+            serde_json::from_slice(&line).map_err(|error| wrong(list, format!("line {number} is no JSON: {error}")))?;
+        let name = value.get("file_name").and_then(Value::as_str);
+        let name = name.ok_or_else(|| wrong(list, format!("line {number} has no `file_name`")))?;
+        let marks = match value.get("objects") {
+            Some(objects) => objects_of(objects).ok_or_else(|| {
+                let why = format!("the `objects` in line {number} make no sense");
+                layout(
+                    list,
+                    why,
+                    "give `bbox`, a list of left, top, width and height, and `categories`, a list of numbers",
+                )
+            })?,
+            None => Vec::new(),
+        };
+        let class = LABELS.iter().find_map(|key| match value.get(key)? {
+            Value::Number(number) => number.as_i64().map(Named::Number),
+            Value::String(text) => Named::parse(text),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        });
+        let covering = annotations::covering(&marks).map(|class| Named::Number(class.into()));
+        let class = covering.or(class);
+        *marked = marks.iter().map(|mark| mark.class).max().max(*marked);
+        let note = if marks.is_empty() { line.trim_ascii().into() } else { annotations::note(marks) };
+        found.push((name.to_owned(), class, note));
+    }
+    Ok(found)
+}
+
+/// `{"bbox": [[left, top, width, height], …], "categories": [3, …]}`
+fn objects_of(value: &Value) -> Option<Vec<Annotation>> {
+    #[derive(Deserialize)]
+    struct Objects {
+        bbox: Vec<[f64; 4]>,
+        #[serde(alias = "category", alias = "label", alias = "labels")]
+        categories: Vec<u32>,
+    }
+    let Objects { bbox, categories } = Objects::deserialize(value).ok()?;
+    let mark = |(bbox, class): ([f64; 4], u32)| Annotation { class, bbox, area: bbox[2] * bbox[3], crowd: false };
+    let marks: Vec<Annotation> = bbox.iter().copied().zip(categories.iter().copied()).map(mark).collect();
+    let sound = marks.iter().all(|mark| mark.is_sound() && mark.class < MOST_CLASSES);
+    (bbox.len() == categories.len() && sound).then_some(marks)
+}
+
+/// The rows of a `metadata.csv`.
+fn table(list: &Path) -> Result<Vec<Line>, Error> {
+    let refused = |source| Error::Read { name: list.display().to_string(), source };
+    let broken = |error: csv::Error| wrong(list, format!("it cannot be read: {error}"));
+    let mut reader = csv::Reader::from_reader(plain_file::open(list).map_err(refused)?);
+    let head = reader.headers().map_err(broken)?.clone();
+    let place = |names: &[&str]| names.iter().find_map(|name| head.iter().position(|column| column == *name));
+    let name = place(&["file_name"]).ok_or_else(|| wrong(list, "it has no column `file_name`".into()))?;
+    let label = place(&LABELS);
+    let mut found = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(broken)?;
+        let class = label.and_then(|label| record.get(label)).and_then(Named::parse);
+        let others = head.iter().zip(&record).filter(|(column, _)| *column != "file_name");
+        let note: serde_json::Map<String, Value> =
+            others.map(|(column, value)| (column.to_owned(), value.into())).collect();
+        let note = serde_json::to_vec(&note).unwrap_or_default().into();
+        found.push((record.get(name).unwrap_or_default().to_owned(), class, note));
+    }
+    Ok(found)
+}
+
+/// A path that stays in the folder.
+fn inside(list: &Path, name: &str) -> Result<PathBuf, Error> {
+    let path = PathBuf::from(name);
+    let plain = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if plain && !name.is_empty() && !name.contains('\0') {
+        return Ok(path);
+    }
+    Err(layout(list, format!("`{}` leads out of its folder", name.escape_debug()), "name files by relative paths"))
+}
+
+fn index(
+    list: &Path,
+    root: PathBuf,
+    rows: Vec<Row>,
+    names: Option<Vec<String>>,
+    reading: &Reading,
+) -> Result<Index, Error> {
+    let (mut paths, mut named, mut notes, mut places) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut skipped = Vec::new();
+    for Row { path, class, home, note } in rows {
+        let Some(class) = class else {
+            let (name, why) = (path.display().to_string(), "the list gives it no class".to_owned());
+            if !reading.skip {
+                return Err(Error::Image { name, why });
+            }
+            skipped.push(Skipped { name, why });
+            continue;
+        };
+        paths.push(path);
+        named.push(class);
+        notes.push(note);
+        places.push(home);
+    }
+    if paths.is_empty() {
+        return Err(layout(list, "it lists no image with a class", "see that its images are marked"));
+    }
+    let (classes, labels) = numbered(named, names);
+    let homes = homes_of(&root, &places, &classes, &labels, reading)?;
+    let content = Content::Encoded(Encoded::files(&root, paths, notes));
+    Ok(Index { classes, labels, homes, content, skipped, replaced: Vec::new() })
+}

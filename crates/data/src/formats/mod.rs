@@ -1,0 +1,28 @@
+//! Where samples come from: each form of data is read into the same [`Index`].
+//!
+//! Images that are files (a folder, members of tars, records and rows of tables) stay encoded and are read one at a
+//! time by position; forms that hold plain pixels (CIFAR-10, the CSV) are read whole. Read on in `labels`, which turns
+//! paths into classes, and in `spans`, which is what most forms come down to.
+
+pub(crate) mod annotations;
+mod archives;
+mod cifar;
+mod class_names;
+pub(crate) mod coco;
+mod encoded;
+mod index;
+mod labels;
+mod list;
+mod listed;
+mod table;
+mod tables;
+mod text_rows;
+mod tree;
+
+pub(crate) use self::encoded::Encoded;
+pub(crate) use self::encoded::loaded::Loaded;
+pub use self::encoded::loaded::preloading;
+pub use self::index::Skipped;
+pub(crate) use self::index::{ByFolders, Content, Decoded, Index, Reading};
+pub(crate) use self::list::{index, list, unlabelled};
+pub(crate) use self::text_rows::{Record, texts_of_tables};

@@ -1,0 +1,339 @@
+//! A data set: what is in it, and one image of it at a time. Read on in `opening`, how it comes to be.
+
+mod fetch;
+mod opening;
+mod survey;
+
+use std::path::Path;
+
+use domain::train::{Data, Split};
+
+use self::fetch::{Geometry, Reading, fetch};
+use self::opening::Opening;
+use super::bound::ImageStorage;
+use crate::decode::rgb::guarded;
+use crate::files::cache::CacheCounts;
+use crate::files::remote::AccessTime;
+use crate::formats::Skipped;
+use crate::formats::annotations::{Annotation, of_note};
+use crate::formats::{self, Content, Encoded, Index};
+use crate::identity::Provenance;
+use crate::sampling::random::Draws;
+use crate::sampling::split::Parts;
+use crate::shard::SampleCodec;
+use crate::transform::prepare::{Output, prepare};
+use crate::transform::recipe::ImageTransform;
+use crate::{Error, Part};
+
+/// Labelled images of one size, divided into training, validation and test.
+///
+/// It is immutable and shared by all threads (`Arc<Dataset>`).
+#[derive(Debug)]
+pub struct Dataset {
+    classes: Vec<String>,
+    labels: Vec<u32>,
+    parts: Parts,
+    channels: usize,
+    height: usize,
+    width: usize,
+    /// The byte that stands for 1.
+    full: u8,
+    mean: Vec<f32>,
+    std: Vec<f32>,
+    pixels: Pixels,
+    /// What is noted about each sample, where all is in memory; none, or one each.
+    notes: Vec<Box<[u8]>>,
+    skipped: Vec<Skipped>,
+}
+
+/// Where the pixels come from.
+#[derive(Debug)]
+enum Pixels {
+    /// All in memory: sample by sample, channel by channel, row by row.
+    Kept(Vec<u8>),
+    /// Read and decoded each time.
+    Encoded(Box<Encoded>, Geometry),
+}
+
+/// What one thread needs to read images.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub reading: Reading,
+    pub planes: Vec<u8>,
+    /// An image whose bytes are changed, and memory to change them.
+    pub changed: [Vec<u8>; 2],
+}
+
+/// Decoded data sets up to this size stay in memory.
+const KEPT: usize = 512 << 20;
+
+impl Dataset {
+    /// Opens the data at `path` (`spec.path` made absolute; `spec.path` itself is not read).
+    ///
+    /// The form is inferred from the path: a folder tree `…/<class>/<file>.jpg|jpeg|png`, a tar file of such a tree, a folder
+    /// of CIFAR-10 binary files, or a CSV of 64 pixels and a label. `seed` draws the split. Unless `spec.normalize`
+    /// is given, mean and standard deviation are measured on the training split. Data sets of up to 512 MiB are decoded
+    /// here, once, and stay in memory; larger ones are decoded here only to measure, or to find what `corrupt: skip`
+    /// leaves out.
+    pub fn open(spec: &Data, path: &Path, seed: u64) -> Result<Dataset, Error> {
+        Dataset::open_known(spec, path, seed, &mut Provenance::unknown())
+    }
+
+    /// The same for a run, whose data is compared with what it was trained on so far.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] besides, if it is other data and that is not accepted.
+    pub fn open_known(spec: &Data, path: &Path, seed: u64, provenance: &mut Provenance) -> Result<Dataset, Error> {
+        Dataset::open_limited(spec, path, seed, KEPT, provenance)
+    }
+
+    /// Opens images whose classes do not matter, to be measured or looked at: all of them are for training, and each is
+    /// read and decoded anew each time.
+    pub fn unlabelled(spec: &Data, path: &Path) -> Result<Dataset, Error> {
+        let Index { classes, labels, homes: _, content, skipped, .. } = formats::unlabelled(spec, path)?;
+        let whole = Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec.clone() };
+        let opening = Opening { spec: &whole, path, seed: 0, classes, labels, homes: None, skipped };
+        let provenance = &mut Provenance::unknown();
+        match content {
+            Content::Decoded(decoded) => opening.decoded(decoded, provenance),
+            Content::Encoded(encoded) => opening.encoded(encoded, 0, provenance),
+        }
+    }
+
+    /// The same as [`Dataset::open`], with another limit to what stays in memory, in bytes.
+    #[cfg(test)]
+    pub(crate) fn open_keeping(spec: &Data, path: &Path, seed: u64, limit: usize) -> Result<Dataset, Error> {
+        Dataset::open_limited(spec, path, seed, limit, &mut Provenance::unknown())
+    }
+
+    fn open_limited(
+        spec: &Data,
+        path: &Path,
+        seed: u64,
+        limit: usize,
+        provenance: &mut Provenance,
+    ) -> Result<Dataset, Error> {
+        let (opening, content) = Opening::list(spec, path, seed)?;
+        match content {
+            Content::Decoded(decoded) => opening.decoded(decoded, provenance),
+            Content::Encoded(encoded) => opening.encoded(encoded, limit, provenance),
+        }
+    }
+
+    /// What a sample is called in messages: its path below the root, or its number.
+    pub fn name(&self, sample: u32) -> String {
+        match &self.pixels {
+            Pixels::Encoded(encoded, _) => encoded.name(sample as usize),
+            Pixels::Kept(_) => sample.to_string(),
+        }
+    }
+
+    /// What tells this data set from others: the BLAKE3 hash, in hexadecimal digits, of the names of its classes and of
+    /// the name and label of each sample. Pixels are not read, so an image that was replaced goes unnoticed.
+    pub fn identity(&self) -> String {
+        let mut hash = blake3::Hasher::new();
+        let mut add = |bytes: &[u8]| {
+            hash.update(&(bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        };
+        self.classes.iter().for_each(|class| add(class.as_bytes()));
+        for (sample, label) in (0_u32..).zip(&self.labels) {
+            add(self.name(sample).as_bytes());
+            add(&label.to_le_bytes());
+        }
+        hash.finalize().to_hex().to_string()
+    }
+
+    /// Names of the classes, in label order: sorted by name (the CSV's by number, CIFAR-10's as its file lists them).
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// Values of a pixel: 3 for images, 1 for the digits.
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// Height of every image in pixels.
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Width of every image in pixels.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Samples of training, validation and test.
+    pub fn counts(&self) -> [u64; 3] {
+        self.parts.each_ref().map(|part| part.len() as u64)
+    }
+
+    /// Samples of one part.
+    pub fn count(&self, part: Part) -> u64 {
+        self.part(part).len() as u64
+    }
+
+    /// Mean of each channel, of values in 0–1.
+    pub fn mean(&self) -> &[f32] {
+        &self.mean
+    }
+
+    /// Standard deviation of each channel, of values in 0–1.
+    pub fn std(&self) -> &[f32] {
+        &self.std
+    }
+
+    /// Images that `corrupt: skip` left out, in the order of their names.
+    pub fn skipped(&self) -> &[Skipped] {
+        &self.skipped
+    }
+
+    /// The objects that are marked in a sample's image; none where the data marks none.
+    ///
+    /// # Errors
+    /// [`Error`] if they cannot be read or make no sense.
+    pub fn marks(&self, sample: u32) -> Result<Vec<Annotation>, Error> {
+        let note = match &self.pixels {
+            Pixels::Kept(_) => self.notes.get(sample as usize).map(|note| note.to_vec()).unwrap_or_default(),
+            Pixels::Encoded(encoded, _) => encoded.note(sample as usize)?,
+        };
+        of_note(&note, self.classes.len()).map_err(|why| Error::Image { name: self.name(sample), why })
+    }
+
+    /// Whether all images are decoded and in memory.
+    pub fn in_memory(&self) -> bool {
+        matches!(self.pixels, Pixels::Kept(_))
+    }
+
+    /// In which form images are kept.
+    pub fn kept(&self) -> ImageStorage {
+        match &self.pixels {
+            Pixels::Kept(_) => ImageStorage::Memory,
+            Pixels::Encoded(encoded, _) => match encoded.codec(0) {
+                SampleCodec::Coefficients => ImageStorage::Coefficients,
+                SampleCodec::Original | SampleCodec::Pixels | SampleCodec::Tokens => ImageStorage::Files,
+            },
+        }
+    }
+
+    /// Reads of remote data so far; none where it is here.
+    pub fn reads(&self) -> Option<CacheCounts> {
+        match &self.pixels {
+            Pixels::Kept(_) => None,
+            Pixels::Encoded(encoded, _) => encoded.reads(),
+        }
+    }
+
+    /// Whether images are read from a remote place each time.
+    pub(crate) fn is_remote(&self) -> bool {
+        match &self.pixels {
+            Pixels::Kept(_) => false,
+            Pixels::Encoded(encoded, _) => encoded.is_remote(),
+        }
+    }
+
+    /// Says which samples will be read soon, and when.
+    pub(crate) fn expect(&self, samples: impl Iterator<Item = (u32, AccessTime)>) {
+        if let Pixels::Encoded(encoded, _) = &self.pixels {
+            encoded.expect(samples.map(|(sample, when)| (sample as usize, when)));
+        }
+    }
+
+    /// Values of one image.
+    pub(crate) fn sample_len(&self) -> usize {
+        self.channels * self.height * self.width
+    }
+
+    /// The samples of a part, in natural order.
+    pub(crate) fn part(&self, part: Part) -> &[u32] {
+        &self.parts[part as usize]
+    }
+
+    pub(crate) fn label(&self, sample: u32) -> u32 {
+        self.labels[sample as usize]
+    }
+
+    /// The bytes of one image, channel by channel.
+    pub(crate) fn planes<'a>(
+        &'a self,
+        sample: u32,
+        when: AccessTime,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], Error> {
+        let length = self.sample_len();
+        match &self.pixels {
+            Pixels::Kept(pixels) => Ok(&pixels[sample as usize * length..][..length]),
+            Pixels::Encoded(encoded, geometry) => {
+                scratch.planes.resize(length, 0);
+                scratch.reading.when = when;
+                fetch(encoded, sample as usize, *geometry, &mut scratch.reading, &mut scratch.planes)?;
+                Ok(&scratch.planes)
+            }
+        }
+    }
+
+    /// How images are shown when nothing is left to chance, if parts of them are shown.
+    pub(crate) fn recipe(&self) -> Option<ImageTransform> {
+        match &self.pixels {
+            Pixels::Kept(_) => None,
+            Pixels::Encoded(_, geometry) => geometry.recipe,
+        }
+    }
+
+    /// Reads one image and writes the part of it that the recipe shows; returns the bytes that were read.
+    pub(crate) fn write(
+        &self,
+        (sample, when): (u32, AccessTime),
+        recipe: &ImageTransform,
+        draws: Draws,
+        scratch: &mut Scratch,
+        output: Output<'_>,
+    ) -> Result<usize, Error> {
+        let Pixels::Encoded(encoded, _) = &self.pixels else {
+            return Err(Error::Internal("a recipe for images without files".into()));
+        };
+        let Reading { file, tools, .. } = &mut scratch.reading;
+        let file = encoded.file(sample as usize, file, when)?;
+        guarded(|| prepare(file, tools, recipe, draws, output))
+            .map_err(|why| Error::Image { name: encoded.name(sample as usize), why })?;
+        Ok(file.len())
+    }
+
+    /// Factor and offset of each channel, from a byte to its normalised value.
+    pub(crate) fn scaling(&self) -> Vec<(f32, f32)> {
+        let scale = |(mean, std): (&f32, &f32)| {
+            let (mean, std) = (f64::from(*mean), f64::from(*std));
+            // 0 - 0 is 0 and -0 is not, and a padded pixel is to equal a black one to the bit.
+            ((1.0 / (f64::from(self.full) * std)) as f32, ((0.0 - mean) / std) as f32)
+        };
+        self.mean.iter().zip(&self.std).map(scale).collect()
+    }
+}
+
+/// What a data set is made of, told without decoding more than one image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outline {
+    /// Names of the classes, in label order.
+    pub classes: Vec<String>,
+    /// Channels, height and width of every image.
+    pub shape: [usize; 3],
+    /// Samples of training, validation and test; with `corrupt: skip`, as if all could be read.
+    pub counts: [u64; 3],
+}
+
+impl Outline {
+    /// Lists the data at `path` as [`Dataset::open`] does, and opens one image at most.
+    pub fn of(spec: &Data, path: &Path, seed: u64) -> Result<Outline, Error> {
+        let (opening, content) = Opening::list(spec, path, seed)?;
+        let shape = match &content {
+            Content::Decoded(decoded) => [decoded.channels, decoded.height, decoded.width],
+            Content::Encoded(encoded) => {
+                let Geometry { height, width, .. } = opening.geometry(encoded)?;
+                [3, height, width]
+            }
+        };
+        let counts = opening.split()?.each_ref().map(|part| part.len() as u64);
+        Ok(Outline { classes: opening.classes, shape, counts })
+    }
+}

@@ -1,0 +1,267 @@
+//! Opening a data set: its files are listed, its images surveyed where that is needed, its samples divided.
+
+use std::path::Path;
+
+use domain::train::{Corrupt, Data, Normalize, Split};
+use domain::units::Bytes;
+
+use super::fetch::{Geometry, Reading};
+use super::survey::{Moments, survey};
+use super::{Dataset, Pixels, Skipped};
+use crate::decode::rgb::decode;
+use crate::formats::{self, Content, Decoded, Encoded, Index, Loaded};
+use crate::identity::{Provenance, Reads, Rule, SampleList, hash};
+use crate::sampling::split::{self, Parts};
+use crate::transform::recipe::ImageTransform;
+use crate::{Error, Part};
+
+/// A data set whose files are listed and whose images are not decoded yet.
+pub(super) struct Opening<'a> {
+    pub spec: &'a Data,
+    pub path: &'a Path,
+    pub seed: u64,
+    pub classes: Vec<String>,
+    pub labels: Vec<u32>,
+    pub homes: Option<Vec<Part>>,
+    pub skipped: Vec<Skipped>,
+}
+
+impl<'a> Opening<'a> {
+    pub fn list(spec: &'a Data, path: &'a Path, seed: u64) -> Result<(Opening<'a>, Content), Error> {
+        let Index { classes, labels, homes, content, skipped, .. } = formats::index(spec, path)?;
+        check_classes(spec, path, &classes)?;
+        Ok((Opening { spec, path, seed, classes, labels, homes, skipped }, content))
+    }
+
+    pub fn decoded(self, decoded: Decoded, provenance: &mut Provenance) -> Result<Dataset, Error> {
+        let Decoded { channels, height, width, full, pixels } = decoded;
+        if self.spec.size.is_some_and(|size| (size as usize, size as usize) != (height, width)) {
+            let why = format!("its images are {height}×{width}, and resizing this form is not served yet");
+            return Err(Error::Layout {
+                path: self.path.into(),
+                why,
+                hint: "leave `size` out: they are used as they are".into(),
+            });
+        }
+        let length = channels * height * width;
+        let list = |_: Reads<'_>| {
+            let contents = pixels.chunks_exact(length).map(hash).collect();
+            Ok(SampleList::of_contents(contents, self.targets()))
+        };
+        let parts = provenance.divide(&self.classes, self.split()?, self.rule(), self.seed, list)?;
+        let moments = |sample: u32| Moments::of(&pixels[sample as usize * length..][..length], channels);
+        let (mean, std) = self.normalize(channels, full, &parts, provenance, moments)?;
+        let Opening { classes, labels, skipped, .. } = self;
+        let pixels = Pixels::Kept(pixels);
+        let notes = Vec::new();
+        Ok(Dataset { classes, labels, parts, channels, height, width, full, mean, std, pixels, notes, skipped })
+    }
+
+    pub fn encoded(
+        mut self,
+        mut encoded: Encoded,
+        limit: usize,
+        provenance: &mut Provenance,
+    ) -> Result<Dataset, Error> {
+        let geometry = self.geometry(&encoded)?;
+        let Geometry { height, width, .. } = geometry;
+        let bytes = 3 * height * width;
+        let skip = self.skips();
+        let mut kept = match encoded.len().checked_mul(bytes) {
+            // Another part of each file is shown in each epoch.
+            _ if geometry.recipe.is_some() => None,
+            Some(all) if all <= limit => Some(vec![0; all]),
+            Some(_) | None => None,
+        };
+        if let Some(most) = self.spec.preload.filter(|_| kept.is_none()) {
+            encoded =
+                Loaded::read_all(encoded, most.0, &provenance.preparation()).map(Encoded::Loaded).map_err(|bytes| {
+                    let why = format!("its images take {} or more, and `preload` allows {most}", Bytes(bytes));
+                    let hint = "give `preload` more if there is so much memory, or leave it out".into();
+                    Error::Layout { path: self.path.into(), why, hint }
+                })?;
+        }
+        let mut moments = vec![None; encoded.len()];
+        if skip || kept.is_some() {
+            let samples: Vec<u32> = (0..encoded.len() as u32).collect();
+            let results = survey(&encoded, &samples, geometry, skip, kept.as_deref_mut(), &provenance.preparation());
+            let mut readable = vec![true; encoded.len()];
+            for (sample, result) in results.into_iter().enumerate() {
+                match result {
+                    Some(Ok(found)) => moments[sample] = Some(found),
+                    None => {}
+                    // Another size is a question to the user, not damage.
+                    Some(Err(error @ Error::Size { .. })) => return Err(error),
+                    Some(Err(error)) if !skip => return Err(error),
+                    Some(Err(error)) => {
+                        readable[sample] = false;
+                        self.skipped.push(skipped(encoded.name(sample), error));
+                    }
+                }
+            }
+            if readable.contains(&false) {
+                encoded.retain(&readable);
+                kept = kept.map(|pixels| without(&pixels, bytes, &readable));
+                self.leave_out(&readable, &mut moments)?;
+            }
+        }
+        let list = |reads: Reads<'_>| SampleList::of_encoded(&encoded, self.targets(), reads);
+        let parts = provenance.divide(&self.classes, self.split()?, self.rule(), self.seed, list)?;
+        if self.spec.normalize.is_none() && provenance.statistics().is_none() && kept.is_none() && !skip {
+            let train = &parts[Part::Train as usize];
+            for (sample, result) in
+                train.iter().zip(survey(&encoded, train, geometry, false, None, &provenance.preparation()))
+            {
+                moments[*sample as usize] = result.transpose()?;
+            }
+        }
+        let (mean, std) =
+            self.normalize(3, 255, &parts, provenance, |sample| moments[sample as usize].clone().unwrap_or_default())?;
+        let (pixels, notes) = match kept {
+            Some(kept) => (Pixels::Kept(kept), encoded.notes()?),
+            None => (Pixels::Encoded(Box::new(encoded), geometry), Vec::new()),
+        };
+        let Opening { classes, labels, skipped, .. } = self;
+        let (channels, full) = (3, 255);
+        Ok(Dataset { classes, labels, parts, channels, height, width, full, mean, std, pixels, notes, skipped })
+    }
+
+    /// The given size, or that of the first image that can be read.
+    pub fn geometry(&self, encoded: &Encoded) -> Result<Geometry, Error> {
+        if let Some(size) = self.spec.size {
+            let size = size as usize;
+            let recipe = ImageTransform::of(&self.spec.augment, size).map(|(recipe, _)| recipe.evaluated());
+            return Ok(Geometry { height: size, width: size, resize: true, recipe });
+        }
+        let mut reading = Reading::default();
+        let Reading { file, tools, .. } = &mut reading;
+        let mut first = None;
+        for sample in 0..encoded.len() {
+            let named = |why| Error::Image { name: encoded.name(sample), why };
+            match encoded.read(sample, file).and_then(|()| decode(file, &mut tools.decoder).map_err(named)) {
+                Ok(image) => {
+                    return Ok(Geometry { height: image.height, width: image.width, resize: false, recipe: None });
+                }
+                Err(error) if !self.skips() => return Err(error),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        Err(first.unwrap_or_else(|| Error::Internal("a data set without images".into())))
+    }
+
+    fn skips(&self) -> bool {
+        match self.spec.corrupt {
+            Corrupt::Fail => false,
+            Corrupt::Skip => true,
+        }
+    }
+
+    /// Removes the samples that are not readable from all lists.
+    fn leave_out(&mut self, readable: &[bool], moments: &mut Vec<Option<Moments>>) -> Result<(), Error> {
+        self.labels = filtered(&self.labels, readable);
+        self.homes = self.homes.as_ref().map(|homes| filtered(homes, readable));
+        *moments = filtered(moments, readable);
+        for (class, label) in self.classes.iter().zip(0..) {
+            if !self.labels.contains(&label) {
+                let why = format!("not one image of the class `{class}` can be read");
+                let hint = match self.skipped.first() {
+                    Some(first) => format!("the first that was left out is `{}`: {}", first.name, first.why),
+                    None => "replace the damaged images".into(),
+                };
+                return Err(Error::Layout { path: self.path.into(), why, hint });
+            }
+        }
+        Ok(())
+    }
+
+    pub fn split(&self) -> Result<Parts, Error> {
+        match (self.spec.split, &self.homes) {
+            (Split::Folders(_), Some(homes)) => split::by_homes(homes, self.seed),
+            (Split::Shares(shares), _) => split::by_shares(self.labels.len(), shares, self.seed),
+            (Split::Folders(_), None) => Err(Error::Internal("a split by folders without folders".into())),
+        }
+    }
+
+    /// The class of each sample, and the split that the layout of the data names for it.
+    fn targets(&self) -> Vec<u64> {
+        let home = |sample: usize| match &self.homes {
+            Some(homes) => homes.get(sample).map_or(0, |home| 1 + *home as u64) << 32,
+            None => 0,
+        };
+        self.labels.iter().enumerate().map(|(sample, label)| u64::from(*label) | home(sample)).collect()
+    }
+
+    /// By what rule samples are divided that a run has not seen yet.
+    fn rule(&self) -> Rule {
+        match self.spec.split {
+            Split::Folders(_) => Rule::AsDrawn,
+            Split::Shares(shares) => Rule::Shares(shares),
+        }
+    }
+
+    /// The given mean and standard deviation, those that the run was trained with so far, or those of the training samples.
+    fn normalize(
+        &self,
+        channels: usize,
+        full: u8,
+        parts: &Parts,
+        provenance: &mut Provenance,
+        moments: impl Fn(u32) -> Moments,
+    ) -> Result<(Vec<f32>, Vec<f32>), Error> {
+        let Some(Normalize { mean, std }) = &self.spec.normalize else {
+            let (mean, std) = provenance.statistics().unwrap_or_else(|| {
+                let mut all = Moments::default();
+                for sample in &parts[Part::Train as usize] {
+                    all.add(&moments(*sample));
+                }
+                all.mean_and_std(full)
+            });
+            provenance.uses_statistics(&mean, &std);
+            return Ok((mean, std));
+        };
+        for (name, values) in [("mean", mean), ("std", std)] {
+            if values.len() != channels {
+                let why = format!("`{name}` has {} values, the images have {channels} channels", values.len());
+                return Err(Error::Normalize { why });
+            }
+        }
+        if let Some(value) = mean.iter().find(|value| !value.is_finite()) {
+            return Err(Error::Normalize { why: format!("a mean is {value}") });
+        }
+        if let Some(value) = std.iter().find(|value| !(value.is_finite() && **value > 0.0)) {
+            return Err(Error::Normalize { why: format!("a standard deviation is {value}, and must be above 0") });
+        }
+        Ok((mean.clone(), std.clone()))
+    }
+}
+
+fn check_classes(spec: &Data, path: &Path, classes: &[String]) -> Result<(), Error> {
+    match spec.classes {
+        Some(wanted) if wanted as usize != classes.len() => {
+            Err(Error::Classes { found: classes.len(), wanted, names: classes.to_vec() })
+        }
+        _ if classes.len() < 2 => {
+            let why = format!("it has one class only, {}", crate::error::shorten(classes));
+            let hint = "give each class a folder: `…/<class>/<file>.jpg|png`".into();
+            Err(Error::Layout { path: path.into(), why, hint })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn skipped(name: String, error: Error) -> Skipped {
+    let why = match error {
+        Error::Image { why, .. } => why,
+        Error::Read { source, .. } => source.to_string(),
+        other => other.to_string(),
+    };
+    Skipped { name, why }
+}
+
+fn filtered<T: Clone>(all: &[T], keep: &[bool]) -> Vec<T> {
+    all.iter().zip(keep).filter(|(_, keep)| **keep).map(|(item, _)| item.clone()).collect()
+}
+
+fn without(pixels: &[u8], bytes: usize, keep: &[bool]) -> Vec<u8> {
+    pixels.chunks_exact(bytes).zip(keep).filter(|(_, keep)| **keep).flat_map(|(image, _)| image).copied().collect()
+}

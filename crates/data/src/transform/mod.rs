@@ -1,0 +1,15 @@
+//! From decoded images to the values of a batch: cropping, resizing, augmentation, mixing and normalisation.
+//!
+//! `recipe` and `augment` draw what is done, `prepare`, `cut`, `resample` and `resize` do it, and `slots` is the memory
+//! of the batch that they write to.
+
+pub(crate) mod augment;
+mod beta;
+pub(crate) mod cut;
+pub(crate) mod mix;
+pub(crate) mod prepare;
+pub mod rand_augment;
+pub mod recipe;
+pub(crate) mod resample;
+pub(crate) mod resize;
+pub(crate) mod slots;

@@ -1,0 +1,148 @@
+//! Operations at random on an image of bytes, as torchvision's `RandAugment` (Cubuk et al., "RandAugment: Practical
+//! automated data augmentation with a reduced search space", 2020): its fourteen operations, its 31 strengths, its
+//! arithmetic in 32 bits, and nearest neighbours with black outside where pixels move.
+//!
+//! What is drawn depends on (seed, epoch, sample, place in the list) only. Sines are summed here and not asked of the
+//! platform, so that every machine moves the same pixels. Read on in `levels` (colours) and `places` (pixels that move).
+
+mod levels;
+mod places;
+#[cfg(test)]
+mod tests;
+
+use domain::train::RandAugment;
+
+use self::places::Move;
+use crate::sampling::random::Draws;
+
+/// Strengths from 0 on.
+const BINS: u32 = 31;
+
+/// One operation and how strong it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Operation {
+    /// Nothing changes.
+    Identity,
+    /// Each row moves by so many pixels a pixel from the top.
+    ShearX(f64),
+    /// Each column moves by so many pixels a pixel from the left.
+    ShearY(f64),
+    /// Pixels to the right.
+    TranslateX(f64),
+    /// Pixels down.
+    TranslateY(f64),
+    /// Degrees, counter-clockwise.
+    Rotate(f64),
+    /// A factor of every byte.
+    Brightness(f64),
+    /// How far each pixel is from its grey; 1 changes nothing.
+    Color(f64),
+    /// How far each byte is from the mean grey of the image; 1 changes nothing.
+    Contrast(f64),
+    /// How far each byte is from the mean of its surroundings; 1 changes nothing.
+    Sharpness(f64),
+    /// Bits that stay.
+    Posterize(u32),
+    /// Bytes from here on are inverted.
+    Solarize(f64),
+    /// The darkest byte of each channel becomes 0 and the brightest 255.
+    AutoContrast,
+    /// All bytes of each channel become about equally frequent.
+    Equalize,
+}
+
+/// The names of all operations, in the order in which they are drawn; torchvision's.
+pub const NAMES: [&str; 14] = [
+    "Identity",
+    "ShearX",
+    "ShearY",
+    "TranslateX",
+    "TranslateY",
+    "Rotate",
+    "Brightness",
+    "Color",
+    "Contrast",
+    "Sharpness",
+    "Posterize",
+    "Solarize",
+    "AutoContrast",
+    "Equalize",
+];
+
+/// The element of `torch.linspace(start, end, 31)`, whose rounding decides where a threshold lies.
+fn linspace(start: f32, end: f32, at: u32) -> f64 {
+    let step = f64::from((end - start) / (BINS - 1) as f32);
+    let value = match at < BINS / 2 {
+        true => f64::from(start) + step * f64::from(at),
+        false => f64::from(end) - step * f64::from(BINS - 1 - at),
+    };
+    // Rounded once, as the library's fused product and sum is.
+    f64::from(value as f32)
+}
+
+impl Operation {
+    /// The operation of this number among [`NAMES`], at a strength of 0 to 30; `turned` to the other side where it has two.
+    pub fn numbered(number: usize, magnitude: u32, turned: bool, height: usize, width: usize) -> Operation {
+        let sign = if turned { -1.0 } else { 1.0 };
+        let up_to = |end: f64| sign * linspace(0.0, end as f32, magnitude);
+        let factor = || 1.0 + up_to(0.9);
+        let shift = |length: usize| up_to(150.0 / 331.0 * length as f64).trunc();
+        match number {
+            1 => Operation::ShearX(up_to(0.3)),
+            2 => Operation::ShearY(up_to(0.3)),
+            3 => Operation::TranslateX(shift(width)),
+            4 => Operation::TranslateY(shift(height)),
+            5 => Operation::Rotate(up_to(30.0)),
+            6 => Operation::Brightness(factor()),
+            7 => Operation::Color(factor()),
+            8 => Operation::Contrast(factor()),
+            9 => Operation::Sharpness(factor()),
+            10 => Operation::Posterize(8 - (2 * magnitude + 7) / 15),
+            // Bytes are held against 32 bits.
+            11 => Operation::Solarize(f64::from((255.0 * linspace(1.0, 0.0, magnitude)) as f32)),
+            12 => Operation::AutoContrast,
+            13 => Operation::Equalize,
+            _ => Operation::Identity,
+        }
+    }
+
+    /// Applies it to `planes`, red, green and blue of `height` × `width` bytes each; `spare` is memory.
+    pub fn apply(self, planes: &mut Vec<u8>, spare: &mut Vec<u8>, height: usize, width: usize) {
+        let mut moved = |by: Move| {
+            spare.clear();
+            spare.resize(planes.len(), 0);
+            by.apply(planes, spare, height, width);
+            std::mem::swap(planes, spare);
+        };
+        match self {
+            Operation::Identity => {}
+            Operation::ShearX(by) => moved(Move::shear([by, 0.0], height, width)),
+            Operation::ShearY(by) => moved(Move::shear([0.0, by], height, width)),
+            Operation::TranslateX(by) => moved(Move::shift([by, 0.0])),
+            Operation::TranslateY(by) => moved(Move::shift([0.0, by])),
+            Operation::Rotate(degrees) => moved(Move::turn(degrees)),
+            Operation::Brightness(factor) => levels::brightness(planes, factor as f32),
+            Operation::Color(factor) => levels::color(planes, factor),
+            Operation::Contrast(factor) => levels::contrast(planes, factor),
+            Operation::Sharpness(factor) => levels::sharpness(planes, spare, [height, width], factor),
+            Operation::Posterize(bits) => levels::posterize(planes, bits),
+            Operation::Solarize(threshold) => levels::solarize(planes, threshold),
+            Operation::AutoContrast => levels::autocontrast(planes),
+            Operation::Equalize => levels::equalize(planes),
+        }
+    }
+}
+
+/// The operations of one sample in one epoch.
+pub(crate) fn drawn(
+    spec: RandAugment,
+    mut draws: Draws,
+    height: usize,
+    width: usize,
+) -> impl Iterator<Item = Operation> {
+    (0..spec.num_ops).map(move |_| {
+        let number = draws.below(NAMES.len() as u64) as usize;
+        let turned = draws.below(2) == 1;
+        Operation::numbered(number, spec.magnitude, turned, height, width)
+    })
+}

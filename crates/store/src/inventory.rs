@@ -1,0 +1,224 @@
+//! Which bundles of a data set are sound at their destination.
+//!
+//! One listing shows whether each is there and as long as it should be. `bundles.json` records under which version
+//! (ETag) a bundle was written or last verified; one that is listed under another version was changed by somebody, so it
+//! is read and hashed. Losing that record costs time only.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use data::chunk::{Bundle, ChunkManifest, ContentHash};
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::PutMode;
+use serde::{Deserialize, Serialize};
+
+use crate::head::bundle_name;
+use crate::remote::{Object, Remote};
+use crate::{Error, Meter};
+
+/// The name of the record.
+const NAME: &str = "bundles.json";
+const SCHEMA: u32 = 1;
+/// A larger record is passed over: 80 million samples take a tenth of it.
+const LARGEST: u64 = 64 << 20;
+
+/// Versions of bundles whose bytes were right.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Record {
+    schema: u32,
+    versions: BTreeMap<String, String>,
+}
+
+/// What is at the destination.
+pub(crate) struct Inventory {
+    listed: HashMap<String, Object>,
+    /// Versions known to be right, by the name of the bundle's object.
+    verified: BTreeMap<String, String>,
+    recorded: BTreeMap<String, String>,
+    /// Bundles of the manifest that cannot be read, and why.
+    pub broken: BTreeMap<ContentHash, String>,
+}
+
+/// What a look at the destination says of a bundle.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Sound,
+    /// Its bytes have to be read to tell.
+    Unknown,
+    Broken(String),
+}
+
+/// Judges a bundle by its listing and the version that was recorded for it. With `verify`, nothing but its bytes will do.
+fn judge(bundle: &Bundle, listed: Option<&Object>, recorded: Option<&String>, verify: bool) -> Verdict {
+    match listed {
+        None => Verdict::Broken("it is missing".into()),
+        Some(object) if object.bytes != bundle.bytes => {
+            Verdict::Broken(format!("it has {} bytes, not {}", object.bytes, bundle.bytes))
+        }
+        Some(_) if verify => Verdict::Unknown,
+        Some(object) => match (recorded, &object.etag) {
+            (Some(recorded), Some(etag)) if recorded != etag => Verdict::Unknown,
+            (_, _) => Verdict::Sound,
+        },
+    }
+}
+
+impl Inventory {
+    /// Looks at the destination of the bundles of `manifest`; reads those that a listing cannot vouch for.
+    ///
+    /// # Errors
+    /// Of the network.
+    pub async fn take(
+        remote: &Remote,
+        manifest: &ChunkManifest,
+        verify: bool,
+        meter: &Meter,
+    ) -> Result<Inventory, Error> {
+        let listed = listed(remote, manifest).await?;
+        let recorded = match remote.get(NAME, LARGEST).await {
+            Ok(Some((bytes, _))) => serde_json::from_slice::<Record>(&bytes).unwrap_or_default(),
+            Ok(None) | Err(Error::Damaged { .. }) => Record::default(),
+            Err(error) => return Err(error),
+        };
+        let recorded = if recorded.schema == SCHEMA { recorded.versions } else { BTreeMap::new() };
+        let (mut broken, mut unknown) = (BTreeMap::new(), Vec::new());
+        let mut verified = recorded.clone();
+        for bundle in &manifest.bundles {
+            let name = bundle_name(bundle.id);
+            match judge(bundle, listed.get(&name), recorded.get(&name), verify) {
+                Verdict::Sound => {}
+                Verdict::Unknown => unknown.push(*bundle),
+                Verdict::Broken(why) => drop(broken.insert(bundle.id, why)),
+            }
+        }
+        let read = stream::iter(unknown).map(|bundle| async move {
+            let is_right = is_right(remote, &bundle, meter).await?;
+            Ok::<(ContentHash, bool), Error>((bundle.id, is_right))
+        });
+        let read: Vec<(ContentHash, bool)> = read.buffer_unordered(remote.limits.streams).try_collect().await?;
+        for (id, is_right) in read {
+            let name = bundle_name(id);
+            match (is_right, listed.get(&name).and_then(|object| object.etag.clone())) {
+                (true, Some(etag)) => drop(verified.insert(name, etag)),
+                (true, None) => {}
+                (false, _) => drop(broken.insert(id, "its bytes are not those of its name".into())),
+            }
+        }
+        for id in broken.keys() {
+            verified.remove(&bundle_name(*id));
+        }
+        Ok(Inventory { listed, verified, recorded, broken })
+    }
+
+    /// Whether an object is there under the version that was written or verified, so that it need not be sent again.
+    pub fn has(&self, name: &str, bytes: u64) -> bool {
+        let listed = self.listed.get(name).filter(|object| object.bytes == bytes);
+        listed.is_some_and(|object| object.etag.is_some() && object.etag.as_ref() == self.verified.get(name))
+    }
+
+    /// Records the versions of the bundles of `manifest` of which `sent` were written just now.
+    ///
+    /// # Errors
+    /// Of the network.
+    pub async fn record(
+        mut self,
+        remote: &Remote,
+        manifest: &ChunkManifest,
+        sent: &HashSet<ContentHash>,
+    ) -> Result<(), Error> {
+        if !sent.is_empty() {
+            let now = listed(remote, manifest).await?;
+            for bundle in manifest.bundles.iter().filter(|bundle| sent.contains(&bundle.id)) {
+                let name = bundle_name(bundle.id);
+                if let Some(etag) = now.get(&name).and_then(|object| object.etag.clone()) {
+                    self.verified.insert(name, etag);
+                }
+            }
+        }
+        let named: HashSet<String> = manifest.bundles.iter().map(|bundle| bundle_name(bundle.id)).collect();
+        self.verified.retain(|name, _| named.contains(name));
+        if self.verified == self.recorded {
+            return Ok(());
+        }
+        let record = Record { schema: SCHEMA, versions: self.verified };
+        let text = serde_json::to_vec(&record).map_err(|error| Error::Internal(error.to_string()))?;
+        remote.put(NAME, text, PutMode::Overwrite).await.map(drop)
+    }
+}
+
+/// The objects at the destination; of a place that cannot be listed, those that the manifest names.
+async fn listed(remote: &Remote, manifest: &ChunkManifest) -> Result<HashMap<String, Object>, Error> {
+    if remote.can_list() {
+        return Ok(remote.list().await?.into_iter().map(|object| (object.name.clone(), object)).collect());
+    }
+    let names = manifest.bundles.iter().map(|bundle| bundle_name(bundle.id));
+    let looked = stream::iter(names).map(|name| async move { remote.look(&name).await });
+    let found: Vec<Option<Object>> = looked.buffer_unordered(remote.limits.streams).try_collect().await?;
+    Ok(found.into_iter().flatten().map(|object| (object.name.clone(), object)).collect())
+}
+
+/// Reads a bundle and says whether its bytes are those of its name.
+async fn is_right(remote: &Remote, bundle: &Bundle, meter: &Meter) -> Result<bool, Error> {
+    let mut hash = blake3::Hasher::new();
+    let name = bundle_name(bundle.id);
+    let read = remote.whole(&name, bundle.bytes, |at, bytes| {
+        // A connection that broke begins again.
+        if at == 0 {
+            hash.reset();
+        }
+        hash.update(bytes);
+        meter.received(bytes.len() as u64);
+        Ok(())
+    });
+    match read.await {
+        Ok(()) => Ok(ContentHash(*hash.finalize().as_bytes()) == bundle.id),
+        Err(Error::Damaged { .. } | Error::Missing { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// What [`check`] found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Checked {
+    /// Files of the data set.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Stored bundles that the data set consists of.
+    pub bundles: u64,
+    /// Objects that are missing or damaged, each with what is wrong.
+    pub broken: Vec<(String, String)>,
+    /// Files that cannot be fetched because of that, sorted.
+    pub lost: Vec<String>,
+}
+
+/// Says whether the data set in chunks at `remote` can be fetched: by one listing, or with `verify` by reading all of it.
+///
+/// # Errors
+/// [`Error`], of the network, or that there is no data set in chunks.
+pub fn check(remote: &Remote, verify: bool, meter: &Meter) -> Result<Checked, Error> {
+    let found = match remote.wait(crate::head::load(remote, meter)) {
+        Ok(Some(found)) => found,
+        Ok(None) => {
+            let hint = "name a data set that `gradus data push` sent; one of plain files has nothing to check".into();
+            return Err(Error::Missing { location: remote.location().to_string(), hint });
+        }
+        // Without a manifest nothing can be fetched.
+        Err(Error::Damaged { location, why }) => {
+            return Ok(Checked { broken: vec![(location, why)], ..Checked::default() });
+        }
+        Err(error) => return Err(error),
+    };
+    let manifest = &found.manifest;
+    let inventory = remote.wait(Inventory::take(remote, manifest, verify, meter))?;
+    let is_lost = |file: &&data::chunk::ChunkedFile| {
+        let bundles = file.pieces.iter().map(|piece| manifest.frames[piece.frame as usize].bundle as usize);
+        bundles.into_iter().any(|bundle| inventory.broken.contains_key(&manifest.bundles[bundle].id))
+    };
+    Ok(Checked {
+        files: manifest.files.len() as u64,
+        bytes: manifest.bytes(),
+        bundles: manifest.bundles.len() as u64,
+        lost: manifest.files.iter().filter(is_lost).map(|file| file.name.clone()).collect(),
+        broken: inventory.broken.iter().map(|(id, why)| (remote.address(&bundle_name(*id)), why.clone())).collect(),
+    })
+}
