@@ -39,6 +39,18 @@ fn what_is_told_adds_up() {
 }
 
 #[test]
+fn machines_that_a_region_does_not_have_are_not_planned_with() {
+    let desk = Desk::new();
+    // GCP prices this machine in 36 regions and has it in three.
+    let job = |region: &str| resnet(&format!("resources: {{infra: gcp/{region}, instance_type: a2-megagpu-16g}}\n"));
+    let there = desk.plan(&job("us-central1"), &[]);
+    assert!(!there["front"].as_array().unwrap().is_empty());
+    desk.file("job.yaml", job("europe-north1"));
+    let refused = desk.gradus(&["plan", "job.yaml"]);
+    assert_eq!(refused.code, Some(2), "{}{}", refused.out, refused.err);
+}
+
+#[test]
 fn limits_narrow_what_is_chosen() {
     let desk = Desk::new();
     let chosen = |plan: &Value, role: &str| {
