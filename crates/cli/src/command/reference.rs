@@ -19,12 +19,12 @@ use crate::printer::Printer;
 pub struct Args {
     /// What to print
     #[arg(value_enum)]
-    subject: Subject,
+    topic: Topic,
 }
 
 /// What a reference document is about.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Subject {
+enum Topic {
     /// Every command and option, as Markdown
     Commands,
     /// The schema of job files and the table of SkyPilot's keys, as one JSON value
@@ -36,14 +36,14 @@ enum Subject {
 /// # Errors
 /// None; a command returns a result.
 pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
-    match args.subject {
-        Subject::Commands => {
+    match args.topic {
+        Topic::Commands => {
             let mut root = crate::Arguments::command();
             // Fills in what `--help` shows, such as usage lines and global options.
             root.build();
             printer.data(markdown(&mut root).trim_end());
         }
-        Subject::JobFile => printer.json(&job_file()),
+        Topic::JobFile => printer.json(&job_file()),
     }
     Ok(exit::DONE)
 }

@@ -62,7 +62,7 @@ pub struct Args {
     /// Write the plan as a page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write cost against time as a picture
+    /// Write a chart of cost against time as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Tell how much processor time the search took, and took when asked again
