@@ -60,6 +60,9 @@ struct Arguments {
     /// Print JSON to stdout: one value, or one value per line for lists and followed runs
     #[arg(long, global = true)]
     json: bool,
+    /// Show the values of `envs` in JSON output; secrets stay hidden
+    #[arg(long, global = true)]
+    show_values: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -86,6 +89,9 @@ fn main() -> ExitCode {
         }
     };
     printer = Printer::new(arguments.json, settings.color);
+    if arguments.show_values {
+        printer.show_values();
+    }
     let result = arguments.command.run(&settings, &mut printer);
     match result.and_then(|code| printer.failure().map_or(Ok(code), Err)) {
         Ok(code) => ExitCode::from(code),

@@ -14,6 +14,10 @@ pub struct Printer {
     color: bool,
     /// Whether a progress line stands on the terminal, to be overwritten.
     progress: bool,
+    /// Values that are masked wherever they would be printed, the longest first.
+    masked: Vec<String>,
+    /// Whether values of `envs` are printed.
+    shows_values: bool,
     /// The first failure to write data.
     failure: Option<std::io::Error>,
 }
@@ -22,7 +26,39 @@ impl Printer {
     /// A printer; with `json` for programs.
     pub fn new(json: bool, color: bool) -> Printer {
         let terminal = std::io::stderr().is_terminal();
-        Printer { json, terminal, color: color && terminal, progress: false, failure: None }
+        Printer {
+            json,
+            terminal,
+            color: color && terminal,
+            progress: false,
+            masked: Vec::new(),
+            shows_values: false,
+            failure: None,
+        }
+    }
+
+    /// Masks these values in everything that is printed from now on, also as JSON writes them.
+    pub fn mask(&mut self, values: Vec<String>) {
+        for value in values.into_iter().filter(|value| !value.is_empty()) {
+            let escaped = serde_json::to_string(&value).unwrap_or_default();
+            self.masked.extend([escaped.trim_matches('"').to_owned(), value]);
+        }
+        self.masked.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        self.masked.dedup();
+    }
+
+    /// Prints the values of `envs` instead of hiding them; those of secrets stay hidden.
+    pub fn show_values(&mut self) {
+        self.shows_values = true;
+    }
+
+    /// Whether values of `envs` are printed.
+    pub fn shows_values(&self) -> bool {
+        self.shows_values
+    }
+
+    fn masking(&self, text: &str) -> String {
+        self.masked.iter().fold(text.to_owned(), |text, value| text.replace(value.as_str(), "***"))
     }
 
     /// Whether output is JSON.
@@ -51,12 +87,15 @@ impl Printer {
     /// Prints a JSON value on one line of stdout.
     pub fn json(&mut self, value: &impl Serialize) {
         self.clear();
-        if let Ok(text) = serde_json::to_string(value) {
+        let Ok(mut value) = serde_json::to_value(value) else { return };
+        server::secrets::hide(&mut value, self.shows_values);
+        if let Ok(text) = serde_json::to_string(&value) {
             self.write(&format!("{}\n", escaped(&text)));
         }
     }
 
     fn write(&mut self, text: &str) {
+        let text = self.masking(text);
         let mut stdout = std::io::stdout().lock();
         if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
             && error.kind() != std::io::ErrorKind::BrokenPipe
@@ -79,7 +118,7 @@ impl Printer {
     /// Prints a message with the colours it holds.
     fn painted(&mut self, line: &str) {
         self.clear();
-        emit(&mut std::io::stderr().lock(), &format!("{line}\n"));
+        emit(&mut std::io::stderr().lock(), &self.masking(&format!("{line}\n")));
     }
 
     /// The progress line: overwritten on a terminal, a line of its own in a log.
@@ -88,7 +127,7 @@ impl Printer {
             return self.say(line);
         }
         let width = terminal_width();
-        let cut: String = line.chars().take(width.saturating_sub(1)).collect();
+        let cut: String = self.masking(line).chars().take(width.saturating_sub(1)).collect();
         emit(&mut std::io::stderr().lock(), &format!("\r\x1b[2K{cut}"));
         self.progress = true;
     }

@@ -51,6 +51,13 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// The value of an environment variable, for `--secret NAME`.
+    pub fn variable(name: &str) -> Option<String> {
+        env::var(name).ok()
+    }
+}
+
 /// What is known of object stores: variables, and the file that `aws configure` writes.
 fn access() -> store::Access {
     let file = path("AWS_SHARED_CREDENTIALS_FILE").or_else(|| Some(path("HOME")?.join(".aws/credentials")));

@@ -20,6 +20,9 @@ pub struct Job {
     pub work: Work,
     /// Variables that the work finds in its environment.
     pub envs: BTreeMap<String, String>,
+    /// Variables of the environment whose values are shown nowhere.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, Secret>,
     /// What a node must have at least.
     pub needs: Needs,
     /// The most that the run may cost.
@@ -44,6 +47,31 @@ pub struct Job {
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+impl Job {
+    /// The variables of the work's environment: `envs`, and `secrets` that have a value.
+    pub fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
+        let envs = self.envs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        envs.chain(self.secrets.iter().filter_map(|(name, secret)| Some((name.as_str(), secret.0.as_deref()?))))
+    }
+
+    /// The values of `secrets`, to be masked wherever text is written. Shorter ones than four bytes would mask parts of
+    /// unrelated words.
+    pub fn secret_values(&self) -> Vec<String> {
+        self.secrets.values().filter_map(|secret| secret.0.clone()).filter(|value| value.len() >= 4).collect()
+    }
+}
+
+/// The value of a secret variable; none until one is given on the command line. It cannot print itself.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(pub Option<String>);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Secret(…)" } else { "Secret(none)" })
+    }
 }
 
 /// What a rank runs. All but `train` serves both alike.

@@ -38,7 +38,7 @@ pub mod workload;
 pub use event::{Event, Record};
 pub use finding::{Cause, Finding};
 pub use id::{AttemptId, Fence, InstanceId, RunId, SweepId};
-pub use job::{Command, Job, Work};
+pub use job::{Command, Job, Secret, Work};
 pub use money::{Money, Rate};
 pub use offer::{Node, Offer};
 pub use plan::{Plan, Share};

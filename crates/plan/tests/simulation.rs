@@ -334,6 +334,7 @@ fn submitted(run: &RunId) -> Event {
         name: "job".into(),
         work: Work::Command(Command { workdir: None, setup: None, run: "true".into() }),
         envs: BTreeMap::new(),
+        secrets: BTreeMap::new(),
         needs: Needs::default(),
         budget: None,
         deadline: None,

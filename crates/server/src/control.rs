@@ -195,11 +195,13 @@ impl<'a> Control<'a> {
 
     fn start(&self, run_id: &RunId, run: &Run, attempt: &AttemptId) -> Start {
         let fence = self.state.world().attempts.get(attempt).map_or(domain::Fence(0), |attempt| attempt.fence);
+        let mut job = run.job.clone();
+        self.state.key().unseal_job(&mut job);
         Start {
             run: run_id.clone(),
             attempt: attempt.clone(),
             fence,
-            job: run.job.clone(),
+            job,
             job_hash: run.job_hash.clone(),
             threads: run.plan.share.map_or(run.plan.offer.node.cores, |share| share.threads),
             accept_data_change: run.accept_data_change,

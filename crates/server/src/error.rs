@@ -44,6 +44,9 @@ pub enum Error {
     /// A provider could not do what it was asked.
     #[error(transparent)]
     Provider(#[from] cloud::Error),
+    /// Values of jobs were sealed by a key that is not there any more.
+    #[error("the key in `{}` does not open the values of `envs` and `secrets` in the event log", .0.display())]
+    Key(PathBuf),
     /// No run and no sweep has this name.
     #[error("no run or sweep is called `{0}`")]
     NoRun(String),
@@ -69,6 +72,7 @@ impl Error {
                 "check that the home folder is on a writable disk with free space, or choose another with `--home`"
                     .into(),
             ),
+            Error::Key(path) => Some(format!("put back the `{}` that this home was used with", path.display())),
             Error::Illegal(_) | Error::Provider(_) => None,
         }
     }

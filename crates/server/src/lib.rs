@@ -11,6 +11,7 @@ mod loading;
 pub mod perform;
 pub mod report;
 pub mod routes;
+pub mod secrets;
 pub mod series;
 pub mod state;
 pub mod submit;

@@ -36,7 +36,7 @@ pub fn submit_sweep(state: &mut State, job: Job, plan: Plan, known: Known, file:
 /// The newest sweep of the same job file and the same job that is not at its end, or whose end nobody was told.
 pub fn unfinished_sweep(home: &Home, state: &State, job: &Job, plan: &Plan, file: &str) -> Option<SweepId> {
     let hash = job_hash(job, plan);
-    let same = |sweep: &plan::Sweep| sweep.job_hash == hash && sweep.file == file && &sweep.job == job;
+    let same = |sweep: &plan::Sweep| sweep.job_hash == hash && sweep.file == file && is_same(state, &sweep.job, job);
     let open = |id: &SweepId, sweep: &plan::Sweep| !sweep.state.is_final() || !home.is_reported(&home.sweep(id));
     let sweeps = state.world().sweeps.iter().filter(|(id, sweep)| same(sweep) && open(id, sweep));
     sweeps.max_by_key(|(_, sweep)| sweep.order).map(|(id, _)| id.clone())
@@ -46,10 +46,19 @@ pub fn unfinished_sweep(home: &Home, state: &State, job: &Job, plan: &Plan, file
 /// process that attended to it may have been killed just before its last word.
 pub fn unfinished(home: &Home, state: &State, job: &Job, plan: &Plan, file: &str) -> Option<RunId> {
     let hash = job_hash(job, plan);
-    let same = |run: &plan::Run| run.trial.is_none() && run.job_hash == hash && run.file == file && &run.job == job;
+    let same = |run: &plan::Run| {
+        run.trial.is_none() && run.job_hash == hash && run.file == file && is_same(state, &run.job, job)
+    };
     let open = |id: &RunId, run: &plan::Run| run.bill.is_none() || !home.is_reported(&home.run(id));
     let runs = state.world().runs.iter().filter(|(id, run)| same(run) && open(id, run));
     runs.max_by_key(|(_, run)| run.order).map(|(id, _)| id.clone())
+}
+
+/// Whether a job of the log, whose values are sealed, is this one.
+fn is_same(state: &State, sealed: &Job, job: &Job) -> bool {
+    let mut open = sealed.clone();
+    state.key().unseal_job(&mut open);
+    open == *job
 }
 
 /// SHA-256 of what defines the result: the work and how it is divided. When and how the state is saved, how many decode

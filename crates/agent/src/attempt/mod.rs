@@ -7,6 +7,7 @@
 mod events;
 pub(crate) mod library;
 mod link;
+mod masking;
 mod peers;
 mod process;
 mod program;
@@ -206,7 +207,7 @@ impl Attempt {
         let Working::Command { folder, .. } = &self.work else { return Vec::new() };
         let started = program::command(&self.start, role, text, folder).and_then(|mut command| {
             self.tools.tag(&mut command, &self.start.attempt);
-            Process::start(command, &self.log, &self.start.attempt, &self.tools.events)
+            Process::start(command, &self.log, self.start.job.secret_values(), &self.start.attempt, &self.tools.events)
         });
         match started {
             Ok(process) => {

@@ -5,12 +5,14 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use domain::{AttemptId, Cause, Finding};
 use node::session;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+use super::masking;
 use crate::event::{AttemptEvent, Event};
 
 /// Bytes of the log that are looked at for a message.
@@ -37,17 +39,18 @@ pub enum Exit {
 }
 
 impl Process {
-    /// Starts `command`, its output appended to `log`; its end is told by [`AttemptEvent::Exited`]. It dies with the
-    /// calling thread.
+    /// Starts `command`, its output appended to `log` with the `secrets` in it masked; its end is told by
+    /// [`AttemptEvent::Exited`]. It dies with the calling thread.
     pub fn start(
         mut command: Command,
         log: &Path,
+        secrets: Vec<String>,
         attempt: &AttemptId,
         events: &Sender<Event>,
     ) -> Result<Process, Box<Finding>> {
         let file = OpenOptions::new().create(true).append(true).open(log);
-        let outputs = file.and_then(|file| Ok((file.try_clone()?, file)));
-        let (stdout, stderr) = outputs.map_err(|error| not_written("open", log, &error))?;
+        let outputs = file.and_then(|file| outputs(file, secrets));
+        let (stdout, stderr, copied) = outputs.map_err(|error| not_written("open", log, &error))?;
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
         session::own_and_bound(&mut command);
         let child = command.spawn().map_err(|error| {
@@ -55,12 +58,16 @@ impl Process {
             Finding::new(Cause::Internal, format!("cannot start `{program}`: {error}"))
                 .hint("build the whole workspace, or install gradus again")
         })?;
+        // Its ends of the pipe: the copy ends when the last process has closed its own.
+        drop(command);
         let (pid, number) = (child.id(), Pid::from_child(&child));
         let (attempt, events) = (attempt.clone(), events.clone());
         std::thread::spawn(move || {
             // Only looks: until it is reaped, no other process can get this number, so a signal cannot hit a stranger.
             let look = || waitid(WaitId::Pid(number), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             while let Err(rustix::io::Errno::INTR) = look() {}
+            // The last lines belong to the verdict. A process that was left behind may hold the pipe open.
+            let _ = copied.recv_timeout(DRAINED);
             let _ = events.send(Event::Attempt(attempt, AttemptEvent::Exited(pid)));
         });
         Ok(Process { child })
@@ -101,6 +108,25 @@ impl Drop for Process {
 pub fn memory_kills() -> u64 {
     let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok()).unwrap_or(0)
+}
+
+/// How long the output of a process that has ended is waited for.
+const DRAINED: Duration = Duration::from_secs(1);
+
+/// Where a process writes: the log itself, or with secrets a pipe whose masked output is copied there. The receiver is
+/// disconnected when everything is in the log.
+fn outputs(log: File, secrets: Vec<String>) -> io::Result<(Stdio, Stdio, Receiver<()>)> {
+    let (done, copied) = channel();
+    if secrets.is_empty() {
+        return Ok((log.try_clone()?.into(), log.into(), copied));
+    }
+    let (reader, writer) = io::pipe()?;
+    let stdout = writer.try_clone()?;
+    std::thread::spawn(move || {
+        let _done: Sender<()> = done;
+        masking::copy(reader, log, &secrets);
+    });
+    Ok((stdout.into(), writer.into(), copied))
 }
 
 /// The last lines of a log.

@@ -19,7 +19,7 @@ pub fn command(start: &Start, role: Role, text: &str, folder: &Path) -> Result<C
     let checkpoints = Path::new(&start.folder).join("checkpoints");
     let mut command = Command::new("bash");
     command.arg(&script).current_dir(folder.join("workdir"));
-    command.envs(&start.job.envs).envs(environment(start, &checkpoints, free_port()));
+    command.envs(start.job.environment()).envs(environment(start, &checkpoints, free_port()));
     Ok(command)
 }
 

@@ -88,7 +88,7 @@ impl Attempt {
             let mut command =
                 trainer::command(&self.start, &self.tools, (**train).clone(), data, folder, socket, seat)?;
             self.tools.tag(&mut command, &self.start.attempt);
-            Process::start(command, log, &self.start.attempt, &self.tools.events)
+            Process::start(command, log, self.start.job.secret_values(), &self.start.attempt, &self.tools.events)
         };
         let process = launch(seat, link.path(), &self.log)?;
         for (rank, socket, log) in peers.seats() {

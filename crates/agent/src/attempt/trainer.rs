@@ -52,7 +52,7 @@ pub fn command(
     store::VARIABLES.iter().for_each(|name| {
         command.env_remove(name);
     });
-    command.envs(&start.job.envs);
+    command.envs(start.job.environment());
     // As torchrun: whatever launched the agent, these are the ranks of this attempt.
     for name in ["RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"] {
         command.env_remove(name);

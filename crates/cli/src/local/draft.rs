@@ -23,7 +23,7 @@ use crate::settings::Settings;
 /// [`Error::Job`] with everything wrong in the file and everything that cannot be rented yet, [`Error::Infeasible`] with
 /// every reason why it cannot run here.
 pub fn draft(args: &JobArgs, settings: &Settings, home: &Home, printer: &mut Printer) -> Result<(Job, Plan), Error> {
-    let LoadedJob { job, source, unrentable } = read(&args.file, &args.typed, printer)?;
+    let LoadedJob { job, source, unrentable } = read(&args.file, &args.typed, &Settings::variable, printer)?;
     if let Some(unrentable) = unrentable {
         return Err(Error::Job(unrentable));
     }

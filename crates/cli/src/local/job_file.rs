@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use domain::problem::Problem;
-use domain::{Job, Problems, Rate};
+use domain::{Job, Problems, Rate, Secret};
 
 use crate::error::Error;
 use crate::printer::Printer;
@@ -30,6 +30,12 @@ pub struct JobOverrides {
     /// Set an environment variable for the job (repeatable)
     #[arg(long = "env", value_name = "NAME=VALUE")]
     pub envs: Vec<String>,
+    /// Set a secret environment variable; `NAME` alone takes the value from the environment (repeatable)
+    #[arg(long = "secret", value_name = "NAME[=VALUE]")]
+    pub secrets: Vec<String>,
+    /// Read secrets from a file of `NAME=VALUE` lines
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
 }
 
 /// The text of a job file.
@@ -86,7 +92,12 @@ pub struct LoadedJob {
 ///
 /// # Errors
 /// [`Error::Job`] with everything wrong in the file, [`Error::Usage`] for wrong arguments.
-pub fn read(file: &Path, typed: &JobOverrides, printer: &mut Printer) -> Result<LoadedJob, Error> {
+pub fn read(
+    file: &Path,
+    typed: &JobOverrides,
+    variable: &dyn Fn(&str) -> Option<String>,
+    printer: &mut Printer,
+) -> Result<LoadedJob, Error> {
     let text = text(file)?;
     let name = file.to_string_lossy().into_owned();
     let parsed = Job::parse(&text, &name).map_err(Error::Job)?;
@@ -116,5 +127,66 @@ pub fn read(file: &Path, typed: &JobOverrides, printer: &mut Printer) -> Result<
         };
         job.envs.insert(name.to_owned(), value.to_owned());
     }
+    secrets(&mut job, typed, variable, printer)?;
     Ok(LoadedJob { job, source: JobSource { name, text }, unrentable })
+}
+
+/// Sets the secrets of the command line, and masks the values of all in what is printed.
+fn secrets(
+    job: &mut Job,
+    typed: &JobOverrides,
+    variable: &dyn Fn(&str) -> Option<String>,
+    printer: &mut Printer,
+) -> Result<(), Error> {
+    let usage = |message: String, hint: &str| Error::Usage { message, hint: hint.to_owned() };
+    if let Some(file) = &typed.secret_file {
+        let text = std::fs::read_to_string(file).map_err(Error::file("read the secrets", file))?;
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            if line.trim_start().starts_with('#') {
+                continue;
+            }
+            let Some((name, value)) = line.split_once('=').filter(|(name, _)| is_name(name.trim())) else {
+                // The line itself may be a secret.
+                let message = format!("line {} of `{}` is not `NAME=VALUE`", number + 1, file.display());
+                return Err(usage(message, "write one variable per line, without quotes"));
+            };
+            job.secrets.insert(name.trim().to_owned(), Secret(Some(value.to_owned())));
+        }
+    }
+    for text in &typed.secrets {
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, value.to_owned()),
+            None => match variable(text) {
+                Some(value) => (text.as_str(), value),
+                None => {
+                    let message = format!("`--secret {text}`: the environment has no variable `{text}`");
+                    return Err(usage(message, "export it first, or use `--secret-file FILE`"));
+                }
+            },
+        };
+        if !is_name(name) {
+            let message = "the name of a `--secret` takes letters, digits and `_`, and no digit first".to_owned();
+            return Err(usage(message, "use `--secret NAME`, with the value in the environment"));
+        }
+        job.secrets.insert(name.to_owned(), Secret(Some(value)));
+    }
+    printer.mask(job.secret_values());
+    Ok(())
+}
+
+/// Refuses to run a job with a secret that has no value.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub fn require_secrets(job: &Job) -> Result<(), Error> {
+    let Some((name, _)) = job.secrets.iter().find(|(_, secret)| secret.0.is_none()) else { return Ok(()) };
+    Err(Error::Usage {
+        message: format!("secret `{name}` has no value"),
+        hint: format!("export `{name}` and pass `--secret {name}`, or pass `--secret-file FILE`"),
+    })
+}
+
+fn is_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }

@@ -7,4 +7,5 @@ mod market;
 mod processes;
 mod recovery;
 mod results;
+mod secrets;
 mod sweeps;

@@ -40,6 +40,8 @@ pub(crate) struct JobFile {
     pub deadline: Option<Duration>,
     /// Environment variables of the job.
     pub envs: Option<BTreeMap<String, EnvText>>,
+    /// Secret environment variables, such as tokens: encrypted at rest, passed to the program only, and masked in logs and reports. `NAME: null` takes the value from `--secret NAME`.
+    pub secrets: Option<BTreeMap<String, Option<EnvText>>>,
     /// Which machines may be rented, what they must have, and when to retry.
     pub resources: Option<Resources>,
     /// Folder to copy to the machine before each attempt; the working directory of `setup` and `run`. Relative to the job file.

@@ -3,7 +3,7 @@
 use super::keys::{AnyAccelerators, ExitCodes, JobFile, JobRecovery, Numbers, Resources, SweepKeys};
 use super::tree::Node;
 use crate::accelerators::{AcceleratorKind, Accelerators};
-use crate::job::{Budget, Command, Job, Needs, Recovery, Work};
+use crate::job::{Budget, Command, Job, Needs, Recovery, Secret, Work};
 use crate::problem::Problem;
 use crate::sweep::{Metric, Parameter, Sweep};
 use crate::wants::{Spot, Wants};
@@ -67,6 +67,12 @@ pub(super) fn lower(
         name: file.name.unwrap_or_else(|| name_from(stem(file_name))),
         work: Work::Command(Command { workdir: None, setup: None, run: String::new() }),
         envs: file.envs.into_iter().flatten().map(|(name, value)| (name, value.0)).collect(),
+        secrets: file
+            .secrets
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| (name, Secret(value.map(|text| text.0))))
+            .collect(),
         needs: Needs {
             cores: resources.cpus.map(|cores| cores.0),
             memory: resources.memory.map(|size| size.0),

@@ -62,8 +62,11 @@ impl Validator {
             let message = format!("`{}` is no name: it takes letters a–z, digits and `-`, at most 63", clip(&job.name));
             self.wrong("name", message, format!("write `{}`", name_from(&job.name)));
         }
-        for (name, value) in &job.envs {
-            let key = format!("envs.{name}");
+        let secrets =
+            job.secrets.iter().map(|(name, secret)| ("secrets", name, secret.0.as_deref().unwrap_or_default()));
+        for (section, name, value) in job.envs.iter().map(|(name, value)| ("envs", name, value.as_str())).chain(secrets)
+        {
+            let key = format!("{section}.{name}");
             let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
             if !starts_well || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
                 let message = format!("`{}` is no name of a variable", clip(name));

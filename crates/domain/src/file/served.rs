@@ -116,7 +116,7 @@ pub const SKY_KEYS: &[SkyKey] = &[
     planned("resources.region", &[], NO_CLOUD, LEAVE_OUT),
     no("resources.zone", NO_CLOUD, LEAVE_OUT),
     yes("envs"),
-    no("secrets", "secrets are not supported yet", "let the program read them from a file that only you can read"),
+    yes("secrets"),
     no("file_mounts", NO_STORE, COPY),
     no("volumes", NO_STORE, COPY),
     yes("setup"),

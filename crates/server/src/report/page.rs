@@ -298,7 +298,8 @@ fn plan(page: &mut Markup, view: &View) {
 
 fn configuration(page: &mut Markup, view: &View) {
     // A job is written by serde without loss; were it not, the page would rather be without it than not be.
-    let job = serde_json::to_value(&view.submitted.job).unwrap_or_default();
+    let mut job = serde_json::to_value(&view.submitted.job).unwrap_or_default();
+    crate::secrets::hide(&mut job, false);
     let word = match &view.submitted.job.work {
         Work::Train(_) => "Configuration, every default filled in",
         Work::Command(_) => "Configuration",

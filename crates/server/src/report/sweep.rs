@@ -149,7 +149,8 @@ fn search(page: &mut Markup, sweep: &Sweep) {
         Method::Asha(_) => "successive halving (ASHA)",
     };
     // A job is written by serde without loss; were it not, the page would rather be without it than not be.
-    let job = serde_json::to_value(&sweep.job).unwrap_or_default();
+    let mut job = serde_json::to_value(&sweep.job).unwrap_or_default();
+    crate::secrets::hide(&mut job, false);
     page.element("<details><summary>Configuration: ", what, "</summary>").element(
         "<pre>",
         yaml(&job),

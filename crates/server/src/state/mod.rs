@@ -16,6 +16,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 use crate::clock;
 use crate::error::Error;
 use crate::home::Home;
+use crate::secrets::{self, SecretKey};
 
 /// The event log and the world it amounts to.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub struct State {
     db: Connection,
     path: PathBuf,
     world: World,
+    key: SecretKey,
 }
 
 impl State {
@@ -33,12 +35,15 @@ impl State {
     pub fn open(home: &Home) -> Result<State, Error> {
         let path = home.state();
         let doing = |doing| Error::sqlite(doing, &path);
+        let key = SecretKey::open(home.root())?;
+        secrets::private(&path).map_err(Error::file("open", &path))?;
         let mut db = Connection::open_with_flags(&path, OpenFlags::default()).map_err(doing("open"))?;
         configure(&db).map_err(doing("open"))?;
         let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(doing("open"))?;
         transaction
             .execute_batch("CREATE TABLE IF NOT EXISTS events (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, run TEXT, event TEXT NOT NULL) STRICT")
             .map_err(doing("open"))?;
+        let has_sealed = seal_values(&transaction, &path, &key)?;
         let mut world = views::load(&transaction).map_err(doing("read"))?.unwrap_or_default();
         let known = world.last_seq;
         follow(&transaction, &path, &mut world)?;
@@ -46,7 +51,19 @@ impl State {
             views::rebuild(&transaction, &world).map_err(doing("write"))?;
         }
         transaction.commit().map_err(doing("write"))?;
-        Ok(State { db, path, world })
+        if has_sealed {
+            // Pages and journals still hold what was overwritten.
+            db.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);").map_err(doing("write"))?;
+        }
+        if world.runs.values().any(|run| secrets::is_foreign(&key, &run.job)) {
+            return Err(Error::Key(home.root().join("secret.key")));
+        }
+        Ok(State { db, path, world, key })
+    }
+
+    /// The key that values of jobs are sealed with.
+    pub fn key(&self) -> &SecretKey {
+        &self.key
     }
 
     /// Everything that is known.
@@ -77,9 +94,16 @@ impl State {
         result
     }
 
-    fn try_append(&mut self, events: Vec<Event>) -> Result<Vec<Record>, Error> {
+    fn try_append(&mut self, mut events: Vec<Event>) -> Result<Vec<Record>, Error> {
         let path = self.path.clone();
         let doing = |doing| Error::sqlite(doing, &path);
+        for event in &mut events {
+            match event {
+                Event::Submitted(submitted) => self.key.seal_job(&mut submitted.job)?,
+                Event::SweepSubmitted(submitted) => self.key.seal_job(&mut submitted.job)?,
+                _ => {}
+            }
+        }
         let now = clock::now();
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(doing("lock"))?;
         follow(&transaction, &path, &mut self.world)?;
@@ -121,6 +145,42 @@ impl Error {
         let path = path.to_owned();
         move |source| Error::State { doing, path, source }
     }
+}
+
+/// Version of the log, in SQLite's `user_version`: 1 where the values of jobs are sealed.
+const SEALED: i64 = 1;
+
+/// Seals the values that an earlier version wrote as they were; whether there were any. The views are rebuilt then.
+fn seal_values(db: &Connection, path: &Path, key: &SecretKey) -> Result<bool, Error> {
+    let doing = |doing| Error::sqlite(doing, path);
+    let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(doing("read"))?;
+    if version >= SEALED {
+        return Ok(false);
+    }
+    let mut plain = Vec::new();
+    {
+        let sql = "SELECT seq, event FROM events WHERE event LIKE '%\"envs\":{\"%'";
+        let mut statement = db.prepare(sql).map_err(doing("read"))?;
+        let mut rows = statement.query([]).map_err(doing("read"))?;
+        while let Some(row) = rows.next().map_err(doing("read"))? {
+            plain.push((row.get::<_, i64>(0).map_err(doing("read"))?, row.get::<_, String>(1).map_err(doing("read"))?));
+        }
+    }
+    let mut has_sealed = false;
+    for (seq, text) in plain {
+        // What cannot be read is reported where the log is replayed.
+        let Ok(mut event) = serde_json::from_str(&text) else { continue };
+        if key.seal_event(&mut event)? {
+            has_sealed = true;
+            let changed = db.execute("UPDATE events SET event = ?2 WHERE seq = ?1", params![seq, event.to_string()]);
+            changed.map_err(doing("write"))?;
+        }
+    }
+    if has_sealed {
+        views::forget(db).map_err(doing("write"))?;
+    }
+    db.pragma_update(None, "user_version", SEALED).map_err(doing("write"))?;
+    Ok(has_sealed)
 }
 
 /// WAL with FULL: a commit that was acknowledged survives a power cut.

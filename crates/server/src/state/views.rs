@@ -43,6 +43,14 @@ pub fn load(db: &Connection) -> rusqlite::Result<Option<World>> {
     Ok((count(&world) == rows).then_some(world))
 }
 
+/// Deletes what the views hold, so that they are rebuilt from the log.
+pub fn forget(db: &Connection) -> rusqlite::Result<()> {
+    db.execute_batch(CREATE)?;
+    db.execute_batch(
+        "DELETE FROM runs; DELETE FROM instances; DELETE FROM attempts; DELETE FROM sweeps; DELETE FROM view;",
+    )
+}
+
 /// Writes every view anew.
 pub fn rebuild(db: &Connection, world: &World) -> rusqlite::Result<()> {
     db.execute_batch(

@@ -58,7 +58,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     }
     let file = args.file.as_deref().ok_or_else(|| no_job(&args.market))?;
     let price = args.typed.price;
-    let read = job_file::read(file, &args.typed, printer)?;
+    let read = job_file::read(file, &args.typed, &Settings::variable, printer)?;
     if args.market.asks() || read.unrentable.is_some() || (read.job.workload.is_some() && !read.job.wants.here) {
         return market::run(read.job, &read.source, &args.market, settings, printer);
     }

@@ -28,7 +28,10 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         None => state.records_after(0)?,
     };
     for record in records {
-        let value = record_json(&record);
+        let mut value = record_json(&record);
+        if printer.shows_values() {
+            state.key().unseal_envs(&mut value);
+        }
         if printer.is_json() {
             printer.json(&value);
             continue;

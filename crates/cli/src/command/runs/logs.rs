@@ -32,6 +32,12 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     let home = Home::open(&settings.home)?;
     let mut state = State::open(&home)?;
     let id = find(state.world(), &args.run)?;
+    if let Some(run) = state.world().runs.get(&id) {
+        // A log that an earlier version wrote has them.
+        let mut job = run.job.clone();
+        state.key().unseal_job(&mut job);
+        printer.mask(job.secret_values());
+    }
     let mut read: Vec<(PathBuf, u64)> = Vec::new();
     loop {
         state.refresh()?;

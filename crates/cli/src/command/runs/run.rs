@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::follow::result::{confirm, finish};
 use crate::follow::watch::Since;
 use crate::local::draft::{draft, known, lines};
-use crate::local::job_file::JobArgs;
+use crate::local::job_file::{JobArgs, require_secrets};
 use crate::printer::Printer;
 use crate::settings::Settings;
 use crate::sweep::preview::Preview;
@@ -35,6 +35,7 @@ pub struct Args {
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let (mut job, plan) = draft(&args.job, settings, &home, printer)?;
+    require_secrets(&job)?;
     if args.profile {
         match &mut job.work {
             Work::Train(train) => train.profile = true,

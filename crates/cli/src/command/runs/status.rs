@@ -108,7 +108,12 @@ fn one(home: &Home, state: &State, series: &Series, printer: &mut Printer, id: &
     if printer.is_json() {
         let attempts = attempts.iter().map(|(id, attempt)| json!({ "attempt": id, "body": attempt }));
         let instances = instances.iter().map(|(id, instance)| json!({ "instance": id, "body": instance }));
-        printer.json(&json!({ "run": id, "body": run, "attempts": attempts.collect::<Vec<_>>(), "instances": instances.collect::<Vec<_>>() }));
+        let (attempts, instances) = (attempts.collect::<Vec<_>>(), instances.collect::<Vec<_>>());
+        let mut value = json!({ "run": id, "body": run, "attempts": attempts, "instances": instances });
+        if printer.shows_values() {
+            state.key().unseal_envs(&mut value);
+        }
+        printer.json(&value);
         return Ok(exit::DONE);
     }
     printer.data(format!("run      {id}: {}", run.state.word()));

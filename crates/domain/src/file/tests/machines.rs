@@ -45,11 +45,12 @@ fn skypilot_keys_are_served_or_refused_by_name() {
          ok",
     );
     check("num_nodes: 0", "2 num_nodes: `0` is out of range: it must be at least 1");
-    check(
-        "secrets: {TOKEN: abc}",
-        "2 secrets: secrets are not supported yet (let the program read them from a file that only you can read)",
-    );
+    check("secrets: {TOKEN: abc, OTHER: null}", "ok");
     check("secrets: {}", "ok");
+    check(
+        "secrets: {1A: b}",
+        "2 secrets.1A: `1A` is no name of a variable (use letters, digits and `_`, and no digit first)",
+    );
     check(
         "file_mounts: {/data: s3://a}",
         "2 file_mounts: object stores and mounts are not supported yet (put the files under `workdir`, which is copied to the machine)",
