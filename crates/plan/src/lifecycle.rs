@@ -181,14 +181,7 @@ impl World {
         epochs: Option<u32>,
     ) -> Result<(), String> {
         let run = self.run_mut(id)?;
-        let goes_on = match &run.state {
-            RunState::Stopped { .. } | RunState::Done { outcome: Outcome::Failed { .. } } => true,
-            RunState::Done { outcome: Outcome::Trained { .. } } => has_more_epochs(run, epochs),
-            RunState::Done { .. } | RunState::Queued | RunState::Renting { .. } => false,
-            RunState::Staging { .. } | RunState::Running { .. } => false,
-            RunState::Recovering { .. } | RunState::Stopping { .. } => false,
-        };
-        if !goes_on {
+        if !crate::resume::is_resumable(run, epochs) {
             return Err(format!("run `{id}` is {} and needs no resume", run.state.word()));
         }
         if let Some(max) = budget {
@@ -340,14 +333,6 @@ impl World {
 
 fn refuse_final(run: &Run) -> Result<(), String> {
     if run.state.is_final() { Err(format!("the run is {}", run.state.word())) } else { Ok(()) }
-}
-
-/// Whether a run that has ended with a model was trained for fewer epochs than these.
-fn has_more_epochs(run: &Run, epochs: Option<u32>) -> bool {
-    match (&run.job.work, epochs) {
-        (Work::Train(train), Some(epochs)) => train.last_epoch() < epochs && epochs <= train.epochs,
-        (Work::Train(_) | Work::Command(_), _) => false,
-    }
 }
 
 /// What was asked to stop stays so, whatever was decided before that was known.

@@ -2,7 +2,7 @@
 
 use domain::event::SweepSubmitted;
 use domain::job::Budget;
-use domain::sweep::{SweepEnd, Trial};
+use domain::sweep::Trial;
 use domain::{Event, Record, RunId, SweepId};
 
 use crate::world::{Sweep, SweepState, World};
@@ -23,11 +23,8 @@ impl World {
             Event::SweepResumeRequested { sweep: id, budget, deadline, accept_data_change } => {
                 let failed = self.failed_trials(id);
                 let sweep = self.sweep_mut(id)?;
-                match &sweep.state {
-                    SweepState::Ended { how: SweepEnd::Stopped { .. } | SweepEnd::Failed { .. } } => {}
-                    SweepState::Running | SweepState::Stopping { .. } | SweepState::Ended { .. } => {
-                        return Err(format!("sweep `{id}` is {} and needs no resume", sweep.state.word()));
-                    }
+                if !crate::resume::sweep_has_stopped(&sweep.state) {
+                    return Err(format!("sweep `{id}` is {} and needs no resume", sweep.state.word()));
                 }
                 if let Some(max) = budget {
                     sweep.job.budget = Some(Budget { max: *max, ..sweep.job.budget.unwrap_or_default() });

@@ -1,9 +1,8 @@
 //! `gradus resume`: resume a run from its newest checkpoint.
 
-use domain::run::{Outcome, RunState, StopBy};
-use domain::sweep::SweepEnd;
-use domain::{Duration, Event, Money, Record, RunId, SweepId, Timestamp};
-use plan::{Action, SweepState, World};
+use domain::run::StopBy;
+use domain::{Duration, Event, Money, SweepId};
+use plan::Resumption;
 use server::{Home, State};
 
 use crate::command::find::{Meant, find_any};
@@ -49,66 +48,52 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         Meant::Sweep(id) => return sweep(state, &args, settings, printer, &home, &id),
     };
     let since = Since::Event(state.world().last_seq);
-    let goes_on = state.world().runs.get(&id).is_some_and(|run| match &run.state {
-        RunState::Stopped { .. } | RunState::Done { outcome: Outcome::Failed { .. } } => true,
-        RunState::Done { .. } | RunState::Queued | RunState::Renting { .. } | RunState::Staging { .. } => false,
-        RunState::Running { .. } | RunState::Recovering { .. } | RunState::Stopping { .. } => false,
-    });
-    if goes_on {
-        refuse_trial(&state, &id)?;
-        let resume = Event::ResumeRequested {
-            run: id.clone(),
-            budget: args.budget,
-            deadline: args.deadline,
-            epochs: None,
-            accept_data_change: args.accept_data_change,
-        };
-        refuse_spent(&state, &id, &resume)?;
+    let resume = Event::ResumeRequested {
+        run: id.clone(),
+        budget: args.budget,
+        deadline: args.deadline,
+        epochs: None,
+        accept_data_change: args.accept_data_change,
+    };
+    let resumption = plan::resume::run(state.world(), server::clock::now(), &id, &resume);
+    if is_allowed(resumption.map_err(server::Error::from)?, &args, "run", id.as_str())? {
         home.unmark_reported(&home.run(&id));
         state.append(vec![resume])?;
-    } else if args.changes_something() {
-        let message = format!("run `{id}` is still running, so neither its limits nor its data can be changed");
-        return Err(Error::Usage { message, hint: format!("stop it first with `gradus stop {id}`") });
     }
     drop(state);
     finish(settings, printer, &home, &id, since)
 }
 
-/// A trial has no limits of its own: it is resumed with its sweep, within the limits of that.
-fn refuse_trial(state: &State, id: &RunId) -> Result<(), Error> {
-    let world = state.world();
-    let Some(trial) = world.runs.get(id).and_then(|run| run.trial.as_ref()) else { return Ok(()) };
-    let message =
-        format!("run `{id}` is a trial of sweep `{}`, whose budget and deadline apply to all trials", trial.sweep);
-    Err(Error::Usage { message, hint: format!("resume the sweep: `gradus resume {}`", trial.sweep) })
-}
-
-/// Refuses to resume a run that would be stopped again at once.
-fn refuse_spent(state: &State, id: &RunId, resume: &Event) -> Result<(), Error> {
-    let (world, now) = after(state, resume)?;
-    let facts = plan::Facts { now, ..plan::Facts::default() };
-    let run = world.runs.get(id);
-    refuse(run.and_then(|run| plan::reached(&world, &facts, &plan::Policy::default(), run)), "run", id.as_str())
-}
-
-/// The state after an event that is not written yet, and its time.
-fn after(state: &State, event: &Event) -> Result<(World, Timestamp), Error> {
-    let now = server::clock::now();
-    let mut world = state.world().clone();
-    let record = Record { seq: world.last_seq + 1, at: now, event: event.clone() };
-    world.apply(&record).map_err(server::Error::from)?;
-    Ok((world, now))
-}
-
-/// The error for a limit that would stop a run or sweep again at once.
-fn refuse(stop: Option<StopBy>, kind: &str, id: &str) -> Result<(), Error> {
-    let (limit, flag) = match stop {
-        Some(StopBy::Budget) => ("budget", "--budget AMOUNT"),
-        Some(StopBy::Deadline) => ("deadline", "--deadline DURATION"),
-        Some(StopBy::User) | None => return Ok(()),
+/// Whether to resume, rather than follow what needs no resuming; an error where neither can be done as asked.
+fn is_allowed(resumption: Resumption, args: &Args, kind: &str, id: &str) -> Result<bool, Error> {
+    let (message, hint) = match resumption {
+        Resumption::Allowed => return Ok(true),
+        Resumption::Unfinished | Resumption::Complete if !args.changes_something() => return Ok(false),
+        Resumption::Complete => {
+            let message = format!("{kind} `{id}` has ended with its result, so there is nothing to resume");
+            (message, "submit the job again with `gradus run JOB.yaml`".to_owned())
+        }
+        Resumption::Unfinished => {
+            let message = format!("{kind} `{id}` is still running, so neither its limits nor its data can be changed");
+            (message, format!("stop it first with `gradus stop {id}`"))
+        }
+        Resumption::TrialOf(sweep) => {
+            let message =
+                format!("run `{id}` is a trial of sweep `{sweep}`, whose budget and deadline apply to all trials");
+            (message, format!("resume the sweep: `gradus resume {sweep}`"))
+        }
+        Resumption::Reached(StopBy::User) => return Ok(true),
+        Resumption::Reached(stop @ (StopBy::Budget | StopBy::Deadline)) => {
+            let (limit, flag) = if stop == StopBy::Budget {
+                ("budget", "--budget AMOUNT")
+            } else {
+                ("deadline", "--deadline DURATION")
+            };
+            let message = format!("{kind} `{id}` has reached its {limit} and would be stopped again at once");
+            (message, format!("raise the {limit} with `gradus resume {id} {flag}`"))
+        }
     };
-    let message = format!("{kind} `{id}` has reached its {limit} and would be stopped again at once");
-    Err(Error::Usage { message, hint: format!("raise the {limit} with `gradus resume {id} {flag}`") })
+    Err(Error::Usage { message, hint })
 }
 
 /// The same for a sweep.
@@ -121,35 +106,13 @@ fn sweep(
     id: &SweepId,
 ) -> Result<u8, Error> {
     let since = state.world().last_seq;
-    let known = state.world().sweeps.get(id).map(|sweep| &sweep.state);
-    let goes_on = match known {
-        Some(SweepState::Ended { how: SweepEnd::Stopped { .. } | SweepEnd::Failed { .. } }) => true,
-        Some(SweepState::Ended { how: SweepEnd::Done { .. } }) => false,
-        Some(SweepState::Running | SweepState::Stopping { .. }) | None => false,
-    };
-    if goes_on {
-        let (budget, deadline, accept_data_change) = (args.budget, args.deadline, args.accept_data_change);
-        let resume = Event::SweepResumeRequested { sweep: id.clone(), budget, deadline, accept_data_change };
-        refuse_spent_sweep(&state, id, &resume)?;
+    let (budget, deadline, accept_data_change) = (args.budget, args.deadline, args.accept_data_change);
+    let resume = Event::SweepResumeRequested { sweep: id.clone(), budget, deadline, accept_data_change };
+    let resumption = plan::resume::sweep(state.world(), server::clock::now(), id, &resume);
+    if is_allowed(resumption.map_err(server::Error::from)?, args, "sweep", id.as_str())? {
         home.unmark_reported(&home.sweep(id));
         state.append(vec![resume])?;
-    } else if args.changes_something() {
-        let message = format!("sweep `{id}` is still running, so neither its limits nor its data can be changed");
-        return Err(Error::Usage { message, hint: format!("stop it first with `gradus stop {id}`") });
     }
     drop(state);
     crate::sweep::finish(settings, printer, home, id, since)
-}
-
-/// Refuses to resume a sweep that would be stopped again at once.
-fn refuse_spent_sweep(state: &State, id: &SweepId, resume: &Event) -> Result<(), Error> {
-    let (world, now) = after(state, resume)?;
-    let Some(sweep) = world.sweeps.get(id) else { return Ok(()) };
-    let facts = plan::Facts { now, attended_sweeps: [id.clone()].into(), ..plan::Facts::default() };
-    let actions = plan::sweep::actions(&world, &facts, &plan::Policy::default(), id, sweep);
-    let stop = actions.iter().find_map(|action| match action {
-        Action::StopSweep { by, .. } => Some(*by),
-        _ => None,
-    });
-    refuse(stop, "sweep", id.as_str())
 }
