@@ -27,6 +27,8 @@ struct State {
     /// Calls are taken and not answered.
     mute: bool,
     calls: usize,
+    /// The lease of the last answer.
+    granted_ms: u64,
 }
 
 impl Control {
@@ -49,8 +51,15 @@ impl Control {
         self.shared.0.lock().unwrap().orders = orders;
     }
 
+    /// Grants this lease from now on, and returns once an answer has granted it.
     pub fn lease(&self, milliseconds: u64) {
-        self.shared.0.lock().unwrap().lease_ms = milliseconds;
+        let deadline = Instant::now() + PATIENCE;
+        let mut state = self.shared.0.lock().unwrap();
+        state.lease_ms = milliseconds;
+        while state.granted_ms != milliseconds {
+            assert!(Instant::now() < deadline, "the agent does not call");
+            state = self.shared.1.wait_timeout(state, Duration::from_millis(100)).unwrap().0;
+        }
     }
 
     pub fn mute(&self, mute: bool) {
@@ -90,7 +99,7 @@ fn serve(stream: UnixStream, shared: &(Mutex<State>, Condvar)) {
         for entry in heartbeat.entries {
             let heard = state.entries.last().map_or(0, |last| last.seq);
             if entry.seq <= heard {
-                assert_eq!(state.entries[entry.seq as usize - 1], entry, "a repeated word is the same word");
+                assert_eq!(state.entries[entry.seq as usize - 1], entry, "a repeated event is the same event");
                 state.repeated += 1;
             } else {
                 assert_eq!(entry.seq, heard + 1, "no gaps");
@@ -103,6 +112,7 @@ fn serve(stream: UnixStream, shared: &(Mutex<State>, Condvar)) {
             next: domain::Duration::from_micros(50_000.min(state.lease_ms * 300)),
             orders: state.orders.clone(),
         };
+        state.granted_ms = state.lease_ms;
         shared.1.notify_all();
         drop(state);
         let body = serde_json::to_string(&orders).unwrap();

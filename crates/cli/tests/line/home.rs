@@ -1,6 +1,7 @@
 //! A home folder of its own, and the command run in it.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -79,6 +80,24 @@ impl Home {
         counts.filter_map(|count| count.trim().parse().ok()).max().unwrap_or(0)
     }
 
+    /// Lets every started run of [`gated`] end.
+    pub fn open_gate(&self) {
+        for run in fs::read_dir(self.path().join("runs")).unwrap().flatten() {
+            let folder = run.path().join("checkpoints");
+            if folder.is_dir() {
+                fs::write(folder.join("gate"), "").unwrap();
+            }
+        }
+    }
+
+    /// Whether this process holds the lock of the home's one loop, by the kernel's own list.
+    pub fn is_loop(&self, pid: u32) -> bool {
+        let Ok(lock) = fs::metadata(self.path().join("loop.lock")) else { return false };
+        let (pid, file) = (format!(" {pid} "), format!(":{} ", lock.ino()));
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().any(|line| line.contains("FLOCK") && line.contains(&pid) && line.contains(&file))
+    }
+
     /// The pids of living processes that were started for this home, by a word on their command line.
     pub fn pids(&self, word: &str) -> Vec<u32> {
         // A command that only looks makes no home; an empty path would be part of every process' words.
@@ -130,6 +149,11 @@ pub fn counting(count: u32) -> String {
     format!(
         "name: count\nrun: |\n  file=$GRADUS_CHECKPOINTS/count\n  n=$(cat $file 2>/dev/null || echo 0)\n  echo attempt starts at $n\n  while [ $n -lt {count} ]; do n=$((n+1)); echo $n > $file.new; mv $file.new $file; sleep 0.1; done\n  echo counted to $n\n"
     )
+}
+
+/// A program that runs until [`Home::open_gate`], so that a test sees it run however busy the machine is.
+pub fn gated() -> String {
+    "name: gated\nrun: |\n  echo attempt starts\n  while [ ! -e $GRADUS_CHECKPOINTS/gate ]; do sleep 0.05; done\n  echo went through\n".to_owned()
 }
 
 /// The job file's path as an argument.

@@ -1,20 +1,23 @@
 //! What is killed is made good, and nothing is done twice.
 
-use crate::home::{Home, counting, said, signal, text};
+use crate::home::{Home, counting, gated, said, signal, text};
 
 #[test]
 fn a_killed_loop_adopts_its_agent_again() {
     let home = Home::new();
-    let job = home.job("count.yaml", &counting(15));
+    let job = home.job("gated.yaml", &gated());
     let running = home.start(&["run", text(&job), "--json"]);
     home.until("a running run", || home.state() == "running");
     signal(running.id(), "KILL");
     said(running.wait_with_output().unwrap());
-    let again = home.gradus(&["run", text(&job), "--json"]);
+    let again = home.start(&["run", text(&job), "--json"]);
+    home.until("another loop", || home.is_loop(again.id()));
+    home.open_gate();
+    let again = said(again.wait_with_output().unwrap());
     assert_eq!(again.code, Some(0), "{}", again.err);
     assert_eq!(again.last()["attempts"], 1);
     assert_eq!(again.last()["instances"], 1);
-    assert_eq!(home.gradus(&["logs", "last"]).out, "attempt starts at 0\ncounted to 15\n");
+    assert_eq!(home.gradus(&["logs", "last"]).out, "attempt starts\nwent through\n");
 }
 
 #[test]
@@ -47,11 +50,11 @@ fn a_program_is_tried_again_as_often_as_the_job_says() {
 #[test]
 fn two_runs_on_one_home_both_come_to_their_end() {
     let home = Home::new();
-    let (one, two) =
-        (home.job("one.yaml", "name: one\nrun: sleep 1\n"), home.job("two.yaml", "name: two\nrun: sleep 0.1\n"));
+    let (one, two) = (home.job("one.yaml", &gated()), home.job("two.yaml", "name: two\nrun: sleep 0.1\n"));
     let first = home.start(&["run", text(&one), "--json"]);
     home.until("the first run", || home.state() == "running");
     let second = home.start(&["run", text(&two), "--json"]);
+    home.open_gate();
     let (first, second) = (said(first.wait_with_output().unwrap()), said(second.wait_with_output().unwrap()));
     assert_eq!((first.code, second.code), (Some(0), Some(0)), "{} {}", first.err, second.err);
     assert_eq!(second.last()["outcome"], "succeeded");
@@ -60,11 +63,12 @@ fn two_runs_on_one_home_both_come_to_their_end() {
 #[test]
 fn work_that_was_done_while_no_loop_listened_is_not_done_again() {
     let home = Home::new();
-    let job = home.job("count.yaml", &counting(15));
+    let job = home.job("gated.yaml", &gated());
     let running = home.start(&["run", text(&job), "--json"]);
     home.until("a running run", || home.state() == "running");
     signal(running.id(), "KILL");
     said(running.wait_with_output().unwrap());
+    home.open_gate();
     let spool = || {
         let instances = std::fs::read_dir(home.path().join("instances")).unwrap();
         instances.flatten().any(|entry| {
@@ -78,5 +82,5 @@ fn work_that_was_done_while_no_loop_listened_is_not_done_again() {
     let again = home.gradus(&["run", text(&job), "--json"]);
     assert_eq!(again.code, Some(0), "{}", again.err);
     assert_eq!((&again.last()["attempts"], &again.last()["instances"]), (&1.into(), &1.into()));
-    assert_eq!(home.gradus(&["logs", "last"]).out, "attempt starts at 0\ncounted to 15\n");
+    assert_eq!(home.gradus(&["logs", "last"]).out, "attempt starts\nwent through\n");
 }
