@@ -12,8 +12,10 @@ use domain::train::Codec;
 
 use crate::chain::{self, Base};
 use crate::disk::{Disk, Staged};
-use crate::manifest::{BestEntry, CHAIN_SCHEMA, ChainEntry, Data, FileEntry, Manifest, SCHEMA, manifest_name};
-use crate::snapshot::{Best, Identity, Snapshot};
+use crate::manifest::{
+    BestEntry, CHAIN_SCHEMA, ChainEntry, CheckpointManifest, Data, FileEntry, SCHEMA, manifest_name,
+};
+use crate::snapshot::{BestWeights, Snapshot, WriterIdentity};
 use crate::tensor::{Tensor, write_to};
 use crate::{Error, fence, sweep};
 
@@ -25,7 +27,7 @@ type Heads = [Vec<Vec<u8>>; 2];
 pub(crate) struct Committer {
     pub(crate) disk: Disk,
     pub(crate) folder: PathBuf,
-    pub(crate) identity: Identity,
+    pub(crate) identity: WriterIdentity,
     /// How many of the newest checkpoints stay.
     pub(crate) keep: usize,
     /// The best weights that the newest manifest names.
@@ -42,7 +44,12 @@ pub(crate) struct Committer {
 
 impl Committer {
     /// For a folder that this identity has claimed.
-    pub(crate) fn new(folder: &Path, identity: Identity, keep: u32, resumed: Option<&Manifest>) -> Committer {
+    pub(crate) fn new(
+        folder: &Path,
+        identity: WriterIdentity,
+        keep: u32,
+        resumed: Option<&CheckpointManifest>,
+    ) -> Committer {
         Committer {
             disk: Disk::default(),
             folder: folder.to_owned(),
@@ -197,7 +204,7 @@ impl Committer {
         }
     }
 
-    fn best_name(&self, best: &Best) -> String {
+    fn best_name(&self, best: &BestWeights) -> String {
         let mut again = 0;
         loop {
             let name = Data::Best { step: best.step, fence: self.fence(), again }.name();
@@ -218,12 +225,12 @@ impl Committer {
         best: Option<BestEntry>,
         files: Vec<FileEntry>,
         chain: Vec<ChainEntry>,
-    ) -> Manifest {
+    ) -> CheckpointManifest {
         let schema = match self.codec {
             Codec::Full => SCHEMA,
             Codec::Delta => CHAIN_SCHEMA,
         };
-        Manifest {
+        CheckpointManifest {
             schema,
             run: self.identity.run.clone(),
             attempt: self.identity.attempt.clone(),

@@ -11,7 +11,7 @@ use domain::units::Duration;
 
 /// What saving costs, measured. Seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Costs {
+pub struct CheckpointCosts {
     /// What training loses for one checkpoint: copying, and waiting for the writer.
     pub stall: f64,
     /// From the snapshot to the durable manifest.
@@ -51,12 +51,12 @@ pub fn daly(stall: f64, mtbf: f64) -> f64 {
 
 /// The interval in seconds for a state that is saved in the background: [`daly`]'s, at least until the last save has
 /// ended, at most an hour unless saving itself takes longer.
-pub fn seconds(costs: Costs, mtbf: f64) -> f64 {
+pub fn seconds(costs: CheckpointCosts, mtbf: f64) -> f64 {
     daly(costs.stall, mtbf).min(LONGEST).max(costs.commit + costs.stall)
 }
 
 /// The same in steps, at least 1.
-pub fn steps(costs: Costs, mtbf: f64) -> u64 {
+pub fn steps(costs: CheckpointCosts, mtbf: f64) -> u64 {
     whole(seconds(costs, mtbf) / costs.step)
 }
 
@@ -71,7 +71,7 @@ pub struct Pace {
     every: Every,
     mtbf: f64,
     last: u64,
-    costs: Option<Costs>,
+    costs: Option<CheckpointCosts>,
 }
 
 impl Pace {
@@ -104,9 +104,9 @@ impl Pace {
     }
 
     /// Says what a checkpoint cost, once it is durable.
-    pub fn measured(&mut self, newest: Costs) {
+    pub fn measured(&mut self, newest: CheckpointCosts) {
         let blend = |before: f64, now: f64| before + NEWEST * (now - before);
-        self.costs = Some(self.costs.map_or(newest, |before| Costs {
+        self.costs = Some(self.costs.map_or(newest, |before| CheckpointCosts {
             stall: blend(before.stall, newest.stall),
             commit: blend(before.commit, newest.commit),
             step: blend(before.step, newest.step),
@@ -168,14 +168,14 @@ mod tests {
 
     #[test]
     fn a_save_ends_before_the_next_begins() {
-        let slow = Costs { stall: 0.001, commit: 500.0, step: 1.0 };
+        let slow = CheckpointCosts { stall: 0.001, commit: 500.0, step: 1.0 };
         assert_eq!(steps(slow, HOUR), 500);
-        let fast = Costs { commit: 0.1, ..slow };
+        let fast = CheckpointCosts { commit: 0.1, ..slow };
         assert_eq!(steps(fast, HOUR), 3);
-        let reliable = Costs { stall: 30.0, ..fast };
+        let reliable = CheckpointCosts { stall: 30.0, ..fast };
         assert_eq!(steps(reliable, 1e9), 3600);
-        assert_eq!(steps(Costs { step: 1e9, ..fast }, HOUR), 1);
-        assert_eq!(steps(Costs { step: f64::NAN, ..fast }, HOUR), 1);
+        assert_eq!(steps(CheckpointCosts { step: 1e9, ..fast }, HOUR), 1);
+        assert_eq!(steps(CheckpointCosts { step: f64::NAN, ..fast }, HOUR), 1);
     }
 
     /// The steps after which the state is saved, when each takes `step` seconds and saving costs what is given.
@@ -186,7 +186,7 @@ mod tests {
         for number in start + 1..=end {
             if pace.due(number, (number - last) as f64 * step) {
                 pace.saved(number);
-                pace.measured(Costs { stall, commit: 2.0 * stall, step });
+                pace.measured(CheckpointCosts { stall, commit: 2.0 * stall, step });
                 saved.push(number);
                 last = number;
             }
@@ -215,17 +215,17 @@ mod tests {
         assert_eq!(pace("500 steps").lag(), 10);
         assert_eq!((pace("auto").lag(), pace("auto").interval()), (1, None));
         let mut timed = pace("100s");
-        timed.measured(Costs { stall: 0.1, commit: 0.1, step: 0.5 });
+        timed.measured(CheckpointCosts { stall: 0.1, commit: 0.1, step: 0.5 });
         assert_eq!((timed.interval(), timed.lag()), (Some(200), 4));
     }
 
     #[test]
     fn one_odd_measurement_does_not_decide() {
         let mut pace = Pace::new(Every::Auto, Duration::from_secs(3600), 0);
-        pace.measured(Costs { stall: 8.0, commit: 8.0, step: 1.0 });
+        pace.measured(CheckpointCosts { stall: 8.0, commit: 8.0, step: 1.0 });
         let first = pace.interval();
         for _ in 0..20 {
-            pace.measured(Costs { stall: 0.02, commit: 0.02, step: 1.0 });
+            pace.measured(CheckpointCosts { stall: 0.02, commit: 0.02, step: 1.0 });
         }
         assert_eq!((first, pace.interval()), (Some(235), Some(12)));
     }

@@ -46,10 +46,10 @@ mod writer;
 pub use disk::write_file;
 pub use error::Error;
 pub use fence::claim;
-pub use manifest::{BestEntry, CHAIN_SCHEMA, ChainEntry, FileEntry, Manifest, SCHEMA};
+pub use manifest::{BestEntry, CHAIN_SCHEMA, ChainEntry, CheckpointManifest, FileEntry, SCHEMA};
 #[cfg(feature = "mutants")]
 pub use mutant::Mutant;
-pub use restore::{Loaded, newest_verified};
-pub use snapshot::{Best, Identity, Snapshot};
+pub use restore::{LoadedCheckpoint, newest_verified};
+pub use snapshot::{BestWeights, Snapshot, WriterIdentity};
 pub use tensor::{Dtype, Tensor, read_tensors, write_tensors};
-pub use writer::Writer;
+pub use writer::CheckpointWriter;

@@ -19,7 +19,7 @@ pub const CHAIN_SCHEMA: u32 = 2;
 
 /// What is durable after one step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Manifest {
+pub struct CheckpointManifest {
     /// Version of this file.
     pub schema: u32,
     /// The run.
@@ -88,7 +88,7 @@ const TRAINING: &str = "training.safetensors";
 const MODEL_LINKS: &str = "model.delta";
 const TRAINING_LINKS: &str = "training.delta";
 
-impl Manifest {
+impl CheckpointManifest {
     /// The text of the file.
     pub(crate) fn to_text(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("plain values are always JSON");
@@ -99,7 +99,7 @@ impl Manifest {
     }
 
     /// Reads a manifest. Any bytes may be given.
-    pub(crate) fn read(bytes: &[u8]) -> Result<Manifest, Flaw> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<CheckpointManifest, Flaw> {
         let value: Value = serde_json::from_slice(bytes).map_err(|error| damaged(format!("it is no JSON: {error}")))?;
         let sealed = bytes.len().checked_sub(seal(b"").len()).map(|end| bytes.split_at(end));
         if sealed.is_none_or(|(text, end)| seal(text).as_bytes() != end) {
@@ -110,7 +110,7 @@ impl Manifest {
             Some(schema) if schema > u64::from(CHAIN_SCHEMA) => return Err(Flaw::Later(schema)),
             Some(_) | None => return Err(damaged("it has no known `schema`")),
         }
-        let manifest: Manifest =
+        let manifest: CheckpointManifest =
             serde_json::from_value(value).map_err(|error| damaged(format!("it is not valid: {error}")))?;
         manifest.check_names().map_err(damaged)?;
         Ok(manifest)

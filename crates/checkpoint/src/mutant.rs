@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// A deliberate mistake. [`Mutant::ManifestFirst`] is made by [`crate::Writer`], the others by the trainer on resume.
+/// A deliberate mistake. [`Mutant::ManifestFirst`] is made by [`crate::CheckpointWriter`], the others by the trainer on resume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mutant {
     /// The random number generators are not restored.

@@ -10,8 +10,8 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, open};
 
-use crate::manifest::{FileEntry, Manifest, manifest_name, manifest_step};
-use crate::snapshot::Best;
+use crate::manifest::{CheckpointManifest, FileEntry, manifest_name, manifest_step};
+use crate::snapshot::BestWeights;
 use crate::tensor::{Tensor, read_from};
 use crate::{chain, manifest};
 
@@ -20,15 +20,15 @@ const LARGEST_MANIFEST: u64 = 64 << 20;
 
 /// A verified checkpoint, in memory.
 #[derive(Debug, Clone)]
-pub struct Loaded {
+pub struct LoadedCheckpoint {
     /// What was promised: step, state, who wrote it.
-    pub manifest: Manifest,
+    pub manifest: CheckpointManifest,
     /// The tensors of the model, sorted by name.
     pub model: Vec<Tensor>,
     /// The other tensors, sorted by name.
     pub training: Vec<Tensor>,
     /// The best weights at that time.
-    pub best: Option<Best>,
+    pub best: Option<BestWeights>,
 }
 
 /// Finds the newest checkpoint of the job that verifies, and reads it.
@@ -36,7 +36,7 @@ pub struct Loaded {
 /// `None` when there is none, as in a folder that is new or missing. The second value has one sentence for each
 /// checkpoint that did not verify, newest first. Reads only; to be called after [`crate::claim`], so that no earlier
 /// attempt adds to the folder meanwhile.
-pub fn newest_verified(folder: &Path, job_hash: &str) -> (Option<Loaded>, Vec<String>) {
+pub fn newest_verified(folder: &Path, job_hash: &str) -> (Option<LoadedCheckpoint>, Vec<String>) {
     let mut passed_over = Vec::new();
     let mut steps = Vec::new();
     let entries = match fs::read_dir(folder) {
@@ -64,14 +64,14 @@ pub fn newest_verified(folder: &Path, job_hash: &str) -> (Option<Loaded>, Vec<St
 }
 
 /// One checkpoint, or the first flaw found.
-fn load(folder: &Path, step: u64, job_hash: &str) -> Result<Loaded, String> {
+fn load(folder: &Path, step: u64, job_hash: &str) -> Result<LoadedCheckpoint, String> {
     let name = manifest_name(step);
     let named = |flaw: String| format!("`{name}`: {flaw}");
     let mut bytes = Vec::new();
     let file = open_regular(&folder.join(&name)).map_err(named)?;
     let read = file.take(LARGEST_MANIFEST).read_to_end(&mut bytes);
     read.map_err(|error| named(format!("it cannot be read: {error}")))?;
-    let manifest = Manifest::read(&bytes).map_err(|flaw| named(flaw.to_string()))?;
+    let manifest = CheckpointManifest::read(&bytes).map_err(|flaw| named(flaw.to_string()))?;
     if manifest.step != step {
         return Err(named(format!("it is the manifest of step {}", manifest.step)));
     }
@@ -86,10 +86,10 @@ fn load(folder: &Path, step: u64, job_hash: &str) -> Result<Loaded, String> {
         training = layer(folder, manifest::training(files).ok_or_else(missing)?, &training)?;
     }
     let best = match (&manifest.best, manifest.best_file()) {
-        (Some(best), Some(file)) => Some(Best { step: best.step, model: verified(folder, file)? }),
+        (Some(best), Some(file)) => Some(BestWeights { step: best.step, model: verified(folder, file)? }),
         (_, _) => None,
     };
-    Ok(Loaded { manifest, model, training, best })
+    Ok(LoadedCheckpoint { manifest, model, training, best })
 }
 
 /// The tensors of a file, on top of those of the checkpoint before where it holds differences.

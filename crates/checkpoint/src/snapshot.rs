@@ -11,7 +11,7 @@ use crate::Tensor;
 
 /// Who writes: what every manifest carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct WriterIdentity {
     /// The run.
     pub run: RunId,
     /// The attempt.
@@ -22,10 +22,10 @@ pub struct Identity {
     pub job_hash: String,
 }
 
-impl Identity {
+impl WriterIdentity {
     /// Who a rank with this specification writes as.
-    pub fn of(spec: &Spec) -> Identity {
-        Identity {
+    pub fn of(spec: &Spec) -> WriterIdentity {
+        WriterIdentity {
             run: spec.run.clone(),
             attempt: spec.attempt.clone(),
             fence: spec.fence,
@@ -49,12 +49,12 @@ pub struct Snapshot {
     /// infinities and NaN, which JSON does not have.
     pub state: Value,
     /// The best weights so far, if there are any. Give the same one every time; it is written when its step is new.
-    pub best: Option<Arc<Best>>,
+    pub best: Option<Arc<BestWeights>>,
 }
 
 /// The best weights so far.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Best {
+pub struct BestWeights {
     /// The step after which they were measured.
     pub step: u64,
     /// Weights and buffers, by their exported names.

@@ -10,12 +10,12 @@ use std::path::Path;
 
 use crate::Error;
 use crate::disk::{Disk, TEMPORARY};
-use crate::manifest::{Data, Flaw, Manifest, manifest_step};
+use crate::manifest::{CheckpointManifest, Data, Flaw, manifest_step};
 
 /// Keeps the newest `keep` checkpoints of this job up to and with `newest`, and what is not ours; removes the rest.
 ///
 /// Manifests of later steps go too: they did not verify, or their run was resumed from before them.
-pub(crate) fn old(disk: &Disk, folder: &Path, newest: &Manifest, keep: usize) -> Result<(), Error> {
+pub(crate) fn old(disk: &Disk, folder: &Path, newest: &CheckpointManifest, keep: usize) -> Result<(), Error> {
     let mut manifests = manifests(folder)?;
     manifests.sort_unstable_by_key(|found| std::cmp::Reverse(found.step));
     let mut kept = 0;
@@ -63,7 +63,7 @@ struct Found {
     step: u64,
     path: std::path::PathBuf,
     /// `None` when it is damaged.
-    manifest: Option<Manifest>,
+    manifest: Option<CheckpointManifest>,
 }
 
 fn manifests(folder: &Path) -> Result<Vec<Found>, Error> {
@@ -72,7 +72,7 @@ fn manifests(folder: &Path) -> Result<Vec<Found>, Error> {
         let Some(step) = manifest_step(&name) else { continue };
         let path = folder.join(&name);
         let bytes = fs::read(&path).map_err(|source| Error::File { doing: "read", path: path.clone(), source })?;
-        let manifest = match Manifest::read(&bytes) {
+        let manifest = match CheckpointManifest::read(&bytes) {
             Ok(manifest) => Some(manifest),
             Err(Flaw::Damaged(_)) => None,
             Err(flaw @ Flaw::Later(_)) => return Err(Error::Damaged { path, why: flaw.to_string() }),

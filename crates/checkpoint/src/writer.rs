@@ -1,7 +1,7 @@
 //! The thread that commits while training goes on.
 //!
-//! The training thread copies its state into a [`Snapshot`], hands it over with [`Writer::save`] and takes the next
-//! step; the thread here hashes, writes and syncs. One snapshot is under way at a time. [`Writer::keep_up`] bounds how
+//! The training thread copies its state into a [`Snapshot`], hands it over with [`CheckpointWriter::save`] and takes the next
+//! step; the thread here hashes, writes and syncs. One snapshot is under way at a time. [`CheckpointWriter::keep_up`] bounds how
 //! far training may run ahead of it, and with that the work a kill can cost.
 //!
 //! ```text
@@ -26,11 +26,11 @@ use domain::train::Codec;
 
 use crate::commit::Committer;
 use crate::fence;
-use crate::{Error, Identity, Manifest, Snapshot};
+use crate::{CheckpointManifest, Error, Snapshot, WriterIdentity};
 
 /// Saves snapshots in the background, one at a time. Dropping it waits for the one under way.
 #[derive(Debug)]
-pub struct Writer {
+pub struct CheckpointWriter {
     /// `None` only while dropping.
     snapshots: Option<Sender<Snapshot>>,
     outcomes: Receiver<Outcome>,
@@ -53,7 +53,7 @@ struct UnderWay {
     stall: Duration,
 }
 
-impl Writer {
+impl CheckpointWriter {
     /// Claims the folder for this identity, and starts the thread.
     ///
     /// `keep` is how many of the newest checkpoints stay; `resumed` is the manifest that training goes on from, so that
@@ -63,34 +63,34 @@ impl Writer {
     /// When a later attempt has claimed the folder, or it cannot be written.
     pub fn open(
         folder: &Path,
-        identity: Identity,
+        identity: WriterIdentity,
         keep: u32,
         codec: Codec,
-        resumed: Option<&Manifest>,
-    ) -> Result<Writer, Error> {
+        resumed: Option<&CheckpointManifest>,
+    ) -> Result<CheckpointWriter, Error> {
         fence::claim(folder, identity.fence)?;
         let committer = Committer::new(folder, identity, keep, resumed).coded(codec);
         committer.tidy()?;
-        Ok(Writer::start(committer))
+        Ok(CheckpointWriter::start(committer))
     }
 
-    /// The same as [`Writer::open`], with a deliberate mistake.
+    /// The same as [`CheckpointWriter::open`], with a deliberate mistake.
     #[cfg(feature = "mutants")]
     pub fn open_mutant(
         folder: &Path,
-        identity: Identity,
+        identity: WriterIdentity,
         keep: u32,
         codec: Codec,
-        resumed: Option<&Manifest>,
+        resumed: Option<&CheckpointManifest>,
         mutant: Option<crate::Mutant>,
-    ) -> Result<Writer, Error> {
+    ) -> Result<CheckpointWriter, Error> {
         fence::claim(folder, identity.fence)?;
         let committer = Committer { mutant, ..Committer::new(folder, identity, keep, resumed).coded(codec) };
         committer.tidy()?;
-        Ok(Writer::start(committer))
+        Ok(CheckpointWriter::start(committer))
     }
 
-    fn start(mut committer: Committer) -> Writer {
+    fn start(mut committer: Committer) -> CheckpointWriter {
         let (snapshots, inbox) = channel::<Snapshot>();
         let (outbox, outcomes) = channel();
         let thread = std::thread::spawn(move || {
@@ -103,7 +103,7 @@ impl Writer {
                 }
             }
         });
-        Writer { snapshots: Some(snapshots), outcomes, thread: Some(thread), under_way: None, spare: None }
+        CheckpointWriter { snapshots: Some(snapshots), outcomes, thread: Some(thread), under_way: None, spare: None }
     }
 
     /// Hands a snapshot over and returns. Waits first when an earlier one is still under way, and returns its result.
@@ -180,7 +180,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for CheckpointWriter {
     fn drop(&mut self) {
         self.snapshots = None;
         if let Some(thread) = self.thread.take() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use checkpoint::{Dtype, Error, Identity, Snapshot, Tensor, Writer, newest_verified};
+use checkpoint::{CheckpointWriter, Dtype, Error, Snapshot, Tensor, WriterIdentity, newest_verified};
 use domain::finding::Cause;
 use domain::id::{Fence, RunId};
 use domain::train::Codec;
@@ -27,13 +27,13 @@ fn snapshot(step: u64, bytes: usize) -> Snapshot {
     }
 }
 
-fn open(folder: &Path) -> Result<Writer, Error> {
+fn open(folder: &Path) -> Result<CheckpointWriter, Error> {
     let run = RunId::new("digits-1");
-    let identity = Identity { attempt: run.attempt(Fence(1)), run, fence: Fence(1), job_hash: JOB.into() };
-    Writer::open(folder, identity, 3, Codec::Full, None)
+    let identity = WriterIdentity { attempt: run.attempt(Fence(1)), run, fence: Fence(1), job_hash: JOB.into() };
+    CheckpointWriter::open(folder, identity, 3, Codec::Full, None)
 }
 
-fn save(writer: &mut Writer, step: u64, bytes: usize) -> Result<(), Error> {
+fn save(writer: &mut CheckpointWriter, step: u64, bytes: usize) -> Result<(), Error> {
     writer.save(snapshot(step, bytes)).and_then(|_| writer.wait()).map(drop)
 }
 

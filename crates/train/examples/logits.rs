@@ -11,7 +11,7 @@ use std::path::Path;
 use domain::train::{MemoryFormat, Model};
 use serde::Deserialize;
 use tch::{Device, Tensor};
-use train::model::{Network, Pass, Shape};
+use train::model::{ModelShape, Network, Pass};
 
 /// The part of `model.json` that it takes to score.
 #[derive(Debug, Deserialize)]
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = Path::new(folder);
     let Card { architecture, classes, input: Input { channels, height, width } } =
         serde_json::from_str(&fs::read_to_string(folder.join("model.json"))?)?;
-    let shape = Shape::pictures([channels, height, width], classes.len() as i64);
+    let shape = ModelShape::images([channels, height, width], classes.len() as i64);
     let network = Network::new(architecture, shape, 0, Device::Cpu, MemoryFormat::Contiguous)?;
 
     let mut saved = Tensor::read_safetensors(folder.join("model.safetensors"))?;

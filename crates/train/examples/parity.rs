@@ -11,11 +11,11 @@ use std::path::Path;
 use domain::train::{Task, Train};
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
-use train::model::{Input, Output, Picture, Shape, Text};
-use train::pretrained;
+use train::model::{ImageShape, InputShape, ModelShape, OutputShape, TextShape};
 use train::ranks::Ranks;
 use train::state::Trainer;
-use train::step::{Of, Recipe, Samples, loss, step};
+use train::state::pretrained;
+use train::step::{BatchShare, BatchTensors, StepConfig, loss, step};
 use train::torch;
 
 #[derive(Debug, Deserialize)]
@@ -41,16 +41,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     torch::set_threads(case.train.threads.unwrap_or(1));
     torch::set_deterministic(true)?;
     let input = match (case.size, case.text) {
-        (Some(size), None) => Input::Picture(Picture { channels: 3, height: size, width: size }),
-        (None, Some([vocabulary, length])) => Input::Text(Text { vocabulary, length }),
+        (Some(size), None) => InputShape::Image(ImageShape { channels: 3, height: size, width: size }),
+        (None, Some([vocabulary, length])) => InputShape::Text(TextShape { vocabulary, length }),
         (_, _) => return Err("give `size` or `text`".into()),
     };
     let said = match (case.classes, case.train.task()) {
-        (Some(classes), Task::Boxes) => Output::Boxes(classes),
-        (Some(classes), Task::Pictures | Task::Texts | Task::MaskedWords | Task::NextWord) => Output::Classes(classes),
-        (None, _) => Output::Words,
+        (Some(classes), Task::Boxes) => OutputShape::Boxes(classes),
+        (Some(classes), Task::Pictures | Task::Texts | Task::MaskedWords | Task::NextWord) => {
+            OutputShape::Classes(classes)
+        }
+        (None, _) => OutputShape::Tokens,
     };
-    let shape = Shape { input, output: said };
+    let shape = ModelShape { input, output: said };
     let mut trainer =
         Trainer::fresh(&case.train, shape, Device::Cpu, case.train.threads.unwrap_or(1), &mut Ranks::alone())?;
     // A module has its own.
@@ -60,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let batch = batch(&case.batch)?;
-    let recipe = Recipe::of(&case.train, Device::Cpu);
+    let recipe = StepConfig::of(&case.train, Device::Cpu);
     let mut answer: Vec<(String, Tensor)> = Vec::new();
 
     let logits = tch::no_grad(|| trainer.network.forward(&batch.values, &batch.pass(false)))?;
@@ -90,7 +92,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(Tensor::write_safetensors(&answer, output)?)
 }
 
-fn batch(path: &str) -> Result<Samples, Box<dyn Error>> {
+fn batch(path: &str) -> Result<BatchTensors, Box<dyn Error>> {
     let mut tensors = Tensor::read_safetensors(path)?;
     let mut take = |name: &str| {
         let place = tensors.iter().position(|(known, _)| known == name)?;
@@ -98,6 +100,6 @@ fn batch(path: &str) -> Result<Samples, Box<dyn Error>> {
     };
     let (values, labels) = (take("values").ok_or("`values` is missing")?, take("labels").ok_or("`labels` is missing")?);
     let mask = take("mask").map(|mask| mask.f_to_kind(Kind::Bool)).transpose()?;
-    let of = Of::all(labels.size().first().map_or(0, |count| *count as usize));
-    Ok(Samples { values, mask, labels, of })
+    let share = BatchShare::all(labels.size().first().map_or(0, |count| *count as usize));
+    Ok(BatchTensors { values, mask, labels, share })
 }

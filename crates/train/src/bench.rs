@@ -19,14 +19,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
-use crate::begin::environment_of;
-use crate::detect::{self, Truth};
-use crate::model::{Input, Output, Picture, Shape, Text};
-use crate::profile::Timeline;
+use crate::detect::{self, GroundTruth};
+use crate::model::{ImageShape, InputShape, ModelShape, OutputShape, TextShape};
 use crate::ranks::Ranks;
-use crate::repeated::Repeated;
+use crate::run::environment_of;
 use crate::state::Trainer;
-use crate::step::{Learner, Of, Recipe, Samples, timed_step};
+use crate::step::cuda_graphs::CudaGraphRunner;
+use crate::step::profile::Timeline;
+use crate::step::{BatchShare, BatchTensors, StepConfig, TrainStep, timed_step};
 use crate::torch;
 
 /// What is timed: a job's `train:` section, and what would come from its data and its machine.
@@ -56,10 +56,10 @@ struct Case {
 struct Bench {
     ranks: Ranks,
     trainer: Trainer,
-    recipe: Recipe,
-    batch: Samples,
+    config: StepConfig,
+    batch: BatchTensors,
     lr: f64,
-    repeated: Option<Repeated>,
+    cuda_graphs: Option<CudaGraphRunner>,
 }
 
 /// Answers requests until there are no more.
@@ -85,7 +85,7 @@ pub fn answer(case: &str, device: Device, requests: impl BufRead, mut to: impl W
         };
         answer["peak_bytes"] = json!(torch::peak_memory()?.largest());
         answer["parameters"] = json!(bench.trainer.network.weights().count());
-        answer["environment"] = json!(environment_of(case.threads, &bench.recipe, &torch::version()?));
+        answer["environment"] = json!(environment_of(case.threads, &bench.config, &torch::version()?));
         if let Some(flops) = matmul_flops {
             answer["matmul_flops"] = json!(flops);
         }
@@ -150,56 +150,57 @@ impl Drop for Others {
 }
 
 impl Case {
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> ModelShape {
         let input = match self.train.task() {
             Task::Pictures | Task::Boxes => {
-                Input::Picture(Picture { channels: 3, height: self.size, width: self.size })
+                InputShape::Image(ImageShape { channels: 3, height: self.size, width: self.size })
             }
             Task::Texts | Task::MaskedWords | Task::NextWord => {
                 let length = self.train.data.text.as_ref().map_or(0, |text| i64::from(text.length));
-                Input::Text(Text { vocabulary: self.vocabulary, length })
+                InputShape::Text(TextShape { vocabulary: self.vocabulary, length })
             }
         };
         let output = match self.train.task() {
-            Task::Boxes => Output::Boxes(self.classes),
-            Task::Pictures | Task::Texts => Output::Classes(self.classes),
-            Task::MaskedWords | Task::NextWord => Output::Words,
+            Task::Boxes => OutputShape::Boxes(self.classes),
+            Task::Pictures | Task::Texts => OutputShape::Classes(self.classes),
+            Task::MaskedWords | Task::NextWord => OutputShape::Tokens,
         };
-        Shape { input, output }
+        ModelShape { input, output }
     }
 
     /// This rank's share of samples of no meaning; every row of words is full.
-    fn samples(&self, device: Device, ranks: &Ranks) -> Result<Samples, torch::Error> {
+    fn samples(&self, device: Device, ranks: &Ranks) -> Result<BatchTensors, torch::Error> {
         let batch = u64::from(self.train.batch);
         let count = ranks.share().most(batch) as i64;
-        let of = Of { counted: count as usize, whole: batch as usize };
+        let share = BatchShare { counted: count as usize, whole: batch as usize };
         let classes = Tensor::f_arange(count, (Kind::Int64, device))?.f_remainder(self.classes.max(1))?;
         match self.shape().input {
-            Input::Picture(Picture { channels, height, width }) => {
+            InputShape::Image(ImageShape { channels, height, width }) => {
                 let mut values = Tensor::f_randn([count, channels, height, width], (Kind::Float, device))?;
                 if self.train.memory_format == MemoryFormat::ChannelsLast {
                     values = torch::channels_last(&values)?;
                 }
                 let labels = match self.shape().output {
-                    Output::Classes(_) | Output::Words => classes,
-                    Output::Boxes(_) => {
+                    OutputShape::Classes(_) | OutputShape::Tokens => classes,
+                    OutputShape::Boxes(_) => {
                         // One object in the middle of each, half as wide and high.
                         let [width, height] = [width as f32, height as f32];
                         let edges = [width / 4.0, height / 4.0, width * 0.75, height * 0.75];
-                        let truth = |number: i64| vec![Truth { class: (number % self.classes.max(1)) as u32, edges }];
-                        detect::truths(&(0..count).map(truth).collect::<Vec<_>>(), device)?
+                        let truth =
+                            |number: i64| vec![GroundTruth { class: (number % self.classes.max(1)) as u32, edges }];
+                        detect::ground_truths(&(0..count).map(truth).collect::<Vec<_>>(), device)?
                     }
                 };
-                Ok(Samples { values, mask: None, labels, of })
+                Ok(BatchTensors { values, mask: None, labels, share })
             }
-            Input::Text(Text { vocabulary, length }) => {
+            InputShape::Text(TextShape { vocabulary, length }) => {
                 let values = Tensor::f_randint_low(1, vocabulary, [count, length], (Kind::Int64, device))?;
                 let labels = match self.shape().output {
-                    Output::Classes(_) => classes,
-                    Output::Words => values.shallow_clone(),
-                    Output::Boxes(_) => classes,
+                    OutputShape::Classes(_) => classes,
+                    OutputShape::Tokens => values.shallow_clone(),
+                    OutputShape::Boxes(_) => classes,
                 };
-                Ok(Samples { values, mask: None, labels, of })
+                Ok(BatchTensors { values, mask: None, labels, share })
             }
         }
     }
@@ -207,8 +208,8 @@ impl Case {
 
 impl Bench {
     fn new(case: &Case, device: Device) -> Result<Bench, Box<dyn Error>> {
-        let recipe = Recipe::of(&case.train, device);
-        recipe.format.settle(device)?;
+        let config = StepConfig::of(&case.train, device);
+        config.format.settle(device)?;
         let (host, port, local_rank) = ("127.0.0.1".to_owned(), case.port, case.rank);
         let prefix = String::new();
         let meeting = Rendezvous { host, port, local_rank, is_kept: false, patience_s: PATIENCE_S, prefix };
@@ -216,17 +217,17 @@ impl Bench {
         let trainer = Trainer::fresh(&case.train, case.shape(), device, case.threads, &mut ranks)?;
         ranks.hook(&trainer.network, case.train.parallel)?;
         let (lr, batch) = (trainer.optimizer.base_rate(), case.samples(device, &ranks)?);
-        let (repeated, why) = Repeated::asked(&case.train, device, trainer.network.weights(), ranks.size())?;
+        let (cuda_graphs, why) = CudaGraphRunner::asked(&case.train, device, trainer.network.weights(), ranks.size())?;
         if let Some(why) = why {
             return Err(format!("no passes are repeated: {why}\n  hint: leave `--cuda-graphs` out").into());
         }
-        Ok(Bench { ranks, trainer, recipe, batch, lr, repeated })
+        Ok(Bench { ranks, trainer, config, batch, lr, cuda_graphs })
     }
 
     fn step(&mut self) -> Result<f64, torch::Error> {
         let Trainer { network, optimizer, .. } = &mut self.trainer;
-        let learner = Learner { network, optimizer, ranks: &self.ranks, repeated: self.repeated.as_mut() };
-        timed_step(learner, &self.recipe, &self.batch, self.lr, &mut Timeline::off())
+        let learner = TrainStep { network, optimizer, ranks: &self.ranks, cuda_graphs: self.cuda_graphs.as_mut() };
+        timed_step(learner, &self.config, &self.batch, self.lr, &mut Timeline::off())
     }
 
     /// Seconds of each step; with gradients that are exchanged `apart` from the backward pass, or during it.
@@ -245,13 +246,13 @@ impl Bench {
     /// this machine does at its best, as PyTorch's users would measure it.
     fn products(&self, count: usize) -> Result<f64, Box<dyn Error>> {
         const SIDE: i64 = 2048;
-        let device = self.recipe.device;
+        let device = self.config.device;
         let values = || Tensor::f_randn([SIDE, SIDE], (Kind::Float, device));
         let (left, right) = (values()?, values()?);
         let mut fastest = f64::INFINITY;
         for _ in 0..=count {
             let began = Instant::now();
-            let product = tch::no_grad(|| self.recipe.format.scope(device, || Ok(left.f_matmul(&right)?)))?;
+            let product = tch::no_grad(|| self.config.format.scope(device, || Ok(left.f_matmul(&right)?)))?;
             // Reading a value waits for all of them.
             black_box(product.f_double_value(&[0, 0])?);
             fastest = fastest.min(began.elapsed().as_secs_f64());

@@ -16,20 +16,9 @@ use serde_json::Value;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::Error;
-use crate::model::{Named, Network, Output, Pass, Shape};
+use crate::model::{ConvNormPair, ModelShape, Named, Network, OutputShape, Pass};
+use crate::state::{self, pretrained};
 use crate::torch::{self, Result};
-use crate::{pretrained, state};
-
-/// A convolution's weight and the normalisation after it, by their names.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Pair {
-    /// Such as `layer1.0.conv1`.
-    pub convolution: String,
-    /// Such as `layer1.0.bn1`.
-    pub normalisation: String,
-    /// Added to the variance.
-    pub eps: f64,
-}
 
 /// What was done.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -66,9 +55,9 @@ pub fn fold(from: &Path, to: &Path) -> std::result::Result<Folded, Error> {
     let (text, card) = card(&from.join("model.json"))?;
     let Input { channels, height, width } = card.input;
     let classes = card.classes.len() as i64;
-    let mut shape = Shape::pictures([channels, height, width], classes);
+    let mut shape = ModelShape::images([channels, height, width], classes);
     if Architecture::of(card.architecture).reads() == Reads::Scenes {
-        shape.output = Output::Boxes(classes);
+        shape.output = OutputShape::Boxes(classes);
     }
     let nothing = || {
         let message = format!("`{}` has no batch normalisations that could be folded", card.architecture.name());
@@ -122,7 +111,7 @@ fn card(path: &Path) -> std::result::Result<(Value, Card), Error> {
 
 /// Gives the convolution the normalisation's scale, leaves the normalisation nothing but to add, and returns what it
 /// adds: the convolution's bias.
-fn fold_one(network: &Network, pair: &Pair) -> Result<Named> {
+fn fold_one(network: &Network, pair: &ConvNormPair) -> Result<Named> {
     let find = |name: String| -> Result<Tensor> {
         let named = network.weights().all().find(|named| named.name == name);
         Ok(named.ok_or_else(|| torch::Error::new(format!("`{name}` is missing")))?.tensor.f_detach()?)
@@ -162,7 +151,7 @@ mod tests {
         ];
         for (model, count, size) in found {
             let network =
-                Network::new(model, Shape::pictures([3, size, size], 5), 1, Device::Cpu, MemoryFormat::Contiguous)
+                Network::new(model, ModelShape::images([3, size, size], 5), 1, Device::Cpu, MemoryFormat::Contiguous)
                     .unwrap();
             let noise = Tensor::randn([8, 3, size, size], (Kind::Float, Device::Cpu));
             // Statistics and scales that are not what a normalisation begins with.

@@ -1,36 +1,29 @@
-//! Numbers: one rank's share of a run, as the library behind `gradus-rank`.
+//! One rank's share of a run, as the library behind `gradus-rank`.
 //!
 //! It knows nothing of clouds, money or HTTP: it reads a specification and local files, talks to its agent over a Unix
-//! socket, and writes checkpoints and a model. Begin with [`run`], the one loop; then [`mod@step`], what is done with a
-//! batch; [`state`], what is saved; [`model`], the architectures; [`detect`], how objects are found; [`torch`], the thin shim over the tensor library.
+//! socket, and writes checkpoints and a model. Each folder is a layer and uses only those before it:
+//!
+//! ```text
+//! torch → detect, model → optim → ranks → step → input → state → run
+//! ```
+//!
+//! [`torch`] is the thin shim over the tensor library; [`model`] holds the architectures, [`detect`] the loss and the
+//! metrics of object detection, [`optim`] the update rules and learning-rate schedules, [`ranks`] what several ranks do
+//! together, [`step`] one optimiser step, [`input`] data on the device, [`state`] what is saved and resumed, and [`run`] the
+//! loop. [`bench`] measures steps and [`fold`] rewrites an exported model. Begin with [`run`].
 
-pub mod average;
-mod begin;
 pub mod bench;
-pub mod by_hand;
 pub mod channel;
 pub mod detect;
 mod error;
-pub mod evaluate;
-mod export;
 pub mod fold;
-pub mod material;
+pub mod input;
 pub mod model;
 pub mod optim;
-pub mod precision;
-pub mod pretrained;
-pub mod profile;
-mod provenance;
 pub mod ranks;
-pub mod recompute;
-pub mod repeated;
 pub mod run;
-mod saving;
-pub mod schedule;
 pub mod state;
 pub mod step;
 pub mod torch;
-mod trial;
-mod watching;
 
 pub use error::Error;

@@ -12,8 +12,8 @@ use domain::rank::{Rendezvous, Report, Spec};
 use domain::threads::Threads;
 use tch::Device;
 use train::channel::Channel;
-use train::run::{Ending, Setting, run};
-use train::{by_hand, torch};
+use train::run::{Ending, RunOptions, run, standalone};
+use train::torch;
 
 fn main() -> ExitCode {
     // Before any tensor: the CUDA half registers its devices, and the allocator is told how to behave.
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         Some("environment") => return environment(&arguments.collect::<Vec<_>>()),
         Some("fold") => return fold(&arguments.next().unwrap_or_default()),
         Some("--job" | "--out" | "--accept-data-change") => {
-            by_hand::spec(&first.into_iter().chain(arguments).collect::<Vec<_>>())
+            standalone::spec(&first.into_iter().chain(arguments).collect::<Vec<_>>())
         }
         Some(path) if !path.starts_with('-') => read(path),
         _ => {
@@ -175,15 +175,15 @@ fn version() -> ExitCode {
 }
 
 #[cfg(not(feature = "mutants"))]
-fn setting(device: Device) -> Setting {
-    Setting::on(device)
+fn setting(device: Device) -> RunOptions {
+    RunOptions::on(device)
 }
 
 /// With the mistake that the chaos test names in `GRADUS_MUTANT`.
 #[cfg(feature = "mutants")]
-fn setting(device: Device) -> Setting {
+fn setting(device: Device) -> RunOptions {
     use checkpoint::Mutant;
-    use train::state::LeftOut;
+    use train::state::OmittedState;
 
     #[expect(clippy::disallowed_methods, reason = "a rank's main reads the environment")]
     let name = std::env::var("GRADUS_MUTANT").unwrap_or_default();
@@ -191,10 +191,10 @@ fn setting(device: Device) -> Setting {
         "" => None,
         name => Some(name.parse().expect("`GRADUS_MUTANT` names a mutant")),
     };
-    let left_out = LeftOut {
+    let omitted = OmittedState {
         random: mutant == Some(Mutant::NoRng),
         optimizer: mutant == Some(Mutant::NoOptimizer),
         position: mutant == Some(Mutant::NoPosition),
     };
-    Setting { device, left_out, mutant }
+    RunOptions { device, omitted, mutant }
 }

@@ -31,7 +31,7 @@ pub enum Width {
 
 /// Why a link is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Defect {
+pub enum DeltaError {
     /// It is no link, or a part of one.
     #[error("the checkpoint difference is damaged: {0}")]
     Damaged(&'static str),
@@ -71,14 +71,14 @@ pub fn full(state: &[u8], width: Width) -> Vec<u8> {
 /// Writes the difference from `before` to `state`; `last` is the link that gave `before`.
 ///
 /// # Errors
-/// [`Defect::Long`] when a full state is due, [`Defect::OtherBase`] when `last` gave another state.
-pub fn difference(last: &[u8], before: &[u8], state: &[u8]) -> Result<Vec<u8>, Defect> {
+/// [`DeltaError::Long`] when a full state is due, [`DeltaError::OtherBase`] when `last` gave another state.
+pub fn difference(last: &[u8], before: &[u8], state: &[u8]) -> Result<Vec<u8>, DeltaError> {
     let (last, _) = read(last)?;
     if last.place + 1 >= LONGEST_CHAIN {
-        return Err(Defect::Long);
+        return Err(DeltaError::Long);
     }
     if id(before) != last.result || before.len() != state.len() {
-        return Err(Defect::OtherBase);
+        return Err(DeltaError::OtherBase);
     }
     let link = Link { place: last.place + 1, length: state.len() as u64, base: last.result, result: id(state), ..last };
     Ok(write(link, Some(before), state))
@@ -87,19 +87,19 @@ pub fn difference(last: &[u8], before: &[u8], state: &[u8]) -> Result<Vec<u8>, D
 /// The state that a link gives, built on `before` unless it is a full one.
 ///
 /// # Errors
-/// [`Defect`]; the state is the one that was written, bit for bit, or there is none.
-pub fn restore(link: &[u8], before: Option<&[u8]>) -> Result<Vec<u8>, Defect> {
+/// [`DeltaError`]; the state is the one that was written, bit for bit, or there is none.
+pub fn restore(link: &[u8], before: Option<&[u8]>) -> Result<Vec<u8>, DeltaError> {
     let (header, body) = read(link)?;
     let before = match (header.place, before) {
         (0, _) => None,
         (_, Some(before)) if id(before) == header.base && before.len() as u64 == header.length => Some(before),
-        (_, Some(_) | None) => return Err(Defect::OtherBase),
+        (_, Some(_) | None) => return Err(DeltaError::OtherBase),
     };
-    let length = usize::try_from(header.length).map_err(|_| Defect::Damaged("it is longer than memory"))?;
+    let length = usize::try_from(header.length).map_err(|_| DeltaError::Damaged("it is longer than memory"))?;
     let state = planes::unpack(body, before, length, header.width)?;
     match id(&state) == header.result {
         true => Ok(state),
-        false => Err(Defect::Damaged("it does not give the state that it names")),
+        false => Err(DeltaError::Damaged("it does not give the state that it names")),
     }
 }
 
@@ -121,24 +121,24 @@ fn write(link: Link, before: Option<&[u8]>, state: &[u8]) -> Vec<u8> {
 /// What a link says of itself, and its body.
 ///
 /// # Errors
-/// [`Defect::Damaged`].
-pub fn read(bytes: &[u8]) -> Result<(Link, &[u8]), Defect> {
-    let damaged = Defect::Damaged("it is cut short, or no difference at all");
+/// [`DeltaError::Damaged`].
+pub fn read(bytes: &[u8]) -> Result<(Link, &[u8]), DeltaError> {
+    let damaged = DeltaError::Damaged("it is cut short, or no difference at all");
     let (head, body) = bytes.split_at_checked(HEADER).ok_or(damaged.clone())?;
     if !head.starts_with(MAGIC) || head[7] != SCHEMA {
-        return Err(Defect::Damaged("it is of another version, or no difference at all"));
+        return Err(DeltaError::Damaged("it is of another version, or no difference at all"));
     }
     let width = match head[8] {
         1 => Width::One,
         2 => Width::Two,
         4 => Width::Four,
         8 => Width::Eight,
-        _ => return Err(Defect::Damaged("its numbers have no known width")),
+        _ => return Err(DeltaError::Damaged("its numbers have no known width")),
     };
     if head[9] >= LONGEST_CHAIN {
-        return Err(Defect::Long);
+        return Err(DeltaError::Long);
     }
-    let id = |at: usize| -> Result<Id, Defect> { head[at..at + 32].try_into().map_err(|_| damaged.clone()) };
+    let id = |at: usize| -> Result<Id, DeltaError> { head[at..at + 32].try_into().map_err(|_| damaged.clone()) };
     let length = u64::from_le_bytes(head[10..18].try_into().map_err(|_| damaged.clone())?);
     Ok((Link { width, place: head[9], length, base: id(18)?, result: id(50)? }, body))
 }

@@ -3,7 +3,7 @@
 //! Each block is its stored length (u32), then zstd level 1 of the first byte of every number, then the second, and so
 //! on. Level 3 is larger on such planes, and slower. What does not fill a number at the end is stored as it is.
 
-use super::{Defect, Width};
+use super::{DeltaError, Width};
 
 /// Bytes of numbers in a block: small enough for the cache, large enough for zstd.
 const BLOCK: usize = 1 << 20;
@@ -31,11 +31,16 @@ pub(super) fn pack(before: Option<&[u8]>, state: &[u8], width: Width, out: &mut 
 }
 
 /// The numbers of which `packed` holds the planes.
-pub(super) fn unpack(mut packed: &[u8], before: Option<&[u8]>, length: usize, width: Width) -> Result<Vec<u8>, Defect> {
-    let cut = || Defect::Damaged("it is cut short");
+pub(super) fn unpack(
+    mut packed: &[u8],
+    before: Option<&[u8]>,
+    length: usize,
+    width: Width,
+) -> Result<Vec<u8>, DeltaError> {
+    let cut = || DeltaError::Damaged("it is cut short");
     // Nothing is taken for a length that the bytes cannot stand for: a block of zeros takes 20 bytes.
     if length > packed.len().saturating_mul(BLOCK / 8) {
-        return Err(Defect::Damaged("it states a length that it does not have"));
+        return Err(DeltaError::Damaged("it states a length that it does not have"));
     }
     let mut state = vec![0; length];
     for (number, block) in state.chunks_mut(BLOCK).enumerate() {
@@ -46,13 +51,13 @@ pub(super) fn unpack(mut packed: &[u8], before: Option<&[u8]>, length: usize, wi
         let planes = match stored.len() == block.len() {
             true => stored,
             false => {
-                unpacked =
-                    zstd::bulk::decompress(stored, block.len()).map_err(|_| Defect::Damaged("a block is not zstd"))?;
+                unpacked = zstd::bulk::decompress(stored, block.len())
+                    .map_err(|_| DeltaError::Damaged("a block is not zstd"))?;
                 &unpacked
             }
         };
         if planes.len() != block.len() {
-            return Err(Defect::Damaged("a block has another length"));
+            return Err(DeltaError::Damaged("a block has another length"));
         }
         let base = before.map(|before| &before[number * BLOCK..][..block.len()]);
         match width {
@@ -64,7 +69,7 @@ pub(super) fn unpack(mut packed: &[u8], before: Option<&[u8]>, length: usize, wi
     }
     match packed.is_empty() {
         true => Ok(state),
-        false => Err(Defect::Damaged("it is longer than it says")),
+        false => Err(DeltaError::Damaged("it is longer than it says")),
     }
 }
 

@@ -100,9 +100,9 @@ fn chains_end_and_fall_back() {
         links.push(difference(&links[step - 1], &fp32(&states[step - 1]), &fp32(&states[step])).unwrap());
     }
     let next = difference(&links[7], &fp32(&states[7]), &fp32(&states[0]));
-    assert_eq!(next, Err(Defect::Long), "a ninth link");
+    assert_eq!(next, Err(DeltaError::Long), "a ninth link");
     let other = difference(&links[3], &fp32(&states[5]), &fp32(&states[6]));
-    assert_eq!(other, Err(Defect::OtherBase));
+    assert_eq!(other, Err(DeltaError::OtherBase));
     let whole: Vec<&[u8]> = links.iter().map(Vec::as_slice).collect();
     assert_eq!(newest(&whole), Some((fp32(&states[7]), 8)));
     let mut damaged = links.clone();
@@ -110,12 +110,12 @@ fn chains_end_and_fall_back() {
     let damaged: Vec<&[u8]> = damaged.iter().map(Vec::as_slice).collect();
     assert_eq!(newest(&damaged), Some((fp32(&states[3]), 4)), "the links before the damaged one hold");
     assert_eq!(newest(&whole[1..]), None, "a chain without its full state");
-    assert_eq!(restore(&links[2], Some(&fp32(&states[0]))), Err(Defect::OtherBase));
+    assert_eq!(restore(&links[2], Some(&fp32(&states[0]))), Err(DeltaError::OtherBase));
 }
 
 #[test]
 fn a_length_that_is_not_there_takes_no_memory() {
     let mut link = full(&[1, 2, 3], Width::One);
     link[10..18].copy_from_slice(&(1_u64 << 40).to_le_bytes());
-    assert!(matches!(restore(&link, None), Err(Defect::Damaged(_))));
+    assert!(matches!(restore(&link, None), Err(DeltaError::Damaged(_))));
 }

@@ -9,7 +9,7 @@ use domain::train::Codec;
 use super::{Random, assert_is, check, committer, listing, newest_verified, snapshot};
 use crate::commit::Committer;
 use crate::disk::rehearsal::Rehearsal;
-use crate::manifest::Manifest;
+use crate::manifest::CheckpointManifest;
 use crate::tests::JOB;
 use crate::{CHAIN_SCHEMA, Error, Snapshot};
 
@@ -42,8 +42,8 @@ fn commit(committer: &mut Committer, mut snapshot: Snapshot) -> Result<u64, Erro
     bytes
 }
 
-fn manifest(folder: &Path, step: u64) -> Manifest {
-    Manifest::read(&fs::read(folder.join(format!("manifest-{step:08}.json"))).unwrap()).unwrap()
+fn manifest(folder: &Path, step: u64) -> CheckpointManifest {
+    CheckpointManifest::read(&fs::read(folder.join(format!("manifest-{step:08}.json"))).unwrap()).unwrap()
 }
 
 fn steps_with_data(folder: &Path) -> Vec<u64> {

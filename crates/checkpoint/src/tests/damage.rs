@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{JOB, Random, check, commit, listing, newest_verified};
-use crate::manifest::Manifest;
+use crate::manifest::CheckpointManifest;
 
 /// Two checkpoints that share nothing, and the files of the newer one.
 fn two_checkpoints(folder: &Path) -> Vec<PathBuf> {
@@ -118,11 +118,11 @@ fn other_files_in_the_folder_are_none_of_our_business() {
 }
 
 /// Changes the newer manifest, seals it anew, and expects the older one to be used, for this reason.
-fn check_forged(forge: impl FnOnce(&mut Manifest), reason: &str) {
+fn check_forged(forge: impl FnOnce(&mut CheckpointManifest), reason: &str) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let file = &two_checkpoints(folder)[0];
-    let mut manifest = Manifest::read(&fs::read(file).unwrap()).unwrap();
+    let mut manifest = CheckpointManifest::read(&fs::read(file).unwrap()).unwrap();
     forge(&mut manifest);
     fs::write(file, manifest.to_text()).unwrap();
     let passed_over = check(folder, Some(20));
@@ -218,7 +218,7 @@ fn what_a_later_version_wrote_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let files = two_checkpoints(folder);
-    let mut manifest = Manifest::read(&fs::read(&files[0]).unwrap()).unwrap();
+    let mut manifest = CheckpointManifest::read(&fs::read(&files[0]).unwrap()).unwrap();
     manifest.schema = 3;
     fs::write(&files[0], manifest.to_text()).unwrap();
     commit(folder, 2, 1, &[30]).unwrap();

@@ -6,7 +6,7 @@ use safetensors::SafeTensors;
 use serde_json::json;
 
 use super::{Random, commit, tensors};
-use crate::manifest::{Data, Manifest, manifest_name, manifest_step};
+use crate::manifest::{CheckpointManifest, Data, manifest_name, manifest_step};
 use crate::{Dtype, Tensor, read_tensors, write_tensors};
 
 #[test]
@@ -75,9 +75,9 @@ fn every_float_of_the_state_comes_back_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
     commit(folder.path(), 1, 1, &[1]).unwrap();
     let text = fs::read(folder.path().join("manifest-00000001.json")).unwrap();
-    let mut manifest = Manifest::read(&text).unwrap();
+    let mut manifest = CheckpointManifest::read(&text).unwrap();
     manifest.state = json!(floats);
-    let read = Manifest::read(manifest.to_text().as_bytes()).unwrap();
+    let read = CheckpointManifest::read(manifest.to_text().as_bytes()).unwrap();
     for (float, read) in floats.iter().zip(read.state.as_array().unwrap()) {
         assert_eq!(read.as_f64().unwrap().to_bits(), float.to_bits());
     }
@@ -88,7 +88,7 @@ const SCHEMA_1: &str = include_str!("manifest-schema-1.json");
 
 #[test]
 fn manifests_of_the_first_schema_are_read() {
-    let manifest = Manifest::read(SCHEMA_1.as_bytes()).unwrap();
+    let manifest = CheckpointManifest::read(SCHEMA_1.as_bytes()).unwrap();
     assert_eq!((manifest.step, manifest.fence.0, manifest.files.len()), (120, 3, 3));
     assert_eq!(manifest.state["best"], json!(0.9712643678160919));
     assert_eq!(manifest.best.as_ref().unwrap().name, "best-00000100-a2.safetensors");

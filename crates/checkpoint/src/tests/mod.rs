@@ -16,7 +16,7 @@ use domain::id::{Fence, RunId};
 use serde_json::json;
 
 use crate::commit::Committer;
-use crate::{Best, Dtype, Error, Identity, Loaded, Snapshot, Tensor, newest_verified};
+use crate::{BestWeights, Dtype, Error, LoadedCheckpoint, Snapshot, Tensor, WriterIdentity, newest_verified};
 
 const JOB: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -40,9 +40,9 @@ impl Random {
     }
 }
 
-fn identity(fence: u64) -> Identity {
+fn identity(fence: u64) -> WriterIdentity {
     let run = RunId::new("digits-1");
-    Identity { attempt: run.attempt(Fence(fence)), run, fence: Fence(fence), job_hash: JOB.into() }
+    WriterIdentity { attempt: run.attempt(Fence(fence)), run, fence: Fence(fence), job_hash: JOB.into() }
 }
 
 fn tensors(seed: u64) -> Vec<Tensor> {
@@ -70,7 +70,7 @@ fn snapshot(step: u64) -> Snapshot {
         model: tensors(step),
         training: tensors(step + 1_000_000),
         state: json!({ "epoch": step / 7, "position": step % 7, "best": 1.0 / step as f64 }),
-        best: (best > 0).then(|| Arc::new(Best { step: best, model: tensors(best) })),
+        best: (best > 0).then(|| Arc::new(BestWeights { step: best, model: tensors(best) })),
     }
 }
 
@@ -98,7 +98,7 @@ fn check(folder: &Path, step: Option<u64>) -> Vec<String> {
     passed_over
 }
 
-fn assert_is(loaded: &Loaded, snapshot: &Snapshot) {
+fn assert_is(loaded: &LoadedCheckpoint, snapshot: &Snapshot) {
     assert_eq!(loaded.model, snapshot.model);
     assert_eq!(loaded.training, snapshot.training);
     assert_eq!(loaded.manifest.state, snapshot.state);

@@ -8,12 +8,12 @@ use domain::rank::Checkpointed;
 use domain::train::Codec;
 
 use super::{check, identity, snapshot};
-use crate::{Error, Writer, claim};
+use crate::{CheckpointWriter, Error, claim};
 
 #[test]
 fn every_snapshot_is_answered_once_and_in_order() {
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = Writer::open(folder.path(), identity(1), 3, Codec::Full, None).unwrap();
+    let mut writer = CheckpointWriter::open(folder.path(), identity(1), 3, Codec::Full, None).unwrap();
     assert_eq!(writer.wait().unwrap(), None);
     let mut done: Vec<Checkpointed> = Vec::new();
     for step in [10, 20, 30] {
@@ -32,7 +32,7 @@ fn every_snapshot_is_answered_once_and_in_order() {
 #[test]
 fn training_runs_ahead_by_no_more_than_the_lag() {
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = Writer::open(folder.path(), identity(1), 3, Codec::Full, None).unwrap();
+    let mut writer = CheckpointWriter::open(folder.path(), identity(1), 3, Codec::Full, None).unwrap();
     for start in (100..1000).step_by(100) {
         writer.save(snapshot(start)).unwrap();
         for next in start + 1..=start + 3 {
@@ -49,7 +49,7 @@ fn training_runs_ahead_by_no_more_than_the_lag() {
 #[test]
 fn memory_of_a_finished_snapshot_is_given_back() {
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = Writer::open(folder.path(), identity(1), 3, Codec::Full, None).unwrap();
+    let mut writer = CheckpointWriter::open(folder.path(), identity(1), 3, Codec::Full, None).unwrap();
     assert!(writer.spare().is_none());
     let first = snapshot(10);
     let place = first.model[0].bytes.as_ptr();
@@ -65,7 +65,7 @@ fn a_resumed_run_does_not_write_its_best_again() {
     let folder = folder.path();
     super::commit(folder, 1, 3, &[20]).unwrap();
     let loaded = super::newest_verified(folder, super::JOB).0.unwrap();
-    let mut writer = Writer::open(folder, identity(2), 3, Codec::Full, Some(&loaded.manifest)).unwrap();
+    let mut writer = CheckpointWriter::open(folder, identity(2), 3, Codec::Full, Some(&loaded.manifest)).unwrap();
     writer.save(snapshot(30)).unwrap();
     writer.wait().unwrap();
     check(folder, Some(30));
@@ -77,7 +77,7 @@ fn a_resumed_run_does_not_write_its_best_again() {
 fn a_failed_save_is_told_once_and_the_next_one_works() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let mut writer = Writer::open(folder, identity(1), 3, Codec::Full, None).unwrap();
+    let mut writer = CheckpointWriter::open(folder, identity(1), 3, Codec::Full, None).unwrap();
     writer.save(snapshot(10)).unwrap();
     writer.wait().unwrap();
     let mut wrong = snapshot(20);
@@ -96,20 +96,20 @@ fn a_failed_save_is_told_once_and_the_next_one_works() {
 fn an_overtaken_attempt_is_told_so() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let mut writer = Writer::open(folder, identity(1), 3, Codec::Full, None).unwrap();
+    let mut writer = CheckpointWriter::open(folder, identity(1), 3, Codec::Full, None).unwrap();
     claim(folder, Fence(2)).unwrap();
     writer.save(snapshot(10)).unwrap();
     let finding = writer.wait().unwrap_err().finding();
     assert_eq!(finding.cause, Cause::Fenced);
     assert!(finding.message.contains("attempt 2 has taken over"), "{}", finding.message);
-    assert!(matches!(Writer::open(folder, identity(1), 3, Codec::Full, None), Err(Error::Fenced { .. })));
+    assert!(matches!(CheckpointWriter::open(folder, identity(1), 3, Codec::Full, None), Err(Error::Fenced { .. })));
     check(folder, None);
 }
 
 #[test]
 fn dropping_waits_for_the_snapshot_under_way() {
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = Writer::open(folder.path(), identity(1), 3, Codec::Full, None).unwrap();
+    let mut writer = CheckpointWriter::open(folder.path(), identity(1), 3, Codec::Full, None).unwrap();
     writer.save(snapshot(10)).unwrap();
     drop(writer);
     check(folder.path(), Some(10));
@@ -121,7 +121,7 @@ fn a_folder_that_is_no_folder_is_said_before_training() {
     let file = folder.path().join("checkpoints");
     fs::write(&file, "").unwrap();
     for path in [file.clone(), file.join("deeper")] {
-        let finding = Writer::open(&path, identity(1), 3, Codec::Full, None).unwrap_err().finding();
+        let finding = CheckpointWriter::open(&path, identity(1), 3, Codec::Full, None).unwrap_err().finding();
         assert_eq!(finding.cause, Cause::ReadOnly, "{}", finding.message);
         assert!(finding.hint.is_some());
     }

@@ -26,7 +26,7 @@ struct Waiting {
     /// How many of them are step reports.
     steps: usize,
     /// Step reports left out since the last write.
-    left_out: u64,
+    omitted: u64,
     /// When the first of them came.
     since: Option<Instant>,
     /// Something in it is more than a step report.
@@ -40,7 +40,7 @@ impl Outbox {
         let mut waiting = lock(&self.waiting);
         match report {
             Report::Step(_) if waiting.steps >= STEPS_HELD => {
-                waiting.left_out += 1;
+                waiting.omitted += 1;
                 return;
             }
             Report::Step(_) => waiting.steps += 1,
@@ -77,7 +77,7 @@ impl Outbox {
                 Some(_) => {
                     let closed = waiting.closed;
                     let batch = std::mem::replace(&mut *waiting, Waiting { closed, ..Waiting::default() });
-                    return Some((batch.reports, batch.left_out));
+                    return Some((batch.reports, batch.omitted));
                 }
             };
         }

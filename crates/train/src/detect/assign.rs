@@ -23,13 +23,13 @@ pub(super) struct Assigned {
     pub scores: Tensor,
 }
 
-/// `scores` (in 0–1) and `boxes` (pixels) are what the cells say now, `middles` theirs in pixels, `truths` as
-/// [`super::truths`] makes them.
-pub(super) fn assign(scores: &Tensor, boxes: &Tensor, middles: &Tensor, truths: &Tensor) -> Result<Assigned> {
+/// `scores` (in 0–1) and `boxes` (pixels) are what the cells say now, `middles` theirs in pixels, `ground_truths` as
+/// [`super::ground_truths`] makes them.
+pub(super) fn assign(scores: &Tensor, boxes: &Tensor, middles: &Tensor, ground_truths: &Tensor) -> Result<Assigned> {
     let (_, cells, classes) = scores.size3()?;
-    let is_object = truths.f_select(-1, 0)?.f_ge(0.0)?.f_to_kind(Kind::Float)?.f_unsqueeze(-1)?;
-    let labels = truths.f_select(-1, 0)?.f_clamp_min(0.0)?.f_to_kind(Kind::Int64)?;
-    let edges = truths.f_narrow(-1, 1, 4)?;
+    let is_object = ground_truths.f_select(-1, 0)?.f_ge(0.0)?.f_to_kind(Kind::Float)?.f_unsqueeze(-1)?;
+    let labels = ground_truths.f_select(-1, 0)?.f_clamp_min(0.0)?.f_to_kind(Kind::Int64)?;
+    let edges = ground_truths.f_narrow(-1, 1, 4)?;
 
     // All that follows is frames × objects × cells.
     let [first, last] = [edges.f_narrow(-1, 0, 2)?.f_unsqueeze(2)?, edges.f_narrow(-1, 2, 2)?.f_unsqueeze(2)?];

@@ -5,7 +5,7 @@
 //! to 0.95, are averaged.
 
 use super::boxes::overlap;
-use super::{Detection, Truth};
+use super::{Detection, GroundTruth};
 
 /// Demands on the overlap: 0.5, 0.55, … 0.95.
 const DEMANDS: usize = 10;
@@ -21,7 +21,7 @@ pub struct AveragePrecision {
 
 /// Means over classes that are there.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Precisions {
+pub struct MeanPrecisions {
     /// Over all demands: mAP@[.5:.95].
     pub all: f64,
     /// At an overlap of a half: mAP@.5.
@@ -30,7 +30,7 @@ pub struct Precisions {
 
 impl AveragePrecision {
     /// Adds a frame: what was found in it, surest first, and what is there.
-    pub fn add(&mut self, found: &[Detection], there: &[Truth]) {
+    pub fn add(&mut self, found: &[Detection], there: &[GroundTruth]) {
         let classes = found.iter().map(|one| one.class).chain(there.iter().map(|one| one.class)).max();
         let classes = classes.map_or(0, |most| most as usize + 1).max(self.there.len());
         self.found.resize(classes, Vec::new());
@@ -59,7 +59,7 @@ impl AveragePrecision {
     }
 
     /// The means; none if no object was there.
-    pub fn precisions(mut self) -> Option<Precisions> {
+    pub fn precisions(mut self) -> Option<MeanPrecisions> {
         let mut sums = [0.0; DEMANDS];
         let mut classes = 0.0;
         for (found, there) in self.found.iter_mut().zip(&self.there) {
@@ -73,7 +73,7 @@ impl AveragePrecision {
             }
         }
         let all = sums.iter().sum::<f64>() / DEMANDS as f64;
-        (classes > 0.0).then(|| Precisions { all: all / classes, half: sums[0] / classes })
+        (classes > 0.0).then(|| MeanPrecisions { all: all / classes, half: sums[0] / classes })
     }
 }
 

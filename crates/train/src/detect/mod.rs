@@ -16,8 +16,8 @@ use tch::{Device, Kind, Tensor};
 
 use crate::torch::Result;
 
-pub use average::{AveragePrecision, Precisions};
-pub use loss::{LEAST, Sums, loss, sums};
+pub use average::{AveragePrecision, MeanPrecisions};
+pub use loss::{LEAST, LossSums, loss, sums};
 pub use suppress::detections;
 
 /// Pixels from one cell to the next, of the finest grid first.
@@ -27,7 +27,7 @@ pub const BINS: i64 = 16;
 
 /// An object that is there: its class, and left, top, right and bottom edge in pixels of the frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Truth {
+pub struct GroundTruth {
     /// Number of its class.
     pub class: u32,
     /// Of its box.
@@ -75,12 +75,12 @@ impl Grids {
 
 /// What is there in each of a batch's frames, `frames × objects × 5`: class and edges, and a class of −1 where there
 /// are fewer. There is room for one object at least.
-pub fn truths(frames: &[Vec<Truth>], device: Device) -> Result<Tensor> {
+pub fn ground_truths(frames: &[Vec<GroundTruth>], device: Device) -> Result<Tensor> {
     let most = frames.iter().map(Vec::len).max().unwrap_or(0).max(1);
     let mut values = vec![0f32; frames.len() * most * 5];
     for (row, place) in values.chunks_exact_mut(5).zip(0..) {
         match frames[place / most].get(place % most) {
-            Some(Truth { class, edges }) => {
+            Some(GroundTruth { class, edges }) => {
                 row[0] = *class as f32;
                 row[1..].copy_from_slice(edges);
             }
@@ -90,13 +90,14 @@ pub fn truths(frames: &[Vec<Truth>], device: Device) -> Result<Tensor> {
     Ok(Tensor::f_from_slice(&values)?.f_view([frames.len() as i64, most as i64, 5])?.f_to_device(device)?)
 }
 
-/// What [`truths`] was given.
-pub fn objects(truths: &Tensor) -> Result<Vec<Vec<Truth>>> {
-    let (frames, most, _) = truths.size3()?;
-    let values = Vec::<f32>::try_from(truths.f_to_device(Device::Cpu)?.f_to_kind(Kind::Float)?.f_flatten(0, -1)?)?;
+/// What [`ground_truths`] was given.
+pub fn objects(ground_truths: &Tensor) -> Result<Vec<Vec<GroundTruth>>> {
+    let (frames, most, _) = ground_truths.size3()?;
+    let values =
+        Vec::<f32>::try_from(ground_truths.f_to_device(Device::Cpu)?.f_to_kind(Kind::Float)?.f_flatten(0, -1)?)?;
     let object = |row: &[f32]| match row {
         [class, left, top, right, bottom] if *class >= 0.0 => {
-            Some(Truth { class: *class as u32, edges: [*left, *top, *right, *bottom] })
+            Some(GroundTruth { class: *class as u32, edges: [*left, *top, *right, *bottom] })
         }
         _ => None,
     };

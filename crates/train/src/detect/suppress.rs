@@ -15,13 +15,13 @@ const COMPARED: usize = 3000;
 /// Boxes of a frame that are kept; the COCO evaluation looks at no more.
 const KEPT: usize = 100;
 
-/// What was found in each frame, surest first. `said` and the size are those of [`super::loss`].
-pub fn detections(said: &Tensor, [height, width]: [i64; 2]) -> Result<Vec<Vec<Detection>>> {
-    let grids = Grids::of(height, width, said.device())?;
-    let (frames, cells, channels) = said.size3()?;
+/// What was found in each frame, surest first. `predictions` and the size are those of [`super::loss`].
+pub fn detections(predictions: &Tensor, [height, width]: [i64; 2]) -> Result<Vec<Vec<Detection>>> {
+    let grids = Grids::of(height, width, predictions.device())?;
+    let (frames, cells, channels) = predictions.size3()?;
     let classes = channels - 4 * BINS;
-    let boxes = decoded(&said.f_narrow(-1, 0, 4 * BINS)?, &grids)?.f_mul(&grids.strides)?;
-    let scores = said.f_narrow(-1, 4 * BINS, classes)?.f_sigmoid()?;
+    let boxes = decoded(&predictions.f_narrow(-1, 0, 4 * BINS)?, &grids)?.f_mul(&grids.strides)?;
+    let scores = predictions.f_narrow(-1, 4 * BINS, classes)?.f_sigmoid()?;
     let plain = |tensor: Tensor| -> Result<Vec<f32>> {
         Ok(Vec::try_from(tensor.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?.f_contiguous()?.f_view([-1])?)?)
     };

@@ -8,8 +8,8 @@ fn found(class: u32, score: f32, edges: [f32; 4]) -> Detection {
     Detection { class, score, edges }
 }
 
-fn there(class: u32, edges: [f32; 4]) -> Truth {
-    Truth { class, edges }
+fn there(class: u32, edges: [f32; 4]) -> GroundTruth {
+    GroundTruth { class, edges }
 }
 
 const LEFT: [f32; 4] = [0.0, 0.0, 10.0, 10.0];
@@ -28,7 +28,7 @@ fn of_boxes_that_overlap_the_surest_stays() {
 
 #[test]
 fn precision_is_averaged_as_coco_defines_it() {
-    let check = |frames: &[(Vec<Detection>, Vec<Truth>)], expected: Option<[f64; 2]>| {
+    let check = |frames: &[(Vec<Detection>, Vec<GroundTruth>)], expected: Option<[f64; 2]>| {
         let mut average = AveragePrecision::default();
         for (found, there) in frames {
             average.add(found, there);
@@ -60,39 +60,39 @@ fn precision_is_averaged_as_coco_defines_it() {
 #[test]
 fn truths_go_there_and_back() {
     let frames = vec![vec![there(2, LEFT), there(0, RIGHT)], vec![], vec![there(1, RIGHT)]];
-    let tensor = truths(&frames, Device::Cpu).unwrap();
+    let tensor = ground_truths(&frames, Device::Cpu).unwrap();
     assert_eq!(tensor.size(), [3, 2, 5]);
     assert_eq!(objects(&tensor).unwrap(), frames);
-    assert_eq!(truths(&[vec![]], Device::Cpu).unwrap().size(), [1, 1, 5]);
+    assert_eq!(ground_truths(&[vec![]], Device::Cpu).unwrap().size(), [1, 1, 5]);
 }
 
 #[test]
 fn what_is_said_becomes_what_is_there() {
-    // Without a network: what is said is itself what learns.
+    // Without a network: what is predictions is itself what learns.
     let frames = vec![
         vec![there(0, [4.0, 6.0, 28.0, 30.0]), there(2, [34.0, 10.0, 60.0, 58.0])],
         vec![there(1, [10.0, 8.0, 58.0, 60.0])],
         vec![],
     ];
-    let wanted = truths(&frames, Device::Cpu).unwrap();
+    let wanted = ground_truths(&frames, Device::Cpu).unwrap();
     let cells = [8, 4, 2].iter().map(|side| side * side).sum();
-    let said = Tensor::zeros([3, cells, 4 * BINS + 3], (Kind::Float, Device::Cpu));
-    let _ = said.narrow(-1, 4 * BINS, 3).fill_(-3.0);
-    let mut said = said.set_requires_grad(true);
+    let predictions = Tensor::zeros([3, cells, 4 * BINS + 3], (Kind::Float, Device::Cpu));
+    let _ = predictions.narrow(-1, 4 * BINS, 3).fill_(-3.0);
+    let mut predictions = predictions.set_requires_grad(true);
     let mut losses = Vec::new();
     for _ in 0..150 {
-        let value = loss(&said, &wanted, [64, 64]).unwrap();
+        let value = loss(&predictions, &wanted, [64, 64]).unwrap();
         value.backward();
         losses.push(value.double_value(&[]));
         tch::no_grad(|| {
             // By the direction alone: each value moves as if it were a parameter of Adam.
-            let _ = said.g_sub_(&(said.grad().sign() * 0.15));
+            let _ = predictions.g_sub_(&(predictions.grad().sign() * 0.15));
         });
-        said.zero_grad();
+        predictions.zero_grad();
     }
     assert!(losses.iter().all(|loss| loss.is_finite()) && losses[149] < 0.5 * losses[0], "{losses:?}");
     let mut average = AveragePrecision::default();
-    for (found, there) in detections(&said.detach(), [64, 64]).unwrap().iter().zip(&frames) {
+    for (found, there) in detections(&predictions.detach(), [64, 64]).unwrap().iter().zip(&frames) {
         average.add(found, there);
     }
     let precisions = average.precisions().unwrap();
@@ -101,10 +101,10 @@ fn what_is_said_becomes_what_is_there() {
 
 #[test]
 fn nothing_to_be_seen_has_a_loss_too() {
-    let said = Tensor::zeros([2, 84, 4 * BINS + 1], (Kind::Float, Device::Cpu)).set_requires_grad(true);
-    let value = loss(&said, &truths(&[vec![], vec![]], Device::Cpu).unwrap(), [64, 64]).unwrap();
+    let predictions = Tensor::zeros([2, 84, 4 * BINS + 1], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+    let value = loss(&predictions, &ground_truths(&[vec![], vec![]], Device::Cpu).unwrap(), [64, 64]).unwrap();
     value.backward();
     // Half of ln 2 for each of 168 cells.
     assert!((value.double_value(&[]) - 0.5 * 168.0 * 2f64.ln()).abs() < 1e-3);
-    assert!(said.grad().isfinite().all().int64_value(&[]) == 1);
+    assert!(predictions.grad().isfinite().all().int64_value(&[]) == 1);
 }

@@ -8,7 +8,7 @@ use tch::Tensor;
 
 use super::attention::{Sight, attend};
 use super::layer::{LayerNorm, Linear};
-use super::{Block, Output, Pass, Text, Weights};
+use super::{Block, OutputShape, Pass, TextShape, Weights};
 use crate::torch::{Error, Result};
 
 /// Share of values that a training step leaves out, of the hidden ones and of the attention alike.
@@ -48,7 +48,7 @@ enum Head {
 
 /// One layer: attention and two linear layers, each added to what came in and then normalised.
 #[derive(Debug)]
-pub struct Encoder {
+pub struct BertLayer {
     query: Linear,
     key: Linear,
     value: Linear,
@@ -61,7 +61,7 @@ pub struct Encoder {
 }
 
 impl Bert {
-    pub(super) fn new(weights: &mut Weights, size: Size, text: Text, output: Output) -> Result<Bert> {
+    pub(super) fn new(weights: &mut Weights, size: Size, text: TextShape, output: OutputShape) -> Result<Bert> {
         let Size { layers, width, positions: longest, .. } = size;
         let name = |part: &str| format!("bert.embeddings.{part}");
         let words = weights.draw_normal(&[text.vocabulary, width], DEVIATION)?;
@@ -73,15 +73,15 @@ impl Bert {
         let mut blocks = Vec::new();
         for layer in 0..layers {
             let name = format!("bert.encoder.layer.{layer}");
-            blocks.push(weights.block(|weights| Ok(Block::Bert(Encoder::new(weights, &name, size)?)))?);
+            blocks.push(weights.block(|weights| Ok(Block::Bert(BertLayer::new(weights, &name, size)?)))?);
         }
         let head = match output {
-            Output::Classes(classes) => Head::Class {
+            OutputShape::Classes(classes) => Head::Class {
                 pooler: linear(weights, "bert.pooler.dense", [width, width])?,
                 classifier: linear(weights, "classifier", [width, classes])?,
             },
-            Output::Boxes(_) => return Err(Error::new("this model reads text")),
-            Output::Words => Head::Words {
+            OutputShape::Boxes(_) => return Err(Error::new("this model reads text")),
+            OutputShape::Tokens => Head::Words {
                 dense: linear(weights, "cls.predictions.transform.dense", [width, width])?,
                 norm: LayerNorm::new(weights, "cls.predictions.transform.LayerNorm", width, EPS)?,
                 bias: weights.zeros("cls.predictions.bias".into(), &[text.vocabulary])?,
@@ -96,14 +96,14 @@ impl Bert {
         let words = pass.look_up(&self.words, tokens, self.vocabulary, PAD)?;
         let x = words.f_add(&self.segments.f_select(0, 0)?)?;
         let x = x.f_add(&self.positions.f_narrow(0, 0, length)?)?;
-        pass.drop_out(&self.norm.forward(&x)?, DROPOUT)
+        pass.apply_dropout(&self.norm.forward(&x)?, DROPOUT)
     }
 
     pub(super) fn head(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         match &self.head {
             Head::Class { pooler, classifier } => {
                 let pooled = pooler.forward(&x.f_select(1, 0)?)?.f_tanh()?;
-                classifier.forward(&pass.drop_out(&pooled, DROPOUT)?)
+                classifier.forward(&pass.apply_dropout(&pooled, DROPOUT)?)
             }
             Head::Words { dense, norm, bias } => {
                 let x = norm.forward(&dense.forward(x)?.f_gelu("none")?)?;
@@ -113,10 +113,10 @@ impl Bert {
     }
 }
 
-impl Encoder {
-    fn new(weights: &mut Weights, name: &str, Size { width, heads, .. }: Size) -> Result<Encoder> {
+impl BertLayer {
+    fn new(weights: &mut Weights, name: &str, Size { width, heads, .. }: Size) -> Result<BertLayer> {
         let square = [width, width];
-        Ok(Encoder {
+        Ok(BertLayer {
             query: linear(weights, &format!("{name}.attention.self.query"), square)?,
             key: linear(weights, &format!("{name}.attention.self.key"), square)?,
             value: linear(weights, &format!("{name}.attention.self.value"), square)?,
@@ -136,11 +136,11 @@ impl Encoder {
         let sight = mask.as_ref().map_or(Sight::All, Sight::Masked);
         let dropout = pass.dropout(DROPOUT);
         let seen =
-            pass.drawing_apart(dropout, x, || attend([&query, &key, &value], self.head_width, sight, dropout))?;
-        let seen = pass.drop_out(&self.output.join(&seen, pass)?, DROPOUT)?;
+            pass.with_rank_dropout(dropout, x, || attend([&query, &key, &value], self.head_width, sight, dropout))?;
+        let seen = pass.apply_dropout(&self.output.join(&seen, pass)?, DROPOUT)?;
         let x = self.output_norm.forward(&seen.f_add(x)?)?;
         let hidden = self.first.forward(&pass.fork(&x)?)?.f_gelu("none")?;
-        let hidden = pass.drop_out(&self.second.join(&hidden, pass)?, DROPOUT)?;
+        let hidden = pass.apply_dropout(&self.second.join(&hidden, pass)?, DROPOUT)?;
         self.norm.forward(&hidden.f_add(&x)?)
     }
 }

@@ -7,32 +7,32 @@ use std::rc::Rc;
 
 use tch::Tensor;
 
-use super::bert::Encoder as BertEncoder;
-use super::gpt::Decoder;
-use super::inverted::Inverted;
-use super::parts::Parts;
-use super::residual::{Basic, Bottleneck};
-use super::vit::Encoder as VisionEncoder;
-use super::yolo::Stage;
+use super::bert::BertLayer;
+use super::gpt::GptBlock;
+use super::inverted::InvertedResidual;
+use super::parts::TensorParallel;
+use super::residual::{BasicBlock, Bottleneck};
+use super::vit::VitBlock;
+use super::yolo::YoloStage;
 use crate::torch::Result;
 
 /// A repeated part of a network, values in and values of the same kind out.
 #[derive(Debug)]
 pub enum Block {
     /// Two convolutions of a residual network.
-    Basic(Basic),
+    Basic(BasicBlock),
     /// Three convolutions of a deeper residual network.
     Bottleneck(Bottleneck),
     /// Of a mobile network.
-    Inverted(Inverted),
+    Inverted(InvertedResidual),
     /// Of a detector.
-    Stage(Stage),
+    Stage(YoloStage),
     /// A layer of a vision transformer.
-    Vision(VisionEncoder),
+    Vision(VitBlock),
     /// A layer of BERT.
-    Bert(BertEncoder),
+    Bert(BertLayer),
     /// A layer of GPT-2.
-    Gpt(Decoder),
+    Gpt(GptBlock),
 }
 
 /// What holds throughout one forward pass.
@@ -44,28 +44,28 @@ pub struct Pass {
     /// share a row and do not see each other, how far each token is from the beginning of its own, int64.
     pub mask: Option<Tensor>,
     /// What becomes of the running statistics of batch normalisations while training.
-    pub running: Running,
+    pub running: BatchNormMode,
     /// Share of values that dropout leaves out, where it is not the model's own.
     pub dropout: Option<f64>,
     /// The ranks that a layer's heads and hidden values are divided among; none where all are here.
-    pub parts: Option<Rc<Parts>>,
+    pub parts: Option<Rc<TensorParallel>>,
 }
 
 /// What becomes of the running statistics of batch normalisations.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Running {
+pub enum BatchNormMode {
     /// They follow the batches, each layer at its own pace.
-    Follow,
+    UpdateRunning,
     /// They stay, for this pass repeats another.
-    Stay,
+    KeepRunning,
     /// The batch's take this share of them.
-    Take(f64),
+    Blend(f64),
 }
 
 impl Pass {
     /// Over values that are all meant.
     pub fn whole(train: bool) -> Pass {
-        Pass { train, mask: None, running: Running::Follow, dropout: None, parts: None }
+        Pass { train, mask: None, running: BatchNormMode::UpdateRunning, dropout: None, parts: None }
     }
 
     /// Share of values to leave out, `usual` unless something else was said.
@@ -74,7 +74,7 @@ impl Pass {
     }
 
     /// Some of the values left out, and the others so much larger.
-    pub(super) fn drop_out(&self, x: &Tensor, usual: f64) -> Result<Tensor> {
+    pub(super) fn apply_dropout(&self, x: &Tensor, usual: f64) -> Result<Tensor> {
         Ok(x.f_dropout(self.dropout(usual), self.train)?)
     }
 }

@@ -3,7 +3,7 @@
 use tch::Tensor;
 
 use super::layer::{Conv, Linear, max_pool, relu};
-use super::{Pass, Picture, Weights};
+use super::{ImageShape, Pass, Weights};
 use crate::torch::Result;
 
 const HIDDEN: i64 = 128;
@@ -19,7 +19,7 @@ pub(super) struct Cnn {
 }
 
 impl Cnn {
-    pub(super) fn new(weights: &mut Weights, picture: Picture, classes: i64) -> Result<Cnn> {
+    pub(super) fn new(weights: &mut Weights, picture: ImageShape, classes: i64) -> Result<Cnn> {
         let pooled = (picture.height / 2) * (picture.width / 2);
         Ok(Cnn {
             conv1: Conv::with_bias(weights, "conv1", [picture.channels, 32], 3)?,
@@ -37,6 +37,6 @@ impl Cnn {
     }
 
     pub(super) fn head(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        self.fc2.forward(&pass.drop_out(x, DROPOUT)?)
+        self.fc2.forward(&pass.apply_dropout(x, DROPOUT)?)
     }
 }

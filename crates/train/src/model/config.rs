@@ -3,17 +3,17 @@
 use domain::architecture::Architecture;
 use serde_json::{Value, json};
 
-use super::{Input, Output, Shape, bert, gpt};
+use super::{InputShape, ModelShape, OutputShape, bert, gpt};
 
 /// The configuration of the model; none where that library has another form of it or none.
-pub fn config(architecture: Architecture, shape: Shape, classes: &[String]) -> Option<Value> {
-    let Input::Text(text) = shape.input else { return None };
+pub fn config(architecture: Architecture, shape: ModelShape, classes: &[String]) -> Option<Value> {
+    let InputShape::Text(text) = shape.input else { return None };
     match architecture {
         Architecture::Bert { layers, width, heads } => {
             let name = match shape.output {
-                Output::Classes(_) => "BertForSequenceClassification",
-                Output::Words => "BertForMaskedLM",
-                Output::Boxes(_) => return None,
+                OutputShape::Classes(_) => "BertForSequenceClassification",
+                OutputShape::Tokens => "BertForMaskedLM",
+                OutputShape::Boxes(_) => return None,
             };
             let mut config = json!({
                 "architectures": [name],

@@ -10,11 +10,11 @@ use super::cnn::Cnn;
 use super::gpt::{self, Gpt};
 use super::mlp::Mlp;
 use super::mobilenet::Mobilenet;
-use super::module::Module;
+use super::module::UserModule;
 use super::resnet::{self, Resnet};
 use super::vit::{self, Vit};
 use super::yolo::{self, Yolo};
-use super::{Block, Input, Output, Pass, Picture, Shape, Text, Weights};
+use super::{Block, ImageShape, InputShape, ModelShape, OutputShape, Pass, TextShape, Weights};
 use crate::torch::{Error, Result};
 
 /// An architecture with its layers.
@@ -28,11 +28,11 @@ pub(super) enum Family {
     Bert(Bert),
     Gpt(Gpt),
     /// Of the user's own.
-    Module(Module),
+    Module(UserModule),
 }
 
 impl Family {
-    pub(super) fn new(weights: &mut Weights, architecture: Architecture, shape: Shape) -> Result<Family> {
+    pub(super) fn new(weights: &mut Weights, architecture: Architecture, shape: ModelShape) -> Result<Family> {
         match architecture {
             Architecture::Bert { layers, width, heads } => {
                 let positions = architecture.positions().unwrap_or(0);
@@ -44,7 +44,7 @@ impl Family {
                 Ok(Family::Gpt(Gpt::new(weights, size, text(shape)?)?))
             }
             Architecture::Yolo { width, repeats } => {
-                let (Input::Picture(picture), Output::Boxes(classes)) = (shape.input, shape.output) else {
+                let (InputShape::Image(picture), OutputShape::Boxes(classes)) = (shape.input, shape.output) else {
                     return Err(Error::new("this model finds objects in pictures"));
                 };
                 let layers = Yolo::new(weights, yolo::Size { width, repeats }, picture, classes)?;
@@ -139,18 +139,19 @@ impl Family {
     }
 }
 
-fn picture(shape: Shape) -> Result<(Picture, i64)> {
+fn picture(shape: ModelShape) -> Result<(ImageShape, i64)> {
     match (shape.input, shape.output) {
-        (Input::Picture(picture), Output::Classes(classes)) => Ok((picture, classes)),
-        (Input::Picture(_) | Input::Text(_), Output::Classes(_) | Output::Words | Output::Boxes(_)) => {
-            Err(Error::new("this model tells classes of pictures apart"))
-        }
+        (InputShape::Image(picture), OutputShape::Classes(classes)) => Ok((picture, classes)),
+        (
+            InputShape::Image(_) | InputShape::Text(_),
+            OutputShape::Classes(_) | OutputShape::Tokens | OutputShape::Boxes(_),
+        ) => Err(Error::new("this model tells classes of pictures apart")),
     }
 }
 
-fn text(shape: Shape) -> Result<Text> {
+fn text(shape: ModelShape) -> Result<TextShape> {
     match shape.input {
-        Input::Text(text) => Ok(text),
-        Input::Picture(_) => Err(Error::new("this model reads text")),
+        InputShape::Text(text) => Ok(text),
+        InputShape::Image(_) => Err(Error::new("this model reads text")),
     }
 }

@@ -7,7 +7,7 @@ use tch::{Kind, Tensor};
 
 use super::attention::{Sight, attend};
 use super::layer::LayerNorm;
-use super::{Block, Pass, Text, Weights};
+use super::{Block, Pass, TextShape, Weights};
 use crate::torch::{Error, Result};
 
 /// Share of values that a training step leaves out: of the embeddings, the attention and each layer's output.
@@ -37,7 +37,7 @@ pub(super) struct Gpt {
 /// One layer: attention to what came before and two linear layers, each after a normalisation and added to what came
 /// in.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct GptBlock {
     ln_1: LayerNorm,
     attention: Affine,
     attention_out: Affine,
@@ -55,14 +55,14 @@ struct Affine {
 }
 
 impl Gpt {
-    pub(super) fn new(weights: &mut Weights, size: Size, text: Text) -> Result<Gpt> {
+    pub(super) fn new(weights: &mut Weights, size: Size, text: TextShape) -> Result<Gpt> {
         let Size { layers, width, positions: longest, .. } = size;
         let words = weights.normal("transformer.wte.weight".into(), &[text.vocabulary, width], DEVIATION)?;
         let positions = weights.normal("transformer.wpe.weight".into(), &[longest, width], DEVIATION)?;
         let mut blocks = Vec::new();
         for layer in 0..layers {
             let name = format!("transformer.h.{layer}");
-            blocks.push(weights.block(|weights| Ok(Block::Gpt(Decoder::new(weights, &name, size)?)))?);
+            blocks.push(weights.block(|weights| Ok(Block::Gpt(GptBlock::new(weights, &name, size)?)))?);
         }
         let norm = LayerNorm::new(weights, "transformer.ln_f", width, EPS)?;
         Ok(Gpt { words, vocabulary: text.vocabulary, positions, blocks, norm })
@@ -76,7 +76,7 @@ impl Gpt {
             Some(places) => Tensor::f_embedding(&self.positions, places, -1, false, false)?,
             None => self.positions.f_narrow(0, 0, length)?,
         };
-        pass.drop_out(&words.f_add(&positions)?, DROPOUT)
+        pass.apply_dropout(&words.f_add(&positions)?, DROPOUT)
     }
 
     /// Back to words, by the same vectors that words came in by.
@@ -85,12 +85,12 @@ impl Gpt {
     }
 }
 
-impl Decoder {
-    fn new(weights: &mut Weights, name: &str, size: Size) -> Result<Decoder> {
+impl GptBlock {
+    fn new(weights: &mut Weights, name: &str, size: Size) -> Result<GptBlock> {
         let Size { layers, width, heads, .. } = size;
         // Scaled by the number of sums on the way through, so that their variance does not grow with the depth.
         let into_sum = DEVIATION / (2.0 * layers as f64).sqrt();
-        Ok(Decoder {
+        Ok(GptBlock {
             ln_1: LayerNorm::new(weights, &format!("{name}.ln_1"), width, EPS)?,
             attention: Affine::new(weights, &format!("{name}.attn.c_attn"), [width, 3 * width], DEVIATION)?,
             attention_out: Affine::new(weights, &format!("{name}.attn.c_proj"), [width, width], into_sum)?,
@@ -109,10 +109,10 @@ impl Decoder {
         let mask = places(pass).map(own_document).transpose()?;
         let sight = mask.as_ref().map_or(Sight::Before, Sight::Masked);
         let attend = || attend([queries, keys, values], self.head_width, sight, dropout);
-        let seen = pass.drawing_apart(dropout, x, attend)?;
-        let x = pass.drop_out(&self.attention_out.join(&seen, pass)?, DROPOUT)?.f_add(x)?;
+        let seen = pass.with_rank_dropout(dropout, x, attend)?;
+        let x = pass.apply_dropout(&self.attention_out.join(&seen, pass)?, DROPOUT)?.f_add(x)?;
         let hidden = self.first.forward(&pass.fork(&self.ln_2.forward(&x)?)?)?.f_gelu("tanh")?;
-        Ok(pass.drop_out(&self.second.join(&hidden, pass)?, DROPOUT)?.f_add(&x)?)
+        Ok(pass.apply_dropout(&self.second.join(&hidden, pass)?, DROPOUT)?.f_add(&x)?)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use tch::Tensor;
 
-use super::layer::{BatchNorm, Conv, Window, relu};
+use super::layer::{BatchNorm, Conv, ConvWindow, relu};
 use super::{Pass, Weights};
 use crate::torch::Result;
 
@@ -30,22 +30,22 @@ impl Activation {
 
 /// A convolution, its normalisation and an activation: `0` and `1` of torchvision's `Conv2dNormActivation`.
 #[derive(Debug)]
-pub(super) struct Unit {
+pub(super) struct ConvNormActivation {
     conv: Conv,
     norm: BatchNorm,
     activation: Activation,
 }
 
-impl Unit {
+impl ConvNormActivation {
     pub(super) fn new(
         weights: &mut Weights,
         name: &str,
         channels: [i64; 2],
-        window: Window,
+        window: ConvWindow,
         norm: [f64; 2],
         activation: Activation,
-    ) -> Result<Unit> {
-        Ok(Unit {
+    ) -> Result<ConvNormActivation> {
+        Ok(ConvNormActivation {
             conv: Conv::residual(weights, &format!("{name}.0"), channels, window)?,
             norm: BatchNorm::with(weights, &format!("{name}.1"), channels[1], norm)?,
             activation,
@@ -87,12 +87,12 @@ fn divisible(channels: i64) -> i64 {
 
 /// How one block is built.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plan {
+pub(super) struct InvertedConfig {
     pub inputs: i64,
     pub expanded: i64,
     pub outputs: i64,
     /// Of the filter; it gets as many groups as there are channels.
-    pub window: Window,
+    pub window: ConvWindow,
     pub squeezes: bool,
     pub activation: Activation,
     pub norm: [f64; 2],
@@ -100,31 +100,31 @@ pub(super) struct Plan {
 
 /// One block of a mobile network.
 #[derive(Debug)]
-pub struct Inverted {
-    widen: Option<Unit>,
-    filter: Unit,
+pub struct InvertedResidual {
+    widen: Option<ConvNormActivation>,
+    filter: ConvNormActivation,
     squeeze: Option<Squeeze>,
-    narrow: Unit,
+    narrow: ConvNormActivation,
     adds: bool,
 }
 
-impl Inverted {
+impl InvertedResidual {
     /// With the names of `mobilenet_v2`, where the last convolution and normalisation stand side by side.
-    pub(super) fn v2(weights: &mut Weights, name: &str, plan: Plan) -> Result<Inverted> {
-        let (widen, filter) = Inverted::front(weights, name, plan)?;
+    pub(super) fn v2(weights: &mut Weights, name: &str, plan: InvertedConfig) -> Result<InvertedResidual> {
+        let (widen, filter) = InvertedResidual::front(weights, name, plan)?;
         let place = 1 + i64::from(widen.is_some());
         let channels = [plan.expanded, plan.outputs];
-        let narrow = Unit {
-            conv: Conv::residual(weights, &format!("{name}.{place}"), channels, Window::new(1, 1))?,
+        let narrow = ConvNormActivation {
+            conv: Conv::residual(weights, &format!("{name}.{place}"), channels, ConvWindow::new(1, 1))?,
             norm: BatchNorm::with(weights, &format!("{name}.{}", place + 1), plan.outputs, plan.norm)?,
             activation: Activation::None,
         };
-        Ok(Inverted { widen, filter, squeeze: None, narrow, adds: plan.adds() })
+        Ok(InvertedResidual { widen, filter, squeeze: None, narrow, adds: plan.adds() })
     }
 
     /// With the names of `mobilenet_v3`.
-    pub(super) fn v3(weights: &mut Weights, name: &str, plan: Plan) -> Result<Inverted> {
-        let (widen, filter) = Inverted::front(weights, name, plan)?;
+    pub(super) fn v3(weights: &mut Weights, name: &str, plan: InvertedConfig) -> Result<InvertedResidual> {
+        let (widen, filter) = InvertedResidual::front(weights, name, plan)?;
         let mut place = 1 + i64::from(widen.is_some());
         let mut squeeze = None;
         if plan.squeezes {
@@ -132,21 +132,33 @@ impl Inverted {
             place += 1;
         }
         let (name, channels) = (format!("{name}.{place}"), [plan.expanded, plan.outputs]);
-        let narrow = Unit::new(weights, &name, channels, Window::new(1, 1), plan.norm, Activation::None)?;
-        Ok(Inverted { widen, filter, squeeze, narrow, adds: plan.adds() })
+        let narrow =
+            ConvNormActivation::new(weights, &name, channels, ConvWindow::new(1, 1), plan.norm, Activation::None)?;
+        Ok(InvertedResidual { widen, filter, squeeze, narrow, adds: plan.adds() })
     }
 
     /// The first 1×1 convolution, unless it would not widen, and the filter.
-    fn front(weights: &mut Weights, name: &str, plan: Plan) -> Result<(Option<Unit>, Unit)> {
-        let Plan { inputs, expanded, window, norm, activation, .. } = plan;
+    fn front(
+        weights: &mut Weights,
+        name: &str,
+        plan: InvertedConfig,
+    ) -> Result<(Option<ConvNormActivation>, ConvNormActivation)> {
+        let InvertedConfig { inputs, expanded, window, norm, activation, .. } = plan;
         let mut widen = None;
         if expanded != inputs {
             let channels = [inputs, expanded];
-            widen = Some(Unit::new(weights, &format!("{name}.0"), channels, Window::new(1, 1), norm, activation)?);
+            widen = Some(ConvNormActivation::new(
+                weights,
+                &format!("{name}.0"),
+                channels,
+                ConvWindow::new(1, 1),
+                norm,
+                activation,
+            )?);
         }
         let name = format!("{name}.{}", i64::from(widen.is_some()));
-        let window = Window { groups: expanded, ..window };
-        let filter = Unit::new(weights, &name, [expanded, expanded], window, norm, activation)?;
+        let window = ConvWindow { groups: expanded, ..window };
+        let filter = ConvNormActivation::new(weights, &name, [expanded, expanded], window, norm, activation)?;
         Ok((widen, filter))
     }
 
@@ -164,7 +176,7 @@ impl Inverted {
     }
 }
 
-impl Plan {
+impl InvertedConfig {
     fn adds(&self) -> bool {
         self.window.stride == 1 && self.inputs == self.outputs
     }

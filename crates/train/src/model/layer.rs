@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use tch::{Device, Kind, Tensor};
 
-use super::{Pass, Running, Weights};
+use super::{BatchNormMode, Pass, Weights};
 use crate::torch::Result;
-use crate::torch::group::Group;
+use crate::torch::group::ProcessGroup;
 
 /// A fully connected layer.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Linear {
 
 /// The window of a convolution; its padding is half the kernel, so that a stride of 1 keeps the picture's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
+pub struct ConvWindow {
     /// Height and width.
     pub kernel: i64,
     /// Pixels from one window to the next.
@@ -63,10 +63,10 @@ pub struct Window {
     pub groups: i64,
 }
 
-impl Window {
+impl ConvWindow {
     /// One group.
-    pub fn new(kernel: i64, stride: i64) -> Window {
-        Window { kernel, stride, groups: 1 }
+    pub fn new(kernel: i64, stride: i64) -> ConvWindow {
+        ConvWindow { kernel, stride, groups: 1 }
     }
 }
 
@@ -75,7 +75,7 @@ impl Window {
 pub struct Conv {
     weight: Tensor,
     bias: Option<Tensor>,
-    window: Window,
+    window: ConvWindow,
 }
 
 impl Conv {
@@ -84,27 +84,27 @@ impl Conv {
         let bound = 1.0 / ((inputs * kernel * kernel) as f64).sqrt();
         let weight = weights.uniform(format!("{name}.weight"), &[outputs, inputs, kernel, kernel], bound)?;
         let bias = Some(weights.uniform(format!("{name}.bias"), &[outputs], bound)?);
-        Ok(Conv { weight, bias, window: Window::new(kernel, 1) })
+        Ok(Conv { weight, bias, window: ConvWindow::new(kernel, 1) })
     }
 
     /// A convolution before a batch normalisation, so without a bias; normal by fan-out for ReLU (He et al. 2015,
     /// "Delving Deep into Rectifiers"), as torchvision initialises its residual and mobile networks.
-    pub fn residual(weights: &mut Weights, name: &str, channels: [i64; 2], window: Window) -> Result<Conv> {
+    pub fn residual(weights: &mut Weights, name: &str, channels: [i64; 2], window: ConvWindow) -> Result<Conv> {
         let weight = by_fan_out(weights, name, channels, window)?;
         Ok(Conv { weight, bias: None, window })
     }
 
     /// `nn.Conv2d(…, padding=kernel // 2, bias=False)`: even in ±1/√(inputs · kernel²), as PyTorch does by default.
-    pub fn plain(weights: &mut Weights, name: &str, channels: [i64; 2], window: Window) -> Result<Conv> {
-        let ([inputs, outputs], Window { kernel, groups, .. }) = (channels, window);
+    pub fn plain(weights: &mut Weights, name: &str, channels: [i64; 2], window: ConvWindow) -> Result<Conv> {
+        let ([inputs, outputs], ConvWindow { kernel, groups, .. }) = (channels, window);
         let bound = 1.0 / ((inputs / groups * kernel * kernel) as f64).sqrt();
         let shape = [outputs, inputs / groups, kernel, kernel];
         Ok(Conv { weight: weights.uniform(format!("{name}.weight"), &shape, bound)?, bias: None, window })
     }
 
-    /// A 1×1 convolution that begins by saying `value` everywhere, more or less.
-    pub fn saying(weights: &mut Weights, name: &str, [inputs, outputs]: [i64; 2], value: f64) -> Result<Conv> {
-        let mut conv = Conv::plain(weights, name, [inputs, outputs], Window::new(1, 1))?;
+    /// A 1×1 convolution that begins by constant_bias `value` everywhere, more or less.
+    pub fn constant_bias(weights: &mut Weights, name: &str, [inputs, outputs]: [i64; 2], value: f64) -> Result<Conv> {
+        let mut conv = Conv::plain(weights, name, [inputs, outputs], ConvWindow::new(1, 1))?;
         let bias = Tensor::f_full([outputs], value, (Kind::Float, Device::Cpu))?;
         conv.bias = Some(weights.parameter(format!("{name}.bias"), bias)?);
         Ok(conv)
@@ -112,20 +112,20 @@ impl Conv {
 
     /// A 1×1 convolution that no normalisation follows: as [`Conv::residual`], with a bias of zeros.
     pub fn pointwise(weights: &mut Weights, name: &str, channels: [i64; 2]) -> Result<Conv> {
-        let window = Window::new(1, 1);
+        let window = ConvWindow::new(1, 1);
         let weight = by_fan_out(weights, name, channels, window)?;
         Ok(Conv { weight, bias: Some(weights.zeros(format!("{name}.bias"), &[channels[1]])?), window })
     }
 
     /// `samples × inputs × height × width` to `samples × outputs × height/stride × width/stride`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let Window { kernel, stride, groups } = self.window;
+        let ConvWindow { kernel, stride, groups } = self.window;
         Ok(x.f_conv2d(&self.weight, self.bias.as_ref(), [stride; 2], [kernel / 2; 2], [1, 1], groups)?)
     }
 }
 
-fn by_fan_out(weights: &mut Weights, name: &str, [inputs, outputs]: [i64; 2], window: Window) -> Result<Tensor> {
-    let Window { kernel, groups, .. } = window;
+fn by_fan_out(weights: &mut Weights, name: &str, [inputs, outputs]: [i64; 2], window: ConvWindow) -> Result<Tensor> {
+    let ConvWindow { kernel, groups, .. } = window;
     let deviation = (2.0 / (outputs * kernel * kernel) as f64).sqrt();
     weights.normal(format!("{name}.weight"), &[outputs, inputs / groups, kernel, kernel], deviation)
 }
@@ -141,7 +141,7 @@ pub struct BatchNorm {
     momentum: f64,
     eps: f64,
     /// Ranks whose samples count as one batch.
-    over: Option<Rc<Group>>,
+    over: Option<Rc<ProcessGroup>>,
 }
 
 impl BatchNorm {
@@ -171,9 +171,9 @@ impl BatchNorm {
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (mean, var) = (Some(&self.running_mean), Some(&self.running_var));
         let (mean, var, share) = match pass.running {
-            Running::Stay if pass.train => (None, None, self.momentum),
-            Running::Follow | Running::Stay => (mean, var, self.momentum),
-            Running::Take(share) => (mean, var, share),
+            BatchNormMode::KeepRunning if pass.train => (None, None, self.momentum),
+            BatchNormMode::UpdateRunning | BatchNormMode::KeepRunning => (mean, var, self.momentum),
+            BatchNormMode::Blend(share) => (mean, var, share),
         };
         if pass.train && mean.is_some() {
             let _ = self.num_batches_tracked.shallow_clone().f_add_scalar_(1)?;
@@ -188,7 +188,7 @@ impl BatchNorm {
 impl BatchNorm {
     /// By the statistics of all ranks' samples, of which the running ones take `share`, in 32 bits. Two sums, as a variance that is a difference of large
     /// numbers would lose its last digits.
-    fn forward_over(&self, x: &Tensor, group: &Group, share: Option<f64>) -> Result<Tensor> {
+    fn forward_over(&self, x: &Tensor, group: &ProcessGroup, share: Option<f64>) -> Result<Tensor> {
         let kind = x.kind();
         let wide = x.f_to_kind(Kind::Float)?;
         let channels = self.weight.numel() as i64;

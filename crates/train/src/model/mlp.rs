@@ -3,7 +3,7 @@
 use tch::Tensor;
 
 use super::layer::{Linear, relu};
-use super::{Picture, Weights};
+use super::{ImageShape, Weights};
 use crate::torch::Result;
 
 const HIDDEN: i64 = 128;
@@ -15,7 +15,7 @@ pub(super) struct Mlp {
 }
 
 impl Mlp {
-    pub(super) fn new(weights: &mut Weights, picture: Picture, classes: i64) -> Result<Mlp> {
+    pub(super) fn new(weights: &mut Weights, picture: ImageShape, classes: i64) -> Result<Mlp> {
         Ok(Mlp {
             fc1: Linear::new(weights, "fc1", picture.channels * picture.height * picture.width, HIDDEN)?,
             fc2: Linear::new(weights, "fc2", HIDDEN, HIDDEN)?,

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use tch::Tensor;
 
-use super::inverted::{Activation, Inverted, Plan, Unit};
-use super::layer::{Linear, Window, global_average};
-use super::{Block, Pass, Picture, Weights};
+use super::inverted::{Activation, ConvNormActivation, InvertedConfig, InvertedResidual};
+use super::layer::{ConvWindow, Linear, global_average};
+use super::{Block, ImageShape, Pass, Weights};
 use crate::torch::Result;
 
 /// `[momentum, eps]` of every normalisation, as torchvision trains them.
@@ -17,9 +17,9 @@ const V2_NORM: [f64; 2] = [0.1, 1e-5];
 const V3_NORM: [f64; 2] = [0.01, 1e-3];
 
 pub(super) struct Mobilenet {
-    stem: Unit,
+    stem: ConvNormActivation,
     pub(super) blocks: Vec<Arc<Block>>,
-    last: Unit,
+    last: ConvNormActivation,
     classifier: Classifier,
 }
 
@@ -73,59 +73,59 @@ const V3_SMALL: [[i64; 6]; 11] = [
 ];
 
 impl Mobilenet {
-    pub(super) fn v2(weights: &mut Weights, picture: Picture, classes: i64) -> Result<Mobilenet> {
-        let unit = |weights: &mut Weights, name: &str, channels: [i64; 2], window: Window| {
-            Unit::new(weights, name, channels, window, V2_NORM, Activation::Relu6)
+    pub(super) fn v2(weights: &mut Weights, picture: ImageShape, classes: i64) -> Result<Mobilenet> {
+        let unit = |weights: &mut Weights, name: &str, channels: [i64; 2], window: ConvWindow| {
+            ConvNormActivation::new(weights, name, channels, window, V2_NORM, Activation::Relu6)
         };
-        let stem = unit(weights, "features.0", [picture.channels, 32], Window::new(3, 2))?;
+        let stem = unit(weights, "features.0", [picture.channels, 32], ConvWindow::new(3, 2))?;
         let mut blocks = Vec::new();
         let mut inputs = 32;
         for [expansion, outputs, repeats, first_stride] in V2 {
             for place in 0..repeats {
-                let plan = Plan {
+                let plan = InvertedConfig {
                     inputs,
                     expanded: inputs * expansion,
                     outputs,
-                    window: Window::new(3, if place == 0 { first_stride } else { 1 }),
+                    window: ConvWindow::new(3, if place == 0 { first_stride } else { 1 }),
                     squeezes: false,
                     activation: Activation::Relu6,
                     norm: V2_NORM,
                 };
                 let name = format!("features.{}.conv", blocks.len() + 1);
-                blocks.push(weights.block(|weights| Ok(Block::Inverted(Inverted::v2(weights, &name, plan)?)))?);
+                blocks.push(weights.block(|weights| Ok(Block::Inverted(InvertedResidual::v2(weights, &name, plan)?)))?);
                 inputs = outputs;
             }
         }
         let name = format!("features.{}", blocks.len() + 1);
-        let last = unit(weights, &name, [inputs, V2_LAST], Window::new(1, 1))?;
+        let last = unit(weights, &name, [inputs, V2_LAST], ConvWindow::new(1, 1))?;
         let classifier = Classifier::Single(Linear::normal(weights, "classifier.1", [V2_LAST, classes], 0.01)?);
         Ok(Mobilenet { stem, blocks, last, classifier })
     }
 
-    pub(super) fn v3(weights: &mut Weights, large: bool, picture: Picture, classes: i64) -> Result<Mobilenet> {
+    pub(super) fn v3(weights: &mut Weights, large: bool, picture: ImageShape, classes: i64) -> Result<Mobilenet> {
         let (table, hidden) = if large { (&V3_LARGE[..], 1280) } else { (&V3_SMALL[..], 1024) };
-        let unit = |weights: &mut Weights, name: &str, channels: [i64; 2], window: Window| {
-            Unit::new(weights, name, channels, window, V3_NORM, Activation::HardSwish)
+        let unit = |weights: &mut Weights, name: &str, channels: [i64; 2], window: ConvWindow| {
+            ConvNormActivation::new(weights, name, channels, window, V3_NORM, Activation::HardSwish)
         };
-        let stem = unit(weights, "features.0", [picture.channels, 16], Window::new(3, 2))?;
+        let stem = unit(weights, "features.0", [picture.channels, 16], ConvWindow::new(3, 2))?;
         let mut blocks = Vec::new();
         let mut inputs = 16;
         for [kernel, expanded, outputs, squeezes, swish, stride] in table.iter().copied() {
-            let plan = Plan {
+            let plan = InvertedConfig {
                 inputs,
                 expanded,
                 outputs,
-                window: Window::new(kernel, stride),
+                window: ConvWindow::new(kernel, stride),
                 squeezes: squeezes == 1,
                 activation: if swish == 1 { Activation::HardSwish } else { Activation::Relu },
                 norm: V3_NORM,
             };
             let name = format!("features.{}.block", blocks.len() + 1);
-            blocks.push(weights.block(|weights| Ok(Block::Inverted(Inverted::v3(weights, &name, plan)?)))?);
+            blocks.push(weights.block(|weights| Ok(Block::Inverted(InvertedResidual::v3(weights, &name, plan)?)))?);
             inputs = outputs;
         }
         let (name, wide) = (format!("features.{}", blocks.len() + 1), 6 * inputs);
-        let last = unit(weights, &name, [inputs, wide], Window::new(1, 1))?;
+        let last = unit(weights, &name, [inputs, wide], ConvWindow::new(1, 1))?;
         let first = Linear::normal(weights, "classifier.0", [wide, hidden], 0.01)?;
         let second = Linear::normal(weights, "classifier.3", [hidden, classes], 0.01)?;
         Ok(Mobilenet { stem, blocks, last, classifier: Classifier::Double(first, second) })
@@ -146,10 +146,10 @@ impl Mobilenet {
     pub(super) fn head(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let x = global_average(&self.last.forward(x, pass)?)?;
         match &self.classifier {
-            Classifier::Single(layer) => layer.forward(&pass.drop_out(&x, DROPOUT)?),
+            Classifier::Single(layer) => layer.forward(&pass.apply_dropout(&x, DROPOUT)?),
             Classifier::Double(first, second) => {
                 let x = Activation::HardSwish.of(first.forward(&x)?)?;
-                second.forward(&pass.drop_out(&x, DROPOUT)?)
+                second.forward(&pass.apply_dropout(&x, DROPOUT)?)
             }
         }
     }

@@ -34,36 +34,36 @@ use tch::{Device, Tensor};
 
 use family::Family;
 
-use crate::torch::group::Group;
+use crate::torch::group::ProcessGroup;
 use crate::torch::{self, Result};
 
-pub use block::{Block, Pass, Running};
+pub use block::{BatchNormMode, Block, Pass};
 pub use config::config;
 pub use module::fingerprint;
-pub use parts::Parts;
-pub use weights::{Named, Weights};
+pub use parts::TensorParallel;
+pub use weights::{ConvNormPair, Named, Weights};
 
 /// What goes into a network and what comes out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub struct ModelShape {
     /// What goes in.
-    pub input: Input,
+    pub input: InputShape,
     /// What comes out.
-    pub output: Output,
+    pub output: OutputShape,
 }
 
 /// What goes into a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Input {
+pub enum InputShape {
     /// Pictures of one size.
-    Picture(Picture),
+    Image(ImageShape),
     /// Rows of words.
-    Text(Text),
+    Text(TextShape),
 }
 
 /// The form of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Picture {
+pub struct ImageShape {
     /// Values of a pixel.
     pub channels: i64,
     /// Pixels from top to bottom.
@@ -74,7 +74,7 @@ pub struct Picture {
 
 /// The form of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Text {
+pub struct TextShape {
     /// Different words.
     pub vocabulary: i64,
     /// Words of the longest row.
@@ -83,29 +83,32 @@ pub struct Text {
 
 /// What comes out of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Output {
+pub enum OutputShape {
     /// A score of each class, of which there are so many.
     Classes(i64),
     /// At each place a score of each word.
-    Words,
+    Tokens,
     /// Boxes of objects of so many classes.
     Boxes(i64),
 }
 
-impl Shape {
+impl ModelShape {
     /// Pictures of `[channels, height, width]`, to be told apart into classes.
-    pub fn pictures([channels, height, width]: [i64; 3], classes: i64) -> Shape {
-        Shape { input: Input::Picture(Picture { channels, height, width }), output: Output::Classes(classes) }
+    pub fn images([channels, height, width]: [i64; 3], classes: i64) -> ModelShape {
+        ModelShape {
+            input: InputShape::Image(ImageShape { channels, height, width }),
+            output: OutputShape::Classes(classes),
+        }
     }
 
     /// One sample, as others are told of it.
     pub fn sample(&self) -> Sample {
         let number = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
         match self.input {
-            Input::Picture(Picture { channels, height, width }) => {
+            InputShape::Image(ImageShape { channels, height, width }) => {
                 Sample::Picture { channels: number(channels), height: number(height), width: number(width) }
             }
-            Input::Text(Text { vocabulary, length }) => {
+            InputShape::Text(TextShape { vocabulary, length }) => {
                 Sample::Text { vocabulary: number(vocabulary), length: number(length) }
             }
         }
@@ -115,23 +118,23 @@ impl Shape {
 /// A network with its weights.
 pub struct Network {
     layers: Family,
-    output: Output,
+    output: OutputShape,
     weights: Weights,
     dropout: Option<f64>,
-    parts: Option<Rc<Parts>>,
+    parts: Option<Rc<TensorParallel>>,
 }
 
 impl Network {
     /// A freshly initialised network; the same `seed` gives the same weights on every device.
-    pub fn new(model: Model, shape: Shape, seed: u64, device: Device, format: MemoryFormat) -> Result<Network> {
+    pub fn new(model: Model, shape: ModelShape, seed: u64, device: Device, format: MemoryFormat) -> Result<Network> {
         Network::over(None, model, shape, seed, device, format)
     }
 
     /// The same, whose batch normalisation takes its statistics over the samples of all ranks of a group.
     pub fn over(
-        moments: Option<Rc<Group>>,
+        moments: Option<Rc<ProcessGroup>>,
         model: Model,
-        shape: Shape,
+        shape: ModelShape,
         seed: u64,
         device: Device,
         format: MemoryFormat,
@@ -144,12 +147,12 @@ impl Network {
     }
 
     /// From now on, dropout leaves this share of values out instead of the model's own.
-    pub fn drop_out(&mut self, share: Option<f64>) {
+    pub fn apply_dropout(&mut self, share: Option<f64>) {
         self.dropout = share;
     }
 
     /// From now on, the layers work together with those of other ranks, each with its part of the weights.
-    pub fn divide(&mut self, parts: Rc<Parts>) {
+    pub fn divide(&mut self, parts: Rc<TensorParallel>) {
         self.parts = Some(parts);
     }
 
@@ -159,14 +162,14 @@ impl Network {
     /// When the file is no module, or one that cannot be trained.
     pub fn of_module(
         path: &Path,
-        shape: Shape,
+        shape: ModelShape,
         seed: u64,
         device: Device,
         format: MemoryFormat,
     ) -> std::result::Result<Network, crate::Error> {
         torch::seed(seed)?;
         let mut weights = Weights::new(device, format, None);
-        let layers = Family::Module(module::Module::open(&mut weights, path)?);
+        let layers = Family::Module(module::UserModule::open(&mut weights, path)?);
         weights.sort();
         Ok(Network { layers, output: shape.output, weights, dropout: None, parts: None })
     }
@@ -207,7 +210,7 @@ impl Network {
     }
 
     /// What comes out.
-    pub fn output(&self) -> Output {
+    pub fn output(&self) -> OutputShape {
         self.output
     }
 

@@ -1,7 +1,7 @@
 //! A network that the user has built, saved as a TorchScript module.
 //!
 //! Of its layers nothing is known here: it has no blocks, and its tensors have the names that it gave them. Whether it
-//! takes the data and says what is wanted is tried out before the first step: [`crate::trial`].
+//! takes the data and says what is wanted is tried out before the first step: [`crate::state::trial`].
 
 use std::path::Path;
 
@@ -11,19 +11,19 @@ use tch::{Kind, Tensor};
 
 use super::{Pass, Weights};
 use crate::error::Error;
-use crate::torch::module::Script;
+use crate::torch::module::ScriptModule;
 use crate::torch::{self, Result};
 
 /// A module whose tensors are among the weights.
-pub(super) struct Module {
-    script: Script,
+pub(super) struct UserModule {
+    script: ScriptModule,
     /// Whether it takes, beside words, which of them only fill a row.
     takes_mask: bool,
 }
 
-impl Module {
+impl UserModule {
     /// Reads the file.
-    pub(super) fn open(weights: &mut Weights, path: &Path) -> std::result::Result<Module, Error> {
+    pub(super) fn open(weights: &mut Weights, path: &Path) -> std::result::Result<UserModule, Error> {
         let wrong = |why: String, hint: &str| {
             let message = format!("the module `{}` cannot be used: {why}", path.display());
             Error::from(Finding::new(Cause::Job, message).hint(hint))
@@ -31,7 +31,7 @@ impl Module {
         if !path.is_file() {
             return Err(wrong("there is no such file".into(), "check `train.model`; it is relative to the job file"));
         }
-        let script = Script::load(path, weights.device())
+        let script = ScriptModule::load(path, weights.device())
             .map_err(|error| wrong(error.to_string(), "write it with `torch.jit.script(module).save(\"module.pt\")`; a file of `torch.save` holds no module that runs without its program"))?;
         let [least, most] = script
             .inputs()
@@ -55,7 +55,7 @@ impl Module {
                 "save it as it was before `torch.jit.freeze` or `optimize_for_inference` made its weights constants";
             return Err(wrong("it has no parameters to train".into(), hint));
         }
-        Ok(Module { script, takes_mask: most >= 2 })
+        Ok(UserModule { script, takes_mask: most >= 2 })
     }
 
     pub(super) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {

@@ -10,19 +10,19 @@ use std::rc::Rc;
 use tch::{Device, Kind, Tensor};
 
 use super::Pass;
-use crate::torch::group::Group;
+use crate::torch::group::ProcessGroup;
 use crate::torch::{self, Result};
 
 /// The ranks that have parts of the same layers.
 #[derive(Debug)]
-pub struct Parts {
-    group: Rc<Group>,
+pub struct TensorParallel {
+    group: Rc<ProcessGroup>,
 }
 
-impl Parts {
+impl TensorParallel {
     /// One at each rank of the group.
-    pub fn of(group: Rc<Group>) -> Parts {
-        Parts { group }
+    pub fn of(group: Rc<ProcessGroup>) -> TensorParallel {
+        TensorParallel { group }
     }
 }
 
@@ -80,7 +80,7 @@ impl Pass {
     /// Has `work`, on values like `x`, draw other random numbers in each part, so that parts do not leave out the same
     /// places; afterwards all ranks draw the same ones again. What is drawn follows from the generator alone, so that a
     /// pass that is repeated from its state draws the same.
-    pub(super) fn drawing_apart(
+    pub(super) fn with_rank_dropout(
         &self,
         dropout: f64,
         x: &Tensor,

@@ -2,7 +2,7 @@
 
 use tch::Tensor;
 
-use super::layer::{BatchNorm, Conv, Window, relu};
+use super::layer::{BatchNorm, Conv, ConvWindow, relu};
 use super::{Pass, Weights};
 use crate::torch::Result;
 
@@ -17,12 +17,12 @@ pub(super) enum Shortcut {
 
 /// Two 3×3 convolutions.
 #[derive(Debug)]
-pub struct Basic {
+pub struct BasicBlock {
     conv1: Conv,
     bn1: BatchNorm,
     conv2: Conv,
     bn2: BatchNorm,
-    way: Way,
+    way: Transport,
 }
 
 /// 1×1, 3×3 and 1×1 convolutions; the stride is in the middle one, as in torchvision ("v1.5").
@@ -34,32 +34,32 @@ pub struct Bottleneck {
     bn2: BatchNorm,
     conv3: Conv,
     bn3: BatchNorm,
-    way: Way,
+    way: Transport,
 }
 
 /// The way around a block.
 #[derive(Debug)]
-enum Way {
+enum Transport {
     Straight,
     /// Channels that are added.
     Padded(i64),
     Convolved(Conv, BatchNorm),
 }
 
-impl Basic {
+impl BasicBlock {
     pub(super) fn new(
         weights: &mut Weights,
         name: &str,
         [inputs, outputs]: [i64; 2],
         stride: i64,
         shortcut: Shortcut,
-    ) -> Result<Basic> {
-        Ok(Basic {
-            conv1: Conv::residual(weights, &format!("{name}.conv1"), [inputs, outputs], Window::new(3, stride))?,
+    ) -> Result<BasicBlock> {
+        Ok(BasicBlock {
+            conv1: Conv::residual(weights, &format!("{name}.conv1"), [inputs, outputs], ConvWindow::new(3, stride))?,
             bn1: BatchNorm::new(weights, &format!("{name}.bn1"), outputs)?,
-            conv2: Conv::residual(weights, &format!("{name}.conv2"), [outputs, outputs], Window::new(3, 1))?,
+            conv2: Conv::residual(weights, &format!("{name}.conv2"), [outputs, outputs], ConvWindow::new(3, 1))?,
             bn2: BatchNorm::new(weights, &format!("{name}.bn2"), outputs)?,
-            way: Way::new(weights, name, [inputs, outputs], stride, shortcut)?,
+            way: Transport::new(weights, name, [inputs, outputs], stride, shortcut)?,
         })
     }
 
@@ -78,13 +78,13 @@ impl Bottleneck {
     pub(super) fn new(weights: &mut Weights, name: &str, [inputs, width]: [i64; 2], stride: i64) -> Result<Bottleneck> {
         let outputs = Bottleneck::WIDENS * width;
         Ok(Bottleneck {
-            conv1: Conv::residual(weights, &format!("{name}.conv1"), [inputs, width], Window::new(1, 1))?,
+            conv1: Conv::residual(weights, &format!("{name}.conv1"), [inputs, width], ConvWindow::new(1, 1))?,
             bn1: BatchNorm::new(weights, &format!("{name}.bn1"), width)?,
-            conv2: Conv::residual(weights, &format!("{name}.conv2"), [width, width], Window::new(3, stride))?,
+            conv2: Conv::residual(weights, &format!("{name}.conv2"), [width, width], ConvWindow::new(3, stride))?,
             bn2: BatchNorm::new(weights, &format!("{name}.bn2"), width)?,
-            conv3: Conv::residual(weights, &format!("{name}.conv3"), [width, outputs], Window::new(1, 1))?,
+            conv3: Conv::residual(weights, &format!("{name}.conv3"), [width, outputs], ConvWindow::new(1, 1))?,
             bn3: BatchNorm::new(weights, &format!("{name}.bn3"), outputs)?,
-            way: Way::new(weights, name, [inputs, outputs], stride, Shortcut::Convolved)?,
+            way: Transport::new(weights, name, [inputs, outputs], stride, Shortcut::Convolved)?,
         })
     }
 
@@ -96,23 +96,23 @@ impl Bottleneck {
     }
 }
 
-impl Way {
+impl Transport {
     fn new(
         weights: &mut Weights,
         name: &str,
         [inputs, outputs]: [i64; 2],
         stride: i64,
         shortcut: Shortcut,
-    ) -> Result<Way> {
+    ) -> Result<Transport> {
         if stride == 1 && inputs == outputs {
-            return Ok(Way::Straight);
+            return Ok(Transport::Straight);
         }
         match shortcut {
-            Shortcut::Padded => Ok(Way::Padded(outputs - inputs)),
+            Shortcut::Padded => Ok(Transport::Padded(outputs - inputs)),
             Shortcut::Convolved => {
-                let window = Window::new(1, stride);
+                let window = ConvWindow::new(1, stride);
                 let conv = Conv::residual(weights, &format!("{name}.downsample.0"), [inputs, outputs], window)?;
-                Ok(Way::Convolved(conv, BatchNorm::new(weights, &format!("{name}.downsample.1"), outputs)?))
+                Ok(Transport::Convolved(conv, BatchNorm::new(weights, &format!("{name}.downsample.1"), outputs)?))
             }
         }
     }
@@ -120,12 +120,12 @@ impl Way {
     /// `max(out + what came in, 0)`.
     fn join(&self, x: &Tensor, mut out: Tensor, pass: &Pass) -> Result<Tensor> {
         let shortcut = match self {
-            Way::Straight => x.shallow_clone(),
-            Way::Padded(widens) => {
+            Transport::Straight => x.shallow_clone(),
+            Transport::Padded(widens) => {
                 let halved = x.f_slice(2, 0, None, 2)?.f_slice(3, 0, None, 2)?;
                 halved.f_constant_pad_nd([0, 0, 0, 0, widens / 2, widens - widens / 2])?
             }
-            Way::Convolved(conv, norm) => norm.forward(&conv.forward(x)?, pass)?,
+            Transport::Convolved(conv, norm) => norm.forward(&conv.forward(x)?, pass)?,
         };
         relu(out.f_add_(&shortcut)?)
     }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use domain::architecture::ResidualBlock;
 use tch::Tensor;
 
-use super::layer::{BatchNorm, Conv, Linear, Window, global_average, max_pool, relu};
-use super::residual::{Basic, Bottleneck, Shortcut};
-use super::{Block, Pass, Picture, Weights};
+use super::layer::{BatchNorm, Conv, ConvWindow, Linear, global_average, max_pool, relu};
+use super::residual::{BasicBlock, Bottleneck, Shortcut};
+use super::{Block, ImageShape, Pass, Weights};
 use crate::torch::Result;
 
 /// Height and width from which the usual stem is used.
@@ -38,22 +38,22 @@ pub(super) struct Resnet {
 
 impl Resnet {
     /// Four stages, of 64 to 512 channels in the paper.
-    pub(super) fn large(weights: &mut Weights, size: Size, picture: Picture, classes: i64) -> Result<Resnet> {
+    pub(super) fn large(weights: &mut Weights, size: Size, picture: ImageShape, classes: i64) -> Result<Resnet> {
         let Size { block, blocks: [first, second, third, fourth], width } = size;
         let pooled_stem = picture.height.min(picture.width) >= LARGE;
-        let stem = if pooled_stem { Window::new(7, 2) } else { Window::new(3, 1) };
+        let stem = if pooled_stem { ConvWindow::new(7, 2) } else { ConvWindow::new(3, 1) };
         let stages = [(width, first), (2 * width, second), (4 * width, third), (8 * width, fourth)];
         let network = Resnet::new(weights, [picture.channels, classes], stem, block, Shortcut::Convolved, &stages)?;
         Ok(Resnet { pooled_stem, ..network })
     }
 
     /// Three stages of 16 to 64 channels, with `count` blocks each: 6 · `count` + 2 layers.
-    pub(super) fn small(weights: &mut Weights, count: usize, picture: Picture, classes: i64) -> Result<Resnet> {
+    pub(super) fn small(weights: &mut Weights, count: usize, picture: ImageShape, classes: i64) -> Result<Resnet> {
         let stages = [(16, count), (32, count), (64, count)];
         Resnet::new(
             weights,
             [picture.channels, classes],
-            Window::new(3, 1),
+            ConvWindow::new(3, 1),
             ResidualBlock::Basic,
             Shortcut::Padded,
             &stages,
@@ -63,7 +63,7 @@ impl Resnet {
     fn new(
         weights: &mut Weights,
         [channels, classes]: [i64; 2],
-        stem: Window,
+        stem: ConvWindow,
         kind: ResidualBlock,
         shortcut: Shortcut,
         stages: &[(i64, usize)],
@@ -79,7 +79,9 @@ impl Resnet {
                 let stride = if stage > 0 && place == 0 { 2 } else { 1 };
                 let channels = [inputs, *width];
                 let block = weights.block(|weights| match kind {
-                    ResidualBlock::Basic => Ok(Block::Basic(Basic::new(weights, &name, channels, stride, shortcut)?)),
+                    ResidualBlock::Basic => {
+                        Ok(Block::Basic(BasicBlock::new(weights, &name, channels, stride, shortcut)?))
+                    }
                     ResidualBlock::Bottleneck => {
                         Ok(Block::Bottleneck(Bottleneck::new(weights, &name, channels, stride)?))
                     }

@@ -9,7 +9,7 @@ fn network(model: Model, size: i64, format: MemoryFormat) -> Network {
 
 fn of_classes(model: Model, size: i64, classes: i64, format: MemoryFormat) -> Network {
     let _turn = crate::torch::turn();
-    let shape = Shape::pictures([3, size, size], classes);
+    let shape = ModelShape::images([3, size, size], classes);
     Network::new(model, shape, 5, Device::Cpu, format).unwrap()
 }
 
@@ -221,7 +221,10 @@ fn weights_come_from_the_seed_alone() {
 fn documents_of_a_row_do_not_see_each_other() {
     let network = {
         let _turn = crate::torch::turn();
-        let shape = Shape { input: Input::Text(Text { vocabulary: 60, length: 24 }), output: Output::Words };
+        let shape = ModelShape {
+            input: InputShape::Text(TextShape { vocabulary: 60, length: 24 }),
+            output: OutputShape::Tokens,
+        };
         Network::new(Model::GptTiny, shape, 5, Device::Cpu, MemoryFormat::Contiguous).unwrap()
     };
     let _off = tch::no_grad_guard();

@@ -8,7 +8,7 @@ use tch::{Kind, Tensor};
 
 use super::attention::{Sight, attend};
 use super::layer::{LayerNorm, Linear};
-use super::{Block, Pass, Picture, Weights};
+use super::{Block, ImageShape, Pass, Weights};
 use crate::torch::{Error, Result};
 
 const EPS: f64 = 1e-6;
@@ -37,7 +37,7 @@ pub(super) struct Vit {
 
 /// One layer: attention, then two linear layers, each after a normalisation and added to what came in.
 #[derive(Debug)]
-pub struct Encoder {
+pub struct VitBlock {
     ln_1: LayerNorm,
     in_proj_weight: Tensor,
     in_proj_bias: Tensor,
@@ -49,7 +49,7 @@ pub struct Encoder {
 }
 
 impl Vit {
-    pub(super) fn new(weights: &mut Weights, size: Size, picture: Picture, classes: i64) -> Result<Vit> {
+    pub(super) fn new(weights: &mut Weights, size: Size, picture: ImageShape, classes: i64) -> Result<Vit> {
         let Size { patch, layers, width, .. } = size;
         let words = 1 + (picture.height / patch) * (picture.width / patch);
         let deviation = 1.0 / ((picture.channels * patch * patch) as f64).sqrt();
@@ -61,7 +61,7 @@ impl Vit {
         let mut blocks = Vec::new();
         for layer in 0..layers {
             let name = format!("encoder.layers.encoder_layer_{layer}");
-            blocks.push(weights.block(|weights| Ok(Block::Vision(Encoder::new(weights, &name, size)?)))?);
+            blocks.push(weights.block(|weights| Ok(Block::Vision(VitBlock::new(weights, &name, size)?)))?);
         }
         let norm = LayerNorm::new(weights, "encoder.ln", width, EPS)?;
         // Zeros, as torchvision begins: all classes are equally likely.
@@ -83,10 +83,10 @@ impl Vit {
     }
 }
 
-impl Encoder {
-    fn new(weights: &mut Weights, name: &str, Size { width, heads, .. }: Size) -> Result<Encoder> {
+impl VitBlock {
+    fn new(weights: &mut Weights, name: &str, Size { width, heads, .. }: Size) -> Result<VitBlock> {
         let attention = format!("{name}.self_attention");
-        Ok(Encoder {
+        Ok(VitBlock {
             ln_1: LayerNorm::new(weights, &format!("{name}.ln_1"), width, EPS)?,
             in_proj_weight: xavier(weights, format!("{attention}.in_proj_weight"), [width, 3 * width])?,
             in_proj_bias: weights.zeros(format!("{attention}.in_proj_bias"), &[3 * width])?,

@@ -8,9 +8,19 @@ use domain::train::MemoryFormat;
 use tch::{Device, Kind, Tensor};
 
 use super::Block;
-use crate::fold::Pair;
-use crate::torch::group::Group;
+use crate::torch::group::ProcessGroup;
 use crate::torch::{self, Result};
+
+/// A convolution's weight and the normalisation after it, by their names.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConvNormPair {
+    /// Such as `layer1.0.conv1`.
+    pub convolution: String,
+    /// Such as `layer1.0.bn1`.
+    pub normalisation: String,
+    /// Added to the variance.
+    pub eps: f64,
+}
 
 /// A tensor and its name. The handle is shared: writing to it changes the network.
 #[derive(Debug)]
@@ -26,7 +36,7 @@ pub struct Named {
 pub struct Weights {
     device: Device,
     format: MemoryFormat,
-    moments: Option<Rc<Group>>,
+    moments: Option<Rc<ProcessGroup>>,
     parameters: Vec<Named>,
     buffers: Vec<Named>,
     /// Names of the parameters as the layers were made, from the stem to the head.
@@ -35,12 +45,12 @@ pub struct Weights {
     blocks: Vec<Range<usize>>,
     /// Trained values, before any of them went elsewhere.
     count: u64,
-    pairs: Vec<Pair>,
+    pairs: Vec<ConvNormPair>,
 }
 
 impl Weights {
     /// None yet. `moments` are the ranks that batch statistics are taken over, where it is not this one alone.
-    pub(super) fn new(device: Device, format: MemoryFormat, moments: Option<Rc<Group>>) -> Weights {
+    pub(super) fn new(device: Device, format: MemoryFormat, moments: Option<Rc<ProcessGroup>>) -> Weights {
         Weights {
             device,
             format,
@@ -111,12 +121,12 @@ impl Weights {
     pub(super) fn normalises(&mut self, name: &str, eps: f64) {
         if let Some(convolution) = self.made.last().and_then(|last| last.strip_suffix(".weight")) {
             let convolution = convolution.to_owned();
-            self.pairs.push(Pair { convolution, normalisation: name.to_owned(), eps });
+            self.pairs.push(ConvNormPair { convolution, normalisation: name.to_owned(), eps });
         }
     }
 
     /// Convolutions without a bias, each with the normalisation that follows it.
-    pub fn pairs(&self) -> &[Pair] {
+    pub fn pairs(&self) -> &[ConvNormPair] {
         &self.pairs
     }
 
@@ -167,7 +177,7 @@ impl Weights {
     }
 
     /// The group that batch statistics are taken over.
-    pub(super) fn moments(&self) -> Option<Rc<Group>> {
+    pub(super) fn moments(&self) -> Option<Rc<ProcessGroup>> {
         self.moments.clone()
     }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use tch::Tensor;
 
-use super::layer::{BatchNorm, Conv, Window, max_pool};
-use super::{Block, Pass, Picture, Weights};
+use super::layer::{BatchNorm, Conv, ConvWindow, max_pool};
+use super::{Block, ImageShape, Pass, Weights};
 use crate::detect::{BINS, STRIDES};
 use crate::torch::{Error, Result};
 
@@ -27,7 +27,7 @@ pub(super) struct Yolo {
     /// The stages up to the finest grid.
     pub(super) blocks: Vec<Arc<Block>>,
     /// The stages of the two coarser grids.
-    deeper: [Stage; 2],
+    deeper: [YoloStage; 2],
     pool: Pool,
     neck: Neck,
     heads: [Head; 3],
@@ -42,7 +42,7 @@ struct Unit {
 
 /// Halves height and width, then a cross-stage part.
 #[derive(Debug)]
-pub struct Stage {
+pub struct YoloStage {
     halve: Unit,
     part: Part,
 }
@@ -81,7 +81,7 @@ struct Head {
 
 impl Yolo {
     /// For square pictures whose sides are a multiple of the coarsest stride.
-    pub(super) fn new(weights: &mut Weights, size: Size, picture: Picture, classes: i64) -> Result<Yolo> {
+    pub(super) fn new(weights: &mut Weights, size: Size, picture: ImageShape, classes: i64) -> Result<Yolo> {
         let Size { width, repeats } = size;
         let coarsest = STRIDES[2];
         if picture.height % coarsest != 0 || picture.width % coarsest != 0 || picture.channels != 3 {
@@ -91,15 +91,17 @@ impl Yolo {
         }
         let [c1, c2, c3, c4, c5] = [1, 2, 4, 8, 16].map(|times| times * width);
         let name = |number: i64| format!("model.{number}");
-        let stem = Unit::new(weights, &name(0), [3, c1], Window::new(3, 2))?;
+        let stem = Unit::new(weights, &name(0), [3, c1], ConvWindow::new(3, 2))?;
         let mut blocks = Vec::new();
         for (number, channels, repeats) in [(1, [c1, c2], repeats[0]), (3, [c2, c3], repeats[1])] {
-            blocks.push(weights.block(|weights| Ok(Block::Stage(Stage::new(weights, number, channels, repeats)?)))?);
+            blocks
+                .push(weights.block(|weights| Ok(Block::Stage(YoloStage::new(weights, number, channels, repeats)?)))?);
         }
-        let deeper = [Stage::new(weights, 5, [c3, c4], repeats[2])?, Stage::new(weights, 7, [c4, c5], repeats[3])?];
+        let deeper =
+            [YoloStage::new(weights, 5, [c3, c4], repeats[2])?, YoloStage::new(weights, 7, [c4, c5], repeats[3])?];
         let pool = Pool {
-            cv1: Unit::new(weights, &format!("{}.cv1", name(9)), [c5, c5 / 2], Window::new(1, 1))?,
-            cv2: Unit::new(weights, &format!("{}.cv2", name(9)), [2 * c5, c5], Window::new(1, 1))?,
+            cv1: Unit::new(weights, &format!("{}.cv1", name(9)), [c5, c5 / 2], ConvWindow::new(1, 1))?,
+            cv2: Unit::new(weights, &format!("{}.cv2", name(9)), [2 * c5, c5], ConvWindow::new(1, 1))?,
         };
         let again = repeats[0];
         let neck = Neck {
@@ -108,8 +110,8 @@ impl Yolo {
                 Part::new(weights, &name(15), [c4 + c3, c3], again, false)?,
             ],
             halve: [
-                Unit::new(weights, &name(16), [c3, c3], Window::new(3, 2))?,
-                Unit::new(weights, &name(19), [c4, c4], Window::new(3, 2))?,
+                Unit::new(weights, &name(16), [c3, c3], ConvWindow::new(3, 2))?,
+                Unit::new(weights, &name(19), [c4, c4], ConvWindow::new(3, 2))?,
             ],
             down: [
                 Part::new(weights, &name(18), [c3 + c4, c4], again, false)?,
@@ -146,7 +148,7 @@ impl Yolo {
 }
 
 impl Unit {
-    fn new(weights: &mut Weights, name: &str, channels: [i64; 2], window: Window) -> Result<Unit> {
+    fn new(weights: &mut Weights, name: &str, channels: [i64; 2], window: ConvWindow) -> Result<Unit> {
         Ok(Unit {
             conv: Conv::plain(weights, &format!("{name}.conv"), channels, window)?,
             // Of the published networks.
@@ -159,11 +161,11 @@ impl Unit {
     }
 }
 
-impl Stage {
-    fn new(weights: &mut Weights, number: i64, channels: [i64; 2], repeats: i64) -> Result<Stage> {
+impl YoloStage {
+    fn new(weights: &mut Weights, number: i64, channels: [i64; 2], repeats: i64) -> Result<YoloStage> {
         let outputs = [channels[1]; 2];
-        Ok(Stage {
-            halve: Unit::new(weights, &format!("model.{number}"), channels, Window::new(3, 2))?,
+        Ok(YoloStage {
+            halve: Unit::new(weights, &format!("model.{number}"), channels, ConvWindow::new(3, 2))?,
             part: Part::new(weights, &format!("model.{}", number + 1), outputs, repeats, true)?,
         })
     }
@@ -176,7 +178,7 @@ impl Stage {
 impl Part {
     fn new(weights: &mut Weights, name: &str, [inputs, outputs]: [i64; 2], repeats: i64, adds: bool) -> Result<Part> {
         let half = outputs / 2;
-        let (one, three) = (Window::new(1, 1), Window::new(3, 1));
+        let (one, three) = (ConvWindow::new(1, 1), ConvWindow::new(3, 1));
         let mut units = Vec::new();
         for place in 0..repeats {
             units.push([
@@ -219,14 +221,14 @@ impl Pool {
 impl Head {
     fn new(weights: &mut Weights, place: usize, inputs: i64, inner: [i64; 2], classes: i64) -> Result<Head> {
         let unit = |weights: &mut Weights, branch: &str, layer: i64, channels| {
-            Unit::new(weights, &format!("model.22.{branch}.{place}.{layer}"), channels, Window::new(3, 1))
+            Unit::new(weights, &format!("model.22.{branch}.{place}.{layer}"), channels, ConvWindow::new(3, 1))
         };
-        // A cell begins by saying that its object is a few cells wide, and that it is of no class: of all cells of a
+        // A cell begins by constant_bias that its object is a few cells wide, and that it is of no class: of all cells of a
         // picture of 640 about five hold one.
         let cells = (640.0 / STRIDES[place] as f64).powi(2);
         let rare = (5.0 / classes as f64 / cells).ln();
         let last = |weights: &mut Weights, branch: &str, channels, bias: f64| {
-            Conv::saying(weights, &format!("model.22.{branch}.{place}.2"), channels, bias)
+            Conv::constant_bias(weights, &format!("model.22.{branch}.{place}.2"), channels, bias)
         };
         let [box_width, class_width] = inner;
         Ok(Head {

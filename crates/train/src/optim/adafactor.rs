@@ -11,33 +11,36 @@ use crate::torch::Result;
 const LEAST: f64 = f32::EPSILON as f64;
 
 /// The mean squares of a tensor's gradients.
-pub(super) enum Squares {
+pub(super) enum SecondMoment {
     /// By the last two dimensions: those of rows `… × n × 1`, and of columns `… × 1 × m`.
     Factored { rows: Tensor, columns: Tensor },
     /// By value.
     Whole(Tensor),
 }
 
-impl Squares {
+impl SecondMoment {
     /// None yet.
-    pub(super) fn of(parameter: &Tensor) -> Result<Squares> {
+    pub(super) fn of(parameter: &Tensor) -> Result<SecondMoment> {
         let parameter = parameter.f_detach()?;
         if parameter.dim() < 2 {
-            return Ok(Squares::Whole(parameter.f_zeros_like()?));
+            return Ok(SecondMoment::Whole(parameter.f_zeros_like()?));
         }
         let options = (parameter.kind(), parameter.device());
         let (mut rows, mut columns) = (parameter.size(), parameter.size());
         let last = rows.len() - 1;
         (rows[last], columns[last - 1]) = (1, 1);
-        Ok(Squares::Factored { rows: Tensor::f_zeros(&rows, options)?, columns: Tensor::f_zeros(&columns, options)? })
+        Ok(SecondMoment::Factored {
+            rows: Tensor::f_zeros(&rows, options)?,
+            columns: Tensor::f_zeros(&columns, options)?,
+        })
     }
 
     pub(super) fn named(&self, of: &str) -> Vec<Named> {
         let named =
             |kind: &str, tensor: &Tensor| Named { name: format!("{kind}.{of}"), tensor: tensor.shallow_clone() };
         match self {
-            Squares::Factored { rows, columns } => vec![named("rows", rows), named("columns", columns)],
-            Squares::Whole(squares) => vec![named("squares", squares)],
+            SecondMoment::Factored { rows, columns } => vec![named("rows", rows), named("columns", columns)],
+            SecondMoment::Whole(squares) => vec![named("squares", squares)],
         }
     }
 
@@ -49,13 +52,13 @@ impl Squares {
             Ok(gradient.f_norm_scalaropt_dim(2.0, [dimension], true)?.f_square()?.f_div_scalar(count)?)
         };
         match self {
-            Squares::Factored { rows, columns } => {
+            SecondMoment::Factored { rows, columns } => {
                 let _ = rows.f_lerp_tensor_(&mean(-1)?, share)?;
                 let _ = columns.f_lerp_tensor_(&mean(-2)?, share)?;
                 let whole = rows.f_mean_dim([-2i64].as_slice(), true, Kind::Float)?.f_clamp_min(LEAST)?;
                 Ok(rows.f_matmul(columns)?.f_div(&whole)?)
             }
-            Squares::Whole(squares) => {
+            SecondMoment::Whole(squares) => {
                 let _ = squares.f_lerp_tensor_(&gradient.f_square()?, share)?;
                 Ok(squares.shallow_clone())
             }
@@ -67,7 +70,7 @@ impl Squares {
 pub(super) fn step(
     parameter: &mut Tensor,
     gradient: &Tensor,
-    squares: &mut Squares,
+    squares: &mut SecondMoment,
     updates: &Tensor,
     Adafactor { lr, beta2_decay, eps, clip, weight_decay }: Adafactor,
 ) -> Result<()> {

@@ -6,21 +6,21 @@ use domain::train::{Decays, Parameters};
 
 /// How a parameter is updated.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Treatment {
+pub struct ParamGroup {
     /// What the learning rate is multiplied by.
     pub rate: f64,
     /// Whether weight decay is for it.
     pub decays: bool,
 }
 
-impl Treatment {
+impl ParamGroup {
     /// Of a parameter of so many dimensions with this share of the rate.
-    pub fn of(keys: &Parameters, dimensions: usize, rate: f64) -> Treatment {
+    pub fn of(keys: &Parameters, dimensions: usize, rate: f64) -> ParamGroup {
         let decays = match keys.decay {
             Decays::All => true,
             Decays::Matrices => dimensions >= 2,
         };
-        Treatment { rate, decays }
+        ParamGroup { rate, decays }
     }
 }
 
@@ -123,8 +123,8 @@ mod tests {
     fn only_matrices_decay_if_so_asked() {
         let matrices = Parameters { decay: Decays::Matrices, ..Parameters::default() };
         for (dimensions, decays) in [(0, false), (1, false), (2, true), (4, true)] {
-            assert_eq!(Treatment::of(&matrices, dimensions, 1.0).decays, decays);
-            assert!(Treatment::of(&Parameters::default(), dimensions, 1.0).decays);
+            assert_eq!(ParamGroup::of(&matrices, dimensions, 1.0).decays, decays);
+            assert!(ParamGroup::of(&Parameters::default(), dimensions, 1.0).decays);
         }
     }
 }

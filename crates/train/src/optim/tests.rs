@@ -1,7 +1,7 @@
 use domain::train::{MemoryFormat, Model};
 
 use super::*;
-use crate::model::{Network, Shape};
+use crate::model::{ModelShape, Network};
 
 const LAMB: Lamb = Lamb { lr: 0.01, betas: [0.9, 0.999], eps: 1e-6, weight_decay: 0.1 };
 const LARS: Lars = Lars { lr: 0.5, momentum: 0.9, trust: 0.01, weight_decay: 0.1 };
@@ -85,7 +85,7 @@ fn adafactor_is_the_written_update() {
     for shape in [vec![4i64], vec![2, 2]] {
         let start = [1.0, -2.0, 0.5, 0.0];
         let mut parameter = tensor(&start, &shape);
-        let mut squares = adafactor::Squares::of(&parameter).unwrap();
+        let mut squares = adafactor::SecondMoment::of(&parameter).unwrap();
         let (mut weights, mut whole, mut rows, mut columns) = (start, [0.0; 4], [0.0; 2], [0.0; 2]);
         for count in 1..=4 {
             let gradient = gradient(count);
@@ -122,7 +122,7 @@ fn adafactor_is_the_written_update() {
 
 fn network(freeze: &[&str]) -> Network {
     let _turn = torch::turn();
-    let network = Network::new(Model::Mlp, Shape::pictures([1, 2, 2], 3), 3, Device::Cpu, MemoryFormat::Contiguous);
+    let network = Network::new(Model::Mlp, ModelShape::images([1, 2, 2], 3), 3, Device::Cpu, MemoryFormat::Contiguous);
     let network = network.unwrap();
     for named in network.weights().parameters() {
         if freeze.iter().any(|prefix| named.name.starts_with(prefix)) {
@@ -160,7 +160,7 @@ fn after_steps(rule: Rule, offload: Offload) -> Vec<Tensor> {
     let network = network(&[]);
     let parameters = network.weights().parameters();
     let mut optimizer = Optimizer::with(rule, &Parameters::default(), offload, network.weights()).unwrap();
-    optimizer = optimizer.scaled(Scaler::new(Device::Cpu).unwrap());
+    optimizer = optimizer.scaled(GradScaler::new(Device::Cpu).unwrap());
     for step in 1..=5 {
         let sum: Tensor =
             parameters.iter().map(|named| (&named.tensor * &named.tensor * f64::from(step)).sum(Kind::Float)).sum();
@@ -203,7 +203,7 @@ fn a_gradient_that_is_not_finite_changes_nothing_but_the_scale() {
     let parameters = network.weights().parameters();
     let before: Vec<Tensor> = parameters.iter().map(|named| named.tensor.detach().copy()).collect();
     let rule = Rule::Adamw(Adamw { lr: 0.1, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.1 });
-    let mut optimizer = Optimizer::new(rule, network.weights()).unwrap().scaled(Scaler::new(Device::Cpu).unwrap());
+    let mut optimizer = Optimizer::new(rule, network.weights()).unwrap().scaled(GradScaler::new(Device::Cpu).unwrap());
     let scale = |optimizer: &Optimizer| {
         let state = optimizer.state();
         let named = state.iter().find(|named| named.name == "scaler.scale").unwrap();

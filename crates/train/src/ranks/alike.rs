@@ -3,20 +3,20 @@
 use domain::finding::{Cause, Finding};
 use tch::{Device, Kind, Tensor};
 
-use super::{Ranks, Shards};
+use super::{FlatShards, Ranks};
 use crate::error::Error;
 use crate::model::{Named, Network};
-use crate::torch::group::Group;
+use crate::torch::group::ProcessGroup;
 use crate::torch::{self, Result};
 
 impl Ranks {
     /// Makes sure that all ranks that hold the same weights hold them to the last bit.
-    pub fn check_same(&self, network: &Network, step: u64) -> std::result::Result<(), Error> {
+    pub fn check_replicas(&self, network: &Network, step: u64) -> std::result::Result<(), Error> {
         let Some(group) = &self.group else { return Ok(()) };
         let weights = network.weights();
         let is_split = |named: &&Named| self.division.as_ref().is_some_and(|division| division.is_split(&named.name));
         // Parts of which each is in one place cannot differ.
-        let parameters = if self.shards().is_some_and(Shards::frees) { &[] } else { weights.parameters() };
+        let parameters = if self.shards().is_some_and(FlatShards::frees) { &[] } else { weights.parameters() };
         let common = parameters.iter().filter(|named| !is_split(named)).chain(weights.buffers());
         let mut is_same = same(group, common)?;
         if let (Some(data), Some(_)) = (&self.data, &self.tensor) {
@@ -40,7 +40,7 @@ impl Ranks {
     }
 
     /// Begins the generators of all devices anew by `seed`, the step and the share; those of a single share stay.
-    pub fn seed_apart(&self, seed: u64, step: u64) -> Result<()> {
+    pub fn seed_per_share(&self, seed: u64, step: u64) -> Result<()> {
         if self.group.is_none() || self.mesh.data() == 1 {
             return Ok(());
         }
@@ -73,7 +73,7 @@ impl Ranks {
 }
 
 /// Whether all ranks of a group hold the same values, to the last bit.
-fn same<'a>(group: &Group, tensors: impl Iterator<Item = &'a Named>) -> Result<bool> {
+fn same<'a>(group: &ProcessGroup, tensors: impl Iterator<Item = &'a Named>) -> Result<bool> {
     let mut sums = Vec::new();
     for named in tensors {
         let bits = match named.tensor.kind() {

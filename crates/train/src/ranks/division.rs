@@ -10,25 +10,25 @@ use std::rc::Rc;
 use domain::train::{Exchange, Parallel, Shard};
 use tch::{Kind, Tensor};
 
-use super::flat::Shards;
-use super::mesh::Mesh;
+use super::flat::FlatShards;
+use super::mesh::DeviceMesh;
 use super::split::Split;
-use crate::model::{Named, Network, Parts, Weights};
-use crate::torch::group::Group;
+use crate::model::{Named, Network, TensorParallel, Weights};
+use crate::torch::group::ProcessGroup;
 use crate::torch::{self, Error, Result};
 
 /// How the parameters lie among the ranks.
-pub struct Division {
-    mesh: Mesh,
+pub struct ParamLayout {
+    mesh: DeviceMesh,
     /// The ranks that have other parts of the layers.
-    tensor: Option<Rc<Group>>,
+    tensor: Option<Rc<ProcessGroup>>,
     /// By name, in order: the whole shape, how it is cut, and whether it is trained.
-    parameters: BTreeMap<String, Lies>,
-    shards: Option<Shards>,
+    parameters: BTreeMap<String, Placement>,
+    shards: Option<FlatShards>,
 }
 
 /// How one parameter lies.
-struct Lies {
+struct Placement {
     shape: Vec<i64>,
     split: Option<Split>,
     is_trained: bool,
@@ -36,24 +36,24 @@ struct Lies {
 
 /// Which tensors are meant: parameters themselves, or what an optimiser keeps of each that is trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Of {
+pub enum ParamSet {
     All,
     Trained,
 }
 
-impl Division {
+impl ParamLayout {
     /// Divides a network that is whole and the same on every rank; none where nothing is to be divided.
     pub fn of(
         network: &mut Network,
         parallel: Parallel,
-        mesh: Mesh,
-        [data, tensor]: [Option<&Rc<Group>>; 2],
-    ) -> Result<Option<Division>> {
+        mesh: DeviceMesh,
+        [data, tensor]: [Option<&Rc<ProcessGroup>>; 2],
+    ) -> Result<Option<ParamLayout>> {
         let mut parameters = BTreeMap::new();
         for Named { name, tensor: values } in network.weights().parameters() {
             let goes_up = |split: &Split| tensor.is_some() && split.goes_up(&values.size(), mesh.tensor());
             let split = Split::of(name).filter(goes_up);
-            let lies = Lies { shape: values.size(), split, is_trained: values.requires_grad() };
+            let lies = Placement { shape: values.size(), split, is_trained: values.requires_grad() };
             if let Some(split) = split {
                 let part = split.take(&values.f_detach()?, mesh.tensor_place(), mesh.tensor())?;
                 values.shallow_clone().f_set_data(&part)?;
@@ -61,7 +61,7 @@ impl Division {
             parameters.insert(name.clone(), lies);
         }
         if let Some(group) = tensor {
-            network.divide(Rc::new(Parts::of(Rc::clone(group))));
+            network.divide(Rc::new(TensorParallel::of(Rc::clone(group))));
         }
         let frees = match parallel.shard {
             Shard::None | Shard::Optimizer => None,
@@ -70,16 +70,16 @@ impl Division {
         };
         let bf16 = parallel.exchange == Exchange::Bf16;
         let shards = match (frees, data) {
-            (Some(frees), Some(group)) => Some(Shards::of(network.weights(), group, frees, bf16)?),
+            (Some(frees), Some(group)) => Some(FlatShards::of(network.weights(), group, frees, bf16)?),
             (_, _) => None,
         };
         let tensor = tensor.cloned();
         let divides = tensor.is_some() || shards.is_some();
-        Ok(divides.then_some(Division { mesh, tensor, parameters, shards }))
+        Ok(divides.then_some(ParamLayout { mesh, tensor, parameters, shards }))
     }
 
     /// The part that ranks with the same layers share among them.
-    pub fn shards(&self) -> Option<&Shards> {
+    pub fn shards(&self) -> Option<&FlatShards> {
         self.shards.as_ref()
     }
 
@@ -100,7 +100,7 @@ impl Division {
     /// ranks take part.
     pub fn each_whole(
         &self,
-        of: Of,
+        of: ParamSet,
         own: &dyn Fn(&str) -> Option<Tensor>,
         each: &mut dyn FnMut(&str, Tensor) -> Result<()>,
     ) -> Result<()> {
@@ -112,7 +112,7 @@ impl Division {
             let whole = self.joined(name, part)?;
             if self.mesh.tensor_place() == 0 { each(name, whole) } else { Ok(()) }
         };
-        let is_meant = |is_trained: bool| of == Of::All || is_trained;
+        let is_meant = |is_trained: bool| of == ParamSet::All || is_trained;
         if let Some(shards) = &self.shards {
             return shards.each_whole(own, &is_meant, &mut joined);
         }
@@ -127,15 +127,15 @@ impl Division {
 
     /// The opposite: gives every rank its part of whole tensors that the first one has, and copies it to where `own`
     /// finds it.
-    pub fn hand_out<E: From<torch::Error>>(
+    pub fn scatter_whole<E: From<torch::Error>>(
         &self,
-        everyone: &Group,
-        of: Of,
+        everyone: &ProcessGroup,
+        of: ParamSet,
         whole: impl Fn(&str) -> std::result::Result<Tensor, E>,
         own: impl Fn(&str) -> Option<Tensor>,
     ) -> std::result::Result<(), E> {
-        for (name, Lies { shape, is_trained, .. }) in &self.parameters {
-            if of == Of::Trained && !is_trained {
+        for (name, Placement { shape, is_trained, .. }) in &self.parameters {
+            if of == ParamSet::Trained && !is_trained {
                 continue;
             }
             let values = match everyone.rank() {

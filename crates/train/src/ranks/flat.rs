@@ -13,20 +13,20 @@ use std::rc::Rc;
 use tch::{Device, Kind, Tensor};
 
 use crate::model::{Named, Weights};
-use crate::torch::group::Group;
+use crate::torch::group::ProcessGroup;
 use crate::torch::{self, Error, Result};
 
 /// Tensors begin at multiples of so many values, as if each had memory of its own: 64 bytes.
 const ALIGNED: i64 = 16;
 
 /// All units of a network: first what stands around the blocks, then each block.
-pub struct Shards {
+pub struct FlatShards {
     units: Vec<Rc<Unit>>,
 }
 
 /// What is gathered at a time.
 struct Unit {
-    group: Rc<Group>,
+    group: Rc<ProcessGroup>,
     /// Whether memory is given back while the unit is not at work.
     frees: bool,
     /// Whether gradients travel as half of the bytes.
@@ -65,9 +65,9 @@ struct Piece {
     values: Tensor,
 }
 
-impl Shards {
+impl FlatShards {
     /// Moves the parameters into flat memory, and keeps a part of it, or all of it unless `frees`.
-    pub fn of(weights: &Weights, group: &Rc<Group>, frees: bool, bf16: bool) -> Result<Shards> {
+    pub fn of(weights: &Weights, group: &Rc<ProcessGroup>, frees: bool, bf16: bool) -> Result<FlatShards> {
         let by_block: Vec<&[String]> = weights.by_block().collect();
         let around = weights.in_order().iter().filter(|name| !by_block.iter().any(|block| block.contains(name)));
         let around: Vec<String> = around.cloned().collect();
@@ -75,7 +75,7 @@ impl Shards {
         for names in [around.as_slice()].into_iter().chain(by_block) {
             units.push(Rc::new(Unit::of(names, weights, group, frees, bf16)?));
         }
-        Ok(Shards { units })
+        Ok(FlatShards { units })
     }
 
     /// What this rank keeps of the parameters.
@@ -114,14 +114,14 @@ impl Shards {
         // Autograd goes back only through what needs a gradient, and after a frozen stem the values need none.
         let x = if x.requires_grad() { x.shallow_clone() } else { x.f_detach()?.f_set_requires_grad(true)? };
         let (before, after) = (Rc::clone(unit), Rc::clone(unit));
-        let x = torch::on_the_way_back(&x, move || tch::no_grad(|| after.reduce()))?;
+        let x = torch::backward_hook(&x, move || tch::no_grad(|| after.reduce()))?;
         let out = work(&x)?;
         unit.release()?;
-        torch::on_the_way_back(&out, move || before.gather())
+        torch::backward_hook(&out, move || before.gather())
     }
 
     /// Hands this rank's pieces their gradients, which are forgotten here, and returns them with the names.
-    pub fn hand_out_gradients(&self) -> Result<Vec<Named>> {
+    pub fn take_sharded_gradients(&self) -> Result<Vec<Named>> {
         let mut all = Vec::new();
         for unit in &self.units {
             let Some(gradient) = unit.gradient.take() else { continue };
@@ -194,7 +194,7 @@ impl Shards {
 }
 
 impl Unit {
-    fn of(names: &[String], weights: &Weights, group: &Rc<Group>, frees: bool, bf16: bool) -> Result<Unit> {
+    fn of(names: &[String], weights: &Weights, group: &Rc<ProcessGroup>, frees: bool, bf16: bool) -> Result<Unit> {
         let mut tensors: Vec<Flat> = Vec::new();
         let (mut end, mut device) = (0, Device::Cpu);
         for Named { name, tensor } in weights.parameters().iter().filter(|named| names.contains(&named.name)) {

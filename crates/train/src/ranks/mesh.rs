@@ -4,7 +4,7 @@
 
 /// The mesh of all ranks, and a place on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mesh {
+pub struct DeviceMesh {
     /// This rank among all.
     rank: u32,
     /// Parts of a batch.
@@ -13,14 +13,14 @@ pub struct Mesh {
     tensor: u32,
 }
 
-impl Mesh {
+impl DeviceMesh {
     /// That of a rank without others.
-    pub const ALONE: Mesh = Mesh { rank: 0, data: 1, tensor: 1 };
+    pub const ALONE: DeviceMesh = DeviceMesh { rank: 0, data: 1, tensor: 1 };
 
     /// The place of a rank among `size`, of which `tensor` divide each layer; none where that does not go up.
-    pub fn of(rank: u32, size: u32, tensor: u32) -> Option<Mesh> {
+    pub fn of(rank: u32, size: u32, tensor: u32) -> Option<DeviceMesh> {
         let goes_up = tensor > 0 && size.is_multiple_of(tensor) && rank < size;
-        goes_up.then(|| Mesh { rank, data: size / tensor, tensor })
+        goes_up.then(|| DeviceMesh { rank, data: size / tensor, tensor })
     }
 
     /// Parts of a batch.
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn neighbours_divide_the_layers() {
         let check = |[rank, size, tensor]: [u32; 3], expected: Option<([u32; 2], &[u32], &[u32])>| {
-            let found = Mesh::of(rank, size, tensor);
+            let found = DeviceMesh::of(rank, size, tensor);
             let told =
                 found.map(|mesh| ([mesh.data_place(), mesh.tensor_place()], mesh.data_ranks(), mesh.tensor_ranks()));
             let expected = expected.map(|(places, data, tensor)| (places, data.to_vec(), tensor.to_vec()));

@@ -22,33 +22,33 @@ use tch::{Kind, Tensor};
 
 use crate::error::Error;
 use crate::model::{Named, Network, Weights};
-use crate::torch::group::{Exchange, Group, Store, Way, listed};
+use crate::torch::group::{ProcessGroup, Reducer, TcpStore, Transport, listed};
 use crate::torch::{self, Result};
 
-use division::Division;
-pub use division::Of;
-pub use flat::Shards;
-use mesh::Mesh;
+use division::ParamLayout;
+pub use division::ParamSet;
+pub use flat::FlatShards;
+use mesh::DeviceMesh;
 
 /// This rank among all.
 pub struct Ranks {
     rank: u32,
     size: u32,
-    mesh: Mesh,
+    mesh: DeviceMesh,
     /// All; none for one alone.
-    group: Option<Rc<Group>>,
+    group: Option<Rc<ProcessGroup>>,
     /// Those with other samples, and those with other parts of the layers.
-    data: Option<Rc<Group>>,
-    tensor: Option<Rc<Group>>,
+    data: Option<Rc<ProcessGroup>>,
+    tensor: Option<Rc<ProcessGroup>>,
     /// Statistics of batches go by a group of their own: they are exchanged amid the gradients.
-    moments: Option<Rc<Group>>,
-    exchange: Option<Exchange>,
+    moments: Option<Rc<ProcessGroup>>,
+    exchange: Option<Reducer>,
     /// Whether gradients wait until the backward pass is over.
     waits: bool,
     /// Which rank updates each parameter; none where every rank updates all.
     owners: Option<Vec<u32>>,
     /// How the parameters lie; none where each rank has all of them.
-    division: Option<Division>,
+    division: Option<ParamLayout>,
 }
 
 impl Ranks {
@@ -56,11 +56,23 @@ impl Ranks {
     pub fn alone() -> Ranks {
         let (group, data, tensor, moments) = (None, None, None, None);
         let (exchange, waits, owners, division) = (None, false, None, None);
-        Ranks { rank: 0, size: 1, mesh: Mesh::ALONE, group, data, tensor, moments, exchange, waits, owners, division }
+        Ranks {
+            rank: 0,
+            size: 1,
+            mesh: DeviceMesh::ALONE,
+            group,
+            data,
+            tensor,
+            moments,
+            exchange,
+            waits,
+            owners,
+            division,
+        }
     }
 
     /// Waits for all ranks of the run.
-    pub fn meet(spec: &Spec) -> std::result::Result<Ranks, Error> {
+    pub fn rendezvous(spec: &Spec) -> std::result::Result<Ranks, Error> {
         Ranks::join(spec.rank, spec.world_size, spec.meeting.as_ref(), spec.train.parallel)
     }
 
@@ -79,22 +91,22 @@ impl Ranks {
                 .hint("set `MASTER_ADDR` and `MASTER_PORT`")
         })?;
         let everyone: Vec<u32> = (0..size).collect();
-        let mesh = Mesh::of(rank, size, parallel.tensor.max(1)).ok_or_else(|| {
+        let mesh = DeviceMesh::of(rank, size, parallel.tensor.max(1)).ok_or_else(|| {
             let message = format!("{size} ranks cannot be divided into groups of {}", parallel.tensor);
             Finding::new(Cause::Job, message).hint("start as many ranks as a multiple of `parallel.tensor`")
         })?;
         let join = || -> Result<Ranks> {
-            let store = Rc::new(Store::open(meeting, rank == 0 && !meeting.is_kept)?);
-            let group = Rc::new(Group::join(&store, "all", rank, &everyone)?);
+            let store = Rc::new(TcpStore::open(meeting, rank == 0 && !meeting.is_kept)?);
+            let group = Rc::new(ProcessGroup::join(&store, "all", rank, &everyone)?);
             let moments = match parallel.sync_batch_norm {
-                true => Some(Rc::new(Group::join(&store, "moments", rank, &everyone)?)),
+                true => Some(Rc::new(ProcessGroup::join(&store, "moments", rank, &everyone)?)),
                 false => None,
             };
-            let part = |name: String, place: u32, ranks: Vec<u32>| -> Result<Option<Rc<Group>>> {
+            let part = |name: String, place: u32, ranks: Vec<u32>| -> Result<Option<Rc<ProcessGroup>>> {
                 if ranks.len() == 1 {
                     return Ok(None);
                 }
-                Ok(Some(Rc::new(Group::join(&store, &name, place, &ranks)?)))
+                Ok(Some(Rc::new(ProcessGroup::join(&store, &name, place, &ranks)?)))
             };
             let (data, tensor) = if mesh.tensor() == 1 {
                 (Some(Rc::clone(&group)), None)
@@ -131,11 +143,11 @@ impl Ranks {
     /// How values on CUDA devices go from rank to rank, in words.
     pub fn exchanges(&self) -> String {
         match self.group.as_ref().map(|group| group.way()) {
-            Some(Way::Nccl) => "over NCCL".to_owned(),
-            Some(Way::Host) | None => {
+            Some(Transport::Nccl) => "over NCCL".to_owned(),
+            Some(Transport::Host) | None => {
                 "through the host, for they cannot over NCCL: no CUDA device or no `libgradus-cuda.so`".to_owned()
             }
-            Some(Way::HostFor(ranks)) => {
+            Some(Transport::HostFor(ranks)) => {
                 let ranks = listed(ranks);
                 format!(
                     "through the host, for {ranks} cannot exchange over NCCL, though others can: no CUDA device or no `libgradus-cuda.so`"
@@ -155,25 +167,25 @@ impl Ranks {
     }
 
     /// The group that batch statistics are taken over; none where each rank takes its own.
-    pub fn moments(&self) -> Option<Rc<Group>> {
+    pub fn moments(&self) -> Option<Rc<ProcessGroup>> {
         self.moments.clone()
     }
 
     /// Divides the parameters of a network, which is whole and the same on every rank, as the job says.
     pub fn divide(&mut self, network: &mut Network, parallel: Parallel) -> Result<()> {
-        self.division = Division::of(network, parallel, self.mesh, [self.data.as_ref(), self.tensor.as_ref()])?;
+        self.division = ParamLayout::of(network, parallel, self.mesh, [self.data.as_ref(), self.tensor.as_ref()])?;
         Ok(())
     }
 
     /// How the parameters lie among the ranks; none where each has all of them.
-    pub(crate) fn division(&self) -> Option<&Division> {
+    pub(crate) fn division(&self) -> Option<&ParamLayout> {
         self.division.as_ref()
     }
 
     /// What is gathered and given back around each block; none where each rank has all of its layers' parameters and
     /// gradients.
-    pub fn shards(&self) -> Option<&Shards> {
-        self.division.as_ref().and_then(Division::shards)
+    pub fn shards(&self) -> Option<&FlatShards> {
+        self.division.as_ref().and_then(ParamLayout::shards)
     }
 
     /// What this rank has of the parameters between two steps: all, or a part of each.
@@ -183,20 +195,20 @@ impl Ranks {
 
     /// Where the parameters are divided, gives each rank its part of `whole` ones that the first rank knows, to where
     /// `own` finds it; says whether they are.
-    pub fn hand_out(
+    pub fn scatter_whole(
         &self,
         whole: impl Fn(&str) -> std::result::Result<Tensor, Error>,
         own: impl Fn(&str) -> Option<Tensor>,
     ) -> std::result::Result<bool, Error> {
         let (Some(division), Some(group)) = (&self.division, &self.group) else { return Ok(false) };
-        division.hand_out(group, Of::All, whole, own)?;
+        division.scatter_whole(group, ParamSet::All, whole, own)?;
         self.refresh()?;
         Ok(true)
     }
 
     /// After what is held here was changed by other means than [`Ranks::update`].
     pub fn refresh(&self) -> Result<()> {
-        self.shards().map_or(Ok(()), Shards::refresh)
+        self.shards().map_or(Ok(()), FlatShards::refresh)
     }
 
     /// Replaces figures, each of a share of a batch, by their sums over shares.
@@ -204,7 +216,7 @@ impl Ranks {
         self.data.as_ref().map_or(Ok(()), |group| self.sum_over(group, values))
     }
 
-    fn sum_over(&self, group: &Group, values: &mut [f64]) -> Result<()> {
+    fn sum_over(&self, group: &ProcessGroup, values: &mut [f64]) -> Result<()> {
         let tensor = Tensor::f_from_slice(values)?;
         group.sum(&tensor)?;
         tensor.f_copy_data(values, values.len())?;
@@ -212,7 +224,7 @@ impl Ranks {
     }
 
     /// The sum over shares of a figure on the device.
-    pub fn total(&self, value: Tensor) -> Result<Tensor> {
+    pub fn sum_tensor(&self, value: Tensor) -> Result<Tensor> {
         if let Some(group) = &self.data {
             group.sum(&value)?;
         }
@@ -220,7 +232,7 @@ impl Ranks {
     }
 
     /// Every rank's figure, in their order.
-    pub fn each(&self, value: f64) -> Result<Vec<f64>> {
+    pub fn gather(&self, value: f64) -> Result<Vec<f64>> {
         let mut figures = vec![0.0; self.size as usize];
         figures[self.rank as usize] = value;
         self.group.as_ref().map_or(Ok(()), |group| self.sum_over(group, &mut figures))?;
@@ -229,11 +241,11 @@ impl Ranks {
 
     /// Whether any rank says yes.
     pub fn any(&self, yes: bool) -> Result<bool> {
-        Ok(self.each(f64::from(u8::from(yes)))?.iter().any(|figure| *figure > 0.0))
+        Ok(self.gather(f64::from(u8::from(yes)))?.iter().any(|figure| *figure > 0.0))
     }
 
     /// What rank 0 says.
-    pub fn agree<const N: usize>(&self, said: [bool; N]) -> Result<[bool; N]> {
+    pub fn broadcast_flags<const N: usize>(&self, said: [bool; N]) -> Result<[bool; N]> {
         let Some(group) = &self.group else { return Ok(said) };
         let mut figures = said.map(|yes| f64::from(u8::from(yes && self.is_first())));
         self.sum_over(group, &mut figures)?;
@@ -241,16 +253,16 @@ impl Ranks {
     }
 
     /// Gives every rank the values of rank 0.
-    pub fn spread<'a>(&self, tensors: impl IntoIterator<Item = &'a Named>) -> Result<()> {
+    pub fn broadcast<'a>(&self, tensors: impl IntoIterator<Item = &'a Named>) -> Result<()> {
         let Some(group) = &self.group else { return Ok(()) };
         for named in tensors {
-            self.spread_from(group, &named.tensor, 0)?;
+            self.broadcast_from(group, &named.tensor, 0)?;
         }
         Ok(())
     }
 
     /// Gives every rank the text of the rank `root`.
-    pub fn spread_text(&self, root: u32, text: &str) -> Result<String> {
+    pub fn broadcast_text(&self, root: u32, text: &str) -> Result<String> {
         let Some(group) = &self.group else { return Ok(text.to_owned()) };
         let length = Tensor::f_from_slice(&[text.len() as i64])?;
         group.broadcast(&length, root)?;
@@ -264,7 +276,7 @@ impl Ranks {
 
     /// After each step: running statistics become the mean over ranks, each weighted by the samples that it `counted`,
     /// so that all hold the same and a rank without samples adds nothing.
-    pub fn level(&self, network: &Network, counted: usize) -> Result<()> {
+    pub fn sync_buffers(&self, network: &Network, counted: usize) -> Result<()> {
         let Some(group) = self.group.as_ref().filter(|_| self.moments.is_none()) else { return Ok(()) };
         let buffers = network.weights().buffers().iter().map(|named| &named.tensor);
         let floats: Vec<&Tensor> = buffers.filter(|tensor| tensor.kind() == Kind::Float).collect();
@@ -289,12 +301,12 @@ impl Ranks {
     }
 
     /// Waits until all have come here.
-    pub fn wait(&self) -> Result<()> {
+    pub fn barrier(&self) -> Result<()> {
         self.group.as_ref().map_or(Ok(()), |group| group.barrier())
     }
 
     /// What is said of an error: one of the exchange itself is told with who is missing.
-    pub fn blame(&self, error: Error) -> Error {
+    pub fn name_missing(&self, error: Error) -> Error {
         let (Error::Torch(inner), Some(group)) = (&error, &self.group) else { return error };
         if !inner.is_of_exchange() {
             return error;
@@ -311,7 +323,7 @@ impl Ranks {
             .into()
     }
 
-    fn spread_from(&self, group: &Group, tensor: &Tensor, root: u32) -> Result<()> {
+    fn broadcast_from(&self, group: &ProcessGroup, tensor: &Tensor, root: u32) -> Result<()> {
         // Gloo wants values without gaps; weights may lie pixel by pixel.
         let detached = tensor.f_detach()?;
         let plain = detached.f_contiguous()?;

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
-use super::{Of, Ranks};
+use super::{ParamSet, Ranks};
 use crate::error::Error;
 use crate::model::Named;
 use crate::torch::{self, Result};
@@ -24,14 +24,14 @@ struct Entry {
 
 /// Tensors that are kept for parameters: of each kind one a parameter, named `KIND.PARAMETER`.
 #[derive(Debug, Clone, Copy)]
-pub struct Kinds<'a> {
+pub struct StateKeys<'a> {
     /// Their names.
     pub names: &'a [&'a str],
     /// Of which parameters they are.
-    pub of: Of,
+    pub of: ParamSet,
 }
 
-impl Kinds<'_> {
+impl StateKeys<'_> {
     /// Whether something of this name is kept for a parameter, and not for all together.
     fn has(self, name: &str) -> bool {
         self.names.iter().any(|kind| name.strip_prefix(kind).is_some_and(|rest| rest.starts_with('.')))
@@ -41,7 +41,7 @@ impl Kinds<'_> {
 /// Calls `each` on the first rank with all that the ranks keep, one tensor after another.
 pub fn gather(
     own: &[Named],
-    kinds: Kinds,
+    kinds: StateKeys,
     ranks: &Ranks,
     each: &mut dyn FnMut(&Named) -> std::result::Result<(), Error>,
 ) -> std::result::Result<(), Error> {
@@ -91,7 +91,7 @@ pub fn gather(
 /// Fills what each rank keeps with what the first one has `saved` of it; what that does not know stays as it is.
 pub fn scatter(
     own: &[Named],
-    kinds: Kinds,
+    kinds: StateKeys,
     saved: &dyn Fn(&str) -> std::result::Result<Option<Tensor>, Error>,
     ranks: &Ranks,
 ) -> std::result::Result<(), Error> {
@@ -105,7 +105,7 @@ pub fn scatter(
         for kind in kinds.names {
             let name = |of: &str| format!("{kind}.{of}");
             let missing = |of: &str| torch::Error::new(format!("`{}` is missing in what was saved", name(of)));
-            division.hand_out(
+            division.scatter_whole(
                 group,
                 kinds.of,
                 |of| saved(&name(of))?.ok_or_else(|| Error::from(missing(of))),
@@ -116,13 +116,13 @@ pub fn scatter(
         if ranks.is_first() {
             others().try_for_each(fill)?;
         }
-        return Ok(ranks.spread(others())?);
+        return Ok(ranks.broadcast(others())?);
     }
     let Some(group) = ranks.group.as_ref().filter(|_| ranks.owners.is_some()) else {
         if ranks.is_first() {
             own.iter().try_for_each(fill)?;
         }
-        return Ok(ranks.spread(own)?);
+        return Ok(ranks.broadcast(own)?);
     };
     for root in 0..ranks.size() {
         for Entry { name, shape, dtype } in entries(own, ranks, root)? {
@@ -166,7 +166,7 @@ fn entries(own: &[Named], ranks: &Ranks, root: u32) -> Result<Vec<Entry>> {
         dtype: format!("{:?}", named.tensor.kind()),
     };
     let own: Vec<Entry> = own.iter().map(entry).collect();
-    let text = ranks.spread_text(root, &serde_json::to_string(&own).map_err(wrong)?)?;
+    let text = ranks.broadcast_text(root, &serde_json::to_string(&own).map_err(wrong)?)?;
     serde_json::from_str(&text).map_err(wrong)
 }
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use domain::train::{Exchange as Numbers, Parallel, Shard};
+use domain::train::{Exchange as ExchangeDtype, Parallel, Shard};
 use tch::{Device, Kind, Tensor};
 
-use super::division::Division;
-use super::{Ranks, Shards};
+use super::division::ParamLayout;
+use super::{FlatShards, Ranks};
 use crate::model::{Named, Network, Weights};
-use crate::optim::{Agree, Optimizer};
-use crate::torch::group::{Exchange, Group};
+use crate::optim::{GlobalGradients, Optimizer};
+use crate::torch::group::{ProcessGroup, Reducer};
 use crate::torch::{self, Result};
 
 impl Ranks {
@@ -17,7 +17,7 @@ impl Ranks {
     pub fn hook(&mut self, network: &Network, parallel: Parallel) -> Result<()> {
         let Some(group) = self.data.as_ref().filter(|_| self.shards().is_none()) else { return Ok(()) };
         let parameters = handles(network.weights());
-        self.exchange = Some(Exchange::new(group, &parameters, parallel.exchange == Numbers::Bf16)?);
+        self.exchange = Some(Reducer::new(group, &parameters, parallel.exchange == ExchangeDtype::Bf16)?);
         Ok(())
     }
 
@@ -63,8 +63,8 @@ impl Ranks {
     }
 
     /// After each backward pass of a micro-batch.
-    pub fn went_back(&self) -> Result<()> {
-        self.shards().map_or(Ok(()), Shards::end)
+    pub fn after_backward(&self) -> Result<()> {
+        self.shards().map_or(Ok(()), FlatShards::end)
     }
 
     /// Multiplies all gradients that the backward passes of a step have left by a scalar.
@@ -96,7 +96,7 @@ impl Ranks {
         tch::no_grad(|| -> Result<()> {
             for root in 0..self.size {
                 let theirs = parameters.iter().zip(owners).filter(|(_, owner)| **owner == root);
-                self.spread_flat(group, &theirs.map(|(tensor, _)| tensor).collect::<Vec<_>>(), root)?;
+                self.broadcast_flat(group, &theirs.map(|(tensor, _)| tensor).collect::<Vec<_>>(), root)?;
             }
             Ok(())
         })
@@ -105,14 +105,14 @@ impl Ranks {
     /// The same where each rank has parts of the parameters.
     fn update_parts(
         &self,
-        division: &Division,
+        division: &ParamLayout,
         network: &Network,
         optimizer: &mut Optimizer,
         lr: f64,
         clip: Option<f64>,
     ) -> Result<()> {
         let gradients: Vec<Named> = match division.shards() {
-            Some(shards) => shards.hand_out_gradients()?,
+            Some(shards) => shards.take_sharded_gradients()?,
             None => {
                 let trained = network.weights().parameters().iter().filter(|named| named.tensor.requires_grad());
                 let gradient = |of: &Named| Ok(Named { name: of.name.clone(), tensor: of.tensor.f_grad()? });
@@ -134,12 +134,12 @@ impl Ranks {
     }
 
     /// The exchange of gradients; none for one alone.
-    pub fn exchange(&self) -> Option<&Exchange> {
+    pub fn exchange(&self) -> Option<&Reducer> {
         self.exchange.as_ref().filter(|_| !self.waits)
     }
 
-    /// As [`Ranks::spread`] for many tensors, as one message.
-    fn spread_flat(&self, group: &Group, tensors: &[&Tensor], root: u32) -> Result<()> {
+    /// As [`Ranks::broadcast`] for many tensors, as one message.
+    fn broadcast_flat(&self, group: &ProcessGroup, tensors: &[&Tensor], root: u32) -> Result<()> {
         if tensors.is_empty() {
             return Ok(());
         }
@@ -170,7 +170,7 @@ struct Parted<'a> {
     whole: Vec<Tensor>,
 }
 
-impl Agree for Parted<'_> {
+impl GlobalGradients for Parted<'_> {
     fn norm(&self) -> Result<Tensor> {
         let square = |gradients: &[Tensor]| -> Result<Tensor> {
             match gradients.first() {

@@ -9,24 +9,25 @@ use crate::model::Named;
 use crate::torch;
 
 /// Tensors in plain memory, each in C order whatever its memory format.
-pub(super) struct Copies {
+pub(super) struct HostCopies {
     pub(super) made: Vec<checkpoint::Tensor>,
     /// Memory of earlier copies, most often in the same order.
     spare: Vec<checkpoint::Tensor>,
 }
 
-impl Copies {
+impl HostCopies {
     /// None yet; `spare` is memory for them.
-    pub(super) fn over(mut spare: Vec<checkpoint::Tensor>) -> Copies {
+    pub(super) fn over(mut spare: Vec<checkpoint::Tensor>) -> HostCopies {
         spare.reverse();
-        Copies { made: Vec::new(), spare }
+        HostCopies { made: Vec::new(), spare }
     }
 
     pub(super) fn add(&mut self, named: &Named) -> Result<(), Error> {
         let tensor = named.tensor.f_detach().map_err(torch::Error::from)?;
         let plain = tensor.f_to_device(Device::Cpu).and_then(|tensor| tensor.f_contiguous());
         let plain = plain.map_err(torch::Error::from)?;
-        let dtype = dtype(plain.kind()).ok_or_else(|| misfit(&format!("`{}` is {:?}", named.name, plain.kind())))?;
+        let dtype =
+            dtype(plain.kind()).ok_or_else(|| state_mismatch(&format!("`{}` is {:?}", named.name, plain.kind())))?;
         let length = plain.numel() * dtype.bytes() as usize;
         let old = self.spare.iter().rposition(|old| old.name == named.name).map(|place| self.spare.remove(place));
         let mut bytes = old.map(|old| old.bytes).unwrap_or_default();
@@ -40,7 +41,7 @@ impl Copies {
 
 /// Copies tensors to plain memory.
 pub(crate) fn copy<'a>(tensors: impl IntoIterator<Item = &'a Named>) -> Result<Vec<checkpoint::Tensor>, Error> {
-    let mut copies = Copies::over(Vec::new());
+    let mut copies = HostCopies::over(Vec::new());
     tensors.into_iter().try_for_each(|named| copies.add(named))?;
     Ok(copies.made)
 }
@@ -53,7 +54,7 @@ pub(super) fn fill<'a>(
     for named in tensors {
         let values = to_tensor(find(saved, &named.name)?)?;
         if values.size() != named.tensor.size() || values.kind() != named.tensor.kind() {
-            return Err(misfit(&format!("`{}` has another shape", named.name)));
+            return Err(state_mismatch(&format!("`{}` has another shape", named.name)));
         }
         let mut target = named.tensor.f_detach().map_err(torch::Error::from)?;
         target.f_copy_(&values).map_err(torch::Error::from)?;
@@ -76,7 +77,7 @@ pub(crate) fn fill_from<'a>(
 
 /// The tensor of this name in a list that is sorted by name.
 pub(super) fn find<'a>(saved: &'a [checkpoint::Tensor], name: &str) -> Result<&'a checkpoint::Tensor, Error> {
-    let missing = || misfit(&format!("`{name}` is missing"));
+    let missing = || state_mismatch(&format!("`{name}` is missing"));
     saved.iter().find(|tensor| tensor.name == name).ok_or_else(missing)
 }
 
@@ -104,7 +105,7 @@ fn dtype(of: Kind) -> Option<Dtype> {
 }
 
 /// A verified checkpoint of this very job that does not fit is our own mistake.
-pub(super) fn misfit(why: &str) -> Error {
+pub(super) fn state_mismatch(why: &str) -> Error {
     let finding = Finding::new(Cause::Internal, format!("the saved state does not fit this job: {why}"));
     finding.hint("start the run afresh, and report this with the rank's log").into()
 }

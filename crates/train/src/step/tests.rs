@@ -1,15 +1,16 @@
-use domain::train::{Adafactor, Adamw, Lamb, MemoryFormat, Model, Optimizer as Rule, Sgd};
+use domain::train::{Adafactor, Adamw, Lamb, MemoryFormat, Model, Optimizer as Rule, Recompute, Sgd};
 use tch::Device;
 
 use super::*;
-use crate::model::{Input, Output, Shape, Text};
-use crate::precision::Scaler;
+use crate::model::{ImageShape, InputShape, ModelShape, OutputShape, TextShape};
+use crate::optim::GradScaler;
+use crate::step::precision::ComputeFormat;
 use crate::torch;
 
-const PICTURE: Picture = Picture { channels: 1, height: 4, width: 4 };
-const PLAIN: Recipe = Recipe {
+const PICTURE: ImageShape = ImageShape { channels: 1, height: 4, width: 4 };
+const PLAIN: StepConfig = StepConfig {
     device: Device::Cpu,
-    format: Format::Fp32,
+    format: ComputeFormat::Fp32,
     accumulate: 1,
     label_smoothing: 0.0,
     clip_norm: None,
@@ -21,20 +22,20 @@ fn sgd(lr: f64) -> Rule {
 }
 
 /// Seven samples, in which each class has a pattern of its own.
-fn batch() -> Samples {
+fn batch() -> BatchTensors {
     let labels: Vec<i64> = vec![0, 1, 2, 0, 1, 2, 0];
     let images: Vec<f32> = labels
         .iter()
         .flat_map(|label| (0..16).map(move |pixel| if pixel % 3 == *label { 1.0 } else { -0.1 }))
         .collect();
-    pictures(&images, &labels, PICTURE, false, Device::Cpu).unwrap()
+    image_batch(&images, &labels, PICTURE, false, Device::Cpu).unwrap()
 }
 
 /// The losses of some steps, and all weights afterwards.
-fn train(rule: Rule, recipe: &Recipe, steps: usize) -> (Vec<f64>, Vec<f64>) {
+fn train(rule: Rule, recipe: &StepConfig, steps: usize) -> (Vec<f64>, Vec<f64>) {
     let network = {
         let _turn = torch::turn();
-        Network::new(Model::Mlp, Shape::pictures([1, 4, 4], 3), 3, Device::Cpu, MemoryFormat::Contiguous).unwrap()
+        Network::new(Model::Mlp, ModelShape::images([1, 4, 4], 3), 3, Device::Cpu, MemoryFormat::Contiguous).unwrap()
     };
     let mut optimizer = Optimizer::new(rule, network.weights()).unwrap();
     let lr = optimizer.base_rate();
@@ -59,8 +60,8 @@ fn every_rule_and_format_learns() {
     let lamb = Rule::Lamb(Lamb { lr: 5e-2, betas: [0.9, 0.999], eps: 1e-6, weight_decay: 0.01 });
     let adafactor = Rule::Adafactor(Adafactor { lr: 0.2, beta2_decay: -0.8, eps: 1e-3, clip: 1.0, weight_decay: 0.0 });
     for rule in [sgd(0.05), plain_sgd, adamw, lamb, adafactor] {
-        for format in [Format::Fp32, Format::Bf16, Format::Fp16] {
-            let (losses, _) = train(rule, &Recipe { format, ..PLAIN }, 30);
+        for format in [ComputeFormat::Fp32, ComputeFormat::Bf16, ComputeFormat::Fp16] {
+            let (losses, _) = train(rule, &StepConfig { format, ..PLAIN }, 30);
             assert!((0.9..1.3).contains(&losses[0]), "near ln 3 before anything is learnt: {losses:?}");
             assert!(losses[29] < 0.2 * losses[0], "{rule:?} {format:?}: {losses:?}");
         }
@@ -71,7 +72,7 @@ fn every_rule_and_format_learns() {
 fn uneven_micro_batches_add_up_to_the_whole_batch() {
     let (whole, weights) = train(sgd(0.05), &PLAIN, 5);
     for accumulate in [2, 3, 7, 50] {
-        let (parts, same) = train(sgd(0.05), &Recipe { accumulate, ..PLAIN }, 5);
+        let (parts, same) = train(sgd(0.05), &StepConfig { accumulate, ..PLAIN }, 5);
         assert!(largest_difference(&whole, &parts) < 1e-5, "{accumulate}: {whole:?} {parts:?}");
         assert!(largest_difference(&weights, &same) < 1e-5, "{accumulate}");
     }
@@ -84,7 +85,7 @@ fn clipping_bounds_the_update() {
     let plain = Rule::Sgd(Sgd { lr: 1.0, momentum: 0.0, nesterov: false, weight_decay: 0.0 });
     let (_, before) = train(plain, &PLAIN, 0);
     let moved = |clip_norm| {
-        let (_, after) = train(plain, &Recipe { clip_norm, ..PLAIN }, 1);
+        let (_, after) = train(plain, &StepConfig { clip_norm, ..PLAIN }, 1);
         before.iter().zip(&after).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt()
     };
     let free = moved(None);
@@ -105,40 +106,51 @@ fn label_smoothing_is_its_closed_form() {
 
 #[test]
 fn pixels_that_lie_together_are_the_same_pictures() {
-    let (labels, shape) = ([0i64, 1], Picture { channels: 3, height: 2, width: 2 });
+    let (labels, shape) = ([0i64, 1], ImageShape { channels: 3, height: 2, width: 2 });
     let by_channel: Vec<f32> = (0..24).map(|value| value as f32).collect();
     let mut by_pixel = vec![0f32; 24];
     for (n, c, p) in (0..2).flat_map(|n| (0..3).flat_map(move |c| (0..4).map(move |p| (n, c, p)))) {
         by_pixel[n * 12 + p * 3 + c] = by_channel[n * 12 + c * 4 + p];
     }
-    let plain = pictures(&by_channel, &labels, shape, false, Device::Cpu).unwrap();
-    let last = pictures(&by_pixel, &labels, shape, true, Device::Cpu).unwrap();
+    let plain = image_batch(&by_channel, &labels, shape, false, Device::Cpu).unwrap();
+    let last = image_batch(&by_pixel, &labels, shape, true, Device::Cpu).unwrap();
     assert_eq!(last.values.stride(), [12, 1, 6, 3]);
     assert!(plain.values.equal(&last.values));
 }
 
 /// Networks with blocks, and what each is fed: of pictures with batch normalisation, and of words with dropout.
-fn blocks(model: Model) -> (Network, Samples) {
-    let words = Shape { input: Input::Text(Text { vocabulary: 50, length: 12 }), output: Output::Classes(3) };
+fn blocks(model: Model) -> (Network, BatchTensors) {
+    let words = ModelShape {
+        input: InputShape::Text(TextShape { vocabulary: 50, length: 12 }),
+        output: OutputShape::Classes(3),
+    };
     let (shape, samples) = match model {
         Model::Resnet20 | Model::MobilenetV3Small => {
             let values: Vec<f32> = (0..6 * 3 * 32 * 32).map(|at| ((at * 37 % 101) as f32 / 50.0) - 1.0).collect();
-            let picture = Picture { channels: 3, height: 32, width: 32 };
-            let samples = pictures(&values, &[0, 1, 2, 0, 1, 2], picture, false, Device::Cpu).unwrap();
-            (Shape::pictures([3, 32, 32], 3), samples)
+            let picture = ImageShape { channels: 3, height: 32, width: 32 };
+            let samples = image_batch(&values, &[0, 1, 2, 0, 1, 2], picture, false, Device::Cpu).unwrap();
+            (ModelShape::images([3, 32, 32], 3), samples)
         }
         _ => {
             let values: Vec<i64> = (0..6 * 12).map(|at| 1 + at * 7 % 49).collect();
             let values = Tensor::from_slice(&values).view([6, 12]);
             let mask = Some(values.ge(0));
-            (words, Samples { values, mask, labels: Tensor::from_slice(&[0i64, 1, 2, 0, 1, 2]), of: Of::all(6) })
+            (
+                words,
+                BatchTensors {
+                    values,
+                    mask,
+                    labels: Tensor::from_slice(&[0i64, 1, 2, 0, 1, 2]),
+                    share: BatchShare::all(6),
+                },
+            )
         }
     };
     (Network::new(model, shape, 3, Device::Cpu, MemoryFormat::Contiguous).unwrap(), samples)
 }
 
 /// The losses of three steps from the same random numbers on, and all weights and statistics afterwards.
-fn train_blocks(model: Model, recipe: &Recipe, freeze: &str) -> (Vec<f64>, Vec<Tensor>) {
+fn train_blocks(model: Model, recipe: &StepConfig, freeze: &str) -> (Vec<f64>, Vec<Tensor>) {
     let _turn = torch::turn();
     let (network, samples) = blocks(model);
     for named in
@@ -148,8 +160,8 @@ fn train_blocks(model: Model, recipe: &Recipe, freeze: &str) -> (Vec<f64>, Vec<T
     }
     let rule = Rule::Adamw(Adamw { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.01 });
     let mut optimizer = Optimizer::new(rule, network.weights()).unwrap();
-    if recipe.format == Format::Fp16 {
-        optimizer = optimizer.scaled(Scaler::new(Device::Cpu).unwrap());
+    if recipe.format == ComputeFormat::Fp16 {
+        optimizer = optimizer.scaled(GradScaler::new(Device::Cpu).unwrap());
     }
     torch::seed(5).unwrap();
     let losses =
@@ -160,18 +172,18 @@ fn train_blocks(model: Model, recipe: &Recipe, freeze: &str) -> (Vec<f64>, Vec<T
 #[test]
 fn what_is_computed_again_is_the_same_to_the_last_bit() {
     let cases = [
-        (Model::Resnet20, Format::Fp32, ""),
-        (Model::Resnet20, Format::Bf16, "conv1."),
-        (Model::MobilenetV3Small, Format::Fp32, ""),
-        (Model::BertMini, Format::Fp32, "bert.embeddings."),
-        (Model::BertMini, Format::Bf16, ""),
-        (Model::BertMini, Format::Fp16, ""),
+        (Model::Resnet20, ComputeFormat::Fp32, ""),
+        (Model::Resnet20, ComputeFormat::Bf16, "conv1."),
+        (Model::MobilenetV3Small, ComputeFormat::Fp32, ""),
+        (Model::BertMini, ComputeFormat::Fp32, "bert.embeddings."),
+        (Model::BertMini, ComputeFormat::Bf16, ""),
+        (Model::BertMini, ComputeFormat::Fp16, ""),
     ];
     for (model, format, freeze) in cases {
-        let plain = Recipe { format, accumulate: 2, ..PLAIN };
+        let plain = StepConfig { format, accumulate: 2, ..PLAIN };
         let (losses, weights) = train_blocks(model, &plain, freeze);
         for recompute in [Recompute::Blocks, Recompute::Every(2)] {
-            let (again, same) = train_blocks(model, &Recipe { recompute, ..plain }, freeze);
+            let (again, same) = train_blocks(model, &StepConfig { recompute, ..plain }, freeze);
             assert_eq!(losses, again, "{model:?} {format:?} {recompute:?} without `{freeze}`");
             assert!(weights.iter().zip(&same).all(|(one, other)| one.equal(other)), "{model:?} {format:?}");
         }
@@ -183,8 +195,8 @@ fn what_is_computed_again_is_the_same_to_the_last_bit() {
 fn losses_in_16_bits_are_those_in_32() {
     for model in [Model::Resnet20, Model::BertMini] {
         let (plain, _) = train_blocks(model, &PLAIN, "");
-        for (format, bound) in [(Format::Bf16, 0.05), (Format::Fp16, 0.02)] {
-            let (found, _) = train_blocks(model, &Recipe { format, ..PLAIN }, "");
+        for (format, bound) in [(ComputeFormat::Bf16, 0.05), (ComputeFormat::Fp16, 0.02)] {
+            let (found, _) = train_blocks(model, &StepConfig { format, ..PLAIN }, "");
             assert!(largest_difference(&plain, &found) < bound, "{model:?} {format:?}: {found:?} against {plain:?}");
         }
     }
@@ -196,7 +208,7 @@ fn shares_of_classes_are_a_mean_of_losses() {
     let scores = Tensor::from_slice2(&[[0.3_f32, -1.0, 2.0], [1.5, 0.0, -0.5]]);
     let (own, others) = (Tensor::from_slice(&[2_i64, 0]), [1_i64, 0]);
     for smoothing in [0.0, 0.1] {
-        let mixed = cross_entropy(&scores, &shares(&own, &others, 0.7, 3).unwrap(), smoothing).unwrap();
+        let mixed = cross_entropy(&scores, &mixed_targets(&own, &others, 0.7, 3).unwrap(), smoothing).unwrap();
         let [one, other] = [own.shallow_clone(), Tensor::from_slice(&others)]
             .map(|labels| cross_entropy(&scores, &labels, smoothing).unwrap().double_value(&[]));
         assert!((mixed.double_value(&[]) - (0.7 * one + 0.3 * other)).abs() < 1e-6);

@@ -18,7 +18,7 @@ type Forget = unsafe extern "C" fn(*mut c_void);
 
 /// The functions of the library.
 #[derive(Debug, Clone, Copy)]
-pub struct Library {
+pub struct CudaGraphLibrary {
     begin: Begin,
     end: Act,
     repeat: Act,
@@ -27,20 +27,20 @@ pub struct Library {
 
 /// What was recorded. It holds the memory that its operations use.
 #[derive(Debug)]
-pub struct Graph {
+pub struct CudaGraph {
     recording: NonNull<c_void>,
-    library: Library,
+    library: CudaGraphLibrary,
 }
 
-impl Library {
+impl CudaGraphLibrary {
     /// The library, if it was opened.
-    pub fn find() -> Option<Library> {
+    pub fn find() -> Option<CudaGraphLibrary> {
         let begin = look_up(c"gradus_graph_begin")?;
         let [end, repeat] = [look_up(c"gradus_graph_end")?, look_up(c"gradus_graph_repeat")?];
         let forget = look_up(c"gradus_graph_forget")?;
         // SAFETY: `cuda/graph.cpp` defines the functions of these names with these signatures.
         unsafe {
-            Some(Library {
+            Some(CudaGraphLibrary {
                 begin: std::mem::transmute::<*mut c_void, Begin>(begin.as_ptr()),
                 end: std::mem::transmute::<*mut c_void, Act>(end.as_ptr()),
                 repeat: std::mem::transmute::<*mut c_void, Act>(repeat.as_ptr()),
@@ -50,7 +50,7 @@ impl Library {
     }
 
     /// Records what `work` asks of the CUDA device of this number; none of it is done yet, and no value may be read in
-    /// it. What `work` returns lies where each [`Graph::repeat`] writes it. The memory is that of an `earlier` recording,
+    /// it. What `work` returns lies where each [`CudaGraph::repeat`] writes it. The memory is that of an `earlier` recording,
     /// if there is one: whatever one of the two has left is gone when the other is repeated.
     ///
     /// # Errors
@@ -58,16 +58,16 @@ impl Library {
     pub fn record<T>(
         self,
         device: usize,
-        earlier: Option<&Graph>,
+        earlier: Option<&CudaGraph>,
         work: impl FnOnce() -> Result<T>,
-    ) -> Result<(Graph, T)> {
+    ) -> Result<(CudaGraph, T)> {
         let earlier = earlier.map_or(std::ptr::null_mut(), |graph| graph.recording.as_ptr());
         let number = c_int::try_from(device).map_err(|_| Error::new("there is no such device"))?;
         let mut recording = std::ptr::null_mut();
         // SAFETY: looks at a recording that lives; writes one pointer to the place it is given, or returns a text.
         check(unsafe { (self.begin)(number, earlier, &raw mut recording) })?;
         let recording = NonNull::new(recording).ok_or_else(|| Error::new("nothing is recorded"))?;
-        let graph = Graph { recording, library: self };
+        let graph = CudaGraph { recording, library: self };
         let result = work();
         // SAFETY: what `begin` wrote, ended once.
         let ended = check(unsafe { (self.end)(recording.as_ptr()) });
@@ -76,7 +76,7 @@ impl Library {
     }
 }
 
-impl Graph {
+impl CudaGraph {
     /// Does all that was recorded, once more; nothing waits for it.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Graph {
     }
 }
 
-impl Drop for Graph {
+impl Drop for CudaGraph {
     fn drop(&mut self) {
         // SAFETY: what `begin` wrote, forgotten once.
         unsafe { (self.library.forget)(self.recording.as_ptr()) }

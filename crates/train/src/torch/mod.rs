@@ -77,7 +77,7 @@ pub fn version() -> Result<String> {
 
 /// A number format of 16 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Half {
+pub enum AutocastDtype {
     /// bfloat16: the exponents of 32 bits, 8 bits of precision.
     Bf16,
     /// IEEE half precision: 11 bits of precision, exponents from 6e-8 to 65504.
@@ -85,8 +85,8 @@ pub enum Half {
 }
 
 /// Runs `work` with matrix products and convolutions in 16 bits on `device`, on this thread.
-pub fn autocast<T>(device: Device, half: Half, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let guard = Autocast { device, before: ffi::autocast_begin(device.is_cuda(), half == Half::Fp16)? };
+pub fn autocast<T>(device: Device, half: AutocastDtype, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let guard = Autocast { device, before: ffi::autocast_begin(device.is_cuda(), half == AutocastDtype::Fp16)? };
     let result = work();
     drop(guard);
     result
@@ -195,7 +195,7 @@ pub fn recompute(x: &Tensor, work: impl Fn(&Tensor, bool) -> Result<Tensor> + 's
 }
 
 /// The same values, whose gradient goes back through them once `work` is done.
-pub fn on_the_way_back(x: &Tensor, work: impl Fn() -> Result<()> + 'static) -> Result<Tensor> {
+pub fn backward_hook(x: &Tensor, work: impl Fn() -> Result<()> + 'static) -> Result<Tensor> {
     let work = move |gradient: &Tensor, _: bool| work().map(|()| gradient.shallow_clone());
     Ok(adopt(ffi::gate(borrow(x), Box::new(Work(Box::new(work))))?))
 }

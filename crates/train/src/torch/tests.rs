@@ -95,10 +95,10 @@ fn random_state_round_trips() {
 fn autocast_holds_within_its_scope_only() {
     let matrix = Tensor::ones([4, 4], (Kind::Float, Device::Cpu));
     let product = || Ok(matrix.f_matmul(&matrix)?.kind());
-    assert_eq!(autocast(Device::Cpu, Half::Bf16, product), Ok(Kind::BFloat16));
-    assert_eq!(autocast(Device::Cpu, Half::Fp16, product), Ok(Kind::Half));
+    assert_eq!(autocast(Device::Cpu, AutocastDtype::Bf16, product), Ok(Kind::BFloat16));
+    assert_eq!(autocast(Device::Cpu, AutocastDtype::Fp16, product), Ok(Kind::Half));
     assert_eq!(product(), Ok(Kind::Float));
-    let _ = autocast::<()>(Device::Cpu, Half::Bf16, || Err(Error::new("left early")));
+    let _ = autocast::<()>(Device::Cpu, AutocastDtype::Bf16, || Err(Error::new("left early")));
     assert_eq!(product(), Ok(Kind::Float));
 }
 

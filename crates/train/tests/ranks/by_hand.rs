@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use domain::rank::{Rendezvous, Report};
-use train::torch::group::Store;
+use train::torch::group::TcpStore;
 
 /// Starts `nodes` nodes, which share neither folder nor job file and meet at `port`, and waits for their ends.
 fn launch(folder: &Path, job: &str, nodes: u32, port: u16, variables: &[(&str, &str)]) -> Vec<Output> {
@@ -55,7 +55,7 @@ fn ranks_that_are_restarted_do_not_meet_their_old_selves() {
         patience_s: 60,
         prefix: String::new(),
     };
-    let _store = Store::open(&meeting, true).unwrap();
+    let _store = TcpStore::open(&meeting, true).unwrap();
     for restarts in ["0", "1", "2"] {
         let folder = tempfile::tempdir().unwrap();
         let variables = [("TORCHELASTIC_USE_AGENT_STORE", "True"), ("TORCHELASTIC_RESTART_COUNT", restarts)];

@@ -199,7 +199,7 @@ fn rewrite(bench: &Bench, change: impl Fn(&mut Value)) {
         if !path.file_name().unwrap().to_string_lossy().starts_with("manifest-") {
             continue;
         }
-        let mut manifest: checkpoint::Manifest = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        let mut manifest: checkpoint::CheckpointManifest = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         change(&mut manifest.state);
         let mut text = serde_json::to_string_pretty(&manifest).unwrap();
         text.truncate(text.len() - 2);

@@ -7,7 +7,7 @@ use domain::finding::Cause;
 use serde_json::{Value, json};
 use tch::Device;
 use train::run::Ending;
-use train::torch::module::Script;
+use train::torch::module::ScriptModule;
 
 use crate::scene::{Bench, bench};
 use crate::texts::reading;
@@ -66,7 +66,7 @@ fn what_is_exported_is_the_module_with_the_trained_weights() {
         "norm.weight",
     ];
     assert_eq!(names, expected);
-    let script = Script::load(&bench.path("export/model.pt"), Device::Cpu).unwrap();
+    let script = ScriptModule::load(&bench.path("export/model.pt"), Device::Cpu).unwrap();
     let tensors: Vec<_> = script.parameters().unwrap().into_iter().chain(script.buffers().unwrap()).collect();
     assert_eq!(tensors.len(), weights.len());
     for (name, tensor) in tensors {
@@ -177,7 +177,7 @@ fn damaged_files_are_errors() {
             bytes[place] ^= 1 << next(8);
         }
         fs::write(&path, &bytes).unwrap();
-        refused += u32::from(Script::load(&path, Device::Cpu).is_err());
+        refused += u32::from(ScriptModule::load(&path, Device::Cpu).is_err());
     }
     assert!(refused > 30, "{refused}");
 }

@@ -5,7 +5,7 @@ use domain::id::Fence;
 use domain::rank::{RankCommand, Report};
 use serde_json::{Value, json};
 use train::run::Ending;
-use train::state::LeftOut;
+use train::state::OmittedState;
 
 use crate::scene::bench;
 
@@ -61,15 +61,17 @@ fn a_resumed_run_ends_with_the_same_bytes() {
 fn what_a_resume_leaves_out_is_seen_in_the_result() {
     let [job, _] = jobs();
     let whole = bench(job.clone()).finish();
-    let none = LeftOut::default();
-    for left_out in
-        [LeftOut { random: true, ..none }, LeftOut { optimizer: true, ..none }, LeftOut { position: true, ..none }]
-    {
+    let none = OmittedState::default();
+    for omitted in [
+        OmittedState { random: true, ..none },
+        OmittedState { optimizer: true, ..none },
+        OmittedState { position: true, ..none },
+    ] {
         let mut bench = bench(job.clone());
         bench.stop_after(7);
         bench.lose_after(5);
-        let resumed = bench.attempt(left_out, |_| None);
-        assert_ne!(resumed.exported().model_sha256, whole.exported().model_sha256, "{left_out:?}");
+        let resumed = bench.attempt(omitted, |_| None);
+        assert_ne!(resumed.exported().model_sha256, whole.exported().model_sha256, "{omitted:?}");
     }
 }
 
@@ -77,7 +79,7 @@ fn what_a_resume_leaves_out_is_seen_in_the_result() {
 fn an_order_saves_and_another_stops_before_the_run_is_through() {
     // Far more steps than are made before an order arrives, however slow the machine is.
     let mut bench = bench(json!({"epochs": 100_000, "checkpoint": {"every": "10000000 steps"}}));
-    let outcome = bench.attempt(LeftOut::default(), |report| match report {
+    let outcome = bench.attempt(OmittedState::default(), |report| match report {
         Report::Step(done) if done.step == 3 => Some(RankCommand::Checkpoint),
         Report::Checkpointed(_) => Some(RankCommand::Stop),
         _ => None,

@@ -13,8 +13,8 @@ use domain::train::Train;
 use serde_json::{Value, json};
 use tch::Device;
 use train::channel::Channel;
-use train::run::{Ending, Setting, run};
-use train::state::LeftOut;
+use train::run::{Ending, RunOptions, run};
+use train::state::OmittedState;
 
 /// A folder in which one run is tried again and again.
 pub struct Bench {
@@ -64,7 +64,7 @@ impl Bench {
     /// One attempt; `order` says what the agent orders on seeing a report.
     pub fn attempt(
         &mut self,
-        left_out: LeftOut,
+        omitted: OmittedState,
         mut order: impl FnMut(&Report) -> Option<RankCommand> + Send,
     ) -> Outcome {
         static TURN: Mutex<()> = Mutex::new(());
@@ -105,19 +105,19 @@ impl Bench {
                 reports
             });
             let channel = Channel::connect(&spec.socket).unwrap();
-            let ending = run(&spec, Setting { left_out, ..Setting::on(Device::Cpu) }, &channel);
+            let ending = run(&spec, RunOptions { omitted, ..RunOptions::on(Device::Cpu) }, &channel);
             channel.finish();
             Outcome { reports: agent.join().unwrap(), ending: ending.map_err(|error| error.finding()) }
         })
     }
 
     pub fn finish(&mut self) -> Outcome {
-        self.attempt(LeftOut::default(), |_| None)
+        self.attempt(OmittedState::default(), |_| None)
     }
 
     /// Stops once step `step` was reported, wherever the rank is by then.
     pub fn stop_after(&mut self, step: u64) -> Outcome {
-        self.attempt(LeftOut::default(), |report| {
+        self.attempt(OmittedState::default(), |report| {
             matches!(report, Report::Step(done) if done.step == step).then_some(RankCommand::Stop)
         })
     }

@@ -2,7 +2,7 @@
 //! of them has a CUDA device and the library for it.
 //!
 //! Every call is made by all ranks of a group in the same order; each waits for the others, and at most as long as the
-//! meeting says. What a rank that waited in vain can say is who is missing: [`Group::missing`].
+//! meeting says. What a rank that waited in vain can say is who is missing: [`ProcessGroup::missing`].
 
 mod bridge;
 
@@ -25,7 +25,7 @@ const NOTICE: Duration = Duration::from_secs(3);
 const BUCKET_BYTES: u64 = 25 << 20;
 
 /// The store that ranks meet at; rank 0 keeps it.
-pub struct Store {
+pub struct TcpStore {
     inner: UniquePtr<ffi::Store>,
     /// This machine's address, as others reach it.
     here: String,
@@ -38,7 +38,7 @@ pub struct Store {
 
 /// How ranks on CUDA devices exchange values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Way {
+pub enum Transport {
     /// From device to device.
     Nccl,
     /// Through the host, for no rank can do otherwise.
@@ -48,23 +48,23 @@ pub enum Way {
 }
 
 /// Some of the ranks, numbered anew from 0.
-pub struct Group {
+pub struct ProcessGroup {
     inner: UniquePtr<ffi::Group>,
-    way: Way,
-    store: Rc<Store>,
+    way: Transport,
+    store: Rc<TcpStore>,
     name: String,
     rank: u32,
     size: u32,
 }
 
 /// The exchange of gradients while the backward pass goes on: `c10d::Reducer`.
-pub struct Exchange {
+pub struct Reducer {
     inner: UniquePtr<ffi::Exchange>,
 }
 
-impl Store {
+impl TcpStore {
     /// Opens the store at the meeting's address; `keep` where this process is the one that keeps it.
-    pub fn open(meeting: &Rendezvous, keep: bool) -> Result<Store> {
+    pub fn open(meeting: &Rendezvous, keep: bool) -> Result<TcpStore> {
         let patience = Duration::from_secs(meeting.patience_s.max(1));
         let inner = ffi::store_open(&meeting.host, meeting.port, keep, millis(patience)).map_err(|error| {
             let (host, port) = (&meeting.host, meeting.port);
@@ -73,13 +73,13 @@ impl Store {
         })?;
         let here = here(&meeting.host, meeting.port);
         let device = if tch::Cuda::is_available() { i32::try_from(meeting.local_rank).unwrap_or(-1) } else { -1 };
-        Ok(Store { inner, here, patience, prefix: meeting.prefix.clone(), device })
+        Ok(TcpStore { inner, here, patience, prefix: meeting.prefix.clone(), device })
     }
 }
 
-impl Group {
+impl ProcessGroup {
     /// Waits until all `size` ranks have come, and connects them. `ranks` are their numbers among all, for messages.
-    pub fn join(store: &Rc<Store>, name: &str, rank: u32, ranks: &[u32]) -> Result<Group> {
+    pub fn join(store: &Rc<TcpStore>, name: &str, rank: u32, ranks: &[u32]) -> Result<ProcessGroup> {
         let size = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
         let name = &format!("{}{name}", store.prefix);
         let key = |rank: u32| format!("{name}/here/{rank}");
@@ -97,13 +97,13 @@ impl Group {
         }
         let can = (0..size).map(|rank| ffi::store_has(&store.inner, &nccl(rank)));
         let way = way(ranks, &can.collect::<std::result::Result<Vec<bool>, _>>()?);
-        let device = if way == Way::Nccl { store.device } else { -1 };
+        let device = if way == Transport::Nccl { store.device } else { -1 };
         let inner = ffi::group_join(&store.inner, name, rank, size, &store.here, device, millis(store.patience))?;
-        Ok(Group { inner, way, store: Rc::clone(store), name: name.to_owned(), rank, size })
+        Ok(ProcessGroup { inner, way, store: Rc::clone(store), name: name.to_owned(), rank, size })
     }
 
     /// How values on CUDA devices go, as all ranks have agreed.
-    pub fn way(&self) -> &Way {
+    pub fn way(&self) -> &Transport {
         &self.way
     }
 
@@ -176,17 +176,17 @@ impl Group {
     }
 }
 
-impl std::fmt::Debug for Group {
+impl std::fmt::Debug for ProcessGroup {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "rank {} of {} in `{}`", self.rank, self.size, self.name)
     }
 }
 
-impl Exchange {
+impl Reducer {
     /// Hooks itself to the parameters, which are the same in the same order on every rank. `bf16` sends half of the
     /// bytes.
-    pub fn new(group: &Group, parameters: &[Tensor], bf16: bool) -> Result<Exchange> {
-        Ok(Exchange { inner: ffi::exchange_new(&group.inner, &lend(parameters), BUCKET_BYTES, bf16)? })
+    pub fn new(group: &ProcessGroup, parameters: &[Tensor], bf16: bool) -> Result<Reducer> {
+        Ok(Reducer { inner: ffi::exchange_new(&group.inner, &lend(parameters), BUCKET_BYTES, bf16)? })
     }
 
     /// Before the forward pass whose gradients are exchanged.
@@ -203,17 +203,17 @@ impl Exchange {
 
 /// What ranks with these numbers agree on, each of which can exchange over NCCL or not: a group exchanges in one way, so
 /// one that cannot decides for all.
-fn way(ranks: &[u32], can: &[bool]) -> Way {
+fn way(ranks: &[u32], can: &[bool]) -> Transport {
     let cannot: Vec<u32> = ranks.iter().zip(can).filter(|(_, can)| !**can).map(|(rank, _)| *rank).collect();
     match cannot.len() {
-        0 => Way::Nccl,
-        some if some == ranks.len() => Way::Host,
-        _ => Way::HostFor(cannot),
+        0 => Transport::Nccl,
+        some if some == ranks.len() => Transport::Host,
+        _ => Transport::HostFor(cannot),
     }
 }
 
 /// The places of keys that nobody has set in time.
-fn wait_for(store: &Store, patience: Duration, keys: Vec<String>) -> Result<Vec<usize>> {
+fn wait_for(store: &TcpStore, patience: Duration, keys: Vec<String>) -> Result<Vec<usize>> {
     let began = Instant::now();
     let mut absent: Vec<usize> = (0..keys.len()).collect();
     loop {
@@ -260,8 +260,8 @@ mod tests {
 
     #[test]
     fn one_rank_without_nccl_decides_for_all() {
-        assert_eq!(way(&[0, 2], &[true, true]), Way::Nccl);
-        assert_eq!(way(&[0, 2], &[false, false]), Way::Host);
-        assert_eq!(way(&[0, 2, 4], &[true, false, true]), Way::HostFor(vec![2]));
+        assert_eq!(way(&[0, 2], &[true, true]), Transport::Nccl);
+        assert_eq!(way(&[0, 2], &[false, false]), Transport::Host);
+        assert_eq!(way(&[0, 2, 4], &[true, false, true]), Transport::HostFor(vec![2]));
     }
 }

@@ -16,21 +16,21 @@ use tch::{Device, Tensor};
 use super::Result;
 
 /// A module on a device.
-pub struct Script {
+pub struct ScriptModule {
     inner: UniquePtr<ffi::Script>,
     /// Unknown before the first pass.
     is_training: Cell<Option<bool>>,
 }
 
-impl Script {
+impl ScriptModule {
     /// Reads a file that `torch.jit.ScriptModule.save` has written.
-    pub fn load(path: &Path, device: Device) -> Result<Script> {
+    pub fn load(path: &Path, device: Device) -> Result<ScriptModule> {
         let place = match device {
             Device::Cuda(place) => u32::try_from(place).unwrap_or(0),
             Device::Cpu | Device::Mps | Device::Vulkan => 0,
         };
         let inner = ffi::script_load(&path.to_string_lossy(), device.is_cuda(), place)?;
-        Ok(Script { inner, is_training: Cell::new(None) })
+        Ok(ScriptModule { inner, is_training: Cell::new(None) })
     }
 
     /// Writes such a file, of a module that is not in training.

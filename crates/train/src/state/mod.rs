@@ -1,33 +1,38 @@
 //! Everything that one step changes, and how it is copied out to be saved and back to be resumed.
 //!
 //! The whole state is: weights and running statistics, the optimiser's tensors, the random number generators, the best
-//! weights so far, and [`Progress`]. The schedule is a function of the step, and the loader of the position, so
+//! weights so far, and [`TrainProgress`]. The schedule is a function of the step, and the loader of the position, so
 //! neither has state of its own.
 
+pub mod average;
+pub mod pretrained;
 mod tensors;
+mod trial;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use checkpoint::{Best, Loaded, Snapshot};
+use checkpoint::{BestWeights, LoadedCheckpoint, Snapshot};
+use data::Cursor;
 use domain::finding::{Cause, Finding};
 use domain::rank::Figures;
 use domain::train::{ModelSource, Module, Train};
 use serde::{Deserialize, Serialize};
 use tch::{Device, Tensor};
 
-use crate::average::Averaged;
 use crate::error::Error;
-use crate::model::{Named, Network, Shape, Weights, fingerprint};
+use crate::model::{ModelShape, Named, Network, Weights, fingerprint};
+use crate::optim::GradScaler;
+use crate::optim::schedule::{EpochOrigin, Length};
 use crate::optim::{Optimizer, kinds};
-use crate::precision::{Format, Scaler};
-use crate::ranks::shards::{self, Kinds};
-use crate::ranks::{Of, Ranks};
-use crate::schedule::{Length, Origin};
+use crate::ranks::shards::{self, StateKeys};
+use crate::ranks::{ParamSet, Ranks};
+use crate::step::precision::ComputeFormat;
 use crate::torch;
-use crate::trial::try_out;
-use tensors::{Copies, fill, find, misfit, to_tensor};
+use average::AveragedModel;
+use tensors::{HostCopies, fill, find, state_mismatch, to_tensor};
+use trial::trial_step;
 
 pub(crate) use tensors::{copy, fill_from};
 
@@ -36,7 +41,7 @@ const GENERATORS: [&str; 2] = ["random.ranks", "random.ranks.cuda"];
 
 /// What is saved besides tensors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct TrainProgress {
     /// Optimiser steps done.
     pub step: u64,
     /// Epoch of the next batch.
@@ -57,20 +62,27 @@ pub struct Progress {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
     /// From where steps and epochs are counted together; not from 0 where the data has changed since.
-    #[serde(default, skip_serializing_if = "Origin::is_start")]
-    pub origin: Origin,
+    #[serde(default, skip_serializing_if = "EpochOrigin::is_start")]
+    pub origin: EpochOrigin,
 }
 
-impl Progress {
+impl TrainProgress {
+    /// One more step is done; `cursor` is where the loader stands then.
+    pub(crate) fn advance_to(&mut self, cursor: Cursor) {
+        self.step += 1;
+        (self.epoch, self.position) = (cursor.epoch, cursor.pos);
+        self.evaluated = false;
+    }
+
     /// Goes on where it was left, of an epoch that has so many samples now; with the next epoch, if it has fewer than
     /// were used.
     fn count_anew(&mut self, samples: u64, batch: u64) {
         if self.position < samples {
             let began = self.step.saturating_sub(self.position.div_ceil(batch.max(1)));
-            self.origin = Origin { step: began, epoch: self.epoch };
+            self.origin = EpochOrigin { step: began, epoch: self.epoch };
         } else {
             (self.epoch, self.position) = (self.epoch + 1, 0);
-            self.origin = Origin { step: self.step, epoch: self.epoch };
+            self.origin = EpochOrigin { step: self.step, epoch: self.epoch };
         }
     }
 }
@@ -91,7 +103,7 @@ pub struct BestScore {
 
 /// What a resume leaves out, so that the chaos test can prove that it would notice. Nothing, in any other build.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct LeftOut {
+pub struct OmittedState {
     /// The state of the random number generators.
     pub random: bool,
     /// The state of the optimiser.
@@ -101,15 +113,15 @@ pub struct LeftOut {
 }
 
 /// What a run begins with: a network that is whole on every rank, until the ranks divide it.
-pub struct Start {
+pub struct InitialState {
     /// The network.
     pub network: Network,
-    progress: Progress,
-    best: Option<Arc<Best>>,
+    progress: TrainProgress,
+    best: Option<Arc<BestWeights>>,
     device: Device,
     /// What was saved besides the weights, where something was.
     resumed: Option<Vec<checkpoint::Tensor>>,
-    left_out: LeftOut,
+    omitted: OmittedState,
 }
 
 /// A network in training.
@@ -119,23 +131,29 @@ pub struct Trainer {
     /// What trains it.
     pub optimizer: Optimizer,
     /// How far it has come.
-    pub progress: Progress,
+    pub progress: TrainProgress,
     /// The mean of its weights, where one is kept.
-    pub average: Option<Averaged>,
+    pub average: Option<AveragedModel>,
     /// What this rank has of the weights between two steps: all, or a part of each.
     held: Weights,
     /// What the optimiser keeps for each parameter.
     kinds: &'static [&'static str],
-    best: Option<Arc<Best>>,
+    best: Option<Arc<BestWeights>>,
     device: Device,
 }
 
 /// The mean of the weights, as it is saved.
-const AVERAGE: Kinds<'static> = Kinds { names: &["average"], of: Of::All };
+const AVERAGE: StateKeys<'static> = StateKeys { names: &["average"], of: ParamSet::All };
 
-impl Start {
+impl InitialState {
     /// A network that has seen nothing.
-    pub fn fresh(train: &Train, shape: Shape, device: Device, threads: u32, ranks: &Ranks) -> Result<Start, Error> {
+    pub fn fresh(
+        train: &Train,
+        shape: ModelShape,
+        device: Device,
+        threads: u32,
+        ranks: &Ranks,
+    ) -> Result<InitialState, Error> {
         let moments = ranks.moments();
         let (mut network, module) = match &train.model {
             ModelSource::Named(model) => {
@@ -147,12 +165,12 @@ impl Start {
                 (network, Some(fingerprint(path)?))
             }
         };
-        network.drop_out(train.dropout);
+        network.apply_dropout(train.dropout);
         freeze(&network, &train.parameters.freeze)?;
         if module.is_some() {
-            try_out(&network, train, shape, device)?;
+            trial_step(&network, train, shape, device)?;
         }
-        let progress = Progress {
+        let progress = TrainProgress {
             step: 0,
             epoch: 0,
             position: 0,
@@ -161,26 +179,27 @@ impl Start {
             best: None,
             module,
             data: None,
-            origin: Origin::default(),
+            origin: EpochOrigin::default(),
         };
-        Ok(Start { network, progress, best: None, device, resumed: None, left_out: LeftOut::default() })
+        Ok(InitialState { network, progress, best: None, device, resumed: None, omitted: OmittedState::default() })
     }
 
     /// Takes over a saved state. All of it fits, or nothing does: the file is of the same job.
-    pub fn restore(&mut self, loaded: Loaded, left_out: LeftOut) -> Result<(), Error> {
+    pub fn restore(&mut self, loaded: LoadedCheckpoint, omitted: OmittedState) -> Result<(), Error> {
         let state = serde_json::from_value(loaded.manifest.state);
-        let mut progress: Progress = state.map_err(|error| misfit(&format!("its progress cannot be read: {error}")))?;
+        let mut progress: TrainProgress =
+            state.map_err(|error| state_mismatch(&format!("its progress cannot be read: {error}")))?;
         if progress.module != self.progress.module {
             let message = "the module's file is not the one that this run began with";
             return Err(Finding::new(Cause::Job, message).hint("put the old file back, or start a run afresh").into());
         }
         fill(self.network.weights().all(), &loaded.model)?;
-        if left_out.position {
+        if omitted.position {
             progress.position = 0;
         }
         self.best = loaded.best.map(Arc::new);
         self.progress = progress;
-        (self.resumed, self.left_out) = (Some(loaded.training), left_out);
+        (self.resumed, self.omitted) = (Some(loaded.training), omitted);
         Ok(())
     }
 
@@ -196,26 +215,26 @@ impl Start {
     /// Gives all ranks the state of the first one, each as much as it keeps of it: of the network, and of what was
     /// saved of the optimiser, the generators and the mean of the weights.
     pub fn among(self, train: &Train, ranks: &mut Ranks) -> Result<Trainer, Error> {
-        let Start { mut network, mut progress, best, device, resumed, left_out } = self;
-        let [is_resumed] = ranks.agree([resumed.is_some()])?;
+        let InitialState { mut network, mut progress, best, device, resumed, omitted } = self;
+        let [is_resumed] = ranks.broadcast_flags([resumed.is_some()])?;
         if ranks.size() > 1 {
-            let told = serde_json::to_string(&progress).map_err(|error| misfit(&error.to_string()))?;
-            let told = ranks.spread_text(0, &told)?;
-            progress = serde_json::from_str(&told).map_err(|error| misfit(&error.to_string()))?;
+            let told = serde_json::to_string(&progress).map_err(|error| state_mismatch(&error.to_string()))?;
+            let told = ranks.broadcast_text(0, &told)?;
+            progress = serde_json::from_str(&told).map_err(|error| state_mismatch(&error.to_string()))?;
         }
-        ranks.spread(network.weights().all())?;
+        ranks.broadcast(network.weights().all())?;
         ranks.divide(&mut network, train.parallel)?;
 
         let held = ranks.held(network.weights());
         let kept = ranks.kept(&held, train.parallel);
         let mut optimizer = Optimizer::with(train.optimizer, &train.parameters, train.offload, &kept)?;
-        if Format::choose(train.precision, device) == Format::Fp16 {
-            optimizer = optimizer.scaled(Scaler::new(device)?);
+        if ComputeFormat::choose(train.precision, device) == ComputeFormat::Fp16 {
+            optimizer = optimizer.scaled(GradScaler::new(device)?);
         }
-        let average = train.average.map(|rule| Averaged::new(rule, &held)).transpose()?;
+        let average = train.average.map(|rule| AveragedModel::new(rule, &held)).transpose()?;
         let kinds = kinds(train.optimizer);
         let trainer = Trainer { network, optimizer, progress, average, held, kinds, best, device };
-        trainer.resume(is_resumed, &resumed.unwrap_or_default(), left_out, train.seed, ranks)?;
+        trainer.resume(is_resumed, &resumed.unwrap_or_default(), omitted, train.seed, ranks)?;
         Ok(trainer)
     }
 }
@@ -224,12 +243,12 @@ impl Trainer {
     /// A network that has seen nothing, divided among the ranks.
     pub fn fresh(
         train: &Train,
-        shape: Shape,
+        shape: ModelShape,
         device: Device,
         threads: u32,
         ranks: &mut Ranks,
     ) -> Result<Trainer, Error> {
-        Start::fresh(train, shape, device, threads, ranks)?.among(train, ranks)
+        InitialState::fresh(train, shape, device, threads, ranks)?.among(train, ranks)
     }
 
     /// Fills what each rank keeps with what the first one has `saved`.
@@ -237,7 +256,7 @@ impl Trainer {
         &self,
         is_resumed: bool,
         saved: &[checkpoint::Tensor],
-        left_out: LeftOut,
+        omitted: OmittedState,
         seed: u64,
         ranks: &Ranks,
     ) -> Result<(), Error> {
@@ -247,19 +266,19 @@ impl Trainer {
             Err(_) if !ranks.is_first() || name.starts_with("scaler.") => Ok(None),
             Err(error) => Err(error),
         };
-        let [restores_optimizer] = ranks.agree([is_resumed && !left_out.optimizer])?;
+        let [restores_optimizer] = ranks.broadcast_flags([is_resumed && !omitted.optimizer])?;
         if restores_optimizer {
             shards::scatter(&self.optimizer.state(), self.kept(), &find, ranks)?;
         }
         if let (Some(average), true) = (&self.average, is_resumed) {
             shards::scatter(average.state(), AVERAGE, &find, ranks)?;
         }
-        if is_resumed && ranks.is_first() && !left_out.random {
+        if is_resumed && ranks.is_first() && !omitted.random {
             for (device, name) in self.generators() {
                 torch::set_random_state(device, &to_tensor(self::find(saved, name)?)?)?;
             }
         }
-        ranks.seed_apart(seed, self.progress.step)?;
+        ranks.seed_per_share(seed, self.progress.step)?;
         for (device, _) in self.generators() {
             let found = saved.iter().find(|tensor| tensor.name == generators_name(device));
             ranks.set_generators(device, found.map(to_tensor).transpose()?)?;
@@ -268,17 +287,17 @@ impl Trainer {
     }
 
     /// What the optimiser keeps for each parameter.
-    fn kept(&self) -> Kinds<'static> {
-        Kinds { names: self.kinds, of: Of::Trained }
+    fn kept(&self) -> StateKeys<'static> {
+        StateKeys { names: self.kinds, of: ParamSet::Trained }
     }
 
     /// Copies the state of all ranks, into the memory of an earlier snapshot where there is one; none on a rank that
     /// is not the first.
     pub fn snapshot(&self, spare: Option<Snapshot>, ranks: &Ranks) -> Result<Option<Snapshot>, Error> {
         let began = Instant::now();
-        ranks.check_same(&self.network, self.progress.step)?;
+        ranks.check_replicas(&self.network, self.progress.step)?;
         let (old_model, old_training) = spare.map_or_else(Default::default, |old| (old.model, old.training));
-        let mut training = Copies::over(old_training);
+        let mut training = HostCopies::over(old_training);
         shards::gather(&self.optimizer.state(), self.kept(), ranks, &mut |named| training.add(named))?;
         if let Some(average) = &self.average {
             shards::gather(average.state(), AVERAGE, ranks, &mut |named| training.add(named))?;
@@ -295,14 +314,14 @@ impl Trainer {
         for (device, tensor) in of_ranks.into_iter().filter_map(|(device, tensor)| Some((device, tensor?))) {
             training.add(&Named { name: generators_name(device).into(), tensor })?;
         }
-        let state = serde_json::to_value(&self.progress).map_err(|error| misfit(&error.to_string()))?;
+        let state = serde_json::to_value(&self.progress).map_err(|error| state_mismatch(&error.to_string()))?;
         let (step, training, best) = (self.progress.step, training.made, self.best.clone());
         Ok(Some(Snapshot { step, began, model, training, state, best }))
     }
 
     /// Copies of all weights and buffers, sorted by name, on the first rank; nothing on the others.
     fn whole_weights(&self, spare: Vec<checkpoint::Tensor>, ranks: &Ranks) -> Result<Vec<checkpoint::Tensor>, Error> {
-        let mut copies = Copies::over(spare);
+        let mut copies = HostCopies::over(spare);
         let weights = self.network.weights();
         match ranks.division() {
             Some(division) => {
@@ -311,7 +330,7 @@ impl Trainer {
                     let found = self.held.parameters().iter().find(|named| named.name == name);
                     found.map(|named| named.tensor.shallow_clone())
                 };
-                division.each_whole(Of::All, &own, &mut |name, tensor| {
+                division.each_whole(ParamSet::All, &own, &mut |name, tensor| {
                     if failed.is_none() {
                         failed = copies.add(&Named { name: name.to_owned(), tensor }).err();
                     }
@@ -343,7 +362,7 @@ impl Trainer {
     }
 
     /// Puts the mean of the weights in their place, if there is one by now, and returns what was there.
-    pub fn lend_average(&self, length: Length, ranks: &Ranks) -> Result<Option<Lent>, Error> {
+    pub fn swap_in_average(&self, length: Length, ranks: &Ranks) -> Result<Option<SwappedWeights>, Error> {
         let Some(average) = self.average.as_ref().filter(|one| one.is_begun(length, self.progress.step)) else {
             return Ok(None);
         };
@@ -352,11 +371,11 @@ impl Trainer {
         average.put()?;
         ranks.refresh()?;
         let has_statistics = !self.network.weights().buffers().is_empty();
-        Ok(Some(Lent { copies, batches: if has_statistics { average.batches() } else { 0 } }))
+        Ok(Some(SwappedWeights { copies, batches: if has_statistics { average.batches() } else { 0 } }))
     }
 
     /// Puts back what the mean took the place of.
-    pub fn take_back(&self, lent: Lent, ranks: &Ranks) -> Result<(), Error> {
+    pub fn swap_back(&self, lent: SwappedWeights, ranks: &Ranks) -> Result<(), Error> {
         for (named, copy) in self.here().zip(lent.copies) {
             let mut target = named.tensor.f_detach().map_err(torch::Error::from)?;
             target.f_copy_(&copy).map_err(torch::Error::from)?;
@@ -368,7 +387,7 @@ impl Trainer {
     pub fn keep_best(&mut self, score: BestScore, ranks: &Ranks) -> Result<(), Error> {
         let model = self.whole_weights(Vec::new(), ranks)?;
         if ranks.is_first() {
-            self.best = Some(Arc::new(Best { step: score.step, model }));
+            self.best = Some(Arc::new(BestWeights { step: score.step, model }));
         }
         self.progress.best = Some(score);
         Ok(())
@@ -376,9 +395,9 @@ impl Trainer {
 
     /// Puts the best weights, which the first rank knows, into the network of every rank; returns them there as they
     /// are saved.
-    pub fn use_best(&mut self, ranks: &Ranks) -> Result<Option<Arc<Best>>, Error> {
+    pub fn load_best(&mut self, ranks: &Ranks) -> Result<Option<Arc<BestWeights>>, Error> {
         if ranks.is_first() && self.best.is_none() {
-            return Err(misfit("it holds no best weights"));
+            return Err(state_mismatch("it holds no best weights"));
         }
         let saved: &[checkpoint::Tensor] = self.best.as_ref().map_or(&[], |best| &best.model);
         let weights = self.network.weights();
@@ -386,12 +405,12 @@ impl Trainer {
             let found = self.held.parameters().iter().find(|named| named.name == name);
             found.map(|named| named.tensor.shallow_clone())
         };
-        let is_divided = ranks.hand_out(|name| to_tensor(find(saved, name)?), own)?;
+        let is_divided = ranks.scatter_whole(|name| to_tensor(find(saved, name)?), own)?;
         let whole = || weights.all().skip(if is_divided { weights.parameters().len() } else { 0 });
         if ranks.is_first() {
             fill(whole(), saved)?;
         }
-        ranks.spread(whole())?;
+        ranks.broadcast(whole())?;
         Ok(self.best.clone())
     }
 
@@ -410,7 +429,7 @@ fn generators_name(device: Device) -> &'static str {
 }
 
 /// The weights while their mean stands in their place.
-pub struct Lent {
+pub struct SwappedWeights {
     copies: Vec<Tensor>,
     /// Batches from which statistics have to be measured for the mean; 0 where there are none.
     pub batches: u32,

@@ -5,31 +5,33 @@
 //! [`groups`]; the rules that the library has no kernel for are [`lamb`], [`lars`] and [`adafactor`].
 
 mod adafactor;
+mod grad_scaler;
 mod groups;
 mod lamb;
 mod lars;
+pub mod schedule;
 
 use domain::train::{Adafactor, Adamw, Lamb, Lars, Offload, Optimizer as Rule, Parameters, Sgd};
 use tch::{Device, Kind, Tensor};
 
-pub use groups::{Treatment, rates};
+pub use grad_scaler::GradScaler;
+pub use groups::{ParamGroup, rates};
 
 use crate::model::{Named, Weights};
-use crate::precision::Scaler;
 use crate::torch::{self, AdamwConstants, Error, Result, SgdConstants};
 
 /// An update rule and its state, for the parameters of one network.
 pub struct Optimizer {
     rule: Rule,
-    groups: Vec<Group>,
+    groups: Vec<ProcessGroup>,
     /// The number of updates as the kernels want it: a float32 scalar.
     updates: Tensor,
-    scaler: Option<Scaler>,
+    scaler: Option<GradScaler>,
 }
 
 /// Parameters that are treated alike, and the state that the rule keeps of them.
-struct Group {
-    treatment: Treatment,
+struct ProcessGroup {
+    treatment: ParamGroup,
     names: Vec<String>,
     parameters: Vec<Tensor>,
     state: State,
@@ -45,11 +47,11 @@ enum State {
     /// Two moments a parameter.
     Moments { first: Vec<Tensor>, second: Vec<Tensor> },
     /// Mean squares by row and column, or by value.
-    Squares(Vec<adafactor::Squares>),
+    SecondMoment(Vec<adafactor::SecondMoment>),
 }
 
 /// What the ranks that update different parameters agree on before each update.
-pub trait Agree {
+pub trait GlobalGradients {
     /// The norm of all ranks' gradients taken as one vector, a scalar.
     fn norm(&self) -> Result<Tensor>;
     /// Makes `found` 1 if it is on any rank: a gradient there is not finite.
@@ -59,7 +61,7 @@ pub trait Agree {
 /// All of `gradients` are known here.
 struct Alone<'a>(&'a [Tensor]);
 
-impl Agree for Alone<'_> {
+impl GlobalGradients for Alone<'_> {
     fn norm(&self) -> Result<Tensor> {
         torch::gradient_norm(self.0)
     }
@@ -89,14 +91,14 @@ impl Optimizer {
     pub fn with(rule: Rule, keys: &Parameters, offload: Offload, weights: &Weights) -> Result<Optimizer> {
         let is_on_host = offload == Offload::Optimizer;
         let rates = rates(keys, weights.in_order());
-        let mut groups: Vec<Group> = Vec::new();
+        let mut groups: Vec<ProcessGroup> = Vec::new();
         for Named { name, tensor } in weights.parameters().iter().filter(|named| named.tensor.requires_grad()) {
-            let treatment = Treatment::of(keys, tensor.dim(), rates.get(name).copied().unwrap_or(1.0));
+            let treatment = ParamGroup::of(keys, tensor.dim(), rates.get(name).copied().unwrap_or(1.0));
             let place = match groups.iter().position(|group| group.treatment == treatment) {
                 Some(place) => place,
                 None => {
                     let (names, parameters) = (Vec::new(), Vec::new());
-                    groups.push(Group { treatment, names, parameters, state: State::Bare, is_on_host });
+                    groups.push(ProcessGroup { treatment, names, parameters, state: State::Bare, is_on_host });
                     groups.len() - 1
                 }
             };
@@ -114,7 +116,7 @@ impl Optimizer {
     }
 
     /// The same, for losses that are scaled.
-    pub fn scaled(self, scaler: Scaler) -> Optimizer {
+    pub fn scaled(self, scaler: GradScaler) -> Optimizer {
         Optimizer { scaler: Some(scaler), ..self }
     }
 
@@ -135,7 +137,7 @@ impl Optimizer {
     /// gradients. Nothing here waits for the device, unless losses are scaled: then gradients that are not finite
     /// change nothing, and false is returned.
     pub fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<bool> {
-        let gradients: Vec<Vec<Tensor>> = self.groups.iter().map(Group::gradients).collect::<Result<_>>()?;
+        let gradients: Vec<Vec<Tensor>> = self.groups.iter().map(ProcessGroup::gradients).collect::<Result<_>>()?;
         let all: Vec<Tensor> = gradients.iter().flatten().map(Tensor::shallow_clone).collect();
         self.step_among(lr, clip, &all, None)
     }
@@ -147,7 +149,7 @@ impl Optimizer {
         lr: f64,
         clip: Option<f64>,
         all: &[Tensor],
-        agree: Option<&dyn Agree>,
+        agree: Option<&dyn GlobalGradients>,
     ) -> Result<bool> {
         let alone = Alone(all);
         let agree = agree.unwrap_or(&alone);
@@ -173,7 +175,7 @@ impl Optimizer {
     /// Every tensor of the state by name, such as `momentum.fc.weight`. The handles are shared: writing to them sets
     /// the state.
     pub fn state(&self) -> Vec<Named> {
-        let mut all: Vec<Named> = self.groups.iter().flat_map(Group::state).collect();
+        let mut all: Vec<Named> = self.groups.iter().flat_map(ProcessGroup::state).collect();
         match self.rule {
             // Counts nothing.
             Rule::Sgd(_) | Rule::Lars(_) => {}
@@ -181,7 +183,7 @@ impl Optimizer {
                 all.push(Named { name: "updates".into(), tensor: self.updates.shallow_clone() });
             }
         }
-        all.extend(self.scaler.iter().flat_map(Scaler::state));
+        all.extend(self.scaler.iter().flat_map(GradScaler::state));
         all
     }
 }
@@ -194,12 +196,14 @@ impl State {
             Rule::Adamw(_) | Rule::Lamb(_) => {
                 State::Moments { first: zeros_like(parameters)?, second: zeros_like(parameters)? }
             }
-            Rule::Adafactor(_) => State::Squares(parameters.iter().map(adafactor::Squares::of).collect::<Result<_>>()?),
+            Rule::Adafactor(_) => {
+                State::SecondMoment(parameters.iter().map(adafactor::SecondMoment::of).collect::<Result<_>>()?)
+            }
         })
     }
 }
 
-impl Group {
+impl ProcessGroup {
     /// Updates the parameters by their gradients, where the state is; `updates` counts this one too.
     fn step(&mut self, rule: Rule, updates: &Tensor, lr: f64) -> Result<()> {
         let (mut parameters, gradients) = (self.present()?, self.gradients()?);
@@ -262,7 +266,7 @@ impl Group {
                     })
                 })
             }
-            (Rule::Adafactor(constants), State::Squares(squares)) => {
+            (Rule::Adafactor(constants), State::SecondMoment(squares)) => {
                 let constants = Adafactor { lr, weight_decay: decay(constants.weight_decay), ..constants };
                 let each = parameters.iter_mut().zip(gradients).zip(squares);
                 tch::no_grad(|| {
@@ -290,7 +294,7 @@ impl Group {
                 all.extend(named("second", second.iter().collect()));
                 all
             }
-            State::Squares(squares) => {
+            State::SecondMoment(squares) => {
                 let pairs = self.names.iter().zip(squares);
                 pairs.flat_map(|(of, squares)| squares.named(of)).collect()
             }

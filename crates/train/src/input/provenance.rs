@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use checkpoint::Manifest;
+use checkpoint::CheckpointManifest;
 use data::{DataChange, DataIdentity, Preparation, Provenance};
 use domain::finding::{Cause, Finding};
 use domain::rank::{Report, Spec};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::channel::Channel;
 use crate::error::Error;
 use crate::ranks::Ranks;
-use crate::state::Progress;
+use crate::state::TrainProgress;
 
 /// Samples above this number are not listed: their names would take more room than most checkpoints.
 const LISTED: usize = 8 << 20;
@@ -39,9 +39,9 @@ pub enum Recorded {
 
 impl Recorded {
     /// What the checkpoint that is resumed says, if there is one.
-    pub fn by(manifest: Option<&Manifest>, folder: &Path, job_hash: &str) -> Recorded {
+    pub fn by(manifest: Option<&CheckpointManifest>, folder: &Path, job_hash: &str) -> Recorded {
         let Some(manifest) = manifest else { return Recorded::Nothing { prepared: prepared_before(folder, job_hash) } };
-        let progress = serde_json::from_value::<Progress>(manifest.state.clone()).ok();
+        let progress = serde_json::from_value::<TrainProgress>(manifest.state.clone()).ok();
         let Some(digest) = progress.and_then(|progress| progress.data) else { return Recorded::Unknown };
         let identity = List::read(&file(folder, &digest)).map(|list| list.identity);
         let identity = identity.filter(|identity| identity.digest() == digest);
@@ -55,12 +55,12 @@ impl Recorded {
             Recorded::Unknown => (None, false),
             Recorded::Nothing { prepared } => (prepared.take(), true),
         };
-        let [is_new] = ranks.agree([is_new])?;
+        let [is_new] = ranks.broadcast_flags([is_new])?;
         let text = match (ranks.size(), &identity) {
             (1, _) | (_, None) => String::new(),
             (_, Some(identity)) => identity.to_text(),
         };
-        let text = ranks.spread_text(0, &text)?;
+        let text = ranks.broadcast_text(0, &text)?;
         let identity = if ranks.is_first() { identity } else { DataIdentity::from_text(&text) };
         let reads_contents = ranks.is_first() || spec.accept_data_change;
         Ok(match is_new {
@@ -80,7 +80,7 @@ impl Recorded {
     ) -> Result<Option<String>, Error> {
         let found = provenance.found().ok_or_else(|| Finding::new(Cause::Internal, "the data was not listed"))?;
         let outline = found.outline_digest();
-        let first = ranks.spread_text(0, &outline)?;
+        let first = ranks.broadcast_text(0, &outline)?;
         if first != outline {
             let message = format!("rank {} sees other data at `{}` than rank 0", spec.rank, spec.data);
             let hint = "give all ranks the same files; compare them with `gradus data inspect`";

@@ -123,7 +123,7 @@ impl Channel {
 
 /// Writes reports out until the outbox is closed and empty.
 fn speak(shared: &Shared, mut sink: Box<dyn Write + Send>) {
-    while let Some((reports, left_out)) = shared.outbox.next_batch() {
+    while let Some((reports, omitted)) = shared.outbox.next_batch() {
         let mut text = Vec::new();
         for report in &reports {
             // Values of these types are always JSON, and memory takes any number of bytes.
@@ -131,8 +131,8 @@ fn speak(shared: &Shared, mut sink: Box<dyn Write + Send>) {
                 text.push(b'\n');
             }
         }
-        if left_out > 0 {
-            let note = format!("{left_out} step reports were left out, as nobody read them in time");
+        if omitted > 0 {
+            let note = format!("{omitted} step reports were left out, as nobody read them in time");
             let note = serde_json::to_string(&Report::Note { text: note }).unwrap_or_default();
             text.extend_from_slice(note.as_bytes());
             text.push(b'\n');
@@ -273,9 +273,9 @@ mod tests {
         }
         finishing.join().unwrap();
         assert_eq!(durable, total, "what is more than a step report is never left out");
-        let left_out: u64 = notes.iter().map(|note| note.split(' ').next().unwrap().parse::<u64>().unwrap()).sum();
-        assert_eq!(steps + left_out, total, "what is left out is said: {notes:?}");
-        assert!(left_out > 0);
+        let omitted: u64 = notes.iter().map(|note| note.split(' ').next().unwrap().parse::<u64>().unwrap()).sum();
+        assert_eq!(steps + omitted, total, "what is left out is said: {notes:?}");
+        assert!(omitted > 0);
     }
 
     #[test]

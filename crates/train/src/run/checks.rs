@@ -8,10 +8,10 @@ use tch::Device;
 
 use crate::channel::Channel;
 use crate::error::Error;
-use crate::model::{Input, Picture, Shape};
-use crate::schedule::Length;
+use crate::model::{ImageShape, InputShape, ModelShape};
+use crate::optim::schedule::Length;
 use crate::state::Trainer;
-use crate::step::{Recipe, micro_batches};
+use crate::step::{StepConfig, micro_batches};
 use crate::torch;
 
 /// Refuses what this program cannot do, before any work.
@@ -69,9 +69,9 @@ pub fn length(train: &Train, [samples, _, _]: [u64; 3]) -> Result<Length, Error>
 }
 
 /// Refuses pictures that the network cannot take.
-pub fn check_pictures(train: &Train, shape: Shape) -> Result<(), Error> {
+pub fn check_image_size(train: &Train, shape: ModelShape) -> Result<(), Error> {
     let Some(Architecture::Vit { patch, .. }) = train.model.architecture() else { return Ok(()) };
-    let Input::Picture(Picture { height, width, .. }) = shape.input else { return Ok(()) };
+    let InputShape::Image(ImageShape { height, width, .. }) = shape.input else { return Ok(()) };
     if height % patch == 0 && width % patch == 0 {
         return Ok(());
     }
@@ -85,9 +85,9 @@ pub fn check_pictures(train: &Train, shape: Shape) -> Result<(), Error> {
 /// Refuses batches that a batch normalisation cannot use: the variance of a single value is not a number.
 ///
 /// Where the last stage of a residual network has shrunk pictures to one pixel, that happens to a lone sample.
-pub fn check_batches(train: &Train, shape: Shape, [samples, _, _]: [u64; 3], ranks: u32) -> Result<(), Error> {
+pub fn check_batches(train: &Train, shape: ModelShape, [samples, _, _]: [u64; 3], ranks: u32) -> Result<(), Error> {
     let Some(shrinks_by) = train.model.architecture().and_then(Architecture::shrinks_by) else { return Ok(()) };
-    let Input::Picture(Picture { height, width, .. }) = shape.input else { return Ok(()) };
+    let InputShape::Image(ImageShape { height, width, .. }) = shape.input else { return Ok(()) };
     let one_pixel = height.max(width) <= i64::from(shrinks_by);
     let batch = u64::from(train.batch);
     let sizes = [batch.min(samples), samples % batch].into_iter().filter(|size| *size > 0);
@@ -129,13 +129,13 @@ pub fn keep_threads(spec: &Spec, trainer: &Trainer, channel: &Channel) {
 }
 
 /// On what this rank runs.
-pub fn environment(spec: &Spec, recipe: &Recipe, version: &str) -> Environment {
-    environment_of(spec.threads, recipe, version)
+pub fn environment(spec: &Spec, config: &StepConfig, version: &str) -> Environment {
+    environment_of(spec.threads, config, version)
 }
 
 /// The same with so many threads.
-pub fn environment_of(threads: u32, recipe: &Recipe, version: &str) -> Environment {
-    let (device, device_name) = match recipe.device {
+pub fn environment_of(threads: u32, config: &StepConfig, version: &str) -> Environment {
+    let (device, device_name) = match config.device {
         Device::Cuda(index) => {
             (format!("cuda:{index}"), torch::cuda_name(index).unwrap_or_else(|| "CUDA device".into()))
         }
@@ -146,7 +146,7 @@ pub fn environment_of(threads: u32, recipe: &Recipe, version: &str) -> Environme
         device_name,
         torch: version.into(),
         threads,
-        precision: recipe.format.name().into(),
+        precision: config.format.name().into(),
         gradus: env!("CARGO_PKG_VERSION").into(),
     }
 }

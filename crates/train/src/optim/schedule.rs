@@ -11,34 +11,34 @@ pub struct Length {
     /// Steps in all epochs.
     pub steps: u64,
     /// Where steps and epochs were last counted together.
-    pub origin: Origin,
+    pub origin: EpochOrigin,
 }
 
 /// A step after which an epoch begins: the start of the run, or of the epoch in which its data changed, which changed
 /// the number of steps in an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Origin {
+pub struct EpochOrigin {
     /// Steps before it.
     pub step: u64,
     /// The epoch that begins, from 0.
     pub epoch: u64,
 }
 
-impl Origin {
+impl EpochOrigin {
     /// Whether it is the start of the run.
     pub fn is_start(&self) -> bool {
-        *self == Origin::default()
+        *self == EpochOrigin::default()
     }
 }
 
 impl Length {
     /// Of epochs with so many steps each.
     pub fn of(steps_per_epoch: u64, epochs: u32) -> Length {
-        Length { steps_per_epoch, steps: steps_per_epoch * u64::from(epochs), origin: Origin::default() }
+        Length { steps_per_epoch, steps: steps_per_epoch * u64::from(epochs), origin: EpochOrigin::default() }
     }
 
     /// The same, where epochs have so many steps since `origin`.
-    pub fn counted_from(self, origin: Origin, epochs: u32) -> Length {
+    pub fn counted_from(self, origin: EpochOrigin, epochs: u32) -> Length {
         let length = Length { origin, ..self };
         Length { steps: length.end_of(epochs), ..length }
     }

@@ -4,18 +4,18 @@
 use std::fs;
 use std::path::Path;
 
-use checkpoint::Best;
+use checkpoint::BestWeights;
 use domain::finding::{Cause, Finding};
 use domain::rank::{Exported, Figures, Spec};
 use domain::train::Model;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::evaluate::Score;
-use crate::material::Material;
+use crate::input::TrainingData;
 use crate::model::{Network, config};
-use crate::precision::Format;
-use crate::state::{BestScore, Progress};
+use crate::run::evaluate::EvaluationScore;
+use crate::state::{BestScore, TrainProgress};
+use crate::step::precision::ComputeFormat;
 use crate::torch;
 
 /// Version of `model.json`.
@@ -58,28 +58,28 @@ struct Card<'a> {
 #[serde(untagged)]
 enum Input<'a> {
     /// Values in 0–1 less the mean, over the standard deviation.
-    Picture { channels: usize, height: usize, width: usize, mean: &'a [f32], std: &'a [f32] },
+    Image { channels: usize, height: usize, width: usize, mean: &'a [f32], std: &'a [f32] },
     /// Numbers that the tokeniser beside this file makes of words.
     Text { vocabulary: usize, length: u32, tokenizer: &'static str },
 }
 
-fn input<'a>(spec: &Spec, material: &'a Material) -> Input<'a> {
-    match material {
-        Material::Pictures(dataset) => Input::Picture {
+fn input<'a>(spec: &Spec, data: &'a TrainingData) -> Input<'a> {
+    match data {
+        TrainingData::Images(dataset) => Input::Image {
             channels: dataset.channels(),
             height: dataset.height(),
             width: dataset.width(),
             mean: dataset.mean(),
             std: dataset.std(),
         },
-        Material::Scenes(scenes) => Input::Picture {
+        TrainingData::Detection(scenes) => Input::Image {
             channels: 3,
             height: scenes.size(),
             width: scenes.size(),
             mean: scenes.mean(),
             std: scenes.std(),
         },
-        Material::Texts(texts) => Input::Text {
+        TrainingData::Text(texts) => Input::Text {
             vocabulary: texts.vocabulary(),
             length: spec.train.data.text.as_ref().map_or(0, |text| text.length),
             tokenizer: "tokenizer.json",
@@ -88,13 +88,13 @@ fn input<'a>(spec: &Spec, material: &'a Material) -> Input<'a> {
 }
 
 /// What the `transformers` library wants beside the weights, where it has the model.
-fn export_config(spec: &Spec, material: &Material, folder: &Path) -> Result<(), Error> {
-    let of = |architecture| config(architecture, material.shape(&spec.train), material.classes());
+fn export_config(spec: &Spec, data: &TrainingData, folder: &Path) -> Result<(), Error> {
+    let of = |architecture| config(architecture, data.shape(&spec.train), data.classes());
     if let Some(config) = spec.train.model.architecture().and_then(of) {
         let text = format!("{config:#}\n");
         checkpoint::write_file(&folder.join("config.json"), text.as_bytes())?;
     }
-    if let Material::Texts(texts) = material {
+    if let TrainingData::Text(texts) = data {
         checkpoint::write_file(&folder.join("tokenizer.json"), texts.tokenizer().as_bytes())?;
     }
     Ok(())
@@ -118,17 +118,17 @@ fn export_module(network: &Network, folder: &Path) -> Result<bool, Error> {
 const MODULE: &str = "model.pt";
 
 /// What is known about the best weights.
-pub struct Verdict<'a> {
+pub struct FinalScores<'a> {
     /// The network that holds them.
     pub network: &'a Network,
     /// Their scores on the validation split.
     pub validation: BestScore,
     /// Their scores on the test split.
-    pub test: Score,
+    pub test: EvaluationScore,
     /// Trained values.
     pub parameters: u64,
     /// The format they were trained in.
-    pub format: Format,
+    pub format: ComputeFormat,
     /// Most memory that each of several ranks ever held, in bytes.
     pub rank_memory: Vec<u64>,
     /// Microseconds of processor time that all ranks took.
@@ -140,10 +140,10 @@ pub struct Verdict<'a> {
 /// The bytes of the weights depend on the weights alone.
 pub fn export(
     spec: &Spec,
-    material: &Material,
-    best: &Best,
-    progress: &Progress,
-    verdict: &Verdict<'_>,
+    data: &TrainingData,
+    best: &BestWeights,
+    progress: &TrainProgress,
+    scores: &FinalScores<'_>,
 ) -> Result<Exported, Error> {
     let folder = Path::new(&spec.export);
     fs::create_dir_all(folder).map_err(|error| {
@@ -154,25 +154,25 @@ pub fn export(
     let model = folder.join("model.safetensors");
     let entry = checkpoint::write_tensors(&model, &best.model, &[("format", "pt")])?;
 
-    export_config(spec, material, folder)?;
-    let module = export_module(verdict.network, folder)?.then_some(MODULE);
+    export_config(spec, data, folder)?;
+    let module = export_module(scores.network, folder)?.then_some(MODULE);
     let card = Card {
         schema: SCHEMA,
         weights: "model.safetensors",
         weights_sha256: &entry.sha256,
         architecture: spec.train.model.named().map_or("torchscript", Model::name),
         module,
-        classes: material.classes(),
-        input: input(spec, material),
-        precision: verdict.format.name(),
-        parameters: verdict.parameters,
+        classes: data.classes(),
+        input: input(spec, data),
+        precision: scores.format.name(),
+        parameters: scores.parameters,
         step: best.step,
         steps: progress.step,
-        validation_loss: verdict.validation.loss,
-        validation_accuracy: verdict.validation.accuracy,
-        test_loss: verdict.test.loss,
-        test_accuracy: verdict.test.accuracy,
-        test_figures: verdict.test.figures,
+        validation_loss: scores.validation.loss,
+        validation_accuracy: scores.validation.accuracy,
+        test_loss: scores.test.loss,
+        test_accuracy: scores.test.accuracy,
+        test_figures: scores.test.figures,
         seed: spec.train.seed,
         threads: progress.threads,
         libtorch: domain::torch::VERSION,
@@ -188,15 +188,15 @@ pub fn export(
         model_sha256: entry.sha256,
         bytes: entry.bytes,
         step: best.step,
-        validation_accuracy: verdict.validation.accuracy,
-        test_accuracy: verdict.test.accuracy,
+        validation_accuracy: scores.validation.accuracy,
+        test_accuracy: scores.test.accuracy,
         steps: progress.step,
         peak_memory: torch::peak_memory()?.largest(),
-        rank_memory: verdict.rank_memory.clone(),
-        processor_us: verdict.processor_us,
-        figures: Box::new(verdict.test.figures),
-        validation_loss: Some(verdict.validation.loss),
-        validation_figures: Box::new(verdict.validation.figures),
-        confusion: verdict.test.confusion.clone(),
+        rank_memory: scores.rank_memory.clone(),
+        processor_us: scores.processor_us,
+        figures: Box::new(scores.test.figures),
+        validation_loss: Some(scores.validation.loss),
+        validation_figures: Box::new(scores.validation.figures),
+        confusion: scores.test.confusion.clone(),
     })
 }

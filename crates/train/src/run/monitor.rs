@@ -7,20 +7,20 @@ use data::LoaderStats;
 use data::bound::{LoaderActivity, bound};
 use domain::rank::{Fetching, Spec};
 
-use crate::material::Material;
+use crate::input::TrainingData;
 
 /// Steps and the loader beside them.
-pub struct Watch {
+pub struct LoaderMonitor {
     seen: LoaderActivity,
     before: Option<LoaderStats>,
     told: bool,
 }
 
-impl Watch {
+impl LoaderMonitor {
     /// From the first step on.
-    pub fn new(spec: &Spec, material: &Material) -> Watch {
+    pub fn new(spec: &Spec, data: &TrainingData) -> LoaderMonitor {
         let cores = available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX));
-        let (kept, size) = material.kept();
+        let (kept, size) = data.kept();
         let seen = LoaderActivity {
             steps: 0,
             seconds: 0.0,
@@ -32,7 +32,7 @@ impl Watch {
             size,
             reads: None,
         };
-        Watch { seen, before: None, told: false }
+        LoaderMonitor { seen, before: None, told: false }
     }
 
     /// Takes note of a step, and returns what the loader did since the last one. The first tells nothing, for its
@@ -94,7 +94,7 @@ mod tests {
             size: 224,
             reads: None,
         };
-        let mut watch = Watch { seen, before: None, told: false };
+        let mut watch = LoaderMonitor { seen, before: None, told: false };
         let mut notes = Vec::new();
         for step in 0..60_u64 {
             let now = LoaderStats {

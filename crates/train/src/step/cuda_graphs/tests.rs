@@ -5,25 +5,25 @@ use domain::train::{Adamw, MemoryFormat, Model, Optimizer as Rule, Recompute};
 use tch::{Device, Kind};
 
 use super::*;
-use crate::model::{Input, Network, Output, Shape as NetworkShape, Text};
-use crate::optim::Optimizer;
-use crate::precision::{Format, Scaler};
-use crate::profile::Timeline;
+use crate::model::{InputShape, ModelShape as NetworkShape, Network, OutputShape, TextShape};
+use crate::optim::{GradScaler, Optimizer};
 use crate::ranks::Ranks;
-use crate::step::{Learner, Recipe, timed_step};
+use crate::step::precision::ComputeFormat;
+use crate::step::profile::Timeline;
+use crate::step::{StepConfig, TrainStep, timed_step};
 
 struct Again;
 
 struct Kept(Tensor);
 
-impl Recorder for Again {
-    fn record(&self, _: &mut dyn FnMut() -> Result<Tensor>) -> Result<(Box<dyn Recording>, Tensor)> {
+impl GraphRecorder for Again {
+    fn record(&self, _: &mut dyn FnMut() -> Result<Tensor>) -> Result<(Box<dyn RecordedGraph>, Tensor)> {
         let place = Tensor::f_full([0i64; 0], f64::NAN, (Kind::Float, Device::Cpu))?;
         Ok((Box::new(Kept(place.shallow_clone())), place))
     }
 }
 
-impl Recording for Kept {
+impl RecordedGraph for Kept {
     fn repeat(&self, work: &mut dyn FnMut() -> Result<Tensor>) -> Result<()> {
         self.0.shallow_clone().f_copy_(&work()?)?;
         Ok(())
@@ -31,7 +31,7 @@ impl Recording for Kept {
 }
 
 /// A batch of rows of 12 words whose ends are filled up, of which each step has other words.
-fn batch(model: Model, step: i64, count: i64) -> Samples {
+fn batch(model: Model, step: i64, count: i64) -> BatchTensors {
     let words = Tensor::arange(count * 12, (Kind::Int64, Device::Cpu)) * 7 + step * 13;
     let values = (words.remainder(49) + 1).view([count, 12]);
     let length = Tensor::arange(count, (Kind::Int64, Device::Cpu)).remainder(5) + 6;
@@ -40,32 +40,37 @@ fn batch(model: Model, step: i64, count: i64) -> Samples {
         Model::GptTiny => values.where_self(&is_word, &Tensor::from(-100i64)),
         _ => (Tensor::arange(count, (Kind::Int64, Device::Cpu)) + step).remainder(3),
     };
-    Samples { values, mask: Some(is_word), labels, of: Of::all(count as usize) }
+    BatchTensors { values, mask: Some(is_word), labels, share: BatchShare::all(count as usize) }
 }
 
 fn network(model: Model) -> Network {
-    let output = if model == Model::GptTiny { Output::Words } else { Output::Classes(3) };
-    let shape = NetworkShape { input: Input::Text(Text { vocabulary: 50, length: 12 }), output };
+    let output = if model == Model::GptTiny { OutputShape::Tokens } else { OutputShape::Classes(3) };
+    let shape = NetworkShape { input: InputShape::Text(TextShape { vocabulary: 50, length: 12 }), output };
     Network::new(model, shape, 3, Device::Cpu, MemoryFormat::Contiguous).unwrap()
 }
 
 /// Losses of some steps, the last of each round over a smaller batch, and the weights afterwards.
-fn train(model: Model, recipe: &Recipe, clip_norm: Option<f64>, is_repeated: bool) -> (Vec<f64>, Vec<Tensor>, usize) {
+fn train(
+    model: Model,
+    recipe: &StepConfig,
+    clip_norm: Option<f64>,
+    is_repeated: bool,
+) -> (Vec<f64>, Vec<Tensor>, usize) {
     let _turn = torch::turn();
     let network = network(model);
     let rule = Rule::Adamw(Adamw { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.01 });
     let mut optimizer = Optimizer::new(rule, network.weights()).unwrap();
-    if recipe.format == Format::Fp16 {
-        optimizer = optimizer.scaled(Scaler::new(Device::Cpu).unwrap());
+    if recipe.format == ComputeFormat::Fp16 {
+        optimizer = optimizer.scaled(GradScaler::new(Device::Cpu).unwrap());
     }
     let ranks = Ranks::alone();
-    let mut repeated = is_repeated.then(|| Repeated::by(Box::new(Again), network.weights()).unwrap());
+    let mut repeated = is_repeated.then(|| CudaGraphRunner::by(Box::new(Again), network.weights()).unwrap());
     torch::seed(5).unwrap();
-    let recipe = Recipe { clip_norm, ..*recipe };
+    let recipe = StepConfig { clip_norm, ..*recipe };
     let losses = (0..9).map(|step| {
         let batch = batch(model, step, if step % 4 == 3 { 5 } else { 8 });
         let learner =
-            Learner { network: &network, optimizer: &mut optimizer, ranks: &ranks, repeated: repeated.as_mut() };
+            TrainStep { network: &network, optimizer: &mut optimizer, ranks: &ranks, cuda_graphs: repeated.as_mut() };
         timed_step(learner, &recipe, &batch, 1e-3 * (step + 1) as f64, &mut Timeline::off()).unwrap()
     });
     let losses = losses.collect();
@@ -76,13 +81,13 @@ fn train(model: Model, recipe: &Recipe, clip_norm: Option<f64>, is_repeated: boo
 #[test]
 fn repeated_passes_are_the_same_to_the_last_bit() {
     for (model, format, accumulate, clip_norm) in [
-        (Model::BertMini, Format::Fp16, 2, Some(0.5)),
-        (Model::GptTiny, Format::Bf16, 1, Some(1.0)),
-        (Model::GptTiny, Format::Fp32, 3, None),
+        (Model::BertMini, ComputeFormat::Fp16, 2, Some(0.5)),
+        (Model::GptTiny, ComputeFormat::Bf16, 1, Some(1.0)),
+        (Model::GptTiny, ComputeFormat::Fp32, 3, None),
     ] {
         let recompute = Recompute::None;
         let device = Device::Cpu;
-        let recipe = Recipe { device, format, accumulate, label_smoothing: 0.1, clip_norm: None, recompute };
+        let recipe = StepConfig { device, format, accumulate, label_smoothing: 0.1, clip_norm: None, recompute };
         let (losses, weights, _) = train(model, &recipe, clip_norm, false);
         let (again, same, recorded) = train(model, &recipe, clip_norm, true);
         assert!(recorded > 0, "{model:?} {format:?}: nothing was repeated");
@@ -95,12 +100,12 @@ fn repeated_passes_are_the_same_to_the_last_bit() {
 fn more_shapes_than_are_kept_are_computed_as_usual() {
     let _turn = torch::turn();
     let network = network(Model::BertMini);
-    let mut repeated = Repeated::by(Box::new(Again), network.weights()).unwrap();
+    let mut repeated = CudaGraphRunner::by(Box::new(Again), network.weights()).unwrap();
     let mut calls = 0;
     for round in 0..i64::from(FIRST) + 3 {
         for count in 1..=MOST as i64 + 2 {
             let part = batch(Model::BertMini, round, count);
-            let mut passes = |part: &Samples, _: Option<&Tensor>| {
+            let mut passes = |part: &BatchTensors, _: Option<&Tensor>| {
                 calls += 1;
                 Ok(part.values.sum(Kind::Float))
             };
@@ -114,16 +119,16 @@ fn more_shapes_than_are_kept_are_computed_as_usual() {
 #[test]
 fn what_cannot_be_recorded_is_said_with_the_way_out() {
     struct Refuses;
-    impl Recorder for Refuses {
-        fn record(&self, work: &mut dyn FnMut() -> Result<Tensor>) -> Result<(Box<dyn Recording>, Tensor)> {
+    impl GraphRecorder for Refuses {
+        fn record(&self, work: &mut dyn FnMut() -> Result<Tensor>) -> Result<(Box<dyn RecordedGraph>, Tensor)> {
             work().and(Err(Error::new("operation not permitted when stream is capturing")))
         }
     }
     let _turn = torch::turn();
     let network = network(Model::BertMini);
-    let mut repeated = Repeated::by(Box::new(Refuses), network.weights()).unwrap();
+    let mut repeated = CudaGraphRunner::by(Box::new(Refuses), network.weights()).unwrap();
     let part = batch(Model::BertMini, 0, 2);
-    let mut passes = |part: &Samples, _: Option<&Tensor>| Ok(part.values.sum(Kind::Float));
+    let mut passes = |part: &BatchTensors, _: Option<&Tensor>| Ok(part.values.sum(Kind::Float));
     for _ in 0..FIRST {
         let _ = repeated.pass(&part, None, &mut passes).unwrap();
     }
@@ -137,5 +142,5 @@ fn what_cannot_be_recorded_is_said_with_the_way_out() {
 #[test]
 fn nothing_is_recorded_without_a_device() {
     let _turn = torch::turn();
-    assert!(Repeated::on(Device::Cpu, network(Model::BertMini).weights()).unwrap().is_none());
+    assert!(CudaGraphRunner::on(Device::Cpu, network(Model::BertMini).weights()).unwrap().is_none());
 }

@@ -9,21 +9,21 @@ use std::sync::Arc;
 use domain::train::Recompute;
 use tch::{Device, Tensor};
 
-use crate::model::{Block, Network, Pass, Running};
-use crate::precision::Format;
+use crate::model::{BatchNormMode, Block, Network, Pass};
 use crate::ranks::Ranks;
-use crate::step::Recipe;
+use crate::step::StepConfig;
+use crate::step::precision::ComputeFormat;
 use crate::torch::{self, Result};
 
-/// The network's scores, computed as the recipe says; from them a backward pass follows.
-pub fn forward(network: &Network, values: &Tensor, pass: &Pass, recipe: &Recipe, ranks: &Ranks) -> Result<Tensor> {
+/// The network's scores, computed as the config says; from them a backward pass follows.
+pub fn forward(network: &Network, values: &Tensor, pass: &Pass, config: &StepConfig, ranks: &Ranks) -> Result<Tensor> {
     if let Some(shards) = ranks.shards() {
         shards.begin()?;
     }
     let mut place = 0;
     network.forward_through(values, pass, |block, x, pass| {
-        let is_chosen = chosen(recipe.recompute, place as u32);
-        let work = |x: &Tensor| if is_chosen { again(block, x, pass, recipe) } else { block.forward(x, pass) };
+        let is_chosen = chosen(config.recompute, place as u32);
+        let work = |x: &Tensor| if is_chosen { again(block, x, pass, config) } else { block.forward(x, pass) };
         let out = match ranks.shards() {
             Some(shards) => shards.around(place, x, work),
             None => work(x),
@@ -38,11 +38,11 @@ pub fn forward_alone(
     network: &Network,
     values: &Tensor,
     pass: &Pass,
-    recipe: &Recipe,
+    config: &StepConfig,
     ranks: &Ranks,
 ) -> Result<Tensor> {
-    let recipe = Recipe { recompute: Recompute::None, ..*recipe };
-    let scores = forward(network, values, pass, &recipe, ranks)?;
+    let config = StepConfig { recompute: Recompute::None, ..*config };
+    let scores = forward(network, values, pass, &config, ranks)?;
     if let Some(shards) = ranks.shards() {
         shards.forget()?;
     }
@@ -58,18 +58,18 @@ fn chosen(recompute: Recompute, place: u32) -> bool {
     }
 }
 
-fn again(block: &Arc<Block>, x: &Tensor, pass: &Pass, recipe: &Recipe) -> Result<Tensor> {
+fn again(block: &Arc<Block>, x: &Tensor, pass: &Pass, config: &StepConfig) -> Result<Tensor> {
     let (block, there) = (Arc::clone(block), pass.clone());
-    let back = Pass { running: Running::Stay, ..pass.clone() };
-    let (format, device) = (recipe.format, recipe.device);
-    let before = Numbers::now(device)?;
+    let back = Pass { running: BatchNormMode::KeepRunning, ..pass.clone() };
+    let (format, device) = (config.format, config.device);
+    let before = RngState::now(device)?;
     // Autograd goes back only through what needs a gradient, and after a frozen stem the values need none.
     let x = if x.requires_grad() { x.shallow_clone() } else { x.f_detach()?.f_set_requires_grad(true)? };
     torch::recompute(&x, move |x, is_again| {
         if !is_again {
             return block.forward(x, &there);
         }
-        let now = Numbers::now(device)?;
+        let now = RngState::now(device)?;
         before.set(device)?;
         let out = second(&block, x, &back, format, device);
         now.set(device)?;
@@ -78,16 +78,16 @@ fn again(block: &Arc<Block>, x: &Tensor, pass: &Pass, recipe: &Recipe) -> Result
 }
 
 /// Off the way there, so that autocast has to be begun anew.
-fn second(block: &Block, x: &Tensor, pass: &Pass, format: Format, device: Device) -> Result<Tensor> {
+fn second(block: &Block, x: &Tensor, pass: &Pass, format: ComputeFormat, device: Device) -> Result<Tensor> {
     format.scope(device, || block.forward(x, pass))
 }
 
 /// The state of the generator that dropout draws from.
-struct Numbers(Tensor);
+struct RngState(Tensor);
 
-impl Numbers {
-    fn now(device: Device) -> Result<Numbers> {
-        Ok(Numbers(torch::random_state(device)?))
+impl RngState {
+    fn now(device: Device) -> Result<RngState> {
+        Ok(RngState(torch::random_state(device)?))
     }
 
     fn set(&self, device: Device) -> Result<()> {

@@ -7,11 +7,11 @@ use tch::{Device, Kind, Tensor};
 
 use crate::detect::{self, AveragePrecision};
 use crate::error::Error;
-use crate::material::Feed;
-use crate::model::{Network, Output};
+use crate::input::DeviceLoader;
+use crate::model::{Network, OutputShape};
 use crate::ranks::Ranks;
-use crate::recompute::forward_alone;
-use crate::step::{Recipe, Samples, loss};
+use crate::step::recompute::forward_alone;
+use crate::step::{BatchTensors, StepConfig, loss};
 use crate::torch::{self, Result};
 
 /// With more classes it is not told which were taken for which.
@@ -23,7 +23,7 @@ const TOP: i64 = 5;
 
 /// Figures over a whole split.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Score {
+pub struct EvaluationScore {
     /// Mean loss, without smoothing, so that runs can be compared.
     pub loss: f64,
     /// Share of samples, or of guessed words, whose highest score is the true one; of equal scores the first counts.
@@ -47,18 +47,18 @@ struct Sums {
     boxes: AveragePrecision,
 }
 
-/// Scores every batch of `feed`, of which each rank has its share; `None` if `go_on` said no on any before the end.
+/// Scores every batch of `feed`, of which each rank has its share; `None` if `go_on` logits no on any before the end.
 pub fn evaluate(
     network: &Network,
-    recipe: &Recipe,
-    feed: &mut Feed,
+    config: &StepConfig,
+    feed: &mut DeviceLoader,
     ranks: &Ranks,
     mut go_on: impl FnMut() -> bool,
-) -> std::result::Result<Option<Score>, Error> {
+) -> std::result::Result<Option<EvaluationScore>, Error> {
     let mut sums = Sums::default();
-    while let Some(batch) = feed.next(recipe.device) {
+    while let Some(batch) = feed.next(config.device) {
         let batch = batch?.samples;
-        tch::no_grad(|| sums.add(network, recipe, &batch, ranks))?;
+        tch::no_grad(|| sums.add(network, config, &batch, ranks))?;
         if ranks.any(!go_on())? {
             return Ok(None);
         }
@@ -67,34 +67,34 @@ pub fn evaluate(
 }
 
 impl Sums {
-    fn add(&mut self, network: &Network, recipe: &Recipe, batch: &Samples, ranks: &Ranks) -> Result<()> {
+    fn add(&mut self, network: &Network, config: &StepConfig, batch: &BatchTensors, ranks: &Ranks) -> Result<()> {
         // A rank without a sample works for company where the others need its part of the parameters.
-        if batch.of.counted == 0 && ranks.shards().is_none() {
+        if batch.share.counted == 0 && ranks.shards().is_none() {
             return Ok(());
         }
         let (pass, values) = (batch.pass(false), &batch.values);
-        let forward = || forward_alone(network, values, &pass, recipe, ranks);
-        let said = recipe.format.forward(recipe.device, forward)?;
-        if batch.of.counted == 0 {
+        let forward = || forward_alone(network, values, &pass, config, ranks);
+        let logits = config.format.forward(config.device, forward)?;
+        if batch.share.counted == 0 {
             return Ok(());
         }
-        let loss = loss(&said, batch, 0.0)?.f_to_kind(Kind::Double)?;
+        let loss = loss(&logits, batch, 0.0)?.f_to_kind(Kind::Double)?;
         match network.output() {
-            Output::Classes(classes) => self.add_classes(&said, batch, loss, classes),
-            Output::Words => self.add_words(&said, batch, loss),
-            Output::Boxes(_) => self.add_boxes(&said, batch, loss),
+            OutputShape::Classes(classes) => self.add_classes(&logits, batch, loss, classes),
+            OutputShape::Tokens => self.add_words(&logits, batch, loss),
+            OutputShape::Boxes(_) => self.add_boxes(&logits, batch, loss),
         }
     }
 
-    fn add_classes(&mut self, said: &Tensor, batch: &Samples, loss: Tensor, classes: i64) -> Result<()> {
+    fn add_classes(&mut self, logits: &Tensor, batch: &BatchTensors, loss: Tensor, classes: i64) -> Result<()> {
         let labels = &batch.labels;
-        let count = Tensor::f_from_slice(&[batch.count()?])?.f_squeeze()?.f_to_device(said.device())?;
-        let best = said.f_argmax(-1, false)?;
+        let count = Tensor::f_from_slice(&[batch.count()?])?.f_squeeze()?.f_to_device(logits.device())?;
+        let best = logits.f_argmax(-1, false)?;
         sum(&mut self.correct, best.f_eq_tensor(labels)?.f_sum(Kind::Int64)?)?;
         sum(&mut self.loss, loss.f_mul(&count)?)?;
         sum(&mut self.count, count)?;
         if classes > TOP {
-            let (_, top) = said.f_topk(TOP, -1, true, false)?;
+            let (_, top) = logits.f_topk(TOP, -1, true, false)?;
             sum(&mut self.top, top.f_eq_tensor(&labels.f_unsqueeze(-1)?)?.f_sum(Kind::Int64)?)?;
         }
         if classes <= MOST_COUNTED {
@@ -104,27 +104,27 @@ impl Sums {
         Ok(())
     }
 
-    fn add_words(&mut self, said: &Tensor, batch: &Samples, loss: Tensor) -> Result<()> {
+    fn add_words(&mut self, logits: &Tensor, batch: &BatchTensors, loss: Tensor) -> Result<()> {
         let count = batch.labels.f_ge(0)?.f_sum(Kind::Int64)?;
         // A batch without a word to guess has no mean.
         let loss = loss.f_mul(&count)?.f_where_self(&count.f_gt(0)?, &count.f_to_kind(Kind::Double)?)?;
         sum(&mut self.loss, loss)?;
-        sum(&mut self.correct, said.f_argmax(-1, false)?.f_eq_tensor(&batch.labels)?.f_sum(Kind::Int64)?)?;
+        sum(&mut self.correct, logits.f_argmax(-1, false)?.f_eq_tensor(&batch.labels)?.f_sum(Kind::Int64)?)?;
         sum(&mut self.count, count)
     }
 
-    fn add_boxes(&mut self, said: &Tensor, batch: &Samples, loss: Tensor) -> Result<()> {
+    fn add_boxes(&mut self, logits: &Tensor, batch: &BatchTensors, loss: Tensor) -> Result<()> {
         let size = batch.values.size();
-        let found = detect::detections(said, [size[2], size[3]])?;
+        let found = detect::detections(logits, [size[2], size[3]])?;
         for (found, there) in found.iter().zip(&detect::objects(&batch.labels)?) {
             self.boxes.add(found, there);
         }
-        let count = Tensor::f_from_slice(&[batch.count()?])?.f_squeeze()?.f_to_device(said.device())?;
+        let count = Tensor::f_from_slice(&[batch.count()?])?.f_squeeze()?.f_to_device(logits.device())?;
         sum(&mut self.loss, loss.f_mul(&count)?)?;
         sum(&mut self.count, count)
     }
 
-    fn score(self, output: Output, ranks: &Ranks) -> Result<Score> {
+    fn score(self, output: OutputShape, ranks: &Ranks) -> Result<EvaluationScore> {
         let value = |sum: &Option<Tensor>| sum.as_ref().map_or(Ok(0.0), |sum| sum.f_double_value(&[]));
         let mut sums = [value(&self.loss)?, value(&self.correct)?, value(&self.count)?, value(&self.top)?];
         ranks.sum(&mut sums)?;
@@ -134,7 +134,7 @@ impl Sums {
         let mut figures = Figures::default();
         let mut confusion = Vec::new();
         match output {
-            Output::Classes(classes) => {
+            OutputShape::Classes(classes) => {
                 figures.top5 = (classes > TOP).then_some(top / count);
                 if classes <= MOST_COUNTED {
                     let table = table_of(self.confusion.as_ref(), classes, ranks)?;
@@ -144,14 +144,14 @@ impl Sums {
                     }
                 }
             }
-            Output::Words => figures.perplexity = Some(loss.exp()),
-            Output::Boxes(_) => {
+            OutputShape::Tokens => figures.perplexity = Some(loss.exp()),
+            OutputShape::Boxes(_) => {
                 let precisions = self.boxes.precisions();
                 accuracy = precisions.map_or(0.0, |precisions| precisions.all);
                 figures.map50 = Some(precisions.map_or(0.0, |precisions| precisions.half));
             }
         }
-        Ok(Score { loss, accuracy, figures, confusion })
+        Ok(EvaluationScore { loss, accuracy, figures, confusion })
     }
 }
 
@@ -176,15 +176,15 @@ fn table_of(counts: Option<&Tensor>, classes: i64, ranks: &Ranks) -> Result<Vec<
     Ok(values.chunks(classes as usize).map(|row| row.iter().map(|value| *value as u64).collect()).collect())
 }
 
-/// The mean over classes of the harmonic mean of precision and recall; classes that are neither there nor said do not
+/// The mean over classes of the harmonic mean of precision and recall; classes that are neither there nor logits do not
 /// count.
 fn mean_f1(table: &[Vec<u64>]) -> f64 {
     let (mut sum, mut classes) = (0.0, 0.0);
     for (class, row) in table.iter().enumerate() {
         let there: u64 = row.iter().sum();
-        let said: u64 = table.iter().map(|row| row[class]).sum();
-        if there + said > 0 {
-            sum += 2.0 * row[class] as f64 / (there + said) as f64;
+        let logits: u64 = table.iter().map(|row| row[class]).sum();
+        if there + logits > 0 {
+            sum += 2.0 * row[class] as f64 / (there + logits) as f64;
             classes += 1.0;
         }
     }
@@ -204,7 +204,7 @@ mod tests {
         check(&[&[3, 0], &[0, 5]], 1.0);
         // Precision 3/4 and recall 3/5; precision 4/6 and recall 4/5.
         check(&[&[3, 2], &[1, 4]], (2.0 / 3.0 + 8.0 / 11.0) / 2.0);
-        // The third class is neither there nor said.
+        // The third class is neither there nor logits.
         check(&[&[2, 0, 0], &[2, 0, 0], &[0, 0, 0]], (2.0 / 3.0) / 2.0);
         check(&[], 0.0);
     }

@@ -3,7 +3,7 @@
 //!
 //! All of a file is used or the run does not begin; two things are forgiven and told. The head, which knows the
 //! classes, keeps its fresh values where the file's does not fit; and what the file has for another head is left out.
-//! Decisions are made over names and shapes alone ([`Fit::of`]), before anything is copied.
+//! Decisions are made over names and shapes alone ([`WeightMatch::of`]), before anything is copied.
 
 mod config;
 mod files;
@@ -29,7 +29,7 @@ const NAMED: usize = 6;
 
 /// How the tensors of a file fit those of a network.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Fit {
+pub struct WeightMatch {
     /// Tensors that are taken over.
     pub taken: Vec<String>,
     /// Tensors of the head that keep their fresh values, each with the reason.
@@ -40,11 +40,11 @@ pub struct Fit {
     pub wrong: Vec<String>,
 }
 
-impl Fit {
+impl WeightMatch {
     /// Holds the file's tensors against the network's; `head` are the beginnings of the names of its head.
-    pub fn of(network: &[Form], file: &[Form], head: &[&str]) -> Fit {
+    pub fn of(network: &[Form], file: &[Form], head: &[&str]) -> WeightMatch {
         let in_head = |name: &str| head.iter().any(|start| name.starts_with(start));
-        let mut fit = Fit::default();
+        let mut fit = WeightMatch::default();
         for (name, shape) in network {
             let found = file.iter().find(|(known, _)| known == name).map(|(_, shape)| shape);
             match found {
@@ -148,7 +148,7 @@ pub fn load(network: &Network, model: &ModelSource, path: &Path) -> Result<Vec<S
     let here: Vec<Form> = network.weights().all().map(|named| (named.name.clone(), named.tensor.size())).collect();
     let shape = |saved: &checkpoint::Tensor| saved.shape.iter().map(|length| *length as i64).collect();
     let there: Vec<Form> = saved.iter().map(|saved| (saved.name.clone(), shape(saved))).collect();
-    let fit = Fit::of(&here, &there, network.head_names());
+    let fit = WeightMatch::of(&here, &there, network.head_names());
     if !fit.wrong.is_empty() {
         let count = fit.wrong.len();
         let message = format!(
@@ -212,7 +212,7 @@ mod tests {
     /// The network's tensors and the file's, as `name=2x3`; what fits them and what does not.
     #[track_caller]
     fn check(network: &str, file: &str, expected: &str) {
-        let fit = Fit::of(&forms(network), &forms(file), &["fc.", "classifier."]);
+        let fit = WeightMatch::of(&forms(network), &forms(file), &["fc.", "classifier."]);
         let part = |name: &str, list: &[String]| format!("{name}: {}", list.join(", "));
         let found =
             [part("taken", &fit.taken), part("fresh", &fit.fresh), part("left", &fit.left), part("wrong", &fit.wrong)];

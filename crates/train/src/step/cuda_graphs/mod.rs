@@ -12,8 +12,8 @@ use domain::train::Train;
 use tch::Tensor;
 
 use crate::model::Weights;
-use crate::step::{Of, Samples};
-use crate::torch::graph::{Graph, Library};
+use crate::step::{BatchShare, BatchTensors};
+use crate::torch::graph::{CudaGraph, CudaGraphLibrary};
 use crate::torch::{self, Error, Result};
 
 /// Passes that are made as usual before one is recorded: libraries choose their kernels and take their memory.
@@ -23,19 +23,19 @@ const MOST: usize = 4;
 
 /// Forward and backward pass of a part of a batch, of which the words to be guessed in all of it may be known; returns the
 /// loss.
-pub type Passes<'a> = &'a mut dyn FnMut(&Samples, Option<&Tensor>) -> Result<Tensor>;
+pub type Passes<'a> = &'a mut dyn FnMut(&BatchTensors, Option<&Tensor>) -> Result<Tensor>;
 
 /// Who records what is asked of a device.
-pub trait Recorder {
+pub trait GraphRecorder {
     /// Records `work` and does none of it. Returns where each repetition leaves the result.
     ///
     /// # Errors
     /// What `work` says, or that it cannot be recorded.
-    fn record(&self, work: &mut dyn FnMut() -> Result<Tensor>) -> Result<(Box<dyn Recording>, Tensor)>;
+    fn record(&self, work: &mut dyn FnMut() -> Result<Tensor>) -> Result<(Box<dyn RecordedGraph>, Tensor)>;
 }
 
 /// What was recorded.
-pub trait Recording {
+pub trait RecordedGraph {
     /// Does it once more; `work` is what was recorded.
     ///
     /// # Errors
@@ -46,13 +46,13 @@ pub trait Recording {
 /// A CUDA device.
 struct Device {
     number: usize,
-    library: Library,
+    library: CudaGraphLibrary,
     /// The first that was recorded, whose memory all share.
-    first: OnceCell<Rc<Graph>>,
+    first: OnceCell<Rc<CudaGraph>>,
 }
 
-impl Recorder for Device {
-    fn record(&self, work: &mut dyn FnMut() -> Result<Tensor>) -> Result<(Box<dyn Recording>, Tensor)> {
+impl GraphRecorder for Device {
+    fn record(&self, work: &mut dyn FnMut() -> Result<Tensor>) -> Result<(Box<dyn RecordedGraph>, Tensor)> {
         let (graph, result) = self.library.record(self.number, self.first.get().map(Rc::as_ref), work)?;
         let graph = Rc::new(graph);
         self.first.get_or_init(|| Rc::clone(&graph));
@@ -60,15 +60,15 @@ impl Recorder for Device {
     }
 }
 
-impl Recording for Rc<Graph> {
+impl RecordedGraph for Rc<CudaGraph> {
     fn repeat(&self, _: &mut dyn FnMut() -> Result<Tensor>) -> Result<()> {
-        Graph::repeat(self)
+        CudaGraph::repeat(self)
     }
 }
 
 /// The recorded passes of one network.
-pub struct Repeated {
-    recorder: Box<dyn Recorder>,
+pub struct CudaGraphRunner {
+    recorder: Box<dyn GraphRecorder>,
     parameters: Vec<Tensor>,
     /// Of each parameter, always at the same place.
     gradients: Vec<Tensor>,
@@ -88,26 +88,26 @@ struct Key {
     values: Vec<i64>,
     mask: Option<(Vec<i64>, tch::Kind)>,
     labels: (Vec<i64>, tch::Kind),
-    of: Of,
-    counts_guesses: bool,
+    share: BatchShare,
+    has_target_count: bool,
 }
 
 /// A recorded pass, and what it reads and writes.
 struct Fixed {
-    part: Samples,
-    guesses: Option<Tensor>,
+    part: BatchTensors,
+    target_count: Option<Tensor>,
     loss: Tensor,
-    recording: Box<dyn Recording>,
+    recording: Box<dyn RecordedGraph>,
 }
 
-impl Repeated {
+impl CudaGraphRunner {
     /// Nothing recorded yet, on the CUDA device that `device` is; none where it is no such device, or where the library
     /// that records was not found.
-    pub fn on(device: tch::Device, weights: &Weights) -> Result<Option<Repeated>> {
-        match (device, Library::find()) {
+    pub fn on(device: tch::Device, weights: &Weights) -> Result<Option<CudaGraphRunner>> {
+        match (device, CudaGraphLibrary::find()) {
             (tch::Device::Cuda(number), Some(library)) => {
                 let first = OnceCell::new();
-                Repeated::by(Box::new(Device { number, library, first }), weights).map(Some)
+                CudaGraphRunner::by(Box::new(Device { number, library, first }), weights).map(Some)
             }
             (_, _) => Ok(None),
         }
@@ -119,11 +119,11 @@ impl Repeated {
         device: tch::Device,
         weights: &Weights,
         ranks: u32,
-    ) -> Result<(Option<Repeated>, Option<&'static str>)> {
+    ) -> Result<(Option<CudaGraphRunner>, Option<&'static str>)> {
         let why = match (device.is_cuda(), ranks) {
             _ if !train.cuda_graphs => return Ok((None, None)),
             (false, _) => "there is no CUDA device here",
-            (true, 1) => match Repeated::on(device, weights)? {
+            (true, 1) => match CudaGraphRunner::on(device, weights)? {
                 Some(repeated) => return Ok((Some(repeated), None)),
                 None => "`libgradus-cuda.so` is not beside `gradus-rank` (`cargo xtask cuda` builds it)",
             },
@@ -133,12 +133,12 @@ impl Repeated {
     }
 
     /// The same, recorded by `recorder`.
-    pub fn by(recorder: Box<dyn Recorder>, weights: &Weights) -> Result<Repeated> {
+    pub fn by(recorder: Box<dyn GraphRecorder>, weights: &Weights) -> Result<CudaGraphRunner> {
         let trained = weights.parameters().iter().filter(|named| named.tensor.requires_grad());
         let parameters: Vec<Tensor> = trained.map(|named| named.tensor.shallow_clone()).collect();
         let zeros = |parameter: &Tensor| Ok(parameter.f_detach()?.f_zeros_like()?);
         let gradients = parameters.iter().map(zeros).collect::<Result<_>>()?;
-        Ok(Repeated { recorder, parameters, gradients, shapes: Vec::new() })
+        Ok(CudaGraphRunner { recorder, parameters, gradients, shapes: Vec::new() })
     }
 
     /// To be called before the first pass of a step: gradients begin at zero.
@@ -148,31 +148,31 @@ impl Repeated {
     }
 
     /// Both passes of one part, as usual or by what is recorded; returns the loss.
-    pub fn pass(&mut self, part: &Samples, guesses: Option<&Tensor>, passes: Passes) -> Result<Tensor> {
-        let Repeated { recorder, shapes, .. } = self;
-        let Some(shape) = known(shapes, part, guesses) else { return passes(part, guesses) };
+    pub fn pass(&mut self, part: &BatchTensors, target_count: Option<&Tensor>, passes: Passes) -> Result<Tensor> {
+        let CudaGraphRunner { recorder, shapes, .. } = self;
+        let Some(shape) = known(shapes, part, target_count) else { return passes(part, target_count) };
         shape.passes += 1;
         if shape.passes <= FIRST {
-            return passes(part, guesses);
+            return passes(part, target_count);
         }
         if shape.fixed.is_none() {
-            let (part, guesses) = (part.copied()?, guesses.map(torch::copied).transpose()?);
-            let recorded = recorder.record(&mut || passes(&part, guesses.as_ref()));
+            let (part, target_count) = (part.copied()?, target_count.map(torch::copied).transpose()?);
+            let recorded = recorder.record(&mut || passes(&part, target_count.as_ref()));
             let (recording, loss) = recorded.map_err(|error| {
                 Error::new(format!("the passes of a step cannot be recorded (leave `cuda_graphs` out): {error}"))
             })?;
-            shape.fixed = Some(Fixed { part, guesses, loss, recording });
+            shape.fixed = Some(Fixed { part, target_count, loss, recording });
         }
         match &shape.fixed {
-            Some(fixed) => fixed.pass(part, guesses, passes),
-            None => passes(part, guesses),
+            Some(fixed) => fixed.pass(part, target_count, passes),
+            None => passes(part, target_count),
         }
     }
 }
 
 /// What is known of parts of this shape; none if there are too many shapes.
-fn known<'a>(shapes: &'a mut Vec<Shape>, part: &Samples, guesses: Option<&Tensor>) -> Option<&'a mut Shape> {
-    let key = Key::of(part, guesses);
+fn known<'a>(shapes: &'a mut Vec<Shape>, part: &BatchTensors, target_count: Option<&Tensor>) -> Option<&'a mut Shape> {
+    let key = Key::of(part, target_count);
     let place = match shapes.iter().position(|shape| shape.key == key) {
         Some(place) => place,
         None if shapes.len() < MOST => {
@@ -185,25 +185,25 @@ fn known<'a>(shapes: &'a mut Vec<Shape>, part: &Samples, guesses: Option<&Tensor
 }
 
 impl Key {
-    fn of(part: &Samples, guesses: Option<&Tensor>) -> Key {
+    fn of(part: &BatchTensors, target_count: Option<&Tensor>) -> Key {
         Key {
             values: part.values.size(),
             mask: part.mask.as_ref().map(|mask| (mask.size(), mask.kind())),
             labels: (part.labels.size(), part.labels.kind()),
-            of: part.of,
-            counts_guesses: guesses.is_some(),
+            share: part.share,
+            has_target_count: target_count.is_some(),
         }
     }
 }
 
 impl Fixed {
     /// What was recorded, for other values.
-    fn pass(&self, part: &Samples, guesses: Option<&Tensor>, passes: Passes) -> Result<Tensor> {
+    fn pass(&self, part: &BatchTensors, target_count: Option<&Tensor>, passes: Passes) -> Result<Tensor> {
         self.part.take(part)?;
-        if let (Some(mine), Some(guesses)) = (&self.guesses, guesses) {
-            mine.shallow_clone().f_copy_(guesses)?;
+        if let (Some(mine), Some(target_count)) = (&self.target_count, target_count) {
+            mine.shallow_clone().f_copy_(target_count)?;
         }
-        self.recording.repeat(&mut || passes(&self.part, self.guesses.as_ref()))?;
+        self.recording.repeat(&mut || passes(&self.part, self.target_count.as_ref()))?;
         // The next pass writes to the same place.
         torch::copied(&self.loss)
     }

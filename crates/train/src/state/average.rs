@@ -7,31 +7,31 @@ use domain::train::{Average, Ema, Swa};
 use tch::Tensor;
 
 use crate::error::Error;
-use crate::material::Feed;
-use crate::model::{Named, Network, Pass, Running, Weights};
+use crate::input::DeviceLoader;
+use crate::model::{BatchNormMode, Named, Network, Pass, Weights};
+use crate::optim::schedule::Length;
 use crate::ranks::Ranks;
-use crate::recompute::forward_alone;
-use crate::schedule::Length;
-use crate::step::Recipe;
+use crate::step::StepConfig;
+use crate::step::recompute::forward_alone;
 use crate::torch::{self, Result};
 
 /// A mean of the weights of one network.
-pub struct Averaged {
+pub struct AveragedModel {
     rule: Average,
     parameters: Vec<Tensor>,
     means: Vec<Named>,
 }
 
-impl Averaged {
+impl AveragedModel {
     /// Of nothing yet.
-    pub fn new(rule: Average, weights: &Weights) -> Result<Averaged> {
+    pub fn new(rule: Average, weights: &Weights) -> Result<AveragedModel> {
         let (mut parameters, mut means) = (Vec::new(), Vec::new());
         for named in weights.parameters() {
             let values = named.tensor.f_detach()?;
             means.push(Named { name: format!("average.{}", named.name), tensor: torch::copied(&values)? });
             parameters.push(values);
         }
-        Ok(Averaged { rule, parameters, means })
+        Ok(AveragedModel { rule, parameters, means })
     }
 
     /// After so many steps of the run.
@@ -97,38 +97,38 @@ fn share(rule: Average, length: Length, step: u64) -> Option<f64> {
 /// Returns how many samples this rank saw.
 pub fn measure_statistics(
     network: &Network,
-    recipe: &Recipe,
-    feed: &mut Feed,
+    config: &StepConfig,
+    feed: &mut DeviceLoader,
     batches: u32,
     ranks: &Ranks,
 ) -> std::result::Result<usize, Error> {
-    let numbers = torch::random_state(recipe.device)?;
+    let numbers = torch::random_state(config.device)?;
     let (mut seen, mut counted) = (0_u32, 0);
     for _ in 0..batches {
-        let Some(batch) = feed.next(recipe.device) else { break };
+        let Some(batch) = feed.next(config.device) else { break };
         let samples = batch?.samples;
         // A rank's share of a small batch may hold nothing but a blank.
-        let is_blank = samples.of.counted == 0;
+        let is_blank = samples.share.counted == 0;
         if is_blank && ranks.shards().is_none() {
             continue;
         }
         seen += u32::from(!is_blank);
-        counted += samples.of.counted;
-        let running = if is_blank { Running::Stay } else { Running::Take(1.0 / f64::from(seen)) };
+        counted += samples.share.counted;
+        let running = if is_blank { BatchNormMode::KeepRunning } else { BatchNormMode::Blend(1.0 / f64::from(seen)) };
         let pass = Pass { running, ..samples.pass(true) };
-        let forward = || forward_alone(network, &samples.values, &pass, recipe, ranks);
-        let _ = tch::no_grad(|| recipe.format.forward(recipe.device, forward))?;
+        let forward = || forward_alone(network, &samples.values, &pass, config, ranks);
+        let _ = tch::no_grad(|| config.format.forward(config.device, forward))?;
     }
-    torch::set_random_state(recipe.device, &numbers)?;
+    torch::set_random_state(config.device, &numbers)?;
     Ok(counted)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::Origin;
+    use crate::optim::schedule::EpochOrigin;
 
-    const LENGTH: Length = Length { steps_per_epoch: 4, steps: 20, origin: Origin { step: 0, epoch: 0 } };
+    const LENGTH: Length = Length { steps_per_epoch: 4, steps: 20, origin: EpochOrigin { step: 0, epoch: 0 } };
 
     /// The mean of the numbers 1, 2, 3 …, each the only weight after that step.
     fn mean(rule: Average, steps: u64) -> f64 {

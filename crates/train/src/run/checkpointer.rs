@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use checkpoint::Writer;
-use checkpoint::interval::{Costs, Pace};
+use checkpoint::CheckpointWriter;
+use checkpoint::interval::{CheckpointCosts, Pace};
 use domain::rank::{Checkpointed, Report, Spec};
 
 use crate::channel::Channel;
@@ -15,9 +15,9 @@ use crate::state::Trainer;
 const NEWEST: f64 = 0.1;
 
 /// The writer, its rhythm, and the clock of both.
-pub struct Saving<'a> {
+pub struct Checkpointer<'a> {
     /// None on a rank that does not save.
-    writer: Option<Writer>,
+    writer: Option<CheckpointWriter>,
     pace: Pace,
     channel: &'a Channel,
     saved: Option<u64>,
@@ -26,11 +26,11 @@ pub struct Saving<'a> {
     stalled: Duration,
 }
 
-impl<'a> Saving<'a> {
+impl<'a> Checkpointer<'a> {
     /// Starts at the state that was resumed, or at step 0.
-    pub fn new(writer: Option<Writer>, spec: &Spec, step: u64, channel: &'a Channel) -> Saving<'a> {
+    pub fn new(writer: Option<CheckpointWriter>, spec: &Spec, step: u64, channel: &'a Channel) -> Checkpointer<'a> {
         let checkpoint = spec.train.checkpoint;
-        Saving {
+        Checkpointer {
             writer,
             pace: Pace::new(checkpoint.every, checkpoint.mtbf, step),
             channel,
@@ -56,7 +56,7 @@ impl<'a> Saving<'a> {
             return Ok(());
         }
         let began = Instant::now();
-        let spare = self.writer.as_mut().and_then(Writer::spare);
+        let spare = self.writer.as_mut().and_then(CheckpointWriter::spare);
         let snapshot = trainer.snapshot(spare, ranks)?;
         if let (Some(writer), Some(snapshot)) = (&mut self.writer, snapshot) {
             let earlier = writer.save(snapshot)?;
@@ -101,7 +101,11 @@ impl<'a> Saving<'a> {
         if let Some(step) = self.step_seconds {
             let seconds = |micros: u64| micros as f64 / 1e6;
             // A step of no time at all is a clock that stood still.
-            let costs = Costs { stall: seconds(done.stall_us), commit: seconds(done.commit_us), step: step.max(1e-6) };
+            let costs = CheckpointCosts {
+                stall: seconds(done.stall_us),
+                commit: seconds(done.commit_us),
+                step: step.max(1e-6),
+            };
             self.pace.measured(costs);
         }
         self.channel.send(Report::Checkpointed(done));

@@ -8,8 +8,8 @@ use domain::train::Train;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::Error;
-use crate::model::{Input, Network, Output, Pass, Picture, Shape, Text};
-use crate::step::{Of, Recipe, Samples, loss};
+use crate::model::{ImageShape, InputShape, ModelShape, Network, OutputShape, Pass, TextShape};
+use crate::step::{BatchShare, BatchTensors, StepConfig, loss};
 use crate::torch;
 
 /// Samples of the pass: enough for a normalisation over the batch.
@@ -19,16 +19,18 @@ const SAMPLES: i64 = 2;
 ///
 /// # Errors
 /// What does not fit, and what would.
-pub fn try_out(network: &Network, train: &Train, shape: Shape, device: Device) -> Result<(), Error> {
+pub fn trial_step(network: &Network, train: &Train, shape: ModelShape, device: Device) -> Result<(), Error> {
     let name = train.model.name();
-    let recipe = Recipe::of(train, device);
+    let recipe = StepConfig::of(train, device);
     let batch = samples(shape, device)?;
     let wrong = |message: String, hint: String| Error::from(Finding::new(Cause::Job, message).hint(hint));
     let refused = |error: torch::Error| {
         let message = format!("`{name}` does not take {}: {error}", told(shape.input));
         let hint = match shape.input {
-            Input::Picture(_) => "set `data.size` to what it was made for, or mend its `forward`",
-            Input::Text(_) => "set `data.text.length` and `tokenizer` to what it was made for, or mend its `forward`",
+            InputShape::Image(_) => "set `data.size` to what it was made for, or mend its `forward`",
+            InputShape::Text(_) => {
+                "set `data.text.length` and `tokenizer` to what it was made for, or mend its `forward`"
+            }
         };
         wrong(message, hint.into())
     };
@@ -36,12 +38,13 @@ pub fn try_out(network: &Network, train: &Train, shape: Shape, device: Device) -
         let pass = Pass { mask: batch.mask.as_ref().map(Tensor::shallow_clone), ..Pass::whole(train) };
         recipe.format.forward(device, || network.forward(&batch.values, &pass))
     };
-    let said = tch::no_grad(|| forward(false)).map_err(refused)?;
-    if !fits(shape, &said.size()) {
-        let message = format!("`{name}` says {:?} of {SAMPLES} samples, and {} is wanted", said.size(), wanted(shape));
+    let logits = tch::no_grad(|| forward(false)).map_err(refused)?;
+    if !fits(shape, &logits.size()) {
+        let message =
+            format!("`{name}` says {:?} of {SAMPLES} samples, and {} is wanted", logits.size(), wanted(shape));
         let hint = match shape.output {
-            Output::Classes(classes) => format!("give its last layer {classes} outputs, or check `data`"),
-            Output::Words | Output::Boxes(_) => {
+            OutputShape::Classes(classes) => format!("give its last layer {classes} outputs, or check `data`"),
+            OutputShape::Tokens | OutputShape::Boxes(_) => {
                 "give its last layer an output for each word of the vocabulary; name its tokeniser with `data.text.tokenizer`".into()
             }
         };
@@ -55,12 +58,12 @@ pub fn try_out(network: &Network, train: &Train, shape: Shape, device: Device) -
     let numbers = torch::random_state(device)?;
     let before = network.weights().buffers().iter().map(|named| torch::copied(&named.tensor));
     let before = before.collect::<torch::Result<Vec<Tensor>>>()?;
-    let back = forward(true).map_err(refused).and_then(|said| {
-        if !said.requires_grad() {
+    let back = forward(true).map_err(refused).and_then(|logits| {
+        if !logits.requires_grad() {
             let message = format!("what `{name}` says does not depend on a parameter that is trained");
             return Err(wrong(message, "save it without `torch.no_grad()` around its `forward`".into()));
         }
-        Ok(loss(&said, &batch, 0.0)?.f_backward().map_err(torch::Error::from)?)
+        Ok(loss(&logits, &batch, 0.0)?.f_backward().map_err(torch::Error::from)?)
     });
     for (named, copy) in network.weights().buffers().iter().zip(before) {
         named.tensor.shallow_clone().f_copy_(&copy).map_err(torch::Error::from)?;
@@ -85,50 +88,52 @@ pub fn try_out(network: &Network, train: &Train, shape: Shape, device: Device) -
 }
 
 /// Zeros of the form that the data has, all of the first class or word.
-fn samples(shape: Shape, device: Device) -> torch::Result<Samples> {
+fn samples(shape: ModelShape, device: Device) -> torch::Result<BatchTensors> {
     let (values, row) = match shape.input {
-        Input::Picture(Picture { channels, height, width }) => {
+        InputShape::Image(ImageShape { channels, height, width }) => {
             (Tensor::f_zeros([SAMPLES, channels, height, width], (Kind::Float, device))?, 1)
         }
-        Input::Text(Text { length, .. }) => (Tensor::f_zeros([SAMPLES, length], (Kind::Int64, device))?, length),
+        InputShape::Text(TextShape { length, .. }) => {
+            (Tensor::f_zeros([SAMPLES, length], (Kind::Int64, device))?, length)
+        }
     };
     let labels = match shape.output {
-        Output::Classes(_) | Output::Boxes(_) => Tensor::f_zeros([SAMPLES], (Kind::Int64, device))?,
-        Output::Words => Tensor::f_zeros([SAMPLES, row], (Kind::Int64, device))?,
+        OutputShape::Classes(_) | OutputShape::Boxes(_) => Tensor::f_zeros([SAMPLES], (Kind::Int64, device))?,
+        OutputShape::Tokens => Tensor::f_zeros([SAMPLES, row], (Kind::Int64, device))?,
     };
-    Ok(Samples { values, mask: None, labels, of: Of::all(SAMPLES as usize) })
+    Ok(BatchTensors { values, mask: None, labels, share: BatchShare::all(SAMPLES as usize) })
 }
 
 /// Whether scores of this size are what the data asks for. There may be more words than the vocabulary has, for tables
 /// are often filled up to a round number.
-fn fits(shape: Shape, said: &[i64]) -> bool {
-    match (shape.output, shape.input, said) {
-        (Output::Classes(classes), _, said) => said == [SAMPLES, classes],
-        (Output::Words, Input::Text(Text { vocabulary, length }), [SAMPLES, row, words]) => {
+fn fits(shape: ModelShape, logits: &[i64]) -> bool {
+    match (shape.output, shape.input, logits) {
+        (OutputShape::Classes(classes), _, logits) => logits == [SAMPLES, classes],
+        (OutputShape::Tokens, InputShape::Text(TextShape { vocabulary, length }), [SAMPLES, row, words]) => {
             *row == length && *words >= vocabulary
         }
-        (Output::Words | Output::Boxes(_), _, _) => false,
+        (OutputShape::Tokens | OutputShape::Boxes(_), _, _) => false,
     }
 }
 
-fn wanted(shape: Shape) -> String {
+fn wanted(shape: ModelShape) -> String {
     match (shape.output, shape.input) {
-        (Output::Words, Input::Text(Text { vocabulary, length })) => {
+        (OutputShape::Tokens, InputShape::Text(TextShape { vocabulary, length })) => {
             format!("[{SAMPLES}, {length}, {vocabulary}], a score of each word at each place,")
         }
-        (Output::Classes(classes) | Output::Boxes(classes), _) => {
+        (OutputShape::Classes(classes) | OutputShape::Boxes(classes), _) => {
             format!("[{SAMPLES}, {classes}], a score of each class,")
         }
-        (Output::Words, Input::Picture(_)) => "a score of each word".into(),
+        (OutputShape::Tokens, InputShape::Image(_)) => "a score of each word".into(),
     }
 }
 
-fn told(input: Input) -> String {
+fn told(input: InputShape) -> String {
     match input {
-        Input::Picture(Picture { channels, height, width }) => {
+        InputShape::Image(ImageShape { channels, height, width }) => {
             format!("pictures, float32 [samples, {channels}, {height}, {width}]")
         }
-        Input::Text(Text { vocabulary, length }) => {
+        InputShape::Text(TextShape { vocabulary, length }) => {
             format!("rows of words, int64 [samples, {length}] below {vocabulary}")
         }
     }
@@ -140,9 +145,12 @@ mod tests {
 
     #[test]
     fn scores_fit_or_do_not() {
-        let pictures = Shape::pictures([3, 32, 32], 7);
-        let words = Shape { input: Input::Text(Text { vocabulary: 100, length: 16 }), output: Output::Words };
-        for (shape, said, expected) in [
+        let pictures = ModelShape::images([3, 32, 32], 7);
+        let words = ModelShape {
+            input: InputShape::Text(TextShape { vocabulary: 100, length: 16 }),
+            output: OutputShape::Tokens,
+        };
+        for (shape, logits, expected) in [
             (pictures, vec![2, 7], true),
             (pictures, vec![2, 10], false),
             (pictures, vec![7], false),
@@ -153,7 +161,7 @@ mod tests {
             (words, vec![2, 15, 100], false),
             (words, vec![2, 100], false),
         ] {
-            assert_eq!(fits(shape, &said), expected, "{said:?} of {shape:?}");
+            assert_eq!(fits(shape, &logits), expected, "{logits:?} of {shape:?}");
         }
     }
 }

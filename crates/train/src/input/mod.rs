@@ -1,0 +1,6 @@
+//! The data of a run: opened and compared with that of its checkpoint, and its batches on the device.
+
+pub(crate) mod provenance;
+mod training_data;
+
+pub use training_data::{DeviceBatch, DeviceLoader, TrainingData};

@@ -1,0 +1,68 @@
+//! The factor that losses of 16-bit training are multiplied by.
+
+use tch::{Device, Kind, Tensor};
+
+use super::GlobalGradients;
+use crate::model::Named;
+use crate::torch::{self, Result};
+
+/// What the loss is multiplied by, so that gradients that 16 bits would round to nothing are not lost (Micikevicius et
+/// al. 2017, "Mixed Precision Training"). As PyTorch's `GradScaler`: halved when a gradient overflows, doubled after
+/// 2000 steps without.
+pub struct GradScaler {
+    /// The factor, a float32 scalar.
+    scale: Tensor,
+    /// Steps since it changed, an int32 scalar.
+    steady: Tensor,
+    /// 1 if a gradient was not finite.
+    found: Tensor,
+}
+
+const FIRST_SCALE: f64 = 65_536.0;
+const GROWTH: f64 = 2.0;
+const BACKOFF: f64 = 0.5;
+const GROWTH_INTERVAL: i64 = 2000;
+/// Below this, it is not the scale that makes gradients overflow.
+const LEAST_SCALE: f64 = 1.0 / 1024.0;
+
+impl GradScaler {
+    /// At the usual scale.
+    pub fn new(device: Device) -> Result<GradScaler> {
+        let scalar = |value: f64, kind: Kind| Tensor::f_full([0i64; 0], value, (kind, device));
+        Ok(GradScaler {
+            scale: scalar(FIRST_SCALE, Kind::Float)?,
+            steady: scalar(0.0, Kind::Int)?,
+            found: scalar(0.0, Kind::Float)?,
+        })
+    }
+
+    /// The loss to go back from.
+    pub fn scaled(&self, loss: &Tensor) -> Result<Tensor> {
+        Ok(loss.f_mul(&self.scale)?)
+    }
+
+    /// Takes the scale out of the gradients again and adapts it; false if one of them is not finite, and then they are
+    /// not to be used.
+    /// Ranks that know other gradients `agree`.
+    pub fn unscale(&mut self, gradients: &[Tensor], agree: &dyn GlobalGradients) -> Result<bool> {
+        let _ = self.found.f_zero_()?;
+        torch::unscale(
+            gradients,
+            &self.found,
+            &self.scale.f_to_kind(Kind::Double)?.f_reciprocal()?.f_to_kind(Kind::Float)?,
+        )?;
+        agree.found(&self.found)?;
+        let is_finite = self.found.f_double_value(&[])? == 0.0;
+        let _ = self.scale.f_internal_amp_update_scale_(&self.steady, &self.found, GROWTH, BACKOFF, GROWTH_INTERVAL)?;
+        if !is_finite && self.scale.f_double_value(&[])? < LEAST_SCALE {
+            return Err(torch::Error::new("gradients are not finite however little the loss is scaled"));
+        }
+        Ok(is_finite)
+    }
+
+    /// By name, as they are saved.
+    pub fn state(&self) -> [Named; 2] {
+        let named = |name: &str, tensor: &Tensor| Named { name: name.into(), tensor: tensor.shallow_clone() };
+        [named("scaler.scale", &self.scale), named("scaler.steady", &self.steady)]
+    }
+}

@@ -1,0 +1,66 @@
+//! The last phase of a run: the best weights are scored on the test split and exported.
+
+use std::path::Path;
+
+use data::Part;
+use domain::finding::{Cause, Finding};
+use domain::rank::{EvaluatedSplit, Report};
+
+use super::export::{FinalScores, export};
+use super::training::Training;
+use super::validation::evaluated;
+use super::{Context, Ending};
+use crate::error::Error;
+use crate::ranks::Ranks;
+use crate::step::profile::Timeline;
+use crate::torch;
+
+/// Ends a run whose steps are done.
+pub(super) fn finish(training: Training) -> Result<Ending, Error> {
+    let Training { evaluator, length, mut trainer, mut checkpointer, mut commands, timeline, .. } = training;
+    let (context, ranks) = (evaluator.context, evaluator.ranks);
+    report_times(context, &timeline, ranks)?;
+    // Durable before it is exported: a kill from here on costs no step.
+    checkpointer.finish()?;
+    let best = trainer.load_best(ranks)?;
+    let Some(test) = evaluator.score(&trainer, Part::Test, &mut commands)? else {
+        return Ok(Ending::Stopped { step: trainer.progress.step });
+    };
+    let rank_memory = report_memory(context, ranks)?;
+    let processor_us = ranks.gather(torch::processor_micros() as f64)?.iter().sum::<f64>() as u64;
+    let Some(best) = best else { return Ok(Ending::Trained) };
+    let validation = trainer.progress.best.ok_or_else(|| Finding::new(Cause::Internal, "nothing was evaluated"))?;
+    context.channel.send(evaluated(validation.step, length, EvaluatedSplit::Test, &test, true));
+    if !test.figures.is_empty() {
+        let figures: Vec<String> = test.figures.lines().iter().map(|(name, value)| format!("{name} {value}")).collect();
+        context.note(format!("on the test split: {}", figures.join(", ")));
+    }
+    let (network, parameters) = (&trainer.network, trainer.network.weights().count());
+    let format = context.config.format;
+    let scores = FinalScores { network, validation, test, parameters, format, rank_memory, processor_us };
+    let exported = export(context.spec, evaluator.data, &best, &trainer.progress, &scores)?;
+    context.channel.send(Report::Exported(exported));
+    Ok(Ending::Trained)
+}
+
+/// Writes every rank's trace, and reports where the time of each has gone.
+fn report_times(context: &Context, timeline: &Timeline, ranks: &Ranks) -> Result<(), Error> {
+    let spec = context.spec;
+    let trace = Path::new(&spec.export).with_file_name("profile").join(format!("rank-{}.json", spec.rank));
+    let Some(own) = timeline.finish(&trace, spec.rank)? else { return Ok(()) };
+    for rank in 0..ranks.size() {
+        context.note(ranks.broadcast_text(rank, &own)?);
+    }
+    Ok(())
+}
+
+/// Reports how much memory each of several ranks has used at its peak, in bytes, and returns it.
+fn report_memory(context: &Context, ranks: &Ranks) -> Result<Vec<u64>, Error> {
+    if ranks.size() == 1 {
+        return Ok(Vec::new());
+    }
+    let peaks = ranks.gather(torch::peak_memory()?.largest() as f64)?;
+    let words: Vec<String> = peaks.iter().map(|bytes| format!("{:.0} MB", bytes / 1e6)).collect();
+    context.note(format!("peak memory of the ranks, from rank 0 on: {}", words.join(", ")));
+    Ok(peaks.into_iter().map(|bytes| bytes as u64).collect())
+}

@@ -1,0 +1,115 @@
+//! One rank's run, from its specification to its last report, in three phases: `prepare` (data, network, checkpoint),
+//! `training` (the loop over steps) and `finish` (the test split and the exported model).
+//!
+//! Everything here happens on one thread. What goes on beside it is the loader's decoding, the writer's hashing and
+//! writing (`checkpointer`) and the connection to the agent ([`crate::channel`]).
+
+mod checkpointer;
+mod checks;
+mod commands;
+pub mod evaluate;
+mod export;
+mod finish;
+mod monitor;
+mod prepare;
+pub mod standalone;
+mod training;
+mod validation;
+
+use domain::rank::{Report, Spec};
+use tch::Device;
+
+pub(crate) use checks::environment_of;
+
+use crate::channel::Channel;
+use crate::error::Error;
+use crate::ranks::Ranks;
+use crate::state::OmittedState;
+use crate::step::StepConfig;
+use crate::torch;
+
+/// How a run ended well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// All epochs are done, or the target was met; the model is exported.
+    Trained,
+    /// By order; the state of this step is durable.
+    Stopped { step: u64 },
+}
+
+/// What is not the job's: where to run, and the mistakes that the chaos test makes.
+#[derive(Debug, Clone, Copy)]
+pub struct RunOptions {
+    /// Where the network is.
+    pub device: Device,
+    /// What a resume leaves out.
+    pub omitted: OmittedState,
+    /// The mistake that the writer makes.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<checkpoint::Mutant>,
+}
+
+impl RunOptions {
+    /// No mistakes.
+    pub fn on(device: Device) -> RunOptions {
+        RunOptions {
+            device,
+            omitted: OmittedState::default(),
+            #[cfg(feature = "mutants")]
+            mutant: None,
+        }
+    }
+}
+
+/// What every phase of a run knows.
+struct Context<'a> {
+    spec: &'a Spec,
+    options: RunOptions,
+    config: StepConfig,
+    channel: &'a Channel,
+}
+
+impl Context<'_> {
+    /// Tells the user something that does not end the run.
+    fn note(&self, text: String) {
+        self.channel.send(Report::Note { text });
+    }
+}
+
+/// Trains what `spec` says, from its newest checkpoint on, and reports over `channel`.
+///
+/// All reports but the last are sent here; that one is for the caller to send, by what this returns.
+///
+/// Of several ranks, the first reports for all; the others report who they are and how they ended.
+///
+/// # Errors
+/// Why the rank cannot go on, as the finding that ends its attempt.
+pub fn run(spec: &Spec, options: RunOptions, channel: &Channel) -> Result<Ending, Error> {
+    let config = StepConfig::of(&spec.train, options.device);
+    let version = torch::version()?;
+    channel.send(Report::Hello {
+        rank: spec.rank,
+        pid: std::process::id(),
+        environment: checks::environment(spec, &config, &version),
+    });
+    checks::check_spec(spec, &version)?;
+    if spec.rank > 0 {
+        channel.hush();
+    }
+    let context = Context { spec, options, config, channel };
+    let mut ranks = Ranks::rendezvous(spec)?;
+    if ranks.size() > 1 && options.device.is_cuda() {
+        context.note(format!("the ranks exchange {}", ranks.exchanges()));
+    }
+    run_among(&context, &mut ranks).map_err(|error| ranks.name_missing(error))
+}
+
+/// The run of this rank among `ranks`.
+fn run_among(context: &Context, ranks: &mut Ranks) -> Result<Ending, Error> {
+    let prepared = prepare::prepare(context, ranks)?;
+    let mut training = training::Training::begin(context, ranks, &prepared.data, prepared.start)?;
+    match training.run()? {
+        Some(step) => Ok(Ending::Stopped { step }),
+        None => finish::finish(training),
+    }
+}

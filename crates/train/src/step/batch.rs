@@ -1,0 +1,119 @@
+//! One batch, or a part of one, on the device.
+
+use tch::{Device, Kind, Tensor};
+
+use crate::model::{ImageShape, Pass};
+use crate::torch::{self, Result};
+
+/// Labelled pictures or rows of words on the device.
+#[derive(Debug)]
+pub struct BatchTensors {
+    /// Normalised pixels, `samples × channels × height × width`; or numbers of words, `samples × length`, int64.
+    pub values: Tensor,
+    /// Which are words and which only fill a row, boolean; none where nothing fills. Where documents are kept apart, how
+    /// far each word is from the beginning of its own, int64.
+    pub mask: Option<Tensor>,
+    /// One class a sample; at each place the word to be guessed, and −100 where none is; both int64. Or the share of each
+    /// class in each sample, `samples × classes`, float, where pictures were mixed. Or the objects of each picture, as
+    /// [`crate::detect::ground_truths`] has them.
+    pub labels: Tensor,
+    /// Which part of the batch of all ranks they are.
+    pub share: BatchShare,
+}
+
+/// Which part of the batch of all ranks some samples are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchShare {
+    /// How many of them count: all, or none where a rank works for company only.
+    pub counted: usize,
+    /// Samples of all ranks.
+    pub whole: usize,
+}
+
+impl BatchShare {
+    /// All of a batch.
+    pub fn all(count: usize) -> BatchShare {
+        BatchShare { counted: count, whole: count }
+    }
+
+    /// 1 if they count, else 0.
+    pub fn weight(self) -> f64 {
+        f64::from(u8::from(self.counted > 0))
+    }
+}
+
+impl BatchTensors {
+    /// How many there are.
+    pub fn count(&self) -> Result<i64> {
+        Ok(self.labels.size().first().copied().unwrap_or(0))
+    }
+
+    /// The pass that these are sent through.
+    pub fn pass(&self, train: bool) -> Pass {
+        Pass { mask: self.mask.as_ref().map(Tensor::shallow_clone), ..Pass::whole(train) }
+    }
+
+    /// Some of them, which share their memory.
+    pub(super) fn part(&self, start: i64, length: i64) -> Result<BatchTensors> {
+        Ok(BatchTensors {
+            values: self.values.f_narrow(0, start, length)?,
+            mask: self.mask.as_ref().map(|mask| mask.f_narrow(0, start, length)).transpose()?,
+            labels: self.labels.f_narrow(0, start, length)?,
+            share: self.share,
+        })
+    }
+
+    /// The same in memory of their own.
+    pub(crate) fn copied(&self) -> Result<BatchTensors> {
+        Ok(BatchTensors {
+            values: torch::copied(&self.values)?,
+            mask: self.mask.as_ref().map(torch::copied).transpose()?,
+            labels: torch::copied(&self.labels)?,
+            share: self.share,
+        })
+    }
+
+    /// Takes over the values of others of the same shape.
+    pub(crate) fn take(&self, others: &BatchTensors) -> Result<()> {
+        self.values.shallow_clone().f_copy_(&others.values)?;
+        if let (Some(mask), Some(other)) = (&self.mask, &others.mask) {
+            mask.shallow_clone().f_copy_(other)?;
+        }
+        self.labels.shallow_clone().f_copy_(&others.labels)?;
+        Ok(())
+    }
+
+    /// Words that are to be guessed.
+    pub(super) fn target_count(&self) -> Result<Tensor> {
+        Ok(self.labels.f_ge(0)?.f_sum(Kind::Float)?)
+    }
+}
+
+/// The share of each class in each sample, `samples × classes`: of its own class `own`, and the rest of that which its
+/// picture was mixed with.
+pub fn mixed_targets(labels: &Tensor, others: &[i64], own: f64, classes: i64) -> Result<Tensor> {
+    let others = Tensor::f_from_slice(others)?.f_to_device(labels.device())?;
+    let one = |of: &Tensor| of.f_one_hot(classes)?.f_to_kind(Kind::Float);
+    Ok(one(labels)?.f_mul_scalar(own)?.f_add(&one(&others)?.f_mul_scalar(1.0 - own)?)?)
+}
+
+/// Moves one batch's values, which may lie in memory pixel by pixel, to the device.
+pub fn image_batch(
+    images: &[f32],
+    labels: &[i64],
+    ImageShape { channels, height, width }: ImageShape,
+    channels_last: bool,
+    device: Device,
+) -> Result<BatchTensors> {
+    let count = labels.len() as i64;
+    let values = Tensor::f_from_slice(images)?;
+    let images = if channels_last {
+        // The pixels stay where they are: only the strides say that channels come last.
+        values.f_view([count, height, width, channels])?.f_permute([0, 3, 1, 2])?
+    } else {
+        values.f_view([count, channels, height, width])?
+    };
+    debug_assert_eq!(images.kind(), Kind::Float);
+    let labels = Tensor::f_from_slice(labels)?.f_to_device(device)?;
+    Ok(BatchTensors { values: images.f_to_device(device)?, mask: None, labels, share: BatchShare::all(count as usize) })
+}

@@ -1,0 +1,37 @@
+//! What a step does besides its batch, as the job says.
+
+use domain::train::{Recompute, Train};
+use tch::Device;
+
+use super::precision::ComputeFormat;
+
+/// What a step needs to know besides its batch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepConfig {
+    /// Where the network is.
+    pub device: Device,
+    /// The format of matrix products.
+    pub format: ComputeFormat,
+    /// Micro-batches that the batch is split into.
+    pub accumulate: u32,
+    /// Probability mass taken from the true class.
+    pub label_smoothing: f64,
+    /// Largest norm of the gradients.
+    pub clip_norm: Option<f64>,
+    /// Which blocks are computed again on the way back.
+    pub recompute: Recompute,
+}
+
+impl StepConfig {
+    /// What the job says, on this device.
+    pub fn of(train: &Train, device: Device) -> StepConfig {
+        StepConfig {
+            device,
+            format: ComputeFormat::choose(train.precision, device),
+            accumulate: train.accumulate.max(1),
+            label_smoothing: train.label_smoothing,
+            clip_norm: train.clip_norm,
+            recompute: train.recompute,
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! One optimiser step: everything that is done with a batch, and nothing else.
+//!
+//! `xtask bench train` measures [`step()`] against PyTorch's and the whole run against it. Read on in `batch` (what a
+//! step is given), [`config`] (what the job says of it), [`precision`], [`recompute`] and [`cuda_graphs`].
+
+mod batch;
+pub mod config;
+pub mod cuda_graphs;
+pub mod precision;
+pub mod profile;
+pub mod recompute;
+
+use tch::{Kind, Reduction, Tensor};
+
+use crate::detect::{self, LossSums};
+use crate::model::Network;
+use crate::optim::Optimizer;
+use crate::ranks::Ranks;
+use crate::torch::{Error, Result};
+
+pub use batch::{BatchShare, BatchTensors, image_batch, mixed_targets};
+pub use config::StepConfig;
+use cuda_graphs::CudaGraphRunner;
+use profile::{Phase, Timeline};
+
+/// Updates the network by one batch and returns the mean loss over the samples of all ranks, before the update.
+///
+/// Each micro-batch's loss is weighted by its share of the whole batch, so that micro-batches and ranks, however uneven,
+/// add up to the whole batch's mean. Reading the loss is the only time the device is waited for.
+///
+/// # Errors
+/// What the tensor library or the exchange between ranks says.
+pub fn step(
+    network: &Network,
+    optimizer: &mut Optimizer,
+    config: &StepConfig,
+    batch: &BatchTensors,
+    lr: f64,
+    ranks: &Ranks,
+) -> Result<f64> {
+    let step = TrainStep { network, optimizer, ranks, cuda_graphs: None };
+    timed_step(step, config, batch, lr, &mut Timeline::off())
+}
+
+/// What a batch changes, and with whom.
+pub struct TrainStep<'a> {
+    /// The network.
+    pub network: &'a Network,
+    /// Its update rule.
+    pub optimizer: &'a mut Optimizer,
+    /// The ranks that share the batch.
+    pub ranks: &'a Ranks,
+    /// Recorded forward and backward passes; only where a rank works alone.
+    pub cuda_graphs: Option<&'a mut CudaGraphRunner>,
+}
+
+/// The same as [`step()`], with each phase timed in `timeline`. Recorded passes count as forward passes.
+///
+/// # Errors
+/// What the tensor library or the exchange between ranks says.
+pub fn timed_step(
+    step: TrainStep,
+    config: &StepConfig,
+    batch: &BatchTensors,
+    lr: f64,
+    timeline: &mut Timeline,
+) -> Result<f64> {
+    let TrainStep { network, optimizer, ranks, mut cuda_graphs } = step;
+    let total = batch.count()?;
+    let is_split = config.accumulate > 1 || ranks.shares() > 1;
+    let target_tokens = match is_split && batch.labels.dim() == 2 && batch.labels.kind() == Kind::Int64 {
+        true => Some(ranks.sum_tensor(batch.target_count()?.f_mul_scalar(batch.share.weight())?)?),
+        false => None,
+    };
+    let passes = Passes { network, config, ranks, target_tokens, is_detection: is_split && batch.labels.dim() == 3 };
+    let mut sums = Sums::default();
+    let mut start = 0;
+    if let Some(cuda_graphs) = &cuda_graphs {
+        cuda_graphs.begin()?;
+    }
+    for length in micro_batch_sizes(batch, config.accumulate, ranks)? {
+        let part = batch.part(start.min(total - 1), length)?;
+        // A micro-batch behind the last sample only keeps the ranks in step.
+        let share = BatchShare { counted: 0, ..part.share };
+        let part = if start < total { part } else { BatchTensors { share, ..part } };
+        start += length;
+        match &mut cuda_graphs {
+            Some(cuda_graphs) => passes.recorded(cuda_graphs, &part, optimizer, &mut sums, timeline)?,
+            None => passes.eager(&part, start == total, optimizer, &mut sums, timeline)?,
+        }
+    }
+    if let Some(target_scores) = sums.target_scores.take() {
+        let target_scores = ranks.sum_tensor(target_scores)?.f_clamp_min(detect::LEAST)?;
+        let factor = target_scores.f_reciprocal()?.f_mul_scalar(batch.share.whole as i64)?;
+        ranks.scale_gradients(network, &factor)?;
+        sums.loss = sums.loss.map(|sum| sum.f_mul(&factor)).transpose()?;
+    }
+    timeline.time(Phase::Optimizer, || ranks.update(network, optimizer, lr, config.clip_norm))?;
+    let mut loss = [sums.loss.map_or(Ok(0.0), |loss| loss.f_double_value(&[]))? / f64::from(ranks.shares())];
+    if ranks.shares() > 1 {
+        timeline.time(Phase::Exchange, || ranks.sum(&mut loss))?;
+    }
+    Ok(loss[0])
+}
+
+/// What is added up over the micro-batches of a step.
+#[derive(Default)]
+struct Sums {
+    loss: Option<Tensor>,
+    /// In detection, the sum of the target scores: how much there is to find is known once all have been seen, and until
+    /// then losses are weighted by their images.
+    target_scores: Option<Tensor>,
+}
+
+/// What the passes of all micro-batches of a step have in common.
+struct Passes<'a> {
+    network: &'a Network,
+    config: &'a StepConfig,
+    ranks: &'a Ranks,
+    /// Tokens to be predicted in the batch of all ranks; none where a micro-batch is the whole batch.
+    target_tokens: Option<Tensor>,
+    /// Whether losses of detection are put together from several micro-batches.
+    is_detection: bool,
+}
+
+impl Passes<'_> {
+    /// Forward and backward pass of one micro-batch, as recorded on the device.
+    fn recorded(
+        &self,
+        cuda_graphs: &mut CudaGraphRunner,
+        part: &BatchTensors,
+        optimizer: &Optimizer,
+        sums: &mut Sums,
+        timeline: &mut Timeline,
+    ) -> Result<()> {
+        let mut forward_and_backward = |part: &BatchTensors, target_tokens: Option<&Tensor>| {
+            let loss = self.forward(part, target_tokens)?;
+            let value = loss.f_detach()?;
+            optimizer.loss(loss)?.f_backward()?;
+            Ok(value)
+        };
+        let target_tokens = self.target_tokens.as_ref();
+        let value =
+            timeline.time(Phase::Forward, || cuda_graphs.pass(part, target_tokens, &mut forward_and_backward))?;
+        add(&mut sums.loss, value)
+    }
+
+    /// Forward and backward pass of one micro-batch; gradients are exchanged during the backward pass of the last one.
+    fn eager(
+        &self,
+        part: &BatchTensors,
+        is_last: bool,
+        optimizer: &Optimizer,
+        sums: &mut Sums,
+        timeline: &mut Timeline,
+    ) -> Result<()> {
+        let reducer = self.ranks.exchange().filter(|_| is_last);
+        if let Some(reducer) = reducer {
+            reducer.before_forward()?;
+        }
+        let loss = timeline.time(Phase::Forward, || match self.is_detection {
+            true => {
+                let LossSums { loss, scores } = self.forward_detection(part)?;
+                add(&mut sums.target_scores, scores)?;
+                Ok(loss)
+            }
+            false => self.forward(part, self.target_tokens.as_ref()),
+        })?;
+        let value = loss.f_detach()?;
+        if let Some(reducer) = reducer {
+            reducer.before_backward()?;
+        }
+        timeline.time(Phase::Backward, || optimizer.loss(loss)?.f_backward().map_err(Error::from))?;
+        timeline.time(Phase::Exchange, || self.ranks.after_backward())?;
+        add(&mut sums.loss, value)
+    }
+
+    /// What a micro-batch adds to the mean loss of the batch of all ranks, in which `target_tokens` are predicted.
+    fn forward(&self, part: &BatchTensors, target_tokens: Option<&Tensor>) -> Result<Tensor> {
+        let Passes { network, config, ranks, .. } = *self;
+        // The ranks exchange the mean of what they have, and the sum is needed.
+        let weight = part.share.weight() * f64::from(ranks.shares());
+        let (pass, length, whole) = (part.pass(true), part.count()? as f64, part.share.whole as f64);
+        let forward = || recompute::forward(network, &part.values, &pass, config, ranks);
+        let logits = config.format.forward(config.device, forward)?;
+        let loss = loss(&logits, part, config.label_smoothing)?;
+        if let Some(all) = target_tokens {
+            // A micro-batch without a token to predict has no mean.
+            let share = part.target_count()?.f_div(all)?;
+            return Ok(loss.f_mul(&share.f_mul_scalar(weight)?)?.f_nan_to_num(0.0, None, None)?);
+        }
+        if length * weight != whole {
+            return Ok(loss.f_mul_scalar(weight * length / whole)?);
+        }
+        Ok(loss)
+    }
+
+    /// What a micro-batch of detection adds to the sums over the batch of all ranks, divided by the batch's images.
+    fn forward_detection(&self, part: &BatchTensors) -> Result<LossSums> {
+        let Passes { network, config, ranks, .. } = *self;
+        let weight = part.share.weight();
+        let (pass, size) = (part.pass(true), part.values.size());
+        let forward = || recompute::forward(network, &part.values, &pass, config, ranks);
+        let predictions = config.format.forward(config.device, forward)?;
+        let LossSums { loss, scores } = detect::sums(&predictions, &part.labels, [size[2], size[3]])?;
+        // The ranks exchange the mean of what they have, and the sum is needed.
+        let share = weight * f64::from(ranks.shares()) / part.share.whole as f64;
+        Ok(LossSums { loss: loss.f_mul_scalar(share)?, scores: scores.f_detach()?.f_mul_scalar(weight)? })
+    }
+}
+
+fn add(sum: &mut Option<Tensor>, value: Tensor) -> Result<()> {
+    *sum = Some(match sum.take() {
+        None => value,
+        Some(sum) => sum.f_add(&value)?,
+    });
+    Ok(())
+}
+
+/// The mean loss of a network's output for a batch.
+///
+/// # Errors
+/// When their shapes do not fit.
+pub fn loss(logits: &Tensor, batch: &BatchTensors, smoothing: f64) -> Result<Tensor> {
+    match (batch.labels.dim(), batch.values.size().as_slice()) {
+        (3, [_, _, height, width]) => detect::loss(logits, &batch.labels, [*height, *width]),
+        (_, _) => cross_entropy(logits, &batch.labels, smoothing),
+    }
+}
+
+/// Mean cross-entropy of logits, `samples × classes` or `samples × length × vocabulary`, against classes, probabilities of
+/// classes, or at each position against token ids, with `smoothing` of the mass spread over all; labels of −100 do not
+/// count.
+///
+/// # Errors
+/// When their shapes do not fit.
+pub fn cross_entropy(logits: &Tensor, labels: &Tensor, smoothing: f64) -> Result<Tensor> {
+    let width = logits.size().last().copied().unwrap_or(1);
+    let (logits, labels) = match logits.dim() {
+        2 => (logits.shallow_clone(), labels.shallow_clone()),
+        _ => (logits.f_reshape([-1, width])?, labels.f_reshape([-1])?),
+    };
+    Ok(logits.f_cross_entropy_loss::<Tensor>(&labels, None, Reduction::Mean, -100, smoothing)?)
+}
+
+/// Sizes of the micro-batches of this rank's share. Where ranks meet in every pass, each makes as many as the largest
+/// share has, if need be of a single sample that does not count.
+fn micro_batch_sizes(batch: &BatchTensors, accumulate: u32, ranks: &Ranks) -> Result<Vec<i64>> {
+    let (total, parts) = (batch.count()?, i64::from(accumulate));
+    let mut sizes: Vec<i64> = micro_batches(total, parts).collect();
+    if ranks.shards().is_some() {
+        let largest = batch.share.whole.div_ceil(ranks.shares() as usize) as i64;
+        sizes.resize(sizes.len().max(largest.min(parts) as usize), 1);
+    }
+    Ok(sizes)
+}
+
+/// Sizes of at most `parts` micro-batches of `total` samples; the first ones take what is left over.
+pub(crate) fn micro_batches(total: i64, parts: i64) -> impl Iterator<Item = i64> {
+    let parts = parts.clamp(1, total.max(1));
+    (0..parts).map(move |place| total / parts + i64::from(place < total % parts))
+}
+
+#[cfg(test)]
+mod tests;
