@@ -21,7 +21,6 @@ use std::error::Error;
 use std::path::Path;
 
 use crate::docs;
-use ratchet::Offence;
 use source::Source;
 use xtask::doing::{self, Outcome, step};
 
@@ -63,10 +62,7 @@ fn quick(root: &Path, graph: &graph::Graph) -> Result<Vec<String>, Box<dyn Error
     let sources = source::read(root)?;
     let known = std::fs::read_to_string(root.join(ratchet::FILE)).unwrap_or_default();
     let structure = structure(&sources)?;
-    let structure = || {
-        let lists = structure.iter().map(|(name, offences)| ratchet::complaints(name, offences, &known));
-        all_well(lists.flatten().collect())
-    };
+    let structure = || all_well(ratchet::complaints(&structure, &known));
     let checks: [Check; 4] = [
         ("arrows between crates", &|| all_well(arrows::check(root, graph)?)),
         ("tidiness", &|| all_well(tidy::check(root, &sources)?)),
@@ -101,24 +97,22 @@ pub fn figures(root: &Path) -> Outcome {
     Ok("these are the figures of the checkout as it is".into())
 }
 
-/// Takes out of the list of known offences what offends no more.
+/// Lowers the numbers of known offences to what offends now.
 pub fn prune(root: &Path) -> Outcome {
-    let offences = structure(&source::read(root)?)?;
-    let offences: Vec<Offence> = offences.into_iter().flat_map(|(_, offences)| offences).collect();
-    let left = ratchet::prune(root, &offences)?;
+    let left = ratchet::prune(root, &structure(&source::read(root)?)?)?;
     Ok(format!("{left} known offences are left in `{}`", ratchet::FILE))
 }
 
-/// The checks whose offences may be known, each with all that it finds.
-fn structure(sources: &[Source]) -> Result<[(&'static str, Vec<Offence>); 6], String> {
-    Ok([
+/// What the checks find whose offences may be known.
+fn structure(sources: &[Source]) -> Result<ratchet::Found, String> {
+    Ok(ratchet::Found::from([
         ("vocabulary", words::check(sources)?),
         ("one name", names::check(sources)?),
         ("circle", modules::check(sources)),
         ("crowded folder", shape::folders(sources)),
         ("long function", shape::functions(sources)),
         ("undocumented", shape::documentation(sources)),
-    ])
+    ]))
 }
 
 /// Turns a list of complaints into one error.

@@ -16,13 +16,12 @@ use super::source::Source;
 /// Files that may import each other.
 pub const FILES: usize = 2;
 
-/// Returns an offence for each circle of too many files. Its key is its first file, and a row of the list of known ones
-/// stays as long as that one is in a circle.
+/// Returns an offence for each circle of too many files.
 pub fn check(sources: &[Source]) -> Vec<Offence> {
     let offence = |circle: &Vec<String>| {
         let count = circle.len();
         let sentence = format!("{count} files import each other in a circle: {}", circle.join(", "));
-        Offence { check: "circle", key: circle[0].clone(), sentence }
+        Offence { sentence }
     };
     circles(&imports(sources)).iter().filter(|circle| circle.len() > FILES).map(offence).collect()
 }

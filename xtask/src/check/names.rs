@@ -27,7 +27,7 @@ pub fn check(sources: &[Source]) -> Result<Vec<Offence>, String> {
     let offence = |(name, places): (String, Vec<String>)| {
         let count = places.len();
         let sentence = format!("`{name}` names {count} public types: {}; rename all but one", places.join(", "));
-        Offence { check: "one name", key: name, sentence }
+        Offence { sentence }
     };
     Ok(several.filter(|(name, _)| !exceptions.contains(name)).map(offence).collect())
 }

@@ -1,82 +1,102 @@
-//! Offences that are known and have yet to go: `xtask/known.tsv` may only shrink.
+//! Offences that are known and have yet to go: the numbers in `xtask/known.tsv` may only shrink.
 //!
-//! A check that came later than the code would be red from its first day. So what offended then is listed, a row each:
-//! the check, a tab, and what offends. Whatever is not listed fails, and so does a row that offends no more.
+//! A check that came later than the code would be red from its first day. So it is listed how many places offended
+//! then, a row each: the check, a tab, and the number. More fail, and fewer do until the number is lowered. A number,
+//! and no list of places, so that a file can be moved.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
-/// Where they are listed.
+/// Where the numbers are.
 pub const FILE: &str = "xtask/known.tsv";
+
+/// Offences that are shown where there are too many.
+const SHOWN: usize = 40;
 
 /// One rule that is broken in one place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Offence {
-    /// The check that found it.
-    pub check: &'static str,
-    /// What stays the same while lines move: a path and a name.
-    pub key: String,
     /// Where it is, and what to do.
     pub sentence: String,
 }
 
-impl Offence {
-    fn row(&self) -> String {
-        format!("{}\t{}", self.check, self.key)
-    }
-}
+/// The offences of each check, by its name.
+pub type Found = BTreeMap<&'static str, Vec<Offence>>;
 
-/// The sentences that fail a check: of offences that are not listed, and of rows that offend no more.
-pub fn complaints(check: &str, offences: &[Offence], listed: &str) -> Vec<String> {
-    let listed: BTreeSet<&str> = rows(listed).filter(|row| row.split('\t').next() == Some(check)).collect();
-    let found: BTreeSet<String> = offences.iter().map(Offence::row).collect();
-    let fresh = offences.iter().filter(|offence| !listed.contains(offence.row().as_str()));
-    let gone = listed.iter().filter(|row| !found.contains(**row));
-    let gone =
-        gone.map(|row| format!("{FILE}: `{}` offends no more; `cargo xtask check --prune`", row.replace('\t', ": ")));
-    fresh.map(|offence| offence.sentence.clone()).chain(gone).collect()
-}
-
-/// Takes out of the file what offends no more; returns how many rows are left.
-pub fn prune(root: &Path, offences: &[Offence]) -> Result<usize, Box<dyn Error>> {
-    let path = root.join(FILE);
-    let text = std::fs::read_to_string(&path).unwrap_or_default();
-    let found: BTreeSet<String> = offences.iter().map(Offence::row).collect();
-    let left: Vec<&str> = rows(&text).filter(|row| found.contains(*row)).collect();
-    match left.is_empty() {
-        true if text.is_empty() => {}
-        true => std::fs::remove_file(&path)?,
-        false => {
-            let head = text.lines().take_while(|line| line.starts_with('#'));
-            let lines: Vec<&str> = head.chain(left.iter().copied()).collect();
-            std::fs::write(&path, lines.join("\n") + "\n")?;
+/// The sentences that fail a check: its offences where they are more than listed, or that fewer are left than listed.
+pub fn complaints(found: &Found, listed: &str) -> Vec<String> {
+    let mut listed: BTreeMap<&str, usize> = rows(listed).collect();
+    let mut complaints = Vec::new();
+    for (check, offences) in found {
+        let (known, count) = (listed.remove(check).unwrap_or(0), offences.len());
+        if count > known {
+            complaints.push(format!("{check}: {count} offences, {known} of them known"));
+            complaints.extend(offences.iter().take(SHOWN).map(|offence| format!("  {}", offence.sentence)));
+            complaints.extend((count > SHOWN).then(|| format!("  and {} more", count - SHOWN)));
+        }
+        if count < known {
+            complaints
+                .push(format!("{check}: {count} offences are left of {known}; `cargo xtask check --prune` notes it"));
         }
     }
-    Ok(left.len())
+    complaints.extend(listed.keys().map(|check| format!("{FILE}: there is no check `{check}`")));
+    complaints
 }
 
-fn rows(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+/// Lowers the numbers to what offends now, and takes out what offends no more; returns the sum.
+pub fn prune(root: &Path, found: &Found) -> Result<usize, Box<dyn Error>> {
+    let path = root.join(FILE);
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let now = |check: &str| found.get(check).map_or(0, Vec::len);
+    let left: Vec<(&str, usize)> = rows(&text).map(|(check, known)| (check, known.min(now(check)))).collect();
+    let left: Vec<(&str, usize)> = left.into_iter().filter(|(_, known)| *known > 0).collect();
+    if left.is_empty() {
+        // Nothing is known any more, so every offence fails.
+        if path.exists() {
+            std::fs::remove_file(&path)?;
+        }
+        return Ok(0);
+    }
+    let head = text.lines().take_while(|line| line.starts_with('#')).map(str::to_owned);
+    let lines: Vec<String> = head.chain(left.iter().map(|(check, known)| format!("{check}\t{known}"))).collect();
+    std::fs::write(&path, lines.join("\n") + "\n")?;
+    Ok(left.iter().map(|(_, known)| known).sum())
+}
+
+fn rows(text: &str) -> impl Iterator<Item = (&str, usize)> {
+    let rows = text.lines().filter(|line| !line.starts_with('#'));
+    rows.filter_map(|line| line.split_once('\t')).map(|(check, number)| (check, number.trim().parse().unwrap_or(0)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn offence(key: &str) -> Offence {
-        Offence { check: "a", key: key.into(), sentence: format!("{key} is wrong") }
+    fn found(counts: &[(&'static str, usize)]) -> Found {
+        let offences =
+            |count: usize| (1..=count).map(|number| Offence { sentence: format!("{number} is wrong") }).collect();
+        counts.iter().map(|(check, count)| (*check, offences(*count))).collect()
     }
 
-    const LISTED: &str = "# Known.\na\tone\na\ttwo\nb\tone\n";
+    const LISTED: &str = "# Known.\na\t2\nb\t1\n";
 
     #[test]
-    fn the_list_may_only_shrink() {
-        assert_eq!(complaints("a", &[offence("one"), offence("two")], LISTED), Vec::<String>::new());
+    fn the_numbers_may_only_shrink() {
+        assert_eq!(complaints(&found(&[("a", 2), ("b", 1)]), LISTED), Vec::<String>::new());
         assert_eq!(
-            complaints("a", &[offence("one"), offence("three")], LISTED),
-            ["three is wrong", "xtask/known.tsv: `a: two` offends no more; `cargo xtask check --prune`"]
+            complaints(&found(&[("a", 1), ("b", 2), ("c", 1)]), LISTED),
+            [
+                "a: 1 offences are left of 2; `cargo xtask check --prune` notes it",
+                "b: 2 offences, 1 of them known",
+                "  1 is wrong",
+                "  2 is wrong",
+                "c: 1 offences, 0 of them known",
+                "  1 is wrong",
+            ]
         );
+        assert_eq!(complaints(&found(&[("a", 2)]), LISTED), ["xtask/known.tsv: there is no check `b`"]);
+        assert_eq!(complaints(&found(&[("c", 100)]), "").len(), SHOWN + 2);
     }
 
     #[test]
@@ -85,9 +105,9 @@ mod tests {
         let path = root.path().join(FILE);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, LISTED).unwrap();
-        assert_eq!(prune(root.path(), &[offence("two"), offence("three")]).unwrap(), 1);
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "# Known.\na\ttwo\n");
-        assert_eq!(prune(root.path(), &[]).unwrap(), 0);
+        assert_eq!(prune(root.path(), &found(&[("a", 3), ("c", 1)])).unwrap(), 2);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "# Known.\na\t2\n");
+        assert_eq!(prune(root.path(), &found(&[])).unwrap(), 0);
         assert!(!path.exists());
     }
 }

@@ -18,7 +18,7 @@ pub fn functions(sources: &[Source]) -> Vec<Offence> {
             let (name, line, lines) = (&function.name, function.line, function.lines);
             let path = &source.path;
             let sentence = format!("{path}:{line}: `{name}` has {lines} lines; divide it, {} at most", items::LINES);
-            offences.push(Offence { check: "long function", key: format!("{path} {name}"), sentence });
+            offences.push(Offence { sentence });
         }
     }
     offences
@@ -31,7 +31,7 @@ pub fn documentation(sources: &[Source]) -> Vec<Offence> {
         for item in items::public(source).into_iter().filter(|item| !item.has_docs) {
             let (path, kind, name) = (&source.path, item.kind, &item.name);
             let sentence = format!("{path}:{}: public {kind} `{name}` has no documentation", item.line);
-            offences.push(Offence { check: "undocumented", key: format!("{path} {kind} {name}"), sentence });
+            offences.push(Offence { sentence });
         }
     }
     offences
@@ -43,7 +43,7 @@ pub fn folders(sources: &[Source]) -> Vec<Offence> {
     let offence = |(folder, count): (String, usize)| {
         let sentence =
             format!("{folder}: {count} entries; give it folders that are concepts, {ENTRIES} entries at most");
-        Offence { check: "crowded folder", key: folder, sentence }
+        Offence { sentence }
     };
     crowded.map(offence).collect()
 }

@@ -36,7 +36,7 @@ pub fn check(sources: &[Source]) -> Result<Vec<Offence>, String> {
             if let Some(line) = lines.min() {
                 let (path, text, instead) = (&source.path, &retired.text, &retired.instead);
                 let sentence = format!("{path}:{line}: `{text}` is retired; say `{instead}`");
-                offences.push(Offence { check: "vocabulary", key: format!("{path} {text}"), sentence });
+                offences.push(Offence { sentence });
             }
         }
     }
