@@ -3,25 +3,25 @@
 //! The client below tries a request again by itself; here the whole transfer of an object or a part is, for a
 //! connection that breaks in its middle too. What was refused or is missing is told at once.
 
+mod patience;
+mod write;
+
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
 
 use futures::TryStreamExt;
-use object_store::multipart::{MultipartStore, PartId};
+use object_store::multipart::MultipartStore;
 use object_store::path::Path;
-use object_store::{
-    Attribute, Error as StoreError, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion,
-};
+use object_store::{Attribute, Error as StoreError, GetOptions, ObjectStore, ObjectStoreExt, UpdateVersion};
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
 use crate::endpoint::Endpoint;
-use crate::failure::{NO_LIST, answered, chain, generic, may_pass, names_bucket, status};
+use crate::failure::{NO_LIST, chain, generic, names_bucket, status};
 use crate::location::Location;
 use crate::{Error, Limits};
 
@@ -123,58 +123,6 @@ impl Remote {
     /// Runs something async to its end.
     pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
-    }
-
-    /// Tries `step` again while it fails for reasons that may pass, with growing pauses.
-    pub(crate) async fn patiently<T, F>(
-        &self,
-        doing: &'static str,
-        name: &str,
-        mut step: impl FnMut() -> F,
-    ) -> Result<T, Error>
-    where
-        F: Future<Output = Result<T, StoreError>>,
-    {
-        self.knock(name)?;
-        let began = Instant::now();
-        let mut pause = Duration::from_millis(100);
-        loop {
-            match step().await {
-                Ok(value) => {
-                    self.is_reached.store(true, Ordering::Relaxed);
-                    return Ok(value);
-                }
-                Err(error) => {
-                    let is_answer = answered(&error);
-                    let is_reached = self.is_reached.fetch_or(is_answer, Ordering::Relaxed) || is_answer;
-                    let patience = if is_reached { self.limits.patience } else { self.limits.reach };
-                    if !may_pass(&error) || began.elapsed() + pause >= patience {
-                        return Err(self.told(doing, name, &error));
-                    }
-                    sleep(pause).await;
-                    pause = (pause * 2).min(Duration::from_secs(8));
-                }
-            }
-        }
-    }
-
-    /// Sees, before the first request, whether somebody is there at all.
-    fn knock(&self, name: &str) -> Result<(), Error> {
-        let Some(endpoint) = self.endpoint.as_ref().filter(|_| !self.is_reached.load(Ordering::Relaxed)) else {
-            return Ok(());
-        };
-        endpoint.knock(self.limits.reach).map_err(|why| {
-            let hint = match (endpoint.named_by, &self.location) {
-                (Some(variable), _) => {
-                    format!("`{variable}` names that host: correct it, or start what should listen there")
-                }
-                (None, Location::Web { .. }) => {
-                    "check host and port in the address, or start what should listen there".to_owned()
-                }
-                (None, _) => "check this machine's network, and the region".to_owned(),
-            };
-            Error::Unreachable { host: endpoint.to_string(), location: self.address(name), why, hint }
-        })
     }
 
     /// A whole object of at most `most` bytes and its version; none when there is none.
@@ -381,28 +329,6 @@ impl Remote {
         .await
     }
 
-    /// Stores an object in one request, and returns its version.
-    pub(crate) async fn put(&self, name: &str, bytes: Vec<u8>, mode: PutMode) -> Result<Option<String>, Error> {
-        let path = self.path(name)?;
-        let payload = PutPayload::from(bytes);
-        let put = self.patiently("write", name, || async {
-            Ok(self.store.put_opts(&path, payload.clone(), mode.clone().into()).await?.e_tag)
-        });
-        put.await
-    }
-
-    /// Removes an object; that there was none is no error.
-    pub(crate) async fn remove(&self, name: &str) -> Result<(), Error> {
-        let path = self.path(name)?;
-        self.patiently("remove", name, || async {
-            match self.store.delete(&path).await {
-                Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
-                Err(error) => Err(error),
-            }
-        })
-        .await
-    }
-
     /// Everything below the location, sorted by name.
     pub(crate) async fn list(&self) -> Result<Vec<Object>, Error> {
         let prefix = (!self.prefix.as_ref().is_empty()).then_some(&self.prefix);
@@ -417,46 +343,6 @@ impl Remote {
         }
         objects.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(objects)
-    }
-
-    /// Begins an upload in parts.
-    pub(crate) async fn begin(&self, multipart: &dyn MultipartStore, name: &str) -> Result<String, Error> {
-        let path = self.path(name)?;
-        self.patiently("write", name, || multipart.create_multipart(&path)).await
-    }
-
-    /// Sends one part.
-    pub(crate) async fn part(
-        &self,
-        multipart: &dyn MultipartStore,
-        (name, upload): (&str, &String),
-        number: usize,
-        bytes: PutPayload,
-    ) -> Result<PartId, Error> {
-        let path = self.path(name)?;
-        self.patiently("write", name, || multipart.put_part(&path, upload, number, bytes.clone())).await
-    }
-
-    /// Makes the object of its parts.
-    pub(crate) async fn finish(
-        &self,
-        multipart: &dyn MultipartStore,
-        (name, upload): (&str, &String),
-        parts: Vec<PartId>,
-    ) -> Result<Option<String>, Error> {
-        let path = self.path(name)?;
-        let finish = self.patiently("write", name, || async {
-            Ok(multipart.complete_multipart(&path, upload, parts.clone()).await?.e_tag)
-        });
-        finish.await
-    }
-
-    /// Gives up an upload, so that its parts are not paid for. That it is gone already is no error.
-    pub(crate) async fn abandon(&self, multipart: &dyn MultipartStore, name: &str, upload: &String) {
-        if let Ok(path) = self.path(name) {
-            // What cannot be removed now is removed by the bucket's own rules, or costs a little.
-            let _ = multipart.abort_multipart(&path, upload).await;
-        }
     }
 
     /// An object's address, for messages.

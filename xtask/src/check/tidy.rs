@@ -27,7 +27,7 @@ const PURE: &[&str] = &["crates/domain/src/", "crates/plan/src/"];
 /// Where unsafe code lives: modules that hold nothing else.
 const UNSAFE: &[&str] = &[
     "crates/agent/src/signals.rs",
-    "crates/cloud/src/local/session.rs",
+    "crates/node/src/session.rs",
     "crates/data/src/decode/kernels/avx2.rs",
     "crates/data/src/transform/slots.rs",
     "crates/door/src/dlpack.rs",

@@ -6,6 +6,7 @@
 
 pub mod average;
 pub mod pretrained;
+mod progress;
 mod tensors;
 mod trial;
 
@@ -14,11 +15,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use checkpoint::{BestWeights, LoadedCheckpoint, Snapshot};
-use data::Cursor;
 use domain::finding::{Cause, Finding};
-use domain::rank::Figures;
 use domain::train::{ModelSource, Module, Train};
-use serde::{Deserialize, Serialize};
 use tch::{Device, Tensor};
 
 use crate::error::Error;
@@ -34,72 +32,11 @@ use average::AveragedModel;
 use tensors::{HostCopies, fill, find, state_mismatch, to_tensor};
 use trial::trial_step;
 
+pub use progress::{BestScore, TrainProgress};
 pub(crate) use tensors::{copy, fill_from};
 
 /// The tensors of all ranks' generators, of the CPU and of CUDA devices.
 const GENERATORS: [&str; 2] = ["random.ranks", "random.ranks.cuda"];
-
-/// What is saved besides tensors.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TrainProgress {
-    /// Optimiser steps done.
-    pub step: u64,
-    /// Epoch of the next batch.
-    pub epoch: u64,
-    /// Samples of that epoch that were used.
-    pub position: u64,
-    /// Whether the validation split was scored after this step. Always so at an epoch's end, except when an order to
-    /// stop came in between.
-    pub evaluated: bool,
-    /// Threads of the tensor library, which are part of the result.
-    pub threads: u32,
-    /// The best scores so far.
-    pub best: Option<BestScore>,
-    /// SHA-256 of the file of a network that the user has built; its program is not in a checkpoint.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub module: Option<String>,
-    /// The digest of the data that was trained on; none from versions that did not record it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<String>,
-    /// From where steps and epochs are counted together; not from 0 where the data has changed since.
-    #[serde(default, skip_serializing_if = "EpochOrigin::is_start")]
-    pub origin: EpochOrigin,
-}
-
-impl TrainProgress {
-    /// One more step is done; `cursor` is where the loader stands then.
-    pub(crate) fn advance_to(&mut self, cursor: Cursor) {
-        self.step += 1;
-        (self.epoch, self.position) = (cursor.epoch, cursor.pos);
-        self.evaluated = false;
-    }
-
-    /// Goes on where it was left, of an epoch that has so many samples now; with the next epoch, if it has fewer than
-    /// were used.
-    fn count_anew(&mut self, samples: u64, batch: u64) {
-        if self.position < samples {
-            let began = self.step.saturating_sub(self.position.div_ceil(batch.max(1)));
-            self.origin = EpochOrigin { step: began, epoch: self.epoch };
-        } else {
-            (self.epoch, self.position) = (self.epoch + 1, 0);
-            self.origin = EpochOrigin { step: self.step, epoch: self.epoch };
-        }
-    }
-}
-
-/// The best scores on the validation split, and when they were made.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct BestScore {
-    /// Step after which they were made.
-    pub step: u64,
-    /// Mean loss.
-    pub loss: f64,
-    /// Share of samples that were told right.
-    pub accuracy: f64,
-    /// What else was measured.
-    #[serde(default, skip_serializing_if = "Figures::is_empty")]
-    pub figures: Figures,
-}
 
 /// What a resume leaves out, so that the chaos test can prove that it would notice. Nothing, in any other build.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,0 +1,71 @@
+//! What changes a location: an object put or removed, and uploads in parts that outlive a process.
+
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::{Error as StoreError, ObjectStoreExt, PutMode, PutPayload};
+
+use super::Remote;
+use crate::Error;
+
+impl Remote {
+    /// Stores an object in one request, and returns its version.
+    pub(crate) async fn put(&self, name: &str, bytes: Vec<u8>, mode: PutMode) -> Result<Option<String>, Error> {
+        let path = self.path(name)?;
+        let payload = PutPayload::from(bytes);
+        let put = self.patiently("write", name, || async {
+            Ok(self.store.put_opts(&path, payload.clone(), mode.clone().into()).await?.e_tag)
+        });
+        put.await
+    }
+
+    /// Removes an object; that there was none is no error.
+    pub(crate) async fn remove(&self, name: &str) -> Result<(), Error> {
+        let path = self.path(name)?;
+        self.patiently("remove", name, || async {
+            match self.store.delete(&path).await {
+                Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
+                Err(error) => Err(error),
+            }
+        })
+        .await
+    }
+
+    /// Begins an upload in parts.
+    pub(crate) async fn begin(&self, multipart: &dyn MultipartStore, name: &str) -> Result<String, Error> {
+        let path = self.path(name)?;
+        self.patiently("write", name, || multipart.create_multipart(&path)).await
+    }
+
+    /// Sends one part.
+    pub(crate) async fn part(
+        &self,
+        multipart: &dyn MultipartStore,
+        (name, upload): (&str, &String),
+        number: usize,
+        bytes: PutPayload,
+    ) -> Result<PartId, Error> {
+        let path = self.path(name)?;
+        self.patiently("write", name, || multipart.put_part(&path, upload, number, bytes.clone())).await
+    }
+
+    /// Makes the object of its parts.
+    pub(crate) async fn finish(
+        &self,
+        multipart: &dyn MultipartStore,
+        (name, upload): (&str, &String),
+        parts: Vec<PartId>,
+    ) -> Result<Option<String>, Error> {
+        let path = self.path(name)?;
+        let finish = self.patiently("write", name, || async {
+            Ok(multipart.complete_multipart(&path, upload, parts.clone()).await?.e_tag)
+        });
+        finish.await
+    }
+
+    /// Gives up an upload, so that its parts are not paid for. That it is gone already is no error.
+    pub(crate) async fn abandon(&self, multipart: &dyn MultipartStore, name: &str, upload: &String) {
+        if let Ok(path) = self.path(name) {
+            // What cannot be removed now is removed by the bucket's own rules, or costs a little.
+            let _ = multipart.abort_multipart(&path, upload).await;
+        }
+    }
+}

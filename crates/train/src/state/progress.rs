@@ -1,0 +1,69 @@
+//! How far a run has come: what is saved besides tensors.
+
+use data::Cursor;
+use domain::rank::Figures;
+use serde::{Deserialize, Serialize};
+
+use crate::optim::schedule::EpochOrigin;
+
+/// What is saved besides tensors.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrainProgress {
+    /// Optimiser steps done.
+    pub step: u64,
+    /// Epoch of the next batch.
+    pub epoch: u64,
+    /// Samples of that epoch that were used.
+    pub position: u64,
+    /// Whether the validation split was scored after this step. Always so at an epoch's end, except when an order to
+    /// stop came in between.
+    pub evaluated: bool,
+    /// Threads of the tensor library, which are part of the result.
+    pub threads: u32,
+    /// The best scores so far.
+    pub best: Option<BestScore>,
+    /// SHA-256 of the file of a network that the user has built; its program is not in a checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// The digest of the data that was trained on; none from versions that did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+    /// From where steps and epochs are counted together; not from 0 where the data has changed since.
+    #[serde(default, skip_serializing_if = "EpochOrigin::is_start")]
+    pub origin: EpochOrigin,
+}
+
+impl TrainProgress {
+    /// One more step is done; `cursor` is where the loader stands then.
+    pub(crate) fn advance_to(&mut self, cursor: Cursor) {
+        self.step += 1;
+        (self.epoch, self.position) = (cursor.epoch, cursor.pos);
+        self.evaluated = false;
+    }
+
+    /// Goes on where it was left, of an epoch that has so many samples now; with the next epoch, if it has fewer than
+    /// were used.
+    pub(super) fn count_anew(&mut self, samples: u64, batch: u64) {
+        if self.position < samples {
+            let began = self.step.saturating_sub(self.position.div_ceil(batch.max(1)));
+            self.origin = EpochOrigin { step: began, epoch: self.epoch };
+        } else {
+            (self.epoch, self.position) = (self.epoch + 1, 0);
+            self.origin = EpochOrigin { step: self.step, epoch: self.epoch };
+        }
+    }
+}
+
+/// The best scores on the validation split, and when they were made.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct BestScore {
+    /// Step after which they were made.
+    pub step: u64,
+    /// Mean loss.
+    pub loss: f64,
+    /// Share of samples that were told right.
+    pub accuracy: f64,
+    /// What else was measured.
+    #[serde(default, skip_serializing_if = "Figures::is_empty")]
+    pub figures: Figures,
+}
