@@ -139,7 +139,7 @@ fn what_is_wrong_is_told() {
     for name in ["texts.csv", "more.jsonl", "plain.txt"] {
         let texts = scene.path(name);
         fs::write(&texts, "label,text\n1,some words\n").unwrap();
-        check(&texts, &[], 2, "OUT --tokenizer bpe:16000` makes tokens of them");
+        check(&texts, &[], 2, "OUT --tokenizer bpe:16000` (with `--columns` and `--label` for tables)");
         let mut inspect = Command::new(env!("CARGO_BIN_EXE_gradus"));
         let output = inspect.args(["data", "inspect"]).arg(&texts).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
@@ -169,5 +169,5 @@ fn a_table_is_prepared_by_no_recipe() {
     let output = Command::new(env!("CARGO_BIN_EXE_gradus")).args(["data", "bench"]).arg(&table).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.contains("is a table of texts") && text.contains("--tokenizer bpe:16000"), "{text}");
+    assert!(text.contains("is a table of text, not images") && text.contains("--tokenizer bpe:16000"), "{text}");
 }

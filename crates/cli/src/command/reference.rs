@@ -157,7 +157,11 @@ mod tests {
     #[test]
     fn an_argument_says_its_values_and_default() {
         let codec = Arg::new("codec").long("codec").value_name("CODEC").value_parser(["a", "b|c"]).default_value("a");
-        let text = table(&[&codec.help("How to store\nimages")]);
+        let mut command = clap::Command::new("pack").arg(codec.help("How to store\nimages"));
+        // An argument can be printed once its command is built.
+        command.build();
+        let codec = command.get_arguments().find(|argument| argument.get_id() == "codec").expect("it was added");
+        let text = table(&[codec]);
         let row = "| `--codec <CODEC>` | How to store images. One of `a`, `b\\|c`. Default: `a`. |\n";
         assert!(text.ends_with(row), "{text}");
     }

@@ -53,7 +53,7 @@ fn one_file_that_is_no_network_hides_nothing_of_the_others() {
     // As PyTorch counts them of a sample of 128 tokens, with `saved_tensors_hooks`.
     let said = desk.gradus(&["plan", "model", "good.json", "--sequence", "128", "--json"]);
     let read: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
-    for (key, counted) in [("kept_bytes", 161_197_568.0), ("kept_bytes_written_out", 182_357_504.0)] {
+    for (key, counted) in [("saved_bytes", 161_197_568.0), ("saved_bytes_written_out", 182_357_504.0)] {
         let told = read[0][key].as_f64().expect("a number");
         assert!((told / counted - 1.0).abs() < 0.02, "{key}: {told} against {counted}");
     }
@@ -70,9 +70,9 @@ fn lengths_and_sizes_that_a_network_does_not_have_are_refused() {
     };
     let said = plan("sees.json", "steps: 100, sequence: 128");
     assert_eq!(said.code, Some(2));
-    assert!(said.err.contains("`workload.sequence`: this network reads pictures"), "{}", said.err);
+    assert!(said.err.contains("`workload.sequence`: this network reads images"), "{}", said.err);
     let said = plan("reads.json", "steps: 100, picture: 224");
-    assert!(said.err.contains("`workload.picture`: this network sees no pictures"), "{}", said.err);
+    assert!(said.err.contains("`workload.picture`: this network takes no images"), "{}", said.err);
     let said = plan("reads.json", "steps: 100, sequence: 2048");
     assert!(said.err.contains("`workload.sequence`: 2048 tokens are more than the 1024 positions"), "{}", said.err);
     // The length of the network's own sequences.

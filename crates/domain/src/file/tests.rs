@@ -79,7 +79,7 @@ resources:
 num_nodes: 4
 "#,
         "1 name: `My Job` is no name: it takes letters a–z, digits and `-`, at most 63 (write `my-job`)
-         2 train.model: this key is missing (add `model: …`: the architecture to train)
+         2 train.model: this key is missing (add `model: …`: the model to train: a name, or `{torchscript: module.pt}` for your own module (relative to the job file), which also needs a `loss`)
          3 train.modle: unknown key (did you mean `model`?)
          5 train.epochs: `0` is out of range: it must be at least 1
          6 train.batch: expected a whole number, found the number `1e3` (write `1000`)
@@ -112,10 +112,10 @@ fn train_and_run_exclude_each_other() {
     );
     check(&(train_with("seed: 1") + "envs: {A: 1}\nbudget: {max: $1}\ndeadline: 1h\n"), "ok");
     check("train: {}\n", "
-        1 train.model: this key is missing (add `model: …`: the architecture to train)
+        1 train.model: this key is missing (add `model: …`: the model to train: a name, or `{torchscript: module.pt}` for your own module (relative to the job file), which also needs a `loss`)
         1 train.data: this key is missing (add `data: …`: where the samples are and how they are split)
-        1 train.epochs: this key is missing (add `epochs: …`: how often every training sample is seen)
-        1 train.batch: this key is missing (add `batch: …`: samples per optimiser step, over all devices and accumulation steps)
+        1 train.epochs: this key is missing (add `epochs: …`: passes over the training split)
+        1 train.batch: this key is missing (add `batch: …`: samples per optimizer step, over all ranks and micro-batches)
     ");
     check("train: fast\n", "1 train: expected a mapping, found the text `fast`");
 }

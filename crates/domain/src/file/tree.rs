@@ -159,7 +159,7 @@ impl<'text> Builder<'text> {
                 Event::StreamStart | Event::DocumentEnd | Event::Nothing => {}
                 Event::StreamEnd => return Ok(document),
                 Event::DocumentStart(_) if document.is_some() => {
-                    let several = "several documents in one file (a pipeline) are not served yet";
+                    let several = "several documents in one file (a pipeline) are not supported yet";
                     return Err(at(span, several).hint("keep one document, and start each job on its own"));
                 }
                 Event::DocumentStart(_) => {}

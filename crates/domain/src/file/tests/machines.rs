@@ -65,7 +65,7 @@ fn skypilot_keys_are_served_or_refused_by_name() {
     );
     check(
         "mounts: {}",
-        "2 mounts: unknown key (known keys here: `name`, `train`, `sweep`, `workload`, `data`, `budget`, `deadline`, `envs`, `resources`, `workdir`, `num_nodes`, `setup`, `run`)",
+        "2 mounts: unknown key (known keys here: `name`, `train`, `sweep`, `workload`, `data`, `budget`, `deadline`, `envs`, `secrets`, `resources`, `workdir`, `num_nodes`, `setup`, `run`)",
     );
 }
 
@@ -164,7 +164,7 @@ fn money_and_time_make_sense() {
     );
     check(
         "budget: {alert: 50%}",
-        "2 budget.max: this key is missing (add `max: …`: at this amount the run saves its state and stops)",
+        "2 budget.max: this key is missing (add `max: …`: the run saves its state and stops at this amount)",
     );
     check(
         "budget: {max: $1, alert: 0}",

@@ -81,11 +81,8 @@ pub(super) fn fits(graph: &Graph, workload: &Workload) -> Result<(), Problem> {
                 .hint(format!("write `sequence: {tokens}`, or export the network again for {asked} tokens")));
             }
             None if !graph.inputs.iter().any(hears) => {
-                return Err(Problem::at(
-                    "workload.sequence",
-                    "this network reads pictures, and no sequences of tokens",
-                )
-                .hint("leave `sequence` out"));
+                return Err(Problem::at("workload.sequence", "this network reads images, and no sequences of tokens")
+                    .hint("leave `sequence` out"));
             }
             Some(_) | None => {}
         }
