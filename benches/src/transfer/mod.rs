@@ -143,12 +143,12 @@ impl Bench {
             format!("{FILES} files of 98 kB to moto and back (moto's own speed bounds the wall clock)"),
             "                     processor s   wall s".to_owned(),
         ];
-        self.to_bucket(&bucket, &here, &mut lines)?;
-        self.from_bucket(&bucket, &mut lines)?;
+        self.push_to_bucket(&bucket, &here, &mut lines)?;
+        self.pull_from_bucket(&bucket, &mut lines)?;
         Ok(lines)
     }
 
-    fn to_bucket(&self, bucket: &Bucket, here: &Path, lines: &mut Vec<String>) -> Result<(), Box<dyn Error>> {
+    fn push_to_bucket(&self, bucket: &Bucket, here: &Path, lines: &mut Vec<String>) -> Result<(), Box<dyn Error>> {
         let env = &bucket.env();
         lines.push(row("gradus push", Ok(Some(self.carry("push", here, "s3://bucket/chunks", env)?))));
         lines.push(row("gradus push --plain", Ok(Some(self.plain(here, "s3://bucket/plain", env)?))));
@@ -160,7 +160,7 @@ impl Bench {
         Ok(())
     }
 
-    fn from_bucket(&self, bucket: &Bucket, lines: &mut Vec<String>) -> Result<(), Box<dyn Error>> {
+    fn pull_from_bucket(&self, bucket: &Bucket, lines: &mut Vec<String>) -> Result<(), Box<dyn Error>> {
         let env = &bucket.env();
         let back = |name: &str| self.folder.join(name);
         for (what, from, name) in

@@ -144,7 +144,7 @@ fn what_is_wrong_is_told() {
         let output = inspect.args(["data", "inspect"]).arg(&texts).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{text}");
-        assert!(text.contains("holds texts") && text.contains("--tokenizer bpe:16000"), "{text}");
+        assert!(text.contains("holds text, which must be packed") && text.contains("--tokenizer bpe:16000"), "{text}");
     }
 }
 

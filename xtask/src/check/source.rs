@@ -157,7 +157,7 @@ impl Scan {
     fn in_word(&self) -> bool {
         let before = |back: usize| self.at.checked_sub(back).and_then(|at| self.text.get(at)).copied();
         let named = |symbol: Option<char>| symbol.is_some_and(|symbol| symbol.is_alphanumeric() || symbol == '_');
-        named(before(1)) && !(before(1) == Some('b') && !named(before(2)))
+        named(before(1)) && (before(1) != Some('b') || named(before(2)))
     }
 
     fn keep(&mut self) {

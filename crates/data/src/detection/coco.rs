@@ -118,7 +118,7 @@ fn annotate(
     left_out: &mut [u64; 2],
 ) -> Result<(), Error> {
     for (number, annotation) in annotations.into_iter().enumerate() {
-        let wrong = |why: String| layout(file, &format!("annotation {}: {why}", number + 1), "correct the label file");
+        let wrong = |why: String| layout(file, format!("annotation {}: {why}", number + 1), "correct the label file");
         let Some((sample, [width, height])) = by_id.get(&annotation.image_id) else {
             return Err(wrong(format!("`image_id` {} is none of its `images`", annotation.image_id)));
         };

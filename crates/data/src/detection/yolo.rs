@@ -68,7 +68,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>, way: &mut Way) -> Result<(), Er
     way.entered += 1;
     if way.entered > MOST_FOLDERS {
         let hint = "remove links that lead from folder to folder";
-        return Err(layout(folder, &format!("more than {MOST_FOLDERS} folders are found on the way"), hint));
+        return Err(layout(folder, format!("more than {MOST_FOLDERS} folders are found on the way"), hint));
     }
     way.above.push(real);
     for entry in fs::read_dir(folder).map_err(failed)? {
@@ -95,7 +95,7 @@ fn boxes(file: &Path, names: Option<&[String]>) -> Result<Vec<LabelledBox>, Erro
         }
         let wrong = |why: String| {
             let hint = "write a class and the centre, width and height in shares of the image, as `0 0.5 0.5 0.2 0.1`";
-            layout(file, &format!("line {}: {why}", number + 1), hint)
+            layout(file, format!("line {}: {why}", number + 1), hint)
         };
         let words: Vec<&str> = line.split_whitespace().collect();
         let [class, rest @ ..] = words.as_slice() else { continue };

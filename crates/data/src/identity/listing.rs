@@ -179,6 +179,5 @@ fn in_parallel(
         }
         work_through();
     });
-    drop(work);
     found.into_iter().collect()
 }

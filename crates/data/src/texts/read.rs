@@ -98,7 +98,7 @@ fn lines(path: &Path, mut take: impl FnMut(usize, &str) -> Result<(), Error>) ->
 }
 
 fn no_utf8(path: &Path, line: u64) -> Error {
-    layout(path, &format!("line {line} is not UTF-8"), "convert it, for example with `iconv -t UTF-8`")
+    layout(path, format!("line {line} is not UTF-8"), "convert it, for example with `iconv -t UTF-8`")
 }
 
 /// Columns are named by the first row, or counted from 1 where only numbers are given.
@@ -123,7 +123,7 @@ fn csv(path: &Path, file: impl Read, keys: &Text, take: Take<'_>) -> Result<(), 
         }
         names.iter().position(|name| name == column).ok_or_else(|| {
             let hint = "name columns of the first row, or number them from 1 (`\"1\"`) where it is no header";
-            layout(path, &format!("it has no column `{column}`, only {}", crate::error::shorten(&names)), hint)
+            layout(path, format!("it has no column `{column}`, only {}", crate::error::shorten(&names)), hint)
         })
     };
     let columns = keys.columns.iter().map(place).collect::<Result<Vec<usize>, Error>>()?;
@@ -134,7 +134,7 @@ fn csv(path: &Path, file: impl Read, keys: &Text, take: Take<'_>) -> Result<(), 
         let field = |at: usize| {
             let missing =
                 || format!("the row in line {line} has {} columns, and column {} is asked for", row.len(), at + 1);
-            row.get(at).ok_or_else(|| layout(path, &missing(), "correct the row, or name other columns"))
+            row.get(at).ok_or_else(|| layout(path, missing(), "correct the row, or name other columns"))
         };
         let parts = columns.iter().map(|at| field(*at)).collect::<Result<Vec<&str>, Error>>()?;
         let class = label.map(field).transpose()?.map(|class| class.trim().to_owned());
@@ -150,7 +150,7 @@ fn jsonl(path: &Path, keys: &Text, take: Take<'_>) -> Result<(), Error> {
         if line.trim().is_empty() {
             return Ok(());
         }
-        let wrong = |why: String| layout(path, &format!("line {number}: {why}"), "write one JSON object a line");
+        let wrong = |why: String| layout(path, format!("line {number}: {why}"), "write one JSON object a line");
         let value: Value = serde_json::from_str(line).map_err(|error| wrong(format!("no JSON: {error}")))?;
         let field = |key: &String| match &value[key.as_str()] {
             Value::String(text) => Ok(text.clone()),

@@ -92,9 +92,9 @@ pub fn push(source: &Path, remote: &Remote, options: &Options, meter: &Meter) ->
     match (options.form, &loaded) {
         (Form::Plain, Loaded::Found(_) | Loaded::Damaged(..)) => {
             let message = format!("`{}` holds a data set in chunks", remote.location());
-            return Err(Error::Usage { message, hint: "leave `--plain` out, or name an empty place".into() });
+            Err(Error::Usage { message, hint: "leave `--plain` out, or name an empty place".into() })
         }
-        (Form::Plain, Loaded::Nothing) => return plain::push(source, &files, remote, options, meter),
+        (Form::Plain, Loaded::Nothing) => plain::push(source, &files, remote, options, meter),
         (Form::Chunks, _) => chunks(source, &files, remote, loaded, options, meter),
     }
 }
