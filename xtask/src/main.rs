@@ -28,6 +28,7 @@ usage: cargo xtask COMMAND
   test --long      the whole with ten times as many runs killed, and with deliberate mistakes
   check            format, lints, arrows between crates, words, structure, licences, documents
   check --figures  print the structure of the code in numbers
+  check --offences print every offence against the checks of words and structure, known ones included
   chaos [ARGS…]    kill runs at every phase; they must end as if undisturbed
   bench [ARGS…]    step time against PyTorch, a run's step against the bare one, scores against torchvision, plans
   fit FOLDER       fit the planner's numbers to tables of measurements; writes catalog/fitted.json
@@ -77,6 +78,7 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("test", [flag]) if flag == "--long" => Some(test::long(root)),
         ("check", []) => Some(check::check(root, check::Missing::Fails)),
         ("check", [flag]) if flag == "--figures" => Some(check::figures(root)),
+        ("check", [flag]) if flag == "--offences" => Some(check::offences(root)),
         ("check", [flag]) if flag == "--prune" => Some(check::prune(root)),
         ("chaos", arguments) => Some(chaos::chaos(root, arguments)),
         ("bench", arguments) => Some(bench::bench(root, arguments)),

@@ -97,6 +97,15 @@ pub fn figures(root: &Path) -> Outcome {
     Ok("these are the figures of the checkout as it is".into())
 }
 
+/// Prints every offence of the checks whose offences may be known, a line each: the check, a tab, and the sentence.
+pub fn offences(root: &Path) -> Outcome {
+    let found = structure(&source::read(root)?)?;
+    for (check, offences) in &found {
+        offences.iter().for_each(|offence| println!("{check}\t{}", offence.sentence));
+    }
+    Ok(format!("{} offences, known ones included", found.values().map(Vec::len).sum::<usize>()))
+}
+
 /// Lowers the numbers of known offences to what offends now.
 pub fn prune(root: &Path) -> Outcome {
     let left = ratchet::prune(root, &structure(&source::read(root)?)?)?;
