@@ -18,10 +18,10 @@ use node::{Folder, LaunchSpec, Lock, Spool};
 
 use crate::attempt::{Attempt, StopReason, Tools};
 use crate::clock::Clock;
-use crate::event::Event;
+use crate::event::Wakeup;
 use crate::loop_client::LoopClient;
-use crate::meter::Meter;
-use crate::{Departure, Error, Patience, Settings, signals};
+use crate::meter::RentMeter;
+use crate::{AgentSettings, Departure, Error, Patience, signals};
 
 /// Between the starts of two calls, unless an urgent event waits.
 const GAP: Duration = Duration::from_millis(30);
@@ -36,7 +36,7 @@ const BATCH: usize = 2000;
 const LAST_CALL: Duration = Duration::from_millis(300);
 
 /// Looks after the instance in `settings.folder`.
-pub fn run(settings: Settings, patience: Patience) -> Result<Departure, Error> {
+pub fn run(settings: AgentSettings, patience: Patience) -> Result<Departure, Error> {
     let fail = |doing| {
         let folder = settings.folder.clone();
         move |source| Error { folder, doing, source }
@@ -50,7 +50,7 @@ pub fn run(settings: Settings, patience: Patience) -> Result<Departure, Error> {
     }
     let clock = Clock::start();
     let meter = folder.meter(clock.started()).map_err(fail("write the meter"))?;
-    let meter = Meter::start(meter, clock);
+    let meter = RentMeter::start(meter, clock);
     let (events, inbox) = mpsc::channel();
     signals::watch(events.clone()).map_err(fail("watch for signals"))?;
     // Signed only now: whoever reads it sends signals, and these are watched for.
@@ -91,7 +91,7 @@ fn own_lock(folder: &Folder) -> io::Result<Option<Lock>> {
 
 struct Agent {
     clock: Clock,
-    events: Sender<Event>,
+    events: Sender<Wakeup>,
     client: LoopClient,
     spool: Spool,
     patience: Patience,
@@ -137,7 +137,7 @@ impl Lease {
 }
 
 impl Agent {
-    fn attend(&mut self, inbox: &Receiver<Event>) -> Departure {
+    fn attend(&mut self, inbox: &Receiver<Wakeup>) -> Departure {
         loop {
             self.turn();
             if let Some(departure) = self.departure() {
@@ -147,7 +147,7 @@ impl Agent {
             let event = match inbox.recv_timeout(due) {
                 Ok(event) => event,
                 // This end holds a sender too, so the channel is never closed.
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Event::Timer,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Wakeup::Timer,
             };
             self.handle(event);
             // All that waits is taken before anything is sent, so that one call carries it.
@@ -157,10 +157,10 @@ impl Agent {
         }
     }
 
-    fn handle(&mut self, event: Event) {
+    fn handle(&mut self, event: Wakeup) {
         let now = self.clock.now();
         match event {
-            Event::Attempt(id, event) => {
+            Wakeup::Attempt(id, event) => {
                 // What comes after an attempt's end is about nothing.
                 if let Some(attempt) = self.attempt.as_mut().filter(|attempt| *attempt.id() == id) {
                     for event in attempt.hear(event, now) {
@@ -168,14 +168,14 @@ impl Agent {
                     }
                 }
             }
-            Event::Answered(Ok(reply)) => self.answered(reply, now),
-            Event::Answered(Err(_)) => {
+            Wakeup::Answered(Ok(reply)) => self.answered(reply, now),
+            Wakeup::Answered(Err(_)) => {
                 self.calls.is_under_way = false;
                 self.calls.backoff = now + RETRY;
                 self.lease.is_refused |= now > self.lease.ends();
             }
-            Event::Signalled => self.leave(Departure::Signalled, StopReason::Signalled, now),
-            Event::Timer => {}
+            Wakeup::Signalled => self.leave(Departure::Signalled, StopReason::Signalled, now),
+            Wakeup::Timer => {}
         }
     }
 

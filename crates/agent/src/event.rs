@@ -10,7 +10,7 @@ use domain::{AttemptId, Finding};
 
 /// What woke the agent.
 #[derive(Debug)]
-pub enum Event {
+pub enum Wakeup {
     /// Something about an attempt, which may be over by now.
     Attempt(AttemptId, AttemptEvent),
     /// The loop's answer to a call, or why there is none.

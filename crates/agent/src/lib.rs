@@ -22,7 +22,7 @@ pub use attempt::library::check as libraries;
 
 /// What an agent needs to know beyond its folder's `launch.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct AgentSettings {
     /// The folder of its instance, absolute.
     pub folder: PathBuf,
     /// Credentials and endpoints of object stores, for data that has to be fetched.
@@ -110,7 +110,7 @@ pub struct Error {
 ///
 /// # Errors
 /// When the folder does not hold what an agent needs, or cannot be written.
-pub fn attend(settings: Settings) -> Result<Departure, Error> {
+pub fn attend(settings: AgentSettings) -> Result<Departure, Error> {
     attend_with(settings, Patience::default())
 }
 
@@ -118,6 +118,6 @@ pub fn attend(settings: Settings) -> Result<Departure, Error> {
 ///
 /// # Errors
 /// As [`attend`].
-pub fn attend_with(settings: Settings, patience: Patience) -> Result<Departure, Error> {
+pub fn attend_with(settings: AgentSettings, patience: Patience) -> Result<Departure, Error> {
     attend::run(settings, patience)
 }

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use domain::wire::{Heartbeat, HeartbeatReply};
 
-use crate::event::Event;
+use crate::event::Wakeup;
 
-/// Sends calls to the loop; every one is followed by one [`Event::Answered`].
+/// Sends calls to the loop; every one is followed by one [`Wakeup::Answered`].
 pub struct LoopClient {
     calls: Sender<Heartbeat>,
 }
 
 impl LoopClient {
     /// Starts the thread. `socket` is the loop's; it need not exist yet, and may vanish and come back.
-    pub fn start(socket: PathBuf, deadline: Duration, events: Sender<Event>) -> LoopClient {
+    pub fn start(socket: PathBuf, deadline: Duration, events: Sender<Wakeup>) -> LoopClient {
         let (calls, inbox) = mpsc::channel::<Heartbeat>();
         std::thread::spawn(move || {
             // Made here, for it takes a few milliseconds that the agent's own thread has better use for.
@@ -25,7 +25,7 @@ impl LoopClient {
                     Ok(client) => call(client, &heartbeat).map_err(|error| error.to_string()),
                     Err(error) => Err(error.to_string()),
                 };
-                if events.send(Event::Answered(answer)).is_err() {
+                if events.send(Wakeup::Answered(answer)).is_err() {
                     return;
                 }
             }

@@ -13,14 +13,14 @@ use crate::clock::Clock;
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// A running meter. Stopping it writes a last line.
-pub struct Meter {
+pub struct RentMeter {
     stop: Sender<()>,
     thread: JoinHandle<()>,
 }
 
-impl Meter {
+impl RentMeter {
     /// Starts to write the time of `clock` to `file`.
-    pub fn start(mut file: MeterFile, clock: Clock) -> Meter {
+    pub fn start(mut file: MeterFile, clock: Clock) -> RentMeter {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             loop {
@@ -33,7 +33,7 @@ impl Meter {
                 }
             }
         });
-        Meter { stop, thread }
+        RentMeter { stop, thread }
     }
 
     /// Writes the last line, and returns when it is durable.

@@ -10,12 +10,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::Sender;
 
-use crate::event::Event;
+use crate::event::Wakeup;
 
 static WRITER: AtomicI32 = AtomicI32::new(-1);
 
-/// From now on SIGTERM and SIGINT send [`Event::Signalled`] instead of ending the process.
-pub fn watch(events: Sender<Event>) -> io::Result<()> {
+/// From now on SIGTERM and SIGINT send [`Wakeup::Signalled`] instead of ending the process.
+pub fn watch(events: Sender<Wakeup>) -> io::Result<()> {
     let (mut reader, writer) = UnixStream::pair()?;
     writer.set_nonblocking(true)?;
     // Never closed: the handler may run until the process ends.
@@ -27,7 +27,7 @@ pub fn watch(events: Sender<Event>) -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
     }
-    std::thread::spawn(move || while reader.read_exact(&mut [0]).is_ok() && events.send(Event::Signalled).is_ok() {});
+    std::thread::spawn(move || while reader.read_exact(&mut [0]).is_ok() && events.send(Wakeup::Signalled).is_ok() {});
     Ok(())
 }
 

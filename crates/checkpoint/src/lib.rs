@@ -22,26 +22,30 @@
 //! even one that was thought dead. Its manifest is refused: [`claim`] raises the fence before a new attempt's ranks
 //! start, and a commit checks it under the lock.
 //!
-//! Read next: `commit.rs` (the order of a commit), `restore.rs` (what is trusted), `writer.rs` (the thread that
-//! commits while training goes on), `chain.rs` (differences), `interval.rs` (how often). This crate knows nothing of the tensor library.
+//! Each module uses only those to its left:
+//!
+//! ```text
+//! files (disk → manifest → tensor, fence) → delta → chain → save (snapshot → commit → writer), restore
+//! ```
+//!
+//! Read next: `save/commit.rs` (the order of a commit), `restore.rs` (what is trusted), `save/writer.rs` (the thread that
+//! commits while training goes on), `chain.rs` (differences), `interval.rs` (how often). This crate knows nothing of
+//! libtorch.
 
 mod chain;
-mod commit;
 pub mod delta;
-mod disk;
 mod error;
-mod fence;
+mod files;
 pub mod interval;
-mod manifest;
 #[cfg(feature = "mutants")]
 mod mutant;
 mod restore;
-mod snapshot;
-mod sweep;
-mod tensor;
+mod save;
 #[cfg(test)]
 mod tests;
-mod writer;
+
+use files::{disk, fence, manifest, tensor};
+use save::{commit, snapshot, sweep, writer};
 
 pub use disk::write_file;
 pub use error::Error;

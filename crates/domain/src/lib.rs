@@ -1,39 +1,31 @@
-//! The words of gradus: values only, and how the job file is read.
+//! The vocabulary of gradus: values only, and how the job file is read.
 //!
 //! Every other crate speaks in these types. Nothing here does I/O, reads a clock or decides anything; a decision
-//! belongs in `plan`. Start with [`Job`], what a user asks for; then [`Event`], what has happened to it; then
-//! [`rank`] and [`wire`], what the processes of a run say to each other.
+//! belongs in `plan`. Each folder below uses only those to its left:
+//!
+//! ```text
+//! values → market → training → runs → jobs → records → file
+//! ```
+//!
+//! `values` are units, money, names and seeded random draws; `market` is what can be rented and at what price; `training`
+//! is what is trained and how; `runs` is where a run stands and what its ranks report; `jobs` is what a user asks for;
+//! `records` is what is written down or sent about it; `file` reads the job file. Start with [`Job`], then [`Event`],
+//! what has happened to it, then [`rank`] and [`wire`], what the processes of a run send each other.
 
-pub mod accelerators;
-pub mod architecture;
-pub mod event;
 pub mod file;
-pub mod finding;
-pub mod format;
-pub mod gpu;
-pub mod id;
-pub mod job;
-pub mod listing;
-pub mod money;
-pub mod offer;
-pub mod plan;
-pub mod problem;
-pub mod random;
-pub mod rank;
-pub mod region;
-pub mod run;
-pub mod series;
-pub mod span;
-pub mod sweep;
-pub mod tariff;
-pub mod threads;
-pub mod time;
-pub mod torch;
-pub mod train;
-pub mod units;
-pub mod wants;
-pub mod wire;
-pub mod workload;
+mod jobs;
+mod market;
+mod records;
+mod runs;
+mod training;
+mod values;
+
+pub use jobs::{job, problem, sweep};
+pub use market::{accelerators, gpu, listing, offer, plan, region, tariff, wants};
+pub use records::{event, series, wire};
+pub use runs::{finding, rank, run, threads, torch};
+pub use training::{architecture, format, span, train, workload};
+pub use values::{id, money, random, time, units};
 
 pub use event::{Event, Record};
 pub use finding::{Cause, Finding};

@@ -49,7 +49,7 @@ mod tests {
     fn a_peak_is_that_of_the_format() {
         let gpu = Gpu {
             name: "G".into(),
-            architecture: gpu::Architecture::Turing,
+            architecture: gpu::GpuArchitecture::Turing,
             memory: Bytes(16 << 30),
             usable: Bytes(15 << 30),
             bandwidth: 320e9,

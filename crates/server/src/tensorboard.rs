@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use domain::Timestamp;
-use domain::rank::{Evaluated, EvaluatedSplit, Figures, Report, Step};
+use domain::rank::{Evaluated, EvaluatedSplit, Report, Step, TaskMetrics};
 use domain::series::Point;
 
 use crate::error::Error;
@@ -111,7 +111,7 @@ fn evaluation_event(at: Timestamp, evaluated: &Evaluated) -> Vec<u8> {
     };
     let mut scalars = vec![(loss.to_owned(), evaluated.loss), (accuracy.to_owned(), evaluated.accuracy)];
     let part = loss.split('/').next().unwrap_or_default();
-    let Figures { top5, f1, perplexity, map50 } = evaluated.figures;
+    let TaskMetrics { top5, f1, perplexity, map50 } = evaluated.figures;
     for (name, value) in [("top5", top5), ("f1", f1), ("perplexity", perplexity), ("map50", map50)] {
         scalars.extend(value.map(|value| (format!("{part}/{name}"), value)));
     }

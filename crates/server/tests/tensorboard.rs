@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use domain::rank::{Evaluated, EvaluatedSplit, Fetching, Figures, Ready, Report, Step};
+use domain::rank::{Evaluated, EvaluatedSplit, Fetching, Ready, Report, Step, TaskMetrics};
 use domain::series::Point;
 use domain::{AttemptId, Timestamp};
 use server::tensorboard::EventFile;
@@ -57,7 +57,15 @@ fn step(step: u64, loss: f64) -> Report {
 }
 
 fn evaluated(step: u64, split: EvaluatedSplit, accuracy: f64) -> Report {
-    Report::Evaluated(Evaluated { step, epoch: 0, split, loss: 0.5, accuracy, best: true, figures: Figures::default() })
+    Report::Evaluated(Evaluated {
+        step,
+        epoch: 0,
+        split,
+        loss: 0.5,
+        accuracy,
+        best: true,
+        figures: TaskMetrics::default(),
+    })
 }
 
 /// Six steps in two attempts, of which steps 3 and 4 are made twice.

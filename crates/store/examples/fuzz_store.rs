@@ -20,7 +20,7 @@ use std::sync::Arc;
 use data::{Cursor, Dataset, Loader, LoaderOptions, PackOptions};
 use domain::random::Draws;
 use round::{Verdict, round};
-use store::{Access, Form, Limits, Meter, Options, Places, Remote, open, pull, push, serve};
+use store::{Access, Limits, Meter, Options, Places, Remote, StoreFormat, open, pull, push, serve};
 
 const FORMS: [&str; 4] = ["head", "bundle", "kept", "journal"];
 
@@ -62,7 +62,7 @@ impl Scene {
     fn options(&self) -> Options {
         let journals = self.path("journals");
         Options {
-            form: Form::Chunks,
+            form: StoreFormat::Chunks,
             dry_run: false,
             delete: false,
             verify: false,

@@ -8,32 +8,34 @@
 //!
 //! Training may also begin before all is here: [`serve`] hands out ranges while it goes on.
 //!
+//! Each module uses only those to its left:
+//!
+//! ```text
+//! remote (location, access → open → requests), local → dataset (head, inventory) → push, pull, plain → serve, stage
+//! ```
+//!
 //! Async stands in `remote` and in the two loops that move bytes; everything above is plain functions. Nothing from
-//! elsewhere is trusted: names and numbers are checked in `data::chunk`, and `folder` refuses every path that would leave
-//! the target.
+//! elsewhere is trusted: names and numbers are checked in `data::chunk`, and `local::folder` refuses every path that would
+//! leave the target.
 
-mod access;
-mod endpoint;
+mod dataset;
 mod ends;
 mod error;
-mod failure;
-mod folder;
-mod head;
-mod inventory;
-mod location;
+mod local;
 mod meter;
-mod open;
 mod plain;
 mod pull;
 mod push;
 mod remote;
 mod serve;
-mod socket;
-mod source;
 mod stage;
 mod streams;
 #[cfg(test)]
 mod tests;
+
+use dataset::{head, inventory};
+use local::{folder, source};
+use remote::{access, endpoint, failure, location};
 
 pub use access::{Access, VARIABLES};
 pub use ends::{may_pull, may_push};
@@ -41,10 +43,10 @@ pub use error::Error;
 pub use inventory::{Checked, check};
 pub use location::Location;
 pub use meter::{Meter, Reading};
-pub use open::{Limits, open};
 pub use pull::{Pulled, pull};
-pub use push::{Form, Options, Pushed, push};
+pub use push::{Options, Pushed, StoreFormat, push};
 pub use remote::Remote;
-pub use serve::{Places, Served, serve};
-pub use socket::listen;
+pub use remote::limits::Limits;
+pub use remote::open::open;
+pub use serve::{Places, Served, listen, serve};
 pub use stage::{Staged, stage};

@@ -29,7 +29,7 @@ pub fn stage(uri: &str, cache: &Path, access: &Access, limits: Limits, meter: &M
     let folder = cache.join(folder_name(&location));
     let threads = std::thread::available_parallelism().unwrap_or(std::num::NonZero::<usize>::MIN);
     let options = Options {
-        form: crate::Form::Chunks,
+        form: crate::StoreFormat::Chunks,
         dry_run: false,
         verify: false,
         // A picture that was removed there must not be trained on here.

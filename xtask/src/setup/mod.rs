@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::{env, fmt, fs, io};
 
 // Taken as a file, so that everybody's first command does not build the crate and what it depends on.
-#[path = "../../../crates/domain/src/torch.rs"]
+#[path = "../../../crates/domain/src/runs/torch.rs"]
 mod torch;
 
 /// The version that everything is built for.

@@ -15,7 +15,7 @@ use domain::AttemptId;
 use domain::rank::RankCommand;
 use rustix::net::Shutdown;
 
-use crate::event::{AttemptEvent, Event};
+use crate::event::{AttemptEvent, Wakeup};
 
 /// Longest path that every system takes, with room for the end.
 const LONGEST: usize = 100;
@@ -35,7 +35,7 @@ pub fn short(file: &Path) -> io::Result<(PathBuf, File)> {
 }
 
 /// One rank's socket.
-pub struct Link {
+pub struct RankSocket {
     listener: UnixListener,
     path: PathBuf,
     file: PathBuf,
@@ -47,9 +47,9 @@ pub struct Link {
     is_silent: bool,
 }
 
-impl Link {
+impl RankSocket {
     /// Listens in `folder` for this rank of `attempt`; what it says goes to `events`.
-    pub fn listen(folder: &Path, attempt: &AttemptId, rank: u32, events: Sender<Event>) -> io::Result<Link> {
+    pub fn listen(folder: &Path, attempt: &AttemptId, rank: u32, events: Sender<Wakeup>) -> io::Result<RankSocket> {
         let name = format!("{attempt}-{rank}.sock");
         let file = folder.join(&name);
         let (path, handle) = short(&file)?;
@@ -57,11 +57,11 @@ impl Link {
         let accepting = listener.try_clone()?;
         let attempt = attempt.clone();
         std::thread::spawn(move || {
-            let send = |event| events.send(Event::Attempt(attempt.clone(), event)).is_ok();
+            let send = |event| events.send(Wakeup::Attempt(attempt.clone(), event)).is_ok();
             let _ = read(&accepting, rank, send);
             send(AttemptEvent::Silent(rank));
         });
-        Ok(Link { listener, path, file, _folder: handle, stream: None, waiting: Vec::new(), is_silent: false })
+        Ok(RankSocket { listener, path, file, _folder: handle, stream: None, waiting: Vec::new(), is_silent: false })
     }
 
     /// The path that the rank connects to.
@@ -105,7 +105,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for RankSocket {
     fn drop(&mut self) {
         self.stop_listening();
         if let Some(stream) = &self.stream {

@@ -30,8 +30,8 @@ use node::processes;
 use rustix::process::Signal;
 
 use crate::Patience;
-use crate::event::{Event, Serving};
-use link::Link;
+use crate::event::{Serving, Wakeup};
+use link::RankSocket;
 use peers::Peers;
 use process::{Exit, Process};
 use verdict::{RankReports, Role};
@@ -65,7 +65,7 @@ pub struct Tools {
     /// The lease at the start, for messages.
     pub lease: Duration,
     /// Where its events go.
-    pub events: Sender<Event>,
+    pub events: Sender<Wakeup>,
 }
 
 impl Tools {
@@ -111,7 +111,7 @@ enum Working {
     Train {
         train: Box<Train>,
         folder: PathBuf,
-        link: Link,
+        link: RankSocket,
         watchdog: Watchdog,
         reports: Box<RankReports>,
         peers: Peers,
@@ -173,7 +173,7 @@ impl Attempt {
         now: Duration,
     ) -> Result<(Attempt, Vec<AgentEvent>), Box<Finding>> {
         let listen = |rank: u32| {
-            let link = Link::listen(&tools.folder, &start.attempt, rank, tools.events.clone());
+            let link = RankSocket::listen(&tools.folder, &start.attempt, rank, tools.events.clone());
             link.map_err(|error| process::not_written("listen in", &tools.folder, &error))
         };
         let link = listen(0)?;

@@ -10,7 +10,7 @@ use domain::rank::Report;
 use domain::run::AttemptEnd;
 use rustix::process::Signal;
 
-use super::link::Link;
+use super::link::RankSocket;
 use super::process::{self, Exit, Process};
 use super::verdict::{self, Facts, RankReports, Role};
 
@@ -27,7 +27,7 @@ pub struct Peers {
 
 struct Peer {
     rank: u32,
-    link: Link,
+    link: RankSocket,
     log: PathBuf,
     reports: RankReports,
     is_silent: bool,
@@ -37,7 +37,7 @@ struct Peer {
 
 impl Peers {
     /// One more, which listens already and is not started yet.
-    pub fn add(&mut self, rank: u32, link: Link, log: PathBuf) {
+    pub fn add(&mut self, rank: u32, link: RankSocket, log: PathBuf) {
         let (reports, is_silent, process, exit) = (RankReports::default(), false, None, None);
         self.list.push(Peer { rank, link, log, reports, is_silent, process, exit });
     }

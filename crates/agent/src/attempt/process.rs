@@ -13,7 +13,7 @@ use node::session;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::masking;
-use crate::event::{AttemptEvent, Event};
+use crate::event::{AttemptEvent, Wakeup};
 
 /// Bytes of the log that are looked at for a message.
 const TAIL: u64 = 4096;
@@ -46,7 +46,7 @@ impl Process {
         log: &Path,
         secrets: Vec<String>,
         attempt: &AttemptId,
-        events: &Sender<Event>,
+        events: &Sender<Wakeup>,
     ) -> Result<Process, Box<Finding>> {
         let file = OpenOptions::new().create(true).append(true).open(log);
         let outputs = file.and_then(|file| outputs(file, secrets));
@@ -68,7 +68,7 @@ impl Process {
             while let Err(rustix::io::Errno::INTR) = look() {}
             // The last lines belong to the verdict. A process that was left behind may hold the pipe open.
             let _ = copied.recv_timeout(DRAINED);
-            let _ = events.send(Event::Attempt(attempt, AttemptEvent::Exited(pid)));
+            let _ = events.send(Wakeup::Attempt(attempt, AttemptEvent::Exited(pid)));
         });
         Ok(Process { child })
     }

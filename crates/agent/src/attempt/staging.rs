@@ -14,7 +14,7 @@ use super::trainer::Seat;
 use super::verdict::Role;
 use super::watchdog::Watchdog;
 use super::{Attempt, Stage, Tools, Working, link, program, trainer};
-use crate::event::{AttemptEvent, Event, StagedInput};
+use crate::event::{AttemptEvent, StagedInput, Wakeup};
 
 /// Where data lies on this machine; none when it lies elsewhere.
 pub fn place(data: &str) -> Result<Option<PathBuf>, Box<Finding>> {
@@ -52,7 +52,7 @@ pub fn data(data: &Data, start: &Start, tools: &Tools) {
 pub fn begin(start: &Start, tools: &Tools, work: impl FnOnce() -> Result<StagedInput, Finding> + Send + 'static) {
     let (events, id) = (tools.events.clone(), start.attempt.clone());
     std::thread::spawn(move || {
-        let _ = events.send(Event::Attempt(id, AttemptEvent::Staged(work())));
+        let _ = events.send(Wakeup::Attempt(id, AttemptEvent::Staged(work())));
     });
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::{Patience, Settings};
+use agent::{AgentSettings, Patience};
 use domain::finding::{Cause, Finding};
 use domain::rank::{Checkpointed, Environment, Exported, Fetching, RankCommand, Ready, Report, Spec, Step};
 
@@ -25,7 +25,7 @@ pub fn agent(folder: PathBuf, patience: &str) -> ! {
             other => panic!("no patience is named `{other}`"),
         }
     }
-    let departure = agent::attend_with(Settings { folder, access: store::Access::default() }, all).unwrap();
+    let departure = agent::attend_with(AgentSettings { folder, access: store::Access::default() }, all).unwrap();
     println!("left: {departure:?}");
     std::process::exit(departure.exit_code().into());
 }

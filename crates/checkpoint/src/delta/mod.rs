@@ -2,7 +2,7 @@
 //!
 //! The bits of each number are taken as an integer; what is stored is the difference to the same number of the
 //! checkpoint before, its sign folded into the lowest bit, byte planes apart, compressed with zstd level 1: most high
-//! planes are zeros then. A [`Link`] is a full state or a difference, names the state that it builds on and the state
+//! planes are zeros then. A [`DeltaHeader`] is a full state or a difference, names the state that it builds on and the state
 //! that it gives by BLAKE3, and is trusted in neither. At most [`LONGEST_CHAIN`] links build on each other, so that a
 //! restore stays short and a damaged link costs little. Read on in `planes`, and in `chain.rs`, which makes files of links.
 
@@ -50,7 +50,7 @@ pub(crate) const HEADER: usize = 7 + 3 + 8 + 32 + 32;
 
 /// What a link says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Link {
+pub struct DeltaHeader {
     width: Width,
     /// Its place in the chain: 0 for a full state.
     pub place: u8,
@@ -65,7 +65,7 @@ pub struct Link {
 /// Writes a full state, the first link of a chain.
 pub fn full(state: &[u8], width: Width) -> Vec<u8> {
     let base = [0; 32];
-    write(Link { width, place: 0, length: state.len() as u64, base, result: id(state) }, None, state)
+    write(DeltaHeader { width, place: 0, length: state.len() as u64, base, result: id(state) }, None, state)
 }
 
 /// Writes the difference from `before` to `state`; `last` is the link that gave `before`.
@@ -80,7 +80,8 @@ pub fn difference(last: &[u8], before: &[u8], state: &[u8]) -> Result<Vec<u8>, D
     if id(before) != last.result || before.len() != state.len() {
         return Err(DeltaError::OtherBase);
     }
-    let link = Link { place: last.place + 1, length: state.len() as u64, base: last.result, result: id(state), ..last };
+    let link =
+        DeltaHeader { place: last.place + 1, length: state.len() as u64, base: last.result, result: id(state), ..last };
     Ok(write(link, Some(before), state))
 }
 
@@ -107,7 +108,7 @@ fn id(state: &[u8]) -> Id {
     *blake3::hash(state).as_bytes()
 }
 
-fn write(link: Link, before: Option<&[u8]>, state: &[u8]) -> Vec<u8> {
+fn write(link: DeltaHeader, before: Option<&[u8]>, state: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + state.len() / 2);
     bytes.extend(MAGIC);
     bytes.extend([SCHEMA, link.width as u8, link.place]);
@@ -122,7 +123,7 @@ fn write(link: Link, before: Option<&[u8]>, state: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// [`DeltaError::Damaged`].
-pub fn read(bytes: &[u8]) -> Result<(Link, &[u8]), DeltaError> {
+pub fn read(bytes: &[u8]) -> Result<(DeltaHeader, &[u8]), DeltaError> {
     let damaged = DeltaError::Damaged("it is cut short, or no difference at all");
     let (head, body) = bytes.split_at_checked(HEADER).ok_or(damaged.clone())?;
     if !head.starts_with(MAGIC) || head[7] != SCHEMA {
@@ -140,5 +141,5 @@ pub fn read(bytes: &[u8]) -> Result<(Link, &[u8]), DeltaError> {
     }
     let id = |at: usize| -> Result<Id, DeltaError> { head[at..at + 32].try_into().map_err(|_| damaged.clone()) };
     let length = u64::from_le_bytes(head[10..18].try_into().map_err(|_| damaged.clone())?);
-    Ok((Link { width, place: head[9], length, base: id(18)?, result: id(50)? }, body))
+    Ok((DeltaHeader { width, place: head[9], length, base: id(18)?, result: id(50)? }, body))
 }

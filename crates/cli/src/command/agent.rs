@@ -21,5 +21,5 @@ pub fn run(args: Args, settings: &Settings) -> Result<u8, Error> {
     if let Some(chaos) = &settings.chaos {
         chaos::aim(chaos, "agent");
     }
-    Ok(agent::attend(agent::Settings { folder: args.folder, access: settings.access.clone() })?.exit_code())
+    Ok(agent::attend(agent::AgentSettings { folder: args.folder, access: settings.access.clone() })?.exit_code())
 }

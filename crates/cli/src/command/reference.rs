@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use clap::builder::PossibleValue;
 use clap::{Arg, Command, CommandFactory};
-use domain::file::{SKY_KEYS, Served, schema};
+use domain::file::{SKY_KEYS, SkySupport, schema};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -53,11 +53,11 @@ fn job_file() -> Value {
     let keys: Vec<Value> = SKY_KEYS
         .iter()
         .map(|key| match key.served {
-            Served::Yes => json!({ "path": key.path }),
-            Served::Planned { words, why, hint } => {
+            SkySupport::Yes => json!({ "path": key.path }),
+            SkySupport::Planned { words, why, hint } => {
                 json!({ "path": key.path, "planned": true, "words": words, "why": why, "hint": hint })
             }
-            Served::No { why, hint } => json!({ "path": key.path, "why": why, "hint": hint }),
+            SkySupport::No { why, hint } => json!({ "path": key.path, "why": why, "hint": hint }),
         })
         .collect();
     json!({ "schema": schema(), "sky_keys": keys })

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use domain::{Elapsed, Money};
 use serde_json::{Value, json};
-use store::{Form, Limits, Location, Meter, Options, Pushed, Reading, Remote};
+use store::{Limits, Location, Meter, Options, Pushed, Reading, Remote, StoreFormat};
 
 use crate::error::Error;
 use crate::figures::{clock, counted, size};
@@ -59,7 +59,7 @@ pub struct TransferSummary {
 
 impl TransferArgs {
     /// How the store should work.
-    pub fn options(&self, form: Form, delete: bool, settings: &Settings) -> Options {
+    pub fn options(&self, form: StoreFormat, delete: bool, settings: &Settings) -> Options {
         let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         let journals = settings.home.join("transfers");
         Options { form, dry_run: self.dry_run, delete, verify: false, threads, journals }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use domain::Bytes;
-use domain::gpu::{Architecture, Gpu, Link, Rates};
+use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
 
 use crate::catalog::table::{gibibytes, needed, number, rows, whole};
 use crate::catalog::{EMBEDDED, Error};
@@ -16,7 +16,7 @@ const MEMORY_TOLERANCE: f64 = 0.12;
 
 /// Every GPU that is known, and how it is spelled elsewhere.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Gpus {
+pub struct GpuTable {
     pub list: Vec<Gpu>,
     /// By bare spelling: what it may mean; the first is meant when nothing else is known.
     spellings: HashMap<String, Vec<Meaning>>,
@@ -30,21 +30,21 @@ enum Meaning {
     LeftOut(String),
 }
 
-impl Gpus {
+impl GpuTable {
     /// The tables that are part of the program.
     ///
     /// # Errors
     /// [`Error`] when a table of ours is wrong; a test reads them all.
-    pub fn embedded() -> Result<Gpus, Error> {
-        Gpus::read(EMBEDDED.gpus, EMBEDDED.aliases)
+    pub fn embedded() -> Result<GpuTable, Error> {
+        GpuTable::read(EMBEDDED.gpus, EMBEDDED.aliases)
     }
 
     /// Reads both tables.
     ///
     /// # Errors
     /// [`Error`] with file and line.
-    pub fn read(gpus: &str, aliases: &str) -> Result<Gpus, Error> {
-        let mut read = Gpus::default();
+    pub fn read(gpus: &str, aliases: &str) -> Result<GpuTable, Error> {
+        let mut read = GpuTable::default();
         let columns = [
             "gpu",
             "architecture",
@@ -173,16 +173,16 @@ fn gpu(cells: [&str; 15]) -> Result<Gpu, String> {
     })
 }
 
-fn architecture(cell: &str) -> Result<Architecture, String> {
+fn architecture(cell: &str) -> Result<GpuArchitecture, String> {
     Ok(match cell {
-        "pascal" => Architecture::Pascal,
-        "volta" => Architecture::Volta,
-        "turing" => Architecture::Turing,
-        "ampere" => Architecture::Ampere,
-        "ada" => Architecture::Ada,
-        "hopper" => Architecture::Hopper,
-        "blackwell" => Architecture::Blackwell,
-        "cdna3" => Architecture::Cdna3,
+        "pascal" => GpuArchitecture::Pascal,
+        "volta" => GpuArchitecture::Volta,
+        "turing" => GpuArchitecture::Turing,
+        "ampere" => GpuArchitecture::Ampere,
+        "ada" => GpuArchitecture::Ada,
+        "hopper" => GpuArchitecture::Hopper,
+        "blackwell" => GpuArchitecture::Blackwell,
+        "cdna3" => GpuArchitecture::Cdna3,
         other => return Err(format!("`architecture`: `{other}` is not known")),
     })
 }

@@ -17,7 +17,7 @@ const KINDS: [&str; 5] = ["on_demand", "spot", "reserved_1y", "reserved_3y", "de
 ///
 /// # Errors
 /// [`Error`] with file and line.
-pub fn read(texts: &Texts, gpus: &gpus::Gpus, currencies: &[Currency]) -> Result<Vec<Listing>, Error> {
+pub fn read(texts: &Texts, gpus: &gpus::GpuTable, currencies: &[Currency]) -> Result<Vec<Listing>, Error> {
     let machines = machines(texts, gpus)?;
     let quotes = quotes(texts.quotes, currencies)?;
     let mut listings = Vec::with_capacity(texts.offers.lines().count());
@@ -61,7 +61,7 @@ pub fn read(texts: &Texts, gpus: &gpus::Gpus, currencies: &[Currency]) -> Result
 type Machines = HashMap<String, HashMap<String, Listing>>;
 
 /// Every instance type as a listing without region and price.
-fn machines(texts: &Texts, gpus: &gpus::Gpus) -> Result<Machines, Error> {
+fn machines(texts: &Texts, gpus: &gpus::GpuTable) -> Result<Machines, Error> {
     let mut machines = Machines::new();
     let columns = [
         "cloud",

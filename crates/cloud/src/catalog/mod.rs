@@ -25,7 +25,7 @@ use domain::region::Region;
 use domain::tariff::{Service, Tariff};
 
 use crate::catalog::amount::micros;
-use crate::catalog::gpus::Gpus;
+use crate::catalog::gpus::GpuTable;
 use crate::catalog::table::rows;
 
 /// Everything that is known about what can be rented.
@@ -34,7 +34,7 @@ pub struct Catalog {
     /// Every instance type in every region, in the order of the tables.
     pub listings: Vec<Listing>,
     /// Every GPU that is known, and its spellings.
-    pub gpus: Gpus,
+    pub gpus: GpuTable,
     pub currencies: Vec<Currency>,
     /// In the order of their names.
     pub regions: Vec<Region>,
@@ -162,7 +162,7 @@ impl Catalog {
     }
 
     fn read(texts: &Texts) -> Result<Catalog, Error> {
-        let gpus = Gpus::read(texts.gpus, texts.aliases)?;
+        let gpus = GpuTable::read(texts.gpus, texts.aliases)?;
         let mut currencies = Vec::new();
         let columns = ["currency", "per_dollar", "dated", "source"];
         rows("catalog/currencies.csv", texts.currencies, columns, |[code, per_dollar, dated, source]| {

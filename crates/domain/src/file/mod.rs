@@ -27,11 +27,11 @@ use serde::Deserialize;
 use crate::job::{Job, Work};
 use crate::problem::{Problem, Problems};
 use crate::train::{ModelSource, Module};
-use crate::workload::{Model, Workload};
+use crate::workload::{Workload, WorkloadModel};
 
 use sweep::Space;
 
-pub use served::{SKY_KEYS, Served, SkyKey};
+pub use served::{SKY_KEYS, SkyKey, SkySupport};
 pub use tree::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
 
 /// A job that was read, and what is worth saying about its file.
@@ -81,7 +81,7 @@ impl Job {
             }
             Work::Command(command) => command.workdir.iter_mut().for_each(join),
         }
-        if let Some(Workload { model: Model::File(path), .. }) = &mut self.workload {
+        if let Some(Workload { model: WorkloadModel::File(path), .. }) = &mut self.workload {
             join(path);
         }
     }

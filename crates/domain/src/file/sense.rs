@@ -11,8 +11,8 @@ use super::lower::name_from;
 use super::tree::clip;
 use crate::job::{Command, Job, Recovery, Work};
 use crate::problem::Problem;
-use crate::train::{Every, Model as ModelName, Split, Train};
-use crate::workload::{Model, Workload};
+use crate::train::{Every, Model, Split, Train};
+use crate::workload::{Workload, WorkloadModel};
 
 /// Schemes of addresses that data can be fetched from.
 const SCHEMES: [&str; 8] = ["file", "s3", "gs", "az", "oss", "cos", "http", "https"];
@@ -148,7 +148,7 @@ impl Validator {
             let message = format!("a batch of {} is more than the {samples} training samples", workload.batch);
             self.wrong("workload.batch", message, format!("write `batch: {samples}` or less"));
         }
-        if let Model::File(path) = &workload.model {
+        if let WorkloadModel::File(path) = &workload.model {
             self.path("workload.model", path);
         }
         if workload.checkpoint.is_some_and(|between| between.micros() == 0) {
@@ -245,13 +245,13 @@ impl Validator {
 
     /// Networks of a size of the user's own.
     fn sizes(&mut self, train: &Train) {
-        if let Some(ModelName::Gpt(size)) = train.model.named()
+        if let Some(Model::Gpt(size)) = train.model.named()
             && size.width % size.heads != 0
         {
             let message = format!("{} heads cannot share a width of {}", size.heads, size.width);
             self.wrong("train.model.gpt.heads", message, "make the width a multiple of the heads");
         }
-        if let Some(ModelName::Resnet(size)) = train.model.named()
+        if let Some(Model::Resnet(size)) = train.model.named()
             && size.blocks.iter().any(|blocks| !(1..=256).contains(blocks))
         {
             let message = "a stage has at least 1 block, and at most 256";

@@ -7,12 +7,12 @@ pub struct SkyKey {
     /// Key path, such as `resources.cpus`.
     pub path: &'static str,
     /// What becomes of it.
-    pub served: Served,
+    pub served: SkySupport,
 }
 
 /// What becomes of one of SkyPilot's keys.
 #[derive(Debug, Clone, Copy)]
-pub enum Served {
+pub enum SkySupport {
     /// Served; the type's documentation says how.
     Yes,
     /// Read for plans over everything that is offered; `gradus run` refuses all but these words.
@@ -34,15 +34,15 @@ pub enum Served {
 }
 
 const fn yes(path: &'static str) -> SkyKey {
-    SkyKey { path, served: Served::Yes }
+    SkyKey { path, served: SkySupport::Yes }
 }
 
 const fn planned(path: &'static str, words: &'static [&'static str], why: &'static str, hint: &'static str) -> SkyKey {
-    SkyKey { path, served: Served::Planned { words, why, hint } }
+    SkyKey { path, served: SkySupport::Planned { words, why, hint } }
 }
 
 const fn no(path: &'static str, why: &'static str, hint: &'static str) -> SkyKey {
-    SkyKey { path, served: Served::No { why, hint } }
+    SkyKey { path, served: SkySupport::No { why, hint } }
 }
 
 const ONE_MACHINE: &str = "only this machine can be rented yet";
@@ -157,6 +157,6 @@ pub(super) const OUR_PLANNED: &[SkyKey] = &[
 ];
 
 /// What becomes of the key at `path`, where SkyPilot knows it.
-pub(super) fn served(path: &str) -> Option<Served> {
+pub(super) fn served(path: &str) -> Option<SkySupport> {
     SKY_KEYS.iter().chain(OUR_PLANNED).find(|key| key.path == path).map(|key| key.served)
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::nearest::nearest;
 use super::scalar::{Dialect, Scalar, python_text, resolve};
-use super::served::{SKY_KEYS, Served, served};
+use super::served::{SKY_KEYS, SkySupport, served};
 use super::tree::{Key, Node, Raw, Value, clip};
 use super::ways::{allows, alone, expected, found, human_format, is_null, is_tagged, quoted, sentence, tag, words};
 use crate::problem::Problem;
@@ -158,8 +158,8 @@ impl<'schema> Walk<'schema, '_> {
     /// Whether the key is one of SkyPilot's that need not be read: it is refused, and that was said, or it is empty.
     fn refused(&mut self, node: &Node, is_field: bool, place: &Place) -> bool {
         let (words, why, hint) = match served(&place.path) {
-            Some(Served::No { why, hint }) => (&[][..], why, hint),
-            Some(Served::Planned { words, why, hint }) => {
+            Some(SkySupport::No { why, hint }) => (&[][..], why, hint),
+            Some(SkySupport::Planned { words, why, hint }) => {
                 // An empty value asks for nothing, of whatever type the key is.
                 if is_empty(node) {
                     return true;
@@ -171,7 +171,7 @@ impl<'schema> Walk<'schema, '_> {
                 self.unrentable.push(problem.hint(hint));
                 return false;
             }
-            Some(Served::Yes) | None => return false,
+            Some(SkySupport::Yes) | None => return false,
         };
         if !asks_for(node, words) {
             return !is_field;

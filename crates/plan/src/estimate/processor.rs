@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use domain::Bytes;
-use domain::gpu::{Architecture, Gpu, Link, Rates};
+use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
 
 use super::fitted::band::{Bands, Class};
 use super::fitted::coefficients::Coefficients;
@@ -43,7 +43,7 @@ pub fn device(cores: f64, ranks: u32, memory: Bytes) -> Device {
     let share = Bytes(memory.0 / u64::from(ranks.max(1)));
     let gpu = Gpu {
         name: "processor".to_owned(),
-        architecture: Architecture::Processor,
+        architecture: GpuArchitecture::Processor,
         memory: share,
         usable: share,
         bandwidth: CORE_BANDWIDTH * cores,

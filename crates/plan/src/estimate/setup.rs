@@ -1,7 +1,7 @@
 //! What an estimate is for: the hardware, and how the work is divided on it.
 
 pub use domain::format::NumericFormat;
-use domain::gpu::{Architecture, Gpu};
+use domain::gpu::{Gpu, GpuArchitecture};
 use domain::train::MemoryFormat;
 pub use domain::workload::OptimizerKind;
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ pub struct Device {
 impl Device {
     /// Whether ranks compute on cores of a processor.
     pub fn is_processor(&self) -> bool {
-        self.gpu.architecture == Architecture::Processor
+        self.gpu.architecture == GpuArchitecture::Processor
     }
 }
 

@@ -1,7 +1,7 @@
 //! Published formulas and physical bounds, and that more never takes less.
 
 use domain::Bytes;
-use domain::gpu::{Architecture, Gpu, Link, Rates};
+use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
 use proptest::prelude::*;
 
 use super::collective::Ring;
@@ -14,7 +14,7 @@ use crate::model::{Model, Summary};
 fn gpu() -> Gpu {
     Gpu {
         name: "A100-SXM4-80GB".to_owned(),
-        architecture: Architecture::Ampere,
+        architecture: GpuArchitecture::Ampere,
         memory: Bytes(80 << 30),
         usable: Bytes(79 << 30),
         bandwidth: 2.039e12,
@@ -183,7 +183,7 @@ fn resnet_50_on_eight_v100_takes_what_its_users_report() {
     // Ninety epochs: about 12 h in FP32 and 5 h with AMP (NVIDIA's description of its examples); hand-tuned programs 3 h.
     let v100 = Gpu {
         name: "V100-SXM2-32GB".to_owned(),
-        architecture: Architecture::Volta,
+        architecture: GpuArchitecture::Volta,
         bandwidth: 900e9,
         rates: Rates { fp32: 15.7e12, fp16: Some(125e12), ..Rates::default() },
         link: Link::Mesh(300e9),

@@ -4,7 +4,7 @@
 //! reads the rest as its source means it: batches of all GPUs or of one, accumulated or not, layouts that a program
 //! does not name. What differs between sources is written down here and nowhere in the estimates.
 
-use domain::gpu::{Architecture, Gpu};
+use domain::gpu::{Gpu, GpuArchitecture};
 
 use super::ineligible::Ineligible;
 use super::programs;
@@ -292,15 +292,15 @@ impl Program {
     }
 }
 
-fn is_before_ampere(architecture: Architecture) -> bool {
+fn is_before_ampere(architecture: GpuArchitecture) -> bool {
     match architecture {
-        Architecture::Pascal | Architecture::Volta | Architecture::Turing => true,
-        Architecture::Ampere
-        | Architecture::Ada
-        | Architecture::Hopper
-        | Architecture::Blackwell
-        | Architecture::Cdna3
-        | Architecture::Processor => false,
+        GpuArchitecture::Pascal | GpuArchitecture::Volta | GpuArchitecture::Turing => true,
+        GpuArchitecture::Ampere
+        | GpuArchitecture::Ada
+        | GpuArchitecture::Hopper
+        | GpuArchitecture::Blackwell
+        | GpuArchitecture::Cdna3
+        | GpuArchitecture::Processor => false,
     }
 }
 
@@ -373,10 +373,10 @@ fn precision(word: &str, gpu: &Gpu) -> NumericFormat {
 fn usual_network(gpu: &Gpu) -> Option<f64> {
     use domain::gpu::Link;
     match (gpu.architecture, gpu.link) {
-        (Architecture::Volta, Link::Mesh(_)) => Some(400e9),
-        (Architecture::Volta, Link::Switch(_)) => Some(800e9),
-        (Architecture::Ampere, Link::Switch(_)) => Some(1600e9),
-        (Architecture::Hopper | Architecture::Blackwell, Link::Switch(_)) => Some(3200e9),
+        (GpuArchitecture::Volta, Link::Mesh(_)) => Some(400e9),
+        (GpuArchitecture::Volta, Link::Switch(_)) => Some(800e9),
+        (GpuArchitecture::Ampere, Link::Switch(_)) => Some(1600e9),
+        (GpuArchitecture::Hopper | GpuArchitecture::Blackwell, Link::Switch(_)) => Some(3200e9),
         _ => None,
     }
 }

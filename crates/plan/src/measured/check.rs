@@ -125,7 +125,7 @@ fn peak(case: &Case, figures: &Figures) -> Option<[f64; 3]> {
 #[cfg(test)]
 pub mod tests {
     use domain::Bytes;
-    use domain::gpu::{Architecture, Gpu, Link, Rates};
+    use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
 
     use super::*;
 
@@ -140,7 +140,7 @@ pub mod tests {
     pub fn gpu() -> Gpu {
         Gpu {
             name: "G".to_owned(),
-            architecture: Architecture::Cdna3,
+            architecture: GpuArchitecture::Cdna3,
             memory: Bytes(11 << 30),
             usable: Bytes(10 << 30),
             bandwidth: 1e12,

@@ -1,6 +1,6 @@
 //! The front of the search against brute force, over drawn markets, tasks and limits.
 
-use domain::gpu::{Architecture, Gpu, Link, Rates};
+use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
 use domain::listing::{Cloud, Fabric, Gpus as ListedGpus, Listing, Price};
 use domain::wants::Spot;
 use domain::{Bytes, Elapsed, Money, Rate};
@@ -60,7 +60,7 @@ fn gpu(kind: u8) -> Gpu {
     let memory = Bytes([16u64, 32, 40, 80][usize::from(kind % 4)] << 30);
     Gpu {
         name: format!("G{}", kind % 4),
-        architecture: Architecture::Ampere,
+        architecture: GpuArchitecture::Ampere,
         memory,
         usable: Bytes(memory.0 / 10 * 9),
         bandwidth: 1e12,

@@ -1,6 +1,6 @@
 //! How fast a run computed its network, and how much that is of what its device could do.
 
-use cloud::catalog::gpus::Gpus;
+use cloud::catalog::gpus::GpuTable;
 use domain::rank::{Environment, Ready, Step};
 use domain::series::Point;
 use domain::train::Train;
@@ -28,7 +28,7 @@ impl View {
     pub fn arithmetic(&self) -> Option<Arithmetic> {
         let Work::Train(train) = &self.submitted.job.work else { return None };
         let (ready, environment) = (self.ready.as_ref()?, self.environment.as_ref()?);
-        of(train, ready, environment, &self.curves.steps, &Gpus::embedded().ok()?)
+        of(train, ready, environment, &self.curves.steps, &GpuTable::embedded().ok()?)
     }
 }
 
@@ -37,7 +37,7 @@ fn of(
     ready: &Ready,
     environment: &Environment,
     steps: &[(Timestamp, Step)],
-    gpus: &Gpus,
+    gpus: &GpuTable,
 ) -> Option<Arithmetic> {
     let graph = ours::graph(train.model.architecture()?, ready.sample?, ready.classes.len() as u64)?;
     // The first step waits for what is made once.
@@ -97,7 +97,7 @@ mod tests {
         };
         let steps: Vec<(Timestamp, Step)> = (1..=5).map(step).collect();
         let train = serde_json::from_value(train).unwrap();
-        let found = of(&train, &ready, &environment, &steps, &Gpus::embedded().unwrap()).unwrap();
+        let found = of(&train, &ready, &environment, &steps, &GpuTable::embedded().unwrap()).unwrap();
         // torchvision's 4.089 billion multiply-adds, six operations each, 640 samples a second.
         assert!((found.flops / 1e12 - expected.0).abs() < 0.01, "{found:?}");
         let near = |found: &(f64, String), expected: &(f64, &str)| {

@@ -69,7 +69,7 @@ impl Curves {
 #[cfg(test)]
 pub(crate) mod tests {
     use domain::AttemptId;
-    use domain::rank::{Fetching, Figures, Ready};
+    use domain::rank::{Fetching, Ready, TaskMetrics};
 
     use super::*;
 
@@ -117,7 +117,7 @@ pub(crate) mod tests {
             loss: 1.0 - accuracy,
             accuracy,
             best: true,
-            figures: Figures::default(),
+            figures: TaskMetrics::default(),
         })
     }
 

@@ -1,7 +1,7 @@
 //! The page itself: what a reader sees first stands first.
 
 use domain::event::RunEnd;
-use domain::rank::{Evaluated, Exported, Figures};
+use domain::rank::{Evaluated, Exported, TaskMetrics};
 use domain::run::Outcome;
 use domain::{Timestamp, Work};
 
@@ -82,7 +82,7 @@ fn figures(page: &mut Markup, view: &View) {
     page.tags("</section>\n");
 }
 
-fn test_name(figures: Figures) -> &'static str {
+fn test_name(figures: TaskMetrics) -> &'static str {
     if figures.map50.is_some() { "test mAP@[.5:.95]" } else { "test accuracy" }
 }
 

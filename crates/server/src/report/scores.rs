@@ -46,7 +46,7 @@ pub fn scores(page: &mut Markup, model: &Exported, classes: &[String]) {
 
 #[cfg(test)]
 mod tests {
-    use domain::rank::Figures;
+    use domain::rank::TaskMetrics;
 
     use super::*;
 
@@ -63,7 +63,7 @@ mod tests {
             peak_memory: 0,
             rank_memory: Vec::new(),
             processor_us: 0,
-            figures: Box::new(Figures { f1: Some(0.7333), ..Figures::default() }),
+            figures: Box::new(TaskMetrics { f1: Some(0.7333), ..TaskMetrics::default() }),
             validation_loss: None,
             validation_figures: Box::default(),
             confusion: vec![vec![3, 1], vec![0, 0]],

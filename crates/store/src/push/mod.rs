@@ -29,7 +29,7 @@ use scan::Scanned;
 
 /// How a data set is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Form {
+pub enum StoreFormat {
     /// As chunks in bundles: only what is new travels.
     #[default]
     Chunks,
@@ -41,7 +41,7 @@ pub enum Form {
 #[derive(Debug, Clone)]
 pub struct Options {
     /// How it is stored; a pull sees for itself.
-    pub form: Form,
+    pub form: StoreFormat,
     /// Only say what would be done.
     pub dry_run: bool,
     /// Remove at the target what the source does not have.
@@ -90,12 +90,12 @@ pub fn push(source: &Path, remote: &Remote, options: &Options, meter: &Meter) ->
     }
     let loaded = remote.wait(head::load_any(remote, meter))?;
     match (options.form, &loaded) {
-        (Form::Plain, Loaded::Found(_) | Loaded::Damaged(..)) => {
+        (StoreFormat::Plain, Loaded::Found(_) | Loaded::Damaged(..)) => {
             let message = format!("`{}` holds a data set in chunks", remote.location());
             Err(Error::Usage { message, hint: "leave `--plain` out, or name an empty place".into() })
         }
-        (Form::Plain, Loaded::Nothing) => plain::push(source, &files, remote, options, meter),
-        (Form::Chunks, _) => chunks(source, &files, remote, loaded, options, meter),
+        (StoreFormat::Plain, Loaded::Nothing) => plain::push(source, &files, remote, options, meter),
+        (StoreFormat::Chunks, _) => chunks(source, &files, remote, loaded, options, meter),
     }
 }
 

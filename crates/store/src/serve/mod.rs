@@ -7,6 +7,7 @@
 
 mod origin;
 mod pieces;
+mod socket;
 #[cfg(test)]
 mod tests;
 
@@ -26,8 +27,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use self::origin::Source;
 use self::pieces::Pieces;
+pub use socket::listen;
+
 use crate::remote::{Object, Remote};
-use crate::{Access, Error, Limits, Location, Meter, head, open, plain, socket};
+use crate::{Access, Error, Limits, Location, Meter, head, open, plain};
 
 /// Where things are put on this machine.
 #[derive(Debug, Clone, Copy)]

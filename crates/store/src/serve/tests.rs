@@ -91,8 +91,14 @@ fn put_chunks(folder: &Path) -> Arc<InMemory> {
     let store = Arc::new(InMemory::new());
     let threads = std::num::NonZero::<usize>::MIN;
     let journals = folder.with_extension("journals");
-    let options =
-        crate::Options { form: crate::Form::Chunks, dry_run: false, delete: false, verify: false, threads, journals };
+    let options = crate::Options {
+        form: crate::StoreFormat::Chunks,
+        dry_run: false,
+        delete: false,
+        verify: false,
+        threads,
+        journals,
+    };
     crate::push(folder, &opener(&store)().unwrap(), &options, &Meter::default()).unwrap();
     store
 }

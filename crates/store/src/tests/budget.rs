@@ -147,7 +147,7 @@ fn killed(mut transfer: impl FnMut(Remote) -> bool, inner: &Arc<InMemory>, bytes
 /// be under way. A pull loses what is on its way and not a whole piece yet; a push its unfinished parts.
 #[test]
 fn transfers_that_are_killed_early_get_on() {
-    for form in [Form::Chunks, Form::Plain] {
+    for form in [StoreFormat::Chunks, StoreFormat::Plain] {
         let (scene, inner) = (Scene::new(), Arc::new(InMemory::new()));
         fs::create_dir_all(scene.path("here")).unwrap();
         for number in 0..3 {

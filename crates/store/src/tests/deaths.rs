@@ -6,7 +6,7 @@ use super::twin::Twin;
 use super::*;
 
 /// Kills a push at random requests until it ends; then the same with a pull. Returns how often it was killed.
-fn check(seed: u64, form: Form) -> u32 {
+fn check(seed: u64, form: StoreFormat) -> u32 {
     let mut draws = Draws::new(seed);
     let (scene, inner) = (Scene::new(), Arc::new(InMemory::new()));
     let tree = data_set(seed);
@@ -32,7 +32,7 @@ fn check(seed: u64, form: Form) -> u32 {
         deaths += 1;
         assert!(deaths < 500, "seed {seed}: it never ends");
         // A reader meanwhile sees all or nothing of a data set in chunks.
-        if form == Form::Chunks && draws.below(8) == 0 {
+        if form == StoreFormat::Chunks && draws.below(8) == 0 {
             let early = pull(&remote(inner.clone()), &scene.path("early"), &scene.options(form), &Meter::default());
             assert!(early.is_err() || read(&scene.path("early")) == tree, "seed {seed}");
         }
@@ -65,7 +65,7 @@ fn check(seed: u64, form: Form) -> u32 {
 
 #[test]
 fn transfers_that_are_killed_go_on_where_they_were() {
-    for form in [Form::Chunks, Form::Plain] {
+    for form in [StoreFormat::Chunks, StoreFormat::Plain] {
         let (mut deaths, mut seed) = (0, 0);
         while deaths < 100 {
             seed += 1;
@@ -83,7 +83,7 @@ fn a_lost_or_damaged_journal_costs_time_only() {
         let tree = data_set(9);
         write(&scene.path("here"), &tree);
         let twin = Twin::new(inner.clone(), 9);
-        push(&scene.path("here"), &remote(twin), &scene.options(Form::Chunks), &Meter::default()).unwrap_err();
+        push(&scene.path("here"), &remote(twin), &scene.options(StoreFormat::Chunks), &Meter::default()).unwrap_err();
         for entry in fs::read_dir(scene.path("journals")).unwrap() {
             match damage {
                 None => fs::remove_file(entry.unwrap().path()).unwrap(),
@@ -91,7 +91,7 @@ fn a_lost_or_damaged_journal_costs_time_only() {
             }
         }
         let remote = remote(inner);
-        push_(&scene, &remote, Form::Chunks);
+        push_(&scene, &remote, StoreFormat::Chunks);
         pull_(&scene, &remote, "there");
         assert_eq!(read(&scene.path("there")), tree);
     }
@@ -104,6 +104,7 @@ fn a_file_that_changes_while_it_is_sent_is_told() {
     let files = source::walk(&scene.path("here")).unwrap();
     // The length that a plain push has noted is not the length that it finds.
     fs::write(scene.path("here/large.bin"), b"short").unwrap();
-    let result = plain::push(&scene.path("here"), &files, &memory(), &scene.options(Form::Plain), &Meter::default());
+    let result =
+        plain::push(&scene.path("here"), &files, &memory(), &scene.options(StoreFormat::Plain), &Meter::default());
     assert!(matches!(result, Err(Error::Changed { .. } | Error::File { .. })), "{result:?}");
 }

@@ -23,7 +23,7 @@ fn plant(remote: &Remote, change: impl FnOnce(&mut ChunkManifest, &mut Vec<u8>))
 }
 
 fn refusal(scene: &Scene, remote: &Remote) -> String {
-    let result = pull(remote, &scene.path("there"), &scene.options(Form::Chunks), &Meter::default());
+    let result = pull(remote, &scene.path("there"), &scene.options(StoreFormat::Chunks), &Meter::default());
     let error = result.unwrap_err();
     match std::error::Error::source(&error) {
         Some(cause) => format!("{error}: {cause}"),

@@ -18,7 +18,7 @@ use std::time::Duration;
 use domain::random::Draws;
 use object_store::memory::InMemory;
 
-use crate::location::Service;
+use crate::location::StorageService;
 use crate::*;
 
 type Tree = BTreeMap<String, Vec<u8>>;
@@ -76,7 +76,7 @@ impl Scene {
         self.temporary.path().join(name)
     }
 
-    fn options(&self, form: Form) -> Options {
+    fn options(&self, form: StoreFormat) -> Options {
         let journals = self.path("journals");
         Options { form, dry_run: false, delete: false, verify: false, threads: NonZero::new(2).unwrap(), journals }
     }
@@ -91,21 +91,21 @@ fn memory() -> Remote {
 }
 
 fn remote<S: object_store::ObjectStore + object_store::multipart::MultipartStore>(store: Arc<S>) -> Remote {
-    let location = Location::Object { service: Service::S3, bucket: "b".into(), path: "data/set".into() };
+    let location = Location::Object { service: StorageService::S3, bucket: "b".into(), path: "data/set".into() };
     let prefix = object_store::path::Path::parse("data/set").unwrap();
     Remote::new(location, store.clone(), Some(store), prefix, limits()).unwrap()
 }
 
-fn push_(scene: &Scene, remote: &Remote, form: Form) -> Pushed {
+fn push_(scene: &Scene, remote: &Remote, form: StoreFormat) -> Pushed {
     push(&scene.path("here"), remote, &scene.options(form), &Meter::default()).unwrap()
 }
 
 fn pull_(scene: &Scene, remote: &Remote, name: &str) -> Pulled {
-    pull(remote, &scene.path(name), &scene.options(Form::Chunks), &Meter::default()).unwrap()
+    pull(remote, &scene.path(name), &scene.options(StoreFormat::Chunks), &Meter::default()).unwrap()
 }
 
 /// What every kind of store must do, in both forms.
-fn conformance(scene: &Scene, remote: &Remote, form: Form) {
+fn conformance(scene: &Scene, remote: &Remote, form: StoreFormat) {
     let mut tree = data_set(1);
     write(&scene.path("here"), &tree);
     let bytes: u64 = tree.values().map(|bytes| bytes.len() as u64).sum();
@@ -137,12 +137,12 @@ fn conformance(scene: &Scene, remote: &Remote, form: Form) {
     let pulled = pull(remote, &scene.path("there"), &delete, &Meter::default()).unwrap();
     assert_eq!((pulled.new_bytes, pulled.removed), (5000, 1));
     assert_eq!(read(&scene.path("there")), tree);
-    assert!(!scene.path("there/.gradus").exists() || form == Form::Plain);
+    assert!(!scene.path("there/.gradus").exists() || form == StoreFormat::Plain);
 }
 
 #[test]
 fn folders_and_memory_hold_chunks_and_plain_files() {
-    for form in [Form::Chunks, Form::Plain] {
+    for form in [StoreFormat::Chunks, StoreFormat::Plain] {
         let scene = Scene::new();
         conformance(&scene, &scene.folder("remote"), form);
         conformance(&Scene::new(), &memory(), form);
@@ -151,7 +151,7 @@ fn folders_and_memory_hold_chunks_and_plain_files() {
 
 #[test]
 fn a_single_file_comes_back_as_one() {
-    for form in [Form::Chunks, Form::Plain] {
+    for form in [StoreFormat::Chunks, StoreFormat::Plain] {
         let (scene, remote) = (Scene::new(), memory());
         fs::write(scene.path("x.tar"), Draws::new(3).bytes(250_000)).unwrap();
         push(&scene.path("x.tar"), &remote, &scene.options(form), &Meter::default()).unwrap();
@@ -181,7 +181,7 @@ fn a_tar_with_one_percent_more_samples_sends_those() {
         fs::write(scene.path("here/x.tar"), tar(members.iter().copied())).unwrap();
     };
     put(&members);
-    push_(&scene, &remote, Form::Chunks);
+    push_(&scene, &remote, StoreFormat::Chunks);
     pull_(&scene, &remote, "there");
 
     let fresh: Vec<u64> = (5000..5010).collect();
@@ -190,7 +190,7 @@ fn a_tar_with_one_percent_more_samples_sends_those() {
         members.insert(number * 97 + 13, *member);
     }
     put(&members);
-    let pushed = push_(&scene, &remote, Form::Chunks);
+    let pushed = push_(&scene, &remote, StoreFormat::Chunks);
     assert_eq!(pushed.new_bytes, new_bytes);
     assert!(pushed.sent as f64 <= 1.1 * new_bytes as f64, "{} bytes were sent for {new_bytes}", pushed.sent);
     let pulled = pull_(&scene, &remote, "there");
@@ -199,7 +199,7 @@ fn a_tar_with_one_percent_more_samples_sends_those() {
 
     members.reverse();
     put(&members);
-    let pushed = push_(&scene, &remote, Form::Chunks);
+    let pushed = push_(&scene, &remote, StoreFormat::Chunks);
     assert_eq!(pushed.new_bytes, 0, "reordering");
     // A manifest in another order.
     assert!(pushed.sent < 20_000, "{} bytes were sent for a reordering", pushed.sent);
@@ -223,10 +223,10 @@ fn a_tar_with_other_times_sends_its_headers() {
         write(&scene.path("here"), &Tree::from([("x.tar".into(), tar.into_inner().unwrap())]));
     };
     put(1_000_000);
-    let first = push_(&scene, &remote, Form::Chunks);
+    let first = push_(&scene, &remote, StoreFormat::Chunks);
     pull_(&scene, &remote, "there");
     put(2_000_000);
-    let again = push_(&scene, &remote, Form::Chunks);
+    let again = push_(&scene, &remote, StoreFormat::Chunks);
     assert_eq!((first.new_bytes, again.new_bytes), (first.bytes, 500 * 512));
     assert_eq!(pull_(&scene, &remote, "there").new_bytes, 500 * 512);
     assert_eq!(read(&scene.path("there")), read(&scene.path("here")));
@@ -244,8 +244,8 @@ fn many_small_pushes_stay_one_data_set() {
             fs::remove_file(scene.path("here").join(gone)).unwrap();
         }
         write(&scene.path("here"), &tree);
-        push_(&scene, &remote, Form::Chunks);
-        let delete = Options { delete: true, ..scene.options(Form::Chunks) };
+        push_(&scene, &remote, StoreFormat::Chunks);
+        let delete = Options { delete: true, ..scene.options(StoreFormat::Chunks) };
         pull(&remote, &scene.path("there"), &delete, &Meter::default()).unwrap();
         assert_eq!(read(&scene.path("there")), tree, "round {round}");
     }
@@ -255,10 +255,10 @@ fn many_small_pushes_stay_one_data_set() {
 fn two_that_push_at_once_do_not_overwrite_each_other() {
     let (scene, remote) = (Scene::new(), memory());
     write(&scene.path("here"), &data_set(5));
-    push_(&scene, &remote, Form::Chunks);
+    push_(&scene, &remote, StoreFormat::Chunks);
     let found = remote.wait(head::load(&remote, &Meter::default())).unwrap().unwrap();
     write(&scene.path("here"), &data_set(6));
-    push_(&scene, &remote, Form::Chunks);
+    push_(&scene, &remote, StoreFormat::Chunks);
     let late = remote.wait(head::save(&remote, &found.manifest, Some(&found)));
     assert!(matches!(late, Err(Error::Raced { .. })), "{late:?}");
 }
@@ -270,7 +270,7 @@ fn mistakes_are_told() {
         let error = result.unwrap_err();
         format!("{error}; {}", error.hint().unwrap_or_default())
     };
-    let options = scene.options(Form::Chunks);
+    let options = scene.options(StoreFormat::Chunks);
     let push = |path: &str| push(&scene.path(path), &remote, &options, &Meter::default());
     assert!(told(push("missing")).contains("cannot open"));
     fs::create_dir_all(scene.path("empty")).unwrap();

@@ -20,19 +20,22 @@ fn overwrite(remote: &Remote, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
 #[track_caller]
 fn check(remote: &Remote, scene: &Scene, verify: bool, harm: impl FnOnce(&Remote)) {
     write(&scene.path("here"), &data_set(4));
-    push_(scene, remote, Form::Chunks);
+    push_(scene, remote, StoreFormat::Chunks);
     harm(remote);
     let found = super::super::check(remote, verify, &Meter::default()).unwrap();
     assert_eq!(found.broken.len(), 1, "{found:?}");
     assert!(found.files == 0 || !found.lost.is_empty(), "{found:?}");
-    let elsewhere = Options { journals: scene.path("another home"), verify, ..scene.options(Form::Chunks) };
+    let elsewhere = Options { journals: scene.path("another home"), verify, ..scene.options(StoreFormat::Chunks) };
     let pushed = push(&scene.path("here"), remote, &elsewhere, &Meter::default()).unwrap();
     assert_eq!(pushed.repaired, 1);
     pull_(scene, remote, "there");
     assert_eq!(read(&scene.path("there")), read(&scene.path("here")));
     let found = super::super::check(remote, true, &Meter::default()).unwrap();
     assert_eq!((found.files, found.broken, found.lost), (63, Vec::new(), Vec::new()));
-    assert_eq!(push_(scene, remote, Form::Chunks), Pushed { files: 63, bytes: found.bytes, ..Pushed::default() });
+    assert_eq!(
+        push_(scene, remote, StoreFormat::Chunks),
+        Pushed { files: 63, bytes: found.bytes, ..Pushed::default() }
+    );
 }
 
 fn everywhere(verify: bool, harm: impl Fn(&Remote)) {
@@ -67,11 +70,11 @@ fn a_push_replaces_a_damaged_manifest() {
 fn a_dry_run_says_what_would_be_sent_again() {
     let (scene, remote) = (Scene::new(), memory());
     write(&scene.path("here"), &data_set(4));
-    let all = push_(&scene, &remote, Form::Chunks).new_bytes;
+    let all = push_(&scene, &remote, StoreFormat::Chunks).new_bytes;
     for name in objects(&remote, "bundles/") {
         remote.wait(remote.remove(&name)).unwrap();
     }
-    let dry = Options { dry_run: true, ..scene.options(Form::Chunks) };
+    let dry = Options { dry_run: true, ..scene.options(StoreFormat::Chunks) };
     let would = push(&scene.path("here"), &remote, &dry, &Meter::default()).unwrap();
     assert_eq!((would.new_bytes, would.repaired, would.sent), (all, 1, 0));
     assert!(objects(&remote, "bundles/").is_empty());
@@ -82,9 +85,9 @@ fn a_dry_run_says_what_would_be_sent_again() {
 fn what_is_sound_is_not_sent_again_for_a_new_manifest() {
     let (scene, remote) = (Scene::new(), memory());
     write(&scene.path("here"), &data_set(4));
-    let all = push_(&scene, &remote, Form::Chunks).sent;
+    let all = push_(&scene, &remote, StoreFormat::Chunks).sent;
     overwrite(&remote, "gradus.json", |bytes| bytes.clear());
-    let again = push_(&scene, &remote, Form::Chunks);
+    let again = push_(&scene, &remote, StoreFormat::Chunks);
     assert_eq!(again.repaired, 1);
     assert!(again.sent * 20 < all, "{} of {all} bytes were sent again", again.sent);
 }

@@ -101,7 +101,7 @@ fn data_comes_whole_from_a_server_that_fails_again_and_again() {
         let scene = Scene::new();
         let tree = data_set(20);
         write(&scene.path("here"), &tree);
-        push_(&scene, &scene.folder("served/set"), Form::Chunks);
+        push_(&scene, &scene.folder("served/set"), StoreFormat::Chunks);
         let origin = serve(scene.path("served"), answers);
         let patient = Limits { patience: Duration::from_secs(60), ..limits() };
         pull_(&scene, &web(&origin, "set", patient), "there");
@@ -131,8 +131,12 @@ fn what_never_works_is_told_in_time() {
     write(&scene.path("served"), &Tree::from([("a".into(), vec![1; 1000])]));
     let short = Limits { patience: Duration::from_millis(800), ..limits() };
     let told = |origin: &str, path: &str| {
-        let error =
-            pull(&web(origin, path, short), &scene.path("there"), &scene.options(Form::Chunks), &Meter::default());
+        let error = pull(
+            &web(origin, path, short),
+            &scene.path("there"),
+            &scene.options(StoreFormat::Chunks),
+            &Meter::default(),
+        );
         let error = error.unwrap_err();
         (error.to_string(), error.hint().unwrap_or_default())
     };
@@ -162,9 +166,10 @@ fn a_server_without_ranges_serves_whole_files_and_no_chunks() {
     assert_eq!((pulled.single.as_deref(), pulled.bytes), (Some("x.tar"), 350_000));
     assert_eq!(fs::read(scene.path("there/x.tar")).unwrap(), bytes);
     write(&scene.path("here"), &data_set(23));
-    push_(&scene, &scene.folder("served/set"), Form::Chunks);
+    push_(&scene, &scene.folder("served/set"), StoreFormat::Chunks);
     let remote = web(&serve(scene.path("served"), &[Answer::NoRanges]), "set", limits());
-    let error = pull(&remote, &scene.path("chunks"), &scene.options(Form::Chunks), &Meter::default()).unwrap_err();
+    let error =
+        pull(&remote, &scene.path("chunks"), &scene.options(StoreFormat::Chunks), &Meter::default()).unwrap_err();
     let hint = error.hint().unwrap_or_default();
     assert!(error.to_string().contains("whole files only") && hint.contains("nginx"), "{error}; {hint}");
 }
@@ -180,7 +185,8 @@ fn an_object_store_that_is_none_is_told_with_the_variable_that_names_it() {
             _ => None,
         });
         let remote = open(&"s3://bucket/set".parse().unwrap(), &access, limits()).unwrap();
-        let error = push(&scene.path("here"), &remote, &scene.options(Form::Chunks), &Meter::default()).unwrap_err();
+        let error =
+            push(&scene.path("here"), &remote, &scene.options(StoreFormat::Chunks), &Meter::default()).unwrap_err();
         format!("{error}; {}", error.hint().unwrap_or_default())
     };
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

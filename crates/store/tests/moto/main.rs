@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use domain::random::Draws;
-use store::{Access, Error, Form, Limits, Meter, Options, Remote, open, pull, push};
+use store::{Access, Error, Limits, Meter, Options, Remote, StoreFormat, open, pull, push};
 
 use self::s3::Moto;
 
@@ -29,7 +29,7 @@ fn remote(port: u16, uri: &str) -> Remote {
     open(&uri.parse().unwrap(), &access(port, Some("key")), limits).unwrap()
 }
 
-fn options(folder: &Path, form: Form) -> Options {
+fn options(folder: &Path, form: StoreFormat) -> Options {
     let threads = NonZero::new(2).unwrap();
     Options { form, dry_run: false, delete: false, verify: false, threads, journals: folder.join("journals") }
 }
@@ -61,7 +61,7 @@ fn read(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Pushes and pulls through `port`, and holds the result against the source.
-fn round_trip(port: u16, form: Form, uri: &str) {
+fn round_trip(port: u16, form: StoreFormat, uri: &str) {
     let temporary = tempfile::tempdir().unwrap();
     let (here, there) = (temporary.path().join("here"), temporary.path().join("there"));
     write(&here);
@@ -79,9 +79,9 @@ fn round_trip(port: u16, form: Form, uri: &str) {
 #[ignore = "needs moto: `cargo xtask test` provides it"]
 fn data_goes_to_a_bucket_and_comes_back() {
     let moto = Moto::start();
-    round_trip(moto.port, Form::Chunks, "s3://bucket/chunks/x");
-    round_trip(moto.port, Form::Plain, "s3://bucket/plain");
-    round_trip(proxy(moto.port), Form::Chunks, "s3://bucket/proxied");
+    round_trip(moto.port, StoreFormat::Chunks, "s3://bucket/chunks/x");
+    round_trip(moto.port, StoreFormat::Plain, "s3://bucket/plain");
+    round_trip(proxy(moto.port), StoreFormat::Chunks, "s3://bucket/proxied");
     mistakes(moto.port);
 }
 
@@ -116,7 +116,7 @@ fn proxy(port: u16) -> u16 {
 fn mistakes(port: u16) {
     let temporary = tempfile::tempdir().unwrap();
     let told = |uri: &str| {
-        let options = options(temporary.path(), Form::Chunks);
+        let options = options(temporary.path(), StoreFormat::Chunks);
         let error = pull(&remote(port, uri), &temporary.path().join("x"), &options, &Meter::default()).unwrap_err();
         (error.to_string(), error.hint().unwrap_or_default())
     };

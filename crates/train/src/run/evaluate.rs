@@ -2,7 +2,7 @@
 //!
 //! What is counted depends on what is learnt: classes, words or boxes. Sums stay on the device until the end.
 
-use domain::rank::Figures;
+use domain::rank::TaskMetrics;
 use tch::{Device, Kind, Tensor};
 
 use crate::detect::{self, AveragePrecision};
@@ -30,7 +30,7 @@ pub struct EvaluationScore {
     /// Of boxes the mean average precision over overlaps of 0.5 to 0.95.
     pub accuracy: f64,
     /// What else was measured.
-    pub figures: Figures,
+    pub figures: TaskMetrics,
     /// How many samples of each class were taken for which; empty for many classes.
     pub confusion: Vec<Vec<u64>>,
 }
@@ -131,7 +131,7 @@ impl Sums {
         let [loss, correct, count, top] = sums;
         let count = count.max(1.0);
         let (loss, mut accuracy) = (loss / count, correct / count);
-        let mut figures = Figures::default();
+        let mut figures = TaskMetrics::default();
         let mut confusion = Vec::new();
         match output {
             OutputShape::Classes(classes) => {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use checkpoint::BestWeights;
 use domain::finding::{Cause, Finding};
-use domain::rank::{Exported, Figures, Spec};
+use domain::rank::{Exported, Spec, TaskMetrics};
 use domain::train::Model;
 use serde::Serialize;
 
@@ -47,8 +47,8 @@ struct Card<'a> {
     validation_accuracy: f64,
     test_loss: f64,
     test_accuracy: f64,
-    #[serde(skip_serializing_if = "Figures::is_empty")]
-    test_figures: Figures,
+    #[serde(skip_serializing_if = "TaskMetrics::is_empty")]
+    test_figures: TaskMetrics,
     seed: u64,
     threads: u32,
     libtorch: &'static str,

@@ -1,7 +1,7 @@
 //! How far a run has come: what is saved besides tensors.
 
 use data::Cursor;
-use domain::rank::Figures;
+use domain::rank::TaskMetrics;
 use serde::{Deserialize, Serialize};
 
 use crate::optim::schedule::EpochOrigin;
@@ -64,6 +64,6 @@ pub struct BestScore {
     /// Share of samples that were told right.
     pub accuracy: f64,
     /// What else was measured.
-    #[serde(default, skip_serializing_if = "Figures::is_empty")]
-    pub figures: Figures,
+    #[serde(default, skip_serializing_if = "TaskMetrics::is_empty")]
+    pub figures: TaskMetrics,
 }

@@ -267,7 +267,7 @@ fn classes(architecture: Architecture) -> u64 {
 
 /// What the catalog states of the device that was measured, in TFLOP/s, and whose figure it is.
 fn known_peak(environment: &Value) -> Option<(f64, String)> {
-    let gpus = cloud::catalog::gpus::Gpus::embedded().ok()?;
+    let gpus = cloud::catalog::gpus::GpuTable::embedded().ok()?;
     let gpu = gpus.meant(environment["device_name"].as_str()?, None)?;
     let precision = environment["precision"].as_str()?;
     let peak = ::plan::utilisation::peak(gpu, precision)?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use store::{Form, Location};
+use store::{Location, StoreFormat};
 
 use crate::error::Error;
 use crate::fetch::transfer::{TransferArgs, TransferSummary};
@@ -35,7 +35,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     store::may_pull(&location, &target)?;
     let remote = store::open(&location, &settings.access, transfer.limits())?;
     // The stored data says its form.
-    let options = transfer.options(Form::Chunks, delete, settings);
+    let options = transfer.options(StoreFormat::Chunks, delete, settings);
     let begun = transfer.begin(&remote);
     let pulled = begun.watch(printer, |meter| store::pull(&remote, &target, &options, meter))?;
     begun.tell(printer, &TransferSummary::pulled(&pulled, options.dry_run));

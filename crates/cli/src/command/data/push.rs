@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use store::{Form, Location};
+use store::{Location, StoreFormat};
 
 use crate::error::Error;
 use crate::fetch::transfer::{TransferArgs, TransferSummary};
@@ -37,7 +37,7 @@ pub struct Args {
 /// [`Error::Store`]; the same command resumes it.
 pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
     let Args { source, target, plain, transfer, delete, verify } = args;
-    let form = if plain { Form::Plain } else { Form::Chunks };
+    let form = if plain { StoreFormat::Plain } else { StoreFormat::Chunks };
     let location: Location = target.parse()?;
     store::may_push(&source, &location)?;
     let remote = store::open(&location, &settings.access, transfer.limits())?;

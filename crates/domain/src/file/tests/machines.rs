@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{check, run_with};
-use crate::file::{SKY_KEYS, Served, SkyKey, schema, served, shape};
+use crate::file::{SKY_KEYS, SkyKey, SkySupport, schema, served, shape};
 
 #[test]
 fn skypilot_keys_are_served_or_refused_by_name() {
@@ -120,8 +120,8 @@ fn machines_of_clouds_can_be_planned_and_not_yet_rented() {
 fn every_refused_key_says_why() {
     for key in SKY_KEYS {
         let (why, hint) = match key.served {
-            Served::Yes | Served::Planned { .. } => continue,
-            Served::No { why, hint } => (why, hint),
+            SkySupport::Yes | SkySupport::Planned { .. } => continue,
+            SkySupport::No { why, hint } => (why, hint),
         };
         let mut yaml = String::from("run: echo");
         for (depth, part) in key.path.split('.').enumerate() {
@@ -145,7 +145,7 @@ fn table_and_types_agree() {
     collect("resources.", &schema()["$defs"]["Resources"]);
     collect("resources.job_recovery.", &schema()["$defs"]["RecoveryRules"]);
     fields.retain(|field| !shape::OUR_SECTIONS.contains(&field.as_str()));
-    let is_served = |key: &&SkyKey| !matches!(key.served, Served::No { .. });
+    let is_served = |key: &&SkyKey| !matches!(key.served, SkySupport::No { .. });
     let mut served: Vec<&str> = SKY_KEYS.iter().filter(is_served).map(|key| key.path).collect();
     fields.retain(|field| !served::OUR_PLANNED.iter().any(|key| key.path == field));
     fields.sort();

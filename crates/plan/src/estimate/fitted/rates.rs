@@ -1,6 +1,6 @@
 //! The numbers that were fitted for graphs: for all GPUs, and for each generation.
 
-use domain::gpu::{Architecture, Gpu};
+use domain::gpu::{Gpu, GpuArchitecture};
 use serde::{Deserialize, Serialize};
 
 /// A fitted number's bounds and where its fit begins.
@@ -157,16 +157,16 @@ fitted! {
 pub fn die(gpu: &Gpu) -> &'static str {
     let stacked = gpu.bandwidth / f64::from(gpu.multiprocessors.max(1)) > 13e9;
     match (gpu.architecture, stacked) {
-        (Architecture::Pascal, _) => "pascal",
-        (Architecture::Volta, _) => "volta",
-        (Architecture::Turing, _) => "turing",
-        (Architecture::Ampere, true) => "ampere_stacked",
-        (Architecture::Ampere, false) => "ampere",
-        (Architecture::Ada, _) => "ada",
-        (Architecture::Hopper, _) => "hopper",
-        (Architecture::Blackwell, true) => "blackwell_stacked",
-        (Architecture::Blackwell, false) => "blackwell",
-        (Architecture::Cdna3, _) => "cdna3",
-        (Architecture::Processor, _) => "processor",
+        (GpuArchitecture::Pascal, _) => "pascal",
+        (GpuArchitecture::Volta, _) => "volta",
+        (GpuArchitecture::Turing, _) => "turing",
+        (GpuArchitecture::Ampere, true) => "ampere_stacked",
+        (GpuArchitecture::Ampere, false) => "ampere",
+        (GpuArchitecture::Ada, _) => "ada",
+        (GpuArchitecture::Hopper, _) => "hopper",
+        (GpuArchitecture::Blackwell, true) => "blackwell_stacked",
+        (GpuArchitecture::Blackwell, false) => "blackwell",
+        (GpuArchitecture::Cdna3, _) => "cdna3",
+        (GpuArchitecture::Processor, _) => "processor",
     }
 }

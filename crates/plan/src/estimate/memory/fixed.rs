@@ -1,6 +1,6 @@
 //! What no model changes, and the few figures that were fitted to measurements.
 
-use domain::gpu::Architecture;
+use domain::gpu::GpuArchitecture;
 use serde::{Deserialize, Serialize};
 
 use crate::estimate::Setup;
@@ -34,17 +34,17 @@ impl Default for Figures {
 /// The driver's context with the libraries' code, by architecture. Only Volta's figure is measured: 1,343 MB of 2²⁰
 /// bytes (Hugging Face, `perf_train_gpu_one`, on a V100). All others are rounded guesses that nothing here was measured
 /// for: of the same size or less, because newer drivers load code only when it is called for.
-pub fn context(architecture: Architecture) -> f64 {
+pub fn context(architecture: GpuArchitecture) -> f64 {
     match architecture {
-        Architecture::Pascal => 700.0 * MIB,
-        Architecture::Volta => 1343.0 * MIB,
-        Architecture::Turing => 1000.0 * MIB,
-        Architecture::Ampere => 1000.0 * MIB,
-        Architecture::Ada => 700.0 * MIB,
-        Architecture::Hopper | Architecture::Blackwell => 800.0 * MIB,
-        Architecture::Cdna3 => 1000.0 * MIB,
+        GpuArchitecture::Pascal => 700.0 * MIB,
+        GpuArchitecture::Volta => 1343.0 * MIB,
+        GpuArchitecture::Turing => 1000.0 * MIB,
+        GpuArchitecture::Ampere => 1000.0 * MIB,
+        GpuArchitecture::Ada => 700.0 * MIB,
+        GpuArchitecture::Hopper | GpuArchitecture::Blackwell => 800.0 * MIB,
+        GpuArchitecture::Cdna3 => 1000.0 * MIB,
         // A rank before it has a network: executable, libtorch, its threads' buffers. Measured 2026-11.
-        Architecture::Processor => 140.0 * MIB,
+        GpuArchitecture::Processor => 140.0 * MIB,
     }
 }
 
@@ -64,15 +64,15 @@ pub fn collectives(setup: &Setup) -> f64 {
 
 /// What cuBLAS and cuDNN take while they compute: PyTorch gives cuBLAS 32 MiB on Hopper and 8 MiB before, for each
 /// stream (`CUBLAS_WORKSPACE_CONFIG` in its documentation).
-pub fn workspace(architecture: Architecture) -> f64 {
+pub fn workspace(architecture: GpuArchitecture) -> f64 {
     match architecture {
-        Architecture::Hopper | Architecture::Blackwell => 32.0 * MIB,
-        Architecture::Pascal
-        | Architecture::Volta
-        | Architecture::Turing
-        | Architecture::Ampere
-        | Architecture::Ada
-        | Architecture::Cdna3 => 8.0 * MIB,
-        Architecture::Processor => 0.0,
+        GpuArchitecture::Hopper | GpuArchitecture::Blackwell => 32.0 * MIB,
+        GpuArchitecture::Pascal
+        | GpuArchitecture::Volta
+        | GpuArchitecture::Turing
+        | GpuArchitecture::Ampere
+        | GpuArchitecture::Ada
+        | GpuArchitecture::Cdna3 => 8.0 * MIB,
+        GpuArchitecture::Processor => 0.0,
     }
 }

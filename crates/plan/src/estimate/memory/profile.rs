@@ -196,7 +196,7 @@ fn values(graph: &Graph, stage: Range<usize>, setup: &Setup, rules: &Rules, stor
 #[cfg(test)]
 mod tests {
     use domain::Bytes;
-    use domain::gpu::{Architecture, Gpu, Link, Rates};
+    use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
 
     use super::*;
     use crate::estimate::{Device, Layout, OptimizerKind, Parallel};
@@ -206,7 +206,7 @@ mod tests {
     fn a_pipeline_is_judged_by_the_stage_that_must_have_the_most() {
         let gpu = Gpu {
             name: "A100-SXM4-80GB".to_owned(),
-            architecture: Architecture::Ampere,
+            architecture: GpuArchitecture::Ampere,
             memory: Bytes(80 << 30),
             usable: Bytes(79 << 30),
             bandwidth: 2.039e12,

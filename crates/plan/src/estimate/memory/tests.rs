@@ -1,5 +1,5 @@
 use domain::Bytes;
-use domain::gpu::{Architecture, Gpu, Link, Rates};
+use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
 
 use super::*;
 use crate::estimate::{Device, Layout, NumericFormat, OptimizerKind, Parallel, Recompute, Zero};
@@ -18,7 +18,7 @@ fn setup(gpu_gib: f64, micro_batch: u64, precision: NumericFormat) -> Setup {
     let memory = Bytes((gpu_gib * GIB) as u64);
     let gpu = Gpu {
         name: "V100-SXM2-16GB".to_owned(),
-        architecture: Architecture::Volta,
+        architecture: GpuArchitecture::Volta,
         memory,
         usable: memory,
         bandwidth: 900e9,

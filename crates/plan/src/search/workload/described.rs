@@ -2,7 +2,7 @@
 
 use domain::problem::Problem;
 use domain::tariff::Service;
-use domain::workload::{Described, Model as Named, Workload};
+use domain::workload::{Described, Workload, WorkloadModel as Named};
 use domain::{Bytes, Job};
 
 use super::input::{InputSpec, fits, photographs};

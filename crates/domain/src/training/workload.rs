@@ -18,7 +18,7 @@ use crate::units::{Bytes, Duration};
 #[serde(deny_unknown_fields)]
 pub struct Workload {
     /// The network.
-    pub model: Model,
+    pub model: WorkloadModel,
     /// Samples per optimiser step, over all devices and accumulation steps.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub batch: u64,
@@ -69,7 +69,7 @@ pub struct Workload {
 /// The network.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Model {
+pub enum WorkloadModel {
     /// A Hugging Face `config.json`, an ONNX or a safetensors file, relative to the job file.
     File(String),
     /// Described here.
@@ -81,7 +81,7 @@ pub enum Model {
 #[serde(rename_all = "snake_case")]
 pub enum Described {
     /// The keys of a Hugging Face `config.json`.
-    Config(Figures),
+    Config(ConfigKeys),
     /// Only totals, as tables of models state them.
     Totals(Totals),
 }
@@ -89,14 +89,14 @@ pub enum Described {
 /// Keys and values of a `config.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Figures(pub serde_json::Map<String, serde_json::Value>);
+pub struct ConfigKeys(pub serde_json::Map<String, serde_json::Value>);
 
-impl JsonSchema for Figures {
+impl JsonSchema for ConfigKeys {
     fn inline_schema() -> bool {
         true
     }
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Figures".into()
+        "ConfigKeys".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({ "type": "object", "format": "figures", "additionalProperties": true })

@@ -19,7 +19,7 @@ use crate::manifest::FileEntry;
 /// The longest header that safetensors readers accept.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// A named array of numbers, outside the tensor library.
+/// A named array of numbers, outside libtorch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
     /// Unique in its file, such as `layer1.0.conv1.weight`.

@@ -12,52 +12,12 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
-use crate::Error;
+use super::dialect::{AZ_HINT, GS_HINT, dialect};
+use super::{Multipart, Remote};
 use crate::access::Access;
 use crate::endpoint::Endpoint;
-use crate::location::{Location, Service};
-use crate::remote::{Multipart, Remote};
-
-/// How many streams, how long the parts, and how patient.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Requests under way at a time.
-    pub streams: usize,
-    /// Length of a part of an upload and of a range of a download. Services take parts of 5 MiB and more.
-    pub part: u64,
-    /// How long a connection may take.
-    pub connect: Duration,
-    /// How long a download may stand still.
-    pub stall: Duration,
-    /// How long one request may take in all; an upload of one part must fit.
-    pub request: Duration,
-    /// How long a failing request is tried again.
-    pub patience: Duration,
-    /// The same before anything was answered, when the address is likely to be wrong.
-    pub reach: Duration,
-}
-
-impl Limits {
-    /// Those of a command that somebody waits for: an address that nobody answers at is told within seconds.
-    pub fn attended() -> Limits {
-        Limits { reach: Duration::from_secs(3), ..Limits::default() }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            streams: 8,
-            part: 8 << 20,
-            connect: Duration::from_secs(10),
-            stall: Duration::from_secs(30),
-            // 8 MiB in five minutes are 28 kB/s.
-            request: Duration::from_secs(300),
-            patience: Duration::from_secs(120),
-            reach: Duration::from_secs(120),
-        }
-    }
-}
+use crate::location::{Location, StorageService};
+use crate::{Error, Limits};
 
 /// Opens a location. No byte travels yet, but that credentials may be looked for.
 ///
@@ -77,9 +37,11 @@ pub fn open(location: &Location, access: &Access, limits: Limits) -> Result<Remo
         }
         Location::Object { service, bucket, path } => {
             let (store, multipart) = match service {
-                Service::S3 | Service::Oss | Service::Cos => s3(location, *service, bucket, access, limits)?,
-                Service::Gs => gs(location, bucket, access, limits)?,
-                Service::Az => az(location, bucket, access, limits)?,
+                StorageService::S3 | StorageService::Oss | StorageService::Cos => {
+                    s3(location, *service, bucket, access, limits)?
+                }
+                StorageService::Gs => gs(location, bucket, access, limits)?,
+                StorageService::Az => az(location, bucket, access, limits)?,
             };
             (store, multipart, path)
         }
@@ -104,17 +66,19 @@ fn endpoint(location: &Location, access: &Access) -> Option<Endpoint> {
         Location::Local(_) => None,
         Location::Web { origin, .. } => Endpoint::of(origin, None),
         Location::Object { service, .. } => match service {
-            Service::S3 => named(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]).or_else(|| {
+            StorageService::S3 => named(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]).or_else(|| {
                 let region = access.first(&["AWS_REGION", "AWS_DEFAULT_REGION"]).unwrap_or("us-east-1");
                 usual(format!("https://s3.{region}.amazonaws.com"))
             }),
-            Service::Gs => named(&["GOOGLE_BASE_URL"]).or_else(|| usual("https://storage.googleapis.com".to_owned())),
-            Service::Az => named(&["AZURE_STORAGE_ENDPOINT"]).or_else(|| {
+            StorageService::Gs => {
+                named(&["GOOGLE_BASE_URL"]).or_else(|| usual("https://storage.googleapis.com".to_owned()))
+            }
+            StorageService::Az => named(&["AZURE_STORAGE_ENDPOINT"]).or_else(|| {
                 usual(format!("https://{}.blob.core.windows.net", access.get("AZURE_STORAGE_ACCOUNT_NAME")?))
             }),
-            Service::Oss => named(&["OSS_ENDPOINT"])
+            StorageService::Oss => named(&["OSS_ENDPOINT"])
                 .or_else(|| usual(format!("https://oss-{}.aliyuncs.com", access.get("OSS_REGION")?))),
-            Service::Cos => named(&["TENCENTCLOUD_COS_ENDPOINT"])
+            StorageService::Cos => named(&["TENCENTCLOUD_COS_ENDPOINT"])
                 .or_else(|| usual(format!("https://cos.{}.myqcloud.com", access.get("TENCENTCLOUD_REGION")?))),
         },
     }
@@ -140,58 +104,15 @@ fn retries(limits: Limits) -> RetryConfig {
     RetryConfig { backoff, max_retries: 6, retry_timeout: limits.patience / 4 }
 }
 
-/// What differs between those that speak S3.
-struct Dialect<'a> {
-    key: Option<&'a str>,
-    secret: Option<&'a str>,
-    token: Option<&'a str>,
-    region: Option<&'a str>,
-    endpoint: Option<String>,
-    hint: &'static str,
-}
-
-fn dialect(service: Service, access: &Access) -> Dialect<'_> {
-    match service {
-        Service::S3 | Service::Gs | Service::Az => Dialect {
-            key: access.get("AWS_ACCESS_KEY_ID"),
-            secret: access.get("AWS_SECRET_ACCESS_KEY"),
-            token: access.get("AWS_SESSION_TOKEN"),
-            region: access.first(&["AWS_REGION", "AWS_DEFAULT_REGION"]),
-            endpoint: access.first(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]).map(str::to_owned),
-            hint: "set `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, or run `aws configure`; for a public bucket \
-                   set `AWS_SKIP_SIGNATURE=true`",
-        },
-        Service::Oss => {
-            let region = access.get("OSS_REGION");
-            let endpoint = region.map(|region| format!("https://oss-{region}.aliyuncs.com"));
-            Dialect {
-                key: access.get("OSS_ACCESS_KEY_ID"),
-                secret: access.get("OSS_ACCESS_KEY_SECRET"),
-                token: access.get("OSS_SESSION_TOKEN"),
-                region,
-                endpoint: access.get("OSS_ENDPOINT").map(str::to_owned).or(endpoint),
-                hint: "set `OSS_ACCESS_KEY_ID`, `OSS_ACCESS_KEY_SECRET` and `OSS_REGION`, such as `cn-hangzhou`",
-            }
-        }
-        Service::Cos => {
-            let region = access.get("TENCENTCLOUD_REGION");
-            let endpoint = region.map(|region| format!("https://cos.{region}.myqcloud.com"));
-            Dialect {
-                key: access.get("TENCENTCLOUD_SECRET_ID"),
-                secret: access.get("TENCENTCLOUD_SECRET_KEY"),
-                token: None,
-                region,
-                endpoint: access.get("TENCENTCLOUD_COS_ENDPOINT").map(str::to_owned).or(endpoint),
-                hint: "set `TENCENTCLOUD_SECRET_ID`, `TENCENTCLOUD_SECRET_KEY` and `TENCENTCLOUD_REGION`, such as \
-                       `ap-guangzhou`",
-            }
-        }
-    }
-}
-
 type Opened = (Arc<dyn ObjectStore>, Multipart);
 
-fn s3(location: &Location, service: Service, bucket: &str, access: &Access, limits: Limits) -> Result<Opened, Error> {
+fn s3(
+    location: &Location,
+    service: StorageService,
+    bucket: &str,
+    access: &Access,
+    limits: Limits,
+) -> Result<Opened, Error> {
     let dialect = dialect(service, access);
     let is_true = |name: &str| access.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1");
     let is_amazon = dialect.endpoint.is_none();
@@ -203,7 +124,7 @@ fn s3(location: &Location, service: Service, bucket: &str, access: &Access, limi
     if let Some(endpoint) = &dialect.endpoint {
         allow_http = endpoint.starts_with("http://");
         // The bucket stands before the host at both Chinese services; at others that must be asked for.
-        let is_virtual = matches!(service, Service::Oss | Service::Cos)
+        let is_virtual = matches!(service, StorageService::Oss | StorageService::Cos)
             && access.first(&["OSS_ENDPOINT", "TENCENTCLOUD_COS_ENDPOINT"]).is_none();
         let is_virtual = is_virtual || is_true("AWS_VIRTUAL_HOSTED_STYLE_REQUEST");
         let endpoint = match (is_virtual, endpoint.split_once("://")) {
@@ -213,12 +134,14 @@ fn s3(location: &Location, service: Service, bucket: &str, access: &Access, limi
             (true | false, _) => endpoint.clone(),
         };
         builder = builder.with_endpoint(endpoint).with_virtual_hosted_style_request(is_virtual);
-    } else if service != Service::S3 {
+    } else if service != StorageService::S3 {
         return Err(no_credentials(location, dialect.hint));
     }
     let lacking = || no_credentials(location, dialect.hint);
     match (dialect.key, dialect.secret) {
-        _ if service == Service::S3 && is_true("AWS_SKIP_SIGNATURE") => builder = builder.with_skip_signature(true),
+        _ if service == StorageService::S3 && is_true("AWS_SKIP_SIGNATURE") => {
+            builder = builder.with_skip_signature(true)
+        }
         (Some(key), Some(secret)) => {
             builder = builder.with_access_key_id(key).with_secret_access_key(secret);
             if let Some(token) = dialect.token {
@@ -226,7 +149,7 @@ fn s3(location: &Location, service: Service, bucket: &str, access: &Access, limi
             }
         }
         (Some(_), None) | (None, Some(_)) => return Err(lacking()),
-        (None, None) if service != Service::S3 => return Err(lacking()),
+        (None, None) if service != StorageService::S3 => return Err(lacking()),
         (None, None) => {
             let mut is_elsewhere = false;
             for name in [
@@ -292,22 +215,6 @@ fn az(location: &Location, container: &str, access: &Access, limits: Limits) -> 
     let store = Arc::new(store.map_err(|error| unusable(location, &error))?);
     Ok((store.clone(), Some(store)))
 }
-
-/// Which variables hold credentials for a location.
-pub(crate) fn credentials_hint(location: &Location) -> &'static str {
-    match location {
-        Location::Local(_) | Location::Web { .. } => "check who may read it",
-        Location::Object { service: service @ (Service::S3 | Service::Oss | Service::Cos), .. } => {
-            dialect(*service, &Access::default()).hint
-        }
-        Location::Object { service: Service::Gs, .. } => GS_HINT,
-        Location::Object { service: Service::Az, .. } => AZ_HINT,
-    }
-}
-
-const GS_HINT: &str = "name a key file in `GOOGLE_APPLICATION_CREDENTIALS`; for a public bucket set \
-                       `GOOGLE_SKIP_SIGNATURE=true`";
-const AZ_HINT: &str = "set `AZURE_STORAGE_ACCOUNT_NAME`, and `AZURE_STORAGE_ACCOUNT_KEY` or `AZURE_STORAGE_SAS_TOKEN`";
 
 fn no_credentials(location: &Location, hint: &str) -> Error {
     Error::NoCredentials { location: location.to_string(), hint: hint.to_owned() }

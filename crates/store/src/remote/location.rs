@@ -21,7 +21,7 @@ pub enum Location {
     /// In an object store.
     Object {
         /// Whose protocol.
-        service: Service,
+        service: StorageService,
         /// The bucket or container.
         bucket: String,
         /// The prefix or key, without `/` at its ends; may be empty.
@@ -31,7 +31,7 @@ pub enum Location {
 
 /// Object stores, by the scheme of their URIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Service {
+pub enum StorageService {
     /// `s3://`: Amazon S3, or what speaks its protocol at `AWS_ENDPOINT_URL`.
     S3,
     /// `gs://`: Google Cloud Storage.
@@ -48,20 +48,20 @@ pub enum Service {
 const ACCEPTED: &str = "a path, `file://`, `s3://BUCKET/PREFIX`, `gs://`, `az://CONTAINER/PREFIX`, `oss://`, `cos://`, \
                         `http://` or `https://`";
 
-impl Service {
+impl StorageService {
     /// The scheme of its URIs.
     pub fn scheme(self) -> &'static str {
         match self {
-            Service::S3 => "s3",
-            Service::Gs => "gs",
-            Service::Az => "az",
-            Service::Oss => "oss",
-            Service::Cos => "cos",
+            StorageService::S3 => "s3",
+            StorageService::Gs => "gs",
+            StorageService::Az => "az",
+            StorageService::Oss => "oss",
+            StorageService::Cos => "cos",
         }
     }
 
-    fn named(scheme: &str) -> Option<Service> {
-        [Service::S3, Service::Gs, Service::Az, Service::Oss, Service::Cos]
+    fn named(scheme: &str) -> Option<StorageService> {
+        [StorageService::S3, StorageService::Gs, StorageService::Az, StorageService::Oss, StorageService::Cos]
             .into_iter()
             .find(|service| service.scheme() == scheme)
     }
@@ -125,7 +125,7 @@ impl FromStr for Location {
             }
             _ => {}
         }
-        let service = Service::named(&scheme).ok_or_else(|| wrong(&format!("`{scheme}://` is not known")))?;
+        let service = StorageService::named(&scheme).ok_or_else(|| wrong(&format!("`{scheme}://` is not known")))?;
         if host.is_empty() {
             return Err(wrong("it names no bucket"));
         }

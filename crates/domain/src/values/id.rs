@@ -2,13 +2,28 @@
 
 use serde::{Deserialize, Serialize};
 
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(transparent)]
-        pub struct $name(String);
+/// A run: one job, from its submission to its bill, such as `digits-0193f2a1`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunId(String);
 
+/// A sweep: one search, from its submission to the bills of all of its trials, such as `digits-0193f2a1`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SweepId(String);
+
+/// A rented machine: the run's name and a number, such as `digits-0193f2a1-i1`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct InstanceId(String);
+
+/// One try at a run's work on given instances, such as `digits-0193f2a1-a2`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AttemptId(String);
+
+macro_rules! names {
+    ($($name:ident)*) => {$(
         impl $name {
             /// Wraps a name that was made or read elsewhere.
             pub fn new(text: impl Into<String>) -> $name {
@@ -26,25 +41,10 @@ macro_rules! id {
                 f.write_str(&self.0)
             }
         }
-    };
+    )*};
 }
 
-id!(
-    /// A run: one job, from its submission to its bill, such as `digits-0193f2a1`.
-    RunId
-);
-id!(
-    /// A sweep: one search, from its submission to the bills of all of its trials, such as `digits-0193f2a1`.
-    SweepId
-);
-id!(
-    /// A rented machine: the run's name and a number, such as `digits-0193f2a1-i1`.
-    InstanceId
-);
-id!(
-    /// One try at a run's work on given instances, such as `digits-0193f2a1-a2`.
-    AttemptId
-);
+names!(RunId SweepId InstanceId AttemptId);
 
 /// Number of an attempt within its run, from 1. What an attempt writes carries it, and a folder refuses a lower number
 /// than the highest it has seen.

@@ -236,13 +236,13 @@ pub struct Evaluated {
     /// Whether this is the best validation accuracy so far.
     pub best: bool,
     /// What else was measured.
-    #[serde(default, skip_serializing_if = "Figures::is_empty")]
-    pub figures: Figures,
+    #[serde(default, skip_serializing_if = "TaskMetrics::is_empty")]
+    pub figures: TaskMetrics,
 }
 
 /// What an evaluation measures besides loss and accuracy; which of them there are depends on the task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
+pub struct TaskMetrics {
     /// Share of samples whose true class is among the five highest scores; from six classes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top5: Option<f64>,
@@ -257,10 +257,10 @@ pub struct Figures {
     pub map50: Option<f64>,
 }
 
-impl Figures {
+impl TaskMetrics {
     /// Whether nothing was measured.
     pub fn is_empty(&self) -> bool {
-        *self == Figures::default()
+        *self == TaskMetrics::default()
     }
 
     /// What the accuracy beside these figures is called.
@@ -331,14 +331,14 @@ pub struct Exported {
     #[serde(default, skip_serializing_if = "is_unknown")]
     pub processor_us: u64,
     /// What else was measured on the test split.
-    #[serde(default, skip_serializing_if = "Figures::is_empty")]
-    pub figures: Box<Figures>,
+    #[serde(default, skip_serializing_if = "TaskMetrics::is_empty")]
+    pub figures: Box<TaskMetrics>,
     /// Mean loss on the validation split, of those weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation_loss: Option<f64>,
     /// What else was measured on the validation split.
-    #[serde(default, skip_serializing_if = "Figures::is_empty")]
-    pub validation_figures: Box<Figures>,
+    #[serde(default, skip_serializing_if = "TaskMetrics::is_empty")]
+    pub validation_figures: Box<TaskMetrics>,
     /// Of the test samples of each class, how many were taken for which; none for many classes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confusion: Vec<Vec<u64>>,

@@ -9,7 +9,7 @@ use crate::units::Bytes;
 pub struct Gpu {
     /// The one name it has here, such as `A100-SXM4-80GB`; other spellings are aliases in the catalog.
     pub name: String,
-    pub architecture: Architecture,
+    pub architecture: GpuArchitecture,
     /// Memory of one GPU, as its name states it.
     pub memory: Bytes,
     /// What the driver leaves to a program of that: the total that CUDA's allocator reports, error correction paid.
@@ -43,7 +43,7 @@ pub struct Rates {
 /// A maker's generation of GPUs. Fitted parameters are kept per generation, never per model of GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Architecture {
+pub enum GpuArchitecture {
     Pascal,
     Volta,
     Turing,

@@ -1,0 +1,7 @@
+//! Saving: a snapshot of the state in memory, the commit that makes it durable, the removal of what it replaces, and the
+//! thread that commits while training goes on.
+
+pub mod commit;
+pub mod snapshot;
+pub mod sweep;
+pub mod writer;

@@ -1,0 +1,5 @@
+//! What is written down about runs, or sent between their processes.
+
+pub mod event;
+pub mod series;
+pub mod wire;

@@ -1,0 +1,7 @@
+//! Plain values that everything else is made of: names, money, times, units and seeded random draws.
+
+pub mod id;
+pub mod money;
+pub mod random;
+pub mod time;
+pub mod units;

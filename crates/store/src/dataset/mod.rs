@@ -1,0 +1,4 @@
+//! A data set as it is stored in chunks: its head and manifests, and what else lies beside them.
+
+pub mod head;
+pub mod inventory;
