@@ -23,6 +23,6 @@ pub mod world;
 pub use bill::{bill, spent};
 pub use lifecycle::Illegal;
 pub use orders::{hear, orders};
-pub use reconcile::{Action, Facts, Policy, SubmitTrial, reached, reconcile};
+pub use reconcile::{Action, ObservedState, Policy, SubmitTrial, reached, reconcile};
 pub use resume::Resumption;
-pub use world::{Attempt, AttemptState, Instance, Measured, Run, Sweep, SweepState, World};
+pub use world::{AttemptState, Instance, Measured, Run, RunAttempt, SweepRecord, SweepState, World};

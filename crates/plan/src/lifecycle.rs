@@ -9,7 +9,7 @@ use domain::run::{AttemptEnd, InstanceState, Outcome, RunState, Usage};
 use domain::train::Stop;
 use domain::{AttemptId, Cause, Duration, Elapsed, Event, Finding, InstanceId, Money, Record, RunId, Timestamp, Work};
 
-use crate::world::{Attempt, AttemptState, Instance, Measured, Run, World};
+use crate::world::{AttemptState, Instance, Measured, Run, RunAttempt, World};
 
 /// An event that cannot follow what is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl World {
                 Ok(())
             }
             Event::AttemptIntended { run, attempt, fence, instance } => {
-                let new = Attempt {
+                let new = RunAttempt {
                     run: run.clone(),
                     fence: *fence,
                     instance: instance.clone(),
@@ -252,7 +252,7 @@ impl World {
         Ok(())
     }
 
-    fn attempt_intended(&mut self, id: &AttemptId, attempt: Attempt) -> Result<(), String> {
+    fn attempt_intended(&mut self, id: &AttemptId, attempt: RunAttempt) -> Result<(), String> {
         let instance = self.instance_mut(&attempt.instance)?;
         if instance.state != InstanceState::Up {
             return Err(format!("instance `{}` is not up", attempt.instance));

@@ -18,7 +18,7 @@ use crate::world::{Instance, Run, World};
 
 /// What the shell has gathered for one decision.
 #[derive(Debug, Clone, Default)]
-pub struct Facts {
+pub struct ObservedState {
     /// What providers see of each instance that is not released.
     pub sights: BTreeMap<InstanceId, Sight>,
     /// Rent so far, as each agent last said.
@@ -115,7 +115,7 @@ pub struct SubmitTrial {
 }
 
 /// What to do now, earlier runs first.
-pub fn reconcile(world: &World, facts: &Facts, policy: &Policy) -> Vec<Action> {
+pub fn reconcile(world: &World, facts: &ObservedState, policy: &Policy) -> Vec<Action> {
     let mut actions = Vec::new();
     let mut room = Room::of(world, policy);
     let mut runs: Vec<(&RunId, &Run)> = world.runs.iter().collect();
@@ -147,7 +147,7 @@ pub fn reconcile(world: &World, facts: &Facts, policy: &Policy) -> Vec<Action> {
 /// What an instance needs, whatever its run is at.
 fn for_instance(
     world: &World,
-    facts: &Facts,
+    facts: &ObservedState,
     policy: &Policy,
     run_id: &RunId,
     run: &Run,
@@ -187,12 +187,19 @@ fn for_instance(
     }
 }
 
-fn is_silent(facts: &Facts, policy: &Policy, id: &InstanceId) -> bool {
+fn is_silent(facts: &ObservedState, policy: &Policy, id: &InstanceId) -> bool {
     facts.silence.get(id).is_some_and(|silence| *silence >= policy.silence)
 }
 
 /// What a run needs that is not at its end.
-fn for_run(world: &World, facts: &Facts, policy: &Policy, id: &RunId, run: &Run, room: &mut Room) -> Option<Action> {
+fn for_run(
+    world: &World,
+    facts: &ObservedState,
+    policy: &Policy,
+    id: &RunId,
+    run: &Run,
+    room: &mut Room,
+) -> Option<Action> {
     if let Some(end) = decided_end(world, run) {
         return Some(Action::End { run: id.clone(), end });
     }
@@ -292,7 +299,7 @@ fn given_up(run: &Run, finding: &Finding, exit_code: Option<i32>) -> Option<Find
 }
 
 /// Budget and deadline.
-fn limits(world: &World, facts: &Facts, policy: &Policy, id: &RunId, run: &Run) -> Option<Action> {
+fn limits(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId, run: &Run) -> Option<Action> {
     if matches!(run.state, RunState::Stopping { .. }) {
         return None;
     }
@@ -310,7 +317,7 @@ fn limits(world: &World, facts: &Facts, policy: &Policy, id: &RunId, run: &Run) 
 
 /// The limit that a run has come to, so that it must stop now and cannot go on: its deadline, or a budget that is
 /// spent but for what it takes to save the state and leave.
-pub fn reached(world: &World, facts: &Facts, policy: &Policy, run: &Run) -> Option<StopBy> {
+pub fn reached(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<StopBy> {
     if let Some(deadline) = run.job.deadline
         && run.age(facts.now).0 >= deadline.micros()
     {
@@ -323,7 +330,7 @@ pub fn reached(world: &World, facts: &Facts, policy: &Policy, run: &Run) -> Opti
 }
 
 /// Whether a run that failed without progress has waited long enough; each failure doubles the wait.
-fn rested(facts: &Facts, policy: &Policy, id: &RunId, run: &Run) -> bool {
+fn rested(facts: &ObservedState, policy: &Policy, id: &RunId, run: &Run) -> bool {
     let failures = run.restarts.max(run.error_restarts);
     if !matches!(run.state, RunState::Recovering { .. }) || failures <= 1 {
         return true;
@@ -332,7 +339,7 @@ fn rested(facts: &Facts, policy: &Policy, id: &RunId, run: &Run) -> bool {
     facts.quiet.get(id).is_none_or(|quiet| quiet.0 >= wait)
 }
 
-fn rent(world: &World, facts: &Facts, id: &RunId, run: &Run) -> Action {
+fn rent(world: &World, facts: &ObservedState, id: &RunId, run: &Run) -> Action {
     let instance = id.instance(run.instances.len() as u64 + 1);
     let spent = spent(world, run, &facts.meters);
     let reserve = Money::from_micros(run.plan.reserve.micros().saturating_sub(spent.micros()).max(0));

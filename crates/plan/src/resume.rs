@@ -4,7 +4,7 @@ use domain::run::{Outcome, RunState, StopBy};
 use domain::sweep::SweepEnd;
 use domain::{Event, Record, RunId, SweepId, Timestamp, Work};
 
-use crate::reconcile::{Action, Facts, Policy, reached};
+use crate::reconcile::{Action, ObservedState, Policy, reached};
 use crate::world::{Run, SweepState, World};
 use crate::{Illegal, sweep};
 
@@ -36,7 +36,7 @@ pub fn run(world: &World, now: Timestamp, id: &RunId, request: &Event) -> Result
         return Ok(Resumption::TrialOf(trial.sweep.clone()));
     }
     let world = after(world, now, request)?;
-    let facts = Facts { now, ..Facts::default() };
+    let facts = ObservedState { now, ..ObservedState::default() };
     let stop = world.runs.get(id).and_then(|run| reached(&world, &facts, &Policy::default(), run));
     Ok(stop.map_or(Resumption::Allowed, Resumption::Reached))
 }
@@ -52,7 +52,7 @@ pub fn sweep(world: &World, now: Timestamp, id: &SweepId, request: &Event) -> Re
     }
     let world = after(world, now, request)?;
     let Some(resumed) = world.sweeps.get(id) else { return Ok(Resumption::Unfinished) };
-    let facts = Facts { now, attended_sweeps: [id.clone()].into(), ..Facts::default() };
+    let facts = ObservedState { now, attended_sweeps: [id.clone()].into(), ..ObservedState::default() };
     let actions = sweep::actions(&world, &facts, &Policy::default(), id, resumed);
     let stop = actions.iter().find_map(|action| match action {
         Action::StopSweep { by, .. } => Some(*by),

@@ -19,10 +19,10 @@ pub struct World {
     /// Every instance ever intended.
     pub instances: BTreeMap<InstanceId, Instance>,
     /// Every attempt ever intended.
-    pub attempts: BTreeMap<AttemptId, Attempt>,
+    pub attempts: BTreeMap<AttemptId, RunAttempt>,
     /// Every sweep ever submitted.
     #[serde(default)]
-    pub sweeps: BTreeMap<SweepId, Sweep>,
+    pub sweeps: BTreeMap<SweepId, SweepRecord>,
 }
 
 /// A run.
@@ -86,7 +86,7 @@ pub struct Measured {
 
 /// A sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Sweep {
+pub struct SweepRecord {
     /// What was asked, as the work of the first values.
     pub job: Job,
     /// What is searched, and how.
@@ -182,7 +182,7 @@ pub struct Instance {
 
 /// One try at a run's work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Attempt {
+pub struct RunAttempt {
     /// Of which run.
     pub run: RunId,
     /// Its number.
@@ -217,7 +217,7 @@ pub enum AttemptState {
 
 impl World {
     /// The newest attempt of a run, if it has not ended.
-    pub fn active_attempt<'a>(&'a self, run: &'a Run) -> Option<(&'a AttemptId, &'a Attempt)> {
+    pub fn active_attempt<'a>(&'a self, run: &'a Run) -> Option<(&'a AttemptId, &'a RunAttempt)> {
         let id = run.attempts.last()?;
         let attempt = self.attempts.get(id)?;
         match attempt.state {
@@ -242,12 +242,12 @@ impl World {
     }
 
     /// The sweep that a run is a trial of.
-    pub fn sweep_of(&self, run: &Run) -> Option<&Sweep> {
+    pub fn sweep_of(&self, run: &Run) -> Option<&SweepRecord> {
         self.sweeps.get(&run.trial.as_ref()?.sweep)
     }
 
     /// The trials of a sweep, by number.
-    pub fn trials<'a>(&'a self, sweep: &'a Sweep) -> impl Iterator<Item = (&'a RunId, &'a Run)> {
+    pub fn trials<'a>(&'a self, sweep: &'a SweepRecord) -> impl Iterator<Item = (&'a RunId, &'a Run)> {
         sweep.trials.iter().filter_map(|id| self.runs.get_key_value(id))
     }
 

@@ -17,7 +17,7 @@ use domain::{
     AttemptId, Cause, Elapsed, Event, Finding, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId,
     Timestamp, Work,
 };
-use plan::{Action, Facts, Policy, World};
+use plan::{Action, ObservedState, Policy, World};
 
 #[derive(Default)]
 struct Machine {
@@ -116,8 +116,8 @@ impl Simulation {
         true
     }
 
-    fn facts(&self) -> Facts {
-        let mut facts = Facts { now: Timestamp(self.now + self.skew), ..Facts::default() };
+    fn facts(&self) -> ObservedState {
+        let mut facts = ObservedState { now: Timestamp(self.now + self.skew), ..ObservedState::default() };
         for (id, _) in self.world.live_instances() {
             let sight = match self.machines.get(id) {
                 None => Sight::Unknown,

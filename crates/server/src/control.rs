@@ -12,7 +12,7 @@ use cloud::Provider;
 use domain::run::{InstanceState, Sight};
 use domain::wire::{AgentCommand, Entry, Heartbeat, HeartbeatReply, SCHEMA, Start};
 use domain::{AttemptId, Elapsed, Event, InstanceId, RunId};
-use plan::{Facts, Policy, Run, World};
+use plan::{ObservedState, Policy, Run, World};
 
 use crate::clock;
 use crate::error::Error;
@@ -240,11 +240,11 @@ impl<'a> Control<'a> {
         }
     }
 
-    fn facts(&mut self) -> Facts {
+    fn facts(&mut self) -> ObservedState {
         let world = self.state.world();
         let monotonic = clock::monotonic();
         let unfinished = world.runs.iter().filter(|(_, run)| !run.state.is_final());
-        let mut facts = Facts { now: clock::now(), ..Facts::default() };
+        let mut facts = ObservedState { now: clock::now(), ..ObservedState::default() };
         for (id, run) in unfinished {
             if self.is_watched(id) {
                 facts.attended.insert(id.clone());

@@ -36,8 +36,9 @@ pub fn submit_sweep(state: &mut State, job: Job, plan: Plan, known: Known, file:
 /// The newest sweep of the same job file and the same job that is not at its end, or whose end nobody was told.
 pub fn unfinished_sweep(home: &Home, state: &State, job: &Job, plan: &Plan, file: &str) -> Option<SweepId> {
     let hash = job_hash(job, plan);
-    let same = |sweep: &plan::Sweep| sweep.job_hash == hash && sweep.file == file && is_same(state, &sweep.job, job);
-    let open = |id: &SweepId, sweep: &plan::Sweep| !sweep.state.is_final() || !home.is_reported(&home.sweep(id));
+    let same =
+        |sweep: &plan::SweepRecord| sweep.job_hash == hash && sweep.file == file && is_same(state, &sweep.job, job);
+    let open = |id: &SweepId, sweep: &plan::SweepRecord| !sweep.state.is_final() || !home.is_reported(&home.sweep(id));
     let sweeps = state.world().sweeps.iter().filter(|(id, sweep)| same(sweep) && open(id, sweep));
     sweeps.max_by_key(|(_, sweep)| sweep.order).map(|(id, _)| id.clone())
 }

@@ -17,7 +17,7 @@ pub enum Meant {
 /// Resolves a run or sweep: its name, a unique prefix of it, or `last`. A prefix that a sweep and its trials share is the
 /// sweep.
 pub fn find_any(world: &World, name: &str) -> Result<Meant, Error> {
-    let sweep = |(id, sweep): (&SweepId, &plan::Sweep)| (sweep.order, id.to_string(), Meant::Sweep(id.clone()));
+    let sweep = |(id, sweep): (&SweepId, &plan::SweepRecord)| (sweep.order, id.to_string(), Meant::Sweep(id.clone()));
     let alone = world.runs.iter().filter(|(_, run)| run.trial.is_none());
     let run = |(id, run): (&RunId, &plan::Run)| (run.order, id.to_string(), Meant::Run(id.clone()));
     let all: Vec<(u64, String, Meant)> = world.sweeps.iter().map(sweep).chain(alone.map(run)).collect();

@@ -81,7 +81,7 @@ pub fn finish(
 }
 
 /// The exit code of a sweep. One without another end than its budget or deadline succeeds when it reaches them.
-fn verdict(id: &SweepId, sweep: &plan::Sweep) -> Result<u8, Error> {
+fn verdict(id: &SweepId, sweep: &plan::SweepRecord) -> Result<u8, Error> {
     match &sweep.state {
         SweepState::Running | SweepState::Stopping { .. } => Ok(exit::NOT_FINISHED),
         SweepState::Ended { how: SweepEnd::Done { .. } } => Ok(exit::DONE),

@@ -4,7 +4,7 @@ use domain::SweepId;
 use domain::run::{Outcome, RunState, StopBy};
 use domain::sweep::{Best, SweepEnd};
 use plan::SweepState;
-use plan::sweep::{Row, Stand, rows};
+use plan::sweep::{Stand, TrialRow, rows};
 use serde_json::{Map, Value, json};
 use server::{Home, State};
 
@@ -14,7 +14,7 @@ use crate::follow::meters;
 use crate::table::lines as table_lines;
 
 /// A sweep for people: its state, then its trials, best first.
-pub fn lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::Sweep) -> Vec<String> {
+pub fn lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::SweepRecord) -> Vec<String> {
     let world = state.world();
     let rows = rows(world, sweep, &meters(world));
     let mut lines = vec![format!("sweep    {id}: {}", sweep.state.word())];
@@ -34,12 +34,12 @@ pub fn lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::Sweep) -> V
 }
 
 /// The table of trials.
-pub fn trials(sweep: &plan::Sweep, rows: &[Row]) -> Vec<String> {
+pub fn trials(sweep: &plan::SweepRecord, rows: &[TrialRow]) -> Vec<String> {
     let metric = sweep.search.metric;
     let mut head = vec!["trial", "state", "epochs", metric.name()];
     head.extend(sweep.search.parameters.iter().map(|parameter| parameter.key.as_str()));
     head.extend(["cost", "run"]);
-    let row = |row: &Row| {
+    let row = |row: &TrialRow| {
         let mut cells = vec![row.number.to_string(), row.word.to_owned()];
         cells.push(row.epochs.map_or(String::new(), |epochs| epochs.to_string()));
         cells.push(row.value.map_or(String::new(), |value| metric.say(value)));
@@ -51,7 +51,7 @@ pub fn trials(sweep: &plan::Sweep, rows: &[Row]) -> Vec<String> {
 }
 
 /// Everything about a sweep, for scripts.
-pub fn json(state: &State, id: &SweepId, sweep: &plan::Sweep) -> Value {
+pub fn json(state: &State, id: &SweepId, sweep: &plan::SweepRecord) -> Value {
     let world = state.world();
     let rows = rows(world, sweep, &meters(world));
     let trials: Vec<Value> = rows.iter().map(trial_json).collect();
@@ -68,7 +68,7 @@ pub fn json(state: &State, id: &SweepId, sweep: &plan::Sweep) -> Value {
     })
 }
 
-fn trial_json(row: &Row) -> Value {
+fn trial_json(row: &TrialRow) -> Value {
     let values: Map<String, Value> =
         row.values.iter().map(|setting| (setting.key.clone(), setting.value.clone())).collect();
     json!({
@@ -83,7 +83,7 @@ fn trial_json(row: &Row) -> Value {
 }
 
 /// The result for people.
-pub fn result_lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::Sweep) -> Vec<String> {
+pub fn result_lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::SweepRecord) -> Vec<String> {
     let world = state.world();
     let rows = rows(world, sweep, &meters(world));
     let mut lines = trials(sweep, &rows);
@@ -122,7 +122,7 @@ pub fn result_lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::Swee
 }
 
 /// The last line of `--json`: a stable interface for scripts.
-pub fn last_line(home: &Home, state: &State, id: &SweepId, sweep: &plan::Sweep) -> Value {
+pub fn last_line(home: &Home, state: &State, id: &SweepId, sweep: &plan::SweepRecord) -> Value {
     let mut value = json(state, id, sweep);
     let total = sweep.total.unwrap_or_default();
     value["event"] = json!("done");
@@ -143,7 +143,7 @@ pub fn last_line(home: &Home, state: &State, id: &SweepId, sweep: &plan::Sweep) 
     value
 }
 
-fn best(sweep: &plan::Sweep) -> Option<&Best> {
+fn best(sweep: &plan::SweepRecord) -> Option<&Best> {
     match &sweep.state {
         SweepState::Running | SweepState::Stopping { .. } => None,
         SweepState::Ended { how: SweepEnd::Done { best } } => Some(best),
@@ -152,7 +152,7 @@ fn best(sweep: &plan::Sweep) -> Option<&Best> {
 }
 
 /// Why a sweep makes no progress, if it makes none.
-fn why(home: &Home, id: &SweepId, sweep: &plan::Sweep) -> Option<String> {
+fn why(home: &Home, id: &SweepId, sweep: &plan::SweepRecord) -> Option<String> {
     match &sweep.state {
         SweepState::Running | SweepState::Stopping { .. } if home.is_watched(&home.sweep(id)) => None,
         SweepState::Running | SweepState::Stopping { .. } => {

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plan::estimate::{Bands, Class, Origin};
+use plan::estimate::{Class, ErrorBands, Origin};
 
 use crate::outcome::Outcome;
 
@@ -60,7 +60,7 @@ impl Spread {
 }
 
 /// The bands of each class, and of each by how rows came about.
-pub fn bands(outcomes: &[&Outcome]) -> Bands {
+pub fn bands(outcomes: &[&Outcome]) -> ErrorBands {
     // Where one of several ways was measured, the distance of the ways is no error.
     let clear = outcomes.iter().filter(|outcome| outcome.clearest() > CLEAR);
     let mut rows: BTreeMap<Cell, Vec<(f64, &str)>> = BTreeMap::new();
@@ -99,7 +99,7 @@ pub fn bands(outcomes: &[&Outcome]) -> Bands {
         };
         classes.iter().map(|class| (*class, band(*class))).collect()
     };
-    Bands {
+    ErrorBands {
         classes: usual.iter().map(|(class, usual)| (*class, around(0.0, usual.powi(2) + of_offsets))).collect(),
         origins: origins
             .into_iter()

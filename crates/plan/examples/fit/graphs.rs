@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use plan::estimate::fitted::rates::{FitRange, Generation, Shared, die};
-use plan::estimate::{Coefficients, OpProfile, Setup};
+use plan::estimate::{FittedCoefficients, OpProfile, Setup};
 use plan::measured::Case;
 
 use crate::least_squares::Problem;
@@ -75,11 +75,11 @@ pub struct Fit<'a> {
     weights: Vec<f64>,
     dies: Vec<&'static str>,
     touched: Vec<Vec<usize>>,
-    base: &'a Coefficients,
+    base: &'a FittedCoefficients,
 }
 
 impl<'a> Fit<'a> {
-    pub fn new(data: &'a Samples<'a>, chosen: Vec<usize>, base: &'a Coefficients) -> Fit<'a> {
+    pub fn new(data: &'a Samples<'a>, chosen: Vec<usize>, base: &'a FittedCoefficients) -> Fit<'a> {
         let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
         for at in &chosen {
             *sizes.entry(&data.samples[*at].source).or_default() += data.samples[*at].rows.sqrt();
@@ -110,7 +110,7 @@ impl<'a> Fit<'a> {
     }
 
     /// Coordinates are those of the shared numbers, of a usual generation, and how far each generation is from it.
-    pub fn coefficients(&self, at: &[f64]) -> Coefficients {
+    pub fn coefficients(&self, at: &[f64]) -> FittedCoefficients {
         let (of_shared, rest) = at.split_at(Shared::BOUNDS.len());
         let (usual, own) = rest.split_at(Generation::BOUNDS.len());
         let shared =
@@ -122,7 +122,7 @@ impl<'a> Fit<'a> {
         let each = own.chunks(Generation::BOUNDS.len()).map(generation);
         let generations = self.dies.iter().map(|die| (*die).to_owned()).zip(each).collect();
         let unmeasured = generation(&vec![0.0; Generation::BOUNDS.len()]);
-        Coefficients { shared, generations, unmeasured, ..self.base.clone() }
+        FittedCoefficients { shared, generations, unmeasured, ..self.base.clone() }
     }
 }
 

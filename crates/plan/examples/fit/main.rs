@@ -16,11 +16,11 @@ mod totals;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use plan::estimate::memory::Figures;
-use plan::estimate::totals::Totals;
-use plan::estimate::{Bands, Coefficients};
-use plan::measured::{self, Case, Row};
-use plan::model::Model;
+use plan::estimate::memory::MemoryCoefficients;
+use plan::estimate::totals::TotalsCoefficients;
+use plan::estimate::{ErrorBands, FittedCoefficients};
+use plan::measured::{self, Case, MeasuredRow};
+use plan::model::ModelDescription;
 
 use graphs::{Fit, Samples};
 use least_squares::solve;
@@ -39,26 +39,27 @@ fn main() -> Result<(), String> {
     };
     let cases = cases(Path::new(folder))?;
     let command = "cargo xtask fit FOLDER, on the calibration tables of public measurements".to_owned();
-    let base = Coefficients {
+    let base = FittedCoefficients {
         dated: dated.clone(),
         command,
         shared: Default::default(),
         generations: BTreeMap::new(),
         unmeasured: Default::default(),
-        totals: Totals::default(),
+        totals: TotalsCoefficients::default(),
         memory: memory::fit(&cases),
-        bands: Bands::default(),
+        bands: ErrorBands::default(),
         anchors: Vec::new(),
         report: serde_json::Value::Null,
     };
-    let of_graphs: Vec<&Case> = cases.iter().filter(|case| matches!(case.model, Model::Graph(_))).collect();
+    let of_graphs: Vec<&Case> = cases.iter().filter(|case| matches!(case.model, ModelDescription::Graph(_))).collect();
     let data = graphs::samples(&of_graphs);
     let all: Vec<usize> = (0..data.samples.len()).collect();
     let (mut fitted, end) = graph_fit(&data, all.clone(), &base, None);
-    let rows: Vec<totals::Row> = cases.iter().filter_map(|case| totals::Row::of(case, &fitted)).collect();
+    let rows: Vec<totals::MeasuredRow> =
+        cases.iter().filter_map(|case| totals::MeasuredRow::of(case, &fitted)).collect();
     fitted.totals = totals::fit(&rows.iter().collect::<Vec<_>>());
 
-    let mut left_out: BTreeMap<&str, (usize, Coefficients)> = BTreeMap::new();
+    let mut left_out: BTreeMap<&str, (usize, FittedCoefficients)> = BTreeMap::new();
     for fold in 0..FOLDS {
         let mut groups: Vec<&str> = cases.iter().map(|case| case.group.as_str()).collect();
         groups.sort_unstable();
@@ -68,7 +69,8 @@ fn main() -> Result<(), String> {
         let train = all.iter().copied().filter(|at| !held.contains(&data.samples[*at].group.as_str())).collect();
         let (mut partial, _) = graph_fit(&data, train, &base, Some(&end));
         let kept: Vec<&Case> = cases.iter().filter(|case| !held.contains(&case.group.as_str())).collect();
-        let rows: Vec<totals::Row> = kept.iter().filter_map(|case| totals::Row::of(case, &partial)).collect();
+        let rows: Vec<totals::MeasuredRow> =
+            kept.iter().filter_map(|case| totals::MeasuredRow::of(case, &partial)).collect();
         partial.totals = totals::fit(&rows.iter().collect::<Vec<_>>());
         for group in held {
             left_out.insert(group, (fold, partial.clone()));
@@ -99,9 +101,9 @@ fn main() -> Result<(), String> {
 fn graph_fit(
     data: &Samples,
     chosen: Vec<usize>,
-    base: &Coefficients,
+    base: &FittedCoefficients,
     from: Option<&[f64]>,
-) -> (Coefficients, Vec<f64>) {
+) -> (FittedCoefficients, Vec<f64>) {
     let fit = Fit::new(data, chosen, base);
     let start = fit.start();
     let end = solve(&fit, &start, from.unwrap_or(&start), STEPS);
@@ -130,8 +132,9 @@ fn cases(folder: &Path) -> Result<Vec<Case>, String> {
     for file in files {
         let text =
             std::fs::read_to_string(&file).map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
-        let rows = Row::table(&text).map_err(|error| format!("cannot use `{}`: {}", file.display(), error.0))?;
-        let understood = measured::cases(&rows.iter().collect::<Vec<_>>(), &gpus, &Figures::default());
+        let rows =
+            MeasuredRow::table(&text).map_err(|error| format!("cannot use `{}`: {}", file.display(), error.0))?;
+        let understood = measured::cases(&rows.iter().collect::<Vec<_>>(), &gpus, &MemoryCoefficients::default());
         cases.extend(understood.into_iter().filter_map(Result::ok).filter(|case| case.contradicted.is_none()));
     }
     match cases.is_empty() {

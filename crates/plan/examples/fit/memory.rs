@@ -4,9 +4,9 @@
 //! known by their totals, one about all batches that are known to fit.
 
 use plan::estimate::Setup;
-use plan::estimate::memory::{Figures, Memory, Verdict, largest_batch, memory_with, verdict};
+use plan::estimate::memory::{MemoryCoefficients, MemoryEstimate, MemoryFit, largest_batch, memory_with, verdict};
 use plan::measured::{Case, MemoryMetric, percentile};
-use plan::model::Model;
+use plan::model::ModelDescription;
 
 /// Of how many batches that are known to fit it must not be said that they are too large.
 const BELIEVED: f64 = 0.98;
@@ -19,17 +19,17 @@ const ENOUGH: f64 = 0.3;
 const HALF_WITHIN: f64 = 0.6745;
 
 /// Fits the figures to rows.
-pub fn fit(cases: &[Case]) -> Figures {
-    let start = Figures::default();
-    let of_graphs = |case: &&Case| matches!(case.model, Model::Graph(_));
+pub fn fit(cases: &[Case]) -> MemoryCoefficients {
+    let start = MemoryCoefficients::default();
+    let of_graphs = |case: &&Case| matches!(case.model, ModelDescription::Graph(_));
     let peaks: Vec<(&Case, f64)> = cases.iter().filter(of_graphs).filter_map(|case| Some((case, case.peak?))).collect();
     let held: Vec<(&Case, f64)> =
         peaks.iter().copied().filter(|(case, _)| case.seen != MemoryMetric::Allocated).collect();
     let fragmentation = least(0.0, 0.5, |fragmentation| {
-        let figures = Figures { fragmentation, ..start };
+        let figures = MemoryCoefficients { fragmentation, ..start };
         held.iter().map(|(case, peak)| (case.seen.of_estimate(&of(case, &figures)) / peak).ln().abs()).sum()
     });
-    let figures = Figures { fragmentation, ..start };
+    let figures = MemoryCoefficients { fragmentation, ..start };
 
     // Where the largest batch was searched for, unless none above it was tried.
     let searched: Vec<(&Case, u64)> = cases
@@ -38,15 +38,16 @@ pub fn fit(cases: &[Case]) -> Figures {
         .filter_map(|case| Some((case, case.tried?)))
         .filter(|(case, most)| case.setup.micro_batch < *most)
         .collect();
-    let off = |figures: &Figures| -> Vec<f64> {
+    let off = |figures: &MemoryCoefficients| -> Vec<f64> {
         let ratio = |(case, most): &(&Case, u64)| {
             let largest = largest_batch(&case.model, &case.setup, &case.savings, figures).unwrap_or(1).min(*most);
             (largest as f64 / (case.setup.micro_batch as f64 * HALF_A_RUNG)).ln().abs()
         };
         searched.iter().map(ratio).collect()
     };
-    let kept_of_totals = least(1.0, 6.0, |kept_of_totals| off(&Figures { kept_of_totals, ..figures }).iter().sum());
-    let figures = Figures { kept_of_totals, ..figures };
+    let kept_of_totals =
+        least(1.0, 6.0, |kept_of_totals| off(&MemoryCoefficients { kept_of_totals, ..figures }).iter().sum());
+    let figures = MemoryCoefficients { kept_of_totals, ..figures };
 
     let within = |mut off: Vec<f64>, otherwise: f64| {
         off.sort_by(f64::total_cmp);
@@ -59,16 +60,16 @@ pub fn fit(cases: &[Case]) -> Figures {
     };
     let deviation = within(peaks.iter().filter_map(of_step).collect(), start.deviation);
     let deviation_of_totals = within(off(&figures), start.deviation_of_totals);
-    let figures = Figures { deviation, deviation_of_totals, ..figures };
-    Figures { stuck: stuck(cases, &figures), ..figures }
+    let figures = MemoryCoefficients { deviation, deviation_of_totals, ..figures };
+    MemoryCoefficients { stuck: stuck(cases, &figures), ..figures }
 }
 
 /// The largest share that still believes nearly all batches that are known to fit.
-fn stuck(cases: &[Case], figures: &Figures) -> f64 {
+fn stuck(cases: &[Case], figures: &MemoryCoefficients) -> f64 {
     let known: Vec<&Case> = cases.iter().filter(|case| case.fits).collect();
     let believes = |stuck: f64| {
-        let figures = Figures { stuck, ..*figures };
-        let said = |case: &&&Case| verdict(&of(case, &figures), &case.setup.device.gpu) != Verdict::TooLarge;
+        let figures = MemoryCoefficients { stuck, ..*figures };
+        let said = |case: &&&Case| verdict(&of(case, &figures), &case.setup.device.gpu) != MemoryFit::TooLarge;
         known.iter().filter(said).count() as f64 >= BELIEVED * known.len() as f64
     };
     let (mut low, mut high) = (0.0, figures.fragmentation);
@@ -79,7 +80,7 @@ fn stuck(cases: &[Case], figures: &Figures) -> f64 {
     low
 }
 
-fn of(case: &Case, figures: &Figures) -> Memory {
+fn of(case: &Case, figures: &MemoryCoefficients) -> MemoryEstimate {
     let setup: &Setup = &case.setup;
     memory_with(&case.model, setup, &case.savings, figures)
 }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plan::estimate::fitted::band::middle;
-use plan::estimate::memory::{Figures, memory_with};
+use plan::estimate::memory::{MemoryCoefficients, memory_with};
 use plan::estimate::time::class;
-use plan::estimate::{Anchor, Bands, Class, Coefficients, OpProfile};
+use plan::estimate::{Anchor, Class, ErrorBands, FittedCoefficients, OpProfile};
 use plan::measured::{Case, Pair, Score, percentile};
 
 use crate::bands::bands;
@@ -30,8 +30,8 @@ impl<'a> Outcome<'a> {
         case: &'a Case,
         work: &OpProfile,
         fold: usize,
-        fitted: &Coefficients,
-        without: &Coefficients,
+        fitted: &FittedCoefficients,
+        without: &FittedCoefficients,
     ) -> Outcome<'a> {
         Outcome {
             case,
@@ -91,7 +91,7 @@ pub fn anchors(outcomes: &[Outcome]) -> Vec<Anchor> {
 
 fn scores(
     outcomes: &[Outcome],
-    bands: &[Bands],
+    bands: &[ErrorBands],
     estimate: impl for<'o> Fn(&'o Outcome<'o>) -> &'o [(f64, f64)],
 ) -> BTreeMap<String, Score> {
     let mut sources: BTreeMap<String, Vec<Pair>> = BTreeMap::new();
@@ -109,10 +109,10 @@ fn scores(
 }
 
 /// Scores of all rows, by the fit and its bands and by fits and bands that left each row's part out.
-fn both(outcomes: &[Outcome], fitted: &Coefficients) -> [BTreeMap<String, Score>; 2] {
+fn both(outcomes: &[Outcome], fitted: &FittedCoefficients) -> [BTreeMap<String, Score>; 2] {
     let folds = outcomes.iter().map(|outcome| outcome.fold + 1).max().unwrap_or(1);
     let without = |fold: usize| bands(&outcomes.iter().filter(|outcome| outcome.fold != fold).collect::<Vec<_>>());
-    let partial: Vec<Bands> = (0..folds).map(without).collect();
+    let partial: Vec<ErrorBands> = (0..folds).map(without).collect();
     [
         scores(outcomes, std::slice::from_ref(&fitted.bands), |outcome| &outcome.fitted),
         scores(outcomes, &partial, |outcome| &outcome.left_out),
@@ -120,7 +120,7 @@ fn both(outcomes: &[Outcome], fitted: &Coefficients) -> [BTreeMap<String, Score>
 }
 
 /// Figures by source, fitted and cross-validated.
-pub fn report(outcomes: &[Outcome], fitted: &Coefficients) -> serde_json::Value {
+pub fn report(outcomes: &[Outcome], fitted: &FittedCoefficients) -> serde_json::Value {
     let [within, without] = both(outcomes, fitted);
     let figures = |score: &Score| {
         serde_json::json!({
@@ -146,7 +146,7 @@ pub fn report(outcomes: &[Outcome], fitted: &Coefficients) -> serde_json::Value 
 }
 
 /// How many numbers were fitted to how many groups of rows, for networks known by graphs and by totals.
-fn numbers(outcomes: &[Outcome], fitted: &Coefficients) -> serde_json::Value {
+fn numbers(outcomes: &[Outcome], fitted: &FittedCoefficients) -> serde_json::Value {
     let of_totals = |outcome: &&Outcome| matches!(outcome.class, Class::KnownFamily | Class::UnknownFamily);
     let groups = |is_wanted: &dyn Fn(&&Outcome) -> bool| {
         let names: BTreeSet<&str> =
@@ -174,7 +174,7 @@ fn numbers(outcomes: &[Outcome], fitted: &Coefficients) -> serde_json::Value {
 }
 
 /// Prints the report for people.
-pub fn tell(outcomes: &[Outcome], fitted: &Coefficients) {
+pub fn tell(outcomes: &[Outcome], fitted: &FittedCoefficients) {
     let [within, without] = both(outcomes, fitted);
     println!("{:20} {:>5}  {:>25}  {:>25}", "source", "rows", "fitted: mape median p90", "cross-validated");
     for (source, score) in &within {
@@ -189,7 +189,7 @@ pub fn tell(outcomes: &[Outcome], fitted: &Coefficients) {
 }
 
 /// One line for each row, for whoever looks for what is behind a figure.
-pub fn rows(outcomes: &[Outcome], figures: &Figures) -> String {
+pub fn rows(outcomes: &[Outcome], figures: &MemoryCoefficients) -> String {
     let mut text = String::new();
     for outcome in outcomes {
         let setup = &outcome.case.setup;
@@ -215,7 +215,7 @@ pub fn rows(outcomes: &[Outcome], figures: &Figures) -> String {
 }
 
 /// Estimated over measured peak memory, where a row states it.
-fn memory(case: &Case, figures: &Figures) -> String {
+fn memory(case: &Case, figures: &MemoryCoefficients) -> String {
     case.peak.map_or_else(String::new, |peak| {
         let seen = case.seen.of_estimate(&memory_with(&case.model, &case.setup, &case.savings, figures));
         format!("memory {:+.3} of {:.1} GiB", (seen / peak).ln(), peak / f64::from(1 << 30))
@@ -223,7 +223,7 @@ fn memory(case: &Case, figures: &Figures) -> String {
 }
 
 /// The file with five digits of each number: more say nothing.
-pub fn rounded(fitted: &Coefficients) -> serde_json::Value {
+pub fn rounded(fitted: &FittedCoefficients) -> serde_json::Value {
     fn round(value: serde_json::Value) -> serde_json::Value {
         match value {
             serde_json::Value::Number(number) if number.is_f64() => {

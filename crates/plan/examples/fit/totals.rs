@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plan::estimate::machine::Machine;
-use plan::estimate::totals::{PROPORTIONS, Totals, family_factors, proportions, shared_factors};
-use plan::estimate::{Coefficients, Setup};
+use plan::estimate::totals::{PROPORTIONS, TotalsCoefficients, family_factors, proportions, shared_factors};
+use plan::estimate::{FittedCoefficients, Setup};
 use plan::measured::Case;
-use plan::model::{Model, Summary};
+use plan::model::{ModelDescription, Summary};
 
 use crate::least_squares::{Problem, linear, solve};
 
@@ -24,7 +24,7 @@ const FEWEST_FOR_SLOPES: usize = 2;
 const SCALE: f64 = 0.1;
 
 /// A row of the fit.
-pub struct Row<'a> {
+pub struct MeasuredRow<'a> {
     pub summary: &'a Summary,
     pub setup: &'a Setup,
     pub machine: Machine,
@@ -32,13 +32,13 @@ pub struct Row<'a> {
     pub seconds: f64,
 }
 
-impl<'a> Row<'a> {
-    pub fn of(case: &'a Case, coefficients: &Coefficients) -> Option<Row<'a>> {
-        let Model::Summary(summary) = &case.model else { return None };
+impl<'a> MeasuredRow<'a> {
+    pub fn of(case: &'a Case, coefficients: &FittedCoefficients) -> Option<MeasuredRow<'a>> {
+        let ModelDescription::Summary(summary) = &case.model else { return None };
         let setup = &case.setup;
         let samples = setup.micro_batch as f64 * f64::from(setup.parallel.data);
         let seconds = (samples / case.samples_per_second).ln();
-        Some(Row {
+        Some(MeasuredRow {
             summary,
             setup,
             machine: Machine::of(setup, &coefficients.generation(&setup.device.gpu), coefficients.shared),
@@ -48,7 +48,7 @@ impl<'a> Row<'a> {
 }
 
 /// Fits rows.
-pub fn fit(rows: &[&Row]) -> Totals {
+pub fn fit(rows: &[&MeasuredRow]) -> TotalsCoefficients {
     let plain = Plain { rows, all: (0..rows.len()).collect(), weights: vec![1.0; rows.len()] };
     let mut totals = Plain::totals(&solve(&plain, &[0.0; 5], &[0.0; 5], 60));
     let left: Vec<f64> = rows.iter().map(|row| row.seconds - logarithm(&totals, row)).collect();
@@ -59,7 +59,7 @@ pub fn fit(rows: &[&Row]) -> Totals {
             (shared_factors(&at, row.setup.layout), family_factors(&at, row.setup.layout))
         })
         .collect();
-    let family = |row: &Row| row.summary.family.clone().unwrap_or_default();
+    let family = |row: &MeasuredRow| row.summary.family.clone().unwrap_or_default();
     let shared = factors.first().map_or(0, |(shared, _)| shared.len());
     let own = factors.first().map_or(0, |(_, own)| own.len());
     let mut networks: BTreeMap<String, Vec<&Summary>> = BTreeMap::new();
@@ -127,27 +127,27 @@ pub fn fit(rows: &[&Row]) -> Totals {
     totals
 }
 
-fn logarithm(totals: &Totals, row: &Row) -> f64 {
+fn logarithm(totals: &TotalsCoefficients, row: &MeasuredRow) -> f64 {
     totals.plain(row.summary, row.setup.micro_batch as f64, &row.machine).ln()
 }
 
 /// The form without corrections.
 struct Plain<'a> {
-    rows: &'a [&'a Row<'a>],
+    rows: &'a [&'a MeasuredRow<'a>],
     all: Vec<usize>,
     weights: Vec<f64>,
 }
 
 impl Plain<'_> {
-    fn totals(at: &[f64]) -> Totals {
+    fn totals(at: &[f64]) -> TotalsCoefficients {
         let bounded = |at: f64, low: f64, high: f64| low * (high / low).powf(1.0 / (1.0 + (-at).exp()));
-        Totals {
+        TotalsCoefficients {
             arithmetic: bounded(at[0], 0.15, 1.0),
             passes: bounded(at[1], 1.0, 12.0),
             weights: bounded(at[2], 2.0, 60.0),
             step: bounded(at[3], 0.002, 0.2),
             sharpness: bounded(at[4], 1.0, 6.0),
-            ..Totals::default()
+            ..TotalsCoefficients::default()
         }
     }
 }

@@ -74,7 +74,7 @@ impl Ring {
 
 /// What ranks exchange in a step, in pieces of which each starts anew.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Exchange {
+pub struct CollectiveTime {
     /// Seconds that bytes are on their way.
     pub moving: f64,
     /// Seconds in which pieces start.
@@ -82,22 +82,22 @@ pub struct Exchange {
     pub pieces: f64,
 }
 
-impl Exchange {
+impl CollectiveTime {
     /// The sum of `bytes` from each rank, in pieces.
-    pub fn sum(ring: &Ring, bytes: f64, pieces: f64) -> Exchange {
+    pub fn sum(ring: &Ring, bytes: f64, pieces: f64) -> CollectiveTime {
         let moving = Ring { latency: 0.0, ..*ring }.all_reduce(bytes);
-        Exchange { moving, starting: pieces * ring.all_reduce(0.0), pieces }
+        CollectiveTime { moving, starting: pieces * ring.all_reduce(0.0), pieces }
     }
 
     /// `bytes` that are spread over all ranks, gathered on each of them, or sums on their way back.
-    pub fn spread(ring: &Ring, bytes: f64, pieces: f64) -> Exchange {
-        let sum = Exchange::sum(ring, bytes, pieces);
-        Exchange { moving: sum.moving / 2.0, starting: sum.starting / 2.0, ..sum }
+    pub fn spread(ring: &Ring, bytes: f64, pieces: f64) -> CollectiveTime {
+        let sum = CollectiveTime::sum(ring, bytes, pieces);
+        CollectiveTime { moving: sum.moving / 2.0, starting: sum.starting / 2.0, ..sum }
     }
 
     /// The same so many times.
-    pub fn times(self, times: f64) -> Exchange {
-        Exchange { moving: self.moving * times, starting: self.starting * times, pieces: self.pieces * times }
+    pub fn times(self, times: f64) -> CollectiveTime {
+        CollectiveTime { moving: self.moving * times, starting: self.starting * times, pieces: self.pieces * times }
     }
 
     pub fn seconds(&self) -> f64 {

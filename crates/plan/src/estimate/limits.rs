@@ -1,7 +1,7 @@
 //! What a run takes besides its steps: data that arrives too slowly, evaluation, checkpoints and start-up.
 //!
 //! Each is a function of stated figures; whoever plans adds them up. Figures of how fast samples are prepared are
-//! measured by `gradus data bench` and given as arguments; [`Preparation`] holds those of the kinds of samples that are
+//! measured by `gradus data bench` and given as arguments; [`PreprocessingRate`] holds those of the kinds of samples that are
 //! usual, with their source.
 
 use domain::gpu::Gpu;
@@ -15,7 +15,7 @@ use super::setup::{OptimizerKind, Setup};
 
 /// How many samples a core prepares, and how many bytes each has where it is read from.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Preparation {
+pub struct PreprocessingRate {
     /// Samples a second and core.
     pub per_core: f64,
     /// Bytes of a stored sample.
@@ -38,12 +38,12 @@ pub enum SampleKind {
 
 impl SampleKind {
     /// What one core prepares.
-    pub fn preparation(self) -> Preparation {
+    pub fn preparation(self) -> PreprocessingRate {
         match self {
-            SampleKind::Photographs => Preparation { per_core: 900.0, bytes: 110e3 },
-            SampleKind::SmallPhotographs => Preparation { per_core: 1700.0, bytes: 42e3 },
-            SampleKind::Pixels => Preparation { per_core: 9000.0, bytes: 197e3 },
-            SampleKind::Tokens => Preparation { per_core: 200e3, bytes: 2048.0 },
+            SampleKind::Photographs => PreprocessingRate { per_core: 900.0, bytes: 110e3 },
+            SampleKind::SmallPhotographs => PreprocessingRate { per_core: 1700.0, bytes: 42e3 },
+            SampleKind::Pixels => PreprocessingRate { per_core: 9000.0, bytes: 197e3 },
+            SampleKind::Tokens => PreprocessingRate { per_core: 200e3, bytes: 2048.0 },
         }
     }
 }
@@ -77,7 +77,7 @@ pub enum Limit {
 }
 
 /// How many samples a second all nodes together can prepare.
-pub fn data_limit(preparation: Preparation, supply: Supply) -> DataLimit {
+pub fn data_limit(preparation: PreprocessingRate, supply: Supply) -> DataLimit {
     let nodes = f64::from(supply.nodes.max(1));
     let limits = [
         (Some(supply.cores * preparation.per_core), Limit::Cores),
@@ -169,9 +169,9 @@ mod tests {
     #[test]
     fn the_slowest_part_of_the_way_limits_data() {
         let supply = Supply { nodes: 2, cores: 10.0, disk: Some(1e9), network: None };
-        let limit = data_limit(Preparation { per_core: 900.0, bytes: 110e3 }, supply);
+        let limit = data_limit(PreprocessingRate { per_core: 900.0, bytes: 110e3 }, supply);
         assert_eq!((limit.samples_per_second, limit.by), (18_000.0, Limit::Cores));
-        let slow = data_limit(Preparation { per_core: 900.0, bytes: 1e6 }, supply);
+        let slow = data_limit(PreprocessingRate { per_core: 900.0, bytes: 1e6 }, supply);
         assert_eq!((slow.samples_per_second, slow.by), (2000.0, Limit::Disk));
     }
 

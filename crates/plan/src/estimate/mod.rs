@@ -1,6 +1,6 @@
 //! Estimates: memory and time of one step of a model on given hardware, divided in a given way.
 //!
-//! Pure arithmetic over a [`Model`](crate::model::Model) and a [`Setup`]. Nothing here knows a price or a cloud.
+//! Pure arithmetic over a [`ModelDescription`](crate::model::ModelDescription) and a [`Setup`]. Nothing here knows a price or a cloud.
 
 pub mod collective;
 pub mod fitted;
@@ -19,10 +19,10 @@ pub mod time;
 pub mod totals;
 
 pub use fitted::anchor::Anchor;
-pub use fitted::band::{Bands, Class, Origin, Percentiles};
+pub use fitted::band::{Class, ErrorBands, Origin, Percentiles};
 pub use fitted::calibration::{Calibration, MeasuredStep};
-pub use fitted::coefficients::Coefficients;
+pub use fitted::coefficients::FittedCoefficients;
 pub use limits::{DataLimit, data_limit};
 pub use ops::OpProfile;
-pub use setup::{Device, Layout, NumericFormat, OptimizerKind, Parallel, Recompute, Setup, Zero};
+pub use setup::{ActivationCheckpointing, Device, Layout, NumericFormat, OptimizerKind, ParallelDegrees, Setup, Zero};
 pub use time::{StepTime, seconds, step, step_of};

@@ -6,7 +6,7 @@
 use super::machine::Machine;
 use super::ops::{BlockPosition, OpGroup};
 use super::savings::{Adapters, NF4};
-use crate::model::graph::{Kind, Norm, Steps};
+use crate::model::graph::{Norm, OpKind, Steps};
 
 /// Edge of the tiles that products are computed in.
 const TILE: f64 = 128.0;
@@ -20,15 +20,15 @@ const FLASH_DEPTH: f64 = 512.0;
 
 /// Seconds on the GPU, and how many kernels are started.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Cost {
+pub struct OperatorCost {
     pub forward: f64,
     pub backward: f64,
     pub kernels: [f64; 2],
 }
 
-impl Cost {
-    fn and(&self, other: &Cost) -> Cost {
-        Cost {
+impl OperatorCost {
+    fn and(&self, other: &OperatorCost) -> OperatorCost {
+        OperatorCost {
             forward: self.forward + other.forward,
             backward: self.backward + other.backward,
             kernels: [0, 1].map(|pass: usize| self.kernels[pass] + other.kernels[pass]),
@@ -47,12 +47,12 @@ struct MatmulShape {
 
 impl Machine {
     /// Returns what one operator of `group` costs for `samples` samples.
-    pub fn cost(&self, group: &OpGroup, samples: f64) -> Cost {
+    pub fn cost(&self, group: &OpGroup, samples: f64) -> OperatorCost {
         let part = if group.divided { 1.0 / self.tensor } else { 1.0 };
         // Values that stay in 32 bits are twice as long.
         let longer = if self.casts { 1.0 + group.fp32_fraction } else { 1.0 };
         let cost = match group.kind {
-            Kind::Linear { rows, inner, columns, split: _ } => {
+            OpKind::Linear { rows, inner, columns, split: _ } => {
                 let shape = self.share(group, samples * rows as f64, inner as f64, columns as f64);
                 self.weighted(
                     group,
@@ -62,15 +62,15 @@ impl Machine {
                     shape.rows * shape.inner,
                 )
             }
-            Kind::Convolution { positions, inner, columns, groups, kernel } => {
+            OpKind::Convolution { positions, inner, columns, groups, kernel } => {
                 self.convolution(group, samples * positions as f64, inner as f64, columns as f64, groups as f64, kernel)
             }
-            Kind::Attention { heads, key_heads, width, queries, keys, causal, dropout } => {
+            OpKind::Attention { heads, key_heads, width, queries, keys, causal, dropout } => {
                 let heads = samples * heads as f64 * part;
                 let key_share = key_heads as f64 * part / heads.max(1.0) * samples;
                 self.attention(heads, key_share, width as f64, queries as f64, keys as f64, causal, dropout)
             }
-            Kind::Product { batch, rows, inner, columns } => {
+            OpKind::Product { batch, rows, inner, columns } => {
                 let shape = MatmulShape {
                     batch: samples * batch as f64 * part,
                     rows: rows as f64,
@@ -78,18 +78,18 @@ impl Machine {
                     columns: columns as f64,
                 };
                 let forward = self.product(shape, self.products * self.shared.attention, shape.bytes());
-                Cost { forward, backward: 2.0 * forward / self.shared.backward, kernels: [1.0, 2.0] }
+                OperatorCost { forward, backward: 2.0 * forward / self.shared.backward, kernels: [1.0, 2.0] }
             }
-            Kind::Recurrent { steps, inner, hidden, gates, directions } => {
+            OpKind::Recurrent { steps, inner, hidden, gates, directions } => {
                 let (steps, inner, hidden) = (steps as f64, inner as f64, hidden as f64);
                 let columns = gates as f64 * hidden;
                 let all = MatmulShape { batch: 1.0, rows: samples * steps, inner, columns };
                 let each = MatmulShape { batch: 1.0, rows: samples, inner: hidden, columns };
                 let step = self.product(each, self.products, each.bytes()) + self.shared.kernel * 2e-6;
                 let forward = (self.product(all, self.products, all.bytes()) + steps * step) * directions as f64;
-                Cost { forward, backward: 2.0 * forward, kernels: [2.0, 4.0] }
+                OperatorCost { forward, backward: 2.0 * forward, kernels: [2.0, 4.0] }
             }
-            Kind::Norm { norm, elements, groups: _ } => {
+            OpKind::Norm { norm, elements, groups: _ } => {
                 // Statistics first, then values, where a group does not fit a multiprocessor.
                 let [forward, backward] = match norm {
                     Norm::Batch => [3.0, 5.0],
@@ -98,7 +98,7 @@ impl Machine {
                 };
                 self.passes(samples * elements as f64 * part * self.shared.norm * longer, forward, backward, [1.0, 2.0])
             }
-            Kind::Activation { function, elements, in_place: _ } => {
+            OpKind::Activation { function, elements, in_place: _ } => {
                 let elements = samples * elements as f64 * part * longer;
                 match function.steps().filter(|_| !self.compiled) {
                     Some(Steps { passes: [forward, backward], kernels }) => {
@@ -107,44 +107,44 @@ impl Machine {
                     None => self.plain(elements, 2.0, 3.0),
                 }
             }
-            Kind::Elementwise { elements, inputs, product } => {
+            OpKind::Elementwise { elements, inputs, product } => {
                 // Where two paths part, their gradients are summed; a product reads its factors again.
                 let inputs = f64::from(inputs);
                 let backward = if product { 2.0 * inputs + 1.0 } else { inputs + 1.0 };
                 self.plain(samples * elements as f64 * part * longer, inputs + 1.0, backward)
             }
-            Kind::Softmax { elements } => self.plain(samples * elements as f64 * part * longer, 2.0, 3.0),
+            OpKind::Softmax { elements } => self.plain(samples * elements as f64 * part * longer, 2.0, 3.0),
             // Before a residual sum its mask is all that a joint kernel writes beside that.
-            Kind::Dropout { elements } if self.fused_kernels && group.place == BlockPosition::Block => {
+            OpKind::Dropout { elements } if self.fused_kernels && group.place == BlockPosition::Block => {
                 let cost = self.plain(samples * elements as f64 * part, 0.5, 2.5);
-                Cost { kernels: [0.0, 1.0], ..cost }
+                OperatorCost { kernels: [0.0, 1.0], ..cost }
             }
-            Kind::Dropout { elements } => self.plain(samples * elements as f64 * part * longer, 2.5, 2.5),
-            Kind::Embedding { rows, vocabulary, width, split: _ } => {
+            OpKind::Dropout { elements } => self.plain(samples * elements as f64 * part * longer, 2.5, 2.5),
+            OpKind::Embedding { rows, vocabulary, width, split: _ } => {
                 let moved = samples * rows as f64 * width as f64;
                 // The gradient of the whole table is written, mostly zeros.
                 let table = vocabulary as f64 * width as f64 * part * 4.0;
                 let forward = self.pass(2.0 * moved * self.width * longer);
-                Cost { forward, backward: forward + self.pass(moved * 4.0 + table), kernels: [1.0, 3.0] }
+                OperatorCost { forward, backward: forward + self.pass(moved * 4.0 + table), kernels: [1.0, 3.0] }
             }
-            Kind::Pool { maximum, inputs, outputs } => {
+            OpKind::Pool { maximum, inputs, outputs } => {
                 let (inputs, outputs) = (samples * inputs as f64, samples * outputs as f64);
                 let indices = if maximum { 8.0 * outputs } else { 0.0 };
                 let moved = self.pass((inputs + outputs) * self.width * longer + indices) * self.shared.elementwise;
-                Cost { forward: moved, backward: 1.5 * moved, kernels: [1.0, 1.0] }
+                OperatorCost { forward: moved, backward: 1.5 * moved, kernels: [1.0, 1.0] }
             }
-            Kind::Resize { elements } | Kind::Copy { elements } => {
+            OpKind::Resize { elements } | OpKind::Copy { elements } => {
                 self.plain(samples * elements as f64 * part * longer, 2.0, 2.0)
             }
-            Kind::View => Cost::default(),
-            Kind::Loss { rows, classes } => {
+            OpKind::View => OperatorCost::default(),
+            OpKind::Loss { rows, classes } => {
                 // In 32 bits in all programs.
                 let values = samples * rows as f64 * classes as f64 * part;
                 let moved = self.pass(values * 4.0);
-                Cost { forward: 3.0 * moved, backward: 2.0 * moved, kernels: [3.0, 2.0] }
+                OperatorCost { forward: 3.0 * moved, backward: 2.0 * moved, kernels: [3.0, 2.0] }
             }
         };
-        Cost {
+        OperatorCost {
             forward: cost.forward + cost.kernels[0] * self.shared.kernel * 1e-6 * self.kernels(),
             backward: cost.backward + cost.kernels[1] * self.shared.kernel * 1e-6 * self.kernels(),
             kernels: cost.kernels.map(|kernels| kernels * self.kernels()),
@@ -155,10 +155,10 @@ impl Machine {
     fn share(&self, group: &OpGroup, rows: f64, inner: f64, columns: f64) -> MatmulShape {
         let shape = MatmulShape { batch: 1.0, rows, inner, columns };
         match group.kind {
-            Kind::Linear { split: crate::model::graph::Split::Columns, .. } => {
+            OpKind::Linear { split: crate::model::graph::WeightSplit::Columns, .. } => {
                 MatmulShape { columns: columns / self.tensor, ..shape }
             }
-            Kind::Linear { split: crate::model::graph::Split::Rows, .. } => {
+            OpKind::Linear { split: crate::model::graph::WeightSplit::Rows, .. } => {
                 MatmulShape { inner: inner / self.tensor, ..shape }
             }
             _ if group.divided => MatmulShape { columns: columns / self.tensor, ..shape },
@@ -167,7 +167,7 @@ impl Machine {
     }
 
     /// A layer with weights: forwards once, backwards for its input, of `read` values, and for its weight.
-    fn weighted(&self, group: &OpGroup, shape: MatmulShape, rate: f64, values: f64, read: f64) -> Cost {
+    fn weighted(&self, group: &OpGroup, shape: MatmulShape, rate: f64, values: f64, read: f64) -> OperatorCost {
         let weight = shape.batch * shape.inner * shape.columns;
         let cast = self.pass(weight * self.cast);
         let back = rate * self.shared.backward;
@@ -187,7 +187,7 @@ impl Machine {
         let of_weight = if group.frozen { 0.0 } else { self.product(own, back, values) };
         let backward = of_input + of_weight + cast + casts + if group.first { 0.0 } else { narrowed };
         let casting = if self.cast > 0.0 { 1.0 } else { 0.0 } + if narrowed > 0.0 { 1.0 } else { 0.0 };
-        let own = Cost { forward, backward, kernels: [1.5 + casting, 2.5 + casting] };
+        let own = OperatorCost { forward, backward, kernels: [1.5 + casting, 2.5 + casting] };
         match group.adapters {
             Some(adapters) => own.and(&self.adapted(shape, rate, adapters)),
             None => own,
@@ -196,7 +196,7 @@ impl Machine {
 
     /// What adapters add to a product: two thin products forwards and four backwards, which read and write as much as the
     /// product itself, and sums of what both write. Weights in 4 bits are written out in 16 for each pass.
-    fn adapted(&self, shape: MatmulShape, rate: f64, adapters: Adapters) -> Cost {
+    fn adapted(&self, shape: MatmulShape, rate: f64, adapters: Adapters) -> OperatorCost {
         let rank = adapters.rank as f64;
         let down = MatmulShape { columns: rank, ..shape };
         let up = MatmulShape { inner: rank, ..shape };
@@ -208,17 +208,25 @@ impl Machine {
         };
         let products = thin(down) + thin(up);
         let forward = products + written + written_out;
-        Cost { forward, backward: 2.0 * products + read + written_out, kernels: [4.0, 6.0] }
+        OperatorCost { forward, backward: 2.0 * products + read + written_out, kernels: [4.0, 6.0] }
     }
 
-    fn convolution(&self, group: &OpGroup, positions: f64, inner: f64, columns: f64, groups: f64, kernel: u32) -> Cost {
+    fn convolution(
+        &self,
+        group: &OpGroup,
+        positions: f64,
+        inner: f64,
+        columns: f64,
+        groups: f64,
+        kernel: u32,
+    ) -> OperatorCost {
         let area = f64::from(kernel * kernel);
         let values = (positions * groups * (inner / area + columns) + inner * columns * groups) * self.shared.convolved;
         if columns <= 1.0 || inner <= area {
             // One channel a group: no product of matrices, and mostly memory.
             let arithmetic = 2.0 * positions * inner * columns * groups / (self.plain * self.shared.grouped);
             let forward = self.both(arithmetic, self.pass(values * self.width));
-            return Cost { forward, backward: 2.5 * forward, kernels: [1.0, 2.0] };
+            return OperatorCost { forward, backward: 2.5 * forward, kernels: [1.0, 2.0] };
         }
         let rate = self.convolutions * if groups > 1.0 { self.shared.grouped } else { 1.0 };
         let shape = MatmulShape { batch: groups, rows: positions, inner, columns };
@@ -242,7 +250,7 @@ impl Machine {
         keys: f64,
         causal: bool,
         dropout: bool,
-    ) -> Cost {
+    ) -> OperatorCost {
         let inputs = heads * width * (2.0 * queries + 2.0 * keys * key_share.min(1.0));
         if self.flash {
             let seen = if causal { 0.5 } else { 1.0 };
@@ -251,7 +259,7 @@ impl Machine {
             let forward = self.both(flops / rate, self.pass(inputs * self.width));
             // Backwards the scores are computed again: five products for two.
             let backward = self.both(2.5 * flops / rate, self.pass(2.0 * inputs * self.width));
-            return Cost { forward, backward, kernels: [4.0, 6.0] };
+            return OperatorCost { forward, backward, kernels: [4.0, 6.0] };
         }
         let rate = self.products * self.shared.attention;
         let scores = MatmulShape { batch: heads, rows: queries, inner: width, columns: keys };
@@ -273,7 +281,7 @@ impl Machine {
         let width = if self.casts { 4.0 } else { self.width };
         let passes = self.pass(matrix * width * repeated);
         let moved = self.pass(inputs * self.width * 2.0);
-        Cost {
+        OperatorCost {
             forward: products + passes * (scale + softmax + dropped) + moved,
             backward: 2.0 * products / self.shared.backward
                 + passes * (scale * 0.7 + softmax + 1.0 + dropped)
@@ -298,13 +306,13 @@ impl Machine {
         self.both(flops / rate * edge(rows) * edge(columns) * waiting * starting, self.pass(values * self.width))
     }
 
-    fn plain(&self, elements: f64, forward: f64, backward: f64) -> Cost {
+    fn plain(&self, elements: f64, forward: f64, backward: f64) -> OperatorCost {
         self.passes(elements * self.shared.elementwise, forward, backward, [1.0, 1.0])
     }
 
-    fn passes(&self, elements: f64, forward: f64, backward: f64, kernels: [f64; 2]) -> Cost {
+    fn passes(&self, elements: f64, forward: f64, backward: f64, kernels: [f64; 2]) -> OperatorCost {
         let pass = self.pass(elements * self.width) * if self.compiled { self.shared.fused } else { 1.0 };
-        Cost { forward: forward * pass, backward: backward * pass, kernels }
+        OperatorCost { forward: forward * pass, backward: backward * pass, kernels }
     }
 
     /// Share of kernels that is left when small operators are fused.

@@ -6,13 +6,13 @@
 use std::collections::BTreeSet;
 
 use super::savings::{Adapters, NF4};
-use crate::model::graph::{Graph, Kind, Norm, Split};
-use crate::model::{Model, Summary};
+use crate::model::graph::{Graph, Norm, OpKind, WeightSplit};
+use crate::model::{ModelDescription, Summary};
 
 /// A network, ready for estimates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpProfile {
-    pub form: Form,
+    pub form: OpBreakdown,
     /// Trained values.
     pub parameters: f64,
     /// All weights, of which a rank gathers what it does not hold when they are sharded: those that stay as they are too,
@@ -39,7 +39,7 @@ pub struct OpProfile {
 
 /// What is known of its operators.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Form {
+pub enum OpBreakdown {
     Groups(Vec<OpGroup>),
     Totals(Summary),
 }
@@ -47,7 +47,7 @@ pub enum Form {
 /// Operators that cost the same.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpGroup {
-    pub kind: Kind,
+    pub kind: OpKind,
     /// How many there are.
     pub count: f64,
     /// How many of them selective recomputation keeps beside flash attention: attention itself, and of a block's products
@@ -83,10 +83,10 @@ pub enum BlockPosition {
 }
 
 impl OpProfile {
-    pub fn of(model: &Model) -> OpProfile {
+    pub fn of(model: &ModelDescription) -> OpProfile {
         match model {
-            Model::Graph(graph) => group_ops(graph),
-            Model::Summary(summary) => OpProfile {
+            ModelDescription::Graph(graph) => group_ops(graph),
+            ModelDescription::Summary(summary) => OpProfile {
                 parameters: summary.parameters,
                 gathered: summary.parameters,
                 block: summary.parameters / 16.0,
@@ -97,7 +97,7 @@ impl OpProfile {
                 first_flash: false,
                 exchanged_late: false,
                 recomputed_whole: false,
-                form: Form::Totals(summary.clone()),
+                form: OpBreakdown::Totals(summary.clone()),
             },
         }
     }
@@ -108,10 +108,10 @@ impl OpProfile {
     /// trained (Hu et al. 2021).
     pub fn frozen(mut self, adapters: Adapters) -> OpProfile {
         let (mut products, mut trained) = (0.0, 0.0);
-        if let Form::Groups(groups) = &mut self.form {
+        if let OpBreakdown::Groups(groups) = &mut self.form {
             for group in groups {
                 group.frozen = group.kind.is_weighted();
-                if let (BlockPosition::Block, Kind::Linear { inner, columns, .. }) = (group.place, &group.kind) {
+                if let (BlockPosition::Block, OpKind::Linear { inner, columns, .. }) = (group.place, &group.kind) {
                     group.adapters = Some(adapters);
                     products += group.count * (inner * columns) as f64;
                     trained += group.count * (adapters.rank * (inner + columns)) as f64;
@@ -142,7 +142,7 @@ fn group_ops(graph: &Graph) -> OpProfile {
         let elements = |tensor: usize| graph.tensors[tensor] as f64;
         let mut exchanged = [0.0, 0.0];
         let is_divided = match operator.kind {
-            Kind::Linear { split: Split::Columns, .. } => {
+            OpKind::Linear { split: WeightSplit::Columns, .. } => {
                 if let Some(input) = operator.inputs.first()
                     && shared_inputs.insert(input.0)
                 {
@@ -151,30 +151,30 @@ fn group_ops(graph: &Graph) -> OpProfile {
                 divided[output] = true;
                 true
             }
-            Kind::Linear { split: Split::Rows, .. } | Kind::Embedding { split: Split::Rows, .. } => {
+            OpKind::Linear { split: WeightSplit::Rows, .. } | OpKind::Embedding { split: WeightSplit::Rows, .. } => {
                 exchanged[0] = elements(output);
                 true
             }
-            Kind::Linear { split: Split::Whole, .. } => false,
-            Kind::Embedding { split: Split::Columns, .. } => {
+            OpKind::Linear { split: WeightSplit::Whole, .. } => false,
+            OpKind::Embedding { split: WeightSplit::Columns, .. } => {
                 divided[output] = true;
                 true
             }
-            Kind::Embedding { split: Split::Whole, .. } => false,
-            Kind::Convolution { .. }
-            | Kind::Attention { .. }
-            | Kind::Product { .. }
-            | Kind::Norm { .. }
-            | Kind::Activation { .. }
-            | Kind::Elementwise { .. }
-            | Kind::Recurrent { .. }
-            | Kind::Softmax { .. }
-            | Kind::Dropout { .. }
-            | Kind::Pool { .. }
-            | Kind::Resize { .. }
-            | Kind::Copy { .. }
-            | Kind::View
-            | Kind::Loss { .. } => {
+            OpKind::Embedding { split: WeightSplit::Whole, .. } => false,
+            OpKind::Convolution { .. }
+            | OpKind::Attention { .. }
+            | OpKind::Product { .. }
+            | OpKind::Norm { .. }
+            | OpKind::Activation { .. }
+            | OpKind::Elementwise { .. }
+            | OpKind::Recurrent { .. }
+            | OpKind::Softmax { .. }
+            | OpKind::Dropout { .. }
+            | OpKind::Pool { .. }
+            | OpKind::Resize { .. }
+            | OpKind::Copy { .. }
+            | OpKind::View
+            | OpKind::Loss { .. } => {
                 divided[output] = inputs_divided;
                 inputs_divided
             }
@@ -200,8 +200,8 @@ fn group_ops(graph: &Graph) -> OpProfile {
             products = (operator.block, 0);
         }
         let is_dear = match operator.kind {
-            Kind::Attention { .. } => true,
-            Kind::Linear { .. } | Kind::Convolution { .. } => {
+            OpKind::Attention { .. } => true,
+            OpKind::Linear { .. } | OpKind::Convolution { .. } => {
                 products.1 += 1;
                 products.1 % 2 == 1
             }
@@ -232,7 +232,7 @@ fn group_ops(graph: &Graph) -> OpProfile {
     }
     let parameters = groups.iter().map(|group| group.count * group.parameters).sum();
     OpProfile {
-        form: Form::Groups(groups),
+        form: OpBreakdown::Groups(groups),
         parameters,
         gathered: parameters,
         block,
@@ -248,25 +248,25 @@ fn group_ops(graph: &Graph) -> OpProfile {
 
 /// Whether an operator writes 32 bits under autocast (PyTorch's lists of operators for `torch.autocast`); none where it
 /// writes what it reads.
-fn writes_wide(kind: &Kind) -> Option<bool> {
+fn writes_wide(kind: &OpKind) -> Option<bool> {
     match kind {
-        Kind::Convolution { .. }
-        | Kind::Linear { .. }
-        | Kind::Attention { .. }
-        | Kind::Product { .. }
-        | Kind::Recurrent { .. } => Some(false),
-        Kind::Norm { norm: Norm::Layer | Norm::Rms | Norm::Group, .. }
-        | Kind::Softmax { .. }
-        | Kind::Embedding { .. }
-        | Kind::Loss { .. } => Some(true),
-        Kind::Norm { norm: Norm::Batch, .. }
-        | Kind::Activation { .. }
-        | Kind::Elementwise { .. }
-        | Kind::Dropout { .. }
-        | Kind::Pool { .. }
-        | Kind::Resize { .. }
-        | Kind::Copy { .. }
-        | Kind::View => None,
+        OpKind::Convolution { .. }
+        | OpKind::Linear { .. }
+        | OpKind::Attention { .. }
+        | OpKind::Product { .. }
+        | OpKind::Recurrent { .. } => Some(false),
+        OpKind::Norm { norm: Norm::Layer | Norm::Rms | Norm::Group, .. }
+        | OpKind::Softmax { .. }
+        | OpKind::Embedding { .. }
+        | OpKind::Loss { .. } => Some(true),
+        OpKind::Norm { norm: Norm::Batch, .. }
+        | OpKind::Activation { .. }
+        | OpKind::Elementwise { .. }
+        | OpKind::Dropout { .. }
+        | OpKind::Pool { .. }
+        | OpKind::Resize { .. }
+        | OpKind::Copy { .. }
+        | OpKind::View => None,
     }
 }
 
@@ -283,22 +283,22 @@ fn stops(graph: &Graph) -> Vec<bool> {
             continue;
         }
         let (keeps_input, keeps_output) = match operator.kind {
-            Kind::Elementwise { product: false, .. } | Kind::View | Kind::Copy { .. } | Kind::Resize { .. } => {
+            OpKind::Elementwise { product: false, .. } | OpKind::View | OpKind::Copy { .. } | OpKind::Resize { .. } => {
                 (false, false)
             }
-            Kind::Linear { .. }
-            | Kind::Convolution { .. }
-            | Kind::Product { .. }
-            | Kind::Activation { .. }
-            | Kind::Embedding { .. }
-            | Kind::Elementwise { product: true, .. } => (true, false),
-            Kind::Attention { .. }
-            | Kind::Norm { .. }
-            | Kind::Recurrent { .. }
-            | Kind::Softmax { .. }
-            | Kind::Dropout { .. }
-            | Kind::Pool { .. }
-            | Kind::Loss { .. } => (true, true),
+            OpKind::Linear { .. }
+            | OpKind::Convolution { .. }
+            | OpKind::Product { .. }
+            | OpKind::Activation { .. }
+            | OpKind::Embedding { .. }
+            | OpKind::Elementwise { product: true, .. } => (true, false),
+            OpKind::Attention { .. }
+            | OpKind::Norm { .. }
+            | OpKind::Recurrent { .. }
+            | OpKind::Softmax { .. }
+            | OpKind::Dropout { .. }
+            | OpKind::Pool { .. }
+            | OpKind::Loss { .. } => (true, true),
         };
         stopped[index] = !keeps_output;
         within.1 = !(keeps_input || keeps_output);

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use domain::Bytes;
 use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
 
-use super::fitted::band::{Bands, Class};
-use super::fitted::coefficients::Coefficients;
+use super::fitted::band::{Class, ErrorBands};
+use super::fitted::coefficients::FittedCoefficients;
 use super::fitted::rates::{Generation, Shared};
-use super::memory::Figures;
+use super::memory::MemoryCoefficients;
 use super::setup::Device;
 
 /// FLOP/s of one core in 32-bit floats. Measured 2026-11 on two cloud cores with AVX-512: `cnn` on 8×8 images 57 GFLOP/s
@@ -59,7 +59,7 @@ pub fn device(cores: f64, ranks: u32, memory: Bytes) -> Device {
 }
 
 /// Returns the figures of processors in the place of those fitted to GPUs.
-pub fn coefficients() -> Coefficients {
+pub fn coefficients() -> FittedCoefficients {
     let generation = Generation {
         tensor: 1.0,
         tensor32: 1.0,
@@ -106,15 +106,18 @@ pub fn coefficients() -> Coefficients {
         ..Shared::default()
     };
     let band = [-FASTER.ln(), SLOWER.ln()];
-    Coefficients {
+    FittedCoefficients {
         dated: DATED.to_owned(),
         command: String::new(),
         shared,
         generations: BTreeMap::new(),
         unmeasured: generation,
         totals: Default::default(),
-        memory: Figures { fragmentation: 0.0, stuck: 0.0, ..Figures::default() },
-        bands: Bands { classes: Class::ALL.into_iter().map(|class| (class, band)).collect(), ..Bands::default() },
+        memory: MemoryCoefficients { fragmentation: 0.0, stuck: 0.0, ..MemoryCoefficients::default() },
+        bands: ErrorBands {
+            classes: Class::ALL.into_iter().map(|class| (class, band)).collect(),
+            ..ErrorBands::default()
+        },
         anchors: Vec::new(),
         report: serde_json::Value::Null,
     }

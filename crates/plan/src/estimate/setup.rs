@@ -16,8 +16,8 @@ pub struct Setup {
     pub micro_batch: u64,
     /// Micro-batches a rank and optimiser step.
     pub accumulate: u64,
-    pub parallel: Parallel,
-    pub recompute: Recompute,
+    pub parallel: ParallelDegrees,
+    pub recompute: ActivationCheckpointing,
     pub optimizer: OptimizerKind,
     /// Attention never writes its matrix of scores.
     pub flash_attention: bool,
@@ -44,7 +44,7 @@ impl Device {
 
 /// How ranks share the work. `data · tensor · pipeline` is the number of GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Parallel {
+pub struct ParallelDegrees {
     pub data: u32,
     pub tensor: u32,
     pub pipeline: u32,
@@ -84,7 +84,7 @@ impl From<MemoryFormat> for Layout {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Recompute {
+pub enum ActivationCheckpointing {
     None,
     /// Attention only (Korthikanti et al. 2022); beside flash attention, which keeps little, all but attention and every
     /// second product of matrices in a block (torchtitan's `selective op`).

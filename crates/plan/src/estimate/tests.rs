@@ -9,7 +9,7 @@ use super::memory::{Adapters, Savings};
 use super::*;
 use crate::model::families::bert::{Bert, Head};
 use crate::model::families::{Gpt, Resnet};
-use crate::model::{Model, Summary};
+use crate::model::{ModelDescription, Summary};
 
 fn gpu() -> Gpu {
     Gpu {
@@ -35,36 +35,36 @@ fn setup(gpus: u32, micro_batch: u64) -> Setup {
         layout: Layout::ChannelsLast,
         micro_batch,
         accumulate: 1,
-        parallel: Parallel { data: gpus, tensor: 1, pipeline: 1, zero: Zero::None },
-        recompute: Recompute::None,
+        parallel: ParallelDegrees { data: gpus, tensor: 1, pipeline: 1, zero: Zero::None },
+        recompute: ActivationCheckpointing::None,
         optimizer: OptimizerKind::Adam,
         flash_attention: false,
         compiled: false,
     }
 }
 
-fn fitted() -> &'static Coefficients {
-    static FITTED: std::sync::LazyLock<Coefficients> =
-        std::sync::LazyLock::new(|| Coefficients::embedded().expect("the fitted numbers can be read"));
+fn fitted() -> &'static FittedCoefficients {
+    static FITTED: std::sync::LazyLock<FittedCoefficients> =
+        std::sync::LazyLock::new(|| FittedCoefficients::embedded().expect("the fitted numbers can be read"));
     &FITTED
 }
 
 fn resnet() -> OpProfile {
-    OpProfile::of(&Model::Graph(Resnet::imagenet(50).expect("ResNet-50").graph()))
+    OpProfile::of(&ModelDescription::Graph(Resnet::imagenet(50).expect("ResNet-50").graph()))
 }
 
 fn gpt(layers: u64) -> OpProfile {
-    OpProfile::of(&Model::Graph(Gpt::megatron(2048, layers, 16, 51_200, 1024).graph()))
+    OpProfile::of(&ModelDescription::Graph(Gpt::megatron(2048, layers, 16, 51_200, 1024).graph()))
 }
 
 #[test]
 fn equal_operators_are_digested_into_one() {
     let work = gpt(24);
-    let ops::Form::Groups(groups) = &work.form else { panic!("{work:?}") };
+    let ops::OpBreakdown::Groups(groups) = &work.form else { panic!("{work:?}") };
     assert!(groups.len() < 40, "{} groups", groups.len());
     let linear: f64 = groups
         .iter()
-        .filter(|group| matches!(group.kind, crate::model::Kind::Linear { .. }))
+        .filter(|group| matches!(group.kind, crate::model::OpKind::Linear { .. }))
         .map(|group| group.count)
         .sum();
     assert_eq!(linear, 24.0 * 4.0 + 1.0);
@@ -77,7 +77,7 @@ fn equal_operators_are_digested_into_one() {
 fn a_block_of_a_transformer_sums_two_exchanges_each_way_under_tensor_parallelism() {
     // Megatron: two all-reduces of batch · tokens · hidden forwards, two backwards (Shoeybi et al. 2019, section 3).
     let work = gpt(24);
-    let ops::Form::Groups(groups) = &work.form else { panic!("{work:?}") };
+    let ops::OpBreakdown::Groups(groups) = &work.form else { panic!("{work:?}") };
     let blocks = groups.iter().filter(|group| group.place == ops::BlockPosition::Block);
     let [mut forward, mut backward] = [0.0, 0.0];
     for group in blocks {
@@ -138,7 +138,7 @@ fn a_pipeline_idles_as_long_as_its_bubble() {
     // Idle share (p - 1) ÷ (m + p - 1) of a pipeline (Huang et al. 2019): few micro-batches cost more each.
     let (work, coefficients) = (gpt(24), fitted());
     let of = |accumulate: u64| {
-        let parallel = Parallel { data: 1, tensor: 1, pipeline: 4, zero: Zero::None };
+        let parallel = ParallelDegrees { data: 1, tensor: 1, pipeline: 4, zero: Zero::None };
         let setup = Setup { accumulate, parallel, ..setup(4, 1) };
         step_of(&work, &setup, coefficients).samples_per_second
     };
@@ -150,14 +150,14 @@ fn a_pipeline_idles_as_long_as_its_bubble() {
 fn recomputing_all_blocks_costs_about_a_third_more() {
     let (work, coefficients) = (gpt(24), fitted());
     let plain = seconds(&work, &setup(1, 8), coefficients);
-    let again = seconds(&work, &Setup { recompute: Recompute::Full, ..setup(1, 8) }, coefficients);
+    let again = seconds(&work, &Setup { recompute: ActivationCheckpointing::Full, ..setup(1, 8) }, coefficients);
     assert!((1.1..1.5).contains(&(again / plain)), "{}", again / plain);
 }
 
 #[test]
 fn an_estimate_names_a_measurement_like_it() {
     let graph = Bert::large(384, Head::Tokens { classes: 2 }).graph();
-    let step = step(&Model::Graph(graph), &setup(8, 32), fitted());
+    let step = step(&ModelDescription::Graph(graph), &setup(8, 32), fitted());
     let anchor = step.anchor.expect("something like BERT was measured");
     assert!(anchor.what.contains("BERT"), "{anchor:?}");
     let Percentiles { low, middle, high } = step.seconds;
@@ -168,10 +168,10 @@ fn an_estimate_names_a_measurement_like_it() {
 fn totals_of_a_network_are_enough_for_an_estimate() {
     let graph = Resnet::imagenet(50).expect("ResNet-50").graph();
     let coefficients = fitted();
-    let of = |model: &Model| step(model, &setup(1, 128), coefficients).samples_per_second;
-    let known = of(&Model::Summary(graph.summary(Some("resnet".to_owned()))));
-    let unknown = of(&Model::Summary(graph.summary(Some("something new".to_owned()))));
-    let whole = of(&Model::Graph(graph));
+    let of = |model: &ModelDescription| step(model, &setup(1, 128), coefficients).samples_per_second;
+    let known = of(&ModelDescription::Summary(graph.summary(Some("resnet".to_owned()))));
+    let unknown = of(&ModelDescription::Summary(graph.summary(Some("something new".to_owned()))));
+    let whole = of(&ModelDescription::Graph(graph));
     // Totals were measured on one GPU only, of another generation: on this one they are good for the order of size.
     for rate in [known, unknown] {
         assert!((1.0 / 3.0..3.0).contains(&(rate / whole)), "{known} {unknown} {whole}");
@@ -239,7 +239,7 @@ proptest! {
 
     #[test]
     fn totals_of_any_size_have_a_finite_estimate(weights in 1e3f64..1e12, madds in 1e5f64..1e14, values in 1e3f64..1e10, batch in 1u64..1024) {
-        let model = Model::Summary(Summary { parameters: weights, multiply_adds: madds, activations: values, family: None });
+        let model = ModelDescription::Summary(Summary { parameters: weights, multiply_adds: madds, activations: values, family: None });
         let step = step(&model, &setup(1, batch), fitted());
         prop_assert!(step.seconds.middle.is_finite() && step.seconds.middle > 0.0);
     }
@@ -288,7 +288,7 @@ fn states_of_an_optimiser_in_the_host_s_memory_take_their_way_each_step() {
 
 #[test]
 fn autocast_that_keeps_sums_in_32_bits_takes_longer_than_a_network_in_half_precision() {
-    let bert = OpProfile::of(&Model::Graph(Bert::large(512, Head::Sequence { classes: 2 }).graph()));
+    let bert = OpProfile::of(&ModelDescription::Graph(Bert::large(512, Head::Sequence { classes: 2 }).graph()));
     let half = OpProfile { half: true, ..bert.clone() };
     let took = |work: &OpProfile, compiled| seconds(work, &Setup { compiled, ..setup(1, 32) }, fitted());
     // Scores of attention, residual sums and normalisations are twice as long, products are not.
@@ -309,7 +309,7 @@ fn joint_kernels_and_later_flash_attention_take_less() {
     let plain = setup(1, 8);
     let joint = OpProfile { fused_kernels: true, ..gpt.clone() };
     assert!(seconds(&joint, &plain, fitted()) < 0.95 * seconds(&gpt, &plain, fitted()));
-    let long = OpProfile::of(&Model::Graph(Gpt::megatron(2048, 24, 16, 51_200, 8192).graph()));
+    let long = OpProfile::of(&ModelDescription::Graph(Gpt::megatron(2048, 24, 16, 51_200, 8192).graph()));
     let first = OpProfile { first_flash: true, ..long.clone() };
     let flash = Setup { flash_attention: true, ..setup(1, 1) };
     assert!(seconds(&long, &flash, fitted()) < 0.9 * seconds(&first, &flash, fitted()));

@@ -6,18 +6,18 @@
 use domain::gpu::Link;
 use serde::Serialize;
 
-use super::collective::{BUCKET, Exchange, Ring};
+use super::collective::{BUCKET, CollectiveTime, Ring};
 use super::fitted::anchor::{Anchor, nearest};
 use super::fitted::band::{Class, Percentiles};
-use super::fitted::coefficients::Coefficients;
+use super::fitted::coefficients::FittedCoefficients;
 use super::fitted::rates::Shared;
 use super::machine::Machine;
-use super::operator::Cost;
-use super::ops::{BlockPosition, Form, OpGroup, OpProfile};
+use super::operator::OperatorCost;
+use super::ops::{BlockPosition, OpBreakdown, OpGroup, OpProfile};
 use super::optimizer::moved_bytes;
-use super::setup::{Recompute, Setup, Zero};
-use crate::model::Model;
-use crate::model::graph::Kind;
+use super::setup::{ActivationCheckpointing, Setup, Zero};
+use crate::model::ModelDescription;
+use crate::model::graph::OpKind;
 
 /// How much faster flash attention's second version is than the first and than Triton's kernel of it: about twice (Dao
 /// 2023, FlashAttention-2, abstract and section 4.1).
@@ -62,12 +62,12 @@ pub struct StepBreakdown {
 }
 
 /// Estimates one step of `model`.
-pub fn step(model: &Model, setup: &Setup, coefficients: &Coefficients) -> StepTime {
+pub fn step(model: &ModelDescription, setup: &Setup, coefficients: &FittedCoefficients) -> StepTime {
     step_of(&OpProfile::of(model), setup, coefficients)
 }
 
 /// Estimates one step of a network that was digested before.
-pub fn step_of(work: &OpProfile, setup: &Setup, coefficients: &Coefficients) -> StepTime {
+pub fn step_of(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> StepTime {
     let (parts, terms) = parts(work, setup, coefficients);
     let class = class(work, setup, coefficients);
     let middle = parts.iter().sum();
@@ -86,7 +86,7 @@ pub fn step_of(work: &OpProfile, setup: &Setup, coefficients: &Coefficients) -> 
 }
 
 /// Seconds of the middle estimate only, as a search or a fit calls it.
-pub fn seconds(work: &OpProfile, setup: &Setup, coefficients: &Coefficients) -> f64 {
+pub fn seconds(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> f64 {
     parts(work, setup, coefficients).0.iter().sum()
 }
 
@@ -101,7 +101,7 @@ struct Micro {
     tensor: f64,
 }
 
-fn parts(work: &OpProfile, setup: &Setup, coefficients: &Coefficients) -> ([f64; 3], StepBreakdown) {
+fn parts(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> ([f64; 3], StepBreakdown) {
     let machine = Machine::of(setup, &coefficients.generation(&setup.device.gpu), coefficients.shared);
     // Weights that are in half precision are not cast in each pass.
     let cast = if work.half { 0.0 } else { machine.cast };
@@ -115,8 +115,8 @@ fn parts(work: &OpProfile, setup: &Setup, coefficients: &Coefficients) -> ([f64;
     let micros = setup.accumulate.max(1) as f64;
     let exchange = Ring::of(&setup.device, parallel.tensor.max(1), 1, shared);
     let (stage, whole) = match &work.form {
-        Form::Groups(groups) => stages(groups, work, setup, &machine, &exchange, pipeline),
-        Form::Totals(summary) => {
+        OpBreakdown::Groups(groups) => stages(groups, work, setup, &machine, &exchange, pipeline),
+        OpBreakdown::Totals(summary) => {
             let seconds = coefficients.totals.seconds(summary, setup, &machine);
             let micro = Micro { forward: seconds / 3.0, backward: seconds * 2.0 / 3.0, ..Micro::default() };
             (micro, micro)
@@ -146,17 +146,17 @@ fn parts(work: &OpProfile, setup: &Setup, coefficients: &Coefficients) -> ([f64;
     let late = work.exchanged_late || parallel.pipeline > 1;
     let units = f64::from(work.blocks) + 1.0;
     let buckets = if late { 1.0 } else { (weights * wide / BUCKET).ceil().max(1.0) };
-    let scattered = Exchange::spread(&ring, weights * wide, units).times(micros);
+    let scattered = CollectiveTime::spread(&ring, weights * wide, units).times(micros);
     let [gradients, gathers] = match (data > 1, parallel.zero) {
-        (false, _) => [Exchange::default(); 2],
-        (true, Zero::None) => [Exchange::sum(&ring, weights * wide, buckets), Exchange::default()],
+        (false, _) => [CollectiveTime::default(); 2],
+        (true, Zero::None) => [CollectiveTime::sum(&ring, weights * wide, buckets), CollectiveTime::default()],
         (true, Zero::Optimizer) => {
-            [Exchange::sum(&ring, weights * wide, buckets), Exchange::spread(&ring, weights, 1.0)]
+            [CollectiveTime::sum(&ring, weights * wide, buckets), CollectiveTime::spread(&ring, weights, 1.0)]
         }
-        (true, Zero::Gradients) => [scattered, Exchange::spread(&ring, weights * 2.0, units)],
+        (true, Zero::Gradients) => [scattered, CollectiveTime::spread(&ring, weights * 2.0, units)],
         (true, Zero::Parameters) => {
             let bytes = work.gathered / ranks * setup.precision.compute_bytes();
-            let gathered = Exchange::spread(&ring, bytes, units);
+            let gathered = CollectiveTime::spread(&ring, bytes, units);
             [scattered, gathered.times(2.0 * micros)]
         }
     };
@@ -164,7 +164,7 @@ fn parts(work: &OpProfile, setup: &Setup, coefficients: &Coefficients) -> ([f64;
     let hidden = if late { 0.0 } else { shared.overlap * whole.backward.max(stage.backward) * backwards };
     let gathered = shared.gather * stage.seconds() * micros;
     // What is hidden still takes multiprocessors and bandwidth from what hides it, by the bytes that it moves.
-    let slowed = |exchange: &Exchange| shared.contention * machine.pass(exchange.moving * ring.bandwidth);
+    let slowed = |exchange: &CollectiveTime| shared.contention * machine.pass(exchange.moving * ring.bandwidth);
     let waited = gradients.waited(hidden, slowed(&gradients)) + gathers.waited(gathered, slowed(&gathers));
 
     let states = if parallel.zero == Zero::None { weights } else { weights / f64::from(data) };
@@ -219,7 +219,7 @@ fn stages(
             to.tensor += group.count * (forward * (1.0 + runs_again) + backward);
         }
     }
-    if setup.recompute == Recompute::Full {
+    if setup.recompute == ActivationCheckpointing::Full {
         blocks.started += f64::from(work.blocks) * machine.shared.restart * 1e-6;
     }
     if pipeline <= 1.0 {
@@ -234,19 +234,19 @@ fn stages(
 /// How often an operator of a group is computed again in the backward pass, on average.
 fn runs_again(group: &OpGroup, work: &OpProfile, setup: &Setup) -> f64 {
     match setup.recompute {
-        Recompute::None => 0.0,
-        Recompute::Selective => match (group.place, &group.kind) {
+        ActivationCheckpointing::None => 0.0,
+        ActivationCheckpointing::Selective => match (group.place, &group.kind) {
             (BlockPosition::Block, _) if setup.flash_attention => {
                 1.0 - group.saved_by_selective_checkpointing / group.count
             }
-            (_, Kind::Attention { .. }) => 1.0,
+            (_, OpKind::Attention { .. }) => 1.0,
             _ => 0.0,
         },
-        Recompute::Every(blocks) => match group.place {
+        ActivationCheckpointing::Every(blocks) => match group.place {
             BlockPosition::Block => (1.0 - group.ends / group.count) / f64::from(blocks.max(1)),
             BlockPosition::Before | BlockPosition::After => 0.0,
         },
-        Recompute::Full => match group.place {
+        ActivationCheckpointing::Full => match group.place {
             BlockPosition::Block if work.recomputed_whole => 1.0,
             BlockPosition::Block => 1.0 - group.ends / group.count,
             BlockPosition::Before | BlockPosition::After => 0.0,
@@ -255,7 +255,7 @@ fn runs_again(group: &OpGroup, work: &OpProfile, setup: &Setup) -> f64 {
 }
 
 impl Micro {
-    fn add(&mut self, group: &OpGroup, cost: &Cost, again: f64, launch: f64) {
+    fn add(&mut self, group: &OpGroup, cost: &OperatorCost, again: f64, launch: f64) {
         self.forward += group.count * cost.forward;
         self.backward += group.count * cost.backward;
         self.recompute += group.count * cost.forward * again;
@@ -297,42 +297,46 @@ fn pass_bandwidth(setup: &Setup, shared: &Shared) -> f64 {
 }
 
 /// What is estimated, as far as its error depends on it.
-pub fn class(work: &OpProfile, setup: &Setup, coefficients: &Coefficients) -> Class {
+pub fn class(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> Class {
     let together = setup.gpus() > 1;
     match &work.form {
-        Form::Totals(summary) if coefficients.totals.knows(summary) => Class::KnownFamily,
-        Form::Totals(_) => Class::UnknownFamily,
-        Form::Groups(groups) if groups.iter().any(|group| is_unmeasured(&group.kind)) => Class::Unlike,
-        Form::Groups(groups) if groups.iter().any(|group| matches!(group.kind, Kind::Convolution { .. })) => {
-            if together { Class::PicturesTogether } else { Class::Pictures }
+        OpBreakdown::Totals(summary) if coefficients.totals.knows(summary) => Class::KnownFamily,
+        OpBreakdown::Totals(_) => Class::UnknownFamily,
+        OpBreakdown::Groups(groups) if groups.iter().any(|group| is_unmeasured(&group.kind)) => Class::Unlike,
+        OpBreakdown::Groups(groups) if groups.iter().any(|group| matches!(group.kind, OpKind::Convolution { .. })) => {
+            if together {
+                Class::PicturesTogether
+            } else {
+                Class::Pictures
+            }
         }
-        Form::Groups(_) if setup.device.nodes > 1 || setup.parallel.pipeline > 1 => Class::SequencesFar,
-        Form::Groups(_) if together => match setup.device.gpu.link {
+        OpBreakdown::Groups(_) if setup.device.nodes > 1 || setup.parallel.pipeline > 1 => Class::SequencesFar,
+        OpBreakdown::Groups(_) if together => match setup.device.gpu.link {
             Link::Pcie | Link::Bridge(_) => Class::SequencesOverPcie,
             Link::Mesh(_) | Link::Switch(_) => Class::SequencesTogether,
         },
-        Form::Groups(_) => Class::Sequences,
+        OpBreakdown::Groups(_) => Class::Sequences,
     }
 }
 
 /// Whether no network that was measured as a graph has such operators: those are ResNets and transformers.
-fn is_unmeasured(kind: &Kind) -> bool {
+fn is_unmeasured(kind: &OpKind) -> bool {
     match kind {
-        Kind::Recurrent { .. } | Kind::Resize { .. } => true,
-        Kind::Convolution { columns, groups, .. } => *groups > 1 && *columns == 1,
-        Kind::Linear { .. }
-        | Kind::Attention { .. }
-        | Kind::Product { .. }
-        | Kind::Norm { .. }
-        | Kind::Activation { .. }
-        | Kind::Elementwise { .. }
-        | Kind::Softmax { .. }
-        | Kind::Dropout { .. }
-        | Kind::Embedding { .. }
-        | Kind::Pool { .. }
-        | Kind::Copy { .. }
-        | Kind::View
-        | Kind::Loss { .. } => false,
+        OpKind::Recurrent { .. } | OpKind::Resize { .. } => true,
+        OpKind::Convolution { columns, groups, .. } => *groups > 1 && *columns == 1,
+        OpKind::Linear { .. }
+        | OpKind::Attention { .. }
+        | OpKind::Product { .. }
+        | OpKind::Norm { .. }
+        | OpKind::Activation { .. }
+        | OpKind::Elementwise { .. }
+        | OpKind::Softmax { .. }
+        | OpKind::Dropout { .. }
+        | OpKind::Embedding { .. }
+        | OpKind::Pool { .. }
+        | OpKind::Copy { .. }
+        | OpKind::View
+        | OpKind::Loss { .. } => false,
     }
 }
 
@@ -348,8 +352,10 @@ impl OpProfile {
     /// Logarithms of weights and of multiply-adds a sample.
     pub fn size(&self) -> [f64; 2] {
         let madds: f64 = match &self.form {
-            Form::Totals(summary) => summary.multiply_adds,
-            Form::Groups(groups) => groups.iter().map(|group| group.count * group.kind.multiply_adds() as f64).sum(),
+            OpBreakdown::Totals(summary) => summary.multiply_adds,
+            OpBreakdown::Groups(groups) => {
+                groups.iter().map(|group| group.count * group.kind.multiply_adds() as f64).sum()
+            }
         };
         [self.parameters.max(1.0).ln(), madds.max(1.0).ln()]
     }

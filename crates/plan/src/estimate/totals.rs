@@ -20,7 +20,7 @@ pub const SLOPES: usize = 3;
 
 /// Fitted form for totals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
-pub struct Totals {
+pub struct TotalsCoefficients {
     /// Share of the arithmetic rate that is reached.
     pub arithmetic: f64,
     /// Passes over each activation.
@@ -46,7 +46,7 @@ pub fn proportions(summary: &Summary, samples: f64) -> [f64; PROPORTIONS] {
     [madds - values - 6.0, values - weights, weights - 17.0, values - 16.0, positive(samples) - 5.0]
 }
 
-/// Factors of [`Totals::shared`]: constant, linear and quadratic in the proportions, all for both layouts and for
+/// Factors of [`TotalsCoefficients::shared`]: constant, linear and quadratic in the proportions, all for both layouts and for
 /// their difference.
 pub fn shared_factors(at: &[f64; PROPORTIONS], layout: Layout) -> Vec<f64> {
     let mut factors = vec![1.0];
@@ -75,7 +75,7 @@ fn with_layout(factors: Vec<f64>, layout: Layout) -> Vec<f64> {
     [factors, turned].concat()
 }
 
-impl Totals {
+impl TotalsCoefficients {
     /// Seconds of one micro-batch before corrections.
     pub fn plain(&self, summary: &Summary, samples: f64, machine: &Machine) -> f64 {
         let arithmetic = 6.0 * summary.multiply_adds * samples / (machine.products * self.arithmetic.max(0.01));

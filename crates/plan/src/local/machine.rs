@@ -7,12 +7,12 @@ use domain::train::{Span, Train};
 use domain::{Duration, Offer, Share};
 
 use crate::estimate::processor::{self, DATED, FASTER, SLOWER, START_AND_END};
-use crate::estimate::{Coefficients, Setup};
+use crate::estimate::{FittedCoefficients, Setup};
 use crate::search::workload::spec::{ParallelChoice, TrainingSpec};
 use crate::search::workload::trained::{self, Trained};
 use crate::search::{
-    CalibrationData, Constraints, Estimates, Estimator, Infeasible, JobFacts, Market, RequiredMemory, Search, Verdict,
-    forecast,
+    CalibrationData, Constraints, Estimates, Estimator, Infeasible, JobFacts, MarketIndex, MemoryFit, RequiredMemory,
+    Search, forecast,
 };
 
 /// How much faster and slower than measured one run in ten is: what differs is the machine's other work.
@@ -78,10 +78,10 @@ impl OnMachine {
         let coefficients = processor::coefficients();
         let estimator = || RankEstimates::of(resolved, &coefficients, facts, train, share.ranks);
         let cores_of_rank = f64::from(share.threads.saturating_mul(share.ranks).min(cores)) / f64::from(share.ranks);
-        let market = Market::here(&listing, processor::device(cores_of_rank, share.ranks, offer.node.memory));
+        let market = MarketIndex::here(&listing, processor::device(cores_of_rank, share.ranks, offer.node.memory));
         let mut search = Search::new(&spec, &market, estimator());
         let config = search.way(0, 1).clone();
-        let is_fitting = matches!(&config, Ok(config) if config.verdict == Verdict::Fits);
+        let is_fitting = matches!(&config, Ok(config) if config.verdict == MemoryFit::Fits);
         let needed = match &config {
             Ok(config) => config.needed,
             Err(Infeasible::Memory { least }) => *least,
@@ -132,7 +132,7 @@ fn spec(train: &Train, resolved: &Trained) -> TrainingSpec {
 }
 
 /// A number of micro-batches per step with which the machine has memory enough.
-fn fitting(spec: &TrainingSpec, market: &Market, estimator: RankEstimates) -> Option<u64> {
+fn fitting(spec: &TrainingSpec, market: &MarketIndex, estimator: RankEstimates) -> Option<u64> {
     let ParallelChoice::Stated { parallel, accumulate, recompute } = spec.division else { return None };
     let of_rank = spec.length.batch.div_ceil(u64::from(parallel.data.max(1)));
     let doubled = std::iter::successors(accumulate.checked_mul(2), |more| more.checked_mul(2));
@@ -142,7 +142,7 @@ fn fitting(spec: &TrainingSpec, market: &Market, estimator: RankEstimates) -> Op
         let division = ParallelChoice::Stated { parallel, accumulate, recompute };
         let spec = TrainingSpec { division, ..spec.clone() };
         let found = crate::search::parallel::fastest(&spec, &market.hardware[0].device, &mut estimator);
-        if found.is_ok_and(|config| config.verdict == Verdict::Fits) {
+        if found.is_ok_and(|config| config.verdict == MemoryFit::Fits) {
             return Some(accumulate);
         }
     }
@@ -252,7 +252,7 @@ struct RankEstimates<'a> {
 impl<'a> RankEstimates<'a> {
     fn of(
         resolved: &'a Trained,
-        coefficients: &'a Coefficients,
+        coefficients: &'a FittedCoefficients,
         facts: &JobFacts,
         train: &Train,
         ranks: u32,

@@ -8,17 +8,17 @@ use domain::gpu::{Gpu, GpuArchitecture};
 
 use super::ineligible::Ineligible;
 use super::programs;
-use super::row::Row;
+use super::row::MeasuredRow;
 use super::seen::MemoryMetric;
 use crate::estimate::fitted::band::middle;
 use crate::estimate::limits::offloaded;
-use crate::estimate::memory::{Figures, Memory, Savings, memory_with};
+use crate::estimate::memory::{MemoryCoefficients, MemoryEstimate, Savings, memory_with};
 use crate::estimate::time::class;
 use crate::estimate::{
-    Coefficients, Device, Layout, NumericFormat, OpProfile, OptimizerKind, Origin, Parallel, Percentiles, Recompute,
-    Setup, Zero, seconds,
+    ActivationCheckpointing, Device, FittedCoefficients, Layout, NumericFormat, OpProfile, OptimizerKind, Origin,
+    ParallelDegrees, Percentiles, Setup, Zero, seconds,
 };
-use crate::model::Model;
+use crate::model::ModelDescription;
 
 /// A row, understood.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +28,7 @@ pub struct Case {
     pub group: String,
     /// The network in words.
     pub what: String,
-    pub model: Model,
+    pub model: ModelDescription,
     pub setup: Setup,
     /// Samples of all GPUs a second.
     pub samples_per_second: f64,
@@ -76,12 +76,12 @@ impl Case {
 
     /// Estimated seconds of a step as its program runs it: an aged one reaches less, and weights that stay in the host's
     /// memory take their way each step.
-    pub fn seconds(&self, work: &OpProfile, coefficients: &Coefficients) -> f64 {
+    pub fn seconds(&self, work: &OpProfile, coefficients: &FittedCoefficients) -> f64 {
         middle(&self.middles(work, coefficients))
     }
 
     /// The same for each way that may have been measured, with its probability.
-    pub fn middles(&self, work: &OpProfile, coefficients: &Coefficients) -> Vec<(f64, f64)> {
+    pub fn middles(&self, work: &OpProfile, coefficients: &FittedCoefficients) -> Vec<(f64, f64)> {
         let first = (&self.setup, &self.savings, 1.0);
         let others = self.others.iter().map(|(setup, savings, odds)| (setup, savings, *odds));
         let all = 1.0 + self.others.iter().map(|(_, _, odds)| odds).sum::<f64>();
@@ -90,12 +90,12 @@ impl Case {
     }
 
     /// The estimate with its band, which spans all ways that may have been measured.
-    pub fn band(&self, work: &OpProfile, coefficients: &Coefficients) -> Percentiles {
+    pub fn band(&self, work: &OpProfile, coefficients: &FittedCoefficients) -> Percentiles {
         let class = class(work, &self.setup, coefficients);
         coefficients.bands.mixed(self.origin, class, &self.middles(work, coefficients))
     }
 
-    fn one_way(&self, work: &OpProfile, setup: &Setup, savings: &Savings, coefficients: &Coefficients) -> f64 {
+    fn one_way(&self, work: &OpProfile, setup: &Setup, savings: &Savings, coefficients: &FittedCoefficients) -> f64 {
         let own = seconds(work, setup, coefficients) / if self.aged { coefficients.shared.aged } else { 1.0 };
         own + offloaded(work, setup, savings)
     }
@@ -127,13 +127,13 @@ impl Case {
 }
 
 /// Finds a GPU by a source's spelling and its memory in GB.
-pub type Gpus<'a> = &'a dyn Fn(&str, Option<f64>) -> Option<Gpu>;
+pub type GpuLookup<'a> = &'a dyn Fn(&str, Option<f64>) -> Option<Gpu>;
 
 /// Understands a row.
 ///
 /// # Errors
 /// Why it is not eligible.
-pub fn case(row: &Row, gpus: Gpus, figures: &Figures) -> Result<Case, Ineligible> {
+pub fn case(row: &MeasuredRow, gpus: GpuLookup, figures: &MemoryCoefficients) -> Result<Case, Ineligible> {
     let program = programs::of(row).ok_or(Ineligible::Model)?;
     let throughput = row.throughput.ok_or(Ineligible::Throughput)?;
     let batch = program.batch.or(row.batch).ok_or(Ineligible::Batch)?;
@@ -157,7 +157,7 @@ pub fn case(row: &Row, gpus: Gpus, figures: &Figures) -> Result<Case, Ineligible
         layout: program.layout,
         micro_batch: (batch.round() as u64).max(1),
         accumulate: program.accumulate.max(1),
-        parallel: Parallel {
+        parallel: ParallelDegrees {
             data: (count / program.tensor.saturating_mul(program.pipeline).max(1)).max(1),
             tensor: program.tensor,
             pipeline: program.pipeline,
@@ -211,7 +211,7 @@ pub fn case(row: &Row, gpus: Gpus, figures: &Figures) -> Result<Case, Ineligible
 #[derive(Debug, Clone, PartialEq)]
 pub struct Program {
     pub what: String,
-    pub model: Model,
+    pub model: ModelDescription,
     /// Tokens of a sample, for units of tokens.
     pub tokens: Option<f64>,
     /// Samples a GPU and micro-batch, where the column says something else.
@@ -221,7 +221,7 @@ pub struct Program {
     pub tensor: u32,
     pub pipeline: u32,
     pub zero: Zero,
-    pub recompute: Recompute,
+    pub recompute: ActivationCheckpointing,
     pub optimizer: OptimizerKind,
     pub flash: bool,
     pub compiled: bool,
@@ -256,7 +256,7 @@ pub struct Program {
 
 impl Program {
     /// Plain data-parallel training of `model` in eager PyTorch.
-    pub fn plain(what: impl Into<String>, model: Model) -> Program {
+    pub fn plain(what: impl Into<String>, model: ModelDescription) -> Program {
         Program {
             what: what.into(),
             model,
@@ -267,7 +267,7 @@ impl Program {
             tensor: 1,
             pipeline: 1,
             zero: Zero::None,
-            recompute: Recompute::None,
+            recompute: ActivationCheckpointing::None,
             optimizer: OptimizerKind::Adam,
             flash: false,
             compiled: false,
@@ -305,12 +305,12 @@ fn is_before_ampere(architecture: GpuArchitecture) -> bool {
 }
 
 /// Saves memory in the order in which recipes do, until `setup` fits.
-fn save(model: &Model, setup: &mut Setup, savings: &mut Savings, figures: &Figures) {
+fn save(model: &ModelDescription, setup: &mut Setup, savings: &mut Savings, figures: &MemoryCoefficients) {
     let fits = |setup: &Setup, savings: &Savings| {
         memory_with(model, setup, savings, figures).needed() <= setup.device.gpu.usable.0 as f64
     };
     if !fits(setup, savings) {
-        setup.recompute = Recompute::Full;
+        setup.recompute = ActivationCheckpointing::Full;
     }
     if !fits(setup, savings) {
         savings.offload_optimizer = true;
@@ -320,15 +320,17 @@ fn save(model: &Model, setup: &mut Setup, savings: &mut Savings, figures: &Figur
 /// The other choice of whether blocks are recomputed, where it fits. Both are as likely beforehand; a peak of memory that
 /// the row states tells which it was, as far as estimates of memory are right.
 fn others(
-    model: &Model,
+    model: &ModelDescription,
     setup: &Setup,
     savings: &Savings,
     peak: Option<(f64, MemoryMetric)>,
-    figures: &Figures,
+    figures: &MemoryCoefficients,
 ) -> Vec<(Setup, Savings, f64)> {
     let recompute = match setup.recompute {
-        Recompute::None => Recompute::Full,
-        Recompute::Selective | Recompute::Full | Recompute::Every(_) => Recompute::None,
+        ActivationCheckpointing::None => ActivationCheckpointing::Full,
+        ActivationCheckpointing::Selective | ActivationCheckpointing::Full | ActivationCheckpointing::Every(_) => {
+            ActivationCheckpointing::None
+        }
     };
     let other = Setup { recompute, ..setup.clone() };
     let memory = memory_with(model, &other, savings, figures);
@@ -336,7 +338,7 @@ fn others(
         return Vec::new();
     }
     let odds = peak.map_or(1.0, |(peak, seen)| {
-        let off = |memory: &Memory| ((seen.of_estimate(memory) / peak).ln() / MEMORY_IS_OFF_BY).powi(2);
+        let off = |memory: &MemoryEstimate| ((seen.of_estimate(memory) / peak).ln() / MEMORY_IS_OFF_BY).powi(2);
         (0.5 * (off(&memory_with(model, setup, savings, figures)) - off(&memory))).clamp(-20.0, 20.0).exp()
     });
     vec![(other, *savings, odds)]
@@ -346,7 +348,7 @@ fn others(
 const MEMORY_IS_OFF_BY: f64 = 0.1;
 
 /// Units of throughput in a sample; none for a unit that does not count samples.
-fn unit(row: &Row, program: &Program) -> Option<f64> {
+fn unit(row: &MeasuredRow, program: &Program) -> Option<f64> {
     // NVIDIA's tables say their unit in the heading or not at all; their picture and text programs count samples.
     let unit = if row.unit.is_empty() && row.source == "nvidia-dle" { "sequences/s" } else { row.unit.as_str() };
     match unit.trim_end_matches("/gpu") {

@@ -4,26 +4,26 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::case::{Case, Gpus};
+use super::case::{Case, GpuLookup};
 use super::contradictions;
-use super::row::Row;
+use super::row::MeasuredRow;
 use super::score::{Fits, Pair, Scaling, Score};
-use crate::estimate::memory::{Figures, Verdict, largest_batch, memory_with, verdict};
-use crate::estimate::{Coefficients, Setup};
+use crate::estimate::memory::{MemoryCoefficients, MemoryFit, largest_batch, memory_with, verdict};
+use crate::estimate::{FittedCoefficients, Setup};
 
 /// Scores by source.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Report {
+pub struct AccuracyReport {
     pub sources: BTreeMap<String, Score>,
 }
 
 /// Estimates every eligible row and scores each source.
-pub fn check(rows: &[Row], gpus: Gpus, coefficients: &Coefficients) -> Report {
-    let mut sources: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
+pub fn check(rows: &[MeasuredRow], gpus: GpuLookup, coefficients: &FittedCoefficients) -> AccuracyReport {
+    let mut sources: BTreeMap<String, Vec<&MeasuredRow>> = BTreeMap::new();
     for row in rows {
         sources.entry(row.source.clone()).or_default().push(row);
     }
-    let score = |(source, rows): (String, Vec<&Row>)| {
+    let score = |(source, rows): (String, Vec<&MeasuredRow>)| {
         let (mut pairs, mut memory, mut ineligible) = (Vec::new(), Vec::new(), BTreeMap::new());
         let (mut cases, mut known) = (Vec::new(), Fits::default());
         for case in contradictions::cases(&rows, gpus, &coefficients.memory) {
@@ -51,7 +51,7 @@ pub fn check(rows: &[Row], gpus: Gpus, coefficients: &Coefficients) -> Report {
         let scaling = Scaling::of(&efficiencies(&cases, &pairs));
         (source, Score { memory: score.memory.clone().with(known), scaling, ..score })
     };
-    Report { sources: sources.into_iter().map(score).collect() }
+    AccuracyReport { sources: sources.into_iter().map(score).collect() }
 }
 
 /// Measured and estimated efficiency of eight GPUs beside one, of all that was measured on both.
@@ -80,7 +80,7 @@ fn efficiencies(cases: &[Case], pairs: &[Pair]) -> Vec<(f64, f64)> {
 
 /// Counts what is said of a batch that is known to fit, of half as many samples more where it fills the GPU, and how
 /// often the largest batch that is expected to fit is near the largest that did.
-fn count(case: &Case, known: &mut Fits, figures: &Figures) {
+fn count(case: &Case, known: &mut Fits, figures: &MemoryCoefficients) {
     let said = |micro_batch: u64| {
         let setup = Setup { micro_batch, ..case.setup.clone() };
         verdict(&memory_with(&case.model, &setup, &case.savings, figures), &setup.device.gpu)
@@ -89,12 +89,12 @@ fn count(case: &Case, known: &mut Fits, figures: &Figures) {
     if case.fits {
         let said = said(batch);
         known.known += 1;
-        known.said += usize::from(said != Verdict::TooLarge);
-        known.surely += usize::from(said == Verdict::Fits);
+        known.said += usize::from(said != MemoryFit::TooLarge);
+        known.surely += usize::from(said == MemoryFit::Fits);
     }
     if case.used.is_some_and(|used| used >= 0.9) {
         known.filling += 1;
-        known.refused += usize::from(said(batch + batch.div_ceil(2)) == Verdict::TooLarge);
+        known.refused += usize::from(said(batch + batch.div_ceil(2)) == MemoryFit::TooLarge);
     }
     if let Some(most) = case.tried {
         let largest =
@@ -105,7 +105,7 @@ fn count(case: &Case, known: &mut Fits, figures: &Figures) {
 }
 
 /// Measured throughput beside the estimated, lowest first.
-fn pair(case: &Case, coefficients: &Coefficients) -> Pair {
+fn pair(case: &Case, coefficients: &FittedCoefficients) -> Pair {
     let work = case.work();
     let band = case.band(&work, coefficients);
     let samples = case.samples() * case.overstated;
@@ -115,7 +115,7 @@ fn pair(case: &Case, coefficients: &Coefficients) -> Pair {
 }
 
 /// Estimated peak memory in bytes, as the measurement saw it.
-fn peak(case: &Case, figures: &Figures) -> Option<[f64; 3]> {
+fn peak(case: &Case, figures: &MemoryCoefficients) -> Option<[f64; 3]> {
     let memory = memory_with(&case.model, &case.setup, &case.savings, figures);
     let seen = case.seen.of_estimate(&memory);
     let [low, high] = [memory.low, memory.high].map(|edge| seen * edge / memory.required);
@@ -156,8 +156,8 @@ pub mod tests {
     #[test]
     fn a_check_scores_scaling_and_what_fits() {
         let gpu = |_: &str, _: Option<f64>| Some(gpu());
-        let rows = Row::table(TABLE).expect("a table");
-        let report = check(&rows, &gpu, &Coefficients::embedded().expect("embedded numbers"));
+        let rows = MeasuredRow::table(TABLE).expect("a table");
+        let report = check(&rows, &gpu, &FittedCoefficients::embedded().expect("embedded numbers"));
         let score = &report.sources["ours"];
         assert_eq!((score.rows, score.eligible, score.predicted), (3, 2, 2));
         assert_eq!(score.ineligible.get("states no batch"), Some(&1));

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use super::case::{Case, Gpus, case};
+use super::case::{Case, GpuLookup, case};
 use super::ineligible::Ineligible;
-use super::row::Row;
+use super::row::MeasuredRow;
 use crate::estimate::Zero;
-use crate::estimate::memory::Figures;
+use crate::estimate::memory::MemoryCoefficients;
 
 /// By how much a GPU among several may be faster than one alone: runs of the same program on the same machine differ by
 /// some 3 %.
@@ -21,7 +21,7 @@ const SAME_THROUGHPUT: f64 = 1.1;
 const MORE: u32 = 4;
 
 /// Understands rows, and marks those that others contradict.
-pub fn cases(rows: &[&Row], gpus: Gpus, memory: &Figures) -> Vec<Result<Case, Ineligible>> {
+pub fn cases(rows: &[&MeasuredRow], gpus: GpuLookup, memory: &MemoryCoefficients) -> Vec<Result<Case, Ineligible>> {
     let mut cases: Vec<Result<Case, Ineligible>> = rows.iter().map(|row| case(row, gpus, memory)).collect();
     let mut alike: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (at, case) in cases.iter().enumerate() {
@@ -144,9 +144,9 @@ mod tests {
                     ours,net,A100,1,FP32,32,100,images/s,25,4,11\n\
                     ours,net,A100,4,AMP,32,900,images/s,25,4,11\n\
                     ours,net,A100,4,FP32,32,900,images/s,25,4,11\n";
-        let rows = Row::table(text).expect("a table");
+        let rows = MeasuredRow::table(text).expect("a table");
         let gpu = |_: &str, _: Option<f64>| Some(crate::measured::check::tests::gpu());
-        let cases = cases(&rows.iter().collect::<Vec<_>>(), &gpu, &Figures::default());
+        let cases = cases(&rows.iter().collect::<Vec<_>>(), &gpu, &MemoryCoefficients::default());
         let said: Vec<_> = cases.iter().map(|case| case.as_ref().expect("eligible").contradicted).collect();
         assert_eq!(said, [None, None, Some(Ineligible::FasterThanAlone)]);
     }

@@ -1,6 +1,6 @@
 //! Measurements of others, held beside our estimates: the test that `gradus plan check` and the fit share.
 //!
-//! A [`Row`] is what a table states, a [`Case`] what it means; [`check`] estimates every eligible one and scores each
+//! A [`MeasuredRow`] is what a table states, a [`Case`] what it means; [`check`] estimates every eligible one and scores each
 //! source. Nothing here is read by an estimate.
 
 mod case;
@@ -15,12 +15,12 @@ mod seen;
 mod strict;
 mod table;
 
-pub use case::{Case, Gpus, case};
-pub use check::{Report, check};
+pub use case::{Case, GpuLookup, case};
+pub use check::{AccuracyReport, check};
 pub use contradictions::cases;
 pub use ineligible::Ineligible;
 pub use kinds::family;
-pub use row::{Row, Unreadable};
-pub use score::{Fits, Memory, Pair, Scaling, Score, percentile};
+pub use row::{MeasuredRow, Unreadable};
+pub use score::{Fits, MemoryScore, Pair, Scaling, Score, percentile};
 pub use seen::MemoryMetric;
 pub use strict::rows;

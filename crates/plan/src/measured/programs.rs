@@ -2,12 +2,12 @@
 
 use super::case::Program;
 use super::kinds;
-use super::row::Row;
+use super::row::MeasuredRow;
 use crate::estimate::memory::{Adapters, Savings};
-use crate::estimate::{Layout, NumericFormat, OptimizerKind, Origin, Recompute, Zero};
+use crate::estimate::{ActivationCheckpointing, Layout, NumericFormat, OptimizerKind, Origin, Zero};
 use crate::model::families::bert::{Bert, Head};
 use crate::model::families::{Gpt, Llama, Mpt, Resnet};
-use crate::model::{Graph, Model, Summary};
+use crate::model::{Graph, ModelDescription, Summary};
 
 /// Tokens of a question with its text in NVIDIA's SQuAD programs.
 const SQUAD_TOKENS: u64 = 384;
@@ -19,12 +19,12 @@ const LARGEST: u64 = 1 << 24;
 const MOST_LAYERS: u64 = 4096;
 
 /// Tokens of a sample.
-fn tokens(row: &Row) -> Option<u64> {
+fn tokens(row: &MeasuredRow) -> Option<u64> {
     row.size.parse().ok().filter(|tokens| (1..=LARGEST).contains(tokens))
 }
 
 /// What ran behind `row`; none where its network has no graph here and no summary figures.
-pub fn of(row: &Row) -> Option<Program> {
+pub fn of(row: &MeasuredRow) -> Option<Program> {
     match row.source.as_str() {
         "timm-train" => totals(row),
         "lambda-results" | "lambda-results_v2" => lambda(row),
@@ -39,10 +39,10 @@ pub fn of(row: &Row) -> Option<Program> {
 }
 
 /// Image models known by their totals (timm's training benchmark: synthetic pictures, SGD with momentum).
-fn totals(row: &Row) -> Option<Program> {
+fn totals(row: &MeasuredRow) -> Option<Program> {
     let (weights, madds, activations) = (row.weights?, row.madds?, row.activations?);
     let family = kinds::family(&row.model, &row.family);
-    let model = Model::Summary(Summary {
+    let model = ModelDescription::Summary(Summary {
         parameters: weights * 1e6,
         multiply_adds: madds * 1e9,
         activations: activations * 1e6,
@@ -58,7 +58,7 @@ fn totals(row: &Row) -> Option<Program> {
 }
 
 /// Lambda's suite: NVIDIA's PyTorch examples of 2020 and later, pictures channels first.
-fn lambda(row: &Row) -> Option<Program> {
+fn lambda(row: &MeasuredRow) -> Option<Program> {
     // Systems of the later two series state the batch of all GPUs together.
     let system = row.notes.split_whitespace().find_map(|word| word.strip_prefix("system=")).unwrap_or_default();
     let together = system.ends_with("_v1") || system.ends_with("_v2");
@@ -72,7 +72,7 @@ fn lambda(row: &Row) -> Option<Program> {
     match row.model.as_str() {
         // The first series ran in 2020 and 2021.
         "resnet50" => {
-            let model = Model::Graph(Resnet::imagenet(50)?.graph());
+            let model = ModelDescription::Graph(Resnet::imagenet(50)?.graph());
             Some(Program {
                 batch,
                 origin,
@@ -97,7 +97,7 @@ fn lambda(row: &Row) -> Option<Program> {
                 // Ampere needs CUDA 11 and a program of its day; before it, the first series ran one of CUDA 10.
                 written_out_before_ampere: !together,
                 savings: half_model(row),
-                ..Program::plain(what, Model::Graph(bert.graph()))
+                ..Program::plain(what, ModelDescription::Graph(bert.graph()))
             })
         }
         _ => None,
@@ -105,12 +105,12 @@ fn lambda(row: &Row) -> Option<Program> {
 }
 
 /// NVIDIA's BERT in PyTorch makes the whole network half precision (apex, level O2).
-fn half_model(row: &Row) -> Savings {
+fn half_model(row: &MeasuredRow) -> Savings {
     Savings { half_model: row.precision.contains("AMP"), ..Savings::default() }
 }
 
 /// NVIDIA's DeepLearningExamples, from the tables of their descriptions.
-fn examples(row: &Row) -> Option<Program> {
+fn examples(row: &MeasuredRow) -> Option<Program> {
     let fused_words = ["MxNet", "Paddle", "TensorFlow2"].iter().any(|word| row.model.starts_with(word));
     let compiled = fused_words || row.notes.contains("XLA");
     let second = row.notes.contains("DGX-2");
@@ -121,7 +121,7 @@ fn examples(row: &Row) -> Option<Program> {
         gpu: gpu.clone(),
         gpus_per_node: Some(row.gpus.unwrap_or(1).min(if second { 16 } else { 8 })),
         layout: Layout::ChannelsLast,
-        ..Program::plain(what, Model::Graph(graph))
+        ..Program::plain(what, ModelDescription::Graph(graph))
     };
     let pictures = |what: &str, graph: Graph, most: f64| Program {
         optimizer: OptimizerKind::SgdMomentum,
@@ -142,13 +142,13 @@ fn examples(row: &Row) -> Option<Program> {
 
 /// Pictures a GPU where a table does not say: the programs' own settings, which are halved for 32 bits and again for
 /// cards of 16 GB. Beyond this many, throughput hardly depends on it.
-fn usual_batch(row: &Row, most: f64) -> f64 {
+fn usual_batch(row: &MeasuredRow, most: f64) -> f64 {
     let wide = if row.precision == "FP32" { 0.5 } else { 1.0 };
     let small = if row.memory.is_some_and(|memory| memory <= 16.0) { 0.5 } else { 1.0 };
     most * wide * small
 }
 
-fn bert(row: &Row, plain: impl Fn(&str, Graph) -> Program) -> Program {
+fn bert(row: &MeasuredRow, plain: impl Fn(&str, Graph) -> Program) -> Program {
     let in_torch = row.model.starts_with("PyTorch");
     let savings = if in_torch { half_model(row) } else { Savings::default() };
     if row.notes.contains("Fine-tuning") {
@@ -197,7 +197,7 @@ fn pair(cell: &str) -> Option<(f64, f64)> {
 }
 
 /// Megatron with DeepSpeed on A100 (vTrain's validation): GPT with 51,200 words, four network cards of 200 Gbit/s.
-fn megatron(row: &Row) -> Option<Program> {
+fn megatron(row: &MeasuredRow) -> Option<Program> {
     let number =
         |letter: &str| row.model.split_whitespace().find_map(|word| word.strip_prefix(letter)?.parse::<u64>().ok());
     let within = |figure: u64, most: u64| (1..=most).contains(&figure).then_some(figure);
@@ -212,19 +212,19 @@ fn megatron(row: &Row) -> Option<Program> {
         accumulate: (samples / row.batch?).round() as u64,
         tensor,
         pipeline,
-        recompute: Recompute::Full,
+        recompute: ActivationCheckpointing::Full,
         half: true,
         fused_kernels: true,
         exchanged_late: true,
         recomputed_whole: true,
         origin: Origin::Validation,
         network: Some(800e9),
-        ..Program::plain(format!("GPT of {layers} layers of {hidden}"), Model::Graph(graph))
+        ..Program::plain(format!("GPT of {layers} layers of {hidden}"), ModelDescription::Graph(graph))
     })
 }
 
 /// MosaicML's llm-foundry: MPT with FSDP and flash attention.
-fn foundry(row: &Row) -> Option<Program> {
+fn foundry(row: &MeasuredRow) -> Option<Program> {
     let tokens = tokens(row)?;
     let size = row.model.strip_prefix("MPT-")?;
     let graph = Mpt::sized(size, tokens)?.graph();
@@ -232,18 +232,22 @@ fn foundry(row: &Row) -> Option<Program> {
         tokens: Some(tokens as f64),
         accumulate: row.noted("grad_accum=").unwrap_or(1.0) as u64,
         zero: if row.parallelism.contains("SHARD_GRAD_OP") { Zero::Gradients } else { Zero::Parameters },
-        recompute: if row.checkpointing == "True" { Recompute::Full } else { Recompute::None },
+        recompute: if row.checkpointing == "True" {
+            ActivationCheckpointing::Full
+        } else {
+            ActivationCheckpointing::None
+        },
         // FSDP's pure mixed precision gathers weights and sums gradients in 16 bits.
         half: true,
         origin: Origin::Sweep,
         flash: true,
         first_flash: true,
-        ..Program::plain(row.model.clone(), Model::Graph(graph))
+        ..Program::plain(row.model.clone(), ModelDescription::Graph(graph))
     })
 }
 
 /// PyTorch's own trainers of Llama 3.1.
-fn torch(row: &Row) -> Option<Program> {
+fn torch(row: &MeasuredRow) -> Option<Program> {
     let tokens = tokens(row)?;
     let llama = match row.model.strip_prefix("Llama3.1-")? {
         "8B" => Llama::three_8b(tokens),
@@ -268,10 +272,10 @@ fn torch(row: &Row) -> Option<Program> {
     let one = row.gpus.unwrap_or(1) == 1;
     let saves_if_needed = row.source == "torchtune" && one && !words.contains("QLoRA");
     let recompute = match (row.checkpointing.as_str(), row.source.as_str()) {
-        (word, _) if word.starts_with("selective") => Recompute::Selective,
-        (word, _) if word.starts_with("full") => Recompute::Full,
-        (_, "torchtune") if !saves_if_needed => Recompute::Full,
-        _ => Recompute::None,
+        (word, _) if word.starts_with("selective") => ActivationCheckpointing::Selective,
+        (word, _) if word.starts_with("full") => ActivationCheckpointing::Full,
+        (_, "torchtune") if !saves_if_needed => ActivationCheckpointing::Full,
+        _ => ActivationCheckpointing::None,
     };
     let pipeline = row.ways("PP");
     // A pipeline takes the samples of a rank one by one (`pipeline_parallel_microbatch_size`).
@@ -298,13 +302,13 @@ fn torch(row: &Row) -> Option<Program> {
         origin: Origin::Documentation,
         optimizer: if words.contains("single device") { OptimizerKind::Adam8bit } else { OptimizerKind::Adam },
         savings,
-        ..Program::plain(row.model.clone(), Model::Graph(graph))
+        ..Program::plain(row.model.clone(), ModelDescription::Graph(graph))
     })
 }
 
 /// MLPerf's training programs on NVIDIA's GPUs: hand-fused, channels last, no padding, on Hopper from round 3.0 BERT in
 /// fp8. Only results of one node are read: larger ones tune their batch to the contest.
-fn contest(row: &Row) -> Option<Program> {
+fn contest(row: &MeasuredRow) -> Option<Program> {
     if row.nodes != Some(1) {
         return None;
     }
@@ -313,7 +317,7 @@ fn contest(row: &Row) -> Option<Program> {
         origin: Origin::Contest,
         layout: Layout::ChannelsLast,
         gpus_per_node: row.gpus,
-        ..Program::plain(what, Model::Graph(graph))
+        ..Program::plain(what, ModelDescription::Graph(graph))
     };
     match row.model.as_str() {
         "resnet" => {
@@ -337,7 +341,7 @@ fn contest(row: &Row) -> Option<Program> {
 }
 
 /// Hugging Face's trainer: BERT large with a class for each sequence.
-fn trainer(row: &Row) -> Option<Program> {
+fn trainer(row: &MeasuredRow) -> Option<Program> {
     let tokens = tokens(row)?;
     if !row.model.starts_with("bert-large") {
         return None;
@@ -350,12 +354,16 @@ fn trainer(row: &Row) -> Option<Program> {
     };
     Some(Program {
         accumulate: row.noted("grad_accum=").unwrap_or(1.0) as u64,
-        recompute: if row.checkpointing == "True" { Recompute::Full } else { Recompute::None },
+        recompute: if row.checkpointing == "True" {
+            ActivationCheckpointing::Full
+        } else {
+            ActivationCheckpointing::None
+        },
         optimizer,
         origin: Origin::Documentation,
         aged: true,
         recomputed_whole: true,
-        ..Program::plain("BERT large, classes", Model::Graph(graph))
+        ..Program::plain("BERT large, classes", ModelDescription::Graph(graph))
     })
 }
 
@@ -365,14 +373,14 @@ mod tests {
 
     /// Whether a row of vTrain's is understood.
     fn check(model: &str, size: &str, parallelism: &str, is_understood: bool) {
-        let row = Row {
+        let row = MeasuredRow {
             source: "vtrain-multi".to_owned(),
             model: model.to_owned(),
             size: size.to_owned(),
             parallelism: parallelism.to_owned(),
             batch: Some(1.0),
             notes: "global_batch=8".to_owned(),
-            ..Row::default()
+            ..MeasuredRow::default()
         };
         assert_eq!(of(&row).is_some(), is_understood, "{model} {size} {parallelism}");
     }

@@ -30,7 +30,7 @@ const COLUMNS: [&str; 22] = [
 
 /// A measurement; what is not stated is an empty word or none.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Row {
+pub struct MeasuredRow {
     pub source: String,
     pub model: String,
     pub family: String,
@@ -65,12 +65,12 @@ pub struct Row {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable(pub String);
 
-impl Row {
+impl MeasuredRow {
     /// Reads a table.
     ///
     /// # Errors
     /// It has no header line with `source_id` and `model`.
-    pub fn table(text: &str) -> Result<Vec<Row>, Unreadable> {
+    pub fn table(text: &str) -> Result<Vec<MeasuredRow>, Unreadable> {
         let mut lines = table::lines(text).into_iter();
         let header = lines.next().ok_or_else(|| Unreadable("it is empty".to_owned()))?;
         if header.iter().any(|name| name == "logged_throughput_median") {
@@ -84,16 +84,16 @@ impl Row {
         let index = |name: &str| header.iter().position(|column| column == name);
         let places: Vec<Option<usize>> = COLUMNS.iter().map(|name| index(name)).collect();
         let notes = index("notes");
-        Ok(lines.map(|line| Row::of(&line, &places, notes)).collect())
+        Ok(lines.map(|line| MeasuredRow::of(&line, &places, notes)).collect())
     }
 
-    fn of(line: &[String], places: &[Option<usize>], notes: Option<usize>) -> Row {
+    fn of(line: &[String], places: &[Option<usize>], notes: Option<usize>) -> MeasuredRow {
         let word = |place: Option<usize>| place.and_then(|at| line.get(at)).map_or("", |field| field.trim()).to_owned();
         let mut words = places.iter().map(|place| word(*place));
         let mut next = || words.next().unwrap_or_default();
         let number = |word: String| word.parse::<f64>().ok().filter(|number| number.is_finite());
         let count = |word: String| number(word).map(|number| number as u32).filter(|count| *count > 0);
-        Row {
+        MeasuredRow {
             source: next(),
             model: next(),
             family: next(),
@@ -144,7 +144,7 @@ impl Row {
 }
 
 /// Rows of a table of MLPerf training results: throughput that one node logged, in samples of the benchmark.
-fn mlperf(header: &[String], lines: impl Iterator<Item = Vec<String>>) -> Vec<Row> {
+fn mlperf(header: &[String], lines: impl Iterator<Item = Vec<String>>) -> Vec<MeasuredRow> {
     let index = |name: &str| header.iter().position(|column| column == name);
     let [round, benchmark, accelerator, nodes, gpus] =
         ["round", "benchmark", "accelerator", "n_nodes", "n_accel"].map(index);
@@ -158,7 +158,7 @@ fn mlperf(header: &[String], lines: impl Iterator<Item = Vec<String>>) -> Vec<Ro
             // Spelled freely: `NVIDIA A100-SXM4-40GB (400W)`.
             let spelled = word(accelerator).split('(').next().unwrap_or_default();
             let spelled = spelled.trim().trim_start_matches("NVIDIA ").trim_end_matches(" CTS").replace(' ', "-");
-            Row {
+            MeasuredRow {
                 source: "mlperf".to_owned(),
                 model: word(benchmark).to_owned(),
                 gpu: spelled.replace("PCIE", "PCIe"),
@@ -169,7 +169,7 @@ fn mlperf(header: &[String], lines: impl Iterator<Item = Vec<String>>) -> Vec<Ro
                 throughput: number(throughput),
                 unit: "samples/s".to_owned(),
                 notes: format!("round={} steps={steps}", word(round)),
-                ..Row::default()
+                ..MeasuredRow::default()
             }
         })
         .collect()

@@ -20,7 +20,7 @@ pub struct Score {
     pub interval_coverage: Option<f64>,
     /// Median of the ninetieth over the tenth percentile.
     pub interval_width: Option<f64>,
-    pub memory: Memory,
+    pub memory: MemoryScore,
     pub scaling: Scaling,
     /// How many rows are not eligible, by reason.
     pub ineligible: BTreeMap<&'static str, usize>,
@@ -59,7 +59,7 @@ pub struct Fits {
 
 /// Scores of peak memory over exact rows, and of whether batches fit over the others that state something.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Memory {
+pub struct MemoryScore {
     pub rows: usize,
     pub mape: Option<f64>,
     pub p90: Option<f64>,
@@ -109,30 +109,30 @@ impl Score {
             ),
             interval_coverage: (!known.is_empty()).then(|| 100.0 * inside as f64 / known.len() as f64),
             interval_width: percentile(&widths, 0.5),
-            memory: Memory::of(memory),
+            memory: MemoryScore::of(memory),
             scaling: Scaling::default(),
             ineligible,
         }
     }
 }
 
-impl Memory {
-    fn of(pairs: &[Pair]) -> Memory {
+impl MemoryScore {
+    fn of(pairs: &[Pair]) -> MemoryScore {
         let errors = errors(pairs);
         let under =
             pairs.iter().filter(|pair| pair.estimated.is_none_or(|[_, middle, _]| middle < 0.9 * pair.measured));
-        Memory {
+        MemoryScore {
             rows: pairs.len(),
             mape: mean(&errors),
             p90: percentile(&errors, 0.9),
             under10: share(under.count(), pairs.len()),
-            ..Memory::default()
+            ..MemoryScore::default()
         }
     }
 
     /// With answers about what fits.
-    pub fn with(self, fits: Fits) -> Memory {
-        Memory {
+    pub fn with(self, fits: Fits) -> MemoryScore {
+        MemoryScore {
             known_to_fit: fits.known,
             said_to_fit: share(fits.said, fits.known),
             surely_fit: share(fits.surely, fits.known),
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn memory_says_how_often_it_was_too_low() {
-        let memory = Memory::of(&[pair(10.0, 8.0), pair(10.0, 10.0), pair(10.0, 9.5), pair(10.0, 12.0)]);
+        let memory = MemoryScore::of(&[pair(10.0, 8.0), pair(10.0, 10.0), pair(10.0, 9.5), pair(10.0, 12.0)]);
         assert_eq!(memory.under10, Some(25.0));
         assert_eq!(memory.rows, 4);
     }

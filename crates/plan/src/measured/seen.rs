@@ -1,6 +1,6 @@
 //! What of a GPU's memory a measurement saw.
 
-use crate::estimate::memory::Memory;
+use crate::estimate::memory::MemoryEstimate;
 
 /// What a measurement of memory sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl MemoryMetric {
     }
 
     /// That part of an estimate.
-    pub fn of_estimate(self, memory: &Memory) -> f64 {
+    pub fn of_estimate(self, memory: &MemoryEstimate) -> f64 {
         match self {
             MemoryMetric::Allocated => memory.allocated(),
             MemoryMetric::Reserved => memory.reserved(),

@@ -3,7 +3,7 @@
 //! Tables of published measurements are read leniently, for they hold words where a number is not known; what a plan is
 //! corrected by must not be.
 
-use super::row::{Row, Unreadable};
+use super::row::{MeasuredRow, Unreadable};
 use super::table;
 
 /// Columns that hold numbers; those of the second list count something.
@@ -23,9 +23,9 @@ const COUNTS: [&str; 6] = ["n_gpus", "nodes", "n_nodes", "n_accel", "global_batc
 /// Reads a table in which every number is one; each row with its line, from 1.
 ///
 /// # Errors
-/// What [`Row::table`] refuses, and the first cell of a column of numbers that holds something else.
-pub fn rows(text: &str) -> Result<Vec<(u64, Row)>, Unreadable> {
-    let rows = Row::table(text)?;
+/// What [`MeasuredRow::table`] refuses, and the first cell of a column of numbers that holds something else.
+pub fn rows(text: &str) -> Result<Vec<(u64, MeasuredRow)>, Unreadable> {
+    let rows = MeasuredRow::table(text)?;
     let mut lines = table::numbered(text).into_iter();
     let (_, header) = lines.next().ok_or_else(|| Unreadable("it is empty".to_owned()))?;
     let mut places = Vec::with_capacity(rows.len());

@@ -8,7 +8,7 @@
 pub struct Graph {
     /// In the order in which they run.
     pub operators: Vec<Operator>,
-    /// Elements of each tensor, indexed by [`Tensor`].
+    /// Elements of each tensor, indexed by [`TensorId`].
     pub tensors: Vec<u64>,
     /// What enters, as far as it is known.
     pub inputs: Vec<Input>,
@@ -37,8 +37,8 @@ impl Graph {
         let tensors = self.tensors.len() as u32;
         let blocks = self.operators.iter().filter_map(|operator| operator.block).max().map_or(0, |last| last + 1);
         self.operators.extend(other.operators.into_iter().map(|operator| Operator {
-            inputs: operator.inputs.iter().map(|input| Tensor(input.0 + tensors)).collect(),
-            output: Tensor(operator.output.0 + tensors),
+            inputs: operator.inputs.iter().map(|input| TensorId(input.0 + tensors)).collect(),
+            output: TensorId(operator.output.0 + tensors),
             block: operator.block.map(|block| block + blocks),
             ..operator
         }));
@@ -52,8 +52,8 @@ impl Graph {
     pub fn leave_dropout_out(&mut self) {
         for operator in &mut self.operators {
             match &mut operator.kind {
-                Kind::Dropout { .. } => operator.kind = Kind::View,
-                Kind::Attention { dropout, .. } => *dropout = false,
+                OpKind::Dropout { .. } => operator.kind = OpKind::View,
+                OpKind::Attention { dropout, .. } => *dropout = false,
                 _ => {}
             }
         }
@@ -71,15 +71,15 @@ impl Graph {
 
 /// Identity of a tensor in its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Tensor(pub u32);
+pub struct TensorId(pub u32);
 
 /// One operator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operator {
     pub name: String,
-    pub kind: Kind,
-    pub inputs: Vec<Tensor>,
-    pub output: Tensor,
+    pub kind: OpKind,
+    pub inputs: Vec<TensorId>,
+    pub output: TensorId,
     /// Which repeated block it belongs to, counted from 0; recomputation and pipelines cut between blocks. None before
     /// the first and after the last.
     pub block: Option<u32>,
@@ -91,7 +91,7 @@ pub struct Operator {
 
 /// What an operator computes. Sizes are those of one sample.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Kind {
+pub enum OpKind {
     /// A convolution as a product of matrices: `positions` output pixels, each from `inner` = kernel · channels in ÷
     /// groups values, into `columns` channels ÷ groups, `groups` times.
     Convolution {
@@ -106,7 +106,7 @@ pub enum Kind {
         rows: u64,
         inner: u64,
         columns: u64,
-        split: Split,
+        split: WeightSplit,
     },
     /// Attention of `heads` heads of `width` over `queries` × `keys` positions; `key_heads` differ from `heads` in
     /// grouped-query attention.
@@ -165,7 +165,7 @@ pub enum Kind {
         rows: u64,
         vocabulary: u64,
         width: u64,
-        split: Split,
+        split: WeightSplit,
     },
     Pool {
         maximum: bool,
@@ -191,7 +191,7 @@ pub enum Kind {
 
 /// How tensor parallelism divides a weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Split {
+pub enum WeightSplit {
     /// Every rank keeps all of it.
     Whole,
     /// Each rank keeps some columns: no exchange forwards, an all-reduce backwards.

@@ -11,13 +11,13 @@ pub mod read;
 mod totals;
 
 pub use builder::Builder;
-pub use graph::{Function, Graph, Input, Kind, Norm, Operator, Split, Tensor};
+pub use graph::{Function, Graph, Input, Norm, OpKind, Operator, TensorId, WeightSplit};
 
 use serde::{Deserialize, Serialize};
 
 /// What is known about a network.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Model {
+pub enum ModelDescription {
     /// Every operator.
     Graph(Graph),
     /// Only totals.

@@ -5,10 +5,10 @@ use domain::rank::Sample;
 
 use super::builder::{Builder, Convolution, Rows};
 use super::families::bert::Head;
-use super::families::block::{Block, Order};
+use super::families::block::{Order, TransformerBlock};
 use super::families::resnet::{self, Stem, Variation};
 use super::families::{Bert, Gpt, Mobilenet, Resnet, Vit, Yolo};
-use super::graph::{Function, Graph, Input, Split};
+use super::graph::{Function, Graph, Input, WeightSplit};
 
 /// Hidden units of the two small networks.
 const HIDDEN: u64 = 128;
@@ -44,7 +44,7 @@ fn of_pictures(architecture: Architecture, picture: [u32; 3], classes: u64) -> O
             }
             // Without padding, as the trainer pools.
             let elements = at.channels * (at.height / 2) * (at.width / 2);
-            let kind = super::Kind::Pool { maximum: true, inputs: at.elements(), outputs: elements };
+            let kind = super::OpKind::Pool { maximum: true, inputs: at.elements(), outputs: elements };
             let tensor = builder.add("pool", kind, &[at.tensor], elements, super::builder::Owned::NOTHING);
             perceive(&mut builder, Rows { tensor, rows: 1, width: elements }, &[HIDDEN], classes);
             builder.finish()
@@ -60,8 +60,8 @@ fn of_pictures(architecture: Architecture, picture: [u32; 3], classes: u64) -> O
                 classes,
                 stem: if is_large { Stem::Large } else { Stem::Small },
                 block: match block {
-                    ResidualBlock::Basic => resnet::Block::Basic,
-                    ResidualBlock::Bottleneck => resnet::Block::Bottleneck,
+                    ResidualBlock::Basic => resnet::ResnetBlock::Basic,
+                    ResidualBlock::Bottleneck => resnet::ResnetBlock::Bottleneck,
                 },
                 stages: blocks.map(|blocks| blocks as u64).to_vec(),
                 channels: width as u64,
@@ -129,15 +129,21 @@ fn of_words(architecture: Architecture, [vocabulary, sequence]: [u64; 2], classe
 /// Hidden layers with ReLU, and the classes.
 fn perceive(builder: &mut Builder, mut at: Rows, hidden: &[u64], classes: u64) {
     for (place, units) in hidden.iter().enumerate() {
-        at = builder.linear(format!("hidden{place}"), at, *units, true, Split::Whole);
+        at = builder.linear(format!("hidden{place}"), at, *units, true, WeightSplit::Whole);
         at = builder.apply(format!("hidden{place}.relu"), at, Function::Relu);
     }
-    let scores = builder.linear("classifier", at, classes, true, Split::Whole);
+    let scores = builder.linear("classifier", at, classes, true, WeightSplit::Whole);
     builder.loss(scores.tensor, 1, classes);
 }
 
-fn transformer(hidden: u64, heads: u64, order: Order, dropout: bool) -> Block {
-    Block { order, joined: true, attention_dropout: dropout, dropout, ..Block::pre_norm(hidden, heads) }
+fn transformer(hidden: u64, heads: u64, order: Order, dropout: bool) -> TransformerBlock {
+    TransformerBlock {
+        order,
+        joined: true,
+        attention_dropout: dropout,
+        dropout,
+        ..TransformerBlock::pre_norm(hidden, heads)
+    }
 }
 
 #[cfg(test)]

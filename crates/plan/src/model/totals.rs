@@ -1,6 +1,6 @@
 //! Totals of a graph, by the rules of the tables that state them, so that ours can be held beside theirs.
 
-use super::{Graph, Kind, Operator, Summary};
+use super::{Graph, OpKind, Operator, Summary};
 
 impl Graph {
     /// Returns how many values are trained; a weight that two operators share counts once.
@@ -52,50 +52,50 @@ impl Graph {
     }
 }
 
-impl Kind {
+impl OpKind {
     /// Returns the multiply-adds of one forward pass of one sample. Masked attention counts whole, as fvcore does.
     pub fn multiply_adds(&self) -> u64 {
         match *self {
-            Kind::Convolution { positions, inner, columns, groups, kernel: _ } => {
+            OpKind::Convolution { positions, inner, columns, groups, kernel: _ } => {
                 product(&[positions, inner, columns, groups])
             }
-            Kind::Linear { rows, inner, columns, split: _ } => product(&[rows, inner, columns]),
-            Kind::Attention { heads, width, queries, keys, .. } => product(&[2, heads, width, queries, keys]),
-            Kind::Product { batch, rows, inner, columns } => product(&[batch, rows, inner, columns]),
-            Kind::Recurrent { steps, inner, hidden, gates, directions } => {
+            OpKind::Linear { rows, inner, columns, split: _ } => product(&[rows, inner, columns]),
+            OpKind::Attention { heads, width, queries, keys, .. } => product(&[2, heads, width, queries, keys]),
+            OpKind::Product { batch, rows, inner, columns } => product(&[batch, rows, inner, columns]),
+            OpKind::Recurrent { steps, inner, hidden, gates, directions } => {
                 product(&[steps, inner.saturating_add(hidden), hidden, gates, directions])
             }
-            Kind::Norm { .. }
-            | Kind::Activation { .. }
-            | Kind::Elementwise { .. }
-            | Kind::Softmax { .. }
-            | Kind::Dropout { .. }
-            | Kind::Embedding { .. }
-            | Kind::Pool { .. }
-            | Kind::Resize { .. }
-            | Kind::Copy { .. }
-            | Kind::View
-            | Kind::Loss { .. } => 0,
+            OpKind::Norm { .. }
+            | OpKind::Activation { .. }
+            | OpKind::Elementwise { .. }
+            | OpKind::Softmax { .. }
+            | OpKind::Dropout { .. }
+            | OpKind::Embedding { .. }
+            | OpKind::Pool { .. }
+            | OpKind::Resize { .. }
+            | OpKind::Copy { .. }
+            | OpKind::View
+            | OpKind::Loss { .. } => 0,
         }
     }
 
     /// Returns whether it multiplies by a weight.
     pub fn is_weighted(&self) -> bool {
         match self {
-            Kind::Convolution { .. } | Kind::Linear { .. } | Kind::Recurrent { .. } => true,
-            Kind::Attention { .. }
-            | Kind::Product { .. }
-            | Kind::Norm { .. }
-            | Kind::Activation { .. }
-            | Kind::Elementwise { .. }
-            | Kind::Softmax { .. }
-            | Kind::Dropout { .. }
-            | Kind::Embedding { .. }
-            | Kind::Pool { .. }
-            | Kind::Resize { .. }
-            | Kind::Copy { .. }
-            | Kind::View
-            | Kind::Loss { .. } => false,
+            OpKind::Convolution { .. } | OpKind::Linear { .. } | OpKind::Recurrent { .. } => true,
+            OpKind::Attention { .. }
+            | OpKind::Product { .. }
+            | OpKind::Norm { .. }
+            | OpKind::Activation { .. }
+            | OpKind::Elementwise { .. }
+            | OpKind::Softmax { .. }
+            | OpKind::Dropout { .. }
+            | OpKind::Embedding { .. }
+            | OpKind::Pool { .. }
+            | OpKind::Resize { .. }
+            | OpKind::Copy { .. }
+            | OpKind::View
+            | OpKind::Loss { .. } => false,
         }
     }
 }

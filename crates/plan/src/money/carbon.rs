@@ -14,15 +14,15 @@ pub mod assumed {
 
 /// Energy and its emissions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Carbon {
+pub struct Emissions {
     pub kilowatt_hours: f64,
     /// Kilograms of CO₂ equivalent.
     pub kilograms: f64,
 }
 
 /// What `gpus` GPUs of `watts` each emit in `seconds` on a grid of `grams_per_kwh`.
-pub fn carbon(gpus: u32, watts: f64, seconds: f64, grams_per_kwh: f64) -> Carbon {
+pub fn carbon(gpus: u32, watts: f64, seconds: f64, grams_per_kwh: f64) -> Emissions {
     let watts = f64::from(gpus) * (watts * assumed::DRAWN + assumed::HOST_WATTS) * assumed::BUILDING;
     let kilowatt_hours = watts * seconds / 3.6e6;
-    Carbon { kilowatt_hours, kilograms: kilowatt_hours * grams_per_kwh / 1000.0 }
+    Emissions { kilowatt_hours, kilograms: kilowatt_hours * grams_per_kwh / 1000.0 }
 }

@@ -28,7 +28,7 @@ impl Term {
 
 /// A reservation beside renting by the hour.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct ReservationComparison {
     pub term: Term,
     /// Share of the time from which on the reservation costs less; above 1 it never does.
     pub breaks_even_at: f64,
@@ -41,10 +41,17 @@ pub struct Comparison {
 }
 
 /// Compares, for `nodes` machines that work `hours` within `horizon_hours`.
-pub fn compare(term: Term, on_demand: Rate, reserved: Rate, nodes: u32, hours: f64, horizon_hours: u64) -> Comparison {
+pub fn compare(
+    term: Term,
+    on_demand: Rate,
+    reserved: Rate,
+    nodes: u32,
+    hours: f64,
+    horizon_hours: u64,
+) -> ReservationComparison {
     let terms = horizon_hours.div_ceil(YEAR_HOURS * term.years()).max(1);
     let whole = Elapsed(terms * term.years() * YEAR_HOURS * 3_600_000_000);
-    Comparison {
+    ReservationComparison {
         term,
         breaks_even_at: reserved.micros_per_hour() as f64 / (on_demand.micros_per_hour() as f64).max(1.0),
         hours,

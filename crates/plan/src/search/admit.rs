@@ -9,13 +9,13 @@ use domain::wants::Spot;
 use domain::{Bytes, Rate};
 use serde::Serialize;
 
-use super::market::{Market, PricedListing, PurchaseOption};
+use super::market::{MarketIndex, PricedListing, PurchaseOption};
 
 /// What a job admits. Empty lists and none admit everything.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Admission {
     /// Any one of these.
-    pub gpus: Vec<Gpus>,
+    pub gpus: Vec<GpuRequirement>,
     pub instance_type: Option<String>,
     pub clouds: Vec<Cloud>,
     /// Names, the start of some with `*`, or two letters of a country.
@@ -31,7 +31,7 @@ pub struct Admission {
 
 /// GPUs that are asked for, their names looked up.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Gpus {
+pub struct GpuRequirement {
     /// Names that will do; none for any.
     pub names: Option<Vec<String>>,
     /// Memory of one, and whether more will do.
@@ -93,7 +93,7 @@ pub struct Admitted {
 }
 
 /// Admits the offers of a market.
-pub fn admit(market: &Market, admission: &Admission) -> Admitted {
+pub fn admit(market: &MarketIndex, admission: &Admission) -> Admitted {
     let mut admitted = Admitted::default();
     let mut rule_out = |reason: Reason, offers: usize| *admitted.ruled_out.entry(reason).or_default() += offers;
     let prices = |listing: &Listing| PurchaseOption::ALL.iter().filter(|terms| terms.price(listing).is_some()).count();
@@ -181,7 +181,7 @@ impl Admission {
     }
 }
 
-impl Gpus {
+impl GpuRequirement {
     fn are(&self, listing: &Listing) -> bool {
         let own = &listing.gpus;
         let named = |names: &Vec<String>| own.name.as_ref().is_some_and(|name| names.contains(name));

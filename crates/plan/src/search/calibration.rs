@@ -8,9 +8,10 @@ use serde::Serialize;
 use super::parallel;
 use super::workload::{ProgramOptions, ResolvedWorkload, TrainingSpec};
 use crate::estimate::{
-    Calibration, Coefficients, Device, MeasuredStep, NumericFormat, Parallel, Recompute, Setup, Zero, seconds,
+    ActivationCheckpointing, Calibration, Device, FittedCoefficients, MeasuredStep, NumericFormat, ParallelDegrees,
+    Setup, Zero, seconds,
 };
-use crate::measured::Row;
+use crate::measured::MeasuredRow;
 
 /// Measured steps, each with the GPU that it was measured on.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -47,11 +48,11 @@ impl CalibrationData {
     /// # Errors
     /// The first row that cannot be held beside an estimate.
     pub fn of<'g>(
-        rows: &[Row],
+        rows: &[MeasuredRow],
         workload: &ResolvedWorkload,
         sequence: Option<u64>,
         gpu: impl Fn(&str, Option<f64>) -> Option<&'g Gpu>,
-        coefficients: &Coefficients,
+        coefficients: &FittedCoefficients,
     ) -> Result<CalibrationData, RejectedRow> {
         let mut data = CalibrationData::default();
         for (index, row) in rows.iter().enumerate() {
@@ -90,7 +91,7 @@ impl CalibrationData {
 }
 
 /// The setup that a row states; what it does not is the job's.
-fn setup(row: &Row, spec: &TrainingSpec, gpu: &Gpu, batch: f64) -> Option<Setup> {
+fn setup(row: &MeasuredRow, spec: &TrainingSpec, gpu: &Gpu, batch: f64) -> Option<Setup> {
     let gpus = row.gpus.unwrap_or(1);
     let nodes = row.nodes.unwrap_or(gpus.div_ceil(8)).clamp(1, gpus);
     let device = Device { gpu: gpu.clone(), nodes, gpus_per_node: gpus / nodes, network: None };
@@ -106,7 +107,7 @@ fn setup(row: &Row, spec: &TrainingSpec, gpu: &Gpu, batch: f64) -> Option<Setup>
     };
     let (tensor, pipeline) = (row.ways("TP"), row.ways("PP"));
     let divided = ["FSDP", "ZeRO-3", "ZERO3"].iter().any(|word| row.parallelism.contains(word));
-    let parallel = Parallel {
+    let parallel = ParallelDegrees {
         data: (gpus / (tensor * pipeline).max(1)).max(1),
         tensor,
         pipeline,
@@ -115,6 +116,6 @@ fn setup(row: &Row, spec: &TrainingSpec, gpu: &Gpu, batch: f64) -> Option<Setup>
     let recomputes = row.checkpointing.eq_ignore_ascii_case("true");
     let spec = TrainingSpec { program: ProgramOptions { precision: formats, ..spec.program }, ..spec.clone() };
     let start = parallel::start(&spec, &device)?;
-    let recompute = if recomputes { Recompute::Full } else { Recompute::None };
+    let recompute = if recomputes { ActivationCheckpointing::Full } else { ActivationCheckpointing::None };
     Some(Setup { parallel, recompute, micro_batch: batch.round().max(1.0) as u64, ..start })
 }

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::{Answer, Candidate, Constraints, PurchaseOption, front};
+use super::{Candidate, Constraints, PurchaseOption, SearchResult, front};
 
 /// What a candidate is chosen for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum Recommendation {
     Recommended,
     Cheapest,
     Fastest,
@@ -15,13 +15,13 @@ pub enum Role {
     Robust,
 }
 
-impl Role {
+impl Recommendation {
     pub fn word(self) -> &'static str {
         match self {
-            Role::Recommended => "recommended",
-            Role::Cheapest => "cheapest",
-            Role::Fastest => "fastest",
-            Role::Robust => "most robust",
+            Recommendation::Recommended => "recommended",
+            Recommendation::Cheapest => "cheapest",
+            Recommendation::Fastest => "fastest",
+            Recommendation::Robust => "most robust",
         }
     }
 }
@@ -29,8 +29,8 @@ impl Role {
 /// A candidate that is chosen.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Pick {
-    pub role: Role,
-    /// Index in [`Answer::candidates`].
+    pub role: Recommendation,
+    /// Index in [`SearchResult::candidates`].
     pub candidate: usize,
     /// Why, as a sentence without a capital and without a full stop.
     pub why: String,
@@ -38,7 +38,11 @@ pub struct Pick {
 
 /// Chooses. `is_risky` says whether a candidate may well miss the deadline: one run in ten or more. What is recommended
 /// surely fits, unless nothing does.
-pub fn choose(answer: &Answer, constraints: &Constraints, mut is_risky: impl FnMut(&Candidate) -> bool) -> Vec<Pick> {
+pub fn choose(
+    answer: &SearchResult,
+    constraints: &Constraints,
+    mut is_risky: impl FnMut(&Candidate) -> bool,
+) -> Vec<Pick> {
     let (Some(fastest), Some(cheapest)) = (answer.front.first().copied(), answer.front.last().copied()) else {
         return Vec::new();
     };
@@ -70,10 +74,14 @@ pub fn choose(answer: &Answer, constraints: &Constraints, mut is_risky: impl FnM
         }
     };
     if let Some((candidate, why)) = recommended {
-        picks.push(Pick { role: Role::Recommended, candidate, why: doubt(candidate, why) });
+        picks.push(Pick { role: Recommendation::Recommended, candidate, why: doubt(candidate, why) });
     }
-    picks.push(Pick { role: Role::Cheapest, candidate: cheapest, why: doubt(cheapest, "nothing costs less") });
-    picks.push(Pick { role: Role::Fastest, candidate: fastest, why: doubt(fastest, "nothing is faster") });
+    picks.push(Pick {
+        role: Recommendation::Cheapest,
+        candidate: cheapest,
+        why: doubt(cheapest, "nothing costs less"),
+    });
+    picks.push(Pick { role: Recommendation::Fastest, candidate: fastest, why: doubt(fastest, "nothing is faster") });
     // The knee among machines that nobody takes away, and that surely fit where any do.
     let is_steady = |candidate: &Candidate| candidate.terms != PurchaseOption::Spot;
     let any_is_sure = answer.candidates.iter().any(|candidate| is_steady(candidate) && candidate.is_sure());
@@ -86,13 +94,13 @@ pub fn choose(answer: &Answer, constraints: &Constraints, mut is_risky: impl FnM
         });
     if let Some((candidate, _)) = robust {
         let why = doubt(candidate, "nobody takes its machines away, so its time is the surest");
-        picks.push(Pick { role: Role::Robust, candidate, why });
+        picks.push(Pick { role: Recommendation::Robust, candidate, why });
     }
     picks
 }
 
 /// The front of what surely fits; the whole front where nothing does.
-fn sure_front(answer: &Answer) -> Vec<usize> {
+fn sure_front(answer: &SearchResult) -> Vec<usize> {
     if answer.front.iter().all(|index| answer.candidates[*index].is_sure()) {
         return answer.front.clone();
     }

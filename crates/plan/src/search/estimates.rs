@@ -6,13 +6,13 @@ use super::calibration::CalibrationData;
 use super::parallel::{Estimator, RequiredMemory};
 use super::workload::ResolvedNetwork;
 use crate::estimate::memory::{Key, Profile, Savings};
-use crate::estimate::{Coefficients, Setup, seconds};
+use crate::estimate::{FittedCoefficients, Setup, seconds};
 
 /// Estimates of one network.
 #[derive(Debug)]
 pub struct Estimates<'a> {
     network: &'a ResolvedNetwork,
-    coefficients: &'a Coefficients,
+    coefficients: &'a FittedCoefficients,
     profiles: BTreeMap<Key, Profile>,
     /// Measured steps of the network.
     measured: CalibrationData,
@@ -21,14 +21,14 @@ pub struct Estimates<'a> {
 }
 
 impl<'a> Estimates<'a> {
-    pub fn new(network: &'a ResolvedNetwork, coefficients: &'a Coefficients) -> Estimates<'a> {
+    pub fn new(network: &'a ResolvedNetwork, coefficients: &'a FittedCoefficients) -> Estimates<'a> {
         Estimates::calibrated(network, coefficients, CalibrationData::default())
     }
 
     /// Estimates that measured steps correct.
     pub fn calibrated(
         network: &'a ResolvedNetwork,
-        coefficients: &'a Coefficients,
+        coefficients: &'a FittedCoefficients,
         measured: CalibrationData,
     ) -> Estimates<'a> {
         Estimates { network, coefficients, profiles: BTreeMap::new(), measured, factors: BTreeMap::new() }

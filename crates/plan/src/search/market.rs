@@ -98,14 +98,14 @@ pub struct Tariffs {
 
 /// Everything that is offered.
 #[derive(Debug, Clone, Default)]
-pub struct Market<'a> {
+pub struct MarketIndex<'a> {
     pub hardware: Vec<HardwareConfig>,
     pub listings: Vec<PricedListing<'a>>,
     /// Listings whose GPUs are not known, or are parts of one.
     pub unknown: Vec<&'a Listing>,
 }
 
-impl<'a> Market<'a> {
+impl<'a> MarketIndex<'a> {
     /// Groups listings. `gpu` knows the GPU of a name, `region` the region of a listing, `stocked` whether there are such
     /// machines.
     pub fn of(
@@ -114,8 +114,8 @@ impl<'a> Market<'a> {
         region: impl Fn(&Listing) -> Option<&'a Region>,
         stocked: impl Fn(&Listing) -> Option<bool>,
         tariffs: &[Tariff],
-    ) -> Market<'a> {
-        let mut market = Market::default();
+    ) -> MarketIndex<'a> {
+        let mut market = MarketIndex::default();
         // Listings of one type stand together, so the last hardware is usually the one.
         let mut clouds: Vec<(&domain::listing::Cloud, Tariffs)> = Vec::new();
         for listing in listings {
@@ -159,7 +159,7 @@ impl<'a> Market<'a> {
     }
 
     /// The market of one machine that runs already, and what each rank has of it.
-    pub fn here(listing: &'a Listing, device: Device) -> Market<'a> {
+    pub fn here(listing: &'a Listing, device: Device) -> MarketIndex<'a> {
         let priced = PricedListing {
             listing,
             hardware: 0,
@@ -168,7 +168,7 @@ impl<'a> Market<'a> {
             stocked: None,
             arrival: Arrival::HERE,
         };
-        Market { hardware: vec![HardwareConfig { device, alone: 0 }], listings: vec![priced], unknown: Vec::new() }
+        MarketIndex { hardware: vec![HardwareConfig { device, alone: 0 }], listings: vec![priced], unknown: Vec::new() }
     }
 }
 

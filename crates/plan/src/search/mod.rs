@@ -1,7 +1,7 @@
 //! The search: every offer, every usual number of machines, every way of dividing the work; exact, and fast because
 //! each kind of hardware is estimated once.
 //!
-//! A [`TrainingSpec`] says what is to be trained, a [`Market`] what is offered, an [`Admission`] what the job allows.
+//! A [`TrainingSpec`] says what is to be trained, a [`MarketIndex`] what is offered, an [`Admission`] what the job allows.
 //! [`Search::answer`] returns the front of cost against time, what to choose from it and why, and how many offers were
 //! ruled out for which reason. Estimates come through an [`Estimator`]; they are kept, so that a second search of the
 //! same training (another budget, other regions, new prices) costs next to nothing.
@@ -25,14 +25,14 @@ use std::collections::BTreeMap;
 use domain::{Elapsed, Money};
 use serde::Serialize;
 
-pub use crate::estimate::memory::Verdict;
-pub use admit::{Admission, Admitted, Gpus, Reason, admit};
+pub use crate::estimate::memory::MemoryFit;
+pub use admit::{Admission, Admitted, GpuRequirement, Reason, admit};
 pub use calibration::{CalibrationData, MOST_OFF, Outlier, RejectedRow};
-pub use choose::{Pick, Role, choose};
+pub use choose::{Pick, Recommendation, choose};
 pub use estimates::Estimates;
 pub use forecast::{Forecast, forecast};
 pub use front::front;
-pub use market::{HardwareConfig, Market, PricedListing, PurchaseOption, Tariffs};
+pub use market::{HardwareConfig, MarketIndex, PricedListing, PurchaseOption, Tariffs};
 pub use parallel::{Estimator, Infeasible, ParallelConfig, RequiredMemory};
 pub use timeline::{DataLocality, Egress, RunProfile, RunTimeline};
 pub use workload::{JobFacts, ResolvedNetwork, ResolvedWorkload, TrainingSpec, resolve};
@@ -64,7 +64,7 @@ pub struct Constraints {
 /// One offer, on so many machines, in the way that is the fastest there.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Candidate {
-    /// Index in [`Market::listings`].
+    /// Index in [`MarketIndex::listings`].
     pub listing: usize,
     pub terms: PurchaseOption,
     pub nodes: u32,
@@ -73,13 +73,13 @@ pub struct Candidate {
     /// Kilograms of CO₂, where the region's grid is known.
     pub kilograms: Option<f64>,
     /// Whether it surely fits the GPUs' memory, or only may.
-    pub verdict: Verdict,
+    pub verdict: MemoryFit,
 }
 
 impl Candidate {
     /// Whether it surely fits.
     pub fn is_sure(&self) -> bool {
-        self.verdict == Verdict::Fits
+        self.verdict == MemoryFit::Fits
     }
 
     /// Time and cost, as they are compared.
@@ -97,7 +97,7 @@ pub struct NearMiss {
 
 /// What was found.
 #[derive(Debug, Clone, Default)]
-pub struct Answer {
+pub struct SearchResult {
     /// Everything within the limits.
     pub candidates: Vec<Candidate>,
     /// Indices of those on the front, the fastest first.
@@ -115,18 +115,18 @@ pub struct Answer {
 }
 
 /// Seconds of a step, and from the start of processes to the first, and whether it fits; or why there is no way.
-type StepOrReason = Result<(f64, f64, Verdict), Infeasible>;
+type StepOrReason = Result<(f64, f64, MemoryFit), Infeasible>;
 
 /// A training on a market, with the estimates made so far.
 pub struct Search<'a, E> {
     pub spec: &'a TrainingSpec,
-    pub market: &'a Market<'a>,
+    pub market: &'a MarketIndex<'a>,
     estimator: E,
     ways: BTreeMap<(usize, u32), Result<ParallelConfig, Infeasible>>,
 }
 
 impl<'a, E: Estimator> Search<'a, E> {
-    pub fn new(spec: &'a TrainingSpec, market: &'a Market<'a>, estimator: E) -> Search<'a, E> {
+    pub fn new(spec: &'a TrainingSpec, market: &'a MarketIndex<'a>, estimator: E) -> Search<'a, E> {
         Search { spec, market, estimator, ways: BTreeMap::new() }
     }
 
@@ -147,9 +147,10 @@ impl<'a, E: Estimator> Search<'a, E> {
     }
 
     /// Everything that the constraints admit, compared.
-    pub fn answer(&mut self, constraints: &Constraints) -> Answer {
+    pub fn answer(&mut self, constraints: &Constraints) -> SearchResult {
         let admitted = admit(self.market, &constraints.admission);
-        let mut answer = Answer { ruled_out: admitted.ruled_out, offers: admitted.all, ..Answer::default() };
+        let mut answer =
+            SearchResult { ruled_out: admitted.ruled_out, offers: admitted.all, ..SearchResult::default() };
         let market = self.market;
         answer.candidates.reserve(admitted.offers.len() * constraints.nodes.len());
         // What a step takes on each kind of hardware, as many as there are numbers of machines.
@@ -248,7 +249,7 @@ impl Constraints {
     }
 }
 
-impl Answer {
+impl SearchResult {
     /// Why a way is missing, as the reason of an offer.
     fn no_way(&mut self, no: &Infeasible, usable: u64) -> Reason {
         match no {

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::workload::{ParallelChoice, TrainingSpec};
 use crate::estimate::limits;
-use crate::estimate::memory::Verdict;
-use crate::estimate::{Device, NumericFormat, Parallel, Recompute, Setup, Zero};
+use crate::estimate::memory::MemoryFit;
+use crate::estimate::{ActivationCheckpointing, Device, NumericFormat, ParallelDegrees, Setup, Zero};
 
 /// What estimates say. The search only asks; how they are made is not its business.
 pub trait Estimator {
@@ -30,10 +30,10 @@ pub struct RequiredMemory {
 
 impl RequiredMemory {
     /// What there must be for a verdict: all that may be taken, or what some runs get by with.
-    fn least(&self, verdict: Verdict) -> f64 {
+    fn least(&self, verdict: MemoryFit) -> f64 {
         match verdict {
-            Verdict::Fits => self.high,
-            Verdict::Tight | Verdict::TooLarge => self.low,
+            MemoryFit::Fits => self.high,
+            MemoryFit::Tight | MemoryFit::TooLarge => self.low,
         }
     }
 }
@@ -42,10 +42,10 @@ impl RequiredMemory {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ParallelConfig {
     pub precision: NumericFormat,
-    pub parallel: Parallel,
+    pub parallel: ParallelDegrees,
     pub micro_batch: u64,
     pub accumulate: u64,
-    pub recompute: Recompute,
+    pub recompute: ActivationCheckpointing,
     /// Seconds of one optimiser step.
     pub step: f64,
     /// Bytes that one GPU must have.
@@ -53,7 +53,7 @@ pub struct ParallelConfig {
     pub needed_low: f64,
     pub needed_high: f64,
     /// Whether it surely fits, or only may.
-    pub verdict: Verdict,
+    pub verdict: MemoryFit,
     /// Seconds from the start of processes to the first usual step.
     pub start: f64,
 }
@@ -73,7 +73,7 @@ pub enum Infeasible {
 /// How ranks may share the work, the simplest first: plain data parallelism, then more and more of the state divided
 /// among the ranks; then, where the network has attention and blocks, each layer divided within a node, and stages of
 /// blocks over nodes. Gradients and weights are not divided beside those (each micro-batch would gather them).
-pub fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<Parallel> {
+pub fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<ParallelDegrees> {
     let gpus = nodes * gpus_per_node;
     let divides = |tensor: u32| {
         gpus_per_node.is_multiple_of(tensor)
@@ -82,7 +82,7 @@ pub fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<Par
     };
     let tensors: Vec<u32> = [1, 2, 4, 8].into_iter().filter(|tensor| *tensor == 1 || divides(*tensor)).collect();
     let widest = tensors.last().copied().unwrap_or(1);
-    let mut divisions: Vec<Parallel> = Vec::new();
+    let mut divisions: Vec<ParallelDegrees> = Vec::new();
     let mut add = |tensor: u32, pipeline: u32, zeros: &[Zero]| {
         let ranks = tensor * pipeline;
         if !gpus.is_multiple_of(ranks) {
@@ -90,7 +90,7 @@ pub fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<Par
         }
         let data = gpus / ranks;
         let zeros = if data == 1 { &[Zero::None][..] } else { zeros };
-        divisions.extend(zeros.iter().map(|zero| Parallel { data, tensor, pipeline, zero: *zero }));
+        divisions.extend(zeros.iter().map(|zero| ParallelDegrees { data, tensor, pipeline, zero: *zero }));
     };
     for tensor in &tensors {
         match tensor {
@@ -113,11 +113,13 @@ pub fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<Par
 
 /// The levels of recomputation that a job may use, the cheapest first. Attention that never writes its scores keeps
 /// too little to be worth computing again alone.
-pub(super) fn levels(spec: &TrainingSpec) -> &'static [Recompute] {
+pub(super) fn levels(spec: &TrainingSpec) -> &'static [ActivationCheckpointing] {
     match (spec.program.recompute, spec.network.heads > 0 && !spec.program.flash_attention) {
-        (false, _) => &[Recompute::None],
-        (true, false) => &[Recompute::None, Recompute::Full],
-        (true, true) => &[Recompute::None, Recompute::Selective, Recompute::Full],
+        (false, _) => &[ActivationCheckpointing::None],
+        (true, false) => &[ActivationCheckpointing::None, ActivationCheckpointing::Full],
+        (true, true) => {
+            &[ActivationCheckpointing::None, ActivationCheckpointing::Selective, ActivationCheckpointing::Full]
+        }
     }
 }
 
@@ -134,8 +136,8 @@ pub fn fastest(
     if let ParallelChoice::Stated { parallel, accumulate, recompute } = spec.division {
         return stated(spec, device, estimator, (parallel, accumulate, recompute));
     }
-    fastest_of(Verdict::Fits, spec, device, estimator).or_else(|no| match no {
-        Infeasible::Memory { .. } => fastest_of(Verdict::Tight, spec, device, estimator),
+    fastest_of(MemoryFit::Fits, spec, device, estimator).or_else(|no| match no {
+        Infeasible::Memory { .. } => fastest_of(MemoryFit::Tight, spec, device, estimator),
         Infeasible::Format | Infeasible::Batch => Err(no),
     })
 }
@@ -145,22 +147,24 @@ fn stated(
     spec: &TrainingSpec,
     device: &Device,
     estimator: &mut impl Estimator,
-    (parallel, accumulate, recompute): (Parallel, u64, Recompute),
+    (parallel, accumulate, recompute): (ParallelDegrees, u64, ActivationCheckpointing),
 ) -> Result<ParallelConfig, Infeasible> {
     let micro_batch = spec.length.batch.div_ceil(u64::from(parallel.data.max(1))).div_ceil(accumulate.max(1));
     let setup =
         Setup { parallel, accumulate, recompute, micro_batch, ..start(spec, device).ok_or(Infeasible::Format)? };
     let needed = estimator.needed(&setup);
-    let verdict = Verdict::of(needed.low, needed.high, device.gpu.usable.0 as f64);
+    let verdict = MemoryFit::of(needed.low, needed.high, device.gpu.usable.0 as f64);
     match verdict {
-        Verdict::TooLarge => Err(Infeasible::Memory { least: needed.low }),
-        Verdict::Fits | Verdict::Tight => Ok(ParallelConfig::of(&setup, needed, verdict, estimator.seconds(&setup))),
+        MemoryFit::TooLarge => Err(Infeasible::Memory { least: needed.low }),
+        MemoryFit::Fits | MemoryFit::Tight => {
+            Ok(ParallelConfig::of(&setup, needed, verdict, estimator.seconds(&setup)))
+        }
     }
 }
 
 /// The fastest way of one verdict.
 fn fastest_of(
-    verdict: Verdict,
+    verdict: MemoryFit,
     spec: &TrainingSpec,
     device: &Device,
     estimator: &mut impl Estimator,
@@ -192,7 +196,7 @@ fn fastest_of(
 
 /// Whether the whole share of a rank fits at once, with nothing computed again.
 pub(super) fn is_whole(way: &ParallelConfig) -> bool {
-    way.accumulate == 1 && way.recompute == Recompute::None
+    way.accumulate == 1 && way.recompute == ActivationCheckpointing::None
 }
 
 /// Why nothing was found so far.
@@ -217,8 +221,8 @@ pub(super) fn start(spec: &TrainingSpec, device: &Device) -> Option<Setup> {
         layout: spec.program.layout,
         micro_batch: 1,
         accumulate: 1,
-        parallel: Parallel { data: 1, tensor: 1, pipeline: 1, zero: Zero::None },
-        recompute: Recompute::None,
+        parallel: ParallelDegrees { data: 1, tensor: 1, pipeline: 1, zero: Zero::None },
+        recompute: ActivationCheckpointing::None,
         optimizer: spec.program.optimizer,
         flash_attention: spec.program.flash_attention,
         compiled: spec.program.compiled,
@@ -227,7 +231,7 @@ pub(super) fn start(spec: &TrainingSpec, device: &Device) -> Option<Setup> {
 
 /// The way with the largest micro-batch of a verdict, for the division and recomputation of `setup`.
 fn largest_micro_batch(
-    verdict: Verdict,
+    verdict: MemoryFit,
     spec: &TrainingSpec,
     setup: &mut Setup,
     estimator: &mut impl Estimator,
@@ -269,7 +273,7 @@ fn largest_micro_batch(
 }
 
 impl ParallelConfig {
-    fn of(setup: &Setup, needed: RequiredMemory, verdict: Verdict, step: f64) -> ParallelConfig {
+    fn of(setup: &Setup, needed: RequiredMemory, verdict: MemoryFit, step: f64) -> ParallelConfig {
         ParallelConfig {
             precision: setup.precision,
             parallel: setup.parallel,

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::workload::{CheckpointFigures, DataDemand, NetworkFigures, ParallelChoice, ProgramOptions, RunLength};
 use super::*;
-use crate::estimate::{Layout, NumericFormat, OptimizerKind, Recompute, Setup, Zero};
+use crate::estimate::{ActivationCheckpointing, Layout, NumericFormat, OptimizerKind, Setup, Zero};
 
 /// Estimates that are simple, and awkward enough: nothing is smooth or monotone but what the search relies on, that
 /// computing again takes longer and that fewer samples take less memory.
@@ -30,9 +30,9 @@ impl Estimator for Rough {
             Zero::Parameters => 16.0 / data,
         };
         let share = match setup.recompute {
-            Recompute::None => 1.0,
-            Recompute::Selective => 0.6,
-            Recompute::Full | Recompute::Every(_) => 0.1,
+            ActivationCheckpointing::None => 1.0,
+            ActivationCheckpointing::Selective => 0.6,
+            ActivationCheckpointing::Full | ActivationCheckpointing::Every(_) => 0.1,
         };
         let middle = self.weights * shards / ranks + self.kept * share * setup.micro_batch as f64 / ranks;
         RequiredMemory { low: 0.8 * middle, middle, high: 1.2 * middle }
@@ -40,9 +40,9 @@ impl Estimator for Rough {
 
     fn seconds(&mut self, setup: &Setup) -> f64 {
         let again = match setup.recompute {
-            Recompute::None => 1.0,
-            Recompute::Selective => 1.05,
-            Recompute::Full | Recompute::Every(_) => self.again,
+            ActivationCheckpointing::None => 1.0,
+            ActivationCheckpointing::Selective => 1.05,
+            ActivationCheckpointing::Full | ActivationCheckpointing::Every(_) => self.again,
         };
         let gpus = f64::from(setup.device.nodes * setup.device.gpus_per_node);
         let odd = 1.0 + 0.3 * ((setup.micro_batch * 7 + setup.accumulate * 3) % 5) as f64;
@@ -154,12 +154,12 @@ fn tariffs() -> Vec<domain::tariff::Tariff> {
 
 /// Every way that is worth using and surely fits, else every one that may, each micro-batch tried in turn.
 fn every_way(spec: &TrainingSpec, device: &crate::estimate::Device, estimator: &mut Rough) -> Vec<ParallelConfig> {
-    let sure = every_way_of(Verdict::Fits, spec, device, estimator);
-    if sure.is_empty() { every_way_of(Verdict::Tight, spec, device, estimator) } else { sure }
+    let sure = every_way_of(MemoryFit::Fits, spec, device, estimator);
+    if sure.is_empty() { every_way_of(MemoryFit::Tight, spec, device, estimator) } else { sure }
 }
 
 fn every_way_of(
-    verdict: Verdict,
+    verdict: MemoryFit,
     spec: &TrainingSpec,
     device: &crate::estimate::Device,
     estimator: &mut Rough,
@@ -180,7 +180,7 @@ fn every_way_of(
                 (setup.accumulate, setup.micro_batch) = (cut, share / cut);
                 let needed = estimator.needed(&setup);
                 let has = device.gpu.usable.0 as f64;
-                if needed.high <= has || (verdict == Verdict::Tight && needed.low <= has) {
+                if needed.high <= has || (verdict == MemoryFit::Tight && needed.low <= has) {
                     found.push(ParallelConfig {
                         precision: setup.precision,
                         parallel,
@@ -206,7 +206,7 @@ fn every_way_of(
 }
 
 /// Points of every offer on every number of machines in every way that fits, one by one.
-fn by_force(spec: &TrainingSpec, market: &Market, estimator: Rough, constraints: &Constraints) -> Vec<(u64, i64)> {
+fn by_force(spec: &TrainingSpec, market: &MarketIndex, estimator: Rough, constraints: &Constraints) -> Vec<(u64, i64)> {
     let mut points = Vec::new();
     for (index, terms) in admit(market, &constraints.admission).offers {
         let priced = &market.listings[index];
@@ -255,7 +255,7 @@ proptest! {
     ) {
         let gpus: Vec<Gpu> = (0..4).map(gpu).collect();
         let tariffs = tariffs();
-        let market = Market::of(&listings, |name| gpus.iter().find(|gpu| gpu.name == name), |_| None, |_| None, &tariffs);
+        let market = MarketIndex::of(&listings, |name| gpus.iter().find(|gpu| gpu.name == name), |_| None, |_| None, &tariffs);
         let spec = spec(batch, steps, per_core, heads, recompute);
         let rough = Rough { weights, kept, again };
         let constraints = Constraints {
@@ -314,7 +314,7 @@ fn machines_that_a_region_does_not_have_are_not_planned_with() {
         _ => None,
     };
     let gpu = gpu(0);
-    let market = Market::of(&listings, |_| Some(&gpu), |_| None, stocked, &[]);
+    let market = MarketIndex::of(&listings, |_| Some(&gpu), |_| None, stocked, &[]);
     let admitted = admit(&market, &Admission::default());
     assert_eq!(admitted.offers, [(0, PurchaseOption::OnDemand), (2, PurchaseOption::OnDemand)]);
     assert_eq!(admitted.ruled_out, BTreeMap::from([(Reason::NotStocked, 1)]));

@@ -7,11 +7,11 @@ use serde::Serialize;
 use super::assumed;
 use super::market::{PricedListing, PurchaseOption, Tariffs};
 use super::workload::TrainingSpec;
-use crate::estimate::limits::{self, Preparation, Supply};
-use crate::money::carbon::{Carbon, carbon};
+use crate::estimate::limits::{self, PreprocessingRate, Supply};
+use crate::money::carbon::{Emissions, carbon};
 use crate::money::cost::elapsed;
 use crate::money::{Cost, Stored, Transferred, kept, moved, rent};
-use crate::spot::{CheckpointCosts, OutagePolicy, SpotAvailability, interval, paid};
+use crate::spot::{CheckpointOverhead, OutagePolicy, SpotAvailability, interval, paid};
 use domain::tariff::Service;
 use domain::wants::Spot;
 
@@ -42,7 +42,7 @@ pub struct RunProfile {
     pub starved: f64,
     /// Boot and fetching the data.
     pub before: f64,
-    pub costs: CheckpointCosts,
+    pub costs: CheckpointOverhead,
 }
 
 impl RunProfile {
@@ -54,7 +54,7 @@ impl RunProfile {
         // Where the number of cores is not known, data is not assumed to be the limit.
         let limit = spec.data.per_core.zip(priced.listing.cores).map(|(per_core, cores)| {
             let supply = Supply { nodes, cores: f64::from(cores), disk: None, network: None };
-            limits::data_limit(Preparation { per_core, bytes: 0.0 }, supply)
+            limits::data_limit(PreprocessingRate { per_core, bytes: 0.0 }, supply)
         });
         let fed = limit.map_or(step, |limit| limits::fed(step, batch, limit));
         let arriving = limit.map_or(f64::INFINITY, |limit| limit.samples_per_second);
@@ -66,7 +66,7 @@ impl RunProfile {
             work: spec.length.steps as f64 * fed + evaluated,
             starved: 1.0 - step / fed,
             before: priced.arrival.boot + start + spec.data.bytes.0 as f64 / (machines * priced.arrival.fetch),
-            costs: CheckpointCosts {
+            costs: CheckpointOverhead {
                 stall: 0.2 + limits::checkpoint_stall(spec.checkpoints.state.0 as f64 / gpus, gpu),
                 lag,
                 restart: assumed::RESTART + lag,
@@ -203,7 +203,7 @@ pub fn cost(
 }
 
 /// What a timeline emits; none where the region's grid is not known.
-pub fn emitted(priced: &PricedListing, nodes: u32, watts: f64, timeline: &RunTimeline) -> Option<Carbon> {
+pub fn emitted(priced: &PricedListing, nodes: u32, watts: f64, timeline: &RunTimeline) -> Option<Emissions> {
     let grams = priced.region?.carbon.as_ref()?.grams_per_kwh;
     Some(carbon(nodes * priced.listing.gpus.count, watts, timeline.rented + timeline.fallen_back, grams))
 }

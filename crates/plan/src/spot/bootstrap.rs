@@ -7,7 +7,7 @@
 use domain::random::Draws;
 use serde::Serialize;
 
-use super::{CheckpointCosts, Ended, OutagePolicy, SpotAvailability, UptimeInterval, walk};
+use super::{CheckpointOverhead, Ended, OutagePolicy, SpotAvailability, UptimeInterval, walk};
 
 /// Standard deviation of the logarithm of the odds of having machines, from one stretch of weeks to the next. Over the
 /// halves of 14 published traces it is 1.6; a wider band than 1.5 gives hardly covers more.
@@ -31,7 +31,7 @@ pub struct Band {
 
 /// What the courses say.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Bands {
+pub struct OutcomeBands {
     /// Seconds paid for.
     pub paid: Band,
     /// Seconds from start to end.
@@ -46,10 +46,10 @@ pub fn bands(
     seen: &[UptimeInterval],
     work: f64,
     interval: f64,
-    costs: &CheckpointCosts,
+    costs: &CheckpointOverhead,
     policy: OutagePolicy,
     seed: u64,
-) -> Option<Bands> {
+) -> Option<OutcomeBands> {
     let lengths = |is_up: bool| -> Vec<f64> {
         seen.iter().filter(|spell| spell.is_up == is_up).map(|spell| spell.seconds).collect()
     };
@@ -69,7 +69,7 @@ pub fn bands(
     }
     let endless = COURSES - ended.len();
     let mean = |of: fn(&Ended) -> f64| ended.iter().map(of).sum::<f64>() / ended.len() as f64;
-    Some(Bands {
+    Some(OutcomeBands {
         paid: band(ended.iter().map(Ended::paid).collect(), endless),
         wall: band(ended.iter().map(|ended| ended.wall).collect(), endless),
         mean: Ended {
@@ -86,10 +86,10 @@ pub fn bands_of(
     availability: SpotAvailability,
     work: f64,
     interval: f64,
-    costs: &CheckpointCosts,
+    costs: &CheckpointOverhead,
     policy: OutagePolicy,
     seed: u64,
-) -> Option<Bands> {
+) -> Option<OutcomeBands> {
     const SPELLS: u32 = 64;
     let quantile = |index: u32| -(1.0 - (f64::from(index) + 0.5) / f64::from(SPELLS)).ln();
     let of = |is_up: bool, mean: f64| {
@@ -167,7 +167,7 @@ pub(super) fn normal(draws: &mut Draws) -> f64 {
 mod tests {
     use super::*;
 
-    const COSTS: CheckpointCosts = CheckpointCosts { stall: 2.0, lag: 60.0, restart: 300.0 };
+    const COSTS: CheckpointOverhead = CheckpointOverhead { stall: 2.0, lag: 60.0, restart: 300.0 };
     const HOUR: f64 = 3600.0;
 
     #[test]

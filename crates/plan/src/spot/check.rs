@@ -3,9 +3,9 @@
 use domain::random::Draws;
 use serde::Serialize;
 
-use super::bootstrap::{Bands, bands};
+use super::bootstrap::{OutcomeBands, bands};
 use super::now::band_from;
-use super::{CheckpointCosts, Ended, OutagePolicy, SpotAvailability, Trace, UptimeInterval, interval, paid, walk};
+use super::{CheckpointOverhead, Ended, OutagePolicy, SpotAvailability, Trace, UptimeInterval, interval, paid, walk};
 
 /// What a trace is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -14,14 +14,14 @@ pub struct Replay {
     pub nodes: u32,
     /// Seconds of work.
     pub work: f64,
-    pub costs: CheckpointCosts,
+    pub costs: CheckpointOverhead,
     pub policy: OutagePolicy,
     pub seed: u64,
 }
 
 /// Foreseen and replayed. Times in seconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Checked {
+pub struct SpotReplay {
     /// Of the first half.
     pub availability: SpotAvailability,
     /// Of the second.
@@ -29,7 +29,7 @@ pub struct Checked {
     pub interval: f64,
     /// Paid for, on average, as foreseen.
     pub foreseen_paid: f64,
-    pub foreseen: Bands,
+    pub foreseen: OutcomeBands,
     /// Runs replayed, one for each start; and those that ended.
     pub replays: usize,
     pub ended: usize,
@@ -79,7 +79,7 @@ const ROUNDS: usize = 50;
 ///
 /// # Errors
 /// A sentence that says why this trace answers nothing.
-pub fn check(trace: &Trace, question: &Replay) -> Result<Checked, String> {
+pub fn check(trace: &Trace, question: &Replay) -> Result<SpotReplay, String> {
     if !question.work.is_finite() || question.work <= 0.0 {
         return Err("a run without work needs no machines".to_owned());
     }
@@ -121,7 +121,7 @@ pub fn check(trace: &Trace, question: &Replay) -> Result<Checked, String> {
     walls.sort_by(f64::total_cmp);
     let at = |share: f64| walls[(share * (walls.len() - 1) as f64).round() as usize];
     let inside = walls.iter().filter(|wall| (foreseen.wall.low..=foreseen.wall.high).contains(wall)).count();
-    Ok(Checked {
+    Ok(SpotReplay {
         availability,
         then: SpotAvailability::of(&second),
         interval,

@@ -6,7 +6,7 @@ use super::SpotAvailability;
 
 /// What saving and starting again take, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct CheckpointCosts {
+pub struct CheckpointOverhead {
     /// The run stands still while a snapshot is taken.
     pub stall: f64,
     /// From the snapshot until it is safe, beside the run.
@@ -17,7 +17,7 @@ pub struct CheckpointCosts {
 
 /// Seconds of work between two checkpoints that lose least (Daly 2006, equation 37; Young 1974 is its first term). A
 /// checkpoint is not begun before the last one is safe.
-pub fn interval(up: f64, costs: &CheckpointCosts) -> f64 {
+pub fn interval(up: f64, costs: &CheckpointOverhead) -> f64 {
     let ratio = costs.stall / (2.0 * up);
     let best = match costs.stall < 2.0 * up {
         true => (2.0 * costs.stall * up).sqrt() * (1.0 + ratio.sqrt() / 3.0 + ratio / 9.0) - costs.stall,
@@ -29,7 +29,7 @@ pub fn interval(up: f64, costs: &CheckpointCosts) -> f64 {
 /// Seconds that machines are paid for, on average, until `work` seconds are done: interruptions come at random, at a
 /// rate of one in `up` seconds (Daly 2006, equation 20). What is not yet safe is lost with the rest, so the lag counts
 /// as time to start again.
-pub fn paid(work: f64, interval: f64, availability: SpotAvailability, costs: &CheckpointCosts) -> f64 {
+pub fn paid(work: f64, interval: f64, availability: SpotAvailability, costs: &CheckpointOverhead) -> f64 {
     let up = availability.up;
     let interval = interval.min(work).max(1e-9);
     let each = ((interval + costs.stall) / up).exp_m1();
@@ -42,8 +42,8 @@ mod tests {
 
     const HOUR: f64 = 3600.0;
 
-    fn costs(stall: f64, lag: f64, restart: f64) -> CheckpointCosts {
-        CheckpointCosts { stall, lag, restart }
+    fn costs(stall: f64, lag: f64, restart: f64) -> CheckpointOverhead {
+        CheckpointOverhead { stall, lag, restart }
     }
 
     #[test]

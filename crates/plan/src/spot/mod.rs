@@ -15,7 +15,7 @@ pub mod walk;
 
 pub use availability::{SpotAvailability, UptimeInterval};
 pub use bootstrap::{Band, bands};
-pub use check::{Checked, check};
-pub use expected::{CheckpointCosts, interval, paid};
+pub use check::{SpotReplay, check};
+pub use expected::{CheckpointOverhead, interval, paid};
 pub use trace::Trace;
 pub use walk::{Ended, OutagePolicy, walk};

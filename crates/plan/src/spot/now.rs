@@ -7,7 +7,7 @@
 use domain::random::Draws;
 
 use super::bootstrap::{Band, LONGEST, band, normal};
-use super::{CheckpointCosts, OutagePolicy, UptimeInterval, walk};
+use super::{CheckpointOverhead, OutagePolicy, UptimeInterval, walk};
 
 /// Seconds after which a spell counts by a factor of e less: a month. Five days do as well on the traces of
 /// `docs/estimate.md`.
@@ -24,7 +24,7 @@ pub fn band_from(
     seen: &[UptimeInterval],
     work: f64,
     interval: f64,
-    costs: &CheckpointCosts,
+    costs: &CheckpointOverhead,
     policy: OutagePolicy,
     draws: &mut Draws,
 ) -> Option<Band> {
@@ -119,7 +119,7 @@ impl Iterator for Course<'_> {
 mod tests {
     use super::*;
 
-    const COSTS: CheckpointCosts = CheckpointCosts { stall: 2.0, lag: 60.0, restart: 300.0 };
+    const COSTS: CheckpointOverhead = CheckpointOverhead { stall: 2.0, lag: 60.0, restart: 300.0 };
     const HOUR: f64 = 3600.0;
 
     fn uptime_intervals(hours: &[f64], last_is_up: bool) -> Vec<UptimeInterval> {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{CheckpointCosts, UptimeInterval};
+use super::{CheckpointOverhead, UptimeInterval};
 
 /// What a run does when there are no spot machines.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -39,7 +39,7 @@ impl Ended {
 struct Progress<'a> {
     left: f64,
     interval: f64,
-    costs: &'a CheckpointCosts,
+    costs: &'a CheckpointOverhead,
     ended: Ended,
 }
 
@@ -82,7 +82,7 @@ pub fn walk(
     uptime_intervals: impl Iterator<Item = UptimeInterval>,
     work: f64,
     interval: f64,
-    costs: &CheckpointCosts,
+    costs: &CheckpointOverhead,
     policy: OutagePolicy,
 ) -> Option<Ended> {
     let mut progress = Progress { left: work, interval: interval.min(work).max(1e-9), costs, ended: Ended::default() };
@@ -143,7 +143,7 @@ pub fn walk(
 mod tests {
     use super::*;
 
-    const COSTS: CheckpointCosts = CheckpointCosts { stall: 1.0, lag: 2.0, restart: 5.0 };
+    const COSTS: CheckpointOverhead = CheckpointOverhead { stall: 1.0, lag: 2.0, restart: 5.0 };
     const FALL_BACK: OutagePolicy = OutagePolicy::FallBack { patience: 10.0, hold: 20.0 };
 
     /// A course as `+100 -50`, what 60 seconds of work make of it with a checkpoint every 9.

@@ -8,11 +8,17 @@ use domain::{Cause, Elapsed, Finding, InstanceId, Job, Money, RunId, SweepId, Wo
 
 use super::next::{Move, Stand, Standing, next, standing};
 use super::{draws, trial};
-use crate::reconcile::{Action, Facts, Policy, SubmitTrial};
-use crate::world::{Run, Sweep, SweepState, World};
+use crate::reconcile::{Action, ObservedState, Policy, SubmitTrial};
+use crate::world::{Run, SweepRecord, SweepState, World};
 
 /// What to do for one sweep. The limits are those of all of its trials together.
-pub fn actions(world: &World, facts: &Facts, policy: &Policy, id: &SweepId, sweep: &Sweep) -> Vec<Action> {
+pub fn actions(
+    world: &World,
+    facts: &ObservedState,
+    policy: &Policy,
+    id: &SweepId,
+    sweep: &SweepRecord,
+) -> Vec<Action> {
     match &sweep.state {
         SweepState::Ended { .. } => Vec::new(),
         SweepState::Stopping { by } => {
@@ -29,7 +35,7 @@ pub fn actions(world: &World, facts: &Facts, policy: &Policy, id: &SweepId, swee
     }
 }
 
-fn running(world: &World, facts: &Facts, policy: &Policy, id: &SweepId, sweep: &Sweep) -> Vec<Action> {
+fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, sweep: &SweepRecord) -> Vec<Action> {
     let stop = |by| vec![Action::StopSweep { sweep: id.clone(), by }];
     if let Some(deadline) = sweep.job.deadline
         && facts.now.since(sweep.submitted).0 >= deadline.micros()
@@ -88,7 +94,7 @@ fn running(world: &World, facts: &Facts, policy: &Policy, id: &SweepId, sweep: &
 
 /// The next trial as a run. One whose values make no work, or that has no place on the machine, is tried all the same:
 /// its own words say best what is wrong.
-fn begin(id: &SweepId, sweep: &Sweep, number: u32) -> Action {
+fn begin(id: &SweepId, sweep: &SweepRecord, number: u32) -> Action {
     let offer = &sweep.plan.offer;
     let values = draws::values(&sweep.search, number);
     let job = trial::job(&sweep.job, &sweep.search, &values, offer.node.cores);
@@ -99,7 +105,7 @@ fn begin(id: &SweepId, sweep: &Sweep, number: u32) -> Action {
     Action::SubmitTrial(Box::new(SubmitTrial { run: id.trial(number), job, plan, file: sweep.file.clone(), trial }))
 }
 
-fn end(world: &World, id: &SweepId, sweep: &Sweep, failure: Option<String>) -> Action {
+fn end(world: &World, id: &SweepId, sweep: &SweepRecord, failure: Option<String>) -> Action {
     let end = match (failure, best(world, sweep)) {
         (None, Some(best)) => SweepEnd::Done { best },
         (failure, best) => {
@@ -119,22 +125,22 @@ fn end(world: &World, id: &SweepId, sweep: &Sweep, failure: Option<String>) -> A
 }
 
 /// Whether every trial is at its end and billed.
-fn is_settled(world: &World, sweep: &Sweep) -> bool {
+fn is_settled(world: &World, sweep: &SweepRecord) -> bool {
     world.trials(sweep).all(|(_, run)| run.state.is_final() && run.bill.is_some())
 }
 
 /// The sum of the bills that are final.
-fn billed(world: &World, sweep: &Sweep) -> Money {
+fn billed(world: &World, sweep: &SweepRecord) -> Money {
     world.trials(sweep).filter_map(|(_, run)| run.bill.as_ref()).map(|bill| bill.total).sum()
 }
 
 /// What a sweep has cost until now: the sum over its trials.
-pub fn spent(world: &World, sweep: &Sweep, meters: &BTreeMap<InstanceId, Elapsed>) -> Money {
+pub fn spent(world: &World, sweep: &SweepRecord, meters: &BTreeMap<InstanceId, Elapsed>) -> Money {
     world.trials(sweep).map(|(_, run)| crate::bill::spent(world, run, meters)).sum()
 }
 
 /// The best trial so far, by the last result of each; of equals the earlier one.
-pub fn best(world: &World, sweep: &Sweep) -> Option<Best> {
+pub fn best(world: &World, sweep: &SweepRecord) -> Option<Best> {
     let mut best: Option<Best> = None;
     for (id, run) in world.trials(sweep) {
         let Some(trial) = &run.trial else { continue };

@@ -5,7 +5,7 @@ use domain::job::Budget;
 use domain::sweep::Trial;
 use domain::{Event, Record, RunId, SweepId};
 
-use crate::world::{Sweep, SweepState, World};
+use crate::world::{SweepRecord, SweepState, World};
 
 impl World {
     /// Moves the world by one event of a sweep; other events change nothing here.
@@ -57,7 +57,7 @@ impl World {
             return Err(format!("sweep `{}` was submitted before", submitted.sweep));
         }
         let search = submitted.job.sweep.clone().ok_or("its job says nothing of a sweep")?;
-        let sweep = Sweep {
+        let sweep = SweepRecord {
             job: submitted.job.clone(),
             search,
             plan: submitted.plan.clone(),
@@ -103,11 +103,11 @@ impl World {
         self.trials(sweep).filter(|(_, run)| failed(run)).count() as u32
     }
 
-    fn sweep_mut(&mut self, id: &SweepId) -> Result<&mut Sweep, String> {
+    fn sweep_mut(&mut self, id: &SweepId) -> Result<&mut SweepRecord, String> {
         self.sweeps.get_mut(id).ok_or_else(|| format!("sweep `{id}` is unknown"))
     }
 }
 
-fn refuse_final(sweep: &Sweep) -> Result<(), String> {
+fn refuse_final(sweep: &SweepRecord) -> Result<(), String> {
     if sweep.state.is_final() { Err(format!("the sweep is {}", sweep.state.word())) } else { Ok(()) }
 }

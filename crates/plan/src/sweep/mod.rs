@@ -21,5 +21,5 @@ pub use bound::{Bound, bound};
 pub use draws::values;
 pub use halving::rungs;
 pub use next::{Move, Stand, Standing, next, standing};
-pub use rows::{Row, rows};
+pub use rows::{TrialRow, rows};
 pub use trial::{Misfit, crowded, job, misfit, most, plan};

@@ -7,11 +7,11 @@ use domain::sweep::Setting;
 use domain::{Elapsed, InstanceId, Money, RunId};
 
 use super::next::{Stand, standing};
-use crate::world::{Run, Sweep, World};
+use crate::world::{Run, SweepRecord, World};
 
 /// One trial.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct TrialRow {
     /// Its number, from 1.
     pub number: u32,
     /// Its run.
@@ -31,11 +31,11 @@ pub struct Row {
 }
 
 /// The trials by their last result, best first; those without one by number after them, failed ones last.
-pub fn rows(world: &World, sweep: &Sweep, meters: &BTreeMap<InstanceId, Elapsed>) -> Vec<Row> {
+pub fn rows(world: &World, sweep: &SweepRecord, meters: &BTreeMap<InstanceId, Elapsed>) -> Vec<TrialRow> {
     let row = |(id, run): (&RunId, &Run)| {
         let trial = run.trial.as_ref()?;
         let last = run.results.last();
-        Some(Row {
+        Some(TrialRow {
             number: trial.number,
             run: id.clone(),
             values: trial.values.clone(),
@@ -46,7 +46,7 @@ pub fn rows(world: &World, sweep: &Sweep, meters: &BTreeMap<InstanceId, Elapsed>
             cost: crate::bill::spent(world, run, meters),
         })
     };
-    let mut rows: Vec<Row> = world.trials(sweep).filter_map(row).collect();
+    let mut rows: Vec<TrialRow> = world.trials(sweep).filter_map(row).collect();
     // Stable: equals stay in the order of their numbers.
     rows.sort_by(|one, other| match (one.value, other.value) {
         (Some(one), Some(other)) if sweep.search.goal.prefers(one, other) => Ordering::Less,

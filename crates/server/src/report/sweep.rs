@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use domain::run::StopBy;
 use domain::sweep::{Method, Setting, SweepEnd};
 use domain::{Elapsed, InstanceId, SweepId};
-use plan::sweep::{Row, Stand, best, rows, spent};
-use plan::{Sweep, SweepState, World};
+use plan::sweep::{Stand, TrialRow, best, rows, spent};
+use plan::{SweepRecord, SweepState, World};
 
 use super::markup::Markup;
 use super::trials::{Axis, Dot, against_keys, coordinates};
@@ -33,7 +33,7 @@ pub fn sweep_html(world: &World, id: &SweepId, meters: &BTreeMap<InstanceId, Ela
     Some(page.finish())
 }
 
-fn head(page: &mut Markup, id: &SweepId, sweep: &Sweep) {
+fn head(page: &mut Markup, id: &SweepId, sweep: &SweepRecord) {
     let (tone, detail) = match &sweep.state {
         SweepState::Running | SweepState::Stopping { .. } => ("plain", None),
         SweepState::Ended { how: SweepEnd::Done { .. } } => ("good", None),
@@ -58,7 +58,13 @@ fn stopper(by: StopBy) -> &'static str {
     }
 }
 
-fn figures(page: &mut Markup, world: &World, sweep: &Sweep, rows: &[Row], meters: &BTreeMap<InstanceId, Elapsed>) {
+fn figures(
+    page: &mut Markup,
+    world: &World,
+    sweep: &SweepRecord,
+    rows: &[TrialRow],
+    meters: &BTreeMap<InstanceId, Elapsed>,
+) {
     let metric = sweep.search.metric;
     page.tags("<section class=\"figures\">");
     let mut figure = |name: &str, value: String| {
@@ -81,10 +87,10 @@ fn figures(page: &mut Markup, world: &World, sweep: &Sweep, rows: &[Row], meters
     page.tags("</section>\n");
 }
 
-fn charts(page: &mut Markup, sweep: &Sweep, rows: &[Row]) {
+fn charts(page: &mut Markup, sweep: &SweepRecord, rows: &[TrialRow]) {
     let axes: Vec<Axis> = sweep.search.parameters.iter().map(Axis::of).collect();
     let metric = sweep.search.metric;
-    let dot = |(place, row): (usize, &Row)| {
+    let dot = |(place, row): (usize, &TrialRow)| {
         let value = row.value?;
         let places = axes.iter().zip(&row.values).map(|(axis, setting)| axis.place(&setting.value)).collect();
         let said: Vec<String> = row.values.iter().map(said).collect();
@@ -119,7 +125,7 @@ fn said(setting: &Setting) -> String {
     format!("{} {}", setting.key, setting.say())
 }
 
-fn trials(page: &mut Markup, sweep: &Sweep, rows: &[Row]) {
+fn trials(page: &mut Markup, sweep: &SweepRecord, rows: &[TrialRow]) {
     let metric = sweep.search.metric;
     page.tags("<h2>Table</h2><table class=\"trials\"><thead><tr><th class=\"number\">trial</th><th>state</th>");
     page.tags("<th class=\"number\">epochs</th>").element("<th class=\"number\">", metric.name(), "</th>");
@@ -142,7 +148,7 @@ fn trials(page: &mut Markup, sweep: &Sweep, rows: &[Row]) {
     page.tags("</tbody></table>\n");
 }
 
-fn search(page: &mut Markup, sweep: &Sweep) {
+fn search(page: &mut Markup, sweep: &SweepRecord) {
     let what = match sweep.search.method {
         Method::Grid => "grid",
         Method::Random => "random values",

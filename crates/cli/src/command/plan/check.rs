@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use cloud::catalog::Catalog;
 use domain::Bytes;
-use plan::estimate::Coefficients;
-use plan::measured::{self, Row, Score};
+use plan::estimate::FittedCoefficients;
+use plan::measured::{self, MeasuredRow, Score};
 
 use crate::error::Error;
 use crate::printer::Printer;
@@ -36,10 +36,10 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
             std::io::ErrorKind::InvalidData => unusable("not UTF-8 text".to_owned()),
             _ => Error::file("read the table", file)(error),
         })?;
-        rows.extend(Row::table(&text).map_err(|error| unusable(error.0))?);
+        rows.extend(MeasuredRow::table(&text).map_err(|error| unusable(error.0))?);
     }
     let catalog = Catalog::embedded().map_err(|error| ours(&error.to_string()))?;
-    let coefficients = Coefficients::embedded().map_err(|error| ours(&error.to_string()))?;
+    let coefficients = FittedCoefficients::embedded().map_err(|error| ours(&error.to_string()))?;
     let gpus = |spelling: &str, memory: Option<f64>| {
         let memory = memory.map(|gigabytes| Bytes((gigabytes * f64::from(1 << 30)) as u64));
         catalog.gpu(spelling, memory).cloned()

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use domain::Duration;
 use plan::spot::check::{Replay, STARTS};
-use plan::spot::{Checked, CheckpointCosts, OutagePolicy, Trace, check};
+use plan::spot::{CheckpointOverhead, OutagePolicy, SpotReplay, Trace, check};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -45,8 +45,8 @@ pub struct Args {
 struct Row {
     name: String,
     nodes: u32,
-    waiting: Result<Checked, String>,
-    falling_back: Result<Checked, String>,
+    waiting: Result<SpotReplay, String>,
+    falling_back: Result<SpotReplay, String>,
 }
 
 /// Predicts from the first half of each trace, replays the second, and prints the error.
@@ -54,7 +54,7 @@ struct Row {
 /// # Errors
 /// [`Error::File`] and [`Error::Usage`] for a file that cannot be read or is not a trace.
 pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
-    let costs = CheckpointCosts {
+    let costs = CheckpointOverhead {
         stall: args.stall.as_secs_f64(),
         lag: args.lag.as_secs_f64(),
         restart: args.restart.as_secs_f64(),
@@ -92,7 +92,7 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
         return Ok(exit::DONE);
     }
     for (title, of) in [
-        ("wait: spot machines only", waiting as fn(&Row) -> &Result<Checked, String>),
+        ("wait: spot machines only", waiting as fn(&Row) -> &Result<SpotReplay, String>),
         ("fall back: on-demand machines after `--patience`", falling_back),
     ] {
         printer.data(title);
@@ -102,11 +102,11 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
     Ok(exit::DONE)
 }
 
-fn waiting(row: &Row) -> &Result<Checked, String> {
+fn waiting(row: &Row) -> &Result<SpotReplay, String> {
     &row.waiting
 }
 
-fn falling_back(row: &Row) -> &Result<Checked, String> {
+fn falling_back(row: &Row) -> &Result<SpotReplay, String> {
     &row.falling_back
 }
 
@@ -122,7 +122,7 @@ pub fn read(path: &Path) -> Result<Trace, Error> {
     })
 }
 
-fn people(rows: &[Row], of: fn(&Row) -> &Result<Checked, String>, printer: &mut Printer) {
+fn people(rows: &[Row], of: fn(&Row) -> &Result<SpotReplay, String>, printer: &mut Printer) {
     let hours = |seconds: f64| format!("{:.2}", seconds / 3600.0);
     let cells = rows.iter().map(|row| {
         let mut cells = vec![row.name.clone(), row.nodes.to_string()];
@@ -184,8 +184,8 @@ fn people(rows: &[Row], of: fn(&Row) -> &Result<Checked, String>, printer: &mut 
     ));
 }
 
-fn summary(rows: &[Row], of: impl Fn(&Row) -> &Result<Checked, String>) -> Value {
-    let checked: Vec<&Checked> = rows.iter().filter_map(|row| of(row).as_ref().ok()).collect();
+fn summary(rows: &[Row], of: impl Fn(&Row) -> &Result<SpotReplay, String>) -> Value {
+    let checked: Vec<&SpotReplay> = rows.iter().filter_map(|row| of(row).as_ref().ok()).collect();
     let mean = |figures: &[f64]| figures.iter().sum::<f64>() / figures.len() as f64;
     let median = |mut figures: Vec<f64>| {
         figures.sort_by(f64::total_cmp);
@@ -199,7 +199,7 @@ fn summary(rows: &[Row], of: impl Fn(&Row) -> &Result<Checked, String>) -> Value
     let covered: Vec<f64> = checked.iter().map(|one| one.covered).collect();
     let now: Vec<f64> = checked.iter().filter_map(|one| Some(one.from_now?.covered)).collect();
     let now_ratio = checked.iter().filter_map(|one| Some(one.from_now?.ratio)).collect();
-    let total = |of: fn(&Checked) -> f64| checked.iter().map(|one| of(one)).sum::<f64>();
+    let total = |of: fn(&SpotReplay) -> f64| checked.iter().map(|one| of(one)).sum::<f64>();
     let together = total(|one| one.foreseen_paid) / total(|one| one.paid) - 1.0;
     json!({
         "traces": rows.len(),
@@ -217,7 +217,7 @@ fn summary(rows: &[Row], of: impl Fn(&Row) -> &Result<Checked, String>) -> Value
 }
 
 fn row_json(row: &Row) -> Value {
-    let side = |checked: &Result<Checked, String>| match checked {
+    let side = |checked: &Result<SpotReplay, String>| match checked {
         Ok(checked) => json!(checked),
         Err(why) => json!({ "unanswered": why }),
     };

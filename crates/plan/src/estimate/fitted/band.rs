@@ -85,7 +85,7 @@ pub enum Origin {
 
 /// Logarithms of measured over estimated time at the tenth and the ninetieth percentile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
-pub struct Bands {
+pub struct ErrorBands {
     pub classes: BTreeMap<Class, [f64; 2]>,
     /// The same by how rows came about, for estimates that are held beside such rows.
     #[serde(default)]
@@ -95,7 +95,7 @@ pub struct Bands {
 /// Where nothing is known: a third faster, or half as slow again.
 const UNKNOWN: [f64; 2] = [-0.35, 0.45];
 
-impl Bands {
+impl ErrorBands {
     /// The band around `middle` seconds.
     pub fn around(&self, class: Class, middle: f64) -> Percentiles {
         self.mixed(Origin::Unknown, class, &[(middle, 1.0)])
@@ -147,7 +147,7 @@ mod tests {
 
     /// Percentiles of a mixture with a tenth more than 10 % below and above each middle.
     fn mixed(middles: &[(f64, f64)]) -> Percentiles {
-        let bands = Bands { classes: BTreeMap::from([(Class::Sequences, [-0.1, 0.1])]), ..Bands::default() };
+        let bands = ErrorBands { classes: BTreeMap::from([(Class::Sequences, [-0.1, 0.1])]), ..ErrorBands::default() };
         bands.mixed(Origin::Unknown, Class::Sequences, middles)
     }
 
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn how_a_row_came_about_decides_its_band_where_that_is_known() {
-        let bands = Bands {
+        let bands = ErrorBands {
             classes: BTreeMap::from([(Class::Sequences, [-0.3, 0.3])]),
             origins: BTreeMap::from([(Origin::Contest, BTreeMap::from([(Class::Sequences, [-0.1, 0.1])]))]),
         };

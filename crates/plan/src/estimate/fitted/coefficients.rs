@@ -10,14 +10,14 @@ use domain::gpu::Gpu;
 use serde::{Deserialize, Serialize};
 
 use super::anchor::Anchor;
-use super::band::Bands;
+use super::band::ErrorBands;
 use super::rates::{Generation, Shared, die};
-use crate::estimate::memory::Figures;
-use crate::estimate::totals::Totals;
+use crate::estimate::memory::MemoryCoefficients;
+use crate::estimate::totals::TotalsCoefficients;
 
 /// Everything fitted, with where it comes from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Coefficients {
+pub struct FittedCoefficients {
     /// The day of the fit.
     pub dated: String,
     /// The command that made it.
@@ -26,10 +26,10 @@ pub struct Coefficients {
     pub generations: BTreeMap<String, Generation>,
     /// What a generation that nothing was measured on is expected to reach: the middle of all that were.
     pub unmeasured: Generation,
-    pub totals: Totals,
+    pub totals: TotalsCoefficients,
     #[serde(default)]
-    pub memory: Figures,
-    pub bands: Bands,
+    pub memory: MemoryCoefficients,
+    pub bands: ErrorBands,
     pub anchors: Vec<Anchor>,
     /// What the fit says about itself.
     pub report: serde_json::Value,
@@ -38,20 +38,20 @@ pub struct Coefficients {
 /// What the last fit wrote.
 const EMBEDDED: &str = include_str!("../../../../../catalog/fitted.json");
 
-impl Coefficients {
+impl FittedCoefficients {
     /// The numbers that are part of the program.
     ///
     /// # Errors
     /// The file is from another version of the program.
-    pub fn embedded() -> Result<Coefficients, serde_json::Error> {
-        Coefficients::parse(EMBEDDED)
+    pub fn embedded() -> Result<FittedCoefficients, serde_json::Error> {
+        FittedCoefficients::parse(EMBEDDED)
     }
 
     /// Reads the file that a fit wrote.
     ///
     /// # Errors
     /// The file is not one.
-    pub fn parse(text: &str) -> Result<Coefficients, serde_json::Error> {
+    pub fn parse(text: &str) -> Result<FittedCoefficients, serde_json::Error> {
         serde_json::from_str(text)
     }
 

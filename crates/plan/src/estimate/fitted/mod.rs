@@ -2,7 +2,7 @@
 //!
 //! [`rates`] are the numbers for graphs, [`band`] how far estimates were from measurements, [`anchor`] which
 //! measurements a fit knows, [`calibration`] how a few measured steps correct an estimate. All of it is one dated file:
-//! [`Coefficients`](coefficients::Coefficients).
+//! [`FittedCoefficients`](coefficients::FittedCoefficients).
 
 pub mod anchor;
 pub mod band;

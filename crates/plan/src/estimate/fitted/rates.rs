@@ -14,10 +14,10 @@ pub struct FitRange {
 
 /// Writes a struct of fitted numbers together with their bounds, in one order.
 macro_rules! fitted {
-    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $low:literal < $start:literal < $high:literal,)* }) => {
+    ($(#[$about:meta])* $visibility:vis struct $name:ident { $($(#[$doc:meta])* $field:ident: $low:literal < $start:literal < $high:literal,)* }) => {
         $(#[$about])*
         #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-        pub struct $name { $($(#[$doc])* pub $field: f64,)* }
+        $visibility struct $name { $($(#[$doc])* pub $field: f64,)* }
 
         impl $name {
             /// Bounds of each, in the order of [`Self::values`].
@@ -44,7 +44,7 @@ macro_rules! fitted {
 
 fitted! {
     /// What one generation of GPUs reaches of its stated rates.
-    Generation {
+    pub struct Generation {
         /// Share of the dense 16-bit rate in large products.
         tensor: 0.15 < 0.7 < 1.0,
         /// Share of the TF32 rate.
@@ -68,7 +68,7 @@ fitted! {
 
 fitted! {
     /// What holds on every GPU.
-    Shared {
+    pub struct Shared {
         /// How sharply the slower of arithmetic and memory wins: 1 adds them, many take the larger.
         sharpness: 1.0 < 2.0 < 8.0,
         /// Depth of a product at which half of the rate is reached.

@@ -3,9 +3,9 @@
 use domain::gpu::Gpu;
 use serde::Serialize;
 
-use super::{Figures, Memory, Profile, Savings};
+use super::{MemoryCoefficients, MemoryEstimate, Profile, Savings};
 use crate::estimate::Setup;
-use crate::model::Model;
+use crate::model::ModelDescription;
 
 /// Largest batch that is looked for.
 const LARGEST: u64 = 1 << 20;
@@ -13,7 +13,7 @@ const LARGEST: u64 = 1 << 20;
 /// Whether a GPU's memory is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum MemoryFit {
     /// Even a high estimate fits.
     Fits,
     /// It may fit, with nothing to spare.
@@ -22,25 +22,30 @@ pub enum Verdict {
     TooLarge,
 }
 
-impl Verdict {
+impl MemoryFit {
     /// Compares a band with what there is, both in bytes.
-    pub fn of(low: f64, high: f64, has: f64) -> Verdict {
+    pub fn of(low: f64, high: f64, has: f64) -> MemoryFit {
         match (high <= has, low <= has) {
-            (true, _) => Verdict::Fits,
-            (false, true) => Verdict::Tight,
-            (false, false) => Verdict::TooLarge,
+            (true, _) => MemoryFit::Fits,
+            (false, true) => MemoryFit::Tight,
+            (false, false) => MemoryFit::TooLarge,
         }
     }
 }
 
 /// Compares an estimate with what a GPU has.
-pub fn verdict(memory: &Memory, gpu: &Gpu) -> Verdict {
-    Verdict::of(memory.low, memory.high, gpu.usable.0 as f64)
+pub fn verdict(memory: &MemoryEstimate, gpu: &Gpu) -> MemoryFit {
+    MemoryFit::of(memory.low, memory.high, gpu.usable.0 as f64)
 }
 
 /// Returns the largest micro-batch of which the GPU can be expected to hold what is needed; none where it cannot hold
 /// one sample.
-pub fn largest_batch(model: &Model, setup: &Setup, savings: &Savings, figures: &Figures) -> Option<u64> {
+pub fn largest_batch(
+    model: &ModelDescription,
+    setup: &Setup,
+    savings: &Savings,
+    figures: &MemoryCoefficients,
+) -> Option<u64> {
     let profile = Profile::new(model, setup, savings, figures);
     let has = setup.device.gpu.usable.0 as f64;
     let fits = |batch: u64| profile.memory(&Setup { micro_batch: batch, ..setup.clone() }).needed() <= has;

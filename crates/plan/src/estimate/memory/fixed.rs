@@ -11,7 +11,7 @@ const GIB: f64 = 1024.0 * MIB;
 /// Figures that no document states, fitted by `cargo xtask fit` to rows that state an exact peak and to batches of which it
 /// is known whether they fit. They stand in `catalog/fitted.json`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
+pub struct MemoryCoefficients {
     /// Share of what changes during a step that the allocator holds beside it, for want of blocks of the right size.
     pub fragmentation: f64,
     /// What of that share it cannot give back either before a step fails: parts of blocks that are in use.
@@ -24,10 +24,16 @@ pub struct Figures {
     pub deviation_of_totals: f64,
 }
 
-impl Default for Figures {
+impl Default for MemoryCoefficients {
     /// Where a fit begins.
-    fn default() -> Figures {
-        Figures { fragmentation: 0.2, stuck: 0.07, kept_of_totals: 2.6, deviation: 0.06, deviation_of_totals: 0.25 }
+    fn default() -> MemoryCoefficients {
+        MemoryCoefficients {
+            fragmentation: 0.2,
+            stuck: 0.07,
+            kept_of_totals: 2.6,
+            deviation: 0.06,
+            deviation_of_totals: 0.25,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Memory of one GPU in training: what is there all the time, what the forward pass keeps for the backward pass, and
 //! what the framework takes for itself.
 //!
-//! [`memory`] answers for a [`Model`] and a [`Setup`]; [`Profile`] is the part of the answer that does not depend on
+//! [`memory`] answers for a [`ModelDescription`] and a [`Setup`]; [`Profile`] is the part of the answer that does not depend on
 //! the batch, for whoever asks about many. [`kept`] says what each operator keeps, [`walk`] when it is let go,
 //! [`states`] what weights, gradients and the optimiser take, [`fixed`] what no model changes, [`totals`] what is
 //! estimated when only totals are known; [`fit`] turns the sums into answers.
@@ -18,17 +18,17 @@ mod totals;
 
 use serde::Serialize;
 
-use super::{Recompute, Setup};
-use crate::model::{Graph, Model};
+use super::{ActivationCheckpointing, Setup};
+use crate::model::{Graph, ModelDescription};
 
 pub use super::savings::{Adapters, Savings};
-pub use fit::{Verdict, largest_batch, verdict};
-pub use fixed::Figures;
+pub use fit::{MemoryFit, largest_batch, verdict};
+pub use fixed::MemoryCoefficients;
 pub use profile::{Key, Profile};
 
 /// Memory of the fullest GPU at its fullest moment, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Memory {
+pub struct MemoryEstimate {
     /// Weights, half-precision copies of them, and values kept with them.
     pub weights: f64,
     /// Gradients of the weights at that moment.
@@ -55,7 +55,7 @@ pub struct Memory {
     pub high: f64,
 }
 
-impl Memory {
+impl MemoryEstimate {
     /// Returns what tensors occupy, as `torch.cuda.max_memory_allocated` tells it.
     pub fn allocated(&self) -> f64 {
         self.weights + self.gradients + self.optimizer + self.activations + self.workspace + self.communication
@@ -78,15 +78,20 @@ impl Memory {
 pub fn saved_bytes(graph: &Graph, fused: bool) -> f64 {
     let rules = saved_tensors::Rules::plain(fused);
     let storage = saved_tensors::Storage::new(graph, &rules);
-    peak::activation_peak(graph, 0..graph.operators.len(), &storage, &rules, Recompute::None).kept
+    peak::activation_peak(graph, 0..graph.operators.len(), &storage, &rules, ActivationCheckpointing::None).kept
 }
 
 /// Estimates the memory of the fullest GPU.
-pub fn memory(model: &Model, setup: &Setup, figures: &Figures) -> Memory {
+pub fn memory(model: &ModelDescription, setup: &Setup, figures: &MemoryCoefficients) -> MemoryEstimate {
     memory_with(model, setup, &Savings::default(), figures)
 }
 
 /// Estimates the memory of the fullest GPU with further savings.
-pub fn memory_with(model: &Model, setup: &Setup, savings: &Savings, figures: &Figures) -> Memory {
+pub fn memory_with(
+    model: &ModelDescription,
+    setup: &Setup,
+    savings: &Savings,
+    figures: &MemoryCoefficients,
+) -> MemoryEstimate {
     Profile::new(model, setup, savings, figures).memory(setup)
 }

@@ -7,8 +7,8 @@
 use std::ops::Range;
 
 use super::saved_tensors::{Rules, SavedTensors, Storage};
-use crate::estimate::Recompute;
-use crate::model::{Graph, Kind};
+use crate::estimate::ActivationCheckpointing;
+use crate::model::{Graph, OpKind};
 
 /// What one stage's activations take.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -61,7 +61,7 @@ pub(super) fn activation_peak(
     stage: Range<usize>,
     storage: &Storage,
     rules: &Rules,
-    recompute: Recompute,
+    recompute: ActivationCheckpointing,
 ) -> ActivationPeak {
     let plans = plans(graph, stage.clone(), storage, rules, recompute);
     let count = graph.tensors.len();
@@ -130,21 +130,27 @@ fn roots<'a>(graph: &'a Graph, storage: &'a Storage, index: usize) -> impl Itera
     operator.inputs.iter().chain([&operator.output]).map(|tensor| storage.root[tensor.0 as usize])
 }
 
-fn plans(graph: &Graph, stage: Range<usize>, storage: &Storage, rules: &Rules, recompute: Recompute) -> Vec<Plan> {
+fn plans(
+    graph: &Graph,
+    stage: Range<usize>,
+    storage: &Storage,
+    rules: &Rules,
+    recompute: ActivationCheckpointing,
+) -> Vec<Plan> {
     let mut plans: Vec<Plan> = Vec::with_capacity(stage.len());
     for index in stage.clone() {
         let needed = storage.kept(graph, &graph.operators[index], rules);
         plans.push(Plan { held: needed.roots.clone(), own_held: needed.own, needed, again: 0..0 });
     }
     let blockwise = match recompute {
-        Recompute::None => return plans,
-        Recompute::Full | Recompute::Every(_) => true,
-        Recompute::Selective => rules.flash,
+        ActivationCheckpointing::None => return plans,
+        ActivationCheckpointing::Full | ActivationCheckpointing::Every(_) => true,
+        ActivationCheckpointing::Selective => rules.flash,
     };
     if !blockwise {
         // Scores are computed again, each attention by itself.
         for index in stage.clone() {
-            if let Kind::Attention { .. } = graph.operators[index].kind {
+            if let OpKind::Attention { .. } = graph.operators[index].kind {
                 let plan = &mut plans[index - stage.start];
                 plan.own_held = 0.0;
                 plan.again = index..index + 1;
@@ -157,8 +163,8 @@ fn plans(graph: &Graph, stage: Range<usize>, storage: &Storage, rules: &Rules, r
         let block = graph.operators[index].block;
         let length = graph.operators[index..stage.end].iter().take_while(|operator| operator.block == block).count();
         let is_recomputed = |block: u32| match recompute {
-            Recompute::Every(blocks) => block.is_multiple_of(blocks.max(1)),
-            Recompute::None | Recompute::Selective | Recompute::Full => true,
+            ActivationCheckpointing::Every(blocks) => block.is_multiple_of(blocks.max(1)),
+            ActivationCheckpointing::None | ActivationCheckpointing::Selective | ActivationCheckpointing::Full => true,
         };
         if block.is_some_and(is_recomputed) {
             recompute_block(graph, index..index + length, &mut plans, stage.start, storage, recompute);
@@ -176,7 +182,7 @@ fn recompute_block(
     plans: &mut [Plan],
     start: usize,
     storage: &Storage,
-    recompute: Recompute,
+    recompute: ActivationCheckpointing,
 ) {
     let mut products = 0;
     for index in block.clone() {
@@ -187,14 +193,14 @@ fn recompute_block(
             held.extend(Some(storage.root[tensor.0 as usize]).filter(enters));
         }
         let dear = match operator.kind {
-            Kind::Attention { .. } => true,
-            Kind::Linear { .. } | Kind::Convolution { .. } => {
+            OpKind::Attention { .. } => true,
+            OpKind::Linear { .. } | OpKind::Convolution { .. } => {
                 products += 1;
                 products % 2 == 1
             }
             _ => false,
         };
-        if dear && recompute == Recompute::Selective {
+        if dear && recompute == ActivationCheckpointing::Selective {
             held.push(storage.root[operator.output.0 as usize]);
         }
         let plan = &mut plans[index - start];

@@ -5,9 +5,9 @@ use std::ops::Range;
 use super::peak::{ActivationPeak, activation_peak};
 use super::saved_tensors::{Rules, Storage};
 use super::states::{self, Values};
-use super::{Figures, Memory, Savings, fixed, totals};
-use crate::estimate::{NumericFormat, Recompute, Setup, Zero};
-use crate::model::{Graph, Kind, Model, Operator};
+use super::{MemoryCoefficients, MemoryEstimate, Savings, fixed, totals};
+use crate::estimate::{ActivationCheckpointing, NumericFormat, Setup, Zero};
+use crate::model::{Graph, ModelDescription, OpKind, Operator};
 
 /// Relative uncertainty of everything, also of what is counted.
 const UNCERTAIN: f64 = 0.01;
@@ -17,7 +17,7 @@ const UNCERTAIN: f64 = 0.01;
 pub struct Profile {
     stages: Vec<Stage>,
     savings: Savings,
-    figures: Figures,
+    figures: MemoryCoefficients,
     /// Relative standard deviation of the estimate.
     deviation: f64,
 }
@@ -26,7 +26,7 @@ pub struct Profile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     precision: NumericFormat,
-    recompute: Recompute,
+    recompute: ActivationCheckpointing,
     flash: bool,
     compiled: bool,
     tensor: u32,
@@ -59,10 +59,10 @@ impl Profile {
         }
     }
 
-    pub fn new(model: &Model, setup: &Setup, savings: &Savings, figures: &Figures) -> Profile {
+    pub fn new(model: &ModelDescription, setup: &Setup, savings: &Savings, figures: &MemoryCoefficients) -> Profile {
         let graph = match model {
-            Model::Graph(graph) => graph,
-            Model::Summary(summary) => {
+            ModelDescription::Graph(graph) => graph,
+            ModelDescription::Summary(summary) => {
                 let (values, walked) = totals::estimate(summary, setup, figures);
                 let stage = Stage { index: 0, values, walked };
                 return Profile {
@@ -90,13 +90,14 @@ impl Profile {
     }
 
     /// Estimates the memory of the fullest GPU. `setup` has the [`Key`] that the profile was made for.
-    pub fn memory(&self, setup: &Setup) -> Memory {
+    pub fn memory(&self, setup: &Setup) -> MemoryEstimate {
         // The one that must have the most, which a verdict is about.
-        let fullest = |left: Memory, right: Memory| if right.required > left.required { right } else { left };
-        self.stages.iter().map(|stage| self.stage(stage, setup)).fold(Memory::default(), fullest)
+        let fullest =
+            |left: MemoryEstimate, right: MemoryEstimate| if right.required > left.required { right } else { left };
+        self.stages.iter().map(|stage| self.stage(stage, setup)).fold(MemoryEstimate::default(), fullest)
     }
 
-    fn stage(&self, stage: &Stage, setup: &Setup) -> Memory {
+    fn stage(&self, stage: &Stage, setup: &Setup) -> MemoryEstimate {
         let batch = setup.micro_batch as f64;
         let states = states::states(&stage.values, setup, &self.savings);
         let in_flight = in_flight(stage.index, setup);
@@ -112,7 +113,7 @@ impl Profile {
         let required = needed + self.figures.stuck * (activations + workspace);
         // What is counted, the states, is certain; what a step adds is not, and a tenth lies 1.28 deviations away.
         let band = 1.28 * self.deviation * (activations + workspace + communication) + UNCERTAIN * needed;
-        Memory {
+        MemoryEstimate {
             weights: states.weights,
             gradients: states.gradients,
             optimizer: states.optimizer,
@@ -166,7 +167,7 @@ fn values(graph: &Graph, stage: Range<usize>, setup: &Setup, rules: &Rules, stor
         let divided = storage.divided(operator, rules);
         let mut parameters = operator.parameters as f64 / divided;
         match operator.kind {
-            Kind::Linear { inner, columns, .. } => {
+            OpKind::Linear { inner, columns, .. } => {
                 let weight = inner as f64 * columns as f64 / divided;
                 values.products += parameters.max(weight);
                 values.adapters += (inner + columns) as f64 / divided;
@@ -175,7 +176,7 @@ fn values(graph: &Graph, stage: Range<usize>, setup: &Setup, rules: &Rules, stor
                     parameters = parameters.max(weight);
                 }
             }
-            Kind::Convolution { .. } | Kind::Recurrent { .. } => values.products += parameters,
+            OpKind::Convolution { .. } | OpKind::Recurrent { .. } => values.products += parameters,
             _ => {}
         }
         values.parameters += parameters;
@@ -199,7 +200,7 @@ mod tests {
     use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
 
     use super::*;
-    use crate::estimate::{Device, Layout, OptimizerKind, Parallel};
+    use crate::estimate::{Device, Layout, OptimizerKind, ParallelDegrees};
     use crate::model::families::Gpt;
 
     #[test]
@@ -223,20 +224,20 @@ mod tests {
             layout: Layout::ChannelsFirst,
             micro_batch: 1,
             accumulate: 8,
-            parallel: Parallel { data: 1, tensor: 1, pipeline: 4, zero: Zero::None },
-            recompute: Recompute::None,
+            parallel: ParallelDegrees { data: 1, tensor: 1, pipeline: 4, zero: Zero::None },
+            recompute: ActivationCheckpointing::None,
             optimizer: OptimizerKind::Adam,
             flash_attention: false,
             compiled: false,
         };
         // The last stage holds a table of words, the second keeps three micro-batches.
-        let model = Model::Graph(Gpt::megatron(2048, 7, 16, 20_000, 32).graph());
-        let profile = Profile::new(&model, &setup, &Savings::default(), &Figures::default());
+        let model = ModelDescription::Graph(Gpt::megatron(2048, 7, 16, 20_000, 32).graph());
+        let profile = Profile::new(&model, &setup, &Savings::default(), &MemoryCoefficients::default());
         let mut apart = 0;
         for micro_batch in 1..400 {
             let setup = Setup { micro_batch, ..setup.clone() };
-            let each: Vec<Memory> = profile.stages.iter().map(|stage| profile.stage(stage, &setup)).collect();
-            let most = |of: fn(&Memory) -> f64| each.iter().map(of).fold(0.0, f64::max);
+            let each: Vec<MemoryEstimate> = profile.stages.iter().map(|stage| profile.stage(stage, &setup)).collect();
+            let most = |of: fn(&MemoryEstimate) -> f64| each.iter().map(of).fold(0.0, f64::max);
             let said = profile.memory(&setup);
             assert_eq!(said.required, most(|memory| memory.required), "{micro_batch}");
             apart += usize::from(said.middle < most(|memory| memory.middle));

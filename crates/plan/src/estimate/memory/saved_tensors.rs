@@ -10,7 +10,7 @@ mod written;
 
 use crate::estimate::savings::Savings;
 use crate::estimate::{NumericFormat, Setup, Zero};
-use crate::model::{Function, Graph, Kind, Norm, Operator, Split, Tensor};
+use crate::model::{Function, Graph, Norm, OpKind, Operator, TensorId, WeightSplit};
 
 /// The tensors of a graph as one GPU holds them.
 #[derive(Debug, Clone)]
@@ -115,27 +115,27 @@ impl Storage {
 
     fn width_of(&self, operator: &Operator, rules: &Rules) -> f64 {
         match &operator.kind {
-            Kind::Convolution { .. }
-            | Kind::Linear { .. }
-            | Kind::Attention { .. }
-            | Kind::Product { .. }
-            | Kind::Recurrent { .. } => rules.narrow(),
-            Kind::Activation { function: Function::GeluNew, .. } if !rules.compiled => rules.wide(),
-            Kind::Norm { norm: Norm::Batch, .. }
-            | Kind::Activation { .. }
-            | Kind::Elementwise { .. }
-            | Kind::Dropout { .. }
-            | Kind::Pool { .. }
-            | Kind::Resize { .. }
-            | Kind::Copy { .. }
-            | Kind::View => match operator.inputs.is_empty() {
+            OpKind::Convolution { .. }
+            | OpKind::Linear { .. }
+            | OpKind::Attention { .. }
+            | OpKind::Product { .. }
+            | OpKind::Recurrent { .. } => rules.narrow(),
+            OpKind::Activation { function: Function::GeluNew, .. } if !rules.compiled => rules.wide(),
+            OpKind::Norm { norm: Norm::Batch, .. }
+            | OpKind::Activation { .. }
+            | OpKind::Elementwise { .. }
+            | OpKind::Dropout { .. }
+            | OpKind::Pool { .. }
+            | OpKind::Resize { .. }
+            | OpKind::Copy { .. }
+            | OpKind::View => match operator.inputs.is_empty() {
                 true => rules.wide(),
                 false => self.input(operator, &self.width),
             },
-            Kind::Norm { norm: Norm::Layer | Norm::Rms | Norm::Group, .. }
-            | Kind::Softmax { .. }
-            | Kind::Embedding { .. } => rules.wide(),
-            Kind::Loss { .. } => 4.0,
+            OpKind::Norm { norm: Norm::Layer | Norm::Rms | Norm::Group, .. }
+            | OpKind::Softmax { .. }
+            | OpKind::Embedding { .. } => rules.wide(),
+            OpKind::Loss { .. } => 4.0,
         }
     }
 
@@ -143,32 +143,32 @@ impl Storage {
     /// divided.
     fn shared_by(&self, operator: &Operator, rules: &Rules) -> f64 {
         match &operator.kind {
-            Kind::Linear { split: Split::Columns, .. } => rules.tensor,
-            Kind::Linear { split: Split::Rows | Split::Whole, .. }
-            | Kind::Embedding { .. }
-            | Kind::Convolution { .. }
-            | Kind::Recurrent { .. } => 1.0,
-            Kind::Attention { .. }
-            | Kind::Product { .. }
-            | Kind::Norm { .. }
-            | Kind::Activation { .. }
-            | Kind::Elementwise { .. }
-            | Kind::Softmax { .. }
-            | Kind::Dropout { .. }
-            | Kind::Pool { .. }
-            | Kind::Resize { .. }
-            | Kind::Copy { .. }
-            | Kind::View
-            | Kind::Loss { .. } => self.input(operator, &self.shared).max(1.0),
+            OpKind::Linear { split: WeightSplit::Columns, .. } => rules.tensor,
+            OpKind::Linear { split: WeightSplit::Rows | WeightSplit::Whole, .. }
+            | OpKind::Embedding { .. }
+            | OpKind::Convolution { .. }
+            | OpKind::Recurrent { .. } => 1.0,
+            OpKind::Attention { .. }
+            | OpKind::Product { .. }
+            | OpKind::Norm { .. }
+            | OpKind::Activation { .. }
+            | OpKind::Elementwise { .. }
+            | OpKind::Softmax { .. }
+            | OpKind::Dropout { .. }
+            | OpKind::Pool { .. }
+            | OpKind::Resize { .. }
+            | OpKind::Copy { .. }
+            | OpKind::View
+            | OpKind::Loss { .. } => self.input(operator, &self.shared).max(1.0),
         }
     }
 
     /// Returns how many ranks share an operator's weights.
     pub fn divided(&self, operator: &Operator, rules: &Rules) -> f64 {
         match operator.kind {
-            Kind::Linear { split, .. } | Kind::Embedding { split, .. } => match split {
-                Split::Whole => 1.0,
-                Split::Columns | Split::Rows => rules.tensor,
+            OpKind::Linear { split, .. } | OpKind::Embedding { split, .. } => match split {
+                WeightSplit::Whole => 1.0,
+                WeightSplit::Columns | WeightSplit::Rows => rules.tensor,
             },
             _ => 1.0,
         }
@@ -180,31 +180,31 @@ impl Storage {
         let share = self.shared[operator.output.0 as usize].max(self.input(operator, &self.shared));
         let written = graph.tensors[operator.output.0 as usize] as f64;
         match &operator.kind {
-            Kind::Convolution { .. } | Kind::Linear { .. } => {
+            OpKind::Convolution { .. } | OpKind::Linear { .. } => {
                 if let Some(input) = operator.inputs.first() {
                     self.keep_for_product(graph, *input, rules, &mut kept);
                 }
             }
-            Kind::Product { .. } => {
+            OpKind::Product { .. } => {
                 for input in &operator.inputs {
                     self.keep_for_product(graph, *input, rules, &mut kept);
                 }
             }
-            Kind::Recurrent { steps, hidden, gates, directions, .. } => {
+            OpKind::Recurrent { steps, hidden, gates, directions, .. } => {
                 if let Some(input) = operator.inputs.first() {
                     self.keep_for_product(graph, *input, rules, &mut kept);
                 }
                 // Each step's gates, its cell and its output.
                 kept.own += (steps * hidden * (gates + 2) * directions) as f64 * rules.narrow();
             }
-            Kind::Attention { .. } => self.attention(graph, operator, rules, share, &mut kept),
-            Kind::Norm { norm, groups, .. } => {
+            OpKind::Attention { .. } => self.attention(graph, operator, rules, share, &mut kept),
+            OpKind::Norm { norm, groups, .. } => {
                 for input in &operator.inputs[..operator.inputs.len().min(1)] {
                     self.norm(graph, *input, *norm, rules, &mut kept);
                 }
                 kept.own += 8.0 * *groups as f64;
             }
-            Kind::Activation { function, .. } => match function {
+            OpKind::Activation { function, .. } => match function {
                 Function::Relu | Function::Sigmoid | Function::Tanh => kept.roots.push(self.root_of(operator.output)),
                 Function::GeluNew | Function::QuickGelu | Function::SquaredRelu if !rules.compiled => {
                     self.steps(graph, operator, *function, rules, &mut kept);
@@ -227,7 +227,7 @@ impl Storage {
                     }
                 }
             },
-            Kind::Elementwise { product, .. } => {
+            OpKind::Elementwise { product, .. } => {
                 // A factor may be a weight of its own.
                 if *product && (operator.inputs.len() > 1 || operator.parameters > 0) {
                     for input in &operator.inputs {
@@ -235,15 +235,15 @@ impl Storage {
                     }
                 }
             }
-            Kind::Softmax { .. } => kept.roots.push(self.root_of(operator.output)),
-            Kind::Dropout { .. } => {
+            OpKind::Softmax { .. } => kept.roots.push(self.root_of(operator.output)),
+            OpKind::Dropout { .. } => {
                 // A compiled program computes the mask again from its seed.
                 if !rules.compiled {
                     kept.own += written / share;
                 }
             }
-            Kind::Embedding { rows, .. } => kept.own += 8.0 * *rows as f64,
-            Kind::Pool { maximum, .. } => {
+            OpKind::Embedding { rows, .. } => kept.own += 8.0 * *rows as f64,
+            OpKind::Pool { maximum, .. } => {
                 if *maximum {
                     kept.own += 8.0 * written;
                 }
@@ -251,8 +251,8 @@ impl Storage {
                     self.keep(graph, *input, rules, &mut kept);
                 }
             }
-            Kind::Resize { .. } | Kind::Copy { .. } | Kind::View => {}
-            Kind::Loss { rows, classes } => {
+            OpKind::Resize { .. } | OpKind::Copy { .. } | OpKind::View => {}
+            OpKind::Loss { rows, classes } => {
                 // The logarithms of the probabilities in fp32. A compiled program computes them again from the scores.
                 if !rules.compiled {
                     kept.own += 4.0 * (rows * classes) as f64 / share;
@@ -262,16 +262,16 @@ impl Storage {
         kept
     }
 
-    fn root_of(&self, tensor: Tensor) -> u32 {
+    fn root_of(&self, tensor: TensorId) -> u32 {
         self.root[tensor.0 as usize]
     }
 
-    fn bytes_of(&self, graph: &Graph, tensor: Tensor) -> f64 {
+    fn bytes_of(&self, graph: &Graph, tensor: TensorId) -> f64 {
         let index = tensor.0 as usize;
         graph.tensors[index] as f64 * self.width[index] / self.shared[index]
     }
 
-    fn keep_for_product(&self, graph: &Graph, tensor: Tensor, rules: &Rules, kept: &mut SavedTensors) {
+    fn keep_for_product(&self, graph: &Graph, tensor: TensorId, rules: &Rules, kept: &mut SavedTensors) {
         let index = tensor.0 as usize;
         match rules.casts() && self.width[index] > rules.narrow() {
             true => kept.own += graph.tensors[index] as f64 * rules.narrow() / self.shared[index],
@@ -280,7 +280,7 @@ impl Storage {
     }
 
     /// Keeps a tensor, or, in a compiled program, what it is cheaply computed from.
-    fn keep(&self, graph: &Graph, tensor: Tensor, rules: &Rules, kept: &mut SavedTensors) {
+    fn keep(&self, graph: &Graph, tensor: TensorId, rules: &Rules, kept: &mut SavedTensors) {
         let mut waiting = vec![tensor];
         // A chain of cheap operators is short; the bound keeps strange graphs from costing time.
         for _ in 0..16 {
@@ -296,7 +296,7 @@ impl Storage {
         kept.roots.dedup();
     }
 
-    fn norm(&self, graph: &Graph, input: Tensor, norm: Norm, rules: &Rules, kept: &mut SavedTensors) {
+    fn norm(&self, graph: &Graph, input: TensorId, norm: Norm, rules: &Rules, kept: &mut SavedTensors) {
         let index = input.0 as usize;
         let values = graph.tensors[index] as f64 / self.shared[index];
         match norm {
@@ -319,7 +319,7 @@ impl Storage {
     }
 
     fn attention(&self, graph: &Graph, operator: &Operator, rules: &Rules, share: f64, kept: &mut SavedTensors) {
-        let Kind::Attention { heads, key_heads, width, queries, keys, dropout, .. } = operator.kind else { return };
+        let OpKind::Attention { heads, key_heads, width, queries, keys, dropout, .. } = operator.kind else { return };
         for input in &operator.inputs {
             match self.made_of(graph, operator, *input) {
                 // Of a joined product whose queries and keys were turned only the values are read, and they are copied.
@@ -353,48 +353,48 @@ impl Storage {
 }
 
 /// Whether the output lies where the input was.
-fn reuses(kind: &Kind) -> bool {
+fn reuses(kind: &OpKind) -> bool {
     match kind {
-        Kind::View => true,
-        Kind::Activation { in_place, .. } => *in_place,
-        Kind::Convolution { .. }
-        | Kind::Linear { .. }
-        | Kind::Attention { .. }
-        | Kind::Product { .. }
-        | Kind::Recurrent { .. }
-        | Kind::Norm { .. }
-        | Kind::Elementwise { .. }
-        | Kind::Softmax { .. }
-        | Kind::Dropout { .. }
-        | Kind::Embedding { .. }
-        | Kind::Pool { .. }
-        | Kind::Resize { .. }
-        | Kind::Copy { .. }
-        | Kind::Loss { .. } => false,
+        OpKind::View => true,
+        OpKind::Activation { in_place, .. } => *in_place,
+        OpKind::Convolution { .. }
+        | OpKind::Linear { .. }
+        | OpKind::Attention { .. }
+        | OpKind::Product { .. }
+        | OpKind::Recurrent { .. }
+        | OpKind::Norm { .. }
+        | OpKind::Elementwise { .. }
+        | OpKind::Softmax { .. }
+        | OpKind::Dropout { .. }
+        | OpKind::Embedding { .. }
+        | OpKind::Pool { .. }
+        | OpKind::Resize { .. }
+        | OpKind::Copy { .. }
+        | OpKind::Loss { .. } => false,
     }
 }
 
 /// Whether a compiler computes it again rather than keep it: functions of single values, and normalisations from
 /// statistics that are kept.
-fn is_cheap(kind: &Kind) -> bool {
+fn is_cheap(kind: &OpKind) -> bool {
     match kind {
-        Kind::Activation { .. } | Kind::Dropout { .. } => true,
-        Kind::Elementwise { product, inputs, .. } => *product || *inputs == 1,
-        Kind::Norm { norm, .. } => match norm {
+        OpKind::Activation { .. } | OpKind::Dropout { .. } => true,
+        OpKind::Elementwise { product, inputs, .. } => *product || *inputs == 1,
+        OpKind::Norm { norm, .. } => match norm {
             Norm::Layer | Norm::Rms => true,
             Norm::Batch | Norm::Group => false,
         },
-        Kind::Convolution { .. }
-        | Kind::Linear { .. }
-        | Kind::Attention { .. }
-        | Kind::Product { .. }
-        | Kind::Recurrent { .. }
-        | Kind::Softmax { .. }
-        | Kind::Embedding { .. }
-        | Kind::Pool { .. }
-        | Kind::Resize { .. }
-        | Kind::Copy { .. }
-        | Kind::View
-        | Kind::Loss { .. } => false,
+        OpKind::Convolution { .. }
+        | OpKind::Linear { .. }
+        | OpKind::Attention { .. }
+        | OpKind::Product { .. }
+        | OpKind::Recurrent { .. }
+        | OpKind::Softmax { .. }
+        | OpKind::Embedding { .. }
+        | OpKind::Pool { .. }
+        | OpKind::Resize { .. }
+        | OpKind::Copy { .. }
+        | OpKind::View
+        | OpKind::Loss { .. } => false,
     }
 }

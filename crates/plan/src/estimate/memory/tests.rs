@@ -2,14 +2,14 @@ use domain::Bytes;
 use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
 
 use super::*;
-use crate::estimate::{Device, Layout, NumericFormat, OptimizerKind, Parallel, Recompute, Zero};
+use crate::estimate::{ActivationCheckpointing, Device, Layout, NumericFormat, OptimizerKind, ParallelDegrees, Zero};
 use crate::model::families::bert::Head;
 use crate::model::families::{Bert, Gpt, Llama, Resnet};
 use crate::model::{Builder, Graph};
 
 /// Estimates with the figures that a fit begins with.
-fn memory(model: &Model, setup: &Setup) -> Memory {
-    memory_with(model, setup, &Savings::default(), &Figures::default())
+fn memory(model: &ModelDescription, setup: &Setup) -> MemoryEstimate {
+    memory_with(model, setup, &Savings::default(), &MemoryCoefficients::default())
 }
 
 const GIB: f64 = 1_073_741_824.0;
@@ -35,8 +35,8 @@ fn setup(gpu_gib: f64, micro_batch: u64, precision: NumericFormat) -> Setup {
         layout: Layout::ChannelsFirst,
         micro_batch,
         accumulate: 1,
-        parallel: Parallel { data: 1, tensor: 1, pipeline: 1, zero: Zero::None },
-        recompute: Recompute::None,
+        parallel: ParallelDegrees { data: 1, tensor: 1, pipeline: 1, zero: Zero::None },
+        recompute: ActivationCheckpointing::None,
         optimizer: OptimizerKind::Adam,
         flash_attention: false,
         compiled: false,
@@ -50,12 +50,12 @@ fn on(gpus: u32, setup: Setup) -> Setup {
     setup
 }
 
-fn resnet50() -> Model {
-    Model::Graph(Resnet::imagenet(50).expect("50 layers").graph())
+fn resnet50() -> ModelDescription {
+    ModelDescription::Graph(Resnet::imagenet(50).expect("50 layers").graph())
 }
 
-fn bert_large() -> Model {
-    Model::Graph(Bert::large(512, Head::Sequence { classes: 2 }).graph())
+fn bert_large() -> ModelDescription {
+    ModelDescription::Graph(Bert::large(512, Head::Sequence { classes: 2 }).graph())
 }
 
 fn check(what: &str, bytes: f64, gib: f64, percent: f64) {
@@ -71,7 +71,7 @@ fn bert_large_takes_what_hugging_face_measured() {
     let cases = [
         ("batch 4", alone(4), 14.60),
         ("4 × 1", gathered(1), 8.48),
-        ("4 × 1, recomputed", Setup { recompute: Recompute::Full, ..gathered(1) }, 6.62),
+        ("4 × 1, recomputed", Setup { recompute: ActivationCheckpointing::Full, ..gathered(1) }, 6.62),
         ("batch 4 in half precision", Setup { precision: NumericFormat::AmpFp16, ..alone(4) }, 13.61),
         ("batch 4, Adafactor", Setup { optimizer: OptimizerKind::Adafactor, ..alone(4) }, 12.01),
         ("batch 4, Adam in 8 bits", Setup { optimizer: OptimizerKind::Adam8bit, ..alone(4) }, 12.78),
@@ -85,10 +85,11 @@ fn bert_large_takes_what_hugging_face_measured() {
 #[test]
 fn a_layer_of_gpt_keeps_what_korthikanti_counts() {
     let kept = |layers: u64, change: fn(&mut Setup)| {
-        let gpt = Model::Graph(Gpt::megatron(1024, layers, 16, 512, 512).graph());
+        let gpt = ModelDescription::Graph(Gpt::megatron(1024, layers, 16, 512, 512).graph());
         let mut setup = Setup { accumulate: 2, ..setup(80.0, 1, NumericFormat::AmpFp16) };
         change(&mut setup);
-        memory_with(&gpt, &setup, &Savings { half_model: true, ..Savings::default() }, &Figures::default()).activations
+        memory_with(&gpt, &setup, &Savings { half_model: true, ..Savings::default() }, &MemoryCoefficients::default())
+            .activations
     };
     let layer = |change: fn(&mut Setup)| kept(9, change) - kept(8, change);
     let (sequence, hidden, heads) = (512.0, 1024.0, 16.0);
@@ -96,8 +97,12 @@ fn a_layer_of_gpt_keeps_what_korthikanti_counts() {
         assert!((bytes / expected - 1.0).abs() < 0.02, "{what}: {bytes} bytes, expected {expected}");
     };
     close("whole", layer(|_| {}), sequence * hidden * (34.0 + 5.0 * heads * sequence / hidden));
-    close("without scores", layer(|setup| setup.recompute = Recompute::Selective), sequence * hidden * 34.0);
-    close("recomputed", layer(|setup| setup.recompute = Recompute::Full), sequence * hidden * 2.0);
+    close(
+        "without scores",
+        layer(|setup| setup.recompute = ActivationCheckpointing::Selective),
+        sequence * hidden * 34.0,
+    );
+    close("recomputed", layer(|setup| setup.recompute = ActivationCheckpointing::Full), sequence * hidden * 2.0);
     let divided = sequence * hidden * (10.0 + 24.0 / 4.0 + 5.0 * heads * sequence / hidden / 4.0);
     close("over four GPUs", layer(|setup| setup.parallel.tensor = 4), divided);
 }
@@ -105,23 +110,25 @@ fn a_layer_of_gpt_keeps_what_korthikanti_counts() {
 #[test]
 fn what_two_operators_keep_is_there_once() {
     let mut builder = Builder::new();
-    let words = builder.embed("words", 128, 1000, 256, crate::model::Split::Whole);
-    let one = builder.linear("one", words, 256, false, crate::model::Split::Whole);
-    let two = builder.linear("two", words, 256, false, crate::model::Split::Whole);
+    let words = builder.embed("words", 128, 1000, 256, crate::model::WeightSplit::Whole);
+    let one = builder.linear("one", words, 256, false, crate::model::WeightSplit::Whole);
+    let two = builder.linear("two", words, 256, false, crate::model::WeightSplit::Whole);
     builder.combine("sum", one, two, false);
     let graph = builder.finish();
-    let kept = |graph: &Graph| memory(&Model::Graph(graph.clone()), &setup(16.0, 1, NumericFormat::Fp32)).activations;
+    let kept = |graph: &Graph| {
+        memory(&ModelDescription::Graph(graph.clone()), &setup(16.0, 1, NumericFormat::Fp32)).activations
+    };
     let both = kept(&graph);
     let mut copied = graph;
     let copy = copied.tensors.len() as u32;
     copied.tensors.push(128 * 256);
-    copied.operators[2].inputs = vec![crate::model::Tensor(copy)];
+    copied.operators[2].inputs = vec![crate::model::TensorId(copy)];
     assert!(kept(&copied) > both, "{both}");
 }
 
 #[test]
 fn states_are_divided_as_zero_divides_them() {
-    let model = Model::Graph(Llama::three_8b(128).graph());
+    let model = ModelDescription::Graph(Llama::three_8b(128).graph());
     let states = |zero: Zero| {
         let mut setup = on(8, setup(80.0, 1, NumericFormat::Bf16));
         setup.parallel.zero = zero;
@@ -153,7 +160,7 @@ fn half_precision_halves_what_a_picture_takes() {
 
 #[test]
 fn the_first_stage_of_a_pipeline_holds_most_micro_batches() {
-    let gpt = Model::Graph(Gpt::megatron(1024, 24, 16, 1024, 1024).graph());
+    let gpt = ModelDescription::Graph(Gpt::megatron(1024, 24, 16, 1024, 1024).graph());
     let of = |pipeline, accumulate| {
         let mut setup = Setup { accumulate, ..setup(80.0, 4, NumericFormat::AmpFp16) };
         setup.parallel.pipeline = pipeline;
@@ -170,25 +177,31 @@ fn the_first_stage_of_a_pipeline_holds_most_micro_batches() {
 fn the_largest_batch_fits_and_the_next_does_not() {
     for precision in [NumericFormat::Fp32, NumericFormat::AmpFp16] {
         let setup = setup(16.0, 1, precision);
-        let largest = largest_batch(&resnet50(), &setup, &Savings::default(), &Figures::default()).expect("one fits");
+        let largest =
+            largest_batch(&resnet50(), &setup, &Savings::default(), &MemoryCoefficients::default()).expect("one fits");
         let needed = |micro_batch| memory(&resnet50(), &Setup { micro_batch, ..setup.clone() }).needed();
         let has = setup.device.gpu.usable.0 as f64;
         assert!(needed(largest) <= has && needed(largest + 1) > has, "{precision:?}: {largest}");
     }
-    let large = Model::Graph(Llama::three_70b(4096).graph());
+    let large = ModelDescription::Graph(Llama::three_70b(4096).graph());
     assert_eq!(
-        largest_batch(&large, &setup(16.0, 1, NumericFormat::Bf16), &Savings::default(), &Figures::default()),
+        largest_batch(
+            &large,
+            &setup(16.0, 1, NumericFormat::Bf16),
+            &Savings::default(),
+            &MemoryCoefficients::default()
+        ),
         None
     );
 }
 
 #[test]
 fn totals_alone_give_a_wider_band() {
-    let Model::Graph(graph) = resnet50() else { panic!("a graph") };
-    let totals = Model::Summary(graph.summary(Some("resnet".to_owned())));
+    let ModelDescription::Graph(graph) = resnet50() else { panic!("a graph") };
+    let totals = ModelDescription::Summary(graph.summary(Some("resnet".to_owned())));
     let setup = setup(80.0, 256, NumericFormat::AmpFp16);
     let (from_graph, from_totals) = (memory(&resnet50(), &setup), memory(&totals, &setup));
-    let width = |memory: &Memory| (memory.high - memory.low) / memory.middle;
+    let width = |memory: &MemoryEstimate| (memory.high - memory.low) / memory.middle;
     assert!(width(&from_totals) > 1.5 * width(&from_graph));
     assert!((from_totals.middle / from_graph.middle - 1.0).abs() < 0.5);
 }
@@ -197,16 +210,16 @@ fn totals_alone_give_a_wider_band() {
 /// 2,048, compiled and recomputed: 13.9 GiB of active blocks. Of the network only the parts at work are on the GPU.
 #[test]
 fn sharded_weights_take_the_part_at_work_its_gradients_and_their_copy() {
-    let llama = Model::Graph(Llama::three_70b(2048).graph());
+    let llama = ModelDescription::Graph(Llama::three_70b(2048).graph());
     let mut setup = Setup {
-        recompute: Recompute::Full,
+        recompute: ActivationCheckpointing::Full,
         flash_attention: true,
         compiled: true,
         ..on(8, setup(80.0, 2, NumericFormat::Bf16))
     };
     setup.parallel.zero = Zero::Parameters;
     let savings = Savings { offload_weights: true, offload_optimizer: true, ..Savings::default() };
-    let memory = memory_with(&llama, &setup, &savings, &Figures::default());
+    let memory = memory_with(&llama, &setup, &savings, &MemoryCoefficients::default());
     check("70 billion weights in the host's memory", memory.allocated(), 13.9, 3.0);
     // A table of words three times, a block once.
     let (table, block) = (128_256.0 * 8192.0, 855_654_400.0);
@@ -221,5 +234,5 @@ fn a_gpu_must_have_less_than_a_monitor_shows_where_there_is_room() {
         "{memory:?}"
     );
     // NVIDIA's program trains with as many pictures on a V100 of 16 GB.
-    assert_eq!(verdict(&memory, &setup(15.8, 128, NumericFormat::Fp32).device.gpu), Verdict::Fits);
+    assert_eq!(verdict(&memory, &setup(15.8, 128, NumericFormat::Fp32).device.gpu), MemoryFit::Fits);
 }

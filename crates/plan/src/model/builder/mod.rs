@@ -6,7 +6,7 @@
 pub mod pictures;
 pub mod sequences;
 
-use super::{Graph, Input, Kind, Operator, Tensor};
+use super::{Graph, Input, OpKind, Operator, TensorId};
 
 pub use pictures::{Convolution, Picture};
 pub use sequences::Rows;
@@ -43,10 +43,10 @@ impl Builder {
     }
 
     /// Adds a tensor that comes from outside.
-    pub fn input(&mut self, elements: u64) -> Tensor {
+    pub fn input(&mut self, elements: u64) -> TensorId {
         let index = self.graph.tensors.len() as u32;
         self.graph.tensors.push(elements);
-        Tensor(index)
+        TensorId(index)
     }
 
     /// Notes what enters the network for one sample.
@@ -58,11 +58,11 @@ impl Builder {
     pub fn add(
         &mut self,
         name: impl Into<String>,
-        kind: Kind,
-        inputs: &[Tensor],
+        kind: OpKind,
+        inputs: &[TensorId],
         elements: u64,
         owned: Owned,
-    ) -> Tensor {
+    ) -> TensorId {
         let output = self.input(elements);
         self.graph.operators.push(Operator {
             name: name.into(),
@@ -82,7 +82,7 @@ impl Builder {
     }
 
     /// Returns how many values of one sample `tensor` has.
-    pub fn elements(&self, tensor: Tensor) -> u64 {
+    pub fn elements(&self, tensor: TensorId) -> u64 {
         self.graph.tensors[tensor.0 as usize]
     }
 
@@ -110,7 +110,7 @@ impl Builder {
     }
 
     /// Gives the last operator a bias, if it is a product and wrote `output`.
-    pub fn add_bias(&mut self, output: Tensor, bias: Owned) -> bool {
+    pub fn add_bias(&mut self, output: TensorId, bias: Owned) -> bool {
         match self.graph.operators.last_mut() {
             Some(last) if last.output == output && last.kind.is_weighted() => {
                 last.parameters = last.parameters.saturating_add(bias.parameters);
@@ -121,7 +121,7 @@ impl Builder {
     }
 
     /// Returns whether a product with a weight wrote `tensor`.
-    pub fn is_product(&self, tensor: Tensor) -> bool {
+    pub fn is_product(&self, tensor: TensorId) -> bool {
         self.graph.operators.iter().rev().any(|operator| operator.output == tensor && operator.kind.is_weighted())
     }
 
@@ -131,8 +131,8 @@ impl Builder {
     }
 
     /// Adds the loss of `rows` answers among `classes`.
-    pub fn loss(&mut self, scores: Tensor, rows: u64, classes: u64) -> Tensor {
-        self.add("loss", Kind::Loss { rows, classes }, &[scores], 1, Owned::NOTHING)
+    pub fn loss(&mut self, scores: TensorId, rows: u64, classes: u64) -> TensorId {
+        self.add("loss", OpKind::Loss { rows, classes }, &[scores], 1, Owned::NOTHING)
     }
 
     pub fn finish(self) -> Graph {

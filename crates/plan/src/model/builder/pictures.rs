@@ -1,12 +1,12 @@
 //! Layers over pictures: channels × height × width.
 
-use super::super::graph::{Function, Input, Kind, Norm, Split, Tensor};
+use super::super::graph::{Function, Input, Norm, OpKind, TensorId, WeightSplit};
 use super::{Builder, Owned};
 
 /// A tensor with the shape of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Picture {
-    pub tensor: Tensor,
+    pub tensor: TensorId,
     pub channels: u64,
     pub height: u64,
     pub width: u64,
@@ -82,7 +82,7 @@ impl Builder {
         let (height, width) = (with.side(from.height), with.side(from.width));
         let inner = with.kernel * with.kernel * from.channels / with.groups;
         let columns = with.channels / with.groups;
-        let kind = Kind::Convolution {
+        let kind = OpKind::Convolution {
             positions: height * width,
             inner,
             columns,
@@ -96,20 +96,20 @@ impl Builder {
 
     /// Batch normalisation with weight, bias, running mean, running variance and a count of batches.
     pub fn batch_norm(&mut self, name: &str, from: Picture) -> Picture {
-        let kind = Kind::Norm { norm: Norm::Batch, elements: from.elements(), groups: from.channels };
+        let kind = OpKind::Norm { norm: Norm::Batch, elements: from.elements(), groups: from.channels };
         let owned = Owned { parameters: 2 * from.channels, buffers: 2 * from.channels + 1 };
         Picture { tensor: self.add(name, kind, &[from.tensor], from.elements(), owned), ..from }
     }
 
     /// An activation over a picture; ReLU and its like overwrite their input in most implementations.
     pub fn activate(&mut self, name: &str, from: Picture, function: Function, in_place: bool) -> Picture {
-        let kind = Kind::Activation { function, elements: from.elements(), in_place };
+        let kind = OpKind::Activation { function, elements: from.elements(), in_place };
         Picture { tensor: self.add(name, kind, &[from.tensor], from.elements(), Owned::NOTHING), ..from }
     }
 
     /// The sum of two pictures of one shape.
     pub fn sum(&mut self, name: &str, left: Picture, right: Picture) -> Picture {
-        let kind = Kind::Elementwise { elements: left.elements(), inputs: 2, product: false };
+        let kind = OpKind::Elementwise { elements: left.elements(), inputs: 2, product: false };
         Picture { tensor: self.add(name, kind, &[left.tensor, right.tensor], left.elements(), Owned::NOTHING), ..left }
     }
 
@@ -117,14 +117,14 @@ impl Builder {
         let padding = (kernel - 1) / 2;
         let [height, width] = [from.height, from.width].map(|side| sliding(side, kernel, stride, padding));
         let outputs = from.channels * height * width;
-        let kind = Kind::Pool { maximum, inputs: from.elements(), outputs };
+        let kind = OpKind::Pool { maximum, inputs: from.elements(), outputs };
         let tensor = self.add(name, kind, &[from.tensor], outputs, Owned::NOTHING);
         Picture { tensor, height, width, ..from }
     }
 
     /// The mean of each channel.
     pub fn mean(&mut self, name: &str, from: Picture) -> Picture {
-        let kind = Kind::Pool { maximum: false, inputs: from.elements(), outputs: from.channels };
+        let kind = OpKind::Pool { maximum: false, inputs: from.elements(), outputs: from.channels };
         let tensor = self.add(name, kind, &[from.tensor], from.channels, Owned::NOTHING);
         Picture { tensor, height: 1, width: 1, ..from }
     }
@@ -134,8 +134,8 @@ impl Builder {
         let channels = pictures.iter().map(|picture| picture.channels).sum();
         let first = pictures[0];
         let elements = channels * first.height * first.width;
-        let inputs: Vec<Tensor> = pictures.iter().map(|picture| picture.tensor).collect();
-        let tensor = self.add(name, Kind::Copy { elements }, &inputs, elements, Owned::NOTHING);
+        let inputs: Vec<TensorId> = pictures.iter().map(|picture| picture.tensor).collect();
+        let tensor = self.add(name, OpKind::Copy { elements }, &inputs, elements, Owned::NOTHING);
         Picture { tensor, channels, ..first }
     }
 
@@ -143,14 +143,14 @@ impl Builder {
     pub fn enlarge(&mut self, name: &str, from: Picture, factor: u64) -> Picture {
         let (height, width) = (from.height * factor, from.width * factor);
         let elements = from.channels * height * width;
-        let tensor = self.add(name, Kind::Resize { elements }, &[from.tensor], elements, Owned::NOTHING);
+        let tensor = self.add(name, OpKind::Resize { elements }, &[from.tensor], elements, Owned::NOTHING);
         Picture { tensor, height, width, ..from }
     }
 
     /// A linear layer over the values of one picture, and the loss among `classes`.
     pub fn classify(&mut self, name: &str, from: Picture, classes: u64) {
         let inner = from.elements();
-        let kind = Kind::Linear { rows: 1, inner, columns: classes, split: Split::Whole };
+        let kind = OpKind::Linear { rows: 1, inner, columns: classes, split: WeightSplit::Whole };
         let owned = Owned::parameters((inner + 1) * classes);
         let scores = self.add(name, kind, &[from.tensor], classes, owned);
         self.loss(scores, 1, classes);

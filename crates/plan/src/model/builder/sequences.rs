@@ -1,12 +1,12 @@
 //! Layers over sequences: positions × width.
 
-use super::super::graph::{Function, Input, Kind, Norm, Split, Tensor};
+use super::super::graph::{Function, Input, Norm, OpKind, TensorId, WeightSplit};
 use super::{Builder, Owned};
 
 /// A tensor of `rows` vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rows {
-    pub tensor: Tensor,
+    pub tensor: TensorId,
     pub rows: u64,
     pub width: u64,
 }
@@ -21,18 +21,25 @@ impl Builder {
     /// Looks up the words that enter: `rows` of a vocabulary.
     pub fn words(&mut self, name: &str, rows: u64, vocabulary: u64, width: u64) -> Rows {
         self.reads(Input::Tokens(rows));
-        self.embed(name, rows, vocabulary, width, Split::Rows)
+        self.embed(name, rows, vocabulary, width, WeightSplit::Rows)
     }
 
     /// Looks up `rows` vectors of `width` in a table with an entry for each of `vocabulary`.
-    pub fn embed(&mut self, name: &str, rows: u64, vocabulary: u64, width: u64, split: Split) -> Rows {
+    pub fn embed(&mut self, name: &str, rows: u64, vocabulary: u64, width: u64, split: WeightSplit) -> Rows {
         let indices = self.input(rows);
-        let kind = Kind::Embedding { rows, vocabulary, width, split };
+        let kind = OpKind::Embedding { rows, vocabulary, width, split };
         let tensor = self.add(name, kind, &[indices], rows * width, Owned::parameters(vocabulary * width));
         Rows { tensor, rows, width }
     }
 
-    pub fn linear(&mut self, name: impl Into<String>, from: Rows, columns: u64, bias: bool, split: Split) -> Rows {
+    pub fn linear(
+        &mut self,
+        name: impl Into<String>,
+        from: Rows,
+        columns: u64,
+        bias: bool,
+        split: WeightSplit,
+    ) -> Rows {
         let owned = Owned::parameters(from.width * columns + if bias { columns } else { 0 });
         self.linear_with(name, from, columns, owned, split)
     }
@@ -44,16 +51,16 @@ impl Builder {
         from: Rows,
         columns: u64,
         owned: Owned,
-        split: Split,
+        split: WeightSplit,
     ) -> Rows {
-        let kind = Kind::Linear { rows: from.rows, inner: from.width, columns, split };
+        let kind = OpKind::Linear { rows: from.rows, inner: from.width, columns, split };
         let tensor = self.add(name, kind, &[from.tensor], from.rows * columns, owned);
         Rows { tensor, rows: from.rows, width: columns }
     }
 
     /// Layer or RMS normalisation of each row, with a weight and maybe a bias.
     pub fn norm(&mut self, name: impl Into<String>, from: Rows, norm: Norm, bias: bool) -> Rows {
-        let kind = Kind::Norm { norm, elements: from.elements(), groups: from.rows };
+        let kind = OpKind::Norm { norm, elements: from.elements(), groups: from.rows };
         let owned = Owned::parameters(from.width * if bias { 2 } else { 1 });
         Rows { tensor: self.add(name, kind, &[from.tensor], from.elements(), owned), ..from }
     }
@@ -63,11 +70,11 @@ impl Builder {
     pub fn norm_steps(&mut self, name: &str, from: Rows) -> Rows {
         let centered = self.rotate(format!("{name}.centered"), from);
         let squares = self.combine(format!("{name}.squares"), centered, centered, true);
-        let kind = Kind::Elementwise { elements: from.elements(), inputs: 1, product: false };
+        let kind = OpKind::Elementwise { elements: from.elements(), inputs: 1, product: false };
         let spread = self.add(format!("{name}.spread"), kind, &[squares.tensor], from.rows, Owned::NOTHING);
         let again = self.rotate(format!("{name}.again"), from);
         let elements = from.elements();
-        let kind = Kind::Elementwise { elements, inputs: 1, product: true };
+        let kind = OpKind::Elementwise { elements, inputs: 1, product: true };
         let inputs = [again.tensor, spread];
         let divided = self.add(format!("{name}.divided"), kind.clone(), &inputs, elements, Owned::NOTHING);
         let owned = Owned::parameters(2 * from.width);
@@ -75,24 +82,24 @@ impl Builder {
     }
 
     pub fn apply(&mut self, name: impl Into<String>, from: Rows, function: Function) -> Rows {
-        let kind = Kind::Activation { function, elements: from.elements(), in_place: false };
+        let kind = OpKind::Activation { function, elements: from.elements(), in_place: false };
         Rows { tensor: self.add(name, kind, &[from.tensor], from.elements(), Owned::NOTHING), ..from }
     }
 
     pub fn dropout(&mut self, name: impl Into<String>, from: Rows) -> Rows {
-        let kind = Kind::Dropout { elements: from.elements() };
+        let kind = OpKind::Dropout { elements: from.elements() };
         Rows { tensor: self.add(name, kind, &[from.tensor], from.elements(), Owned::NOTHING), ..from }
     }
 
     /// The sum or product of two tensors of one shape.
     pub fn combine(&mut self, name: impl Into<String>, left: Rows, right: Rows, product: bool) -> Rows {
-        let kind = Kind::Elementwise { elements: left.elements(), inputs: 2, product };
+        let kind = OpKind::Elementwise { elements: left.elements(), inputs: 2, product };
         Rows { tensor: self.add(name, kind, &[left.tensor, right.tensor], left.elements(), Owned::NOTHING), ..left }
     }
 
     /// A function of one tensor that keeps nothing, such as a rotation by position.
     pub fn rotate(&mut self, name: impl Into<String>, from: Rows) -> Rows {
-        let kind = Kind::Elementwise { elements: from.elements(), inputs: 1, product: false };
+        let kind = OpKind::Elementwise { elements: from.elements(), inputs: 1, product: false };
         Rows { tensor: self.add(name, kind, &[from.tensor], from.elements(), Owned::NOTHING), ..from }
     }
 
@@ -101,7 +108,7 @@ impl Builder {
     pub fn predict_tokens(&mut self, name: &str, from: Rows, vocabulary: u64, tied: bool, bias: bool) {
         let weight = if tied { 0 } else { from.width * vocabulary };
         let owned = Owned::parameters(weight + if bias { vocabulary } else { 0 });
-        let scores = self.linear_with(name, from, vocabulary, owned, Split::Columns);
+        let scores = self.linear_with(name, from, vocabulary, owned, WeightSplit::Columns);
         self.loss(scores.tensor, from.rows, vocabulary);
     }
 }

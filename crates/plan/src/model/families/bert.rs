@@ -1,8 +1,8 @@
 //! BERT and its like: an encoder of whole sequences (Devlin et al. 2018).
 
 use super::super::builder::{Builder, Owned, Rows};
-use super::super::graph::{Function, Graph, Kind, Norm, Split};
-use super::block::{Block, Feed, Order};
+use super::super::graph::{Function, Graph, Norm, OpKind, WeightSplit};
+use super::block::{Feed, Order, TransformerBlock};
 
 /// An encoder of tokens.
 #[derive(Debug, Clone, PartialEq)]
@@ -109,7 +109,7 @@ impl Bert {
         let mut at = builder.words("words", self.sequence, self.vocabulary, width);
         for (name, entries) in [("token_types", self.token_types), ("positions", self.positions)] {
             if entries > 0 {
-                let embedded = builder.embed(name, self.sequence, entries, width, Split::Whole);
+                let embedded = builder.embed(name, self.sequence, entries, width, WeightSplit::Whole);
                 at = builder.combine(format!("{name}.sum"), at, embedded, false);
             }
         }
@@ -121,7 +121,7 @@ impl Bert {
             at = builder.dropout("dropout", at);
         }
         if width != self.hidden {
-            at = builder.linear("widen", at, self.hidden, true, Split::Whole);
+            at = builder.linear("widen", at, self.hidden, true, WeightSplit::Whole);
         }
         let block = self.block();
         let table = self.distances.map(|distances| self.table(builder, distances));
@@ -131,7 +131,7 @@ impl Bert {
             if self.window.is_some() {
                 for part in ["query", "key", "value"] {
                     let rows = if part == "query" { Rows { rows: 1, ..from } } else { from };
-                    builder.linear(format!("block{layer}.all.{part}"), rows, self.hidden, true, Split::Columns);
+                    builder.linear(format!("block{layer}.all.{part}"), rows, self.hidden, true, WeightSplit::Columns);
                 }
             }
             if let (Some(distances), Some(table)) = (self.distances, table) {
@@ -151,7 +151,7 @@ impl Bert {
     fn table(&self, builder: &mut Builder, distances: Distances) -> Rows {
         let owned = Owned::parameters(distances.entries * self.hidden);
         // It stands once for all samples of a batch.
-        let tensor = builder.add("distances", Kind::View, &[], 0, owned);
+        let tensor = builder.add("distances", OpKind::View, &[], 0, owned);
         let table = Rows { tensor, rows: 0, width: self.hidden };
         if distances.norm { builder.norm("distances.norm", table, Norm::Layer, true) } else { table }
     }
@@ -166,29 +166,29 @@ impl Bert {
             let name = format!("block{layer}.distances{look}");
             // The embeddings stand once more for each sample.
             let elements = distances.seen * hidden;
-            let kind = Kind::Copy { elements };
+            let kind = OpKind::Copy { elements };
             let owned = Owned::parameters(weights + biases);
             let repeated = builder.add(&name, kind, &[table.tensor], elements, owned);
-            let kind = Kind::Product {
+            let kind = OpKind::Product {
                 batch: self.heads,
                 rows: from.rows,
                 inner: hidden / self.heads,
                 columns: distances.seen,
             };
             let elements = self.heads * from.rows * distances.seen;
-            let copied = Kind::Copy { elements: from.elements() };
+            let copied = OpKind::Copy { elements: from.elements() };
             let queries =
                 builder.add(format!("{name}.queries"), copied, &[from.tensor], from.elements(), Owned::NOTHING);
             let inputs = [queries, repeated];
             let scores = builder.add(format!("{name}.scores"), kind, &inputs, elements, Owned::NOTHING);
             // Each pair of tokens takes the score of its distance, and which it was is told apart backwards.
             let elements = self.heads * from.rows * from.rows;
-            let kind = Kind::Elementwise { elements, inputs: 2, product: true };
+            let kind = OpKind::Elementwise { elements, inputs: 2, product: true };
             builder.add(format!("{name}.taken"), kind, &[scores, scores], elements, Owned::NOTHING);
         }
         if layer == 0 && distances.kernel > 0 {
             let kernel = distances.kernel;
-            let kind = Kind::Convolution {
+            let kind = OpKind::Convolution {
                 positions: from.rows,
                 inner: kernel * hidden,
                 columns: hidden,
@@ -202,8 +202,8 @@ impl Bert {
         }
     }
 
-    fn block(&self) -> Block {
-        Block {
+    fn block(&self) -> TransformerBlock {
+        TransformerBlock {
             order: Order::After,
             key_bias: self.distances.is_none_or(|distances| distances.key_bias),
             window: self.window,
@@ -211,7 +211,7 @@ impl Bert {
             dropout: self.dropout,
             feed: Feed { function: self.function, ..Feed::plain(self.feed_forward) },
             norm_steps: self.distances.is_some_and(|distances| distances.first),
-            ..Block::pre_norm(self.hidden, self.heads)
+            ..TransformerBlock::pre_norm(self.hidden, self.heads)
         }
     }
 
@@ -223,23 +223,23 @@ impl Bert {
             }
             Head::Sequence { classes } => {
                 let pooled = self.pool(builder, at);
-                let scores = builder.linear("classifier", pooled, classes, true, Split::Whole);
+                let scores = builder.linear("classifier", pooled, classes, true, WeightSplit::Whole);
                 builder.loss(scores.tensor, 1, classes);
             }
             Head::Tokens { classes } => {
-                let scores = builder.linear("classifier", at, classes, true, Split::Whole);
+                let scores = builder.linear("classifier", at, classes, true, WeightSplit::Whole);
                 builder.loss(scores.tensor, self.sequence, classes);
             }
             Head::Words => self.predict_words(builder, at),
             Head::Replaced => {
-                let inner = builder.linear("replaced.inner", at, self.hidden, true, Split::Whole);
+                let inner = builder.linear("replaced.inner", at, self.hidden, true, WeightSplit::Whole);
                 let inner = builder.apply("replaced.activation", inner, self.function);
-                let scores = builder.linear("replaced", inner, 1, true, Split::Whole);
+                let scores = builder.linear("replaced", inner, 1, true, WeightSplit::Whole);
                 builder.loss(scores.tensor, self.sequence, 2);
             }
             Head::MaskedWords => {
                 let pooled = self.pool(builder, at);
-                let follows = builder.linear("follows", pooled, 2, true, Split::Whole);
+                let follows = builder.linear("follows", pooled, 2, true, WeightSplit::Whole);
                 builder.loss(follows.tensor, 1, 2);
                 self.predict_words(builder, at);
             }
@@ -247,7 +247,7 @@ impl Bert {
     }
 
     fn predict_words(&self, builder: &mut Builder, at: Rows) {
-        let transformed = builder.linear("transform", at, self.embedding_width(), true, Split::Whole);
+        let transformed = builder.linear("transform", at, self.embedding_width(), true, WeightSplit::Whole);
         let transformed = builder.apply("transform.activation", transformed, self.function);
         let transformed = builder.norm("transform.norm", transformed, Norm::Layer, true);
         builder.predict_tokens("words.scores", transformed, self.vocabulary, true, true);
@@ -259,7 +259,7 @@ impl Bert {
 
     /// The first token's vector, once more through a linear layer.
     fn pool(&self, builder: &mut Builder, at: Rows) -> Rows {
-        let pooled = builder.linear("pooler", Rows { rows: 1, ..at }, self.hidden, true, Split::Whole);
+        let pooled = builder.linear("pooler", Rows { rows: 1, ..at }, self.hidden, true, WeightSplit::Whole);
         builder.apply("pooler.activation", pooled, Function::Tanh)
     }
 }

@@ -1,15 +1,15 @@
 //! One block of a transformer: attention and a feed-forward part, each around a residual sum.
 //!
 //! Families differ in what is normalised when, which biases there are, how wide keys are and whether the feed-forward
-//! part is gated. A [`Block`] says so; [`Block::add`] writes its operators as the usual PyTorch programs run them.
+//! part is gated. A [`TransformerBlock`] says so; [`TransformerBlock::add`] writes its operators as the usual PyTorch programs run them.
 
 use super::super::builder::{Builder, Owned, Rows};
-use super::super::graph::{Function, Kind, Norm, Split};
+use super::super::graph::{Function, Norm, OpKind, WeightSplit};
 use super::latent::Latent;
 
 /// What every block of one transformer is made of.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Block {
+pub struct TransformerBlock {
     pub hidden: u64,
     pub heads: u64,
     /// Heads of keys and values: `heads`, fewer with grouped queries, 1 with one for all.
@@ -93,11 +93,11 @@ impl Feed {
     }
 }
 
-impl Block {
+impl TransformerBlock {
     /// As in ViT: normalised before each part, with all biases, a feed-forward part four times as wide, no dropout, and
     /// every position seen. Families say how they differ from it.
-    pub fn pre_norm(hidden: u64, heads: u64) -> Block {
-        Block {
+    pub fn pre_norm(hidden: u64, heads: u64) -> TransformerBlock {
+        TransformerBlock {
             hidden,
             heads,
             key_heads: heads,
@@ -241,8 +241,13 @@ impl Block {
         let (wide, narrow) = (self.heads * self.head_width, self.key_heads * self.head_width);
         let queries_keys_values = match self.joined && itself {
             true => {
-                let joined =
-                    builder.linear(name("query_key_value"), from, wide + 2 * narrow, self.query_bias, Split::Columns);
+                let joined = builder.linear(
+                    name("query_key_value"),
+                    from,
+                    wide + 2 * narrow,
+                    self.query_bias,
+                    WeightSplit::Columns,
+                );
                 match self.rotary {
                     // Queries and keys are turned, values stay in what was joined.
                     true => {
@@ -261,7 +266,7 @@ impl Block {
                 let mut projected = [("query", asks, wide), ("key", answers, narrow), ("value", other, narrow)].map(
                     |(part, from, width)| {
                         let bias = self.query_bias && (part != "key" || self.key_bias);
-                        builder.linear(name(part), from, width, bias, Split::Columns)
+                        builder.linear(name(part), from, width, bias, WeightSplit::Columns)
                     },
                 );
                 for (part, rows) in ["query", "key"].iter().zip(projected.iter_mut()) {
@@ -278,7 +283,7 @@ impl Block {
                 projected.map(|rows| rows.tensor).to_vec()
             }
         };
-        let kind = Kind::Attention {
+        let kind = OpKind::Attention {
             heads: self.heads,
             key_heads: self.key_heads,
             width: self.head_width,
@@ -289,7 +294,7 @@ impl Block {
         };
         let tensor = builder.add(name("scores"), kind, &queries_keys_values, from.rows * wide, Owned::NOTHING);
         let attended = Rows { tensor, rows: from.rows, width: wide };
-        builder.linear(name("output"), attended, self.hidden, self.output_bias, Split::Rows)
+        builder.linear(name("output"), attended, self.hidden, self.output_bias, WeightSplit::Rows)
     }
 
     fn feed(&self, builder: &mut Builder, block: u32, from: Rows) -> Rows {
@@ -297,10 +302,10 @@ impl Block {
             return self.feed_of(builder, format!("block{block}.feed"), from, self.feed.width, 1);
         };
         let name = |part: &str| format!("block{block}.{part}");
-        let scores = builder.linear(name("router"), from, experts.count, false, Split::Whole);
+        let scores = builder.linear(name("router"), from, experts.count, false, WeightSplit::Whole);
         let shares = builder.add(
             name("router.softmax"),
-            Kind::Softmax { elements: scores.elements() },
+            OpKind::Softmax { elements: scores.elements() },
             &[scores.tensor],
             scores.elements(),
             Owned::NOTHING,
@@ -308,10 +313,10 @@ impl Block {
         // Each token goes to `active` experts, as that many rows.
         let rows = from.rows * experts.active;
         let elements = rows * from.width;
-        let sent = builder.add(name("send"), Kind::Copy { elements }, &[from.tensor], elements, Owned::NOTHING);
+        let sent = builder.add(name("send"), OpKind::Copy { elements }, &[from.tensor], elements, Owned::NOTHING);
         let sent = Rows { tensor: sent, rows, width: from.width };
         let fed = self.feed_of(builder, name("experts"), sent, self.feed.width, experts.count);
-        let kind = Kind::Elementwise { elements: fed.elements(), inputs: experts.active as u32, product: true };
+        let kind = OpKind::Elementwise { elements: fed.elements(), inputs: experts.active as u32, product: true };
         let joined = builder.add(name("join"), kind, &[fed.tensor, shares], from.elements(), Owned::NOTHING);
         let joined = Rows { tensor: joined, ..from };
         if experts.shared == 0 {
@@ -319,7 +324,7 @@ impl Block {
         }
         let mut shared = self.feed_of(builder, name("shared"), from, experts.shared, 1);
         if experts.weighed {
-            let share = builder.linear(name("shared.share"), from, 1, false, Split::Whole);
+            let share = builder.linear(name("shared.share"), from, 1, false, WeightSplit::Whole);
             let share = builder.apply(name("shared.sigmoid"), share, Function::Sigmoid);
             shared = builder.combine(name("shared.product"), shared, share, true);
         }
@@ -333,13 +338,13 @@ impl Block {
         let outer = Owned::parameters((from.width * width + biases(from.width)) * copies);
         let middle = match self.feed.gated {
             true => {
-                let gate = builder.linear_with(format!("{name}.gate"), from, width, inner, Split::Columns);
-                let up = builder.linear_with(format!("{name}.up"), from, width, inner, Split::Columns);
+                let gate = builder.linear_with(format!("{name}.gate"), from, width, inner, WeightSplit::Columns);
+                let up = builder.linear_with(format!("{name}.up"), from, width, inner, WeightSplit::Columns);
                 let open = builder.apply(format!("{name}.activation"), gate, self.feed.function);
                 builder.combine(format!("{name}.product"), open, up, true)
             }
             false => {
-                let up = builder.linear_with(format!("{name}.up"), from, width, inner, Split::Columns);
+                let up = builder.linear_with(format!("{name}.up"), from, width, inner, WeightSplit::Columns);
                 builder.apply(format!("{name}.activation"), up, self.feed.function)
             }
         };
@@ -347,6 +352,6 @@ impl Block {
             true => builder.dropout(format!("{name}.dropout"), middle),
             false => middle,
         };
-        builder.linear_with(format!("{name}.down"), middle, from.width, outer, Split::Rows)
+        builder.linear_with(format!("{name}.down"), middle, from.width, outer, WeightSplit::Rows)
     }
 }

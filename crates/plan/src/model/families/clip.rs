@@ -1,14 +1,14 @@
 //! CLIP: a transformer over pictures and one over texts that meet in one space (Radford et al. 2021).
 
 use super::super::builder::{Builder, Convolution, Owned, Rows};
-use super::super::graph::{Graph, Kind, Norm, Split};
-use super::block::Block;
+use super::super::graph::{Graph, Norm, OpKind, WeightSplit};
+use super::block::TransformerBlock;
 
 /// A CLIP, or one of its halves.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Clip {
     pub sees: Option<Sees>,
-    pub reads: Option<Reads>,
+    pub reads: Option<TextTower>,
     /// Width of the space in which both meet; 0 without.
     pub projection: u64,
     /// Learned values that sharpen likeness.
@@ -25,7 +25,7 @@ pub struct Sees {
     /// Side of a patch.
     pub patch: u64,
     pub layers: u64,
-    pub block: Block,
+    pub block: TransformerBlock,
     /// One token more stands for the whole picture, and what enters the blocks is normalised; else patches have a bias.
     pub token: bool,
     /// A learned token looks at the patches at the end, through attention and a feed-forward part of its own.
@@ -34,13 +34,13 @@ pub struct Sees {
 
 /// The half that reads.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reads {
+pub struct TextTower {
     pub vocabulary: u64,
     pub positions: u64,
     /// Tokens of one text.
     pub sequence: u64,
     pub layers: u64,
-    pub block: Block,
+    pub block: TransformerBlock,
     /// Width of a last layer over the last token; 0 without.
     pub projection: u64,
 }
@@ -53,18 +53,19 @@ impl Clip {
             let mut at = reads.add(&mut builder);
             if self.projection > 0 {
                 let last = Rows { rows: 1, ..at };
-                at = builder.linear("reads.projection", last, self.projection, false, Split::Whole);
+                at = builder.linear("reads.projection", last, self.projection, false, WeightSplit::Whole);
             }
             ends.push(at);
         }
         if let Some(sees) = &self.sees {
             let mut at = sees.add(&mut builder);
             if self.classes > 0 {
-                let scores = builder.linear("classifier", Rows { rows: 1, ..at }, self.classes, true, Split::Whole);
+                let scores =
+                    builder.linear("classifier", Rows { rows: 1, ..at }, self.classes, true, WeightSplit::Whole);
                 builder.loss(scores.tensor, 1, self.classes);
             } else if self.projection > 0 {
                 let first = Rows { rows: 1, ..at };
-                at = builder.linear("sees.projection", first, self.projection, false, Split::Whole);
+                at = builder.linear("sees.projection", first, self.projection, false, WeightSplit::Whole);
             }
             ends.push(at);
         }
@@ -72,7 +73,7 @@ impl Clip {
             && self.sharpened > 0
         {
             // Likeness of each picture to each text of the batch, sharpened by one learned value.
-            let kind = Kind::Product { batch: 1, rows: 1, inner: one.width, columns: 1 };
+            let kind = OpKind::Product { batch: 1, rows: 1, inner: one.width, columns: 1 };
             let alike =
                 builder.add("likeness", kind, &[one.tensor, other.tensor], 1, Owned::parameters(self.sharpened));
             builder.loss(alike, 1, 1);
@@ -92,8 +93,8 @@ impl Sees {
         let rows = patches.height * patches.width + u64::from(self.token);
         let elements = rows * hidden;
         let owned = Owned::parameters(if self.token { hidden } else { 0 });
-        let joined = builder.add("sees.tokens", Kind::Copy { elements }, &[patches.tensor], elements, owned);
-        let kind = Kind::Elementwise { elements, inputs: 1, product: false };
+        let joined = builder.add("sees.tokens", OpKind::Copy { elements }, &[patches.tensor], elements, owned);
+        let kind = OpKind::Elementwise { elements, inputs: 1, product: false };
         let placed = builder.add("sees.positions", kind, &[joined], elements, Owned::parameters(elements));
         let mut at = Rows { tensor: placed, rows, width: hidden };
         if self.token {
@@ -109,24 +110,24 @@ impl Sees {
 
     fn pool(&self, builder: &mut Builder, patches: Rows) -> Rows {
         let hidden = self.block.hidden;
-        let kind = Kind::Copy { elements: hidden };
+        let kind = OpKind::Copy { elements: hidden };
         let probe = builder.add("sees.probe", kind, &[], hidden, Owned::parameters(hidden));
         let probe = Rows { tensor: probe, rows: 1, width: hidden };
-        let block = Block { causal: false, ..self.block.clone() };
+        let block = TransformerBlock { causal: false, ..self.block.clone() };
         let attended = block.look(builder, "sees.pool", probe, patches);
         let normal = builder.norm("sees.pool.norm", attended, Norm::Layer, true);
-        let wide = builder.linear("sees.pool.up", normal, block.feed.width, true, Split::Columns);
+        let wide = builder.linear("sees.pool.up", normal, block.feed.width, true, WeightSplit::Columns);
         let wide = builder.apply("sees.pool.activation", wide, block.feed.function);
-        let fed = builder.linear("sees.pool.down", wide, hidden, true, Split::Rows);
+        let fed = builder.linear("sees.pool.down", wide, hidden, true, WeightSplit::Rows);
         builder.combine("sees.pool.sum", fed, attended, false)
     }
 }
 
-impl Reads {
+impl TextTower {
     fn add(&self, builder: &mut Builder) -> Rows {
         let hidden = self.block.hidden;
         let words = builder.words("reads.tokens", self.sequence, self.vocabulary, hidden);
-        let places = builder.embed("reads.positions", self.sequence, self.positions, hidden, Split::Whole);
+        let places = builder.embed("reads.positions", self.sequence, self.positions, hidden, WeightSplit::Whole);
         let mut at = builder.combine("reads.sum", words, places, false);
         for _ in 0..self.layers {
             at = self.block.add(builder, at);
@@ -135,7 +136,7 @@ impl Reads {
         at = builder.norm("reads.norm", at, Norm::Layer, true);
         match self.projection {
             0 => at,
-            width => builder.linear("reads.head", Rows { rows: 1, ..at }, width, true, Split::Whole),
+            width => builder.linear("reads.head", Rows { rows: 1, ..at }, width, true, WeightSplit::Whole),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! compete (Woo et al. 2023).
 
 use super::super::builder::{Builder, Convolution, Owned, Picture, Rows};
-use super::super::graph::{Function, Graph, Kind, Norm, Split};
+use super::super::graph::{Function, Graph, Norm, OpKind, WeightSplit};
 
 /// A ConvNeXt.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,7 +49,7 @@ impl Convnext {
         let mean = Rows { tensor: mean.tensor, rows: 1, width: mean.channels };
         let mean = builder.norm("norm", mean, Norm::Layer, true);
         if self.classes > 0 {
-            let scores = builder.linear("classifier", mean, self.classes, true, Split::Whole);
+            let scores = builder.linear("classifier", mean, self.classes, true, WeightSplit::Whole);
             builder.loss(scores.tensor, 1, self.classes);
         }
         builder.finish()
@@ -60,21 +60,21 @@ impl Convnext {
         let mixed = builder.convolution(&format!("{name}.depthwise"), from, deep);
         let mixed = normal(builder, &format!("{name}.norm"), mixed);
         let pixels = Rows { tensor: mixed.tensor, rows: from.height * from.width, width: from.channels };
-        let wide = builder.linear(format!("{name}.up"), pixels, 4 * from.channels, true, Split::Whole);
+        let wide = builder.linear(format!("{name}.up"), pixels, 4 * from.channels, true, WeightSplit::Whole);
         let mut wide = builder.apply(format!("{name}.gelu"), wide, Function::Gelu);
         if self.second {
             let (elements, channels) = (wide.elements(), wide.width);
-            let kind = Kind::Norm { norm: Norm::Group, elements, groups: channels };
+            let kind = OpKind::Norm { norm: Norm::Group, elements, groups: channels };
             wide.tensor = builder.add(format!("{name}.compete"), kind, &[wide.tensor], elements, Owned::NOTHING);
-            let kind = Kind::Elementwise { elements, inputs: 1, product: true };
+            let kind = OpKind::Elementwise { elements, inputs: 1, product: true };
             let owned = Owned::parameters(2 * channels);
             wide.tensor = builder.add(format!("{name}.compete.scale"), kind, &[wide.tensor], elements, owned);
         }
-        let narrow = builder.linear(format!("{name}.down"), wide, from.channels, true, Split::Whole);
+        let narrow = builder.linear(format!("{name}.down"), wide, from.channels, true, WeightSplit::Whole);
         let mut last = narrow.tensor;
         if self.scaled {
             let elements = from.elements();
-            let kind = Kind::Elementwise { elements, inputs: 1, product: true };
+            let kind = OpKind::Elementwise { elements, inputs: 1, product: true };
             let owned = Owned::parameters(from.channels);
             last = builder.add(format!("{name}.scale"), kind, &[last], elements, owned);
         }

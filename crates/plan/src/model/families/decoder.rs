@@ -4,14 +4,14 @@
 //! attention sees what comes later too.
 
 use super::super::builder::{Builder, Owned};
-use super::super::graph::{Function, Graph, Split};
-use super::block::{Block, Feed};
+use super::super::graph::{Function, Graph, WeightSplit};
+use super::block::{Feed, TransformerBlock};
 
 /// A decoder of tokens.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decoder {
+pub struct DecoderOnly {
     pub layers: u64,
-    pub block: Block,
+    pub block: TransformerBlock,
     /// So many blocks have one feed-forward part of this width instead of several to choose from: blocks, width.
     pub plain: (u64, u64),
     pub vocabulary: u64,
@@ -32,14 +32,14 @@ pub struct Decoder {
     /// One more linear layer without bias, an activation and a normalisation stand before what is answered.
     pub transform: bool,
     /// What is asked of it.
-    pub answer: Answer,
+    pub head: DecoderHead,
     /// Tokens of one sample.
     pub sequence: u64,
 }
 
 /// What is asked of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Answer {
+pub enum DecoderHead {
     /// The next token, at each.
     #[default]
     Tokens,
@@ -49,16 +49,17 @@ pub enum Answer {
     Nothing,
 }
 
-impl Decoder {
+impl DecoderOnly {
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
         let (norm, norm_bias) = (self.block.norm, self.block.norm_bias);
         let mut at = builder.words("tokens", self.sequence, self.vocabulary, self.embedding);
         if self.embedding != self.block.hidden {
-            at = builder.linear("tokens.widen", at, self.block.hidden, false, Split::Whole);
+            at = builder.linear("tokens.widen", at, self.block.hidden, false, WeightSplit::Whole);
         }
         if self.positions > 0 {
-            let positions = builder.embed("positions", self.sequence, self.positions, self.block.hidden, Split::Whole);
+            let positions =
+                builder.embed("positions", self.sequence, self.positions, self.block.hidden, WeightSplit::Whole);
             at = builder.combine("sum", at, positions, false);
         }
         if self.embedding_norm {
@@ -68,7 +69,7 @@ impl Decoder {
             at = builder.dropout("dropout", at);
         }
         let (count, width) = self.plain;
-        let plain = Block { feed: Feed { width, experts: None, ..self.block.feed }, ..self.block.clone() };
+        let plain = TransformerBlock { feed: Feed { width, experts: None, ..self.block.feed }, ..self.block.clone() };
         for layer in 0..self.layers {
             at = if layer < count { plain.add(&mut builder, at) } else { self.block.add(&mut builder, at) };
         }
@@ -77,28 +78,28 @@ impl Decoder {
             at = builder.norm("norm", at, norm, norm_bias);
         }
         if self.embedding != self.block.hidden {
-            at = builder.linear("scores.narrow", at, self.embedding, false, Split::Whole);
+            at = builder.linear("scores.narrow", at, self.embedding, false, WeightSplit::Whole);
         }
-        if self.transform && self.answer != Answer::Nothing {
-            at = builder.linear("transform", at, self.block.hidden, false, Split::Whole);
+        if self.transform && self.head != DecoderHead::Nothing {
+            at = builder.linear("transform", at, self.block.hidden, false, WeightSplit::Whole);
             at = builder.apply("transform.activation", at, self.block.feed.function);
             at = builder.norm("transform.norm", at, norm, norm_bias);
         }
-        match self.answer {
-            Answer::Tokens if self.bounded => {
+        match self.head {
+            DecoderHead::Tokens if self.bounded => {
                 let biases = if self.score_bias { self.vocabulary } else { 0 };
                 let weights = if self.tied { 0 } else { at.width * self.vocabulary };
                 let owned = Owned::parameters(weights + biases);
-                let scores = builder.linear_with("scores", at, self.vocabulary, owned, Split::Columns);
+                let scores = builder.linear_with("scores", at, self.vocabulary, owned, WeightSplit::Columns);
                 let scores = builder.apply("scores.bound", scores, Function::Tanh);
                 builder.loss(scores.tensor, at.rows, self.vocabulary);
             }
-            Answer::Tokens => builder.predict_tokens("scores", at, self.vocabulary, self.tied, self.score_bias),
-            Answer::Classes { classes, bias } => {
-                let scores = builder.linear("classifier", at, classes, bias, Split::Whole);
+            DecoderHead::Tokens => builder.predict_tokens("scores", at, self.vocabulary, self.tied, self.score_bias),
+            DecoderHead::Classes { classes, bias } => {
+                let scores = builder.linear("classifier", at, classes, bias, WeightSplit::Whole);
                 builder.loss(scores.tensor, 1, classes);
             }
-            Answer::Nothing => {}
+            DecoderHead::Nothing => {}
         }
         builder.finish()
     }

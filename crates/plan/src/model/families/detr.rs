@@ -2,8 +2,8 @@
 //! 2020).
 
 use super::super::builder::{Builder, Convolution, Owned, Rows};
-use super::super::graph::{Function, Graph, Kind, Norm, Split};
-use super::block::Block;
+use super::super::graph::{Function, Graph, Norm, OpKind, WeightSplit};
+use super::block::TransformerBlock;
 use super::resnet::Resnet;
 
 /// A DETR.
@@ -13,8 +13,8 @@ pub struct Detr {
     pub sees: Resnet,
     pub encoder_layers: u64,
     pub decoder_layers: u64,
-    pub encoder: Block,
-    pub decoder: Block,
+    pub encoder: TransformerBlock,
+    pub decoder: TransformerBlock,
     /// Objects that are asked for.
     pub objects: u64,
     /// Entries of a table of places, one for rows and one for columns of half the width each; 0: they are computed.
@@ -32,7 +32,7 @@ impl Detr {
         let mut encoded = Rows { tensor: seen.tensor, rows: seen.height * seen.width, width: hidden };
         if self.places > 0 {
             let owned = Owned::parameters(self.places * hidden);
-            let kind = Kind::Copy { elements: encoded.elements() };
+            let kind = OpKind::Copy { elements: encoded.elements() };
             builder.add("places", kind, &[], encoded.elements(), owned);
         }
         if self.encoder.dropout {
@@ -44,7 +44,7 @@ impl Detr {
         // What is asked for begins as nothing but its places, which each block adds anew.
         let elements = self.objects * hidden;
         let owned = Owned::parameters(elements);
-        let asked = builder.add("objects", Kind::Copy { elements }, &[], elements, owned);
+        let asked = builder.add("objects", OpKind::Copy { elements }, &[], elements, owned);
         let mut at = Rows { tensor: asked, rows: self.objects, width: hidden };
         for _ in 0..self.decoder_layers {
             at = self.decoder.add_across(&mut builder, at, encoded);
@@ -53,14 +53,14 @@ impl Detr {
         at = builder.norm("norm", at, Norm::Layer, true);
         if let Some(classes) = self.classes {
             // One class more for nothing, and the edges of a box.
-            let scores = builder.linear("class", at, classes + 1, true, Split::Whole);
+            let scores = builder.linear("class", at, classes + 1, true, WeightSplit::Whole);
             builder.loss(scores.tensor, self.objects, classes + 1);
             let mut inner = at;
             for layer in 0..2 {
-                inner = builder.linear(format!("box.{layer}"), inner, hidden, true, Split::Whole);
+                inner = builder.linear(format!("box.{layer}"), inner, hidden, true, WeightSplit::Whole);
                 inner = builder.apply(format!("box.{layer}.relu"), inner, Function::Relu);
             }
-            builder.linear("box.2", inner, 4, true, Split::Whole);
+            builder.linear("box.2", inner, 4, true, WeightSplit::Whole);
         }
         builder.finish()
     }

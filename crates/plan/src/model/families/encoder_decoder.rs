@@ -1,8 +1,8 @@
 //! An encoder and a decoder that attends to it: T5 (Raffel et al. 2019), BART (Lewis et al. 2019) and their like.
 
 use super::super::builder::{Builder, Owned, Rows};
-use super::super::graph::{Function, Graph, Kind, Split};
-use super::block::Block;
+use super::super::graph::{Function, Graph, OpKind, WeightSplit};
+use super::block::TransformerBlock;
 
 /// An encoder and a decoder of tokens.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,8 +10,8 @@ pub struct EncoderDecoder {
     pub encoder_layers: u64,
     /// 0: the encoder alone.
     pub decoder_layers: u64,
-    pub encoder: Block,
-    pub decoder: Block,
+    pub encoder: TransformerBlock,
+    pub decoder: TransformerBlock,
     pub vocabulary: u64,
     /// Positions that have an embedding on each side; 0 without.
     pub positions: u64,
@@ -28,12 +28,12 @@ pub struct EncoderDecoder {
     /// Tokens that leave.
     pub target: u64,
     /// What is asked of it.
-    pub answer: Answer,
+    pub head: EncoderDecoderHead,
 }
 
 /// What is asked of an encoder with a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum EncoderDecoderHead {
     /// The next token, at each.
     Tokens,
     /// One of so many classes of the whole, through one more layer.
@@ -61,20 +61,20 @@ impl EncoderDecoder {
             (None, layers) => self.decode_alone(&mut builder, layers),
         };
         let hidden = self.decoder.hidden;
-        match self.answer {
-            Answer::Tokens if self.decoder_layers == 0 => {}
-            Answer::Tokens => builder.predict_tokens("scores", at, self.vocabulary, self.tied, false),
-            Answer::Class(classes) => {
-                at = builder.linear("classifier.inner", Rows { rows: 1, ..at }, hidden, true, Split::Whole);
+        match self.head {
+            EncoderDecoderHead::Tokens if self.decoder_layers == 0 => {}
+            EncoderDecoderHead::Tokens => builder.predict_tokens("scores", at, self.vocabulary, self.tied, false),
+            EncoderDecoderHead::Class(classes) => {
+                at = builder.linear("classifier.inner", Rows { rows: 1, ..at }, hidden, true, WeightSplit::Whole);
                 at = builder.apply("classifier.tanh", at, Function::Tanh);
-                let scores = builder.linear("classifier", at, classes, true, Split::Whole);
+                let scores = builder.linear("classifier", at, classes, true, WeightSplit::Whole);
                 builder.loss(scores.tensor, 1, classes);
             }
-            Answer::Each(classes) => {
-                let scores = builder.linear("classifier", at, classes, true, Split::Whole);
+            EncoderDecoderHead::Each(classes) => {
+                let scores = builder.linear("classifier", at, classes, true, WeightSplit::Whole);
                 builder.loss(scores.tensor, at.rows, classes);
             }
-            Answer::Nothing => {}
+            EncoderDecoderHead::Nothing => {}
         }
         builder.finish()
     }
@@ -96,27 +96,27 @@ impl EncoderDecoder {
         let mut at = self.begin(builder, "decoder", &self.decoder, self.target);
         for layer in 0..layers {
             let idle = Owned::parameters(self.decoder.across_weights());
-            builder.add(format!("across{layer}.idle"), Kind::View, &[], 0, idle);
+            builder.add(format!("across{layer}.idle"), OpKind::View, &[], 0, idle);
             at = self.decoder.add(builder, at);
         }
         self.end(builder, "decoder", &self.decoder, at)
     }
 
-    fn begin(&self, builder: &mut Builder, side: &str, block: &Block, rows: u64) -> Rows {
+    fn begin(&self, builder: &mut Builder, side: &str, block: &TransformerBlock, rows: u64) -> Rows {
         let words = builder.words(&format!("{side}.tokens"), rows, self.vocabulary, block.hidden);
         self.place(builder, side, block, words)
     }
 
-    fn place(&self, builder: &mut Builder, side: &str, block: &Block, words: Rows) -> Rows {
+    fn place(&self, builder: &mut Builder, side: &str, block: &TransformerBlock, words: Rows) -> Rows {
         let mut at = words;
         if self.positions > 0 {
             let name = format!("{side}.positions");
-            let positions = builder.embed(&name, at.rows, self.positions, block.hidden, Split::Whole);
+            let positions = builder.embed(&name, at.rows, self.positions, block.hidden, WeightSplit::Whole);
             at = builder.combine(format!("{side}.sum"), at, positions, false);
         }
         if self.distances > 0 {
             // The biases of one side's scores are looked up once and serve all its blocks.
-            builder.embed(&format!("{side}.distances"), 1, self.distances, 1, Split::Whole);
+            builder.embed(&format!("{side}.distances"), 1, self.distances, 1, WeightSplit::Whole);
         }
         if self.embedding_norm {
             at = builder.norm(format!("{side}.embedding.norm"), at, block.norm, block.norm_bias);
@@ -127,7 +127,7 @@ impl EncoderDecoder {
         at
     }
 
-    fn end(&self, builder: &mut Builder, side: &str, block: &Block, at: Rows) -> Rows {
+    fn end(&self, builder: &mut Builder, side: &str, block: &TransformerBlock, at: Rows) -> Rows {
         builder.end_blocks();
         match self.last_norm {
             true => builder.norm(format!("{side}.norm"), at, block.norm, block.norm_bias),

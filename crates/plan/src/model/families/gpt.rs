@@ -1,8 +1,8 @@
 //! GPT-2 and Megatron's GPT: a decoder with learned positions (Radford et al. 2019; Shoeybi et al. 2019).
 
 use super::super::graph::Graph;
-use super::block::{Block, Feed};
-use super::decoder::{Answer, Decoder};
+use super::block::{Feed, TransformerBlock};
+use super::decoder::{DecoderHead, DecoderOnly};
 
 /// A decoder with learned positions.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +28,7 @@ impl Gpt {
     }
 
     pub fn graph(&self) -> Graph {
-        let decoder = Decoder {
+        let decoder = DecoderOnly {
             layers: self.layers,
             block: self.block(),
             plain: (0, 0),
@@ -41,20 +41,20 @@ impl Gpt {
             bounded: false,
             score_bias: false,
             transform: false,
-            answer: Answer::Tokens,
+            head: DecoderHead::Tokens,
             sequence: self.sequence,
         };
         decoder.graph()
     }
 
-    fn block(&self) -> Block {
-        Block {
+    fn block(&self) -> TransformerBlock {
+        TransformerBlock {
             joined: true,
             causal: true,
             attention_dropout: self.dropout,
             dropout: self.dropout,
             feed: Feed::plain(self.feed_forward),
-            ..Block::pre_norm(self.hidden, self.heads)
+            ..TransformerBlock::pre_norm(self.hidden, self.heads)
         }
     }
 }

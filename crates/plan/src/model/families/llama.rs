@@ -2,8 +2,8 @@
 //! al. 2023). Mistral and Qwen2 are the same with other figures.
 
 use super::super::graph::{Function, Graph, Norm};
-use super::block::{Block, Experts, Feed};
-use super::decoder::{Answer, Decoder};
+use super::block::{Experts, Feed, TransformerBlock};
+use super::decoder::{DecoderHead, DecoderOnly};
 
 /// A decoder with rotated positions.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,7 +55,7 @@ impl Llama {
     }
 
     pub fn graph(&self) -> Graph {
-        let decoder = Decoder {
+        let decoder = DecoderOnly {
             layers: self.layers,
             block: self.block(),
             plain: (0, 0),
@@ -68,14 +68,14 @@ impl Llama {
             bounded: false,
             score_bias: false,
             transform: false,
-            answer: Answer::Tokens,
+            head: DecoderHead::Tokens,
             sequence: self.sequence,
         };
         decoder.graph()
     }
 
-    fn block(&self) -> Block {
-        Block {
+    fn block(&self) -> TransformerBlock {
+        TransformerBlock {
             key_heads: self.key_heads,
             head_width: self.head_width,
             norm: Norm::Rms,
@@ -92,7 +92,7 @@ impl Llama {
                 experts: self.experts,
                 ..Feed::plain(self.feed_forward)
             },
-            ..Block::pre_norm(self.hidden, self.heads)
+            ..TransformerBlock::pre_norm(self.hidden, self.heads)
         }
     }
 }

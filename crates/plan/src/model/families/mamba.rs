@@ -1,7 +1,7 @@
 //! Mamba: a decoder without attention, whose blocks keep a state that each token changes (Gu and Dao 2023).
 
 use super::super::builder::{Builder, Owned, Rows};
-use super::super::graph::{Function, Graph, Kind, Norm, Split};
+use super::super::graph::{Function, Graph, Norm, OpKind, WeightSplit};
 
 /// A Mamba.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,9 +46,9 @@ impl Mamba {
     fn block(&self, builder: &mut Builder, name: &str, from: Rows) -> Rows {
         let (inner, rows) = (self.inner, from.rows);
         let normal = builder.norm(format!("{name}.norm"), from, Norm::Rms, false);
-        let both = builder.linear(format!("{name}.in"), normal, 2 * inner, self.bias, Split::Columns);
+        let both = builder.linear(format!("{name}.in"), normal, 2 * inner, self.bias, WeightSplit::Columns);
         let half = Rows { width: inner, ..both };
-        let kind = Kind::Convolution {
+        let kind = OpKind::Convolution {
             positions: rows,
             inner: self.kernel,
             columns: 1,
@@ -58,19 +58,19 @@ impl Mamba {
         let owned = Owned::parameters(inner * (self.kernel + u64::from(self.convolution_bias)));
         let mixed = builder.add(format!("{name}.convolution"), kind, &[half.tensor], rows * inner, owned);
         let mixed = builder.apply(format!("{name}.silu"), Rows { tensor: mixed, ..half }, Function::Silu);
-        let told = builder.linear(format!("{name}.tell"), mixed, self.rank + 2 * self.state, false, Split::Rows);
+        let told = builder.linear(format!("{name}.tell"), mixed, self.rank + 2 * self.state, false, WeightSplit::Rows);
         let step = Rows { width: self.rank, ..told };
-        let step = builder.linear(format!("{name}.step"), step, inner, true, Split::Columns);
+        let step = builder.linear(format!("{name}.step"), step, inner, true, WeightSplit::Columns);
         // The state of every token is a product of a few values and the one before; a fused scan writes only what is
         // read from it: each channel's state with what the token asks.
-        let kind = Kind::Product { batch: inner, rows, inner: self.state, columns: 1 };
+        let kind = OpKind::Product { batch: inner, rows, inner: self.state, columns: 1 };
         let owned = Owned::parameters(inner * (self.state + 1));
         let read =
             builder.add(format!("{name}.scan"), kind, &[mixed.tensor, told.tensor, step.tensor], rows * inner, owned);
         let read = Rows { tensor: read, ..half };
         let open = builder.apply(format!("{name}.gate"), half, Function::Silu);
         let gated = builder.combine(format!("{name}.product"), read, open, true);
-        let out = builder.linear(format!("{name}.out"), gated, self.hidden, self.bias, Split::Rows);
+        let out = builder.linear(format!("{name}.out"), gated, self.hidden, self.bias, WeightSplit::Rows);
         builder.combine(format!("{name}.sum"), out, from, false)
     }
 }

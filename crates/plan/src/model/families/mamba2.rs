@@ -2,7 +2,7 @@
 //! (Dao and Gu 2024, "state space duality").
 
 use super::super::builder::{Builder, Owned, Rows};
-use super::super::graph::{Function, Graph, Kind, Norm, Split};
+use super::super::graph::{Function, Graph, Norm, OpKind, WeightSplit};
 
 /// A Mamba-2.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,9 +51,9 @@ impl Mamba2 {
         let rows = from.rows;
         let normal = builder.norm(format!("{name}.norm"), from, Norm::Rms, false);
         let columns = 2 * inner + told + self.heads;
-        let all = builder.linear(format!("{name}.in"), normal, columns, self.bias, Split::Columns);
+        let all = builder.linear(format!("{name}.in"), normal, columns, self.bias, WeightSplit::Columns);
         let mixed = Rows { width: inner + told, ..all };
-        let kind = Kind::Convolution {
+        let kind = OpKind::Convolution {
             positions: rows,
             inner: self.kernel,
             columns: 1,
@@ -68,7 +68,7 @@ impl Mamba2 {
         let open = builder.apply(format!("{name}.gate"), gate, Function::Silu);
         let gated = builder.combine(format!("{name}.product"), read, open, true);
         let normal = builder.norm(format!("{name}.norm2"), gated, Norm::Rms, false);
-        let out = builder.linear(format!("{name}.out"), normal, self.hidden, self.bias, Split::Rows);
+        let out = builder.linear(format!("{name}.out"), normal, self.hidden, self.bias, WeightSplit::Rows);
         builder.combine(format!("{name}.sum"), out, from, false)
     }
 
@@ -80,7 +80,7 @@ impl Mamba2 {
         let pieces = rows.div_ceil(piece);
         let (inner, states) = (self.heads * self.head_width, pieces * self.heads * self.head_width * self.state);
         let mut product = |part: &str, batch, [rows, inner, columns]: [u64; 3], inputs: &[_], owned| {
-            let kind = Kind::Product { batch, rows, inner, columns };
+            let kind = OpKind::Product { batch, rows, inner, columns };
             builder.add(format!("{name}.scan.{part}"), kind, inputs, batch * rows * columns, owned)
         };
         let each = pieces * self.heads;
@@ -90,7 +90,7 @@ impl Mamba2 {
         let near = product("near", each, [piece, piece, self.head_width], &[likeness, mixed.tensor], Owned::NOTHING);
         let state = product("state", each, [self.head_width, piece, self.state], &[mixed.tensor], Owned::NOTHING);
         let far = product("far", each, [piece, self.state, self.head_width], &[state, mixed.tensor], Owned::NOTHING);
-        let passed = Kind::Elementwise { elements: states, inputs: 1, product: false };
+        let passed = OpKind::Elementwise { elements: states, inputs: 1, product: false };
         builder.add(format!("{name}.scan.passed"), passed, &[state], states, Owned::NOTHING);
         let [near, far] = [near, far].map(|tensor| Rows { tensor, rows, width: inner });
         builder.combine(format!("{name}.scan.sum"), near, far, false)

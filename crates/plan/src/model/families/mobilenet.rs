@@ -2,7 +2,7 @@
 //! al. 2019).
 
 use super::super::builder::{Builder, Convolution, Picture, Rows};
-use super::super::graph::{Function, Graph, Kind, Split};
+use super::super::graph::{Function, Graph, OpKind, WeightSplit};
 use crate::model::builder::Owned;
 
 /// A MobileNet.
@@ -188,11 +188,11 @@ impl Mobilenet {
         let mean = builder.mean("mean", at);
         let mut vector = Rows { tensor: mean.tensor, rows: 1, width: mean.channels };
         if self.hidden > 0 {
-            vector = builder.linear("hidden", vector, self.hidden, true, Split::Whole);
+            vector = builder.linear("hidden", vector, self.hidden, true, WeightSplit::Whole);
             vector = builder.apply("hidden.function", vector, function);
         }
         if self.classes > 0 {
-            let scores = builder.linear("classifier", vector, self.classes, true, Split::Whole);
+            let scores = builder.linear("classifier", vector, self.classes, true, WeightSplit::Whole);
             builder.loss(scores.tensor, 1, self.classes);
         }
         builder.finish()
@@ -253,7 +253,7 @@ pub(super) fn weigh(builder: &mut Builder, name: &str, from: Picture, squeeze: u
     let wide = builder.convolution(&format!("{name}.wide"), thin, Convolution::new(from.channels, 1, 1).biased());
     let weights = builder.activate(&format!("{name}.gate"), wide, Function::Sigmoid, false);
     let elements = from.elements();
-    let kind = Kind::Elementwise { elements, inputs: 2, product: true };
+    let kind = OpKind::Elementwise { elements, inputs: 2, product: true };
     let inputs = [from.tensor, weights.tensor];
     Picture { tensor: builder.add(format!("{name}.product"), kind, &inputs, elements, Owned::NOTHING), ..from }
 }

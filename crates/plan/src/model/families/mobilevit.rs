@@ -2,8 +2,8 @@
 //! (Mehta and Rastegari 2021).
 
 use super::super::builder::{Builder, Convolution, Owned, Picture, Rows};
-use super::super::graph::{Function, Graph, Kind, Norm};
-use super::block::{Block, Feed};
+use super::super::graph::{Function, Graph, Norm, OpKind};
+use super::block::{Feed, TransformerBlock};
 use super::mobilenet::{Inverted, mix};
 
 /// A MobileViT.
@@ -83,16 +83,16 @@ impl Mobilevit {
         let mixed = mix(builder, &format!("{name}.near"), from, near, Some(self.function));
         let wide = builder.convolution(&format!("{name}.widen"), mixed, Convolution::new(width, 1, 1));
         let rows = wide.height * wide.width;
-        let kind = Kind::Copy { elements: wide.elements() };
+        let kind = OpKind::Copy { elements: wide.elements() };
         let sorted = builder.add(format!("{name}.sort"), kind, &[wide.tensor], wide.elements(), Owned::NOTHING);
-        let block = Block {
+        let block = TransformerBlock {
             head_width: (width / self.heads).max(1),
             query_bias: self.query_bias,
             window: Some((rows / (self.patch * self.patch)).max(1)),
             attention_dropout: self.attention_dropout,
             dropout: self.dropout,
             feed: Feed { function: self.function, ..Feed::plain((width as f64 * self.ratio) as u64) },
-            ..Block::pre_norm(width, self.heads)
+            ..TransformerBlock::pre_norm(width, self.heads)
         };
         let mut at = Rows { tensor: sorted, rows, width };
         for _ in 0..depth {

@@ -30,7 +30,7 @@ pub mod yolo;
 pub use bert::Bert;
 pub use clip::Clip;
 pub use convnext::Convnext;
-pub use decoder::Decoder;
+pub use decoder::DecoderOnly;
 pub use detr::Detr;
 pub use encoder_decoder::EncoderDecoder;
 pub use gpt::Gpt;

@@ -1,8 +1,8 @@
 //! MPT: a decoder without position embeddings or biases (MosaicML 2023); ALiBi biases the scores instead.
 
 use super::super::graph::Graph;
-use super::block::{Block, Feed};
-use super::decoder::{Answer, Decoder};
+use super::block::{Feed, TransformerBlock};
+use super::decoder::{DecoderHead, DecoderOnly};
 
 /// A decoder without biases.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +39,7 @@ impl Mpt {
     }
 
     pub fn graph(&self) -> Graph {
-        let decoder = Decoder {
+        let decoder = DecoderOnly {
             layers: self.layers,
             block: self.block(),
             plain: (0, 0),
@@ -52,21 +52,21 @@ impl Mpt {
             bounded: false,
             score_bias: false,
             transform: false,
-            answer: Answer::Tokens,
+            head: DecoderHead::Tokens,
             sequence: self.sequence,
         };
         decoder.graph()
     }
 
-    fn block(&self) -> Block {
-        Block {
+    fn block(&self) -> TransformerBlock {
+        TransformerBlock {
             norm_bias: false,
             joined: true,
             query_bias: false,
             output_bias: false,
             causal: true,
             feed: Feed { bias: false, ..Feed::plain(self.hidden * self.expansion) },
-            ..Block::pre_norm(self.hidden, self.heads)
+            ..TransformerBlock::pre_norm(self.hidden, self.heads)
         }
     }
 }

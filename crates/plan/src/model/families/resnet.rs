@@ -2,7 +2,7 @@
 //! (ResNeXt, Wide ResNet), for ImageNet and for small pictures.
 
 use super::super::builder::{Builder, Convolution, Picture};
-use super::super::graph::{Function, Graph, Kind};
+use super::super::graph::{Function, Graph, OpKind};
 use crate::model::builder::Owned;
 
 /// A residual network.
@@ -13,7 +13,7 @@ pub struct Resnet {
     /// Classes of the last layer; 0 without one.
     pub classes: u64,
     pub stem: Stem,
-    pub block: Block,
+    pub block: ResnetBlock,
     /// Blocks of each stage; every stage after the first halves height and width.
     pub stages: Vec<u64>,
     /// Channels of the first stage's 3×3 convolutions; each stage has twice those of the last.
@@ -48,7 +48,7 @@ pub enum Stem {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Block {
+pub enum ResnetBlock {
     /// Two 3×3 convolutions; where the shape changes, a 1×1 convolution takes the input along.
     Basic,
     /// Two 3×3 convolutions; where the shape changes, the input is thinned out and padded with zeros.
@@ -61,11 +61,11 @@ impl Resnet {
     /// The network of `depth` 18, 34, 50, 101 or 152 layers for 1,000 classes of 224 × 224 pixels.
     pub fn imagenet(depth: u64) -> Option<Resnet> {
         let (block, stages) = match depth {
-            18 => (Block::Basic, vec![2, 2, 2, 2]),
-            34 => (Block::Basic, vec![3, 4, 6, 3]),
-            50 => (Block::Bottleneck, vec![3, 4, 6, 3]),
-            101 => (Block::Bottleneck, vec![3, 4, 23, 3]),
-            152 => (Block::Bottleneck, vec![3, 8, 36, 3]),
+            18 => (ResnetBlock::Basic, vec![2, 2, 2, 2]),
+            34 => (ResnetBlock::Basic, vec![3, 4, 6, 3]),
+            50 => (ResnetBlock::Bottleneck, vec![3, 4, 6, 3]),
+            101 => (ResnetBlock::Bottleneck, vec![3, 4, 23, 3]),
+            152 => (ResnetBlock::Bottleneck, vec![3, 8, 36, 3]),
             _ => return None,
         };
         Some(Resnet {
@@ -88,7 +88,7 @@ impl Resnet {
             picture: [3, 32, 32],
             classes: 10,
             stem: Stem::Small,
-            block: Block::Padded,
+            block: ResnetBlock::Padded,
             stages: vec![blocks; 3],
             channels: 16,
             groups: 1,
@@ -137,7 +137,7 @@ impl Resnet {
             return normal(builder, name, from, with, relu);
         }
         let convolved = builder.convolution(&format!("{name}.convolution"), from, with);
-        let kind = Kind::Elementwise { elements: convolved.elements(), inputs: 1, product: true };
+        let kind = OpKind::Elementwise { elements: convolved.elements(), inputs: 1, product: true };
         let owned = Owned { parameters: 0, buffers: 4 * convolved.channels };
         let tensor = builder.add(format!("{name}.scale"), kind, &[convolved.tensor], convolved.elements(), owned);
         let scaled = Picture { tensor, ..convolved };
@@ -147,8 +147,8 @@ impl Resnet {
     /// Channels of a stage's 3×3 convolutions, and those that leave it.
     fn widths(&self, stage: usize) -> (u64, u64) {
         let factor = match self.block {
-            Block::Basic | Block::Padded => 1,
-            Block::Bottleneck => 4,
+            ResnetBlock::Basic | ResnetBlock::Padded => 1,
+            ResnetBlock::Bottleneck => 4,
         };
         match self.variation.widths.get(stage) {
             Some(outputs) => ((outputs / factor).max(1), *outputs),
@@ -159,12 +159,12 @@ impl Resnet {
     fn block(&self, builder: &mut Builder, name: &str, from: Picture, wide: (u64, u64), stride: u64) -> Picture {
         let (channels, outputs) = wide;
         let inner = match self.block {
-            Block::Basic | Block::Padded => {
+            ResnetBlock::Basic | ResnetBlock::Padded => {
                 let first =
                     self.normal(builder, &format!("{name}.0"), from, Convolution::new(channels, 3, stride), true);
                 self.normal(builder, &format!("{name}.1"), first, Convolution::new(channels, 3, 1), false)
             }
-            Block::Bottleneck => {
+            ResnetBlock::Bottleneck => {
                 let thin = channels * self.group_width / 64 * self.groups;
                 let (early, late) = if self.variation.early { (stride, 1) } else { (1, stride) };
                 let first = self.normal(builder, &format!("{name}.0"), from, Convolution::new(thin, 1, early), true);
@@ -175,14 +175,14 @@ impl Resnet {
         };
         let shortcut = match (from.channels == outputs && stride == 1, self.block) {
             (true, _) => from,
-            (false, Block::Basic | Block::Bottleneck) => {
+            (false, ResnetBlock::Basic | ResnetBlock::Bottleneck) => {
                 self.normal(builder, &format!("{name}.shortcut"), from, Convolution::new(outputs, 1, stride), false)
             }
-            (false, Block::Padded) => {
+            (false, ResnetBlock::Padded) => {
                 let elements = inner.elements();
                 let name = format!("{name}.shortcut");
                 Picture {
-                    tensor: builder.add(name, Kind::Copy { elements }, &[from.tensor], elements, Owned::NOTHING),
+                    tensor: builder.add(name, OpKind::Copy { elements }, &[from.tensor], elements, Owned::NOTHING),
                     ..inner
                 }
             }

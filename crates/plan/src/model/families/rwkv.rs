@@ -2,7 +2,7 @@
 //! 2023).
 
 use super::super::builder::{Builder, Owned, Rows};
-use super::super::graph::{Function, Graph, Kind, Norm, Split};
+use super::super::graph::{Function, Graph, Norm, OpKind, WeightSplit};
 
 /// An RWKV.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,7 +48,7 @@ impl Rwkv {
 
     /// Each channel of a token mixed with that of the one before, by a learned share.
     fn mix(&self, builder: &mut Builder, name: String, from: Rows) -> Rows {
-        let kind = Kind::Elementwise { elements: from.elements(), inputs: 2, product: true };
+        let kind = OpKind::Elementwise { elements: from.elements(), inputs: 2, product: true };
         let owned = Owned::parameters(from.width);
         Rows { tensor: builder.add(name, kind, &[from.tensor], from.elements(), owned), ..from }
     }
@@ -56,25 +56,25 @@ impl Rwkv {
     fn look(&self, builder: &mut Builder, name: &str, from: Rows) -> Rows {
         let [key, value, open] = ["key", "value", "receptance"].map(|part| {
             let mixed = self.mix(builder, format!("{name}.{part}.mix"), from);
-            builder.linear(format!("{name}.{part}"), mixed, self.inner, false, Split::Columns)
+            builder.linear(format!("{name}.{part}"), mixed, self.inner, false, WeightSplit::Columns)
         });
         let open = builder.apply(format!("{name}.open"), open, Function::Sigmoid);
         // A decay and a first share for each channel; the sum is computed token by token, and nothing of it is written
         // but what is read.
-        let kind = Kind::Elementwise { elements: key.elements(), inputs: 2, product: true };
+        let kind = OpKind::Elementwise { elements: key.elements(), inputs: 2, product: true };
         let owned = Owned::parameters(2 * self.inner);
         let tensor = builder.add(format!("{name}.sum"), kind, &[key.tensor, value.tensor], key.elements(), owned);
         let gated = builder.combine(format!("{name}.product"), open, Rows { tensor, ..key }, true);
-        builder.linear(format!("{name}.output"), gated, self.hidden, false, Split::Rows)
+        builder.linear(format!("{name}.output"), gated, self.hidden, false, WeightSplit::Rows)
     }
 
     fn feed(&self, builder: &mut Builder, name: &str, from: Rows) -> Rows {
         let mixed = self.mix(builder, format!("{name}.key.mix"), from);
-        let up = builder.linear(format!("{name}.key"), mixed, self.feed_forward, false, Split::Columns);
+        let up = builder.linear(format!("{name}.key"), mixed, self.feed_forward, false, WeightSplit::Columns);
         let up = builder.apply(format!("{name}.function"), up, Function::SquaredRelu);
-        let down = builder.linear(format!("{name}.value"), up, self.hidden, false, Split::Rows);
+        let down = builder.linear(format!("{name}.value"), up, self.hidden, false, WeightSplit::Rows);
         let mixed = self.mix(builder, format!("{name}.receptance.mix"), from);
-        let open = builder.linear(format!("{name}.receptance"), mixed, self.hidden, false, Split::Whole);
+        let open = builder.linear(format!("{name}.receptance"), mixed, self.hidden, false, WeightSplit::Whole);
         let open = builder.apply(format!("{name}.open"), open, Function::Sigmoid);
         builder.combine(format!("{name}.product"), open, down, true)
     }

@@ -1,7 +1,7 @@
 //! SegFormer: a transformer whose keys and values see a smaller picture, in four stages (Xie et al. 2021).
 
 use super::super::builder::{Builder, Convolution, Owned, Picture, Rows};
-use super::super::graph::{Function, Graph, Kind, Norm, Split};
+use super::super::graph::{Function, Graph, Norm, OpKind, WeightSplit};
 
 /// A SegFormer.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,12 +10,12 @@ pub struct Segformer {
     pub picture: [u64; 3],
     pub stages: Vec<Stage>,
     pub function: Function,
-    pub answer: Answer,
+    pub head: SegformerHead,
 }
 
 /// What is asked of a [`Segformer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum SegformerHead {
     /// A class of the picture.
     Class {
         classes: u64,
@@ -62,13 +62,13 @@ impl Segformer {
             at = normal(&mut builder, &format!("{name}.norm"), at);
             left.push(at);
         }
-        match self.answer {
-            Answer::Class { classes } => {
+        match self.head {
+            SegformerHead::Class { classes } => {
                 let mean = builder.mean("mean", at);
                 builder.classify("classifier", mean, classes);
             }
-            Answer::Pixels { classes, width } => decode(&mut builder, &left, classes, width),
-            Answer::Nothing => {}
+            SegformerHead::Pixels { classes, width } => decode(&mut builder, &left, classes, width),
+            SegformerHead::Nothing => {}
         }
         builder.finish()
     }
@@ -90,10 +90,11 @@ impl Segformer {
         };
         let mut inputs = Vec::new();
         for (part, seen) in [("query", entering), ("key", small), ("value", small)] {
-            let projected = builder.linear(format!("{name}.{part}"), rows(seen), stage.width, true, Split::Columns);
+            let projected =
+                builder.linear(format!("{name}.{part}"), rows(seen), stage.width, true, WeightSplit::Columns);
             inputs.push(projected.tensor);
         }
-        let kind = Kind::Attention {
+        let kind = OpKind::Attention {
             heads: stage.heads,
             key_heads: stage.heads,
             width: (stage.width / stage.heads).max(1),
@@ -104,16 +105,16 @@ impl Segformer {
         };
         let tensor = builder.add(format!("{name}.attention"), kind, &inputs, from.elements(), Owned::NOTHING);
         let attended = Rows { tensor, ..rows(from) };
-        let attended = builder.linear(format!("{name}.output"), attended, stage.width, true, Split::Rows);
+        let attended = builder.linear(format!("{name}.output"), attended, stage.width, true, WeightSplit::Rows);
         let between = builder.sum(&format!("{name}.sum1"), Picture { tensor: attended.tensor, ..from }, from);
         let entering = normal(builder, &format!("{name}.norm2"), between);
         let wide = stage.width * stage.ratio;
-        let up = builder.linear(format!("{name}.up"), rows(entering), wide, true, Split::Columns);
+        let up = builder.linear(format!("{name}.up"), rows(entering), wide, true, WeightSplit::Columns);
         let up = Picture { tensor: up.tensor, channels: wide, ..from };
         let deep = Convolution::new(wide, 3, 1).groups(wide).biased();
         let mixed = builder.convolution(&format!("{name}.depthwise"), up, deep);
         let mixed = builder.activate(&format!("{name}.function"), mixed, self.function, false);
-        let down = builder.linear(format!("{name}.down"), rows(mixed), stage.width, true, Split::Rows);
+        let down = builder.linear(format!("{name}.down"), rows(mixed), stage.width, true, WeightSplit::Rows);
         builder.sum(&format!("{name}.sum2"), Picture { tensor: down.tensor, ..from }, between)
     }
 }
@@ -124,9 +125,9 @@ fn decode(builder: &mut Builder, stages: &[Picture], classes: u64, width: u64) {
     let mut same = Vec::new();
     for (index, stage) in stages.iter().enumerate() {
         let rows = Rows { tensor: stage.tensor, rows: stage.height * stage.width, width: stage.channels };
-        let even = builder.linear(format!("decoder.{index}"), rows, width, true, Split::Whole);
+        let even = builder.linear(format!("decoder.{index}"), rows, width, true, WeightSplit::Whole);
         let elements = width * first.height * first.width;
-        let kind = Kind::Resize { elements };
+        let kind = OpKind::Resize { elements };
         let tensor = builder.add(format!("decoder.{index}.resize"), kind, &[even.tensor], elements, Owned::NOTHING);
         same.push(Picture { tensor, channels: width, ..first });
     }

@@ -2,8 +2,8 @@
 //! sound alone (Baevski et al. 2020).
 
 use super::super::builder::{Builder, Owned, Rows};
-use super::super::graph::{Function, Graph, Input, Kind, Norm, Split};
-use super::block::Block;
+use super::super::graph::{Function, Graph, Input, Norm, OpKind, WeightSplit};
+use super::block::TransformerBlock;
 
 /// Values of the sound that a Whisper reads: 16,000 a second.
 const THIRTY_SECONDS: u64 = 480_000;
@@ -21,8 +21,8 @@ pub struct Whisper {
     /// 0: the decoder alone.
     pub encoder_layers: u64,
     pub decoder_layers: u64,
-    pub encoder: Block,
-    pub decoder: Block,
+    pub encoder: TransformerBlock,
+    pub decoder: TransformerBlock,
     pub vocabulary: u64,
     /// The next token is scored.
     pub scores: bool,
@@ -35,21 +35,21 @@ impl Whisper {
         let mut builder = Builder::new();
         let encoded = if self.encoder_layers > 0 { Some(self.encode(&mut builder)) } else { None };
         if let (Some((width, classes)), Some(encoded)) = (self.class, encoded) {
-            let thin = builder.linear("projector", encoded, width, true, Split::Whole);
-            let scores = builder.linear("classifier", Rows { rows: 1, ..thin }, classes, true, Split::Whole);
+            let thin = builder.linear("projector", encoded, width, true, WeightSplit::Whole);
+            let scores = builder.linear("classifier", Rows { rows: 1, ..thin }, classes, true, WeightSplit::Whole);
             builder.loss(scores.tensor, 1, classes);
             return builder.finish();
         }
         let hidden = self.decoder.hidden;
         let words = builder.words("decoder.tokens", self.target, self.vocabulary, hidden);
-        let places = builder.embed("decoder.positions", self.target, self.positions, hidden, Split::Whole);
+        let places = builder.embed("decoder.positions", self.target, self.positions, hidden, WeightSplit::Whole);
         let mut at = builder.combine("decoder.sum", words, places, false);
         for _ in 0..self.decoder_layers {
             at = match encoded {
                 Some(encoded) => self.decoder.add_across(&mut builder, at, encoded),
                 None => {
                     let idle = Owned::parameters(self.decoder.across_weights());
-                    builder.add("across.idle", Kind::View, &[], 0, idle);
+                    builder.add("across.idle", OpKind::View, &[], 0, idle);
                     self.decoder.add(&mut builder, at)
                 }
             };
@@ -77,7 +77,7 @@ impl Whisper {
         at =
             wave(builder, "conv2", at, Window { columns: hidden, kernel: 3, rows: self.source, groups: 1, bias: true });
         at = builder.apply("conv2.gelu", at, Function::Gelu);
-        let places = builder.embed("encoder.positions", self.source, self.source, hidden, Split::Whole);
+        let places = builder.embed("encoder.positions", self.source, self.source, hidden, WeightSplit::Whole);
         let mut encoded = builder.combine("encoder.sum", at, places, false);
         for _ in 0..self.encoder_layers {
             encoded = self.encoder.add(builder, encoded);
@@ -97,11 +97,11 @@ pub struct Wav2vec {
     /// Each convolution is normalised; else only the first, channel by channel.
     pub norms_each: bool,
     pub layers: u64,
-    pub block: Block,
+    pub block: TransformerBlock,
     /// Moments and groups of the convolution that tells positions.
     pub position_kernel: u64,
     pub position_groups: u64,
-    pub answer: Heard,
+    pub head: SpeechHead,
 }
 
 /// One convolution over sound.
@@ -114,7 +114,7 @@ pub struct Convolved {
 
 /// What is asked of a [`Wav2vec`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
+pub enum SpeechHead {
     Nothing,
     /// A letter at each moment.
     Letters {
@@ -150,10 +150,11 @@ impl Wav2vec {
             at = builder.apply(format!("{name}.gelu"), at, Function::Gelu);
         }
         at = builder.norm("features.norm", at, Norm::Layer, true);
-        at = builder.linear("features.widen", at, hidden, true, Split::Whole);
+        at = builder.linear("features.widen", at, hidden, true, WeightSplit::Whole);
         // What is hidden from it is replaced by one learned vector.
         let elements = at.elements();
-        let masked = builder.add("masked", Kind::Copy { elements }, &[at.tensor], elements, Owned::parameters(hidden));
+        let masked =
+            builder.add("masked", OpKind::Copy { elements }, &[at.tensor], elements, Owned::parameters(hidden));
         at = Rows { tensor: masked, ..at };
         let window = Window {
             columns: hidden,
@@ -166,7 +167,7 @@ impl Wav2vec {
         // Its weight is stored as directions and a length for each moment.
         let places = builder.add(
             "positions.gelu",
-            Kind::Activation { function: Function::Gelu, elements, in_place: false },
+            OpKind::Activation { function: Function::Gelu, elements, in_place: false },
             &[places.tensor],
             elements,
             Owned::parameters(self.position_kernel),
@@ -183,15 +184,15 @@ impl Wav2vec {
         if before {
             at = builder.norm("norm", at, Norm::Layer, true);
         }
-        match self.answer {
-            Heard::Nothing => {}
-            Heard::Letters { vocabulary } => {
-                let scores = builder.linear("scores", at, vocabulary, true, Split::Whole);
+        match self.head {
+            SpeechHead::Nothing => {}
+            SpeechHead::Letters { vocabulary } => {
+                let scores = builder.linear("scores", at, vocabulary, true, WeightSplit::Whole);
                 builder.loss(scores.tensor, at.rows, vocabulary);
             }
-            Heard::Class { classes, width } => {
-                let thin = builder.linear("projector", at, width, true, Split::Whole);
-                let scores = builder.linear("classifier", Rows { rows: 1, ..thin }, classes, true, Split::Whole);
+            SpeechHead::Class { classes, width } => {
+                let thin = builder.linear("projector", at, width, true, WeightSplit::Whole);
+                let scores = builder.linear("classifier", Rows { rows: 1, ..thin }, classes, true, WeightSplit::Whole);
                 builder.loss(scores.tensor, 1, classes);
             }
         }
@@ -213,7 +214,7 @@ struct Window {
 fn wave(builder: &mut Builder, name: &str, from: Rows, with: Window) -> Rows {
     let groups = with.groups.max(1);
     let inner = with.kernel * from.width / groups;
-    let kind = Kind::Convolution {
+    let kind = OpKind::Convolution {
         positions: with.rows,
         inner,
         columns: with.columns / groups,

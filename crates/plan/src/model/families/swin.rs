@@ -2,8 +2,8 @@
 //! its second version, which normalises after each part (Liu et al. 2022).
 
 use super::super::builder::{Builder, Convolution, Owned, Rows};
-use super::super::graph::{Function, Graph, Kind, Norm, Split};
-use super::block::{Block, Feed, Order};
+use super::super::graph::{Function, Graph, Norm, OpKind, WeightSplit};
+use super::block::{Feed, Order, TransformerBlock};
 
 /// A Swin transformer.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +50,7 @@ impl Swin {
         at = builder.norm("patches.norm", at, Norm::Layer, true);
         if self.positions {
             let elements = at.elements();
-            let kind = Kind::Elementwise { elements, inputs: 1, product: false };
+            let kind = OpKind::Elementwise { elements, inputs: 1, product: false };
             at.tensor = builder.add("positions", kind, &[at.tensor], elements, Owned::parameters(elements));
         }
         for (stage, (depth, heads)) in self.depths.iter().zip(&self.heads).enumerate() {
@@ -68,18 +68,18 @@ impl Swin {
             builder.end_blocks();
         }
         at = builder.norm("norm", at, Norm::Layer, true);
-        let kind = Kind::Pool { maximum: false, inputs: at.elements(), outputs: at.width };
+        let kind = OpKind::Pool { maximum: false, inputs: at.elements(), outputs: at.width };
         let mean = builder.add("mean", kind, &[at.tensor], at.width, Owned::NOTHING);
         if self.classes > 0 {
             let mean = Rows { tensor: mean, rows: 1, width: at.width };
-            let scores = builder.linear("classifier", mean, self.classes, true, Split::Whole);
+            let scores = builder.linear("classifier", mean, self.classes, true, WeightSplit::Whole);
             builder.loss(scores.tensor, 1, self.classes);
         }
         builder.finish()
     }
 
-    fn block(&self, width: u64, heads: u64, window: u64) -> Block {
-        Block {
+    fn block(&self, width: u64, heads: u64, window: u64) -> TransformerBlock {
+        TransformerBlock {
             head_width: (width / heads).max(1),
             order: if self.second { Order::Within } else { Order::Before },
             query_bias: self.query_bias,
@@ -88,7 +88,7 @@ impl Swin {
             attention_dropout: self.attention_dropout,
             dropout: self.dropout,
             feed: Feed { function: self.function, ..Feed::plain((width as f64 * self.ratio) as u64) },
-            ..Block::pre_norm(width, heads)
+            ..TransformerBlock::pre_norm(width, heads)
         }
     }
 
@@ -99,16 +99,16 @@ impl Swin {
             // Two distances to a bias for each head, and a temperature of each.
             true => {
                 let table = Rows { tensor: builder.input(2 * distances), rows: distances, width: 2 };
-                let wide = builder.linear(format!("{name}.distances.0"), table, DISTANCES, true, Split::Whole);
+                let wide = builder.linear(format!("{name}.distances.0"), table, DISTANCES, true, WeightSplit::Whole);
                 let owned = Owned::parameters(DISTANCES * heads + heads);
-                builder.linear_with(format!("{name}.distances.1"), wide, heads, owned, Split::Whole);
+                builder.linear_with(format!("{name}.distances.1"), wide, heads, owned, WeightSplit::Whole);
             }
             false => {
-                builder.embed(&format!("{name}.distances"), 1, distances, heads, Split::Whole);
+                builder.embed(&format!("{name}.distances"), 1, distances, heads, WeightSplit::Whole);
             }
         }
         for part in ["part", "join"] {
-            let kind = Kind::Copy { elements: at.elements() };
+            let kind = OpKind::Copy { elements: at.elements() };
             builder.add(format!("{name}.{part}"), kind, &[at.tensor], at.elements(), Owned::NOTHING);
         }
     }
@@ -118,17 +118,17 @@ impl Swin {
         let sides = sides.map(|side| side.div_ceil(2));
         let rows = sides[0] * sides[1];
         let elements = rows * 4 * from.width;
-        let kind = Kind::Copy { elements };
+        let kind = OpKind::Copy { elements };
         let tensor = builder.add(format!("{name}.gather"), kind, &[from.tensor], elements, Owned::NOTHING);
         let four = Rows { tensor, rows, width: 4 * from.width };
         let merged = match self.second {
             true => {
-                let thin = builder.linear(format!("{name}.thin"), four, 2 * from.width, false, Split::Whole);
+                let thin = builder.linear(format!("{name}.thin"), four, 2 * from.width, false, WeightSplit::Whole);
                 builder.norm(format!("{name}.norm"), thin, Norm::Layer, true)
             }
             false => {
                 let normal = builder.norm(format!("{name}.norm"), four, Norm::Layer, true);
-                builder.linear(format!("{name}.thin"), normal, 2 * from.width, false, Split::Whole)
+                builder.linear(format!("{name}.thin"), normal, 2 * from.width, false, WeightSplit::Whole)
             }
         };
         (merged, sides)

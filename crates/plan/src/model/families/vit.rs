@@ -1,8 +1,8 @@
 //! Vision transformers: a picture cut into patches, each a token (Dosovitskiy et al. 2020).
 
 use super::super::builder::{Builder, Convolution, Owned, Rows};
-use super::super::graph::{Function, Graph, Kind, Split};
-use super::block::Block;
+use super::super::graph::{Function, Graph, OpKind, WeightSplit};
+use super::block::TransformerBlock;
 
 /// A vision transformer.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,7 +12,7 @@ pub struct Vit {
     /// Side of a patch.
     pub patch: u64,
     pub layers: u64,
-    pub block: Block,
+    pub block: TransformerBlock,
     /// Tokens beside the patches: one for the class, in DeiT one for the teacher.
     pub tokens: u64,
     /// One more token is learned, which stands for patches that training hides.
@@ -55,10 +55,10 @@ impl Vit {
         let rows = patches.height * patches.width + self.tokens;
         let elements = rows * hidden;
         let owned = Owned::parameters((self.tokens + u64::from(self.hides)) * hidden);
-        let joined = builder.add("tokens", Kind::Copy { elements }, &[patches.tensor], elements, owned);
+        let joined = builder.add("tokens", OpKind::Copy { elements }, &[patches.tensor], elements, owned);
         let mut at = Rows { tensor: joined, rows, width: hidden };
         if self.positions {
-            let kind = Kind::Elementwise { elements, inputs: 1, product: false };
+            let kind = OpKind::Elementwise { elements, inputs: 1, product: false };
             at.tensor = builder.add("positions", kind, &[at.tensor], elements, Owned::parameters(elements));
         }
         let steps = (2 * patches.height - 1).saturating_mul(2 * patches.width - 1);
@@ -67,15 +67,15 @@ impl Vit {
             if self.distances {
                 // Three more for distances to and from the first token.
                 let values = steps.saturating_add(3).saturating_mul(self.block.heads);
-                builder.embed("distances", 1, values, 1, Split::Whole);
+                builder.embed("distances", 1, values, 1, WeightSplit::Whole);
             }
             if self.finds.is_some_and(|finds| finds.places_again) && layer + 1 < self.layers {
-                let kind = Kind::Elementwise { elements, inputs: 1, product: false };
+                let kind = OpKind::Elementwise { elements, inputs: 1, product: false };
                 at.tensor = builder.add("positions", kind, &[at.tensor], elements, Owned::parameters(elements));
             }
             if self.scaled {
                 for part in ["scale1", "scale2"] {
-                    let kind = Kind::Elementwise { elements, inputs: 1, product: true };
+                    let kind = OpKind::Elementwise { elements, inputs: 1, product: true };
                     at.tensor = builder.add(part, kind, &[at.tensor], elements, Owned::parameters(hidden));
                 }
             }
@@ -90,15 +90,15 @@ impl Vit {
             for (name, width) in [("class", self.classes + 1), ("box", 4)] {
                 let mut inner = objects;
                 for layer in 0..2 {
-                    inner = builder.linear(format!("{name}.{layer}"), inner, hidden, true, Split::Whole);
+                    inner = builder.linear(format!("{name}.{layer}"), inner, hidden, true, WeightSplit::Whole);
                     inner = builder.apply(format!("{name}.{layer}.relu"), inner, Function::Relu);
                 }
-                let scores = builder.linear(format!("{name}.2"), inner, width, true, Split::Whole);
+                let scores = builder.linear(format!("{name}.2"), inner, width, true, WeightSplit::Whole);
                 builder.loss(scores.tensor, finds.objects, width);
             }
         } else if self.classes > 0 {
             let first = Rows { rows: 1, width: if self.means { 2 * hidden } else { hidden }, ..at };
-            let scores = builder.linear("classifier", first, self.classes, true, Split::Whole);
+            let scores = builder.linear("classifier", first, self.classes, true, WeightSplit::Whole);
             builder.loss(scores.tensor, 1, self.classes);
         }
         builder.finish()

@@ -2,7 +2,7 @@
 //! a box and the classes of every place (Jocher et al. 2023).
 
 use super::super::builder::{Builder, Convolution, Picture};
-use super::super::graph::{Function, Graph, Kind};
+use super::super::graph::{Function, Graph, OpKind};
 use crate::model::builder::Owned;
 
 /// A detection network.
@@ -87,7 +87,7 @@ impl Yolo {
         let half = channels / 2;
         let first = mix(builder, &format!("{name}.first"), from, Convolution::new(2 * half, 1, 1));
         let elements = half * first.height * first.width;
-        let tensor = builder.add(format!("{name}.half"), Kind::View, &[first.tensor], elements, Owned::NOTHING);
+        let tensor = builder.add(format!("{name}.half"), OpKind::View, &[first.tensor], elements, Owned::NOTHING);
         let mut at = Picture { tensor, channels: half, ..first };
         let mut all = vec![first];
         for block in 0..((blocks as f64 * self.depth).round() as u64).max(1) {

@@ -10,7 +10,7 @@ use super::spec::{DataDemand, ParallelChoice, ProgramOptions, RunLength, Trainin
 use super::{ResolvedNetwork, ResolvedWorkload, Saving, checkpoints};
 use crate::estimate::Layout;
 use crate::model::read::{self, SampleShape};
-use crate::model::{Model, Summary};
+use crate::model::{ModelDescription, Summary};
 
 /// Checkpoints that are kept when the job does not say how many.
 const KEEP: u32 = 3;
@@ -47,10 +47,10 @@ pub(super) fn resolve(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> R
         }
     };
     let model = match &workload.model {
-        Named::File(_) => Model::Graph(read::model(bytes.unwrap_or_default(), &shape).map_err(at_model)?),
+        Named::File(_) => ModelDescription::Graph(read::model(bytes.unwrap_or_default(), &shape).map_err(at_model)?),
         Named::Described(Described::Config(figures)) => {
             let text = serde_json::Value::Object(figures.0.clone()).to_string();
-            Model::Graph(read::model(text.as_bytes(), &shape).map_err(at_model)?)
+            ModelDescription::Graph(read::model(text.as_bytes(), &shape).map_err(at_model)?)
         }
         Named::Described(Described::Totals(totals)) => {
             if totals.parameters.0 == 0 || totals.multiply_adds.0 == 0 {
@@ -58,7 +58,7 @@ pub(super) fn resolve(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> R
                 return Err(Problem::at("workload.model.totals", message)
                     .hint("write its totals, as tables of models state them"));
             }
-            Model::Summary(Summary {
+            ModelDescription::Summary(Summary {
                 parameters: totals.parameters.0 as f64,
                 multiply_adds: totals.multiply_adds.0 as f64,
                 activations: totals.activations.0 as f64,
@@ -66,7 +66,7 @@ pub(super) fn resolve(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> R
             })
         }
     };
-    if let Model::Graph(graph) = &model {
+    if let ModelDescription::Graph(graph) = &model {
         fits(graph, workload)?;
         if !graph.unknown.is_empty() {
             let what = graph.unknown.join(", ");

@@ -4,8 +4,8 @@
 use domain::problem::Problem;
 use domain::workload::Workload;
 
-use crate::estimate::limits::{self, Preparation};
-use crate::model::{Graph, Input, Model};
+use crate::estimate::limits::{self, PreprocessingRate};
+use crate::model::{Graph, Input, ModelDescription};
 
 /// Bytes of a token in a file of token numbers.
 pub(super) const TOKEN_BYTES: u64 = 4;
@@ -15,7 +15,7 @@ const SOUND_BYTES: u64 = 2;
 const VALUE_BYTES: u64 = 4;
 
 /// What making a photograph ready takes.
-pub(super) fn photographs() -> Preparation {
+pub(super) fn photographs() -> PreprocessingRate {
     limits::SampleKind::Photographs.preparation()
 }
 
@@ -31,10 +31,10 @@ pub(super) struct InputSpec {
 }
 
 impl InputSpec {
-    pub fn of(model: &Model, workload: &Workload) -> InputSpec {
+    pub fn of(model: &ModelDescription, workload: &Workload) -> InputSpec {
         match model {
-            Model::Graph(graph) if !graph.inputs.is_empty() => InputSpec::of_graph(graph),
-            Model::Graph(_) | Model::Summary(_) => match workload.sequence {
+            ModelDescription::Graph(graph) if !graph.inputs.is_empty() => InputSpec::of_graph(graph),
+            ModelDescription::Graph(_) | ModelDescription::Summary(_) => match workload.sequence {
                 Some(tokens) => InputSpec { bytes: TOKEN_BYTES * tokens, tokens: Some(tokens), has_images: false },
                 None => InputSpec { bytes: photographs().bytes as u64, tokens: None, has_images: true },
             },

@@ -21,7 +21,7 @@ pub use spec::{
 
 use crate::estimate::OpProfile;
 use crate::estimate::optimizer::state_bytes;
-use crate::model::{Graph, Kind, Model};
+use crate::model::{Graph, ModelDescription, OpKind};
 
 /// What is planned.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +37,7 @@ pub struct ResolvedWorkload {
 /// A network, ready for estimates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResolvedNetwork {
-    pub model: Model,
+    pub model: ModelDescription,
     /// The same, grouped for estimates of time.
     pub ops: OpProfile,
 }
@@ -61,19 +61,19 @@ pub fn resolve(job: &Job, bytes: Option<&[u8]>) -> Result<ResolvedWorkload, Prob
 
 impl ResolvedNetwork {
     /// Groups the operators of a model.
-    pub fn of(model: Model) -> ResolvedNetwork {
+    pub fn of(model: ModelDescription) -> ResolvedNetwork {
         ResolvedNetwork { ops: OpProfile::of(&model), model }
     }
 
     /// What of it the search depends on.
     fn figures(&self) -> NetworkFigures {
         match &self.model {
-            Model::Graph(graph) => NetworkFigures {
+            ModelDescription::Graph(graph) => NetworkFigures {
                 multiply_adds: graph.multiply_adds() as f64,
                 blocks: graph.blocks(),
                 heads: heads(graph),
             },
-            Model::Summary(summary) => {
+            ModelDescription::Summary(summary) => {
                 NetworkFigures { multiply_adds: summary.multiply_adds, ..NetworkFigures::default() }
             }
         }
@@ -83,7 +83,7 @@ impl ResolvedNetwork {
 /// The fewest heads of all attention; 0 where there is none.
 fn heads(graph: &Graph) -> u32 {
     let heads = graph.operators.iter().filter_map(|operator| match operator.kind {
-        Kind::Attention { heads, .. } => Some(heads),
+        OpKind::Attention { heads, .. } => Some(heads),
         _ => None,
     });
     heads.min().and_then(|heads| u32::try_from(heads).ok()).unwrap_or(0)

@@ -8,7 +8,7 @@ use domain::Bytes;
 use domain::tariff::Service;
 use serde::Serialize;
 
-use crate::estimate::{Layout, NumericFormat, OptimizerKind, Parallel, Recompute};
+use crate::estimate::{ActivationCheckpointing, Layout, NumericFormat, OptimizerKind, ParallelDegrees};
 
 /// A run to be planned.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -100,5 +100,5 @@ pub enum ParallelChoice {
     #[default]
     Search,
     /// The job.
-    Stated { parallel: Parallel, accumulate: u64, recompute: Recompute },
+    Stated { parallel: ParallelDegrees, accumulate: u64, recompute: ActivationCheckpointing },
 }

@@ -11,8 +11,8 @@ use domain::{Bytes, Job};
 use super::input::{TOKEN_BYTES, photographs};
 use super::spec::{DataDemand, NetworkFigures, ParallelChoice, ProgramOptions, RunLength, TrainingSpec};
 use super::{JobFacts, ResolvedNetwork, ResolvedWorkload, Saving, checkpoints};
-use crate::estimate::{Layout, Parallel, Recompute, Zero};
-use crate::model::{Graph, Model, ours};
+use crate::estimate::{ActivationCheckpointing, Layout, ParallelDegrees, Zero};
+use crate::model::{Graph, ModelDescription, ours};
 
 /// What is known of a job of our own trainer.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,7 +64,7 @@ pub fn trained(job: &Job, train: &Train, facts: &JobFacts) -> Result<Trained, Pr
     let mut assumptions = Vec::new();
     let sample = sample(train, facts, &mut assumptions);
     let network = sample.and_then(|sample| graph(train, sample, facts, &mut assumptions));
-    let network = network.map(|graph| ResolvedNetwork::of(Model::Graph(graph)));
+    let network = network.map(|graph| ResolvedNetwork::of(ModelDescription::Graph(graph)));
     let program = program(train);
     let saving = Saving {
         keep: train.checkpoint.keep,
@@ -88,7 +88,7 @@ pub fn trained(job: &Job, train: &Train, facts: &JobFacts) -> Result<Trained, Pr
 /// How the job itself divides a step among its ranks.
 pub fn division(train: &Train) -> ParallelChoice {
     let tensor = train.parallel.tensor.max(1);
-    let parallel = Parallel {
+    let parallel = ParallelDegrees {
         data: (train.processes.max(1) / tensor).max(1),
         tensor,
         pipeline: 1,
@@ -100,9 +100,9 @@ pub fn division(train: &Train) -> ParallelChoice {
         },
     };
     let recompute = match train.recompute {
-        train::Recompute::None => Recompute::None,
-        train::Recompute::Blocks => Recompute::Full,
-        train::Recompute::Every(blocks) => Recompute::Every(blocks),
+        train::Recompute::None => ActivationCheckpointing::None,
+        train::Recompute::Blocks => ActivationCheckpointing::Full,
+        train::Recompute::Every(blocks) => ActivationCheckpointing::Every(blocks),
     };
     ParallelChoice::Stated { parallel, accumulate: u64::from(train.accumulate.max(1)), recompute }
 }

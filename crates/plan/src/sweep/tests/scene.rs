@@ -11,9 +11,9 @@ use domain::{
     Timestamp, Work, random,
 };
 
-use crate::sweep::{Row, plan, rows};
+use crate::sweep::{TrialRow, plan, rows};
 use crate::world::{AttemptState, World};
-use crate::{Action, Facts, Policy};
+use crate::{Action, ObservedState, Policy};
 
 /// What one trial of a made-up search is worth after some epochs: a function of its values, so that any order of
 /// events gives the same.
@@ -84,7 +84,7 @@ impl Scene {
         scene
     }
 
-    pub fn sweep(&self) -> &crate::Sweep {
+    pub fn sweep(&self) -> &crate::SweepRecord {
         &self.world.sweeps[&SweepId::new("s")]
     }
 
@@ -100,8 +100,8 @@ impl Scene {
         }
     }
 
-    fn facts(&self) -> Facts {
-        let mut facts = Facts { now: Timestamp(self.now), ..Facts::default() };
+    fn facts(&self) -> ObservedState {
+        let mut facts = ObservedState { now: Timestamp(self.now), ..ObservedState::default() };
         facts.attended_sweeps = self.world.sweeps.keys().cloned().collect();
         facts.attended = self.world.runs.keys().cloned().collect();
         for (id, instance) in self.world.live_instances() {
@@ -229,7 +229,7 @@ impl Scene {
     /// The trials as a user sees them, without what they cost.
     pub fn table(&self) -> Vec<Shown> {
         let rows = rows(&self.world, self.sweep(), &BTreeMap::new());
-        let row = |row: Row| {
+        let row = |row: TrialRow| {
             let values = serde_json::to_string(&row.values).unwrap();
             (row.number, values, row.word, row.epochs, row.value)
         };

@@ -3,9 +3,9 @@
 use cloud::Catalog;
 use domain::Job;
 use domain::plan::Share;
-use plan::estimate::Coefficients;
+use plan::estimate::FittedCoefficients;
 use plan::local::JobFacts;
-use plan::measured::{self as strict, Row};
+use plan::measured::{self as strict, MeasuredRow};
 use plan::search::{CalibrationData, MOST_OFF, Outlier, ResolvedWorkload};
 
 use crate::error::Error;
@@ -27,7 +27,7 @@ fn unusable(from: &str, why: &str, hint: &str) -> Error {
 pub(super) struct Steps {
     /// In words.
     from: String,
-    rows: Vec<Row>,
+    rows: Vec<MeasuredRow>,
     /// The line of each row; none where no file holds them.
     lines: Vec<u64>,
 }
@@ -71,7 +71,7 @@ pub(super) fn lessons(
     job: &Job,
     subject: &ResolvedWorkload,
     catalog: &Catalog,
-    coefficients: &Coefficients,
+    coefficients: &FittedCoefficients,
     printer: &mut Printer,
 ) -> Result<CalibrationData, Error> {
     let Steps { from, rows, lines } = steps;

@@ -14,10 +14,11 @@ use cloud::catalog::wanted::Wanted;
 use domain::accelerators::{AcceleratorKind, Accelerators};
 use domain::listing::{Cloud, Listing, Price};
 use domain::{Duration, Elapsed, Job, Problem};
-use plan::estimate::{Calibration, Coefficients, StepTime, step_of};
+use plan::estimate::{Calibration, FittedCoefficients, StepTime, step_of};
 use plan::search::{
-    Admission, Answer, CalibrationData, Candidate, Constraints, Estimates, Forecast, Gpus, HardwareConfig, Market,
-    NODES, ParallelConfig, Pick, PurchaseOption, ResolvedWorkload, Search, Tariffs, choose, forecast, resolve,
+    Admission, CalibrationData, Candidate, Constraints, Estimates, Forecast, GpuRequirement, HardwareConfig,
+    MarketIndex, NODES, ParallelConfig, Pick, PurchaseOption, ResolvedWorkload, Search, SearchResult, Tariffs, choose,
+    forecast, resolve,
 };
 use plan::spot::SpotAvailability;
 use rustix::time::{ClockId, clock_gettime};
@@ -100,7 +101,7 @@ pub struct Found<'a> {
     pub subject: &'a ResolvedWorkload,
     pub catalog: &'a Catalog,
     pub question: &'a Constraints,
-    pub answer: Answer,
+    pub answer: SearchResult,
     /// The front, the fastest first.
     pub front: Vec<Shown<'a>>,
     /// What is chosen: the pick, and its place in `shown`.
@@ -186,7 +187,7 @@ pub fn run(
     };
     let subject = resolve(&job, bytes.as_deref()).map_err(|problem| source.wrong(problem))?;
     let catalog = Catalog::open(&settings.home)?;
-    let coefficients = Coefficients::embedded().map_err(|error| Error::Code {
+    let coefficients = FittedCoefficients::embedded().map_err(|error| Error::Code {
         message: format!("the fitted figures of this program cannot be read: {error}"),
         hint: Some("build it again from a clean tree".to_owned()),
         code: exit::INTERNAL,
@@ -299,8 +300,8 @@ fn trace(path: &std::path::Path) -> Result<SpotAvailability, Error> {
 }
 
 /// What is offered, as the search sees it.
-pub fn market(catalog: &Catalog) -> Market<'_> {
-    Market::of(
+pub fn market(catalog: &Catalog) -> MarketIndex<'_> {
+    MarketIndex::of(
         &catalog.listings,
         |name| catalog.gpus.named(name),
         |listing| catalog.region(&listing.cloud, &listing.region),
@@ -358,15 +359,15 @@ pub fn question(job: &Job, catalog: &Catalog, availability: Option<SpotAvailabil
     })
 }
 
-fn gpus(wanted: &Accelerators, catalog: &Catalog) -> Gpus {
+fn gpus(wanted: &Accelerators, catalog: &Catalog) -> GpuRequirement {
     match &wanted.kind {
-        AcceleratorKind::Named(name) => Gpus {
+        AcceleratorKind::Named(name) => GpuRequirement {
             names: Some(catalog.gpus_named(name).into_iter().map(str::to_owned).collect()),
             memory: None,
             count: wanted.count,
         },
         AcceleratorKind::Memory { memory, or_more } => {
-            Gpus { names: None, memory: Some((*memory, *or_more)), count: wanted.count }
+            GpuRequirement { names: None, memory: Some((*memory, *or_more)), count: wanted.count }
         }
     }
 }
@@ -376,7 +377,7 @@ pub(super) fn show<'a>(
     search: &mut Search<'a, Estimates>,
     question: &Constraints,
     subject: &ResolvedWorkload,
-    coefficients: &Coefficients,
+    coefficients: &FittedCoefficients,
     lessons: &CalibrationData,
     candidate: &Candidate,
 ) -> Option<Shown<'a>> {

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use domain::Money;
-use plan::search::{Admission, Answer, Candidate, Constraints, Market, PurchaseOption, Reason, admit};
+use plan::search::{Admission, Candidate, Constraints, MarketIndex, PurchaseOption, Reason, SearchResult, admit};
 
 use super::figures::{cents, time};
 use super::remedies::{Desk, Likely};
 
 /// A reason, as it stands behind the number of offers that it rules out.
-pub fn sentence(reason: Reason, question: &Constraints, answer: &Answer) -> String {
+pub fn sentence(reason: Reason, question: &Constraints, answer: &SearchResult) -> String {
     let admission = &question.admission;
     match reason {
         Reason::UnknownGpu => "GPUs that the catalog cannot rate, or parts of one".to_owned(),
@@ -54,12 +54,12 @@ pub fn sentence(reason: Reason, question: &Constraints, answer: &Answer) -> Stri
     }
 }
 
-fn missed(answer: &Answer, reason: Reason, tell: impl Fn(&Candidate) -> String) -> String {
+fn missed(answer: &SearchResult, reason: Reason, tell: impl Fn(&Candidate) -> String) -> String {
     answer.missed.get(&reason).map_or("beyond a limit".to_owned(), |missed| tell(&missed.nearest))
 }
 
 /// Why nothing remains, each with what to change.
-pub fn reasons(desk: &Desk, answer: &Answer) -> Vec<String> {
+pub fn reasons(desk: &Desk, answer: &SearchResult) -> Vec<String> {
     let (subject, market, question) = (desk.subject, desk.market, desk.question);
     let mut told: Vec<(String, String)> = limits(desk, answer);
     let is_limited = !told.is_empty();
@@ -106,7 +106,7 @@ pub fn reasons(desk: &Desk, answer: &Answer) -> Vec<String> {
 
 /// Limits that are too tight. Where a change of one alone is enough, it is told with what the others leave; where not,
 /// limits are told that hold together.
-fn limits(desk: &Desk, answer: &Answer) -> Vec<(String, String)> {
+fn limits(desk: &Desk, answer: &SearchResult) -> Vec<(String, String)> {
     let question = desk.question;
     let machine = |candidate: &Candidate| {
         let priced = &desk.market.listings[candidate.listing];
@@ -202,7 +202,7 @@ fn limits(desk: &Desk, answer: &Answer) -> Vec<(String, String)> {
 type Wish = (&'static str, fn(&mut Admission));
 
 /// Which wish leaves nothing: each left out in turn, and how many offers there would be without it.
-fn alone(market: &Market, admission: &Admission) -> Vec<(String, String)> {
+fn alone(market: &MarketIndex, admission: &Admission) -> Vec<(String, String)> {
     let wishes: [Wish; 9] = [
         ("accelerators", |wish| wish.gpus.clear()),
         ("instance_type", |wish| wish.instance_type = None),
@@ -248,7 +248,7 @@ fn alone(market: &Market, admission: &Admission) -> Vec<(String, String)> {
 }
 
 /// What to write for a wish instead, where that can be told: with it, some of `left` is admitted.
-fn instead(market: &Market, key: &str, admission: &Admission, left: &[(usize, PurchaseOption)]) -> Option<String> {
+fn instead(market: &MarketIndex, key: &str, admission: &Admission, left: &[(usize, PurchaseOption)]) -> Option<String> {
     let listings = || left.iter().map(|(index, terms)| (market.listings[*index].listing, *terms));
     match key {
         "max_price" => {

@@ -2,8 +2,10 @@
 //! is told works when it is typed.
 
 use domain::{Duration, Money};
-use plan::estimate::Coefficients;
-use plan::search::{Answer, CalibrationData, Candidate, Constraints, Estimates, Market, ResolvedWorkload, Search};
+use plan::estimate::FittedCoefficients;
+use plan::search::{
+    CalibrationData, Candidate, Constraints, Estimates, MarketIndex, ResolvedWorkload, Search, SearchResult,
+};
 
 use super::show;
 
@@ -29,9 +31,9 @@ pub struct Likely {
 #[derive(Clone, Copy)]
 pub struct Desk<'a> {
     pub subject: &'a ResolvedWorkload,
-    pub market: &'a Market<'a>,
+    pub market: &'a MarketIndex<'a>,
     pub question: &'a Constraints,
-    pub coefficients: &'a Coefficients,
+    pub coefficients: &'a FittedCoefficients,
     pub lessons: &'a CalibrationData,
 }
 
@@ -43,7 +45,7 @@ impl Desk<'_> {
     fn ask(&self, subject: &ResolvedWorkload, question: &Constraints) -> Option<(Likely, Likely)> {
         let estimates = Estimates::calibrated(&subject.network, self.coefficients, self.lessons.clone());
         let mut search = Search::new(&subject.spec, self.market, estimates);
-        let answer: Answer = search.answer(question);
+        let answer: SearchResult = search.answer(question);
         let mut at = |index: Option<&usize>| {
             let candidate = answer.candidates[*index?];
             let shown = show(&mut search, question, subject, self.coefficients, self.lessons, &candidate)?;
@@ -72,8 +74,11 @@ impl Desk<'_> {
             for text in ["80GB+:8", "140GB+:8"] {
                 let Ok(wanted) = text.parse::<domain::accelerators::Accelerators>() else { continue };
                 let domain::accelerators::AcceleratorKind::Memory { memory, or_more } = wanted.kind else { continue };
-                any.admission.gpus =
-                    vec![plan::search::Gpus { names: None, memory: Some((memory, or_more)), count: wanted.count }];
+                any.admission.gpus = vec![plan::search::GpuRequirement {
+                    names: None,
+                    memory: Some((memory, or_more)),
+                    count: wanted.count,
+                }];
                 if let Some(remedy) = self.remedy(&format!("`accelerators: {text}`"), self.subject, &any) {
                     remedies.push(remedy);
                     break;

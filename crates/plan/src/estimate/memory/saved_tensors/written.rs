@@ -1,7 +1,7 @@
 //! What is kept of functions that are written out in several operators, and of products that hold several things.
 
 use super::{Rules, SavedTensors, Storage};
-use crate::model::{Function, Graph, Kind, Operator, Tensor};
+use crate::model::{Function, Graph, OpKind, Operator, TensorId};
 
 impl Storage {
     /// What a function keeps that is written out in several operators.
@@ -39,12 +39,12 @@ impl Storage {
 
     /// The input of `operator` that was computed from a part of `tensor`, another of its inputs: queries and keys that were
     /// turned, of a product that holds values too.
-    pub(super) fn made_of(&self, graph: &Graph, operator: &Operator, tensor: Tensor) -> Option<Tensor> {
-        let elements = |tensor: Tensor| graph.tensors[tensor.0 as usize];
+    pub(super) fn made_of(&self, graph: &Graph, operator: &Operator, tensor: TensorId) -> Option<TensorId> {
+        let elements = |tensor: TensorId| graph.tensors[tensor.0 as usize];
         operator.inputs.iter().copied().filter(|input| elements(*input) < elements(tensor)).find(|input| {
             let writer = self.writer[input.0 as usize].map(|index| &graph.operators[index as usize]);
             writer.is_some_and(|writer| {
-                matches!(writer.kind, Kind::Elementwise { .. }) && writer.inputs.contains(&tensor)
+                matches!(writer.kind, OpKind::Elementwise { .. }) && writer.inputs.contains(&tensor)
             })
         })
     }

@@ -2,28 +2,34 @@
 
 use domain::problem::Problem;
 
-use super::figures::Figures;
+use super::figures::ConfigFields;
 use super::mixtures;
-use crate::model::families::Decoder;
-use crate::model::families::block::{Block, Order};
+use crate::model::families::DecoderOnly;
+use crate::model::families::block::{Order, TransformerBlock};
 use crate::model::{Function, Graph, Norm};
 
 /// A decoder with layer normalisation, biases everywhere and a plain feed-forward part of four times the width.
-fn plain(figures: &Figures, hidden: u64, heads: u64, layers: u64, length: &[&str]) -> Result<Decoder, Problem> {
+fn plain(
+    figures: &ConfigFields,
+    hidden: u64,
+    heads: u64,
+    layers: u64,
+    length: &[&str],
+) -> Result<DecoderOnly, Problem> {
     plain_of(figures, hidden, heads, layers, figures.number(&["vocab_size"])?, length)
 }
 
 fn plain_of(
-    figures: &Figures,
+    figures: &ConfigFields,
     hidden: u64,
     heads: u64,
     layers: u64,
     vocabulary: u64,
     length: &[&str],
-) -> Result<Decoder, Problem> {
-    Ok(Decoder {
+) -> Result<DecoderOnly, Problem> {
+    Ok(DecoderOnly {
         layers,
-        block: Block { joined: true, causal: true, ..Block::pre_norm(hidden, heads) },
+        block: TransformerBlock { joined: true, causal: true, ..TransformerBlock::pre_norm(hidden, heads) },
         plain: (0, 0),
         vocabulary,
         embedding: hidden,
@@ -34,13 +40,13 @@ fn plain_of(
         bounded: false,
         score_bias: false,
         transform: false,
-        answer: figures.answer()?,
+        head: figures.decoder_head()?,
         sequence: figures.sequence(length)?,
     })
 }
 
 /// Width, heads and layers by the names that most types use.
-fn usual(figures: &Figures) -> Result<Decoder, Problem> {
+fn usual(figures: &ConfigFields) -> Result<DecoderOnly, Problem> {
     let hidden = figures.number(&["hidden_size"])?;
     let heads = figures.free_heads(&["num_attention_heads"])?;
     let latent = mixtures::latent(figures)?;
@@ -64,14 +70,14 @@ fn usual(figures: &Figures) -> Result<Decoder, Problem> {
     Ok(decoder)
 }
 
-fn window(figures: &Figures) -> Result<Option<u64>, Problem> {
+fn window(figures: &ConfigFields) -> Result<Option<u64>, Problem> {
     match figures.flag("use_sliding_window", true) {
         true => figures.maybe(&["sliding_window"]),
         false => Ok(None),
     }
 }
 
-pub(super) fn gpt2(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn gpt2(figures: &ConfigFields) -> Result<Graph, Problem> {
     let hidden = figures.number(&["n_embd", "hidden_size"])?;
     let heads = figures.heads(&["n_head", "num_attention_heads"], hidden)?;
     let layers = figures.layers(&["n_layer", "num_hidden_layers"])?;
@@ -96,7 +102,7 @@ pub(super) fn gpt2(figures: &Figures) -> Result<Graph, Problem> {
     Ok(decoder.graph())
 }
 
-pub(super) fn gpt_neo(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn gpt_neo(figures: &ConfigFields) -> Result<Graph, Problem> {
     let hidden = figures.number(&["hidden_size"])?;
     let heads = figures.heads(&["num_heads"], hidden)?;
     let layers = figures.layers(&["num_layers"])?;
@@ -110,7 +116,7 @@ pub(super) fn gpt_neo(figures: &Figures) -> Result<Graph, Problem> {
     Ok(decoder.graph())
 }
 
-pub(super) fn gptj(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn gptj(figures: &ConfigFields) -> Result<Graph, Problem> {
     let hidden = figures.number(&["n_embd"])?;
     let heads = figures.heads(&["n_head"], hidden)?;
     let layers = figures.layers(&["n_layer"])?;
@@ -127,7 +133,7 @@ pub(super) fn gptj(figures: &Figures) -> Result<Graph, Problem> {
     Ok(decoder.graph())
 }
 
-pub(super) fn gpt_neox(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn gpt_neox(figures: &ConfigFields) -> Result<Graph, Problem> {
     let mut decoder = usual(figures)?;
     decoder.block.joined = true;
     if figures.flag("use_parallel_residual", true) {
@@ -142,7 +148,7 @@ pub(super) fn gpt_neox(figures: &Figures) -> Result<Graph, Problem> {
     Ok(decoder.graph())
 }
 
-pub(super) fn opt(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn opt(figures: &ConfigFields) -> Result<Graph, Problem> {
     let mut decoder = usual(figures)?;
     let before = figures.flag("do_layer_norm_before", true);
     decoder.block.order = if before { Order::Before } else { Order::After };
@@ -158,7 +164,7 @@ pub(super) fn opt(figures: &Figures) -> Result<Graph, Problem> {
     Ok(decoder.graph())
 }
 
-pub(super) fn bloom(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn bloom(figures: &ConfigFields) -> Result<Graph, Problem> {
     let hidden = figures.number(&["hidden_size", "n_embed"])?;
     let heads = figures.heads(&["n_head", "num_attention_heads"], hidden)?;
     let layers = figures.layers(&["n_layer", "num_hidden_layers"])?;
@@ -169,7 +175,7 @@ pub(super) fn bloom(figures: &Figures) -> Result<Graph, Problem> {
     Ok(decoder.graph())
 }
 
-pub(super) fn falcon(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn falcon(figures: &ConfigFields) -> Result<Graph, Problem> {
     let hidden = figures.number(&["hidden_size"])?;
     let heads = figures.heads(&["num_attention_heads", "n_head"], hidden)?;
     let layers = figures.layers(&["num_hidden_layers", "n_layer"])?;
@@ -196,7 +202,7 @@ pub(super) fn falcon(figures: &Figures) -> Result<Graph, Problem> {
     Ok(decoder.graph())
 }
 
-pub(super) fn mpt(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn mpt(figures: &ConfigFields) -> Result<Graph, Problem> {
     let hidden = figures.number(&["d_model"])?;
     let heads = figures.heads(&["n_heads"], hidden)?;
     let layers = figures.layers(&["n_layers"])?;
@@ -252,7 +258,7 @@ pub(super) fn mpt(figures: &Figures) -> Result<Graph, Problem> {
     Ok(decoder.graph())
 }
 
-pub(super) fn phi(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn phi(figures: &ConfigFields) -> Result<Graph, Problem> {
     let mut decoder = usual(figures)?;
     decoder.block.order = Order::Parallel { norms: 1 };
     decoder.block.feed.function = figures.function(&["hidden_act"], Function::GeluNew);
@@ -265,7 +271,7 @@ pub(super) fn phi(figures: &Figures) -> Result<Graph, Problem> {
 
 /// Persimmon (Elsen et al. 2023): layer normalisation, also of each head's queries and keys, biases everywhere, and no
 /// gate.
-pub(super) fn persimmon(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn persimmon(figures: &ConfigFields) -> Result<Graph, Problem> {
     let mut decoder = usual(figures)?;
     decoder.block.head_norm = figures.flag("qk_layernorm", true);
     decoder.block.feed.function = figures.function(&["hidden_act"], Function::SquaredRelu);
@@ -275,7 +281,7 @@ pub(super) fn persimmon(figures: &Figures) -> Result<Graph, Problem> {
     Ok(decoder.graph())
 }
 
-pub(super) fn starcoder2(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn starcoder2(figures: &ConfigFields) -> Result<Graph, Problem> {
     let mut decoder = usual(figures)?;
     let bias = figures.flag("use_bias", true);
     decoder.block.query_bias = bias;
@@ -287,7 +293,7 @@ pub(super) fn starcoder2(figures: &Figures) -> Result<Graph, Problem> {
 }
 
 /// Meta's own files of Llama (`params.json`): the width of the feed-forward part follows from the others.
-pub(super) fn llama_of_dim(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn llama_of_dim(figures: &ConfigFields) -> Result<Graph, Problem> {
     let hidden = figures.number(&["dim"])?;
     let heads = figures.heads(&["n_heads"], hidden)?;
     let layers = figures.layers(&["n_layers"])?;
@@ -316,7 +322,7 @@ pub(super) fn llama_of_dim(figures: &Figures) -> Result<Graph, Problem> {
 }
 
 /// Llama's parts with layer normalisation: StableLM, and OLMo, whose normalisations have no weights.
-pub(super) fn layer_normed(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn layer_normed(figures: &ConfigFields) -> Result<Graph, Problem> {
     let mut decoder = usual(figures)?;
     gate(&mut decoder, figures);
     decoder.block.query_bias = figures.flag("use_qkv_bias", figures.flag("attention_bias", false));
@@ -324,7 +330,7 @@ pub(super) fn layer_normed(figures: &Figures) -> Result<Graph, Problem> {
     Ok(decoder.graph())
 }
 
-fn gate(decoder: &mut Decoder, figures: &Figures) {
+fn gate(decoder: &mut DecoderOnly, figures: &ConfigFields) {
     decoder.block.feed.gated = true;
     decoder.block.feed.bias = figures.flag("mlp_bias", false);
     decoder.block.feed.function = figures.function(&["hidden_activation", "hidden_act"], Function::Silu);
@@ -335,7 +341,7 @@ fn gate(decoder: &mut Decoder, figures: &Figures) {
     decoder.block.output_bias = false;
 }
 
-pub(super) fn gemma(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
+pub(super) fn gemma(figures: &ConfigFields, kind: &str) -> Result<Graph, Problem> {
     let mut decoder = usual(figures)?;
     gate(&mut decoder, figures);
     decoder.block.norm = Norm::Rms;
@@ -352,7 +358,7 @@ pub(super) fn gemma(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
     Ok(decoder.graph())
 }
 
-pub(super) fn llama(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
+pub(super) fn llama(figures: &ConfigFields, kind: &str) -> Result<Graph, Problem> {
     let mut decoder = usual(figures)?;
     gate(&mut decoder, figures);
     decoder.block.norm = Norm::Rms;

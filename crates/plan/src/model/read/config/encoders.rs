@@ -2,23 +2,23 @@
 
 use domain::problem::Problem;
 
-use super::figures::Figures;
+use super::figures::ConfigFields;
 use crate::model::families::bert::{Distances, Head};
-use crate::model::families::block::{Block, Feed, Order};
-use crate::model::families::decoder::Answer;
+use crate::model::families::block::{Feed, Order, TransformerBlock};
+use crate::model::families::decoder::DecoderHead;
 use crate::model::families::encoder_decoder;
-use crate::model::families::{Bert, Decoder, EncoderDecoder};
+use crate::model::families::{Bert, DecoderOnly, EncoderDecoder};
 use crate::model::{Function, Graph, Norm};
 
 /// What is asked of a type that pools nothing where nothing is asked.
-fn unpooled(figures: &Figures) -> Result<Head, Problem> {
-    Ok(match figures.head()? {
+fn unpooled(figures: &ConfigFields) -> Result<Head, Problem> {
+    Ok(match figures.encoder_head()? {
         Head::Pooled => Head::Nothing,
         head => head,
     })
 }
 
-pub(super) fn bert(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
+pub(super) fn bert(figures: &ConfigFields, kind: &str) -> Result<Graph, Problem> {
     let hidden = figures.number(&["hidden_size"])?;
     let positions = figures.or(&["max_position_embeddings"], 512)?;
     let bert = Bert {
@@ -39,7 +39,7 @@ pub(super) fn bert(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
         head: match kind {
             "electra" if figures.architecture().ends_with("ForPreTraining") => Head::Replaced,
             "electra" => unpooled(figures)?,
-            _ => figures.head()?,
+            _ => figures.encoder_head()?,
         },
         sequence: figures.sequence_within(if skips_two(kind) {
             positions.saturating_sub(2).max(1)
@@ -51,7 +51,7 @@ pub(super) fn bert(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
 }
 
 /// Tokens that each one of a Longformer sees: a number, or one for each block.
-fn reach(figures: &Figures) -> Result<u64, Problem> {
+fn reach(figures: &ConfigFields) -> Result<u64, Problem> {
     match figures.list("attention_window") {
         Ok(each) => Ok(each.and_then(|each| each.iter().copied().max()).unwrap_or(512)),
         Err(_) => figures.or(&["attention_window"], 512),
@@ -64,7 +64,7 @@ fn skips_two(kind: &str) -> bool {
 }
 
 /// DeBERTa, whose scores depend on distances, and its second and third version.
-pub(super) fn deberta(figures: &Figures, second: bool) -> Result<Graph, Problem> {
+pub(super) fn deberta(figures: &ConfigFields, second: bool) -> Result<Graph, Problem> {
     let hidden = figures.number(&["hidden_size"])?;
     let positions = figures.or(&["max_position_embeddings"], 512)?;
     let kinds = figures.words("pos_att_type").unwrap_or_default();
@@ -108,7 +108,7 @@ pub(super) fn deberta(figures: &Figures, second: bool) -> Result<Graph, Problem>
     Ok(bert.graph())
 }
 
-pub(super) fn distilbert(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn distilbert(figures: &ConfigFields) -> Result<Graph, Problem> {
     let hidden = figures.number(&["dim", "hidden_size"])?;
     let positions = figures.or(&["max_position_embeddings"], 512)?;
     let bert = Bert {
@@ -134,13 +134,13 @@ pub(super) fn distilbert(figures: &Figures) -> Result<Graph, Problem> {
 
 /// The encoder of 2024 (Warner et al.): a decoder's blocks that see what comes later too. Most blocks see only what is
 /// near; the longest reach stands for all.
-pub(super) fn modernbert(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn modernbert(figures: &ConfigFields) -> Result<Graph, Problem> {
     let hidden = figures.number(&["hidden_size"])?;
     let heads = figures.heads(&["num_attention_heads"], hidden)?;
     let bias = figures.flag("attention_bias", false);
-    let encoder = Decoder {
+    let encoder = DecoderOnly {
         layers: figures.layers(&["num_hidden_layers"])?,
-        block: Block {
+        block: TransformerBlock {
             norm_bias: figures.flag("norm_bias", false),
             joined: true,
             query_bias: bias,
@@ -154,7 +154,7 @@ pub(super) fn modernbert(figures: &Figures) -> Result<Graph, Problem> {
                 bias: figures.flag("mlp_bias", false),
                 ..Feed::plain(figures.number(&["intermediate_size"])?)
             },
-            ..Block::pre_norm(hidden, heads)
+            ..TransformerBlock::pre_norm(hidden, heads)
         },
         plain: (0, 0),
         vocabulary: figures.number(&["vocab_size"])?,
@@ -166,8 +166,8 @@ pub(super) fn modernbert(figures: &Figures) -> Result<Graph, Problem> {
         bounded: false,
         score_bias: figures.flag("decoder_bias", true),
         transform: true,
-        answer: match figures.answer()? {
-            Answer::Classes { classes, bias: _ } => Answer::Classes { classes, bias: true },
+        head: match figures.decoder_head()? {
+            DecoderHead::Classes { classes, bias: _ } => DecoderHead::Classes { classes, bias: true },
             other => other,
         },
         sequence: figures.sequence(&["max_position_embeddings"])?,
@@ -175,12 +175,12 @@ pub(super) fn modernbert(figures: &Figures) -> Result<Graph, Problem> {
     Ok(encoder.graph())
 }
 
-pub(super) fn t5(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn t5(figures: &ConfigFields) -> Result<Graph, Problem> {
     let hidden = figures.number(&["d_model"])?;
     let heads = figures.free_heads(&["num_heads"])?;
     let feed = figures.text("feed_forward_proj").unwrap_or("relu");
     let dropout = figures.rate("dropout_rate", true);
-    let block = Block {
+    let block = TransformerBlock {
         head_width: figures.number(&["d_kv"])?,
         norm: Norm::Rms,
         norm_bias: false,
@@ -196,18 +196,19 @@ pub(super) fn t5(figures: &Figures) -> Result<Graph, Problem> {
             dropout,
             ..Feed::plain(figures.number(&["d_ff"])?)
         },
-        ..Block::pre_norm(hidden, heads)
+        ..TransformerBlock::pre_norm(hidden, heads)
     };
     let layers = figures.layers(&["num_layers"])?;
     let sequence = figures.sequence(&["n_positions"])?;
     let name = figures.architecture();
-    let answer = answer(figures)?;
-    let judges = matches!(answer, encoder_decoder::Answer::Class(_) | encoder_decoder::Answer::Each(_));
+    let head = head(figures)?;
+    let judges =
+        matches!(head, encoder_decoder::EncoderDecoderHead::Class(_) | encoder_decoder::EncoderDecoderHead::Each(_));
     let encodes = name.ends_with("EncoderModel") || name.ends_with("ForTokenClassification");
     let network = EncoderDecoder {
         encoder_layers: layers,
         decoder_layers: if encodes { 0 } else { figures.layers_or("num_decoder_layers", layers)? },
-        decoder: Block { causal: true, ..block.clone() },
+        decoder: TransformerBlock { causal: true, ..block.clone() },
         encoder: block,
         vocabulary: figures.number(&["vocab_size"])?,
         positions: 0,
@@ -218,7 +219,7 @@ pub(super) fn t5(figures: &Figures) -> Result<Graph, Problem> {
         source: sequence,
         // Answers are mostly shorter than what is asked; a quarter is T5's own ratio of pre-training (512 to 114).
         target: if judges { sequence } else { sequence.div_ceil(4) },
-        answer,
+        head,
     };
     let mut graph = network.graph();
     if !network.tied && !encodes {
@@ -231,14 +232,14 @@ pub(super) fn t5(figures: &Figures) -> Result<Graph, Problem> {
     Ok(graph)
 }
 
-pub(super) fn bart(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
+pub(super) fn bart(figures: &ConfigFields, kind: &str) -> Result<Graph, Problem> {
     let hidden = figures.number(&["d_model"])?;
     let dropout = figures.rate("dropout", true);
     let function = figures.function(&["activation_function"], Function::Gelu);
     let before = !matches!(kind, "bart" | "marian" | "blenderbot-small");
-    let block = |side: &str| -> Result<Block, Problem> {
+    let block = |side: &str| -> Result<TransformerBlock, Problem> {
         let heads = figures.heads(&[&format!("{side}_attention_heads")], hidden)?;
-        Ok(Block {
+        Ok(TransformerBlock {
             order: if before { Order::Before } else { Order::After },
             causal: side == "decoder",
             attention_dropout: figures.rate("attention_dropout", false),
@@ -248,7 +249,7 @@ pub(super) fn bart(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
                 dropout: figures.rate("activation_dropout", false),
                 ..Feed::plain(figures.number(&[&format!("{side}_ffn_dim")])?)
             },
-            ..Block::pre_norm(hidden, heads)
+            ..TransformerBlock::pre_norm(hidden, heads)
         })
     };
     // BART and MBart learn two positions more than they use; those of Marian and Pegasus are computed once and kept
@@ -259,9 +260,10 @@ pub(super) fn bart(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
     let sequence = figures.sequence_within(most)?;
     let name = figures.architecture();
     let alone = name.ends_with("ForCausalLM");
-    let answer = answer(figures)?;
+    let head = head(figures)?;
     // What is read is written once more where it is to be judged.
-    let judges = matches!(answer, encoder_decoder::Answer::Class(_) | encoder_decoder::Answer::Each(_));
+    let judges =
+        matches!(head, encoder_decoder::EncoderDecoderHead::Class(_) | encoder_decoder::EncoderDecoderHead::Each(_));
     let target = if alone || judges { sequence } else { sequence.div_ceil(4) };
     let network = EncoderDecoder {
         encoder_layers: if alone { 0 } else { figures.layers(&["encoder_layers"])? },
@@ -276,7 +278,7 @@ pub(super) fn bart(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
         tied: figures.flag("tie_word_embeddings", true),
         source: sequence,
         target,
-        answer,
+        head,
     };
     let mut graph = network.graph();
     if !alone && !judges {
@@ -286,13 +288,17 @@ pub(super) fn bart(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
 }
 
 /// What is asked of an encoder with a decoder, where it is not the next token.
-fn answer(figures: &Figures) -> Result<encoder_decoder::Answer, Problem> {
+fn head(figures: &ConfigFields) -> Result<encoder_decoder::EncoderDecoderHead, Problem> {
     Ok(match figures.architecture() {
-        name if name.ends_with("ForSequenceClassification") => encoder_decoder::Answer::Class(figures.classes(2)?),
-        name if name.ends_with("ForTokenClassification") => encoder_decoder::Answer::Each(figures.classes(2)?),
-        name if name.ends_with("ForQuestionAnswering") => encoder_decoder::Answer::Each(2),
-        _ if figures.is_bare() => encoder_decoder::Answer::Nothing,
-        _ => encoder_decoder::Answer::Tokens,
+        name if name.ends_with("ForSequenceClassification") => {
+            encoder_decoder::EncoderDecoderHead::Class(figures.classes(2)?)
+        }
+        name if name.ends_with("ForTokenClassification") => {
+            encoder_decoder::EncoderDecoderHead::Each(figures.classes(2)?)
+        }
+        name if name.ends_with("ForQuestionAnswering") => encoder_decoder::EncoderDecoderHead::Each(2),
+        _ if figures.is_bare() => encoder_decoder::EncoderDecoderHead::Nothing,
+        _ => encoder_decoder::EncoderDecoderHead::Tokens,
     })
 }
 

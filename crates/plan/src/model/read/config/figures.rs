@@ -10,7 +10,7 @@ use super::asked::Asked;
 use super::defaults::Usual;
 use crate::model::Function;
 use crate::model::families::bert::Head;
-use crate::model::families::decoder::Answer;
+use crate::model::families::decoder::DecoderHead;
 
 /// No table or layer is larger.
 pub(super) const LARGEST: u64 = 1 << 24;
@@ -24,7 +24,7 @@ static NOTHING: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
 /// The figures of one file.
 #[derive(Clone, Copy)]
-pub(super) struct Figures<'a> {
+pub(super) struct ConfigFields<'a> {
     object: &'a Map<String, Value>,
     pub shape: &'a SampleShape,
     /// What `transformers` takes where the file does not say.
@@ -33,28 +33,33 @@ pub(super) struct Figures<'a> {
     part: usize,
 }
 
-impl<'a> Figures<'a> {
-    pub fn new(object: &'a Map<String, Value>, shape: &'a SampleShape, asked: &'a Asked<'a>) -> Figures<'a> {
-        Figures::of("", object, shape, asked)
+impl<'a> ConfigFields<'a> {
+    pub fn new(object: &'a Map<String, Value>, shape: &'a SampleShape, asked: &'a Asked<'a>) -> ConfigFields<'a> {
+        ConfigFields::of("", object, shape, asked)
     }
 
-    fn of(path: &'a str, object: &'a Map<String, Value>, shape: &'a SampleShape, asked: &'a Asked<'a>) -> Figures<'a> {
+    fn of(
+        path: &'a str,
+        object: &'a Map<String, Value>,
+        shape: &'a SampleShape,
+        asked: &'a Asked<'a>,
+    ) -> ConfigFields<'a> {
         let kind = object.get("model_type").and_then(Value::as_str).unwrap_or_default();
-        Figures { object, shape, usual: Usual::of(kind), asked, part: asked.part(path, object) }
+        ConfigFields { object, shape, usual: Usual::of(kind), asked, part: asked.part(path, object) }
     }
 
     /// A part of the file as a file of its own.
-    pub fn part(&self, key: &str) -> Option<Figures<'a>> {
+    pub fn part(&self, key: &str) -> Option<ConfigFields<'a>> {
         self.asked.note(self.part, &[key]);
         let (key, value) = self.object.get_key_value(key)?;
-        value.as_object().map(|object| Figures::of(key, object, self.shape, self.asked))
+        value.as_object().map(|object| ConfigFields::of(key, object, self.shape, self.asked))
     }
 
     /// A part that is of `kind` where it does not say so itself, and of the usual figures where the file has none.
-    pub fn part_or_usual(&self, key: &'static str, kind: &str) -> Figures<'a> {
-        let part = self.part(key).unwrap_or_else(|| Figures::of(key, &NOTHING, self.shape, self.asked));
+    pub fn part_or_usual(&self, key: &'static str, kind: &str) -> ConfigFields<'a> {
+        let part = self.part(key).unwrap_or_else(|| ConfigFields::of(key, &NOTHING, self.shape, self.asked));
         let usual = if part.text("model_type").is_some() { part.usual } else { Usual::of(kind) };
-        Figures { usual, ..part }
+        ConfigFields { usual, ..part }
     }
 
     fn get(&self, key: &str) -> Option<&'a Value> {
@@ -247,7 +252,7 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// Classes of a picture: none for blocks alone, else as [`Figures::classes`].
+    /// Classes of a picture: none for blocks alone, else as [`ConfigFields::classes`].
     pub fn labels(&self) -> Result<u64, Problem> {
         if self.is_bare() || self.names_pixels() { Ok(0) } else { self.classes(1000) }
     }
@@ -279,22 +284,22 @@ impl<'a> Figures<'a> {
     }
 
     /// What the file's architecture asks of a decoder.
-    pub fn answer(&self) -> Result<Answer, Problem> {
+    pub fn decoder_head(&self) -> Result<DecoderHead, Problem> {
         Ok(match (self.architecture(), self.shape.classes) {
             (name, _) if name.ends_with("ForSequenceClassification") => {
-                Answer::Classes { classes: self.classes(2)?, bias: false }
+                DecoderHead::Classes { classes: self.classes(2)?, bias: false }
             }
             (name, _) if name.ends_with("ForTokenClassification") => {
-                Answer::Classes { classes: self.classes(2)?, bias: true }
+                DecoderHead::Classes { classes: self.classes(2)?, bias: true }
             }
-            (name, _) if name.ends_with("ForQuestionAnswering") => Answer::Classes { classes: 2, bias: true },
-            _ if self.is_bare() => Answer::Nothing,
-            _ => Answer::Tokens,
+            (name, _) if name.ends_with("ForQuestionAnswering") => DecoderHead::Classes { classes: 2, bias: true },
+            _ if self.is_bare() => DecoderHead::Nothing,
+            _ => DecoderHead::Tokens,
         })
     }
 
     /// What the file's architecture asks of an encoder.
-    pub fn head(&self) -> Result<Head, Problem> {
+    pub fn encoder_head(&self) -> Result<Head, Problem> {
         let classes = self.classes(2)?;
         Ok(match self.architecture() {
             name if name.ends_with("ForPreTraining") => Head::MaskedWords,

@@ -3,12 +3,12 @@
 
 use domain::problem::Problem;
 
-use super::figures::{Figures, LARGEST, MOST_LAYERS};
+use super::figures::{ConfigFields, LARGEST, MOST_LAYERS};
 
 /// Longest sequence, where none is asked for.
 const USUAL: u64 = 512;
 
-impl Figures<'_> {
+impl ConfigFields<'_> {
     /// Heads that divide the width.
     pub fn heads(&self, keys: &[&str], hidden: u64) -> Result<u64, Problem> {
         let heads = self.number(keys)?;

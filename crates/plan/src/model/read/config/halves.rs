@@ -3,13 +3,13 @@
 
 use domain::problem::Problem;
 
-use super::figures::Figures;
+use super::figures::ConfigFields;
 use super::pictures;
 use crate::model::builder::Rows;
-use crate::model::{Builder, Function, Graph, Norm, Split};
+use crate::model::{Builder, Function, Graph, Norm, WeightSplit};
 
 /// Joins the half that sees to `reads`, the graph of `text`; none where the type's way between them is not known.
-pub(super) fn joined(figures: &Figures, text: &Figures, reads: &Graph) -> Result<Option<Graph>, Problem> {
+pub(super) fn joined(figures: &ConfigFields, text: &ConfigFields, reads: &Graph) -> Result<Option<Graph>, Problem> {
     let between = match figures.text("model_type") {
         Some("llava" | "vipllava") => Between::Two,
         Some("paligemma") => Between::One,
@@ -54,10 +54,10 @@ impl Between {
         if self == Between::Normal {
             at = builder.norm("between.norm", at, Norm::Rms, false);
         }
-        at = builder.linear("between", at, to, self != Between::Normal, Split::Whole);
+        at = builder.linear("between", at, to, self != Between::Normal, WeightSplit::Whole);
         if self == Between::Two {
             at = builder.apply("between.activation", at, Function::Gelu);
-            builder.linear("between.second", at, to, true, Split::Whole);
+            builder.linear("between.second", at, to, true, WeightSplit::Whole);
         }
         builder.finish()
     }

@@ -3,8 +3,8 @@
 
 use domain::problem::Problem;
 
-use super::figures::Figures;
-use crate::model::families::Decoder;
+use super::figures::ConfigFields;
+use crate::model::families::DecoderOnly;
 use crate::model::families::block::Experts;
 use crate::model::families::latent::Latent;
 
@@ -12,7 +12,7 @@ use crate::model::families::latent::Latent;
 const MOST: u64 = 4096;
 
 /// The narrow middle of attention, and the width of a head's key, of types that have one.
-pub(super) fn latent(figures: &Figures) -> Result<Option<(Latent, u64)>, Problem> {
+pub(super) fn latent(figures: &ConfigFields) -> Result<Option<(Latent, u64)>, Problem> {
     let Some(keys) = figures.positive_or_usual("kv_lora_rank")? else { return Ok(None) };
     let turned = figures.number(&["qk_rope_head_dim"])?;
     let latent = Latent {
@@ -25,7 +25,7 @@ pub(super) fn latent(figures: &Figures) -> Result<Option<(Latent, u64)>, Problem
 }
 
 /// Gives a decoder its parts to choose from, where the file or its type has some.
-pub(super) fn choose(figures: &Figures, decoder: &mut Decoder) -> Result<(), Problem> {
+pub(super) fn choose(figures: &ConfigFields, decoder: &mut DecoderOnly) -> Result<(), Problem> {
     let experts = ["num_local_experts", "num_experts", "n_routed_experts"];
     let mut count = 0;
     for key in experts {

@@ -23,9 +23,9 @@ use domain::problem::Problem;
 use serde_json::Value;
 
 use self::asked::Asked;
-use self::figures::Figures;
+use self::figures::ConfigFields;
 use super::SampleShape;
-use crate::model::{Graph, Kind, Operator};
+use crate::model::{Graph, OpKind, Operator};
 
 /// Types that are read, for messages.
 const KNOWN: &str = "albert, bart, beit, bert, bloom, camembert, clip, convnext, convnextv2, deberta, deberta-v2, deepseek_v2, deepseek_v3, deit, detr, \
@@ -47,14 +47,14 @@ pub fn read(bytes: &[u8], shape: &SampleShape) -> Result<Graph, Problem> {
     };
     // Models of several parts keep the one that reads tokens apart.
     let asked = Asked::default();
-    let figures = Figures::new(object, shape, &asked);
+    let figures = ConfigFields::new(object, shape, &asked);
     let mut graph = whole(&figures).map_err(|problem| match asked.judge() {
         // A misspelt key is why another is missing.
         Err(misspelt) => misspelt,
         Ok(_) => problem,
     })?;
     graph.assumed.extend(asked.judge()?);
-    let usual = |operator: &Operator| matches!(operator.kind, Kind::Loss { classes: 1000, .. });
+    let usual = |operator: &Operator| matches!(operator.kind, OpKind::Loss { classes: 1000, .. });
     if figures.names_pixels() && figures.text("model_type") != Some("segformer") {
         graph.unknown.push("the part that names pixels ×1".to_owned());
     }
@@ -88,7 +88,7 @@ fn finite(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// The network of a file or of one of its parts.
-fn whole(figures: &Figures) -> Result<Graph, Problem> {
+fn whole(figures: &ConfigFields) -> Result<Graph, Problem> {
     let graph = match figures.text("model_type") {
         Some(kind) => by_type(kind, figures)?,
         None => None,
@@ -99,7 +99,7 @@ fn whole(figures: &Figures) -> Result<Graph, Problem> {
     }
 }
 
-fn by_type(kind: &str, figures: &Figures) -> Result<Option<Graph>, Problem> {
+fn by_type(kind: &str, figures: &ConfigFields) -> Result<Option<Graph>, Problem> {
     Ok(Some(match kind {
         "bert"
         | "roberta"
@@ -194,7 +194,7 @@ const OTHERS: [(&str, &str); 5] = [
 ];
 
 /// Reads a type that is not known by its keys.
-fn guess(figures: &Figures) -> Result<Graph, Problem> {
+fn guess(figures: &ConfigFields) -> Result<Graph, Problem> {
     let wrapped = matches!(figures.text("model_type"), None | Some("timm_wrapper" | "timm_backbone"));
     if wrapped && let Some(name) = figures.text("architecture").or(figures.text("backbone")) {
         let why = format!("the file is of timm and names a network, `{name}`, but not of what it is made");

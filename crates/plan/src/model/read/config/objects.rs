@@ -2,21 +2,21 @@
 
 use domain::problem::Problem;
 
-use super::figures::Figures;
+use super::figures::ConfigFields;
 use super::pictures;
-use crate::model::families::block::{Block, Feed, Order};
+use crate::model::families::block::{Feed, Order, TransformerBlock};
 use crate::model::families::{Detr, Resnet};
 use crate::model::{Function, Graph};
 
 /// Height and width of a picture where neither the file nor who asks says it: as DETR is trained, the shorter side 800.
 const USUAL: [u64; 2] = [800, 1066];
 
-pub(super) fn detr(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn detr(figures: &ConfigFields) -> Result<Graph, Problem> {
     let hidden = figures.number(&["d_model"])?;
     let function = figures.function(&["activation_function"], Function::Relu);
-    let block = |side: &str| -> Result<Block, Problem> {
+    let block = |side: &str| -> Result<TransformerBlock, Problem> {
         let heads = figures.heads(&[&format!("{side}_attention_heads")], hidden)?;
-        Ok(Block {
+        Ok(TransformerBlock {
             order: Order::After,
             placed: true,
             attention_dropout: figures.rate("attention_dropout", false),
@@ -26,7 +26,7 @@ pub(super) fn detr(figures: &Figures) -> Result<Graph, Problem> {
                 dropout: figures.rate("activation_dropout", false),
                 ..Feed::plain(figures.number(&[&format!("{side}_ffn_dim")])?)
             },
-            ..Block::pre_norm(hidden, heads)
+            ..TransformerBlock::pre_norm(hidden, heads)
         })
     };
     if figures.flag("dilation", false) {
@@ -53,7 +53,7 @@ pub(super) fn detr(figures: &Figures) -> Result<Graph, Problem> {
 }
 
 /// The residual network that sees, whose normalisations stay as they are.
-fn sees(figures: &Figures) -> Result<Resnet, Problem> {
+fn sees(figures: &ConfigFields) -> Result<Resnet, Problem> {
     let picture = match (figures.shape.picture, figures.has("image_size")) {
         (None, false) => {
             figures.say(format!("a picture of {} × {} pixels is assumed", USUAL[0], USUAL[1]));

@@ -2,15 +2,15 @@
 
 use domain::problem::Problem;
 
-use super::figures::Figures;
-use crate::model::families::block::{Block, Feed};
-use crate::model::families::clip::{Clip, Reads, Sees};
+use super::figures::ConfigFields;
+use crate::model::families::block::{Feed, TransformerBlock};
+use crate::model::families::clip::{Clip, Sees, TextTower};
 use crate::model::families::resnet::{self, Stem, Variation};
 use crate::model::families::vit::Finds;
 use crate::model::families::{Convnext, Mobilenet, Resnet, Vit, Yolo};
 use crate::model::{Function, Graph};
 
-pub(super) fn vit(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
+pub(super) fn vit(figures: &ConfigFields, kind: &str) -> Result<Graph, Problem> {
     let hidden = figures.number(&["hidden_size"])?;
     let heads = figures.heads(&["num_attention_heads"], hidden)?;
     let beit = matches!(kind, "beit" | "data2vec-vision");
@@ -37,7 +37,7 @@ pub(super) fn vit(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
         picture,
         patch: patch(figures, picture, 16)?,
         layers: figures.layers(&["num_hidden_layers"])?,
-        block: Block {
+        block: TransformerBlock {
             query_bias: figures.flag("qkv_bias", true),
             key_bias: !beit,
             attention_dropout: figures.rate("attention_probs_dropout_prob", false),
@@ -47,7 +47,7 @@ pub(super) fn vit(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
                 gated: figures.flag("use_swiglu_ffn", false),
                 ..Feed::plain(width)
             },
-            ..Block::pre_norm(hidden, heads)
+            ..TransformerBlock::pre_norm(hidden, heads)
         },
         tokens: 1 + u64::from(kind == "deit") + finds.map_or(0, |finds| finds.objects),
         finds,
@@ -70,7 +70,7 @@ pub(super) fn vit(figures: &Figures, kind: &str) -> Result<Graph, Problem> {
 }
 
 /// Height and width of a patch of the picture, a patch a token.
-fn patch(figures: &Figures, [_, height, width]: [u64; 3], usual: u64) -> Result<u64, Problem> {
+fn patch(figures: &ConfigFields, [_, height, width]: [u64; 3], usual: u64) -> Result<u64, Problem> {
     let patch = figures.small(&["patch_size"], usual)?;
     if patch > height.min(width) {
         return Err(Problem::at("patch_size", format!("a patch of {patch} pixels is larger than the picture"))
@@ -79,13 +79,13 @@ fn patch(figures: &Figures, [_, height, width]: [u64; 3], usual: u64) -> Result<
     Ok(patch)
 }
 
-pub(super) fn resnet(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn resnet(figures: &ConfigFields) -> Result<Graph, Problem> {
     let network = residual(figures)?;
     Ok(Resnet { picture: figures.picture()?, classes: figures.labels()?, ..network }.graph())
 }
 
 /// A residual network, but for the pictures and the classes that are asked for.
-pub(super) fn residual(figures: &Figures) -> Result<Resnet, Problem> {
+pub(super) fn residual(figures: &ConfigFields) -> Result<Resnet, Problem> {
     let basic = figures.text("layer_type") == Some("basic");
     let stages = figures.list("depths")?.unwrap_or(vec![3, 4, 6, 3]);
     if stages.len() > 8 || stages.iter().sum::<u64>() > 4096 {
@@ -93,7 +93,7 @@ pub(super) fn residual(figures: &Figures) -> Result<Resnet, Problem> {
             Problem::at("depths", format!("`{stages:?}` is deeper than any network")).hint("such as `[3, 4, 6, 3]`")
         );
     }
-    let block = if basic { resnet::Block::Basic } else { resnet::Block::Bottleneck };
+    let block = if basic { resnet::ResnetBlock::Basic } else { resnet::ResnetBlock::Bottleneck };
     let widths = figures.list("hidden_sizes")?.unwrap_or_default();
     if !widths.is_empty() && widths.len() != stages.len() {
         let message = "`depths` and `hidden_sizes` do not belong together";
@@ -124,13 +124,13 @@ pub(super) fn rounded(channels: f64, divisor: u64, least: u64) -> u64 {
     if (nearest as f64) < 0.9 * channels { nearest + divisor } else { nearest }
 }
 
-pub(super) fn mobilenet_first(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn mobilenet_first(figures: &ConfigFields) -> Result<Graph, Problem> {
     let (multiplier, least) = (figures.ratio("depth_multiplier", 1.0)?, figures.small(&["min_depth"], 8)?);
     let widths = |channels: u64| ((channels as f64 * multiplier) as u64).max(least);
     Ok(Mobilenet::first(figures.picture()?, figures.labels()?, widths).clipped().graph())
 }
 
-pub(super) fn mobilenet_second(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn mobilenet_second(figures: &ConfigFields) -> Result<Graph, Problem> {
     let multiplier = figures.ratio("depth_multiplier", 1.0)?;
     let (divisor, least) = (figures.small(&["depth_divisible_by"], 8)?, figures.small(&["min_depth"], 8)?);
     let expand = figures.ratio("expand_ratio", 6.0)?;
@@ -145,7 +145,7 @@ pub(super) fn mobilenet_second(figures: &Figures) -> Result<Graph, Problem> {
 }
 
 /// A type of ours: `transformers` has none. `size` is `large` or `small`.
-pub(super) fn mobilenet_third(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn mobilenet_third(figures: &ConfigFields) -> Result<Graph, Problem> {
     let multiplier = figures.ratio("depth_multiplier", 1.0)?;
     let large = match figures.text("size").unwrap_or("large") {
         "large" => true,
@@ -159,7 +159,7 @@ pub(super) fn mobilenet_third(figures: &Figures) -> Result<Graph, Problem> {
 }
 
 /// A type of ours, with the keys of Ultralytics' files.
-pub(super) fn yolo(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn yolo(figures: &ConfigFields) -> Result<Graph, Problem> {
     let picture = match (figures.shape.picture, figures.has("image_size")) {
         (None, false) => [3, 640, 640],
         (Some(_), _) | (None, true) => figures.picture()?,
@@ -181,7 +181,7 @@ pub(super) fn yolo(figures: &Figures) -> Result<Graph, Problem> {
     Ok(network.graph())
 }
 
-pub(super) fn convnext(figures: &Figures, second: bool) -> Result<Graph, Problem> {
+pub(super) fn convnext(figures: &ConfigFields, second: bool) -> Result<Graph, Problem> {
     let depths = figures.list("depths")?.unwrap_or(vec![3, 3, 9, 3]);
     let widths = figures.list("hidden_sizes")?.unwrap_or(vec![96, 192, 384, 768]);
     if depths.len() != widths.len() || depths.iter().sum::<u64>() > 4096 {
@@ -202,7 +202,7 @@ pub(super) fn convnext(figures: &Figures, second: bool) -> Result<Graph, Problem
 }
 
 /// CLIP, or SigLIP, which has no token for the picture as a whole but looks at the patches once more at the end.
-pub(super) fn clip(figures: &Figures, sigmoid: bool) -> Result<Graph, Problem> {
+pub(super) fn clip(figures: &ConfigFields, sigmoid: bool) -> Result<Graph, Problem> {
     let classifies = figures.architecture().ends_with("ForImageClassification");
     let [sight, text] = match sigmoid {
         true => ["siglip_vision_model", "siglip_text_model"],
@@ -223,7 +223,7 @@ pub(super) fn clip(figures: &Figures, sigmoid: bool) -> Result<Graph, Problem> {
 }
 
 /// A file of one half alone.
-pub(super) fn clip_half(figures: &Figures, kind: &str, picture: bool) -> Result<Graph, Problem> {
+pub(super) fn clip_half(figures: &ConfigFields, kind: &str, picture: bool) -> Result<Graph, Problem> {
     let projects = figures.architecture().ends_with("WithProjection");
     let sigmoid = kind.starts_with("siglip");
     let network = Clip {
@@ -236,7 +236,7 @@ pub(super) fn clip_half(figures: &Figures, kind: &str, picture: bool) -> Result<
     Ok(network.graph())
 }
 
-fn sees(figures: &Figures, sigmoid: bool, pools: bool) -> Result<Sees, Problem> {
+fn sees(figures: &ConfigFields, sigmoid: bool, pools: bool) -> Result<Sees, Problem> {
     let picture = figures.picture()?;
     Ok(Sees {
         picture,
@@ -248,10 +248,10 @@ fn sees(figures: &Figures, sigmoid: bool, pools: bool) -> Result<Sees, Problem> 
     })
 }
 
-fn reads(figures: &Figures, sigmoid: bool) -> Result<Reads, Problem> {
+fn reads(figures: &ConfigFields, sigmoid: bool) -> Result<TextTower, Problem> {
     let positions = figures.or(&["max_position_embeddings"], 77)?;
     let block = tower(figures, [512, 8, 2048], sigmoid, !sigmoid)?;
-    Ok(Reads {
+    Ok(TextTower {
         vocabulary: figures.or(&["vocab_size"], 49408)?,
         positions,
         sequence: figures.shape.sequence.map_or(Ok(positions), |_| figures.sequence_within(positions))?,
@@ -262,18 +262,18 @@ fn reads(figures: &Figures, sigmoid: bool) -> Result<Reads, Problem> {
 }
 
 /// A block of either half; `usual` are its width, heads and width of the feed-forward part.
-fn tower(figures: &Figures, usual: [u64; 3], sigmoid: bool, causal: bool) -> Result<Block, Problem> {
+fn tower(figures: &ConfigFields, usual: [u64; 3], sigmoid: bool, causal: bool) -> Result<TransformerBlock, Problem> {
     let function = if sigmoid { Function::Gelu } else { Function::QuickGelu };
     let hidden = figures.or(&["hidden_size"], usual[0])?;
     let heads = figures.or(&["num_attention_heads"], usual[1])?;
     figures.divides("num_attention_heads", heads, hidden)?;
-    Ok(Block {
+    Ok(TransformerBlock {
         causal,
         attention_dropout: figures.rate("attention_dropout", false),
         feed: Feed {
             function: figures.function(&["hidden_act"], function),
             ..Feed::plain(figures.or(&["intermediate_size"], usual[2])?)
         },
-        ..Block::pre_norm(hidden, heads)
+        ..TransformerBlock::pre_norm(hidden, heads)
     })
 }

@@ -2,7 +2,7 @@
 
 use domain::problem::Problem;
 
-use super::figures::Figures;
+use super::figures::ConfigFields;
 use crate::model::Graph;
 use crate::model::families::{Mamba, Mamba2, Rwkv};
 
@@ -10,7 +10,7 @@ use crate::model::families::{Mamba, Mamba2, Rwkv};
 const FUSED: &str = "the states are computed by a fused kernel, which keeps none of them; written out, as `transformers` \
     does without that kernel, they take much more memory and time";
 
-pub(super) fn mamba(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn mamba(figures: &ConfigFields) -> Result<Graph, Problem> {
     let hidden = figures.or(&["hidden_size", "d_model"], 768)?;
     let inner = figures.or(&["intermediate_size"], hidden * figures.small(&["expand"], 2)?.min(64))?;
     let network = Mamba {
@@ -35,7 +35,7 @@ pub(super) fn mamba(figures: &Figures) -> Result<Graph, Problem> {
 }
 
 /// Mamba-2: heads that do not make up the inner width are refused, as by `transformers`.
-pub(super) fn mamba2(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn mamba2(figures: &ConfigFields) -> Result<Graph, Problem> {
     let hidden = figures.number(&["hidden_size"])?;
     let heads = figures.free_heads(&["num_heads"])?;
     let head_width = figures.number(&["head_dim"])?;
@@ -67,7 +67,7 @@ pub(super) fn mamba2(figures: &Figures) -> Result<Graph, Problem> {
     Ok(graph)
 }
 
-pub(super) fn rwkv(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn rwkv(figures: &ConfigFields) -> Result<Graph, Problem> {
     let hidden = figures.number(&["hidden_size"])?;
     let network = Rwkv {
         layers: figures.layers(&["num_hidden_layers"])?,

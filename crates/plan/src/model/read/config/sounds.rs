@@ -2,22 +2,22 @@
 
 use domain::problem::Problem;
 
-use super::figures::Figures;
-use crate::model::families::block::{Block, Feed, Order};
-use crate::model::families::sound::{Convolved, Heard};
+use super::figures::ConfigFields;
+use crate::model::families::block::{Feed, Order, TransformerBlock};
+use crate::model::families::sound::{Convolved, SpeechHead};
 use crate::model::families::{Wav2vec, Whisper};
 use crate::model::{Function, Graph};
 
 /// Values of ten seconds of sound, 16,000 a second, which is taken where nothing is said.
 const TEN_SECONDS: u64 = 160_000;
 
-pub(super) fn whisper(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn whisper(figures: &ConfigFields) -> Result<Graph, Problem> {
     let hidden = figures.or(&["d_model"], 384)?;
     let function = figures.function(&["activation_function"], Function::Gelu);
-    let block = |side: &str| -> Result<Block, Problem> {
+    let block = |side: &str| -> Result<TransformerBlock, Problem> {
         let heads = figures.or(&[&format!("{side}_attention_heads")], 6)?;
         figures.divides(&format!("{side}_attention_heads"), heads, hidden)?;
-        Ok(Block {
+        Ok(TransformerBlock {
             key_bias: false,
             causal: side == "decoder",
             attention_dropout: figures.rate("attention_dropout", false),
@@ -27,7 +27,7 @@ pub(super) fn whisper(figures: &Figures) -> Result<Graph, Problem> {
                 dropout: figures.rate("activation_dropout", false),
                 ..Feed::plain(figures.or(&[&format!("{side}_ffn_dim")], 1536)?)
             },
-            ..Block::pre_norm(hidden, heads)
+            ..TransformerBlock::pre_norm(hidden, heads)
         })
     };
     let positions = figures.or(&["max_target_positions"], 448)?;
@@ -57,7 +57,7 @@ pub(super) fn whisper(figures: &Figures) -> Result<Graph, Problem> {
     Ok(graph)
 }
 
-pub(super) fn wav2vec(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn wav2vec(figures: &ConfigFields) -> Result<Graph, Problem> {
     let hidden = figures.or(&["hidden_size"], 768)?;
     let heads = figures.or(&["num_attention_heads"], 12)?;
     figures.divides("num_attention_heads", heads, hidden)?;
@@ -88,7 +88,7 @@ pub(super) fn wav2vec(figures: &Figures) -> Result<Graph, Problem> {
         convolution_bias: figures.flag("conv_bias", false),
         norms_each: figures.text("feat_extract_norm") == Some("layer"),
         layers: figures.layers_or("num_hidden_layers", 12)?,
-        block: Block {
+        block: TransformerBlock {
             order: if before { Order::Before } else { Order::After },
             attention_dropout: figures.rate("attention_dropout", true),
             dropout: figures.rate("hidden_dropout", true),
@@ -97,17 +97,17 @@ pub(super) fn wav2vec(figures: &Figures) -> Result<Graph, Problem> {
                 dropout: figures.rate("activation_dropout", true),
                 ..Feed::plain(figures.or(&["intermediate_size"], 3072)?)
             },
-            ..Block::pre_norm(hidden, heads)
+            ..TransformerBlock::pre_norm(hidden, heads)
         },
         position_kernel: figures.or(&["num_conv_pos_embeddings"], 128)?.min(1 << 12),
         position_groups: figures.or(&["num_conv_pos_embedding_groups"], 16)?.clamp(1, hidden),
-        answer: match figures.architecture() {
-            name if name.ends_with("ForCTC") => Heard::Letters { vocabulary: figures.or(&["vocab_size"], 32)? },
-            name if name.ends_with("ForSequenceClassification") => Heard::Class {
+        head: match figures.architecture() {
+            name if name.ends_with("ForCTC") => SpeechHead::Letters { vocabulary: figures.or(&["vocab_size"], 32)? },
+            name if name.ends_with("ForSequenceClassification") => SpeechHead::Class {
                 classes: figures.classes(2)?,
                 width: figures.or(&["classifier_proj_size"], 256)?.min(1 << 16),
             },
-            _ => Heard::Nothing,
+            _ => SpeechHead::Nothing,
         },
     };
     let mut graph = network.graph();

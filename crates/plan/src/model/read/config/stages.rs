@@ -3,15 +3,15 @@
 
 use domain::problem::Problem;
 
-use super::figures::Figures;
+use super::figures::ConfigFields;
 use super::pictures::rounded;
 use crate::model::families::mobilenet::Inverted;
-use crate::model::families::segformer::{Answer, Stage};
+use crate::model::families::segformer::{SegformerHead, Stage};
 use crate::model::families::{Mobilenet, Mobilevit, Regnet, Segformer, Swin};
 use crate::model::{Function, Graph};
 
 /// Lists that say something of each stage, as long as each other.
-fn stages<const N: usize>(figures: &Figures, keys: [(&str, &[u64]); N]) -> Result<[Vec<u64>; N], Problem> {
+fn stages<const N: usize>(figures: &ConfigFields, keys: [(&str, &[u64]); N]) -> Result<[Vec<u64>; N], Problem> {
     let mut lists = Vec::new();
     for (key, usual) in keys {
         lists.push(figures.list(key)?.unwrap_or(usual.to_vec()));
@@ -34,7 +34,7 @@ fn shallow(key: &str, depths: &[u64]) -> Result<(), Problem> {
     }
 }
 
-pub(super) fn regnet(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn regnet(figures: &ConfigFields) -> Result<Graph, Problem> {
     let [depths, widths] = stages(figures, [("depths", &[2, 6, 12, 2]), ("hidden_sizes", &[128, 192, 512, 1088])])?;
     shallow("depths", &depths)?;
     let network = Regnet {
@@ -52,7 +52,7 @@ pub(super) fn regnet(figures: &Figures) -> Result<Graph, Problem> {
 
 /// MobileNet's blocks with channels weighed by their means, in a network that grows in all directions at once (Tan and
 /// Le 2019).
-pub(super) fn efficientnet(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn efficientnet(figures: &ConfigFields) -> Result<Graph, Problem> {
     let keys: [(&str, &[u64]); 6] = [
         ("num_block_repeats", &[1, 2, 2, 3, 3, 4, 1]),
         ("in_channels", &[32, 16, 24, 40, 80, 112, 192]),
@@ -97,7 +97,7 @@ pub(super) fn efficientnet(figures: &Figures) -> Result<Graph, Problem> {
     Ok(network.graph())
 }
 
-pub(super) fn swin(figures: &Figures, second: bool) -> Result<Graph, Problem> {
+pub(super) fn swin(figures: &ConfigFields, second: bool) -> Result<Graph, Problem> {
     let [depths, heads] = stages(figures, [("depths", &[2, 2, 6, 2]), ("num_heads", &[3, 6, 12, 24])])?;
     shallow("depths", &depths)?;
     let width = figures.or(&["embed_dim"], 96)?.min(1 << 14);
@@ -128,7 +128,7 @@ pub(super) fn swin(figures: &Figures, second: bool) -> Result<Graph, Problem> {
     Ok(network.graph())
 }
 
-pub(super) fn segformer(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn segformer(figures: &ConfigFields) -> Result<Graph, Problem> {
     let keys: [(&str, &[u64]); 7] = [
         ("depths", &[2, 2, 2, 2]),
         ("hidden_sizes", &[32, 64, 160, 256]),
@@ -149,11 +149,11 @@ pub(super) fn segformer(figures: &Figures) -> Result<Graph, Problem> {
         reduction: reductions[index].min(256),
         ratio: ratios[index].min(256),
     };
-    let answer = match figures.architecture() {
-        _ if figures.is_bare() => Answer::Nothing,
-        name if name.ends_with("ForImageClassification") => Answer::Class { classes: figures.classes(2)? },
+    let head = match figures.architecture() {
+        _ if figures.is_bare() => SegformerHead::Nothing,
+        name if name.ends_with("ForImageClassification") => SegformerHead::Class { classes: figures.classes(2)? },
         // Without a word, what it was made for.
-        _ => Answer::Pixels {
+        _ => SegformerHead::Pixels {
             classes: figures.classes(150)?,
             width: figures.or(&["decoder_hidden_size"], 256)?.min(1 << 16),
         },
@@ -162,12 +162,12 @@ pub(super) fn segformer(figures: &Figures) -> Result<Graph, Problem> {
         picture: figures.picture()?,
         stages: (0..depths.len()).map(stage).collect(),
         function: figures.function(&["hidden_act"], Function::Gelu),
-        answer,
+        head,
     };
     Ok(network.graph())
 }
 
-pub(super) fn mobilevit(figures: &Figures) -> Result<Graph, Problem> {
+pub(super) fn mobilevit(figures: &ConfigFields) -> Result<Graph, Problem> {
     let fixed = |key: &str, usual: &[u64]| -> Result<Vec<u64>, Problem> {
         match figures.list(key)?.unwrap_or(usual.to_vec()) {
             list if list.len() == usual.len() => Ok(list.into_iter().map(|width| width.min(1 << 14)).collect()),

@@ -4,7 +4,7 @@ use super::messages::Node;
 use super::nodes::int;
 use super::values::{State, Value, product};
 use crate::model::builder::Owned;
-use crate::model::{Graph, Kind, Operator, Tensor};
+use crate::model::{Graph, OpKind, Operator, TensorId};
 
 /// How many small operators may stand between the products and the softmax.
 const BETWEEN: usize = 8;
@@ -15,7 +15,7 @@ const MOST_HEADS: u64 = 1 << 16;
 /// batch × heads × positions × width.
 pub(super) fn operator<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<Value> {
     let (query, key, value) = (state.at(node, 0)?, state.at(node, 1)?, state.at(node, 2)?);
-    let tensors: Vec<Tensor> = [&query, &key, &value].iter().filter_map(|each| each.tensor).collect();
+    let tensors: Vec<TensorId> = [&query, &key, &value].iter().filter_map(|each| each.tensor).collect();
     if tensors.len() < 3 {
         return None;
     }
@@ -39,7 +39,7 @@ pub(super) fn operator<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<Val
         _ => return None,
     };
     let width = if query.dims.len() == 3 { query.last() / heads } else { query.last() };
-    let kind = Kind::Attention {
+    let kind = OpKind::Attention {
         heads: heads.saturating_mul(batch),
         key_heads: key_heads.saturating_mul(batch),
         width,
@@ -62,16 +62,16 @@ pub(super) fn fuse(graph: &mut Graph) {
     }
     let mut gone = vec![false; graph.operators.len()];
     for index in 0..graph.operators.len() {
-        if !matches!(graph.operators[index].kind, Kind::Softmax { .. }) {
+        if !matches!(graph.operators[index].kind, OpKind::Softmax { .. }) {
             continue;
         }
         let Some(found) = around(graph, index, &writer, &readers) else { continue };
         let (before, after) = (&graph.operators[found.scores], &graph.operators[found.values]);
-        let Kind::Product { batch, rows, inner, columns } = before.kind else { continue };
+        let OpKind::Product { batch, rows, inner, columns } = before.kind else { continue };
         let probabilities = found.probabilities;
         let mut inputs = before.inputs.clone();
         inputs.extend(after.inputs.iter().filter(|input| **input != probabilities));
-        let kind = Kind::Attention {
+        let kind = OpKind::Attention {
             heads: batch,
             key_heads: batch,
             width: inner,
@@ -94,7 +94,7 @@ pub(super) fn fuse(graph: &mut Graph) {
 struct Found {
     scores: usize,
     values: usize,
-    probabilities: Tensor,
+    probabilities: TensorId,
     dropout: bool,
     within: Vec<usize>,
 }
@@ -111,11 +111,11 @@ fn around(graph: &Graph, softmax: usize, writer: &[Option<usize>], readers: &[Ve
         }
         within.push(index);
         match operator.kind {
-            Kind::Product { .. } => {
+            OpKind::Product { .. } => {
                 scores = Some(index);
                 break;
             }
-            Kind::Elementwise { .. } | Kind::View | Kind::Copy { .. } => {
+            OpKind::Elementwise { .. } | OpKind::View | OpKind::Copy { .. } => {
                 // The scores are the largest of what is summed: masks are no larger.
                 at = *operator
                     .inputs
@@ -132,11 +132,11 @@ fn around(graph: &Graph, softmax: usize, writer: &[Option<usize>], readers: &[Ve
         let [index] = readers[at.0 as usize].as_slice() else { return None };
         let operator = &graph.operators[*index];
         match operator.kind {
-            Kind::Product { .. } => {
+            OpKind::Product { .. } => {
                 return Some(Found { scores, values: *index, probabilities: at, dropout, within });
             }
-            Kind::Dropout { .. } => dropout = true,
-            Kind::View | Kind::Copy { .. } | Kind::Elementwise { .. } => {}
+            OpKind::Dropout { .. } => dropout = true,
+            OpKind::View | OpKind::Copy { .. } | OpKind::Elementwise { .. } => {}
             _ => return None,
         }
         within.push(*index);

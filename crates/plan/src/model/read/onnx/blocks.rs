@@ -1,7 +1,7 @@
 //! The repeated parts of a network that a file does not name: what lies between two places where a single tensor is
 //! all that passes on.
 
-use crate::model::{Graph, Kind};
+use crate::model::{Graph, OpKind};
 
 /// Gives operators their blocks.
 pub(super) fn find(graph: &mut Graph) {
@@ -44,11 +44,11 @@ pub(super) fn find(graph: &mut Graph) {
     let tail = graph
         .operators
         .iter()
-        .rposition(|operator| matches!(operator.kind, Kind::Elementwise { .. } | Kind::Attention { .. }));
+        .rposition(|operator| matches!(operator.kind, OpKind::Elementwise { .. } | OpKind::Attention { .. }));
     let tail = tail.map_or(0, |tail| tail + 1);
     graph.operators[tail..].iter_mut().for_each(|operator| operator.block = None);
 }
 
-fn is_product(kind: &Kind) -> bool {
-    kind.is_weighted() || matches!(kind, Kind::Attention { .. })
+fn is_product(kind: &OpKind) -> bool {
+    kind.is_weighted() || matches!(kind, OpKind::Attention { .. })
 }

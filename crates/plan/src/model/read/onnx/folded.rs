@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::listed::Missing;
-use crate::model::{Graph, Kind, Norm, Operator};
+use crate::model::{Graph, Norm, OpKind, Operator};
 
 /// Fewer convolutions than this were trained without normalisation too (VGG, AlexNet); and where nothing is summed with
 /// what went before, more (SqueezeNet).
@@ -59,11 +59,11 @@ fn put_behind(graph: &mut Graph, behind: &BTreeMap<usize, u64>, trained: impl Fn
         let parameters = trained(&operator, channels);
         let output = operator.output;
         let elements = graph.tensors[output.0 as usize];
-        operator.output = crate::model::Tensor(graph.tensors.len() as u32);
+        operator.output = crate::model::TensorId(graph.tensors.len() as u32);
         graph.tensors.push(elements);
         let norm = Operator {
             name: format!("{}.norm", operator.name),
-            kind: Kind::Norm { norm: Norm::Batch, elements, groups: channels },
+            kind: OpKind::Norm { norm: Norm::Batch, elements, groups: channels },
             inputs: vec![operator.output],
             output,
             block: None,
@@ -77,24 +77,26 @@ fn put_behind(graph: &mut Graph, behind: &BTreeMap<usize, u64>, trained: impl Fn
 
 /// Convolutions that had a normalisation, by what follows them; none in a network that has normalisations.
 fn folded(graph: &Graph) -> Vec<usize> {
-    let mut next: Vec<Option<&Kind>> = vec![None; graph.tensors.len()];
+    let mut next: Vec<Option<&OpKind>> = vec![None; graph.tensors.len()];
     let mut sums = false;
     for operator in graph.operators.iter().rev() {
         for input in &operator.inputs {
             next[input.0 as usize] = Some(&operator.kind);
         }
-        sums |= matches!(operator.kind, Kind::Elementwise { inputs: 2, product: false, .. });
+        sums |= matches!(operator.kind, OpKind::Elementwise { inputs: 2, product: false, .. });
     }
-    if graph.operators.iter().any(|operator| matches!(operator.kind, Kind::Norm { .. })) {
+    if graph.operators.iter().any(|operator| matches!(operator.kind, OpKind::Norm { .. })) {
         return Vec::new();
     }
     let followed = |operator: &Operator| match next[operator.output.0 as usize] {
-        Some(Kind::Activation { .. } | Kind::Elementwise { .. } | Kind::Convolution { .. } | Kind::Pool { .. }) => true,
-        Some(Kind::Copy { .. } | Kind::View) => !sums,
+        Some(
+            OpKind::Activation { .. } | OpKind::Elementwise { .. } | OpKind::Convolution { .. } | OpKind::Pool { .. },
+        ) => true,
+        Some(OpKind::Copy { .. } | OpKind::View) => !sums,
         Some(_) | None => false,
     };
     let lost = |operator: &Operator| match operator.kind {
-        Kind::Convolution { positions, .. } => positions > 1 && followed(operator),
+        OpKind::Convolution { positions, .. } => positions > 1 && followed(operator),
         _ => false,
     };
     let found: Vec<usize> =
@@ -112,14 +114,14 @@ fn folded(graph: &Graph) -> Vec<usize> {
 
 fn weights(operator: &Operator) -> u64 {
     match operator.kind {
-        Kind::Convolution { inner, columns, groups, .. } => inner.saturating_mul(columns).saturating_mul(groups),
+        OpKind::Convolution { inner, columns, groups, .. } => inner.saturating_mul(columns).saturating_mul(groups),
         _ => 0,
     }
 }
 
 fn channels(operator: &Operator) -> u64 {
     match operator.kind {
-        Kind::Convolution { columns, groups, .. } => columns.saturating_mul(groups),
+        OpKind::Convolution { columns, groups, .. } => columns.saturating_mul(groups),
         _ => 0,
     }
 }

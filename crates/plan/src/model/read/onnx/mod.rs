@@ -71,7 +71,7 @@ pub fn read(bytes: &[u8], shape: &SampleShape) -> Result<Graph, Problem> {
 
 /// Divides what a file for several samples at once says of all of them.
 fn per_sample(graph: &mut Graph, batch: u64) {
-    use crate::model::Kind;
+    use crate::model::OpKind;
     if batch <= 1 {
         return;
     }
@@ -81,31 +81,31 @@ fn per_sample(graph: &mut Graph, batch: u64) {
     for operator in &mut graph.operators {
         let divided = |size: &mut u64| *size = size.div_ceil(batch);
         match &mut operator.kind {
-            Kind::Convolution { positions, .. } => divided(positions),
-            Kind::Linear { rows, .. } | Kind::Embedding { rows, .. } | Kind::Loss { rows, .. } => divided(rows),
-            Kind::Attention { heads, key_heads, .. } => {
+            OpKind::Convolution { positions, .. } => divided(positions),
+            OpKind::Linear { rows, .. } | OpKind::Embedding { rows, .. } | OpKind::Loss { rows, .. } => divided(rows),
+            OpKind::Attention { heads, key_heads, .. } => {
                 divided(heads);
                 divided(key_heads);
             }
-            Kind::Product { batch: products, .. } => divided(products),
-            Kind::Recurrent { .. } | Kind::View => {}
-            Kind::Norm { norm, elements, groups } => {
+            OpKind::Product { batch: products, .. } => divided(products),
+            OpKind::Recurrent { .. } | OpKind::View => {}
+            OpKind::Norm { norm, elements, groups } => {
                 divided(elements);
                 match norm {
                     crate::model::Norm::Batch => {}
                     crate::model::Norm::Layer | crate::model::Norm::Rms | crate::model::Norm::Group => divided(groups),
                 }
             }
-            Kind::Pool { inputs, outputs, .. } => {
+            OpKind::Pool { inputs, outputs, .. } => {
                 divided(inputs);
                 divided(outputs);
             }
-            Kind::Activation { elements, .. }
-            | Kind::Elementwise { elements, .. }
-            | Kind::Softmax { elements }
-            | Kind::Dropout { elements }
-            | Kind::Resize { elements }
-            | Kind::Copy { elements } => divided(elements),
+            OpKind::Activation { elements, .. }
+            | OpKind::Elementwise { elements, .. }
+            | OpKind::Softmax { elements }
+            | OpKind::Dropout { elements }
+            | OpKind::Resize { elements }
+            | OpKind::Copy { elements } => divided(elements),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::shapes;
 use super::values::{State, Value, product};
 use super::{attention, flow, quantised};
 use crate::model::builder::Owned;
-use crate::model::{Function, Kind, Norm, Tensor};
+use crate::model::{Function, Norm, OpKind, TensorId};
 
 /// Translates every node, and returns the graph, how many samples it is for, and which of its listed weights it lacks.
 pub(super) fn translate<'a>(
@@ -130,20 +130,20 @@ fn plain<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
             let from = state.at(node, 0)?;
             let dims = shapes::dims(state, node)?;
             let maximum = node.operator.contains("Max");
-            let kind = Kind::Pool { maximum, inputs: from.elements(), outputs: product(&dims) };
+            let kind = OpKind::Pool { maximum, inputs: from.elements(), outputs: product(&dims) };
             write(state, node, kind, dims)
         }
         "Softmax" | "LogSoftmax" => {
             let from = state.at(node, 0)?;
-            write(state, node, Kind::Softmax { elements: from.elements() }, from.dims)
+            write(state, node, OpKind::Softmax { elements: from.elements() }, from.dims)
         }
         "Dropout" => {
             let from = state.at(node, 0)?;
-            write(state, node, Kind::Dropout { elements: from.elements() }, from.dims)
+            write(state, node, OpKind::Dropout { elements: from.elements() }, from.dims)
         }
         "Resize" | "Upsample" => {
             let dims = shapes::dims(state, node)?;
-            write(state, node, Kind::Resize { elements: product(&dims) }, dims)
+            write(state, node, OpKind::Resize { elements: product(&dims) }, dims)
         }
         "Gather" => return gather(state, node),
         "Split" => return split(state, node),
@@ -151,7 +151,7 @@ fn plain<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
         | "QuantizeLinear" | "DequantizeLinear" => {
             let dims = shapes::dims(state, node)?;
             let from = state.at(node, 0)?;
-            let mut value = write(state, node, Kind::View, dims);
+            let mut value = write(state, node, OpKind::View, dims);
             value.known = from.known;
             value
         }
@@ -168,12 +168,12 @@ fn plain<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
                 _ => Vec::new(),
             };
             let owned = state.own(&learned.iter().collect::<Vec<_>>());
-            write_with(state, node, Kind::Copy { elements: product(&dims) }, dims, owned)
+            write_with(state, node, OpKind::Copy { elements: product(&dims) }, dims, owned)
         }
         "PRelu" => {
             let (from, slope) = (state.at(node, 0)?, state.at(node, 1)?);
             let owned = state.own(&[&slope]);
-            let kind = Kind::Activation { function: Function::Other, elements: from.elements(), in_place: false };
+            let kind = OpKind::Activation { function: Function::Other, elements: from.elements(), in_place: false };
             write_with(state, node, kind, from.dims, owned)
         }
         operator => {
@@ -222,19 +222,19 @@ fn fixed_weights<'a>(state: &mut State<'a>, node: &Node<'a>) -> Vec<usize> {
 }
 
 /// Adds an operator over the node's activations.
-fn write<'a>(state: &mut State<'a>, node: &Node<'a>, kind: Kind, dims: Vec<u64>) -> Value {
+fn write<'a>(state: &mut State<'a>, node: &Node<'a>, kind: OpKind, dims: Vec<u64>) -> Value {
     write_with(state, node, kind, dims, Owned::NOTHING)
 }
 
-fn write_with<'a>(state: &mut State<'a>, node: &Node<'a>, kind: Kind, dims: Vec<u64>, owned: Owned) -> Value {
-    let inputs: Vec<Tensor> = (0..node.inputs.len()).filter_map(|index| state.at(node, index)?.tensor).collect();
+fn write_with<'a>(state: &mut State<'a>, node: &Node<'a>, kind: OpKind, dims: Vec<u64>, owned: Owned) -> Value {
+    let inputs: Vec<TensorId> = (0..node.inputs.len()).filter_map(|index| state.at(node, index)?.tensor).collect();
     let tensor = state.builder.add(node.name, kind, &inputs, product(&dims), owned);
     Value { dims, tensor: Some(tensor), ..Value::default() }
 }
 
 fn apply<'a>(state: &mut State<'a>, node: &Node<'a>, of: &str, function: Function, in_place: bool) -> Option<()> {
     let from = state.get(of).cloned()?;
-    let kind = Kind::Activation { function, elements: from.elements(), in_place };
+    let kind = OpKind::Activation { function, elements: from.elements(), in_place };
     let tensor = state.builder.add(node.name, kind, &[from.tensor?], from.elements(), Owned::NOTHING);
     state.set(node, 0, Value { dims: from.dims, tensor: Some(tensor), ..Value::default() });
     Some(())
@@ -247,7 +247,7 @@ fn combine<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
     let elements = product(&dims);
     let varying: Vec<&Value> = values.iter().filter(|value| !value.is_fixed()).collect();
     let fixed: Vec<&Value> = values.iter().filter(|value| value.is_fixed()).collect();
-    let inputs: Vec<Tensor> = varying.iter().filter_map(|value| value.tensor).collect();
+    let inputs: Vec<TensorId> = varying.iter().filter_map(|value| value.tensor).collect();
     if let ("Add", [.., rows, columns]) = (node.operator, dims.as_slice())
         && rows == columns
     {
@@ -271,10 +271,10 @@ fn combine<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
         return Some(());
     }
     let kind = match node.operator {
-        "BiasGelu" | "FastGelu" => Kind::Activation { function: Function::Gelu, elements, in_place: false },
+        "BiasGelu" | "FastGelu" => OpKind::Activation { function: Function::Gelu, elements, in_place: false },
         _ => {
             let product = matches!(node.operator, "Mul" | "Div") && (inputs.len() > 1 || owned.parameters > 0);
-            Kind::Elementwise { elements, inputs: inputs.len() as u32, product }
+            OpKind::Elementwise { elements, inputs: inputs.len() as u32, product }
         }
     };
     let tensor = state.builder.add(node.name, kind, &inputs, elements, owned);
@@ -287,13 +287,13 @@ fn gather<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
     let dims = shapes::dims(state, node)?;
     let table = data.is_fixed() && data.dims.len() >= 2;
     let kind = match table {
-        true => Kind::Embedding {
+        true => OpKind::Embedding {
             rows: indices.elements(),
             vocabulary: data.dims[0],
             width: product(&data.dims[1..]),
-            split: crate::model::Split::Rows,
+            split: crate::model::WeightSplit::Rows,
         },
-        false => Kind::Copy { elements: product(&dims) },
+        false => OpKind::Copy { elements: product(&dims) },
     };
     if table {
         state.looked_up(&data);
@@ -316,7 +316,7 @@ fn split<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
         dims[axis] = sizes.as_ref().map_or(even, |sizes| sizes.get(index).copied().unwrap_or(even)).max(0.0) as u64;
         let value = match from.is_fixed() {
             true => Value { dims, weights: from.weights.clone(), ..Value::default() },
-            false => write(state, node, Kind::View, dims),
+            false => write(state, node, OpKind::View, dims),
         };
         state.set(node, index, value);
     }
@@ -337,7 +337,7 @@ fn give_up<'a>(state: &mut State<'a>, node: &Node<'a>) {
     for (index, name) in node.outputs.iter().enumerate() {
         let dims = state.told(name).unwrap_or_else(|| from.dims.clone());
         let owned = std::mem::take(&mut owned);
-        let value = write_with(state, node, Kind::Copy { elements: product(&dims) }, dims, owned);
+        let value = write_with(state, node, OpKind::Copy { elements: product(&dims) }, dims, owned);
         state.set(node, index, value);
     }
 }

@@ -4,7 +4,7 @@ use super::messages::Node;
 use super::nodes::{axis, int};
 use super::values::{State, Value, product};
 use crate::model::builder::Owned;
-use crate::model::{Kind, Norm, Tensor};
+use crate::model::{Norm, OpKind, TensorId};
 
 pub(super) fn batch_norm<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
     let from = state.at(node, 0)?;
@@ -13,7 +13,7 @@ pub(super) fn batch_norm<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<(
     let running: u64 =
         (3..5).filter_map(|index| state.at(node, index)).map(|value| value.elements()).fold(0, u64::saturating_add);
     let owned = state.own(&trained.iter().collect::<Vec<_>>());
-    let kind = Kind::Norm { norm: Norm::Batch, elements: from.elements(), groups };
+    let kind = OpKind::Norm { norm: Norm::Batch, elements: from.elements(), groups };
     let owned = Owned { buffers: running, ..owned };
     let tensor = state.builder.add(node.name, kind, &[from.tensor?], from.elements(), owned);
     state.set(node, 0, Value { dims: from.dims, tensor: Some(tensor), ..Value::default() });
@@ -32,8 +32,8 @@ pub(super) fn layer_norm<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<(
         // A residual sum and a normalisation in one.
         let other = state.at(node, 1)?;
         let elements = from.elements();
-        let inputs: Vec<Tensor> = from.tensor.into_iter().chain(other.tensor).collect();
-        let kind = Kind::Elementwise { elements, inputs: 2, product: false };
+        let inputs: Vec<TensorId> = from.tensor.into_iter().chain(other.tensor).collect();
+        let kind = OpKind::Elementwise { elements, inputs: 2, product: false };
         from.tensor = Some(state.builder.add(node.name, kind, &inputs, elements, Owned::NOTHING));
         first = 2;
     }
@@ -53,7 +53,7 @@ pub(super) fn normalise<'a>(
     weights: &[Value],
 ) -> Option<()> {
     let owned = state.own(&weights.iter().collect::<Vec<_>>());
-    let kind = Kind::Norm { norm, elements: from.elements(), groups };
+    let kind = OpKind::Norm { norm, elements: from.elements(), groups };
     let tensor = state.builder.add(node.name, kind, &[from.tensor?], from.elements(), owned);
     state.set(node, 0, Value { dims: from.dims.clone(), tensor: Some(tensor), ..Value::default() });
     Some(())

@@ -3,7 +3,7 @@
 use super::messages::Node;
 use super::nodes::{broadcast, int, ints};
 use super::values::{State, Value, product};
-use crate::model::{Kind, Split};
+use crate::model::{OpKind, WeightSplit};
 
 /// A convolution of any number of dimensions, forwards or transposed.
 pub(super) fn convolution<'a>(state: &mut State<'a>, node: &Node<'a>, transposed: bool) -> Option<Value> {
@@ -34,14 +34,14 @@ pub(super) fn convolution<'a>(state: &mut State<'a>, node: &Node<'a>, transposed
     }
     let kernel = product(&weight.dims[2..]);
     let kind = match transposed {
-        false => Kind::Convolution {
+        false => OpKind::Convolution {
             positions: from.dims[0].saturating_mul(product(&dims[2..])),
             inner: weight.dims[1].saturating_mul(kernel),
             columns: channels / groups,
             groups,
             kernel: side(&weight.dims),
         },
-        true => Kind::Convolution {
+        true => OpKind::Convolution {
             positions: from.dims[0].saturating_mul(product(&from.dims[2..])),
             inner: weight.dims[0] / groups,
             columns: weight.dims[1].saturating_mul(kernel),
@@ -98,10 +98,12 @@ fn multiply<'a>(state: &mut State<'a>, node: &Node<'a>, left: Value, right: Valu
     let elements = product(&dims);
     let inputs: Vec<_> = left.tensor.into_iter().chain(right.tensor).collect();
     let kind = match (left.is_fixed(), right.is_fixed()) {
-        (false, false) => Kind::Product { batch, rows, inner, columns },
+        (false, false) => OpKind::Product { batch, rows, inner, columns },
         // A weight on the left multiplies columns: the same work, turned.
-        (true, _) => Kind::Linear { rows: batch.saturating_mul(columns), inner, columns: rows, split: Split::Whole },
-        (false, true) => Kind::Linear { rows: batch.saturating_mul(rows), inner, columns, split: Split::Whole },
+        (true, _) => {
+            OpKind::Linear { rows: batch.saturating_mul(columns), inner, columns: rows, split: WeightSplit::Whole }
+        }
+        (false, true) => OpKind::Linear { rows: batch.saturating_mul(rows), inner, columns, split: WeightSplit::Whole },
     };
     match (left.is_fixed(), right.is_fixed()) {
         (false, false) => {}
@@ -139,9 +141,11 @@ pub(super) fn einsum<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<Value
     let columns = all(&|label| !in_one(label) && in_other(label));
     let dims: Vec<u64> = target.chars().map(size).collect();
     let kind = match (left.is_fixed(), right.is_fixed()) {
-        (false, false) => Kind::Product { batch, rows, inner, columns },
-        (true, _) => Kind::Linear { rows: batch.saturating_mul(columns), inner, columns: rows, split: Split::Whole },
-        (false, true) => Kind::Linear { rows: batch.saturating_mul(rows), inner, columns, split: Split::Whole },
+        (false, false) => OpKind::Product { batch, rows, inner, columns },
+        (true, _) => {
+            OpKind::Linear { rows: batch.saturating_mul(columns), inner, columns: rows, split: WeightSplit::Whole }
+        }
+        (false, true) => OpKind::Linear { rows: batch.saturating_mul(rows), inner, columns, split: WeightSplit::Whole },
     };
     let owned = state.own(&[&left, &right]);
     let inputs: Vec<_> = left.tensor.into_iter().chain(right.tensor).collect();
@@ -158,7 +162,7 @@ pub(super) fn recurrent<'a>(state: &mut State<'a>, node: &Node<'a>, gates: u64) 
     let (steps, batch) = if int(node, "layout", 0) == 1 { (batch, steps) } else { (steps, batch) };
     // Several sequences of one sample, such as the rows of a picture, take as much as several directions.
     let sequences = (batch / state.batch.max(1)).max(1);
-    let kind = Kind::Recurrent { steps, inner, hidden, gates, directions: directions.saturating_mul(sequences) };
+    let kind = OpKind::Recurrent { steps, inner, hidden, gates, directions: directions.saturating_mul(sequences) };
     let bias = state.at(node, 3).unwrap_or_default();
     let owned = state.own(&[&weight, &again, &bias]);
     let dims = vec![steps, directions, batch, hidden];
@@ -167,7 +171,7 @@ pub(super) fn recurrent<'a>(state: &mut State<'a>, node: &Node<'a>, gates: u64) 
     state.set(node, 0, Value { dims, tensor: Some(tensor), ..Value::default() });
     for index in [1, 2] {
         let dims = vec![directions, batch, hidden];
-        let kind = Kind::Copy { elements: product(&dims) };
+        let kind = OpKind::Copy { elements: product(&dims) };
         if node.outputs.get(index).is_some_and(|name| !name.is_empty()) {
             let tensor = state.builder.add(node.name, kind, &[tensor], product(&dims), Default::default());
             state.set(node, index, Value { dims, tensor: Some(tensor), ..Value::default() });

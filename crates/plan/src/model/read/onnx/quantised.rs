@@ -5,7 +5,7 @@ use super::messages::Node;
 use super::products::{convolution, matmul};
 use super::values::{State, Value, product};
 use crate::model::builder::Owned;
-use crate::model::{Kind, Split};
+use crate::model::{OpKind, WeightSplit};
 
 /// What is said of such a file.
 const SAID: &str = "weight in few bits, counted as one that is trained";
@@ -71,7 +71,7 @@ fn packed<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
     let mut dims = from.dims.clone();
     *dims.last_mut()? = columns;
     let rows = from.elements() / inner;
-    let kind = Kind::Linear { rows, inner, columns, split: Split::Whole };
+    let kind = OpKind::Linear { rows, inner, columns, split: WeightSplit::Whole };
     let owned = Owned::parameters(inner.saturating_mul(columns));
     let tensor = state.builder.add(node.name, kind, &[from.tensor?], product(&dims), owned);
     state.unknown(SAID);

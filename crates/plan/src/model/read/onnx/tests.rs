@@ -3,7 +3,7 @@ mod hostile;
 mod listed;
 
 use super::super::{SampleShape, model};
-use crate::model::{Function, Graph, Input, Kind, Norm};
+use crate::model::{Function, Graph, Input, Norm, OpKind};
 
 /// A message of Protocol Buffers, as bytes.
 #[derive(Default, Clone)]
@@ -116,7 +116,7 @@ fn read(file: File) -> Graph {
     }
 }
 
-fn kinds(graph: &Graph) -> Vec<&Kind> {
+fn kinds(graph: &Graph) -> Vec<&OpKind> {
     graph.operators.iter().map(|operator| &operator.kind).collect()
 }
 
@@ -149,13 +149,13 @@ fn a_network_over_pictures_is_read() {
     assert!(matches!(
         kinds(&graph)[..],
         [
-            Kind::Convolution { positions: 1024, inner: 27, columns: 16, groups: 1, kernel: 3 },
-            Kind::Norm { norm: Norm::Batch, elements: 16384, groups: 16 },
-            Kind::Activation { function: Function::Relu, elements: 16384, in_place: true },
-            Kind::Pool { maximum: true, inputs: 16384, outputs: 4096 },
-            Kind::View,
-            Kind::Linear { rows: 1, inner: 4096, columns: 10, .. },
-            Kind::Loss { rows: 1, classes: 10 },
+            OpKind::Convolution { positions: 1024, inner: 27, columns: 16, groups: 1, kernel: 3 },
+            OpKind::Norm { norm: Norm::Batch, elements: 16384, groups: 16 },
+            OpKind::Activation { function: Function::Relu, elements: 16384, in_place: true },
+            OpKind::Pool { maximum: true, inputs: 16384, outputs: 4096 },
+            OpKind::View,
+            OpKind::Linear { rows: 1, inner: 4096, columns: 10, .. },
+            OpKind::Loss { rows: 1, classes: 10 },
         ]
     ));
     assert!(graph.unknown.is_empty(), "{:?}", graph.unknown);
@@ -232,13 +232,13 @@ fn what_exporters_take_apart_is_put_together() {
             .output("g5"),
     );
     let all = kinds(&graph);
-    assert!(all.contains(&&Kind::Norm { norm: Norm::Layer, elements: 640, groups: 10 }), "{all:?}");
+    assert!(all.contains(&&OpKind::Norm { norm: Norm::Layer, elements: 640, groups: 10 }), "{all:?}");
     let attention =
-        Kind::Attention { heads: 4, key_heads: 4, width: 16, queries: 10, keys: 10, causal: false, dropout: false };
+        OpKind::Attention { heads: 4, key_heads: 4, width: 16, queries: 10, keys: 10, causal: false, dropout: false };
     assert!(all.contains(&&attention), "{all:?}");
-    let gelu = Kind::Activation { function: Function::Gelu, elements: 640, in_place: false };
+    let gelu = OpKind::Activation { function: Function::Gelu, elements: 640, in_place: false };
     assert!(all.contains(&&gelu), "{all:?}");
-    assert!(!all.iter().any(|kind| matches!(kind, Kind::Softmax { .. } | Kind::Product { .. })), "{all:?}");
+    assert!(!all.iter().any(|kind| matches!(kind, OpKind::Softmax { .. } | OpKind::Product { .. })), "{all:?}");
     assert_eq!(graph.parameters(), 3 * 4096 + 128);
     assert!(graph.unknown.is_empty(), "{:?}", graph.unknown);
 }
@@ -269,7 +269,7 @@ fn folded_normalisations_are_put_back() {
         at = sum;
     }
     let graph = read(file.output(&at));
-    let norms = kinds(&graph).iter().filter(|kind| matches!(kind, Kind::Norm { norm: Norm::Batch, .. })).count();
+    let norms = kinds(&graph).iter().filter(|kind| matches!(kind, OpKind::Norm { norm: Norm::Batch, .. })).count();
     assert_eq!(norms, 20);
     assert_eq!(graph.unknown, ["batch normalisation, folded into a convolution and put back ×20"]);
     assert_eq!(graph.parameters(), 20 * (8 * 8 * 9 + 16));
@@ -286,7 +286,10 @@ fn recurrent_layers_are_read() {
             .node("LSTM", &["x", "w", "r", "b"], "y", &[("hidden_size", &[128])])
             .output("y"),
     );
-    assert_eq!(graph.operators[0].kind, Kind::Recurrent { steps: 30, inner: 64, hidden: 128, gates: 4, directions: 2 });
+    assert_eq!(
+        graph.operators[0].kind,
+        OpKind::Recurrent { steps: 30, inner: 64, hidden: 128, gates: 4, directions: 2 }
+    );
     assert_eq!(graph.parameters(), 2 * (512 * 64 + 512 * 128 + 1024));
 }
 
@@ -355,7 +358,7 @@ fn attention_that_is_one_node_is_read() {
     let heads: [(&str, &[i64]); 3] = [("q_num_heads", &[4]), ("kv_num_heads", &[4]), ("is_causal", &[1])];
     let graph = read(file.node("Attention", &names, "y", &heads).output("y"));
     let kind =
-        Kind::Attention { heads: 4, key_heads: 4, width: 16, queries: 16, keys: 16, causal: true, dropout: false };
+        OpKind::Attention { heads: 4, key_heads: 4, width: 16, queries: 16, keys: 16, causal: true, dropout: false };
     assert_eq!(graph.operators[3].kind, kind);
     assert!(graph.unknown.is_empty());
 }

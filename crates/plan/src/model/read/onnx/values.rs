@@ -9,7 +9,7 @@ use super::listed::{Listed, Missing};
 use super::messages::{self, Dimension, Info, MOST_DIMS, Node, Stored};
 use super::weights::Weights;
 use crate::model::builder::Owned;
-use crate::model::{Builder, Input, Tensor};
+use crate::model::{Builder, Input, TensorId};
 
 /// No tensor of one sample has a longer side.
 const LONGEST: u64 = 1 << 40;
@@ -26,7 +26,7 @@ pub(super) struct Value {
     /// Its elements, where they are few and do not depend on the input's values.
     pub known: Option<Vec<f64>>,
     /// The activation that it is; none for weights and constants.
-    pub tensor: Option<Tensor>,
+    pub tensor: Option<TensorId>,
     /// Weights that it is made of, by index.
     pub weights: Vec<usize>,
 }

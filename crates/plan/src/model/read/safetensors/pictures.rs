@@ -4,7 +4,7 @@ use super::super::SampleShape;
 use super::header::Header;
 use super::sequences::heads;
 use crate::model::Graph;
-use crate::model::families::block::{Block, Feed};
+use crate::model::families::block::{Feed, TransformerBlock};
 use crate::model::families::resnet::{self, Stem};
 use crate::model::families::{Resnet, Vit};
 
@@ -67,7 +67,12 @@ pub(super) fn vit(header: &Header, shape: &SampleShape) -> Option<Graph> {
         picture,
         patch,
         layers,
-        block: Block { joined, query_bias: bias, feed: Feed::plain(feed_forward), ..Block::pre_norm(hidden, heads) },
+        block: TransformerBlock {
+            joined,
+            query_bias: bias,
+            feed: Feed::plain(feed_forward),
+            ..TransformerBlock::pre_norm(hidden, heads)
+        },
         tokens,
         positions: true,
         scaled: false,
@@ -98,9 +103,9 @@ pub(super) fn resnet(header: &Header, shape: &SampleShape) -> Option<Graph> {
         false => 1,
     };
     let block = match (bottleneck, stages.len() > 1 && names.shape(header, 1, 0, 0).is_none()) {
-        (true, _) => resnet::Block::Bottleneck,
-        (false, true) => resnet::Block::Padded,
-        (false, false) => resnet::Block::Basic,
+        (true, _) => resnet::ResnetBlock::Bottleneck,
+        (false, true) => resnet::ResnetBlock::Padded,
+        (false, false) => resnet::ResnetBlock::Basic,
     };
     let scores = ["classifier.1.weight", "fc.weight", "linear.weight"].iter().find_map(|name| header.shape(name));
     let stem = if kernel >= 7 { Stem::Large } else { Stem::Small };

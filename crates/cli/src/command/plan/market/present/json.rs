@@ -29,8 +29,8 @@ pub fn json(found: &Found) -> Value {
         "job": found.job,
         "task": found.subject.spec,
         "unknown_operators": match &found.subject.network.model {
-            plan::model::Model::Graph(graph) => graph.unknown.clone(),
-            plan::model::Model::Summary(_) => Vec::new(),
+            plan::model::ModelDescription::Graph(graph) => graph.unknown.clone(),
+            plan::model::ModelDescription::Summary(_) => Vec::new(),
         },
         "parameters": found.subject.network.ops.parameters,
         "samples": found.subject.samples,

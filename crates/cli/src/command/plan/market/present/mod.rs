@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 
 use domain::listing::Price;
 use domain::{Duration, Money};
-use plan::estimate::{NumericFormat, Recompute, Zero};
-use plan::money::reserved::{Comparison, Term, compare};
-use plan::search::{ParallelConfig, PurchaseOption, Role, Verdict};
+use plan::estimate::{ActivationCheckpointing, NumericFormat, Zero};
+use plan::money::reserved::{ReservationComparison, Term, compare};
+use plan::search::{MemoryFit, ParallelConfig, PurchaseOption, Recommendation};
 
 use super::{Found, Shown, refusal};
 use crate::figures::{counted, grouped};
@@ -26,11 +26,11 @@ pub fn lines(found: &Found, width: Option<usize>) -> Vec<String> {
     lines.push(String::new());
     lines.extend(choices(found));
     lines.push(String::new());
-    for (pick, shown) in found.picks.iter().filter(|(pick, _)| pick.role == Role::Recommended) {
+    for (pick, shown) in found.picks.iter().filter(|(pick, _)| pick.role == Recommendation::Recommended) {
         lines.push(format!("recommended: {}", pick.why));
         lines.extend(details(shown).into_iter().map(|line| format!("  {line}")));
     }
-    for (pick, _) in found.picks.iter().filter(|(pick, _)| pick.role != Role::Recommended) {
+    for (pick, _) in found.picks.iter().filter(|(pick, _)| pick.role != Recommendation::Recommended) {
         lines.push(format!("{}: {}", pick.role.word(), pick.why));
     }
     if let Some(plot) = width.and_then(|width| plot::lines(found, width)) {
@@ -95,7 +95,7 @@ fn head(found: &Found) -> Vec<String> {
 
 fn choices(found: &Found) -> Vec<String> {
     // What is chosen for several wishes stands once.
-    let mut rows: Vec<(Vec<Role>, &Shown)> = Vec::new();
+    let mut rows: Vec<(Vec<Recommendation>, &Shown)> = Vec::new();
     for (pick, shown) in &found.picks {
         match rows.iter_mut().find(|(_, other)| other.candidate == shown.candidate) {
             Some((roles, _)) => roles.push(pick.role),
@@ -107,7 +107,7 @@ fn choices(found: &Found) -> Vec<String> {
         .map(|(roles, shown)| {
             let forecast = &shown.forecast;
             vec![
-                roles.into_iter().map(Role::word).collect::<Vec<_>>().join(", "),
+                roles.into_iter().map(Recommendation::word).collect::<Vec<_>>().join(", "),
                 machines(shown),
                 format!("{} {}", shown.listing.cloud, shown.listing.region),
                 shown.candidate.terms.word().to_owned(),
@@ -137,9 +137,9 @@ fn details(shown: &Shown) -> Vec<String> {
             gib(shown.way.needed_low),
             gib(shown.way.needed_high),
             match shown.way.verdict {
-                Verdict::Fits => "fits",
-                Verdict::Tight => "may not fit",
-                Verdict::TooLarge => "does not fit",
+                MemoryFit::Fits => "fits",
+                MemoryFit::Tight => "may not fit",
+                MemoryFit::TooLarge => "does not fit",
             }
         ),
     ];
@@ -212,7 +212,7 @@ fn details(shown: &Shown) -> Vec<String> {
             100.0 * calibration.deviation
         ));
     }
-    if shown.way.verdict != Verdict::Fits {
+    if shown.way.verdict != MemoryFit::Fits {
         let rather = "nothing surely fits here: try a step before the whole run, or take GPUs with more memory";
         lines.push(format!("note     {rather}"));
     }
@@ -240,7 +240,7 @@ fn ruled_out(found: &Found) -> Vec<String> {
 }
 
 /// Reservations beside renting by the hour.
-fn reservations(found: &Found) -> Vec<Comparison> {
+fn reservations(found: &Found) -> Vec<ReservationComparison> {
     let Some((hours, runs)) = found.horizon else { return Vec::new() };
     let Some(shown) = &found.reservable else { return Vec::new() };
     let Some(on_demand) = &shown.listing.on_demand else { return Vec::new() };
@@ -253,7 +253,7 @@ fn reservations(found: &Found) -> Vec<Comparison> {
     compared.collect()
 }
 
-fn reservation(comparison: &Comparison) -> String {
+fn reservation(comparison: &ReservationComparison) -> String {
     let term = match comparison.term {
         Term::OneYear => "1 year",
         Term::ThreeYears => "3 years",
@@ -337,10 +337,10 @@ fn way(way: &ParallelConfig) -> String {
         Zero::Parameters => parts.push("state, gradients and weights divided among them (ZeRO-3)".to_owned()),
     }
     match way.recompute {
-        Recompute::None => {}
-        Recompute::Selective => parts.push("attention recomputed".to_owned()),
-        Recompute::Full => parts.push("every block recomputed".to_owned()),
-        Recompute::Every(blocks) => parts.push(format!("one block in {blocks} recomputed")),
+        ActivationCheckpointing::None => {}
+        ActivationCheckpointing::Selective => parts.push("attention recomputed".to_owned()),
+        ActivationCheckpointing::Full => parts.push("every block recomputed".to_owned()),
+        ActivationCheckpointing::Every(blocks) => parts.push(format!("one block in {blocks} recomputed")),
     }
     parts.push(
         match way.precision {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use plan::search::{PurchaseOption, Role};
+use plan::search::{PurchaseOption, Recommendation};
 
 use super::super::figures::{cents, time};
 use super::super::{Found, Shown, refusal};
@@ -104,7 +104,7 @@ fn picture(found: &Found) -> String {
             Some((_, _, names)) => names.push(pick.role.word()),
             None => rings.push((x, y, vec![pick.role.word()])),
         }
-        if pick.role == Role::Robust {
+        if pick.role == Recommendation::Robust {
             let class = if shown.candidate.terms == PurchaseOption::Spot { "spot" } else { "demand" };
             let _ = write!(
                 text,

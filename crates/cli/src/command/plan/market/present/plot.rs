@@ -1,6 +1,6 @@
 //! Cost against time in the terminal: every candidate a dot, the front with letters, both axes by powers.
 
-use plan::search::Role;
+use plan::search::Recommendation;
 
 use super::super::Found;
 use super::super::figures::{cents, time};
@@ -57,12 +57,12 @@ pub fn lines(found: &Found, width: usize) -> Option<Vec<String>> {
     Some(lines)
 }
 
-fn letter(role: Role) -> char {
+fn letter(role: Recommendation) -> char {
     match role {
-        Role::Recommended => 'R',
-        Role::Cheapest => 'C',
-        Role::Fastest => 'F',
-        Role::Robust => 'S',
+        Recommendation::Recommended => 'R',
+        Recommendation::Cheapest => 'C',
+        Recommendation::Fastest => 'F',
+        Recommendation::Robust => 'S',
     }
 }
 

@@ -30,9 +30,12 @@ fn attention_with_a_mask_is_put_together() {
             .output("y"),
     );
     let attention =
-        Kind::Attention { heads: 4, key_heads: 4, width: 16, queries: 16, keys: 16, causal: false, dropout: false };
+        OpKind::Attention { heads: 4, key_heads: 4, width: 16, queries: 16, keys: 16, causal: false, dropout: false };
     assert!(kinds(&graph).contains(&&attention), "{graph:?}");
-    assert!(!kinds(&graph).iter().any(|kind| matches!(kind, Kind::Product { .. } | Kind::Copy { .. })), "{graph:?}");
+    assert!(
+        !kinds(&graph).iter().any(|kind| matches!(kind, OpKind::Product { .. } | OpKind::Copy { .. })),
+        "{graph:?}"
+    );
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn what_is_left_out_and_folded_is_put_back() {
     let graph = read(file.output("b"));
     assert_eq!(graph.parameters(), 16 * 27 + 32 + 64 + 4);
     assert_eq!(graph.buffers(), 32);
-    assert_eq!(kinds(&graph)[1], &Kind::Norm { norm: Norm::Batch, elements: 16 * 36, groups: 16 });
+    assert_eq!(kinds(&graph)[1], &OpKind::Norm { norm: Norm::Batch, elements: 16 * 36, groups: 16 });
     assert_eq!(graph.assumed, ["batch normalisations that the file lists, put back behind products ×1"]);
     assert!(graph.unknown.is_empty(), "{:?}", graph.unknown);
 }
