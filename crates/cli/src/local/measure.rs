@@ -10,7 +10,7 @@ use domain::architecture::{Architecture, Reads};
 use domain::plan::Share;
 use domain::{Job, Train, Work};
 use plan::local::JobFacts;
-use plan::measured::Row;
+use plan::measured::MeasuredRow;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -156,9 +156,9 @@ impl StepMeasurement {
     }
 
     /// What was measured as a row of a table, for estimates on GPUs.
-    pub fn row(&self, train: &Train, gpu: &str) -> Row {
+    pub fn row(&self, train: &Train, gpu: &str) -> MeasuredRow {
         let [_, middle, _] = self.seconds;
-        Row {
+        MeasuredRow {
             source: "this machine".to_owned(),
             model: train.model.name().to_owned(),
             gpu: gpu.to_owned(),
@@ -173,7 +173,7 @@ impl StepMeasurement {
             batch: Some(f64::from(self.samples)),
             throughput: Some(f64::from(self.samples) / middle),
             unit: "samples/s".to_owned(),
-            ..Row::default()
+            ..MeasuredRow::default()
         }
     }
 }

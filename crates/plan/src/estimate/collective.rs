@@ -66,7 +66,7 @@ impl Ring {
         }
     }
 
-    /// Seconds until `bytes` that are spread over all ranks are on each of them, or the way back with sums.
+    /// Seconds of an all-gather of `bytes`, which are sharded over all ranks; a reduce-scatter takes as long.
     pub fn gather(&self, bytes: f64) -> f64 {
         self.all_reduce(bytes) / 2.0
     }

@@ -27,7 +27,7 @@ pub struct Machine {
     /// Autocast casts operator by operator: sums and normalisations stay in 32 bits, and no compiler joins the casts with
     /// what is beside them.
     pub casts: bool,
-    /// Passes to turn 16-bit pictures around for each convolution; 0 where they lie as they should.
+    /// Passes to turn 16-bit images around for each convolution; 0 where they lie as they should.
     pub layout_transpose: f64,
     /// Ranks that share one layer.
     pub tensor: f64,

@@ -175,7 +175,7 @@ impl Machine {
             Some(_) => self.pass(values * self.width) * self.shared.casts,
             None => 0.0,
         };
-        // An input in 32 bits is cast for each product that reads it, and so is its gradient on the way back.
+        // An input in 32 bits is cast for each product that reads it, and so is its gradient in the backward pass.
         let narrowed = match self.casts && group.fp32_fraction > 0.0 {
             true => self.pass(read * 6.0) * self.shared.elementwise,
             false => 0.0,

@@ -199,7 +199,7 @@ fn group_ops(graph: &Graph) -> OpProfile {
         if products.0 != operator.block {
             products = (operator.block, 0);
         }
-        let is_dear = match operator.kind {
+        let is_expensive = match operator.kind {
             OpKind::Attention { .. } => true,
             OpKind::Linear { .. } | OpKind::Convolution { .. } => {
                 products.1 += 1;
@@ -210,7 +210,7 @@ fn group_ops(graph: &Graph) -> OpProfile {
         let group = OpGroup {
             kind: operator.kind.clone(),
             count: 1.0,
-            saved_by_selective_checkpointing: f64::from(u8::from(is_dear)),
+            saved_by_selective_checkpointing: f64::from(u8::from(is_expensive)),
             ends: f64::from(u8::from(stopped)),
             parameters: operator.parameters as f64,
             place,

@@ -65,7 +65,7 @@ pub enum Zero {
     Parameters,
 }
 
-/// Order of a picture's values in memory.
+/// Order of an image's values in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {

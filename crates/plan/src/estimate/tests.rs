@@ -296,7 +296,7 @@ fn autocast_that_keeps_sums_in_32_bits_takes_longer_than_a_network_in_half_preci
     assert!((1.1..1.6).contains(&longer), "{longer}");
     // A compiler joins the casts with what is beside them; only those of the weights are left.
     assert!(took(&bert, true) / took(&half, true) < 1.05);
-    // Batch normalisation computes in what it is given, so pictures of convolutions stay narrow.
+    // Batch normalisation computes in what it is given, so images of convolutions stay narrow.
     let resnet = resnet();
     let narrow = OpProfile { half: true, ..resnet.clone() };
     let [kept, cast] = [&narrow, &resnet].map(|work| seconds(work, &setup(1, 256), fitted()));

@@ -302,12 +302,12 @@ pub fn class(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients)
     match &work.form {
         OpBreakdown::Totals(summary) if coefficients.totals.knows(summary) => Class::KnownFamily,
         OpBreakdown::Totals(_) => Class::UnknownFamily,
-        OpBreakdown::Groups(groups) if groups.iter().any(|group| is_unmeasured(&group.kind)) => Class::Unlike,
+        OpBreakdown::Groups(groups) if groups.iter().any(|group| is_unmeasured(&group.kind)) => Class::Unmeasured,
         OpBreakdown::Groups(groups) if groups.iter().any(|group| matches!(group.kind, OpKind::Convolution { .. })) => {
             if together {
-                Class::PicturesTogether
+                Class::ImagesTogether
             } else {
-                Class::Pictures
+                Class::Images
             }
         }
         OpBreakdown::Groups(_) if setup.device.nodes > 1 || setup.parallel.pipeline > 1 => Class::SequencesFar,

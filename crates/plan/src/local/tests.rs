@@ -32,7 +32,7 @@ fn job(yaml: &str) -> Job {
 }
 
 const DIGITS: &str = "train: {model: cnn, data: {path: digits.csv.gz}, epochs: 30, batch: 64, threads: 1}\n";
-const PICTURES: &str = "train: {model: resnet18, data: {path: pictures, size: 32}, epochs: 3, batch: 128}\n";
+const IMAGES: &str = "train: {model: resnet18, data: {path: pictures, size: 32}, epochs: 3, batch: 128}\n";
 const PROGRAM: &str = "run: python train.py\n";
 const SMALL: &str = "2 cores, 8 GB, 100 GB free, $0.36/h";
 const FREE: &str = "2 cores, 8 GB, 100 GB free, $0/h";
@@ -89,7 +89,7 @@ fn check_says(yaml: &str, facts: &JobFacts, words: &str, is_said: bool) {
 }
 
 const DIGITS_SAMPLES: [u64; 3] = [1258, 359, 180];
-const PICTURES_SAMPLES: [u64; 3] = [9000, 1000, 2000];
+const IMAGES_SAMPLES: [u64; 3] = [9000, 1000, 2000];
 
 #[test]
 fn what_is_known_is_planned() {
@@ -134,46 +134,46 @@ fn what_is_known_is_planned() {
 
 #[test]
 fn every_network_has_a_memory_and_a_time() {
-    let pictures = samples(PICTURES_SAMPLES);
+    let images = samples(IMAGES_SAMPLES);
     let check = |from: &str, to: &str, facts: &JobFacts, expected: &str| {
         check(
-            &PICTURES.replace(from, to),
+            &IMAGES.replace(from, to),
             &[FREE],
             facts,
             &format!("$0.00/h; {expected}; $0.00 $0.00 $0.00; reserve $0.00"),
         );
     };
     // Measured peaks of the first four, on one thread: 873 MiB without a checkpoint being written, 379, 335 and 189 MiB.
-    check("", "", &pictures, "1×128 on 2 threads, 213 steps; 1156 MB; 394.7s 984.5s 2950.7s");
-    check("resnet18", "resnet20", &pictures, "1×128 on 2 threads, 213 steps; 392 MB; 40.0s 97.7s 290.1s");
-    check("resnet18", "cnn", &pictures, "1×128 on 2 threads, 213 steps; 362 MB; 17.3s 41.1s 120.3s");
-    check("resnet18", "mlp", &pictures, "1×128 on 2 threads, 213 steps; 199 MB; 1.7s 2.1s 3.4s");
+    check("", "", &images, "1×128 on 2 threads, 213 steps; 1156 MB; 394.7s 984.5s 2950.7s");
+    check("resnet18", "resnet20", &images, "1×128 on 2 threads, 213 steps; 392 MB; 40.0s 97.7s 290.1s");
+    check("resnet18", "cnn", &images, "1×128 on 2 threads, 213 steps; 362 MB; 17.3s 41.1s 120.3s");
+    check("resnet18", "mlp", &images, "1×128 on 2 threads, 213 steps; 199 MB; 1.7s 2.1s 3.4s");
     check("", "", &UNKNOWN, "1×128 on 2 threads; 1135 MB");
     check(", size: 32", "", &UNKNOWN, "1×128 on 2 threads; 3390 MB");
     check(
         "batch: 128",
         "batch: 128, accumulate: 3",
-        &pictures,
+        &images,
         "3×43 on 2 threads, 213 steps; 748 MB; 400.0s 997.8s 2990.5s",
     );
     check(
         "batch: 128",
         "batch: 128, precision: bf16",
-        &pictures,
+        &images,
         "1×128 on 2 threads, 213 steps; 851 MB; 391.2s 975.7s 2924.4s",
     );
     check(
         "batch: 128",
         "batch: 128, optimizer: {sgd: {lr: 0.1, momentum: 0}}",
-        &pictures,
+        &images,
         "1×128 on 2 threads, 213 steps; 977 MB; 394.5s 984.0s 2949.1s",
     );
-    check("resnet18", "mobilenet_v2", &pictures, "1×128 on 2 threads, 213 steps; 415 MB; 8.3s 18.5s 52.6s");
+    check("resnet18", "mobilenet_v2", &images, "1×128 on 2 threads, 213 steps; 415 MB; 8.3s 18.5s 52.6s");
     // What is not counted is stated, and nothing is guessed.
-    let module = PICTURES.replace("resnet18", "{torchscript: m.pt}").replace("epochs", "loss: cross_entropy, epochs");
-    check_says(&module, &pictures, "what `m.pt` takes is not counted yet", true);
+    let module = IMAGES.replace("resnet18", "{torchscript: m.pt}").replace("epochs", "loss: cross_entropy, epochs");
+    check_says(&module, &images, "what `m.pt` takes is not counted yet", true);
     // A measured step takes the place of the estimated one.
-    let measured = JobFacts { measured_step: Some(Duration::from_secs(1)), ..pictures };
+    let measured = JobFacts { measured_step: Some(Duration::from_secs(1)), ..images };
     check("", "", &measured, "1×128 on 2 threads, 213 steps; 1156 MB; 207.0s 227.5s 317.9s");
 }
 
@@ -208,25 +208,25 @@ fn what_does_not_fit_says_why() {
     check(PROGRAM, &[], &UNKNOWN, ": no machine is offered (leave `resources` out, so that this machine is enough)");
     let small = "2 cores, 1 GB, 100 GB free, $0/h";
     check(
-        PICTURES,
+        IMAGES,
         &[small],
         &UNKNOWN,
         "train.batch: `this machine` has 1.0 GB of memory; training takes about 1.1 GB, 128 samples at a time (split each step into more micro-batches: write `accumulate: 2`)",
     );
     check(
-        &PICTURES.replace("batch: 128", "batch: 128, accumulate: 4"),
+        &IMAGES.replace("batch: 128", "batch: 128, accumulate: 4"),
         &[small],
         &UNKNOWN,
         "$0.00/h; 4×32 on 2 threads; 674 MB; $0.00 $0.00 $0.00; reserve $0.00",
     );
     check(
-        &PICTURES.replace("128", "1"),
+        &IMAGES.replace("128", "1"),
         &["2 cores, 0.4 GB, 100 GB free, $0/h"],
         &UNKNOWN,
         "train.batch: `this machine` has 400.0 MB of memory; training takes about 525.5 MB, 1 samples at a time (take a smaller network or smaller images (`train.data.size`))",
     );
     check(
-        PICTURES,
+        IMAGES,
         &["2 cores, 8 GB, 0.5 GB free, $0/h"],
         &UNKNOWN,
         "train.checkpoint.keep: `this machine` has 500.0 MB of free disk; 6 files of the state take about 841.1 MB (free some, or keep fewer checkpoints)",
@@ -270,8 +270,8 @@ fn plans_say_what_they_rest_on() {
     check_says(DIGITS, &UNKNOWN, "the number of samples is not known", true);
     check_says(DIGITS, &UNKNOWN, "nothing is set aside", true);
     check_says(DIGITS, &JobFacts { classes: None, ..digits }, "10 classes are assumed", true);
-    check_says(PICTURES, &UNKNOWN, "RGB images of 32×32 pixels are assumed", true);
-    check_says(&PICTURES.replace(", size: 32", ""), &UNKNOWN, "RGB images of 224×224 pixels are assumed", true);
+    check_says(IMAGES, &UNKNOWN, "RGB images of 32×32 pixels are assumed", true);
+    check_says(&IMAGES.replace(", size: 32", ""), &UNKNOWN, "RGB images of 224×224 pixels are assumed", true);
     check_says(&DIGITS.replace("threads: 1", "threads: 4"), &digits, "4 threads share 2 cores", true);
     check_says(PROGRAM, &UNKNOWN, "how long the program takes is not known", true);
     let with = |key: &str| DIGITS.replace("threads: 1", key);
@@ -303,7 +303,7 @@ proptest! {
         };
         let mut offer = machine("64 cores, 100000 GB, 100000 GB free, $0/h");
         offer.rate = Rate::from_micros_per_hour(rate);
-        let job = job(&PICTURES.replace("resnet18", model).replace(", size: 32", ""));
+        let job = job(&IMAGES.replace("resnet18", model).replace(", size: 32", ""));
         let planned = plans(&job, std::slice::from_ref(&offer), &facts).unwrap();
         let (time, cost) = (planned[0].time.unwrap(), planned[0].cost.unwrap());
         prop_assert!(time.low <= time.middle && time.middle <= time.high);
@@ -325,9 +325,8 @@ fn a_batch_of_more_than_there_is_is_refused() {
 /// Each rank has its own copy of the files: all of them, or as much as it may take where they are not known.
 #[test]
 fn what_ranks_preload_is_counted() {
-    let yaml =
-        PICTURES.replace("batch: 128", "batch: 128, processes: 2").replace("size: 32", "size: 224, preload: 4 GB");
-    let facts = JobFacts { bytes: Some(1_000_000_000), ..samples(PICTURES_SAMPLES) };
+    let yaml = IMAGES.replace("batch: 128", "batch: 128, processes: 2").replace("size: 32", "size: 224, preload: 4 GB");
+    let facts = JobFacts { bytes: Some(1_000_000_000), ..samples(IMAGES_SAMPLES) };
     let large = machine("2 cores, 100 GB, 100 GB free, $0/h");
     let memory = |yaml: &str, facts: &JobFacts| {
         plans(&job(yaml), std::slice::from_ref(&large), facts).unwrap()[0].memory.unwrap().0

@@ -349,7 +349,7 @@ const MEMORY_IS_OFF_BY: f64 = 0.1;
 
 /// Units of throughput in a sample; none for a unit that does not count samples.
 fn unit(row: &MeasuredRow, program: &Program) -> Option<f64> {
-    // NVIDIA's tables say their unit in the heading or not at all; their picture and text programs count samples.
+    // NVIDIA's tables say their unit in the heading or not at all; their image and text programs count samples.
     let unit = if row.unit.is_empty() && row.source == "nvidia-dle" { "sequences/s" } else { row.unit.as_str() };
     match unit.trim_end_matches("/gpu") {
         "images/s" | "img/s" | "sequences/s" | "samples/s" => Some(1.0),

@@ -1,4 +1,4 @@
-//! Measurements of others, held beside our estimates: the test that `gradus plan check` and the fit share.
+//! Published measurements, compared with our estimates: the test that `gradus plan check` and the fit share.
 //!
 //! A [`MeasuredRow`] is what a table states, a [`Case`] what it means; [`check`] estimates every eligible one and scores each
 //! source. Nothing here is read by an estimate.

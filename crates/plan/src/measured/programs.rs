@@ -38,7 +38,7 @@ pub fn of(row: &MeasuredRow) -> Option<Program> {
     }
 }
 
-/// Image models known by their totals (timm's training benchmark: synthetic pictures, SGD with momentum).
+/// Image models known by their totals (timm's training benchmark: synthetic images, SGD with momentum).
 fn totals(row: &MeasuredRow) -> Option<Program> {
     let (weights, madds, activations) = (row.weights?, row.madds?, row.activations?);
     let family = kinds::family(&row.model, &row.family);
@@ -57,7 +57,7 @@ fn totals(row: &MeasuredRow) -> Option<Program> {
     Some(Program { layout, origin, optimizer: OptimizerKind::SgdMomentum, ..Program::plain(what, model) })
 }
 
-/// Lambda's suite: NVIDIA's PyTorch examples of 2020 and later, pictures channels first.
+/// Lambda's suite: NVIDIA's PyTorch examples of 2020 and later, images channels first.
 fn lambda(row: &MeasuredRow) -> Option<Program> {
     // Systems of the later two series state the batch of all GPUs together.
     let system = row.notes.split_whitespace().find_map(|word| word.strip_prefix("system=")).unwrap_or_default();
@@ -123,7 +123,7 @@ fn examples(row: &MeasuredRow) -> Option<Program> {
         layout: Layout::ChannelsLast,
         ..Program::plain(what, ModelDescription::Graph(graph))
     };
-    let pictures = |what: &str, graph: Graph, most: f64| Program {
+    let images = |what: &str, graph: Graph, most: f64| Program {
         optimizer: OptimizerKind::SgdMomentum,
         batch: row.batch.or(Some(usual_batch(row, most))),
         ..plain(what, graph)
@@ -131,16 +131,16 @@ fn examples(row: &MeasuredRow) -> Option<Program> {
     let name = row.model.rsplit('/').next().unwrap_or_default();
     match name {
         "BERT" => Some(bert(row, plain)),
-        "RN50v1.5" | "resnet50v1.5" => Some(pictures("ResNet-50", Resnet::imagenet(50)?.graph(), 256.0)),
+        "RN50v1.5" | "resnet50v1.5" => Some(images("ResNet-50", Resnet::imagenet(50)?.graph(), 256.0)),
         "resnext101-32x4d" => {
             let network = Resnet { groups: 32, group_width: 4, ..Resnet::imagenet(101)? };
-            Some(pictures("ResNeXt-101 32x4d", network.graph(), 128.0))
+            Some(images("ResNeXt-101 32x4d", network.graph(), 128.0))
         }
         _ => None,
     }
 }
 
-/// Pictures a GPU where a table does not say: the programs' own settings, which are halved for 32 bits and again for
+/// Images a GPU where a table does not say: the programs' own settings, which are halved for 32 bits and again for
 /// cards of 16 GB. Beyond this many, throughput hardly depends on it.
 fn usual_batch(row: &MeasuredRow, most: f64) -> f64 {
     let wide = if row.precision == "FP32" { 0.5 } else { 1.0 };

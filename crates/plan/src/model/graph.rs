@@ -23,8 +23,8 @@ pub struct Graph {
 pub enum Input {
     /// So many tokens.
     Tokens(u64),
-    /// A picture: channels, height and width.
-    Picture([u64; 3]),
+    /// An image: channels, height and width.
+    Image([u64; 3]),
     /// So many values of a sound.
     Sound(u64),
     /// So many numbers of another kind.
@@ -63,7 +63,7 @@ impl Graph {
     pub fn tokens(&self) -> Option<u64> {
         let tokens = self.inputs.iter().filter_map(|input| match input {
             Input::Tokens(tokens) => Some(*tokens),
-            Input::Picture(_) | Input::Sound(_) | Input::Values(_) => None,
+            Input::Image(_) | Input::Sound(_) | Input::Values(_) => None,
         });
         tokens.max()
     }
@@ -172,7 +172,7 @@ pub enum OpKind {
         inputs: u64,
         outputs: u64,
     },
-    /// Enlarges pictures.
+    /// Enlarges images.
     Resize {
         elements: u64,
     },

@@ -18,26 +18,26 @@ const LARGE: u64 = 64;
 /// The network for one sample and so many classes, 0 where it says words; none where it does not take such samples.
 pub fn graph(architecture: Architecture, sample: Sample, classes: u64) -> Option<Graph> {
     match sample {
-        Sample::Picture { channels, height, width } => of_pictures(architecture, [channels, height, width], classes),
+        Sample::Picture { channels, height, width } => of_images(architecture, [channels, height, width], classes),
         Sample::Text { vocabulary, length } => of_words(architecture, [vocabulary, length].map(u64::from), classes),
     }
 }
 
-fn of_pictures(architecture: Architecture, picture: [u32; 3], classes: u64) -> Option<Graph> {
-    let picture = picture.map(u64::from);
+fn of_images(architecture: Architecture, image: [u32; 3], classes: u64) -> Option<Graph> {
+    let image = image.map(u64::from);
     Some(match architecture {
         Architecture::Mlp => {
             let mut builder = Builder::new();
-            let width = picture.iter().product();
+            let width = image.iter().product();
             let tensor = builder.input(width);
-            builder.reads(Input::Picture(picture));
+            builder.reads(Input::Image(image));
             perceive(&mut builder, Rows { tensor, rows: 1, width }, &[HIDDEN, HIDDEN], classes);
             builder.finish()
         }
         Architecture::Cnn => {
             let mut builder = Builder::new();
-            let [channels, height, width] = picture;
-            let mut at = builder.picture(channels, height, width);
+            let [channels, height, width] = image;
+            let mut at = builder.image(channels, height, width);
             for (name, channels) in [("conv1", 32), ("conv2", 64)] {
                 at = builder.convolution(name, at, Convolution::new(channels, 3, 1).biased());
                 at = builder.activate(&format!("{name}.relu"), at, Function::Relu, true);
@@ -51,12 +51,12 @@ fn of_pictures(architecture: Architecture, picture: [u32; 3], classes: u64) -> O
         }
         Architecture::SmallResnet { blocks } => {
             let depth = 6 * blocks as u64 + 2;
-            Resnet { picture, classes, ..Resnet::thin(depth)? }.graph()
+            Resnet { image, classes, ..Resnet::thin(depth)? }.graph()
         }
         Architecture::Resnet { block, blocks, width } => {
-            let is_large = picture[1].min(picture[2]) >= LARGE;
+            let is_large = image[1].min(image[2]) >= LARGE;
             let network = Resnet {
-                picture,
+                image,
                 classes,
                 stem: if is_large { Stem::Large } else { Stem::Small },
                 block: match block {
@@ -72,18 +72,18 @@ fn of_pictures(architecture: Architecture, picture: [u32; 3], classes: u64) -> O
             network.graph()
         }
         Architecture::MobilenetV2 => {
-            Mobilenet::second(picture, classes, |channels| channels, |channels| 6 * channels).graph()
+            Mobilenet::second(image, classes, |channels| channels, |channels| 6 * channels).graph()
         }
-        Architecture::MobilenetV3 { large } => Mobilenet::third(picture, classes, large, |channels| channels).graph(),
+        Architecture::MobilenetV3 { large } => Mobilenet::third(image, classes, large, |channels| channels).graph(),
         Architecture::Vit { patch, layers, width, heads } => {
             let [patch, layers, hidden, heads] = [patch, layers, width, heads].map(i64::unsigned_abs);
-            if patch == 0 || patch > picture[1].min(picture[2]) {
+            if patch == 0 || patch > image[1].min(image[2]) {
                 return None;
             }
             let block = transformer(hidden, heads, Order::Before, false);
             let (positions, scaled, last_norm) = (true, false, true);
             Vit {
-                picture,
+                image,
                 patch,
                 layers,
                 block,
@@ -101,7 +101,7 @@ fn of_pictures(architecture: Architecture, picture: [u32; 3], classes: u64) -> O
         }
         Architecture::Yolo { width, .. } => {
             let size = if width <= 16 { "n" } else { "s" };
-            Yolo { picture, classes, ..Yolo::sized(size)? }.graph()
+            Yolo { image, classes, ..Yolo::sized(size)? }.graph()
         }
         Architecture::Bert { .. } | Architecture::Gpt { .. } => return None,
     })
@@ -162,19 +162,19 @@ mod tests {
 
     #[test]
     fn networks_are_those_that_are_built() {
-        let picture = |side| Sample::Picture { channels: 3, height: side, width: side };
-        check(Model::Mlp, picture(8), 10, 3 * 64 * 128 + 128 + 128 * 128 + 128 + 128 * 10 + 10, 0);
+        let image = |side| Sample::Picture { channels: 3, height: side, width: side };
+        check(Model::Mlp, image(8), 10, 3 * 64 * 128 + 128 + 128 * 128 + 128 + 128 * 10 + 10, 0);
         let cnn = 27 * 32 + 32 + 32 * 9 * 64 + 64 + 64 * 16 * 128 + 128 + 128 * 10 + 10;
-        check(Model::Cnn, picture(8), 10, cnn, 1);
-        check(Model::Resnet20, picture(32), 10, 269_722, 40);
-        check(Model::Resnet18, picture(32), 10, 11_173_962, 555);
-        check(Model::Resnet50, picture(224), 1000, 25_557_032, 4_089);
-        check(Model::MobilenetV2, picture(224), 1000, 3_504_872, 300);
-        check(Model::MobilenetV3Small, picture(224), 1000, 2_542_856, 56);
-        check(Model::MobilenetV3Large, picture(224), 1000, 5_483_032, 216);
-        check(Model::VitS16, picture(224), 1000, 22_050_664, 4_598);
+        check(Model::Cnn, image(8), 10, cnn, 1);
+        check(Model::Resnet20, image(32), 10, 269_722, 40);
+        check(Model::Resnet18, image(32), 10, 11_173_962, 555);
+        check(Model::Resnet50, image(224), 1000, 25_557_032, 4_089);
+        check(Model::MobilenetV2, image(224), 1000, 3_504_872, 300);
+        check(Model::MobilenetV3Small, image(224), 1000, 2_542_856, 56);
+        check(Model::MobilenetV3Large, image(224), 1000, 5_483_032, 216);
+        check(Model::VitS16, image(224), 1000, 22_050_664, 4_598);
         // The YOLOv8 paper's table: 3.2 million parameters and 8.7 GFLOPs at 640 × 640, 80 classes.
-        check(Model::YoloN, picture(640), 80, 3_157_184, 4_371);
+        check(Model::YoloN, image(640), 80, 3_157_184, 4_371);
         let text = |length| Sample::Text { vocabulary: 30_522, length };
         // Turc et al. 2019 state 11.2 million for BERT mini.
         check(Model::BertMini, text(128), 3, 11_171_331, 436);
@@ -185,10 +185,10 @@ mod tests {
 
     #[test]
     fn what_a_network_does_not_take_has_no_graph() {
-        let (picture, text) =
+        let (image, text) =
             (Sample::Picture { channels: 3, height: 8, width: 8 }, Sample::Text { vocabulary: 100, length: 8 });
         assert_eq!(graph(Architecture::of(Model::Resnet18), text, 10), None);
-        assert_eq!(graph(Architecture::of(Model::Gpt2), picture, 0), None);
-        assert_eq!(graph(Architecture::of(Model::VitS16), picture, 10), None);
+        assert_eq!(graph(Architecture::of(Model::Gpt2), image, 0), None);
+        assert_eq!(graph(Architecture::of(Model::VitS16), image, 10), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Totals of a graph, by the rules of the tables that state them, so that ours can be held beside theirs.
+//! Totals of a graph, by the rules of the tables that state them, so that ours can be compared with theirs.
 
 use super::{Graph, OpKind, Operator, Summary};
 

@@ -46,7 +46,7 @@ impl CalibrationData {
     /// Reads rows that measured the workload's network. `gpu` knows the GPU of a spelling.
     ///
     /// # Errors
-    /// The first row that cannot be held beside an estimate.
+    /// The first row that cannot be compared with an estimate.
     pub fn of<'g>(
         rows: &[MeasuredRow],
         workload: &ResolvedWorkload,

@@ -9,7 +9,7 @@ pub struct UptimeInterval {
     pub seconds: f64,
 }
 
-/// Mean lengths of uptime_intervals, in seconds.
+/// Mean lengths of periods, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SpotAvailability {
     /// From having a machine until it is taken away.
@@ -40,14 +40,14 @@ impl SpotAvailability {
     /// Nothing is ever taken away.
     pub const STEADY: SpotAvailability = SpotAvailability { up: f64::INFINITY, down: 0.0 };
 
-    /// What the uptime_intervals of a trace say: the time that machines were there over the times that they were taken. None
+    /// What the periods of a trace say: the time that machines were there over the times that they were taken. None
     /// where there never was one.
     pub fn of(uptime_intervals: &[UptimeInterval]) -> Option<SpotAvailability> {
         let total = |up: bool| -> f64 {
-            uptime_intervals.iter().filter(|spell| spell.is_up == up).map(|spell| spell.seconds).sum()
+            uptime_intervals.iter().filter(|period| period.is_up == up).map(|period| period.seconds).sum()
         };
         let taken = uptime_intervals.windows(2).filter(|pair| pair[0].is_up && !pair[1].is_up).count();
-        let gone = uptime_intervals.iter().filter(|spell| !spell.is_up).count();
+        let gone = uptime_intervals.iter().filter(|period| !period.is_up).count();
         let up = total(true);
         (up > 0.0).then(|| SpotAvailability { up: up / taken.max(1) as f64, down: total(false) / gone.max(1) as f64 })
     }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn spells_are_counted() {
+    fn periods_are_counted() {
         let uptime_intervals = [(true, 60.0), (false, 30.0), (true, 40.0), (false, 10.0)];
         let uptime_intervals = uptime_intervals.map(|(is_up, seconds)| UptimeInterval { is_up, seconds });
         assert_eq!(SpotAvailability::of(&uptime_intervals), Some(SpotAvailability { up: 50.0, down: 20.0 }));

@@ -1,7 +1,7 @@
-//! Bands by bootstrap: many courses drawn from the uptime_intervals that were seen, and a run through each.
+//! Bands by bootstrap: many sample paths drawn from the periods that were seen, and a run through each.
 //!
-//! Spells are drawn with replacement twice (Efron 1979): once for what might have been seen, once for each course. How
-//! likely it is to have machines at all changes from week to week by more than that; each course has a regime of its
+//! Periods are drawn with replacement twice (Efron 1979): once for what might have been seen, once for each path. How
+//! likely it is to have machines at all changes from week to week by more than that; each path has a regime of its
 //! own, whose spread is [`REGIME`].
 
 use domain::random::Draws;
@@ -13,10 +13,10 @@ use super::{CheckpointOverhead, Ended, OutagePolicy, SpotAvailability, UptimeInt
 /// halves of 14 published traces it is 1.6; a wider band than 1.5 gives hardly covers more.
 pub const REGIME: f64 = 1.5;
 
-/// Courses that a band is read from.
-pub const COURSES: usize = 400;
+/// Sample paths that a band is read from.
+pub const PATHS: usize = 400;
 
-/// Spells after which a course that has not ended is given up.
+/// Periods after which a path that has not ended is given up.
 pub(super) const LONGEST: usize = 20_000;
 
 /// Three percentiles of seconds.
@@ -29,18 +29,18 @@ pub struct Band {
     pub high: f64,
 }
 
-/// What the courses say.
+/// What the sample paths say.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct OutcomeBands {
     /// Seconds paid for.
     pub paid: Band,
     /// Seconds from start to end.
     pub wall: Band,
-    /// Means of all courses.
+    /// Means of all sample paths.
     pub mean: Ended,
 }
 
-/// The bands of a run of `work` seconds, from uptime_intervals that were seen. None where no spell had machines, or where a run
+/// The bands of a run of `work` seconds, from periods that were seen. None where no period had machines, or where a run
 /// does not end.
 pub fn bands(
     seen: &[UptimeInterval],
@@ -51,23 +51,23 @@ pub fn bands(
     seed: u64,
 ) -> Option<OutcomeBands> {
     let lengths = |is_up: bool| -> Vec<f64> {
-        seen.iter().filter(|spell| spell.is_up == is_up).map(|spell| spell.seconds).collect()
+        seen.iter().filter(|period| period.is_up == is_up).map(|period| period.seconds).collect()
     };
     let (ups, downs) = (lengths(true), lengths(false));
     if ups.is_empty() {
         return None;
     }
     let mut draws = Draws::new(seed);
-    let mut ended = Vec::with_capacity(COURSES);
-    for _ in 0..COURSES {
-        let course = Course::draw(&ups, &downs, &mut draws);
-        // Courses in which the run cannot end say nothing about when it does; they are the worst.
-        ended.extend(walk(course.take(LONGEST), work, interval, costs, policy));
+    let mut ended = Vec::with_capacity(PATHS);
+    for _ in 0..PATHS {
+        let path = SamplePath::draw(&ups, &downs, &mut draws);
+        // Sample paths in which the run cannot end say nothing about when it does; they are the worst.
+        ended.extend(walk(path.take(LONGEST), work, interval, costs, policy));
     }
-    if ended.len() * 2 < COURSES {
+    if ended.len() * 2 < PATHS {
         return None;
     }
-    let endless = COURSES - ended.len();
+    let endless = PATHS - ended.len();
     let mean = |of: fn(&Ended) -> f64| ended.iter().map(of).sum::<f64>() / ended.len() as f64;
     Some(OutcomeBands {
         paid: band(ended.iter().map(Ended::paid).collect(), endless),
@@ -81,7 +81,7 @@ pub fn bands(
     })
 }
 
-/// The bands where only mean lengths are known: uptime_intervals whose lengths fall off exponentially stand for what was seen.
+/// The bands where only mean lengths are known: periods whose lengths fall off exponentially stand for what was seen.
 pub fn bands_of(
     availability: SpotAvailability,
     work: f64,
@@ -90,12 +90,12 @@ pub fn bands_of(
     policy: OutagePolicy,
     seed: u64,
 ) -> Option<OutcomeBands> {
-    const SPELLS: u32 = 64;
-    let quantile = |index: u32| -(1.0 - (f64::from(index) + 0.5) / f64::from(SPELLS)).ln();
+    const PERIODS: u32 = 64;
+    let quantile = |index: u32| -(1.0 - (f64::from(index) + 0.5) / f64::from(PERIODS)).ln();
     let of = |is_up: bool, mean: f64| {
-        (0..SPELLS)
+        (0..PERIODS)
             .map(move |index| UptimeInterval { is_up, seconds: mean * quantile(index) })
-            .filter(|spell| spell.seconds > 0.0)
+            .filter(|period| period.seconds > 0.0)
     };
     let seen: Vec<UptimeInterval> = of(true, availability.up).chain(of(false, availability.down)).collect();
     bands(&seen, work, interval, costs, policy, seed)
@@ -112,8 +112,8 @@ pub(super) fn band(mut seconds: Vec<f64>, endless: usize) -> Band {
     Band { low: at(0.1), middle: at(0.5), high: at(0.9) }
 }
 
-/// One course of things, without end.
-struct Course<'a> {
+/// One sample path, without end.
+struct SamplePath<'a> {
     ups: Vec<f64>,
     downs: Vec<f64>,
     is_up: bool,
@@ -121,8 +121,8 @@ struct Course<'a> {
     draws: &'a mut Draws,
 }
 
-impl<'a> Course<'a> {
-    fn draw(ups: &[f64], downs: &[f64], draws: &'a mut Draws) -> Course<'a> {
+impl<'a> SamplePath<'a> {
+    fn draw(ups: &[f64], downs: &[f64], draws: &'a mut Draws) -> SamplePath<'a> {
         let regime = (REGIME * normal(draws) / 2.0).exp();
         let mut again = |lengths: &[f64], factor: f64| -> Vec<f64> {
             (0..lengths.len()).map(|_| lengths[draws.below(lengths.len() as u64) as usize] * factor).collect()
@@ -130,18 +130,18 @@ impl<'a> Course<'a> {
         let (ups, downs) = (again(ups, regime), again(downs, 1.0 / regime));
         let (up, down): (f64, f64) = (ups.iter().sum(), downs.iter().sum());
         let is_up = draws.share() * (up + down) < up;
-        Course { ups, downs, is_up, is_first: true, draws }
+        SamplePath { ups, downs, is_up, is_first: true, draws }
     }
 }
 
-impl Iterator for Course<'_> {
+impl Iterator for SamplePath<'_> {
     type Item = UptimeInterval;
 
     fn next(&mut self) -> Option<UptimeInterval> {
         let (is_up, lengths) = (self.is_up, if self.is_up { &self.ups } else { &self.downs });
         let seconds = match (lengths.is_empty(), std::mem::take(&mut self.is_first)) {
             (true, _) => 0.0,
-            // A run begins somewhere in a spell, and more likely in a long one.
+            // A run begins somewhere in a period, and more likely in a long one.
             (false, true) => {
                 let mut at = self.draws.share() * lengths.iter().sum::<f64>();
                 let inside = lengths.iter().find(|length| {

@@ -1,4 +1,4 @@
-//! Foresight held beside what happened: fit on the first half of a trace, replay on the second.
+//! Forecast compared with what happened: fit on the first half of a trace, replay on the second.
 
 use domain::random::Draws;
 use serde::Serialize;
@@ -74,7 +74,7 @@ const MOST_REPLAYS: f64 = 6000.0;
 /// Times that the second half is gone through before a run counts as endless.
 const ROUNDS: usize = 50;
 
-/// Foresees from the first half of a trace, and replays runs that start all through the second half, which begins anew
+/// Foresees from the first half of a trace, and replays runs that start all through the second half, which starts over
 /// where it ends.
 ///
 /// # Errors
@@ -158,7 +158,7 @@ fn from_now(trace: &Trace, question: &Replay, second: &[UptimeInterval], interva
     Some(FromNow { starts: STARTS, covered: inside as f64 / STARTS as f64, ratio })
 }
 
-/// The uptime_intervals from `start` on, round and round.
+/// The periods from `start` on, round and round.
 fn round(uptime_intervals: &[UptimeInterval], start: f64) -> impl Iterator<Item = UptimeInterval> + '_ {
     let mut passed = 0.0;
     let mut index = 0;

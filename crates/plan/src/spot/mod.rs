@@ -3,7 +3,7 @@
 //! [`SpotAvailability`] says how long a spot machine stays and how long it is gone: from a [`Trace`] where one is at hand, else
 //! from the cloud's band of interruptions, which is only a prior. From it follow the [`interval`] between checkpoints,
 //! the [`expected`] paid time, and by [`bootstrap`] a band of the time from start to end. [`walk`] runs a job through
-//! one course of things; [`check()`] holds what was foreseen from a trace's first half beside its second half.
+//! one sample path; [`check()`] compares the forecast from a trace's first half with its second half.
 
 pub mod availability;
 pub mod bootstrap;

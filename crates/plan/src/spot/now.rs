@@ -1,7 +1,7 @@
 //! Foresight from a moment on: what was seen until then, of late most of all, and whether there are machines right now.
 //!
 //! [`bootstrap`](super::bootstrap) foresees weeks ahead from weeks before, and must allow for odds that change between.
-//! Who starts a run now has seen the last hours too: courses begin with the spell that is under way, and uptime_intervals are drawn
+//! Who starts a run now has seen the last hours too: sample paths begin with the period that is under way, and periods are drawn
 //! by how long ago they ended.
 
 use domain::random::Draws;
@@ -9,17 +9,17 @@ use domain::random::Draws;
 use super::bootstrap::{Band, LONGEST, band, normal};
 use super::{CheckpointOverhead, OutagePolicy, UptimeInterval, walk};
 
-/// Seconds after which a spell counts by a factor of e less: a month. Five days do as well on the traces of
+/// Seconds after which a period counts by a factor of e less: a month. Five days do as well on the traces of
 /// `docs/estimate.md`.
 const MEMORY: f64 = 30.0 * 86400.0;
 /// Standard deviation of the logarithm of the odds of having machines, from what was seen to the run itself: so much that
 /// four fifths of the runs in those traces are covered.
 const REGIME: f64 = 0.25;
-/// Courses that a band is read from.
-const COURSES: usize = 200;
+/// Sample paths that a band is read from.
+const PATHS: usize = 200;
 
-/// The wall times of a run of `work` seconds that starts now. The last of the uptime_intervals that were `seen` is under way. None
-/// where half of the courses do not end.
+/// The wall times of a run of `work` seconds that starts now. The last of the periods that were `seen` is under way. None
+/// where half of the sample paths do not end.
 pub fn band_from(
     seen: &[UptimeInterval],
     work: f64,
@@ -30,36 +30,36 @@ pub fn band_from(
 ) -> Option<Band> {
     let (now, _) = seen.split_last()?;
     let mut ago = 0.0;
-    // Up and down: seconds of each spell and how much it counts. What is under way is at least as long as it is now.
+    // Up and down: seconds of each period and how much it counts. What is under way is at least as long as it is now.
     let mut lengths: [Vec<(f64, f64)>; 2] = [Vec::new(), Vec::new()];
-    for spell in seen.iter().rev() {
-        lengths[usize::from(spell.is_up)].push((spell.seconds, (-ago / MEMORY).exp()));
-        ago += spell.seconds;
+    for period in seen.iter().rev() {
+        lengths[usize::from(period.is_up)].push((period.seconds, (-ago / MEMORY).exp()));
+        ago += period.seconds;
     }
-    let mut walls = Vec::with_capacity(COURSES);
-    for _ in 0..COURSES {
-        let course = Course::draw(&lengths, *now, draws);
-        walls.extend(walk(course.take(LONGEST), work, interval, costs, policy).map(|ended| ended.wall));
+    let mut walls = Vec::with_capacity(PATHS);
+    for _ in 0..PATHS {
+        let path = SamplePath::draw(&lengths, *now, draws);
+        walls.extend(walk(path.take(LONGEST), work, interval, costs, policy).map(|ended| ended.wall));
     }
-    if walls.len() * 2 < COURSES {
+    if walls.len() * 2 < PATHS {
         return None;
     }
-    let endless = COURSES - walls.len();
+    let endless = PATHS - walls.len();
     Some(band(walls, endless))
 }
 
-/// One course of things from now on.
-struct Course<'a> {
+/// One sample path from now on.
+struct SamplePath<'a> {
     /// Down and up: lengths, and sums of their weights up to each.
     lengths: [Vec<(f64, f64)>; 2],
     is_up: bool,
-    /// Seconds of the spell under way; none once it was told.
+    /// Seconds of the period under way; none once it was told.
     age: Option<f64>,
     draws: &'a mut Draws,
 }
 
-impl<'a> Course<'a> {
-    fn draw(seen: &[Vec<(f64, f64)>; 2], now: UptimeInterval, draws: &'a mut Draws) -> Course<'a> {
+impl<'a> SamplePath<'a> {
+    fn draw(seen: &[Vec<(f64, f64)>; 2], now: UptimeInterval, draws: &'a mut Draws) -> SamplePath<'a> {
         let regime = (REGIME * normal(draws) / 2.0).exp();
         // What might have been seen instead: weights that fall off exponentially (Rubin 1981).
         let mut again = |lengths: &[(f64, f64)], factor: f64| -> Vec<(f64, f64)> {
@@ -71,10 +71,10 @@ impl<'a> Course<'a> {
             lengths.iter().map(|(seconds, weight)| (seconds * factor, up_to(*weight))).collect()
         };
         let lengths = [again(&seen[0], 1.0 / regime), again(&seen[1], regime)];
-        Course { lengths, is_up: now.is_up, age: Some(now.seconds), draws }
+        SamplePath { lengths, is_up: now.is_up, age: Some(now.seconds), draws }
     }
 
-    /// A length of the spell that is there, longer than `least`; none where none is.
+    /// A length of the period that is there, longer than `least`; none where none is.
     fn length(&mut self, least: f64) -> Option<f64> {
         let lengths = &self.lengths[usize::from(self.is_up)];
         let mut before = 0.0;
@@ -97,7 +97,7 @@ impl<'a> Course<'a> {
     }
 }
 
-impl Iterator for Course<'_> {
+impl Iterator for SamplePath<'_> {
     type Item = UptimeInterval;
 
     fn next(&mut self) -> Option<UptimeInterval> {
@@ -125,8 +125,8 @@ mod tests {
     fn uptime_intervals(hours: &[f64], last_is_up: bool) -> Vec<UptimeInterval> {
         let count = hours.len();
         let is_up = |index: usize| (count - 1 - index).is_multiple_of(2) == last_is_up;
-        let spell = |(index, hours): (usize, &f64)| UptimeInterval { is_up: is_up(index), seconds: hours * HOUR };
-        hours.iter().enumerate().map(spell).collect()
+        let period = |(index, hours): (usize, &f64)| UptimeInterval { is_up: is_up(index), seconds: hours * HOUR };
+        hours.iter().enumerate().map(period).collect()
     }
 
     fn wall(seen: &[UptimeInterval], hours: f64) -> Option<Band> {

@@ -170,14 +170,14 @@ fn table(text: &str) -> Result<Trace, String> {
 mod tests {
     use super::*;
 
-    /// The uptime_intervals of a trace when `count` machines are wanted, as `+` and `-` with seconds, or what is wrong with it.
+    /// The periods of a trace when `count` machines are wanted, as `+` and `-` with seconds, or what is wrong with it.
     #[track_caller]
     fn check(text: &str, count: u32, expected: &str) {
         let told = match Trace::read(text) {
             Ok(trace) => trace
                 .uptime_intervals(count, 0.0, trace.end)
                 .iter()
-                .map(|spell| format!("{}{}", if spell.is_up { '+' } else { '-' }, spell.seconds))
+                .map(|period| format!("{}{}", if period.is_up { '+' } else { '-' }, period.seconds))
                 .collect::<Vec<_>>()
                 .join(" "),
             Err(error) => error,

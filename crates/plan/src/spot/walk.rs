@@ -1,4 +1,4 @@
-//! A run's way through uptime_intervals of having and not having spot machines: what is paid and when it ends.
+//! A run's way through periods of having and not having spot machines: what is paid and when it ends.
 
 use serde::Serialize;
 
@@ -88,10 +88,10 @@ pub fn walk(
     let mut progress = Progress { left: work, interval: interval.min(work).max(1e-9), costs, ended: Ended::default() };
     // Seconds that machines on demand are still kept at least; none when there are none.
     let mut held: Option<f64> = None;
-    for spell in uptime_intervals {
-        let mut seconds = spell.seconds;
+    for period in uptime_intervals {
+        let mut seconds = period.seconds;
         if let Some(hold) = held {
-            let used = if spell.is_up { seconds.min(hold) } else { seconds };
+            let used = if period.is_up { seconds.min(hold) } else { seconds };
             if let Stretch::Finished(took) = progress.compute(used, false, true) {
                 progress.ended.on_demand += took;
                 progress.ended.wall += took;
@@ -101,12 +101,12 @@ pub fn walk(
             progress.ended.wall += used;
             seconds -= used;
             let kept = (hold - used).max(0.0);
-            held = if spell.is_up && seconds > 0.0 { None } else { Some(kept) };
+            held = if period.is_up && seconds > 0.0 { None } else { Some(kept) };
             if seconds <= 0.0 {
                 continue;
             }
         }
-        if spell.is_up {
+        if period.is_up {
             if let Stretch::Finished(took) = progress.compute(seconds, true, false) {
                 progress.ended.spot += took;
                 progress.ended.wall += took;
@@ -146,12 +146,12 @@ mod tests {
     const COSTS: CheckpointOverhead = CheckpointOverhead { stall: 1.0, lag: 2.0, restart: 5.0 };
     const FALL_BACK: OutagePolicy = OutagePolicy::FallBack { patience: 10.0, hold: 20.0 };
 
-    /// A course as `+100 -50`, what 60 seconds of work make of it with a checkpoint every 9.
+    /// A path as `+100 -50`, what 60 seconds of work make of it with a checkpoint every 9.
     #[track_caller]
-    fn check(course: &str, policy: OutagePolicy, expected: &str) {
-        let uptime_intervals = course
+    fn check(path: &str, policy: OutagePolicy, expected: &str) {
+        let uptime_intervals = path
             .split(' ')
-            .map(|spell| UptimeInterval { is_up: spell.starts_with('+'), seconds: spell[1..].parse().unwrap() });
+            .map(|period| UptimeInterval { is_up: period.starts_with('+'), seconds: period[1..].parse().unwrap() });
         let told = match walk(uptime_intervals, 60.0, 9.0, &COSTS, policy) {
             Some(ended) => format!(
                 "spot {} on demand {} wall {} interruptions {}",
@@ -159,7 +159,7 @@ mod tests {
             ),
             None => "never".to_owned(),
         };
-        assert_eq!(told, expected, "{course}");
+        assert_eq!(told, expected, "{path}");
     }
 
     #[test]

@@ -99,9 +99,8 @@ pub fn crowded(base: &Job, sweep: &Sweep, plan: &Plan) -> Option<Problem> {
         let mut hint = "try fewer at a time".to_owned();
         if let Some(most) = train.data.preload {
             let each = gigabytes(most.0);
-            message.push_str(&format!(
-                "; each trial preloads the pictures for itself, up to {each} (`train.data.preload`)"
-            ));
+            message
+                .push_str(&format!("; each trial preloads the images for itself, up to {each} (`train.data.preload`)"));
             hint.push_str(", or leave `preload` out: trials share what the system keeps of the files in memory");
         }
         return Some(Problem::at("sweep.parallel", message).hint(hint));

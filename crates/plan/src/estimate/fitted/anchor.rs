@@ -50,12 +50,12 @@ pub fn nearest<'a>(
 impl Class {
     /// Whether two classes are of one kind of network.
     fn alike(self, other: Class) -> bool {
-        let pictures = |class: Class| match class {
-            Class::KnownFamily | Class::UnknownFamily | Class::Pictures | Class::PicturesTogether | Class::Unlike => {
+        let images = |class: Class| match class {
+            Class::KnownFamily | Class::UnknownFamily | Class::Images | Class::ImagesTogether | Class::Unmeasured => {
                 true
             }
             Class::Sequences | Class::SequencesTogether | Class::SequencesOverPcie | Class::SequencesFar => false,
         };
-        pictures(self) == pictures(other)
+        images(self) == images(other)
     }
 }

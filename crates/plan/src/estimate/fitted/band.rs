@@ -26,9 +26,9 @@ pub enum Class {
     /// Totals of another family.
     UnknownFamily,
     /// A graph of convolutions on one GPU.
-    Pictures,
+    Images,
     /// The same on several.
-    PicturesTogether,
+    ImagesTogether,
     /// A graph of products on one GPU.
     Sequences,
     /// The same on several of one node that exchange through switches or a mesh of NVLink.
@@ -38,9 +38,9 @@ pub enum Class {
     SequencesOverPcie,
     /// The same on several nodes, or divided by layers.
     SequencesFar,
-    /// A graph with operators that no measured graph has: recurrent ones, pictures that are enlarged, convolutions of
+    /// A graph with operators that no measured graph has: recurrent ones, images that are enlarged, convolutions of
     /// each channel by itself.
-    Unlike,
+    Unmeasured,
 }
 
 impl Class {
@@ -48,13 +48,13 @@ impl Class {
     pub const ALL: [Class; 9] = [
         Class::KnownFamily,
         Class::UnknownFamily,
-        Class::Pictures,
-        Class::PicturesTogether,
+        Class::Images,
+        Class::ImagesTogether,
         Class::Sequences,
         Class::SequencesTogether,
         Class::SequencesOverPcie,
         Class::SequencesFar,
-        Class::Unlike,
+        Class::Unmeasured,
     ];
 }
 
@@ -87,7 +87,7 @@ pub enum Origin {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct ErrorBands {
     pub classes: BTreeMap<Class, [f64; 2]>,
-    /// The same by how rows came about, for estimates that are held beside such rows.
+    /// The same by how rows came about, for estimates that are compared with such rows.
     #[serde(default)]
     pub origins: BTreeMap<Origin, BTreeMap<Class, [f64; 2]>>,
 }

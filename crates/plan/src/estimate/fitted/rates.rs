@@ -59,7 +59,7 @@ fitted! {
         bandwidth: 0.4 < 0.8 < 1.0,
         /// 16-bit operations a joule, in units of 10¹²: at full load clocks fall until the power fits.
         joule: 0.2 < 1.2 < 5.0,
-        /// Passes that 16-bit convolutions take to turn channels-first pictures around and back.
+        /// Passes that 16-bit convolutions take to turn channels-first images around and back.
         layout_transpose: 0.05 < 0.7 < 4.0,
         /// Share of the FP8 rate.
         tensor8: 0.1 < 0.4 < 1.0,
@@ -144,7 +144,7 @@ fitted! {
         aged: 0.7 < 0.92 < 1.0,
         /// Time of fp8 casts and scales, relative to the products' bytes.
         casts: 0.1 < 1.0 < 8.0,
-        /// How much more of their stated rates cards for players reach than cards for work: they are stated at a usual clock
+        /// How much more of their stated rates consumer GPUs (GeForce, Titan) reach than professional ones: they are stated at a usual clock
         /// and run above it while power and cooling allow (NVIDIA's GPU Boost), and at half the rate with sums in 32 bits
         /// matrix units are kept busy more easily.
         boost: 1.0 < 1.08 < 1.4,

@@ -174,7 +174,7 @@ fn plans(
     plans
 }
 
-/// Holds only what enters the block, and what the policy finds too dear to compute again: attention, and every second
+/// Holds only what enters the block, and what the policy finds too expensive to compute again: attention, and every second
 /// product of matrices, the first, third and so on (torchtitan's `selective op`).
 fn recompute_block(
     graph: &Graph,
@@ -192,7 +192,7 @@ fn recompute_block(
         for tensor in &operator.inputs {
             held.extend(Some(storage.root[tensor.0 as usize]).filter(enters));
         }
-        let dear = match operator.kind {
+        let is_expensive = match operator.kind {
             OpKind::Attention { .. } => true,
             OpKind::Linear { .. } | OpKind::Convolution { .. } => {
                 products += 1;
@@ -200,7 +200,7 @@ fn recompute_block(
             }
             _ => false,
         };
-        if dear && recompute == ActivationCheckpointing::Selective {
+        if is_expensive && recompute == ActivationCheckpointing::Selective {
             held.push(storage.root[operator.output.0 as usize]);
         }
         let plan = &mut plans[index - start];

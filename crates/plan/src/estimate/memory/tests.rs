@@ -147,13 +147,13 @@ fn states_are_divided_as_zero_divides_them() {
 }
 
 #[test]
-fn half_precision_halves_what_a_picture_takes() {
+fn half_precision_halves_what_a_image_takes() {
     let slope = |precision| {
         let of = |batch| memory(&resnet50(), &setup(80.0, batch, precision)).middle;
         (of(256) - of(128)) / 128.0 / GIB
     };
     let (half, full) = (slope(NumericFormat::AmpFp16), slope(NumericFormat::Fp32));
-    // Lambda's rows that fill their cards: 0.052 and 0.103 GiB a picture.
+    // Lambda's rows that fill their cards: 0.052 and 0.103 GiB an image.
     check("half", half * GIB, 0.052, 10.0);
     check("full", full * GIB, 0.103, 10.0);
 }
@@ -233,6 +233,6 @@ fn a_gpu_must_have_less_than_a_monitor_shows_where_there_is_room() {
         memory.low < memory.required && memory.required < memory.middle && memory.required < memory.high,
         "{memory:?}"
     );
-    // NVIDIA's program trains with as many pictures on a V100 of 16 GB.
+    // NVIDIA's program trains with as many images on a V100 of 16 GB.
     assert_eq!(verdict(&memory, &setup(15.8, 128, NumericFormat::Fp32).device.gpu), MemoryFit::Fits);
 }

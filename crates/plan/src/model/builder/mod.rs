@@ -1,14 +1,14 @@
 //! How graphs are written: one call an operator, in the order in which a network runs them.
 //!
-//! [`Builder::add`] is all there is to it; [`pictures`] and [`sequences`] know the usual layers over it, with the
+//! [`Builder::add`] is all there is to it; [`images`] and [`sequences`] know the usual layers over it, with the
 //! shapes and weights that PyTorch gives them.
 
-pub mod pictures;
+pub mod images;
 pub mod sequences;
 
 use super::{Graph, Input, OpKind, Operator, TensorId};
 
-pub use pictures::{Convolution, Picture};
+pub use images::{Convolution, FeatureMap};
 pub use sequences::Rows;
 
 /// A graph that is being written.

@@ -1,4 +1,4 @@
-//! CLIP: a transformer over pictures and one over texts that meet in one space (Radford et al. 2021).
+//! CLIP: a transformer over images and one over texts that meet in one space (Radford et al. 2021).
 
 use super::super::builder::{Builder, Convolution, Owned, Rows};
 use super::super::graph::{Graph, Norm, OpKind, WeightSplit};
@@ -13,20 +13,20 @@ pub struct Clip {
     pub projection: u64,
     /// Learned values that sharpen likeness.
     pub sharpened: u64,
-    /// Classes of the picture from the mean of its patches; 0 without.
+    /// Classes of the image from the mean of its patches; 0 without.
     pub classes: u64,
 }
 
 /// The half that sees.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sees {
-    /// Channels, height and width of a picture.
-    pub picture: [u64; 3],
+    /// Channels, height and width of an image.
+    pub image: [u64; 3],
     /// Side of a patch.
     pub patch: u64,
     pub layers: u64,
     pub block: TransformerBlock,
-    /// One token more stands for the whole picture, and what enters the blocks is normalised; else patches have a bias.
+    /// One token more stands for the whole image, and what enters the blocks is normalised; else patches have a bias.
     pub token: bool,
     /// A learned token looks at the patches at the end, through attention and a feed-forward part of its own.
     pub pools: bool,
@@ -72,7 +72,7 @@ impl Clip {
         if let [one, other] = ends[..]
             && self.sharpened > 0
         {
-            // Likeness of each picture to each text of the batch, sharpened by one learned value.
+            // Likeness of each image to each text of the batch, sharpened by one learned value.
             let kind = OpKind::Product { batch: 1, rows: 1, inner: one.width, columns: 1 };
             let alike =
                 builder.add("likeness", kind, &[one.tensor, other.tensor], 1, Owned::parameters(self.sharpened));
@@ -84,12 +84,12 @@ impl Clip {
 
 impl Sees {
     fn add(&self, builder: &mut Builder) -> Rows {
-        let [channels, height, width] = self.picture;
+        let [channels, height, width] = self.image;
         let hidden = self.block.hidden;
-        let picture = builder.picture(channels, height, width);
+        let image = builder.image(channels, height, width);
         let cut = Convolution::new(hidden, self.patch, self.patch).padding(0);
         let cut = if self.token { cut } else { cut.biased() };
-        let patches = builder.convolution("sees.patches", picture, cut);
+        let patches = builder.convolution("sees.patches", image, cut);
         let rows = patches.height * patches.width + u64::from(self.token);
         let elements = rows * hidden;
         let owned = Owned::parameters(if self.token { hidden } else { 0 });

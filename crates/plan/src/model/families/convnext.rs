@@ -1,14 +1,14 @@
 //! ConvNeXt: convolutions arranged as transformers are (Liu et al. 2022), and its second version, which has channels
 //! compete (Woo et al. 2023).
 
-use super::super::builder::{Builder, Convolution, Owned, Picture, Rows};
+use super::super::builder::{Builder, Convolution, FeatureMap, Owned, Rows};
 use super::super::graph::{Function, Graph, Norm, OpKind, WeightSplit};
 
 /// A ConvNeXt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Convnext {
-    /// Channels, height and width of a picture.
-    pub picture: [u64; 3],
+    /// Channels, height and width of an image.
+    pub image: [u64; 3],
     /// Side of a patch of the stem.
     pub patch: u64,
     /// Blocks of each stage.
@@ -26,8 +26,8 @@ pub struct Convnext {
 impl Convnext {
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
-        let [channels, height, width] = self.picture;
-        let mut at = builder.picture(channels, height, width);
+        let [channels, height, width] = self.image;
+        let mut at = builder.image(channels, height, width);
         for (stage, (depth, width)) in self.depths.iter().zip(&self.widths).enumerate() {
             let name = format!("stage{stage}");
             if stage == 0 {
@@ -55,7 +55,7 @@ impl Convnext {
         builder.finish()
     }
 
-    fn block(&self, builder: &mut Builder, name: &str, from: Picture) -> Picture {
+    fn block(&self, builder: &mut Builder, name: &str, from: FeatureMap) -> FeatureMap {
         let deep = Convolution::new(from.channels, 7, 1).groups(from.channels).biased();
         let mixed = builder.convolution(&format!("{name}.depthwise"), from, deep);
         let mixed = normal(builder, &format!("{name}.norm"), mixed);
@@ -78,12 +78,12 @@ impl Convnext {
             let owned = Owned::parameters(from.channels);
             last = builder.add(format!("{name}.scale"), kind, &[last], elements, owned);
         }
-        builder.sum(&format!("{name}.sum"), Picture { tensor: last, ..from }, from)
+        builder.sum(&format!("{name}.sum"), FeatureMap { tensor: last, ..from }, from)
     }
 }
 
 /// Layer normalisation of each pixel's channels.
-fn normal(builder: &mut Builder, name: &str, from: Picture) -> Picture {
+fn normal(builder: &mut Builder, name: &str, from: FeatureMap) -> FeatureMap {
     let pixels = Rows { tensor: from.tensor, rows: from.height * from.width, width: from.channels };
-    Picture { tensor: builder.norm(name, pixels, Norm::Layer, true).tensor, ..from }
+    FeatureMap { tensor: builder.norm(name, pixels, Norm::Layer, true).tensor, ..from }
 }

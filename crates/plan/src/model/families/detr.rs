@@ -1,4 +1,4 @@
-//! DETR: a residual network whose last picture an encoder reads, and a decoder that asks it for objects (Carion et al.
+//! DETR: a residual network whose last image an encoder reads, and a decoder that asks it for objects (Carion et al.
 //! 2020).
 
 use super::super::builder::{Builder, Convolution, Owned, Rows};

@@ -1,15 +1,15 @@
 //! MobileNets: a convolution a channel between two that mix channels (Howard et al. 2017; Sandler et al. 2018; Howard et
 //! al. 2019).
 
-use super::super::builder::{Builder, Convolution, Picture, Rows};
+use super::super::builder::{Builder, Convolution, FeatureMap, Rows};
 use super::super::graph::{Function, Graph, OpKind, WeightSplit};
 use crate::model::builder::Owned;
 
 /// A MobileNet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mobilenet {
-    /// Channels, height and width of a picture.
-    pub picture: [u64; 3],
+    /// Channels, height and width of an image.
+    pub image: [u64; 3],
     /// Classes of the last layer; 0 without one.
     pub classes: u64,
     /// Channels of the first convolution, which halves height and width.
@@ -35,7 +35,7 @@ pub struct Inverted {
     pub function: Function,
     /// What leaves it goes through the function too, and nothing is added.
     pub plain: bool,
-    /// Where it halves the picture, one pixel less is padded before than after.
+    /// Where it halves the image, one pixel less is padded before than after.
     pub uneven: bool,
 }
 
@@ -48,7 +48,7 @@ impl Mobilenet {
     }
 
     /// The first version; `wide` gives the channels of a network of another width.
-    pub fn first(picture: [u64; 3], classes: u64, wide: impl Fn(u64) -> u64) -> Mobilenet {
+    pub fn first(image: [u64; 3], classes: u64, wide: impl Fn(u64) -> u64) -> Mobilenet {
         let steps: [(u64, u64); 13] = [
             (64, 1),
             (128, 2),
@@ -75,7 +75,7 @@ impl Mobilenet {
             uneven: false,
         };
         Mobilenet {
-            picture,
+            image,
             classes,
             stem: wide(32),
             stem_function: Function::Relu,
@@ -86,12 +86,7 @@ impl Mobilenet {
     }
 
     /// The second version; `expand` gives the channels between those of a block.
-    pub fn second(
-        picture: [u64; 3],
-        classes: u64,
-        wide: impl Fn(u64) -> u64,
-        expand: impl Fn(u64) -> u64,
-    ) -> Mobilenet {
+    pub fn second(image: [u64; 3], classes: u64, wide: impl Fn(u64) -> u64, expand: impl Fn(u64) -> u64) -> Mobilenet {
         let stages: [(u64, u64, u64); 7] =
             [(16, 1, 1), (24, 2, 2), (32, 3, 2), (64, 4, 2), (96, 3, 1), (160, 3, 2), (320, 1, 1)];
         let mut blocks: Vec<Inverted> = Vec::new();
@@ -111,11 +106,11 @@ impl Mobilenet {
             }
         }
         let stem = wide(32);
-        Mobilenet { picture, classes, stem, stem_function: Function::Relu, blocks, last: wide(1280), hidden: 0 }
+        Mobilenet { image, classes, stem, stem_function: Function::Relu, blocks, last: wide(1280), hidden: 0 }
     }
 
     /// The third version, large or small.
-    pub fn third(picture: [u64; 3], classes: u64, large: bool, wide: impl Fn(u64) -> u64) -> Mobilenet {
+    pub fn third(image: [u64; 3], classes: u64, large: bool, wide: impl Fn(u64) -> u64) -> Mobilenet {
         /// Kernel, channels between, channels, whether channels are weighed, whether the function is h-swish, stride.
         type Step = (u64, u64, u64, bool, bool, u64);
         const LARGE: [Step; 15] = [
@@ -167,14 +162,14 @@ impl Mobilenet {
             from = wide(channels);
         }
         let last = 6 * from;
-        Mobilenet { picture, classes, stem, stem_function: Function::HardSwish, blocks, last, hidden: wide(hidden) }
+        Mobilenet { image, classes, stem, stem_function: Function::HardSwish, blocks, last, hidden: wide(hidden) }
     }
 
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
-        let [channels, height, width] = self.picture;
-        let picture = builder.picture(channels, height, width);
-        let mut at = mix(&mut builder, "stem", picture, Convolution::new(self.stem, 3, 2), Some(self.stem_function));
+        let [channels, height, width] = self.image;
+        let image = builder.image(channels, height, width);
+        let mut at = mix(&mut builder, "stem", image, Convolution::new(self.stem, 3, 2), Some(self.stem_function));
         let mut function = self.stem_function;
         for (index, block) in self.blocks.iter().enumerate() {
             builder.begin_block();
@@ -200,7 +195,7 @@ impl Mobilenet {
 }
 
 impl Inverted {
-    pub(super) fn add(&self, builder: &mut Builder, name: &str, from: Picture) -> Picture {
+    pub(super) fn add(&self, builder: &mut Builder, name: &str, from: FeatureMap) -> FeatureMap {
         let mut at = from;
         if let Some(expanded) = self.expanded {
             at = mix(builder, &format!("{name}.widen"), at, Convolution::new(expanded, 1, 1), Some(self.function));
@@ -230,10 +225,10 @@ fn eighth(channels: u64) -> u64 {
 pub(super) fn mix(
     builder: &mut Builder,
     name: &str,
-    from: Picture,
+    from: FeatureMap,
     with: Convolution,
     function: Option<Function>,
-) -> Picture {
+) -> FeatureMap {
     let convolved = builder.convolution(&format!("{name}.convolution"), from, with);
     let normal = builder.batch_norm(&format!("{name}.norm"), convolved);
     match function {
@@ -246,7 +241,7 @@ pub(super) fn mix(
 }
 
 /// Channels weighed by what two layers make of their means.
-pub(super) fn weigh(builder: &mut Builder, name: &str, from: Picture, squeeze: u64) -> Picture {
+pub(super) fn weigh(builder: &mut Builder, name: &str, from: FeatureMap, squeeze: u64) -> FeatureMap {
     let mean = builder.mean(&format!("{name}.mean"), from);
     let thin = builder.convolution(&format!("{name}.thin"), mean, Convolution::new(squeeze, 1, 1).biased());
     let thin = builder.activate(&format!("{name}.relu"), thin, Function::Relu, true);
@@ -255,5 +250,5 @@ pub(super) fn weigh(builder: &mut Builder, name: &str, from: Picture, squeeze: u
     let elements = from.elements();
     let kind = OpKind::Elementwise { elements, inputs: 2, product: true };
     let inputs = [from.tensor, weights.tensor];
-    Picture { tensor: builder.add(format!("{name}.product"), kind, &inputs, elements, Owned::NOTHING), ..from }
+    FeatureMap { tensor: builder.add(format!("{name}.product"), kind, &inputs, elements, Owned::NOTHING), ..from }
 }

@@ -1,7 +1,7 @@
 //! MobileViT: MobileNet's blocks, and between them transformers whose tokens are pixels of like place in their patches
 //! (Mehta and Rastegari 2021).
 
-use super::super::builder::{Builder, Convolution, Owned, Picture, Rows};
+use super::super::builder::{Builder, Convolution, FeatureMap, Owned, Rows};
 use super::super::graph::{Function, Graph, Norm, OpKind};
 use super::block::{Feed, TransformerBlock};
 use super::mobilenet::{Inverted, mix};
@@ -9,8 +9,8 @@ use super::mobilenet::{Inverted, mix};
 /// A MobileViT.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mobilevit {
-    /// Channels, height and width of a picture.
-    pub picture: [u64; 3],
+    /// Channels, height and width of an image.
+    pub image: [u64; 3],
     /// Side of a patch, of whose pixels each sees those of like place only.
     pub patch: u64,
     /// Channels of the first convolution, of the five stages and of the last convolution.
@@ -38,10 +38,10 @@ const DEPTHS: [u64; 3] = [2, 4, 3];
 impl Mobilevit {
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
-        let [channels, height, width] = self.picture;
-        let picture = builder.picture(channels, height, width);
+        let [channels, height, width] = self.image;
+        let image = builder.image(channels, height, width);
         let [first, one, two, inner @ .., last] = self.channels;
-        let mut at = mix(&mut builder, "stem", picture, Convolution::new(first, 3, 2), Some(self.function));
+        let mut at = mix(&mut builder, "stem", image, Convolution::new(first, 3, 2), Some(self.function));
         at = self.halve(&mut builder, "stage0.0", at, one, 1);
         for index in 0..3 {
             at = self.halve(&mut builder, &format!("stage1.{index}"), at, two, if index == 0 { 2 } else { 1 });
@@ -60,7 +60,7 @@ impl Mobilevit {
         builder.finish()
     }
 
-    fn halve(&self, builder: &mut Builder, name: &str, from: Picture, channels: u64, stride: u64) -> Picture {
+    fn halve(&self, builder: &mut Builder, name: &str, from: FeatureMap, channels: u64, stride: u64) -> FeatureMap {
         let wanted = (from.channels as f64 * self.expand).round_ties_even() as u64;
         let nearest = ((wanted + 4) / 8 * 8).max(8);
         let expanded = if nearest * 10 < wanted * 9 { nearest + 8 } else { nearest };
@@ -78,7 +78,7 @@ impl Mobilevit {
         block.add(builder, name, from)
     }
 
-    fn attend(&self, builder: &mut Builder, name: &str, from: Picture, width: u64, depth: u64) -> Picture {
+    fn attend(&self, builder: &mut Builder, name: &str, from: FeatureMap, width: u64, depth: u64) -> FeatureMap {
         let near = Convolution::new(from.channels, self.kernel, 1);
         let mixed = mix(builder, &format!("{name}.near"), from, near, Some(self.function));
         let wide = builder.convolution(&format!("{name}.widen"), mixed, Convolution::new(width, 1, 1));
@@ -100,7 +100,7 @@ impl Mobilevit {
         }
         builder.end_blocks();
         at = builder.norm(format!("{name}.norm"), at, Norm::Layer, true);
-        let far = Picture { tensor: at.tensor, channels: width, ..from };
+        let far = FeatureMap { tensor: at.tensor, channels: width, ..from };
         let thin = Convolution::new(from.channels, 1, 1);
         let far = mix(builder, &format!("{name}.narrow"), far, thin, Some(self.function));
         let both = builder.concatenate(&format!("{name}.join"), &[from, far]);

@@ -1,7 +1,7 @@
 //! RegNet: residual networks whose stages were found by search, of plain bottlenecks with groups of one width
 //! (Radosavovic et al. 2020).
 
-use super::super::builder::{Builder, Convolution, Picture};
+use super::super::builder::{Builder, Convolution, FeatureMap};
 use super::super::graph::{Function, Graph};
 use super::mobilenet::weigh;
 use super::resnet::normal;
@@ -9,8 +9,8 @@ use super::resnet::normal;
 /// A RegNet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Regnet {
-    /// Channels, height and width of a picture.
-    pub picture: [u64; 3],
+    /// Channels, height and width of an image.
+    pub image: [u64; 3],
     /// Channels of the first convolution, which halves height and width.
     pub stem: u64,
     /// Blocks of each stage.
@@ -30,9 +30,9 @@ pub struct Regnet {
 impl Regnet {
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
-        let [channels, height, width] = self.picture;
-        let picture = builder.picture(channels, height, width);
-        let mut at = normal(&mut builder, "stem", picture, Convolution::new(self.stem, 3, 2), true);
+        let [channels, height, width] = self.image;
+        let image = builder.image(channels, height, width);
+        let mut at = normal(&mut builder, "stem", image, Convolution::new(self.stem, 3, 2), true);
         for (stage, (depth, width)) in self.depths.iter().zip(&self.widths).enumerate() {
             for block in 0..*depth {
                 let halves = block == 0 && (stage > 0 || self.first_halves);
@@ -48,7 +48,7 @@ impl Regnet {
         builder.finish()
     }
 
-    fn block(&self, builder: &mut Builder, name: &str, from: Picture, width: u64, stride: u64) -> Picture {
+    fn block(&self, builder: &mut Builder, name: &str, from: FeatureMap, width: u64, stride: u64) -> FeatureMap {
         let groups = (width / self.group_width.max(1)).max(1);
         let first = normal(builder, &format!("{name}.0"), from, Convolution::new(width, 1, 1), true);
         let middle = Convolution::new(width, 3, stride).groups(groups);

@@ -1,15 +1,15 @@
 //! Residual networks (He et al. 2015; the stride stands in the 3×3 convolution, "v1.5"), with groups and widths
-//! (ResNeXt, Wide ResNet), for ImageNet and for small pictures.
+//! (ResNeXt, Wide ResNet), for ImageNet and for small images.
 
-use super::super::builder::{Builder, Convolution, Picture};
+use super::super::builder::{Builder, Convolution, FeatureMap};
 use super::super::graph::{Function, Graph, OpKind};
 use crate::model::builder::Owned;
 
 /// A residual network.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resnet {
-    /// Channels, height and width of a picture.
-    pub picture: [u64; 3],
+    /// Channels, height and width of an image.
+    pub image: [u64; 3],
     /// Classes of the last layer; 0 without one.
     pub classes: u64,
     pub stem: Stem,
@@ -69,7 +69,7 @@ impl Resnet {
             _ => return None,
         };
         Some(Resnet {
-            picture: [3, 224, 224],
+            image: [3, 224, 224],
             classes: 1000,
             stem: Stem::Large,
             block,
@@ -85,7 +85,7 @@ impl Resnet {
     pub fn thin(depth: u64) -> Option<Resnet> {
         let blocks = depth.checked_sub(2).filter(|inner| inner % 6 == 0)? / 6;
         Some(Resnet {
-            picture: [3, 32, 32],
+            image: [3, 32, 32],
             classes: 10,
             stem: Stem::Small,
             block: ResnetBlock::Padded,
@@ -108,15 +108,15 @@ impl Resnet {
     }
 
     /// Adds all but what stands behind the last stage, and returns what leaves that.
-    pub fn features(&self, builder: &mut Builder) -> Picture {
-        let [channels, height, width] = self.picture;
-        let picture = builder.picture(channels, height, width);
+    pub fn features(&self, builder: &mut Builder) -> FeatureMap {
+        let [channels, height, width] = self.image;
+        let image = builder.image(channels, height, width);
         let mut at = match self.stem {
             Stem::Large => {
-                let wide = self.normal(builder, "stem", picture, Convolution::new(self.channels, 7, 2), true);
+                let wide = self.normal(builder, "stem", image, Convolution::new(self.channels, 7, 2), true);
                 builder.pool("stem.pool", wide, 3, 2, true)
             }
-            Stem::Small => self.normal(builder, "stem", picture, Convolution::new(self.channels, 3, 1), true),
+            Stem::Small => self.normal(builder, "stem", image, Convolution::new(self.channels, 3, 1), true),
         };
         for (stage, blocks) in self.stages.iter().enumerate() {
             let (channels, outputs) = self.widths(stage);
@@ -132,7 +132,7 @@ impl Resnet {
     }
 
     /// A convolution, its normalisation and maybe a ReLU that overwrites its input.
-    fn normal(&self, builder: &mut Builder, name: &str, from: Picture, with: Convolution, relu: bool) -> Picture {
+    fn normal(&self, builder: &mut Builder, name: &str, from: FeatureMap, with: Convolution, relu: bool) -> FeatureMap {
         if !self.variation.frozen {
             return normal(builder, name, from, with, relu);
         }
@@ -140,7 +140,7 @@ impl Resnet {
         let kind = OpKind::Elementwise { elements: convolved.elements(), inputs: 1, product: true };
         let owned = Owned { parameters: 0, buffers: 4 * convolved.channels };
         let tensor = builder.add(format!("{name}.scale"), kind, &[convolved.tensor], convolved.elements(), owned);
-        let scaled = Picture { tensor, ..convolved };
+        let scaled = FeatureMap { tensor, ..convolved };
         if relu { builder.activate(&format!("{name}.relu"), scaled, Function::Relu, true) } else { scaled }
     }
 
@@ -156,7 +156,7 @@ impl Resnet {
         }
     }
 
-    fn block(&self, builder: &mut Builder, name: &str, from: Picture, wide: (u64, u64), stride: u64) -> Picture {
+    fn block(&self, builder: &mut Builder, name: &str, from: FeatureMap, wide: (u64, u64), stride: u64) -> FeatureMap {
         let (channels, outputs) = wide;
         let inner = match self.block {
             ResnetBlock::Basic | ResnetBlock::Padded => {
@@ -181,7 +181,7 @@ impl Resnet {
             (false, ResnetBlock::Padded) => {
                 let elements = inner.elements();
                 let name = format!("{name}.shortcut");
-                Picture {
+                FeatureMap {
                     tensor: builder.add(name, OpKind::Copy { elements }, &[from.tensor], elements, Owned::NOTHING),
                     ..inner
                 }
@@ -193,7 +193,7 @@ impl Resnet {
 }
 
 /// A convolution, its normalisation and maybe a ReLU that overwrites its input.
-pub(super) fn normal(builder: &mut Builder, name: &str, from: Picture, with: Convolution, relu: bool) -> Picture {
+pub(super) fn normal(builder: &mut Builder, name: &str, from: FeatureMap, with: Convolution, relu: bool) -> FeatureMap {
     let convolved = builder.convolution(&format!("{name}.convolution"), from, with);
     let normal = builder.batch_norm(&format!("{name}.norm"), convolved);
     match relu {

@@ -1,13 +1,13 @@
-//! SegFormer: a transformer whose keys and values see a smaller picture, in four stages (Xie et al. 2021).
+//! SegFormer: a transformer whose keys and values see a smaller image, in four stages (Xie et al. 2021).
 
-use super::super::builder::{Builder, Convolution, Owned, Picture, Rows};
+use super::super::builder::{Builder, Convolution, FeatureMap, Owned, Rows};
 use super::super::graph::{Function, Graph, Norm, OpKind, WeightSplit};
 
 /// A SegFormer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Segformer {
-    /// Channels, height and width of a picture.
-    pub picture: [u64; 3],
+    /// Channels, height and width of an image.
+    pub image: [u64; 3],
     pub stages: Vec<Stage>,
     pub function: Function,
     pub head: SegformerHead,
@@ -16,7 +16,7 @@ pub struct Segformer {
 /// What is asked of a [`Segformer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SegformerHead {
-    /// A class of the picture.
+    /// A class of the image.
     Class {
         classes: u64,
     },
@@ -37,7 +37,7 @@ pub struct Stage {
     /// Side of the patches, which overlap, and the step between them.
     pub patch: u64,
     pub stride: u64,
-    /// Keys and values are those of a picture so many times smaller a side.
+    /// Keys and values are those of an image so many times smaller a side.
     pub reduction: u64,
     /// Width of the feed-forward part over that of the block.
     pub ratio: u64,
@@ -46,8 +46,8 @@ pub struct Stage {
 impl Segformer {
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
-        let [channels, height, width] = self.picture;
-        let mut at = builder.picture(channels, height, width);
+        let [channels, height, width] = self.image;
+        let mut at = builder.image(channels, height, width);
         let mut left = Vec::new();
         for (index, stage) in self.stages.iter().enumerate() {
             let name = format!("stage{index}");
@@ -73,12 +73,9 @@ impl Segformer {
         builder.finish()
     }
 
-    fn block(&self, builder: &mut Builder, name: &str, from: Picture, stage: &Stage) -> Picture {
-        let rows = |picture: Picture| Rows {
-            tensor: picture.tensor,
-            rows: picture.height * picture.width,
-            width: picture.channels,
-        };
+    fn block(&self, builder: &mut Builder, name: &str, from: FeatureMap, stage: &Stage) -> FeatureMap {
+        let rows =
+            |image: FeatureMap| Rows { tensor: image.tensor, rows: image.height * image.width, width: image.channels };
         let entering = normal(builder, &format!("{name}.norm1"), from);
         let small = match stage.reduction {
             0 | 1 => entering,
@@ -106,21 +103,21 @@ impl Segformer {
         let tensor = builder.add(format!("{name}.attention"), kind, &inputs, from.elements(), Owned::NOTHING);
         let attended = Rows { tensor, ..rows(from) };
         let attended = builder.linear(format!("{name}.output"), attended, stage.width, true, WeightSplit::Rows);
-        let between = builder.sum(&format!("{name}.sum1"), Picture { tensor: attended.tensor, ..from }, from);
+        let between = builder.sum(&format!("{name}.sum1"), FeatureMap { tensor: attended.tensor, ..from }, from);
         let entering = normal(builder, &format!("{name}.norm2"), between);
         let wide = stage.width * stage.ratio;
         let up = builder.linear(format!("{name}.up"), rows(entering), wide, true, WeightSplit::Columns);
-        let up = Picture { tensor: up.tensor, channels: wide, ..from };
+        let up = FeatureMap { tensor: up.tensor, channels: wide, ..from };
         let deep = Convolution::new(wide, 3, 1).groups(wide).biased();
         let mixed = builder.convolution(&format!("{name}.depthwise"), up, deep);
         let mixed = builder.activate(&format!("{name}.function"), mixed, self.function, false);
         let down = builder.linear(format!("{name}.down"), rows(mixed), stage.width, true, WeightSplit::Rows);
-        builder.sum(&format!("{name}.sum2"), Picture { tensor: down.tensor, ..from }, between)
+        builder.sum(&format!("{name}.sum2"), FeatureMap { tensor: down.tensor, ..from }, between)
     }
 }
 
 /// All stages at one width and size, joined, and a class of each pixel.
-fn decode(builder: &mut Builder, stages: &[Picture], classes: u64, width: u64) {
+fn decode(builder: &mut Builder, stages: &[FeatureMap], classes: u64, width: u64) {
     let Some(first) = stages.first().copied() else { return };
     let mut same = Vec::new();
     for (index, stage) in stages.iter().enumerate() {
@@ -129,7 +126,7 @@ fn decode(builder: &mut Builder, stages: &[Picture], classes: u64, width: u64) {
         let elements = width * first.height * first.width;
         let kind = OpKind::Resize { elements };
         let tensor = builder.add(format!("decoder.{index}.resize"), kind, &[even.tensor], elements, Owned::NOTHING);
-        same.push(Picture { tensor, channels: width, ..first });
+        same.push(FeatureMap { tensor, channels: width, ..first });
     }
     let joined = builder.concatenate("decoder.join", &same);
     let mixed = super::resnet::normal(builder, "decoder.mix", joined, Convolution::new(width, 1, 1), true);
@@ -138,7 +135,7 @@ fn decode(builder: &mut Builder, stages: &[Picture], classes: u64, width: u64) {
 }
 
 /// Layer normalisation of each pixel's channels.
-fn normal(builder: &mut Builder, name: &str, from: Picture) -> Picture {
+fn normal(builder: &mut Builder, name: &str, from: FeatureMap) -> FeatureMap {
     let pixels = Rows { tensor: from.tensor, rows: from.height * from.width, width: from.channels };
-    Picture { tensor: builder.norm(name, pixels, Norm::Layer, true).tensor, ..from }
+    FeatureMap { tensor: builder.norm(name, pixels, Norm::Layer, true).tensor, ..from }
 }

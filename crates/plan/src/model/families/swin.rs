@@ -1,4 +1,4 @@
-//! Swin: transformers over pictures that attend within windows, which every second block moves (Liu et al. 2021), and
+//! Swin: transformers over images that attend within windows, which every second block moves (Liu et al. 2021), and
 //! its second version, which normalises after each part (Liu et al. 2022).
 
 use super::super::builder::{Builder, Convolution, Owned, Rows};
@@ -8,8 +8,8 @@ use super::block::{Feed, Order, TransformerBlock};
 /// A Swin transformer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Swin {
-    /// Channels, height and width of a picture.
-    pub picture: [u64; 3],
+    /// Channels, height and width of an image.
+    pub image: [u64; 3],
     /// Side of a patch.
     pub patch: u64,
     /// Width of the first stage; each has twice that of the last.
@@ -41,10 +41,10 @@ const DISTANCES: u64 = 512;
 impl Swin {
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
-        let [channels, height, width] = self.picture;
-        let picture = builder.picture(channels, height, width);
+        let [channels, height, width] = self.image;
+        let image = builder.image(channels, height, width);
         let cut = Convolution::new(self.width, self.patch, self.patch).padding(0).biased();
-        let patches = builder.convolution("patches", picture, cut);
+        let patches = builder.convolution("patches", image, cut);
         let mut sides = [patches.height, patches.width];
         let mut at = Rows { tensor: patches.tensor, rows: patches.height * patches.width, width: self.width };
         at = builder.norm("patches.norm", at, Norm::Layer, true);
@@ -57,7 +57,7 @@ impl Swin {
             if stage > 0 {
                 (at, sides) = self.merge(&mut builder, &format!("merge{stage}"), at, sides);
             }
-            // The second version's windows are no larger than the picture; the first cuts them only when it runs.
+            // The second version's windows are no larger than the image; the first cuts them only when it runs.
             let inside = self.window.min(sides[0]).min(sides[1]).max(1);
             let stated = if self.second { inside } else { self.window };
             let block = self.block(at.width, *heads, inside);
@@ -92,7 +92,7 @@ impl Swin {
         }
     }
 
-    /// What a block has for its windows: the table by which scores are biased, and the moves there and back.
+    /// What a block has for its windows: the table of relative position biases, and the copies that partition windows and undo it.
     fn windows(&self, builder: &mut Builder, name: &str, at: Rows, heads: u64, window: u64) {
         let distances = (2 * window - 1) * (2 * window - 1);
         match self.second {

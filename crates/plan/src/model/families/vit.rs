@@ -1,4 +1,4 @@
-//! Vision transformers: a picture cut into patches, each a token (Dosovitskiy et al. 2020).
+//! Vision transformers: an image cut into patches, each a token (Dosovitskiy et al. 2020).
 
 use super::super::builder::{Builder, Convolution, Owned, Rows};
 use super::super::graph::{Function, Graph, OpKind, WeightSplit};
@@ -7,8 +7,8 @@ use super::block::TransformerBlock;
 /// A vision transformer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Vit {
-    /// Channels, height and width of a picture.
-    pub picture: [u64; 3],
+    /// Channels, height and width of an image.
+    pub image: [u64; 3],
     /// Side of a patch.
     pub patch: u64,
     pub layers: u64,
@@ -47,11 +47,11 @@ pub struct Finds {
 impl Vit {
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
-        let [channels, height, width] = self.picture;
+        let [channels, height, width] = self.image;
         let hidden = self.block.hidden;
-        let picture = builder.picture(channels, height, width);
+        let image = builder.image(channels, height, width);
         let cut = Convolution::new(hidden, self.patch, self.patch).padding(0).biased();
-        let patches = builder.convolution("patches", picture, cut);
+        let patches = builder.convolution("patches", image, cut);
         let rows = patches.height * patches.width + self.tokens;
         let elements = rows * hidden;
         let owned = Owned::parameters((self.tokens + u64::from(self.hides)) * hidden);

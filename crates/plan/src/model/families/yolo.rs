@@ -1,15 +1,15 @@
 //! Detection in one pass, as Ultralytics' YOLOv8 does it: features at three scales, passed down and up again, and at each
 //! a box and the classes of every place (Jocher et al. 2023).
 
-use super::super::builder::{Builder, Convolution, Picture};
+use super::super::builder::{Builder, Convolution, FeatureMap};
 use super::super::graph::{Function, Graph, OpKind};
 use crate::model::builder::Owned;
 
 /// A detection network.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Yolo {
-    /// Channels, height and width of a picture; multiples of 32.
-    pub picture: [u64; 3],
+    /// Channels, height and width of an image; multiples of 32.
+    pub image: [u64; 3],
     pub classes: u64,
     /// How many blocks there are, as a share of those of the large network.
     pub depth: f64,
@@ -33,14 +33,14 @@ impl Yolo {
             "x" => (1.0, 1.25, 512),
             _ => return None,
         };
-        Some(Yolo { picture: [3, 640, 640], classes: 80, depth, width, most })
+        Some(Yolo { image: [3, 640, 640], classes: 80, depth, width, most })
     }
 
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
         let builder = &mut builder;
-        let [channels, height, width] = self.picture;
-        let mut at = builder.picture(channels, height, width);
+        let [channels, height, width] = self.image;
+        let mut at = builder.image(channels, height, width);
         let (mut features, mut seen) = (Vec::new(), 0);
         for (stage, (channels, blocks)) in [(64, 0), (128, 3), (256, 6), (512, 6), (1024, 3)].into_iter().enumerate() {
             at = mix(builder, &format!("stage{stage}.halve"), at, Convolution::new(self.wide(channels), 3, 2));
@@ -66,7 +66,14 @@ impl Yolo {
         ((channels.min(self.most) as f64 * self.width / 8.0).ceil() as u64).max(1) * 8
     }
 
-    fn join(&self, builder: &mut Builder, name: &str, from: (Picture, bool), with: Picture, channels: u64) -> Picture {
+    fn join(
+        &self,
+        builder: &mut Builder,
+        name: &str,
+        from: (FeatureMap, bool),
+        with: FeatureMap,
+        channels: u64,
+    ) -> FeatureMap {
         let from = if from.1 { builder.enlarge(&format!("{name}.enlarge"), from.0, 2) } else { from.0 };
         let joined = builder.concatenate(&format!("{name}.join"), &[from, with]);
         self.stage(builder, name, joined, channels, 3, false)
@@ -77,18 +84,18 @@ impl Yolo {
         &self,
         builder: &mut Builder,
         name: &str,
-        from: Picture,
+        from: FeatureMap,
         channels: u64,
         blocks: u64,
         sums: bool,
-    ) -> Picture {
+    ) -> FeatureMap {
         builder.begin_block();
         let channels = self.wide(channels);
         let half = channels / 2;
         let first = mix(builder, &format!("{name}.first"), from, Convolution::new(2 * half, 1, 1));
         let elements = half * first.height * first.width;
         let tensor = builder.add(format!("{name}.half"), OpKind::View, &[first.tensor], elements, Owned::NOTHING);
-        let mut at = Picture { tensor, channels: half, ..first };
+        let mut at = FeatureMap { tensor, channels: half, ..first };
         let mut all = vec![first];
         for block in 0..((blocks as f64 * self.depth).round() as u64).max(1) {
             let name = format!("{name}.{block}");
@@ -101,7 +108,7 @@ impl Yolo {
         mix(builder, &format!("{name}.last"), joined, Convolution::new(channels, 1, 1))
     }
 
-    fn detect(&self, builder: &mut Builder, scales: &[Picture]) {
+    fn detect(&self, builder: &mut Builder, scales: &[FeatureMap]) {
         let finest = scales[0].channels;
         let (boxes, classes) = ((finest / 4).max(16).max(4 * DISTANCES), finest.max(self.classes.min(100)));
         for (index, scale) in scales.iter().enumerate() {
@@ -117,14 +124,14 @@ impl Yolo {
 }
 
 /// A convolution, its normalisation and SiLU.
-fn mix(builder: &mut Builder, name: &str, from: Picture, with: Convolution) -> Picture {
+fn mix(builder: &mut Builder, name: &str, from: FeatureMap, with: Convolution) -> FeatureMap {
     let convolved = builder.convolution(&format!("{name}.convolution"), from, with);
     let normal = builder.batch_norm(&format!("{name}.norm"), convolved);
     builder.activate(&format!("{name}.silu"), normal, Function::Silu, true)
 }
 
 /// The largest of ever wider surroundings of each place, joined.
-fn pyramid(builder: &mut Builder, name: &str, from: Picture, channels: u64) -> Picture {
+fn pyramid(builder: &mut Builder, name: &str, from: FeatureMap, channels: u64) -> FeatureMap {
     let mut at = mix(builder, &format!("{name}.first"), from, Convolution::new(from.channels / 2, 1, 1));
     let mut all = vec![at];
     for pool in 0..3 {

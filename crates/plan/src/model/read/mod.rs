@@ -16,8 +16,8 @@ use super::Graph;
 pub struct SampleShape {
     /// Tokens of one sample; none: what the file says is the most, or 512 where that is more.
     pub sequence: Option<u64>,
-    /// Channels, height and width of a picture; none: what the file says.
-    pub picture: Option<[u64; 3]>,
+    /// Channels, height and width of an image; none: what the file says.
+    pub image: Option<[u64; 3]>,
     /// Classes to tell apart; none: what the file says.
     pub classes: Option<u64>,
 }

@@ -29,11 +29,8 @@ pub fn model_file(job: &Job) -> Option<&str> {
 /// What is missing or cannot be read, with what to write.
 pub(super) fn resolve(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> Result<ResolvedWorkload, Problem> {
     let mut assumptions = Vec::new();
-    let shape = SampleShape {
-        sequence: workload.sequence,
-        picture: workload.picture.map(|side| [3, side, side]),
-        classes: None,
-    };
+    let shape =
+        SampleShape { sequence: workload.sequence, image: workload.picture.map(|side| [3, side, side]), classes: None };
     let at_model = |problem: Problem| match problem.key.as_str() {
         key @ ("sequence" | "picture") => Problem { key: format!("workload.{key}"), ..problem },
         key => {

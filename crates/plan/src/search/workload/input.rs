@@ -48,7 +48,7 @@ impl InputSpec {
         for input in &graph.inputs {
             let more = match input {
                 Input::Tokens(_) => 0,
-                Input::Picture(_) => {
+                Input::Image(_) => {
                     has_images = true;
                     photographs().bytes as u64
                 }
@@ -61,7 +61,7 @@ impl InputSpec {
     }
 }
 
-/// Refuses a job that asks for a length of sequences or a size of pictures which its network does not have.
+/// Refuses a job that asks for a length of sequences or a size of images which its network does not have.
 ///
 /// # Errors
 /// The key of the job that does not fit.
@@ -88,20 +88,20 @@ pub(super) fn fits(graph: &Graph, workload: &Workload) -> Result<(), Problem> {
         }
     }
     let Some(side) = workload.picture else { return Ok(()) };
-    let pictures: Vec<[u64; 3]> = graph
+    let images: Vec<[u64; 3]> = graph
         .inputs
         .iter()
         .filter_map(|input| match input {
-            Input::Picture(picture) => Some(*picture),
+            Input::Image(image) => Some(*image),
             Input::Tokens(_) | Input::Sound(_) | Input::Values(_) => None,
         })
         .collect();
-    match pictures.first() {
+    match images.first() {
         None => Err(Problem::at("workload.picture", "this network takes no images").hint("leave `picture` out")),
-        Some(_) if pictures.iter().any(|picture| picture.contains(&side)) => Ok(()),
+        Some(_) if images.iter().any(|image| image.contains(&side)) => Ok(()),
         Some([_, height, width]) => Err(Problem::at(
             "workload.picture",
-            format!("the file of the network is for pictures of {height} × {width} pixels and no others"),
+            format!("the file of the network is for images of {height} × {width} pixels and no others"),
         )
         .hint(format!("leave `picture` out, or export the network again for {side} pixels"))),
     }

@@ -33,7 +33,7 @@ pub struct Args {
 /// # Errors
 /// The last file that could not be read; errors of the others are printed.
 pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
-    let shape = SampleShape { sequence: args.sequence, picture: args.image.map(|side| [3, side, side]), classes: None };
+    let shape = SampleShape { sequence: args.sequence, image: args.image.map(|side| [3, side, side]), classes: None };
     let mut rows = Vec::new();
     let mut values = Vec::new();
     let mut notes = Vec::new();

@@ -252,7 +252,7 @@ impl<'a> ConfigFields<'a> {
         }
     }
 
-    /// Classes of a picture: none for blocks alone, else as [`ConfigFields::classes`].
+    /// Classes of an image: none for blocks alone, else as [`ConfigFields::classes`].
     pub fn labels(&self) -> Result<u64, Problem> {
         if self.is_bare() || self.names_pixels() { Ok(0) } else { self.classes(1000) }
     }

@@ -1,5 +1,5 @@
 //! Figures of a `config.json` that must fit each other, or what is asked for: heads and widths, lengths of sequences and
-//! positions, pictures.
+//! positions, images.
 
 use domain::problem::Problem;
 
@@ -83,14 +83,12 @@ impl ConfigFields<'_> {
         }
     }
 
-    /// Channels, height and width of a picture.
-    pub fn picture(&self) -> Result<[u64; 3], Problem> {
-        if let Some(picture) = self.shape.picture {
-            return match picture.iter().all(|side| (1..=1 << 16).contains(side)) {
-                true => Ok(picture),
-                false => {
-                    Err(Problem::at("picture", format!("`{picture:?}` is no picture")).hint("such as 3 × 224 × 224"))
-                }
+    /// Channels, height and width of an image.
+    pub fn image(&self) -> Result<[u64; 3], Problem> {
+        if let Some(image) = self.shape.image {
+            return match image.iter().all(|side| (1..=1 << 16).contains(side)) {
+                true => Ok(image),
+                false => Err(Problem::at("picture", format!("`{image:?}` is no image")).hint("such as 3 × 224 × 224")),
             };
         }
         let channels = self.or(&["num_channels"], 3)?;
@@ -104,7 +102,7 @@ impl ConfigFields<'_> {
         };
         match channels <= 4096 && sides.iter().all(|side| *side <= 1 << 16) {
             true => Ok([channels, sides[0], sides[1]]),
-            false => Err(Problem::at("image_size", "no picture is so large").hint("at most 65536 pixels a side")),
+            false => Err(Problem::at("image_size", "no image is so large").hint("at most 65536 pixels a side")),
         }
     }
 }

@@ -4,7 +4,7 @@
 use domain::problem::Problem;
 
 use super::figures::ConfigFields;
-use super::pictures;
+use super::images;
 use crate::model::builder::Rows;
 use crate::model::{Builder, Function, Graph, Norm, WeightSplit};
 
@@ -22,12 +22,12 @@ pub(super) fn joined(figures: &ConfigFields, text: &ConfigFields, reads: &Graph)
     if !matches!(kind, "clip_vision_model" | "siglip_vision_model") {
         return Ok(None);
     }
-    let mut graph = pictures::clip_half(&sight, kind, true)?;
+    let mut graph = images::clip_half(&sight, kind, true)?;
     let (from, to) = (sight.number(&["hidden_size"])?, text.number(&["hidden_size"])?);
     let patches = patches(&graph, from);
     graph.append(between.graph(patches, from, to));
     graph.append(reads.clone());
-    graph.assumed.push(format!("the tokens of a picture, {patches} at most, are among those of a sample"));
+    graph.assumed.push(format!("the tokens of an image, {patches} at most, are among those of a sample"));
     Ok(Some(graph))
 }
 

@@ -10,9 +10,9 @@ mod encoders;
 mod figures;
 mod fitting;
 mod halves;
+mod images;
 mod mixtures;
 mod objects;
-mod pictures;
 mod recurrent;
 mod sounds;
 mod stages;
@@ -137,30 +137,30 @@ fn by_type(kind: &str, figures: &ConfigFields) -> Result<Option<Graph>, Problem>
         "llama" | "mistral" | "mixtral" | "qwen2" | "qwen2_moe" | "qwen3" | "qwen3_moe" | "phi3" | "internlm2"
         | "granite" | "olmo2" | "smollm3" | "yi" | "baichuan" | "ministral" | "minicpm" | "deepseek_v2"
         | "deepseek_v3" => decoders::llama(figures, kind)?,
-        "vit" | "deit" | "beit" | "dinov2" | "vit_msn" | "data2vec-vision" | "yolos" => pictures::vit(figures, kind)?,
-        "resnet" => pictures::resnet(figures)?,
-        "convnext" => pictures::convnext(figures, false)?,
-        "convnextv2" => pictures::convnext(figures, true)?,
+        "vit" | "deit" | "beit" | "dinov2" | "vit_msn" | "data2vec-vision" | "yolos" => images::vit(figures, kind)?,
+        "resnet" => images::resnet(figures)?,
+        "convnext" => images::convnext(figures, false)?,
+        "convnextv2" => images::convnext(figures, true)?,
         "regnet" => stages::regnet(figures)?,
         "efficientnet" => stages::efficientnet(figures)?,
         "swin" => stages::swin(figures, false)?,
         "swinv2" => stages::swin(figures, true)?,
         "segformer" => stages::segformer(figures)?,
         "mobilevit" => stages::mobilevit(figures)?,
-        "clip" => pictures::clip(figures, false)?,
-        "siglip" => pictures::clip(figures, true)?,
-        "clip_vision_model" | "siglip_vision_model" => pictures::clip_half(figures, kind, true)?,
-        "clip_text_model" | "siglip_text_model" => pictures::clip_half(figures, kind, false)?,
+        "clip" => images::clip(figures, false)?,
+        "siglip" => images::clip(figures, true)?,
+        "clip_vision_model" | "siglip_vision_model" => images::clip_half(figures, kind, true)?,
+        "clip_text_model" | "siglip_text_model" => images::clip_half(figures, kind, false)?,
         "whisper" => sounds::whisper(figures)?,
         "wav2vec2" | "hubert" => sounds::wav2vec(figures)?,
         "mamba" => recurrent::mamba(figures)?,
         "mamba2" => recurrent::mamba2(figures)?,
         "rwkv" => recurrent::rwkv(figures)?,
         "detr" => objects::detr(figures)?,
-        "mobilenet_v1" => pictures::mobilenet_first(figures)?,
-        "mobilenet_v2" => pictures::mobilenet_second(figures)?,
-        "mobilenet_v3" => pictures::mobilenet_third(figures)?,
-        "yolo" | "yolov8" => pictures::yolo(figures)?,
+        "mobilenet_v1" => images::mobilenet_first(figures)?,
+        "mobilenet_v2" => images::mobilenet_second(figures)?,
+        "mobilenet_v3" => images::mobilenet_third(figures)?,
+        "yolo" | "yolov8" => images::yolo(figures)?,
         _ => return Ok(None),
     }))
 }
@@ -190,7 +190,7 @@ const OTHERS: [(&str, &str); 5] = [
     ("weight_map", "which weights lie in which file"),
     ("tokenizer_class", "how text becomes tokens"),
     ("_class_name", "a part of a pipeline of diffusers"),
-    ("image_processor_type", "how pictures are made ready"),
+    ("image_processor_type", "how images are made ready"),
 ];
 
 /// Reads a type that is not known by its keys.
@@ -241,7 +241,7 @@ fn guess(figures: &ConfigFields) -> Result<Graph, Problem> {
         (false, _) if has(&["dim", "n_layers", "n_heads", "norm_eps"]) => {
             Some(("a decoder like Llama", decoders::llama_of_dim(figures)?))
         }
-        (false, _) if patches => Some(("a vision transformer", pictures::vit(figures, "vit")?)),
+        (false, _) if patches => Some(("a vision transformer", images::vit(figures, "vit")?)),
         (false, _) => None,
     };
     match like {

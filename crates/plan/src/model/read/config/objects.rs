@@ -3,12 +3,12 @@
 use domain::problem::Problem;
 
 use super::figures::ConfigFields;
-use super::pictures;
+use super::images;
 use crate::model::families::block::{Feed, Order, TransformerBlock};
 use crate::model::families::{Detr, Resnet};
 use crate::model::{Function, Graph};
 
-/// Height and width of a picture where neither the file nor who asks says it: as DETR is trained, the shorter side 800.
+/// Height and width of an image where neither the file nor who asks says it: as DETR is trained, the shorter side 800.
 const USUAL: [u64; 2] = [800, 1066];
 
 pub(super) fn detr(figures: &ConfigFields) -> Result<Graph, Problem> {
@@ -54,16 +54,16 @@ pub(super) fn detr(figures: &ConfigFields) -> Result<Graph, Problem> {
 
 /// The residual network that sees, whose normalisations stay as they are.
 fn sees(figures: &ConfigFields) -> Result<Resnet, Problem> {
-    let picture = match (figures.shape.picture, figures.has("image_size")) {
+    let image = match (figures.shape.image, figures.has("image_size")) {
         (None, false) => {
-            figures.say(format!("a picture of {} × {} pixels is assumed", USUAL[0], USUAL[1]));
+            figures.say(format!("an image of {} × {} pixels is assumed", USUAL[0], USUAL[1]));
             [figures.or(&["num_channels"], 3)?.min(4096), USUAL[0], USUAL[1]]
         }
-        (Some(_), _) | (None, true) => figures.picture()?,
+        (Some(_), _) | (None, true) => figures.image()?,
     };
     let part = figures.part("backbone_config");
     let mut network = match part.filter(|part| part.text("model_type") == Some("resnet")) {
-        Some(part) => Resnet { picture, ..pictures::residual(&part)? },
+        Some(part) => Resnet { image, ..images::residual(&part)? },
         None => {
             let named = part.and_then(|part| part.text("backbone"));
             let name = named.or(figures.text("backbone")).unwrap_or("resnet50");
@@ -73,7 +73,7 @@ fn sees(figures: &ConfigFields) -> Result<Resnet, Problem> {
                     .hint("known are resnet18, 34, 50, 101 and 152; else export the network to ONNX and give that file")
             })?;
             figures.say(format!("`backbone` `{name}` is the residual network of that many layers (He et al. 2015)"));
-            Resnet { picture, ..network }
+            Resnet { image, ..network }
         }
     };
     network.variation.frozen = true;

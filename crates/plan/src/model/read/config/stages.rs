@@ -1,10 +1,10 @@
-//! Networks over pictures that go on in stages, each smaller and wider than the last: RegNet, EfficientNet, Swin,
+//! Networks over images that go on in stages, each smaller and wider than the last: RegNet, EfficientNet, Swin,
 //! SegFormer and MobileViT.
 
 use domain::problem::Problem;
 
 use super::figures::ConfigFields;
-use super::pictures::rounded;
+use super::images::rounded;
 use crate::model::families::mobilenet::Inverted;
 use crate::model::families::segformer::{SegformerHead, Stage};
 use crate::model::families::{Mobilenet, Mobilevit, Regnet, Segformer, Swin};
@@ -38,7 +38,7 @@ pub(super) fn regnet(figures: &ConfigFields) -> Result<Graph, Problem> {
     let [depths, widths] = stages(figures, [("depths", &[2, 6, 12, 2]), ("hidden_sizes", &[128, 192, 512, 1088])])?;
     shallow("depths", &depths)?;
     let network = Regnet {
-        picture: figures.picture()?,
+        image: figures.image()?,
         stem: figures.or(&["embedding_size"], 32)?.min(1 << 14),
         depths,
         widths: widths.into_iter().map(|width| width.min(1 << 16)).collect(),
@@ -86,7 +86,7 @@ pub(super) fn efficientnet(figures: &ConfigFields) -> Result<Graph, Problem> {
         }
     }
     let network = Mobilenet {
-        picture: figures.picture()?,
+        image: figures.image()?,
         classes: figures.labels()?,
         stem: wide(32),
         stem_function: function,
@@ -102,15 +102,15 @@ pub(super) fn swin(figures: &ConfigFields, second: bool) -> Result<Graph, Proble
     shallow("depths", &depths)?;
     let width = figures.or(&["embed_dim"], 96)?.min(1 << 14);
     let patch = figures.small(&["patch_size"], 4)?;
-    let picture = figures.picture()?;
+    let image = figures.image()?;
     let divide = |stage: usize, heads: u64| (width << stage.min(16)).is_multiple_of(heads.max(1));
     let fits = |heads: &[u64]| heads.iter().enumerate().all(|(stage, heads)| divide(stage, *heads));
-    if depths.len() > 8 || !fits(&heads) || patch > picture[1] || patch > picture[2] {
-        return Err(Problem::at("num_heads", "stages, heads and patches do not go up with the width and the picture")
+    if depths.len() > 8 || !fits(&heads) || patch > image[1] || patch > image[2] {
+        return Err(Problem::at("num_heads", "stages, heads and patches do not go up with the width and the image")
             .hint("such as `depths: [2, 2, 6, 2]`, `num_heads: [3, 6, 12, 24]`, `embed_dim: 96`, `patch_size: 4`"));
     }
     let network = Swin {
-        picture,
+        image,
         patch,
         width,
         depths,
@@ -159,7 +159,7 @@ pub(super) fn segformer(figures: &ConfigFields) -> Result<Graph, Problem> {
         },
     };
     let network = Segformer {
-        picture: figures.picture()?,
+        image: figures.image()?,
         stages: (0..depths.len()).map(stage).collect(),
         function: figures.function(&["hidden_act"], Function::Gelu),
         head,
@@ -180,9 +180,9 @@ pub(super) fn mobilevit(figures: &ConfigFields) -> Result<Graph, Problem> {
     let narrowest = widths.iter().copied().min().unwrap_or(1);
     let array = |key: &'static str| Problem::at(key, "the widths cannot be read");
     let network = Mobilevit {
-        picture: match (figures.shape.picture, figures.has("image_size")) {
+        image: match (figures.shape.image, figures.has("image_size")) {
             (None, false) => [figures.or(&["num_channels"], 3)?.min(4096), 256, 256],
-            (Some(_), _) | (None, true) => figures.picture()?,
+            (Some(_), _) | (None, true) => figures.image()?,
         },
         patch: figures.small(&["patch_size"], 2)?.min(64),
         channels: channels.try_into().map_err(|_| array("neck_hidden_sizes"))?,

@@ -82,7 +82,7 @@ fn decoders_have_the_parameters_that_are_published() {
 }
 
 #[test]
-fn networks_over_pictures_have_the_parameters_that_are_published() {
+fn networks_over_images_have_the_parameters_that_are_published() {
     let base = r#""hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072"#;
     check(&format!(r#"{{"model_type": "vit", {base}, "image_size": 224, "patch_size": 16}}"#), 86_567_656);
     check(r#"{"model_type": "resnet", "depths": [3, 4, 6, 3], "layer_type": "bottleneck"}"#, 25_557_032);
@@ -174,7 +174,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn pictures_have_the_parameters_that_pytorch_counts() {
+fn images_have_the_parameters_that_pytorch_counts() {
     // `transformers` 5.23 and torchvision 0.26, counted by `sum(p.numel() for p in model.parameters())`.
     let classifies = r#""architectures": ["XForImageClassification"]"#;
     check(&format!(r#"{{"model_type": "resnet", {classifies}}}"#), 23_512_130);

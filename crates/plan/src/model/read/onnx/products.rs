@@ -160,7 +160,7 @@ pub(super) fn recurrent<'a>(state: &mut State<'a>, node: &Node<'a>, gates: u64) 
     let (directions, hidden) = (*weight.dims.first()?, again.last());
     // Several samples at once take as many steps, and each sample has its own share of what is kept.
     let (steps, batch) = if int(node, "layout", 0) == 1 { (batch, steps) } else { (steps, batch) };
-    // Several sequences of one sample, such as the rows of a picture, take as much as several directions.
+    // Several sequences of one sample, such as the rows of an image, take as much as several directions.
     let sequences = (batch / state.batch.max(1)).max(1);
     let kind = OpKind::Recurrent { steps, inner, hidden, gates, directions: directions.saturating_mul(sequences) };
     let bias = state.at(node, 3).unwrap_or_default();

@@ -141,7 +141,7 @@ fn small_network(batch: i64) -> File {
 }
 
 #[test]
-fn a_network_over_pictures_is_read() {
+fn a_network_over_images_is_read() {
     let graph = read(small_network(-1));
     assert_eq!(graph.parameters(), 16 * 27 + 32 + 40960 + 10);
     assert_eq!(graph.buffers(), 32);
@@ -294,7 +294,7 @@ fn recurrent_layers_are_read() {
 }
 
 #[test]
-fn rows_of_a_picture_are_sequences_of_one_sample() {
+fn rows_of_a_image_are_sequences_of_one_sample() {
     let file = File::default()
         .input("x", &[1, 30, 7, 64])
         .list("rows", &[30, 7, 64])
@@ -337,10 +337,10 @@ fn weights_of_what_is_not_known_are_counted() {
 }
 
 #[test]
-fn only_what_has_the_channels_of_a_picture_is_one() {
+fn only_what_has_the_channels_of_a_image_is_one() {
     let inputs =
         |dims: &[i64]| read(File::default().input("x", dims).node("Relu", &["x"], "y", &[]).output("y")).inputs;
-    assert_eq!(inputs(&[2, 3, 8, 6]), [Input::Picture([3, 8, 6])]);
+    assert_eq!(inputs(&[2, 3, 8, 6]), [Input::Image([3, 8, 6])]);
     assert_eq!(inputs(&[1, 12, 64, 64]), [Input::Values(12 * 64 * 64)]);
 }
 

@@ -16,7 +16,7 @@ const LONGEST: u64 = 1 << 40;
 /// Types of whole numbers (onnx/onnx.proto).
 const WHOLE_32: u64 = 6;
 const WHOLE_64: u64 = 7;
-const PICTURE: u64 = 224;
+const IMAGE: u64 = 224;
 const SEQUENCE: u64 = 512;
 
 /// One value.
@@ -45,13 +45,13 @@ impl Value {
     }
 }
 
-/// What an input of so many dimensions is: whole numbers are words; what has the channels of a picture, a height and a
+/// What an input of so many dimensions is: whole numbers are words; what has the channels of an image, a height and a
 /// width is one, and not for example what a text network keeps of earlier words.
 fn entering(kind: u64, dims: &[u64], batch: u64) -> Input {
     match (kind, dims) {
         (WHOLE_32 | WHOLE_64, [.., last]) if dims.len() <= 2 => Input::Tokens(*last),
         (WHOLE_32 | WHOLE_64, _) => Input::Values(product(dims)),
-        (_, [_, channels @ (1 | 3 | 4), height, width]) => Input::Picture([*channels, *height, *width]),
+        (_, [_, channels @ (1 | 3 | 4), height, width]) => Input::Image([*channels, *height, *width]),
         _ => Input::Values(product(dims).div_ceil(batch.max(1))),
     }
 }
@@ -146,7 +146,7 @@ impl<'a> State<'a> {
             )
             .hint("export it again with an example input"));
         };
-        let [channels, height, width] = shape.picture.unwrap_or([3, PICTURE, PICTURE]);
+        let [channels, height, width] = shape.image.unwrap_or([3, IMAGE, IMAGE]);
         let sequence = shape.sequence.unwrap_or(SEQUENCE);
         let last_is_channels = matches!(dims.last(), Some(Dimension::Size(1 | 3 | 4)));
         let usual = |index: usize| match (dims.len(), index) {

@@ -1,11 +1,11 @@
 //! Networks from the header of a safetensors file: the names, types and shapes of its tensors, and no data.
 //!
-//! [`header`] reads, within bounds; [`sequences`] and [`pictures`] recover five families by names that belong together
+//! [`header`] reads, within bounds; [`sequences`] and [`images`] recover five families by names that belong together
 //! and the shapes under them. The recovered graph must hold as many weights as the file; what shapes cannot tell is
 //! assumed and listed in the graph's `unknown`.
 
 mod header;
-mod pictures;
+mod images;
 mod sequences;
 #[cfg(test)]
 mod tests;
@@ -31,7 +31,7 @@ pub fn is_one(bytes: &[u8]) -> bool {
 pub fn read(bytes: &[u8], shape: &SampleShape) -> Result<Graph, Problem> {
     let header = Header::read(bytes)?;
     let families: [fn(&Header, &SampleShape) -> Option<Graph>; 5] =
-        [sequences::bert, sequences::gpt2, sequences::llama, pictures::vit, pictures::resnet];
+        [sequences::bert, sequences::gpt2, sequences::llama, images::vit, images::resnet];
     let Some(mut graph) = families.iter().find_map(|family| family(&header, shape)) else {
         let first = header.first().unwrap_or("nothing");
         return Err(Problem::at(

@@ -203,7 +203,7 @@ fn residual_networks_are_recovered() {
     for (depth, blocks, bottleneck) in [(18, [2, 2, 2, 2], false), (50, [3, 4, 6, 3], true)] {
         let own = Resnet::imagenet(depth).expect("it is published").graph();
         let unknown = check(&resnet_tensors(blocks, bottleneck), own);
-        assert_eq!(unknown, ["size of the pictures, taken to be 224 pixels a side ×1"]);
+        assert_eq!(unknown, ["size of the images, taken to be 224 pixels a side ×1"]);
     }
 }
 

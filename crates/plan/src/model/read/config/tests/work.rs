@@ -1,5 +1,5 @@
 //! Multiply-adds and what is kept for the backward pass, beside `transformers` 5.23 on PyTorch 2.11 as
-//! `benches/peers/counted.py` counts them: `FlopCounterMode` and `saved_tensors_hooks`, a sample of 128 tokens or a picture.
+//! `benches/peers/counted.py` counts them: `FlopCounterMode` and `saved_tensors_hooks`, a sample of 128 tokens or an image.
 
 use super::super::super::{SampleShape, model};
 use crate::estimate::memory::saved_bytes;
@@ -7,7 +7,7 @@ use crate::estimate::memory::saved_bytes;
 /// Holds multiply-adds to 0.5 % and kept bytes, without and with fused attention, to 8 %; 0 was not counted.
 fn check(config: &str, multiply_adds: u64, kept: u64, fused: u64) {
     let value: serde_json::Value = serde_json::from_str(config).expect("JSON");
-    let reads = value["model_type"].as_str().is_some_and(|kind| !PICTURES.contains(&kind));
+    let reads = value["model_type"].as_str().is_some_and(|kind| !IMAGES.contains(&kind));
     let shape = SampleShape { sequence: reads.then_some(128), ..SampleShape::default() };
     let graph = model(config.as_bytes(), &shape).expect("a network");
     let near = |what: &str, ours: f64, theirs: u64, most: f64| {
@@ -19,7 +19,7 @@ fn check(config: &str, multiply_adds: u64, kept: u64, fused: u64) {
     near("kept with fused attention", saved_bytes(&graph, true), fused, 8.0);
 }
 
-const PICTURES: [&str; 8] = ["clip", "convnextv2", "detr", "efficientnet", "mobilenet_v2", "resnet", "swin", "vit"];
+const IMAGES: [&str; 8] = ["clip", "convnextv2", "detr", "efficientnet", "mobilenet_v2", "resnet", "swin", "vit"];
 
 #[test]
 fn usual_networks_keep_what_pytorch_packs_away() {
@@ -59,7 +59,7 @@ fn turned_queries_and_keys_stand_beside_the_product_that_they_came_from() {
 }
 
 #[test]
-fn pictures_of_odd_sides_are_padded_as_tensorflow_does() {
+fn images_of_odd_sides_are_padded_as_tensorflow_does() {
     let config =
         r#"{"model_type": "efficientnet", "image_size": 600, "architectures": ["EfficientNetForImageClassification"]}"#;
     check(config, 35_513_256_448, 3_783_828_924, 0);

@@ -1,18 +1,18 @@
-//! Layers over pictures: channels × height × width.
+//! Layers over images: channels × height × width.
 
 use super::super::graph::{Function, Input, Norm, OpKind, TensorId, WeightSplit};
 use super::{Builder, Owned};
 
-/// A tensor with the shape of a picture.
+/// A tensor with the shape of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Picture {
+pub struct FeatureMap {
     pub tensor: TensorId,
     pub channels: u64,
     pub height: u64,
     pub width: u64,
 }
 
-impl Picture {
+impl FeatureMap {
     pub fn elements(&self) -> u64 {
         self.channels.saturating_mul(self.height).saturating_mul(self.width)
     }
@@ -29,7 +29,7 @@ pub struct Convolution {
     pub dilation: u64,
     pub groups: u64,
     pub bias: bool,
-    /// One pixel less is padded before the picture than after it, as TensorFlow's networks are carried over.
+    /// One pixel less is padded before the image than after it, as TensorFlow's networks are carried over.
     pub uneven: bool,
 }
 
@@ -72,13 +72,13 @@ fn sliding(side: u64, kernel: u64, stride: u64, padding: u64) -> u64 {
 }
 
 impl Builder {
-    pub fn picture(&mut self, channels: u64, height: u64, width: u64) -> Picture {
+    pub fn image(&mut self, channels: u64, height: u64, width: u64) -> FeatureMap {
         let tensor = self.input(channels * height * width);
-        self.reads(Input::Picture([channels, height, width]));
-        Picture { tensor, channels, height, width }
+        self.reads(Input::Image([channels, height, width]));
+        FeatureMap { tensor, channels, height, width }
     }
 
-    pub fn convolution(&mut self, name: &str, from: Picture, with: Convolution) -> Picture {
+    pub fn convolution(&mut self, name: &str, from: FeatureMap, with: Convolution) -> FeatureMap {
         let (height, width) = (with.side(from.height), with.side(from.width));
         let inner = with.kernel * with.kernel * from.channels / with.groups;
         let columns = with.channels / with.groups;
@@ -91,64 +91,67 @@ impl Builder {
         };
         let owned = Owned::parameters(inner * with.channels + if with.bias { with.channels } else { 0 });
         let tensor = self.add(name, kind, &[from.tensor], with.channels * height * width, owned);
-        Picture { tensor, channels: with.channels, height, width }
+        FeatureMap { tensor, channels: with.channels, height, width }
     }
 
     /// Batch normalisation with weight, bias, running mean, running variance and a count of batches.
-    pub fn batch_norm(&mut self, name: &str, from: Picture) -> Picture {
+    pub fn batch_norm(&mut self, name: &str, from: FeatureMap) -> FeatureMap {
         let kind = OpKind::Norm { norm: Norm::Batch, elements: from.elements(), groups: from.channels };
         let owned = Owned { parameters: 2 * from.channels, buffers: 2 * from.channels + 1 };
-        Picture { tensor: self.add(name, kind, &[from.tensor], from.elements(), owned), ..from }
+        FeatureMap { tensor: self.add(name, kind, &[from.tensor], from.elements(), owned), ..from }
     }
 
-    /// An activation over a picture; ReLU and its like overwrite their input in most implementations.
-    pub fn activate(&mut self, name: &str, from: Picture, function: Function, in_place: bool) -> Picture {
+    /// An activation over an image; ReLU and its like overwrite their input in most implementations.
+    pub fn activate(&mut self, name: &str, from: FeatureMap, function: Function, in_place: bool) -> FeatureMap {
         let kind = OpKind::Activation { function, elements: from.elements(), in_place };
-        Picture { tensor: self.add(name, kind, &[from.tensor], from.elements(), Owned::NOTHING), ..from }
+        FeatureMap { tensor: self.add(name, kind, &[from.tensor], from.elements(), Owned::NOTHING), ..from }
     }
 
-    /// The sum of two pictures of one shape.
-    pub fn sum(&mut self, name: &str, left: Picture, right: Picture) -> Picture {
+    /// The sum of two images of one shape.
+    pub fn sum(&mut self, name: &str, left: FeatureMap, right: FeatureMap) -> FeatureMap {
         let kind = OpKind::Elementwise { elements: left.elements(), inputs: 2, product: false };
-        Picture { tensor: self.add(name, kind, &[left.tensor, right.tensor], left.elements(), Owned::NOTHING), ..left }
+        FeatureMap {
+            tensor: self.add(name, kind, &[left.tensor, right.tensor], left.elements(), Owned::NOTHING),
+            ..left
+        }
     }
 
-    pub fn pool(&mut self, name: &str, from: Picture, kernel: u64, stride: u64, maximum: bool) -> Picture {
+    pub fn pool(&mut self, name: &str, from: FeatureMap, kernel: u64, stride: u64, maximum: bool) -> FeatureMap {
         let padding = (kernel - 1) / 2;
         let [height, width] = [from.height, from.width].map(|side| sliding(side, kernel, stride, padding));
         let outputs = from.channels * height * width;
         let kind = OpKind::Pool { maximum, inputs: from.elements(), outputs };
         let tensor = self.add(name, kind, &[from.tensor], outputs, Owned::NOTHING);
-        Picture { tensor, height, width, ..from }
+        FeatureMap { tensor, height, width, ..from }
     }
 
     /// The mean of each channel.
-    pub fn mean(&mut self, name: &str, from: Picture) -> Picture {
+    pub fn mean(&mut self, name: &str, from: FeatureMap) -> FeatureMap {
         let kind = OpKind::Pool { maximum: false, inputs: from.elements(), outputs: from.channels };
         let tensor = self.add(name, kind, &[from.tensor], from.channels, Owned::NOTHING);
-        Picture { tensor, height: 1, width: 1, ..from }
+        FeatureMap { tensor, height: 1, width: 1, ..from }
     }
 
-    /// Pictures of one height and width, one after the other.
-    pub fn concatenate(&mut self, name: &str, pictures: &[Picture]) -> Picture {
-        let channels = pictures.iter().map(|picture| picture.channels).sum();
-        let first = pictures[0];
+    /// Images of one height and width, one after the other.
+    pub fn concatenate(&mut self, name: &str, images: &[FeatureMap]) -> FeatureMap {
+        let channels = images.iter().map(|image| image.channels).sum();
+        let first = images[0];
         let elements = channels * first.height * first.width;
-        let inputs: Vec<TensorId> = pictures.iter().map(|picture| picture.tensor).collect();
+        let inputs: Vec<TensorId> = images.iter().map(|image| image.tensor).collect();
         let tensor = self.add(name, OpKind::Copy { elements }, &inputs, elements, Owned::NOTHING);
-        Picture { tensor, channels, ..first }
+        FeatureMap { tensor, channels, ..first }
     }
 
     /// Each pixel `factor` × `factor` times.
-    pub fn enlarge(&mut self, name: &str, from: Picture, factor: u64) -> Picture {
+    pub fn enlarge(&mut self, name: &str, from: FeatureMap, factor: u64) -> FeatureMap {
         let (height, width) = (from.height * factor, from.width * factor);
         let elements = from.channels * height * width;
         let tensor = self.add(name, OpKind::Resize { elements }, &[from.tensor], elements, Owned::NOTHING);
-        Picture { tensor, height, width, ..from }
+        FeatureMap { tensor, height, width, ..from }
     }
 
-    /// A linear layer over the values of one picture, and the loss among `classes`.
-    pub fn classify(&mut self, name: &str, from: Picture, classes: u64) {
+    /// A linear layer over the values of one image, and the loss among `classes`.
+    pub fn classify(&mut self, name: &str, from: FeatureMap, classes: u64) {
         let inner = from.elements();
         let kind = OpKind::Linear { rows: 1, inner, columns: classes, split: WeightSplit::Whole };
         let owned = Owned::parameters((inner + 1) * classes);

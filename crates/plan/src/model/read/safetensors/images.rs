@@ -8,14 +8,14 @@ use crate::model::families::block::{Feed, TransformerBlock};
 use crate::model::families::resnet::{self, Stem};
 use crate::model::families::{Resnet, Vit};
 
-/// No picture has a longer side.
+/// No image has a longer side.
 const LONGEST: u64 = 1 << 16;
 /// No residual network has more channels at first, stages or blocks.
 const MOST_CHANNELS: u64 = 1 << 14;
 const MOST_STAGES: usize = 8;
 
-fn is_picture(picture: &[u64; 3]) -> bool {
-    picture.iter().all(|side| (1..=LONGEST).contains(side))
+fn is_image(image: &[u64; 3]) -> bool {
+    image.iter().all(|side| (1..=LONGEST).contains(side))
 }
 
 fn classes(shape: &SampleShape, stored: Option<u64>) -> u64 {
@@ -50,8 +50,8 @@ pub(super) fn vit(header: &Header, shape: &SampleShape) -> Option<Graph> {
     if side * side != patches || side * patch > LONGEST || patches == 0 {
         return None;
     }
-    let picture = shape.picture.unwrap_or([channels, side * patch, side * patch]);
-    if !is_picture(&picture) || picture[1] < patch || picture[2] < patch {
+    let image = shape.image.unwrap_or([channels, side * patch, side * patch]);
+    if !is_image(&image) || image[1] < patch || image[2] < patch {
         return None;
     }
     let bias = match (is_own, joined) {
@@ -64,7 +64,7 @@ pub(super) fn vit(header: &Header, shape: &SampleShape) -> Option<Graph> {
         distances: false,
         hides: false,
         means: false,
-        picture,
+        image,
         patch,
         layers,
         block: TransformerBlock {
@@ -110,17 +110,17 @@ pub(super) fn resnet(header: &Header, shape: &SampleShape) -> Option<Graph> {
     let scores = ["classifier.1.weight", "fc.weight", "linear.weight"].iter().find_map(|name| header.shape(name));
     let stem = if kernel >= 7 { Stem::Large } else { Stem::Small };
     let usual = if kernel >= 7 { 224 } else { 32 };
-    let picture = shape.picture.unwrap_or([colours, usual, usual]);
+    let image = shape.image.unwrap_or([colours, usual, usual]);
     let group_width = if bottleneck { (thin * 64).checked_div(channels * groups)? } else { 64 };
-    if channels > MOST_CHANNELS || thin > MOST_CHANNELS || !is_picture(&picture) || stages.is_empty() {
+    if channels > MOST_CHANNELS || thin > MOST_CHANNELS || !is_image(&image) || stages.is_empty() {
         return None;
     }
     let classes = classes(shape, scores.and_then(|shape| shape.first().copied())).max(1);
     let network =
-        Resnet { picture, classes, stem, block, stages, channels, groups, group_width, variation: Default::default() };
+        Resnet { image, classes, stem, block, stages, channels, groups, group_width, variation: Default::default() };
     let mut graph = network.graph();
-    if shape.picture.is_none() {
-        graph.unknown.push(format!("size of the pictures, taken to be {usual} pixels a side ×1"));
+    if shape.image.is_none() {
+        graph.unknown.push(format!("size of the images, taken to be {usual} pixels a side ×1"));
     }
     Some(graph)
 }

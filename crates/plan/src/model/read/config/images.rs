@@ -1,4 +1,4 @@
-//! Networks over pictures.
+//! Networks over images.
 
 use domain::problem::Problem;
 
@@ -32,10 +32,10 @@ pub(super) fn vit(figures: &ConfigFields, kind: &str) -> Result<Graph, Problem> 
         }
         false => figures.or(&["intermediate_size"], 4 * hidden)?,
     };
-    let picture = figures.picture()?;
+    let image = figures.image()?;
     let network = Vit {
-        picture,
-        patch: patch(figures, picture, 16)?,
+        image,
+        patch: patch(figures, image, 16)?,
         layers: figures.layers(&["num_hidden_layers"])?,
         block: TransformerBlock {
             query_bias: figures.flag("qkv_bias", true),
@@ -69,22 +69,22 @@ pub(super) fn vit(figures: &ConfigFields, kind: &str) -> Result<Graph, Problem> 
     Ok(network.graph())
 }
 
-/// Height and width of a patch of the picture, a patch a token.
+/// Height and width of a patch of the image, a patch a token.
 fn patch(figures: &ConfigFields, [_, height, width]: [u64; 3], usual: u64) -> Result<u64, Problem> {
     let patch = figures.small(&["patch_size"], usual)?;
     if patch > height.min(width) {
-        return Err(Problem::at("patch_size", format!("a patch of {patch} pixels is larger than the picture"))
-            .hint("give the size of the pictures"));
+        return Err(Problem::at("patch_size", format!("a patch of {patch} pixels is larger than the image"))
+            .hint("give the size of the images"));
     }
     Ok(patch)
 }
 
 pub(super) fn resnet(figures: &ConfigFields) -> Result<Graph, Problem> {
     let network = residual(figures)?;
-    Ok(Resnet { picture: figures.picture()?, classes: figures.labels()?, ..network }.graph())
+    Ok(Resnet { image: figures.image()?, classes: figures.labels()?, ..network }.graph())
 }
 
-/// A residual network, but for the pictures and the classes that are asked for.
+/// A residual network, but for the images and the classes that are asked for.
 pub(super) fn residual(figures: &ConfigFields) -> Result<Resnet, Problem> {
     let basic = figures.text("layer_type") == Some("basic");
     let stages = figures.list("depths")?.unwrap_or(vec![3, 4, 6, 3]);
@@ -100,7 +100,7 @@ pub(super) fn residual(figures: &ConfigFields) -> Result<Resnet, Problem> {
         return Err(Problem::at("hidden_sizes", message).hint("one of each a stage"));
     }
     Ok(Resnet {
-        picture: [3, 224, 224],
+        image: [3, 224, 224],
         classes: 0,
         stem: Stem::Large,
         block,
@@ -127,7 +127,7 @@ pub(super) fn rounded(channels: f64, divisor: u64, least: u64) -> u64 {
 pub(super) fn mobilenet_first(figures: &ConfigFields) -> Result<Graph, Problem> {
     let (multiplier, least) = (figures.ratio("depth_multiplier", 1.0)?, figures.small(&["min_depth"], 8)?);
     let widths = |channels: u64| ((channels as f64 * multiplier) as u64).max(least);
-    Ok(Mobilenet::first(figures.picture()?, figures.labels()?, widths).clipped().graph())
+    Ok(Mobilenet::first(figures.image()?, figures.labels()?, widths).clipped().graph())
 }
 
 pub(super) fn mobilenet_second(figures: &ConfigFields) -> Result<Graph, Problem> {
@@ -135,7 +135,7 @@ pub(super) fn mobilenet_second(figures: &ConfigFields) -> Result<Graph, Problem>
     let (divisor, least) = (figures.small(&["depth_divisible_by"], 8)?, figures.small(&["min_depth"], 8)?);
     let expand = figures.ratio("expand_ratio", 6.0)?;
     let network = Mobilenet::second(
-        figures.picture()?,
+        figures.image()?,
         figures.labels()?,
         |channels| rounded((channels as f64 * multiplier).round_ties_even(), divisor, least),
         |channels| rounded((channels as f64 * expand).round_ties_even(), divisor, least),
@@ -155,16 +155,16 @@ pub(super) fn mobilenet_third(figures: &ConfigFields) -> Result<Graph, Problem> 
         }
     };
     let wide = |channels: u64| rounded(channels as f64 * multiplier, 8, 8);
-    Ok(Mobilenet::third(figures.picture()?, figures.classes(1000)?, large, wide).graph())
+    Ok(Mobilenet::third(figures.image()?, figures.classes(1000)?, large, wide).graph())
 }
 
 /// A type of ours, with the keys of Ultralytics' files.
 pub(super) fn yolo(figures: &ConfigFields) -> Result<Graph, Problem> {
-    let picture = match (figures.shape.picture, figures.has("image_size")) {
+    let image = match (figures.shape.image, figures.has("image_size")) {
         (None, false) => [3, 640, 640],
-        (Some(_), _) | (None, true) => figures.picture()?,
+        (Some(_), _) | (None, true) => figures.image()?,
     };
-    if picture[1] % 32 != 0 || picture[2] % 32 != 0 {
+    if image[1] % 32 != 0 || image[2] % 32 != 0 {
         return Err(Problem::at(
             "image_size",
             "its features are those of every 32nd pixel, and a side is no multiple of 32",
@@ -172,7 +172,7 @@ pub(super) fn yolo(figures: &ConfigFields) -> Result<Graph, Problem> {
         .hint("such as 640"));
     }
     let network = Yolo {
-        picture,
+        image,
         classes: figures.classes(80)?.min(1 << 16),
         depth: figures.ratio("depth_multiple", 1.0)?,
         width: figures.ratio("width_multiple", 1.0)?,
@@ -190,7 +190,7 @@ pub(super) fn convnext(figures: &ConfigFields, second: bool) -> Result<Graph, Pr
         );
     }
     let network = Convnext {
-        picture: figures.picture()?,
+        image: figures.image()?,
         patch: figures.small(&["patch_size"], 4)?,
         depths,
         widths,
@@ -201,7 +201,7 @@ pub(super) fn convnext(figures: &ConfigFields, second: bool) -> Result<Graph, Pr
     Ok(network.graph())
 }
 
-/// CLIP, or SigLIP, which has no token for the picture as a whole but looks at the patches once more at the end.
+/// CLIP, or SigLIP, which has no token for the image as a whole but looks at the patches once more at the end.
 pub(super) fn clip(figures: &ConfigFields, sigmoid: bool) -> Result<Graph, Problem> {
     let classifies = figures.architecture().ends_with("ForImageClassification");
     let [sight, text] = match sigmoid {
@@ -223,12 +223,12 @@ pub(super) fn clip(figures: &ConfigFields, sigmoid: bool) -> Result<Graph, Probl
 }
 
 /// A file of one half alone.
-pub(super) fn clip_half(figures: &ConfigFields, kind: &str, picture: bool) -> Result<Graph, Problem> {
+pub(super) fn clip_half(figures: &ConfigFields, kind: &str, image: bool) -> Result<Graph, Problem> {
     let projects = figures.architecture().ends_with("WithProjection");
     let sigmoid = kind.starts_with("siglip");
     let network = Clip {
-        sees: if picture { Some(sees(figures, sigmoid, true)?) } else { None },
-        reads: if picture { None } else { Some(reads(figures, sigmoid)?) },
+        sees: if image { Some(sees(figures, sigmoid, true)?) } else { None },
+        reads: if image { None } else { Some(reads(figures, sigmoid)?) },
         projection: if projects { figures.or(&["projection_dim"], 512)?.min(1 << 16) } else { 0 },
         sharpened: 0,
         classes: 0,
@@ -237,10 +237,10 @@ pub(super) fn clip_half(figures: &ConfigFields, kind: &str, picture: bool) -> Re
 }
 
 fn sees(figures: &ConfigFields, sigmoid: bool, pools: bool) -> Result<Sees, Problem> {
-    let picture = figures.picture()?;
+    let image = figures.image()?;
     Ok(Sees {
-        picture,
-        patch: patch(figures, picture, if sigmoid { 16 } else { 32 })?,
+        image,
+        patch: patch(figures, image, if sigmoid { 16 } else { 32 })?,
         layers: figures.layers_or("num_hidden_layers", 12)?,
         block: tower(figures, [768, 12, 3072], sigmoid, false)?,
         token: !sigmoid,
