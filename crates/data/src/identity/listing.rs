@@ -94,10 +94,12 @@ impl SampleList {
         SampleList { names: Vec::new(), bytes: Vec::new(), contents, targets }
     }
 
+    /// Number of samples.
     pub fn len(&self) -> usize {
         self.targets.len()
     }
 
+    /// The same list without the hashes of contents.
     pub fn without_contents(&self) -> SampleList {
         SampleList { contents: Vec::new(), ..self.clone() }
     }

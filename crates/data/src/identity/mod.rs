@@ -6,6 +6,7 @@
 //! tokens, so neither may pass unnoticed. Read on in `change` (what differs) and `provenance` (what is done about it).
 
 mod change;
+mod compare;
 mod listing;
 pub mod preparation;
 mod provenance;
