@@ -2,7 +2,7 @@
 //! A batch's memory, lent to whoever speaks DLPack, without a copy.
 //!
 //! The structures are those of DLPack's `dlpack.h` before its version 1.0, which every consumer reads. A tensor that
-//! was made of a [`Memory`] keeps the batch alive; when the last one is gone, the memory goes back to the loader.
+//! was made of a [`BatchTensor`] keeps the batch alive; when the last one is gone, the memory goes back to the loader.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub enum Place {
 
 /// Numbers of a batch, to be given to `from_dlpack`.
 #[pyclass(frozen)]
-pub struct Memory {
+pub struct BatchTensor {
     batch: Arc<Batch>,
     place: Place,
     shape: Vec<usize>,
@@ -79,10 +79,10 @@ const BFLOAT: u8 = 4;
 /// The name of a capsule that nobody has taken.
 const FRESH: &CStr = c"dltensor";
 
-impl Memory {
+impl BatchTensor {
     /// The numbers at `place`, of this shape, row by row.
-    pub fn new(batch: Arc<Batch>, place: Place, shape: Vec<usize>) -> Memory {
-        Memory { batch, place, shape }
+    pub fn new(batch: Arc<Batch>, place: Place, shape: Vec<usize>) -> BatchTensor {
+        BatchTensor { batch, place, shape }
     }
 
     fn address(&self) -> (*const u8, usize, Type) {
@@ -106,7 +106,7 @@ impl Memory {
 }
 
 #[pymethods]
-impl Memory {
+impl BatchTensor {
     /// A capsule of the memory. It is the processor's, and there is nothing to wait for.
     #[pyo3(signature = (**_keywords))]
     fn __dlpack__<'py>(

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 #[pymodule(name = "_door")]
 mod module {
     #[pymodule_export]
-    use crate::dlpack::Memory;
+    use crate::dlpack::BatchTensor;
     #[pymodule_export]
     use crate::loader::{PyLoader, variables};
 

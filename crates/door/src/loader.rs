@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use data::recipe::{NAMES, TransformPreset};
-use data::{BatchDtype, Cursor, Dataset, Loader, LoaderOptions, Part, RankShare};
+use data::{BatchDtype, Cursor, DataIdentity, Dataset, Loader, LoaderOptions, Part, Provenance, RankShare};
 use domain::train::{Corrupt, Data, MemoryFormat, Normalize, Split};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use store::{Access, Limits, Meter};
 
-use crate::dlpack::{Memory, Place};
+use crate::dlpack::{BatchTensor, Place};
 
 /// A stream of batches that can be told where to begin.
 #[pyclass(name = "Loader", frozen)]
@@ -22,14 +22,16 @@ pub struct PyLoader {
     train: bool,
     options: LoaderOptions,
     running: Mutex<Loader>,
-    /// Found once, when it is asked for.
-    identity: OnceLock<String>,
+    /// The samples and their split, without the contents of files.
+    identity: DataIdentity,
+    /// Its digest, computed once, when it is asked for.
+    digest: OnceLock<String>,
 }
 
 /// A batch as Python gets it: values, labels, and the cursor after it.
-type Next = (Memory, Memory, u64, u64);
+type Next = (BatchTensor, BatchTensor, u64, u64);
 
-/// The variables that tell credentials and endpoints.
+/// The environment variables that hold credentials and endpoints.
 #[pyfunction]
 pub fn variables() -> Vec<&'static str> {
     store::VARIABLES.to_vec()
@@ -63,41 +65,28 @@ impl PyLoader {
         environment: HashMap<String, String>,
     ) -> PyResult<PyLoader> {
         let preset = TransformPreset::named(recipe, size).ok_or_else(|| unknown("recipe", recipe, &NAMES))?;
-        let numbers = match numbers {
-            "f32" => BatchDtype::F32,
-            "bf16" => BatchDtype::Bf16,
-            "u8" => BatchDtype::U8,
-            other => return Err(unknown("kind of numbers", other, &["f32", "bf16", "u8"])),
-        };
-        let part = match part {
-            "train" => Part::Train,
-            "val" => Part::Validation,
-            "test" => Part::Test,
-            other => return Err(unknown("part", other, &["train", "val", "test"])),
-        };
+        let part = part_named(part)?;
         let share = RankShare::new(rank, world)
             .ok_or_else(|| PyValueError::new_err(format!("there is no rank {rank} of {world}; ranks count from 0")))?;
         if batch == 0 {
             return Err(PyValueError::new_err("a batch has at least one sample"));
         }
-        let normalize = match (mean, std) {
-            (None, None) => Normalize { mean: vec![0.485, 0.456, 0.406], std: vec![0.229, 0.224, 0.225] },
-            (Some(mean), Some(std)) if mean.len() == std.len() && std.iter().all(|std| *std > 0.0) => {
-                Normalize { mean, std }
-            }
-            _ => {
-                return Err(PyValueError::new_err(
-                    "give `mean` and `std` together, one number a channel, `std` above 0",
-                ));
-            }
+        let options = LoaderOptions {
+            batch,
+            share,
+            seed,
+            workers,
+            layout: if channels_last { MemoryFormat::ChannelsLast } else { MemoryFormat::Contiguous },
+            numbers: dtype_named(numbers)?,
+            augment: preset.augment.clone(),
         };
         let spec = Data {
             path: uri.clone(),
             split: split.map_or(Split::Folders(domain::train::Folders::Folders), Split::Shares),
             classes: None,
             text: None,
-            augment: preset.augment.clone(),
-            normalize: Some(normalize),
+            augment: preset.augment,
+            normalize: Some(normalize(mean, std)?),
             size: Some(preset.size),
             corrupt: if skip_corrupt { Corrupt::Skip } else { Corrupt::Fail },
             workers: 1,
@@ -105,26 +94,19 @@ impl PyLoader {
             preload: None,
         };
         let access = Access::gather(|name| environment.get(name).cloned());
-        let dataset = py.detach(|| open(&uri, &spec, seed, &cache, &access)).map_err(PyRuntimeError::new_err)?;
-        let options = LoaderOptions {
-            batch,
-            share,
-            seed,
-            workers,
-            layout: if channels_last { MemoryFormat::ChannelsLast } else { MemoryFormat::Contiguous },
-            numbers,
-            augment: preset.augment,
-        };
+        let opened = py.detach(|| open(&uri, &spec, seed, &cache, &access));
+        let (dataset, identity) = opened.map_err(PyRuntimeError::new_err)?;
         let train = part == Part::Train && !preset.evaluation;
         let dataset = Arc::new(dataset);
         let running = Mutex::new(start(&dataset, part, train, &options, Cursor::START));
-        Ok(PyLoader { dataset, part, train, options, running, identity: OnceLock::new() })
+        Ok(PyLoader { dataset, part, train, options, running, identity, digest: OnceLock::new() })
     }
 
     /// The next batch of this rank, or nothing after the last one.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Next>> {
         let next = py.detach(|| self.running.lock().unwrap_or_else(PoisonError::into_inner).next());
-        let Some(batch) = next.transpose().map_err(|error| PyRuntimeError::new_err(told(&error, error.hint())))? else {
+        let Some(batch) = next.transpose().map_err(|error| PyRuntimeError::new_err(with_hint(&error, error.hint())))?
+        else {
             return Ok(None);
         };
         let (after, len) = (batch.cursor_after(), batch.len());
@@ -134,8 +116,8 @@ impl PyLoader {
             MemoryFormat::ChannelsLast => vec![len, height, width, channels],
         };
         let batch = Arc::new(batch);
-        let images = Memory::new(Arc::clone(&batch), Place::Images, shape);
-        Ok(Some((images, Memory::new(batch, Place::Labels, vec![len]), after.epoch, after.pos)))
+        let images = BatchTensor::new(Arc::clone(&batch), Place::Images, shape);
+        Ok(Some((images, BatchTensor::new(batch, Place::Labels, vec![len]), after.epoch, after.pos)))
     }
 
     /// Forgets what was made ahead and begins at a cursor.
@@ -159,10 +141,10 @@ impl PyLoader {
         self.dataset.count(self.part)
     }
 
-    /// What tells this data set from others: a hash of its classes and of the name and label of each sample.
+    /// The digest of the data's identity: what a checkpoint of a run on the same data and split would hold.
     #[getter]
     fn identity(&self) -> String {
-        self.identity.get_or_init(|| self.dataset.identity()).clone()
+        self.digest.get_or_init(|| self.identity.digest()).clone()
     }
 
     /// Names of the classes, in label order.
@@ -171,7 +153,7 @@ impl PyLoader {
         self.dataset.classes().to_vec()
     }
 
-    /// Whether batches are shuffled, augmented and go on for ever.
+    /// Whether batches are shuffled, augmented and never end.
     #[getter]
     fn trains(&self) -> bool {
         self.train
@@ -185,10 +167,47 @@ impl PyLoader {
     }
 }
 
-fn open(uri: &str, spec: &Data, seed: u64, cache: &Path, access: &Access) -> Result<Dataset, String> {
+/// Opens the data, and lists its samples without reading them.
+fn open(uri: &str, spec: &Data, seed: u64, cache: &Path, access: &Access) -> Result<(Dataset, DataIdentity), String> {
     let staged = store::stage(uri, cache, access, Limits::attended(), &Meter::default());
-    let staged = staged.map_err(|error| told(&error, error.hint()))?;
-    Dataset::open(spec, &staged.path, seed).map_err(|error| told(&error, error.hint()))
+    let staged = staged.map_err(|error| with_hint(&error, error.hint()))?;
+    let mut provenance = Provenance::of_run(None, false, false);
+    let dataset = Dataset::open_known(spec, &staged.path, seed, &mut provenance);
+    let dataset = dataset.map_err(|error| with_hint(&error, error.hint()))?;
+    let identity = provenance.found().cloned().ok_or("the data was opened without listing its samples")?;
+    Ok((dataset, identity))
+}
+
+fn dtype_named(name: &str) -> PyResult<BatchDtype> {
+    match name {
+        "f32" => Ok(BatchDtype::F32),
+        "bf16" => Ok(BatchDtype::Bf16),
+        "u8" => Ok(BatchDtype::U8),
+        other => Err(unknown("dtype", other, &["f32", "bf16", "u8"])),
+    }
+}
+
+fn part_named(name: &str) -> PyResult<Part> {
+    match name {
+        "train" => Ok(Part::Train),
+        "val" => Ok(Part::Validation),
+        "test" => Ok(Part::Test),
+        other => Err(unknown("part", other, &["train", "val", "test"])),
+    }
+}
+
+/// The given mean and standard deviation, or those of ImageNet.
+fn normalize(mean: Option<Vec<f32>>, std: Option<Vec<f32>>) -> PyResult<Normalize> {
+    match (mean, std) {
+        (None, None) => Ok(Normalize { mean: vec![0.485, 0.456, 0.406], std: vec![0.229, 0.224, 0.225] }),
+        (Some(mean), Some(std)) if mean.len() == std.len() && std.iter().all(|std| *std > 0.0) => {
+            Ok(Normalize { mean, std })
+        }
+        _ => {
+            let why = "give `mean` and `std` together, one number per channel, `std` above 0";
+            Err(PyValueError::new_err(why))
+        }
+    }
 }
 
 fn start(dataset: &Arc<Dataset>, part: Part, train: bool, options: &LoaderOptions, from: Cursor) -> Loader {
@@ -200,7 +219,7 @@ fn start(dataset: &Arc<Dataset>, part: Part, train: bool, options: &LoaderOption
 }
 
 /// An error and what to type next, as one text.
-fn told(error: &dyn Display, hint: Option<String>) -> String {
+fn with_hint(error: &dyn Display, hint: Option<String>) -> String {
     match hint {
         Some(hint) => format!("{error}\nhint: {hint}"),
         None => error.to_string(),

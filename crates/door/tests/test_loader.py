@@ -178,9 +178,10 @@ class Loading(unittest.TestCase):
         state = loader.state_dict()
         with self.assertRaisesRegex(ValueError, "recipe is imagenet-val"):
             loader.load_state_dict({**state, "recipe": "imagenet-val"})
-        with self.assertRaisesRegex(ValueError, "data is other"):
-            loader.load_state_dict({**state, "data": "other"})
-        # States of earlier versions know less.
+        with self.assertRaisesRegex(ValueError, "identity is other"):
+            loader.load_state_dict({**state, "identity": "other"})
+        # States of earlier versions know less, or hold another kind of hash.
+        loader.load_state_dict({**{key: state[key] for key in state if key != "identity"}, "data": "1f2e"})
         loader.load_state_dict({key: state[key] for key in ("epoch", "pos", "seed", "samples", "trains")})
 
     def test_numbers_and_layouts_agree(self):

@@ -135,13 +135,13 @@ class Loader:
         return {
             "epoch": self._epoch, "pos": self._pos, "seed": self._seed, "samples": self._inner.samples,
             "trains": self._inner.trains, "recipe": self._recipe, "size": self._size, "split": self._split,
-            "part": self._part, "data": self._inner.identity,
+            "part": self._part, "identity": self._inner.identity,
         }
 
     def load_state_dict(self, state):
         """Goes on where `state` was taken, with any `world`, `workers` and `batch`."""
         known = self.state_dict()
-        for key in ("seed", "samples", "trains", "recipe", "size", "split", "part", "data"):
+        for key in ("seed", "samples", "trains", "recipe", "size", "split", "part", "identity"):
             if state.get(key, known[key]) != known[key]:
                 raise ValueError(
                     f"the state is of a loader whose {key} is {state[key]}, and this one's is {known[key]}; "

@@ -128,22 +128,6 @@ impl Dataset {
         }
     }
 
-    /// What tells this data set from others: the BLAKE3 hash, in hexadecimal digits, of the names of its classes and of
-    /// the name and label of each sample. Pixels are not read, so an image that was replaced goes unnoticed.
-    pub fn identity(&self) -> String {
-        let mut hash = blake3::Hasher::new();
-        let mut add = |bytes: &[u8]| {
-            hash.update(&(bytes.len() as u64).to_le_bytes());
-            hash.update(bytes);
-        };
-        self.classes.iter().for_each(|class| add(class.as_bytes()));
-        for (sample, label) in (0_u32..).zip(&self.labels) {
-            add(self.name(sample).as_bytes());
-            add(&label.to_le_bytes());
-        }
-        hash.finalize().to_hex().to_string()
-    }
-
     /// Names of the classes, in label order: sorted by name (the CSV's by number, CIFAR-10's as its file lists them).
     pub fn classes(&self) -> &[String] {
         &self.classes
