@@ -29,6 +29,7 @@ pub(crate) struct Pixels<'a> {
 }
 
 impl Rgb {
+    /// The image, borrowed.
     pub fn view(&self) -> Pixels<'_> {
         Pixels { height: self.height, width: self.width, pixels: &self.pixels }
     }

@@ -14,7 +14,7 @@ use crate::{Error, Part};
 
 /// Boxes may leave the image by this share of it, which rounding to few digits does.
 const ROUNDING: f64 = 0.01;
-/// Folders that link to each other without a circle can still be entered by very many ways.
+/// Folders that link to each other without a circle can still be entered very many times.
 const MOST_FOLDERS: u32 = 100_000;
 /// No data set of boxes has more classes.
 const MOST_CLASSES: u32 = 1 << 16;
@@ -23,7 +23,7 @@ const MOST_CLASSES: u32 = 1 << 16;
 pub(super) fn read(root: &Path) -> Result<Listing, Error> {
     let (folder, labels) = (root.join("images"), root.join("labels"));
     let mut images = Vec::new();
-    walk(&folder, &mut images, &mut Way::default())?;
+    walk(&folder, &mut images, &mut Entered::default())?;
     let names = names(root)?;
     let mut listing = Listing::default();
     let mut most = None;
@@ -49,32 +49,32 @@ fn home(inner: &Path) -> Option<Part> {
     part_named(&first.as_os_str().to_string_lossy())
 }
 
-/// Where a walk through folders is.
+/// The folders that a walk has entered.
 #[derive(Default)]
-struct Way {
+struct Entered {
     /// The present folder and those above it, without links.
     above: Vec<PathBuf>,
-    /// Folders that were entered so far.
-    entered: u32,
+    /// Number of folders entered so far.
+    count: u32,
 }
 
 /// The images below a folder. Links are followed, but none that leads in a circle.
-fn walk(folder: &Path, found: &mut Vec<PathBuf>, way: &mut Way) -> Result<(), Error> {
+fn walk(folder: &Path, found: &mut Vec<PathBuf>, entered: &mut Entered) -> Result<(), Error> {
     let failed = |source| Error::Read { name: folder.display().to_string(), source };
     let real = fs::canonicalize(folder).map_err(failed)?;
-    if way.above.contains(&real) {
+    if entered.above.contains(&real) {
         return Ok(());
     }
-    way.entered += 1;
-    if way.entered > MOST_FOLDERS {
+    entered.count += 1;
+    if entered.count > MOST_FOLDERS {
         let hint = "remove links that lead from folder to folder";
-        return Err(layout(folder, format!("more than {MOST_FOLDERS} folders are found on the way"), hint));
+        return Err(layout(folder, format!("more than {MOST_FOLDERS} folders are found"), hint));
     }
-    way.above.push(real);
+    entered.above.push(real);
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if path.is_dir() {
-            walk(&path, found, way)?;
+            walk(&path, found, entered)?;
             continue;
         }
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
@@ -82,7 +82,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>, way: &mut Way) -> Result<(), Er
             found.push(path);
         }
     }
-    way.above.pop();
+    entered.above.pop();
     Ok(())
 }
 

@@ -36,6 +36,7 @@ pub(crate) enum Opened {
 }
 
 impl Opened {
+    /// Opens a file for reading by position: a local one, or one that is served from the cache of remote data.
     pub fn open(path: &Path) -> io::Result<Opened> {
         Opened::with(Client::of(path)?.as_ref(), path)
     }
@@ -126,15 +127,18 @@ struct Open {
 const MOST_OPEN: usize = 256;
 
 impl Handles {
+    /// Handles of some files, none of which is opened yet.
     pub fn new(paths: Vec<PathBuf>) -> Handles {
         let client = Served(paths.first().map_or(Ok(None), |path| Client::of(path)));
         Handles { paths, client, open: Mutex::default() }
     }
 
+    /// The path of a file, by its number.
     pub fn path(&self, number: u32) -> &Path {
         &self.paths[number as usize]
     }
 
+    /// The paths of all files, in the order of their numbers.
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
@@ -226,6 +230,7 @@ const WINDOW: u64 = 16 << 10;
 const WINDOW_REMOTE: u64 = 4 << 20;
 
 impl<'a> Window<'a> {
+    /// A window on a file that shows nothing yet.
     pub fn new(file: &'a Opened) -> io::Result<Window<'a>> {
         let length = file.length()?;
         Ok(Window { file, length, start: 0, buffer: Vec::new() })

@@ -20,12 +20,14 @@ pub(super) struct Labels {
 const TREE: &str = "lay the images out as `…/<class>/<file>.jpg|png`";
 
 impl Labels {
+    /// The index of encoded images with these labels.
     pub fn into_index(self, encoded: Encoded) -> Index {
         let Labels { classes, labels, homes } = self;
         let content = Content::Encoded(encoded);
         Index { classes, labels, homes, content, skipped: Vec::new(), replaced: Vec::new() }
     }
 
+    /// Classes, labels, and the split that the layout names for each sample if it names any.
     pub fn into_lists(self) -> (Vec<String>, Vec<u32>, Option<Vec<Part>>) {
         (self.classes, self.labels, self.homes)
     }

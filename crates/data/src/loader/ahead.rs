@@ -11,7 +11,7 @@ use domain::train::MemoryFormat;
 
 use super::dataset::Scratch;
 use super::fill::Horizon;
-use super::upcoming::{Plan, Upcoming};
+use super::upcoming::{BatchPlan, Upcoming};
 use super::{Batch, MixedLabels};
 use crate::transform::augment::Changes;
 use crate::transform::mix::{Form, Mixing};
@@ -79,7 +79,7 @@ pub(super) struct State {
 
 /// A batch between its opening and its handing out.
 pub(super) struct InFlight {
-    pub plan: Plan,
+    pub plan: BatchPlan,
     pub stage: Stage,
     pub done: usize,
     /// The error of the lowest slot that could not be filled.
@@ -100,7 +100,7 @@ pub(super) enum Stage {
 pub(super) struct Task {
     /// Number of the batch.
     number: u64,
-    plan: Plan,
+    plan: BatchPlan,
     claim: Claim,
 }
 
@@ -114,6 +114,7 @@ pub(super) enum Reach {
 }
 
 impl State {
+    /// Takes the batch at the front if all its slots are filled.
     pub fn take_complete(&mut self) -> Option<InFlight> {
         if !self.is_complete() {
             return None;
@@ -174,6 +175,7 @@ impl InFlight {
         }
     }
 
+    /// Turns a filled batch into the one that is handed out, or into the error of its first sample that has one.
     pub fn land(self, shared: &Arc<Shared>, wait: Duration) -> Result<Batch, Error> {
         if let Some((_, error)) = self.failure {
             return Err(error);
@@ -273,7 +275,7 @@ impl Shared {
     }
 
     /// Mixes the images of a batch whose slots are all filled; none if somebody still writes to it.
-    fn mix(&self, plan: &Plan, stage: Stage) -> Option<(Filled, MixedLabels)> {
+    fn mix(&self, plan: &BatchPlan, stage: Stage) -> Option<(Filled, MixedLabels)> {
         let Stage::Open(batch) = stage else { return None };
         let mut filled = batch.close().ok()?;
         let (height, width) = (self.dataset.height(), self.dataset.width());

@@ -6,7 +6,7 @@ use domain::train::MemoryFormat;
 
 use super::ahead::{Shared, Walk};
 use super::dataset::Scratch;
-use super::upcoming::Plan;
+use super::upcoming::BatchPlan;
 use crate::Error;
 use crate::files::cache::NEVER;
 use crate::files::remote::AccessTime;
@@ -29,7 +29,7 @@ pub(super) struct Horizon {
 
 impl Shared {
     /// Writes the image of a slot, and its label.
-    pub fn fill(&self, plan: &Plan, claim: &mut Claim, slot: usize, scratch: &mut Scratch) -> Result<(), Error> {
+    pub fn fill(&self, plan: &BatchPlan, claim: &mut Claim, slot: usize, scratch: &mut Scratch) -> Result<(), Error> {
         let (epoch, pos) = (plan.from.epoch, plan.position(slot as u64));
         let (height, width) = (self.dataset.height(), self.dataset.width());
         let samples = self.dataset.part(self.part);
@@ -92,7 +92,7 @@ impl Shared {
 
     /// When a sample of remote data is needed. Says on the way what will be read soon: each sample of the
     /// batch after the one that is made, when the sample in its place is; and before the first batch, all of that one.
-    fn announce(&self, plan: &Plan, slot: u64, pos: u64) -> AccessTime {
+    fn announce(&self, plan: &BatchPlan, slot: u64, pos: u64) -> AccessTime {
         let Some(horizon) = &self.horizon else { return AccessTime::SOME_TIME };
         let epoch = plan.from.epoch;
         // The one that another rank's is mixed with is announced by that rank.

@@ -22,7 +22,7 @@ use domain::train::{Augment, MemoryFormat};
 use self::ahead::{Counters, Reach, Shared, State, Walk};
 use self::dataset::Scratch;
 use self::fill::Horizon;
-use self::upcoming::{Plan, Upcoming};
+use self::upcoming::{BatchPlan, Upcoming};
 use crate::files::cache::CacheCounts;
 use crate::sampling::share::RankShare;
 use crate::transform::augment::Changes;
@@ -104,7 +104,7 @@ pub struct MixedLabels {
 pub struct Batch {
     /// Present until the batch is dropped.
     filled: Option<Filled>,
-    plan: Plan,
+    plan: BatchPlan,
     mixed: Option<MixedLabels>,
     wait: Duration,
     shared: Arc<Shared>,
@@ -194,24 +194,12 @@ impl Loader {
         let upcoming = Upcoming { at: from, epochs, samples, batch: all, share, mixes: mixing.is_some() };
         let batch = share.most(all) as usize;
         let values = batch * dataset.sample_len();
-        let Cursor { epoch, pos } = from;
-        let horizon = match &walk {
-            Walk::Shuffled(_) if dataset.is_remote() => {
-                let ahead = all.max(FEWEST_AHEAD).min(samples.max(1));
-                Some(Horizon { samples: samples.max(1), epochs, ahead, begun: AtomicBool::new(false) })
-            }
-            Walk::Shuffled(_) | Walk::Natural => None,
-        };
-        let refused = (epoch < epochs && pos >= samples.max(1)).then_some(Error::Position { epoch, pos, samples });
-        let refused = refused.or_else(|| grey(&walk, &dataset));
+        let refused = refusal(&dataset, &walk, from, epochs, samples);
         let ended = refused.is_some();
         let state = State { upcoming, in_flight: VecDeque::new(), first: 0, spare: Vec::new(), ended };
         let from_memory = dataset.in_memory();
-        let recipe = match &walk {
-            Walk::Natural => dataset.recipe().map(|recipe| (recipe, false)),
-            // Data that were opened without parts in mind are shown whole.
-            Walk::Shuffled(changes) => dataset.recipe().and(ImageTransform::of(changes.before(), dataset.height())),
-        };
+        let recipe = shown(&dataset, &walk);
+        let horizon = horizon(&dataset, &walk, all, samples, epochs);
         let shared = Arc::new(Shared {
             process: std::process::id(),
             order: SampleOrder::new(dataset.count(part), options.seed),
@@ -245,6 +233,35 @@ impl Loader {
     }
 }
 
+/// Why a loader cannot start: the cursor is not in the data, or the images have no colours to be changed.
+fn refusal(dataset: &Dataset, walk: &Walk, from: Cursor, epochs: u64, samples: u64) -> Option<Error> {
+    let Cursor { epoch, pos } = from;
+    if epoch < epochs && pos >= samples.max(1) {
+        return Some(Error::Position { epoch, pos, samples });
+    }
+    grey(walk, dataset)
+}
+
+/// Which part of each image is shown, where parts of images are, and whether the list has other changes besides.
+fn shown(dataset: &Dataset, walk: &Walk) -> Option<(ImageTransform, bool)> {
+    match walk {
+        Walk::Natural => dataset.recipe().map(|recipe| (recipe, false)),
+        // Data that were opened without parts in mind are shown whole.
+        Walk::Shuffled(changes) => dataset.recipe().and(ImageTransform::of(changes.before(), dataset.height())),
+    }
+}
+
+/// How far ahead remote samples are announced; none for data that is here, and for one pass in natural order.
+fn horizon(dataset: &Dataset, walk: &Walk, batch: u64, samples: u64, epochs: u64) -> Option<Horizon> {
+    match walk {
+        Walk::Shuffled(_) if dataset.is_remote() => {
+            let ahead = batch.max(FEWEST_AHEAD).min(samples.max(1));
+            Some(Horizon { samples: samples.max(1), epochs, ahead, begun: AtomicBool::new(false) })
+        }
+        Walk::Shuffled(_) | Walk::Natural => None,
+    }
+}
+
 /// Why images without colours cannot be changed as the list says.
 fn grey(walk: &Walk, dataset: &Dataset) -> Option<Error> {
     let Walk::Shuffled(Changes { random: Some(_), .. }) = walk else { return None };
@@ -252,7 +269,7 @@ fn grey(walk: &Walk, dataset: &Dataset) -> Option<Error> {
     (channels != 3).then_some(Error::Grey { channels })
 }
 
-/// Samples that are announced before they are read, at least: trips to elsewhere that are under way.
+/// Samples that are announced before they are read, at least: requests that are in flight.
 const FEWEST_AHEAD: u64 = 32;
 /// Values that are written between two trips to the lock: some 20 µs of work.
 const TAKEN_VALUES: usize = 1 << 15;
@@ -277,7 +294,8 @@ impl Drop for Loader {
 }
 
 impl Batch {
-    /// Normalised values of 32 bits, none if other numbers were asked for: `len × channels × height × width`, or `len × height × width × channels` for channels-last.
+    /// Normalised values of 32 bits, none if another dtype was asked for: `len × channels × height × width`,
+    /// or `len × height × width × channels` for channels-last.
     pub fn images(&self) -> &[f32] {
         self.filled.as_ref().map_or(&[], Filled::images)
     }
@@ -292,7 +310,7 @@ impl Batch {
         self.filled.as_ref().map_or(BatchDtype::F32, Filled::numbers)
     }
 
-    /// One label a sample: the place of its class in [`Dataset::classes`].
+    /// One label per sample: the place of its class in [`Dataset::classes`].
     pub fn labels(&self) -> &[i64] {
         self.filled.as_ref().map_or(&[], Filled::labels)
     }

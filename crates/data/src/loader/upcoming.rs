@@ -5,7 +5,7 @@ use crate::sampling::share::RankShare;
 
 /// Which samples a batch holds.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plan {
+pub(super) struct BatchPlan {
     pub from: Cursor,
     /// Our samples of it.
     pub len: u64,
@@ -34,9 +34,9 @@ pub(super) struct Upcoming {
 }
 
 impl Iterator for Upcoming {
-    type Item = Plan;
+    type Item = BatchPlan;
 
-    fn next(&mut self) -> Option<Plan> {
+    fn next(&mut self) -> Option<BatchPlan> {
         if self.at.epoch >= self.epochs || self.samples == 0 {
             return None;
         }
@@ -52,11 +52,11 @@ impl Iterator for Upcoming {
         let from = Cursor { pos: start + ours.start, ..from };
         let slots = len + u64::from(self.mixes && (1..all).contains(&len));
         let mixes = self.mixes && len > 0;
-        Some(Plan { from, len, mixes, slots, start, all, after })
+        Some(BatchPlan { from, len, mixes, slots, start, all, after })
     }
 }
 
-impl Plan {
+impl BatchPlan {
     /// The position in its epoch of what a slot holds: ours from the first on, and behind them the one before it,
     /// where the last of a batch is before its first.
     pub fn position(&self, slot: u64) -> u64 {

@@ -1,7 +1,7 @@
 //! What will be packed in which order, decided from a listing of the data alone.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use super::{PackFormat, PackOptions};
@@ -37,6 +37,7 @@ pub(super) struct List {
 }
 
 impl List {
+    /// Number of samples of the part.
     pub fn len(&self) -> u64 {
         self.samples.len() as u64
     }
@@ -48,6 +49,10 @@ impl List {
 }
 
 impl Contents {
+    /// Lists the data and draws the order that it is written in.
+    ///
+    /// # Errors
+    /// If the data cannot be listed, or cannot be packed as `options` ask.
     pub fn list(source: &Path, options: &PackOptions, out: &Path) -> Result<Contents, Error> {
         if let Some(text) = &options.text {
             let mut documents = Documents::read(source, text, out)?;
@@ -113,6 +118,7 @@ impl Contents {
         (0..encoded.len()).any(|place| encoded.codec(place) == SampleCodec::Coefficients)
     }
 
+    /// Number of samples of all parts.
     pub fn samples(&self) -> usize {
         self.labels.len()
     }
@@ -163,46 +169,56 @@ fn fingerprint(
     for home in homes.iter().flatten() {
         hash.update(&[*home as u8]);
     }
-    let mut note = |path: &Path| {
-        let metadata = fs::metadata(path).map_err(|source| Error::Read { name: path.display().to_string(), source })?;
-        let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        let nanoseconds = since.map_or(0, |since| since.as_nanos());
-        hash.update(path.strip_prefix(source).unwrap_or(path).to_string_lossy().as_bytes());
-        hash.update(&metadata.len().to_le_bytes()).update(&nanoseconds.to_le_bytes());
-        Ok::<(), Error>(())
-    };
-    let content = match matter {
-        Matter::Images(content) => content,
+    match matter {
+        Matter::Images(content) => hash_images(&mut hash, source, content)?,
         Matter::Texts(documents) => {
             hash.update(documents.identity().as_bytes());
-            return Ok(hash.finalize().to_hex().to_string());
         }
-    };
+    }
+    Ok(hash.finalize().to_hex().to_string())
+}
+
+/// Adds the files that the images are in, and where in them they lie.
+fn hash_images(hash: &mut blake3::Hasher, source: &Path, content: &Content) -> Result<(), Error> {
     match content {
         Content::Encoded(Encoded::Files { root, paths, notes, .. }) => {
             for path in paths {
                 // A file that cannot be read is met again, by name, when its turn comes.
-                let _ = note(&root.join(path));
+                let _ = hash_file(hash, source, &root.join(path));
             }
             for noted in notes {
                 hash.update(&(noted.len() as u64).to_le_bytes()).update(noted);
             }
         }
         Content::Encoded(Encoded::Spans(spans)) => {
-            spans.files.paths().iter().try_for_each(|path| note(path))?;
+            hash_files(hash, source, spans.files.paths())?;
             for span in &spans.spans {
                 hash.update(&span.offset.to_le_bytes())
                     .update(&span.bytes.to_le_bytes())
                     .update(&span.file.to_le_bytes());
             }
         }
-        Content::Encoded(Encoded::Rows(rows)) => rows.files().paths().iter().try_for_each(|path| note(path))?,
-        Content::Encoded(Encoded::Shards(shards)) => shards.files().paths().iter().try_for_each(|path| note(path))?,
+        Content::Encoded(Encoded::Rows(rows)) => hash_files(hash, source, rows.files().paths())?,
+        Content::Encoded(Encoded::Shards(shards)) => hash_files(hash, source, shards.files().paths())?,
         // A pack reads what lies on a disk.
         Content::Encoded(Encoded::Loaded(_)) => {}
         Content::Decoded(decoded) => {
             hash.update(&decoded.pixels);
         }
     }
-    Ok(hash.finalize().to_hex().to_string())
+    Ok(())
+}
+
+fn hash_files(hash: &mut blake3::Hasher, source: &Path, paths: &[PathBuf]) -> Result<(), Error> {
+    paths.iter().try_for_each(|path| hash_file(hash, source, path))
+}
+
+/// Adds the name, size and time of a file.
+fn hash_file(hash: &mut blake3::Hasher, source: &Path, path: &Path) -> Result<(), Error> {
+    let metadata = fs::metadata(path).map_err(|source| Error::Read { name: path.display().to_string(), source })?;
+    let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let nanoseconds = since.map_or(0, |since| since.as_nanos());
+    hash.update(path.strip_prefix(source).unwrap_or(path).to_string_lossy().as_bytes());
+    hash.update(&metadata.len().to_le_bytes()).update(&nanoseconds.to_le_bytes());
+    Ok(())
 }

@@ -52,6 +52,7 @@ pub(super) struct Done {
 }
 
 impl Done {
+    /// The first position of a part that is not done.
     pub fn position(&self, part: Option<Part>) -> u64 {
         self.positions.iter().rev().find(|(of, _)| *of == part).map_or(0, |(_, position)| *position)
     }
@@ -65,60 +66,27 @@ pub(super) struct Journal {
 impl Journal {
     /// Opens the journal of a folder for a plan. The folder must be empty, or have been packed by this plan.
     pub fn open(out: &Path, fingerprint: &str) -> Result<(Journal, Done), Error> {
+        const FOREIGN: &str = "the folder to pack into is not empty";
         let path = out.join(NAME);
         let refused = refusing(&path);
-        let other = |why: &str| Error::Layout {
-            path: out.to_owned(),
-            why: why.into(),
-            hint: "name another folder, or remove this one".into(),
-        };
         let is_foreign = || {
             let mut others = fs::read_dir(out).map_err(&refused)?.filter_map(|entry| Some(entry.ok()?.file_name()));
             Ok::<bool, Error>(others.any(|name| name != NAME))
         };
-        const FOREIGN: &str = "the folder to pack into is not empty";
         // A folder of other things is left as it is.
         if !path.exists() && is_foreign()? {
-            return Err(other(FOREIGN));
+            return Err(unusable(out, FOREIGN));
         }
         let mut file = OpenOptions::new().create(true).read(true).append(true).open(&path).map_err(&refused)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            // Some shared disks have no locks.
-            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
-            Err(TryLockError::Error(error)) => return Err(refused(error)),
-            Err(TryLockError::WouldBlock) => {
-                return Err(Error::Layout {
-                    path: out.to_owned(),
-                    why: "another pack is at work there".into(),
-                    hint: "wait until it has ended, or name another folder".into(),
-                });
-            }
-        }
+        lock(&file, out)?;
         let mut text = Vec::new();
         Read::by_ref(&mut file).take(LARGEST + 1).read_to_end(&mut text).map_err(&refused)?;
         if text.len() as u64 > LARGEST {
-            return Err(other("its `pack.journal` is none"));
+            return Err(unusable(out, NOT_A_JOURNAL));
         }
-        let mut done = Done::default();
-        // A line without its end was being written when the pack was killed.
-        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let mut sound = 0;
-        for (number, line) in text[..whole].split_inclusive(|byte| *byte == b'\n').enumerate() {
-            match (number, serde_json::from_slice(line)) {
-                (0, Ok(Line::Plan { fingerprint: planned })) if planned == fingerprint => {}
-                (0, Ok(Line::Plan { .. })) => {
-                    return Err(other("it was packed from other data, or with other options"));
-                }
-                (0, _) | (_, Ok(Line::Plan { .. })) => return Err(other("its `pack.journal` is none")),
-                // Shards behind a damaged line, or that are not there any more, are written again.
-                (_, Ok(ref line)) if done.accept(out, line) => {}
-                _ => break,
-            }
-            sound += line.len();
-        }
+        let (done, sound) = replay(out, fingerprint, &text)?;
         if sound == 0 && is_foreign()? {
-            return Err(other(FOREIGN));
+            return Err(unusable(out, FOREIGN));
         }
         file.set_len(sound as u64).map_err(&refused)?;
         if sound == 0 {
@@ -128,17 +96,67 @@ impl Journal {
         Ok((Journal { file }, done))
     }
 
+    /// Notes that a shard is durable and its part is done up to `position`.
     pub fn shard(&mut self, shard: &ShardFile, position: u64, left: &[SkippedSample]) -> io::Result<()> {
         write(&mut self.file, &Line::Shard { shard: shard.clone(), position, left: left.to_vec() })
     }
 
+    /// Notes that all samples of a part up to `position` were skipped since its last shard.
     pub fn passed(&mut self, part: Option<Part>, position: u64, left: &[SkippedSample]) -> io::Result<()> {
         write(&mut self.file, &Line::Passed { part, position, left: left.to_vec() })
     }
 
+    /// Notes that everything is written.
     pub fn finish(&mut self, manifest: &ShardManifest) -> io::Result<()> {
         write(&mut self.file, &Line::Finished { manifest: manifest.clone() })
     }
+}
+
+/// The error of a folder that holds something else than this pack.
+fn unusable(out: &Path, why: &str) -> Error {
+    Error::Layout { path: out.to_owned(), why: why.into(), hint: "name another folder, or remove this one".into() }
+}
+
+const NOT_A_JOURNAL: &str = "its `pack.journal` is none";
+
+/// Locks the journal of a folder, where its disk has locks.
+fn lock(file: &File, out: &Path) -> Result<(), Error> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        // Some shared disks have no locks.
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+        Err(TryLockError::Error(error)) => Err(refusing(&out.join(NAME))(error)),
+        Err(TryLockError::WouldBlock) => Err(Error::Layout {
+            path: out.to_owned(),
+            why: "another pack is at work there".into(),
+            hint: "wait until it has ended, or name another folder".into(),
+        }),
+    }
+}
+
+/// What a journal of this plan says is done, and how many of its bytes say so.
+///
+/// # Errors
+/// [`Error::Layout`] if it is the journal of another plan, or none.
+fn replay(out: &Path, fingerprint: &str, text: &[u8]) -> Result<(Done, usize), Error> {
+    let mut done = Done::default();
+    // A line without its end was being written when the pack was killed.
+    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let mut sound = 0;
+    for (number, line) in text[..whole].split_inclusive(|byte| *byte == b'\n').enumerate() {
+        match (number, serde_json::from_slice(line)) {
+            (0, Ok(Line::Plan { fingerprint: planned })) if planned == fingerprint => {}
+            (0, Ok(Line::Plan { .. })) => {
+                return Err(unusable(out, "it was packed from other data, or with other options"));
+            }
+            (0, _) | (_, Ok(Line::Plan { .. })) => return Err(unusable(out, NOT_A_JOURNAL)),
+            // Shards behind a damaged line, or that are not there any more, are written again.
+            (_, Ok(ref line)) if done.accept(out, line) => {}
+            _ => break,
+        }
+        sound += line.len();
+    }
+    Ok((done, sound))
 }
 
 impl Done {

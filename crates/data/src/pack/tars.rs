@@ -39,12 +39,14 @@ impl Write for Hashing {
 }
 
 impl TarWriter {
+    /// Creates the tar.
     pub fn create(path: &Path) -> io::Result<TarWriter> {
         let out = BufWriter::with_capacity(1 << 20, File::create(path)?);
         let tar = tar::Builder::new(Hashing { out, hash: blake3::Hasher::new(), bytes: 0 });
         Ok(TarWriter { tar, count: 0 })
     }
 
+    /// Adds the members of a sample: the image, its class, and its note if it has one.
     pub fn append(&mut self, sample: &Sample) -> io::Result<()> {
         let key = format!("{:010}", sample.id);
         self.member(&format!("{key}.{}", ending(sample)?), &sample.bytes)?;
@@ -56,14 +58,17 @@ impl TarWriter {
         Ok(())
     }
 
+    /// Bytes written so far.
     pub fn bytes(&self) -> u64 {
         self.tar.get_ref().bytes
     }
 
+    /// Samples written so far.
     pub fn count(&self) -> u64 {
         self.count
     }
 
+    /// Ends the tar and makes it durable; returns its length and hash.
     pub fn finish(self) -> io::Result<(u64, blake3::Hash)> {
         let Hashing { out, hash, bytes } = self.tar.into_inner()?;
         out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;

@@ -54,7 +54,7 @@ impl SampleOrder {
         assert!(sample < self.n, "sample {sample} of {}", self.n);
         let key = key(Purpose::Order, self.seed, &[epoch]);
         if self.n >= SMALL {
-            return walked(sample, self.n, key, Way::Back);
+            return walked(sample, self.n, key, Direction::Inverse);
         }
         (0..self.n).find(|pos| shuffled(*pos, self.n, key) == sample).unwrap_or_default()
     }
@@ -62,18 +62,18 @@ impl SampleOrder {
 
 /// The image of `i` under the permutation of `0..n` that `key` names.
 pub(crate) fn permute(i: u64, n: u64, key: u64) -> u64 {
-    if n < SMALL { shuffled(i, n, key) } else { walked(i, n, key, Way::There) }
+    if n < SMALL { shuffled(i, n, key) } else { walked(i, n, key, Direction::Forward) }
 }
 
-/// Which way the network is gone through.
+/// In which direction the Feistel network is applied.
 #[derive(Debug, Clone, Copy)]
-enum Way {
-    There,
+enum Direction {
+    Forward,
     /// The same rounds, the last one first.
-    Back,
+    Inverse,
 }
 
-fn walked(i: u64, n: u64, key: u64, way: Way) -> u64 {
+fn walked(i: u64, n: u64, key: u64, direction: Direction) -> u64 {
     let bits = u64::BITS - (n - 1).leading_zeros();
     let half = bits.div_ceil(2);
     let mask = (1 << half) - 1;
@@ -81,14 +81,14 @@ fn walked(i: u64, n: u64, key: u64, way: Way) -> u64 {
     loop {
         let (mut left, mut right) = (x >> half, x & mask);
         for place in 0..ROUNDS {
-            let round = match way {
-                Way::There => place,
-                Way::Back => ROUNDS - 1 - place,
+            let round = match direction {
+                Direction::Forward => place,
+                Direction::Inverse => ROUNDS - 1 - place,
             };
             let turned = key.rotate_left(11 * round) ^ u64::from(round).wrapping_mul(GOLDEN);
-            (left, right) = match way {
-                Way::There => (right, left ^ (scatter(right ^ turned) & mask)),
-                Way::Back => (right ^ (scatter(left ^ turned) & mask), left),
+            (left, right) = match direction {
+                Direction::Forward => (right, left ^ (scatter(right ^ turned) & mask)),
+                Direction::Inverse => (right ^ (scatter(left ^ turned) & mask), left),
             };
         }
         x = left << half | right;

@@ -83,10 +83,12 @@ impl Shards {
         Ok(Shards { files, names, places })
     }
 
+    /// Where each sample lies.
     pub fn places(&self) -> &[Place] {
         &self.places
     }
 
+    /// The shard files.
     pub fn files(&self) -> &Handles {
         &self.files
     }
@@ -135,6 +137,7 @@ impl Shards {
         Ok(note)
     }
 
+    /// Drops the samples whose flag is not set.
     pub fn retain(&mut self, keep: &[bool]) {
         let mut flags = keep.iter();
         self.places.retain(|_| flags.next() == Some(&true));

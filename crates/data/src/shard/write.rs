@@ -48,6 +48,10 @@ impl Writer {
         Ok(writer)
     }
 
+    /// Writes a sample behind the last one.
+    ///
+    /// # Errors
+    /// What the system refused; or the sample is larger than 4 GiB.
     pub fn append(&mut self, sample: &Sample) -> io::Result<()> {
         let too_large = |_| io::Error::new(io::ErrorKind::InvalidData, "a sample is larger than 4 GiB");
         let record = Record {
@@ -74,6 +78,7 @@ impl Writer {
         self.at - HEAD
     }
 
+    /// Samples written so far.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -109,6 +114,7 @@ impl Writer {
 }
 
 impl Sample {
+    /// The BLAKE3 hash of its bytes and its note.
     pub fn hash(&self) -> blake3::Hash {
         blake3::Hasher::new().update(&self.bytes).update(&self.note).finalize()
     }

@@ -289,7 +289,7 @@ fn plain_tokens_are_one_stream() {
         (&wide(&tokens[800..950])[..], &wide(&tokens[801..951])[..])
     );
     let open = |goal, path: &Path| -> Error { TextDataset::open(&shares(), &keys(50), goal, path, 3).unwrap_err() };
-    complains(&open(TextObjective::Class, &path), "only the next word is trained", "GPT");
+    complains(&open(TextObjective::Class, &path), "only the next token is predicted", "GPT");
     fs::write(&path, [1, 2, 3]).unwrap();
     complains(&open(TextObjective::Next, &path), "3 bytes are no tokens of 2", "vocabulary");
     fs::write(&path, [0xFF, 2, 3, 4]).unwrap();

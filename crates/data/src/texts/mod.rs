@@ -1,9 +1,9 @@
-//! Texts as rows of numbers, ready to be put together into batches.
+//! Texts as rows of token ids, ready to be collated into batches.
 //!
-//! A classifier and a filler-in of masked words see each text as one row, cut to the longest length. A writer of the
-//! next word sees the texts of each part as one stream, divided into rows: row `n` ends with the word that row `n + 1`
-//! begins with, so that each word is guessed once. Read on in `read` (files), `packed` (what `gradus data pack` made of
-//! them), `tokenizer` (words to numbers) and `batch` (what a training step is given).
+//! A classifier and a masked language model see each text as one row, truncated to the longest length. A causal language
+//! model sees the texts of each part as one stream, divided into rows: row `n` ends with the token that row `n + 1`
+//! begins with, so that each token is predicted once. Read on in `read` (files), `packed` (what `gradus data pack` made
+//! of them), `tokenizer` (text to token ids) and `batch` (what a training step is given).
 
 mod batch;
 pub(crate) mod documents;
@@ -37,13 +37,13 @@ use tokenizer::TextTokenizer;
 pub enum TextObjective {
     /// Its class.
     Class,
-    /// The words that are masked in it.
+    /// The tokens that are masked in it.
     Masked,
-    /// The word that comes next, at each place.
+    /// The next token, at each position.
     Next,
 }
 
-/// All texts of a data set as numbers, divided into training, validation and test. Immutable and shared.
+/// All texts of a data set as token ids, divided into training, validation and test. Immutable and shared.
 #[derive(Debug)]
 pub struct TextDataset {
     goal: TextObjective,
@@ -54,9 +54,9 @@ pub struct TextDataset {
     starts: Vec<usize>,
     /// The class of each row; empty where none is trained.
     labels: Vec<u32>,
-    /// Places in `tokens` where a document begins that is not to be guessed from the one before, in ascending order.
+    /// Places in `tokens` where a document begins that is not to be predicted from the one before, in ascending order.
     borders: Vec<usize>,
-    /// Whether words see their own document only.
+    /// Whether tokens attend to their own document only.
     apart: bool,
     parts: Parts,
     special: Special,
@@ -65,12 +65,12 @@ pub struct TextDataset {
     tokenizer: String,
 }
 
-/// What a text data set is made of, told without dividing it into words.
+/// What a text data set is made of, found without tokenizing it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextOutline {
     /// Names of the classes, in label order; none where no class is trained.
     pub classes: Vec<String>,
-    /// Rows of training, validation and test; none where they depend on the words.
+    /// Rows of training, validation and test; none where they depend on the tokens.
     pub counts: Option<[u64; 3]>,
 }
 
@@ -90,11 +90,11 @@ impl TextOutline {
 }
 
 impl TextDataset {
-    /// Reads the texts at `path` and turns them into numbers. A tokeniser that is not given is trained on the training
+    /// Reads the texts at `path` and tokenizes them. A tokenizer that is not given is trained on the training
     /// texts alone.
     ///
     /// # Errors
-    /// When the file, its columns or the tokeniser are not what `spec` says, or a part would be left empty.
+    /// When the file, its columns or the tokenizer are not what `spec` says, or a part would be left empty.
     pub fn open(spec: &Data, keys: &Text, goal: TextObjective, path: &Path, seed: u64) -> Result<TextDataset, Error> {
         TextDataset::open_known(spec, keys, goal, path, seed, &mut Provenance::unknown())
     }
@@ -124,35 +124,20 @@ impl TextDataset {
             Ok(SampleList::of_contents(contents, targets))
         };
         let parts = provenance.divide(&classes, parts, rule, seed, list)?;
-        let of_part =
-            |part: &Vec<u32>| -> Vec<&str> { part.iter().map(|at| records[*at as usize].text.as_str()).collect() };
         let given = keys.tokenizer.as_ref().map(|file| TextTokenizer::load(Path::new(file), goal)).transpose()?;
-        let mut words = match kept_tokenizer(given, goal, provenance)? {
-            Some(words) => words,
+        let mut tokenizer = match kept_tokenizer(given, goal, provenance)? {
+            Some(tokenizer) => tokenizer,
             None => {
-                let texts = of_part(&parts[Part::Train as usize]).into_iter();
+                let texts = of_part(&records, &parts[Part::Train as usize]).into_iter();
                 TextTokenizer::train(texts.inspect(|_| preparation.advance(1)), keys.vocabulary as usize, goal)?
             }
         };
-        let mut texts = TextDataset {
-            goal,
-            classes,
-            tokens: Vec::new(),
-            starts: vec![0],
-            labels,
-            borders: Vec::new(),
-            apart: keys.documents == Documents::Apart,
-            parts: Parts::default(),
-            special: words.special,
-            specials: words.specials(),
-            vocabulary: words.count(),
-            tokenizer: words.json()?,
-        };
+        let mut texts = TextDataset::without_rows(keys, goal, classes, labels, &tokenizer)?;
         provenance.uses_tokenizer(&texts.tokenizer);
         match goal {
             TextObjective::Class | TextObjective::Masked => {
                 let all: Vec<&str> = records.iter().map(|record| record.text.as_str()).collect();
-                for row in words.encode(&all, Some(keys.length as usize), &preparation)? {
+                for row in tokenizer.encode(&all, Some(keys.length as usize), &preparation)? {
                     texts.tokens.extend(row);
                     texts.starts.push(texts.tokens.len());
                 }
@@ -161,8 +146,8 @@ impl TextDataset {
             TextObjective::Next => {
                 let ends = read::form(path)? != Form::Plain;
                 for (part, name) in parts.iter().zip(["training", "validation", "test"]) {
-                    let rows =
-                        texts.divide(words.encode(&of_part(part), None, &preparation)?, keys.length as usize, ends);
+                    let encoded = tokenizer.encode(&of_part(&records, part), None, &preparation)?;
+                    let rows = texts.divide(encoded, keys.length as usize, ends);
                     if rows.is_empty() && !part.is_empty() {
                         let why = format!("the texts for {name} are too short for a single row");
                         return Err(Error::Split { why, hint: "give more text, or a larger share".into() });
@@ -174,7 +159,31 @@ impl TextDataset {
         Ok(texts)
     }
 
-    /// Adds the stream of texts as rows of at most `length` words and the one after, and returns their numbers.
+    /// A data set of texts that this tokenizer encodes, before its first row.
+    fn without_rows(
+        keys: &Text,
+        goal: TextObjective,
+        classes: Vec<String>,
+        labels: Vec<u32>,
+        tokenizer: &TextTokenizer,
+    ) -> Result<TextDataset, Error> {
+        Ok(TextDataset {
+            goal,
+            classes,
+            tokens: Vec::new(),
+            starts: vec![0],
+            labels,
+            borders: Vec::new(),
+            apart: keys.documents == Documents::Apart,
+            parts: Parts::default(),
+            special: tokenizer.special,
+            specials: tokenizer.specials(),
+            vocabulary: tokenizer.count(),
+            tokenizer: tokenizer.json()?,
+        })
+    }
+
+    /// Adds the stream of texts as rows of at most `length` tokens and the one after, and returns their numbers.
     fn divide(&mut self, texts: Vec<Vec<u32>>, length: usize, ends: bool) -> Vec<u32> {
         let (mut stream, mut begins) = (Vec::new(), Vec::new());
         for text in texts {
@@ -216,12 +225,12 @@ impl TextDataset {
         self.parts.each_ref().map(|part| part.len() as u64)
     }
 
-    /// Words that the tokeniser knows; every number is below it.
+    /// Tokens that the tokenizer knows; every token id is below it.
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
     }
 
-    /// The tokeniser as a `tokenizer.json`.
+    /// The tokenizer as a `tokenizer.json`.
     pub fn tokenizer(&self) -> &str {
         &self.tokenizer
     }
@@ -233,6 +242,11 @@ impl TextDataset {
     fn row(&self, row: u32) -> &[u32] {
         &self.tokens[self.starts[row as usize]..self.starts[row as usize + 1]]
     }
+}
+
+/// The texts of some records.
+fn of_part<'a>(records: &'a [Record], part: &[u32]) -> Vec<&'a str> {
+    part.iter().map(|at| records[*at as usize].text.as_str()).collect()
 }
 
 /// The tokenizer that was given or that the run has already; none where one is to be trained.
@@ -303,7 +317,7 @@ impl Sorted {
             });
         };
         let (parts, rule) = match (goal, form) {
-            // A story is not shuffled: what is held out comes after what is trained.
+            // A plain text is not shuffled: what is held out comes after what is trained on.
             (TextObjective::Next, Form::Plain) => (split::in_order(records.len(), shares)?, Rule::InOrder),
             (TextObjective::Next | TextObjective::Class | TextObjective::Masked, _) => {
                 (split::by_shares(records.len(), shares, seed)?, Rule::Shares(shares))

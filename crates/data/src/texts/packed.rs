@@ -1,13 +1,13 @@
 //! Texts that are tokens already: shards that `gradus data pack --tokenizer` wrote, and files of plain tokens.
 //!
-//! Packed documents give a classifier and a filler-in of masked words the rows that their texts would. A writer of the
-//! next word gets rows that documents share, best fit, so that hardly a place is empty; a document's first word is not to
-//! be guessed from the document before it. A file of plain tokens (`.u16` or `.u32`, little-endian) is one stream.
+//! Packed documents give a classifier and a masked language model the rows that their texts would. A causal language
+//! model gets rows that documents share, best fit, so that hardly any padding is left; a document's first token is not to
+//! be predicted from the document before it. A file of plain tokens (`.u16` or `.u32`, little-endian) is one stream.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use domain::train::{Data, Documents as Sight, Folders, Split, Text};
+use domain::train::{Data, Folders, Split, Text};
 
 use super::fit::{DocumentSlice, best_fit};
 use super::tokenizer::{Special, TextTokenizer};
@@ -18,6 +18,7 @@ use crate::files::remote::AccessTime;
 use crate::identity::preparation::Preparation;
 use crate::identity::{DataChange, Provenance, Reads, Rule, SampleList, hash};
 use crate::sampling::split::{self, Parts};
+use crate::shard::Shards;
 use crate::shard::manifest::TokenFormat;
 use crate::{Error, Part, ShardManifest};
 
@@ -56,48 +57,21 @@ pub(super) fn open(
         return Err(layout(path, why, "leave `tokenizer` out of `text`"));
     }
     let (all, labels, parts) = documents(spec, goal, path, &manifest, seed)?;
-    let list = |_: Reads<'_>| {
-        let contents = all.places().iter().map(|place| place.hash).collect();
-        let home = |shard: u32| match spec.split {
-            Split::Shares(_) => 0,
-            Split::Folders(_) => manifest.shards[shard as usize].part.map_or(0, |part| 1 + part as u64) << 32,
-        };
-        let targets = all.places().iter().map(|place| u64::from(place.label) | home(place.shard)).collect();
-        Ok(SampleList::of_contents(contents, targets))
-    };
     let rule = match spec.split {
         Split::Shares(shares) => Rule::Shares(shares),
         Split::Folders(_) => Rule::AsDrawn,
     };
+    let list = |_: Reads<'_>| Ok(listing(spec, &manifest, &all));
     let parts = provenance.divide(&manifest.classes, parts, rule, seed, list)?;
-    let words = TextTokenizer::load(&path.join(TOKENIZER), goal)?;
-    if !provenance.allows_tokenizer(&words.json()?)? {
-        return Err(Error::Changed(Box::new(DataChange::packed_again())));
-    }
-    if words.count() != tokens.vocabulary as usize {
-        let why = format!("its tokenizer knows {} tokens, and its manifest says {}", words.count(), tokens.vocabulary);
-        return Err(layout(path, why, "pack the text again"));
-    }
-    let mut texts = TextDataset {
-        goal,
-        classes: if goal == TextObjective::Class { manifest.classes } else { Vec::new() },
-        tokens: Vec::new(),
-        starts: vec![0],
-        labels: if goal == TextObjective::Class { labels } else { Vec::new() },
-        borders: Vec::new(),
-        apart: keys.documents == Sight::Apart,
-        parts: Parts::default(),
-        special: words.special,
-        specials: words.specials(),
-        vocabulary: words.count(),
-        tokenizer: words.json()?,
-    };
+    let tokenizer = packed_tokenizer(path, goal, &tokens, provenance)?;
+    let (classes, labels) = if goal == TextObjective::Class { (manifest.classes, labels) } else { Default::default() };
+    let mut texts = TextDataset::without_rows(keys, goal, classes, labels, &tokenizer)?;
     provenance.uses_tokenizer(&texts.tokenizer);
     let preparation = provenance.preparation();
     let mut documents = Documents { path: path.to_owned(), shards: all, tokens, bytes: Vec::new(), preparation };
     match goal {
         TextObjective::Class | TextObjective::Masked => {
-            let (before, behind) = words.frame()?;
+            let (before, behind) = tokenizer.frame()?;
             let most = (keys.length as usize).saturating_sub(before.len() + behind.len());
             for document in 0..documents.shards.places().len() {
                 texts.tokens.extend(&before);
@@ -111,7 +85,7 @@ pub(super) fn open(
             for (number, part) in parts.iter().enumerate() {
                 texts.parts[number] = texts.share(&mut documents, part, keys.length)?;
                 if texts.parts[number].is_empty() && !part.is_empty() {
-                    let why = format!("the documents of part {} hold no word to guess", number + 1);
+                    let why = format!("the documents of part {} hold no token to predict", number + 1);
                     return Err(Error::Split { why, hint: "give more text, or a larger share".into() });
                 }
             }
@@ -120,10 +94,43 @@ pub(super) fn open(
     Ok(Some(texts))
 }
 
+/// The documents as a run remembers them: by their content, with their class and the split that their shard is of.
+fn listing(spec: &Data, manifest: &ShardManifest, shards: &Shards) -> SampleList {
+    let home = |shard: u32| match spec.split {
+        Split::Shares(_) => 0,
+        Split::Folders(_) => manifest.shards[shard as usize].part.map_or(0, |part| 1 + part as u64) << 32,
+    };
+    let contents = shards.places().iter().map(|place| place.hash).collect();
+    let targets = shards.places().iter().map(|place| u64::from(place.label) | home(place.shard)).collect();
+    SampleList::of_contents(contents, targets)
+}
+
+/// The tokenizer that the documents were packed with.
+///
+/// # Errors
+/// If it is not the one that the run was trained with, or not the one that the manifest speaks of.
+fn packed_tokenizer(
+    path: &Path,
+    goal: TextObjective,
+    tokens: &TokenFormat,
+    provenance: &mut Provenance,
+) -> Result<TextTokenizer, Error> {
+    let tokenizer = TextTokenizer::load(&path.join(TOKENIZER), goal)?;
+    if !provenance.allows_tokenizer(&tokenizer.json()?)? {
+        return Err(Error::Changed(Box::new(DataChange::packed_again())));
+    }
+    let (found, vocabulary) = (tokenizer.count(), tokens.vocabulary);
+    if found != vocabulary as usize {
+        let why = format!("its tokenizer knows {found} tokens, and its manifest says {vocabulary}");
+        return Err(layout(path, why, "pack the text again"));
+    }
+    Ok(tokenizer)
+}
+
 /// The documents in shards.
 struct Documents {
     path: PathBuf,
-    shards: crate::shard::Shards,
+    shards: Shards,
     tokens: TokenFormat,
     bytes: Vec<u8>,
     preparation: Preparation,
@@ -175,7 +182,7 @@ impl TextDataset {
     }
 }
 
-type Found = (crate::shard::Shards, Vec<u32>, Parts);
+type Found = (Shards, Vec<u32>, Parts);
 
 /// The documents of a pack, their classes, and the parts that they are divided into.
 fn documents(
@@ -229,7 +236,7 @@ fn check_stream(goal: TextObjective, path: &Path) -> Result<(), Error> {
     match goal {
         TextObjective::Next => Ok(()),
         TextObjective::Class | TextObjective::Masked => {
-            let why = "plain tokens are one stream, from which only the next word is trained";
+            let why = "plain tokens are one stream, from which only the next token is predicted";
             Err(layout(path, why, "train a GPT on it, or give texts"))
         }
     }
@@ -251,16 +258,16 @@ fn stream(
     let file = crate::files::plain_file::open(path).map_err(refused)?;
     let mut bytes = Vec::new();
     file.take(LARGEST).read_to_end(&mut bytes).map_err(refused)?;
-    let words =
+    let tokenizer =
         keys.tokenizer.as_ref().map(|file| TextTokenizer::load(Path::new(file), TextObjective::Next)).transpose()?;
-    let json = words.as_ref().map(TextTokenizer::json).transpose()?.unwrap_or_default();
+    let json = tokenizer.as_ref().map(TextTokenizer::json).transpose()?.unwrap_or_default();
     if !provenance.allows_tokenizer(&json)? {
         return Err(Error::Changed(Box::new(DataChange::packed_again())));
     }
-    let vocabulary = words.as_ref().map_or(keys.vocabulary as usize, TextTokenizer::count);
+    let vocabulary = tokenizer.as_ref().map_or(keys.vocabulary as usize, TextTokenizer::count);
     let mut all = Vec::with_capacity(bytes.len() / width as usize);
     widen(&bytes, width, vocabulary as u32, &mut all).map_err(|why| {
-        layout(path, why, "say in `text` how many words there are (`vocabulary`), or give the `tokenizer`")
+        layout(path, why, "say in `text` how many tokens there are (`vocabulary`), or give the `tokenizer`")
     })?;
     let length = keys.length as usize;
     let rows = all.len().saturating_sub(1).div_ceil(length);
@@ -288,8 +295,8 @@ fn stream(
         borders: Vec::new(),
         apart: false,
         parts,
-        special: words.as_ref().map_or(Special { pad: 0, mask: 0, end: 0 }, |words| words.special),
-        specials: words.as_ref().map(TextTokenizer::specials).unwrap_or_default(),
+        special: tokenizer.as_ref().map_or(Special { pad: 0, mask: 0, end: 0 }, |tokenizer| tokenizer.special),
+        specials: tokenizer.as_ref().map(TextTokenizer::specials).unwrap_or_default(),
         vocabulary,
         tokenizer: json,
     })

@@ -24,15 +24,15 @@ pub(crate) struct Mixing {
 /// How the images of one batch are mixed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Blend {
-    way: Way,
+    pattern: Pattern,
     /// Share of an image's own class in what is to be trained; the other's is the rest.
     pub own: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Way {
+enum Pattern {
     /// Every value is a sum of both.
-    Sum,
+    WeightedSum,
     /// Rows and columns that show the other image.
     Rectangle { rows: (usize, usize), columns: (usize, usize) },
 }
@@ -66,10 +66,12 @@ impl Mixing {
         let mut draws = Draws::new(key(Purpose::Mix, self.seed, &[epoch, position]));
         let by_rectangle = draws.below(2) == 1;
         match (self.mixup, self.cutmix) {
-            (Some(alpha), None) => Blend { way: Way::Sum, own: symmetric(alpha, &mut draws) },
-            (Some(alpha), Some(_)) if !by_rectangle => Blend { way: Way::Sum, own: symmetric(alpha, &mut draws) },
+            (Some(alpha), None) => Blend { pattern: Pattern::WeightedSum, own: symmetric(alpha, &mut draws) },
+            (Some(alpha), Some(_)) if !by_rectangle => {
+                Blend { pattern: Pattern::WeightedSum, own: symmetric(alpha, &mut draws) }
+            }
             (_, Some(alpha)) => rectangle(symmetric(alpha, &mut draws), draws, height, width),
-            (None, None) => Blend { way: Way::Sum, own: 1.0 },
+            (None, None) => Blend { pattern: Pattern::WeightedSum, own: 1.0 },
         }
     }
 }
@@ -84,7 +86,7 @@ fn rectangle(own: f64, mut draws: Draws, height: usize, width: usize) -> Blend {
     };
     let (columns, rows) = (span(x, width), span(y, height));
     let area = (columns.1 - columns.0) * (rows.1 - rows.0);
-    Blend { way: Way::Rectangle { rows, columns }, own: 1.0 - area as f64 / (width * height) as f64 }
+    Blend { pattern: Pattern::Rectangle { rows, columns }, own: 1.0 - area as f64 / (width * height) as f64 }
 }
 
 impl Blend {
@@ -139,14 +141,14 @@ impl Blend {
         sum: &impl Fn(f32, f32) -> T,
     ) {
         let Form { channels, height, width, layout } = form;
-        match self.way {
-            Way::Sum => {
+        match self.pattern {
+            Pattern::WeightedSum => {
                 let (share, rest) = (self.own as f32, (1.0 - self.own) as f32);
                 for (own, other) in own.iter_mut().zip(other) {
                     *own = sum(wide(*own) * share, wide(*other) * rest);
                 }
             }
-            Way::Rectangle { rows, columns } => {
+            Pattern::Rectangle { rows, columns } => {
                 // Planes of rows of numbers, or rows of pixels of as many numbers as there are channels.
                 let (planes, step) = match layout {
                     MemoryFormat::Contiguous => (channels, 1),

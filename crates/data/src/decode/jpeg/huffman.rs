@@ -45,21 +45,25 @@ impl Entry {
         Entry(u64::from(length) << 8 | u64::from(symbol) << 16)
     }
 
+    /// All bits of what the entry holds; 0 where the code must be looked up by [`Table::symbol`].
     #[inline(always)]
     pub fn bits(self) -> u32 {
         self.0 as u32 & 0xFF
     }
 
+    /// The bits of its first coefficient alone.
     #[inline(always)]
     pub fn first_bits(self) -> u32 {
         (self.0 >> 8) as u32 & 0xFF
     }
 
+    /// How far its first and its second coefficient move on in the block.
     #[inline(always)]
     pub fn advances(self) -> (usize, usize) {
         ((self.0 >> 16) as usize & 0xFF, (self.0 >> 24) as usize & 0xFF)
     }
 
+    /// The values of its first and its second coefficient.
     #[inline(always)]
     pub fn values(self) -> (i16, i16) {
         ((self.0 >> 32) as i16, (self.0 >> 48) as i16)
@@ -78,6 +82,10 @@ pub(super) enum Kind {
 }
 
 impl Table {
+    /// Builds the lookup table of a specification.
+    ///
+    /// # Errors
+    /// [`JpegError::Damaged`] if there are more codes of a length than its bits can tell apart.
     pub fn new(spec: &HuffmanSpec, kind: Kind) -> Result<Table, JpegError> {
         let mut look: Box<[Entry; 1 << LOOK]> = match vec![Entry::default(); 1 << LOOK].into_boxed_slice().try_into() {
             Ok(look) => look,

@@ -163,6 +163,10 @@ pub(super) const ZIGZAG: [u8; 256] = {
 };
 
 impl<'a> Reader<'a> {
+    /// A reader of the segments behind the start marker.
+    ///
+    /// # Errors
+    /// [`JpegError::Damaged`] if there is no start marker.
     pub fn new(bytes: &'a [u8]) -> Result<Reader<'a>, JpegError> {
         if !bytes.starts_with(&[0xFF, 0xD8]) {
             return Err(JpegError::Damaged("it does not begin with a start marker"));

@@ -1,5 +1,7 @@
 //! Baseline and extended sequential scans: entropy-coded coefficients, block by block.
 
+use std::ops::Range;
+
 use super::bits::{Bits, Clean};
 use super::fault::JpegError;
 use super::huffman::{END, LOOK, Table, extend};
@@ -10,7 +12,7 @@ use crate::decode::kernels::{Block, Kernels, Work};
 /// Where the blocks of a scan go.
 pub(super) trait Blocks {
     /// Columns and rows of MCUs in an interleaved scan that hold anything that is wanted.
-    fn region(&self) -> (std::ops::Range<usize>, std::ops::Range<usize>);
+    fn region(&self) -> (Range<usize>, Range<usize>);
     /// Whether a block is wanted.
     fn wants(&self, component: usize, column: usize, row: usize) -> bool;
     /// A block of zeros, to be filled.
@@ -22,7 +24,7 @@ pub(super) trait Blocks {
 }
 
 impl Blocks for &mut Planes {
-    fn region(&self) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+    fn region(&self) -> (Range<usize>, Range<usize>) {
         (self.columns.clone(), self.rows.clone())
     }
 
@@ -69,19 +71,32 @@ struct Part<'a> {
     ac: &'a Table,
 }
 
-impl<B: Blocks> Work for Sequential<'_, B> {
-    type Output = Result<(), JpegError>;
+/// A scan as it is gone through.
+struct Traversal<'a> {
+    parts: Vec<Part<'a>>,
+    /// Columns and rows of MCUs that hold anything that is wanted.
+    columns: Range<usize>,
+    rows: Range<usize>,
+    /// MCUs in a row, and rows of MCUs.
+    across: usize,
+    down: usize,
+}
 
-    #[inline(always)]
-    fn run(self, kernels: impl Kernels) -> Result<(), JpegError> {
-        let Sequential { frame, scan, tables, clean, restart, mut blocks } = self;
+impl<'a> Traversal<'a> {
+    /// Of a scan whose interleaved MCUs are wanted in `region`.
+    fn of(
+        frame: &FrameHeader,
+        scan: Scan,
+        tables: [Option<(&'a Table, &'a Table)>; 4],
+        region: (Range<usize>, Range<usize>),
+    ) -> Result<Traversal<'a>, JpegError> {
         let mut parts = Vec::with_capacity(4);
         for ((component, _, _), tables) in scan.parts.into_iter().zip(tables).take(scan.count) {
             let (dc, ac) = tables.ok_or(JpegError::Damaged("a Huffman table that is not there"))?;
             let (h, v) = (frame.components[component].h, frame.components[component].v);
             parts.push(Part { component, h, v, dc, ac });
         }
-        let (mut columns, mut rows) = blocks.region();
+        let (mut columns, mut rows) = region;
         let (mut across, mut down) = (frame.across, frame.down);
         if let [part] = parts.as_mut_slice() {
             // A scan of one component has its blocks one by one, and none that only fill an MCU.
@@ -91,6 +106,17 @@ impl<B: Blocks> Work for Sequential<'_, B> {
             (across, down) = (component.width.div_ceil(8), component.height.div_ceil(8));
             (part.h, part.v) = (1, 1);
         }
+        Ok(Traversal { parts, columns, rows, across, down })
+    }
+}
+
+impl<B: Blocks> Work for Sequential<'_, B> {
+    type Output = Result<(), JpegError>;
+
+    #[inline(always)]
+    fn run(self, kernels: impl Kernels) -> Result<(), JpegError> {
+        let Sequential { frame, scan, tables, clean, restart, mut blocks } = self;
+        let Traversal { parts, columns, rows, across, down } = Traversal::of(frame, scan, tables, blocks.region())?;
         let mcus = across * down;
         let interval = if restart == 0 { mcus } else { restart };
         if clean.pieces() > mcus.div_ceil(interval) {
@@ -146,26 +172,42 @@ fn decode<const KEEP: bool>(
     predicted: &mut i16,
     block: &mut Block,
 ) -> Result<bool, JpegError> {
-    // A copy, which stays in registers; and the tables' places, found once.
+    // A copy, which stays in registers.
     let mut here = *bits;
-    let look = &*part.ac.look;
-    here.refill()?;
-    let entry = part.dc.look[(here.buffer >> (64 - LOOK)) as usize];
-    let difference = if entry.bits() != 0 {
-        here.drop(entry.bits());
-        entry.values().0
-    } else {
-        let (length, size) = part.dc.symbol(here.buffer)?;
-        if size > 15 {
-            return Err(JpegError::Damaged("a difference of more than 15 bits"));
-        }
-        here.drop(length);
-        extend(here.take(u32::from(size)), u32::from(size))
-    };
-    *predicted = predicted.wrapping_add(difference);
+    *predicted = predicted.wrapping_add(difference(&mut here, part.dc)?);
     if KEEP {
         block[0] = *predicted;
     }
+    let k = coefficients::<KEEP>(&mut here, part.ac, block)?;
+    *bits = here;
+    if k != 63 && k < usize::from(END) {
+        return Err(JpegError::Damaged("a block with too many coefficients"));
+    }
+    Ok(k == usize::from(END))
+}
+
+/// Decodes how far the first coefficient is from that of the block before.
+#[inline(always)]
+fn difference(bits: &mut Bits<'_>, dc: &Table) -> Result<i16, JpegError> {
+    bits.refill()?;
+    let entry = dc.look[(bits.buffer >> (64 - LOOK)) as usize];
+    if entry.bits() != 0 {
+        bits.drop(entry.bits());
+        return Ok(entry.values().0);
+    }
+    let (length, size) = dc.symbol(bits.buffer)?;
+    if size > 15 {
+        return Err(JpegError::Damaged("a difference of more than 15 bits"));
+    }
+    bits.drop(length);
+    Ok(extend(bits.take(u32::from(size)), u32::from(size)))
+}
+
+/// Decodes the other coefficients; returns the place of the last one, or one from [`END`] on where the block ends early.
+#[inline(always)]
+fn coefficients<const KEEP: bool>(bits: &mut Bits<'_>, ac: &Table, block: &mut Block) -> Result<usize, JpegError> {
+    // The place of the table, found once.
+    let look = &*ac.look;
     let mut k = 0;
     let mut put = |k: usize, value: i16| {
         if KEEP {
@@ -173,20 +215,20 @@ fn decode<const KEEP: bool>(
         }
     };
     'filled: while k < 63 {
-        here.refill()?;
+        bits.refill()?;
         // Two looks take 22 of 56 bits, and the longest code with its value takes 31.
         for _ in 0..3 {
-            let entry = look[(here.buffer >> (64 - LOOK)) as usize];
+            let entry = look[(bits.buffer >> (64 - LOOK)) as usize];
             if entry.bits() == 0 {
-                let (length, symbol) = part.ac.symbol(here.buffer)?;
-                here.drop(length);
+                let (length, symbol) = ac.symbol(bits.buffer)?;
+                bits.drop(length);
                 let (run, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
                 if size == 0 {
                     k += if run == 15 { 16 } else { usize::from(END) };
                     continue 'filled;
                 }
                 k += run + 1;
-                put(k, extend(here.take(size), size));
+                put(k, extend(bits.take(size), size));
                 continue 'filled;
             }
             let (first, second) = entry.advances();
@@ -194,20 +236,16 @@ fn decode<const KEEP: bool>(
             k += first;
             put(k, value);
             if k >= 63 {
-                here.drop(entry.first_bits());
+                bits.drop(entry.first_bits());
                 break 'filled;
             }
             k += second;
             put(k, next);
-            here.drop(entry.bits());
+            bits.drop(entry.bits());
             if k >= 63 {
                 break 'filled;
             }
         }
     }
-    *bits = here;
-    if k != 63 && k < usize::from(END) {
-        return Err(JpegError::Damaged("a block with too many coefficients"));
-    }
-    Ok(k == usize::from(END))
+    Ok(k)
 }

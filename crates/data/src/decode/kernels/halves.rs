@@ -11,6 +11,7 @@ pub(crate) struct Halves {
 }
 
 impl Halves {
+    /// Computes the table of all 256 bytes under a scale and an offset.
     #[inline(always)]
     pub fn of(scale: (f32, f32)) -> Halves {
         let mut all = [0; 256];

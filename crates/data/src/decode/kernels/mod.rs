@@ -140,19 +140,32 @@ pub fn name() -> &'static str {
 
 /// The constants of the transform (Loeffler, Ligtenberg and Moschytz 1989), times 2¹³, by libjpeg's names.
 pub(crate) mod constants {
+    /// 0.298631336.
     pub const F_0_298: i32 = 2446;
+    /// 0.390180644.
     pub const F_0_390: i32 = 3196;
+    /// 0.541196100.
     pub const F_0_541: i32 = 4433;
+    /// 0.765366865.
     pub const F_0_765: i32 = 6270;
+    /// 0.899976223.
     pub const F_0_899: i32 = 7373;
+    /// 1.175875602.
     pub const F_1_175: i32 = 9633;
+    /// 1.501321110.
     pub const F_1_501: i32 = 12299;
+    /// 1.847759065.
     pub const F_1_847: i32 = 15137;
+    /// 1.961570560.
     pub const F_1_961: i32 = 16069;
+    /// 2.053119869.
     pub const F_2_053: i32 = 16819;
+    /// 2.562915447.
     pub const F_2_562: i32 = 20995;
+    /// 3.072711026.
     pub const F_3_072: i32 = 25172;
-    /// Bits of a descale after the first and after the second direction.
+    /// Bits of the descale after the first direction.
     pub const FIRST: i32 = 11;
+    /// Bits of the descale after the second direction.
     pub const SECOND: i32 = 18;
 }

@@ -39,6 +39,7 @@ impl Disk {
         self.folder.join(format!("{piece:016x}"))
     }
 
+    /// Whether a piece is on the disk.
     pub fn has(&self, piece: u64) -> bool {
         self.path(piece).exists()
     }
@@ -81,6 +82,7 @@ impl Disk {
         }
     }
 
+    /// Removes a piece; one that is not there is no error.
     pub fn remove(&self, _: &Locked, piece: u64) -> io::Result<()> {
         match fs::remove_file(self.path(piece)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -46,9 +46,9 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// What entries before a member say about it.
+/// What extended headers say about the member after them.
 #[derive(Default)]
-struct Said {
+struct Extension {
     name: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
     bytes: Option<u64>,
@@ -58,7 +58,7 @@ struct Said {
 /// Shows every file and hard link to `visit`, in the order of the tar. What was shown before an error is sound.
 pub(super) fn entries(file: &Opened, mut visit: impl FnMut(Entry)) -> Result<(), Stop> {
     let mut window = Window::new(file)?;
-    let mut said = Said::default();
+    let mut extension = Extension::default();
     let mut at = 0;
     while at < window.length() {
         let Some(header) = window.array::<512>(at)? else {
@@ -75,21 +75,21 @@ pub(super) fn entries(file: &Opened, mut visit: impl FnMut(Entry)) -> Result<(),
         // The size that a pax record gives is that of the file, not of another extension between the two.
         let bytes = match kind {
             b'L' | b'K' | b'x' | b'g' => size,
-            _ => said.bytes.unwrap_or(size),
+            _ => extension.bytes.unwrap_or(size),
         };
         let offset = at + BLOCK;
         let end = offset.checked_add(bytes).filter(|end| *end <= window.length());
         let Some(end) = end else {
-            let name = said.name.take().unwrap_or_else(|| path(&header));
+            let name = extension.name.take().unwrap_or_else(|| path(&header));
             return Err(Stop::Damaged(format!("it ends inside `{}`", String::from_utf8_lossy(&name))));
         };
         match kind {
-            b'L' => said.name = Some(until_zero(long(&mut window, offset, bytes)?).to_vec()),
-            b'K' => said.link = Some(until_zero(long(&mut window, offset, bytes)?).to_vec()),
-            b'x' => said.add(long(&mut window, offset, bytes)?)?,
+            b'L' => extension.name = Some(until_zero(long(&mut window, offset, bytes)?).to_vec()),
+            b'K' => extension.link = Some(until_zero(long(&mut window, offset, bytes)?).to_vec()),
+            b'x' => extension.add(long(&mut window, offset, bytes)?)?,
             b'g' => {} // Defaults for the whole tar; no name or size can be one.
             _ => {
-                let Said { name, link, sparse, .. } = std::mem::take(&mut said);
+                let Extension { name, link, sparse, .. } = std::mem::take(&mut extension);
                 let name = name.unwrap_or_else(|| path(&header));
                 match kind {
                     b'S' => visit(Entry { name, kind: Kind::Sparse }),
@@ -108,7 +108,7 @@ pub(super) fn entries(file: &Opened, mut visit: impl FnMut(Entry)) -> Result<(),
     Ok(())
 }
 
-impl Said {
+impl Extension {
     /// Reads the records `<length> <key>=<value>\n` of a pax header.
     fn add(&mut self, mut records: &[u8]) -> Result<(), Stop> {
         let broken = || Stop::Damaged("a pax header is broken".into());

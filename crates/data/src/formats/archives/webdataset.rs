@@ -1,8 +1,8 @@
 //! Images in tars: a folder tree that was packed into one, or WebDataset shards.
 //!
 //! In a WebDataset the members that share a path up to the first dot of the file name are one sample: an image, its
-//! class (`.cls`, or a key of `.json`) and whatever else, of which `.json` and `.txt` are kept when it is packed. Without a class beside any image, the folder that an image
-//! lies in is its class. Samples are in the order of their paths, so that the same images are the same data set,
+//! class (`.cls`, or a key of `.json`) and whatever else, of which `.json` and `.txt` are kept when it is packed. Without
+//! a class beside any image, the folder that an image lies in is its class. Samples are in the order of their paths, so that the same images are the same data set,
 //! sample for sample, whether they lie in a folder, in one tar, or shuffled over many.
 
 use std::collections::BTreeMap;
@@ -25,6 +25,9 @@ const LONGEST_JSON: u64 = 1 << 20;
 /// Where a member lies.
 type Place = (u32, u64, u64);
 
+/// The name of an image and the number of its tar, and where it lies.
+type Image = ((String, u32), Place);
+
 /// The members that matter, of all tars: by name or key, and number of the tar.
 #[derive(Default)]
 struct Members {
@@ -43,20 +46,11 @@ pub(in crate::formats) fn index(
     homes: &[Home],
     reading: &Reading,
 ) -> Result<Index, Error> {
-    let (mut members, mut skipped) = (Members::default(), Vec::new());
-    for (path, number) in tars.iter().zip(0_u32..) {
-        if let Err(why) = members.list(path, number)? {
-            if !reading.skip {
-                let hint = "get the file again, or check it with `tar -tf`";
-                return Err(layout(path, format!("the tar is damaged: {why}"), hint));
-            }
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            skipped.push(Skipped { name, why: format!("the rest of the tar is damaged: {why}") });
-        }
-    }
+    let mut skipped = Vec::new();
+    let mut members = Members::of(&tars, reading.skip, &mut skipped)?;
     let replaced = std::mem::take(&mut members.replaced);
     let handles = Handles::new(tars);
-    let mut images: Vec<((String, u32), Place)> = std::mem::take(&mut members.images).into_iter().collect();
+    let mut images: Vec<Image> = std::mem::take(&mut members.images).into_iter().collect();
     // As a folder is sorted: part by part, so that `a/b` comes before `a-b/c`.
     images.sort_by(|((a, i), _), ((b, j), _)| Path::new(a).cmp(Path::new(b)).then(i.cmp(j)));
     let mut named = Vec::with_capacity(images.len());
@@ -66,19 +60,7 @@ pub(in crate::formats) fn index(
     // A JSON without a class is a caption or the like, and does not say more than the folders do.
     let by_members = named.iter().any(Option::is_some);
     if by_members {
-        let mut keep = Vec::with_capacity(images.len());
-        for (((name, _), _), class) in images.iter().zip(&named) {
-            let why = "it has no class beside it, neither `.cls` nor a `label` in `.json`".to_owned();
-            if class.is_none() && !reading.skip {
-                return Err(Error::Image { name: name.clone(), why });
-            }
-            keep.push(class.is_some());
-            if class.is_none() {
-                skipped.push(Skipped { name: name.clone(), why });
-            }
-        }
-        let mut flags = keep.iter();
-        images.retain(|_| flags.next() == Some(&true));
+        skipped.extend(remove_unlabelled(&mut images, &named, reading.skip)?);
     }
     let places: Vec<Home> = images.iter().map(|((_, tar), _)| homes.get(*tar as usize).copied().flatten()).collect();
     let (classes, labels, homes) = if by_members {
@@ -89,33 +71,65 @@ pub(in crate::formats) fn index(
         let paths: Vec<PathBuf> = images.iter().map(|((name, _), _)| PathBuf::from(name)).collect();
         from_paths(root, &paths, &places, reading.by_folders)?.into_lists()
     };
-    // A larger image is refused where it is read, by name.
-    let span = |&(file, offset, bytes): &Place| Span {
-        file,
-        offset,
-        bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
-        record: None,
-    };
     let spans = images.iter().map(|(_, place)| span(place)).collect();
-    let piece = |pieces: &BTreeMap<(String, u32), Place>, name: &str, tar: u32| {
-        pieces.get(&(split(name).0, tar)).filter(|(_, _, bytes)| *bytes <= LONGEST_JSON).map(span)
-    };
-    let beside = match members.jsons.is_empty() && members.texts.is_empty() {
-        true => Vec::new(),
-        false => {
-            let of = |name: &str, tar| Beside {
-                json: piece(&members.jsons, name, tar),
-                text: piece(&members.texts, name, tar),
-            };
-            images.iter().map(|((name, tar), _)| of(name, *tar)).collect()
-        }
-    };
+    let beside = members.beside(&images);
     let names = Names::each(images.iter().map(|((name, _), _)| name.as_str()));
     let content = Content::Encoded(Encoded::Spans(Spans { files: handles, spans, names, beside }));
     Ok(Index { classes, labels, homes, content, skipped, replaced })
 }
 
+/// Removes the images that have no class although others have one; returns what is said about each.
+///
+/// # Errors
+/// [`Error::Image`] for the first of them, unless such images are skipped.
+fn remove_unlabelled(images: &mut Vec<Image>, named: &[Option<Named>], skip: bool) -> Result<Vec<Skipped>, Error> {
+    let mut skipped = Vec::new();
+    for (((name, _), _), _) in images.iter().zip(named).filter(|(_, class)| class.is_none()) {
+        let why = "it has no class beside it, neither `.cls` nor a `label` in `.json`".to_owned();
+        if !skip {
+            return Err(Error::Image { name: name.clone(), why });
+        }
+        skipped.push(Skipped { name: name.clone(), why });
+    }
+    let mut classes = named.iter();
+    images.retain(|_| matches!(classes.next(), Some(Some(_))));
+    Ok(skipped)
+}
+
+/// The piece of a tar that a member is. A larger image than a piece can be is refused where it is read, by name.
+fn span(&(file, offset, bytes): &Place) -> Span {
+    Span { file, offset, bytes: u32::try_from(bytes).unwrap_or(u32::MAX), record: None }
+}
+
 impl Members {
+    /// Those of all tars. Of a damaged one, what comes before the damage is kept, if `skip` says so.
+    fn of(tars: &[PathBuf], skip: bool, skipped: &mut Vec<Skipped>) -> Result<Members, Error> {
+        let mut members = Members::default();
+        for (path, number) in tars.iter().zip(0_u32..) {
+            if let Err(why) = members.list(path, number)? {
+                if !skip {
+                    let hint = "get the file again, or check it with `tar -tf`";
+                    return Err(layout(path, format!("the tar is damaged: {why}"), hint));
+                }
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                skipped.push(Skipped { name, why: format!("the rest of the tar is damaged: {why}") });
+            }
+        }
+        Ok(members)
+    }
+
+    /// What stands beside each image and is kept with it; nothing where no image has anything.
+    fn beside(&self, images: &[Image]) -> Vec<Beside> {
+        if self.jsons.is_empty() && self.texts.is_empty() {
+            return Vec::new();
+        }
+        let piece = |pieces: &BTreeMap<(String, u32), Place>, name: &str, tar: u32| {
+            pieces.get(&(split(name).0, tar)).filter(|(_, _, bytes)| *bytes <= LONGEST_JSON).map(span)
+        };
+        let of = |name: &str, tar| Beside { json: piece(&self.jsons, name, tar), text: piece(&self.texts, name, tar) };
+        images.iter().map(|((name, tar), _)| of(name, *tar)).collect()
+    }
+
     /// Adds those of one tar. The inner error says what is wrong with the tar; what came before it is kept.
     fn list(&mut self, path: &Path, number: u32) -> Result<Result<(), String>, Error> {
         let refused = |source| Error::Read { name: path.display().to_string(), source };

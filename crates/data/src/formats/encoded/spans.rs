@@ -48,6 +48,7 @@ pub(crate) enum Names {
 }
 
 impl Names {
+    /// Names that are kept one by one.
     pub fn each<'a>(names: impl Iterator<Item = &'a str>) -> Names {
         let (mut text, mut ends) = (String::new(), Vec::new());
         for name in names {
@@ -78,6 +79,7 @@ fn part<'a>(text: &'a str, ends: &[u64], sample: usize) -> &'a str {
 }
 
 impl Spans {
+    /// What an image is called in messages.
     pub fn name(&self, sample: usize) -> String {
         match &self.names {
             Names::Each { text, ends } => part(text, ends, sample).to_owned(),
@@ -144,6 +146,7 @@ impl Spans {
         Ok(serde_json::to_vec(&object).unwrap_or_default())
     }
 
+    /// Drops the images whose flag is not set.
     pub fn retain(&mut self, keep: &[bool]) {
         let mut flags = keep.iter();
         self.spans.retain(|_| flags.next() == Some(&true));

@@ -172,16 +172,19 @@ fn leaf(metadata: &ParquetMetaData, names: &[String]) -> Result<(usize, i16), Br
 }
 
 impl Rows {
+    /// What a row is called in messages: its file and its number, from 1.
     pub fn name(&self, sample: usize) -> String {
         let (file, row) = self.places[sample];
         let path = self.files.path(file);
         format!("{}, row {}", path.file_name().unwrap_or_default().to_string_lossy(), row + 1)
     }
 
+    /// The Parquet files.
     pub fn files(&self) -> &Handles {
         &self.files
     }
 
+    /// Reads the bytes of an image or text into `bytes`.
     pub fn read(&self, sample: usize, bytes: &mut Vec<u8>) -> Result<(), Error> {
         bytes.clear();
         let (number, row) = self.places[sample];

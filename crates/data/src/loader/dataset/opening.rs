@@ -27,12 +27,17 @@ pub(super) struct Opening<'a> {
 }
 
 impl<'a> Opening<'a> {
+    /// Lists the files at `path` and checks their classes.
     pub fn list(spec: &'a Data, path: &'a Path, seed: u64) -> Result<(Opening<'a>, Content), Error> {
         let Index { classes, labels, homes, content, skipped, .. } = formats::index(spec, path)?;
         check_classes(spec, path, &classes)?;
         Ok((Opening { spec, path, seed, classes, labels, homes, skipped }, content))
     }
 
+    /// Opens data that holds plain pixels.
+    ///
+    /// # Errors
+    /// If another size is asked for, the data cannot be split, or it has changed since the run was trained on it.
     pub fn decoded(self, decoded: Decoded, provenance: &mut Provenance) -> Result<Dataset, Error> {
         let Decoded { channels, height, width, full, pixels } = decoded;
         if self.spec.size.is_some_and(|size| (size as usize, size as usize) != (height, width)) {
@@ -57,6 +62,11 @@ impl<'a> Opening<'a> {
         Ok(Dataset { classes, labels, parts, channels, height, width, full, mean, std, pixels, notes, skipped })
     }
 
+    /// Opens images that stay encoded; those that take at most `limit` bytes in all are decoded once and kept.
+    ///
+    /// # Errors
+    /// If an image cannot be read and is not to be skipped, the data cannot be split, or it has changed since the run
+    /// was trained on it.
     pub fn encoded(
         mut self,
         mut encoded: Encoded,
@@ -65,53 +75,26 @@ impl<'a> Opening<'a> {
     ) -> Result<Dataset, Error> {
         let geometry = self.geometry(&encoded)?;
         let Geometry { height, width, .. } = geometry;
-        let bytes = 3 * height * width;
-        let skip = self.skips();
-        let mut kept = match encoded.len().checked_mul(bytes) {
+        let mut kept = match encoded.len().checked_mul(3 * height * width) {
             // Another part of each file is shown in each epoch.
             _ if geometry.recipe.is_some() => None,
             Some(all) if all <= limit => Some(vec![0; all]),
             Some(_) | None => None,
         };
-        if let Some(most) = self.spec.preload.filter(|_| kept.is_none()) {
-            encoded =
-                Loaded::read_all(encoded, most.0, &provenance.preparation()).map(Encoded::Loaded).map_err(|bytes| {
-                    let why = format!("its images take {} or more, and `preload` allows {most}", Bytes(bytes));
-                    let hint = "give `preload` more if there is so much memory, or leave it out".into();
-                    Error::Layout { path: self.path.into(), why, hint }
-                })?;
+        if kept.is_none() {
+            encoded = self.preload(encoded, provenance)?;
         }
+        let surveyed = self.skips() || kept.is_some();
         let mut moments = vec![None; encoded.len()];
-        if skip || kept.is_some() {
-            let samples: Vec<u32> = (0..encoded.len() as u32).collect();
-            let results = survey(&encoded, &samples, geometry, skip, kept.as_deref_mut(), &provenance.preparation());
-            let mut readable = vec![true; encoded.len()];
-            for (sample, result) in results.into_iter().enumerate() {
-                match result {
-                    Some(Ok(found)) => moments[sample] = Some(found),
-                    None => {}
-                    // Another size is a question to the user, not damage.
-                    Some(Err(error @ Error::Size { .. })) => return Err(error),
-                    Some(Err(error)) if !skip => return Err(error),
-                    Some(Err(error)) => {
-                        readable[sample] = false;
-                        self.skipped.push(skipped(encoded.name(sample), error));
-                    }
-                }
-            }
-            if readable.contains(&false) {
-                encoded.retain(&readable);
-                kept = kept.map(|pixels| without(&pixels, bytes, &readable));
-                self.leave_out(&readable, &mut moments)?;
-            }
+        if surveyed {
+            moments = self.survey_all(&mut encoded, geometry, &mut kept, provenance)?;
         }
         let list = |reads: Reads<'_>| SampleList::of_encoded(&encoded, self.targets(), reads);
         let parts = provenance.divide(&self.classes, self.split()?, self.rule(), self.seed, list)?;
-        if self.spec.normalize.is_none() && provenance.statistics().is_none() && kept.is_none() && !skip {
+        if self.spec.normalize.is_none() && provenance.statistics().is_none() && !surveyed {
             let train = &parts[Part::Train as usize];
-            for (sample, result) in
-                train.iter().zip(survey(&encoded, train, geometry, false, None, &provenance.preparation()))
-            {
+            let results = survey(&encoded, train, geometry, false, None, &provenance.preparation());
+            for (sample, result) in train.iter().zip(results) {
                 moments[*sample as usize] = result.transpose()?;
             }
         }
@@ -124,6 +107,53 @@ impl<'a> Opening<'a> {
         let Opening { classes, labels, skipped, .. } = self;
         let (channels, full) = (3, 255);
         Ok(Dataset { classes, labels, parts, channels, height, width, full, mean, std, pixels, notes, skipped })
+    }
+
+    /// Reads the files into memory, if the job asks for it.
+    fn preload(&self, encoded: Encoded, provenance: &Provenance) -> Result<Encoded, Error> {
+        let Some(most) = self.spec.preload else { return Ok(encoded) };
+        let loaded = Loaded::read_all(encoded, most.0, &provenance.preparation());
+        loaded.map(Encoded::Loaded).map_err(|bytes| {
+            let why = format!("its images take {} or more, and `preload` allows {most}", Bytes(bytes));
+            let hint = "give `preload` more if there is so much memory, or leave it out".into();
+            Error::Layout { path: self.path.into(), why, hint }
+        })
+    }
+
+    /// Decodes every image once, into `kept` if there is room. Images that cannot be read are removed or are an error,
+    /// as the job says. Returns the moments of those that stay.
+    fn survey_all(
+        &mut self,
+        encoded: &mut Encoded,
+        geometry: Geometry,
+        kept: &mut Option<Vec<u8>>,
+        provenance: &Provenance,
+    ) -> Result<Vec<Option<Moments>>, Error> {
+        let skip = self.skips();
+        let samples: Vec<u32> = (0..encoded.len() as u32).collect();
+        let results = survey(encoded, &samples, geometry, skip, kept.as_deref_mut(), &provenance.preparation());
+        let mut moments = vec![None; encoded.len()];
+        let mut readable = vec![true; encoded.len()];
+        for (sample, result) in results.into_iter().enumerate() {
+            match result {
+                Some(Ok(found)) => moments[sample] = Some(found),
+                None => {}
+                // Another size is a question to the user, not damage.
+                Some(Err(error @ Error::Size { .. })) => return Err(error),
+                Some(Err(error)) if !skip => return Err(error),
+                Some(Err(error)) => {
+                    readable[sample] = false;
+                    self.skipped.push(skipped(encoded.name(sample), error));
+                }
+            }
+        }
+        if readable.contains(&false) {
+            encoded.retain(&readable);
+            let bytes = 3 * geometry.height * geometry.width;
+            *kept = kept.take().map(|pixels| without(&pixels, bytes, &readable));
+            self.leave_out(&readable, &mut moments)?;
+        }
+        Ok(moments)
     }
 
     /// The given size, or that of the first image that can be read.
@@ -174,6 +204,7 @@ impl<'a> Opening<'a> {
         Ok(())
     }
 
+    /// Divides the samples into training, validation and test.
     pub fn split(&self) -> Result<Parts, Error> {
         match (self.spec.split, &self.homes) {
             (Split::Folders(_), Some(homes)) => split::by_homes(homes, self.seed),

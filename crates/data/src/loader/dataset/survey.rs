@@ -32,6 +32,7 @@ impl Moments {
         Moments { count: size as u128, sums: sums.collect() }
     }
 
+    /// Adds the sums of another image.
     pub fn add(&mut self, other: &Moments) {
         self.count += other.count;
         self.sums.resize(other.sums.len(), (0, 0));

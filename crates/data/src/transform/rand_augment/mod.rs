@@ -98,7 +98,7 @@ impl Operation {
             8 => Operation::Contrast(factor()),
             9 => Operation::Sharpness(factor()),
             10 => Operation::Posterize(8 - (2 * magnitude + 7) / 15),
-            // Bytes are held against 32 bits.
+            // Bytes are compared with 32 bits.
             11 => Operation::Solarize(f64::from((255.0 * linspace(1.0, 0.0, magnitude)) as f32)),
             12 => Operation::AutoContrast,
             13 => Operation::Equalize,

@@ -91,15 +91,31 @@ impl Group {
         components: Range<usize>,
         rows: Range<usize>,
     ) -> Result<(), JpegError> {
-        let Group { classes, sorted, first, bytes, offsets, wide } = self;
-        let chances = |context: usize| {
-            let (place, large) = contexts[context];
-            (&ProbabilityTable::family()[usize::from(place)], large)
-        };
-        let count = blocks(frame, components.clone(), rows.len());
-        classes.resize(count, 0);
+        self.read_classes(kernels, reader, table(contexts, OF_CLASSES), frame, components.clone(), rows.clone())?;
+        let mut at = self.clear();
+        for class in 0..CLASSES {
+            at = self.read_class(kernels, reader, contexts, class, at)?;
+        }
+        self.wide.sort_unstable_by_key(|wide| (wide.at, wide.k));
+        self.add_differences(frame, components, rows.len());
+        Ok(())
+    }
+
+    /// Reads the class of each block, and sorts the blocks by class.
+    #[inline(always)]
+    fn read_classes(
+        &mut self,
+        kernels: impl Kernels,
+        reader: &mut Reader<'_>,
+        table: (&ProbabilityTable, bool),
+        frame: &FrameHeader,
+        components: Range<usize>,
+        rows: Range<usize>,
+    ) -> Result<(), JpegError> {
+        let classes = &mut self.classes;
+        classes.resize(blocks(frame, components.clone(), rows.len()), 0);
         let mut strange = false;
-        reader.sequence(kernels, chances(OF_CLASSES), classes, |_, _| strange = true)?;
+        reader.sequence(kernels, table, classes, |_, _| strange = true)?;
         for number in components.clone() {
             let component = &frame.components[number];
             let start = blocks(frame, components.start..number, rows.len());
@@ -109,50 +125,72 @@ impl Group {
         if strange {
             return Err(BROKEN);
         }
-        sorted.set(frame, components.clone(), rows.clone(), classes);
+        self.sorted.set(frame, components, rows, classes);
+        Ok(())
+    }
+
+    /// Makes room for the coefficients of the sorted blocks; returns where the first plane behind that of zeros begins.
+    #[inline(always)]
+    fn clear(&mut self) -> usize {
+        let Group { classes, sorted, first, bytes, offsets, wide } = self;
         let planes: usize = (0..CLASSES).map(|class| sorted.of(class).len() * LAST[class]).sum();
         // The first plane is never written to, but an earlier strip may have had a smaller one.
-        let zeros = count + LANES;
+        let zeros = classes.len() + LANES;
         bytes.resize(zeros + planes + LANES, 0);
         bytes[..zeros].fill(0);
-        first.resize(count, 0);
+        first.resize(classes.len(), 0);
         offsets.clear();
         offsets.resize(CLASSES, [0; 64]);
         wide.clear();
-        let mut at = zeros;
-        for (class, offsets) in offsets.iter_mut().enumerate() {
-            let places = sorted.of(class);
-            let length = places.len();
-            if length == 0 {
-                continue;
-            }
-            // The classes are in `sorted` now, so their place is free for DC differences.
-            let differences = &mut classes[..length];
-            let mut wider = Vec::new();
-            reader.sequence(kernels, chances(FIRST[class]), differences, |at, value| wider.push((at, value)))?;
-            for (place, byte) in sorted.places[places.clone()].iter().zip(&*differences) {
-                first[place.block as usize] = unfold(*byte);
-            }
-            for (at, value) in wider {
-                first[sorted.places[places.start + at].block as usize] = unfold_wide(value);
-            }
-            for (context, band) in bands(class) {
-                let values = &mut bytes[at..at + band.len() * length];
-                reader.sequence(kernels, chances(context), values, |at, value| {
-                    let k = usize::from(ZIGZAG[band.start + at / length]);
-                    wide.push(Wide { at: places.start + at % length, k, value: unfold_wide(value) });
-                })?;
-                for k in band {
-                    offsets[usize::from(ZIGZAG[k])] = at as u32;
-                    at += length;
-                }
+        zeros
+    }
+
+    /// Reads the DC differences of a class and its planes, which begin at `at`; returns where they end.
+    #[inline(always)]
+    fn read_class(
+        &mut self,
+        kernels: impl Kernels,
+        reader: &mut Reader<'_>,
+        contexts: &[(u8, bool); CONTEXTS],
+        class: usize,
+        mut at: usize,
+    ) -> Result<usize, JpegError> {
+        let Group { classes, sorted, first, bytes, offsets, wide } = self;
+        let places = sorted.of(class);
+        let length = places.len();
+        if length == 0 {
+            return Ok(at);
+        }
+        // The classes are in `sorted` now, so their place is free for DC differences.
+        let differences = &mut classes[..length];
+        let mut wider = Vec::new();
+        reader.sequence(kernels, table(contexts, FIRST[class]), differences, |at, value| wider.push((at, value)))?;
+        for (place, byte) in sorted.places[places.clone()].iter().zip(&*differences) {
+            first[place.block as usize] = unfold(*byte);
+        }
+        for (at, value) in wider {
+            first[sorted.places[places.start + at].block as usize] = unfold_wide(value);
+        }
+        for (context, band) in bands(class) {
+            let values = &mut bytes[at..at + band.len() * length];
+            reader.sequence(kernels, table(contexts, context), values, |at, value| {
+                let k = usize::from(ZIGZAG[band.start + at / length]);
+                wide.push(Wide { at: places.start + at % length, k, value: unfold_wide(value) });
+            })?;
+            for k in band {
+                offsets[class][usize::from(ZIGZAG[k])] = at as u32;
+                at += length;
             }
         }
-        wide.sort_unstable_by_key(|wide| (wide.at, wide.k));
-        // From differences to values, row by row.
-        let mut rest = first.as_mut_slice();
+        Ok(at)
+    }
+
+    /// Turns DC differences into values, row by row.
+    #[inline(always)]
+    fn add_differences(&mut self, frame: &FrameHeader, components: Range<usize>, rows: usize) {
+        let mut rest = self.first.as_mut_slice();
         for component in &frame.components[components] {
-            let (own, others) = rest.split_at_mut(rows.len() * component.v * component.across);
+            let (own, others) = rest.split_at_mut(rows * component.v * component.across);
             for row in own.chunks_exact_mut(component.across) {
                 let mut sum = 0_i16;
                 for value in row {
@@ -162,7 +200,6 @@ impl Group {
             }
             rest = others;
         }
-        Ok(())
     }
 
     /// Transforms the blocks that a region needs.
@@ -213,6 +250,13 @@ impl Group {
             }
         }
     }
+}
+
+/// The probabilities of a context, and whether any of its values has plain bits.
+#[inline(always)]
+fn table(contexts: &[(u8, bool); CONTEXTS], context: usize) -> (&'static ProbabilityTable, bool) {
+    let (place, large) = contexts[context];
+    (&ProbabilityTable::family()[usize::from(place)], large)
 }
 
 /// From folded differences to classes, in rows of so many; returns whether all are classes.

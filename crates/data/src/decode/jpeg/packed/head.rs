@@ -71,6 +71,7 @@ pub(super) struct Start {
 }
 
 impl Start {
+    /// Reads what comes first: colours, size and the components.
     pub fn read(take: &mut Take<'_>) -> Result<Start, JpegError> {
         let [count, colour] = take.array()?;
         let colour = match (colour, count) {

@@ -97,6 +97,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    /// Reads the states at the head of a strip; the words follow them.
     pub fn open(bytes: &'a [u8]) -> Result<Reader<'a>, JpegError> {
         let mut take = Take(bytes);
         let mut states = [0; STATES];

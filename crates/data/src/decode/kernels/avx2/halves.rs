@@ -119,6 +119,7 @@ pub(super) unsafe fn store(into: *mut u16, low: __m512i, high: __m512i) {
 pub(super) struct Lookup(__m512i, __m512i, __m512i, __m512i);
 
 impl Lookup {
+    /// Loads a table of 256 bytes into four registers.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
     pub fn of(bytes: &[u8; 256]) -> Lookup {
