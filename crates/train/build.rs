@@ -1,4 +1,4 @@
-//! Compiles the C++ shim, and tells the linker where the tensor library lies.
+//! Compiles the C++ shim, and tells the linker where libtorch is.
 
 #![expect(clippy::disallowed_methods, reason = "cargo tells a build script by variables")]
 

@@ -34,15 +34,15 @@ use crate::torch;
 #[serde(deny_unknown_fields)]
 struct Case {
     train: Train,
-    /// Height and width of pictures.
+    /// Height and width of images, in pixels.
     #[serde(default)]
     size: i64,
-    /// Different words of texts.
+    /// Size of the vocabulary of texts.
     #[serde(default)]
     vocabulary: i64,
     classes: i64,
     threads: u32,
-    /// Which of several processes this is, and where they meet: said by the first one to the others.
+    /// Which of several processes this is, and the port of their rendezvous, which the first one gives to the others.
     #[serde(default)]
     rank: u32,
     #[serde(default)]
@@ -132,7 +132,7 @@ impl Others {
         for mut child in self.0.drain(..) {
             drop(child.stdin.take());
             if !child.wait()?.success() {
-                return Err("another rank could not go on; it has said why".into());
+                return Err("another rank failed; its own output says why".into());
             }
         }
         Ok(())
@@ -168,7 +168,7 @@ impl Case {
         ModelShape { input, output }
     }
 
-    /// This rank's share of samples of no meaning; every row of words is full.
+    /// This rank's share of a batch of random samples; texts have no padding.
     fn samples(&self, device: Device, ranks: &Ranks) -> Result<BatchTensors, torch::Error> {
         let batch = u64::from(self.train.batch);
         let count = ranks.share().most(batch) as i64;
@@ -188,7 +188,7 @@ impl Case {
                         let edges = [width / 4.0, height / 4.0, width * 0.75, height * 0.75];
                         let truth =
                             |number: i64| vec![GroundTruth { class: (number % self.classes.max(1)) as u32, edges }];
-                        detect::ground_truths(&(0..count).map(truth).collect::<Vec<_>>(), device)?
+                        detect::ground_truth_tensor(&(0..count).map(truth).collect::<Vec<_>>(), device)?
                     }
                 };
                 Ok(BatchTensors { values, mask: None, labels, share })

@@ -1,22 +1,22 @@
-//! Why a rank cannot go on, and the finding that says so.
+//! Why a rank fails, and the finding that reports it.
 
 use domain::finding::{Cause, Finding};
 
 use crate::torch;
 
-/// Why a rank cannot go on.
+/// Why a rank fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The data set.
+    /// The data set cannot be read or used.
     #[error(transparent)]
     Data(#[from] data::Error),
-    /// The tensor library.
-    #[error("the tensor library refused: {0}")]
+    /// An operation of libtorch failed.
+    #[error("libtorch failed: {0}")]
     Torch(#[from] torch::Error),
-    /// Saving or reading the state.
+    /// The state cannot be saved or read.
     #[error(transparent)]
     Checkpoint(#[from] checkpoint::Error),
-    /// Anything that is already said as it should be.
+    /// Any failure that is already a finding.
     #[error("{}", .0.message)]
     Finding(Finding),
 }
@@ -28,7 +28,7 @@ impl From<Finding> for Error {
 }
 
 impl Error {
-    /// What the user is told.
+    /// The finding that is reported to the user: cause, message and hint.
     pub fn finding(&self) -> Finding {
         match self {
             Error::Data(error) => error.finding(),
@@ -44,7 +44,7 @@ impl Error {
     }
 }
 
-/// The loss of `step` is not a number.
+/// The error of a `loss` at `step` (from 1) that is infinite or NaN.
 pub fn not_finite(step: u64, loss: f64) -> Error {
     Finding::new(Cause::NotFinite, format!("the loss of step {step} is `{loss}`"))
         .hint("lower the learning rate, add a `warmup`, or set `clip_norm: 1.0`")

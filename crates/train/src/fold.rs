@@ -1,10 +1,9 @@
-//! Batch normalisations folded into the convolutions before them: the same scores with half the layers, for whoever
-//! only uses a model.
+//! Batch normalisations folded into the convolutions before them: the same logits with half the layers, for inference.
 //!
 //! With γ, β, the running mean μ and variance σ², a normalisation multiplies by γ/√(σ²+ε) and adds β − μγ/√(σ²+ε)
 //! (Jacob et al. 2017, section 3.2), and a convolution can do both. What comes out has a bias for each convolution and
-//! no normalisations, as `torch.nn.utils.fusion.fuse_conv_bn_eval` leaves a network. It is written only if it scores
-//! pictures as before.
+//! no normalisations, as `torch.nn.utils.fusion.fuse_conv_bn_eval` leaves a network. It is written only if
+//! its logits for random images are the same as before.
 
 use std::path::Path;
 
@@ -25,7 +24,7 @@ use crate::torch::{self, Result};
 pub struct Folded {
     /// Normalisations that are gone.
     pub folded: usize,
-    /// Largest difference of a score over the largest score, for pictures of noise.
+    /// Largest difference of a logit over the largest logit, for images of noise.
     pub difference: f64,
 }
 

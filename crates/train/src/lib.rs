@@ -7,7 +7,7 @@
 //! torch → detect, model → optim → ranks → step → input → state → run
 //! ```
 //!
-//! [`torch`] is the thin shim over the tensor library; [`model`] holds the architectures, [`detect`] the loss and the
+//! [`torch`] is the thin shim over libtorch; [`model`] holds the architectures, [`detect`] the loss and the
 //! metrics of object detection, [`optim`] the update rules and learning-rate schedules, [`ranks`] what several ranks do
 //! together, [`step`] one optimiser step, [`input`] data on the device, [`state`] what is saved and resumed, and [`run`] the
 //! loop. [`bench`] measures steps and [`fold`] rewrites an exported model. Begin with [`run`].

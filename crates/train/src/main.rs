@@ -16,7 +16,7 @@ use train::run::{Ending, RunOptions, run, standalone};
 use train::torch;
 
 fn main() -> ExitCode {
-    // Before any tensor: the CUDA half registers its devices, and the allocator is told how to behave.
+    // Before any tensor: the CUDA half registers its devices, and the allocator is configured.
     torch::open_cuda();
     torch::steady_allocator();
     let mut arguments = std::env::args().skip(1);
@@ -145,7 +145,7 @@ fn device(place: usize) -> Device {
     if tch::Cuda::is_available() { Device::Cuda(place) } else { Device::Cpu }
 }
 
-/// Runs, says the last word, and hangs up.
+/// Runs, sends the last report, and closes the channel.
 fn train(spec: &Spec, channel: Channel) -> ExitCode {
     let place = spec.meeting.as_ref().map_or(0, |meeting| meeting.local_rank);
     let device = device(place as usize);

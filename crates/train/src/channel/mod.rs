@@ -78,7 +78,7 @@ impl Channel {
         Ok(Channel { shared, socket, writer: Some(writer) })
     }
 
-    /// From now on only the last word is sent and no order is taken: another rank speaks for this one.
+    /// From now on only the last report is sent and no command is taken: another rank reports for this one.
     pub fn hush(&self) {
         self.shared.hushed.store(true, Ordering::Release);
     }

@@ -61,7 +61,7 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// Waits for reports worth a write, and says how many steps were left out; `None` at the end.
+    /// Waits for reports worth a write; returns them with the number of steps left out, or `None` at the end.
     pub fn next_batch(&self) -> Option<(Vec<Report>, u64)> {
         let mut waiting = lock(&self.waiting);
         loop {

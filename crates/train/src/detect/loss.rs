@@ -1,4 +1,5 @@
-//! What a detector is to learn: the right boxes, by their overlap and by where their edges are, and the right scores.
+//! The loss of a detector: of boxes, by their overlap (complete IoU) and by their edges (distribution focal loss), and of
+//! class scores (binary cross-entropy).
 
 use tch::{Kind, Reduction, Tensor};
 
@@ -7,48 +8,48 @@ use super::boxes::{complete_overlap, decoded, distances};
 use super::{BINS, Grids};
 use crate::torch::Result;
 
-/// Weights of the three parts, those that the published networks were trained with.
+/// Weights of the three terms, those that the published networks were trained with.
 const BOXES: f64 = 7.5;
 const SCORES: f64 = 0.5;
 const EDGES: f64 = 1.5;
-/// Where nothing is to be found, sums are not divided by less.
+/// The least divisor of the sums, for batches without objects.
 pub const LEAST: f64 = 1.0;
 
-/// A loss before it is a mean.
+/// A loss before it is divided by the sum of target scores.
 #[derive(Debug)]
 pub struct LossSums {
-    /// The sum over what is to be found.
+    /// The sum over all assigned cells, a scalar.
     pub loss: Tensor,
-    /// How much that is: the scores that are wanted, added up. They depend on what the network says by now.
+    /// The sum of target scores, a scalar. It depends on the present predictions.
     pub scores: Tensor,
 }
 
-/// The loss of what was `predictions` (`frames × cells × (4 · BINS + classes)`) of frames of `[height, width]` pixels in which
-/// `ground_truths` are to be seen. It is a mean over what is to be found: neither the number of frames nor that of their
-/// objects changes its size.
-pub fn loss(predictions: &Tensor, ground_truths: &Tensor, size: [i64; 2]) -> Result<Tensor> {
-    let LossSums { loss, scores } = sums(predictions, ground_truths, size)?;
+/// The loss of `predictions` (`images × cells × (4 · BINS + classes)`) for images of `[height, width]` pixels with this
+/// `ground_truth` ([`super::ground_truth_tensor`]). It is a mean over target scores, so that neither the number of images
+/// nor that of their objects changes its scale.
+pub fn loss(predictions: &Tensor, ground_truth: &Tensor, size: [i64; 2]) -> Result<Tensor> {
+    let LossSums { loss, scores } = sums(predictions, ground_truth, size)?;
     Ok(loss.f_div(&scores.f_clamp_min(LEAST)?)?)
 }
 
-/// The same as the sums of which it is the mean, so that those of parts of a batch add up to those of the whole.
-pub fn sums(predictions: &Tensor, ground_truths: &Tensor, [height, width]: [i64; 2]) -> Result<LossSums> {
+/// The sums of which [`loss`] is the quotient; those of micro-batches add up to those of the whole batch.
+pub fn sums(predictions: &Tensor, ground_truth: &Tensor, [height, width]: [i64; 2]) -> Result<LossSums> {
     let grids = Grids::of(height, width, predictions.device())?;
     let classes = predictions.size3()?.2 - 4 * BINS;
     let (edges, scores) = (predictions.f_narrow(-1, 0, 4 * BINS)?, predictions.f_narrow(-1, 4 * BINS, classes)?);
     let boxes = decoded(&edges, &grids)?;
-    let Assigned { boxes: wanted, scores: sure } = tch::no_grad(|| {
+    let Assigned { boxes: target_boxes, scores: target_scores } = tch::no_grad(|| {
         let in_pixels = boxes.f_detach()?.f_mul(&grids.strides)?;
         let middles = grids.middles.f_mul(&grids.strides)?;
-        assign(&scores.f_detach()?.f_sigmoid()?, &in_pixels, &middles, ground_truths)
+        assign(&scores.f_detach()?.f_sigmoid()?, &in_pixels, &middles, ground_truth)
     })?;
-    let weight = sure.f_sum_dim_intlist([-1].as_slice(), false, Kind::Float)?;
+    let weight = target_scores.f_sum_dim_intlist([-1].as_slice(), false, Kind::Float)?;
     let all = |values: Tensor| -> Result<Tensor> { Ok(values.f_mul(&weight)?.f_sum(Kind::Float)?) };
 
-    let wanted = wanted.f_div(&grids.strides)?;
-    let apart = complete_overlap(&boxes, &wanted)?.f_neg()?.f_add_scalar(1.0)?;
-    let scored = scores.f_binary_cross_entropy_with_logits::<Tensor>(&sure, None, None, Reduction::Sum)?;
-    let edges = by_edge(&edges, &distances(&wanted, &grids.middles)?)?;
+    let target_boxes = target_boxes.f_div(&grids.strides)?;
+    let apart = complete_overlap(&boxes, &target_boxes)?.f_neg()?.f_add_scalar(1.0)?;
+    let scored = scores.f_binary_cross_entropy_with_logits::<Tensor>(&target_scores, None, None, Reduction::Sum)?;
+    let edges = by_edge(&edges, &distances(&target_boxes, &grids.middles)?)?;
     let parts = [(all(apart)?, BOXES), (scored, SCORES), (all(edges)?, EDGES)];
     let mut sum = Tensor::f_zeros([0i64; 0], (Kind::Float, predictions.device()))?;
     for (part, weight) in parts {
@@ -57,7 +58,8 @@ pub fn sums(predictions: &Tensor, ground_truths: &Tensor, [height, width]: [i64;
     Ok(LossSums { loss: sum, scores: weight.f_sum(Kind::Float)? })
 }
 
-/// How unlikely the two distances next to the true one are, mean over a cell's four edges (Li et al. 2020, equation 6).
+/// Distribution focal loss: the cross-entropy of the two bins next to the true distance, averaged over a cell's four edges
+/// (Li et al. 2020, equation 6).
 fn by_edge(predictions: &Tensor, distances: &Tensor) -> Result<Tensor> {
     let size = distances.size();
     let split = [&size[..], &[BINS]].concat();

@@ -1,8 +1,8 @@
-//! Detection: what a network says of each cell of its grids, and how boxes come of it, are learnt and are scored.
+//! Object detection: from the predictions of each grid cell to boxes, the loss, and the mean average precision.
 //!
-//! The network ([`crate::model`]) looks at the picture through three grids. Each cell says how far the four edges of
-//! its object are, as a distribution over [`BINS`] distances, and a score of each class. Read on in `loss` (what is
-//! learnt, by whom: `assign`), `suppress` (one box for each object) and `average` (how good they are).
+//! The network ([`crate::model`]) divides the image by three grids. Each cell predicts the distances to the four edges of
+//! its object, each as a distribution over [`BINS`] values, and a logit per class. Read on in `loss` (with `assign`, which
+//! matches cells and objects), `suppress` (non-maximum suppression) and `average` (mean average precision).
 
 mod assign;
 mod average;
@@ -20,28 +20,28 @@ pub use average::{AveragePrecision, MeanPrecisions};
 pub use loss::{LEAST, LossSums, loss, sums};
 pub use suppress::detections;
 
-/// Pixels from one cell to the next, of the finest grid first.
+/// Pixels from one cell to the next, the finest grid first.
 pub const STRIDES: [i64; 3] = [8, 16, 32];
 /// Distances from 0 to 15 cells that an edge's is a mean of (Li et al. 2020, "Generalized Focal Loss").
 pub const BINS: i64 = 16;
 
-/// An object that is there: its class, and left, top, right and bottom edge in pixels of the frame.
+/// An annotated object: its class and its box, in pixels of the image as the network gets it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GroundTruth {
     /// Number of its class.
     pub class: u32,
-    /// Of its box.
+    /// Left, top, right and bottom edge of its box, in pixels.
     pub edges: [f32; 4],
 }
 
-/// An object that was found.
+/// A predicted object.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Detection {
     /// Number of its class.
     pub class: u32,
-    /// How sure the network is, in 0–1.
+    /// Its confidence, in 0–1.
     pub score: f32,
-    /// Left, top, right and bottom edge in pixels of the frame.
+    /// Left, top, right and bottom edge of its box, in pixels.
     pub edges: [f32; 4],
 }
 
@@ -55,7 +55,7 @@ pub struct Grids {
 }
 
 impl Grids {
-    /// For pictures of this height and width.
+    /// For images of this height and width, in pixels.
     pub fn of(height: i64, width: i64, device: Device) -> Result<Grids> {
         let (mut middles, mut strides) = (Vec::new(), Vec::new());
         for stride in STRIDES {
@@ -73,13 +73,13 @@ impl Grids {
     }
 }
 
-/// What is there in each of a batch's frames, `frames × objects × 5`: class and edges, and a class of −1 where there
-/// are fewer. There is room for one object at least.
-pub fn ground_truths(frames: &[Vec<GroundTruth>], device: Device) -> Result<Tensor> {
-    let most = frames.iter().map(Vec::len).max().unwrap_or(0).max(1);
-    let mut values = vec![0f32; frames.len() * most * 5];
+/// The ground truth of a batch, float32 `images × objects × 5`: class and four edges in pixels; rows of images with fewer
+/// objects are padded with class −1. There is at least one row per image.
+pub fn ground_truth_tensor(images: &[Vec<GroundTruth>], device: Device) -> Result<Tensor> {
+    let most = images.iter().map(Vec::len).max().unwrap_or(0).max(1);
+    let mut values = vec![0f32; images.len() * most * 5];
     for (row, place) in values.chunks_exact_mut(5).zip(0..) {
-        match frames[place / most].get(place % most) {
+        match images[place / most].get(place % most) {
             Some(GroundTruth { class, edges }) => {
                 row[0] = *class as f32;
                 row[1..].copy_from_slice(edges);
@@ -87,21 +87,21 @@ pub fn ground_truths(frames: &[Vec<GroundTruth>], device: Device) -> Result<Tens
             None => row[0] = -1.0,
         }
     }
-    Ok(Tensor::f_from_slice(&values)?.f_view([frames.len() as i64, most as i64, 5])?.f_to_device(device)?)
+    Ok(Tensor::f_from_slice(&values)?.f_view([images.len() as i64, most as i64, 5])?.f_to_device(device)?)
 }
 
-/// What [`ground_truths`] was given.
-pub fn objects(ground_truths: &Tensor) -> Result<Vec<Vec<GroundTruth>>> {
-    let (frames, most, _) = ground_truths.size3()?;
+/// The inverse of [`ground_truth_tensor`].
+pub fn objects(ground_truth: &Tensor) -> Result<Vec<Vec<GroundTruth>>> {
+    let (images, most, _) = ground_truth.size3()?;
     let values =
-        Vec::<f32>::try_from(ground_truths.f_to_device(Device::Cpu)?.f_to_kind(Kind::Float)?.f_flatten(0, -1)?)?;
+        Vec::<f32>::try_from(ground_truth.f_to_device(Device::Cpu)?.f_to_kind(Kind::Float)?.f_flatten(0, -1)?)?;
     let object = |row: &[f32]| match row {
         [class, left, top, right, bottom] if *class >= 0.0 => {
             Some(GroundTruth { class: *class as u32, edges: [*left, *top, *right, *bottom] })
         }
         _ => None,
     };
-    let frame = |rows: &[f32]| rows.chunks_exact(5).filter_map(object).collect();
+    let image = |rows: &[f32]| rows.chunks_exact(5).filter_map(object).collect();
     let length = (most * 5) as usize;
-    Ok((0..frames as usize).map(|place| frame(&values[place * length..][..length])).collect())
+    Ok((0..images as usize).map(|place| image(&values[place * length..][..length])).collect())
 }

@@ -58,12 +58,12 @@ fn precision_is_averaged_as_coco_defines_it() {
 }
 
 #[test]
-fn truths_go_there_and_back() {
+fn ground_truth_tensors_round_trip() {
     let frames = vec![vec![there(2, LEFT), there(0, RIGHT)], vec![], vec![there(1, RIGHT)]];
-    let tensor = ground_truths(&frames, Device::Cpu).unwrap();
+    let tensor = ground_truth_tensor(&frames, Device::Cpu).unwrap();
     assert_eq!(tensor.size(), [3, 2, 5]);
     assert_eq!(objects(&tensor).unwrap(), frames);
-    assert_eq!(ground_truths(&[vec![]], Device::Cpu).unwrap().size(), [1, 1, 5]);
+    assert_eq!(ground_truth_tensor(&[vec![]], Device::Cpu).unwrap().size(), [1, 1, 5]);
 }
 
 #[test]
@@ -74,14 +74,14 @@ fn what_is_said_becomes_what_is_there() {
         vec![there(1, [10.0, 8.0, 58.0, 60.0])],
         vec![],
     ];
-    let wanted = ground_truths(&frames, Device::Cpu).unwrap();
+    let expected = ground_truth_tensor(&frames, Device::Cpu).unwrap();
     let cells = [8, 4, 2].iter().map(|side| side * side).sum();
     let predictions = Tensor::zeros([3, cells, 4 * BINS + 3], (Kind::Float, Device::Cpu));
     let _ = predictions.narrow(-1, 4 * BINS, 3).fill_(-3.0);
     let mut predictions = predictions.set_requires_grad(true);
     let mut losses = Vec::new();
     for _ in 0..150 {
-        let value = loss(&predictions, &wanted, [64, 64]).unwrap();
+        let value = loss(&predictions, &expected, [64, 64]).unwrap();
         value.backward();
         losses.push(value.double_value(&[]));
         tch::no_grad(|| {
@@ -102,7 +102,7 @@ fn what_is_said_becomes_what_is_there() {
 #[test]
 fn nothing_to_be_seen_has_a_loss_too() {
     let predictions = Tensor::zeros([2, 84, 4 * BINS + 1], (Kind::Float, Device::Cpu)).set_requires_grad(true);
-    let value = loss(&predictions, &ground_truths(&[vec![], vec![]], Device::Cpu).unwrap(), [64, 64]).unwrap();
+    let value = loss(&predictions, &ground_truth_tensor(&[vec![], vec![]], Device::Cpu).unwrap(), [64, 64]).unwrap();
     value.backward();
     // Half of ln 2 for each of 168 cells.
     assert!((value.double_value(&[]) - 0.5 * 168.0 * 2f64.ln()).abs() < 1e-3);

@@ -23,10 +23,10 @@ use crate::state::TrainProgress;
 /// Samples above this number are not listed: their names would take more room than most checkpoints.
 const LISTED: usize = 8 << 20;
 
-/// How often it is told that preparation goes on; an agent waits for many times as long.
+/// How often preparation reports that it goes on; the agent waits many times as long before it ends the rank.
 const PULSE: Duration = Duration::from_secs(5);
 
-/// What a checkpoint says of the data that it was trained on.
+/// What a checkpoint records of the data that it was trained on.
 #[derive(Debug)]
 pub enum Recorded {
     /// There is no checkpoint. The run may have been started before, and have listed and measured its data.
@@ -38,7 +38,7 @@ pub enum Recorded {
 }
 
 impl Recorded {
-    /// What the checkpoint that is resumed says, if there is one.
+    /// The record in the checkpoint that is resumed, if there is one.
     pub fn by(manifest: Option<&CheckpointManifest>, folder: &Path, job_hash: &str) -> Recorded {
         let Some(manifest) = manifest else { return Recorded::Nothing { prepared: prepared_before(folder, job_hash) } };
         let progress = serde_json::from_value::<TrainProgress>(manifest.state.clone()).ok();

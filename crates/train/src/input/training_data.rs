@@ -1,4 +1,4 @@
-//! What a run learns from: pictures or texts, and the batches of them on the device.
+//! The training data, images or texts, and batches of them on the device.
 //!
 //! Everything that depends on the kind of data is here, so that the loop in [`crate::run`] reads the same for both.
 
@@ -26,21 +26,21 @@ use crate::torch;
 /// A data set that is open.
 #[derive(Debug, Clone)]
 pub enum TrainingData {
-    /// Pictures and their classes.
+    /// Images and their classes.
     Images(Arc<Dataset>),
-    /// Pictures in which objects are marked.
+    /// Images and the boxes of their objects.
     Detection(Arc<DetectionDataset>),
-    /// Rows of words.
+    /// Texts, as rows of token ids.
     Text(Arc<TextDataset>),
 }
 
 /// A stream of batches.
 pub enum DeviceLoader {
-    /// Of pictures.
-    Images { loader: Box<Loader>, picture: ImageShape, classes: i64, channels_last: bool },
-    /// Of scenes.
+    /// Of images.
+    Images { loader: Box<Loader>, shape: ImageShape, classes: i64, channels_last: bool },
+    /// Of images with boxes.
     Detection { loader: DetectionLoader, channels_last: bool },
-    /// Of rows of words.
+    /// Of rows of token ids.
     Text(TextLoader),
 }
 
@@ -58,7 +58,7 @@ pub struct DeviceBatch {
 }
 
 impl TrainingData {
-    /// Opens the data, and tells what was left out.
+    /// Opens the data, and reports what was left out.
     pub fn open(spec: &Spec, channel: &Channel, provenance: &mut Provenance) -> Result<TrainingData, Error> {
         let (train, path) = (&spec.train, Path::new(&spec.data));
         let goal = match train.task() {
@@ -69,7 +69,8 @@ impl TrainingData {
             Task::NextWord => TextObjective::Next,
         };
         let keys = train.data.text.as_ref().ok_or_else(|| {
-            let message = format!("`{}` reads text, and where it stands in the data is not said", train.model.name());
+            let message =
+                format!("`{}` reads text, and the job does not say where the text is in the data", train.model.name());
             Finding::new(Cause::Job, message).hint("write for example `text: {columns: [text], label: label}`")
         })?;
         let texts = TextDataset::open_known(&train.data, keys, goal, path, train.seed, provenance)?;
@@ -117,7 +118,7 @@ impl TrainingData {
         }
     }
 
-    /// Names of the classes, in label order; none where words are learnt.
+    /// Names of the classes, in label order; none for a language model.
     pub fn classes(&self) -> &[String] {
         match self {
             TrainingData::Images(dataset) => dataset.classes(),
@@ -126,7 +127,7 @@ impl TrainingData {
         }
     }
 
-    /// In which form samples are kept, and how large one is: pixels from top to bottom, or words.
+    /// How samples are stored, and the size of one: height in pixels, or length in tokens.
     pub fn kept(&self) -> (ImageStorage, u32) {
         match self {
             TrainingData::Images(dataset) => (dataset.kept(), u32::try_from(dataset.height()).unwrap_or(u32::MAX)),
@@ -189,18 +190,18 @@ impl DeviceLoader {
     /// The next batch, moved to the device; none after the last.
     pub fn next(&mut self, device: Device) -> Option<Result<DeviceBatch, Error>> {
         match self {
-            DeviceLoader::Images { loader, picture, classes, channels_last } => {
+            DeviceLoader::Images { loader, shape, classes, channels_last } => {
                 let batch = loader.next()?;
-                let (picture, classes, channels_last) = (*picture, *classes, *channels_last);
+                let (shape, classes, channels_last) = (*shape, *classes, *channels_last);
                 Some(batch.map_err(Error::from).and_then(|batch| {
                     let (cursor_after, epoch, wait) = (batch.cursor_after(), batch.epoch(), batch.wait());
-                    let ImageShape { channels, height, width } = picture;
+                    let ImageShape { channels, height, width } = shape;
                     let mut samples = if batch.is_empty() {
                         // A rank that there is no sample left for still has something to work at.
                         let blank = vec![0.0; (channels * height * width) as usize];
-                        image_batch(&blank, &[0], picture, channels_last, device)?
+                        image_batch(&blank, &[0], shape, channels_last, device)?
                     } else {
-                        image_batch(batch.images(), batch.labels(), picture, channels_last, device)?
+                        image_batch(batch.images(), batch.labels(), shape, channels_last, device)?
                     };
                     if let Some(mixed) = batch.mixed() {
                         samples.labels = mixed_targets(&samples.labels, &mixed.labels, mixed.own, classes)?;
@@ -246,14 +247,14 @@ fn options(train: &Train, batch: u32, share: RankShare) -> LoaderOptions {
 }
 
 fn image_loader(dataset: &Dataset, train: &Train, loader: Loader) -> DeviceLoader {
-    let picture = ImageShape {
+    let shape = ImageShape {
         channels: dataset.channels() as i64,
         height: dataset.height() as i64,
         width: dataset.width() as i64,
     };
     DeviceLoader::Images {
         loader: Box::new(loader),
-        picture,
+        shape,
         classes: dataset.classes().len() as i64,
         channels_last: train.memory_format == MemoryFormat::ChannelsLast,
     }
@@ -269,7 +270,7 @@ fn detection_batch(batch: &DetectionBatch, channels_last: bool, device: Device) 
     Ok(BatchTensors {
         values,
         mask: None,
-        labels: detect::ground_truths(&frames, device)?,
+        labels: detect::ground_truth_tensor(&frames, device)?,
         share: BatchShare { counted: batch.counted, whole: batch.whole },
     })
 }
@@ -283,7 +284,7 @@ fn text_batch(batch: &TextBatch, device: Device) -> torch::Result<BatchTensors> 
         (None, None) => None,
     };
     let labels = Tensor::f_from_slice(&batch.labels)?;
-    // A row of a single word has as many labels either way, and both forms score it alike.
+    // A row of a single token has as many labels either way, and both shapes give the same loss.
     let labels = if batch.labels.len() == batch.rows { labels } else { labels.f_view(size)? };
     let share = BatchShare { counted: batch.counted, whole: batch.whole };
     Ok(BatchTensors { values, mask, labels: labels.f_to_device(device)?, share })
@@ -308,7 +309,7 @@ fn report_skipped(skipped: &[Skipped], channel: &Channel) {
     if let Some(first) = skipped.first() {
         let count = skipped.len();
         let text =
-            format!("{count} pictures cannot be read and are left out; the first is `{}`: {}", first.name, first.why);
+            format!("{count} images cannot be read and are left out; the first is `{}`: {}", first.name, first.why);
         channel.send(Report::Note { text });
     }
 }

@@ -3,9 +3,11 @@
 use domain::architecture::Architecture;
 use serde_json::{Value, json};
 
-use super::{InputShape, ModelShape, OutputShape, bert, gpt};
+use super::block::{bert, gpt};
+use super::family::bert::PAD;
+use super::shape::{InputShape, ModelShape, OutputShape};
 
-/// The configuration of the model; none where that library has another form of it or none.
+/// The configuration of the model; `None` for an architecture that the library does not have in this form.
 pub fn config(architecture: Architecture, shape: ModelShape, classes: &[String]) -> Option<Value> {
     let InputShape::Text(text) = shape.input else { return None };
     match architecture {
@@ -30,7 +32,7 @@ pub fn config(architecture: Architecture, shape: ModelShape, classes: &[String])
                 "type_vocab_size": 2,
                 "initializer_range": bert::DEVIATION,
                 "layer_norm_eps": bert::EPS,
-                "pad_token_id": bert::PAD,
+                "pad_token_id": PAD,
             });
             if !classes.is_empty() {
                 let by_number = classes.iter().enumerate().map(|(id, name)| (id.to_string(), json!(name)));

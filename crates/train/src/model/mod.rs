@@ -1,34 +1,26 @@
 //! The architectures, each a plain struct of layers with a `forward` that reads like its paper.
 //!
-//! Model code knows nothing of devices in the plural, optimisers or checkpoints. Every tensor has a name; the names are
+//! Model code knows nothing of other devices, optimisers or checkpoints. Every tensor has a name; the names are
 //! torchvision's where torchvision has the architecture, so that the exported file loads there. [`Network`] is what
-//! the rest of the trainer sees: a stem, blocks and a head. Read next: `resnet`, then [`layer`]; `family` lists all.
+//! the rest of the trainer sees: a stem, blocks and a head. Each folder uses only those before it:
+//!
+//! ```text
+//! shape, nn (layers and their weights) → block → family (the architectures) → Network
+//! ```
+//!
+//! Read next: `family::resnet`, then [`nn::layer`].
 
-mod attention;
-mod bert;
 mod block;
-mod cnn;
 mod config;
 mod family;
-mod gpt;
-mod inverted;
-pub mod layer;
-mod mlp;
-mod mobilenet;
-mod module;
-mod parts;
-mod residual;
-mod resnet;
-mod vit;
-mod weights;
-mod yolo;
+pub mod nn;
+mod shape;
 
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use domain::architecture::Architecture;
-use domain::rank::Sample;
 use domain::train::{MemoryFormat, Model};
 use tch::{Device, Tensor};
 
@@ -37,83 +29,11 @@ use family::Family;
 use crate::torch::group::ProcessGroup;
 use crate::torch::{self, Result};
 
-pub use block::{BatchNormMode, Block, Pass};
+pub use block::ModelBlock;
 pub use config::config;
-pub use module::fingerprint;
-pub use parts::TensorParallel;
-pub use weights::{ConvNormPair, Named, Weights};
-
-/// What goes into a network and what comes out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ModelShape {
-    /// What goes in.
-    pub input: InputShape,
-    /// What comes out.
-    pub output: OutputShape,
-}
-
-/// What goes into a network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InputShape {
-    /// Pictures of one size.
-    Image(ImageShape),
-    /// Rows of words.
-    Text(TextShape),
-}
-
-/// The form of a picture.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ImageShape {
-    /// Values of a pixel.
-    pub channels: i64,
-    /// Pixels from top to bottom.
-    pub height: i64,
-    /// Pixels from left to right.
-    pub width: i64,
-}
-
-/// The form of a text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TextShape {
-    /// Different words.
-    pub vocabulary: i64,
-    /// Words of the longest row.
-    pub length: i64,
-}
-
-/// What comes out of a network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OutputShape {
-    /// A score of each class, of which there are so many.
-    Classes(i64),
-    /// At each place a score of each word.
-    Tokens,
-    /// Boxes of objects of so many classes.
-    Boxes(i64),
-}
-
-impl ModelShape {
-    /// Pictures of `[channels, height, width]`, to be told apart into classes.
-    pub fn images([channels, height, width]: [i64; 3], classes: i64) -> ModelShape {
-        ModelShape {
-            input: InputShape::Image(ImageShape { channels, height, width }),
-            output: OutputShape::Classes(classes),
-        }
-    }
-
-    /// One sample, as others are told of it.
-    pub fn sample(&self) -> Sample {
-        let number = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
-        match self.input {
-            InputShape::Image(ImageShape { channels, height, width }) => {
-                Sample::Picture { channels: number(channels), height: number(height), width: number(width) }
-            }
-            InputShape::Text(TextShape { vocabulary, length }) => {
-                Sample::Text { vocabulary: number(vocabulary), length: number(length) }
-            }
-        }
-    }
-}
+pub use family::fingerprint;
+pub use nn::{BatchNormMode, ConvNormPair, Named, Pass, TensorParallel, Weights};
+pub use shape::{ImageShape, InputShape, ModelShape, OutputShape, TextShape};
 
 /// A network with its weights.
 pub struct Network {
@@ -121,18 +41,24 @@ pub struct Network {
     output: OutputShape,
     weights: Weights,
     dropout: Option<f64>,
-    parts: Option<Rc<TensorParallel>>,
+    tensor_parallel: Option<Rc<TensorParallel>>,
 }
 
 impl Network {
     /// A freshly initialised network; the same `seed` gives the same weights on every device.
+    ///
+    /// # Errors
+    /// When `model` does not take `shape`, or libtorch fails.
     pub fn new(model: Model, shape: ModelShape, seed: u64, device: Device, format: MemoryFormat) -> Result<Network> {
         Network::over(None, model, shape, seed, device, format)
     }
 
-    /// The same, whose batch normalisation takes its statistics over the samples of all ranks of a group.
+    /// The same, whose batch normalisation takes its statistics over the samples of all ranks of `sync_batch_norm`.
+    ///
+    /// # Errors
+    /// As [`Network::new`].
     pub fn over(
-        moments: Option<Rc<ProcessGroup>>,
+        sync_batch_norm: Option<Rc<ProcessGroup>>,
         model: Model,
         shape: ModelShape,
         seed: u64,
@@ -140,26 +66,26 @@ impl Network {
         format: MemoryFormat,
     ) -> Result<Network> {
         torch::seed(seed)?;
-        let mut weights = Weights::new(device, format, moments);
+        let mut weights = Weights::new(device, format, sync_batch_norm);
         let layers = Family::new(&mut weights, Architecture::of(model), shape)?;
         weights.sort();
-        Ok(Network { layers, output: shape.output, weights, dropout: None, parts: None })
+        Ok(Network { layers, output: shape.output, weights, dropout: None, tensor_parallel: None })
     }
 
-    /// From now on, dropout leaves this share of values out instead of the model's own.
-    pub fn apply_dropout(&mut self, share: Option<f64>) {
-        self.dropout = share;
+    /// Sets the dropout probability of all layers; `None` leaves the architecture's own.
+    pub fn set_dropout(&mut self, probability: Option<f64>) {
+        self.dropout = probability;
     }
 
-    /// From now on, the layers work together with those of other ranks, each with its part of the weights.
-    pub fn divide(&mut self, parts: Rc<TensorParallel>) {
-        self.parts = Some(parts);
+    /// From now on, each forward pass is computed together with the ranks that hold the other parts of the layers.
+    pub fn set_tensor_parallel(&mut self, tensor_parallel: Rc<TensorParallel>) {
+        self.tensor_parallel = Some(tensor_parallel);
     }
 
-    /// A network that the user has built, from the TorchScript file `path`; `seed` is of what its dropout draws.
+    /// The network of the TorchScript file `path`; `seed` seeds its dropout.
     ///
     /// # Errors
-    /// When the file is no module, or one that cannot be trained.
+    /// When the file is not a TorchScript module, or its module cannot be trained.
     pub fn of_module(
         path: &Path,
         shape: ModelShape,
@@ -169,34 +95,42 @@ impl Network {
     ) -> std::result::Result<Network, crate::Error> {
         torch::seed(seed)?;
         let mut weights = Weights::new(device, format, None);
-        let layers = Family::Module(module::UserModule::open(&mut weights, path)?);
+        let layers = Family::Module(family::UserModule::open(&mut weights, path)?);
         weights.sort();
-        Ok(Network { layers, output: shape.output, weights, dropout: None, parts: None })
+        Ok(Network { layers, output: shape.output, weights, dropout: None, tensor_parallel: None })
     }
 
-    /// Writes a network that the user has built as it was read, with its present weights; false of one built here.
+    /// Writes a TorchScript module as it was read, with its present weights; returns false for any other network.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
     pub fn save_module(&self, path: &Path) -> Result<bool> {
         let Family::Module(module) = &self.layers else { return Ok(false) };
         module.save(path).map(|()| true)
     }
 
-    /// Scores: `samples × classes`, or `samples × length × vocabulary` where words come out; of a detector what
-    /// [`crate::detect`] reads.
+    /// Logits: `samples × classes`, or `samples × length × vocabulary` of a language model; of a detector what
+    /// [`crate::detect`] decodes.
     ///
-    /// `values` are pictures, `samples × channels × height × width`, or numbers of words, `samples × length`, int64.
+    /// `values` are images, float32 `samples × channels × height × width`, or token ids, int64 `samples × length`.
+    ///
+    /// # Errors
+    /// When libtorch, or an exchange between ranks that divide the layers, fails.
     pub fn forward(&self, values: &Tensor, pass: &Pass) -> Result<Tensor> {
         self.forward_through(values, pass, |block, x, pass| block.forward(x, pass))
     }
 
-    /// The same, where `through` does the work of each block in turn, by itself or around it, with the pass that it is
-    /// given.
+    /// The same, where `through` runs each block in turn with the pass that it is given, and may do more around it.
+    ///
+    /// # Errors
+    /// As [`Network::forward`], and whatever `through` returns.
     pub fn forward_through(
         &self,
         values: &Tensor,
         pass: &Pass,
-        mut through: impl FnMut(&Arc<Block>, &Tensor, &Pass) -> Result<Tensor>,
+        mut through: impl FnMut(&Arc<ModelBlock>, &Tensor, &Pass) -> Result<Tensor>,
     ) -> Result<Tensor> {
-        let pass = &Pass { dropout: self.dropout, parts: self.parts.clone(), ..pass.clone() };
+        let pass = &Pass { dropout: self.dropout, tensor_parallel: self.tensor_parallel.clone(), ..pass.clone() };
         let mut x = self.layers.stem(values, pass)?;
         for block in self.layers.blocks() {
             x = through(block, &x, pass)?;
@@ -204,7 +138,7 @@ impl Network {
         self.layers.head(&x, pass)
     }
 
-    /// How many blocks it has.
+    /// Number of blocks.
     pub fn blocks(&self) -> usize {
         self.layers.blocks().len()
     }
@@ -214,12 +148,12 @@ impl Network {
         self.output
     }
 
-    /// Beginnings of the names of the tensors that know the classes: with other classes they are other tensors.
+    /// Prefixes of the names of the tensors of the head, whose shapes depend on the number of classes.
     pub fn head_names(&self) -> &'static [&'static str] {
         self.layers.head_names()
     }
 
-    /// Everything that is trained or kept, by name.
+    /// Parameters and buffers, by name.
     pub fn weights(&self) -> &Weights {
         &self.weights
     }

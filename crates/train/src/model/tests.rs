@@ -13,7 +13,7 @@ fn of_classes(model: Model, size: i64, classes: i64, format: MemoryFormat) -> Ne
     Network::new(model, shape, 5, Device::Cpu, format).unwrap()
 }
 
-/// One network of each kind of block, and a size of pictures that it takes.
+/// One network of each kind of block, and a image size that it takes.
 const KINDS: [(Model, i64); 9] = [
     (Model::Mlp, 16),
     (Model::Cnn, 16),
@@ -82,7 +82,7 @@ fn resnet18_has_the_names_of_torchvision() {
 }
 
 #[test]
-fn each_block_can_be_called_by_somebody_else() {
+fn a_wrapper_can_run_each_block() {
     for (model, blocks) in [(Model::Cnn, 0), (Model::Resnet50, 16), (Model::MobilenetV2, 17), (Model::VitS16, 12)] {
         let network = network(model, 64, MemoryFormat::Contiguous);
         let images = Tensor::rand([2, 3, 64, 64], (Kind::Float, Device::Cpu));
@@ -152,7 +152,7 @@ fn names_are_those_of_torchvision() {
 }
 
 #[test]
-fn every_model_scores_every_class_and_learns_through_every_weight() {
+fn every_model_scores_every_class_and_has_a_gradient_for_every_weight() {
     for (model, size) in KINDS {
         let network = network(model, size, MemoryFormat::Contiguous);
         let images = Tensor::rand([4, 3, size, size], (Kind::Float, Device::Cpu));
@@ -216,7 +216,7 @@ fn weights_come_from_the_seed_alone() {
     assert!((0.18..0.1925).contains(&largest), "{largest}");
 }
 
-/// Documents that share a row and are kept apart are told what each is told alone.
+/// Documents that share a row and do not attend to each other get the same logits as alone.
 #[test]
 fn documents_of_a_row_do_not_see_each_other() {
     let network = {

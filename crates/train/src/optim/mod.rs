@@ -21,17 +21,17 @@ use crate::model::{Named, Weights};
 use crate::torch::{self, AdamwConstants, Error, Result, SgdConstants};
 
 /// An update rule and its state, for the parameters of one network.
-pub struct Optimizer {
+pub struct ModelOptimizer {
     rule: Rule,
-    groups: Vec<ProcessGroup>,
+    groups: Vec<ParamGroupState>,
     /// The number of updates as the kernels want it: a float32 scalar.
     updates: Tensor,
     scaler: Option<GradScaler>,
 }
 
 /// Parameters that are treated alike, and the state that the rule keeps of them.
-struct ProcessGroup {
-    treatment: ParamGroup,
+struct ParamGroupState {
+    config: ParamGroup,
     names: Vec<String>,
     parameters: Vec<Tensor>,
     state: State,
@@ -81,24 +81,24 @@ pub fn kinds(rule: Rule) -> &'static [&'static str] {
     }
 }
 
-impl Optimizer {
+impl ModelOptimizer {
     /// The rule with fresh state, for all parameters alike.
-    pub fn new(rule: Rule, weights: &Weights) -> Result<Optimizer> {
-        Optimizer::with(rule, &Parameters::default(), Offload::None, weights)
+    pub fn new(rule: Rule, weights: &Weights) -> Result<ModelOptimizer> {
+        ModelOptimizer::with(rule, &Parameters::default(), Offload::None, weights)
     }
 
     /// The rule with fresh state, on the host if so asked; parameters that need no gradient are left out.
-    pub fn with(rule: Rule, keys: &Parameters, offload: Offload, weights: &Weights) -> Result<Optimizer> {
+    pub fn with(rule: Rule, keys: &Parameters, offload: Offload, weights: &Weights) -> Result<ModelOptimizer> {
         let is_on_host = offload == Offload::Optimizer;
         let rates = rates(keys, weights.in_order());
-        let mut groups: Vec<ProcessGroup> = Vec::new();
+        let mut groups: Vec<ParamGroupState> = Vec::new();
         for Named { name, tensor } in weights.parameters().iter().filter(|named| named.tensor.requires_grad()) {
-            let treatment = ParamGroup::of(keys, tensor.dim(), rates.get(name).copied().unwrap_or(1.0));
-            let place = match groups.iter().position(|group| group.treatment == treatment) {
+            let config = ParamGroup::of(keys, tensor.dim(), rates.get(name).copied().unwrap_or(1.0));
+            let place = match groups.iter().position(|group| group.config == config) {
                 Some(place) => place,
                 None => {
                     let (names, parameters) = (Vec::new(), Vec::new());
-                    groups.push(ProcessGroup { treatment, names, parameters, state: State::Bare, is_on_host });
+                    groups.push(ParamGroupState { config, names, parameters, state: State::Bare, is_on_host });
                     groups.len() - 1
                 }
             };
@@ -112,12 +112,12 @@ impl Optimizer {
             Some(named) if !is_on_host => named.tensor.device(),
             Some(_) | None => Device::Cpu,
         };
-        Ok(Optimizer { rule, groups, updates: Tensor::f_zeros([0i64; 0], (Kind::Float, device))?, scaler: None })
+        Ok(ModelOptimizer { rule, groups, updates: Tensor::f_zeros([0i64; 0], (Kind::Float, device))?, scaler: None })
     }
 
     /// The same, for losses that are scaled.
-    pub fn scaled(self, scaler: GradScaler) -> Optimizer {
-        Optimizer { scaler: Some(scaler), ..self }
+    pub fn scaled(self, scaler: GradScaler) -> ModelOptimizer {
+        ModelOptimizer { scaler: Some(scaler), ..self }
     }
 
     /// The learning rate that the schedule multiplies.
@@ -137,7 +137,7 @@ impl Optimizer {
     /// gradients. Nothing here waits for the device, unless losses are scaled: then gradients that are not finite
     /// change nothing, and false is returned.
     pub fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<bool> {
-        let gradients: Vec<Vec<Tensor>> = self.groups.iter().map(ProcessGroup::gradients).collect::<Result<_>>()?;
+        let gradients: Vec<Vec<Tensor>> = self.groups.iter().map(ParamGroupState::gradients).collect::<Result<_>>()?;
         let all: Vec<Tensor> = gradients.iter().flatten().map(Tensor::shallow_clone).collect();
         self.step_among(lr, clip, &all, None)
     }
@@ -175,7 +175,7 @@ impl Optimizer {
     /// Every tensor of the state by name, such as `momentum.fc.weight`. The handles are shared: writing to them sets
     /// the state.
     pub fn state(&self) -> Vec<Named> {
-        let mut all: Vec<Named> = self.groups.iter().flat_map(ProcessGroup::state).collect();
+        let mut all: Vec<Named> = self.groups.iter().flat_map(ParamGroupState::state).collect();
         match self.rule {
             // Counts nothing.
             Rule::Sgd(_) | Rule::Lars(_) => {}
@@ -203,7 +203,7 @@ impl State {
     }
 }
 
-impl ProcessGroup {
+impl ParamGroupState {
     /// Updates the parameters by their gradients, where the state is; `updates` counts this one too.
     fn step(&mut self, rule: Rule, updates: &Tensor, lr: f64) -> Result<()> {
         let (mut parameters, gradients) = (self.present()?, self.gradients()?);
@@ -235,8 +235,8 @@ impl ProcessGroup {
         updates: &Tensor,
         lr: f64,
     ) -> Result<()> {
-        let lr = lr * self.treatment.rate;
-        let decay = |weight_decay: f64| if self.treatment.decays { weight_decay } else { 0.0 };
+        let lr = lr * self.config.rate;
+        let decay = |weight_decay: f64| if self.config.decays { weight_decay } else { 0.0 };
         match (rule, &mut self.state) {
             (Rule::Sgd(Sgd { lr: _, momentum, nesterov, weight_decay }), state) => {
                 let constants = SgdConstants { lr, momentum, nesterov, weight_decay: decay(weight_decay) };
@@ -253,7 +253,7 @@ impl ProcessGroup {
                 let each = parameters.iter_mut().zip(gradients).zip(moments);
                 tch::no_grad(|| {
                     each.into_iter().try_for_each(|((parameter, gradient), moments)| {
-                        lamb::step(parameter, gradient, moments, updates, constants, self.treatment.decays)
+                        lamb::step(parameter, gradient, moments, updates, constants, self.config.decays)
                     })
                 })
             }
@@ -262,7 +262,7 @@ impl ProcessGroup {
                 let each = parameters.iter_mut().zip(gradients).zip(momenta);
                 tch::no_grad(|| {
                     each.into_iter().try_for_each(|((parameter, gradient), momenta)| {
-                        lars::step(parameter, gradient, momenta, constants, self.treatment.decays)
+                        lars::step(parameter, gradient, momenta, constants, self.config.decays)
                     })
                 })
             }

@@ -136,7 +136,7 @@ fn network(freeze: &[&str]) -> Network {
 fn moved(rule: Rule, keys: &Parameters, network: &Network) -> Vec<(String, bool)> {
     let parameters = network.weights().parameters();
     let before: Vec<Tensor> = parameters.iter().map(|named| named.tensor.detach().copy()).collect();
-    let mut optimizer = Optimizer::with(rule, keys, Offload::None, network.weights()).unwrap();
+    let mut optimizer = ModelOptimizer::with(rule, keys, Offload::None, network.weights()).unwrap();
     let trained = parameters.iter().filter(|named| named.tensor.requires_grad());
     let zero: Tensor = trained.map(|named| (&named.tensor * 0.0).sum(Kind::Float)).sum();
     zero.backward();
@@ -159,7 +159,7 @@ fn rules() -> [Rule; 5] {
 fn after_steps(rule: Rule, offload: Offload) -> Vec<Tensor> {
     let network = network(&[]);
     let parameters = network.weights().parameters();
-    let mut optimizer = Optimizer::with(rule, &Parameters::default(), offload, network.weights()).unwrap();
+    let mut optimizer = ModelOptimizer::with(rule, &Parameters::default(), offload, network.weights()).unwrap();
     optimizer = optimizer.scaled(GradScaler::new(Device::Cpu).unwrap());
     for step in 1..=5 {
         let sum: Tensor =
@@ -203,13 +203,14 @@ fn a_gradient_that_is_not_finite_changes_nothing_but_the_scale() {
     let parameters = network.weights().parameters();
     let before: Vec<Tensor> = parameters.iter().map(|named| named.tensor.detach().copy()).collect();
     let rule = Rule::Adamw(Adamw { lr: 0.1, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.1 });
-    let mut optimizer = Optimizer::new(rule, network.weights()).unwrap().scaled(GradScaler::new(Device::Cpu).unwrap());
-    let scale = |optimizer: &Optimizer| {
+    let mut optimizer =
+        ModelOptimizer::new(rule, network.weights()).unwrap().scaled(GradScaler::new(Device::Cpu).unwrap());
+    let scale = |optimizer: &ModelOptimizer| {
         let state = optimizer.state();
         let named = state.iter().find(|named| named.name == "scaler.scale").unwrap();
         named.tensor.double_value(&[])
     };
-    let go_back = |optimizer: &Optimizer, factor: f64| {
+    let go_back = |optimizer: &ModelOptimizer, factor: f64| {
         let sum: Tensor = parameters.iter().map(|named| named.tensor.sum(Kind::Float)).sum();
         optimizer.loss(sum * factor).unwrap().backward();
     };

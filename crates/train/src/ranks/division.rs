@@ -12,7 +12,7 @@ use tch::{Kind, Tensor};
 
 use super::flat::FlatShards;
 use super::mesh::DeviceMesh;
-use super::split::Split;
+use super::split::TensorSplit;
 use crate::model::{Named, Network, TensorParallel, Weights};
 use crate::torch::group::ProcessGroup;
 use crate::torch::{self, Error, Result};
@@ -30,7 +30,7 @@ pub struct ParamLayout {
 /// How one parameter lies.
 struct Placement {
     shape: Vec<i64>,
-    split: Option<Split>,
+    split: Option<TensorSplit>,
     is_trained: bool,
 }
 
@@ -51,8 +51,8 @@ impl ParamLayout {
     ) -> Result<Option<ParamLayout>> {
         let mut parameters = BTreeMap::new();
         for Named { name, tensor: values } in network.weights().parameters() {
-            let goes_up = |split: &Split| tensor.is_some() && split.goes_up(&values.size(), mesh.tensor());
-            let split = Split::of(name).filter(goes_up);
+            let goes_up = |split: &TensorSplit| tensor.is_some() && split.goes_up(&values.size(), mesh.tensor());
+            let split = TensorSplit::of(name).filter(goes_up);
             let lies = Placement { shape: values.size(), split, is_trained: values.requires_grad() };
             if let Some(split) = split {
                 let part = split.take(&values.f_detach()?, mesh.tensor_place(), mesh.tensor())?;
@@ -61,7 +61,7 @@ impl ParamLayout {
             parameters.insert(name.clone(), lies);
         }
         if let Some(group) = tensor {
-            network.divide(Rc::new(TensorParallel::of(Rc::clone(group))));
+            network.set_tensor_parallel(Rc::new(TensorParallel::of(Rc::clone(group))));
         }
         let frees = match parallel.shard {
             Shard::None | Shard::Optimizer => None,

@@ -107,7 +107,7 @@ impl FlatShards {
         tch::no_grad(|| self.units[0].reduce())
     }
 
-    /// The work of the block at this place, and on the way back what it takes.
+    /// Runs `work`, the forward pass of the block at `place`, and hooks what its backward pass needs.
     pub fn around(&self, place: usize, x: &Tensor, work: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
         let unit = self.units.get(place + 1).ok_or_else(|| Error::new(format!("there is no block {place}")))?;
         unit.gather()?;

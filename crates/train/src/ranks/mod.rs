@@ -140,7 +140,7 @@ impl Ranks {
         self.rank == 0
     }
 
-    /// How values on CUDA devices go from rank to rank, in words.
+    /// How ranks with CUDA devices communicate, for people.
     pub fn exchanges(&self) -> String {
         match self.group.as_ref().map(|group| group.way()) {
             Some(Transport::Nccl) => "over NCCL".to_owned(),
@@ -239,15 +239,15 @@ impl Ranks {
         Ok(figures)
     }
 
-    /// Whether any rank says yes.
+    /// Whether the flag is true on any rank.
     pub fn any(&self, yes: bool) -> Result<bool> {
         Ok(self.gather(f64::from(u8::from(yes)))?.iter().any(|figure| *figure > 0.0))
     }
 
-    /// What rank 0 says.
-    pub fn broadcast_flags<const N: usize>(&self, said: [bool; N]) -> Result<[bool; N]> {
-        let Some(group) = &self.group else { return Ok(said) };
-        let mut figures = said.map(|yes| f64::from(u8::from(yes && self.is_first())));
+    /// The flags of rank 0.
+    pub fn broadcast_flags<const N: usize>(&self, flags: [bool; N]) -> Result<[bool; N]> {
+        let Some(group) = &self.group else { return Ok(flags) };
+        let mut figures = flags.map(|yes| f64::from(u8::from(yes && self.is_first())));
         self.sum_over(group, &mut figures)?;
         Ok(figures.map(|figure| figure > 0.0))
     }

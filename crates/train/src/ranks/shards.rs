@@ -159,7 +159,8 @@ fn copy_into(named: &Named, values: &Tensor) -> std::result::Result<(), Error> {
 
 /// What the rank `root` keeps.
 fn entries(own: &[Named], ranks: &Ranks, root: u32) -> Result<Vec<Entry>> {
-    let wrong = |error: serde_json::Error| torch::Error::new(format!("what rank {root} keeps is not told: {error}"));
+    let wrong =
+        |error: serde_json::Error| torch::Error::new(format!("the shards of rank {root} cannot be described: {error}"));
     let entry = |named: &Named| Entry {
         name: named.name.clone(),
         shape: named.tensor.size(),

@@ -9,15 +9,15 @@ use crate::torch::Result;
 
 /// How a tensor is cut: along one dimension, each of its sections by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Split {
+pub struct TensorSplit {
     dimension: i64,
     /// Queries, keys and values lie in one tensor, and each rank has the same heads of all three.
     sections: i64,
 }
 
-impl Split {
+impl TensorSplit {
     /// How the tensor of this name is cut; none where every rank has all of it.
-    pub fn of(name: &str) -> Option<Split> {
+    pub fn of(name: &str) -> Option<TensorSplit> {
         /// Ends of names, of GPT-2, BERT and vision transformers. GPT-2's weights are inputs × outputs, the others
         /// outputs × inputs.
         const TABLE: [(&str, i64, i64); 25] = [
@@ -41,7 +41,7 @@ impl Split {
             (".mlp.0.weight", 0, 1),
             (".mlp.0.bias", 0, 1),
             (".mlp.3.weight", 1, 1),
-            // Vectors of words, by which scores are made of them again, and heads of many classes.
+            // Token embeddings, which are tied to the head, and heads of many classes.
             ("transformer.wte.weight", 0, 1),
             ("bert.embeddings.word_embeddings.weight", 0, 1),
             ("cls.predictions.bias", 0, 1),
@@ -50,14 +50,14 @@ impl Split {
         ];
         let found = TABLE.iter().find(|(end, _, _)| name.ends_with(end));
         if let Some((_, dimension, sections)) = found {
-            return Some(Split { dimension: *dimension, sections: *sections });
+            return Some(TensorSplit { dimension: *dimension, sections: *sections });
         }
         // Of BERT's attention and of its hidden layer alike; the head has none.
         let is_second = name.starts_with("bert.encoder.") && name.ends_with(".output.dense.weight");
-        is_second.then_some(Split { dimension: 1, sections: 1 })
+        is_second.then_some(TensorSplit { dimension: 1, sections: 1 })
     }
 
-    /// Whether a tensor of this shape can be cut into so many parts; words, or classes, need not go up.
+    /// Whether a tensor of this shape can be divided into so many equal parts; a vocabulary, or classes, may not be.
     pub fn goes_up(self, shape: &[i64], parts: u32) -> bool {
         shape[self.dimension as usize] % (self.sections * i64::from(parts)) == 0
     }
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn names_say_how_tensors_are_cut() {
         let check = |name: &str, expected: Option<[i64; 2]>| {
-            assert_eq!(Split::of(name).map(|split| [split.dimension, split.sections]), expected, "{name}");
+            assert_eq!(TensorSplit::of(name).map(|split| [split.dimension, split.sections]), expected, "{name}");
         };
         check("transformer.h.0.attn.c_attn.weight", Some([1, 3]));
         check("transformer.h.0.attn.c_proj.weight", Some([0, 1]));
@@ -110,23 +110,23 @@ mod tests {
         check("encoder.layers.encoder_layer_0.self_attention.in_proj_weight", Some([0, 3]));
         check("encoder.layers.encoder_layer_0.mlp.3.weight", Some([1, 1]));
         check("heads.head.weight", Some([0, 1]));
-        let words = Split::of("transformer.wte.weight").unwrap();
-        assert_eq!([2, 3].map(|parts| words.goes_up(&[50_256, 768], parts)), [true, true]);
-        assert!(!words.goes_up(&[50_257, 768], 2));
+        let embeddings = TensorSplit::of("transformer.wte.weight").unwrap();
+        assert_eq!([2, 3].map(|parts| embeddings.goes_up(&[50_256, 768], parts)), [true, true]);
+        assert!(!embeddings.goes_up(&[50_257, 768], 2));
     }
 
     #[test]
     fn parts_make_the_whole_again() {
-        let check = |shape: &[i64], split: Split, parts: u32| {
+        let check = |shape: &[i64], split: TensorSplit, parts: u32| {
             let count: i64 = shape.iter().product();
             let whole = Tensor::arange(count, (Kind::Float, Device::Cpu)).view(shape);
             let taken: Vec<Tensor> = (0..parts).map(|place| split.take(&whole, place, parts).unwrap()).collect();
             assert!(taken.iter().all(|part| part.numel() * parts as usize == whole.numel()), "{split:?}");
             assert_eq!(split.join(&taken).unwrap(), whole, "{split:?} {parts}");
         };
-        check(&[4, 24], Split { dimension: 1, sections: 3 }, 2);
-        check(&[24], Split { dimension: 0, sections: 3 }, 4);
-        check(&[8, 5], Split { dimension: 0, sections: 1 }, 2);
-        check(&[5, 8], Split { dimension: 1, sections: 1 }, 4);
+        check(&[4, 24], TensorSplit { dimension: 1, sections: 3 }, 2);
+        check(&[24], TensorSplit { dimension: 0, sections: 3 }, 4);
+        check(&[8, 5], TensorSplit { dimension: 0, sections: 1 }, 2);
+        check(&[5, 8], TensorSplit { dimension: 1, sections: 1 }, 4);
     }
 }

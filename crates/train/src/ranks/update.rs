@@ -8,7 +8,7 @@ use tch::{Device, Kind, Tensor};
 use super::division::ParamLayout;
 use super::{FlatShards, Ranks};
 use crate::model::{Named, Network, Weights};
-use crate::optim::{GlobalGradients, Optimizer};
+use crate::optim::{GlobalGradients, ModelOptimizer};
 use crate::torch::group::{ProcessGroup, Reducer};
 use crate::torch::{self, Result};
 
@@ -78,7 +78,7 @@ impl Ranks {
     }
 
     /// One update by the gradients that backward passes have left, which are forgotten.
-    pub fn update(&self, network: &Network, optimizer: &mut Optimizer, lr: f64, clip: Option<f64>) -> Result<()> {
+    pub fn update(&self, network: &Network, optimizer: &mut ModelOptimizer, lr: f64, clip: Option<f64>) -> Result<()> {
         if self.waits && self.shards().is_none() {
             self.average_at_once(network)?;
         }
@@ -107,7 +107,7 @@ impl Ranks {
         &self,
         division: &ParamLayout,
         network: &Network,
-        optimizer: &mut Optimizer,
+        optimizer: &mut ModelOptimizer,
         lr: f64,
         clip: Option<f64>,
     ) -> Result<()> {

@@ -14,7 +14,7 @@ use crate::state::Trainer;
 use crate::step::{StepConfig, micro_batches};
 use crate::torch;
 
-/// Refuses what this program cannot do, before any work.
+/// Refuses what this program cannot do, before any work starts.
 pub fn check_spec(spec: &Spec, version: &str) -> Result<(), Error> {
     if version != domain::torch::VERSION {
         let message = format!("libtorch {version} was loaded, and {} is needed", domain::torch::VERSION);
@@ -68,7 +68,7 @@ pub fn length(train: &Train, [samples, _, _]: [u64; 3]) -> Result<Length, Error>
     Ok(Length::of(steps_per_epoch, train.epochs))
 }
 
-/// Refuses pictures that the network cannot take.
+/// Refuses images that the network cannot take.
 pub fn check_image_size(train: &Train, shape: ModelShape) -> Result<(), Error> {
     let Some(Architecture::Vit { patch, .. }) = train.model.architecture() else { return Ok(()) };
     let InputShape::Image(ImageShape { height, width, .. }) = shape.input else { return Ok(()) };
@@ -76,7 +76,7 @@ pub fn check_image_size(train: &Train, shape: ModelShape) -> Result<(), Error> {
         return Ok(());
     }
     let message = format!(
-        "`{}` cuts pictures into patches of {patch}×{patch}, which does not go up with {height}×{width}",
+        "`{}` divides images into patches of {patch}×{patch}, and {height}×{width} is not a multiple",
         train.model.name()
     );
     Err(Finding::new(Cause::Job, message).hint("set `data.size` to a multiple of it, such as 224").into())
@@ -84,7 +84,7 @@ pub fn check_image_size(train: &Train, shape: ModelShape) -> Result<(), Error> {
 
 /// Refuses batches that a batch normalisation cannot use: the variance of a single value is not a number.
 ///
-/// Where the last stage of a residual network has shrunk pictures to one pixel, that happens to a lone sample.
+/// Where the last stage of a residual network has shrunk images to one pixel, that happens to a lone sample.
 pub fn check_batches(train: &Train, shape: ModelShape, [samples, _, _]: [u64; 3], ranks: u32) -> Result<(), Error> {
     let Some(shrinks_by) = train.model.architecture().and_then(Architecture::shrinks_by) else { return Ok(()) };
     let InputShape::Image(ImageShape { height, width, .. }) = shape.input else { return Ok(()) };

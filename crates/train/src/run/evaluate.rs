@@ -1,6 +1,6 @@
 //! How good a network is on samples it was not trained on.
 //!
-//! What is counted depends on what is learnt: classes, words or boxes. Sums stay on the device until the end.
+//! What is counted depends on the task: classes, tokens or boxes. Sums stay on the device until the end.
 
 use domain::rank::TaskMetrics;
 use tch::{Device, Kind, Tensor};
@@ -14,9 +14,9 @@ use crate::step::recompute::forward_alone;
 use crate::step::{BatchTensors, StepConfig, loss};
 use crate::torch::{self, Result};
 
-/// With more classes it is not told which were taken for which.
+/// With more classes the confusion matrix is not reported.
 const MOST_TOLD: i64 = 50;
-/// With more classes it is not counted either: the table has as many columns as rows.
+/// With more classes it is not counted either: its size is the square of their number.
 const MOST_COUNTED: i64 = 1000;
 /// The true class is looked for among so many of the highest scores.
 const TOP: i64 = 5;
@@ -47,7 +47,7 @@ struct Sums {
     boxes: AveragePrecision,
 }
 
-/// Scores every batch of `feed`, of which each rank has its share; `None` if `go_on` logits no on any before the end.
+/// Scores every batch of `feed`, of which each rank has its share; `None` if `go_on` returns false on any before the end.
 pub fn evaluate(
     network: &Network,
     config: &StepConfig,
@@ -81,7 +81,7 @@ impl Sums {
         let loss = loss(&logits, batch, 0.0)?.f_to_kind(Kind::Double)?;
         match network.output() {
             OutputShape::Classes(classes) => self.add_classes(&logits, batch, loss, classes),
-            OutputShape::Tokens => self.add_words(&logits, batch, loss),
+            OutputShape::Tokens => self.add_tokens(&logits, batch, loss),
             OutputShape::Boxes(_) => self.add_boxes(&logits, batch, loss),
         }
     }
@@ -104,9 +104,9 @@ impl Sums {
         Ok(())
     }
 
-    fn add_words(&mut self, logits: &Tensor, batch: &BatchTensors, loss: Tensor) -> Result<()> {
+    fn add_tokens(&mut self, logits: &Tensor, batch: &BatchTensors, loss: Tensor) -> Result<()> {
         let count = batch.labels.f_ge(0)?.f_sum(Kind::Int64)?;
-        // A batch without a word to guess has no mean.
+        // A batch without a token to predict has no mean.
         let loss = loss.f_mul(&count)?.f_where_self(&count.f_gt(0)?, &count.f_to_kind(Kind::Double)?)?;
         sum(&mut self.loss, loss)?;
         sum(&mut self.correct, logits.f_argmax(-1, false)?.f_eq_tensor(&batch.labels)?.f_sum(Kind::Int64)?)?;
@@ -176,15 +176,15 @@ fn table_of(counts: Option<&Tensor>, classes: i64, ranks: &Ranks) -> Result<Vec<
     Ok(values.chunks(classes as usize).map(|row| row.iter().map(|value| *value as u64).collect()).collect())
 }
 
-/// The mean over classes of the harmonic mean of precision and recall; classes that are neither there nor logits do not
+/// The mean over classes of the harmonic mean of precision and recall; classes that neither occur nor are predicted do not
 /// count.
 fn mean_f1(table: &[Vec<u64>]) -> f64 {
     let (mut sum, mut classes) = (0.0, 0.0);
     for (class, row) in table.iter().enumerate() {
         let there: u64 = row.iter().sum();
-        let logits: u64 = table.iter().map(|row| row[class]).sum();
-        if there + logits > 0 {
-            sum += 2.0 * row[class] as f64 / (there + logits) as f64;
+        let predicted: u64 = table.iter().map(|row| row[class]).sum();
+        if there + predicted > 0 {
+            sum += 2.0 * row[class] as f64 / (there + predicted) as f64;
             classes += 1.0;
         }
     }
@@ -204,7 +204,7 @@ mod tests {
         check(&[&[3, 0], &[0, 5]], 1.0);
         // Precision 3/4 and recall 3/5; precision 4/6 and recall 4/5.
         check(&[&[3, 2], &[1, 4]], (2.0 / 3.0 + 8.0 / 11.0) / 2.0);
-        // The third class is neither there nor logits.
+        // The third class neither occurs nor is predicted.
         check(&[&[2, 0, 0], &[2, 0, 0], &[0, 0, 0]], (2.0 / 3.0) / 2.0);
         check(&[], 0.0);
     }

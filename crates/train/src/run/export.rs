@@ -1,5 +1,5 @@
-//! The result: `model.safetensors` for machines, `model.json` for whoever wants to use it, and for models of text what
-//! the `transformers` library wants beside them.
+//! The exported model: `model.safetensors`, `model.json` (how to use the weights and how good they are), and for language
+//! models the files that the `transformers` library needs.
 
 use std::fs;
 use std::path::Path;
@@ -21,21 +21,21 @@ use crate::torch;
 /// Version of `model.json`.
 const SCHEMA: u32 = 1;
 
-/// `model.json`: what it takes to use the weights, and how good they are.
+/// `model.json`: how to use the weights, and how good they are.
 #[derive(Debug, Serialize)]
 struct Card<'a> {
     schema: u32,
     /// File beside this one, and its SHA-256.
     weights: &'static str,
     weights_sha256: &'a str,
-    /// Name of the architecture in a job file; `torchscript` for one of the user's own.
+    /// Name of the architecture in a job file; `torchscript` for a module of the user's own.
     architecture: &'static str,
-    /// The user's own network beside this file, with these weights.
+    /// The user's TorchScript module beside this file, with these weights.
     #[serde(skip_serializing_if = "Option::is_none")]
     module: Option<&'static str>,
-    /// Names of the classes, in the order of the scores.
+    /// Names of the classes, in the order of the logits.
     classes: &'a [String],
-    /// What goes in.
+    /// The input that the network takes.
     input: Input<'a>,
     /// Format of the matrix products in training.
     precision: &'static str,
@@ -57,10 +57,45 @@ struct Card<'a> {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Input<'a> {
-    /// Values in 0–1 less the mean, over the standard deviation.
+    /// Pixels in 0–1, less the mean, divided by the standard deviation, per channel.
     Image { channels: usize, height: usize, width: usize, mean: &'a [f32], std: &'a [f32] },
-    /// Numbers that the tokeniser beside this file makes of words.
+    /// Token ids of the tokeniser beside this file; `length` in tokens.
     Text { vocabulary: usize, length: u32, tokenizer: &'static str },
+}
+
+impl<'a> Card<'a> {
+    /// The card of the weights `best`, whose file has this hash.
+    fn of(
+        spec: &'a Spec,
+        data: &'a TrainingData,
+        best: &BestWeights,
+        progress: &TrainProgress,
+        scores: &FinalScores<'_>,
+        weights_sha256: &'a str,
+        module: Option<&'static str>,
+    ) -> Card<'a> {
+        Card {
+            schema: SCHEMA,
+            weights: "model.safetensors",
+            weights_sha256,
+            architecture: spec.train.model.named().map_or("torchscript", Model::name),
+            module,
+            classes: data.classes(),
+            input: input(spec, data),
+            precision: scores.format.name(),
+            parameters: scores.parameters,
+            step: best.step,
+            steps: progress.step,
+            validation_loss: scores.validation.loss,
+            validation_accuracy: scores.validation.accuracy,
+            test_loss: scores.test.loss,
+            test_accuracy: scores.test.accuracy,
+            test_figures: scores.test.figures,
+            seed: spec.train.seed,
+            threads: progress.threads,
+            libtorch: domain::torch::VERSION,
+        }
+    }
 }
 
 fn input<'a>(spec: &Spec, data: &'a TrainingData) -> Input<'a> {
@@ -87,7 +122,7 @@ fn input<'a>(spec: &Spec, data: &'a TrainingData) -> Input<'a> {
     }
 }
 
-/// What the `transformers` library wants beside the weights, where it has the model.
+/// Writes the files that the `transformers` library needs beside the weights, where it has the model.
 fn export_config(spec: &Spec, data: &TrainingData, folder: &Path) -> Result<(), Error> {
     let of = |architecture| config(architecture, data.shape(&spec.train), data.classes());
     if let Some(config) = spec.train.model.architecture().and_then(of) {
@@ -100,7 +135,7 @@ fn export_config(spec: &Spec, data: &TrainingData, folder: &Path) -> Result<(), 
     Ok(())
 }
 
-/// Writes the user's own network, whole or not at all; false where there is none.
+/// Writes the user's TorchScript module, whole or not at all; returns false where there is none.
 fn export_module(network: &Network, folder: &Path) -> Result<bool, Error> {
     let (path, unfinished) = (folder.join(MODULE), folder.join(format!(".{MODULE}.part")));
     if !network.save_module(&unfinished)? {
@@ -114,10 +149,10 @@ fn export_module(network: &Network, folder: &Path) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// The user's own network, in the export folder.
+/// The user's TorchScript module in the export folder.
 const MODULE: &str = "model.pt";
 
-/// What is known about the best weights.
+/// The best weights' scores, and what the run took.
 pub struct FinalScores<'a> {
     /// The network that holds them.
     pub network: &'a Network,
@@ -125,19 +160,22 @@ pub struct FinalScores<'a> {
     pub validation: BestScore,
     /// Their scores on the test split.
     pub test: EvaluationScore,
-    /// Trained values.
+    /// Number of trained values.
     pub parameters: u64,
     /// The format they were trained in.
     pub format: ComputeFormat,
-    /// Most memory that each of several ranks ever held, in bytes.
+    /// Peak memory of each of several ranks, in bytes.
     pub rank_memory: Vec<u64>,
-    /// Microseconds of processor time that all ranks took.
+    /// CPU time of all ranks, in microseconds.
     pub processor_us: u64,
 }
 
-/// Writes the files into the export folder, each whole or not at all, and says where they are.
+/// Writes the files into the export folder, each whole or not at all, and returns where they are.
 ///
 /// The bytes of the weights depend on the weights alone.
+///
+/// # Errors
+/// When a file or the folder cannot be written.
 pub fn export(
     spec: &Spec,
     data: &TrainingData,
@@ -156,27 +194,7 @@ pub fn export(
 
     export_config(spec, data, folder)?;
     let module = export_module(scores.network, folder)?.then_some(MODULE);
-    let card = Card {
-        schema: SCHEMA,
-        weights: "model.safetensors",
-        weights_sha256: &entry.sha256,
-        architecture: spec.train.model.named().map_or("torchscript", Model::name),
-        module,
-        classes: data.classes(),
-        input: input(spec, data),
-        precision: scores.format.name(),
-        parameters: scores.parameters,
-        step: best.step,
-        steps: progress.step,
-        validation_loss: scores.validation.loss,
-        validation_accuracy: scores.validation.accuracy,
-        test_loss: scores.test.loss,
-        test_accuracy: scores.test.accuracy,
-        test_figures: scores.test.figures,
-        seed: spec.train.seed,
-        threads: progress.threads,
-        libtorch: domain::torch::VERSION,
-    };
+    let card = Card::of(spec, data, best, progress, scores, &entry.sha256, module);
     let mut text = serde_json::to_string_pretty(&card)
         .map_err(|error| Finding::new(Cause::Internal, format!("`model.json` cannot be written: {error}")))?;
     text.push('\n');

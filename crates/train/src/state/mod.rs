@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::model::{ModelShape, Named, Network, Weights, fingerprint};
 use crate::optim::GradScaler;
 use crate::optim::schedule::{EpochOrigin, Length};
-use crate::optim::{Optimizer, kinds};
+use crate::optim::{ModelOptimizer, kinds};
 use crate::ranks::shards::{self, StateKeys};
 use crate::ranks::{ParamSet, Ranks};
 use crate::step::precision::ComputeFormat;
@@ -66,7 +66,7 @@ pub struct Trainer {
     /// What is trained.
     pub network: Network,
     /// What trains it.
-    pub optimizer: Optimizer,
+    pub optimizer: ModelOptimizer,
     /// How far it has come.
     pub progress: TrainProgress,
     /// The mean of its weights, where one is kept.
@@ -102,7 +102,7 @@ impl InitialState {
                 (network, Some(fingerprint(path)?))
             }
         };
-        network.apply_dropout(train.dropout);
+        network.set_dropout(train.dropout);
         freeze(&network, &train.parameters.freeze)?;
         if module.is_some() {
             trial_step(&network, train, shape, device)?;
@@ -128,7 +128,9 @@ impl InitialState {
             state.map_err(|error| state_mismatch(&format!("its progress cannot be read: {error}")))?;
         if progress.module != self.progress.module {
             let message = "the module's file is not the one that this run began with";
-            return Err(Finding::new(Cause::Job, message).hint("put the old file back, or start a run afresh").into());
+            return Err(Finding::new(Cause::Job, message)
+                .hint("put the old file back, or start over with a new run")
+                .into());
         }
         fill(self.network.weights().all(), &loaded.model)?;
         if omitted.position {
@@ -155,16 +157,16 @@ impl InitialState {
         let InitialState { mut network, mut progress, best, device, resumed, omitted } = self;
         let [is_resumed] = ranks.broadcast_flags([resumed.is_some()])?;
         if ranks.size() > 1 {
-            let told = serde_json::to_string(&progress).map_err(|error| state_mismatch(&error.to_string()))?;
-            let told = ranks.broadcast_text(0, &told)?;
-            progress = serde_json::from_str(&told).map_err(|error| state_mismatch(&error.to_string()))?;
+            let text = serde_json::to_string(&progress).map_err(|error| state_mismatch(&error.to_string()))?;
+            let text = ranks.broadcast_text(0, &text)?;
+            progress = serde_json::from_str(&text).map_err(|error| state_mismatch(&error.to_string()))?;
         }
         ranks.broadcast(network.weights().all())?;
         ranks.divide(&mut network, train.parallel)?;
 
         let held = ranks.held(network.weights());
         let kept = ranks.kept(&held, train.parallel);
-        let mut optimizer = Optimizer::with(train.optimizer, &train.parameters, train.offload, &kept)?;
+        let mut optimizer = ModelOptimizer::with(train.optimizer, &train.parameters, train.offload, &kept)?;
         if ComputeFormat::choose(train.precision, device) == ComputeFormat::Fp16 {
             optimizer = optimizer.scaled(GradScaler::new(device)?);
         }

@@ -18,7 +18,7 @@ pub struct TrainProgress {
     /// Whether the validation split was scored after this step. Always so at an epoch's end, except when an order to
     /// stop came in between.
     pub evaluated: bool,
-    /// Threads of the tensor library, which are part of the result.
+    /// Threads of libtorch, which are part of the result.
     pub threads: u32,
     /// The best scores so far.
     pub best: Option<BestScore>,
@@ -61,7 +61,7 @@ pub struct BestScore {
     pub step: u64,
     /// Mean loss.
     pub loss: f64,
-    /// Share of samples that were told right.
+    /// Share of samples whose prediction is right, in 0–1; of boxes the mean average precision.
     pub accuracy: f64,
     /// What else was measured.
     #[serde(default, skip_serializing_if = "TaskMetrics::is_empty")]

@@ -107,5 +107,5 @@ fn dtype(of: Kind) -> Option<Dtype> {
 /// A verified checkpoint of this very job that does not fit is our own mistake.
 pub(super) fn state_mismatch(why: &str) -> Error {
     let finding = Finding::new(Cause::Internal, format!("the saved state does not fit this job: {why}"));
-    finding.hint("start the run afresh, and report this with the rank's log").into()
+    finding.hint("start the run over, and report this with the rank's log").into()
 }

@@ -5,17 +5,17 @@ use tch::{Device, Kind, Tensor};
 use crate::model::{ImageShape, Pass};
 use crate::torch::{self, Result};
 
-/// Labelled pictures or rows of words on the device.
+/// Labelled images or texts on the device.
 #[derive(Debug)]
 pub struct BatchTensors {
-    /// Normalised pixels, `samples × channels × height × width`; or numbers of words, `samples × length`, int64.
+    /// Normalised pixels, float32 `samples × channels × height × width`; or token ids, int64 `samples × length`.
     pub values: Tensor,
-    /// Which are words and which only fill a row, boolean; none where nothing fills. Where documents are kept apart, how
-    /// far each word is from the beginning of its own, int64.
+    /// Of texts: true for tokens and false for padding, boolean; none without padding. Or, where several documents share a
+    /// row, the position of each token within its document, int64.
     pub mask: Option<Tensor>,
-    /// One class a sample; at each place the word to be guessed, and −100 where none is; both int64. Or the share of each
-    /// class in each sample, `samples × classes`, float, where pictures were mixed. Or the objects of each picture, as
-    /// [`crate::detect::ground_truths`] has them.
+    /// One class per sample; or the target token at each position and −100 where there is none; both int64. Or, of mixed
+    /// images, the share of each class, float32 `samples × classes`. Or the objects of each image, as a
+    /// [`crate::detect::ground_truth_tensor`].
     pub labels: Tensor,
     /// Which part of the batch of all ranks they are.
     pub share: BatchShare,
@@ -24,7 +24,7 @@ pub struct BatchTensors {
 /// Which part of the batch of all ranks some samples are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchShare {
-    /// How many of them count: all, or none where a rank works for company only.
+    /// How many of them count: all, or none where the samples are a blank that keeps the ranks in step.
     pub counted: usize,
     /// Samples of all ranks.
     pub whole: usize,
@@ -83,21 +83,21 @@ impl BatchTensors {
         Ok(())
     }
 
-    /// Words that are to be guessed.
+    /// Number of target tokens.
     pub(super) fn target_count(&self) -> Result<Tensor> {
         Ok(self.labels.f_ge(0)?.f_sum(Kind::Float)?)
     }
 }
 
-/// The share of each class in each sample, `samples × classes`: of its own class `own`, and the rest of that which its
-/// picture was mixed with.
+/// The share of each class in each sample, `samples × classes`: `own` of its own class, and the rest of the class of the
+/// image that it was mixed with.
 pub fn mixed_targets(labels: &Tensor, others: &[i64], own: f64, classes: i64) -> Result<Tensor> {
     let others = Tensor::f_from_slice(others)?.f_to_device(labels.device())?;
     let one = |of: &Tensor| of.f_one_hot(classes)?.f_to_kind(Kind::Float);
     Ok(one(labels)?.f_mul_scalar(own)?.f_add(&one(&others)?.f_mul_scalar(1.0 - own)?)?)
 }
 
-/// Moves one batch's values, which may lie in memory pixel by pixel, to the device.
+/// Moves a batch of images, in NCHW or NHWC order in memory, to the device.
 pub fn image_batch(
     images: &[f32],
     labels: &[i64],

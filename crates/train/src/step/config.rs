@@ -1,14 +1,14 @@
-//! What a step does besides its batch, as the job says.
+//! The configuration of a step, from the job.
 
 use domain::train::{Recompute, Train};
 use tch::Device;
 
 use super::precision::ComputeFormat;
 
-/// What a step needs to know besides its batch.
+/// The configuration of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepConfig {
-    /// Where the network is.
+    /// The device of the network.
     pub device: Device,
     /// The format of matrix products.
     pub format: ComputeFormat,
@@ -18,7 +18,7 @@ pub struct StepConfig {
     pub label_smoothing: f64,
     /// Largest norm of the gradients.
     pub clip_norm: Option<f64>,
-    /// Which blocks are computed again on the way back.
+    /// Which blocks recompute their activations in the backward pass.
     pub recompute: Recompute,
 }
 

@@ -14,7 +14,7 @@ use tch::{Kind, Reduction, Tensor};
 
 use crate::detect::{self, LossSums};
 use crate::model::Network;
-use crate::optim::Optimizer;
+use crate::optim::ModelOptimizer;
 use crate::ranks::Ranks;
 use crate::torch::{Error, Result};
 
@@ -29,10 +29,10 @@ use profile::{Phase, Timeline};
 /// add up to the whole batch's mean. Reading the loss is the only time the device is waited for.
 ///
 /// # Errors
-/// What the tensor library or the exchange between ranks says.
+/// When libtorch, or an exchange between ranks, fails.
 pub fn step(
     network: &Network,
-    optimizer: &mut Optimizer,
+    optimizer: &mut ModelOptimizer,
     config: &StepConfig,
     batch: &BatchTensors,
     lr: f64,
@@ -47,7 +47,7 @@ pub struct TrainStep<'a> {
     /// The network.
     pub network: &'a Network,
     /// Its update rule.
-    pub optimizer: &'a mut Optimizer,
+    pub optimizer: &'a mut ModelOptimizer,
     /// The ranks that share the batch.
     pub ranks: &'a Ranks,
     /// Recorded forward and backward passes; only where a rank works alone.
@@ -57,7 +57,7 @@ pub struct TrainStep<'a> {
 /// The same as [`step()`], with each phase timed in `timeline`. Recorded passes count as forward passes.
 ///
 /// # Errors
-/// What the tensor library or the exchange between ranks says.
+/// When libtorch, or an exchange between ranks, fails.
 pub fn timed_step(
     step: TrainStep,
     config: &StepConfig,
@@ -129,7 +129,7 @@ impl Passes<'_> {
         &self,
         cuda_graphs: &mut CudaGraphRunner,
         part: &BatchTensors,
-        optimizer: &Optimizer,
+        optimizer: &ModelOptimizer,
         sums: &mut Sums,
         timeline: &mut Timeline,
     ) -> Result<()> {
@@ -150,7 +150,7 @@ impl Passes<'_> {
         &self,
         part: &BatchTensors,
         is_last: bool,
-        optimizer: &Optimizer,
+        optimizer: &ModelOptimizer,
         sums: &mut Sums,
         timeline: &mut Timeline,
     ) -> Result<()> {

@@ -23,7 +23,7 @@ pub enum Phase {
     Forward,
     /// From the loss to gradients, what is computed again included.
     Backward,
-    /// Adding up gradients over the ranks, as far as it is not hidden behind the way back.
+    /// Adding up gradients over the ranks, as far as it is not hidden behind the backward pass.
     Exchange,
     /// From gradients to new weights.
     Optimizer,

@@ -1,5 +1,6 @@
-//! Blocks that forget what they computed on the way there and compute it again on the way back (Chen et al. 2016,
-//! "Training Deep Nets with Sublinear Memory Cost"): less memory for a third more work, and the same bits.
+//! Activation checkpointing: blocks whose activations are dropped in the forward pass and recomputed in the backward pass
+//! (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"): less memory for a third more work, and the same
+//! bits.
 //!
 //! What a second pass must not change or see changed are the random numbers that dropout draws and the running
 //! statistics of batch normalisations.
@@ -9,13 +10,13 @@ use std::sync::Arc;
 use domain::train::Recompute;
 use tch::{Device, Tensor};
 
-use crate::model::{BatchNormMode, Block, Network, Pass};
+use crate::model::{BatchNormMode, ModelBlock, Network, Pass};
 use crate::ranks::Ranks;
 use crate::step::StepConfig;
 use crate::step::precision::ComputeFormat;
 use crate::torch::{self, Result};
 
-/// The network's scores, computed as the config says; from them a backward pass follows.
+/// The network's output, computed as the config says; a backward pass follows.
 pub fn forward(network: &Network, values: &Tensor, pass: &Pass, config: &StepConfig, ranks: &Ranks) -> Result<Tensor> {
     if let Some(shards) = ranks.shards() {
         shards.begin()?;
@@ -23,7 +24,7 @@ pub fn forward(network: &Network, values: &Tensor, pass: &Pass, config: &StepCon
     let mut place = 0;
     network.forward_through(values, pass, |block, x, pass| {
         let is_chosen = chosen(config.recompute, place as u32);
-        let work = |x: &Tensor| if is_chosen { again(block, x, pass, config) } else { block.forward(x, pass) };
+        let work = |x: &Tensor| if is_chosen { checkpointed(block, x, pass, config) } else { block.forward(x, pass) };
         let out = match ranks.shards() {
             Some(shards) => shards.around(place, x, work),
             None => work(x),
@@ -33,7 +34,7 @@ pub fn forward(network: &Network, values: &Tensor, pass: &Pass, config: &StepCon
     })
 }
 
-/// The same where nothing goes back: no block has anything to compute again.
+/// The same without a backward pass: no block recomputes anything.
 pub fn forward_alone(
     network: &Network,
     values: &Tensor,
@@ -49,7 +50,7 @@ pub fn forward_alone(
     Ok(scores)
 }
 
-/// Whether the block at this place, from 0, is computed again.
+/// Whether the block at this place, from 0, recomputes its activations.
 fn chosen(recompute: Recompute, place: u32) -> bool {
     match recompute {
         Recompute::None => false,
@@ -58,7 +59,7 @@ fn chosen(recompute: Recompute, place: u32) -> bool {
     }
 }
 
-fn again(block: &Arc<Block>, x: &Tensor, pass: &Pass, config: &StepConfig) -> Result<Tensor> {
+fn checkpointed(block: &Arc<ModelBlock>, x: &Tensor, pass: &Pass, config: &StepConfig) -> Result<Tensor> {
     let (block, there) = (Arc::clone(block), pass.clone());
     let back = Pass { running: BatchNormMode::KeepRunning, ..pass.clone() };
     let (format, device) = (config.format, config.device);
@@ -77,8 +78,8 @@ fn again(block: &Arc<Block>, x: &Tensor, pass: &Pass, config: &StepConfig) -> Re
     })
 }
 
-/// Off the way there, so that autocast has to be begun anew.
-fn second(block: &Block, x: &Tensor, pass: &Pass, format: ComputeFormat, device: Device) -> Result<Tensor> {
+/// Runs outside the forward pass, so autocast has to be entered again.
+fn second(block: &ModelBlock, x: &Tensor, pass: &Pass, format: ComputeFormat, device: Device) -> Result<Tensor> {
     format.scope(device, || block.forward(x, pass))
 }
 

@@ -37,7 +37,7 @@ fn train(rule: Rule, recipe: &StepConfig, steps: usize) -> (Vec<f64>, Vec<f64>) 
         let _turn = torch::turn();
         Network::new(Model::Mlp, ModelShape::images([1, 4, 4], 3), 3, Device::Cpu, MemoryFormat::Contiguous).unwrap()
     };
-    let mut optimizer = Optimizer::new(rule, network.weights()).unwrap();
+    let mut optimizer = ModelOptimizer::new(rule, network.weights()).unwrap();
     let lr = optimizer.base_rate();
     let losses =
         (0..steps).map(|_| step(&network, &mut optimizer, recipe, &batch(), lr, &Ranks::alone()).unwrap()).collect();
@@ -159,7 +159,7 @@ fn train_blocks(model: Model, recipe: &StepConfig, freeze: &str) -> (Vec<f64>, V
         let _ = named.tensor.set_requires_grad(false);
     }
     let rule = Rule::Adamw(Adamw { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.01 });
-    let mut optimizer = Optimizer::new(rule, network.weights()).unwrap();
+    let mut optimizer = ModelOptimizer::new(rule, network.weights()).unwrap();
     if recipe.format == ComputeFormat::Fp16 {
         optimizer = optimizer.scaled(GradScaler::new(Device::Cpu).unwrap());
     }

@@ -32,9 +32,9 @@ pub(super) mod ffi {
     }
 
     extern "Rust" {
-        type Work;
+        type AutogradClosure;
 
-        fn run(self: &Work, x: UniquePtr<Tensor>, again: bool) -> Result<UniquePtr<Tensor>>;
+        fn run(self: &AutogradClosure, x: UniquePtr<Tensor>, again: bool) -> Result<UniquePtr<Tensor>>;
     }
 
     unsafe extern "C++" {
@@ -67,8 +67,8 @@ pub(super) mod ffi {
         fn drop_gradients(parameters: &[Borrowed]) -> Result<()>;
         fn unscale(gradients: &[Borrowed], found: &Tensor, inverse: &Tensor) -> Result<()>;
         fn lerp(tensors: &[Borrowed], towards: &[Borrowed], share: f64) -> Result<()>;
-        fn recompute(x: &Tensor, work: Box<Work>) -> Result<UniquePtr<Tensor>>;
-        fn gate(x: &Tensor, work: Box<Work>) -> Result<UniquePtr<Tensor>>;
+        fn recompute(x: &Tensor, work: Box<AutogradClosure>) -> Result<UniquePtr<Tensor>>;
+        fn gate(x: &Tensor, work: Box<AutogradClosure>) -> Result<UniquePtr<Tensor>>;
         fn set_gradients(parameters: &[Borrowed], gradients: &[Borrowed]) -> Result<()>;
 
         fn release_memory(tensor: &Tensor) -> Result<()>;
@@ -86,16 +86,16 @@ pub(super) mod ffi {
     }
 }
 
-/// Something that autograd runs once on the way there and `again` on the way back.
+/// A closure that autograd runs in the forward pass, and `again` in the backward pass.
 ///
-/// It need not be `Send`: the way back runs on the thread that asked for it, or on one of the library's while that
+/// It need not be `Send`: the backward pass runs on the thread that asked for it, or on one of libtorch's while that
 /// thread waits.
-pub struct Work(pub(super) Compute);
+pub struct AutogradClosure(pub(super) Compute);
 
 /// Values out for values in, and whether it is `again`.
 pub(super) type Compute = Box<dyn Fn(&Tensor, bool) -> super::Result<Tensor>>;
 
-impl Work {
+impl AutogradClosure {
     fn run(&self, x: UniquePtr<ffi::Tensor>, again: bool) -> super::Result<UniquePtr<ffi::Tensor>> {
         let mut out = std::mem::ManuallyDrop::new((self.0)(&adopt(x), again)?);
         // SAFETY: tch makes its handles with `new at::Tensor`; this one is given away, and not dropped here.

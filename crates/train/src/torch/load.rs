@@ -39,7 +39,7 @@ const KEPT: libc::c_int = 32 << 20;
 
 /// Keeps what tensors leave behind within the process.
 ///
-/// By default glibc gives freed memory of this size back to the kernel, until it has learnt not to, and takes it anew a
+/// By default glibc gives freed memory of this size back to the kernel, until its threshold adapts, and asks for it again a
 /// moment later: with zeroed pages, one fault every 4 KiB. When every tensor above 1 MiB was mapped anew, a step of a
 /// ResNet-18 (batch 32, 32×32, two cores) took 1.4 to 1.8 times as long, for 0.75 of the memory.
 pub fn steady_allocator() {

@@ -1,4 +1,4 @@
-//! What the trainer needs of the tensor library and `tch` lacks.
+//! What the trainer needs of libtorch and `tch` lacks.
 //!
 //! One idea: C++ is a handful of plain functions (`shim.cpp`), the border is one file ([`bridge`]), and everything
 //! here is safe, returns a [`Result`], and says what failed in one line.
@@ -9,21 +9,21 @@ pub mod group;
 mod load;
 pub mod module;
 
-use bridge::{Work, adopt, borrow, ffi, lend};
+use bridge::{AutogradClosure, adopt, borrow, ffi, lend};
 use tch::{Device, Tensor};
 
 pub use load::{cuda_generation, cuda_name, open_cuda, steady_allocator};
 
-/// What the tensor library refused to do.
+/// What libtorch refused to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(String);
 
-/// What a call into the tensor library returns.
+/// What a call into libtorch returns.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error in our own words.
+    /// An error with this message.
     pub fn new(message: impl Into<String>) -> Error {
         Error(message.into())
     }
@@ -71,7 +71,7 @@ impl Error {
 pub fn version() -> Result<String> {
     let configuration = ffi::build_configuration()?;
     let start = configuration.find("TORCH_VERSION=").map(|at| at + "TORCH_VERSION=".len());
-    let rest = &configuration[start.ok_or_else(|| Error::new("the tensor library does not state its version"))?..];
+    let rest = &configuration[start.ok_or_else(|| Error::new("libtorch does not state its version"))?..];
     Ok(rest.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect())
 }
 
@@ -188,16 +188,15 @@ pub fn lerp(tensors: &[Tensor], towards: &[Tensor], share: f64) -> Result<()> {
     Ok(ffi::lerp(&lend(tensors), &lend(towards), share)?)
 }
 
-/// What `work` makes of `x`, of which autograd keeps nothing but `x`: on the way back, `work` runs once more and is
-/// told that it is `again`.
+/// `work(x, false)`, of which autograd saves only `x`: the backward pass runs `work(x, true)` to recompute the rest.
 pub fn recompute(x: &Tensor, work: impl Fn(&Tensor, bool) -> Result<Tensor> + 'static) -> Result<Tensor> {
-    Ok(adopt(ffi::recompute(borrow(x), Box::new(Work(Box::new(work))))?))
+    Ok(adopt(ffi::recompute(borrow(x), Box::new(AutogradClosure(Box::new(work))))?))
 }
 
-/// The same values, whose gradient goes back through them once `work` is done.
+/// The same values, with a backward hook: `work` runs before the gradient is passed on.
 pub fn backward_hook(x: &Tensor, work: impl Fn() -> Result<()> + 'static) -> Result<Tensor> {
     let work = move |gradient: &Tensor, _: bool| work().map(|()| gradient.shallow_clone());
-    Ok(adopt(ffi::gate(borrow(x), Box::new(Work(Box::new(work))))?))
+    Ok(adopt(ffi::gate(borrow(x), Box::new(AutogradClosure(Box::new(work))))?))
 }
 
 /// Hands every parameter its gradient, of the same shape.

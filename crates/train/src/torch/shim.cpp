@@ -67,11 +67,11 @@ at::DataPtr nothing_behind(std::size_t bytes, c10::Device device) {
 
 // A closure of Rust's, as autograd keeps it between the way there and the way back.
 struct Kept : torch::CustomClassHolder {
-  explicit Kept(rust::Box<Work> work) : work(std::move(work)) {}
+  explicit Kept(rust::Box<AutogradClosure> work) : work(std::move(work)) {}
   at::Tensor run(const at::Tensor &x, bool again) const {
     return *work->run(std::make_unique<at::Tensor>(x), again);
   }
-  rust::Box<Work> work;
+  rust::Box<AutogradClosure> work;
 };
 
 // Keeps the input alone; on the way back computes everything in between once more, then goes back through that.
@@ -184,11 +184,11 @@ void lerp(Tensors tensors, Tensors towards, double share) {
   at::_foreach_lerp_(list(tensors), list(towards), share);
 }
 
-std::unique_ptr<at::Tensor> recompute(const at::Tensor &x, rust::Box<Work> work) {
+std::unique_ptr<at::Tensor> recompute(const at::Tensor &x, rust::Box<AutogradClosure> work) {
   return std::make_unique<at::Tensor>(Recompute::apply(x, c10::make_intrusive<Kept>(std::move(work))));
 }
 
-std::unique_ptr<at::Tensor> gate(const at::Tensor &x, rust::Box<Work> work) {
+std::unique_ptr<at::Tensor> gate(const at::Tensor &x, rust::Box<AutogradClosure> work) {
   return std::make_unique<at::Tensor>(Gate::apply(x, c10::make_intrusive<Kept>(std::move(work))));
 }
 

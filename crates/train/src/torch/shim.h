@@ -34,7 +34,7 @@ namespace gradus {
 struct Borrowed;
 struct SgdConstants;
 struct AdamwConstants;
-struct Work;
+struct AutogradClosure;
 using Tensors = rust::Slice<const Borrowed>;
 
 // Mixed precision, on this thread.
@@ -53,8 +53,8 @@ void zero(Tensors tensors);
 void drop_gradients(Tensors parameters);
 void unscale(Tensors gradients, const at::Tensor &found, const at::Tensor &inverse);
 void lerp(Tensors tensors, Tensors towards, double share);
-std::unique_ptr<at::Tensor> recompute(const at::Tensor &x, rust::Box<Work> work);
-std::unique_ptr<at::Tensor> gate(const at::Tensor &x, rust::Box<Work> work);
+std::unique_ptr<at::Tensor> recompute(const at::Tensor &x, rust::Box<AutogradClosure> work);
+std::unique_ptr<at::Tensor> gate(const at::Tensor &x, rust::Box<AutogradClosure> work);
 void set_gradients(Tensors parameters, Tensors gradients);
 
 // Gives the memory of a tensor and its views back; they keep their sizes, at addresses where every access by a

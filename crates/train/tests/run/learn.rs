@@ -81,7 +81,7 @@ fn a_run_begins_with_the_weights_of_a_file() {
     checkpoint::write_tensors(&changed, &tensors, &[]).unwrap();
     let (outcome, notes) = begin(&changed, "mlp");
     assert_eq!(outcome.ending, Ok(Ending::Trained));
-    assert!(notes.contains("learnt afresh: `fc3.bias` is [7], and [10] here"), "{notes}");
+    assert!(notes.contains("keeps its initial weights: `fc3.bias` is [7], and [10] here"), "{notes}");
 
     let (outcome, _) = begin(Path::new(&file), "cnn");
     let message = outcome.finding(Cause::Job).message.clone();

@@ -124,14 +124,10 @@ fn what_does_not_fit_is_said_before_the_first_step() {
         (write("half.pt", &whole[..whole.len() / 2]), json!({}), "cannot be used"),
         (file("state.pt"), json!({}), "cannot be used"),
         (file("frozen.pt"), json!({}), "it has no parameters to train"),
-        (file("seven.pt"), json!({}), "says [2, 7] of 2 samples, and [2, 10], a score of each class, is wanted"),
-        (
-            file("rows.pt"),
-            json!({}),
-            "does not take pictures, float32 [samples, 1, 8, 8]: Expected tensor for argument",
-        ),
+        (file("seven.pt"), json!({}), "returns [2, 7] for 2 samples instead of [2, 10], one logit per class"),
+        (file("rows.pt"), json!({}), "does not take images, float32 [samples, 1, 8, 8]: Expected tensor for argument"),
         (file("spare.pt"), json!({}), "1 of 7 parameters of"),
-        (file("pictures.pt"), json!({"average": {"ema": {}}}), "`average` measures the statistics"),
+        (file("pictures.pt"), json!({"average": {"ema": {}}}), "`average` recomputes the statistics"),
         (file("pictures.pt"), json!({"parameters": {"freeze": ["layer9."]}}), "`layer9.`"),
     ];
     for (path, change, message) in cases {

@@ -157,8 +157,8 @@ fn weights_of_one_task_begin_another() {
     let outcome = reading("texts.csv", keys.clone(), json!({"epochs": 1, "weights": model})).finish();
     let note = |report: &Report| if let Report::Note { text } = report { Some(text.clone()) } else { None };
     let notes = outcome.reports.iter().filter_map(note).collect::<Vec<_>>().join("\n");
-    assert!(notes.contains("the head is learnt afresh: `bert.pooler.dense.bias` is missing"), "{notes}");
-    assert!(notes.contains("have no use here: `cls.predictions.bias`"), "{notes}");
+    assert!(notes.contains("the head keeps its initial weights: `bert.pooler.dense.bias` is missing"), "{notes}");
+    assert!(notes.contains("this network does not have: `cls.predictions.bias`"), "{notes}");
     // A tokeniser of another size has other words.
     keys.as_object_mut().unwrap().remove("tokenizer");
     keys["vocabulary"] = json!(60);

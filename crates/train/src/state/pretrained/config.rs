@@ -1,7 +1,7 @@
-//! A `config.json` of the `transformers` library against the network that is to be filled.
+//! A `config.json` of the `transformers` library compared with the network that is to be filled.
 //!
 //! Most of it shows in the tensors' shapes. What does not, such as the number of heads or the activation, would be
-//! taken over wrongly without a word, so it is held against the network here.
+//! taken over wrongly in silence, so it is compared with the network here.
 
 use domain::architecture::Architecture;
 use domain::train::Model;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// Tensors and what is said of them.
+/// Tensors and their configuration.
 #[derive(Debug)]
 pub(super) struct Saved {
     pub tensors: Vec<checkpoint::Tensor>,

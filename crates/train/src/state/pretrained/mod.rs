@@ -1,8 +1,7 @@
-//! Weights that a run begins with instead of random ones: a `model.safetensors` under the names of torchvision or of
-//! the `transformers` library.
+//! Pretrained weights: a `model.safetensors` under the names of torchvision or of the `transformers` library.
 //!
-//! All of a file is used or the run does not begin; two things are forgiven and told. The head, which knows the
-//! classes, keeps its fresh values where the file's does not fit; and what the file has for another head is left out.
+//! All of a file is used or the run does not start, with two exceptions, which are reported. The head, whose shapes depend
+//! on the classes, keeps its initial values where the file's does not fit; and tensors of another head are left out.
 //! Decisions are made over names and shapes alone ([`WeightMatch::of`]), before anything is copied.
 
 mod config;
@@ -22,7 +21,7 @@ use crate::model::Network;
 use crate::state;
 
 /// A tensor by its name and the length of each dimension.
-pub type Form = (String, Vec<i64>);
+pub type NamedShape = (String, Vec<i64>);
 
 /// How many tensors are named in one message.
 const NAMED: usize = 6;
@@ -41,8 +40,8 @@ pub struct WeightMatch {
 }
 
 impl WeightMatch {
-    /// Holds the file's tensors against the network's; `head` are the beginnings of the names of its head.
-    pub fn of(network: &[Form], file: &[Form], head: &[&str]) -> WeightMatch {
+    /// Compares the file's tensors with the network's; `head` are the prefixes of the names of its head.
+    pub fn of(network: &[NamedShape], file: &[NamedShape], head: &[&str]) -> WeightMatch {
         let in_head = |name: &str| head.iter().any(|start| name.starts_with(start));
         let mut fit = WeightMatch::default();
         for (name, shape) in network {
@@ -72,14 +71,14 @@ impl WeightMatch {
         fit
     }
 
-    /// What the user is told of a file that fits, a sentence each.
+    /// The notes to the user about a file that fits, a sentence each.
     pub fn notes(&self, path: &Path) -> Vec<String> {
         let mut notes = vec![format!("{} tensors were taken from `{}`", self.taken.len(), path.display())];
         if !self.fresh.is_empty() {
-            notes.push(format!("the head is learnt afresh: {}", several(&self.fresh)));
+            notes.push(format!("the head keeps its initial weights: {}", several(&self.fresh)));
         }
         if !self.left.is_empty() {
-            notes.push(format!("of the file's tensors these have no use here: {}", several(&self.left)));
+            notes.push(format!("tensors of the file that this network does not have: {}", several(&self.left)));
         }
         notes
     }
@@ -145,9 +144,10 @@ pub fn load(network: &Network, model: &ModelSource, path: &Path) -> Result<Vec<S
         }
         None => false,
     });
-    let here: Vec<Form> = network.weights().all().map(|named| (named.name.clone(), named.tensor.size())).collect();
+    let here: Vec<NamedShape> =
+        network.weights().all().map(|named| (named.name.clone(), named.tensor.size())).collect();
     let shape = |saved: &checkpoint::Tensor| saved.shape.iter().map(|length| *length as i64).collect();
-    let there: Vec<Form> = saved.iter().map(|saved| (saved.name.clone(), shape(saved))).collect();
+    let there: Vec<NamedShape> = saved.iter().map(|saved| (saved.name.clone(), shape(saved))).collect();
     let fit = WeightMatch::of(&here, &there, network.head_names());
     if !fit.wrong.is_empty() {
         let count = fit.wrong.len();
@@ -158,16 +158,16 @@ pub fn load(network: &Network, model: &ModelSource, path: &Path) -> Result<Vec<S
             if count == 1 { "" } else { "s" },
             several(&fit.wrong)
         );
-        let words = |name: &str| name.ends_with("word_embeddings.weight") || name.ends_with("wte.weight");
-        let vocabulary = here.iter().any(|(name, _)| words(name) && !fit.taken.contains(name))
-            && there.iter().any(|(name, _)| words(name));
+        let is_embedding = |name: &str| name.ends_with("word_embeddings.weight") || name.ends_with("wte.weight");
+        let vocabulary = here.iter().any(|(name, _)| is_embedding(name) && !fit.taken.contains(name))
+            && there.iter().any(|(name, _)| is_embedding(name));
         let stem = here.iter().find(|(name, shape)| name == "conv1.weight" && shape.ends_with(&[3, 3]));
         let hint = match stem {
             None if vocabulary => {
                 "name the tokeniser that the weights were made with: `text: {tokenizer: tokenizer.json}`"
             }
             Some(_) => {
-                "pictures below 64×64 have another first layer than torchvision's; set `data.size`, for example to 224"
+                "images below 64×64 have another first layer than torchvision's; set `data.size`, for example to 224"
             }
             None => "choose the `model` and the `data.size` that the weights were made for",
         };
@@ -185,7 +185,7 @@ fn check_config(config: &Value, model: Model, path: &Path) -> Result<(), Error> 
         return Ok(());
     }
     let message = format!(
-        "the weights `{}` are of another network than `{}`, says their `config.json`: {}",
+        "the weights `{}` are of another network than `{}` by their `config.json`: {}",
         path.display(),
         model.name(),
         several(&wrong)
@@ -201,7 +201,7 @@ fn check_config(config: &Value, model: Model, path: &Path) -> Result<(), Error> 
 mod tests {
     use super::*;
 
-    fn forms(text: &str) -> Vec<Form> {
+    fn forms(text: &str) -> Vec<NamedShape> {
         let form = |word: &str| {
             let (name, shape) = word.split_once('=').unwrap_or((word, ""));
             (name.to_owned(), shape.split('x').filter_map(|length| length.parse().ok()).collect())

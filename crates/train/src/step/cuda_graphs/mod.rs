@@ -127,7 +127,7 @@ impl CudaGraphRunner {
                 Some(repeated) => return Ok((Some(repeated), None)),
                 None => "`libgradus-cuda.so` is not beside `gradus-rank` (`cargo xtask cuda` builds it)",
             },
-            (true, _) => "several ranks exchange gradients on the way back",
+            (true, _) => "several ranks exchange gradients during the backward pass",
         };
         Ok((None, Some(why)))
     }

@@ -6,7 +6,7 @@ use tch::{Device, Kind};
 
 use super::*;
 use crate::model::{InputShape, ModelShape as NetworkShape, Network, OutputShape, TextShape};
-use crate::optim::{GradScaler, Optimizer};
+use crate::optim::{GradScaler, ModelOptimizer};
 use crate::ranks::Ranks;
 use crate::step::precision::ComputeFormat;
 use crate::step::profile::Timeline;
@@ -59,7 +59,7 @@ fn train(
     let _turn = torch::turn();
     let network = network(model);
     let rule = Rule::Adamw(Adamw { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.01 });
-    let mut optimizer = Optimizer::new(rule, network.weights()).unwrap();
+    let mut optimizer = ModelOptimizer::new(rule, network.weights()).unwrap();
     if recipe.format == ComputeFormat::Fp16 {
         optimizer = optimizer.scaled(GradScaler::new(Device::Cpu).unwrap());
     }

@@ -1,15 +1,15 @@
-//! Residual blocks: what is learnt is added to what came in (He et al. 2015, "Deep Residual Learning").
+//! Residual blocks: the output of the convolutions is added to the input (He et al. 2015, "Deep Residual Learning").
 
 use tch::Tensor;
 
-use super::layer::{BatchNorm, Conv, ConvWindow, relu};
-use super::{Pass, Weights};
+use crate::model::nn::layer::{BatchNorm, Conv, ConvWindow, relu};
+use crate::model::nn::{Pass, Weights};
 use crate::torch::Result;
 
-/// How a block's input reaches its end where the picture shrinks or the channels grow.
+/// The shortcut of a block where the image shrinks or the channels grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shortcut {
-    /// Every second pixel, the new channels zero: the paper's option A, without weights.
+pub(in crate::model) enum Shortcut {
+    /// Every second pixel, with zeros in the new channels: the paper's option A, without weights.
     Padded,
     /// A 1×1 convolution with normalisation: option B.
     Convolved,
@@ -22,7 +22,7 @@ pub struct BasicBlock {
     bn1: BatchNorm,
     conv2: Conv,
     bn2: BatchNorm,
-    way: Transport,
+    shortcut: Skip,
 }
 
 /// 1×1, 3×3 and 1×1 convolutions; the stride is in the middle one, as in torchvision ("v1.5").
@@ -34,20 +34,20 @@ pub struct Bottleneck {
     bn2: BatchNorm,
     conv3: Conv,
     bn3: BatchNorm,
-    way: Transport,
+    shortcut: Skip,
 }
 
-/// The way around a block.
+/// The path around a block.
 #[derive(Debug)]
-enum Transport {
-    Straight,
-    /// Channels that are added.
+enum Skip {
+    Identity,
+    /// Number of channels added.
     Padded(i64),
     Convolved(Conv, BatchNorm),
 }
 
 impl BasicBlock {
-    pub(super) fn new(
+    pub(in crate::model) fn new(
         weights: &mut Weights,
         name: &str,
         [inputs, outputs]: [i64; 2],
@@ -59,23 +59,28 @@ impl BasicBlock {
             bn1: BatchNorm::new(weights, &format!("{name}.bn1"), outputs)?,
             conv2: Conv::residual(weights, &format!("{name}.conv2"), [outputs, outputs], ConvWindow::new(3, 1))?,
             bn2: BatchNorm::new(weights, &format!("{name}.bn2"), outputs)?,
-            way: Transport::new(weights, name, [inputs, outputs], stride, shortcut)?,
+            shortcut: Skip::new(weights, name, [inputs, outputs], stride, shortcut)?,
         })
     }
 
-    pub(super) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+    pub(in crate::model) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let out = relu(self.bn1.forward(&self.conv1.forward(x)?, pass)?)?;
         let out = self.bn2.forward(&self.conv2.forward(&out)?, pass)?;
-        self.way.join(x, out, pass)
+        self.shortcut.add(x, out, pass)
     }
 }
 
 impl Bottleneck {
-    /// Channels of the output for each of the middle.
-    pub(super) const WIDENS: i64 = 4;
+    /// Output channels per channel of the middle convolution.
+    pub(in crate::model) const WIDENS: i64 = 4;
 
-    /// `width` is that of the middle.
-    pub(super) fn new(weights: &mut Weights, name: &str, [inputs, width]: [i64; 2], stride: i64) -> Result<Bottleneck> {
+    /// `width` is the number of channels of the middle convolution.
+    pub(in crate::model) fn new(
+        weights: &mut Weights,
+        name: &str,
+        [inputs, width]: [i64; 2],
+        stride: i64,
+    ) -> Result<Bottleneck> {
         let outputs = Bottleneck::WIDENS * width;
         Ok(Bottleneck {
             conv1: Conv::residual(weights, &format!("{name}.conv1"), [inputs, width], ConvWindow::new(1, 1))?,
@@ -84,48 +89,48 @@ impl Bottleneck {
             bn2: BatchNorm::new(weights, &format!("{name}.bn2"), width)?,
             conv3: Conv::residual(weights, &format!("{name}.conv3"), [width, outputs], ConvWindow::new(1, 1))?,
             bn3: BatchNorm::new(weights, &format!("{name}.bn3"), outputs)?,
-            way: Transport::new(weights, name, [inputs, outputs], stride, Shortcut::Convolved)?,
+            shortcut: Skip::new(weights, name, [inputs, outputs], stride, Shortcut::Convolved)?,
         })
     }
 
-    pub(super) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+    pub(in crate::model) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let out = relu(self.bn1.forward(&self.conv1.forward(x)?, pass)?)?;
         let out = relu(self.bn2.forward(&self.conv2.forward(&out)?, pass)?)?;
         let out = self.bn3.forward(&self.conv3.forward(&out)?, pass)?;
-        self.way.join(x, out, pass)
+        self.shortcut.add(x, out, pass)
     }
 }
 
-impl Transport {
+impl Skip {
     fn new(
         weights: &mut Weights,
         name: &str,
         [inputs, outputs]: [i64; 2],
         stride: i64,
         shortcut: Shortcut,
-    ) -> Result<Transport> {
+    ) -> Result<Skip> {
         if stride == 1 && inputs == outputs {
-            return Ok(Transport::Straight);
+            return Ok(Skip::Identity);
         }
         match shortcut {
-            Shortcut::Padded => Ok(Transport::Padded(outputs - inputs)),
+            Shortcut::Padded => Ok(Skip::Padded(outputs - inputs)),
             Shortcut::Convolved => {
                 let window = ConvWindow::new(1, stride);
                 let conv = Conv::residual(weights, &format!("{name}.downsample.0"), [inputs, outputs], window)?;
-                Ok(Transport::Convolved(conv, BatchNorm::new(weights, &format!("{name}.downsample.1"), outputs)?))
+                Ok(Skip::Convolved(conv, BatchNorm::new(weights, &format!("{name}.downsample.1"), outputs)?))
             }
         }
     }
 
-    /// `max(out + what came in, 0)`.
-    fn join(&self, x: &Tensor, mut out: Tensor, pass: &Pass) -> Result<Tensor> {
+    /// `relu(out + shortcut of x)`.
+    fn add(&self, x: &Tensor, mut out: Tensor, pass: &Pass) -> Result<Tensor> {
         let shortcut = match self {
-            Transport::Straight => x.shallow_clone(),
-            Transport::Padded(widens) => {
+            Skip::Identity => x.shallow_clone(),
+            Skip::Padded(widens) => {
                 let halved = x.f_slice(2, 0, None, 2)?.f_slice(3, 0, None, 2)?;
                 halved.f_constant_pad_nd([0, 0, 0, 0, widens / 2, widens - widens / 2])?
             }
-            Transport::Convolved(conv, norm) => norm.forward(&conv.forward(x)?, pass)?,
+            Skip::Convolved(conv, norm) => norm.forward(&conv.forward(x)?, pass)?,
         };
         relu(out.f_add_(&shortcut)?)
     }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use domain::train::MemoryFormat;
 use tch::{Device, Kind, Tensor};
 
-use super::Block;
 use crate::torch::group::ProcessGroup;
 use crate::torch::{self, Result};
 
@@ -36,25 +35,29 @@ pub struct Named {
 pub struct Weights {
     device: Device,
     format: MemoryFormat,
-    moments: Option<Rc<ProcessGroup>>,
+    sync_batch_norm: Option<Rc<ProcessGroup>>,
     parameters: Vec<Named>,
     buffers: Vec<Named>,
-    /// Names of the parameters as the layers were made, from the stem to the head.
+    /// Names of the parameters in the order in which layers were created, from the stem to the head.
     made: Vec<String>,
-    /// Which of them each block has made.
+    /// The range of them that each block created.
     blocks: Vec<Range<usize>>,
-    /// Trained values, before any of them went elsewhere.
+    /// Number of trained values, before any were moved to other ranks.
     count: u64,
     pairs: Vec<ConvNormPair>,
 }
 
 impl Weights {
-    /// None yet. `moments` are the ranks that batch statistics are taken over, where it is not this one alone.
-    pub(super) fn new(device: Device, format: MemoryFormat, moments: Option<Rc<ProcessGroup>>) -> Weights {
+    /// No tensors yet. `sync_batch_norm` are the ranks over which batch statistics are taken; `None` for this one alone.
+    pub(in crate::model) fn new(
+        device: Device,
+        format: MemoryFormat,
+        sync_batch_norm: Option<Rc<ProcessGroup>>,
+    ) -> Weights {
         Weights {
             device,
             format,
-            moments,
+            sync_batch_norm,
             parameters: Vec::new(),
             buffers: Vec::new(),
             made: Vec::new(),
@@ -64,15 +67,18 @@ impl Weights {
         }
     }
 
-    pub(super) fn sort(&mut self) {
+    pub(in crate::model) fn sort(&mut self) {
         self.parameters.sort_by(|left, right| left.name.cmp(&right.name));
         self.buffers.sort_by(|left, right| left.name.cmp(&right.name));
         self.count = self.parameters.iter().map(|named| named.tensor.numel() as u64).sum();
     }
 
-    /// A block, whose parameters are those that `make` makes.
+    /// A block of the network, whose parameters are those that `make` creates.
     #[expect(clippy::arc_with_non_send_sync, reason = "a backward pass may want the block after its network is lent")]
-    pub(super) fn block(&mut self, make: impl FnOnce(&mut Weights) -> Result<Block>) -> Result<Arc<Block>> {
+    pub(in crate::model) fn block<Block>(
+        &mut self,
+        make: impl FnOnce(&mut Weights) -> Result<Block>,
+    ) -> Result<Arc<Block>> {
         let start = self.made.len();
         let block = make(self)?;
         self.blocks.push(start..self.made.len());
@@ -80,45 +86,45 @@ impl Weights {
     }
 
     /// A trained tensor with the given first values.
-    pub(super) fn parameter(&mut self, name: String, values: Tensor) -> Result<Tensor> {
+    pub(in crate::model) fn parameter(&mut self, name: String, values: Tensor) -> Result<Tensor> {
         let tensor = self.place(values)?.f_set_requires_grad(true)?;
         self.made.push(name.clone());
         self.parameters.push(Named { name, tensor: tensor.shallow_clone() });
         Ok(tensor)
     }
 
-    /// A trained tensor drawn evenly from `-bound` to `bound`. Drawn on the CPU, whose generator is the same anywhere.
-    pub(super) fn uniform(&mut self, name: String, shape: &[i64], bound: f64) -> Result<Tensor> {
+    /// A trained tensor drawn uniformly from `-bound` to `bound`; on the CPU, whose generator is the same on every machine.
+    pub(in crate::model) fn uniform(&mut self, name: String, shape: &[i64], bound: f64) -> Result<Tensor> {
         let mut values = Tensor::f_empty(shape, (Kind::Float, Device::Cpu))?;
         let _ = values.f_uniform_(-bound, bound)?;
         self.parameter(name, values)
     }
 
     /// A trained tensor drawn from the normal distribution around zero.
-    pub(super) fn normal(&mut self, name: String, shape: &[i64], deviation: f64) -> Result<Tensor> {
+    pub(in crate::model) fn normal(&mut self, name: String, shape: &[i64], deviation: f64) -> Result<Tensor> {
         let values = self.draw_normal(shape, deviation)?;
         self.parameter(name, values)
     }
 
     /// Values drawn from the normal distribution around zero, for a tensor that is yet to be changed.
-    pub(super) fn draw_normal(&self, shape: &[i64], deviation: f64) -> Result<Tensor> {
+    pub(in crate::model) fn draw_normal(&self, shape: &[i64], deviation: f64) -> Result<Tensor> {
         let mut values = Tensor::f_empty(shape, (Kind::Float, Device::Cpu))?;
         let _ = values.f_normal_(0.0, deviation)?;
         Ok(values)
     }
 
     /// A trained tensor of zeros.
-    pub(super) fn zeros(&mut self, name: String, shape: &[i64]) -> Result<Tensor> {
+    pub(in crate::model) fn zeros(&mut self, name: String, shape: &[i64]) -> Result<Tensor> {
         self.parameter(name, Tensor::f_zeros(shape, (Kind::Float, Device::Cpu))?)
     }
 
     /// A trained tensor of ones.
-    pub(super) fn ones(&mut self, name: String, shape: &[i64]) -> Result<Tensor> {
+    pub(in crate::model) fn ones(&mut self, name: String, shape: &[i64]) -> Result<Tensor> {
         self.parameter(name, Tensor::f_ones(shape, (Kind::Float, Device::Cpu))?)
     }
 
-    /// A normalisation is about to be made, of what the layer before it writes.
-    pub(super) fn normalises(&mut self, name: &str, eps: f64) {
+    /// Notes that a normalisation of the previous layer's output is about to be created.
+    pub(in crate::model) fn normalises(&mut self, name: &str, eps: f64) {
         if let Some(convolution) = self.made.last().and_then(|last| last.strip_suffix(".weight")) {
             let convolution = convolution.to_owned();
             self.pairs.push(ConvNormPair { convolution, normalisation: name.to_owned(), eps });
@@ -130,15 +136,15 @@ impl Weights {
         &self.pairs
     }
 
-    /// A tensor that is kept with the network and not trained.
-    pub(super) fn buffer(&mut self, name: String, values: Tensor) -> Result<Tensor> {
+    /// A tensor that belongs to the network and is not trained, as `register_buffer`.
+    pub(in crate::model) fn buffer(&mut self, name: String, values: Tensor) -> Result<Tensor> {
         let tensor = self.place(values)?;
         self.buffers.push(Named { name, tensor: tensor.shallow_clone() });
         Ok(tensor)
     }
 
-    /// A tensor that is there already; one that is known under another name is taken once.
-    pub(super) fn bring(&mut self, name: String, mut tensor: Tensor, is_parameter: bool) -> Result<()> {
+    /// Adds a tensor that exists already; a tensor that is registered under another name is added once.
+    pub(in crate::model) fn bring(&mut self, name: String, mut tensor: Tensor, is_parameter: bool) -> Result<()> {
         let is_known = self.all().any(|named| named.tensor.data_ptr() == tensor.data_ptr() && tensor.numel() > 0);
         if is_known {
             return Ok(());
@@ -156,29 +162,29 @@ impl Weights {
         Ok(())
     }
 
-    /// Where they are.
-    pub(super) fn device(&self) -> Device {
+    /// The device of all tensors.
+    pub(in crate::model) fn device(&self) -> Device {
         self.device
     }
 
-    /// Some of the parameters; the handles are shared.
+    /// The parameters that `keep` accepts; the handles are shared.
     pub fn only(&self, keep: impl Fn(&Named) -> bool) -> Weights {
         let kept = self.parameters.iter().filter(|named| keep(named));
         let shared = |named: &Named| Named { name: named.name.clone(), tensor: named.tensor.shallow_clone() };
         self.with(kept.map(shared).collect())
     }
 
-    /// Other tensors in the place of the parameters, such as parts of them, by the same names.
+    /// The same with other tensors in place of the parameters, such as shards of them, by the same names.
     pub fn with(&self, parameters: Vec<Named>) -> Weights {
         let (device, format, buffers, count) = (self.device, self.format, Vec::new(), self.count);
-        // The order is that of all, for it says which layer a parameter is of.
+        // The order is that of all parameters: it says to which layer each belongs.
         let (made, blocks, pairs) = (self.made.clone(), self.blocks.clone(), self.pairs.clone());
-        Weights { device, format, moments: None, parameters, buffers, made, blocks, count, pairs }
+        Weights { device, format, sync_batch_norm: None, parameters, buffers, made, blocks, count, pairs }
     }
 
-    /// The group that batch statistics are taken over.
-    pub(super) fn moments(&self) -> Option<Rc<ProcessGroup>> {
-        self.moments.clone()
+    /// The ranks over which batch statistics are taken.
+    pub(in crate::model) fn sync_batch_norm(&self) -> Option<Rc<ProcessGroup>> {
+        self.sync_batch_norm.clone()
     }
 
     fn place(&self, values: Tensor) -> Result<Tensor> {
@@ -189,32 +195,32 @@ impl Weights {
         }
     }
 
-    /// What is trained.
+    /// Trained tensors, sorted by name.
     pub fn parameters(&self) -> &[Named] {
         &self.parameters
     }
 
-    /// Names of what is trained, from the stem through the blocks to the head.
+    /// Names of the trained tensors, from the stem through the blocks to the head.
     pub fn in_order(&self) -> &[String] {
         &self.made
     }
 
-    /// Names of what each block has trained.
+    /// Names of the trained tensors of each block.
     pub fn by_block(&self) -> impl Iterator<Item = &[String]> {
         self.blocks.iter().map(|range| &self.made[range.clone()])
     }
 
-    /// What is kept besides, such as running statistics.
+    /// Tensors that are not trained, such as running statistics, sorted by name.
     pub fn buffers(&self) -> &[Named] {
         &self.buffers
     }
 
-    /// Both.
+    /// Parameters, then buffers.
     pub fn all(&self) -> impl Iterator<Item = &Named> {
         self.parameters.iter().chain(&self.buffers)
     }
 
-    /// Number of trained values, on all ranks that divide them.
+    /// Number of trained values, over all ranks that divide them.
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -16,7 +16,10 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// `nn.Linear(inputs, outputs)`: both tensors even in ±1/√inputs.
+    /// `nn.Linear(inputs, outputs)`: weight and bias uniform in ±1/√inputs.
+    ///
+    /// # Errors
+    /// When libtorch cannot make the tensors.
     pub fn new(weights: &mut Weights, name: &str, inputs: i64, outputs: i64) -> Result<Linear> {
         let bound = 1.0 / (inputs as f64).sqrt();
         Ok(Linear {
@@ -25,13 +28,13 @@ impl Linear {
         })
     }
 
-    /// The same with weights normal around zero and a bias of zeros; zeros throughout for a deviation of 0.
+    /// The same with weights drawn from a normal distribution around zero and a bias of zeros.
     pub fn normal(weights: &mut Weights, name: &str, [inputs, outputs]: [i64; 2], deviation: f64) -> Result<Linear> {
         let weight = weights.normal(format!("{name}.weight"), &[outputs, inputs], deviation)?;
         Ok(Linear { weight, bias: weights.zeros(format!("{name}.bias"), &[outputs])? })
     }
 
-    /// A layer over tensors that are drawn already: `outputs × inputs` and `outputs`.
+    /// A layer over tensors that exist: `outputs × inputs` and `outputs`.
     pub fn of(weight: Tensor, bias: Tensor) -> Linear {
         Linear { weight, bias }
     }
@@ -41,25 +44,25 @@ impl Linear {
         Ok(x.f_linear(&self.weight, Some(&self.bias))?)
     }
 
-    /// The same where the outputs, `all` of which are wanted, may be divided among ranks.
-    pub fn scores(&self, x: &Tensor, all: i64, pass: &Pass) -> Result<Tensor> {
-        pass.scores(x, &self.weight, Some(&self.bias), all)
+    /// The same where the outputs, `count` in all, may be divided among ranks.
+    pub fn logits(&self, x: &Tensor, count: i64, pass: &Pass) -> Result<Tensor> {
+        pass.logits(x, &self.weight, Some(&self.bias), count)
     }
 
-    /// The same of an `x` whose width may be divided among ranks.
+    /// The same for an `x` whose width may be divided among ranks.
     pub fn join(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         pass.join(|| self.forward(x), || Ok(x.f_linear(&self.weight, None::<&Tensor>)?), &self.bias)
     }
 }
 
-/// The window of a convolution; its padding is half the kernel, so that a stride of 1 keeps the picture's size.
+/// The window of a convolution; its padding is half the kernel, so that a stride of 1 keeps the image's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConvWindow {
-    /// Height and width.
+    /// Height and width, in pixels.
     pub kernel: i64,
     /// Pixels from one window to the next.
     pub stride: i64,
-    /// Parts that the channels are divided into, each seen by its own share of the outputs.
+    /// Groups of channels, each convolved into its own outputs, as `nn.Conv2d(groups=…)`.
     pub groups: i64,
 }
 
@@ -79,7 +82,7 @@ pub struct Conv {
 }
 
 impl Conv {
-    /// `nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2)` with a bias, both even in ±1/√(inputs · kernel²).
+    /// `nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2)` with a bias: uniform in ±1/√(inputs · kernel²).
     pub fn with_bias(weights: &mut Weights, name: &str, [inputs, outputs]: [i64; 2], kernel: i64) -> Result<Conv> {
         let bound = 1.0 / ((inputs * kernel * kernel) as f64).sqrt();
         let weight = weights.uniform(format!("{name}.weight"), &[outputs, inputs, kernel, kernel], bound)?;
@@ -94,7 +97,7 @@ impl Conv {
         Ok(Conv { weight, bias: None, window })
     }
 
-    /// `nn.Conv2d(…, padding=kernel // 2, bias=False)`: even in ±1/√(inputs · kernel²), as PyTorch does by default.
+    /// `nn.Conv2d(…, padding=kernel // 2, bias=False)`: uniform in ±1/√(inputs · kernel²), as PyTorch does by default.
     pub fn plain(weights: &mut Weights, name: &str, channels: [i64; 2], window: ConvWindow) -> Result<Conv> {
         let ([inputs, outputs], ConvWindow { kernel, groups, .. }) = (channels, window);
         let bound = 1.0 / ((inputs / groups * kernel * kernel) as f64).sqrt();
@@ -102,7 +105,7 @@ impl Conv {
         Ok(Conv { weight: weights.uniform(format!("{name}.weight"), &shape, bound)?, bias: None, window })
     }
 
-    /// A 1×1 convolution that begins by constant_bias `value` everywhere, more or less.
+    /// A 1×1 convolution whose bias starts at `value`.
     pub fn constant_bias(weights: &mut Weights, name: &str, [inputs, outputs]: [i64; 2], value: f64) -> Result<Conv> {
         let mut conv = Conv::plain(weights, name, [inputs, outputs], ConvWindow::new(1, 1))?;
         let bias = Tensor::f_full([outputs], value, (Kind::Float, Device::Cpu))?;
@@ -140,8 +143,8 @@ pub struct BatchNorm {
     num_batches_tracked: Tensor,
     momentum: f64,
     eps: f64,
-    /// Ranks whose samples count as one batch.
-    over: Option<Rc<ProcessGroup>>,
+    /// Ranks whose samples count as one batch, as `nn.SyncBatchNorm`.
+    sync: Option<Rc<ProcessGroup>>,
 }
 
 impl BatchNorm {
@@ -163,11 +166,11 @@ impl BatchNorm {
             num_batches_tracked: weights.buffer(format!("{name}.num_batches_tracked"), count)?,
             momentum,
             eps,
-            over: weights.moments(),
+            sync: weights.sync_batch_norm(),
         })
     }
 
-    /// By the batch's statistics while training, else by the running ones.
+    /// Normalises by the batch's statistics in training mode, else by the running ones.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (mean, var) = (Some(&self.running_mean), Some(&self.running_var));
         let (mean, var, share) = match pass.running {
@@ -178,17 +181,17 @@ impl BatchNorm {
         if pass.train && mean.is_some() {
             let _ = self.num_batches_tracked.shallow_clone().f_add_scalar_(1)?;
         }
-        if let (true, Some(group)) = (pass.train, &self.over) {
-            return self.forward_over(x, group, mean.map(|_| share));
+        if let (true, Some(group)) = (pass.train, &self.sync) {
+            return self.forward_synced(x, group, mean.map(|_| share));
         }
         Ok(x.f_batch_norm(Some(&self.weight), Some(&self.bias), mean, var, pass.train, share, self.eps, true)?)
     }
 }
 
 impl BatchNorm {
-    /// By the statistics of all ranks' samples, of which the running ones take `share`, in 32 bits. Two sums, as a variance that is a difference of large
-    /// numbers would lose its last digits.
-    fn forward_over(&self, x: &Tensor, group: &ProcessGroup, share: Option<f64>) -> Result<Tensor> {
+    /// By the statistics of all ranks' samples in 32 bits; the running ones move by `share` towards them. Mean and variance
+    /// are summed one after the other: a variance as the difference of two large numbers would lose its last digits.
+    fn forward_synced(&self, x: &Tensor, group: &ProcessGroup, share: Option<f64>) -> Result<Tensor> {
         let kind = x.kind();
         let wide = x.f_to_kind(Kind::Float)?;
         let channels = self.weight.numel() as i64;
@@ -233,7 +236,7 @@ impl LayerNorm {
         })
     }
 
-    /// Over the last dimension.
+    /// Normalises over the last dimension.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         Ok(x.f_layer_norm(self.weight.size(), Some(&self.weight), Some(&self.bias), self.eps, true)?)
     }
@@ -249,7 +252,7 @@ pub fn max_pool(x: &Tensor, kernel: i64, stride: i64, padding: i64) -> Result<Te
     Ok(x.f_max_pool2d([kernel; 2], [stride; 2], [padding; 2], [1, 1], false)?)
 }
 
-/// `max(x, 0)`, in place: neither convolution nor normalisation needs its output again for the backward pass.
+/// `max(x, 0)`, in place: neither convolution nor normalisation saves its output for the backward pass.
 pub fn relu(mut x: Tensor) -> Result<Tensor> {
     Ok(x.f_relu_()?)
 }

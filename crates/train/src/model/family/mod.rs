@@ -1,24 +1,39 @@
 //! Which layers an architecture has, and how they are divided into a stem, blocks and a head.
 
+pub(super) mod bert;
+mod cnn;
+mod gpt;
+mod mlp;
+mod mobilenet;
+mod module;
+mod resnet;
+mod vit;
+mod yolo;
+
 use std::sync::Arc;
 
 use domain::architecture::Architecture;
 use tch::Tensor;
 
-use super::bert::{self, Bert};
-use super::cnn::Cnn;
-use super::gpt::{self, Gpt};
-use super::mlp::Mlp;
-use super::mobilenet::Mobilenet;
-use super::module::UserModule;
-use super::resnet::{self, Resnet};
-use super::vit::{self, Vit};
-use super::yolo::{self, Yolo};
-use super::{Block, ImageShape, InputShape, ModelShape, OutputShape, Pass, TextShape, Weights};
+use bert::Bert;
+use cnn::Cnn;
+use gpt::Gpt;
+use mlp::Mlp;
+use mobilenet::Mobilenet;
+use resnet::Resnet;
+use vit::Vit;
+use yolo::Yolo;
+
+pub(super) use module::UserModule;
+pub use module::fingerprint;
+
+use super::block::ModelBlock;
+use super::nn::{Pass, Weights};
+use super::shape::{ImageShape, InputShape, ModelShape, OutputShape, TextShape};
 use crate::torch::{Error, Result};
 
 /// An architecture with its layers.
-pub(super) enum Family {
+pub(in crate::model) enum Family {
     Mlp(Mlp),
     Cnn(Cnn),
     Resnet(Resnet),
@@ -27,12 +42,16 @@ pub(super) enum Family {
     Yolo(Box<Yolo>),
     Bert(Bert),
     Gpt(Gpt),
-    /// Of the user's own.
+    /// A TorchScript module of the user's own.
     Module(UserModule),
 }
 
 impl Family {
-    pub(super) fn new(weights: &mut Weights, architecture: Architecture, shape: ModelShape) -> Result<Family> {
+    pub(in crate::model) fn new(
+        weights: &mut Weights,
+        architecture: Architecture,
+        shape: ModelShape,
+    ) -> Result<Family> {
         match architecture {
             Architecture::Bert { layers, width, heads } => {
                 let positions = architecture.positions().unwrap_or(0);
@@ -44,46 +63,46 @@ impl Family {
                 Ok(Family::Gpt(Gpt::new(weights, size, text(shape)?)?))
             }
             Architecture::Yolo { width, repeats } => {
-                let (InputShape::Image(picture), OutputShape::Boxes(classes)) = (shape.input, shape.output) else {
-                    return Err(Error::new("this model finds objects in pictures"));
+                let (InputShape::Image(image), OutputShape::Boxes(classes)) = (shape.input, shape.output) else {
+                    return Err(Error::new("this model detects objects in images"));
                 };
-                let layers = Yolo::new(weights, yolo::Size { width, repeats }, picture, classes)?;
+                let layers = Yolo::new(weights, yolo::Size { width, repeats }, image, classes)?;
                 Ok(Family::Yolo(Box::new(layers)))
             }
             Architecture::Mlp => {
-                let (picture, classes) = picture(shape)?;
-                Ok(Family::Mlp(Mlp::new(weights, picture, classes)?))
+                let (image, classes) = image(shape)?;
+                Ok(Family::Mlp(Mlp::new(weights, image, classes)?))
             }
             Architecture::Cnn => {
-                let (picture, classes) = picture(shape)?;
-                Ok(Family::Cnn(Cnn::new(weights, picture, classes)?))
+                let (image, classes) = image(shape)?;
+                Ok(Family::Cnn(Cnn::new(weights, image, classes)?))
             }
             Architecture::SmallResnet { blocks } => {
-                let (picture, classes) = picture(shape)?;
-                Ok(Family::Resnet(Resnet::small(weights, blocks, picture, classes)?))
+                let (image, classes) = image(shape)?;
+                Ok(Family::Resnet(Resnet::small(weights, blocks, image, classes)?))
             }
             Architecture::Resnet { block, blocks, width } => {
-                let (picture, classes) = picture(shape)?;
+                let (image, classes) = image(shape)?;
                 let size = resnet::Size { block, blocks, width: width as i64 };
-                Ok(Family::Resnet(Resnet::large(weights, size, picture, classes)?))
+                Ok(Family::Resnet(Resnet::large(weights, size, image, classes)?))
             }
             Architecture::MobilenetV2 => {
-                let (picture, classes) = picture(shape)?;
-                Ok(Family::Mobilenet(Mobilenet::v2(weights, picture, classes)?))
+                let (image, classes) = image(shape)?;
+                Ok(Family::Mobilenet(Mobilenet::v2(weights, image, classes)?))
             }
             Architecture::MobilenetV3 { large } => {
-                let (picture, classes) = picture(shape)?;
-                Ok(Family::Mobilenet(Mobilenet::v3(weights, large, picture, classes)?))
+                let (image, classes) = image(shape)?;
+                Ok(Family::Mobilenet(Mobilenet::v3(weights, large, image, classes)?))
             }
             Architecture::Vit { patch, layers, width, heads } => {
-                let (picture, classes) = picture(shape)?;
+                let (image, classes) = image(shape)?;
                 let size = vit::Size { patch, layers, width, heads };
-                Ok(Family::Vit(Vit::new(weights, size, picture, classes)?))
+                Ok(Family::Vit(Vit::new(weights, size, image, classes)?))
             }
         }
     }
 
-    pub(super) fn stem(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+    pub(in crate::model) fn stem(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         match self {
             Family::Mlp(layers) => layers.stem(x),
             Family::Cnn(layers) => layers.stem(x),
@@ -97,7 +116,7 @@ impl Family {
         }
     }
 
-    pub(super) fn blocks(&self) -> &[Arc<Block>] {
+    pub(in crate::model) fn blocks(&self) -> &[Arc<ModelBlock>] {
         match self {
             Family::Mlp(_) | Family::Cnn(_) | Family::Module(_) => &[],
             Family::Resnet(layers) => &layers.blocks,
@@ -109,7 +128,7 @@ impl Family {
         }
     }
 
-    pub(super) fn head(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+    pub(in crate::model) fn head(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         match self {
             Family::Mlp(layers) => layers.head(x),
             Family::Cnn(layers) => layers.head(x, pass),
@@ -123,8 +142,8 @@ impl Family {
         }
     }
 
-    /// Beginnings of the names of the tensors that know the classes: with other classes they are other tensors.
-    pub(super) fn head_names(&self) -> &'static [&'static str] {
+    /// Prefixes of the names of the tensors of the head, whose shapes depend on the number of classes.
+    pub(in crate::model) fn head_names(&self) -> &'static [&'static str] {
         match self {
             Family::Mlp(_) => &["fc3."],
             Family::Cnn(_) => &["fc2."],
@@ -132,20 +151,20 @@ impl Family {
             Family::Mobilenet(layers) => layers.head_names(),
             Family::Vit(_) => &["heads.head."],
             Family::Yolo(_) => &["model.22.cv3."],
-            // Of any task: a file made for one is begun with for another.
+            // The heads of all tasks: a run may start from weights of another task.
             Family::Bert(_) => &["classifier.", "cls.", "bert.pooler."],
             Family::Gpt(_) | Family::Module(_) => &[],
         }
     }
 }
 
-fn picture(shape: ModelShape) -> Result<(ImageShape, i64)> {
+fn image(shape: ModelShape) -> Result<(ImageShape, i64)> {
     match (shape.input, shape.output) {
-        (InputShape::Image(picture), OutputShape::Classes(classes)) => Ok((picture, classes)),
+        (InputShape::Image(image), OutputShape::Classes(classes)) => Ok((image, classes)),
         (
             InputShape::Image(_) | InputShape::Text(_),
             OutputShape::Classes(_) | OutputShape::Tokens | OutputShape::Boxes(_),
-        ) => Err(Error::new("this model tells classes of pictures apart")),
+        ) => Err(Error::new("this model classifies images")),
     }
 }
 

@@ -1,7 +1,7 @@
-//! A network that the user has built, saved as a TorchScript module.
+//! A network of the user's own, saved as a TorchScript module.
 //!
-//! Of its layers nothing is known here: it has no blocks, and its tensors have the names that it gave them. Whether it
-//! takes the data and says what is wanted is tried out before the first step: [`crate::state::trial`].
+//! Nothing is known of its layers: it has no blocks, and its tensors have the names that the module gave them. Whether
+//! it takes the data and returns logits of the right shape is tried before the first step: [`crate::state::trial`].
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use domain::finding::{Cause, Finding};
 use sha2::{Digest, Sha256};
 use tch::{Kind, Tensor};
 
-use super::{Pass, Weights};
 use crate::error::Error;
+use crate::model::nn::{Pass, Weights};
 use crate::torch::module::ScriptModule;
 use crate::torch::{self, Result};
 
 /// A module whose tensors are among the weights.
-pub(super) struct UserModule {
+pub(in crate::model) struct UserModule {
     script: ScriptModule,
     /// Whether it takes, beside words, which of them only fill a row.
     takes_mask: bool,
@@ -23,7 +23,7 @@ pub(super) struct UserModule {
 
 impl UserModule {
     /// Reads the file.
-    pub(super) fn open(weights: &mut Weights, path: &Path) -> std::result::Result<UserModule, Error> {
+    pub(in crate::model) fn open(weights: &mut Weights, path: &Path) -> std::result::Result<UserModule, Error> {
         let wrong = |why: String, hint: &str| {
             let message = format!("the module `{}` cannot be used: {why}", path.display());
             Error::from(Finding::new(Cause::Job, message).hint(hint))
@@ -58,7 +58,7 @@ impl UserModule {
         Ok(UserModule { script, takes_mask: most >= 2 })
     }
 
-    pub(super) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+    pub(in crate::model) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let mut values = vec![x.shallow_clone()];
         // Words, of which there may be none that only fill.
         if self.takes_mask && x.dim() == 2 {
@@ -70,7 +70,7 @@ impl UserModule {
         self.script.forward(&values, pass.train)
     }
 
-    pub(super) fn save(&self, path: &Path) -> torch::Result<()> {
+    pub(in crate::model) fn save(&self, path: &Path) -> torch::Result<()> {
         self.script.save(path)
     }
 }

@@ -1,24 +1,26 @@
 //! The mobile networks: inverted residual blocks, tensor for tensor torchvision's `mobilenet_v2` and `mobilenet_v3_*`
 //! (Sandler et al. 2018; Howard et al. 2019).
 //!
-//! Each is one table of blocks. Read next: [`super::inverted`], the block.
+//! Each is one table of blocks. Read next: [`crate::model::block::inverted`], the block.
 
 use std::sync::Arc;
 
 use tch::Tensor;
 
-use super::inverted::{Activation, ConvNormActivation, InvertedConfig, InvertedResidual};
-use super::layer::{ConvWindow, Linear, global_average};
-use super::{Block, ImageShape, Pass, Weights};
+use crate::model::block::ModelBlock;
+use crate::model::block::inverted::{Activation, ConvNormActivation, InvertedConfig, InvertedResidual};
+use crate::model::nn::layer::{ConvWindow, Linear, global_average};
+use crate::model::nn::{Pass, Weights};
+use crate::model::shape::ImageShape;
 use crate::torch::Result;
 
 /// `[momentum, eps]` of every normalisation, as torchvision trains them.
 const V2_NORM: [f64; 2] = [0.1, 1e-5];
 const V3_NORM: [f64; 2] = [0.01, 1e-3];
 
-pub(super) struct Mobilenet {
+pub(in crate::model) struct Mobilenet {
     stem: ConvNormActivation,
-    pub(super) blocks: Vec<Arc<Block>>,
+    pub(in crate::model) blocks: Vec<Arc<ModelBlock>>,
     last: ConvNormActivation,
     classifier: Classifier,
 }
@@ -30,7 +32,7 @@ enum Classifier {
     Double(Linear, Linear),
 }
 
-/// Share of the features that a training step leaves out before the last layer.
+/// Dropout probability of the features before the last layer.
 const DROPOUT: f64 = 0.2;
 /// Channels before the average of V2.
 const V2_LAST: i64 = 1280;
@@ -73,11 +75,11 @@ const V3_SMALL: [[i64; 6]; 11] = [
 ];
 
 impl Mobilenet {
-    pub(super) fn v2(weights: &mut Weights, picture: ImageShape, classes: i64) -> Result<Mobilenet> {
+    pub(in crate::model) fn v2(weights: &mut Weights, image: ImageShape, classes: i64) -> Result<Mobilenet> {
         let unit = |weights: &mut Weights, name: &str, channels: [i64; 2], window: ConvWindow| {
             ConvNormActivation::new(weights, name, channels, window, V2_NORM, Activation::Relu6)
         };
-        let stem = unit(weights, "features.0", [picture.channels, 32], ConvWindow::new(3, 2))?;
+        let stem = unit(weights, "features.0", [image.channels, 32], ConvWindow::new(3, 2))?;
         let mut blocks = Vec::new();
         let mut inputs = 32;
         for [expansion, outputs, repeats, first_stride] in V2 {
@@ -92,7 +94,9 @@ impl Mobilenet {
                     norm: V2_NORM,
                 };
                 let name = format!("features.{}.conv", blocks.len() + 1);
-                blocks.push(weights.block(|weights| Ok(Block::Inverted(InvertedResidual::v2(weights, &name, plan)?)))?);
+                blocks.push(
+                    weights.block(|weights| Ok(ModelBlock::Inverted(InvertedResidual::v2(weights, &name, plan)?)))?,
+                );
                 inputs = outputs;
             }
         }
@@ -102,12 +106,17 @@ impl Mobilenet {
         Ok(Mobilenet { stem, blocks, last, classifier })
     }
 
-    pub(super) fn v3(weights: &mut Weights, large: bool, picture: ImageShape, classes: i64) -> Result<Mobilenet> {
+    pub(in crate::model) fn v3(
+        weights: &mut Weights,
+        large: bool,
+        image: ImageShape,
+        classes: i64,
+    ) -> Result<Mobilenet> {
         let (table, hidden) = if large { (&V3_LARGE[..], 1280) } else { (&V3_SMALL[..], 1024) };
         let unit = |weights: &mut Weights, name: &str, channels: [i64; 2], window: ConvWindow| {
             ConvNormActivation::new(weights, name, channels, window, V3_NORM, Activation::HardSwish)
         };
-        let stem = unit(weights, "features.0", [picture.channels, 16], ConvWindow::new(3, 2))?;
+        let stem = unit(weights, "features.0", [image.channels, 16], ConvWindow::new(3, 2))?;
         let mut blocks = Vec::new();
         let mut inputs = 16;
         for [kernel, expanded, outputs, squeezes, swish, stride] in table.iter().copied() {
@@ -121,7 +130,8 @@ impl Mobilenet {
                 norm: V3_NORM,
             };
             let name = format!("features.{}.block", blocks.len() + 1);
-            blocks.push(weights.block(|weights| Ok(Block::Inverted(InvertedResidual::v3(weights, &name, plan)?)))?);
+            blocks
+                .push(weights.block(|weights| Ok(ModelBlock::Inverted(InvertedResidual::v3(weights, &name, plan)?)))?);
             inputs = outputs;
         }
         let (name, wide) = (format!("features.{}", blocks.len() + 1), 6 * inputs);
@@ -131,19 +141,19 @@ impl Mobilenet {
         Ok(Mobilenet { stem, blocks, last, classifier: Classifier::Double(first, second) })
     }
 
-    /// Beginnings of the names of the tensors that know the classes.
-    pub(super) fn head_names(&self) -> &'static [&'static str] {
+    /// Prefixes of the names of the tensors whose shape depends on the number of classes.
+    pub(in crate::model) fn head_names(&self) -> &'static [&'static str] {
         match self.classifier {
             Classifier::Single(_) => &["classifier.1."],
             Classifier::Double(_, _) => &["classifier.3."],
         }
     }
 
-    pub(super) fn stem(&self, images: &Tensor, pass: &Pass) -> Result<Tensor> {
+    pub(in crate::model) fn stem(&self, images: &Tensor, pass: &Pass) -> Result<Tensor> {
         self.stem.forward(images, pass)
     }
 
-    pub(super) fn head(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+    pub(in crate::model) fn head(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let x = global_average(&self.last.forward(x, pass)?)?;
         match &self.classifier {
             Classifier::Single(layer) => layer.forward(&pass.apply_dropout(&x, DROPOUT)?),

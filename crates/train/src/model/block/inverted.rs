@@ -1,15 +1,15 @@
-//! The inverted residual block: widen by 1×1, filter each channel by itself, narrow by 1×1 without activation; the
-//! narrow ends are added where they have the same form (Sandler et al. 2018).
+//! The inverted residual block: a 1×1 expansion, a depthwise convolution and a 1×1 projection without activation; input
+//! and output are added where they have the same shape (Sandler et al. 2018).
 
 use tch::Tensor;
 
-use super::layer::{BatchNorm, Conv, ConvWindow, relu};
-use super::{Pass, Weights};
+use crate::model::nn::layer::{BatchNorm, Conv, ConvWindow, relu};
+use crate::model::nn::{Pass, Weights};
 use crate::torch::Result;
 
-/// What follows a normalisation.
+/// The activation after a normalisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Activation {
+pub(in crate::model) enum Activation {
     None,
     Relu,
     Relu6,
@@ -17,12 +17,12 @@ pub(super) enum Activation {
 }
 
 impl Activation {
-    pub(super) fn of(self, x: Tensor) -> Result<Tensor> {
+    pub(in crate::model) fn of(self, x: Tensor) -> Result<Tensor> {
         match self {
             Activation::None => Ok(x),
             Activation::Relu => relu(x),
             Activation::Relu6 => Ok(x.f_relu6()?),
-            // Its derivative needs the input, which nothing else keeps: not in place.
+            // Not in place: its derivative needs the input, which nothing else saves.
             Activation::HardSwish => Ok(x.f_hardswish()?),
         }
     }
@@ -30,14 +30,14 @@ impl Activation {
 
 /// A convolution, its normalisation and an activation: `0` and `1` of torchvision's `Conv2dNormActivation`.
 #[derive(Debug)]
-pub(super) struct ConvNormActivation {
+pub(in crate::model) struct ConvNormActivation {
     conv: Conv,
     norm: BatchNorm,
     activation: Activation,
 }
 
 impl ConvNormActivation {
-    pub(super) fn new(
+    pub(in crate::model) fn new(
         weights: &mut Weights,
         name: &str,
         channels: [i64; 2],
@@ -52,12 +52,12 @@ impl ConvNormActivation {
         })
     }
 
-    pub(super) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+    pub(in crate::model) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         self.activation.of(self.norm.forward(&self.conv.forward(x)?, pass)?)
     }
 }
 
-/// Scales each channel by what the average picture says of it (Hu et al. 2017), with a hard sigmoid.
+/// Squeeze-and-excitation (Hu et al. 2017) with a hard sigmoid.
 #[derive(Debug)]
 struct Squeeze {
     fc1: Conv,
@@ -87,11 +87,11 @@ fn divisible(channels: i64) -> i64 {
 
 /// How one block is built.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct InvertedConfig {
+pub(in crate::model) struct InvertedConfig {
     pub inputs: i64,
     pub expanded: i64,
     pub outputs: i64,
-    /// Of the filter; it gets as many groups as there are channels.
+    /// Of the depthwise convolution; it gets as many groups as there are channels.
     pub window: ConvWindow,
     pub squeezes: bool,
     pub activation: Activation,
@@ -110,7 +110,7 @@ pub struct InvertedResidual {
 
 impl InvertedResidual {
     /// With the names of `mobilenet_v2`, where the last convolution and normalisation stand side by side.
-    pub(super) fn v2(weights: &mut Weights, name: &str, plan: InvertedConfig) -> Result<InvertedResidual> {
+    pub(in crate::model) fn v2(weights: &mut Weights, name: &str, plan: InvertedConfig) -> Result<InvertedResidual> {
         let (widen, filter) = InvertedResidual::front(weights, name, plan)?;
         let place = 1 + i64::from(widen.is_some());
         let channels = [plan.expanded, plan.outputs];
@@ -123,7 +123,7 @@ impl InvertedResidual {
     }
 
     /// With the names of `mobilenet_v3`.
-    pub(super) fn v3(weights: &mut Weights, name: &str, plan: InvertedConfig) -> Result<InvertedResidual> {
+    pub(in crate::model) fn v3(weights: &mut Weights, name: &str, plan: InvertedConfig) -> Result<InvertedResidual> {
         let (widen, filter) = InvertedResidual::front(weights, name, plan)?;
         let mut place = 1 + i64::from(widen.is_some());
         let mut squeeze = None;
@@ -162,7 +162,7 @@ impl InvertedResidual {
         Ok((widen, filter))
     }
 
-    pub(super) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+    pub(in crate::model) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let mut out = match &self.widen {
             Some(widen) => widen.forward(x, pass)?,
             None => x.shallow_clone(),

@@ -1,26 +1,29 @@
-//! The residual networks: a stem, stages of blocks that halve the picture and widen the channels, an average, a layer.
+//! The residual networks: a stem, stages of blocks that halve the image and widen the channels, global average
+//! pooling and a linear layer.
 //!
 //! [`Resnet::large`] is tensor for tensor torchvision's `resnet18` to `resnet152`, whose bottlenecks have their stride
-//! in the middle ("v1.5"). Pictures below 64 pixels would be a single pixel after the usual stem (7×7, stride 2,
-//! pooled), so they get a 3×3 convolution without pooling. [`Resnet::small`] is the network for 32×32 pictures of He
-//! et al. 2015, section 4.2. Read next: [`super::residual`], the blocks.
+//! in the middle ("v1.5"). Images below 64 pixels would be a single pixel after the usual stem (7×7, stride 2,
+//! pooled), so they get a 3×3 convolution without pooling. [`Resnet::small`] is the network for 32×32 images of He
+//! et al. 2015, section 4.2. Read next: [`crate::model::block::residual`], the blocks.
 
 use std::sync::Arc;
 
 use domain::architecture::ResidualBlock;
 use tch::Tensor;
 
-use super::layer::{BatchNorm, Conv, ConvWindow, Linear, global_average, max_pool, relu};
-use super::residual::{BasicBlock, Bottleneck, Shortcut};
-use super::{Block, ImageShape, Pass, Weights};
+use crate::model::block::ModelBlock;
+use crate::model::block::residual::{BasicBlock, Bottleneck, Shortcut};
+use crate::model::nn::layer::{BatchNorm, Conv, ConvWindow, Linear, global_average, max_pool, relu};
+use crate::model::nn::{Pass, Weights};
+use crate::model::shape::ImageShape;
 use crate::torch::Result;
 
-/// Height and width from which the usual stem is used.
+/// Height and width, in pixels, from which the usual stem is used.
 const LARGE: i64 = 64;
 
 /// What sets one residual network of four stages apart from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Size {
+pub(in crate::model) struct Size {
     pub block: ResidualBlock,
     /// Blocks of each stage.
     pub blocks: [usize; 4],
@@ -28,31 +31,41 @@ pub(super) struct Size {
     pub width: i64,
 }
 
-pub(super) struct Resnet {
+pub(in crate::model) struct Resnet {
     conv1: Conv,
     bn1: BatchNorm,
     pooled_stem: bool,
-    pub(super) blocks: Vec<Arc<Block>>,
+    pub(in crate::model) blocks: Vec<Arc<ModelBlock>>,
     fc: Linear,
 }
 
 impl Resnet {
     /// Four stages, of 64 to 512 channels in the paper.
-    pub(super) fn large(weights: &mut Weights, size: Size, picture: ImageShape, classes: i64) -> Result<Resnet> {
+    pub(in crate::model) fn large(
+        weights: &mut Weights,
+        size: Size,
+        image: ImageShape,
+        classes: i64,
+    ) -> Result<Resnet> {
         let Size { block, blocks: [first, second, third, fourth], width } = size;
-        let pooled_stem = picture.height.min(picture.width) >= LARGE;
+        let pooled_stem = image.height.min(image.width) >= LARGE;
         let stem = if pooled_stem { ConvWindow::new(7, 2) } else { ConvWindow::new(3, 1) };
         let stages = [(width, first), (2 * width, second), (4 * width, third), (8 * width, fourth)];
-        let network = Resnet::new(weights, [picture.channels, classes], stem, block, Shortcut::Convolved, &stages)?;
+        let network = Resnet::new(weights, [image.channels, classes], stem, block, Shortcut::Convolved, &stages)?;
         Ok(Resnet { pooled_stem, ..network })
     }
 
     /// Three stages of 16 to 64 channels, with `count` blocks each: 6 · `count` + 2 layers.
-    pub(super) fn small(weights: &mut Weights, count: usize, picture: ImageShape, classes: i64) -> Result<Resnet> {
+    pub(in crate::model) fn small(
+        weights: &mut Weights,
+        count: usize,
+        image: ImageShape,
+        classes: i64,
+    ) -> Result<Resnet> {
         let stages = [(16, count), (32, count), (64, count)];
         Resnet::new(
             weights,
-            [picture.channels, classes],
+            [image.channels, classes],
             ConvWindow::new(3, 1),
             ResidualBlock::Basic,
             Shortcut::Padded,
@@ -80,10 +93,10 @@ impl Resnet {
                 let channels = [inputs, *width];
                 let block = weights.block(|weights| match kind {
                     ResidualBlock::Basic => {
-                        Ok(Block::Basic(BasicBlock::new(weights, &name, channels, stride, shortcut)?))
+                        Ok(ModelBlock::Basic(BasicBlock::new(weights, &name, channels, stride, shortcut)?))
                     }
                     ResidualBlock::Bottleneck => {
-                        Ok(Block::Bottleneck(Bottleneck::new(weights, &name, channels, stride)?))
+                        Ok(ModelBlock::Bottleneck(Bottleneck::new(weights, &name, channels, stride)?))
                     }
                 });
                 blocks.push(block?);
@@ -97,12 +110,12 @@ impl Resnet {
         Ok(Resnet { conv1, bn1, pooled_stem: false, blocks, fc })
     }
 
-    pub(super) fn stem(&self, images: &Tensor, pass: &Pass) -> Result<Tensor> {
+    pub(in crate::model) fn stem(&self, images: &Tensor, pass: &Pass) -> Result<Tensor> {
         let x = relu(self.bn1.forward(&self.conv1.forward(images)?, pass)?)?;
         if self.pooled_stem { max_pool(&x, 3, 2, 1) } else { Ok(x) }
     }
 
-    pub(super) fn head(&self, x: &Tensor) -> Result<Tensor> {
+    pub(in crate::model) fn head(&self, x: &Tensor) -> Result<Tensor> {
         self.fc.forward(&global_average(x)?)
     }
 }

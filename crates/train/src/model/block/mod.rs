@@ -1,0 +1,61 @@
+//! A block: the part of a network that repeats, and that a wrapper may run again or on another thread.
+//!
+//! A network is a stem, blocks one after another, and a head. Activation checkpointing and the profiler go through
+//! [`super::Network::forward_through`] and are handed each block; the network does not know.
+
+pub(super) mod bert;
+pub(super) mod gpt;
+pub(super) mod inverted;
+pub(super) mod residual;
+pub(super) mod vit;
+pub(super) mod yolo;
+
+use tch::Tensor;
+
+use bert::BertLayer;
+use gpt::GptBlock;
+use inverted::InvertedResidual;
+use residual::{BasicBlock, Bottleneck};
+use vit::VitBlock;
+use yolo::YoloStage;
+
+use super::nn::Pass;
+use crate::torch::Result;
+
+/// A repeated part of a network, values in and values of the same kind out.
+#[derive(Debug)]
+pub enum ModelBlock {
+    /// Two convolutions of a residual network.
+    Basic(BasicBlock),
+    /// Three convolutions of a deeper residual network.
+    Bottleneck(Bottleneck),
+    /// An inverted residual block of a MobileNet.
+    Inverted(InvertedResidual),
+    /// A stage of a YOLO backbone.
+    Stage(YoloStage),
+    /// A layer of a vision transformer.
+    Vision(VitBlock),
+    /// A layer of BERT.
+    Bert(BertLayer),
+    /// A layer of GPT-2.
+    Gpt(GptBlock),
+}
+
+impl ModelBlock {
+    /// The block's output for `x`: feature maps `samples × channels × height × width`, or hidden states
+    /// `samples × length × width`.
+    ///
+    /// # Errors
+    /// When an operation of libtorch, or an exchange between ranks that divide the block, fails.
+    pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        match self {
+            ModelBlock::Basic(block) => block.forward(x, pass),
+            ModelBlock::Bottleneck(block) => block.forward(x, pass),
+            ModelBlock::Inverted(block) => block.forward(x, pass),
+            ModelBlock::Stage(block) => block.forward(x, pass),
+            ModelBlock::Vision(block) => block.forward(x, pass),
+            ModelBlock::Bert(block) => block.forward(x, pass),
+            ModelBlock::Gpt(block) => block.forward(x, pass),
+        }
+    }
+}

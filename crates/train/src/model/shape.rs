@@ -1,0 +1,75 @@
+//! The shapes of what goes into a network and of what comes out.
+
+use domain::rank::Sample;
+
+/// What goes into a network and what comes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelShape {
+    /// What goes in.
+    pub input: InputShape,
+    /// What comes out.
+    pub output: OutputShape,
+}
+
+/// What goes into a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputShape {
+    /// Images of one size: float32, `samples × channels × height × width`.
+    Image(ImageShape),
+    /// Token ids: int64, `samples × length`.
+    Text(TextShape),
+}
+
+/// The shape of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageShape {
+    /// Values per pixel.
+    pub channels: i64,
+    /// Pixels from top to bottom.
+    pub height: i64,
+    /// Pixels from left to right.
+    pub width: i64,
+}
+
+/// The shape of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextShape {
+    /// Number of distinct tokens.
+    pub vocabulary: i64,
+    /// Tokens of the longest row.
+    pub length: i64,
+}
+
+/// What comes out of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputShape {
+    /// One logit per class, of which there are so many: `samples × classes`.
+    Classes(i64),
+    /// One logit per token of the vocabulary at each position: `samples × length × vocabulary`.
+    Tokens,
+    /// Boxes of objects of so many classes, as [`crate::detect`] reads them.
+    Boxes(i64),
+}
+
+impl ModelShape {
+    /// Images of `[channels, height, width]`, to be classified.
+    pub fn images([channels, height, width]: [i64; 3], classes: i64) -> ModelShape {
+        ModelShape {
+            input: InputShape::Image(ImageShape { channels, height, width }),
+            output: OutputShape::Classes(classes),
+        }
+    }
+
+    /// One sample, as it is reported to the agent.
+    pub fn sample(&self) -> Sample {
+        let number = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
+        match self.input {
+            InputShape::Image(ImageShape { channels, height, width }) => {
+                Sample::Picture { channels: number(channels), height: number(height), width: number(width) }
+            }
+            InputShape::Text(TextShape { vocabulary, length }) => {
+                Sample::Text { vocabulary: number(vocabulary), length: number(length) }
+            }
+        }
+    }
+}
