@@ -10,7 +10,7 @@ pub(super) fn fold<'a>(state: &State<'a>, node: &Node<'a>) -> Option<Value> {
     let known = |index: usize| input(index).and_then(|value| value.known);
     let list = |known: Vec<f64>| Some(Value { dims: vec![known.len() as u64], known: Some(known), ..Value::default() });
     match node.operator {
-        "SampleShape" => {
+        "Shape" => {
             let dims = input(0)?.dims;
             let rank = dims.len() as i64;
             let bound = |at: i64| (if at < 0 { at + rank } else { at }).clamp(0, rank) as usize;

@@ -158,7 +158,7 @@ fn plain<'a>(state: &mut State<'a>, node: &Node<'a>) -> Option<()> {
         "Concat" | "Pad" | "Expand" | "Tile" | "DepthToSpace" | "SpaceToDepth" | "Where" | "GatherElements"
         | "GatherND" | "ScatterND" | "ScatterElements" | "Trilu" | "CumSum" | "OneHot" | "ArgMax" | "ArgMin"
         | "Equal" | "Greater" | "Less" | "GreaterOrEqual" | "LessOrEqual" | "Not" | "And" | "Or" | "IsNaN"
-        | "IsInf" | "SampleShape" => {
+        | "IsInf" | "Shape" => {
             let dims = shapes::dims(state, node)?;
             // Tokens that are learned are joined to those that are computed.
             let learned: Vec<Value> = match node.operator {

@@ -137,7 +137,7 @@ fn worked_out<'a>(state: &State<'a>, node: &Node<'a>) -> Option<Vec<u64>> {
             let axes = axes(state, node, 1, rank).filter(|axes| !axes.is_empty()).unwrap_or(all);
             reduce(&from.dims, &axes, int(node, "keepdims", 1) == 1)
         }
-        "SampleShape" => Some(vec![rank as u64]),
+        "Shape" => Some(vec![rank as u64]),
         "OneHot" => {
             let depth = known(1)?.first().copied()?;
             Some([from.dims.as_slice(), &[depth.max(0.0) as u64]].concat())

@@ -380,3 +380,22 @@ fn the_longer_branch_and_one_turn_of_a_loop_are_counted() {
     assert_eq!((graph.parameters(), graph.multiply_adds()), (64, 64));
     assert_eq!(graph.unknown, ["If, of which the longer branch is counted ×1"]);
 }
+
+#[test]
+fn a_shape_that_the_file_computes_is_known() {
+    // As PyTorch's older exporter writes `x.view(x.shape[0], -1)`.
+    let file = File::default()
+        .input("x", &[1, 4, 6])
+        .list("zero", &[0])
+        .list("rest", &[-1])
+        .node("Shape", &["x"], "sides", &[])
+        .node("Gather", &["sides", "zero"], "samples", &[])
+        .node("Concat", &["samples", "rest"], "target", &[("axis", &[0])])
+        .node("Reshape", &["x", "target"], "flat", &[])
+        .weight("weight", &[24, 10])
+        .node("MatMul", &["flat", "weight"], "y", &[])
+        .output("y");
+    let graph = model(&file.done(), &SampleShape::default()).expect("it is a network");
+    assert_eq!(graph.unknown, Vec::<String>::new());
+    assert_eq!(graph.multiply_adds(), 240);
+}
