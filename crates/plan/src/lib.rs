@@ -2,11 +2,9 @@
 //!
 //! No I/O, no clock, no randomness that is not passed in, never async; ties break by lowest id; the same inputs give
 //! the same bytes. [`World`] is what is known, folded from the event log; [`reconcile`] says what to do about it;
-//! `orders` what an agent is told; `bill` what it costs; [`sweep`] which trial comes next.
+//! `orders` what an agent is told; [`bill`] what it costs; [`sweep`] which trial comes next.
 
-pub mod bill;
 pub mod estimate;
-pub mod lifecycle;
 pub mod local;
 pub mod measured;
 pub mod model;
@@ -20,9 +18,9 @@ pub mod sweep;
 pub mod utilisation;
 pub mod world;
 
-pub use bill::{bill, spent};
-pub use lifecycle::Illegal;
 pub use orders::{hear, orders};
 pub use reconcile::{Action, ObservedState, Policy, SubmitTrial, reached, reconcile};
 pub use resume::Resumption;
-pub use world::{AttemptState, Instance, Measured, Run, RunAttempt, SweepRecord, SweepState, World};
+pub use world::{
+    AttemptState, Illegal, Instance, Measured, Run, RunAttempt, SweepRecord, SweepState, World, bill, spent,
+};

@@ -12,9 +12,8 @@ use domain::{
     AttemptId, Cause, Elapsed, Fence, Finding, InstanceId, Job, Money, Offer, Plan, RunId, SweepId, Timestamp,
 };
 
-use crate::bill::{bill, spent};
 use crate::sweep;
-use crate::world::{Instance, Run, World};
+use crate::world::{Instance, Run, World, bill, spent};
 
 /// What the shell has gathered for one decision.
 #[derive(Debug, Clone, Default)]

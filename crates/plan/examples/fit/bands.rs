@@ -65,8 +65,8 @@ pub fn bands(outcomes: &[&Outcome]) -> ErrorBands {
     let clear = outcomes.iter().filter(|outcome| outcome.clearest() > CLEAR);
     let mut rows: BTreeMap<Cell, Vec<(f64, &str)>> = BTreeMap::new();
     for outcome in clear {
-        let cell = (outcome.case.origin, outcome.class);
-        rows.entry(cell).or_default().push((outcome.off(), outcome.case.group.as_str()));
+        let cell = (outcome.case.row.origin, outcome.class);
+        rows.entry(cell).or_default().push((outcome.off(), outcome.case.row.group.as_str()));
     }
     let cells: BTreeMap<Cell, Spread> = rows.iter().map(|(cell, rows)| (*cell, Spread::of(rows))).collect();
 

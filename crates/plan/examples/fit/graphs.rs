@@ -30,7 +30,7 @@ pub fn samples<'a>(cases: &[&'a Case]) -> Samples<'a> {
     let mut joined = Samples { works: Vec::new(), samples: Vec::new() };
     let mut models = Vec::new();
     for case in cases {
-        let key = (&case.model, case.savings.adapters, case.half || case.savings.half_model);
+        let key = (&case.model, case.savings.adapters, case.habits.half || case.savings.half_model);
         let work = match models.iter().position(|model| *model == key) {
             Some(known) => known,
             None => {
@@ -44,10 +44,10 @@ pub fn samples<'a>(cases: &[&'a Case]) -> Samples<'a> {
         let same = |sample: &&mut Sample| {
             sample.work == work
                 && sample.setup == *setup
-                && sample.source == case.source
-                && sample.case.aged == case.aged
+                && sample.source == case.row.source
+                && sample.case.habits.aged == case.habits.aged
                 && sample.case.others == case.others
-                && sample.group == case.group
+                && sample.group == case.row.group
         };
         match joined.samples.iter_mut().find(same) {
             Some(known) => {
@@ -58,8 +58,8 @@ pub fn samples<'a>(cases: &[&'a Case]) -> Samples<'a> {
                 work,
                 case,
                 setup: setup.clone(),
-                source: case.source.clone(),
-                group: case.group.clone(),
+                source: case.row.source.clone(),
+                group: case.row.group.clone(),
                 seconds,
                 rows: 1.0,
             }),

@@ -61,14 +61,14 @@ fn main() -> Result<(), String> {
 
     let mut left_out: BTreeMap<&str, (usize, FittedCoefficients)> = BTreeMap::new();
     for fold in 0..FOLDS {
-        let mut groups: Vec<&str> = cases.iter().map(|case| case.group.as_str()).collect();
+        let mut groups: Vec<&str> = cases.iter().map(|case| case.row.group.as_str()).collect();
         groups.sort_unstable();
         groups.dedup();
         let held: Vec<&str> =
             groups.into_iter().enumerate().filter(|(at, _)| at % FOLDS == fold).map(|(_, group)| group).collect();
         let train = all.iter().copied().filter(|at| !held.contains(&data.samples[*at].group.as_str())).collect();
         let (mut partial, _) = graph_fit(&data, train, &base, Some(&end));
-        let kept: Vec<&Case> = cases.iter().filter(|case| !held.contains(&case.group.as_str())).collect();
+        let kept: Vec<&Case> = cases.iter().filter(|case| !held.contains(&case.row.group.as_str())).collect();
         let rows: Vec<totals::MeasuredRow> =
             kept.iter().filter_map(|case| totals::MeasuredRow::of(case, &partial)).collect();
         partial.totals = totals::fit(&rows.iter().collect::<Vec<_>>());
@@ -81,7 +81,7 @@ fn main() -> Result<(), String> {
         .iter()
         .map(|case| {
             let work = case.work();
-            let (fold, without) = &left_out[case.group.as_str()];
+            let (fold, without) = &left_out[case.row.group.as_str()];
             outcome::Outcome::of(case, &work, *fold, &fitted, without)
         })
         .collect();

@@ -22,12 +22,13 @@ const HALF_WITHIN: f64 = 0.6745;
 pub fn fit(cases: &[Case]) -> MemoryCoefficients {
     let start = MemoryCoefficients::default();
     let of_graphs = |case: &&Case| matches!(case.model, ModelDescription::Graph(_));
-    let peaks: Vec<(&Case, f64)> = cases.iter().filter(of_graphs).filter_map(|case| Some((case, case.peak?))).collect();
+    let peaks: Vec<(&Case, f64)> =
+        cases.iter().filter(of_graphs).filter_map(|case| Some((case, case.memory.peak?))).collect();
     let held: Vec<(&Case, f64)> =
-        peaks.iter().copied().filter(|(case, _)| case.seen != MemoryMetric::Allocated).collect();
+        peaks.iter().copied().filter(|(case, _)| case.memory.metric != MemoryMetric::Allocated).collect();
     let fragmentation = least(0.0, 0.5, |fragmentation| {
         let figures = MemoryCoefficients { fragmentation, ..start };
-        held.iter().map(|(case, peak)| (case.seen.of_estimate(&of(case, &figures)) / peak).ln().abs()).sum()
+        held.iter().map(|(case, peak)| (case.memory.metric.of_estimate(&of(case, &figures)) / peak).ln().abs()).sum()
     });
     let figures = MemoryCoefficients { fragmentation, ..start };
 
@@ -35,7 +36,7 @@ pub fn fit(cases: &[Case]) -> MemoryCoefficients {
     let searched: Vec<(&Case, u64)> = cases
         .iter()
         .filter(|case| !of_graphs(case))
-        .filter_map(|case| Some((case, case.tried?)))
+        .filter_map(|case| Some((case, case.memory.tried?)))
         .filter(|(case, most)| case.setup.micro_batch < *most)
         .collect();
     let off = |figures: &MemoryCoefficients| -> Vec<f64> {
@@ -56,7 +57,7 @@ pub fn fit(cases: &[Case]) -> MemoryCoefficients {
     let of_step = |(case, peak): &(&Case, f64)| {
         let memory = of(case, &figures);
         let added = memory.activations + memory.workspace + memory.communication;
-        (added >= ENOUGH * peak).then(|| (case.seen.of_estimate(&memory) - peak).abs() / added)
+        (added >= ENOUGH * peak).then(|| (case.memory.metric.of_estimate(&memory) - peak).abs() / added)
     };
     let deviation = within(peaks.iter().filter_map(of_step).collect(), start.deviation);
     let deviation_of_totals = within(off(&figures), start.deviation_of_totals);
@@ -66,7 +67,7 @@ pub fn fit(cases: &[Case]) -> MemoryCoefficients {
 
 /// The largest share that still believes nearly all batches that are known to fit.
 fn stuck(cases: &[Case], figures: &MemoryCoefficients) -> f64 {
-    let known: Vec<&Case> = cases.iter().filter(|case| case.fits).collect();
+    let known: Vec<&Case> = cases.iter().filter(|case| case.memory.fits).collect();
     let believes = |stuck: f64| {
         let figures = MemoryCoefficients { stuck, ..*figures };
         let said = |case: &&&Case| verdict(&of(case, &figures), &case.setup.device.gpu) != MemoryFit::TooLarge;

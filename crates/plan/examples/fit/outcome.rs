@@ -61,8 +61,8 @@ pub fn anchors(outcomes: &[Outcome]) -> Vec<Anchor> {
     for outcome in outcomes {
         let case = outcome.case;
         let key = (
-            case.source.clone(),
-            case.what.clone(),
+            case.row.source.clone(),
+            case.row.what.clone(),
             case.setup.device.gpu.name.clone(),
             case.setup.precision,
             outcome.class,
@@ -97,13 +97,13 @@ fn scores(
     let mut sources: BTreeMap<String, Vec<Pair>> = BTreeMap::new();
     for outcome in outcomes {
         let bands = &bands[outcome.fold % bands.len()];
-        let band = bands.mixed(outcome.case.origin, outcome.class, estimate(outcome));
+        let band = bands.mixed(outcome.case.row.origin, outcome.class, estimate(outcome));
         let rate = |seconds: f64| outcome.measured * outcome.case.samples_per_second / seconds;
         let pair = Pair {
             measured: outcome.case.samples_per_second,
             estimated: Some([rate(band.high), rate(band.middle), rate(band.low)]),
         };
-        sources.entry(outcome.case.source.clone()).or_default().push(pair);
+        sources.entry(outcome.case.row.source.clone()).or_default().push(pair);
     }
     sources.into_iter().map(|(source, pairs)| (source, Score::of(pairs.len(), &pairs, &[], BTreeMap::new()))).collect()
 }
@@ -150,7 +150,7 @@ fn numbers(outcomes: &[Outcome], fitted: &FittedCoefficients) -> serde_json::Val
     let of_totals = |outcome: &&Outcome| matches!(outcome.class, Class::KnownFamily | Class::UnknownFamily);
     let groups = |is_wanted: &dyn Fn(&&Outcome) -> bool| {
         let names: BTreeSet<&str> =
-            outcomes.iter().filter(is_wanted).map(|outcome| outcome.case.group.as_str()).collect();
+            outcomes.iter().filter(is_wanted).map(|outcome| outcome.case.row.group.as_str()).collect();
         names.len()
     };
     let generation = fitted.unmeasured.values().len();
@@ -195,7 +195,7 @@ pub fn rows(outcomes: &[Outcome], figures: &MemoryCoefficients) -> String {
         let setup = &outcome.case.setup;
         text += &format!(
             "{}\t{}\t{:?}\tn{} t{} p{}\tb{} a{}\t{:?}\tcv {:+.3}\tfit {:+.3}\tms {:.1}\t{}\t{}\n",
-            outcome.case.group,
+            outcome.case.row.group,
             setup.device.gpu.name,
             setup.precision,
             setup.gpus(),
@@ -208,7 +208,7 @@ pub fn rows(outcomes: &[Outcome], figures: &MemoryCoefficients) -> String {
             (middle(&outcome.fitted) / outcome.measured).ln(),
             outcome.measured * 1e3,
             memory(outcome.case, figures),
-            outcome.case.table,
+            outcome.case.row.table,
         );
     }
     text
@@ -216,8 +216,8 @@ pub fn rows(outcomes: &[Outcome], figures: &MemoryCoefficients) -> String {
 
 /// Estimated over measured peak memory, where a row states it.
 fn memory(case: &Case, figures: &MemoryCoefficients) -> String {
-    case.peak.map_or_else(String::new, |peak| {
-        let seen = case.seen.of_estimate(&memory_with(&case.model, &case.setup, &case.savings, figures));
+    case.memory.peak.map_or_else(String::new, |peak| {
+        let seen = case.memory.metric.of_estimate(&memory_with(&case.model, &case.setup, &case.savings, figures));
         format!("memory {:+.3} of {:.1} GiB", (seen / peak).ln(), peak / f64::from(1 << 30))
     })
 }

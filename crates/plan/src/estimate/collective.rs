@@ -100,6 +100,7 @@ impl CollectiveTime {
         CollectiveTime { moving: self.moving * times, starting: self.starting * times, pieces: self.pieces * times }
     }
 
+    /// Returns the whole time in seconds, as if nothing hid it.
     pub fn seconds(&self) -> f64 {
         self.moving + self.starting
     }

@@ -52,6 +52,33 @@ impl Machine {
         // Values that stay in 32 bits are twice as long.
         let longer = if self.casts { 1.0 + group.fp32_fraction } else { 1.0 };
         let cost = match group.kind {
+            OpKind::Linear { .. }
+            | OpKind::Convolution { .. }
+            | OpKind::Attention { .. }
+            | OpKind::Product { .. }
+            | OpKind::Recurrent { .. } => self.products(group, samples, part),
+            OpKind::Norm { .. }
+            | OpKind::Activation { .. }
+            | OpKind::Elementwise { .. }
+            | OpKind::Softmax { .. }
+            | OpKind::Dropout { .. } => self.each_value(group, samples, part, longer),
+            OpKind::Embedding { .. }
+            | OpKind::Pool { .. }
+            | OpKind::Resize { .. }
+            | OpKind::Copy { .. }
+            | OpKind::View
+            | OpKind::Loss { .. } => self.moves(group, samples, part, longer),
+        };
+        OperatorCost {
+            forward: cost.forward + cost.kernels[0] * self.shared.kernel * 1e-6 * self.kernels(),
+            backward: cost.backward + cost.kernels[1] * self.shared.kernel * 1e-6 * self.kernels(),
+            kernels: cost.kernels.map(|kernels| kernels * self.kernels()),
+        }
+    }
+
+    /// Operators that multiply matrices; `part` is the share of one tensor-parallel rank.
+    fn products(&self, group: &OpGroup, samples: f64, part: f64) -> OperatorCost {
+        match group.kind {
             OpKind::Linear { rows, inner, columns, split: _ } => {
                 let shape = self.share(group, samples * rows as f64, inner as f64, columns as f64);
                 self.weighted(
@@ -89,6 +116,13 @@ impl Machine {
                 let forward = (self.product(all, self.products, all.bytes()) + steps * step) * directions as f64;
                 OperatorCost { forward, backward: 2.0 * forward, kernels: [2.0, 4.0] }
             }
+            _ => OperatorCost::default(),
+        }
+    }
+
+    /// Operators that read and write each value; those in 32 bits are so much `longer`.
+    fn each_value(&self, group: &OpGroup, samples: f64, part: f64, longer: f64) -> OperatorCost {
+        match group.kind {
             OpKind::Norm { norm, elements, groups: _ } => {
                 // Statistics first, then values, where a group does not fit a multiprocessor.
                 let [forward, backward] = match norm {
@@ -120,6 +154,13 @@ impl Machine {
                 OperatorCost { kernels: [0.0, 1.0], ..cost }
             }
             OpKind::Dropout { elements } => self.plain(samples * elements as f64 * part * longer, 2.5, 2.5),
+            _ => OperatorCost::default(),
+        }
+    }
+
+    /// Operators that look up, move or reduce values.
+    fn moves(&self, group: &OpGroup, samples: f64, part: f64, longer: f64) -> OperatorCost {
+        match group.kind {
             OpKind::Embedding { rows, vocabulary, width, split: _ } => {
                 let moved = samples * rows as f64 * width as f64;
                 // The gradient of the whole table is written, mostly zeros.
@@ -143,11 +184,7 @@ impl Machine {
                 let moved = self.pass(values * 4.0);
                 OperatorCost { forward: 3.0 * moved, backward: 2.0 * moved, kernels: [3.0, 2.0] }
             }
-        };
-        OperatorCost {
-            forward: cost.forward + cost.kernels[0] * self.shared.kernel * 1e-6 * self.kernels(),
-            backward: cost.backward + cost.kernels[1] * self.shared.kernel * 1e-6 * self.kernels(),
-            kernels: cost.kernels.map(|kernels| kernels * self.kernels()),
+            _ => OperatorCost::default(),
         }
     }
 

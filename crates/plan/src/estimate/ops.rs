@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::savings::{Adapters, NF4};
-use crate::model::graph::{Graph, Norm, OpKind, WeightSplit};
+use crate::model::graph::{Graph, Norm, OpKind, Operator, WeightSplit};
 use crate::model::{ModelDescription, Summary};
 
 /// A network, ready for estimates.
@@ -83,6 +83,7 @@ pub enum BlockPosition {
 }
 
 impl OpProfile {
+    /// Returns the operators of one sample of a network, in groups that cost the same, with all weights trained in 32 bits.
     pub fn of(model: &ModelDescription) -> OpProfile {
         match model {
             ModelDescription::Graph(graph) => group_ops(graph),
@@ -128,36 +129,112 @@ impl OpProfile {
 }
 
 fn group_ops(graph: &Graph) -> OpProfile {
-    let mut divided = vec![false; graph.tensors.len()];
-    let mut produced = vec![false; graph.tensors.len()];
-    let mut wide = vec![true; graph.tensors.len()];
-    let mut shared_inputs = BTreeSet::new();
+    let mut walk = OpWalk::of(graph);
     let mut groups: Vec<OpGroup> = Vec::new();
-    let (mut block, mut boundary, mut seen_block) = (0.0, 0.0, false);
-    let mut products = (None, 0);
-    let stopped = stops(graph);
-    for (operator, stopped) in graph.operators.iter().zip(stopped) {
+    for (operator, stopped) in graph.operators.iter().zip(stops(graph)) {
+        let (divided, exchanged) = walk.division(operator);
+        let fp32_fraction = walk.fp32_fraction(operator);
+        let (first, place) = walk.place(operator);
+        let group = OpGroup {
+            kind: operator.kind.clone(),
+            count: 1.0,
+            saved_by_selective_checkpointing: f64::from(u8::from(walk.is_expensive(operator))),
+            ends: f64::from(u8::from(stopped)),
+            parameters: operator.parameters as f64,
+            place,
+            divided,
+            first,
+            frozen: operator.parameters == 0 && operator.buffers > 0,
+            adapters: None,
+            fp32_fraction,
+            exchanged,
+        };
+        match groups.iter_mut().rev().find(|known| known.same(&group)) {
+            Some(known) => {
+                known.count += 1.0;
+                known.saved_by_selective_checkpointing += group.saved_by_selective_checkpointing;
+                known.ends += group.ends;
+            }
+            None => groups.push(group),
+        }
+    }
+    let parameters = groups.iter().map(|group| group.count * group.parameters).sum();
+    OpProfile {
+        form: OpBreakdown::Groups(groups),
+        parameters,
+        gathered: parameters,
+        block: walk.block,
+        blocks: graph.blocks(),
+        boundary: walk.boundary,
+        half: false,
+        fused_kernels: false,
+        first_flash: false,
+        exchanged_late: false,
+        recomputed_whole: false,
+    }
+}
+
+/// What is known of tensors while the operators of a graph are walked in their order.
+struct OpWalk<'a> {
+    graph: &'a Graph,
+    /// Tensors of which each tensor-parallel rank has a part.
+    divided: Vec<bool>,
+    /// Tensors that an operator wrote.
+    produced: Vec<bool>,
+    /// Tensors in 32 bits under autocast.
+    wide: Vec<bool>,
+    /// Inputs whose gradients are summed over tensor-parallel ranks, once for all that read them.
+    shared_inputs: BTreeSet<u32>,
+    /// Parameters of the first block, and values that leave a block.
+    block: f64,
+    boundary: f64,
+    seen_block: bool,
+    /// The block at work, and its products so far.
+    products: (Option<u32>, u32),
+}
+
+impl<'a> OpWalk<'a> {
+    fn of(graph: &'a Graph) -> OpWalk<'a> {
+        let count = graph.tensors.len();
+        OpWalk {
+            graph,
+            divided: vec![false; count],
+            produced: vec![false; count],
+            wide: vec![true; count],
+            shared_inputs: BTreeSet::new(),
+            block: 0.0,
+            boundary: 0.0,
+            seen_block: false,
+            products: (None, 0),
+        }
+    }
+
+    fn elements(&self, tensor: u32) -> f64 {
+        self.graph.tensors[tensor as usize] as f64
+    }
+
+    /// Whether tensor-parallel ranks share an operator, and values that they exchange forward and backward.
+    fn division(&mut self, operator: &Operator) -> (bool, [f64; 2]) {
         let output = operator.output.0 as usize;
-        let inputs_divided = operator.inputs.iter().any(|input| divided[input.0 as usize]);
-        let elements = |tensor: usize| graph.tensors[tensor] as f64;
+        let inputs_divided = operator.inputs.iter().any(|input| self.divided[input.0 as usize]);
         let mut exchanged = [0.0, 0.0];
         let is_divided = match operator.kind {
             OpKind::Linear { split: WeightSplit::Columns, .. } => {
                 if let Some(input) = operator.inputs.first()
-                    && shared_inputs.insert(input.0)
+                    && self.shared_inputs.insert(input.0)
                 {
-                    exchanged[1] = elements(input.0 as usize);
+                    exchanged[1] = self.elements(input.0);
                 }
-                divided[output] = true;
+                self.divided[output] = true;
                 true
             }
             OpKind::Linear { split: WeightSplit::Rows, .. } | OpKind::Embedding { split: WeightSplit::Rows, .. } => {
-                exchanged[0] = elements(output);
+                exchanged[0] = self.elements(operator.output.0);
                 true
             }
             OpKind::Linear { split: WeightSplit::Whole, .. } => false,
             OpKind::Embedding { split: WeightSplit::Columns, .. } => {
-                divided[output] = true;
+                self.divided[output] = true;
                 true
             }
             OpKind::Embedding { split: WeightSplit::Whole, .. } => false,
@@ -175,74 +252,54 @@ fn group_ops(graph: &Graph) -> OpProfile {
             | OpKind::Copy { .. }
             | OpKind::View
             | OpKind::Loss { .. } => {
-                divided[output] = inputs_divided;
+                self.divided[output] = inputs_divided;
                 inputs_divided
             }
         };
-        let wide_inputs = operator.inputs.iter().filter(|input| wide[input.0 as usize]).count();
-        wide[output] = writes_wide(&operator.kind).unwrap_or(wide_inputs > 0);
-        let wide_tensors = wide_inputs + usize::from(wide[output]);
-        produced[output] = true;
-        let first = !operator.inputs.iter().any(|input| produced[input.0 as usize]);
-        let place = match (operator.block, seen_block) {
+        (is_divided, exchanged)
+    }
+
+    /// The share of an operator's tensors that are in 32 bits under autocast.
+    fn fp32_fraction(&mut self, operator: &Operator) -> f64 {
+        let output = operator.output.0 as usize;
+        let wide_inputs = operator.inputs.iter().filter(|input| self.wide[input.0 as usize]).count();
+        self.wide[output] = writes_wide(&operator.kind).unwrap_or(wide_inputs > 0);
+        let wide_tensors = wide_inputs + usize::from(self.wide[output]);
+        wide_tensors as f64 / (operator.inputs.len() + 1) as f64
+    }
+
+    /// Whether an operator reads no other's output, and where it stands.
+    fn place(&mut self, operator: &Operator) -> (bool, BlockPosition) {
+        self.produced[operator.output.0 as usize] = true;
+        let first = !operator.inputs.iter().any(|input| self.produced[input.0 as usize]);
+        let place = match (operator.block, self.seen_block) {
             (Some(index), _) => {
-                seen_block = true;
+                self.seen_block = true;
                 if index == 0 {
-                    block += operator.parameters as f64;
+                    self.block += operator.parameters as f64;
                 }
-                boundary = elements(output);
+                self.boundary = self.elements(operator.output.0);
                 BlockPosition::Block
             }
             (None, false) => BlockPosition::Before,
             (None, true) => BlockPosition::After,
         };
-        if products.0 != operator.block {
-            products = (operator.block, 0);
+        (first, place)
+    }
+
+    /// Whether selective checkpointing saves what an operator writes: attention, and every second product of a block.
+    fn is_expensive(&mut self, operator: &Operator) -> bool {
+        if self.products.0 != operator.block {
+            self.products = (operator.block, 0);
         }
-        let is_expensive = match operator.kind {
+        match operator.kind {
             OpKind::Attention { .. } => true,
             OpKind::Linear { .. } | OpKind::Convolution { .. } => {
-                products.1 += 1;
-                products.1 % 2 == 1
+                self.products.1 += 1;
+                self.products.1 % 2 == 1
             }
             _ => false,
-        };
-        let group = OpGroup {
-            kind: operator.kind.clone(),
-            count: 1.0,
-            saved_by_selective_checkpointing: f64::from(u8::from(is_expensive)),
-            ends: f64::from(u8::from(stopped)),
-            parameters: operator.parameters as f64,
-            place,
-            divided: is_divided,
-            first,
-            frozen: operator.parameters == 0 && operator.buffers > 0,
-            adapters: None,
-            fp32_fraction: wide_tensors as f64 / (operator.inputs.len() + 1) as f64,
-            exchanged,
-        };
-        match groups.iter_mut().rev().find(|known| known.same(&group)) {
-            Some(known) => {
-                known.count += 1.0;
-                known.saved_by_selective_checkpointing += group.saved_by_selective_checkpointing;
-                known.ends += group.ends;
-            }
-            None => groups.push(group),
         }
-    }
-    let parameters = groups.iter().map(|group| group.count * group.parameters).sum();
-    OpProfile {
-        form: OpBreakdown::Groups(groups),
-        parameters,
-        gathered: parameters,
-        block,
-        blocks: graph.blocks(),
-        boundary,
-        half: false,
-        fused_kernels: false,
-        first_flash: false,
-        exchanged_late: false,
-        recomputed_whole: false,
     }
 }
 

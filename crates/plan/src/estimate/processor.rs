@@ -72,7 +72,27 @@ pub fn coefficients() -> FittedCoefficients {
         layout_transpose: 0.0,
         tensor8: 1.0,
     };
-    let shared = Shared {
+    let band = [-FASTER.ln(), SLOWER.ln()];
+    FittedCoefficients {
+        dated: DATED.to_owned(),
+        command: String::new(),
+        shared: shared(),
+        generations: BTreeMap::new(),
+        unmeasured: generation,
+        totals: Default::default(),
+        memory: MemoryCoefficients { fragmentation: 0.0, stuck: 0.0, ..MemoryCoefficients::default() },
+        bands: ErrorBands {
+            classes: Class::ALL.into_iter().map(|class| (class, band)).collect(),
+            ..ErrorBands::default()
+        },
+        anchors: Vec::new(),
+        report: serde_json::Value::Null,
+    }
+}
+
+/// What holds on every processor: no launches, links or stragglers of GPUs.
+fn shared() -> Shared {
+    Shared {
         // Nothing is computed while memory is waited for.
         sharpness: 1.0,
         depth: 0.0,
@@ -104,21 +124,5 @@ pub fn coefficients() -> FittedCoefficients {
         issue: 0.0,
         boost: 1.0,
         ..Shared::default()
-    };
-    let band = [-FASTER.ln(), SLOWER.ln()];
-    FittedCoefficients {
-        dated: DATED.to_owned(),
-        command: String::new(),
-        shared,
-        generations: BTreeMap::new(),
-        unmeasured: generation,
-        totals: Default::default(),
-        memory: MemoryCoefficients { fragmentation: 0.0, stuck: 0.0, ..MemoryCoefficients::default() },
-        bands: ErrorBands {
-            classes: Class::ALL.into_iter().map(|class| (class, band)).collect(),
-            ..ErrorBands::default()
-        },
-        anchors: Vec::new(),
-        report: serde_json::Value::Null,
     }
 }

@@ -82,6 +82,7 @@ impl From<MemoryFormat> for Layout {
     }
 }
 
+/// Which activations are computed again in the backward pass instead of saved (Chen et al. 2016).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActivationCheckpointing {

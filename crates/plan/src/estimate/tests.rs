@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::collective::Ring;
 use super::memory::{Adapters, Savings};
 use super::*;
-use crate::model::families::bert::{Bert, Head};
+use crate::model::families::language::bert::{Bert, Head};
 use crate::model::families::{Gpt, Resnet};
 use crate::model::{ModelDescription, Summary};
 

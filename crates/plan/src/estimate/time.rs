@@ -102,13 +102,7 @@ struct Micro {
 }
 
 fn parts(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> ([f64; 3], StepBreakdown) {
-    let machine = Machine::of(setup, &coefficients.generation(&setup.device.gpu), coefficients.shared);
-    // Weights that are in half precision are not cast in each pass.
-    let cast = if work.half { 0.0 } else { machine.cast };
-    let casts = machine.casts && !work.half;
-    let flash = if work.first_flash { 1.0 } else { SECOND_FLASH };
-    let machine =
-        Machine { cast, casts, fused_kernels: work.fused_kernels, flash_rate: machine.flash_rate * flash, ..machine };
+    let machine = machine(work, setup, coefficients);
     let shared = &coefficients.shared;
     let parallel = &setup.parallel;
     let (data, pipeline) = (parallel.data.max(1), f64::from(parallel.pipeline.max(1)));
@@ -123,13 +117,7 @@ fn parts(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> 
         }
     };
     // One forward-one backward: the heaviest stage for each micro-batch, and all others once.
-    // Each of the ranks that share a layer passes its part on (Narayanan et al. 2021, section 4.1).
-    let passed =
-        setup.micro_batch as f64 * work.boundary * setup.precision.compute_bytes() / f64::from(parallel.tensor.max(1));
-    let passing = match parallel.pipeline > 1 {
-        true => 2.0 * passed / pass_bandwidth(setup, shared) + shared.stage * 1e-6,
-        false => 0.0,
-    };
+    let passing = passing(work, setup, shared);
     let wide = if work.half { 2.0 } else { setup.precision.weight_bytes() };
     let ranks = f64::from(parallel.tensor.max(1)) * pipeline;
     let weights = work.parameters / ranks;
@@ -144,22 +132,7 @@ fn parts(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> 
     let ring = Ring::of(&setup.device, data, parallel.tensor.max(1), shared);
     // A pipeline's gradients are complete when it is empty, and nothing is left to hide their exchange.
     let late = work.exchanged_late || parallel.pipeline > 1;
-    let units = f64::from(work.blocks) + 1.0;
-    let buckets = if late { 1.0 } else { (weights * wide / BUCKET).ceil().max(1.0) };
-    let scattered = CollectiveTime::spread(&ring, weights * wide, units).times(micros);
-    let [gradients, gathers] = match (data > 1, parallel.zero) {
-        (false, _) => [CollectiveTime::default(); 2],
-        (true, Zero::None) => [CollectiveTime::sum(&ring, weights * wide, buckets), CollectiveTime::default()],
-        (true, Zero::Optimizer) => {
-            [CollectiveTime::sum(&ring, weights * wide, buckets), CollectiveTime::spread(&ring, weights, 1.0)]
-        }
-        (true, Zero::Gradients) => [scattered, CollectiveTime::spread(&ring, weights * 2.0, units)],
-        (true, Zero::Parameters) => {
-            let bytes = work.gathered / ranks * setup.precision.compute_bytes();
-            let gathered = CollectiveTime::spread(&ring, bytes, units);
-            [scattered, gathered.times(2.0 * micros)]
-        }
-    };
+    let [gradients, gathers] = data_collectives(work, setup, &ring, late);
     let backwards = if parallel.zero >= Zero::Gradients { micros } else { 1.0 };
     let hidden = if late { 0.0 } else { shared.overlap * whole.backward.max(stage.backward) * backwards };
     let gathered = shared.gather * stage.seconds() * micros;
@@ -170,10 +143,7 @@ fn parts(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> 
     let states = if parallel.zero == Zero::None { weights } else { weights / f64::from(data) };
     let optimizer = machine.pass(states * moved_bytes(setup.optimizer, setup.precision)) * shared.optimizer;
     let overhead = shared.step * 1e-3 + optimizer;
-    // What one micro-batch is late by another makes good: the mean of many varies as one over the root of their number.
-    let slowest = 1.0
-        + shared.straggling * f64::from(setup.device.nodes.max(1)).log2() / micros.sqrt()
-        + shared.near_straggling * f64::from(setup.device.gpus_per_node.max(1).min(setup.gpus())).log2();
+    let slowest = slowest(setup, shared);
     let terms = StepBreakdown {
         forward: whole.forward,
         backward: whole.backward,
@@ -185,6 +155,60 @@ fn parts(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> 
         optimizer,
     };
     ([compute * slowest, tensor + pipes + waited, overhead], terms)
+}
+
+/// The machine as the program of `work` uses it.
+fn machine(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> Machine {
+    let machine = Machine::of(setup, &coefficients.generation(&setup.device.gpu), coefficients.shared);
+    // Weights that are in half precision are not cast in each pass.
+    let cast = if work.half { 0.0 } else { machine.cast };
+    let casts = machine.casts && !work.half;
+    let flash = if work.first_flash { 1.0 } else { SECOND_FLASH };
+    Machine { cast, casts, fused_kernels: work.fused_kernels, flash_rate: machine.flash_rate * flash, ..machine }
+}
+
+/// Seconds in which a stage of a pipeline passes a micro-batch on and its gradient back. Each of the ranks that share a layer
+/// passes its part on (Narayanan et al. 2021, section 4.1).
+fn passing(work: &OpProfile, setup: &Setup, shared: &Shared) -> f64 {
+    let parallel = &setup.parallel;
+    let passed =
+        setup.micro_batch as f64 * work.boundary * setup.precision.compute_bytes() / f64::from(parallel.tensor.max(1));
+    match parallel.pipeline > 1 {
+        true => 2.0 * passed / pass_bandwidth(setup, shared) + shared.stage * 1e-6,
+        false => 0.0,
+    }
+}
+
+/// What data-parallel ranks exchange in a step: gradients, and the weights that ZeRO gathers.
+fn data_collectives(work: &OpProfile, setup: &Setup, ring: &Ring, late: bool) -> [CollectiveTime; 2] {
+    let parallel = &setup.parallel;
+    let micros = setup.accumulate.max(1) as f64;
+    let wide = if work.half { 2.0 } else { setup.precision.weight_bytes() };
+    let ranks = f64::from(parallel.tensor.max(1)) * f64::from(parallel.pipeline.max(1));
+    let weights = work.parameters / ranks;
+    let units = f64::from(work.blocks) + 1.0;
+    let buckets = if late { 1.0 } else { (weights * wide / BUCKET).ceil().max(1.0) };
+    let scattered = CollectiveTime::spread(ring, weights * wide, units).times(micros);
+    match (parallel.data > 1, parallel.zero) {
+        (false, _) => [CollectiveTime::default(); 2],
+        (true, Zero::None) => [CollectiveTime::sum(ring, weights * wide, buckets), CollectiveTime::default()],
+        (true, Zero::Optimizer) => {
+            [CollectiveTime::sum(ring, weights * wide, buckets), CollectiveTime::spread(ring, weights, 1.0)]
+        }
+        (true, Zero::Gradients) => [scattered, CollectiveTime::spread(ring, weights * 2.0, units)],
+        (true, Zero::Parameters) => {
+            let bytes = work.gathered / ranks * setup.precision.compute_bytes();
+            let gathered = CollectiveTime::spread(ring, bytes, units);
+            [scattered, gathered.times(2.0 * micros)]
+        }
+    }
+}
+
+/// How much longer the slowest rank takes than the middle one.
+fn slowest(setup: &Setup, shared: &Shared) -> f64 {
+    // What one micro-batch is late by another makes good: the mean of many varies as one over the root of their number.
+    1.0 + shared.straggling * f64::from(setup.device.nodes.max(1)).log2() / (setup.accumulate.max(1) as f64).sqrt()
+        + shared.near_straggling * f64::from(setup.device.gpus_per_node.max(1).min(setup.gpus())).log2()
 }
 
 /// The heaviest stage of a pipeline, and all of them together.

@@ -23,23 +23,42 @@ use crate::model::ModelDescription;
 /// A row, understood.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
+    pub row: RowIdentity,
+    pub model: ModelDescription,
+    pub setup: Setup,
+    /// Ways of saving memory that a setup does not know.
+    pub savings: Savings,
+    /// Other ways that may have been meant where the row does not say, each with its odds against the first.
+    pub others: Vec<(Setup, Savings, f64)>,
+    pub habits: ProgramHabits,
+    /// Samples of all GPUs per second.
+    pub samples_per_second: f64,
+    pub memory: MeasuredMemory,
+    /// Why its throughput tells nothing, where other rows of its table contradict it.
+    pub contradicted: Option<Ineligible>,
+}
+
+/// Where a row comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RowIdentity {
     pub source: String,
     /// Rows of one network on one kind of GPU from one source: what a fit leaves out together.
     pub group: String,
     /// The network in words.
     pub what: String,
-    pub model: ModelDescription,
-    pub setup: Setup,
-    /// Samples of all GPUs a second.
-    pub samples_per_second: f64,
-    /// By how much the source's program overstates what it measured.
+    /// The table among those of its source, where it says: its heading and its column.
+    pub table: String,
+    /// How the row came about, as far as errors depend on it.
+    pub origin: Origin,
+}
+
+/// What a source's program does otherwise than today's PyTorch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ProgramHabits {
+    /// By how much it overstates what it measured.
     pub overstated: f64,
-    /// The program is of 2021 or before.
+    /// It is of 2021 or before.
     pub aged: bool,
-    /// Ways of saving memory that a setup does not know.
-    pub savings: Savings,
-    /// Other ways that may have been meant where the row does not say, each with its odds against the first.
-    pub others: Vec<(Setup, Savings, f64)>,
     /// Weights and gradients are in half precision.
     pub half: bool,
     /// Megatron's kernels run.
@@ -50,16 +69,30 @@ pub struct Case {
     pub exchanged_late: bool,
     /// Blocks are computed again to their end.
     pub recomputed_whole: bool,
-    /// How the row came about, as far as errors depend on it.
-    pub origin: Origin,
-    /// The table among those of its source, where it says: its heading and its column.
-    pub table: String,
-    /// Why its throughput tells nothing, where other rows of its table contradict it.
-    pub contradicted: Option<Ineligible>,
+}
+
+/// Today's PyTorch.
+impl Default for ProgramHabits {
+    fn default() -> ProgramHabits {
+        ProgramHabits {
+            overstated: 1.0,
+            aged: false,
+            half: false,
+            fused_kernels: false,
+            first_flash: false,
+            exchanged_late: false,
+            recomputed_whole: false,
+        }
+    }
+}
+
+/// What a row states of memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MeasuredMemory {
     /// Peak memory of one GPU in bytes, where it is exact.
     pub peak: Option<f64>,
     /// What of the memory was measured.
-    pub seen: MemoryMetric,
+    pub metric: MemoryMetric,
     /// Whether the row states that its batch fits.
     pub fits: bool,
     /// Where that batch was searched for: no larger one that was tried fits, and none above this many samples was tried.
@@ -92,17 +125,17 @@ impl Case {
     /// The estimate with its band, which spans all ways that may have been measured.
     pub fn band(&self, work: &OpProfile, coefficients: &FittedCoefficients) -> Percentiles {
         let class = class(work, &self.setup, coefficients);
-        coefficients.bands.mixed(self.origin, class, &self.middles(work, coefficients))
+        coefficients.bands.mixed(self.row.origin, class, &self.middles(work, coefficients))
     }
 
     fn one_way(&self, work: &OpProfile, setup: &Setup, savings: &Savings, coefficients: &FittedCoefficients) -> f64 {
-        let own = seconds(work, setup, coefficients) / if self.aged { coefficients.shared.aged } else { 1.0 };
+        let own = seconds(work, setup, coefficients) / if self.habits.aged { coefficients.shared.aged } else { 1.0 };
         own + offloaded(work, setup, savings)
     }
 
     /// Samples of all ranks a second as the row means them, where its program overstates what it measured.
     pub fn rate(&self) -> f64 {
-        self.samples_per_second / self.overstated
+        self.samples_per_second / self.habits.overstated
     }
 
     /// The network, digested for an estimate of time.
@@ -114,13 +147,13 @@ impl Case {
         };
         let narrow =
             matches!(self.setup.precision, NumericFormat::AmpFp16 | NumericFormat::AmpBf16 | NumericFormat::Fp8);
-        let half = narrow && (self.half || self.savings.half_model);
+        let half = narrow && (self.habits.half || self.savings.half_model);
         OpProfile {
             half,
-            fused_kernels: self.fused_kernels,
-            first_flash: self.first_flash,
-            exchanged_late: self.exchanged_late,
-            recomputed_whole: self.recomputed_whole,
+            fused_kernels: self.habits.fused_kernels,
+            first_flash: self.habits.first_flash,
+            exchanged_late: self.habits.exchanged_late,
+            recomputed_whole: self.habits.recomputed_whole,
             ..work
         }
     }
@@ -138,21 +171,53 @@ pub fn case(row: &MeasuredRow, gpus: GpuLookup, figures: &MemoryCoefficients) ->
     let throughput = row.throughput.ok_or(Ineligible::Throughput)?;
     let batch = program.batch.or(row.batch).ok_or(Ineligible::Batch)?;
     let per_sample = unit(row, &program).ok_or(Ineligible::Unit)?;
-    let gpu = gpus(program.gpu.as_deref().unwrap_or(&row.gpu), row.memory).ok_or(Ineligible::Gpu)?;
-    let usable = gpu.usable.0 as f64;
-    let gpu_kind = gpu.architecture;
+    let gpu = gpus(program.hardware.gpu.as_deref().unwrap_or(&row.gpu), row.memory).ok_or(Ineligible::Gpu)?;
+    let memory = MeasuredMemory::of(row, &gpu);
+    let mut savings = program.savings;
+    savings.written_out |= program.written_out_before_ampere && is_before_ampere(gpu.architecture);
+    let mut setup = setup(row, &program, gpu, batch);
+    if program.saves_if_needed {
+        save(&program.model, &mut setup, &mut savings, figures);
+    }
+    let others = match program.may_recompute {
+        true => others(&program.model, &setup, &savings, memory.peak.map(|peak| (peak, memory.metric)), figures),
+        false => Vec::new(),
+    };
+    let all = if row.unit.ends_with("/gpu") { f64::from(row.gpus.unwrap_or(1)) } else { 1.0 };
+    let table = row.notes.split("| row:").next().filter(|_| row.notes.contains("| row:")).unwrap_or_default();
+    Ok(Case {
+        row: RowIdentity {
+            source: row.source.clone(),
+            group: format!("{} | {} | {}", row.source, row.model, row.gpu),
+            what: program.what,
+            table: table.to_owned(),
+            origin: program.origin,
+        },
+        model: program.model,
+        setup,
+        savings,
+        others,
+        habits: program.habits,
+        samples_per_second: throughput * all / per_sample,
+        memory,
+        contradicted: None,
+    })
+}
+
+/// The setup that a row's program ran with `batch` samples per GPU.
+fn setup(row: &MeasuredRow, program: &Program, gpu: Gpu, batch: f64) -> Setup {
     let count = row.gpus.unwrap_or(1);
+    let hardware = &program.hardware;
     let in_node =
-        program.gpus_per_node.unwrap_or_else(|| count.div_ceil(row.nodes.unwrap_or_else(|| count.div_ceil(8))));
-    let nodes = count.div_ceil(in_node.max(1));
+        hardware.gpus_per_node.unwrap_or_else(|| count.div_ceil(row.nodes.unwrap_or_else(|| count.div_ceil(8))));
     let precision = match program.precision {
         _ if program.eight && gpu.rates.fp8.is_some() => NumericFormat::Fp8,
         Some(precision) => precision,
         None => precision(&row.precision, &gpu),
     };
-    let network = program.network.or_else(|| usual_network(&gpu));
-    let mut setup = Setup {
-        device: Device { gpu, nodes, gpus_per_node: in_node.min(count), network },
+    let network = hardware.network.or_else(|| usual_network(&gpu));
+    Setup {
+        device: Device { gpu, nodes: count.div_ceil(in_node.max(1)), gpus_per_node: in_node.min(count), network },
         precision,
         layout: program.layout,
         micro_batch: (batch.round() as u64).max(1),
@@ -167,44 +232,20 @@ pub fn case(row: &MeasuredRow, gpus: GpuLookup, figures: &MemoryCoefficients) ->
         optimizer: program.optimizer,
         flash_attention: program.flash,
         compiled: program.compiled,
-    };
-    let mut savings = program.savings;
-    savings.written_out |= program.written_out_before_ampere && is_before_ampere(gpu_kind);
-    if program.saves_if_needed {
-        save(&program.model, &mut setup, &mut savings, figures);
     }
-    let peak = row.peak.filter(|_| row.peak_sense == "exact").map(|peak| peak * f64::from(1u32 << 30));
-    let seen = MemoryMetric::of(&row.peak_kind);
-    let others = match program.may_recompute {
-        true => others(&program.model, &setup, &savings, peak.map(|peak| (peak, seen)), figures),
-        false => Vec::new(),
-    };
-    let all = if row.unit.ends_with("/gpu") { f64::from(count) } else { 1.0 };
-    Ok(Case {
-        source: row.source.clone(),
-        group: format!("{} | {} | {}", row.source, row.model, row.gpu),
-        what: program.what,
-        model: program.model,
-        setup,
-        samples_per_second: throughput * all / per_sample,
-        overstated: program.overstated,
-        aged: program.aged,
-        savings,
-        others,
-        half: program.half,
-        fused_kernels: program.fused_kernels,
-        first_flash: program.first_flash,
-        exchanged_late: program.exchanged_late,
-        recomputed_whole: program.recomputed_whole,
-        origin: program.origin,
-        table: row.notes.split("| row:").next().filter(|_| row.notes.contains("| row:")).unwrap_or_default().to_owned(),
-        contradicted: None,
-        seen,
-        fits: matches!(row.peak_sense.as_str(), "bound" | "upper"),
-        tried: row.noted("largest that fit ").and(row.noted("(start ")).map(|most| most as u64),
-        used: row.peak.filter(|_| row.peak_sense == "upper").map(|peak| peak * f64::from(1u32 << 30) / usable),
-        peak,
-    })
+}
+
+impl MeasuredMemory {
+    fn of(row: &MeasuredRow, gpu: &Gpu) -> MeasuredMemory {
+        let bytes = |is: &str| row.peak.filter(|_| row.peak_sense == is).map(|peak| peak * f64::from(1u32 << 30));
+        MeasuredMemory {
+            peak: bytes("exact"),
+            metric: MemoryMetric::of(&row.peak_kind),
+            fits: matches!(row.peak_sense.as_str(), "bound" | "upper"),
+            tried: row.noted("largest that fit ").and(row.noted("(start ")).map(|most| most as u64),
+            used: bytes("upper").map(|peak| peak / gpu.usable.0 as f64),
+        }
+    }
 }
 
 /// What the measurements' program does that no column says.
@@ -225,26 +266,13 @@ pub struct Program {
     pub optimizer: OptimizerKind,
     pub flash: bool,
     pub compiled: bool,
-    pub gpu: Option<String>,
-    pub gpus_per_node: Option<u32>,
-    pub network: Option<f64>,
-    pub overstated: f64,
-    pub aged: bool,
+    pub hardware: ProgramHardware,
     /// What the row's word for the number format means, where it is not what others mean by it.
     pub precision: Option<NumericFormat>,
     /// Products are in fp8 where the GPU can.
     pub eight: bool,
     pub savings: Savings,
-    /// Weights and gradients are in half precision.
-    pub half: bool,
-    /// Megatron's kernels run.
-    pub fused_kernels: bool,
-    /// Flash attention is of 2022.
-    pub first_flash: bool,
-    /// Gradients are exchanged when all of them are there.
-    pub exchanged_late: bool,
-    /// Blocks are computed again to their end.
-    pub recomputed_whole: bool,
+    pub habits: ProgramHabits,
     pub origin: Origin,
     /// Blocks are recomputed, and then the optimiser's state moved to the host, only where memory is too small.
     pub saves_if_needed: bool,
@@ -252,6 +280,16 @@ pub struct Program {
     pub may_recompute: bool,
     /// GPUs before Ampere ran an older program, which wrote functions out.
     pub written_out_before_ampere: bool,
+}
+
+/// What a program's rows ran on, where no column says it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ProgramHardware {
+    /// The GPU, where the column names another one.
+    pub gpu: Option<String>,
+    pub gpus_per_node: Option<u32>,
+    /// The network of a node in bits per second.
+    pub network: Option<f64>,
 }
 
 impl Program {
@@ -271,19 +309,11 @@ impl Program {
             optimizer: OptimizerKind::Adam,
             flash: false,
             compiled: false,
-            gpu: None,
-            gpus_per_node: None,
-            network: None,
-            overstated: 1.0,
-            aged: false,
+            hardware: ProgramHardware::default(),
             precision: None,
             eight: false,
             savings: Savings::default(),
-            half: false,
-            fused_kernels: false,
-            first_flash: false,
-            exchanged_late: false,
-            recomputed_whole: false,
+            habits: ProgramHabits::default(),
             origin: Origin::Unknown,
             saves_if_needed: false,
             may_recompute: false,

@@ -31,7 +31,7 @@ pub fn check(rows: &[MeasuredRow], gpus: GpuLookup, coefficients: &FittedCoeffic
                 Ok(case) => {
                     // What contradicts its table in throughput may still tell its memory.
                     count(&case, &mut known, &coefficients.memory);
-                    if let Some(measured) = case.peak {
+                    if let Some(measured) = case.memory.peak {
                         memory.push(Pair { measured, estimated: peak(&case, &coefficients.memory) });
                     }
                     if case.contradicted.is_none() {
@@ -59,8 +59,8 @@ fn efficiencies(cases: &[Case], pairs: &[Pair]) -> Vec<(f64, f64)> {
     let middle = |at: usize| pairs[at].estimated.map(|[_, middle, _]| middle);
     let alike = |one: &Case, other: &Case| {
         let [left, right] = [&one.setup, &other.setup];
-        one.group == other.group
-            && one.table == other.table
+        one.row.group == other.row.group
+            && one.row.table == other.row.table
             && one.model == other.model
             && left.device.gpu == right.device.gpu
             && (left.precision, left.micro_batch, left.compiled) == (right.precision, right.micro_batch, right.compiled)
@@ -86,17 +86,17 @@ fn count(case: &Case, known: &mut Fits, figures: &MemoryCoefficients) {
         verdict(&memory_with(&case.model, &setup, &case.savings, figures), &setup.device.gpu)
     };
     let batch = case.setup.micro_batch;
-    if case.fits {
+    if case.memory.fits {
         let said = said(batch);
         known.known += 1;
         known.said += usize::from(said != MemoryFit::TooLarge);
         known.surely += usize::from(said == MemoryFit::Fits);
     }
-    if case.used.is_some_and(|used| used >= 0.9) {
+    if case.memory.used.is_some_and(|used| used >= 0.9) {
         known.filling += 1;
         known.refused += usize::from(said(batch + batch.div_ceil(2)) == MemoryFit::TooLarge);
     }
-    if let Some(most) = case.tried {
+    if let Some(most) = case.memory.tried {
         let largest =
             largest_batch(&case.model, &case.setup, &case.savings, figures).map_or(0, |largest| largest.min(most));
         known.searched += 1;
@@ -108,7 +108,7 @@ fn count(case: &Case, known: &mut Fits, figures: &MemoryCoefficients) {
 fn pair(case: &Case, coefficients: &FittedCoefficients) -> Pair {
     let work = case.work();
     let band = case.band(&work, coefficients);
-    let samples = case.samples() * case.overstated;
+    let samples = case.samples() * case.habits.overstated;
     let estimated = [band.high, band.middle, band.low].map(|seconds| samples / seconds);
     let usable = estimated.iter().all(|estimate| estimate.is_finite() && *estimate > 0.0);
     Pair { measured: case.samples_per_second, estimated: usable.then_some(estimated) }
@@ -117,7 +117,7 @@ fn pair(case: &Case, coefficients: &FittedCoefficients) -> Pair {
 /// Estimated peak memory in bytes, as the measurement saw it.
 fn peak(case: &Case, figures: &MemoryCoefficients) -> Option<[f64; 3]> {
     let memory = memory_with(&case.model, &case.setup, &case.savings, figures);
-    let seen = case.seen.of_estimate(&memory);
+    let seen = case.memory.metric.of_estimate(&memory);
     let [low, high] = [memory.low, memory.high].map(|edge| seen * edge / memory.required);
     (seen.is_finite() && seen > 0.0).then_some([low, seen, high])
 }

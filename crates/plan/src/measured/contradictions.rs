@@ -54,8 +54,8 @@ fn key(case: &Case) -> Option<String> {
     is_plain.then(|| {
         format!(
             "{} | {} | {} | {:?} {:?} {:?} | {} {} | {} {}",
-            case.group,
-            case.table,
+            case.row.group,
+            case.row.table,
             setup.device.gpu.name,
             setup.precision,
             setup.layout,
@@ -63,7 +63,7 @@ fn key(case: &Case) -> Option<String> {
             setup.micro_batch,
             setup.accumulate,
             setup.compiled,
-            case.aged
+            case.habits.aged
         )
     })
 }

@@ -15,7 +15,7 @@ mod seen;
 mod strict;
 mod table;
 
-pub use case::{Case, GpuLookup, case};
+pub use case::{Case, GpuLookup, MeasuredMemory, ProgramHabits, RowIdentity, case};
 pub use check::{AccuracyReport, check};
 pub use contradictions::cases;
 pub use ineligible::Ineligible;

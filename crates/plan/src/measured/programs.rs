@@ -1,11 +1,11 @@
 //! The programs behind the measurements: what each source ran, where its rows do not say.
 
-use super::case::Program;
+use super::case::{Program, ProgramHabits, ProgramHardware};
 use super::kinds;
 use super::row::MeasuredRow;
 use crate::estimate::memory::{Adapters, Savings};
 use crate::estimate::{ActivationCheckpointing, Layout, NumericFormat, OptimizerKind, Origin, Zero};
-use crate::model::families::bert::{Bert, Head};
+use crate::model::families::language::bert::{Bert, Head};
 use crate::model::families::{Gpt, Llama, Mpt, Resnet};
 use crate::model::{Graph, ModelDescription, Summary};
 
@@ -77,7 +77,7 @@ fn lambda(row: &MeasuredRow) -> Option<Program> {
                 batch,
                 origin,
                 optimizer: OptimizerKind::SgdMomentum,
-                aged: !together,
+                habits: ProgramHabits { aged: !together, ..ProgramHabits::default() },
                 ..Program::plain("ResNet-50", model)
             })
         }
@@ -92,8 +92,7 @@ fn lambda(row: &MeasuredRow) -> Option<Program> {
             Some(Program {
                 batch,
                 origin,
-                overstated,
-                aged: !together,
+                habits: ProgramHabits { overstated, aged: !together, ..ProgramHabits::default() },
                 // Ampere needs CUDA 11 and a program of its day; before it, the first series ran one of CUDA 10.
                 written_out_before_ampere: !together,
                 savings: half_model(row),
@@ -118,8 +117,11 @@ fn examples(row: &MeasuredRow) -> Option<Program> {
     let plain = |what: &str, graph: Graph| Program {
         compiled,
         origin: Origin::Maker,
-        gpu: gpu.clone(),
-        gpus_per_node: Some(row.gpus.unwrap_or(1).min(if second { 16 } else { 8 })),
+        hardware: ProgramHardware {
+            gpu: gpu.clone(),
+            gpus_per_node: Some(row.gpus.unwrap_or(1).min(if second { 16 } else { 8 })),
+            network: None,
+        },
         layout: Layout::ChannelsLast,
         ..Program::plain(what, ModelDescription::Graph(graph))
     };
@@ -185,7 +187,7 @@ fn bert(row: &MeasuredRow, plain: impl Fn(&str, Graph) -> Program) -> Program {
         optimizer: OptimizerKind::Lamb,
         savings,
         // Gradients of all micro-batches are put together first (`allreduce_post_accumulation`).
-        exchanged_late: in_torch,
+        habits: ProgramHabits { exchanged_late: in_torch, ..ProgramHabits::default() },
         ..plain("BERT large, masked words", graph)
     }
 }
@@ -213,12 +215,15 @@ fn megatron(row: &MeasuredRow) -> Option<Program> {
         tensor,
         pipeline,
         recompute: ActivationCheckpointing::Full,
-        half: true,
-        fused_kernels: true,
-        exchanged_late: true,
-        recomputed_whole: true,
+        habits: ProgramHabits {
+            half: true,
+            fused_kernels: true,
+            exchanged_late: true,
+            recomputed_whole: true,
+            ..ProgramHabits::default()
+        },
         origin: Origin::Validation,
-        network: Some(800e9),
+        hardware: ProgramHardware { network: Some(800e9), ..ProgramHardware::default() },
         ..Program::plain(format!("GPT of {layers} layers of {hidden}"), ModelDescription::Graph(graph))
     })
 }
@@ -238,10 +243,9 @@ fn foundry(row: &MeasuredRow) -> Option<Program> {
             ActivationCheckpointing::None
         },
         // FSDP's pure mixed precision gathers weights and sums gradients in 16 bits.
-        half: true,
+        habits: ProgramHabits { half: true, first_flash: true, ..ProgramHabits::default() },
         origin: Origin::Sweep,
         flash: true,
-        first_flash: true,
         ..Program::plain(row.model.clone(), ModelDescription::Graph(graph))
     })
 }
@@ -298,7 +302,7 @@ fn torch(row: &MeasuredRow) -> Option<Program> {
         flash: true,
         compiled: !titan || words.contains("compile"),
         // FSDP casts weights when it gathers them.
-        half: true,
+        habits: ProgramHabits { half: true, ..ProgramHabits::default() },
         origin: Origin::Documentation,
         optimizer: if words.contains("single device") { OptimizerKind::Adam8bit } else { OptimizerKind::Adam },
         savings,
@@ -316,7 +320,7 @@ fn contest(row: &MeasuredRow) -> Option<Program> {
         compiled: true,
         origin: Origin::Contest,
         layout: Layout::ChannelsLast,
-        gpus_per_node: row.gpus,
+        hardware: ProgramHardware { gpus_per_node: row.gpus, ..ProgramHardware::default() },
         ..Program::plain(what, ModelDescription::Graph(graph))
     };
     match row.model.as_str() {
@@ -330,7 +334,7 @@ fn contest(row: &MeasuredRow) -> Option<Program> {
             Some(Program {
                 optimizer: OptimizerKind::Lamb,
                 flash: true,
-                first_flash: true,
+                habits: ProgramHabits { first_flash: true, ..ProgramHabits::default() },
                 accumulate: row.noted("steps=").unwrap_or(1.0) as u64,
                 eight: round >= 3.0,
                 ..fused("BERT large, masked words", graph)
@@ -361,8 +365,7 @@ fn trainer(row: &MeasuredRow) -> Option<Program> {
         },
         optimizer,
         origin: Origin::Documentation,
-        aged: true,
-        recomputed_whole: true,
+        habits: ProgramHabits { aged: true, recomputed_whole: true, ..ProgramHabits::default() },
         ..Program::plain("BERT large, classes", ModelDescription::Graph(graph))
     })
 }

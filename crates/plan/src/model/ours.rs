@@ -4,9 +4,9 @@ use domain::architecture::{Architecture, ResidualBlock};
 use domain::rank::Sample;
 
 use super::builder::{Builder, Convolution, Rows};
-use super::families::bert::Head;
 use super::families::block::{Order, TransformerBlock};
-use super::families::resnet::{self, Stem, Variation};
+use super::families::language::bert::Head;
+use super::families::vision::resnet::{self, Stem, Variation};
 use super::families::{Bert, Gpt, Mobilenet, Resnet, Vit, Yolo};
 use super::graph::{Function, Graph, Input, WeightSplit};
 
@@ -26,29 +26,8 @@ pub fn graph(architecture: Architecture, sample: Sample, classes: u64) -> Option
 fn of_images(architecture: Architecture, image: [u32; 3], classes: u64) -> Option<Graph> {
     let image = image.map(u64::from);
     Some(match architecture {
-        Architecture::Mlp => {
-            let mut builder = Builder::new();
-            let width = image.iter().product();
-            let tensor = builder.input(width);
-            builder.reads(Input::Image(image));
-            perceive(&mut builder, Rows { tensor, rows: 1, width }, &[HIDDEN, HIDDEN], classes);
-            builder.finish()
-        }
-        Architecture::Cnn => {
-            let mut builder = Builder::new();
-            let [channels, height, width] = image;
-            let mut at = builder.image(channels, height, width);
-            for (name, channels) in [("conv1", 32), ("conv2", 64)] {
-                at = builder.convolution(name, at, Convolution::new(channels, 3, 1).biased());
-                at = builder.activate(&format!("{name}.relu"), at, Function::Relu, true);
-            }
-            // Without padding, as the trainer pools.
-            let elements = at.channels * (at.height / 2) * (at.width / 2);
-            let kind = super::OpKind::Pool { maximum: true, inputs: at.elements(), outputs: elements };
-            let tensor = builder.add("pool", kind, &[at.tensor], elements, super::builder::Owned::NOTHING);
-            perceive(&mut builder, Rows { tensor, rows: 1, width: elements }, &[HIDDEN], classes);
-            builder.finish()
-        }
+        Architecture::Mlp => mlp(image, classes),
+        Architecture::Cnn => cnn(image, classes),
         Architecture::SmallResnet { blocks } => {
             let depth = 6 * blocks as u64 + 2;
             Resnet { image, classes, ..Resnet::thin(depth)? }.graph()
@@ -75,36 +54,66 @@ fn of_images(architecture: Architecture, image: [u32; 3], classes: u64) -> Optio
             Mobilenet::second(image, classes, |channels| channels, |channels| 6 * channels).graph()
         }
         Architecture::MobilenetV3 { large } => Mobilenet::third(image, classes, large, |channels| channels).graph(),
-        Architecture::Vit { patch, layers, width, heads } => {
-            let [patch, layers, hidden, heads] = [patch, layers, width, heads].map(i64::unsigned_abs);
-            if patch == 0 || patch > image[1].min(image[2]) {
-                return None;
-            }
-            let block = transformer(hidden, heads, Order::Before, false);
-            let (positions, scaled, last_norm) = (true, false, true);
-            Vit {
-                image,
-                patch,
-                layers,
-                block,
-                tokens: 1,
-                positions,
-                hides: false,
-                means: false,
-                distances: false,
-                scaled,
-                last_norm,
-                classes,
-                finds: None,
-            }
-            .graph()
-        }
+        Architecture::Vit { patch, layers, width, heads } => vit([patch, layers, width, heads], image, classes)?,
         Architecture::Yolo { width, .. } => {
             let size = if width <= 16 { "n" } else { "s" };
             Yolo { image, classes, ..Yolo::sized(size)? }.graph()
         }
         Architecture::Bert { .. } | Architecture::Gpt { .. } => return None,
     })
+}
+
+fn mlp(image: [u64; 3], classes: u64) -> Graph {
+    let mut builder = Builder::new();
+    let width = image.iter().product();
+    let tensor = builder.input(width);
+    builder.reads(Input::Image(image));
+    perceive(&mut builder, Rows { tensor, rows: 1, width }, &[HIDDEN, HIDDEN], classes);
+    builder.finish()
+}
+
+fn cnn(image: [u64; 3], classes: u64) -> Graph {
+    let mut builder = Builder::new();
+    let [channels, height, width] = image;
+    let mut at = builder.image(channels, height, width);
+    for (name, channels) in [("conv1", 32), ("conv2", 64)] {
+        at = builder.convolution(name, at, Convolution::new(channels, 3, 1).biased());
+        at = builder.activate(&format!("{name}.relu"), at, Function::Relu, true);
+    }
+    // Without padding, as the trainer pools.
+    let elements = at.channels * (at.height / 2) * (at.width / 2);
+    let kind = super::OpKind::Pool { maximum: true, inputs: at.elements(), outputs: elements };
+    let tensor = builder.add("pool", kind, &[at.tensor], elements, super::builder::Owned::NOTHING);
+    perceive(&mut builder, Rows { tensor, rows: 1, width: elements }, &[HIDDEN], classes);
+    builder.finish()
+}
+
+/// A vision transformer of so large patches, so many layers, so wide, with so many heads.
+fn vit(sizes: [i64; 4], image: [u64; 3], classes: u64) -> Option<Graph> {
+    let [patch, layers, hidden, heads] = sizes.map(i64::unsigned_abs);
+    if patch == 0 || patch > image[1].min(image[2]) {
+        return None;
+    }
+    let block = transformer(hidden, heads, Order::Before, false);
+    let (positions, scaled, last_norm) = (true, false, true);
+    Some(
+        Vit {
+            image,
+            patch,
+            layers,
+            block,
+            tokens: 1,
+            positions,
+            hides: false,
+            means: false,
+            distances: false,
+            scaled,
+            last_norm,
+            classes,
+            finds: None,
+        }
+        .graph(),
+    )
 }
 
 fn of_words(architecture: Architecture, [vocabulary, sequence]: [u64; 2], classes: u64) -> Option<Graph> {

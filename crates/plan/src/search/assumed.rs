@@ -17,7 +17,8 @@ pub const FETCH: f64 = 1.25e9;
 /// Seconds between checkpoints on machines that nobody takes away.
 pub const CHECKPOINT: f64 = 1800.0;
 
-/// Seconds that a run waits for spot machines before it goes on with machines on demand, and those it keeps the latter
-/// for at least; what `gradus plan spot-check` replays.
+/// Seconds that a run waits for spot machines before it goes on with machines on demand; what
+/// `gradus plan spot-check` replays.
 pub const PATIENCE: f64 = 1800.0;
+/// Seconds that a run keeps machines on demand at least, once it has fallen back to them.
 pub const HOLD: f64 = 3600.0;

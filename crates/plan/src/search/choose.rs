@@ -16,6 +16,7 @@ pub enum Recommendation {
 }
 
 impl Recommendation {
+    /// The role as plans print it.
     pub fn word(self) -> &'static str {
         match self {
             Recommendation::Recommended => "recommended",

@@ -21,6 +21,7 @@ pub struct Estimates<'a> {
 }
 
 impl<'a> Estimates<'a> {
+    /// Estimates of a network that no measured step corrects.
     pub fn new(network: &'a ResolvedNetwork, coefficients: &'a FittedCoefficients) -> Estimates<'a> {
         Estimates::calibrated(network, coefficients, CalibrationData::default())
     }

@@ -22,6 +22,7 @@ pub enum PurchaseOption {
 }
 
 impl PurchaseOption {
+    /// All of them, the usual one first.
     pub const ALL: [PurchaseOption; 3] = [PurchaseOption::OnDemand, PurchaseOption::Spot, PurchaseOption::Dedicated];
 
     /// The price of a listing under these terms.
@@ -33,6 +34,7 @@ impl PurchaseOption {
         }
     }
 
+    /// The terms as plans print them.
     pub fn word(self) -> &'static str {
         match self {
             PurchaseOption::OnDemand => "on demand",

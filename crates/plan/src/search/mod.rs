@@ -126,6 +126,7 @@ pub struct Search<'a, E> {
 }
 
 impl<'a, E: Estimator> Search<'a, E> {
+    /// A search that has estimated nothing yet.
     pub fn new(spec: &'a TrainingSpec, market: &'a MarketIndex<'a>, estimator: E) -> Search<'a, E> {
         Search { spec, market, estimator, ways: BTreeMap::new() }
     }
@@ -156,45 +157,19 @@ impl<'a, E: Estimator> Search<'a, E> {
         // What a step takes on each kind of hardware, as many as there are numbers of machines.
         let mut known: Vec<Option<Vec<StepOrReason>>> = vec![None; market.hardware.len()];
         for (index, terms) in admitted.offers {
-            let priced = &market.listings[index];
-            let leaving = constraints.leaving(priced);
+            let hardware = market.listings[index].hardware;
+            let steps = known[hardware].get_or_insert_with(|| self.steps(hardware, &constraints.nodes));
             let (mut found, mut reason) = (false, None);
-            let ways = known[priced.hardware].get_or_insert_with(|| {
-                let step = |nodes: &u32| match self.way(priced.hardware, *nodes) {
-                    Ok(way) => Ok((way.step, way.start, way.verdict)),
-                    Err(no) => Err(*no),
-                };
-                constraints.nodes.iter().map(step).collect()
-            });
-            for (nodes, way) in constraints.nodes.iter().zip(ways) {
-                let gpu = &market.hardware[priced.hardware].device.gpu;
-                let (step, start, verdict) = match way {
-                    Ok(way) => *way,
+            for (nodes, step) in constraints.nodes.iter().zip(steps) {
+                let step = match step {
+                    Ok(step) => *step,
                     Err(no) => {
-                        reason = reason.max(Some(answer.no_way(no, gpu.usable.0)));
+                        let usable = market.hardware[hardware].device.gpu.usable.0;
+                        reason = reason.max(Some(answer.no_way(no, usable)));
                         continue;
                     }
                 };
-                let availability = match terms {
-                    PurchaseOption::Spot => constraints.availability_of(priced, *nodes),
-                    PurchaseOption::OnDemand | PurchaseOption::Dedicated => SpotAvailability::STEADY,
-                };
-                let profile = RunProfile::of(self.spec, priced, gpu, *nodes, step, start);
-                let timeline = profile.timeline(
-                    self.spec,
-                    terms,
-                    timeline::policy(constraints.admission.spot, priced),
-                    availability,
-                );
-                let candidate = Candidate {
-                    listing: index,
-                    terms,
-                    nodes: *nodes,
-                    timeline,
-                    cost: timeline::cost(self.spec, priced, terms, *nodes, &timeline, &leaving),
-                    kilograms: timeline::emitted(priced, *nodes, gpu.power, &timeline).map(|carbon| carbon.kilograms),
-                    verdict,
-                };
+                let candidate = self.candidate(constraints, (index, terms), *nodes, step);
                 answer.compared += 1;
                 match constraints.misses(&candidate) {
                     None => {
@@ -214,6 +189,43 @@ impl<'a, E: Estimator> Search<'a, E> {
         let points: Vec<(u64, i64)> = answer.candidates.iter().map(Candidate::point).collect();
         answer.front = front(&points);
         answer
+    }
+
+    /// A step on each number of machines of a kind of hardware.
+    fn steps(&mut self, hardware: usize, nodes: &[u32]) -> Vec<StepOrReason> {
+        let step = |nodes: &u32| match self.way(hardware, *nodes) {
+            Ok(way) => Ok((way.step, way.start, way.verdict)),
+            Err(no) => Err(*no),
+        };
+        nodes.iter().map(step).collect()
+    }
+
+    /// The run on so many machines of an offer, in time, cost and emissions.
+    fn candidate(
+        &self,
+        constraints: &Constraints,
+        (listing, terms): (usize, PurchaseOption),
+        nodes: u32,
+        (step, start, verdict): (f64, f64, MemoryFit),
+    ) -> Candidate {
+        let priced = &self.market.listings[listing];
+        let gpu = &self.market.hardware[priced.hardware].device.gpu;
+        let availability = match terms {
+            PurchaseOption::Spot => constraints.availability_of(priced, nodes),
+            PurchaseOption::OnDemand | PurchaseOption::Dedicated => SpotAvailability::STEADY,
+        };
+        let policy = timeline::policy(constraints.admission.spot, priced);
+        let profile = RunProfile::of(self.spec, priced, gpu, nodes, step, start);
+        let timeline = profile.timeline(self.spec, terms, policy, availability);
+        Candidate {
+            listing,
+            terms,
+            nodes,
+            timeline,
+            cost: timeline::cost(self.spec, priced, terms, nodes, &timeline, &constraints.leaving(priced)),
+            kilograms: timeline::emitted(priced, nodes, gpu.power, &timeline).map(|carbon| carbon.kilograms),
+            verdict,
+        }
     }
 }
 

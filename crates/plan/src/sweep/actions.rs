@@ -6,7 +6,8 @@ use domain::run::{RunState, StopBy};
 use domain::sweep::{Best, SweepEnd, Trial};
 use domain::{Cause, Elapsed, Finding, InstanceId, Job, Money, RunId, SweepId, Work};
 
-use super::next::{Move, Stand, Standing, next, standing};
+use super::next::{Move, next};
+use super::standing::{Stand, Standing, standing};
 use super::{draws, trial};
 use crate::reconcile::{Action, ObservedState, Policy, SubmitTrial};
 use crate::world::{Run, SweepRecord, SweepState, World};
@@ -136,7 +137,7 @@ fn billed(world: &World, sweep: &SweepRecord) -> Money {
 
 /// What a sweep has cost until now: the sum over its trials.
 pub fn spent(world: &World, sweep: &SweepRecord, meters: &BTreeMap<InstanceId, Elapsed>) -> Money {
-    world.trials(sweep).map(|(_, run)| crate::bill::spent(world, run, meters)).sum()
+    world.trials(sweep).map(|(_, run)| crate::world::spent(world, run, meters)).sum()
 }
 
 /// The best trial so far, by the last result of each; of equals the earlier one.

@@ -11,7 +11,7 @@
 use domain::Sweep;
 use domain::sweep::{Goal, Method};
 
-use super::next::{Stand, Standing};
+use super::standing::{Stand, Standing};
 
 /// Epochs of each rung, the least first; one rung of all epochs for searches that do not halve.
 pub fn rungs(sweep: &Sweep, epochs: u32) -> Vec<u32> {

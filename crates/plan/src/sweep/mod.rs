@@ -12,6 +12,7 @@ mod halving;
 mod lifecycle;
 mod next;
 mod rows;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -20,6 +21,7 @@ pub use actions::{actions, best, spent};
 pub use bound::{Bound, bound};
 pub use draws::values;
 pub use halving::rungs;
-pub use next::{Move, Stand, Standing, next, standing};
+pub use next::{Move, next};
 pub use rows::{TrialRow, rows};
+pub use standing::{Stand, Standing, standing};
 pub use trial::{Misfit, crowded, job, misfit, most, plan};

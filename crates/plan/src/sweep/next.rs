@@ -1,36 +1,11 @@
 //! The next move of a sweep, from how all of its trials stand.
 
-use domain::run::{Outcome, RunState};
+use domain::Sweep;
 use domain::sweep::Method;
-use domain::{Sweep, Work};
 
 use super::halving::{goes_on, rungs};
+use super::standing::{Stand, Standing};
 use super::trial::most;
-use crate::world::{Measured, Run};
-
-/// How one trial stands.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Standing {
-    /// Epochs that it was last told to train for.
-    pub target: u32,
-    /// What it came to so far, oldest first.
-    pub results: Vec<Measured>,
-    /// What it is at.
-    pub state: Stand,
-}
-
-/// What a trial is at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stand {
-    /// Not at its end yet.
-    Open,
-    /// Trained for as long as it was told to.
-    Rested,
-    /// Ended without a model.
-    Failed,
-    /// Stopped, by the user or with its sweep.
-    Stopped,
-}
 
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,24 +20,6 @@ pub enum Move {
     Over,
     /// Nothing: more trials have failed than may.
     TooManyFailed,
-}
-
-/// How a trial stands that is this run.
-pub fn standing(run: &Run) -> Standing {
-    let state = match &run.state {
-        RunState::Queued | RunState::Renting { .. } | RunState::Staging { .. } | RunState::Running { .. } => {
-            Stand::Open
-        }
-        RunState::Recovering { .. } | RunState::Stopping { .. } => Stand::Open,
-        RunState::Stopped { .. } => Stand::Stopped,
-        RunState::Done { outcome: Outcome::Failed { .. } } => Stand::Failed,
-        RunState::Done { outcome: Outcome::Trained { .. } | Outcome::Succeeded } => Stand::Rested,
-    };
-    let target = match &run.job.work {
-        Work::Train(train) => train.last_epoch(),
-        Work::Command(_) => 0,
-    };
-    Standing { target, results: run.results.clone(), state }
 }
 
 /// The next move. `trials` are by number, from 1 without gaps; `epochs` are those of the job; `forgiven` so many

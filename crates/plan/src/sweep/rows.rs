@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use domain::sweep::Setting;
 use domain::{Elapsed, InstanceId, Money, RunId};
 
-use super::next::{Stand, standing};
+use super::standing::{Stand, standing};
 use crate::world::{Run, SweepRecord, World};
 
 /// One trial.
@@ -43,7 +43,7 @@ pub fn rows(world: &World, sweep: &SweepRecord, meters: &BTreeMap<InstanceId, El
             state: standing(run).state,
             epochs: last.map(|result| result.epochs),
             value: last.and_then(|result| result.value),
-            cost: crate::bill::spent(world, run, meters),
+            cost: crate::world::spent(world, run, meters),
         })
     };
     let mut rows: Vec<TrialRow> = world.trials(sweep).filter_map(row).collect();

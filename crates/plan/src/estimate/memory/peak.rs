@@ -55,7 +55,7 @@ impl Live<'_> {
     }
 }
 
-/// Walks over the operators `stage` of `graph`.
+/// Walks over the operators `stage` of `graph`, forward and backward.
 pub(super) fn activation_peak(
     graph: &Graph,
     stage: Range<usize>,
@@ -64,64 +64,98 @@ pub(super) fn activation_peak(
     recompute: ActivationCheckpointing,
 ) -> ActivationPeak {
     let plans = plans(graph, stage.clone(), storage, rules, recompute);
-    let count = graph.tensors.len();
-    let mut last_read = vec![0; count];
-    let mut held = vec![false; count];
-    let mut first_needed = vec![usize::MAX; count];
-    for index in stage.clone() {
-        let plan = &plans[index - stage.start];
-        for root in roots(graph, storage, index) {
-            last_read[root as usize] = index;
+    let lifetimes = Lifetimes::of(graph, stage.clone(), storage, &plans);
+    let live = Live { storage, there: vec![false; graph.tensors.len()], bytes: 0.0, fullest: 0.0 };
+    let mut walk = Walk { graph, stage, plans: &plans, lifetimes: &lifetimes, live };
+    walk.forward();
+    let kept = walk.live.bytes;
+    walk.backward();
+    ActivationPeak { kept, fullest: walk.live.fullest }
+}
+
+/// When each memory is read last and needed first, and whether it is saved for the backward pass.
+struct Lifetimes {
+    last_read: Vec<usize>,
+    held: Vec<bool>,
+    first_needed: Vec<usize>,
+}
+
+impl Lifetimes {
+    fn of(graph: &Graph, stage: Range<usize>, storage: &Storage, plans: &[Plan]) -> Lifetimes {
+        let count = graph.tensors.len();
+        let (mut last_read, mut held, mut first_needed) = (vec![0; count], vec![false; count], vec![usize::MAX; count]);
+        for index in stage.clone() {
+            let plan = &plans[index - stage.start];
+            for root in roots(graph, storage, index) {
+                last_read[root as usize] = index;
+            }
+            for root in plan.held.iter().chain(&plan.needed.roots) {
+                let first = &mut first_needed[*root as usize];
+                *first = index.min(*first);
+            }
+            for root in &plan.held {
+                held[*root as usize] = true;
+            }
         }
-        for root in plan.held.iter().chain(&plan.needed.roots) {
-            let first = &mut first_needed[*root as usize];
-            *first = index.min(*first);
-        }
-        for root in &plan.held {
-            held[*root as usize] = true;
-        }
+        Lifetimes { last_read, held, first_needed }
     }
-    let mut live = Live { storage, there: vec![false; count], bytes: 0.0, fullest: 0.0 };
-    for index in stage.clone() {
-        for root in roots(graph, storage, index) {
-            live.take(root);
-        }
-        live.bytes += plans[index - stage.start].own_held;
-        live.moment(0.0);
-        for root in roots(graph, storage, index) {
-            if last_read[root as usize] == index && !held[root as usize] {
-                live.release(root);
+}
+
+/// A walk over the operators of a stage.
+struct Walk<'a> {
+    graph: &'a Graph,
+    stage: Range<usize>,
+    plans: &'a [Plan],
+    lifetimes: &'a Lifetimes,
+    live: Live<'a>,
+}
+
+impl Walk<'_> {
+    fn forward(&mut self) {
+        let (graph, storage) = (self.graph, self.live.storage);
+        for index in self.stage.clone() {
+            for root in roots(graph, storage, index) {
+                self.live.take(root);
+            }
+            self.live.bytes += self.plans[index - self.stage.start].own_held;
+            self.live.moment(0.0);
+            for root in roots(graph, storage, index) {
+                if self.lifetimes.last_read[root as usize] == index && !self.lifetimes.held[root as usize] {
+                    self.live.release(root);
+                }
             }
         }
     }
-    let kept = live.bytes;
-    let mut gradient = vec![false; count];
-    for index in stage.clone().rev() {
-        let plan = &plans[index - stage.start];
-        for again in plan.again.clone() {
-            let again = &plans[again - stage.start];
-            again.needed.roots.iter().for_each(|root| live.take(*root));
-            live.bytes += again.needed.own - again.own_held;
-        }
-        for root in roots(graph, storage, index) {
-            let has_gradient = storage.writer[root as usize].is_some();
-            if has_gradient && !std::mem::replace(&mut gradient[root as usize], true) {
-                live.bytes += storage.bytes[root as usize];
+
+    fn backward(&mut self) {
+        let (graph, storage) = (self.graph, self.live.storage);
+        let mut gradient = vec![false; graph.tensors.len()];
+        for index in self.stage.clone().rev() {
+            let plan = &self.plans[index - self.stage.start];
+            for again in plan.again.clone() {
+                let again = &self.plans[again - self.stage.start];
+                again.needed.roots.iter().for_each(|root| self.live.take(*root));
+                self.live.bytes += again.needed.own - again.own_held;
             }
-        }
-        live.moment(plan.needed.transient);
-        let output = graph.operators[index].output.0;
-        if storage.root[output as usize] == output && std::mem::take(&mut gradient[output as usize]) {
-            live.bytes -= storage.bytes[output as usize];
-        }
-        for root in plan.held.iter().chain(&plan.needed.roots) {
-            if first_needed[*root as usize] == index {
-                live.release(*root);
+            for root in roots(graph, storage, index) {
+                let has_gradient = storage.writer[root as usize].is_some();
+                if has_gradient && !std::mem::replace(&mut gradient[root as usize], true) {
+                    self.live.bytes += storage.bytes[root as usize];
+                }
             }
+            self.live.moment(plan.needed.transient);
+            let output = graph.operators[index].output.0;
+            if storage.root[output as usize] == output && std::mem::take(&mut gradient[output as usize]) {
+                self.live.bytes -= storage.bytes[output as usize];
+            }
+            for root in plan.held.iter().chain(&plan.needed.roots) {
+                if self.lifetimes.first_needed[*root as usize] == index {
+                    self.live.release(*root);
+                }
+            }
+            self.live.bytes -= plan.needed.own;
         }
-        live.bytes -= plan.needed.own;
     }
-    ActivationPeak { kept, fullest: live.fullest }
 }
 
 /// The memory that an operator reads and writes.

@@ -59,6 +59,8 @@ impl Profile {
         }
     }
 
+    /// Prepares estimates of memory for a network under a setup: everything that does not depend on its batch. A stage of a
+    /// pipeline is as heavy as its fullest one.
     pub fn new(model: &ModelDescription, setup: &Setup, savings: &Savings, figures: &MemoryCoefficients) -> Profile {
         let graph = match model {
             ModelDescription::Graph(graph) => graph,

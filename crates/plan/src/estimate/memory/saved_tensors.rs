@@ -54,6 +54,7 @@ impl Rules {
         Rules { precision, flash: fused, compiled: false, tensor: 1.0, written_out: false, cast_once: false }
     }
 
+    /// Returns the rules of the program that `setup` and `savings` describe.
     pub fn new(setup: &Setup, savings: &Savings) -> Rules {
         Rules {
             precision: setup.precision,
@@ -83,6 +84,7 @@ impl Rules {
 }
 
 impl Storage {
+    /// Works out, for each tensor of one sample, which memory it lies in, its bytes and how many ranks share it.
     pub fn new(graph: &Graph, rules: &Rules) -> Storage {
         let count = graph.tensors.len();
         let mut storage = Storage {
@@ -180,22 +182,8 @@ impl Storage {
         let share = self.shared[operator.output.0 as usize].max(self.input(operator, &self.shared));
         let written = graph.tensors[operator.output.0 as usize] as f64;
         match &operator.kind {
-            OpKind::Convolution { .. } | OpKind::Linear { .. } => {
-                if let Some(input) = operator.inputs.first() {
-                    self.keep_for_product(graph, *input, rules, &mut kept);
-                }
-            }
-            OpKind::Product { .. } => {
-                for input in &operator.inputs {
-                    self.keep_for_product(graph, *input, rules, &mut kept);
-                }
-            }
-            OpKind::Recurrent { steps, hidden, gates, directions, .. } => {
-                if let Some(input) = operator.inputs.first() {
-                    self.keep_for_product(graph, *input, rules, &mut kept);
-                }
-                // Each step's gates, its cell and its output.
-                kept.own += (steps * hidden * (gates + 2) * directions) as f64 * rules.narrow();
+            OpKind::Convolution { .. } | OpKind::Linear { .. } | OpKind::Product { .. } | OpKind::Recurrent { .. } => {
+                self.products(graph, operator, rules, &mut kept);
             }
             OpKind::Attention { .. } => self.attention(graph, operator, rules, share, &mut kept),
             OpKind::Norm { norm, groups, .. } => {
@@ -204,29 +192,7 @@ impl Storage {
                 }
                 kept.own += 8.0 * *groups as f64;
             }
-            OpKind::Activation { function, .. } => match function {
-                Function::Relu | Function::Sigmoid | Function::Tanh => kept.roots.push(self.root_of(operator.output)),
-                Function::GeluNew | Function::QuickGelu | Function::SquaredRelu if !rules.compiled => {
-                    self.steps(graph, operator, *function, rules, &mut kept);
-                }
-                // x · 0.5 · (1 + erf(x ÷ √2)): what the error function is given, and both factors of the last product.
-                Function::Gelu if rules.written_out => kept.own += 3.0 * self.bytes_of(graph, operator.output),
-                Function::Gelu
-                | Function::Silu
-                | Function::HardSwish
-                | Function::GeluNew
-                | Function::QuickGelu
-                | Function::SquaredRelu
-                | Function::Other => {
-                    for input in &operator.inputs {
-                        self.keep(graph, *input, rules, &mut kept);
-                    }
-                    // Half-precision GELU and its like compute in registers; only an overwritten input costs a copy.
-                    if reuses(&operator.kind) {
-                        kept.own += self.bytes_of(graph, operator.output);
-                    }
-                }
-            },
+            OpKind::Activation { function, .. } => self.activation(graph, operator, *function, rules, &mut kept),
             OpKind::Elementwise { product, .. } => {
                 // A factor may be a weight of its own.
                 if *product && (operator.inputs.len() > 1 || operator.parameters > 0) {
@@ -260,6 +226,64 @@ impl Storage {
             }
         }
         kept
+    }
+
+    /// What products with weights or of activations save: their inputs, and a recurrent layer each step's state.
+    fn products(&self, graph: &Graph, operator: &Operator, rules: &Rules, kept: &mut SavedTensors) {
+        match &operator.kind {
+            OpKind::Convolution { .. } | OpKind::Linear { .. } => {
+                if let Some(input) = operator.inputs.first() {
+                    self.keep_for_product(graph, *input, rules, kept);
+                }
+            }
+            OpKind::Product { .. } => {
+                for input in &operator.inputs {
+                    self.keep_for_product(graph, *input, rules, kept);
+                }
+            }
+            OpKind::Recurrent { steps, hidden, gates, directions, .. } => {
+                if let Some(input) = operator.inputs.first() {
+                    self.keep_for_product(graph, *input, rules, kept);
+                }
+                // Each step's gates, its cell and its output.
+                kept.own += (steps * hidden * (gates + 2) * directions) as f64 * rules.narrow();
+            }
+            _ => {}
+        }
+    }
+
+    /// What a function of each value saves: its output where the gradient follows from it, else its input.
+    fn activation(
+        &self,
+        graph: &Graph,
+        operator: &Operator,
+        function: Function,
+        rules: &Rules,
+        kept: &mut SavedTensors,
+    ) {
+        match function {
+            Function::Relu | Function::Sigmoid | Function::Tanh => kept.roots.push(self.root_of(operator.output)),
+            Function::GeluNew | Function::QuickGelu | Function::SquaredRelu if !rules.compiled => {
+                self.steps(graph, operator, function, rules, kept);
+            }
+            // x · 0.5 · (1 + erf(x ÷ √2)): what the error function is given, and both factors of the last product.
+            Function::Gelu if rules.written_out => kept.own += 3.0 * self.bytes_of(graph, operator.output),
+            Function::Gelu
+            | Function::Silu
+            | Function::HardSwish
+            | Function::GeluNew
+            | Function::QuickGelu
+            | Function::SquaredRelu
+            | Function::Other => {
+                for input in &operator.inputs {
+                    self.keep(graph, *input, rules, kept);
+                }
+                // Half-precision GELU and its like compute in registers; only an overwritten input costs a copy.
+                if reuses(&operator.kind) {
+                    kept.own += self.bytes_of(graph, operator.output);
+                }
+            }
+        }
     }
 
     fn root_of(&self, tensor: TensorId) -> u32 {

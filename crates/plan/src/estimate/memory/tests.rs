@@ -3,7 +3,7 @@ use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
 
 use super::*;
 use crate::estimate::{ActivationCheckpointing, Device, Layout, NumericFormat, OptimizerKind, ParallelDegrees, Zero};
-use crate::model::families::bert::Head;
+use crate::model::families::language::bert::Head;
 use crate::model::families::{Bert, Gpt, Llama, Resnet};
 use crate::model::{Builder, Graph};
 

@@ -13,6 +13,7 @@ pub struct FeatureMap {
 }
 
 impl FeatureMap {
+    /// Values of one sample: channels × height × width.
     pub fn elements(&self) -> u64 {
         self.channels.saturating_mul(self.height).saturating_mul(self.width)
     }
@@ -39,22 +40,27 @@ impl Convolution {
         Convolution { channels, kernel, stride, padding: None, dilation: 1, groups: 1, bias: false, uneven: false }
     }
 
+    /// The same in so many groups of channels.
     pub fn groups(self, groups: u64) -> Convolution {
         Convolution { groups, ..self }
     }
 
+    /// The same with a bias per output channel.
     pub fn biased(self) -> Convolution {
         Convolution { bias: true, ..self }
     }
 
+    /// The same with so many pixels of padding on each side.
     pub fn padding(self, padding: u64) -> Convolution {
         Convolution { padding: Some(padding), ..self }
     }
 
+    /// The same with its kernel spread by `dilation`.
     pub fn dilation(self, dilation: u64) -> Convolution {
         Convolution { dilation, ..self }
     }
 
+    /// The same, padded by one pixel less before the image than after it.
     pub fn uneven(self, uneven: bool) -> Convolution {
         Convolution { uneven, ..self }
     }
@@ -72,12 +78,14 @@ fn sliding(side: u64, kernel: u64, stride: u64, padding: u64) -> u64 {
 }
 
 impl Builder {
+    /// Adds an input image of one sample: channels × height × width.
     pub fn image(&mut self, channels: u64, height: u64, width: u64) -> FeatureMap {
         let tensor = self.input(channels * height * width);
         self.reads(Input::Image([channels, height, width]));
         FeatureMap { tensor, channels, height, width }
     }
 
+    /// Adds a convolution; its output has `with.channels` and the sides that stride and padding leave.
     pub fn convolution(&mut self, name: &str, from: FeatureMap, with: Convolution) -> FeatureMap {
         let (height, width) = (with.side(from.height), with.side(from.width));
         let inner = with.kernel * with.kernel * from.channels / with.groups;
@@ -116,6 +124,7 @@ impl Builder {
         }
     }
 
+    /// Adds a pooling layer, padded by half its kernel: the maximum or the mean of each `kernel` × `kernel` window.
     pub fn pool(&mut self, name: &str, from: FeatureMap, kernel: u64, stride: u64, maximum: bool) -> FeatureMap {
         let padding = (kernel - 1) / 2;
         let [height, width] = [from.height, from.width].map(|side| sliding(side, kernel, stride, padding));

@@ -30,14 +30,17 @@ pub struct Owned {
 }
 
 impl Owned {
+    /// An operator without weights.
     pub const NOTHING: Owned = Owned { parameters: 0, buffers: 0 };
 
+    /// So many trained values and no buffers.
     pub fn parameters(parameters: u64) -> Owned {
         Owned { parameters, buffers: 0 }
     }
 }
 
 impl Builder {
+    /// Begins an empty graph.
     pub fn new() -> Builder {
         Builder::default()
     }
@@ -135,6 +138,7 @@ impl Builder {
         self.add("loss", OpKind::Loss { rows, classes }, &[scores], 1, Owned::NOTHING)
     }
 
+    /// Returns the graph, which holds operators in the order in which they were added.
     pub fn finish(self) -> Graph {
         self.graph
     }

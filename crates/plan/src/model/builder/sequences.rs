@@ -12,6 +12,7 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// Values of one sample: rows × width.
     pub fn elements(&self) -> u64 {
         self.rows.saturating_mul(self.width)
     }
@@ -32,6 +33,7 @@ impl Builder {
         Rows { tensor, rows, width }
     }
 
+    /// A linear layer: rows × `from.width` in, rows × `columns` out.
     pub fn linear(
         &mut self,
         name: impl Into<String>,
@@ -81,11 +83,13 @@ impl Builder {
         Rows { tensor: self.add(format!("{name}.scaled"), kind, &[divided], elements, owned), ..from }
     }
 
+    /// A function of each value.
     pub fn apply(&mut self, name: impl Into<String>, from: Rows, function: Function) -> Rows {
         let kind = OpKind::Activation { function, elements: from.elements(), in_place: false };
         Rows { tensor: self.add(name, kind, &[from.tensor], from.elements(), Owned::NOTHING), ..from }
     }
 
+    /// Dropout over each value.
     pub fn dropout(&mut self, name: impl Into<String>, from: Rows) -> Rows {
         let kind = OpKind::Dropout { elements: from.elements() };
         Rows { tensor: self.add(name, kind, &[from.tensor], from.elements(), Owned::NOTHING), ..from }

@@ -4,7 +4,7 @@
 //! part is gated. A [`TransformerBlock`] says so; [`TransformerBlock::add`] writes its operators as the usual PyTorch programs run them.
 
 use super::super::builder::{Builder, Owned, Rows};
-use super::super::graph::{Function, Norm, OpKind, WeightSplit};
+use super::super::graph::{Function, Norm, OpKind, TensorId, WeightSplit};
 use super::latent::Latent;
 
 /// What every block of one transformer is made of.
@@ -238,50 +238,10 @@ impl TransformerBlock {
             return latent.add(self, builder, name, from);
         }
         let name = |inner: &str| format!("{name}.{inner}");
-        let (wide, narrow) = (self.heads * self.head_width, self.key_heads * self.head_width);
+        let wide = self.heads * self.head_width;
         let queries_keys_values = match self.joined && itself {
-            true => {
-                let joined = builder.linear(
-                    name("query_key_value"),
-                    from,
-                    wide + 2 * narrow,
-                    self.query_bias,
-                    WeightSplit::Columns,
-                );
-                match self.rotary {
-                    // Queries and keys are turned, values stay in what was joined.
-                    true => {
-                        let turned = Rows { width: wide + narrow, ..joined };
-                        vec![builder.rotate(name("rotation"), turned).tensor, joined.tensor]
-                    }
-                    false => vec![joined.tensor],
-                }
-            }
-            false => {
-                let (mut asks, mut answers) = (from, other);
-                if self.placed {
-                    asks = builder.rotate(name("query_place"), from);
-                    answers = if itself { asks } else { builder.rotate(name("key_place"), other) };
-                }
-                let mut projected = [("query", asks, wide), ("key", answers, narrow), ("value", other, narrow)].map(
-                    |(part, from, width)| {
-                        let bias = self.query_bias && (part != "key" || self.key_bias);
-                        builder.linear(name(part), from, width, bias, WeightSplit::Columns)
-                    },
-                );
-                for (part, rows) in ["query", "key"].iter().zip(projected.iter_mut()) {
-                    if self.head_norm {
-                        let heads =
-                            Rows { rows: rows.rows * rows.width / self.head_width, width: self.head_width, ..*rows };
-                        let normal = self.normal(builder, name(&format!("{part}_norm")), heads);
-                        rows.tensor = normal.tensor;
-                    }
-                    if self.rotary && itself {
-                        *rows = builder.rotate(name(&format!("{part}_rotation")), *rows);
-                    }
-                }
-                projected.map(|rows| rows.tensor).to_vec()
-            }
+            true => self.joined_projection(builder, &name, from),
+            false => self.projections(builder, &name, from, other),
         };
         let kind = OpKind::Attention {
             heads: self.heads,
@@ -295,6 +255,54 @@ impl TransformerBlock {
         let tensor = builder.add(name("scores"), kind, &queries_keys_values, from.rows * wide, Owned::NOTHING);
         let attended = Rows { tensor, rows: from.rows, width: wide };
         builder.linear(name("output"), attended, self.hidden, self.output_bias, WeightSplit::Rows)
+    }
+
+    /// Queries, keys and values from one product.
+    fn joined_projection(&self, builder: &mut Builder, name: &dyn Fn(&str) -> String, from: Rows) -> Vec<TensorId> {
+        let (wide, narrow) = (self.heads * self.head_width, self.key_heads * self.head_width);
+        let joined =
+            builder.linear(name("query_key_value"), from, wide + 2 * narrow, self.query_bias, WeightSplit::Columns);
+        match self.rotary {
+            // Queries and keys are turned, values stay in what was joined.
+            true => {
+                let turned = Rows { width: wide + narrow, ..joined };
+                vec![builder.rotate(name("rotation"), turned).tensor, joined.tensor]
+            }
+            false => vec![joined.tensor],
+        }
+    }
+
+    /// Queries of `from`, keys and values of `other`, each from a product of its own.
+    fn projections(
+        &self,
+        builder: &mut Builder,
+        name: &dyn Fn(&str) -> String,
+        from: Rows,
+        other: Rows,
+    ) -> Vec<TensorId> {
+        let itself = from == other;
+        let (wide, narrow) = (self.heads * self.head_width, self.key_heads * self.head_width);
+        let (mut asks, mut answers) = (from, other);
+        if self.placed {
+            asks = builder.rotate(name("query_place"), from);
+            answers = if itself { asks } else { builder.rotate(name("key_place"), other) };
+        }
+        let mut projected =
+            [("query", asks, wide), ("key", answers, narrow), ("value", other, narrow)].map(|(part, from, width)| {
+                let bias = self.query_bias && (part != "key" || self.key_bias);
+                builder.linear(name(part), from, width, bias, WeightSplit::Columns)
+            });
+        for (part, rows) in ["query", "key"].iter().zip(projected.iter_mut()) {
+            if self.head_norm {
+                let heads = Rows { rows: rows.rows * rows.width / self.head_width, width: self.head_width, ..*rows };
+                let normal = self.normal(builder, name(&format!("{part}_norm")), heads);
+                rows.tensor = normal.tensor;
+            }
+            if self.rotary && itself {
+                *rows = builder.rotate(name(&format!("{part}_rotation")), *rows);
+            }
+        }
+        projected.map(|rows| rows.tensor).to_vec()
     }
 
     fn feed(&self, builder: &mut Builder, block: u32, from: Rows) -> Rows {

@@ -46,6 +46,7 @@ pub struct TextTower {
 }
 
 impl Clip {
+    /// Builds the graph of one sample: an image, a text, or a pair of both with the loss over their likeness.
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
         let mut ends = Vec::new();

@@ -31,6 +31,7 @@ pub struct Whisper {
 }
 
 impl Whisper {
+    /// Builds the graph of one sample: 30 seconds of audio that the encoder reads, and tokens that the decoder predicts.
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
         let encoded = if self.encoder_layers > 0 { Some(self.encode(&mut builder)) } else { None };
@@ -128,51 +129,19 @@ pub enum SpeechHead {
 }
 
 impl Wav2vec {
+    /// Builds the graph of one sample of `samples` values of audio, up to the loss of its head.
     pub fn graph(&self) -> Graph {
         let mut builder = Builder::new();
         builder.reads(Input::Sound(self.samples));
         let hidden = self.block.hidden;
         let mut at = Rows { tensor: builder.input(self.samples), rows: self.samples, width: 1 };
-        for (index, convolved) in self.convolutions.iter().enumerate() {
-            let name = format!("feature{index}");
-            let rows = at.rows.saturating_sub(convolved.kernel) / convolved.stride.max(1) + 1;
-            let window = Window {
-                columns: convolved.channels,
-                kernel: convolved.kernel,
-                rows,
-                groups: 1,
-                bias: self.convolution_bias,
-            };
-            at = wave(&mut builder, &name, at, window);
-            if self.norms_each || index == 0 {
-                at = builder.norm(format!("{name}.norm"), at, Norm::Layer, true);
-            }
-            at = builder.apply(format!("{name}.gelu"), at, Function::Gelu);
-        }
-        at = builder.norm("features.norm", at, Norm::Layer, true);
-        at = builder.linear("features.widen", at, hidden, true, WeightSplit::Whole);
+        at = self.features(&mut builder, at);
         // What is hidden from it is replaced by one learned vector.
         let elements = at.elements();
         let masked =
             builder.add("masked", OpKind::Copy { elements }, &[at.tensor], elements, Owned::parameters(hidden));
         at = Rows { tensor: masked, ..at };
-        let window = Window {
-            columns: hidden,
-            kernel: self.position_kernel,
-            rows: at.rows,
-            groups: self.position_groups,
-            bias: true,
-        };
-        let places = wave(&mut builder, "positions", at, window);
-        // Its weight is stored as directions and a length for each moment.
-        let places = builder.add(
-            "positions.gelu",
-            OpKind::Activation { function: Function::Gelu, elements, in_place: false },
-            &[places.tensor],
-            elements,
-            Owned::parameters(self.position_kernel),
-        );
-        at = builder.combine("positions.sum", at, Rows { tensor: places, ..at }, false);
+        at = self.positions(&mut builder, at);
         let before = matches!(self.block.order, super::block::Order::Before);
         if !before {
             at = builder.norm("norm", at, Norm::Layer, true);
@@ -184,6 +153,55 @@ impl Wav2vec {
         if before {
             at = builder.norm("norm", at, Norm::Layer, true);
         }
+        self.predict(&mut builder, at);
+        builder.finish()
+    }
+
+    /// Convolutions over the sound, and a layer to the width of the blocks.
+    fn features(&self, builder: &mut Builder, mut at: Rows) -> Rows {
+        for (index, convolved) in self.convolutions.iter().enumerate() {
+            let name = format!("feature{index}");
+            let rows = at.rows.saturating_sub(convolved.kernel) / convolved.stride.max(1) + 1;
+            let window = Window {
+                columns: convolved.channels,
+                kernel: convolved.kernel,
+                rows,
+                groups: 1,
+                bias: self.convolution_bias,
+            };
+            at = wave(builder, &name, at, window);
+            if self.norms_each || index == 0 {
+                at = builder.norm(format!("{name}.norm"), at, Norm::Layer, true);
+            }
+            at = builder.apply(format!("{name}.gelu"), at, Function::Gelu);
+        }
+        at = builder.norm("features.norm", at, Norm::Layer, true);
+        builder.linear("features.widen", at, self.block.hidden, true, WeightSplit::Whole)
+    }
+
+    /// Positions from a convolution along time, added to what it reads.
+    fn positions(&self, builder: &mut Builder, at: Rows) -> Rows {
+        let elements = at.elements();
+        let window = Window {
+            columns: self.block.hidden,
+            kernel: self.position_kernel,
+            rows: at.rows,
+            groups: self.position_groups,
+            bias: true,
+        };
+        let places = wave(builder, "positions", at, window);
+        // Its weight is stored as directions and a length for each moment.
+        let places = builder.add(
+            "positions.gelu",
+            OpKind::Activation { function: Function::Gelu, elements, in_place: false },
+            &[places.tensor],
+            elements,
+            Owned::parameters(self.position_kernel),
+        );
+        builder.combine("positions.sum", at, Rows { tensor: places, ..at }, false)
+    }
+
+    fn predict(&self, builder: &mut Builder, at: Rows) {
         match self.head {
             SpeechHead::Nothing => {}
             SpeechHead::Letters { vocabulary } => {
@@ -196,7 +214,6 @@ impl Wav2vec {
                 builder.loss(scores.tensor, 1, classes);
             }
         }
-        builder.finish()
     }
 }
 

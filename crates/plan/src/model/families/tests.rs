@@ -1,4 +1,4 @@
-use super::bert::Head;
+use super::language::bert::Head;
 use super::*;
 use crate::model::Graph;
 

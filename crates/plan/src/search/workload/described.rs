@@ -29,40 +29,7 @@ pub fn model_file(job: &Job) -> Option<&str> {
 /// What is missing or cannot be read, with what to write.
 pub(super) fn resolve(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> Result<ResolvedWorkload, Problem> {
     let mut assumptions = Vec::new();
-    let shape =
-        SampleShape { sequence: workload.sequence, image: workload.picture.map(|side| [3, side, side]), classes: None };
-    let at_model = |problem: Problem| match problem.key.as_str() {
-        key @ ("sequence" | "picture") => Problem { key: format!("workload.{key}"), ..problem },
-        key => {
-            let at = if key.is_empty() { String::new() } else { format!("`{key}`: ") };
-            let whose = match &workload.model {
-                Named::File(path) => format!("`{path}`: "),
-                Named::Described(_) => String::new(),
-            };
-            let message = format!("{whose}{at}{}", problem.message);
-            Problem { key: "workload.model".to_owned(), message, ..problem }
-        }
-    };
-    let model = match &workload.model {
-        Named::File(_) => ModelDescription::Graph(read::model(bytes.unwrap_or_default(), &shape).map_err(at_model)?),
-        Named::Described(Described::Config(figures)) => {
-            let text = serde_json::Value::Object(figures.0.clone()).to_string();
-            ModelDescription::Graph(read::model(text.as_bytes(), &shape).map_err(at_model)?)
-        }
-        Named::Described(Described::Totals(totals)) => {
-            if totals.parameters.0 == 0 || totals.multiply_adds.0 == 0 {
-                let message = "a network without weights or arithmetic learns nothing";
-                return Err(Problem::at("workload.model.totals", message)
-                    .hint("write its totals, as tables of models state them"));
-            }
-            ModelDescription::Summary(Summary {
-                parameters: totals.parameters.0 as f64,
-                multiply_adds: totals.multiply_adds.0 as f64,
-                activations: totals.activations.0 as f64,
-                family: totals.family.clone(),
-            })
-        }
-    };
+    let model = network(workload, bytes)?;
     if let ModelDescription::Graph(graph) = &model {
         fits(graph, workload)?;
         if !graph.unknown.is_empty() {
@@ -81,6 +48,66 @@ pub(super) fn resolve(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> R
         (None, _) => 1.0,
     };
     let seen = samples.unwrap_or_else(|| steps.saturating_mul(workload.batch));
+    let data = demand(job, &input, seen, &mut assumptions);
+    let length = RunLength {
+        batch: workload.batch,
+        steps,
+        evaluated: workload.evaluated.map_or(0, |count| (count.0 as f64 * epochs.ceil()) as u64),
+    };
+    let program = program(workload);
+    let saving = Saving { keep: KEEP, every: workload.checkpoint.map(|between| between.as_secs_f64()) };
+    let network = ResolvedNetwork::of(model);
+    let spec = TrainingSpec {
+        length,
+        data,
+        checkpoints: checkpoints(network.ops.parameters, &program, saving),
+        network: network.figures(),
+        program,
+        division: ParallelChoice::Search,
+    };
+    Ok(ResolvedWorkload { network, spec, samples, assumptions })
+}
+
+/// The network that a `workload:` names: from a file's bytes, a configuration or totals.
+fn network(workload: &Workload, bytes: Option<&[u8]>) -> Result<ModelDescription, Problem> {
+    let shape =
+        SampleShape { sequence: workload.sequence, image: workload.picture.map(|side| [3, side, side]), classes: None };
+    let at_model = |problem: Problem| match problem.key.as_str() {
+        key @ ("sequence" | "picture") => Problem { key: format!("workload.{key}"), ..problem },
+        key => {
+            let at = if key.is_empty() { String::new() } else { format!("`{key}`: ") };
+            let whose = match &workload.model {
+                Named::File(path) => format!("`{path}`: "),
+                Named::Described(_) => String::new(),
+            };
+            let message = format!("{whose}{at}{}", problem.message);
+            Problem { key: "workload.model".to_owned(), message, ..problem }
+        }
+    };
+    Ok(match &workload.model {
+        Named::File(_) => ModelDescription::Graph(read::model(bytes.unwrap_or_default(), &shape).map_err(at_model)?),
+        Named::Described(Described::Config(figures)) => {
+            let text = serde_json::Value::Object(figures.0.clone()).to_string();
+            ModelDescription::Graph(read::model(text.as_bytes(), &shape).map_err(at_model)?)
+        }
+        Named::Described(Described::Totals(totals)) => {
+            if totals.parameters.0 == 0 || totals.multiply_adds.0 == 0 {
+                let message = "a network without weights or arithmetic learns nothing";
+                return Err(Problem::at("workload.model.totals", message)
+                    .hint("write its totals, as tables of models state them"));
+            }
+            ModelDescription::Summary(Summary {
+                parameters: totals.parameters.0 as f64,
+                multiply_adds: totals.multiply_adds.0 as f64,
+                activations: totals.activations.0 as f64,
+                family: totals.family.clone(),
+            })
+        }
+    })
+}
+
+/// What the run reads: `seen` samples, unless the job says how many bytes the data has.
+fn demand(job: &Job, input: &InputSpec, seen: u64, assumptions: &mut Vec<String>) -> DataDemand {
     let sample_bytes = input.bytes;
     let data = job.data.bytes.unwrap_or_else(|| {
         let assumed = Bytes(seen.saturating_mul(sample_bytes));
@@ -101,17 +128,11 @@ pub(super) fn resolve(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> R
             Some(per_core)
         }
     };
-    let length = RunLength {
-        batch: workload.batch,
-        steps,
-        evaluated: workload.evaluated.map_or(0, |count| (count.0 as f64 * epochs.ceil()) as u64),
-    };
-    let data = DataDemand {
-        per_core,
-        bytes: data,
-        disk: if input.has_images { Service::SsdDisk } else { Service::PlainDisk },
-    };
-    let program = ProgramOptions {
+    DataDemand { per_core, bytes: data, disk: if input.has_images { Service::SsdDisk } else { Service::PlainDisk } }
+}
+
+fn program(workload: &Workload) -> ProgramOptions {
+    ProgramOptions {
         precision: workload.precision,
         optimizer: workload.optimizer,
         layout: Layout::from(workload.memory_format),
@@ -119,18 +140,7 @@ pub(super) fn resolve(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> R
         compiled: workload.compiled,
         recompute: workload.recompute,
         averages: false,
-    };
-    let saving = Saving { keep: KEEP, every: workload.checkpoint.map(|between| between.as_secs_f64()) };
-    let network = ResolvedNetwork::of(model);
-    let spec = TrainingSpec {
-        length,
-        data,
-        checkpoints: checkpoints(network.ops.parameters, &program, saving),
-        network: network.figures(),
-        program,
-        division: ParallelChoice::Search,
-    };
-    Ok(ResolvedWorkload { network, spec, samples, assumptions })
+    }
 }
 
 /// Steps in all; `length` is that of a sequence, where the network reads words.

@@ -31,6 +31,7 @@ pub(super) struct InputSpec {
 }
 
 impl InputSpec {
+    /// What one sample of a network is: what its graph reads, else tokens where the job names a `sequence`, else a photograph.
     pub fn of(model: &ModelDescription, workload: &Workload) -> InputSpec {
         match model {
             ModelDescription::Graph(graph) if !graph.inputs.is_empty() => InputSpec::of_graph(graph),

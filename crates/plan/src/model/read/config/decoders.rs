@@ -2,7 +2,7 @@
 
 use domain::problem::Problem;
 
-use super::figures::ConfigFields;
+use super::fields::ConfigFields;
 use super::mixtures;
 use crate::model::families::DecoderOnly;
 use crate::model::families::block::{Order, TransformerBlock};

@@ -2,11 +2,11 @@
 
 use domain::problem::Problem;
 
-use super::figures::ConfigFields;
-use crate::model::families::bert::{Distances, Head};
+use super::fields::ConfigFields;
 use crate::model::families::block::{Feed, Order, TransformerBlock};
-use crate::model::families::decoder::DecoderHead;
-use crate::model::families::encoder_decoder;
+use crate::model::families::language::bert::{Distances, Head};
+use crate::model::families::language::decoder::DecoderHead;
+use crate::model::families::language::encoder_decoder;
 use crate::model::families::{Bert, DecoderOnly, EncoderDecoder};
 use crate::model::{Function, Graph, Norm};
 

@@ -3,7 +3,7 @@
 
 use domain::problem::Problem;
 
-use super::figures::ConfigFields;
+use super::fields::ConfigFields;
 use super::images;
 use crate::model::builder::Rows;
 use crate::model::{Builder, Function, Graph, Norm, WeightSplit};

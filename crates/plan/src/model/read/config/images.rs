@@ -2,11 +2,11 @@
 
 use domain::problem::Problem;
 
-use super::figures::ConfigFields;
+use super::fields::ConfigFields;
 use crate::model::families::block::{Feed, TransformerBlock};
 use crate::model::families::clip::{Clip, Sees, TextTower};
-use crate::model::families::resnet::{self, Stem, Variation};
-use crate::model::families::vit::Finds;
+use crate::model::families::vision::resnet::{self, Stem, Variation};
+use crate::model::families::vision::vit::Finds;
 use crate::model::families::{Convnext, Mobilenet, Resnet, Vit, Yolo};
 use crate::model::{Function, Graph};
 

@@ -3,7 +3,7 @@
 
 use domain::problem::Problem;
 
-use super::figures::ConfigFields;
+use super::fields::ConfigFields;
 use crate::model::families::DecoderOnly;
 use crate::model::families::block::Experts;
 use crate::model::families::latent::Latent;

@@ -3,12 +3,9 @@
 //! `model_type` says which names to look for. A type that is not known is read as a decoder where its keys are those of
 //! one, and the graph says so in `unknown`; otherwise the problem tells what is known.
 
-mod asked;
 mod decoders;
-mod defaults;
 mod encoders;
-mod figures;
-mod fitting;
+mod fields;
 mod halves;
 mod images;
 mod mixtures;
@@ -22,8 +19,7 @@ mod tests;
 use domain::problem::Problem;
 use serde_json::Value;
 
-use self::asked::Asked;
-use self::figures::ConfigFields;
+use self::fields::{Asked, ConfigFields};
 use super::SampleShape;
 use crate::model::{Graph, OpKind, Operator};
 
@@ -99,7 +95,15 @@ fn whole(figures: &ConfigFields) -> Result<Graph, Problem> {
     }
 }
 
+/// The network of a type that `transformers` knows; none of another.
 fn by_type(kind: &str, figures: &ConfigFields) -> Result<Option<Graph>, Problem> {
+    match language(kind, figures)? {
+        Some(graph) => Ok(Some(graph)),
+        None => vision_or_sound(kind, figures),
+    }
+}
+
+fn language(kind: &str, figures: &ConfigFields) -> Result<Option<Graph>, Problem> {
     Ok(Some(match kind {
         "bert"
         | "roberta"
@@ -137,6 +141,15 @@ fn by_type(kind: &str, figures: &ConfigFields) -> Result<Option<Graph>, Problem>
         "llama" | "mistral" | "mixtral" | "qwen2" | "qwen2_moe" | "qwen3" | "qwen3_moe" | "phi3" | "internlm2"
         | "granite" | "olmo2" | "smollm3" | "yi" | "baichuan" | "ministral" | "minicpm" | "deepseek_v2"
         | "deepseek_v3" => decoders::llama(figures, kind)?,
+        "mamba" => recurrent::mamba(figures)?,
+        "mamba2" => recurrent::mamba2(figures)?,
+        "rwkv" => recurrent::rwkv(figures)?,
+        _ => return Ok(None),
+    }))
+}
+
+fn vision_or_sound(kind: &str, figures: &ConfigFields) -> Result<Option<Graph>, Problem> {
+    Ok(Some(match kind {
         "vit" | "deit" | "beit" | "dinov2" | "vit_msn" | "data2vec-vision" | "yolos" => images::vit(figures, kind)?,
         "resnet" => images::resnet(figures)?,
         "convnext" => images::convnext(figures, false)?,
@@ -153,9 +166,6 @@ fn by_type(kind: &str, figures: &ConfigFields) -> Result<Option<Graph>, Problem>
         "clip_text_model" | "siglip_text_model" => images::clip_half(figures, kind, false)?,
         "whisper" => sounds::whisper(figures)?,
         "wav2vec2" | "hubert" => sounds::wav2vec(figures)?,
-        "mamba" => recurrent::mamba(figures)?,
-        "mamba2" => recurrent::mamba2(figures)?,
-        "rwkv" => recurrent::rwkv(figures)?,
         "detr" => objects::detr(figures)?,
         "mobilenet_v1" => images::mobilenet_first(figures)?,
         "mobilenet_v2" => images::mobilenet_second(figures)?,

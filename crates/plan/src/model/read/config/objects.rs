@@ -2,7 +2,7 @@
 
 use domain::problem::Problem;
 
-use super::figures::ConfigFields;
+use super::fields::ConfigFields;
 use super::images;
 use crate::model::families::block::{Feed, Order, TransformerBlock};
 use crate::model::families::{Detr, Resnet};

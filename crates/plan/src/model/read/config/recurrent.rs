@@ -2,7 +2,7 @@
 
 use domain::problem::Problem;
 
-use super::figures::ConfigFields;
+use super::fields::ConfigFields;
 use crate::model::Graph;
 use crate::model::families::{Mamba, Mamba2, Rwkv};
 

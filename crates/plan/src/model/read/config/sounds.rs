@@ -2,7 +2,7 @@
 
 use domain::problem::Problem;
 
-use super::figures::ConfigFields;
+use super::fields::ConfigFields;
 use crate::model::families::block::{Feed, Order, TransformerBlock};
 use crate::model::families::sound::{Convolved, SpeechHead};
 use crate::model::families::{Wav2vec, Whisper};
@@ -61,30 +61,11 @@ pub(super) fn wav2vec(figures: &ConfigFields) -> Result<Graph, Problem> {
     let hidden = figures.or(&["hidden_size"], 768)?;
     let heads = figures.or(&["num_attention_heads"], 12)?;
     figures.divides("num_attention_heads", heads, hidden)?;
-    let lists = [
-        ("conv_dim", vec![512; 7]),
-        ("conv_kernel", vec![10, 3, 3, 3, 3, 2, 2]),
-        ("conv_stride", vec![5, 2, 2, 2, 2, 2, 2]),
-    ];
-    let mut read = Vec::new();
-    for (key, usual) in lists {
-        read.push(figures.list(key)?.unwrap_or(usual));
-    }
-    let count = read[0].len();
-    if count == 0 || count > 32 || read.iter().any(|list| list.len() != count) {
-        return Err(Problem::at("conv_dim", "`conv_dim`, `conv_kernel` and `conv_stride` do not belong together")
-            .hint("one of each a convolution"));
-    }
-    let convolutions = (0..count).map(|index| Convolved {
-        channels: read[0][index].min(1 << 14),
-        kernel: read[1][index].min(1 << 10),
-        stride: read[2][index].min(1 << 10),
-    });
     let samples = figures.shape.sequence.unwrap_or(TEN_SECONDS);
     let before = figures.flag("do_stable_layer_norm", false);
     let network = Wav2vec {
         samples: samples.clamp(400, 1 << 24),
-        convolutions: convolutions.collect(),
+        convolutions: convolutions(figures)?,
         convolution_bias: figures.flag("conv_bias", false),
         norms_each: figures.text("feat_extract_norm") == Some("layer"),
         layers: figures.layers_or("num_hidden_layers", 12)?,
@@ -118,4 +99,28 @@ pub(super) fn wav2vec(figures: &ConfigFields) -> Result<Graph, Problem> {
         graph.unknown.push("what pre-training adds to the blocks ×1".to_owned());
     }
     Ok(graph)
+}
+
+/// The convolutions over the sound, as three lists of one length say them.
+fn convolutions(figures: &ConfigFields) -> Result<Vec<Convolved>, Problem> {
+    let lists = [
+        ("conv_dim", vec![512; 7]),
+        ("conv_kernel", vec![10, 3, 3, 3, 3, 2, 2]),
+        ("conv_stride", vec![5, 2, 2, 2, 2, 2, 2]),
+    ];
+    let mut read = Vec::new();
+    for (key, usual) in lists {
+        read.push(figures.list(key)?.unwrap_or(usual));
+    }
+    let count = read[0].len();
+    if count == 0 || count > 32 || read.iter().any(|list| list.len() != count) {
+        return Err(Problem::at("conv_dim", "`conv_dim`, `conv_kernel` and `conv_stride` do not belong together")
+            .hint("one of each a convolution"));
+    }
+    let convolved = |index: usize| Convolved {
+        channels: read[0][index].min(1 << 14),
+        kernel: read[1][index].min(1 << 10),
+        stride: read[2][index].min(1 << 10),
+    };
+    Ok((0..count).map(convolved).collect())
 }

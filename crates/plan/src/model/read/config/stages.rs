@@ -3,10 +3,10 @@
 
 use domain::problem::Problem;
 
-use super::figures::ConfigFields;
+use super::fields::ConfigFields;
 use super::images::rounded;
-use crate::model::families::mobilenet::Inverted;
-use crate::model::families::segformer::{SegformerHead, Stage};
+use crate::model::families::vision::mobilenet::Inverted;
+use crate::model::families::vision::segformer::{SegformerHead, Stage};
 use crate::model::families::{Mobilenet, Mobilevit, Regnet, Segformer, Swin};
 use crate::model::{Function, Graph};
 

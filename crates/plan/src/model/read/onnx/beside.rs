@@ -6,11 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::listed::Listed;
-use super::messages;
-
-/// The field of a model's message under which values are brought: none that ONNX has.
-pub(super) const BROUGHT: u64 = 7000;
+use super::file::{self, BROUGHT};
+use super::weights::Listed;
 
 /// Larger tables are not looked at, nor more bytes in all.
 const LARGEST: u64 = 8 << 20;
@@ -28,7 +25,7 @@ pub struct Beside {
 
 /// Says which values beside an ONNX file matter; none of what is no such file.
 pub fn wanted(bytes: &[u8]) -> Vec<Beside> {
-    let Ok(Some(graph)) = messages::model(bytes) else { return Vec::new() };
+    let Ok(Some(graph)) = file::model(bytes) else { return Vec::new() };
     let Some(listed) = graph.signature.and_then(Listed::read) else { return Vec::new() };
     let origins: BTreeMap<&str, &str> = graph.infos.iter().map(|info| (info.name, info.origins)).collect();
     let mut all = 0u64;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::listed::Missing;
+use super::weights::Missing;
 use crate::model::{Graph, Norm, OpKind, Operator};
 
 /// Fewer convolutions than this were trained without normalisation too (VGG, AlexNet); and where nothing is summed with

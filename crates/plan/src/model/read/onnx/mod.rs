@@ -1,31 +1,23 @@
 //! Networks from ONNX files: messages are read in place, shapes are worked out node by node, and each node becomes an
 //! operator of the graph.
 //!
-//! [`wire`] and [`messages`] read; [`values`] holds what is known of each value (its dimensions, small constants, which
-//! weights it is made of), [`weights`] how much of each weight is trained, [`listed`] the same where the file lists them; [`nodes`] translates; [`patterns`] finds what exporters wrote out in small pieces
-//! (normalisations, GELU, SiLU), [`attention`] what they did with attention, [`folded`] what they left out, [`flow`] branches and loops, [`quantised`] weights in few bits, [`beside`] values in another file; [`blocks`]
-//! finds the repeated parts.
+//! [`file`] reads messages; [`values`] holds what is known of each value (its dimensions, small constants, which weights it
+//! is made of) and [`weights`] how much of each weight is trained; [`nodes`] translates, helped by [`patterns`], which
+//! finds what exporters wrote out in small pieces (normalisations, GELU, SiLU). Then the graph is put in order:
+//! [`folded`] adds what the exporter left out, [`attention`] fuses what it wrote out, [`blocks`] finds the repeated parts.
+//! [`beside`] says which values in another file matter.
 
 mod attention;
 pub mod beside;
 mod blocks;
-mod constants;
-mod flow;
+mod file;
 mod folded;
-mod listed;
-mod messages;
 mod nodes;
-mod norms;
 mod patterns;
-mod products;
-mod quantised;
-mod rank;
-mod shapes;
 #[cfg(test)]
 mod tests;
 mod values;
 mod weights;
-mod wire;
 
 use domain::problem::Problem;
 
@@ -46,7 +38,7 @@ enum Broken {
 /// Reads an ONNX file. Weights may stand in the file or beside it: only their dimensions are looked at.
 pub fn read(bytes: &[u8], shape: &SampleShape) -> Result<Graph, Problem> {
     let hint = "export the model again, or give its `config.json`";
-    let message = match messages::model(bytes) {
+    let message = match file::model(bytes) {
         Ok(Some(graph)) if !graph.nodes.is_empty() => graph,
         Ok(_) => return Err(Problem::at("", "the file holds no network that ONNX would").hint(hint)),
         Err(broken) => {

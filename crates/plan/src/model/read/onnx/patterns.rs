@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::messages::{Graph, Node};
+use super::file::{Graph, Node};
 use crate::model::{Function, Norm};
 
 /// What becomes of a node.

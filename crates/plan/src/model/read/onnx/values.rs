@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use domain::problem::Problem;
 
 use super::super::SampleShape;
-use super::listed::{Listed, Missing};
-use super::messages::{self, Dimension, Info, MOST_DIMS, Node, Stored};
-use super::weights::Weights;
+use super::file::{self, Dimension, Info, MOST_DIMS, Node, Stored};
+use super::weights::{Listed, Missing, Weights};
 use crate::model::builder::Owned;
 use crate::model::{Builder, Input, TensorId};
 
@@ -32,14 +31,17 @@ pub(super) struct Value {
 }
 
 impl Value {
+    /// The product of its dimensions.
     pub fn elements(&self) -> u64 {
         product(&self.dims)
     }
 
+    /// Whether it is a weight or a constant, the same for all samples.
     pub fn is_fixed(&self) -> bool {
         self.tensor.is_none()
     }
 
+    /// Its last dimension; 1 for a scalar.
     pub fn last(&self) -> u64 {
         self.dims.last().copied().unwrap_or(1)
     }
@@ -81,7 +83,11 @@ pub(super) struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    pub fn new(graph: &'a messages::Graph<'a>, shape: &SampleShape) -> Result<State<'a>, Problem> {
+    /// Begins with the weights and the inputs of a file. `shape` fills in dimensions that it leaves open.
+    ///
+    /// # Errors
+    /// An input whose dimensions are not said, or are larger than any network has.
+    pub fn new(graph: &'a file::Graph<'a>, shape: &SampleShape) -> Result<State<'a>, Problem> {
         let mut state = State {
             at_work: "",
             module: None,
@@ -172,6 +178,7 @@ impl<'a> State<'a> {
         Ok(sizes)
     }
 
+    /// The value of a name, where a node or the file has set it.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.values.get(name)
     }
@@ -228,7 +235,7 @@ impl<'a> State<'a> {
     }
 
     /// Knows what a branch or the body of a loop holds; names are those of the whole file.
-    pub fn enter(&mut self, graph: &'a messages::Graph<'a>) {
+    pub fn enter(&mut self, graph: &'a file::Graph<'a>) {
         for stored in &graph.weights {
             let value = self.stored(stored);
             self.values.insert(stored.name, value);
@@ -286,6 +293,7 @@ impl<'a> State<'a> {
         dims.iter().map(size).collect()
     }
 
+    /// Counts something that was not understood.
     pub fn unknown(&mut self, what: &str) {
         *self.unknown.entry(what.to_owned()).or_default() += 1;
     }

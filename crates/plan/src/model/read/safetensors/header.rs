@@ -64,6 +64,10 @@ impl<'de> Visitor<'de> for Tensors {
 }
 
 impl Header {
+    /// Reads the header of a safetensors file: eight bytes with its length, then JSON.
+    ///
+    /// # Errors
+    /// The header is longer than the file or than any network needs, or is no such JSON.
     pub fn read(bytes: &[u8]) -> Result<Header, Problem> {
         let wrong = |why: String| {
             Problem::at("", format!("the file cannot be read as safetensors: {why}")).hint("download it again")
@@ -92,6 +96,7 @@ impl Header {
         bounded(&found.1.shape)
     }
 
+    /// Whether a tensor has this name, whatever stands before it.
     pub fn has(&self, name: &str) -> bool {
         self.shape(name).is_some()
     }

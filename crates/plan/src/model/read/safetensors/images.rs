@@ -5,7 +5,7 @@ use super::header::Header;
 use super::sequences::heads;
 use crate::model::Graph;
 use crate::model::families::block::{Feed, TransformerBlock};
-use crate::model::families::resnet::{self, Stem};
+use crate::model::families::vision::resnet::{self, Stem};
 use crate::model::families::{Resnet, Vit};
 
 /// No image has a longer side.
@@ -41,19 +41,7 @@ pub(super) fn vit(header: &Header, shape: &SampleShape) -> Option<Graph> {
     if !joined && columns != hidden {
         return None;
     }
-    let teacher = header.has("embeddings.distillation_token") || header.has("dist_token");
-    let class = header.has("embeddings.cls_token") || header.has("cls_token");
-    let tokens = u64::from(class) + u64::from(teacher);
-    // Positions fill a square.
-    let patches = positions.checked_sub(tokens)?;
-    let side = patches.isqrt();
-    if side * side != patches || side * patch > LONGEST || patches == 0 {
-        return None;
-    }
-    let image = shape.image.unwrap_or([channels, side * patch, side * patch]);
-    if !is_image(&image) || image[1] < patch || image[2] < patch {
-        return None;
-    }
+    let (tokens, image) = seen(header, shape, positions, [channels, patch])?;
     let bias = match (is_own, joined) {
         (true, _) => header.layers("encoder.layer", "attention.attention.query.bias").is_some(),
         (false, _) => header.layers("blocks", "attn.qkv.bias").is_some(),
@@ -84,6 +72,24 @@ pub(super) fn vit(header: &Header, shape: &SampleShape) -> Option<Graph> {
     graph.unknown.push(note);
     graph.unknown.push("GELU without dropout, taken from ViT ×1".to_owned());
     Some(graph)
+}
+
+/// Tokens beside the patches, and the image that the positions of the patches fill as a square.
+fn seen(header: &Header, shape: &SampleShape, positions: u64, [channels, patch]: [u64; 2]) -> Option<(u64, [u64; 3])> {
+    let teacher = header.has("embeddings.distillation_token") || header.has("dist_token");
+    let class = header.has("embeddings.cls_token") || header.has("cls_token");
+    let tokens = u64::from(class) + u64::from(teacher);
+    // Positions fill a square.
+    let patches = positions.checked_sub(tokens)?;
+    let side = patches.isqrt();
+    if side * side != patches || side * patch > LONGEST || patches == 0 {
+        return None;
+    }
+    let image = shape.image.unwrap_or([channels, side * patch, side * patch]);
+    if !is_image(&image) || image[1] < patch || image[2] < patch {
+        return None;
+    }
+    Some((tokens, image))
 }
 
 pub(super) fn resnet(header: &Header, shape: &SampleShape) -> Option<Graph> {

@@ -2,7 +2,7 @@
 
 use super::super::SampleShape;
 use super::header::Header;
-use crate::model::families::bert::Head;
+use crate::model::families::language::bert::Head;
 use crate::model::families::{Bert, Gpt, Llama};
 use crate::model::{Function, Graph};
 

@@ -1,6 +1,6 @@
 use super::super::{SampleShape, model};
 use crate::model::Graph;
-use crate::model::families::bert::Head;
+use crate::model::families::language::bert::Head;
 use crate::model::families::{Bert, Gpt, Llama, Resnet};
 
 /// The header of a file with these tensors, without data.

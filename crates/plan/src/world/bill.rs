@@ -1,0 +1,36 @@
+//! What a run has cost: usage as the provider metered it, at the price it was rented for.
+
+use std::collections::BTreeMap;
+
+use domain::run::{Bill, BillLine, InstanceState};
+use domain::{Elapsed, InstanceId, Money};
+
+use super::{Run, World};
+
+/// The bill of a run, or none while one of its instances is not released.
+pub fn bill(world: &World, run: &Run) -> Option<Bill> {
+    let mut lines = Vec::new();
+    for id in &run.instances {
+        let instance = world.instances.get(id)?;
+        let InstanceState::Released { usage } = instance.state else { return None };
+        let rate = instance.offer.rate;
+        let amount = rate.cost(usage.elapsed);
+        lines.push(BillLine { instance: id.clone(), kind: instance.offer.kind.clone(), usage, rate, amount });
+    }
+    let total = lines.iter().map(|line| line.amount).sum();
+    Some(Bill { lines, total })
+}
+
+/// What a run has cost until now; `meters` tells the rent so far of instances that are not released.
+pub fn spent(world: &World, run: &Run, meters: &BTreeMap<InstanceId, Elapsed>) -> Money {
+    let cost = |id: &InstanceId| {
+        let Some(instance) = world.instances.get(id) else { return Money::default() };
+        let elapsed = match &instance.state {
+            InstanceState::Released { usage } => usage.elapsed,
+            InstanceState::Intended | InstanceState::Launching => meters.get(id).copied().unwrap_or_default(),
+            InstanceState::Up | InstanceState::Releasing => meters.get(id).copied().unwrap_or_default(),
+        };
+        instance.offer.rate.cost(elapsed)
+    };
+    run.instances.iter().map(cost).sum()
+}

@@ -1,0 +1,355 @@
+//! Where everything stands, as a fold over the event log.
+//!
+//! [`World::apply`] is the only way a state changes. It refuses an event that cannot follow, so that a log that was
+//! damaged or written by a mistaken hand is noticed and not believed. Replay of the whole log gives the same world.
+
+use domain::event::{RentIntended, RunEnd, Submitted};
+use domain::job::Budget;
+use domain::run::{AttemptEnd, InstanceState, Outcome, RunState, Usage};
+use domain::train::Stop;
+use domain::{AttemptId, Cause, Duration, Elapsed, Event, Finding, InstanceId, Money, Record, RunId, Timestamp, Work};
+
+use super::{AttemptState, Instance, Measured, Run, RunAttempt, World};
+
+/// An event that cannot follow what is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Illegal {
+    /// Where in the log.
+    pub seq: u64,
+    /// Why not.
+    pub why: String,
+}
+
+impl std::fmt::Display for Illegal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "event {} cannot follow: {}", self.seq, self.why)
+    }
+}
+
+impl std::error::Error for Illegal {}
+
+impl World {
+    /// The world after a whole log.
+    ///
+    /// # Errors
+    /// [`Illegal`] at the first event that cannot follow.
+    pub fn replay<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<World, Illegal> {
+        let mut world = World::default();
+        for record in records {
+            world.apply(record)?;
+        }
+        Ok(world)
+    }
+
+    /// Moves the world by one event.
+    ///
+    /// # Errors
+    /// [`Illegal`] when it cannot follow; the world is then unchanged.
+    pub fn apply(&mut self, record: &Record) -> Result<(), Illegal> {
+        let illegal = |why: String| Illegal { seq: record.seq, why };
+        if record.seq != self.last_seq + 1 {
+            return Err(illegal(format!("it should have number {}", self.last_seq + 1)));
+        }
+        self.follow(record).map_err(illegal)?;
+        self.last_seq = record.seq;
+        Ok(())
+    }
+
+    fn follow(&mut self, record: &Record) -> Result<(), String> {
+        match &record.event {
+            Event::Submitted(submitted) => self.submitted(record, submitted),
+            Event::StopRequested { run, by } => {
+                let run = self.run_mut(run)?;
+                refuse_final(run)?;
+                run.state = RunState::Stopping { by: *by };
+                Ok(())
+            }
+            Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change } => {
+                self.resume_requested(run, *budget, *deadline, *epochs)?;
+                self.run_mut(run)?.accept_data_change = *accept_data_change;
+                Ok(())
+            }
+            Event::RentIntended(intent) => self.rent_intended(record, intent),
+            Event::Launched { instance } => self.instance_moves(instance, InstanceState::Launching),
+            Event::RentFailed { instance, finding } => self.rent_failed(record.at, instance, finding),
+            Event::AgentUp { instance, started } => {
+                self.instance_moves(instance, InstanceState::Up)?;
+                self.instance_mut(instance)?.started = Some(*started);
+                Ok(())
+            }
+            Event::AttemptIntended { run, attempt, fence, instance } => {
+                let new = RunAttempt {
+                    run: run.clone(),
+                    fence: *fence,
+                    instance: instance.clone(),
+                    intended: record.at,
+                    state: AttemptState::Intended,
+                };
+                self.attempt_intended(attempt, new)
+            }
+            Event::AttemptReady { attempt, ready } => self.attempt_ready(attempt, ready.as_ref()),
+            Event::AttemptEnded { attempt, end } => self.attempt_ended(record.at, attempt, end),
+            Event::BudgetAlert { run, .. } => {
+                self.run_mut(run)?.alerted = true;
+                Ok(())
+            }
+            Event::Ended { run, end } => self.run_ended(record.at, run, end),
+            Event::ReleaseIntended { instance } => self.instance_moves(instance, InstanceState::Releasing),
+            Event::Released { instance, usage } => self.released(instance, *usage),
+            Event::Billed { run, bill } => {
+                let run = self.run_mut(run)?;
+                if !run.state.is_final() {
+                    return Err(format!("the run is {}", run.state.word()));
+                }
+                run.bill = Some(bill.clone());
+                Ok(())
+            }
+            Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => {
+                self.follow_sweep(record)
+            }
+            Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => self.follow_sweep(record),
+        }
+    }
+
+    fn rent_failed(&mut self, at: Timestamp, instance: &InstanceId, finding: &Finding) -> Result<(), String> {
+        let usage = Usage { started: at, elapsed: Elapsed(0) };
+        self.instance_moves(instance, InstanceState::Released { usage })?;
+        let run = self.run_of_instance(instance)?;
+        run.restarts += 1;
+        if !run.state.is_final() && !is_stopping(run) {
+            run.state = RunState::Recovering { finding: finding.clone(), exit_code: None };
+        }
+        Ok(())
+    }
+
+    fn run_ended(&mut self, at: Timestamp, run: &RunId, end: &RunEnd) -> Result<(), String> {
+        let metric = self.runs.get(run).and_then(|run| self.sweep_of(run)).map(|sweep| sweep.search.metric);
+        let run = self.run_mut(run)?;
+        refuse_final(run)?;
+        if let (Some(metric), RunEnd::Done { outcome: Outcome::Trained { model } }) = (metric, end)
+            && let Work::Train(train) = &run.job.work
+        {
+            let enough = train.stop.and_then(|stop| stop.accuracy);
+            run.results.push(Measured {
+                epochs: train.last_epoch(),
+                value: metric.measured(model),
+                is_enough: enough.is_some_and(|enough| model.validation_accuracy >= enough.get()),
+            });
+        }
+        run.ended = Some(at);
+        run.bill = None;
+        run.state = match end {
+            RunEnd::Done { outcome } => RunState::Done { outcome: outcome.clone() },
+            RunEnd::Stopped { by } => RunState::Stopped { by: *by },
+        };
+        Ok(())
+    }
+
+    fn submitted(&mut self, record: &Record, submitted: &Submitted) -> Result<(), String> {
+        if self.runs.contains_key(&submitted.run) {
+            return Err(format!("run `{}` was submitted before", submitted.run));
+        }
+        if let Some(trial) = &submitted.trial {
+            self.tried(&submitted.run, trial)?;
+        }
+        let run = Run {
+            job: submitted.job.clone(),
+            plan: submitted.plan.clone(),
+            job_hash: submitted.job_hash.clone(),
+            file: submitted.file.clone(),
+            submitted: record.at,
+            order: record.seq,
+            state: RunState::Queued,
+            ready: None,
+            instances: Vec::new(),
+            attempts: Vec::new(),
+            restarts: 0,
+            error_restarts: 0,
+            alerted: false,
+            ended: None,
+            bill: None,
+            trial: submitted.trial.clone(),
+            results: Vec::new(),
+            settled: 0,
+            accept_data_change: false,
+        };
+        self.runs.insert(submitted.run.clone(), run);
+        Ok(())
+    }
+
+    fn resume_requested(
+        &mut self,
+        id: &RunId,
+        budget: Option<Money>,
+        deadline: Option<Duration>,
+        epochs: Option<u32>,
+    ) -> Result<(), String> {
+        let run = self.run_mut(id)?;
+        if !crate::resume::is_resumable(run, epochs) {
+            return Err(format!("run `{id}` is {} and needs no resume", run.state.word()));
+        }
+        if let Some(max) = budget {
+            run.job.budget = Some(Budget { max, ..run.job.budget.unwrap_or_default() });
+            run.alerted = false;
+        }
+        run.job.deadline = deadline.or(run.job.deadline);
+        if let (Some(epochs), Work::Train(train)) = (epochs, &mut run.job.work) {
+            train.stop = Some(Stop { epochs: Some(epochs), accuracy: train.stop.and_then(|stop| stop.accuracy) });
+        }
+        run.settled = run.attempts.len();
+        run.state = RunState::Queued;
+        run.ended = None;
+        run.bill = None;
+        run.restarts = 0;
+        run.error_restarts = 0;
+        if let Some(trial) = run.trial.clone()
+            && let Some(sweep) = self.sweeps.get_mut(&trial.sweep)
+        {
+            sweep.paused.remove(id);
+        }
+        Ok(())
+    }
+
+    fn rent_intended(&mut self, record: &Record, intent: &RentIntended) -> Result<(), String> {
+        if self.instances.contains_key(&intent.instance) {
+            return Err(format!("instance `{}` was intended before", intent.instance));
+        }
+        let run = self.run_mut(&intent.run)?;
+        refuse_final(run)?;
+        run.instances.push(intent.instance.clone());
+        if !is_stopping(run) {
+            run.state = RunState::Renting { instance: intent.instance.clone() };
+        }
+        let instance = Instance {
+            run: intent.run.clone(),
+            token: intent.token.clone(),
+            offer: intent.offer.clone(),
+            reserved: intent.reserved,
+            intended: record.at,
+            started: None,
+            state: InstanceState::Intended,
+        };
+        self.instances.insert(intent.instance.clone(), instance);
+        Ok(())
+    }
+
+    /// An instance only moves forward: a late word of its agent never brings it back.
+    fn instance_moves(&mut self, id: &InstanceId, to: InstanceState) -> Result<(), String> {
+        let instance = self.instance_mut(id)?;
+        if rank(&to) <= rank(&instance.state) {
+            return Err(format!("instance `{id}` cannot go from {:?} to {to:?}", instance.state));
+        }
+        instance.state = to;
+        Ok(())
+    }
+
+    /// A machine that ends before it was of any use counts as a restart, or it would be rented again without end.
+    fn released(&mut self, id: &InstanceId, usage: Usage) -> Result<(), String> {
+        self.instance_moves(id, InstanceState::Released { usage })?;
+        let run = self.run_of_instance(id)?;
+        if matches!(&run.state, RunState::Renting { instance } if instance == id) {
+            let finding =
+                Finding::new(Cause::InstanceLost, format!("instance `{id}` was gone before its agent could work"));
+            run.restarts += 1;
+            run.state = RunState::Recovering { finding, exit_code: None };
+        }
+        Ok(())
+    }
+
+    fn attempt_intended(&mut self, id: &AttemptId, attempt: RunAttempt) -> Result<(), String> {
+        let instance = self.instance_mut(&attempt.instance)?;
+        if instance.state != InstanceState::Up {
+            return Err(format!("instance `{}` is not up", attempt.instance));
+        }
+        let run = self.run_mut(&attempt.run)?;
+        refuse_final(run)?;
+        if attempt.fence.0 != run.attempts.len() as u64 + 1 {
+            return Err(format!("attempt `{id}` is out of order"));
+        }
+        run.attempts.push(id.clone());
+        if !is_stopping(run) {
+            run.state = RunState::Staging { attempt: id.clone() };
+        }
+        self.attempts.insert(id.clone(), attempt);
+        Ok(())
+    }
+
+    fn attempt_ready(&mut self, id: &AttemptId, ready: Option<&domain::rank::Ready>) -> Result<(), String> {
+        let attempt = self.attempts.get_mut(id).ok_or_else(|| format!("attempt `{id}` is unknown"))?;
+        if attempt.state != AttemptState::Intended {
+            return Err(format!("attempt `{id}` is past being ready"));
+        }
+        attempt.state = AttemptState::Ready { step: ready.map(|ready| ready.step) };
+        let run = self.runs.get_mut(&attempt.run).ok_or("its run is unknown")?;
+        let step_before = run.ready.as_ref().map_or(0, |ready| ready.step);
+        if let Some(ready) = ready {
+            // Restarts count only while they bring nothing forward.
+            if ready.step > step_before {
+                run.restarts = 0;
+            }
+            run.ready = Some(ready.clone());
+        }
+        if matches!(&run.state, RunState::Staging { attempt } if attempt == id) {
+            run.state = RunState::Running { attempt: id.clone() };
+        }
+        Ok(())
+    }
+
+    fn attempt_ended(&mut self, at: Timestamp, id: &AttemptId, end: &AttemptEnd) -> Result<(), String> {
+        let attempt = self.attempts.get_mut(id).ok_or_else(|| format!("attempt `{id}` is unknown"))?;
+        if matches!(attempt.state, AttemptState::Ended { .. }) {
+            return Err(format!("attempt `{id}` has ended before"));
+        }
+        attempt.state = AttemptState::Ended { end: end.clone(), at };
+        let run = self.runs.get_mut(&attempt.run).ok_or("its run is unknown")?;
+        let stays = run.state.is_final() || is_stopping(run);
+        match end {
+            AttemptEnd::Trained { .. } | AttemptEnd::Succeeded => {}
+            // Nobody asked for the stop: the agent's lease was over. The run waits for somebody to attend to it.
+            AttemptEnd::Stopped { .. } if !stays => run.state = RunState::Queued,
+            AttemptEnd::Stopped { .. } => {}
+            AttemptEnd::Failed { finding, exit_code } => {
+                match exit_code {
+                    Some(_) => run.error_restarts += 1,
+                    None => run.restarts += 1,
+                }
+                if !stays {
+                    run.state = RunState::Recovering { finding: finding.clone(), exit_code: *exit_code };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn run_mut(&mut self, id: &RunId) -> Result<&mut Run, String> {
+        self.runs.get_mut(id).ok_or_else(|| format!("run `{id}` is unknown"))
+    }
+
+    fn instance_mut(&mut self, id: &InstanceId) -> Result<&mut Instance, String> {
+        self.instances.get_mut(id).ok_or_else(|| format!("instance `{id}` is unknown"))
+    }
+
+    fn run_of_instance(&mut self, id: &InstanceId) -> Result<&mut Run, String> {
+        let run = self.instance_mut(id)?.run.clone();
+        self.run_mut(&run)
+    }
+}
+
+fn refuse_final(run: &Run) -> Result<(), String> {
+    if run.state.is_final() { Err(format!("the run is {}", run.state.word())) } else { Ok(()) }
+}
+
+/// What was asked to stop stays so, whatever was decided before that was known.
+fn is_stopping(run: &Run) -> bool {
+    matches!(run.state, RunState::Stopping { .. })
+}
+
+fn rank(state: &InstanceState) -> u8 {
+    match state {
+        InstanceState::Intended => 0,
+        InstanceState::Launching => 1,
+        InstanceState::Up => 2,
+        InstanceState::Releasing => 3,
+        InstanceState::Released { .. } => 4,
+    }
+}

@@ -1,0 +1,276 @@
+//! Everything that is known: runs, instances, attempts and sweeps, each with its state.
+
+mod bill;
+mod lifecycle;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::job::Recovery;
+use domain::rank::Ready;
+use domain::run::{AttemptEnd, Bill, InstanceState, RunState, StopBy};
+use domain::sweep::{Known, SweepEnd, Trial};
+use domain::{AttemptId, Elapsed, Fence, InstanceId, Job, Money, Offer, Plan, RunId, SweepId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+pub use bill::{bill, spent};
+pub use lifecycle::Illegal;
+
+/// Everything that is known, as the event log tells it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct World {
+    /// Number of the last event that is in here.
+    pub last_seq: u64,
+    /// Every run ever submitted.
+    pub runs: BTreeMap<RunId, Run>,
+    /// Every instance ever intended.
+    pub instances: BTreeMap<InstanceId, Instance>,
+    /// Every attempt ever intended.
+    pub attempts: BTreeMap<AttemptId, RunAttempt>,
+    /// Every sweep ever submitted.
+    #[serde(default)]
+    pub sweeps: BTreeMap<SweepId, SweepRecord>,
+}
+
+/// A run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// What was asked.
+    pub job: Job,
+    /// What was agreed to.
+    pub plan: Plan,
+    /// SHA-256 of what defines the result.
+    pub job_hash: String,
+    /// The job file as the user named it.
+    pub file: String,
+    /// When it was submitted.
+    pub submitted: Timestamp,
+    /// Number of its first event: earlier runs go first.
+    pub order: u64,
+    /// Where it stands.
+    pub state: RunState,
+    /// What the newest attempt said when it was ready.
+    pub ready: Option<Ready>,
+    /// Its instances, oldest first.
+    pub instances: Vec<InstanceId>,
+    /// Its attempts, oldest first.
+    pub attempts: Vec<AttemptId>,
+    /// Restarts since it last came forward.
+    pub restarts: u32,
+    /// Restarts after the user's program failed.
+    pub error_restarts: u32,
+    /// Whether the budget's alert was given.
+    pub alerted: bool,
+    /// When it ended or stopped.
+    pub ended: Option<Timestamp>,
+    /// The final bill.
+    pub bill: Option<Bill>,
+    /// Which trial of which sweep it is, where it is one.
+    #[serde(default)]
+    pub trial: Option<Trial>,
+    /// What a trial came to, each time that it ended with a model, oldest first.
+    #[serde(default)]
+    pub results: Vec<Measured>,
+    /// Attempts that it had when it was last told to go on: what they came to is settled.
+    #[serde(default)]
+    pub settled: usize,
+    /// Whether the user accepts that its data has changed since its checkpoint, until it is resumed the next time.
+    #[serde(default)]
+    pub accept_data_change: bool,
+}
+
+/// What a trial came to after so many epochs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Epochs.
+    pub epochs: u32,
+    /// The sweep's metric; none where it was not measured, or is no number.
+    pub value: Option<f64>,
+    /// Whether its accuracy met `stop.accuracy`, so that more epochs would change nothing.
+    #[serde(default)]
+    pub is_enough: bool,
+}
+
+/// A sweep.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SweepRecord {
+    /// What was asked, as the work of the first values.
+    pub job: Job,
+    /// What is searched, and how.
+    pub search: domain::Sweep,
+    /// What was planned for the first trial; all are rented from its offer.
+    pub plan: Plan,
+    /// What is known of the data.
+    pub known: Known,
+    /// SHA-256 of what defines the result.
+    pub job_hash: String,
+    /// The job file as the user named it.
+    pub file: String,
+    /// When it was submitted.
+    pub submitted: Timestamp,
+    /// Number of its first event.
+    pub order: u64,
+    /// Where it stands.
+    pub state: SweepState,
+    /// Its trials, by number from 1.
+    pub trials: Vec<RunId>,
+    /// Trials that were stopped with it, and go on with it.
+    pub paused: BTreeSet<RunId>,
+    /// Trials that had failed when it was last told to go on.
+    pub forgiven: u32,
+    /// Whether the budget's alert was given.
+    pub alerted: bool,
+    /// When it ended or stopped.
+    pub ended: Option<Timestamp>,
+    /// What it cost, once that is final.
+    pub total: Option<Money>,
+    /// Whether the user accepts that the data of its trials has changed, until it is resumed the next time.
+    #[serde(default)]
+    pub accept_data_change: bool,
+}
+
+/// Where a sweep stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum SweepState {
+    /// Trials are tried.
+    Running,
+    /// Told to stop; its trials save their state.
+    Stopping {
+        /// By whom.
+        by: StopBy,
+    },
+    /// At its end, or stopped before it.
+    Ended {
+        /// How. Nested, for its tag has a name of its own.
+        how: SweepEnd,
+    },
+}
+
+impl SweepState {
+    /// Whether nothing more will happen unless the user asks.
+    pub fn is_final(&self) -> bool {
+        match self {
+            SweepState::Running | SweepState::Stopping { .. } => false,
+            SweepState::Ended { .. } => true,
+        }
+    }
+
+    /// The state's word, as the command line spells it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            SweepState::Running => "running",
+            SweepState::Stopping { .. } => "stopping",
+            SweepState::Ended { how: SweepEnd::Done { .. } } => "done",
+            SweepState::Ended { how: SweepEnd::Stopped { .. } } => "stopped",
+            SweepState::Ended { how: SweepEnd::Failed { .. } } => "failed",
+        }
+    }
+}
+
+/// A rented machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instance {
+    /// For whom.
+    pub run: RunId,
+    /// The same token rents the same machine.
+    pub token: String,
+    /// What was rented, at what price.
+    pub offer: Offer,
+    /// Money set aside.
+    pub reserved: Money,
+    /// When it was intended.
+    pub intended: Timestamp,
+    /// When its rent began.
+    pub started: Option<Timestamp>,
+    /// Where it stands.
+    pub state: InstanceState,
+}
+
+/// One try at a run's work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunAttempt {
+    /// Of which run.
+    pub run: RunId,
+    /// Its number.
+    pub fence: Fence,
+    /// Where it runs.
+    pub instance: InstanceId,
+    /// When it was intended.
+    pub intended: Timestamp,
+    /// Where it stands.
+    pub state: AttemptState,
+}
+
+/// Where an attempt stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum AttemptState {
+    /// Written down; the agent may or may not have started it.
+    Intended,
+    /// Making steps, from this one on.
+    Ready {
+        /// None for the user's own program.
+        step: Option<u64>,
+    },
+    /// Over.
+    Ended {
+        /// How.
+        end: AttemptEnd,
+        /// When.
+        at: Timestamp,
+    },
+}
+
+impl World {
+    /// The newest attempt of a run, if it has not ended.
+    pub fn active_attempt<'a>(&'a self, run: &'a Run) -> Option<(&'a AttemptId, &'a RunAttempt)> {
+        let id = run.attempts.last()?;
+        let attempt = self.attempts.get(id)?;
+        match attempt.state {
+            AttemptState::Intended | AttemptState::Ready { .. } => Some((id, attempt)),
+            AttemptState::Ended { .. } => None,
+        }
+    }
+
+    /// How the newest attempt of a run ended, if it has.
+    pub fn last_end<'a>(&'a self, run: &'a Run) -> Option<&'a AttemptEnd> {
+        match &self.attempts.get(run.attempts.last()?)?.state {
+            AttemptState::Intended | AttemptState::Ready { .. } => None,
+            AttemptState::Ended { end, .. } => Some(end),
+        }
+    }
+
+    /// The instance of a run that is not released, if there is one.
+    pub fn live_instance<'a>(&'a self, run: &'a Run) -> Option<(&'a InstanceId, &'a Instance)> {
+        let id = run.instances.last()?;
+        let instance = self.instances.get(id)?;
+        if matches!(instance.state, InstanceState::Released { .. }) { None } else { Some((id, instance)) }
+    }
+
+    /// The sweep that a run is a trial of.
+    pub fn sweep_of(&self, run: &Run) -> Option<&SweepRecord> {
+        self.sweeps.get(&run.trial.as_ref()?.sweep)
+    }
+
+    /// The trials of a sweep, by number.
+    pub fn trials<'a>(&'a self, sweep: &'a SweepRecord) -> impl Iterator<Item = (&'a RunId, &'a Run)> {
+        sweep.trials.iter().filter_map(|id| self.runs.get_key_value(id))
+    }
+
+    /// Every instance that is not released, by id.
+    pub fn live_instances(&self) -> impl Iterator<Item = (&InstanceId, &Instance)> {
+        self.instances.iter().filter(|(_, instance)| !matches!(instance.state, InstanceState::Released { .. }))
+    }
+}
+
+impl Run {
+    /// Which ends are tried again.
+    pub fn recovery(&self) -> &Recovery {
+        &self.job.recovery
+    }
+
+    /// How long ago it was submitted, on the wall clock.
+    pub fn age(&self, now: Timestamp) -> Elapsed {
+        now.since(self.submitted)
+    }
+}
