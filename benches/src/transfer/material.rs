@@ -16,6 +16,7 @@ pub fn member(number: u64) -> u64 {
     512 + length(number).next_multiple_of(512) as u64
 }
 
+/// A tar of JPEG-like files named by their numbers: pseudo-random bytes of each number's [`length`].
 pub fn tar(members: &[u64]) -> Vec<u8> {
     let mut file = Vec::new();
     for &member in members {

@@ -25,9 +25,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::command::Command;
+use crate::command::Commands;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// What ends the main `--help` page.
 const EXIT_CODES: &str = "\
@@ -64,7 +64,7 @@ struct Arguments {
     #[arg(long, global = true)]
     show_values: bool,
     #[command(subcommand)]
-    command: Command,
+    command: Commands,
 }
 
 /// A parser that panics over a damaged file is reported as an error, so the panic message itself is suppressed.
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     silence_expected_panics();
     let arguments = Arguments::parse();
     let mut printer = Printer::new(arguments.json, true);
-    let settings = match Settings::gather(arguments.home) {
+    let settings = match GlobalSettings::gather(arguments.home) {
         Ok(settings) => settings,
         Err(error) => {
             printer.error(&error);

@@ -11,7 +11,7 @@ use crate::error::Error;
 
 /// What every command needs to know.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct GlobalSettings {
     /// Folder of all state.
     pub home: PathBuf,
     /// This executable.
@@ -28,13 +28,13 @@ pub struct Settings {
     pub access: store::Access,
 }
 
-impl Settings {
+impl GlobalSettings {
     /// Merges `--home` with the environment: `GRADUS_HOME`, `GRADUS_RANK`, `GRADUS_LIBTORCH`, `NO_COLOR`, and what the
     /// object stores' own tools read ([`store::VARIABLES`]).
     ///
     /// # Errors
     /// [`Error::Usage`] when no home folder is known, [`Error::File`] when the path of this executable is not.
-    pub fn gather(home: Option<PathBuf>) -> Result<Settings, Error> {
+    pub fn gather(home: Option<PathBuf>) -> Result<GlobalSettings, Error> {
         let program = env::current_exe().map_err(Error::file("find", "gradus"))?;
         let rank_program = path("GRADUS_RANK").unwrap_or_else(|| program.with_file_name("gradus-rank"));
         let libtorch = path("GRADUS_LIBTORCH").or_else(|| installed_libtorch(&program));
@@ -47,11 +47,11 @@ impl Settings {
             }
         };
         let access = access();
-        Ok(Settings { home, program, rank_program, libtorch, color, chaos: path(chaos::VARIABLE), access })
+        Ok(GlobalSettings { home, program, rank_program, libtorch, color, chaos: path(chaos::VARIABLE), access })
     }
 }
 
-impl Settings {
+impl GlobalSettings {
     /// The value of an environment variable, for `--secret NAME`.
     pub fn variable(name: &str) -> Option<String> {
         env::var(name).ok()

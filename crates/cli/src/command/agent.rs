@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::error::Error;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus agent`.
 #[derive(Debug, clap::Args)]
@@ -17,7 +17,7 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error::Agent`].
-pub fn run(args: Args, settings: &Settings) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings) -> Result<u8, Error> {
     if let Some(chaos) = &settings.chaos {
         chaos::aim(chaos, "agent");
     }

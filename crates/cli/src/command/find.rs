@@ -7,7 +7,7 @@ use crate::error::Error;
 
 /// A run or sweep that a command names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Meant {
+pub enum RunOrSweep {
     /// A run, which may be a trial.
     Run(RunId),
     /// A sweep.
@@ -16,19 +16,20 @@ pub enum Meant {
 
 /// Resolves a run or sweep: its name, a unique prefix of it, or `last`. A prefix that a sweep and its trials share is the
 /// sweep.
-pub fn find_any(world: &World, name: &str) -> Result<Meant, Error> {
-    let sweep = |(id, sweep): (&SweepId, &plan::SweepRecord)| (sweep.order, id.to_string(), Meant::Sweep(id.clone()));
+pub fn find_any(world: &World, name: &str) -> Result<RunOrSweep, Error> {
+    let sweep =
+        |(id, sweep): (&SweepId, &plan::SweepRecord)| (sweep.order, id.to_string(), RunOrSweep::Sweep(id.clone()));
     let alone = world.runs.iter().filter(|(_, run)| run.trial.is_none());
-    let run = |(id, run): (&RunId, &plan::Run)| (run.order, id.to_string(), Meant::Run(id.clone()));
-    let all: Vec<(u64, String, Meant)> = world.sweeps.iter().map(sweep).chain(alone.map(run)).collect();
+    let run = |(id, run): (&RunId, &plan::Run)| (run.order, id.to_string(), RunOrSweep::Run(id.clone()));
+    let all: Vec<(u64, String, RunOrSweep)> = world.sweeps.iter().map(sweep).chain(alone.map(run)).collect();
     if name == "last" {
         let newest = all.into_iter().max_by_key(|(order, ..)| *order);
-        return newest.map(|(.., meant)| meant).ok_or_else(|| server::Error::NoRun(name.to_owned()).into());
+        return newest.map(|(.., one)| one).ok_or_else(|| server::Error::NoRun(name.to_owned()).into());
     }
-    let starting: Vec<&(u64, String, Meant)> = all.iter().filter(|(_, id, _)| id.starts_with(name)).collect();
+    let starting: Vec<&(u64, String, RunOrSweep)> = all.iter().filter(|(_, id, _)| id.starts_with(name)).collect();
     match (starting.iter().find(|(_, id, _)| id == name), &starting[..]) {
-        (Some((.., meant)), _) | (None, [(.., meant)]) => Ok(meant.clone()),
-        (None, _) => find(world, name).map(Meant::Run),
+        (Some((.., one)), _) | (None, [(.., one)]) => Ok(one.clone()),
+        (None, _) => find(world, name).map(RunOrSweep::Run),
     }
 }
 

@@ -13,12 +13,12 @@ mod runs;
 
 use crate::error::Error;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 use runs::{cost, events, logs, report, resume, run, status, stop};
 
 /// The commands of `gradus`.
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub enum Commands {
     /// Show what a job needs, how long it takes and what it costs, without running it
     Plan(plan::Args),
     /// Run a job: train its model or start its program; resume it after a crash
@@ -55,29 +55,29 @@ pub enum Command {
     Reference(reference::Args),
 }
 
-impl Command {
+impl Commands {
     /// Runs the command and returns its exit code.
     ///
     /// # Errors
     /// [`Error`], printed by `main`.
-    pub fn run(self, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+    pub fn run(self, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
         match self {
-            Command::Plan(args) => plan::run(args, settings, printer),
-            Command::Run(args) => run::run(args, settings, printer),
-            Command::Offers(args) => offers::run(args, settings, printer),
-            Command::Catalog(args) => catalog::run(args, settings, printer),
-            Command::Status(args) => status::run(args, settings, printer),
-            Command::Logs(args) => logs::run(args, settings, printer),
-            Command::Stop(args) => stop::run(args, settings, printer),
-            Command::Resume(args) => resume::run(args, settings, printer),
-            Command::Models(args) => models::run(args, settings, printer),
-            Command::Cost(args) => cost::run(args, settings, printer),
-            Command::Data(args) => data::run(args, settings, printer),
-            Command::Bench(args) => bench::run(args, settings, printer),
-            Command::Events(args) => events::run(args, settings, printer),
-            Command::Report(args) => report::run(args, settings, printer),
-            Command::Agent(args) => agent::run(args, settings),
-            Command::Reference(args) => reference::run(args, printer),
+            Commands::Plan(args) => plan::run(args, settings, printer),
+            Commands::Run(args) => run::run(args, settings, printer),
+            Commands::Offers(args) => offers::run(args, settings, printer),
+            Commands::Catalog(args) => catalog::run(args, settings, printer),
+            Commands::Status(args) => status::run(args, settings, printer),
+            Commands::Logs(args) => logs::run(args, settings, printer),
+            Commands::Stop(args) => stop::run(args, settings, printer),
+            Commands::Resume(args) => resume::run(args, settings, printer),
+            Commands::Models(args) => models::run(args, settings, printer),
+            Commands::Cost(args) => cost::run(args, settings, printer),
+            Commands::Data(args) => data::run(args, settings, printer),
+            Commands::Bench(args) => bench::run(args, settings, printer),
+            Commands::Events(args) => events::run(args, settings, printer),
+            Commands::Report(args) => report::run(args, settings, printer),
+            Commands::Agent(args) => agent::run(args, settings),
+            Commands::Reference(args) => reference::run(args, printer),
         }
     }
 }

@@ -7,12 +7,12 @@ use domain::run::{Outcome, RunState};
 use serde_json::json;
 use server::{Home, State};
 
-use super::find::{Meant, find_any};
+use super::find::{RunOrSweep, find_any};
 use crate::error::Error;
 use crate::error::exit;
 use crate::printer::Printer;
 use crate::rank;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 use crate::table;
 
 /// Arguments of `gradus models`.
@@ -48,7 +48,7 @@ enum Subcommand {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let state = State::open(&home)?;
     match args.command.unwrap_or(Subcommand::List) {
@@ -106,7 +106,7 @@ fn show(state: &State, printer: &mut Printer, name: &str) -> Result<u8, Error> {
 
 fn export(
     state: &State,
-    settings: &Settings,
+    settings: &GlobalSettings,
     printer: &mut Printer,
     name: &str,
     to: PathBuf,
@@ -157,7 +157,7 @@ fn export(
 
 /// Runs `gradus-rank fold`, since only that executable links libtorch.
 fn folded(
-    settings: &Settings,
+    settings: &GlobalSettings,
     printer: &mut Printer,
     run: &domain::RunId,
     model: &std::path::Path,
@@ -195,8 +195,8 @@ fn folded(
 fn meant(state: &State, name: &str) -> Result<domain::RunId, Error> {
     let world = state.world();
     let id = match find_any(world, name)? {
-        Meant::Run(id) => return Ok(id),
-        Meant::Sweep(id) => id,
+        RunOrSweep::Run(id) => return Ok(id),
+        RunOrSweep::Sweep(id) => id,
     };
     let best = world.sweeps.get(&id).and_then(|sweep| plan::sweep::best(world, sweep));
     best.map(|best| best.run).ok_or_else(|| {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::error::exit;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 use crate::table;
 
 /// Rows by default.
@@ -68,7 +68,7 @@ enum Sort {
 ///
 /// # Errors
 /// [`Error::Usage`] for names that are not in the catalog.
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let catalog = Catalog::open(&settings.home)?;
     let wanted = Wanted {
         gpu: args.gpu,
@@ -115,7 +115,7 @@ pub fn usage(unknown: Unknown) -> Error {
     Error::Usage { hint: unknown.hint(), message: unknown.to_string() }
 }
 
-/// Whether a listing is wanted and told, its price aside. Unless all is asked for, parts of GPUs and what is not in
+/// Whether a listing is wanted and told, its price aside. Unless all is asked for, fractional GPUs and what is not in
 /// stock are not, nor, where no GPU is named, what nothing here trains on.
 fn is_shown(catalog: &Catalog, wanted: &Wanted, all: bool, listing: &Listing) -> bool {
     let trains = listing.gpus.name.is_some() && listing.gpus.count > 0;

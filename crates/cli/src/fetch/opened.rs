@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::transfer::Transfer;
 use crate::error::Error;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Bytes of ranges that are cached.
 const KEPT: u64 = 1 << 30;
@@ -30,7 +30,7 @@ impl OpenedData {
     ///
     /// # Errors
     /// As [`OpenedData::in_ranges`].
-    pub fn opened(named: &Path, settings: &Settings, printer: &mut Printer) -> Result<OpenedData, Error> {
+    pub fn opened(named: &Path, settings: &GlobalSettings, printer: &mut Printer) -> Result<OpenedData, Error> {
         match OpenedData::in_ranges(named, ("cache/looks", KEPT), settings, printer) {
             Err(Error::Store(store::Error::Usage { .. } | store::Error::NoRanges { .. })) => {
                 OpenedData::fetched(named, settings, printer)
@@ -46,7 +46,7 @@ impl OpenedData {
     pub fn in_ranges(
         named: &Path,
         (kept, budget): (&str, u64),
-        settings: &Settings,
+        settings: &GlobalSettings,
         printer: &mut Printer,
     ) -> Result<OpenedData, Error> {
         let Some((uri, location)) = remote(named)? else { return OpenedData::fetched(named, settings, printer) };
@@ -63,7 +63,7 @@ impl OpenedData {
     ///
     /// # Errors
     /// [`Error::Store`]. What was downloaded is kept for the next call.
-    pub fn fetched(named: &Path, settings: &Settings, printer: &mut Printer) -> Result<OpenedData, Error> {
+    pub fn fetched(named: &Path, settings: &GlobalSettings, printer: &mut Printer) -> Result<OpenedData, Error> {
         let path = match remote(named)? {
             None => local(named)?,
             Some((uri, location)) => {

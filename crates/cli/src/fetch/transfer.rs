@@ -12,7 +12,7 @@ use store::{Limits, Location, Meter, Options, Pushed, Reading, Remote, StoreForm
 use crate::error::Error;
 use crate::figures::{clock, counted, size};
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Options of a transfer.
 #[derive(Debug, Clone, clap::Args)]
@@ -59,7 +59,7 @@ pub struct TransferSummary {
 
 impl TransferArgs {
     /// How the store should work.
-    pub fn options(&self, form: StoreFormat, delete: bool, settings: &Settings) -> Options {
+    pub fn options(&self, form: StoreFormat, delete: bool, settings: &GlobalSettings) -> Options {
         let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         let journals = settings.home.join("transfers");
         Options { form, dry_run: self.dry_run, delete, verify: false, threads, journals }

@@ -16,7 +16,7 @@ use super::watch::{Since, Watch};
 use crate::error::{Error, exit};
 use crate::local::machine;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// How often a follower tries to become the loop.
 const TAKE_OVER: Duration = Duration::from_millis(100);
@@ -26,7 +26,7 @@ const TAKE_OVER: Duration = Duration::from_millis(100);
 /// # Errors
 /// [`Error::Code`] when it was interrupted; others when the state cannot be written.
 pub fn attend(
-    settings: &Settings,
+    settings: &GlobalSettings,
     printer: &mut Printer,
     home: &Home,
     run: &RunId,
@@ -67,7 +67,7 @@ pub fn attend(
 /// # Errors
 /// [`Error::Server`] when the state cannot be read or written.
 pub fn serve(
-    settings: &Settings,
+    settings: &GlobalSettings,
     home: &Home,
     (rate, done): (Rate, &dyn Fn(&plan::World) -> bool),
     sender: Sender<Wake>,

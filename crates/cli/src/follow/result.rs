@@ -13,7 +13,7 @@ use super::watch::{Since, Watch};
 use crate::error::{Error, exit};
 use crate::figures::counted;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Asks for confirmation before money is spent.
 ///
@@ -31,7 +31,13 @@ pub fn confirm(printer: &mut Printer, plan: &domain::Plan, yes: bool) -> Result<
 ///
 /// # Errors
 /// [`Error`].
-pub fn finish(settings: &Settings, printer: &mut Printer, home: &Home, run: &RunId, since: Since) -> Result<u8, Error> {
+pub fn finish(
+    settings: &GlobalSettings,
+    printer: &mut Printer,
+    home: &Home,
+    run: &RunId,
+    since: Since,
+) -> Result<u8, Error> {
     let result = attend(settings, printer, home, run, since).and_then(|watch| verdict(home, run, watch));
     let state = State::open(home)?;
     let Some(known) = state.world().runs.get(run) else { return result };

@@ -15,15 +15,20 @@ use crate::error::Error;
 use crate::fetch::opened::OpenedData;
 use crate::figures::{counted, grouped, short};
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Reads the job and drafts the plan that is recommended, on this machine.
 ///
 /// # Errors
 /// [`Error::Job`] with everything wrong in the file and everything that cannot be rented yet, [`Error::Infeasible`] with
 /// every reason why it cannot run here.
-pub fn draft(args: &JobArgs, settings: &Settings, home: &Home, printer: &mut Printer) -> Result<(Job, Plan), Error> {
-    let LoadedJob { job, source, unrentable } = read(&args.file, &args.typed, &Settings::variable, printer)?;
+pub fn draft(
+    args: &JobArgs,
+    settings: &GlobalSettings,
+    home: &Home,
+    printer: &mut Printer,
+) -> Result<(Job, Plan), Error> {
+    let LoadedJob { job, source, unrentable } = read(&args.file, &args.typed, &GlobalSettings::variable, printer)?;
     if let Some(unrentable) = unrentable {
         return Err(Error::Job(unrentable));
     }
@@ -54,7 +59,7 @@ const PREFACE: usize = 12;
 pub fn draft_here(
     job: &Job,
     price: Rate,
-    settings: &Settings,
+    settings: &GlobalSettings,
     home: &Home,
     printer: &mut Printer,
 ) -> Result<Plan, Error> {
@@ -69,7 +74,7 @@ pub fn draft_here(
 pub fn draft_measured(
     job: &Job,
     price: Rate,
-    settings: &Settings,
+    settings: &GlobalSettings,
     home: &Home,
     printer: &mut Printer,
 ) -> Result<(Plan, StepMeasurement), Error> {
@@ -99,7 +104,7 @@ pub fn draft_measured(
     Ok((plan, measured))
 }
 
-fn offers(price: Rate, settings: &Settings, home: &Home) -> Result<Vec<Offer>, Error> {
+fn offers(price: Rate, settings: &GlobalSettings, home: &Home) -> Result<Vec<Offer>, Error> {
     let mut offers = Vec::new();
     for provider in machine::providers(settings, home, price) {
         offers.extend(provider.offers()?);
@@ -121,7 +126,7 @@ fn recommended(job: &Job, offers: &[Offer], facts: &JobFacts) -> Result<Plan, Er
 /// # Errors
 /// As [`draft_here`].
 pub fn known(
-    settings: &Settings,
+    settings: &GlobalSettings,
     home: &Home,
     job: &Job,
     printer: &mut Printer,
@@ -132,7 +137,7 @@ pub fn known(
 
 /// Opens the data of a job. Remote data goes into the cache that the run reads from: all of it, or with `cache` in the job
 /// only the ranges that are read.
-fn opened(settings: &Settings, train: &Train, printer: &mut Printer) -> Result<OpenedData, Error> {
+fn opened(settings: &GlobalSettings, train: &Train, printer: &mut Printer) -> Result<OpenedData, Error> {
     let named = Path::new(&train.data.path);
     match train.data.cache {
         None => OpenedData::fetched(named, settings, printer),
@@ -141,7 +146,7 @@ fn opened(settings: &Settings, train: &Train, printer: &mut Printer) -> Result<O
 }
 
 /// What is known before anything runs: what the data is made of, and how long a step took when this work ran before.
-fn facts(settings: &Settings, home: &Home, job: &Job, printer: &mut Printer) -> Result<JobFacts, Error> {
+fn facts(settings: &GlobalSettings, home: &Home, job: &Job, printer: &mut Printer) -> Result<JobFacts, Error> {
     let domain::Work::Train(train) = &job.work else { return Ok(JobFacts::default()) };
     let staged = opened(settings, train, printer)?;
     if let Some((keys, goal)) = text(train) {
@@ -189,7 +194,7 @@ fn bytes_below(path: &std::path::Path) -> u64 {
     below.fold(0, u64::saturating_add)
 }
 
-/// Where the texts stand and what is learnt from them; none for pictures.
+/// Where the texts are and which task they are used for; none for images.
 fn text(train: &Train) -> Option<(&domain::train::Text, data::TextObjective)> {
     let goal = match train.task() {
         Task::Pictures | Task::Boxes => return None,

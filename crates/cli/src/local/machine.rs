@@ -4,10 +4,10 @@ use cloud::{Local, LocalSettings, Provider};
 use domain::Rate;
 use server::Home;
 
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// The providers of this home.
-pub fn providers(settings: &Settings, home: &Home, rate: Rate) -> Vec<Box<dyn Provider>> {
+pub fn providers(settings: &GlobalSettings, home: &Home, rate: Rate) -> Vec<Box<dyn Provider>> {
     let stated = rate != Rate::default();
     let local = LocalSettings {
         home: home.root().to_owned(),

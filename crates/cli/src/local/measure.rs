@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::error::exit;
 use crate::rank::steps::{NoAnswer, StepBench, quartiles};
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// StepBench that were made on this machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -64,7 +64,12 @@ pub fn measurable(job: &Job) -> Result<&Train, Error> {
 ///
 /// # Errors
 /// [`Error::Code`] when no rank can be started, when it fails or when a step takes too long.
-pub fn measure(train: &Train, share: &Share, facts: &JobFacts, settings: &Settings) -> Result<StepMeasurement, Error> {
+pub fn measure(
+    train: &Train,
+    share: &Share,
+    facts: &JobFacts,
+    settings: &GlobalSettings,
+) -> Result<StepMeasurement, Error> {
     let ranks = share.ranks.max(1);
     let samples = share.batch.div_ceil(ranks);
     let case = case(train, samples, share.threads, facts);

@@ -6,13 +6,13 @@ use std::process::Command;
 
 use crate::error::Error;
 use crate::error::exit;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
-/// The command `gradus-rank WHAT ARGUMENT`, with the tensor library that was found.
+/// The command `gradus-rank WHAT ARGUMENT`, with the libtorch that was found.
 ///
 /// # Errors
 /// [`Error::Code`] when the library is not there or not whole.
-pub fn command(settings: &Settings, what: &str, argument: &str) -> Result<Command, Error> {
+pub fn command(settings: &GlobalSettings, what: &str, argument: &str) -> Result<Command, Error> {
     let libraries = agent::libraries(settings.libtorch.as_deref()).map_err(|finding| Error::Code {
         message: finding.message,
         hint: finding.hint,

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::error::exit;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// A rank that runs and times steps on request.
 pub struct StepBench {
@@ -32,8 +32,8 @@ impl StepBench {
     /// Starts a rank for `case`: a `train:` section, and what its data would say.
     ///
     /// # Errors
-    /// [`Error::Code`] when the tensor library or the executable is not there.
-    pub fn start(settings: &Settings, case: &Value, threads: u32) -> Result<StepBench, Error> {
+    /// [`Error::Code`] when libtorch or the executable is not there.
+    pub fn start(settings: &GlobalSettings, case: &Value, threads: u32) -> Result<StepBench, Error> {
         let program = &settings.rank_program;
         let mut command = super::command(settings, "bench", &case.to_string())?;
         let cores = std::thread::available_parallelism().map_or(threads, |cores| cores.get() as u32);

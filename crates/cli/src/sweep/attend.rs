@@ -12,14 +12,14 @@ use super::narrator::SweepNarrator;
 use crate::error::{Error, exit};
 use crate::follow::attend::{on_signals, serve};
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Follows a sweep until it has ended and all of its trials are billed, or until Ctrl-C.
 ///
 /// # Errors
 /// [`Error::Code`] when it was interrupted; others when the state cannot be kept.
 pub fn attend_sweep(
-    settings: &Settings,
+    settings: &GlobalSettings,
     printer: &mut Printer,
     home: &Home,
     sweep: &SweepId,

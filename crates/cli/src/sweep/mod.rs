@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::error::exit;
 use crate::follow::{meters, report, result::confirm};
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 use attend::attend_sweep;
 use preview::Preview;
 
@@ -27,7 +27,7 @@ use preview::Preview;
 /// [`Error`].
 #[expect(clippy::too_many_arguments, reason = "values of `gradus run`, each once")]
 pub fn run(
-    settings: &Settings,
+    settings: &GlobalSettings,
     printer: &mut Printer,
     home: &Home,
     job: Job,
@@ -59,7 +59,7 @@ pub fn run(
 /// # Errors
 /// [`Error`].
 pub fn finish(
-    settings: &Settings,
+    settings: &GlobalSettings,
     printer: &mut Printer,
     home: &Home,
     sweep: &SweepId,

@@ -1,9 +1,9 @@
 //! Plans over everything that is offered: what is told of jobs that can be planned, and what of jobs that cannot.
 
 mod answers;
-mod desk;
 mod jobs;
 mod measured;
 mod networks;
 mod refusals;
 mod said;
+mod workdir;

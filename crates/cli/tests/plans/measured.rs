@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use crate::desk::Desk;
 use crate::jobs::resnet;
+use crate::workdir::Workdir;
 
 #[test]
 fn measured_steps_correct_the_estimates() {
-    let desk = Desk::new();
+    let workdir = Workdir::new();
     let yaml = resnet("resources: {instance_type: p4d.24xlarge, cloud: aws, spot: never, nodes: 1}\n");
     let step = |plan: &Value| plan["front"][0]["step_seconds"].clone();
-    let free = desk.plan(&yaml, &[]);
+    let free = workdir.plan(&yaml, &[]);
     let spread = |plan: &Value| {
         let step = step(plan);
         step["high"].as_f64().unwrap() / step["low"].as_f64().unwrap()
@@ -24,16 +24,16 @@ fn measured_steps_correct_the_estimates() {
             "source_id,model,gpu,n_gpus,batch_per_gpu,throughput,unit\nmine,pictures,{gpu},8,128,{throughput},img/s\n"
         )
     };
-    desk.file("steps.csv", table(gpu.as_str().unwrap(), &slow.to_string()));
-    let taught = desk.plan(&yaml, &["--calibrate", "steps.csv"]);
+    workdir.file("steps.csv", table(gpu.as_str().unwrap(), &slow.to_string()));
+    let taught = workdir.plan(&yaml, &["--calibrate", "steps.csv"]);
     let ratio = middle(&taught) / middle(&free);
     assert!((1.3..1.7).contains(&ratio), "{ratio}");
     assert!(spread(&taught) < spread(&free), "{} {}", spread(&taught), spread(&free));
     assert_eq!(taught["measured_steps"][0]["gpu"], *gpu);
     assert_eq!(taught["front"][0]["calibration"]["runs"], 1);
     // Measured elsewhere it is believed half.
-    desk.file("steps.csv", table("V100", "1500"));
-    let elsewhere = desk.plan(&yaml, &["--calibrate", "steps.csv"]);
+    workdir.file("steps.csv", table("V100", "1500"));
+    let elsewhere = workdir.plan(&yaml, &["--calibrate", "steps.csv"]);
     assert!(elsewhere["front"][0]["calibration"]["factor"].as_f64().unwrap() > 2.0);
     for (text, why) in [
         ("a,b\n1,2\n", "names no column `source_id`"),
@@ -49,8 +49,8 @@ fn measured_steps_correct_the_estimates() {
         ),
         ("source_id,model,gpu,throughput\n", "it has no rows"),
     ] {
-        desk.file("steps.csv", text);
-        let said = desk.gradus(&["plan", "job.yaml", "--calibrate", "steps.csv"]);
+        workdir.file("steps.csv", text);
+        let said = workdir.gradus(&["plan", "job.yaml", "--calibrate", "steps.csv"]);
         assert_eq!(said.code, Some(2), "{}", said.err);
         assert!(said.err.contains(why) && said.err.contains("hint: "), "{}", said.err);
     }
@@ -58,18 +58,18 @@ fn measured_steps_correct_the_estimates() {
 
 #[test]
 fn steps_that_are_too_far_off_are_told_and_not_learnt_from() {
-    let desk = Desk::new();
+    let workdir = Workdir::new();
     let head = "source_id,model,gpu,n_gpus,batch_per_gpu,throughput,unit\n";
     let row = |throughput: &str| format!("mine,pictures,A100,1,128,{throughput},img/s\n");
     let taught = |rows: &[&str]| {
         let text: String = rows.iter().map(|throughput| row(throughput)).collect();
-        desk.file("steps.csv", format!("{head}{text}"));
-        desk.plan(&resnet(""), &["--calibrate", "steps.csv"])
+        workdir.file("steps.csv", format!("{head}{text}"));
+        workdir.plan(&resnet(""), &["--calibrate", "steps.csv"])
     };
     let (one, both) = (taught(&["2000"]), taught(&["2000", "40"]));
     assert_eq!(one["front"], both["front"]);
     assert_eq!(both["measured_steps"].as_array().unwrap().len(), 1);
-    let said = desk.gradus(&["plan", "job.yaml", "--calibrate", "steps.csv"]);
+    let said = workdir.gradus(&["plan", "job.yaml", "--calibrate", "steps.csv"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert!(
         said.err.contains("warning: ignored outlier in `steps.csv`: line 3: a step on A100-SXM4-40GB took 3,200 ms"),
@@ -81,14 +81,14 @@ fn steps_that_are_too_far_off_are_told_and_not_learnt_from() {
 
 #[test]
 fn what_cannot_be_measured_here_is_said_with_the_way_out() {
-    let desk = Desk::new();
+    let workdir = Workdir::new();
     let check = |words: &[&str], code: i32, why: &str, hint: &str| {
-        let said = desk.gradus(&[&["plan"], words].concat());
+        let said = workdir.gradus(&[&["plan"], words].concat());
         assert_eq!((said.code, &*said.out), (Some(code), ""), "{}", said.err);
         assert!(said.err.contains(why) && said.err.contains(hint), "{}", said.err);
     };
     // A program of the user's own.
-    desk.file("program.yaml", resnet(""));
+    workdir.file("program.yaml", resnet(""));
     check(&[], 2, "no job file", "`gradus plan JOB`");
     check(&["--calibrate"], 2, "no job file", "`gradus plan JOB --calibrate`");
     check(&["--calibrate", "program.yaml"], 2, "took `program.yaml` as its table", "plan program.yaml --calibrate`");
@@ -98,8 +98,8 @@ fn what_cannot_be_measured_here_is_said_with_the_way_out() {
     let yaml = resnet("").replace("run: python train.py\n", "");
     let (head, _) = yaml.split_once("workload:").unwrap();
     let train = "train: {model: resnet18, data: {path: pictures, size: 32, classes: 10}, epochs: 1, batch: 64}\n";
-    desk.file("ours.yaml", format!("{head}{train}"));
-    let said = desk.gradus_without_path(&["plan", "ours.yaml", "--catalog", "--calibrate"]);
+    workdir.file("ours.yaml", format!("{head}{train}"));
+    let said = workdir.gradus_without_path(&["plan", "ours.yaml", "--catalog", "--calibrate"]);
     assert_eq!(said.code, Some(2), "{}", said.err);
     assert!(said.err.contains("this machine has no GPU") && said.err.contains("hint: "), "{}", said.err);
 }

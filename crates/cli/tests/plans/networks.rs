@@ -4,19 +4,19 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::desk::Desk;
+use crate::workdir::Workdir;
 
 #[test]
 fn a_model_file_that_cannot_be_read_is_told() {
-    let desk = Desk::new();
-    desk.file("job.yaml", "run: a\nworkload: {model: model.onnx, batch: 8, steps: 5}\n");
-    let said = desk.gradus(&["plan", "job.yaml"]);
+    let workdir = Workdir::new();
+    workdir.file("job.yaml", "run: a\nworkload: {model: model.onnx, batch: 8, steps: 5}\n");
+    let said = workdir.gradus(&["plan", "job.yaml"]);
     assert_eq!(said.code, Some(2));
     assert!(said.err.contains("job.yaml:2: `workload.model`: cannot read the model"), "{}", said.err);
     assert!(said.err.contains("model.onnx") && said.err.contains("hint: name a `config.json`"), "{}", said.err);
     // The name of a network that `train:` knows is no file.
-    desk.file("job.yaml", "run: a\nworkload:\n  model: resnet50\n  batch: 8\n  steps: 5\n");
-    let said = desk.gradus(&["plan", "job.yaml"]);
+    workdir.file("job.yaml", "run: a\nworkload:\n  model: resnet50\n  batch: 8\n  steps: 5\n");
+    let said = workdir.gradus(&["plan", "job.yaml"]);
     assert_eq!(said.code, Some(2));
     assert!(said.err.contains("job.yaml:3: `workload.model`"), "{}", said.err);
     assert!(
@@ -24,19 +24,19 @@ fn a_model_file_that_cannot_be_read_is_told() {
         "{}",
         said.err
     );
-    desk.file("job.yaml", "run: a\nworkload: {model: model.onnx, batch: 8, steps: 5}\n");
-    desk.file("model.onnx", "this is no model");
-    let said = desk.gradus(&["plan", "job.yaml"]);
+    workdir.file("job.yaml", "run: a\nworkload: {model: model.onnx, batch: 8, steps: 5}\n");
+    workdir.file("model.onnx", "this is no model");
+    let said = workdir.gradus(&["plan", "job.yaml"]);
     assert_eq!(said.code, Some(2));
     assert!(said.err.contains("workload.model"), "{}", said.err);
 }
 
 #[test]
 fn one_file_that_is_no_network_hides_nothing_of_the_others() {
-    let desk = Desk::new();
-    desk.file("good.json", r#"{"model_type": "gpt2"}"#);
-    desk.file("bad.json", r#"{"model_type": "gpt2", "n_embed": 64}"#);
-    let said = desk.gradus(&["plan", "model", "bad.json", "good.json", "none.json", "/dev/zero"]);
+    let workdir = Workdir::new();
+    workdir.file("good.json", r#"{"model_type": "gpt2"}"#);
+    workdir.file("bad.json", r#"{"model_type": "gpt2", "n_embed": 64}"#);
+    let said = workdir.gradus(&["plan", "model", "bad.json", "good.json", "none.json", "/dev/zero"]);
     assert_eq!(said.code, Some(2));
     assert!(said.out.contains("124,439,808"), "{}", said.out);
     for wrong in [
@@ -46,12 +46,12 @@ fn one_file_that_is_no_network_hides_nothing_of_the_others() {
     ] {
         assert!(said.err.contains(wrong), "{wrong}: {}", said.err);
     }
-    let said = desk.gradus(&["plan", "model", "bad.json", "good.json", "--json"]);
+    let said = workdir.gradus(&["plan", "model", "bad.json", "good.json", "--json"]);
     let read: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
     assert!(read[0]["error"].as_str().is_some_and(|error| error.contains("n_embd")), "{read}");
     assert_eq!(read[1]["parameters"], 124_439_808);
     // As PyTorch counts them of a sample of 128 tokens, with `saved_tensors_hooks`.
-    let said = desk.gradus(&["plan", "model", "good.json", "--sequence", "128", "--json"]);
+    let said = workdir.gradus(&["plan", "model", "good.json", "--sequence", "128", "--json"]);
     let read: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
     for (key, counted) in [("saved_bytes", 161_197_568.0), ("saved_bytes_written_out", 182_357_504.0)] {
         let told = read[0][key].as_f64().expect("a number");
@@ -61,12 +61,12 @@ fn one_file_that_is_no_network_hides_nothing_of_the_others() {
 
 #[test]
 fn lengths_and_sizes_that_a_network_does_not_have_are_refused() {
-    let desk = Desk::new();
-    desk.file("sees.json", r#"{"model_type": "resnet", "num_labels": 10}"#);
-    desk.file("reads.json", r#"{"model_type": "gpt2"}"#);
+    let workdir = Workdir::new();
+    workdir.file("sees.json", r#"{"model_type": "resnet", "num_labels": 10}"#);
+    workdir.file("reads.json", r#"{"model_type": "gpt2"}"#);
     let plan = |model: &str, more: &str| {
-        desk.file("job.yaml", format!("run: a\nworkload: {{model: {model}, batch: 64, {more}}}\n"));
-        desk.gradus(&["plan", "job.yaml"])
+        workdir.file("job.yaml", format!("run: a\nworkload: {{model: {model}, batch: 64, {more}}}\n"));
+        workdir.gradus(&["plan", "job.yaml"])
     };
     let said = plan("sees.json", "steps: 100, sequence: 128");
     assert_eq!(said.code, Some(2));
@@ -84,15 +84,15 @@ fn lengths_and_sizes_that_a_network_does_not_have_are_refused() {
 
 #[test]
 fn an_answer_depends_on_what_stands_in_a_file_and_not_on_its_name() {
-    let desk = Desk::new();
+    let workdir = Workdir::new();
     let config = r#"{"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": 30522}"#;
-    desk.file("bert.json", config);
-    desk.file("gpt4.bin", config);
+    workdir.file("bert.json", config);
+    workdir.file("gpt4.bin", config);
     let with = |file: &str| {
         let yaml = format!(
             "name: same\nrun: a\ndata: {{bytes: 1 GB}}\nworkload: {{model: {file}, sequence: 128, batch: 256, steps: 1000}}\n"
         );
-        let mut plan = desk.plan(&yaml, &[]);
+        let mut plan = workdir.plan(&yaml, &[]);
         plan["job"] = Value::Null;
         plan
     };
@@ -102,10 +102,10 @@ fn an_answer_depends_on_what_stands_in_a_file_and_not_on_its_name() {
 #[test]
 fn shipped_examples_are_planned() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    let desk = Desk::new();
+    let workdir = Workdir::new();
     for name in ["imagenet-resnet50", "bert-large", "llama-8b-finetune", "yolo-coco"] {
         let file = examples.join(format!("{name}.yaml"));
-        let said = desk.gradus(&["plan", file.to_str().unwrap()]);
+        let said = workdir.gradus(&["plan", file.to_str().unwrap()]);
         assert_eq!(said.code, Some(0), "{name}: {}", said.err);
         assert!(said.out.contains("recommended") && said.out.contains("prices of"), "{}", said.out);
     }
@@ -113,7 +113,7 @@ fn shipped_examples_are_planned() {
 
 #[test]
 fn networks_of_ours_are_planned_over_the_catalog_and_told_whether_they_fit() {
-    let desk = Desk::new();
+    let workdir = Workdir::new();
     let train = |model: &str, data: &str| {
         format!(
             "name: ours\ndata: {{samples: 100000}}\ntrain:\n  model: {model}\n  data: {{{data}}}\n  epochs: 2\n  batch: 64\n"
@@ -124,7 +124,7 @@ fn networks_of_ours_are_planned_over_the_catalog_and_told_whether_they_fit() {
         (train("mobilenet_v2", "path: pictures, size: 224, classes: 1000"), 3_504_872.0),
         (train("bert_base", text), 92_188_420.0),
     ] {
-        let plan = desk.plan(&yaml, &["--catalog"]);
+        let plan = workdir.plan(&yaml, &["--catalog"]);
         assert_eq!(plan["parameters"], parameters);
         let way = &plan["picks"][0]["way"];
         assert_eq!(way["verdict"], "fits", "{way}");

@@ -1,8 +1,8 @@
 //! Jobs that cannot be planned or run: what is said, and that the way out works.
 
-use crate::desk::Desk;
 use crate::jobs::{llama, resnet};
 use crate::said::{check, check_around};
+use crate::workdir::Workdir;
 
 #[test]
 fn jobs_that_cannot_be_planned_say_what_to_change() {
@@ -92,22 +92,22 @@ fn jobs_that_cannot_be_planned_say_what_to_change() {
 
 #[test]
 fn a_job_that_is_planned_elsewhere_is_not_run_here() {
-    let desk = Desk::new();
-    desk.file("job.yaml", resnet("num_nodes: 2\nresources: {accelerators: A100:8, spot: only}\n"));
-    let said = desk.gradus(&["run", "job.yaml"]);
+    let workdir = Workdir::new();
+    workdir.file("job.yaml", resnet("num_nodes: 2\nresources: {accelerators: A100:8, spot: only}\n"));
+    let said = workdir.gradus(&["run", "job.yaml"]);
     assert_eq!(said.code, Some(2));
     for key in ["num_nodes", "resources.accelerators", "resources.spot"] {
         assert!(said.err.contains(&format!("`{key}`")), "{key}: {}", said.err);
     }
-    assert_eq!(desk.gradus(&["plan", "job.yaml"]).code, Some(0));
+    assert_eq!(workdir.gradus(&["plan", "job.yaml"]).code, Some(0));
 }
 
 #[test]
 fn what_a_hint_says_to_write_works() {
-    let desk = Desk::new();
+    let workdir = Workdir::new();
     for limit in ["budget: {max: $1}", "deadline: 5m", "budget: {max: $2}\ndeadline: 10m"] {
-        desk.file("job.yaml", resnet(&format!("{limit}\n")));
-        let said = desk.gradus(&["plan", "job.yaml"]);
+        workdir.file("job.yaml", resnet(&format!("{limit}\n")));
+        let said = workdir.gradus(&["plan", "job.yaml"]);
         assert_eq!(said.code, Some(2), "{limit}: {}{}", said.out, said.err);
         // Each hint alone, as it is written: in place of the limit that it names.
         for hint in said.err.lines().filter_map(|line| line.trim().strip_prefix("hint: write ")) {
@@ -115,8 +115,8 @@ fn what_a_hint_says_to_write_works() {
             let named = |line: &str| line.split(':').next().unwrap_or_default().to_owned();
             let kept = limit.lines().filter(|line| !written.iter().any(|other| named(other) == named(line)));
             let lines: Vec<&str> = kept.chain(written.iter().copied()).collect();
-            desk.file("job.yaml", resnet(&format!("{}\n", lines.join("\n"))));
-            let again = desk.gradus(&["plan", "job.yaml"]);
+            workdir.file("job.yaml", resnet(&format!("{}\n", lines.join("\n"))));
+            let again = workdir.gradus(&["plan", "job.yaml"]);
             assert_eq!(again.code, Some(0), "{limit} → {lines:?}: {}", again.err);
         }
     }
@@ -124,18 +124,18 @@ fn what_a_hint_says_to_write_works() {
 
 #[test]
 fn a_program_for_this_machine_is_planned_for_this_machine() {
-    let desk = Desk::new();
-    desk.file("job.yaml", resnet("resources: {infra: local}\n"));
-    let said = desk.gradus(&["plan", "job.yaml"]);
+    let workdir = Workdir::new();
+    workdir.file("job.yaml", resnet("resources: {infra: local}\n"));
+    let said = workdir.gradus(&["plan", "job.yaml"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert!(said.out.contains("machine  this-machine"), "{}", said.out);
     assert!(said.out.contains("`gradus run` starts `python train.py` on this machine"), "{}", said.out);
     assert!(said.out.contains("`gradus plan JOB --catalog`"), "{}", said.out);
-    let catalog = desk.gradus(&["plan", "job.yaml", "--catalog"]);
+    let catalog = workdir.gradus(&["plan", "job.yaml", "--catalog"]);
     assert!(catalog.out.contains("recommended"), "{}{}", catalog.out, catalog.err);
     // The same is said before a run begins.
-    desk.file("job.yaml", resnet("").replace("python train.py", "echo trained"));
-    let said = desk.gradus(&["run", "job.yaml"]);
+    workdir.file("job.yaml", resnet("").replace("python train.py", "echo trained"));
+    let said = workdir.gradus(&["run", "job.yaml"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
     let (note, begun) = (said.err.find("starts `echo trained` on this machine"), said.err.find("submitted"));
     assert!(note.is_some() && note < begun, "{}", said.err);
@@ -143,15 +143,15 @@ fn a_program_for_this_machine_is_planned_for_this_machine() {
 
 #[test]
 fn data_that_is_not_there_is_told_with_what_the_job_file_says_of_it() {
-    let desk = Desk::new();
+    let workdir = Workdir::new();
     let train = "train: {model: cnn, data: {path: digits.csv}, epochs: 1, batch: 8}\n";
-    desk.file("job.yaml", format!("# yaml-language-server: $schema=x\n# Get it:\n#   fetch digits.csv\n{train}"));
+    workdir.file("job.yaml", format!("# yaml-language-server: $schema=x\n# Get it:\n#   fetch digits.csv\n{train}"));
     for verb in ["plan", "run"] {
-        let said = desk.gradus(&[verb, "job.yaml"]);
+        let said = workdir.gradus(&[verb, "job.yaml"]);
         assert_eq!(said.code, Some(2), "{}", said.err);
         let told = "\n  `job.yaml` says:\n    Get it:\n      fetch digits.csv\n";
         assert!(said.err.contains("there is no data at") && said.err.contains(told), "{}", said.err);
     }
-    desk.file("job.yaml", train);
-    assert!(!desk.gradus(&["plan", "job.yaml"]).err.contains("says:"));
+    workdir.file("job.yaml", train);
+    assert!(!workdir.gradus(&["plan", "job.yaml"]).err.contains("says:"));
 }

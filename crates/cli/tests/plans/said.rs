@@ -1,14 +1,14 @@
 //! What is said of a job that cannot be planned, held beside what is expected.
 
-use crate::desk::Desk;
+use crate::workdir::Workdir;
 
 /// What is said about a job that cannot be planned. Figures of money and time stand as `#`: they follow the catalog and
 /// the fit, and are tested elsewhere.
 #[track_caller]
 pub fn check(yaml: &str, expected: &str) {
-    let desk = Desk::new();
-    desk.file("job.yaml", yaml);
-    let said = desk.gradus(&["plan", "job.yaml"]);
+    let workdir = Workdir::new();
+    workdir.file("job.yaml", yaml);
+    let said = workdir.gradus(&["plan", "job.yaml"]);
     assert_eq!((said.code, &*said.out), (Some(2), ""), "{}", said.err);
     let strip = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n").trim().to_owned();
     assert_eq!(masked(&strip(&said.err)), strip(expected), "\n{yaml}\n{}", said.err);
@@ -53,9 +53,9 @@ fn masked(text: &str) -> String {
 /// The message with what depends on prices cut out of the middle: it begins and ends as told.
 #[track_caller]
 pub fn check_around(yaml: &str, begins: &str, hint: &str) {
-    let desk = Desk::new();
-    desk.file("job.yaml", yaml);
-    let said = desk.gradus(&["plan", "job.yaml"]);
+    let workdir = Workdir::new();
+    workdir.file("job.yaml", yaml);
+    let said = workdir.gradus(&["plan", "job.yaml"]);
     assert_eq!((said.code, &*said.out), (Some(2), ""), "{}", said.err);
     let lines: Vec<&str> = said.err.lines().map(str::trim).collect();
     assert_eq!(lines[0], "error: no offer can run this job", "{}", said.err);

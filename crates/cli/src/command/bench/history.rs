@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::kept::{self, Comparison, Entry, Verdict};
+use super::record::{self, BenchComparison, BenchRecord, BenchVerdict};
 use crate::error::Error;
 use crate::error::exit;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 use crate::table;
 
 /// Arguments of `gradus bench history`.
@@ -26,9 +26,9 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
-    let path = kept::file(args.history.as_deref(), settings);
-    let entries = kept::read(&path, printer)?;
+pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    let path = record::file(args.history.as_deref(), settings);
+    let entries = record::read(&path, printer)?;
     if args.history.is_some() && !path.exists() {
         let message = format!("there is no history at `{}`", path.display());
         let hint = Some("check `--history`, or leave it out for that of the home folder".to_owned());
@@ -38,7 +38,7 @@ pub fn run(args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8
         list(&entries, printer);
         return Ok(exit::DONE);
     }
-    let comparisons = kept::compare(&entries);
+    let comparisons = record::compare(&entries);
     if printer.is_json() {
         for one in &comparisons {
             printer.json(&json!({
@@ -58,12 +58,12 @@ pub fn run(args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8
     Ok(exit::DONE)
 }
 
-fn list(entries: &[Entry], printer: &mut Printer) {
+fn list(entries: &[BenchRecord], printer: &mut Printer) {
     if printer.is_json() {
         entries.iter().for_each(|entry| printer.json(entry));
         return;
     }
-    let row = |entry: &Entry| {
+    let row = |entry: &BenchRecord| {
         let (figure, unit) = entry.figure();
         let figure = figure.map_or_else(|| "–".to_owned(), |figure| amount(figure, unit));
         let note = entry.note.clone().unwrap_or_default();
@@ -74,7 +74,7 @@ fn list(entries: &[Entry], printer: &mut Printer) {
     table::lines(&head, &rows).into_iter().for_each(|line| printer.data(line));
 }
 
-fn row(one: &Comparison<'_>) -> Vec<String> {
+fn row(one: &BenchComparison<'_>) -> Vec<String> {
     let (_, unit) = one.newest.figure();
     let before = one.before.map_or_else(String::new, |before| match before.count {
         1 => amount(before.median, unit),
@@ -84,11 +84,11 @@ fn row(one: &Comparison<'_>) -> Vec<String> {
     });
     let change = one.change().map_or_else(String::new, |change| format!("{:+.1} %", 100.0 * change));
     let verdict = match (one.verdict(), one.before) {
-        (Verdict::Unknown, None) => "the first",
-        (Verdict::Unknown, Some(_)) => "too few to tell",
-        (Verdict::Usual, _) => "within what was seen",
-        (Verdict::Better, _) => "faster than all before",
-        (Verdict::Worse, _) => "slower than all before",
+        (BenchVerdict::Unknown, None) => "the first",
+        (BenchVerdict::Unknown, Some(_)) => "too few to tell",
+        (BenchVerdict::Usual, _) => "within what was seen",
+        (BenchVerdict::Better, _) => "faster than all before",
+        (BenchVerdict::Worse, _) => "slower than all before",
     };
     let newest = one.newest;
     vec![
@@ -104,7 +104,7 @@ fn row(one: &Comparison<'_>) -> Vec<String> {
 }
 
 /// The day, in UTC.
-fn date(entry: &Entry) -> String {
+fn date(entry: &BenchRecord) -> String {
     match jiff::Timestamp::from_microsecond(entry.at.0) {
         Ok(time) => time.strftime("%Y-%m-%d").to_string(),
         Err(_) => "beyond the calendar".to_owned(),

@@ -1,13 +1,13 @@
 //! `gradus bench`: training speed of this machine, time to a target accuracy, and the history of both.
 
 mod history;
-mod kept;
+mod record;
 mod time_to_train;
 mod train;
 
 use crate::error::Error;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus bench`.
 #[derive(Debug, clap::Args)]
@@ -30,7 +30,7 @@ enum Subcommand {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     match args.command {
         Subcommand::Train(args) => train::run(&args, settings, printer),
         Subcommand::TimeToTrain(args) => time_to_train::run(&args, settings, printer),

@@ -10,7 +10,7 @@ use domain::{Fraction, RunId, Work};
 use serde_json::{Value, json};
 use server::{Home, Series, State, submit};
 
-use super::kept::{self, Entry, Kind};
+use super::record::{self, BenchKind, BenchRecord};
 use crate::error::Error;
 use crate::error::exit;
 use crate::follow::attend::attend;
@@ -19,7 +19,7 @@ use crate::follow::watch::Since;
 use crate::local::draft::draft;
 use crate::local::job_file::JobArgs;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus bench time-to-train`.
 #[derive(Debug, clap::Args)]
@@ -58,45 +58,22 @@ struct Reached {
     accuracy: f64,
 }
 
-/// Runs the job once a seed.
+/// Runs the job once per seed.
 ///
 /// # Errors
 /// [`Error`]; a run that fails ends the measurement.
-pub fn run(args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let file = std::fs::canonicalize(&args.job.file).map_err(Error::file("open", &args.job.file))?;
-    let path = kept::file(args.history.as_deref(), settings);
+    let path = record::file(args.history.as_deref(), settings);
     let mut all = Vec::new();
     for seed in (args.job.typed.seed.unwrap_or(1)..).take(args.seeds as usize) {
-        let (mut job, plan) = draft(&args.job, settings, &home, printer)?;
-        if job.sweep.is_some() {
-            let message = "a sweep has many models, and no one time to an accuracy".to_owned();
-            return Err(Error::Usage { message, hint: "leave `sweep:` out, with the best trial's values".to_owned() });
-        }
-        let Work::Train(train) = &mut job.work else {
-            let message = "a `run:` program does not tell how good its model is".to_owned();
-            return Err(Error::Usage { message, hint: "name a job with `train:`".to_owned() });
-        };
-        check(train)?;
-        (train.seed, train.stop) = (seed, Some(Stop { accuracy: Some(args.target), epochs: None }));
-        let case = case(train, plan.share.map(|share| share.threads), args.target, &file);
-        printer.say(format!("seed {seed}:"));
-        let mut state = State::open(&home)?;
-        let run = submit::submit(&mut state, job, plan, &file.to_string_lossy())?;
-        drop(state);
-        // What the run says meanwhile is conversation, also where a program reads.
-        let mut narrator = Printer::new(false, settings.color);
-        let watch = attend(settings, &mut narrator, &home, &run, Since::Start)?;
-        verdict(&home, &run, watch)?;
-        home.mark_reported(&home.run(&run))?;
-        let (reached, machine) = outcome(&home, &run, seed, args.target)?;
-        let mut entry = Entry::now(Kind::TimeToTrain, settings, machine, args.note.clone())?;
-        entry.case = case;
+        let (reached, entry) = measure(args, &file, seed, settings, &home, printer)?;
         let figures = figures(&reached);
         // Only what met the target is a time to it.
         if let (Value::Object(figures), Some(_)) = (&figures, reached.epochs) {
-            entry.figures.clone_from(figures);
-            kept::append(&path, &[entry])?;
+            let entry = BenchRecord { figures: figures.clone(), ..entry };
+            record::append(&path, &[entry])?;
         }
         match printer.is_json() {
             true => printer.json(&figures),
@@ -104,24 +81,65 @@ pub fn run(args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8
         }
         all.push(reached);
     }
-    let missed: Vec<&Reached> = all.iter().filter(|one| one.epochs.is_none()).collect();
-    if !missed.is_empty() {
-        let best = missed.iter().map(|one| one.accuracy).fold(0.0, f64::max);
-        let message = format!(
-            "{} of {} runs did not reach {:.2} % in all their epochs; the best of them came to {:.2} %",
-            missed.len(),
-            all.len(),
-            100.0 * args.target.get(),
-            100.0 * best
-        );
-        let hint = Some("lower `--target`, or give the job more `epochs`".to_owned());
-        return Err(Error::Code { message, hint, code: exit::RUN_FAILED });
-    }
+    check_reached(&all, args.target)?;
     if !printer.is_json() {
         summary(&all).into_iter().for_each(|line| printer.data(line));
         printer.say(format!("added to `{}`; `gradus bench history` compares", path.display()));
     }
     Ok(exit::DONE)
+}
+
+/// Runs the job with a seed until it meets the target: what it came to, and its record without figures.
+fn measure(
+    args: &Args,
+    file: &Path,
+    seed: u64,
+    settings: &GlobalSettings,
+    home: &Home,
+    printer: &mut Printer,
+) -> Result<(Reached, BenchRecord), Error> {
+    let (mut job, plan) = draft(&args.job, settings, home, printer)?;
+    if job.sweep.is_some() {
+        let message = "a sweep has many models, and no one time to an accuracy".to_owned();
+        return Err(Error::Usage { message, hint: "leave `sweep:` out, with the best trial's values".to_owned() });
+    }
+    let Work::Train(train) = &mut job.work else {
+        let message = "a `run:` program does not report how good its model is".to_owned();
+        return Err(Error::Usage { message, hint: "name a job with `train:`".to_owned() });
+    };
+    check(train)?;
+    (train.seed, train.stop) = (seed, Some(Stop { accuracy: Some(args.target), epochs: None }));
+    let case = case(train, plan.share.map(|share| share.threads), args.target, file);
+    printer.say(format!("seed {seed}:"));
+    let mut state = State::open(home)?;
+    let run = submit::submit(&mut state, job, plan, &file.to_string_lossy())?;
+    drop(state);
+    // What the run says meanwhile is conversation, also where a program reads.
+    let mut narrator = Printer::new(false, settings.color);
+    let watch = attend(settings, &mut narrator, home, &run, Since::Start)?;
+    verdict(home, &run, watch)?;
+    home.mark_reported(&home.run(&run))?;
+    let (reached, machine) = outcome(home, &run, seed, args.target)?;
+    let entry = BenchRecord::now(BenchKind::TimeToTrain, settings, machine, args.note.clone())?;
+    Ok((reached, BenchRecord { case, ..entry }))
+}
+
+/// Refuses a measurement in which a run missed the target.
+fn check_reached(all: &[Reached], target: Fraction) -> Result<(), Error> {
+    let missed: Vec<&Reached> = all.iter().filter(|one| one.epochs.is_none()).collect();
+    if missed.is_empty() {
+        return Ok(());
+    }
+    let best = missed.iter().map(|one| one.accuracy).fold(0.0, f64::max);
+    let message = format!(
+        "{} of {} runs did not reach {:.2} % in all their epochs; the best of them came to {:.2} %",
+        missed.len(),
+        all.len(),
+        100.0 * target.get(),
+        100.0 * best
+    );
+    let hint = Some("lower `--target`, or give the job more `epochs`".to_owned());
+    Err(Error::Code { message, hint, code: exit::RUN_FAILED })
 }
 
 /// Refuses a job that cannot meet a target.

@@ -8,12 +8,12 @@ use domain::train::{Model, Precision};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::kept::{self, Entry, Kind};
+use super::record::{self, BenchKind, BenchRecord};
 use crate::error::Error;
 use crate::error::exit;
 use crate::printer::Printer;
 use crate::rank::steps::{NoAnswer, StepBench, quartiles};
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus bench train`.
 #[derive(Debug, clap::Args)]
@@ -76,7 +76,7 @@ const USUAL_LENGTH: u32 = 128;
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     if let Some(peak) = args.peak_tflops.filter(|peak| !(peak.is_finite() && *peak > 0.0)) {
         let message = format!("`--peak-tflops {peak}` is not a positive number");
         return Err(Error::Usage { message, hint: "use the figure of the data sheet, such as `989`".to_owned() });
@@ -93,8 +93,8 @@ pub fn run(args: &Args, settings: &Settings, printer: &mut Printer) -> Result<u8
         figures["processes"] = json!(args.processes);
         figures["apart_step_ms"] = self::figures(args, &apart)?["step_ms"].clone();
     }
-    let path = kept::file(args.history.as_deref(), settings);
-    kept::append(&path, &[entry(args, &figures, settings, threads)?])?;
+    let path = record::file(args.history.as_deref(), settings);
+    record::append(&path, &[entry(args, &figures, settings, threads)?])?;
     if printer.is_json() {
         printer.json(&figures);
         return Ok(exit::DONE);
@@ -190,7 +190,7 @@ fn questions(args: &Args) -> Vec<(&'static str, u32, bool)> {
 }
 
 /// Has a rank make the steps, and returns its answers: of steps as in a run, and of those whose gradients wait.
-fn ask(settings: &Settings, case: &Value, threads: u32, args: &Args) -> Result<[Value; 2], Error> {
+fn ask(settings: &GlobalSettings, case: &Value, threads: u32, args: &Args) -> Result<[Value; 2], Error> {
     // Why it is silent, the rank has said on stderr.
     let silent = |_| Error::Code {
         message: "the benchmark process failed".to_owned(),
@@ -274,11 +274,11 @@ fn known_peak(environment: &Value) -> Option<(f64, String)> {
     Some((peak / 1e12, format!("data sheet of {} in {precision}", gpu.name)))
 }
 
-/// The measurement as it is kept.
-fn entry(args: &Args, figures: &Value, settings: &Settings, threads: u32) -> Result<Entry, Error> {
+/// The measurement as it is recorded.
+fn entry(args: &Args, figures: &Value, settings: &GlobalSettings, threads: u32) -> Result<BenchRecord, Error> {
     let environment = &figures["environment"];
     let machine = environment["device_name"].as_str().unwrap_or_default().to_owned();
-    let mut entry = Entry::now(Kind::Step, settings, machine, args.note.clone())?;
+    let mut entry = BenchRecord::now(BenchKind::Step, settings, machine, args.note.clone())?;
     let architecture = Architecture::of(args.model);
     let (image, sequence) = match sample(args, architecture) {
         Sample::Picture { height, .. } => (Some(height), None),
@@ -299,7 +299,7 @@ fn entry(args: &Args, figures: &Value, settings: &Settings, threads: u32) -> Res
     Ok(entry)
 }
 
-/// Height and width of the pictures that a network was made for.
+/// Height and width of the images that a network was made for.
 fn usual_image(architecture: Architecture) -> u32 {
     if matches!(architecture, Architecture::SmallResnet { .. }) { 32 } else { 224 }
 }

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::error::exit;
 use crate::figures::{counted, grouped};
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 use crate::table;
 
 /// Arguments of `gradus catalog`.
@@ -54,7 +54,7 @@ enum Subcommand {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     match args.command.unwrap_or(Subcommand::Info) {
         Subcommand::Info => info(&Catalog::open(&settings.home)?, printer),
         Subcommand::Import { file, cloud, dated } => import(&settings.home, &file, cloud, dated, printer),
@@ -94,7 +94,12 @@ fn import(
     let kept = cloud.map_or(file_stem.clone(), |cloud| format!("{cloud}-{file_stem}"));
     let path = import::keep(home, &kept, &read.listings)?;
     let kept = stem(&path.file_name().unwrap_or_default().to_string_lossy()).to_owned();
-    let replaced = replaced(&catalog, &read.listings);
+    imported(&kept, &path, &read, replaced(&catalog, &read.listings), printer);
+    Ok(exit::DONE)
+}
+
+/// Prints what was imported under the name `kept`, what it replaced, and what of it is not used.
+fn imported(kept: &str, path: &Path, read: &import::Read, replaced: usize, printer: &mut Printer) {
     let unknown: BTreeSet<&str> = read
         .listings
         .iter()
@@ -110,7 +115,7 @@ fn import(
             "left_out": read.left_out,
             "unknown_gpus": unknown,
         }));
-        return Ok(exit::DONE);
+        return;
     }
     printer.data(format!(
         "{} imported as `{kept}`, replacing {replaced} of the built-in catalog",
@@ -124,7 +129,6 @@ fn import(
         printer.say(format!("unknown GPUs, not used in plans: {names}"));
     }
     printer.say(format!("undo with `gradus catalog forget {kept}`"));
-    Ok(exit::DONE)
 }
 
 /// How many built-in listings an import replaces.

@@ -7,7 +7,7 @@ use crate::error::{Error, exit};
 use crate::fetch::transfer::Transfer;
 use crate::figures::{counted, size};
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Lost files that are named.
 const NAMED: usize = 10;
@@ -27,7 +27,7 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error::Store`], and that something is missing or damaged.
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let Args { address, verify } = args;
     let location: Location = address.parse()?;
     let remote = store::open(&location, &settings.access, Limits::attended())?;

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::error::exit;
 use crate::fetch::opened::OpenedData;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus data dump`.
 #[derive(Debug, clap::Args)]
@@ -34,7 +34,7 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let preset = args.recipe.preset()?;
     let place = OpenedData::opened(&args.path, settings, printer)?;
     let dataset = Arc::new(args.recipe.open(&preset, &place)?);
@@ -47,7 +47,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     let mut loader = match preset.evaluation {
         true => Loader::evaluate_from(Arc::clone(&dataset), Part::Train, options, args.index),
         false => {
-            // The order is a permutation, so one position of the epoch has the picture.
+            // The order is a permutation, so one position of the epoch has the image.
             let order = SampleOrder::new(samples, args.recipe.seed);
             let pos = (0..samples).find(|pos| order.at(0, *pos) == args.index).unwrap_or(0);
             Loader::train(Arc::clone(&dataset), options, Cursor { epoch: 0, pos }, 1)

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::error::exit;
 use crate::fetch::opened::OpenedData;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus data inspect`.
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     let options = InspectOptions { verify: args.verify, sheet: args.sheet.as_deref(), threads };
     let place = OpenedData::opened(&args.path, settings, printer)?;

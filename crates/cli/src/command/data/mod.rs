@@ -13,7 +13,7 @@ mod sync;
 
 use crate::error::Error;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus data`.
 #[derive(Debug, clap::Args)]
@@ -48,7 +48,7 @@ enum Subcommand {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     match args.command {
         Subcommand::Bench(args) => bench::run(args, settings, printer),
         Subcommand::Inspect(args) => inspect::run(args, settings, printer),

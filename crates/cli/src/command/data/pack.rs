@@ -1,18 +1,18 @@
 //! `gradus data pack`: pack a data set into shards.
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use data::{PackFormat, PackOptions, PackProgress, SampleCodec, TextOptions, TokenizerSource};
-use serde_json::json;
+use data::{PackFormat, PackOptions, PackProgress, PackSummary, SampleCodec, TextOptions, TokenizerSource};
+use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::error::exit;
 use crate::fetch::opened::OpenedData;
 use crate::figures::{counted, grouped};
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus data pack`.
 #[derive(Debug, clap::Args)]
@@ -82,8 +82,31 @@ enum FormatArg {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
-    let options = PackOptions {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    let options = options(&args);
+    check(&options)?;
+    let place = OpenedData::fetched(&args.source, settings, printer)?;
+    let (began, mut told) = (Instant::now(), None);
+    let packed = data::pack(place.path(), &args.out, &options, &mut |progress| {
+        let due = told.is_none_or(|told: Instant| told.elapsed() >= interval(printer));
+        if due && began.elapsed() >= Duration::from_millis(500) {
+            told = Some(Instant::now());
+            printer.progress(&line(progress, began.elapsed()));
+        }
+    });
+    let packed = packed.map_err(|error| match options.text {
+        None => super::inspect::of_texts(error, &place),
+        Some(_) => error.into(),
+    })?;
+    match printer.is_json() {
+        true => printer.json(&json(&packed, &args.out, began.elapsed())),
+        false => present(&packed, &args.out, printer),
+    }
+    Ok(exit::DONE)
+}
+
+fn options(args: &Args) -> PackOptions {
+    PackOptions {
         shard_bytes: args.shard_size,
         seed: args.seed,
         split: args.split,
@@ -104,7 +127,11 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
             label: args.label.clone(),
         }),
         threads: args.threads.map_or_else(cores, |threads| threads as usize),
-    };
+    }
+}
+
+/// Refuses options that exclude one another.
+fn check(options: &PackOptions) -> Result<(), Error> {
     if options.format == PackFormat::Webdataset && options.codec != SampleCodec::Original {
         let message = format!("WebDataset tars hold image files, not {}", options.codec.word());
         let hint = format!("remove `--codec {}`, or `--format webdataset`", options.codec.word());
@@ -116,30 +143,28 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         let message = "`--codec`, `--shrink` and `--format` do not apply to text".to_owned();
         return Err(Error::Usage { message, hint: "remove them, or remove `--tokenizer` to pack images".to_owned() });
     }
-    let place = OpenedData::fetched(&args.source, settings, printer)?;
-    let (began, mut told) = (Instant::now(), None);
-    let packed = data::pack(place.path(), &args.out, &options, &mut |progress| {
-        let due = told.is_none_or(|told: Instant| told.elapsed() >= interval(printer));
-        if due && began.elapsed() >= Duration::from_millis(500) {
-            told = Some(Instant::now());
-            printer.progress(&line(progress, began.elapsed()));
-        }
-    });
-    let packed = packed.map_err(|error| match options.text {
-        None => super::inspect::of_texts(error, &place),
-        Some(_) => error.into(),
-    })?;
+    Ok(())
+}
+
+/// Bytes of all shards, and of what was packed into them where that is known.
+fn sizes(packed: &PackSummary) -> (u64, Option<u64>) {
+    let shards = &packed.manifest.shards;
+    (shards.iter().map(|shard| shard.bytes).sum(), shards.iter().map(|shard| shard.source_bytes).sum())
+}
+
+fn json(packed: &PackSummary, out: &Path, took: Duration) -> Value {
     let manifest = &packed.manifest;
-    let bytes: u64 = manifest.shards.iter().map(|shard| shard.bytes).sum();
-    let source: Option<u64> = manifest.shards.iter().map(|shard| shard.source_bytes).sum();
-    if printer.is_json() {
-        printer.json(&json!({
-            "out": args.out, "samples": manifest.samples, "classes": manifest.classes.len(), "shards": manifest.shards.len(),
-            "bytes": bytes, "source_bytes": source, "skipped": manifest.skipped.len(), "resumed_shards": packed.resumed,
-            "nothing_to_do": packed.nothing_to_do, "seconds": began.elapsed().as_secs_f64(),
-        }));
-        return Ok(exit::DONE);
-    }
+    let (bytes, source) = sizes(packed);
+    json!({
+        "out": out, "samples": manifest.samples, "classes": manifest.classes.len(), "shards": manifest.shards.len(),
+        "bytes": bytes, "source_bytes": source, "skipped": manifest.skipped.len(), "resumed_shards": packed.resumed,
+        "nothing_to_do": packed.nothing_to_do, "seconds": took.as_secs_f64(),
+    })
+}
+
+/// Prints what was skipped and resumed, and a summary.
+fn present(packed: &PackSummary, out: &Path, printer: &mut Printer) {
+    let manifest = &packed.manifest;
     if let Some(first) = manifest.skipped.first() {
         let count = manifest.skipped.len();
         printer.say(format!("skipped {count} that cannot be decoded; the first is `{}`: {}", first.name, first.why));
@@ -151,6 +176,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
             printer.say(format!("resumed after {}", counted(shards as u64, "shard")));
         }
     }
+    let (bytes, source) = sizes(packed);
     let share = source.filter(|source| *source > 0).map(|source| {
         let share = 100.0 * bytes as f64 / source as f64;
         format!(" ({share:.1} % of {:.1} MB)", source as f64 / 1e6)
@@ -169,9 +195,8 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
         counted(manifest.shards.len() as u64, "shard"),
         bytes as f64 / 1e6,
         share.unwrap_or_default(),
-        args.out.display()
+        out.display()
     ));
-    Ok(exit::DONE)
 }
 
 /// Time between progress lines: a terminal overwrites them, a log keeps them.

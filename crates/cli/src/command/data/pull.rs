@@ -7,7 +7,7 @@ use store::{Location, StoreFormat};
 use crate::error::Error;
 use crate::fetch::transfer::{TransferArgs, TransferSummary};
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus data pull`.
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error::Store`]; the same command resumes it.
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let Args { source, target, transfer, delete } = args;
     let location: Location = source.parse()?;
     store::may_pull(&location, &target)?;

@@ -7,7 +7,7 @@ use store::{Location, StoreFormat};
 use crate::error::Error;
 use crate::fetch::transfer::{TransferArgs, TransferSummary};
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus data push`.
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error::Store`]; the same command resumes it.
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let Args { source, target, plain, transfer, delete, verify } = args;
     let form = if plain { StoreFormat::Plain } else { StoreFormat::Chunks };
     let location: Location = target.parse()?;

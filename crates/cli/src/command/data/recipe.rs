@@ -32,7 +32,7 @@ pub struct Args {
 }
 
 /// What to do with a table, of texts or of digits.
-fn no_pictures(path: &Path, of_texts: bool) -> Error {
+fn not_images(path: &Path, of_texts: bool) -> Error {
     let path = path.display();
     let (message, hint) = match of_texts {
         true => (
@@ -67,7 +67,7 @@ impl Args {
         })
     }
 
-    /// The pictures at `place`, to be prepared so.
+    /// The images at `place`, to be prepared so.
     ///
     /// # Errors
     /// [`Error::Data`]; [`Error::Usage`] for a table of digits.
@@ -75,7 +75,7 @@ impl Args {
         let path = place.path();
         let name = path.to_string_lossy().to_lowercase();
         if path.is_file() && (name.ends_with(".csv") || name.ends_with(".csv.gz")) {
-            return Err(no_pictures(place.given(), name.ends_with(".csv") && inspect::has_letters(path)));
+            return Err(not_images(place.given(), name.ends_with(".csv") && inspect::has_letters(path)));
         }
         let spec = Data {
             path: String::new(),
@@ -113,7 +113,7 @@ impl Args {
         }
     }
 
-    /// What was given of those that only mean something to whole pictures.
+    /// What was given of those that only mean something to whole images.
     pub fn given(&self) -> impl Iterator<Item = &'static str> {
         let given = [
             (self.recipe.is_some(), "--recipe"),

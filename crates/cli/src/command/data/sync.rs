@@ -8,7 +8,7 @@ use super::{pull, push};
 use crate::error::Error;
 use crate::fetch::transfer::TransferArgs;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus data sync`.
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,7 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error::Store`]; the same command resumes it.
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let Args { source, target, plain, transfer, delete } = args;
     let ends: [Location; 2] = [source.parse()?, target.parse()?];
     match [ends[0].local(), ends[1].local()] {

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::local::draft::{self, known, lines};
 use crate::local::job_file::{self, JobOverrides};
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 use crate::sweep::preview::{self, Preview};
 
 /// Arguments of `gradus plan`.
@@ -49,7 +49,7 @@ enum Subcommand {
 ///
 /// # Errors
 /// [`Error::Job`] with everything wrong in the file, [`Error::Infeasible`] with every reason.
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     match &args.command {
         Some(Subcommand::Check(args)) => return check::run(args, printer),
         Some(Subcommand::Model(args)) => return model::run(args, printer),
@@ -58,7 +58,7 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
     }
     let file = args.file.as_deref().ok_or_else(|| no_job(&args.market))?;
     let price = args.typed.price;
-    let read = job_file::read(file, &args.typed, &Settings::variable, printer)?;
+    let read = job_file::read(file, &args.typed, &GlobalSettings::variable, printer)?;
     if args.market.asks() || read.unrentable.is_some() || (read.job.workload.is_some() && !read.job.wants.here) {
         return market::run(read.job, &read.source, &args.market, settings, printer);
     }

@@ -122,43 +122,25 @@ pub fn read(path: &Path) -> Result<Trace, Error> {
     })
 }
 
+/// Columns of the table of [`people`].
+const HEAD: [&str; 10] = [
+    "trace",
+    "nodes",
+    "up h",
+    "down h",
+    "paid h predicted",
+    "paid h",
+    "error",
+    "wall h predicted",
+    "wall h",
+    "in band",
+];
+
 fn people(rows: &[Row], of: fn(&Row) -> &Result<SpotReplay, String>, printer: &mut Printer) {
-    let hours = |seconds: f64| format!("{:.2}", seconds / 3600.0);
-    let cells = rows.iter().map(|row| {
-        let mut cells = vec![row.name.clone(), row.nodes.to_string()];
-        match of(row) {
-            Ok(checked) => {
-                let wall = &checked.foreseen.wall;
-                cells.extend([
-                    hours(checked.availability.up),
-                    hours(checked.availability.down),
-                    hours(checked.foreseen_paid),
-                    hours(checked.paid),
-                    format!("{:+.1} %", 100.0 * checked.paid_error),
-                    format!("{}–{}", hours(wall.low), hours(wall.high)),
-                    format!("{}–{}", hours(checked.wall.low), hours(checked.wall.high)),
-                    format!("{:.0} %", 100.0 * checked.covered),
-                ]);
-            }
-            Err(why) => cells.push(why.clone()),
-        }
-        cells
-    });
-    let head = [
-        "trace",
-        "nodes",
-        "up h",
-        "down h",
-        "paid h predicted",
-        "paid h",
-        "error",
-        "wall h predicted",
-        "wall h",
-        "in band",
-    ];
     // A reason is longer than any figure and would widen its column, so these rows come last.
-    let (answered, silent): (Vec<_>, Vec<_>) = cells.partition(|cells| cells.len() == head.len());
-    table::lines(&head, &answered).into_iter().for_each(|line| printer.data(line));
+    let (answered, silent): (Vec<_>, Vec<_>) =
+        rows.iter().map(|row| cells(row, of(row))).partition(|cells| cells.len() == HEAD.len());
+    table::lines(&HEAD, &answered).into_iter().for_each(|line| printer.data(line));
     silent.iter().for_each(|cells| printer.data(format!("{}: {}", cells[0], cells[2])));
     let summary = summary(rows, of);
     let percent = |key: &str| format!("{:.1} %", 100.0 * summary[key].as_f64().unwrap_or(f64::NAN));
@@ -182,6 +164,29 @@ fn people(rows: &[Row], of: fn(&Row) -> &Result<SpotReplay, String>, printer: &m
         percent("covered_from_now"),
         summary["band_ratio_from_now_median"].as_f64().unwrap_or(f64::NAN),
     ));
+}
+
+/// A trace's name, its nodes, and the figures of one policy; or why there are none.
+fn cells(row: &Row, checked: &Result<SpotReplay, String>) -> Vec<String> {
+    let hours = |seconds: f64| format!("{:.2}", seconds / 3600.0);
+    let mut cells = vec![row.name.clone(), row.nodes.to_string()];
+    match checked {
+        Ok(checked) => {
+            let wall = &checked.foreseen.wall;
+            cells.extend([
+                hours(checked.availability.up),
+                hours(checked.availability.down),
+                hours(checked.foreseen_paid),
+                hours(checked.paid),
+                format!("{:+.1} %", 100.0 * checked.paid_error),
+                format!("{}–{}", hours(wall.low), hours(wall.high)),
+                format!("{}–{}", hours(checked.wall.low), hours(checked.wall.high)),
+                format!("{:.0} %", 100.0 * checked.covered),
+            ]);
+        }
+        Err(why) => cells.push(why.clone()),
+    }
+    cells
 }
 
 fn summary(rows: &[Row], of: impl Fn(&Row) -> &Result<SpotReplay, String>) -> Value {

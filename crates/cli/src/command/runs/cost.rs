@@ -4,12 +4,12 @@ use domain::RunId;
 use serde_json::json;
 use server::{Home, State};
 
-use crate::command::find::{Meant, find_any};
+use crate::command::find::{RunOrSweep, find_any};
 use crate::error::Error;
 use crate::error::exit;
 use crate::follow::meters;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 use crate::table;
 
 /// Arguments of `gradus cost`.
@@ -23,15 +23,15 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let state = State::open(&home)?;
     let world = state.world();
     let only = args.run.map(|name| find_any(world, &name)).transpose()?;
     let is_meant = |id: &RunId, run: &plan::Run| match &only {
         None => true,
-        Some(Meant::Run(only)) => only == id,
-        Some(Meant::Sweep(only)) => run.trial.as_ref().is_some_and(|trial| trial.sweep == *only),
+        Some(RunOrSweep::Run(only)) => only == id,
+        Some(RunOrSweep::Sweep(only)) => run.trial.as_ref().is_some_and(|trial| trial.sweep == *only),
     };
     let mut runs: Vec<_> = world.runs.iter().filter(|(id, run)| is_meant(id, run)).collect();
     runs.sort_by_key(|(_, run)| run.order);

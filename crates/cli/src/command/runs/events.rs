@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::error::exit;
 use crate::follow::narrator::{record_json, sentence};
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus events`.
 #[derive(Debug, clap::Args)]
@@ -20,7 +20,7 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let state = State::open(&home)?;
     let records = match args.run {

@@ -12,7 +12,7 @@ use crate::command::find::find;
 use crate::error::Error;
 use crate::error::exit;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus logs`.
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,7 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let mut state = State::open(&home)?;
     let id = find(state.world(), &args.run)?;

@@ -5,12 +5,12 @@ use std::path::Path;
 use serde_json::{Value, json};
 use server::{Home, Series, State};
 
-use crate::command::find::{Meant, find_any};
+use crate::command::find::{RunOrSweep, find_any};
 use crate::error::Error;
 use crate::error::exit;
 use crate::follow::report;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus report`.
 #[derive(Debug, clap::Args)]
@@ -23,12 +23,12 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let (state, series) = (State::open(&home)?, Series::open(&home)?);
     let id = match find_any(state.world(), &args.run)? {
-        Meant::Run(id) => id,
-        Meant::Sweep(id) => {
+        RunOrSweep::Run(id) => id,
+        RunOrSweep::Sweep(id) => {
             crate::sweep::write_report(&home, &state, &id)?;
             told(printer, json!({ "sweep": id }), &home.sweep(&id));
             return Ok(exit::DONE);

@@ -5,12 +5,12 @@ use domain::{Duration, Event, Money, SweepId};
 use plan::Resumption;
 use server::{Home, State};
 
-use crate::command::find::{Meant, find_any};
+use crate::command::find::{RunOrSweep, find_any};
 use crate::error::Error;
 use crate::follow::result::finish;
 use crate::follow::watch::Since;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus resume`.
 #[derive(Debug, clap::Args)]
@@ -40,12 +40,12 @@ impl Args {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let mut state = State::open(&home)?;
     let id = match find_any(state.world(), &args.run)? {
-        Meant::Run(id) => id,
-        Meant::Sweep(id) => return sweep(state, &args, settings, printer, &home, &id),
+        RunOrSweep::Run(id) => id,
+        RunOrSweep::Sweep(id) => return sweep(state, &args, settings, printer, &home, &id),
     };
     let since = Since::Event(state.world().last_seq);
     let resume = Event::ResumeRequested {
@@ -100,7 +100,7 @@ fn is_allowed(resumption: Resumption, args: &Args, kind: &str, id: &str) -> Resu
 fn sweep(
     mut state: State,
     args: &Args,
-    settings: &Settings,
+    settings: &GlobalSettings,
     printer: &mut Printer,
     home: &Home,
     id: &SweepId,

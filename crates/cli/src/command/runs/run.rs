@@ -9,7 +9,7 @@ use crate::follow::watch::Since;
 use crate::local::draft::{draft, known, lines};
 use crate::local::job_file::{JobArgs, require_secrets};
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 use crate::sweep::preview::Preview;
 
 /// Arguments of `gradus run`.
@@ -32,7 +32,7 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let (mut job, plan) = draft(&args.job, settings, &home, printer)?;
     require_secrets(&job)?;

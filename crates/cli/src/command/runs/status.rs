@@ -6,12 +6,12 @@ use domain::{RunId, SweepId, Timestamp};
 use serde_json::json;
 use server::{Home, Loading, Series, State};
 
-use crate::command::find::{Meant, find_any};
+use crate::command::find::{RunOrSweep, find_any};
 use crate::error::Error;
 use crate::error::exit;
 use crate::follow::meters;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 use crate::sweep::table as table_of;
 use crate::table;
 
@@ -26,13 +26,13 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let (state, series) = (State::open(&home)?, Series::open(&home)?);
     if let Some(name) = args.run {
         return match find_any(state.world(), &name)? {
-            Meant::Run(id) => one(&home, &state, &series, printer, &id),
-            Meant::Sweep(id) => sweep(&home, &state, printer, &id),
+            RunOrSweep::Run(id) => one(&home, &state, &series, printer, &id),
+            RunOrSweep::Sweep(id) => sweep(&home, &state, printer, &id),
         };
     }
     let mut runs: Vec<(&RunId, &plan::Run)> = state.world().runs.iter().collect();

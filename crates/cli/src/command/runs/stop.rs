@@ -5,13 +5,13 @@ use domain::{Event, SweepId};
 use plan::SweepState;
 use server::{Home, State};
 
-use crate::command::find::{Meant, find_any};
+use crate::command::find::{RunOrSweep, find_any};
 use crate::error::Error;
 use crate::error::exit;
 use crate::follow::result::{finish, told};
 use crate::follow::watch::Since;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 use crate::sweep::table::last_line;
 
 /// Arguments of `gradus stop`.
@@ -25,12 +25,12 @@ pub struct Args {
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
     let mut state = State::open(&home)?;
     let id = match find_any(state.world(), &args.run)? {
-        Meant::Run(id) => id,
-        Meant::Sweep(id) => return sweep(state, settings, printer, &home, &id),
+        RunOrSweep::Run(id) => id,
+        RunOrSweep::Sweep(id) => return sweep(state, settings, printer, &home, &id),
     };
     let since = Since::Event(state.world().last_seq);
     let Some(run) = state.world().runs.get(&id) else { return Err(server::Error::NoRun(args.run).into()) };
@@ -52,7 +52,13 @@ pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8,
 }
 
 /// The same for a sweep: all of its trials are saved and stopped.
-fn sweep(mut state: State, settings: &Settings, printer: &mut Printer, home: &Home, id: &SweepId) -> Result<u8, Error> {
+fn sweep(
+    mut state: State,
+    settings: &GlobalSettings,
+    printer: &mut Printer,
+    home: &Home,
+    id: &SweepId,
+) -> Result<u8, Error> {
     let since = state.world().last_seq;
     let Some(sweep) = state.world().sweeps.get(id) else { return Err(server::Error::NoRun(id.to_string()).into()) };
     match &sweep.state {

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::error::exit;
 use crate::fetch::opened::OpenedData;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Arguments of `gradus data bench`.
 #[derive(Debug, clap::Args)]
@@ -67,7 +67,7 @@ const BATCH: usize = 64;
 ///
 /// # Errors
 /// [`Error`].
-pub fn run(args: Args, settings: &Settings, printer: &mut Printer) -> Result<u8, Error> {
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let limit = Duration::from_secs_f64(args.seconds);
     let strange: Vec<&str> = match args.kind {
         DataKind::Images => args.text.given().collect(),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use data::{CELL, Cursor, DetectionDataset, DetectionLoader, RankShare};
 use domain::train::Augment;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{memory, processor_time};
 use crate::error::Error;
@@ -36,16 +36,14 @@ pub fn run(
     let augment = [Augment::Flip, Augment::Mosaic];
     let spec = json!({"path": "", "split": [1, 0, 0], "size": size, "workers": threads, "augment": augment});
     let spec = serde_json::from_value(spec).map_err(|error| Error::Data(data::Error::Internal(error.to_string())))?;
-    let (began, worked) = (Instant::now(), processor_time());
-    let scenes = Arc::new(DetectionDataset::open(&spec, path, seed)?);
-    let (opening, opening_cpu) = (began.elapsed().as_secs_f64(), (processor_time() - worked).as_secs_f64());
-    let pictures: u64 = scenes.counts().iter().sum();
-    let edge = scenes.size();
+    let mut opening = Clock::start();
+    let dataset = Arc::new(DetectionDataset::open(&spec, path, seed)?);
+    opening.stop();
     let mut loader =
-        DetectionLoader::train(Arc::clone(&scenes), BATCH, seed, &augment, Cursor::START, u64::MAX, RankShare::ALL);
+        DetectionLoader::train(Arc::clone(&dataset), BATCH, seed, &augment, Cursor::START, u64::MAX, RankShare::ALL);
     let (mut images, mut objects, mut waited) = (0_u64, 0_u64, Duration::ZERO);
-    let (began, worked) = (Instant::now(), processor_time());
-    while began.elapsed() < limit
+    let mut loading = Clock::start();
+    while loading.began.elapsed() < limit
         && let Some(batch) = loader.next()
     {
         let batch = batch?;
@@ -53,33 +51,92 @@ pub fn run(
         objects += batch.objects.iter().map(|objects| objects.len() as u64).sum::<u64>();
         waited += batch.wait;
     }
-    let (seconds, worked) = (began.elapsed().as_secs_f64(), (processor_time() - worked).as_secs_f64());
-    let price = |cpu: f64, count: u64| cpu * 1e6 / count.max(1) as f64;
-    if printer.is_json() {
-        printer.json(&json!({
-            "pictures": pictures,
-            "size": edge,
-            "opening_seconds": opening,
-            "opening_cpu_us_per_picture": price(opening_cpu, pictures),
-            "images": images,
-            "objects": objects,
-            "seconds": seconds,
-            "images_per_s": images as f64 / seconds,
-            "cpu_us_per_image": price(worked, images),
-            "wait_seconds": waited.as_secs_f64(),
+    loading.stop();
+    let measured = Measured {
+        opened: dataset.counts().iter().sum(),
+        edge: dataset.size(),
+        opening,
+        images,
+        objects,
+        loading,
+        waited,
+    };
+    match printer.is_json() {
+        true => printer.json(&measured.json(threads)),
+        false => measured.present(printer),
+    }
+    Ok(exit::DONE)
+}
+
+/// Wall and processor time of a phase, in seconds once it has stopped.
+struct Clock {
+    began: Instant,
+    cpu_at_start: Duration,
+    seconds: f64,
+    cpu_seconds: f64,
+}
+
+impl Clock {
+    fn start() -> Clock {
+        Clock { began: Instant::now(), cpu_at_start: processor_time(), seconds: 0.0, cpu_seconds: 0.0 }
+    }
+
+    fn stop(&mut self) {
+        self.seconds = self.began.elapsed().as_secs_f64();
+        self.cpu_seconds = (processor_time() - self.cpu_at_start).as_secs_f64();
+    }
+}
+
+/// What opening and loading came to.
+struct Measured {
+    /// Images of the data set.
+    opened: u64,
+    /// Height and width of a loaded image in pixels.
+    edge: usize,
+    opening: Clock,
+    /// Images that were loaded, some of them several times, and the boxes in them.
+    images: u64,
+    objects: u64,
+    loading: Clock,
+    /// Time in which no batch was ready.
+    waited: Duration,
+}
+
+/// Processor time per image in microseconds.
+fn per_image(cpu_seconds: f64, images: u64) -> f64 {
+    cpu_seconds * 1e6 / images.max(1) as f64
+}
+
+impl Measured {
+    fn json(&self, threads: u32) -> Value {
+        json!({
+            "dataset_images": self.opened,
+            "size": self.edge,
+            "opening_seconds": self.opening.seconds,
+            "opening_cpu_us_per_image": per_image(self.opening.cpu_seconds, self.opened),
+            "images": self.images,
+            "objects": self.objects,
+            "seconds": self.loading.seconds,
+            "images_per_s": self.images as f64 / self.loading.seconds,
+            "cpu_us_per_image": per_image(self.loading.cpu_seconds, self.images),
+            "wait_seconds": self.waited.as_secs_f64(),
             "peak_rss_bytes": memory("VmHWM:"),
             "threads": threads,
-        }));
-        return Ok(exit::DONE);
+        })
     }
-    printer.data(format!(
-        "opened        {pictures} images at {edge} × {edge} in {opening:.1} s, {:.0} µs of CPU time each",
-        price(opening_cpu, pictures)
-    ));
-    printer.data(format!(
-        "images        {images} with {objects} boxes in {seconds:.1} s, {:.0} images/s",
-        images as f64 / seconds
-    ));
-    printer.data(format!("CPU time      {:.0} µs per image", price(worked, images)));
-    Ok(exit::DONE)
+
+    fn present(&self, printer: &mut Printer) {
+        let Measured { opened, edge, opening, images, objects, loading, .. } = self;
+        printer.data(format!(
+            "opened        {opened} images at {edge} × {edge} in {:.1} s, {:.0} µs of CPU time each",
+            opening.seconds,
+            per_image(opening.cpu_seconds, *opened)
+        ));
+        printer.data(format!(
+            "images        {images} with {objects} boxes in {:.1} s, {:.0} images/s",
+            loading.seconds,
+            *images as f64 / loading.seconds
+        ));
+        printer.data(format!("CPU time      {:.0} µs per image", per_image(loading.cpu_seconds, *images)));
+    }
 }

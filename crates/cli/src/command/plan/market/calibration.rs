@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::figures::grouped;
 use crate::local::measure;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Columns of a table of steps.
 const COLUMNS: &str = "use a CSV file with the header \
@@ -45,7 +45,7 @@ pub(super) fn table(path: &std::path::Path) -> Result<Steps, Error> {
 }
 
 /// Steps of one rank's share of the batch on this machine's first GPU.
-pub(super) fn measured(job: &Job, settings: &Settings, printer: &mut Printer) -> Result<Steps, Error> {
+pub(super) fn measured(job: &Job, settings: &GlobalSettings, printer: &mut Printer) -> Result<Steps, Error> {
     let train = measure::measurable(job)?;
     let gpu = measure::gpu_here()?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);

@@ -1,6 +1,7 @@
-//! The plan of a job over everything that is offered: facts are gathered, the search decides, the result is told.
+//! The plan of a job over everything that is offered: facts are gathered, the search decides, the result is printed.
 
 mod calibration;
+mod constraints;
 mod figures;
 mod present;
 mod preset;
@@ -10,32 +11,29 @@ mod remedies;
 use std::path::{Path, PathBuf};
 
 use cloud::Catalog;
-use cloud::catalog::wanted::Wanted;
-use domain::accelerators::{AcceleratorKind, Accelerators};
-use domain::listing::{Cloud, Listing, Price};
-use domain::{Duration, Elapsed, Job, Problem};
+use domain::listing::{Listing, Price};
+use domain::{Duration, Job, Problem};
 use plan::estimate::{Calibration, FittedCoefficients, StepTime, step_of};
 use plan::search::{
-    Admission, CalibrationData, Candidate, Constraints, Estimates, Forecast, GpuRequirement, HardwareConfig,
-    MarketIndex, NODES, ParallelConfig, Pick, PurchaseOption, ResolvedWorkload, Search, SearchResult, Tariffs, choose,
-    forecast, resolve,
+    CalibrationData, Candidate, Constraints, Estimates, Forecast, HardwareConfig, MarketIndex, ParallelConfig, Pick,
+    PurchaseOption, ResolvedWorkload, Search, SearchResult, choose, forecast, resolve,
 };
 use plan::spot::SpotAvailability;
 use rustix::time::{ClockId, clock_gettime};
 
 use calibration::{lessons, measured, table};
-use present::page;
+use constraints::{market, question};
+use present::{chart, page};
 use preset::Preset;
-use remedies::Desk;
+use remedies::PlanContext;
 
 use super::model::file as network;
 use super::spot_check;
-use crate::command::offers::usage;
 use crate::error::Error;
 use crate::error::exit;
 use crate::local::job_file::JobSource;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Arguments for plans over everything that is offered.
 #[derive(Debug, Default, clap::Args)]
@@ -95,17 +93,17 @@ impl Args {
     }
 }
 
-/// Everything that is told about a plan.
-pub struct Found<'a> {
+/// Everything that is printed about a plan.
+pub struct MarketPlan<'a> {
     pub job: &'a Job,
     pub subject: &'a ResolvedWorkload,
     pub catalog: &'a Catalog,
     pub question: &'a Constraints,
     pub answer: SearchResult,
     /// The front, the fastest first.
-    pub front: Vec<Shown<'a>>,
-    /// What is chosen: the pick, and its place in `shown`.
-    pub picks: Vec<(Pick, Shown<'a>)>,
+    pub front: Vec<PlanRow<'a>>,
+    /// What is chosen: the pick, and its row.
+    pub picks: Vec<(Pick, PlanRow<'a>)>,
     /// Steps that were measured before.
     pub lessons: CalibrationData,
     /// Pieces of hardware that were estimated.
@@ -113,12 +111,12 @@ pub struct Found<'a> {
     /// The horizon in hours and the runs in it, where they were asked for.
     pub horizon: Option<(u64, u32)>,
     /// Machines on demand that can be reserved too: the least of cost times time.
-    pub reservable: Option<Shown<'a>>,
+    pub reservable: Option<PlanRow<'a>>,
     /// Where they were asked for.
     pub timings: Option<Timings>,
 }
 
-impl Found<'_> {
+impl MarketPlan<'_> {
     /// How many machines of an offer were looked at, in words.
     pub fn numbers(&self) -> String {
         let numbers: Vec<String> = self.question.nodes.iter().map(u32::to_string).collect();
@@ -146,7 +144,7 @@ pub struct Timings {
 
 /// A candidate with all that is known of it.
 #[derive(Clone)]
-pub struct Shown<'a> {
+pub struct PlanRow<'a> {
     pub candidate: Candidate,
     pub way: ParallelConfig,
     pub step: StepTime,
@@ -161,112 +159,151 @@ pub struct Shown<'a> {
 /// Seed of the courses that spot bands are read from.
 const SEED: u64 = 1;
 
-/// Plans, and tells the plan.
+/// Plans, and prints the plan.
 ///
 /// # Errors
 /// [`Error::Usage`] for words that nothing in the catalog has, [`Error::Job`] for a job that cannot be understood,
 /// [`Error::Infeasible`] where no offer remains.
 pub fn run(
-    mut job: Job,
+    job: Job,
     source: &JobSource,
     args: &Args,
-    settings: &Settings,
+    settings: &GlobalSettings,
     printer: &mut Printer,
 ) -> Result<u8, Error> {
-    if args.horizon.is_some_and(|horizon| horizon.micros() == 0) {
-        let message = "reservations cannot be compared over no time: `--horizon` is 0".to_owned();
-        return Err(Error::Usage { message, hint: "use for example `--horizon '365 days'`".to_owned() });
-    }
-    if let Some(preset) = args.preset {
-        preset.fill(&mut job.wants);
-    }
-    let steps = args.table().map(table).transpose()?;
-    let bytes = match plan::search::workload::model_file(&job) {
-        Some(path) => Some(network::bytes(Path::new(path)).map_err(|error| unread(source, path, error))?),
-        None => None,
-    };
-    let subject = resolve(&job, bytes.as_deref()).map_err(|problem| source.wrong(problem))?;
-    let catalog = Catalog::open(&settings.home)?;
-    let coefficients = FittedCoefficients::embedded().map_err(|error| Error::Code {
-        message: format!("the fitted figures of this program cannot be read: {error}"),
-        hint: Some("build it again from a clean tree".to_owned()),
-        code: exit::INTERNAL,
-    })?;
-    let availability = args.spot_trace.as_deref().map(trace).transpose()?;
-    let question = question(&job, &catalog, availability)?;
-    let steps = match steps {
-        None if args.calibrates() => Some(measured(&job, settings, printer)?),
-        stated => stated,
-    };
-    let lessons = match steps {
-        Some(steps) => lessons(&steps, &job, &subject, &catalog, &coefficients, printer)?,
-        None => CalibrationData::default(),
-    };
+    let inputs = PlanInputs::gather(job, source, args, settings, printer)?;
     let begun = processor_seconds();
-    let market = market(&catalog);
-    let mut search =
-        Search::new(&subject.spec, &market, Estimates::calibrated(&subject.network, &coefficients, lessons.clone()));
-    let answer = search.answer(&question);
-    let process = processor_seconds();
-    let timings = args.timings.then(|| {
-        let asked = processor_seconds();
-        let again = search.answer(&question);
-        Timings {
-            search: process - begun,
-            again: processor_seconds() - asked,
-            process,
-            same: again.front == answer.front,
+    let market = market(&inputs.catalog);
+    let plan = inputs.plan(&market, args, begun)?;
+    for (path, text) in [(&args.html, page::html as fn(&MarketPlan) -> String), (&args.svg, chart::svg)] {
+        if let Some(path) = path {
+            std::fs::write(path, text(&plan)).map_err(Error::file("write", path))?;
         }
-    });
-    if answer.front.is_empty() {
-        let (subject, market, question) = (&subject, &market, &question);
-        let desk = Desk { subject, market, question, coefficients: &coefficients, lessons: &lessons };
-        return Err(Error::Infeasible { reasons: refusal::reasons(&desk, &answer) });
     }
-    let mut show = |candidate: &Candidate| show(&mut search, &question, &subject, &coefficients, &lessons, candidate);
-    let deadline = question.deadline;
-    let picks = choose(&answer, &question, |candidate| {
-        let late = |shown: Shown| deadline.is_some_and(|deadline| shown.forecast.time.high.micros() > deadline.0);
-        show(candidate).is_none_or(late)
-    });
-    let front = answer.front.iter().filter_map(|index| show(&answer.candidates[*index])).collect();
-    let picks = picks
-        .into_iter()
-        .filter_map(|pick| show(&answer.candidates[pick.candidate]).map(|shown| (pick, shown)))
-        .collect();
-    let reservable = answer.candidates.iter().filter(|candidate| {
+    if printer.is_json() {
+        printer.json(&present::json(&plan));
+    } else {
+        let width = printer.data_width();
+        present::lines(&plan, width).into_iter().for_each(|line| printer.data(line));
+    }
+    Ok(exit::DONE)
+}
+
+/// Everything that is read or measured before the search.
+struct PlanInputs {
+    job: Job,
+    subject: ResolvedWorkload,
+    catalog: Catalog,
+    question: Constraints,
+    coefficients: FittedCoefficients,
+    lessons: CalibrationData,
+}
+
+impl PlanInputs {
+    /// Reads the job's model, the catalog and the tables that the arguments name, and measures steps where they ask for it.
+    fn gather(
+        mut job: Job,
+        source: &JobSource,
+        args: &Args,
+        settings: &GlobalSettings,
+        printer: &mut Printer,
+    ) -> Result<PlanInputs, Error> {
+        if args.horizon.is_some_and(|horizon| horizon.micros() == 0) {
+            let message = "reservations cannot be compared over no time: `--horizon` is 0".to_owned();
+            return Err(Error::Usage { message, hint: "use for example `--horizon '365 days'`".to_owned() });
+        }
+        if let Some(preset) = args.preset {
+            preset.fill(&mut job.wants);
+        }
+        let steps = args.table().map(table).transpose()?;
+        let bytes = match plan::search::workload::model_file(&job) {
+            Some(path) => Some(network::bytes(Path::new(path)).map_err(|error| unread(source, path, error))?),
+            None => None,
+        };
+        let subject = resolve(&job, bytes.as_deref()).map_err(|problem| source.wrong(problem))?;
+        let catalog = Catalog::open(&settings.home)?;
+        let coefficients = FittedCoefficients::embedded().map_err(|error| Error::Code {
+            message: format!("the fitted figures of this program cannot be read: {error}"),
+            hint: Some("build it again from a clean tree".to_owned()),
+            code: exit::INTERNAL,
+        })?;
+        let availability = args.spot_trace.as_deref().map(trace).transpose()?;
+        let question = question(&job, &catalog, availability)?;
+        let steps = match steps {
+            None if args.calibrates() => Some(measured(&job, settings, printer)?),
+            stated => stated,
+        };
+        let lessons = match steps {
+            Some(steps) => lessons(&steps, &job, &subject, &catalog, &coefficients, printer)?,
+            None => CalibrationData::default(),
+        };
+        Ok(PlanInputs { job, subject, catalog, question, coefficients, lessons })
+    }
+
+    /// Searches the market. `begun` is the processor time at which the search is counted from.
+    ///
+    /// # Errors
+    /// [`Error::Infeasible`] where no offer remains, with what to change.
+    fn plan<'a>(&'a self, market: &'a MarketIndex<'a>, args: &Args, begun: f64) -> Result<MarketPlan<'a>, Error> {
+        let PlanInputs { job, subject, catalog, question, coefficients, lessons } = self;
+        let estimates = Estimates::calibrated(&subject.network, coefficients, lessons.clone());
+        let mut search = Search::new(&subject.spec, market, estimates);
+        let answer = search.answer(question);
+        let process = processor_seconds();
+        let timings = args.timings.then(|| {
+            let asked = processor_seconds();
+            let again = search.answer(question);
+            Timings {
+                search: process - begun,
+                again: processor_seconds() - asked,
+                process,
+                same: again.front == answer.front,
+            }
+        });
+        if answer.front.is_empty() {
+            let context = PlanContext { subject, market, question, coefficients, lessons };
+            return Err(Error::Infeasible { reasons: refusal::reasons(&context, &answer) });
+        }
+        let mut show = |candidate: &Candidate| show(&mut search, question, subject, coefficients, lessons, candidate);
+        let picks = choose(&answer, question, |candidate| {
+            let late =
+                |row: PlanRow| question.deadline.is_some_and(|deadline| row.forecast.time.high.micros() > deadline.0);
+            show(candidate).is_none_or(late)
+        });
+        let front = answer.front.iter().filter_map(|index| show(&answer.candidates[*index])).collect();
+        let picks = picks
+            .into_iter()
+            .filter_map(|pick| show(&answer.candidates[pick.candidate]).map(|row| (pick, row)))
+            .collect();
+        let reservable = reservable(&answer, market).and_then(show);
+        let horizon = args.horizon.map(|horizon| ((horizon.as_secs_f64() / 3600.0).ceil() as u64, args.runs));
+        let lessons = lessons.clone();
+        let estimated = search.estimated();
+        Ok(MarketPlan {
+            job,
+            subject,
+            catalog,
+            question,
+            answer,
+            front,
+            picks,
+            lessons,
+            estimated,
+            horizon,
+            reservable,
+            timings,
+        })
+    }
+}
+
+/// The candidate on demand that can also be reserved, with the least product of cost and time.
+fn reservable<'a>(answer: &'a SearchResult, market: &MarketIndex) -> Option<&'a Candidate> {
+    let candidates = answer.candidates.iter().filter(|candidate| {
         let listing = market.listings[candidate.listing].listing;
         candidate.terms == PurchaseOption::OnDemand && (listing.reserved_1y.is_some() || listing.reserved_3y.is_some())
     });
     let product = |candidate: &Candidate| candidate.point().0 as f64 * candidate.point().1 as f64;
-    let reservable = reservable.min_by(|one, other| product(one).total_cmp(&product(other))).and_then(show);
-    let horizon = args.horizon.map(|horizon| ((horizon.as_secs_f64() / 3600.0).ceil() as u64, args.runs));
-    let found = Found {
-        job: &job,
-        subject: &subject,
-        catalog: &catalog,
-        question: &question,
-        answer,
-        front,
-        picks,
-        lessons: lessons.clone(),
-        estimated: search.estimated(),
-        horizon,
-        reservable,
-        timings,
-    };
-    for (path, text) in [(&args.html, page::html as fn(&Found) -> String), (&args.svg, page::svg)] {
-        if let Some(path) = path {
-            std::fs::write(path, text(&found)).map_err(Error::file("write", path))?;
-        }
-    }
-    if printer.is_json() {
-        printer.json(&present::json(&found));
-    } else {
-        let width = printer.data_width();
-        present::lines(&found, width).into_iter().for_each(|line| printer.data(line));
-    }
-    Ok(exit::DONE)
+    candidates.min_by(|one, other| product(one).total_cmp(&product(other)))
 }
 
 /// Why a model's file cannot be read, and what is meant where a network of ours was named.
@@ -299,79 +336,6 @@ fn trace(path: &std::path::Path) -> Result<SpotAvailability, Error> {
     })
 }
 
-/// What is offered, as the search sees it.
-pub fn market(catalog: &Catalog) -> MarketIndex<'_> {
-    MarketIndex::of(
-        &catalog.listings,
-        |name| catalog.gpus.named(name),
-        |listing| catalog.region(&listing.cloud, &listing.region),
-        |listing| catalog.stocked(listing),
-        &catalog.tariffs,
-    )
-}
-
-/// What a job allows.
-///
-/// # Errors
-/// [`Error::Usage`] for words that nothing in the catalog has.
-pub fn question(job: &Job, catalog: &Catalog, availability: Option<SpotAvailability>) -> Result<Constraints, Error> {
-    let wants = &job.wants;
-    let words = Wanted { clouds: wants.clouds.clone(), regions: wants.regions.clone(), ..Wanted::default() };
-    words.check(catalog).map_err(usage)?;
-    for gpu in &wants.accelerators {
-        Wanted { gpu: Some(gpu.clone()), ..Wanted::default() }.check(catalog).map_err(usage)?;
-    }
-    let data_at = job.data.at.as_deref().map(|at| at.split_once('/').map_or((at, None), |(one, two)| (one, Some(two))));
-    let data_at = data_at.map(|(cloud, region)| (Cloud::named(cloud), region.map(str::to_owned)));
-    if let Some((cloud, region)) = &data_at {
-        let regions = region.iter().cloned().collect();
-        let place = Wanted { clouds: vec![cloud.name().to_owned()], regions, ..Wanted::default() };
-        place.check(catalog).map_err(usage)?;
-    }
-    let tariff = |service| {
-        let (cloud, _) = data_at.as_ref()?;
-        catalog.tariff(cloud, service).map(|tariff| tariff.price)
-    };
-    let data_tariffs = Tariffs {
-        egress: tariff(domain::tariff::Service::Egress),
-        cross_region: tariff(domain::tariff::Service::CrossRegion),
-        ..Tariffs::default()
-    };
-    Ok(Constraints {
-        admission: Admission {
-            gpus: wants.accelerators.iter().map(|wanted| gpus(wanted, catalog)).collect(),
-            instance_type: wants.instance_type.clone(),
-            clouds: wants.clouds.iter().map(|name| Cloud::named(name)).collect(),
-            regions: wants.regions.clone(),
-            compliance: wants.compliance.clone(),
-            max_price: wants.max_price,
-            spot: wants.spot,
-            dedicated: wants.dedicated,
-            needs: job.needs,
-        },
-        nodes: if wants.nodes.is_empty() { NODES.to_vec() } else { wants.nodes.clone() },
-        budget: job.budget.map(|budget| budget.max),
-        deadline: job.deadline.map(|deadline| Elapsed(deadline.micros())),
-        max_carbon: wants.max_carbon,
-        availability,
-        data_at,
-        data_tariffs,
-    })
-}
-
-fn gpus(wanted: &Accelerators, catalog: &Catalog) -> GpuRequirement {
-    match &wanted.kind {
-        AcceleratorKind::Named(name) => GpuRequirement {
-            names: Some(catalog.gpus_named(name).into_iter().map(str::to_owned).collect()),
-            memory: None,
-            count: wanted.count,
-        },
-        AcceleratorKind::Memory { memory, or_more } => {
-            GpuRequirement { names: None, memory: Some((*memory, *or_more)), count: wanted.count }
-        }
-    }
-}
-
 /// Everything about a candidate; none for one that the search did not make.
 pub(super) fn show<'a>(
     search: &mut Search<'a, Estimates>,
@@ -380,7 +344,7 @@ pub(super) fn show<'a>(
     coefficients: &FittedCoefficients,
     lessons: &CalibrationData,
     candidate: &Candidate,
-) -> Option<Shown<'a>> {
+) -> Option<PlanRow<'a>> {
     let priced = &search.market.listings[candidate.listing];
     let hardware = &search.market.hardware[priced.hardware];
     let way = search.way(priced.hardware, candidate.nodes).clone().ok()?;
@@ -397,5 +361,5 @@ pub(super) fn show<'a>(
     let band = (step.seconds.low / middle, step.seconds.high / middle);
     let forecast = forecast(search, question, candidate, band, SEED);
     let price = candidate.terms.price(priced.listing)?;
-    Some(Shown { candidate: *candidate, way, step, calibration, forecast, listing: priced.listing, hardware, price })
+    Some(PlanRow { candidate: *candidate, way, step, calibration, forecast, listing: priced.listing, hardware, price })
 }

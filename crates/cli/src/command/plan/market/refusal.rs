@@ -6,7 +6,7 @@ use domain::Money;
 use plan::search::{Admission, Candidate, Constraints, MarketIndex, PurchaseOption, Reason, SearchResult, admit};
 
 use super::figures::{cents, time};
-use super::remedies::{Desk, Likely};
+use super::remedies::{Likely, PlanContext};
 
 /// A reason, as it stands behind the number of offers that it rules out.
 pub fn sentence(reason: Reason, question: &Constraints, answer: &SearchResult) -> String {
@@ -59,9 +59,9 @@ fn missed(answer: &SearchResult, reason: Reason, tell: impl Fn(&Candidate) -> St
 }
 
 /// Why nothing remains, each with what to change.
-pub fn reasons(desk: &Desk, answer: &SearchResult) -> Vec<String> {
-    let (subject, market, question) = (desk.subject, desk.market, desk.question);
-    let mut told: Vec<(String, String)> = limits(desk, answer);
+pub fn reasons(context: &PlanContext, answer: &SearchResult) -> Vec<String> {
+    let (subject, market, question) = (context.subject, context.market, context.question);
+    let mut told: Vec<(String, String)> = limits(context, answer);
     let is_limited = !told.is_empty();
     let mut tell = |message: String, hint: String| told.push((message, hint));
     // Where offers failed on limits alone, memory is not what is short.
@@ -74,7 +74,7 @@ pub fn reasons(desk: &Desk, answer: &SearchResult) -> Vec<String> {
             gib(least),
             gib(has)
         );
-        let remedies: Vec<String> = desk
+        let remedies: Vec<String> = context
             .for_memory()
             .iter()
             .map(|remedy| {
@@ -106,96 +106,101 @@ pub fn reasons(desk: &Desk, answer: &SearchResult) -> Vec<String> {
 
 /// Limits that are too tight. Where a change of one alone is enough, it is told with what the others leave; where not,
 /// limits are told that hold together.
-fn limits(desk: &Desk, answer: &SearchResult) -> Vec<(String, String)> {
-    let question = desk.question;
-    let machine = |candidate: &Candidate| {
-        let priced = &desk.market.listings[candidate.listing];
-        format!(
-            "{} × {} in {}, {}",
-            candidate.nodes,
-            priced.listing.instance_type,
-            priced.listing.region,
-            candidate.terms.word()
-        )
-    };
-    // What the estimate comes to is an even chance; what is told to write holds in nine runs of ten.
-    let budget_of = |likely: &Likely| format!("`budget: {{max: ${}}}`", dollars(likely.cost));
-    let deadline_of = |likely: &Likely| format!("`deadline: {}`", deadline(likely.time));
-    let mut told = Vec::new();
-    let exceeds = |reason: Reason| answer.missed.contains_key(&reason);
-    if !exceeds(Reason::Budget) && !exceeds(Reason::Deadline) && !exceeds(Reason::Carbon) {
-        return told;
+fn limits(context: &PlanContext, answer: &SearchResult) -> Vec<(String, String)> {
+    let exceeds = |reason: &Reason| answer.missed.contains_key(reason);
+    if ![Reason::Budget, Reason::Deadline, Reason::Carbon].iter().any(exceeds) {
+        return Vec::new();
     }
-    let free = |leave_out: fn(&mut Constraints)| desk.without(leave_out);
-    if let Some(most) = question.budget
-        && let Some(cheapest) = free(|question| question.budget = None).map(|remedy| remedy.cheapest)
-    {
-        let message = format!(
-            "the budget of {} is too small: the cheapest, {}, costs {} and takes {}",
-            cents(most),
-            machine(&cheapest.candidate),
-            cents(cheapest.candidate.cost.total()),
-            wall(&cheapest.candidate)
-        );
-        let write = budget_of(&cheapest);
-        told.push((
-            message,
-            format!("write {write} or more, which nine runs in ten keep to, or train for fewer steps"),
-        ));
-    }
-    if let Some(most) = question.deadline
-        && let Some(fastest) = free(|question| question.deadline = None).map(|remedy| remedy.fastest)
-    {
-        let message = format!(
-            "the deadline of {} is too tight: the fastest, {}, takes {} and costs {}",
-            time(domain::Duration::from_micros(most.0)),
-            machine(&fastest.candidate),
-            wall(&fastest.candidate),
-            cents(fastest.candidate.cost.total())
-        );
-        let write = deadline_of(&fastest);
-        told.push((
-            message,
-            format!("write {write} or more, which nine runs in ten keep to, or train for fewer steps"),
-        ));
-    }
-    if question.max_carbon.is_some() {
-        let cleanest = answer.missed.get(&Reason::Carbon).map(|missed| &missed.nearest);
-        match cleanest.and_then(|candidate| Some((candidate, candidate.kilograms?))) {
-            Some((candidate, kilograms)) => told.push((
-                format!(
-                    "every offer emits more than allowed: the cleanest, {}, {kilograms:.3} kg CO₂",
-                    machine(candidate)
-                ),
-                format!("write `max_carbon: {}` or more", kilograms.ceil().max(1.0)),
-            )),
-            None if exceeds(Reason::Carbon) => told.push((
-                "nobody knows what the regions that remain emit".to_owned(),
-                "leave `max_carbon` out, or name regions whose grid is known: `gradus catalog info` lists the others"
-                    .to_owned(),
-            )),
-            None => {}
-        }
-    }
-    if told.is_empty()
-        && let Some(remedy) = free(|question| {
-            (question.budget, question.deadline, question.max_carbon) = (None, None, None);
-        })
-    {
-        let (cheapest, fastest) = (&remedy.cheapest, &remedy.fastest);
-        let message = format!(
-            "the limits are too tight, each of them: the cheapest, {}, costs {} and takes {}; the fastest, {}, takes {} and costs {}",
-            machine(&cheapest.candidate),
-            cents(cheapest.candidate.cost.total()),
-            wall(&cheapest.candidate),
-            machine(&fastest.candidate),
-            wall(&fastest.candidate),
-            cents(fastest.candidate.cost.total())
-        );
-        let (one, other) = (budget_of(cheapest), deadline_of(cheapest));
-        told.push((message, format!("write {one} and {other}, or more of either: nine runs in ten keep to them")));
-    }
-    told
+    let each = [budget(context), too_tight(context), carbon(context, answer)];
+    let told: Vec<_> = each.into_iter().flatten().collect();
+    if told.is_empty() { together(context).into_iter().collect() } else { told }
+}
+
+/// The budget, where another one alone is enough.
+fn budget(context: &PlanContext) -> Option<(String, String)> {
+    let most = context.question.budget?;
+    let cheapest = context.without(|question| question.budget = None)?.cheapest;
+    let message = format!(
+        "the budget of {} is too small: the cheapest, {}, costs {} and takes {}",
+        cents(most),
+        machine(context, &cheapest.candidate),
+        cents(cheapest.candidate.cost.total()),
+        wall(&cheapest.candidate)
+    );
+    Some((message, one_change(&budget_of(&cheapest))))
+}
+
+/// The deadline, where another one alone is enough.
+fn too_tight(context: &PlanContext) -> Option<(String, String)> {
+    let most = context.question.deadline?;
+    let fastest = context.without(|question| question.deadline = None)?.fastest;
+    let message = format!(
+        "the deadline of {} is too tight: the fastest, {}, takes {} and costs {}",
+        time(domain::Duration::from_micros(most.0)),
+        machine(context, &fastest.candidate),
+        wall(&fastest.candidate),
+        cents(fastest.candidate.cost.total())
+    );
+    Some((message, one_change(&deadline_of(&fastest))))
+}
+
+/// The limit of emissions, where one is set.
+fn carbon(context: &PlanContext, answer: &SearchResult) -> Option<(String, String)> {
+    context.question.max_carbon?;
+    let missed = answer.missed.get(&Reason::Carbon)?;
+    let nearest = &missed.nearest;
+    Some(match nearest.kilograms {
+        Some(kilograms) => (
+            format!(
+                "every offer emits more than allowed: the cleanest, {}, {kilograms:.3} kg CO₂",
+                machine(context, nearest)
+            ),
+            format!("write `max_carbon: {}` or more", kilograms.ceil().max(1.0)),
+        ),
+        None => (
+            "nobody knows what the regions that remain emit".to_owned(),
+            "leave `max_carbon` out, or name regions whose grid is known: `gradus catalog info` lists the others"
+                .to_owned(),
+        ),
+    })
+}
+
+/// All limits at once, where a change of none alone is enough.
+fn together(context: &PlanContext) -> Option<(String, String)> {
+    let remedy = context.without(|question| {
+        (question.budget, question.deadline, question.max_carbon) = (None, None, None);
+    })?;
+    let (cheapest, fastest) = (&remedy.cheapest, &remedy.fastest);
+    let message = format!(
+        "the limits are too tight, each of them: the cheapest, {}, costs {} and takes {}; the fastest, {}, takes {} and costs {}",
+        machine(context, &cheapest.candidate),
+        cents(cheapest.candidate.cost.total()),
+        wall(&cheapest.candidate),
+        machine(context, &fastest.candidate),
+        wall(&fastest.candidate),
+        cents(fastest.candidate.cost.total())
+    );
+    let (one, other) = (budget_of(cheapest), deadline_of(cheapest));
+    Some((message, format!("write {one} and {other}, or more of either: nine runs in ten keep to them")))
+}
+
+fn machine(context: &PlanContext, candidate: &Candidate) -> String {
+    let listing = context.market.listings[candidate.listing].listing;
+    format!("{} × {} in {}, {}", candidate.nodes, listing.instance_type, listing.region, candidate.terms.word())
+}
+
+// What the estimate comes to is an even chance; what is told to write holds in nine runs of ten.
+
+fn budget_of(likely: &Likely) -> String {
+    format!("`budget: {{max: ${}}}`", dollars(likely.cost))
+}
+
+fn deadline_of(likely: &Likely) -> String {
+    format!("`deadline: {}`", deadline(likely.time))
+}
+
+fn one_change(write: &str) -> String {
+    format!("write {write} or more, which nine runs in ten keep to, or train for fewer steps")
 }
 
 /// A key of `resources`, and how to do without it.

@@ -29,7 +29,7 @@ pub struct Likely {
 
 /// What a job is planned with.
 #[derive(Clone, Copy)]
-pub struct Desk<'a> {
+pub struct PlanContext<'a> {
     pub subject: &'a ResolvedWorkload,
     pub market: &'a MarketIndex<'a>,
     pub question: &'a Constraints,
@@ -40,7 +40,7 @@ pub struct Desk<'a> {
 /// Numbers of machines beyond those that are looked at by themselves.
 const MORE_NODES: [u32; 4] = [32, 64, 128, 256];
 
-impl Desk<'_> {
+impl PlanContext<'_> {
     /// The answer to a question about a subject.
     fn ask(&self, subject: &ResolvedWorkload, question: &Constraints) -> Option<(Likely, Likely)> {
         let estimates = Estimates::calibrated(&subject.network, self.coefficients, self.lessons.clone());

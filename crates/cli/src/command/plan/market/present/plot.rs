@@ -2,7 +2,7 @@
 
 use plan::search::Recommendation;
 
-use super::super::Found;
+use super::super::MarketPlan;
 use super::super::figures::{cents, time};
 
 const HEIGHT: usize = 16;
@@ -12,12 +12,12 @@ const NARROWEST: usize = 60;
 const WIDEST: usize = 110;
 
 /// The plot; none where the terminal is too narrow or there is nothing to see.
-pub fn lines(found: &Found, width: usize) -> Option<Vec<String>> {
+pub fn lines(plan: &MarketPlan, width: usize) -> Option<Vec<String>> {
     let columns = width.min(WIDEST).checked_sub(MARGIN + 1)?;
-    if width < NARROWEST || found.answer.candidates.len() < 3 {
+    if width < NARROWEST || plan.answer.candidates.len() < 3 {
         return None;
     }
-    let scale = Scale::of(found)?;
+    let scale = Scale::of(plan)?;
     let mut cells = vec![vec![' '; columns]; HEIGHT];
     let place = |candidate: &plan::search::Candidate| {
         let (x, y) = scale.place(candidate);
@@ -25,15 +25,15 @@ pub fn lines(found: &Found, width: usize) -> Option<Vec<String>> {
         let row = ((1.0 - y) * (HEIGHT - 1) as f64).round() as usize;
         (row.min(HEIGHT - 1), column.min(columns - 1))
     };
-    for candidate in found.answer.candidates.iter().filter(|candidate| scale.holds(candidate)) {
+    for candidate in plan.answer.candidates.iter().filter(|candidate| scale.holds(candidate)) {
         let (row, column) = place(candidate);
         cells[row][column] = '·';
     }
-    for shown in &found.front {
+    for shown in &plan.front {
         let (row, column) = place(&shown.candidate);
         cells[row][column] = 'o';
     }
-    for (pick, shown) in found.picks.iter().rev() {
+    for (pick, shown) in plan.picks.iter().rev() {
         let (row, column) = place(&shown.candidate);
         cells[row][column] = letter(pick.role);
     }
@@ -72,16 +72,16 @@ pub struct Scale {
     cost: [f64; 2],
 }
 
-/// How far beyond the front's corners a candidate still stands in the picture.
+/// How far beyond the front's corners a candidate still stands in the chart.
 const AROUND: f64 = 2.5;
 
 impl Scale {
     /// A scale that holds the front, and what is not much slower or dearer than all of it; none without a front.
-    pub fn of(found: &Found) -> Option<Scale> {
-        let points: Vec<[f64; 2]> = found
+    pub fn of(plan: &MarketPlan) -> Option<Scale> {
+        let points: Vec<[f64; 2]> = plan
             .front
             .iter()
-            .chain(found.picks.iter().map(|(_, shown)| shown))
+            .chain(plan.picks.iter().map(|(_, shown)| shown))
             .map(|shown| {
                 let (time, cost) = shown.candidate.point();
                 [(time as f64).max(1.0).ln(), (cost as f64).max(1.0).ln()]
@@ -104,6 +104,7 @@ impl Scale {
         (share(time as f64, self.time), share(cost as f64, self.cost))
     }
 
+    /// Whether a candidate stands within the chart.
     pub fn holds(&self, candidate: &plan::search::Candidate) -> bool {
         let (x, y) = self.place(candidate);
         (0.0..=1.0).contains(&x) && (0.0..=1.0).contains(&y)

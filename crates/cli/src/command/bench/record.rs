@@ -1,7 +1,7 @@
-//! The history of measurements: one JSON value a line in a file that only grows, so that a later version's figures can
-//! be held against an earlier one's.
+//! The history of measurements: one JSON value per line in an append-only file, so that the figures of a later version
+//! can be compared with those of an earlier one.
 //!
-//! [`compare`] is the one decision: the newest figure of a case against those before it on the same machine.
+//! [`compare`] is the one decision: the newest figure of a case beside those before it on the same machine.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::Error;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::GlobalSettings;
 
 /// Version of a line.
 const SCHEMA: u32 = 1;
@@ -26,7 +26,7 @@ const FEWEST: usize = 3;
 /// What was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum BenchKind {
     /// The time of a training step.
     Step,
     /// The time until a job has reached an accuracy.
@@ -35,10 +35,10 @@ pub enum Kind {
 
 /// One measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct BenchRecord {
     pub schema: u32,
     pub at: Timestamp,
-    pub kind: Kind,
+    pub kind: BenchKind,
     /// The device, and how much of it there is.
     pub machine: String,
     /// Version of `gradus`, and the beginning of the SHA-256 of the `gradus-rank` that was measured.
@@ -53,10 +53,15 @@ pub struct Entry {
     pub figures: Map<String, Value>,
 }
 
-impl Entry {
+impl BenchRecord {
     /// One of now.
-    pub fn now(kind: Kind, settings: &Settings, machine: String, note: Option<String>) -> Result<Entry, Error> {
-        Ok(Entry {
+    pub fn now(
+        kind: BenchKind,
+        settings: &GlobalSettings,
+        machine: String,
+        note: Option<String>,
+    ) -> Result<BenchRecord, Error> {
+        Ok(BenchRecord {
             schema: SCHEMA,
             at: server::clock::now(),
             kind,
@@ -72,8 +77,8 @@ impl Entry {
     /// The figure that is compared, and its unit; less is better.
     pub fn figure(&self) -> (Option<f64>, &'static str) {
         let (name, unit) = match self.kind {
-            Kind::Step => ("step_ms", "ms"),
-            Kind::TimeToTrain => ("seconds", "s"),
+            BenchKind::Step => ("step_ms", "ms"),
+            BenchKind::TimeToTrain => ("seconds", "s"),
         };
         (self.figures.get(name).and_then(Value::as_f64), unit)
     }
@@ -101,7 +106,7 @@ fn build(program: &Path) -> Result<String, Error> {
 }
 
 /// The file that is named, or the one of the home folder.
-pub fn file(named: Option<&Path>, settings: &Settings) -> PathBuf {
+pub fn file(named: Option<&Path>, settings: &GlobalSettings) -> PathBuf {
     named.map_or_else(|| settings.home.join("bench.jsonl"), Path::to_owned)
 }
 
@@ -109,7 +114,7 @@ pub fn file(named: Option<&Path>, settings: &Settings) -> PathBuf {
 ///
 /// # Errors
 /// [`Error::File`].
-pub fn append(path: &Path, entries: &[Entry]) -> Result<(), Error> {
+pub fn append(path: &Path, entries: &[BenchRecord]) -> Result<(), Error> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder).map_err(Error::file("make the folder", folder))?;
     }
@@ -131,7 +136,7 @@ pub fn append(path: &Path, entries: &[Entry]) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::File`].
-pub fn read(path: &Path, printer: &mut Printer) -> Result<Vec<Entry>, Error> {
+pub fn read(path: &Path, printer: &mut Printer) -> Result<Vec<BenchRecord>, Error> {
     let text = match fs::read(path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -145,10 +150,10 @@ pub fn read(path: &Path, printer: &mut Printer) -> Result<Vec<Entry>, Error> {
 }
 
 /// The measurements of a history's text, and the lines that are none with the reason.
-fn parse(text: &str) -> (Vec<Entry>, Vec<(usize, String)>) {
+fn parse(text: &str) -> (Vec<BenchRecord>, Vec<(usize, String)>) {
     let (mut entries, mut wrong) = (Vec::new(), Vec::new());
     for (place, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        match serde_json::from_str::<Entry>(line) {
+        match serde_json::from_str::<BenchRecord>(line) {
             Ok(entry) if entry.schema <= SCHEMA => entries.push(entry),
             Ok(entry) => wrong.push((place + 1, format!("it is of a later version ({})", entry.schema))),
             Err(error) => wrong.push((place + 1, error.to_string())),
@@ -160,8 +165,8 @@ fn parse(text: &str) -> (Vec<Entry>, Vec<(usize, String)>) {
 
 /// The newest figure of a case beside the earlier ones of the same machine.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Comparison<'a> {
-    pub newest: &'a Entry,
+pub struct BenchComparison<'a> {
+    pub newest: &'a BenchRecord,
     pub figure: f64,
     /// None where it is the first.
     pub before: Option<Before>,
@@ -179,7 +184,7 @@ pub struct Before {
 /// How a figure stands to those before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum BenchVerdict {
     /// There are too few earlier ones to say.
     Unknown,
     /// Between the least and the most of them.
@@ -190,30 +195,31 @@ pub enum Verdict {
     Worse,
 }
 
-impl Comparison<'_> {
+impl BenchComparison<'_> {
     /// By how much of the earlier median the newest differs: above 0 where it takes longer.
     pub fn change(&self) -> Option<f64> {
         self.before.map(|before| self.figure / before.median - 1.0)
     }
 
-    pub fn verdict(&self) -> Verdict {
+    /// Where the newest figure lies among those before: within their range, below it or above it.
+    pub fn verdict(&self) -> BenchVerdict {
         match self.before {
-            Some(before) if before.count < FEWEST => Verdict::Unknown,
-            None => Verdict::Unknown,
-            Some(before) if self.figure < before.least => Verdict::Better,
-            Some(before) if self.figure > before.most => Verdict::Worse,
-            Some(_) => Verdict::Usual,
+            Some(before) if before.count < FEWEST => BenchVerdict::Unknown,
+            None => BenchVerdict::Unknown,
+            Some(before) if self.figure < before.least => BenchVerdict::Better,
+            Some(before) if self.figure > before.most => BenchVerdict::Worse,
+            Some(_) => BenchVerdict::Usual,
         }
     }
 }
 
 /// What is compared with what: the kind, the machine, and the case as text.
-type Case<'a> = (Kind, &'a str, String);
+type Case<'a> = (BenchKind, &'a str, String);
 /// A measurement and its figure.
-type Measured<'a> = (&'a Entry, f64);
+type Measured<'a> = (&'a BenchRecord, f64);
 
 /// One comparison for each case on each machine, in the order in which they were first measured.
-pub fn compare(entries: &[Entry]) -> Vec<Comparison<'_>> {
+pub fn compare(entries: &[BenchRecord]) -> Vec<BenchComparison<'_>> {
     let mut groups: BTreeMap<Case<'_>, Vec<Measured<'_>>> = BTreeMap::new();
     let mut order = Vec::new();
     for entry in entries {
@@ -226,7 +232,7 @@ pub fn compare(entries: &[Entry]) -> Vec<Comparison<'_>> {
         group.push((entry, figure));
     }
     let groups = order.iter().filter_map(|key| groups.get(key)?.split_last());
-    groups.map(|(&(newest, figure), earlier)| Comparison { newest, figure, before: before(earlier) }).collect()
+    groups.map(|(&(newest, figure), earlier)| BenchComparison { newest, figure, before: before(earlier) }).collect()
 }
 
 fn before(earlier: &[Measured<'_>]) -> Option<Before> {
@@ -245,12 +251,12 @@ mod tests {
 
     use super::*;
 
-    fn entry(at: i64, machine: &str, model: &str, step_ms: f64) -> Entry {
+    fn entry(at: i64, machine: &str, model: &str, step_ms: f64) -> BenchRecord {
         let object = |value: Value| value.as_object().cloned().unwrap();
-        Entry {
+        BenchRecord {
             schema: SCHEMA,
             at: Timestamp(at),
-            kind: Kind::Step,
+            kind: BenchKind::Step,
             machine: machine.to_owned(),
             gradus: "0.1.0".to_owned(),
             build: "abc".to_owned(),
@@ -261,8 +267,8 @@ mod tests {
     }
 
     /// The newest of these times in milliseconds, against those before: change in per cent, and verdict.
-    fn check(times: &[f64], expected: (Option<i64>, Verdict)) {
-        let entries: Vec<Entry> = times.iter().zip(0..).map(|(ms, at)| entry(at, "m", "a", *ms)).collect();
+    fn check(times: &[f64], expected: (Option<i64>, BenchVerdict)) {
+        let entries: Vec<BenchRecord> = times.iter().zip(0..).map(|(ms, at)| entry(at, "m", "a", *ms)).collect();
         let all = compare(&entries);
         assert_eq!(all.len(), 1);
         let change = all[0].change().map(|change| (100.0 * change).round() as i64);
@@ -271,12 +277,12 @@ mod tests {
 
     #[test]
     fn the_newest_is_held_against_the_median_of_earlier_ones() {
-        check(&[10.0], (None, Verdict::Unknown));
-        check(&[10.0, 20.0], (Some(100), Verdict::Unknown));
-        check(&[10.0, 11.0, 12.0, 11.5], (Some(5), Verdict::Usual));
-        check(&[10.0, 11.0, 12.0, 12.0], (Some(9), Verdict::Usual));
-        check(&[10.0, 11.0, 12.0, 14.3], (Some(30), Verdict::Worse));
-        check(&[12.0, 10.0, 11.0, 10.0, 5.25], (Some(-50), Verdict::Better));
+        check(&[10.0], (None, BenchVerdict::Unknown));
+        check(&[10.0, 20.0], (Some(100), BenchVerdict::Unknown));
+        check(&[10.0, 11.0, 12.0, 11.5], (Some(5), BenchVerdict::Usual));
+        check(&[10.0, 11.0, 12.0, 12.0], (Some(9), BenchVerdict::Usual));
+        check(&[10.0, 11.0, 12.0, 14.3], (Some(30), BenchVerdict::Worse));
+        check(&[12.0, 10.0, 11.0, 10.0, 5.25], (Some(-50), BenchVerdict::Better));
     }
 
     #[test]
@@ -300,7 +306,7 @@ mod tests {
         assert_eq!(read, entries);
         assert_eq!(wrong.len(), 1);
         assert_eq!(wrong[0].0, 2);
-        let later = serde_json::to_string(&Entry { schema: 2, ..entries[0].clone() }).unwrap();
+        let later = serde_json::to_string(&BenchRecord { schema: 2, ..entries[0].clone() }).unwrap();
         assert!(parse(&later).1[0].1.contains("later version"));
     }
 }

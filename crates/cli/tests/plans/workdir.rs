@@ -7,7 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A folder with a home and job files.
-pub struct Desk(pub TempDir);
+pub struct Workdir(pub TempDir);
 
 /// What a command came to.
 pub struct Said {
@@ -16,9 +16,9 @@ pub struct Said {
     pub err: String,
 }
 
-impl Desk {
-    pub fn new() -> Desk {
-        Desk(TempDir::new().unwrap())
+impl Workdir {
+    pub fn new() -> Workdir {
+        Workdir(TempDir::new().unwrap())
     }
 
     pub fn file(&self, name: &str, text: impl AsRef<[u8]>) {

@@ -1,0 +1,85 @@
+//! The market and the job's constraints, as the search takes them.
+
+use cloud::Catalog;
+use cloud::catalog::wanted::Wanted;
+use domain::accelerators::{AcceleratorKind, Accelerators};
+use domain::listing::Cloud;
+use domain::{Elapsed, Job};
+use plan::search::{Admission, Constraints, GpuRequirement, MarketIndex, NODES, Tariffs};
+use plan::spot::SpotAvailability;
+
+use crate::command::offers::usage;
+use crate::error::Error;
+
+/// What is offered, as the search sees it.
+pub fn market(catalog: &Catalog) -> MarketIndex<'_> {
+    MarketIndex::of(
+        &catalog.listings,
+        |name| catalog.gpus.named(name),
+        |listing| catalog.region(&listing.cloud, &listing.region),
+        |listing| catalog.stocked(listing),
+        &catalog.tariffs,
+    )
+}
+
+/// What a job allows.
+///
+/// # Errors
+/// [`Error::Usage`] for words that nothing in the catalog has.
+pub fn question(job: &Job, catalog: &Catalog, availability: Option<SpotAvailability>) -> Result<Constraints, Error> {
+    let wants = &job.wants;
+    let words = Wanted { clouds: wants.clouds.clone(), regions: wants.regions.clone(), ..Wanted::default() };
+    words.check(catalog).map_err(usage)?;
+    for gpu in &wants.accelerators {
+        Wanted { gpu: Some(gpu.clone()), ..Wanted::default() }.check(catalog).map_err(usage)?;
+    }
+    let data_at = job.data.at.as_deref().map(|at| at.split_once('/').map_or((at, None), |(one, two)| (one, Some(two))));
+    let data_at = data_at.map(|(cloud, region)| (Cloud::named(cloud), region.map(str::to_owned)));
+    if let Some((cloud, region)) = &data_at {
+        let regions = region.iter().cloned().collect();
+        let place = Wanted { clouds: vec![cloud.name().to_owned()], regions, ..Wanted::default() };
+        place.check(catalog).map_err(usage)?;
+    }
+    let tariff = |service| {
+        let (cloud, _) = data_at.as_ref()?;
+        catalog.tariff(cloud, service).map(|tariff| tariff.price)
+    };
+    let data_tariffs = Tariffs {
+        egress: tariff(domain::tariff::Service::Egress),
+        cross_region: tariff(domain::tariff::Service::CrossRegion),
+        ..Tariffs::default()
+    };
+    Ok(Constraints {
+        admission: Admission {
+            gpus: wants.accelerators.iter().map(|wanted| gpus(wanted, catalog)).collect(),
+            instance_type: wants.instance_type.clone(),
+            clouds: wants.clouds.iter().map(|name| Cloud::named(name)).collect(),
+            regions: wants.regions.clone(),
+            compliance: wants.compliance.clone(),
+            max_price: wants.max_price,
+            spot: wants.spot,
+            dedicated: wants.dedicated,
+            needs: job.needs,
+        },
+        nodes: if wants.nodes.is_empty() { NODES.to_vec() } else { wants.nodes.clone() },
+        budget: job.budget.map(|budget| budget.max),
+        deadline: job.deadline.map(|deadline| Elapsed(deadline.micros())),
+        max_carbon: wants.max_carbon,
+        availability,
+        data_at,
+        data_tariffs,
+    })
+}
+
+fn gpus(wanted: &Accelerators, catalog: &Catalog) -> GpuRequirement {
+    match &wanted.kind {
+        AcceleratorKind::Named(name) => GpuRequirement {
+            names: Some(catalog.gpus_named(name).into_iter().map(str::to_owned).collect()),
+            memory: None,
+            count: wanted.count,
+        },
+        AcceleratorKind::Memory { memory, or_more } => {
+            GpuRequirement { names: None, memory: Some((*memory, *or_more)), count: wanted.count }
+        }
+    }
+}

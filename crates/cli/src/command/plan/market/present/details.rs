@@ -1,0 +1,176 @@
+//! The sentences about one candidate: how the work is shared, memory, time, interruptions, cost and what the estimate
+//! rests on.
+
+use domain::Money;
+use domain::listing::Price;
+use plan::estimate::{ActivationCheckpointing, NumericFormat, Zero};
+use plan::search::{MemoryFit, ParallelConfig, PurchaseOption};
+
+use super::super::PlanRow;
+use super::super::figures::{cents, time};
+use super::seconds;
+use crate::figures::counted;
+
+/// The sentences, each behind a word that says what it is of.
+pub fn details(row: &PlanRow) -> Vec<String> {
+    let mut lines = vec![format!("way      {}", way(&row.way)), memory(row), waits(row)];
+    lines.extend(interruptions(row));
+    lines.extend(costs(row));
+    lines.extend(evidence(row));
+    if row.way.verdict != MemoryFit::Fits {
+        let rather = "nothing surely fits here: try a step before the whole run, or take GPUs with more memory";
+        lines.push(format!("note     {rather}"));
+    }
+    lines
+}
+
+fn memory(row: &PlanRow) -> String {
+    let gib = |bytes: f64| bytes / f64::from(1 << 30);
+    let usable = row.hardware.device.gpu.usable.0 as f64;
+    format!(
+        "memory   {:.1} of {:.1} GiB on each GPU ({:.1} to {:.1} in eight runs of ten): {}",
+        gib(row.way.needed),
+        gib(usable),
+        gib(row.way.needed_low),
+        gib(row.way.needed_high),
+        match row.way.verdict {
+            MemoryFit::Fits => "fits",
+            MemoryFit::Tight => "may not fit",
+            MemoryFit::TooLarge => "does not fit",
+        }
+    )
+}
+
+/// The time of the work, and what steps wait for.
+fn waits(row: &PlanRow) -> String {
+    let timeline = &row.candidate.timeline;
+    let mut waits = format!("time     {} of steps and evaluation", time(seconds(timeline.work)));
+    if row.candidate.nodes * row.listing.gpus.count > 1 {
+        let share = 100.0 * row.step.communication / row.step.seconds.middle.max(f64::MIN_POSITIVE);
+        let share = if share < 0.5 { "less than 1".to_owned() } else { format!("{share:.0}") };
+        waits.push_str(&format!("; GPUs wait for each other {share} % of a step"));
+    }
+    if timeline.starved > 0.005 {
+        let cores = row.listing.cores.map_or("its".to_owned(), |cores| cores.to_string());
+        waits.push_str(&format!(
+            ", and {:.0} % of it for data, which {cores} cores make ready",
+            100.0 * timeline.starved
+        ));
+    }
+    waits
+}
+
+fn interruptions(row: &PlanRow) -> Option<String> {
+    let timeline = &row.candidate.timeline;
+    if row.candidate.terms != PurchaseOption::Spot {
+        return None;
+    }
+    let then = match timeline.fallen_back > 0.0 {
+        true => format!("; {} of it on demand, while there are no spot machines", time(seconds(timeline.fallen_back))),
+        false => "; while there are no spot machines, it waits".to_owned(),
+    };
+    Some(format!(
+        "spot     {:.1} interruptions and a checkpoint every {}{then}",
+        timeline.interruptions,
+        time(seconds(timeline.interval)),
+    ))
+}
+
+/// What the run costs by parts, the price that this follows from, and its carbon.
+fn costs(row: &PlanRow) -> Vec<String> {
+    let candidate = &row.candidate;
+    let cost = &candidate.cost;
+    let parts = [
+        ("machines", cost.compute),
+        ("disks", cost.storage),
+        ("checkpoints", cost.checkpoints),
+        ("traffic", cost.egress),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(_, part)| part.micros() > 0)
+        .map(|(name, part)| format!("{name} {}", cents(*part)))
+        .collect();
+    let mut lines = vec![format!("cost     {}", parts.join(", ")), format!("price    {}", price(row.price))];
+    if candidate.terms == PurchaseOption::Spot
+        && let Some(on_demand) = &row.listing.on_demand
+    {
+        let cap = Money::from_micros((on_demand.rate.micros_per_hour() as f64 * plan::search::admit::SPOT_CAP) as i64);
+        lines.push(format!(
+            "         offer at most {}/h: more than 80 % of the price on demand saves nothing",
+            cents(cap)
+        ));
+    }
+    lines.extend(candidate.kilograms.map(|kilograms| format!("carbon   {kilograms:.1} kg CO₂")));
+    lines
+}
+
+/// Measurements that the time of a step was fitted to or corrected by.
+fn evidence(row: &PlanRow) -> Vec<String> {
+    let anchor = row.step.anchor.as_ref().map(|anchor| {
+        format!(
+            "measured {} on {} ({}, {}), which the estimate of a step misses by {:.0} %",
+            anchor.what,
+            anchor.gpu,
+            anchor.source,
+            counted(anchor.rows as u64, "measurement"),
+            100.0 * anchor.error
+        )
+    });
+    let calibration = row.calibration.as_ref().map(|calibration| {
+        format!(
+            "         {} of this network corrected it by {:+.0} %; what is left is {:.0} % either way",
+            counted(calibration.runs as u64, "measured step"),
+            100.0 * (calibration.factor - 1.0),
+            100.0 * calibration.deviation
+        )
+    });
+    anchor.into_iter().chain(calibration).collect()
+}
+
+fn way(way: &ParallelConfig) -> String {
+    let parallel = &way.parallel;
+    let mut parts = vec![match parallel.data * parallel.tensor * parallel.pipeline {
+        1 => "1 rank".to_owned(),
+        ranks => format!("{ranks} ranks"),
+    }];
+    if parallel.tensor > 1 {
+        parts.push(format!("each layer divided by {}", parallel.tensor));
+    }
+    if parallel.pipeline > 1 {
+        parts.push(format!("{} stages", parallel.pipeline));
+    }
+    parts.push(match way.accumulate {
+        1 => format!("{} samples each", way.micro_batch),
+        times => format!("{times} times {} samples each", way.micro_batch),
+    });
+    match parallel.zero {
+        Zero::None => {}
+        Zero::Optimizer => parts.push("the optimiser's state divided among them (ZeRO-1)".to_owned()),
+        Zero::Gradients => parts.push("state and gradients divided among them (ZeRO-2)".to_owned()),
+        Zero::Parameters => parts.push("state, gradients and weights divided among them (ZeRO-3)".to_owned()),
+    }
+    match way.recompute {
+        ActivationCheckpointing::None => {}
+        ActivationCheckpointing::Selective => parts.push("attention recomputed".to_owned()),
+        ActivationCheckpointing::Full => parts.push("every block recomputed".to_owned()),
+        ActivationCheckpointing::Every(blocks) => parts.push(format!("one block in {blocks} recomputed")),
+    }
+    parts.push(
+        match way.precision {
+            NumericFormat::Auto | NumericFormat::Fp32 => "fp32",
+            NumericFormat::Tf32 => "TF32",
+            NumericFormat::AmpFp16 => "autocast to fp16",
+            NumericFormat::AmpBf16 => "autocast to bf16",
+            NumericFormat::Bf16 => "bf16",
+            NumericFormat::Fp8 => "fp8",
+        }
+        .to_owned(),
+    );
+    parts.join(", ")
+}
+
+fn price(price: &Price) -> String {
+    let derived = price.derived.as_ref().map(|how| format!(", {how}")).unwrap_or_default();
+    format!("{} a machine, of {} ({}{derived})", price.rate, price.dated, price.source)
+}
