@@ -1,0 +1,79 @@
+//! When a budget or deadline has been reached: time and rent are arguments.
+
+use std::collections::BTreeMap;
+
+use domain::event::{RentIntended, Submitted};
+use domain::job::{Budget, Command, Needs, Recovery};
+use domain::run::StopBy;
+use domain::wants::Wants;
+use domain::workload::DataFacts;
+use domain::{Elapsed, Event, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp, Work};
+use plan::{ObservedState, Policy, World, reached};
+
+const SECOND: u64 = 1_000_000;
+
+/// A run on one machine at 36 dollars an hour, a cent a second, with a budget or a deadline.
+fn world(budget: Option<&str>, deadline: Option<&str>) -> (World, RunId, InstanceId) {
+    let (run, instance) = (RunId::new("a"), InstanceId::new("a-i1"));
+    let rate: Rate = "36/h".parse().unwrap();
+    let offer =
+        Offer { provider: "sim".into(), kind: "m1".into(), node: Node::default(), rate, price_source: "test".into() };
+    let job = Job {
+        name: "job".into(),
+        work: Work::Command(Command { workdir: None, setup: None, run: "true".into() }),
+        envs: BTreeMap::new(),
+        secrets: BTreeMap::new(),
+        needs: Needs::default(),
+        budget: budget.map(|max| Budget { max: max.parse().unwrap(), ..Budget::default() }),
+        deadline: deadline.map(|deadline| deadline.parse().unwrap()),
+        recovery: Recovery::default(),
+        wants: Wants::default(),
+        workload: None,
+        data: DataFacts::default(),
+        sweep: None,
+    };
+    let reserved = Money::default();
+    let (share, memory, time, cost, assumptions) = (None, None, None, None, vec![]);
+    let plan = Plan { offer: offer.clone(), share, memory, time, cost, reserve: reserved, assumptions };
+    let (job_hash, file, token) = (String::new(), "job.yaml".into(), "t".into());
+    let events = [
+        Event::Submitted(Box::new(Submitted { run: run.clone(), job, plan, job_hash, file, trial: None })),
+        Event::RentIntended(Box::new(RentIntended {
+            run: run.clone(),
+            instance: instance.clone(),
+            token,
+            offer,
+            reserved,
+        })),
+        Event::Launched { instance: instance.clone() },
+        Event::AgentUp { instance: instance.clone(), started: Timestamp(0) },
+    ];
+    let records = events.into_iter().zip(1..).map(|(event, seq)| Record { seq, at: Timestamp(0), event });
+    let records: Vec<Record> = records.collect();
+    (World::replay(&records).unwrap(), run, instance)
+}
+
+/// The limit that is reached after this rent, in microseconds.
+fn after(budget: Option<&str>, deadline: Option<&str>, rent: u64) -> Option<StopBy> {
+    let (world, run, instance) = world(budget, deadline);
+    let meters = BTreeMap::from([(instance, Elapsed(rent))]);
+    let seen = ObservedState { meters, now: Timestamp(rent as i64), ..ObservedState::default() };
+    reached(&world, &seen, &Policy::default(), &world.runs[&run])
+}
+
+#[test]
+fn a_budget_is_reached_while_it_still_pays_for_saving() {
+    let saving = Policy::default().saving.0;
+    let check = |rent, by| assert_eq!(after(Some("$0.07"), None, rent), by, "after {rent} µs");
+    check(0, None);
+    check(7 * SECOND - saving - 100_000, None);
+    check(7 * SECOND - saving, Some(StopBy::Budget));
+    check(100 * SECOND, Some(StopBy::Budget));
+}
+
+#[test]
+fn a_deadline_is_reached_to_the_microsecond_and_no_limit_never() {
+    assert_eq!(after(None, Some("2s"), 2 * SECOND - 1), None);
+    assert_eq!(after(None, Some("2s"), 2 * SECOND), Some(StopBy::Deadline));
+    assert_eq!(after(None, None, 1_000_000 * SECOND), None);
+}
