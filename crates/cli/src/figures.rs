@@ -1,6 +1,6 @@
 //! Numbers, times and sizes as people read them.
 
-use domain::{Duration, Elapsed};
+use domain::{Duration, Elapsed, Timestamp};
 
 /// `1,234,567`.
 pub fn grouped(number: u64) -> String {
@@ -28,6 +28,14 @@ pub fn clock(elapsed: Elapsed) -> String {
     let seconds = elapsed.0.div_ceil(1_000_000);
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+/// A moment in UTC to the second: `2026-11-22T18:49:45Z`.
+pub fn time(at: Timestamp) -> String {
+    match jiff::Timestamp::from_microsecond(at.0) {
+        Ok(time) => format!("{time:.0}"),
+        Err(_) => "unknown".to_owned(),
+    }
 }
 
 /// A number of bytes for people: three digits, powers of ten as prices are.

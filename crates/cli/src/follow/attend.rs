@@ -36,7 +36,7 @@ pub fn attend(
     let interrupted = Arc::new(AtomicBool::new(false));
     let (sender, inbox) = channel();
     on_signals(sender.clone(), interrupted.clone())?;
-    let mut narrator = Narrator::new(Watch::open(home, run, since)?, home.run(run).join("tensorboard"));
+    let mut narrator = Narrator::new(home, run, Watch::open(home, run, since)?);
     let rate = narrator.watch.run()?.plan.offer.rate;
     let narrated = std::thread::scope(|scope| {
         let ended = Arc::new(AtomicBool::new(false));

@@ -12,11 +12,11 @@ use domain::run::{AttemptEnd, RunState, StopBy};
 use domain::series::Point;
 use domain::{Event, Record, RunId};
 use serde_json::{Value, json};
-use server::clock;
 use server::tensorboard::EventFile;
+use server::{Home, clock};
 
-use super::meters;
 use super::progress::Progress;
+use super::standing::meters;
 use super::watch::{News, Watch};
 use crate::error::Error;
 use crate::printer::Printer;
@@ -31,6 +31,7 @@ const LINE: domain::Elapsed = domain::Elapsed(2_000_000);
 pub struct Narrator {
     /// What it reads.
     pub watch: Watch,
+    home: Home,
     progress: Progress,
     printed: domain::Elapsed,
     board: Board,
@@ -48,11 +49,12 @@ enum Board {
 }
 
 impl Narrator {
-    /// A narrator that keeps its event file in the folder `board`.
-    pub fn new(watch: Watch, board: PathBuf) -> Narrator {
+    /// A narrator of the run `id`, which keeps its event file in the run's folder.
+    pub fn new(home: &Home, id: &RunId, watch: Watch) -> Narrator {
+        let board = home.run(id).join("tensorboard");
         let ready = watch.run().ok().and_then(|run| run.ready.clone());
         let (progress, printed) = (Progress::since(ready), domain::Elapsed(0));
-        Narrator { watch, progress, printed, board: Board::Coming(board), waits_for: None }
+        Narrator { watch, home: home.clone(), progress, printed, board: Board::Coming(board), waits_for: None }
     }
 
     /// Prints until `ended`, and then the rest.
@@ -130,7 +132,7 @@ impl Narrator {
         }
         let run = self.watch.run()?;
         let world = self.watch.state().world();
-        let spent = plan::spent(world, run, &meters(world));
+        let spent = plan::spent(world, run, &meters(&self.home, world));
         if let Some(line) = self.progress.line(spent, run.plan.offer.rate) {
             self.printed = now;
             printer.progress(&line);

@@ -15,7 +15,7 @@ use server::{Home, State, submit};
 
 use crate::error::Error;
 use crate::error::exit;
-use crate::follow::{meters, report, result::confirm};
+use crate::follow::{report, result::confirm, standing::meters};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use attend::attend_sweep;
@@ -108,6 +108,6 @@ fn ends_by_limit(search: &Sweep) -> bool {
 /// [`Error::File`] when it cannot be written.
 pub fn write_report(home: &Home, state: &State, id: &SweepId) -> Result<(), Error> {
     let world = state.world();
-    let Some(page) = server::report::sweep_html(world, id, &meters(world)) else { return Ok(()) };
+    let Some(page) = server::report::sweep_html(world, id, &meters(home, world)) else { return Ok(()) };
     report::write_page(&home.sweep(id), &page)
 }

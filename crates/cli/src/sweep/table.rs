@@ -10,13 +10,14 @@ use server::{Home, State};
 
 use super::preview::said;
 use crate::figures::counted;
-use crate::follow::meters;
+use crate::follow::standing::meters;
 use crate::table::lines as table_lines;
 
 /// A sweep for people: its state, then its trials, best first.
 pub fn lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::SweepRecord) -> Vec<String> {
     let world = state.world();
-    let rows = rows(world, sweep, &meters(world));
+    let meters = meters(home, world);
+    let rows = rows(world, sweep, &meters);
     let mut lines = vec![format!("sweep    {id}: {}", sweep.state.word())];
     if let Some(why) = why(home, id, sweep) {
         lines.push(format!("why      {why}"));
@@ -25,7 +26,7 @@ pub fn lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::SweepRecord
     let count = |state: Stand| rows.iter().filter(|row| row.state == state).count();
     let (open, failed) = (count(Stand::Open), count(Stand::Failed));
     lines.push(format!("trials   {}, {open} running, {failed} failed", rows.len()));
-    lines.push(format!("cost     {}", plan::sweep::spent(world, sweep, &meters(world))));
+    lines.push(format!("cost     {}", plan::sweep::spent(world, sweep, &meters)));
     if !rows.is_empty() {
         lines.push(String::new());
         lines.extend(trials(sweep, &rows));
@@ -51,9 +52,10 @@ pub fn trials(sweep: &plan::SweepRecord, rows: &[TrialRow]) -> Vec<String> {
 }
 
 /// Everything about a sweep, for scripts.
-pub fn json(state: &State, id: &SweepId, sweep: &plan::SweepRecord) -> Value {
+pub fn json(home: &Home, state: &State, id: &SweepId, sweep: &plan::SweepRecord) -> Value {
     let world = state.world();
-    let rows = rows(world, sweep, &meters(world));
+    let meters = meters(home, world);
+    let rows = rows(world, sweep, &meters);
     let trials: Vec<Value> = rows.iter().map(trial_json).collect();
     json!({
         "sweep": id,
@@ -63,7 +65,7 @@ pub fn json(state: &State, id: &SweepId, sweep: &plan::SweepRecord) -> Value {
         "goal": sweep.search.goal,
         "trials": trials,
         "best": plan::sweep::best(world, sweep),
-        "cost_micro_usd": plan::sweep::spent(world, sweep, &meters(world)).micros(),
+        "cost_micro_usd": plan::sweep::spent(world, sweep, &meters).micros(),
         "submitted": sweep.submitted,
     })
 }
@@ -85,7 +87,7 @@ fn trial_json(row: &TrialRow) -> Value {
 /// The result for people.
 pub fn result_lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::SweepRecord) -> Vec<String> {
     let world = state.world();
-    let rows = rows(world, sweep, &meters(world));
+    let rows = rows(world, sweep, &meters(home, world));
     let mut lines = trials(sweep, &rows);
     lines.push(String::new());
     lines.push(format!("sweep    {id}: {}", sweep.state.word()));
@@ -123,7 +125,7 @@ pub fn result_lines(home: &Home, state: &State, id: &SweepId, sweep: &plan::Swee
 
 /// The last line of `--json`: a stable interface for scripts.
 pub fn last_line(home: &Home, state: &State, id: &SweepId, sweep: &plan::SweepRecord) -> Value {
-    let mut value = json(state, id, sweep);
+    let mut value = json(home, state, id, sweep);
     let total = sweep.total.unwrap_or_default();
     value["event"] = json!("done");
     value["outcome"] = json!(sweep.state.word());

@@ -33,6 +33,11 @@ fn a_spent_budget_stops_a_run_and_more_of_it_resumes_it() {
     assert_eq!(said.code, Some(103), "{}", said.err);
     assert_eq!(stopped_by(&said), ["budget"]);
     let spent = billed(&home, &said);
+    let status = home.gradus(&["status", "last"]).out;
+    assert!(
+        status.contains("\nwhy      its budget of $0.07 is spent; resume it with `gradus resume gated-"),
+        "{status}"
+    );
     let refused = home.gradus(&["resume", "last"]);
     assert_eq!(refused.code, Some(2), "{}", refused.err);
     assert!(refused.err.contains("--budget"), "{}", refused.err);

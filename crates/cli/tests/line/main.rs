@@ -8,4 +8,5 @@ mod processes;
 mod recovery;
 mod results;
 mod secrets;
+mod status;
 mod sweeps;

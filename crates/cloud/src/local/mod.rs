@@ -8,6 +8,7 @@
 //! instance is ended, whoever sees it first.
 
 mod machine;
+mod probe;
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -23,6 +24,8 @@ use rustix::process::Signal;
 
 use crate::provider::{Error, Launch, Provider, Sight};
 use node::{Folder, LaunchSpec, Lock, SCHEMA, processes, session};
+
+pub use probe::{Probe, probe};
 
 /// The provider's name.
 pub const NAME: &str = "local";
@@ -67,7 +70,7 @@ impl Local {
 
     /// The folder of an instance, which need not exist.
     pub fn folder(&self, instance: &InstanceId) -> PathBuf {
-        self.settings.home.join("instances").join(instance.as_str())
+        folder(&self.settings.home, instance)
     }
 
     fn releases(&self) -> MutexGuard<'_, BTreeMap<InstanceId, Instant>> {
@@ -194,6 +197,11 @@ impl Provider for Local {
         let names = names.map_err(self.error("list processes".into()))?;
         Ok(names.into_iter().map(InstanceId::new).collect())
     }
+}
+
+/// The folder of an instance below a home.
+fn folder(home: &Path, instance: &InstanceId) -> PathBuf {
+    home.join("instances").join(instance.as_str())
 }
 
 /// The nearest folder above `path` that exists.

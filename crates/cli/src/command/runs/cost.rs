@@ -7,7 +7,7 @@ use server::{Home, State};
 use crate::command::find::{RunOrSweep, find_any};
 use crate::error::Error;
 use crate::error::exit;
-use crate::follow::meters;
+use crate::follow::standing::meters;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use crate::table;
@@ -37,8 +37,9 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     runs.sort_by_key(|(_, run)| run.order);
     let mut rows = Vec::new();
     let mut total = domain::Money::default();
+    let meters = meters(&home, world);
     for (id, run) in runs {
-        let spent = plan::spent(world, run, &meters(world));
+        let spent = plan::spent(world, run, &meters);
         total += spent;
         if printer.is_json() {
             printer.json(

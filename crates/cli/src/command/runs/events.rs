@@ -5,9 +5,12 @@ use server::{Home, State};
 use crate::command::find::find;
 use crate::error::Error;
 use crate::error::exit;
-use crate::follow::narrator::{record_json, sentence};
+use crate::figures::time;
+use crate::follow::history::{sentence, subject};
+use crate::follow::narrator::record_json;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
+use crate::table;
 
 /// Arguments of `gradus events`.
 #[derive(Debug, clap::Args)]
@@ -16,7 +19,7 @@ pub struct Args {
     run: Option<String>,
 }
 
-/// Prints the log, oldest first.
+/// Prints the log, oldest first: time, run or sweep, and what happened.
 ///
 /// # Errors
 /// [`Error`].
@@ -27,17 +30,22 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         Some(name) => state.records(&find(state.world(), &name)?, 0)?,
         None => state.records_after(0)?,
     };
+    let mut rows = Vec::new();
     for record in records {
-        let mut value = record_json(&record);
-        if printer.shows_values() {
-            state.key().unseal_envs(&mut value);
-        }
         if printer.is_json() {
+            let mut value = record_json(&record);
+            if printer.shows_values() {
+                state.key().unseal_envs(&mut value);
+            }
             printer.json(&value);
             continue;
         }
-        let kind = value["event"].as_str().unwrap_or_default().to_owned();
-        printer.data(format!("{:>6}  {kind:<17} {}", record.seq, sentence(&record.event).unwrap_or_default()));
+        rows.push(vec![time(record.at), subject(state.world(), &record.event), sentence(&record.event)]);
+    }
+    if !printer.is_json() && !rows.is_empty() {
+        table::lines(&["time", "run", "event"], &rows).into_iter().for_each(|line| printer.data(line));
+    } else if !printer.is_json() {
+        printer.say("no events yet; start with `gradus run JOB`");
     }
     Ok(exit::DONE)
 }

@@ -1,0 +1,103 @@
+//! `gradus status`: the state of runs and sweeps.
+
+mod one;
+
+use domain::{RunId, SweepId};
+use serde_json::json;
+use server::{Home, Series, State};
+
+use crate::command::find::{RunOrSweep, find_any};
+use crate::error::Error;
+use crate::error::exit;
+use crate::figures::time;
+use crate::follow::standing::{Standing, meters};
+use crate::printer::Printer;
+use crate::settings::GlobalSettings;
+use crate::sweep::table as table_of;
+use crate::table;
+
+/// Arguments of `gradus status`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Run or sweep: its name, a unique prefix of it, or `last`
+    run: Option<String>,
+}
+
+/// Lists runs, newest last, or shows the state of one.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    let home = Home::open(&settings.home)?;
+    let (state, series) = (State::open(&home)?, Series::open(&home)?);
+    if let Some(name) = args.run {
+        return match find_any(state.world(), &name)? {
+            RunOrSweep::Run(id) => one::show(&home, &state, &series, printer, &id),
+            RunOrSweep::Sweep(id) => sweep(&home, &state, printer, &id),
+        };
+    }
+    let mut runs: Vec<(&RunId, &plan::Run)> = state.world().runs.iter().collect();
+    runs.sort_by_key(|(_, run)| run.order);
+    let (mut rows, mut told) = (Vec::new(), Vec::new());
+    let meters = meters(&home, state.world());
+    for (id, run) in runs {
+        // A sweep stands before its trials; one that has none yet, at the end.
+        if let Some(trial) = &run.trial
+            && !told.contains(&&trial.sweep)
+        {
+            told.push(&trial.sweep);
+            rows.extend(sweep_row(&home, &state, printer, &trial.sweep));
+        }
+        let cost = plan::spent(state.world(), run, &meters);
+        let step = one::step(&home, state.world(), &series, id, run)?;
+        let word = Standing::of(&home, state.world(), id, run).word(&run.state);
+        if printer.is_json() {
+            let (micros, submitted) = (cost.micros(), run.submitted);
+            printer.json(&json!({ "run": id, "state": run.state, "word": word, "step": step, "attempts": run.attempts.len(), "cost_micro_usd": micros, "submitted": submitted }));
+        } else {
+            let step = step.map_or(String::new(), |step| step.to_string());
+            rows.push(vec![
+                id.to_string(),
+                word.to_owned(),
+                step,
+                run.attempts.len().to_string(),
+                cost.to_string(),
+                time(run.submitted),
+            ]);
+        }
+    }
+    for id in state.world().sweeps.keys().filter(|id| !told.contains(id)) {
+        rows.extend(sweep_row(&home, &state, printer, id));
+    }
+    if !printer.is_json() && rows.is_empty() {
+        printer.say("no runs yet; start with `gradus run JOB`");
+    } else if !printer.is_json() {
+        let lines = table::lines(&["run", "state", "step", "attempts", "cost", "submitted"], &rows);
+        lines.into_iter().for_each(|line| printer.data(line));
+    }
+    Ok(exit::DONE)
+}
+
+/// The row of a sweep; with `--json` it is printed at once.
+fn sweep_row(home: &Home, state: &State, printer: &mut Printer, id: &SweepId) -> Option<Vec<String>> {
+    let sweep = state.world().sweeps.get(id)?;
+    if printer.is_json() {
+        let mut value = table_of::json(home, state, id, sweep);
+        value["trials"] = json!(sweep.trials.len());
+        printer.json(&value);
+        return None;
+    }
+    let spent = plan::sweep::spent(state.world(), sweep, &meters(home, state.world()));
+    let (word, trials) = (sweep.state.word().to_owned(), format!("{} trials", sweep.trials.len()));
+    Some(vec![id.to_string(), word, String::new(), trials, spent.to_string(), time(sweep.submitted)])
+}
+
+fn sweep(home: &Home, state: &State, printer: &mut Printer, id: &SweepId) -> Result<u8, Error> {
+    let Some(sweep) = state.world().sweeps.get(id) else { return Err(server::Error::NoRun(id.to_string()).into()) };
+    if printer.is_json() {
+        printer.json(&table_of::json(home, state, id, sweep));
+    } else {
+        table_of::lines(home, state, id, sweep).iter().for_each(|line| printer.data(line));
+    }
+    Ok(exit::DONE)
+}

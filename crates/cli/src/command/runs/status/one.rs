@@ -1,0 +1,185 @@
+//! The state of one run: what is true now, how far it came, what it costs, and what to type next.
+
+use domain::rank::{Evaluated, EvaluatedSplit, Report};
+use domain::run::{AttemptEnd, InstanceState, Outcome, RunState, StopBy};
+use domain::{InstanceId, RunId};
+use plan::{AttemptState, Instance, Run, World};
+use serde_json::json;
+use server::{Home, Loading, Series, State};
+
+use crate::error::{Error, exit};
+use crate::figures::{clock, grouped, time};
+use crate::follow::progress::Progress;
+use crate::follow::standing::{Standing, meters, step_of, unheard_step};
+use crate::printer::Printer;
+
+/// Measurements that loss, rate and time left are taken from.
+const NEWEST: u64 = 200;
+
+/// Prints everything about a run.
+///
+/// # Errors
+/// [`Error`].
+pub fn show(home: &Home, state: &State, series: &Series, printer: &mut Printer, id: &RunId) -> Result<u8, Error> {
+    let world = state.world();
+    let Some(run) = world.runs.get(id) else { return Err(server::Error::NoRun(id.to_string()).into()) };
+    let standing = Standing::of(home, world, id, run);
+    if printer.is_json() {
+        let attempts = run.attempts.iter().filter_map(|id| world.attempts.get_key_value(id));
+        let instances = run.instances.iter().filter_map(|id| world.instances.get_key_value(id));
+        let attempts: Vec<_> = attempts.map(|(id, attempt)| json!({ "attempt": id, "body": attempt })).collect();
+        let instances: Vec<_> = instances.map(|(id, one)| json!({ "instance": id, "body": one })).collect();
+        let word = standing.word(&run.state);
+        let mut value = json!({ "run": id, "word": word, "body": run, "attempts": attempts, "instances": instances });
+        if printer.shows_values() {
+            state.key().unseal_envs(&mut value);
+        }
+        printer.json(&value);
+        return Ok(exit::DONE);
+    }
+    printer.data(format!("run      {id}: {}", standing.word(&run.state)));
+    if let Some(why) = why(world, id, run, standing) {
+        printer.data(format!("why      {why}"));
+    }
+    printer.data(format!("job      {}", run.file));
+    printer.data(format!("since    {}", time(run.submitted)));
+    for line in progress(home, world, series, id, run, standing)? {
+        printer.data(line);
+    }
+    for id in &run.instances {
+        if let Some(instance) = world.instances.get(id) {
+            printer.data(format!("machine  {id}: {}, {}", machine(home, id, instance), instance.offer.rate));
+        }
+    }
+    for id in &run.attempts {
+        if let Some(attempt) = world.attempts.get(id) {
+            printer.data(format!("attempt  {id}: {}", attempt_words(&attempt.state, standing)));
+        }
+    }
+    printer.data(format!("cost     {}", plan::spent(world, run, &meters(home, world))));
+    Ok(exit::DONE)
+}
+
+/// Why a run makes no progress, if it makes none, and how to go on.
+fn why(world: &World, id: &RunId, run: &Run, standing: Standing) -> Option<String> {
+    match (standing, &run.state) {
+        (Standing::Unattended, _) => Some(format!(
+            "no process runs it; it saves a checkpoint and stops within {}; resume it with `gradus resume {id}`",
+            server::control::LEASE
+        )),
+        (Standing::Interrupted { since: Some(since) }, _) => Some(format!(
+            "no process runs it, and its machine ended at {}; resume it with `gradus resume {id}`",
+            time(since)
+        )),
+        (Standing::Interrupted { since: None }, _) => {
+            Some(format!("no process runs it; resume it with `gradus resume {id}`"))
+        }
+        (Standing::Logged, RunState::Queued) => {
+            let other = world.live_instances().find(|(_, instance)| instance.run != *id);
+            other.map(|(_, instance)| format!("waiting for run {}, which uses this machine", instance.run))
+        }
+        (Standing::Logged, RunState::Recovering { finding, .. }) => Some(finding.message.clone()),
+        (Standing::Logged, RunState::Done { outcome: Outcome::Failed { finding } }) => Some(finding.message.clone()),
+        (Standing::Logged, RunState::Stopped { by }) => Some(stopped(id, run, *by)),
+        (Standing::Logged, RunState::Renting { .. } | RunState::Staging { .. } | RunState::Running { .. }) => None,
+        (Standing::Logged, RunState::Stopping { .. } | RunState::Done { .. }) => None,
+    }
+}
+
+/// Which limit stopped a run, and how to resume it.
+fn stopped(id: &RunId, run: &Run, by: StopBy) -> String {
+    match by {
+        StopBy::User => format!("stopped with `gradus stop`; resume it with `gradus resume {id}`"),
+        StopBy::Budget => {
+            let budget = run.job.budget.map_or(String::new(), |budget| format!(" of {}", budget.max));
+            format!("its budget{budget} is spent; resume it with `gradus resume {id} --budget AMOUNT`")
+        }
+        StopBy::Deadline => {
+            let deadline = run.job.deadline.map_or(String::new(), |deadline| format!(" of {deadline}"));
+            format!("its deadline{deadline} has passed; resume it with `gradus resume {id} --deadline DURATION`")
+        }
+    }
+}
+
+/// Step, loss, accuracy, and while it runs the time left and what it will cost.
+fn progress(
+    home: &Home,
+    world: &World,
+    series: &Series,
+    id: &RunId,
+    run: &Run,
+    standing: Standing,
+) -> Result<Vec<String>, Error> {
+    let mut lines = Vec::new();
+    let newest: Vec<Report> = series.newest(id, NEWEST)?.into_iter().map(|(_, point)| point.report).collect();
+    if let (Some(step), Some(ready)) = (step(home, world, series, id, run)?, &run.ready) {
+        lines.push(format!("step     {} of {}", grouped(step), grouped(ready.steps)));
+    }
+    let steps = || newest.iter().filter_map(|report| if let Report::Step(step) = report { Some(step) } else { None });
+    if let Some(last) = steps().next_back() {
+        lines.push(format!("loss     {:.4}", last.loss));
+    }
+    if let Some(evaluated) = newest.iter().rev().find_map(validation) {
+        let name = evaluated.figures.accuracy_name();
+        lines.push(format!(
+            "{name:<8} {:.2} % on validation after step {}",
+            100.0 * evaluated.accuracy,
+            evaluated.step
+        ));
+    }
+    let mut progress = Progress::since(run.ready.clone());
+    newest.iter().for_each(|report| {
+        progress.take(report);
+    });
+    if let (Standing::Logged, RunState::Running { .. }, Some(left)) = (standing, &run.state, progress.left()) {
+        let rate = run.plan.offer.rate;
+        let end = plan::spent(world, run, &meters(home, world)) + rate.cost(left);
+        lines.push(format!("left     {} at the pace of the newest steps; {end} at the end, {rate}", clock(left)));
+    }
+    lines.extend(Loading::of(steps()).map(|loading| format!("data     {loading}")));
+    Ok(lines)
+}
+
+fn validation(report: &Report) -> Option<&Evaluated> {
+    match report {
+        Report::Evaluated(evaluated) if evaluated.split == EvaluatedSplit::Validation => Some(evaluated),
+        _ => None,
+    }
+}
+
+/// The newest step that is known of: in the measurements, or on a machine that no loop listens to.
+///
+/// # Errors
+/// [`Error`] when the measurements cannot be read.
+pub fn step(home: &Home, world: &World, series: &Series, id: &RunId, run: &Run) -> Result<Option<u64>, Error> {
+    let newest = series.newest(id, 8)?;
+    let heard = newest.iter().filter_map(|(_, point)| step_of(&point.report)).max();
+    Ok(heard.max(unheard_step(home, world, run)))
+}
+
+/// Whether a machine works, as it shows itself.
+fn machine(home: &Home, id: &InstanceId, instance: &Instance) -> String {
+    match &instance.state {
+        InstanceState::Released { usage } => format!("released after {:.1} s", usage.elapsed.as_secs_f64()),
+        InstanceState::Intended | InstanceState::Launching => "launching".to_owned(),
+        InstanceState::Up => match crate::follow::standing::ended(home, id) {
+            Some(usage) => format!("ended after {:.1} s", usage.elapsed.as_secs_f64()),
+            None => "up".to_owned(),
+        },
+        InstanceState::Releasing => "releasing".to_owned(),
+    }
+}
+
+fn attempt_words(state: &AttemptState, standing: Standing) -> String {
+    let is_over = matches!(standing, Standing::Interrupted { .. });
+    match state {
+        AttemptState::Intended | AttemptState::Ready { .. } if is_over => "interrupted".to_owned(),
+        AttemptState::Intended => "starting".to_owned(),
+        AttemptState::Ready { step: Some(step) } => format!("training from step {step}"),
+        AttemptState::Ready { step: None } => "running".to_owned(),
+        AttemptState::Ended { end: AttemptEnd::Trained { .. }, .. } => "trained".to_owned(),
+        AttemptState::Ended { end: AttemptEnd::Succeeded, .. } => "succeeded".to_owned(),
+        AttemptState::Ended { end: AttemptEnd::Stopped { .. }, .. } => "stopped".to_owned(),
+        AttemptState::Ended { end: AttemptEnd::Failed { finding, .. }, .. } => format!("failed: {}", finding.message),
+    }
+}

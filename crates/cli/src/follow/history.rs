@@ -1,0 +1,103 @@
+//! The event log for people: which run or sweep an event is about, and what happened in one sentence.
+
+use domain::event::RunEnd;
+use domain::run::{AttemptEnd, Outcome};
+use domain::sweep::SweepEnd;
+use domain::{AttemptId, Event, InstanceId, RunId};
+use plan::World;
+
+use super::narrator::stopping;
+
+/// The run or sweep that an event is about; empty where its run is not known.
+pub fn subject(world: &World, event: &Event) -> String {
+    let of_instance = |id: &InstanceId| world.instances.get(id).map(|instance| &instance.run);
+    let of_attempt = |id: &AttemptId| world.attempts.get(id).map(|attempt| &attempt.run);
+    let run: Option<&RunId> = match event {
+        Event::Submitted(submitted) => Some(&submitted.run),
+        Event::RentIntended(intent) => Some(&intent.run),
+        Event::StopRequested { run, .. } | Event::ResumeRequested { run, .. } | Event::Ended { run, .. } => Some(run),
+        Event::AttemptIntended { run, .. } | Event::BudgetAlert { run, .. } | Event::Billed { run, .. } => Some(run),
+        Event::Launched { instance } | Event::RentFailed { instance, .. } | Event::AgentUp { instance, .. } => {
+            of_instance(instance)
+        }
+        Event::ReleaseIntended { instance } | Event::Released { instance, .. } => of_instance(instance),
+        Event::AttemptReady { attempt, .. } | Event::AttemptEnded { attempt, .. } => of_attempt(attempt),
+        Event::SweepSubmitted(submitted) => return submitted.sweep.to_string(),
+        Event::SweepStopRequested { sweep, .. } | Event::SweepResumeRequested { sweep, .. } => {
+            return sweep.to_string();
+        }
+        Event::SweepBudgetAlert { sweep, .. } | Event::SweepEnded { sweep, .. } => return sweep.to_string(),
+    };
+    run.map_or(String::new(), ToString::to_string)
+}
+
+/// What happened, in one line.
+pub fn sentence(event: &Event) -> String {
+    match event {
+        Event::Submitted(submitted) => format!("submitted from {}", submitted.file),
+        Event::StopRequested { by, .. } | Event::SweepStopRequested { by, .. } => stopping(*by).to_owned(),
+        Event::ResumeRequested { .. } | Event::SweepResumeRequested { .. } => "resume requested".to_owned(),
+        Event::RentIntended(intent) => {
+            format!("renting {} at {} as {}", intent.offer.kind, intent.offer.rate, intent.instance)
+        }
+        Event::Launched { instance } => format!("machine {instance} is starting"),
+        Event::RentFailed { instance, finding } => {
+            format!("machine {instance} could not be rented: {}", first_line(&finding.message))
+        }
+        Event::AgentUp { instance, .. } => format!("machine {instance} is up"),
+        Event::AttemptIntended { attempt, instance, .. } => format!("attempt {attempt} starts on {instance}"),
+        Event::AttemptReady { attempt, ready: None } => format!("attempt {attempt} runs its program"),
+        Event::AttemptReady { attempt, ready: Some(ready) } => match ready.step {
+            0 => format!("attempt {attempt} trains from step 0 of {}", ready.steps),
+            step => format!("attempt {attempt} resumed at step {step} of {}", ready.steps),
+        },
+        Event::AttemptEnded { attempt, end } => format!("attempt {attempt} {}", attempt_end(end)),
+        Event::BudgetAlert { spent, .. } | Event::SweepBudgetAlert { spent, .. } => {
+            format!("budget alert: {spent} spent")
+        }
+        Event::Ended { end, .. } => run_end(end),
+        Event::ReleaseIntended { instance } => format!("releasing machine {instance}"),
+        Event::Released { instance, usage } => {
+            format!("machine {instance} released after {:.1} s", usage.elapsed.as_secs_f64())
+        }
+        Event::Billed { bill, .. } => format!("billed {}", bill.total),
+        Event::SweepSubmitted(submitted) => format!("sweep submitted from {}", submitted.file),
+        Event::SweepEnded { end: SweepEnd::Done { best }, total, .. } => {
+            format!("sweep done, best is trial {}; {total} in all", best.number)
+        }
+        Event::SweepEnded { end: SweepEnd::Stopped { .. }, total, .. } => format!("sweep stopped; {total} in all"),
+        Event::SweepEnded { end: SweepEnd::Failed { finding, .. }, total, .. } => {
+            format!("sweep failed: {}; {total} in all", first_line(&finding.message))
+        }
+    }
+}
+
+fn attempt_end(end: &AttemptEnd) -> String {
+    match end {
+        AttemptEnd::Trained { model } => format!("trained its model, {} steps", model.steps),
+        AttemptEnd::Succeeded => "succeeded".to_owned(),
+        AttemptEnd::Stopped { step: Some(step) } => format!("stopped with a checkpoint at step {step}"),
+        AttemptEnd::Stopped { step: None } => "stopped".to_owned(),
+        AttemptEnd::Failed { finding, .. } => format!("failed: {}", first_line(&finding.message)),
+    }
+}
+
+fn run_end(end: &RunEnd) -> String {
+    match end {
+        RunEnd::Done { outcome: Outcome::Trained { model } } => {
+            format!("trained: {:.2} % on validation", 100.0 * model.validation_accuracy)
+        }
+        RunEnd::Done { outcome: Outcome::Succeeded } => "succeeded".to_owned(),
+        RunEnd::Done { outcome: Outcome::Failed { finding } } => format!("failed: {}", first_line(&finding.message)),
+        RunEnd::Stopped { by } => match by {
+            domain::run::StopBy::User => "stopped by request".to_owned(),
+            domain::run::StopBy::Budget => "stopped by its budget".to_owned(),
+            domain::run::StopBy::Deadline => "stopped by its deadline".to_owned(),
+        },
+    }
+}
+
+/// A message may go on with a program's last lines.
+fn first_line(message: &str) -> &str {
+    message.lines().next().unwrap_or_default().trim_end_matches("; its last lines were:")
+}

@@ -1,0 +1,106 @@
+//! What is true of a run now, whatever its event log was last told: a loop that was killed cannot write that its machine
+//! has ended. The agent's lock says whether the machine still works, its meter what it costs.
+
+use std::collections::BTreeMap;
+
+use cloud::local::{Probe, probe};
+use domain::rank::Report;
+use domain::run::{RunState, Usage};
+use domain::wire::AgentEvent;
+use domain::{Elapsed, InstanceId, RunId, Timestamp};
+use plan::{Instance, Run, World};
+use server::Home;
+
+/// Whether somebody looks after a run, and whether its machine works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// A process runs it, or it has ended: its state in the event log is true.
+    Logged,
+    /// No process runs it; its machine still works until the lease expires.
+    Unattended,
+    /// No process runs it and nothing of it works. None where no machine was rented.
+    Interrupted {
+        /// When its machine ended.
+        since: Option<Timestamp>,
+    },
+}
+
+impl Standing {
+    /// Where a run stands.
+    pub fn of(home: &Home, world: &World, id: &RunId, run: &Run) -> Standing {
+        let is_watched = home.is_watched(&home.run(id))
+            || run.trial.as_ref().is_some_and(|trial| home.is_watched(&home.sweep(&trial.sweep)));
+        if run.state.is_final() || is_watched {
+            return Standing::Logged;
+        }
+        let Some(instance) = run.instances.iter().rev().find(|id| is_live(world, id)) else {
+            return Standing::Interrupted { since: None };
+        };
+        match look(home, instance) {
+            Some(probe) if probe.is_alive => Standing::Unattended,
+            Some(Probe { usage: Some(usage), .. }) => Standing::Interrupted {
+                since: Some(Timestamp(usage.started.0.saturating_add_unsigned(usage.elapsed.0))),
+            },
+            Some(Probe { usage: None, .. }) | None => Standing::Interrupted { since: None },
+        }
+    }
+
+    /// The word for a run that stands so: that of its state where the log is true.
+    pub fn word(self, state: &RunState) -> &'static str {
+        match self {
+            Standing::Logged => state.word(),
+            Standing::Unattended => "unattended",
+            Standing::Interrupted { .. } => "interrupted",
+        }
+    }
+}
+
+fn is_live(world: &World, id: &InstanceId) -> bool {
+    world.live_instances().any(|(live, _)| live == id)
+}
+
+/// What an instance shows; none where nothing was launched, or it cannot be looked at.
+fn look(home: &Home, instance: &InstanceId) -> Option<Probe> {
+    probe(home.root(), instance).ok().flatten()
+}
+
+/// Rent so far of every machine that is not released: what its meter says, and until there is one, the wall clock.
+pub fn meters(home: &Home, world: &World) -> BTreeMap<InstanceId, Elapsed> {
+    let now = server::clock::now();
+    let rent = |(id, instance): (&InstanceId, &Instance)| {
+        let metered = look(home, id).and_then(|probe| probe.usage).map(|usage| usage.elapsed);
+        Some((id.clone(), metered.or_else(|| Some(now.since(instance.started?)))?))
+    };
+    world.live_instances().filter_map(rent).collect()
+}
+
+/// The newest step that the machines of a run reported and no loop has heard.
+pub fn unheard_step(home: &Home, world: &World, run: &Run) -> Option<u64> {
+    let live = run.instances.iter().filter(|id| is_live(world, id));
+    let entries = live.filter_map(|id| look(home, id)).flat_map(|probe| probe.entries);
+    let reports = entries.filter_map(|entry| match entry.event {
+        AgentEvent::Reported { report, .. } => Some(report),
+        AgentEvent::Started | AgentEvent::Ended { .. } => None,
+    });
+    reports.filter_map(|report| step_of(&report)).max()
+}
+
+/// The step that a report tells of.
+pub fn step_of(report: &Report) -> Option<u64> {
+    match report {
+        Report::Step(step) => Some(step.step),
+        Report::Exported(exported) => Some(exported.steps),
+        Report::Ready(ready) => Some(ready.step),
+        Report::Evaluated(evaluated) => Some(evaluated.step),
+        Report::Checkpointed(checkpointed) => Some(checkpointed.step),
+        Report::Stopped { step } => Some(*step),
+        Report::Hello { .. } | Report::Preparing { .. } | Report::Note { .. } | Report::Trained | Report::Failed(_) => {
+            None
+        }
+    }
+}
+
+/// The rent of a machine whose agent is gone; none while it lives, and where nothing is known of it.
+pub fn ended(home: &Home, id: &InstanceId) -> Option<Usage> {
+    look(home, id).filter(|probe| !probe.is_alive)?.usage
+}

@@ -1,0 +1,71 @@
+//! What an instance on this machine left on disk: whether its agent lives, its rent, and what nobody has heard yet.
+//!
+//! Unlike [`crate::Provider::sight`] it ends nothing, so a command that only shows can ask it at any time.
+
+use std::io;
+use std::path::Path;
+
+use domain::InstanceId;
+use domain::run::Usage;
+use domain::wire::Entry;
+use node::Folder;
+
+/// What an instance shows of itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Probe {
+    /// Whether an agent holds the lock of the instance.
+    pub is_alive: bool,
+    /// The rent so far; none before the agent's first line in the meter.
+    pub usage: Option<Usage>,
+    /// What the agent reported or still has to report, oldest first.
+    pub entries: Vec<Entry>,
+}
+
+/// Looks at an instance of the home; none where nothing was ever launched.
+///
+/// # Errors
+/// When a file of the instance cannot be read.
+pub fn probe(home: &Path, instance: &InstanceId) -> io::Result<Option<Probe>> {
+    let folder = Folder::new(super::folder(home, instance));
+    if folder.launch_spec()?.is_none() {
+        return Ok(None);
+    }
+    // The lock comes first: what is read after it was free is final.
+    let is_alive = folder.is_held()?;
+    Ok(Some(Probe { is_alive, usage: folder.usage()?, entries: folder.unacknowledged()? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{Elapsed, Timestamp};
+    use node::{LaunchSpec, SCHEMA};
+
+    use super::*;
+
+    #[test]
+    fn an_agent_that_is_gone_has_a_final_meter() {
+        let home = tempfile::tempdir().unwrap();
+        let instance = InstanceId::new("digits-1-i1");
+        assert_eq!(probe(home.path(), &instance).unwrap(), None);
+        let folder = Folder::new(super::super::folder(home.path(), &instance));
+        std::fs::create_dir_all(folder.path()).unwrap();
+        let spec = LaunchSpec {
+            schema: SCHEMA,
+            instance: instance.clone(),
+            token: "t".into(),
+            owner: "o".into(),
+            socket: "/home/loop.sock".into(),
+            rank_program: "/usr/bin/gradus-rank".into(),
+            libtorch: None,
+        };
+        folder.write_launch_spec(&spec).unwrap();
+        let lock = folder.lock().unwrap().unwrap();
+        folder.meter(Timestamp(7)).unwrap().write(Elapsed(3)).unwrap();
+        let usage = Some(Usage { started: Timestamp(7), elapsed: Elapsed(3) });
+        let seen = probe(home.path(), &instance).unwrap().unwrap();
+        assert_eq!((seen.is_alive, seen.usage), (true, usage));
+        drop(lock);
+        let seen = probe(home.path(), &instance).unwrap().unwrap();
+        assert_eq!((seen.is_alive, seen.usage), (false, usage));
+    }
+}
