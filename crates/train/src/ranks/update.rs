@@ -1,6 +1,6 @@
 //! What ranks do with gradients: exchange them, and update the parameters by them, each its part.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::train::{Exchange as ExchangeDtype, Parallel, Shard};
 use tch::{Device, Kind, Tensor};
@@ -16,7 +16,7 @@ impl Ranks {
     /// From now on the gradients of this network are exchanged while its backward pass goes on.
     pub fn hook(&mut self, network: &Network, parallel: Parallel) -> Result<()> {
         let Some(group) = self.data.as_ref().filter(|_| self.shards().is_none()) else { return Ok(()) };
-        let parameters = handles(network.weights());
+        let parameters = in_order(network.weights());
         self.exchange = Some(Reducer::new(group, &parameters, parallel.exchange == ExchangeDtype::Bf16)?);
         Ok(())
     }
@@ -218,3 +218,13 @@ fn owners(weights: &Weights, ranks: u32) -> Vec<u32> {
     }
     owners
 }
+/// What is trained, from the stem to the head: gradients come the other way round, and buckets of neighbours are complete
+/// early.
+fn in_order(weights: &Weights) -> Vec<Tensor> {
+    let places: BTreeMap<&str, usize> =
+        weights.in_order().iter().zip(0..).map(|(name, place)| (name.as_str(), place)).collect();
+    let mut trained: Vec<&Named> = weights.parameters().iter().filter(|named| named.tensor.requires_grad()).collect();
+    trained.sort_by_key(|named| places.get(named.name.as_str()));
+    trained.into_iter().map(|named| named.tensor.shallow_clone()).collect()
+}
+

@@ -22,8 +22,20 @@ struct Group::Inner {
   Handle group;
 };
 
+// A reducer whose buckets stay as they were made. `rebuild_buckets` would sort gradients after the first step by when they
+// came, so a resumed run would begin with other buckets than the run had; and from three ranks on, the order in which a sum
+// is made depends on them.
+class FixedBuckets : public c10d::Reducer {
+public:
+  template <typename... Settings>
+  explicit FixedBuckets(Settings &&...settings) : c10d::Reducer(std::forward<Settings>(settings)...) {
+    // Else each step notes the order for a rebuilding that never comes.
+    has_rebuilt_bucket_ = true;
+  }
+};
+
 struct Exchange::Inner {
-  std::unique_ptr<c10d::Reducer> reducer;
+  std::unique_ptr<FixedBuckets> reducer;
 };
 
 namespace {
@@ -181,7 +193,7 @@ std::unique_ptr<Exchange> exchange_new(const Group &group, Lents parameters, std
   std::vector<bool> sparse(backwards.size(), false);
   auto first = std::min<std::size_t>(bucket_bytes, c10d::kDefaultFirstBucketBytes);
   auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(backwards, {first, bucket_bytes}, sparse);
-  auto reducer = std::make_unique<c10d::Reducer>(
+  auto reducer = std::make_unique<FixedBuckets>(
       backwards, buckets, group.inner->group, sparse, static_cast<int64_t>(bucket_bytes), /*find_unused_parameters=*/false,
       /*gradient_as_bucket_view=*/true, std::unordered_map<size_t, std::string>(), static_cast<int64_t>(first),
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<int64_t>());
@@ -192,10 +204,7 @@ std::unique_ptr<Exchange> exchange_new(const Group &group, Lents parameters, std
   return std::make_unique<Exchange>(Exchange{inner});
 }
 
-void exchange_forward(const Exchange &exchange) {
-  exchange.inner->reducer->prepare_for_forward();
-  exchange.inner->reducer->rebuild_buckets();
-}
+void exchange_forward(const Exchange &exchange) { exchange.inner->reducer->prepare_for_forward(); }
 
 void exchange_backward(const Exchange &exchange) { exchange.inner->reducer->prepare_for_backward({}); }
 
