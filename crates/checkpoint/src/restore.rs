@@ -29,6 +29,9 @@ pub struct LoadedCheckpoint {
     pub training: Vec<Tensor>,
     /// The best weights at that time.
     pub best: Option<BestWeights>,
+    /// Why the best weights that it names cannot be used, in a sentence. They are no part of the state that is resumed, so
+    /// the checkpoint is used without them.
+    pub lost_best: Option<String>,
 }
 
 /// Finds the newest checkpoint of the job that verifies, and reads it.
@@ -71,7 +74,7 @@ fn load(folder: &Path, step: u64, job_hash: &str) -> Result<LoadedCheckpoint, St
     let file = open_regular(&folder.join(&name)).map_err(named)?;
     let read = file.take(LARGEST_MANIFEST).read_to_end(&mut bytes);
     read.map_err(|error| named(format!("it cannot be read: {error}")))?;
-    let manifest = CheckpointManifest::read(&bytes).map_err(|flaw| named(flaw.to_string()))?;
+    let mut manifest = CheckpointManifest::read(&bytes).map_err(|flaw| named(flaw.to_string()))?;
     if manifest.step != step {
         return Err(named(format!("it is the manifest of step {}", manifest.step)));
     }
@@ -85,11 +88,17 @@ fn load(folder: &Path, step: u64, job_hash: &str) -> Result<LoadedCheckpoint, St
         model = layer(folder, manifest::model(files).ok_or_else(missing)?, &model)?;
         training = layer(folder, manifest::training(files).ok_or_else(missing)?, &training)?;
     }
-    let best = match (&manifest.best, manifest.best_file()) {
-        (Some(best), Some(file)) => Some(BestWeights { step: best.step, model: verified(folder, file)? }),
-        (_, _) => None,
+    let (best, lost_best) = match (&manifest.best, manifest.best_file()) {
+        (Some(best), Some(file)) => match verified(folder, file) {
+            Ok(model) => (Some(BestWeights { step: best.step, model }), None),
+            Err(flaw) => (None, Some(format!("the best weights, of step {}, are lost: {flaw}", best.step))),
+        },
+        (_, _) => (None, None),
     };
-    Ok(LoadedCheckpoint { manifest, model, training, best })
+    if lost_best.is_some() {
+        manifest.forget_best();
+    }
+    Ok(LoadedCheckpoint { manifest, model, training, best, lost_best })
 }
 
 /// The tensors of a file, on top of those of the checkpoint before where it holds differences.

@@ -126,6 +126,13 @@ impl CheckpointManifest {
         self.files.iter().find(|file| file.name == best.name)
     }
 
+    /// Names no best weights any more.
+    pub(crate) fn forget_best(&mut self) {
+        if let Some(best) = self.best.take() {
+            self.files.retain(|file| file.name != best.name);
+        }
+    }
+
     /// Nothing outside the folder, and nothing twice or missing.
     fn check_names(&self) -> Result<(), String> {
         for file in self.layers().flatten() {

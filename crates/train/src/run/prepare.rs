@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use checkpoint::{CheckpointManifest, LoadedCheckpoint};
+use domain::finding::{Cause, Finding};
 use domain::rank::Spec;
 
 use super::Context;
@@ -43,6 +44,9 @@ pub(super) fn prepare(context: &Context, ranks: &mut Ranks) -> Result<Prepared, 
     let manifest = loaded.as_ref().map(|loaded| loaded.manifest.clone());
 
     let mut recorded = Recorded::by(manifest.as_ref(), Path::new(&spec.checkpoints), &spec.job_hash);
+    if let Some(lost) = loaded.as_ref().and_then(|loaded| loaded.lost_best.as_ref()) {
+        context.note(format!("{lost}; the next evaluation finds the best ones anew"));
+    }
     let mut provenance = recorded.provenance(spec, ranks)?;
     let opened = prepared(channel, &provenance.preparation(), || TrainingData::open(spec, channel, &mut provenance));
     let data = opened.map_err(|error| named(error, spec))?;
@@ -69,14 +73,26 @@ pub(super) fn prepare(context: &Context, ranks: &mut Ranks) -> Result<Prepared, 
     Ok(Prepared { data, start: StartingPoint { trainer, length, shape, manifest, passed_over } })
 }
 
-/// The newest checkpoint that verifies, on the first rank, and why newer ones do not.
+/// The newest checkpoint that verifies, on the first rank, and why newer ones do not. Where there are some and none
+/// verifies, the run ends: whether to pay for all steps again is for the user to say.
 fn newest_checkpoint(spec: &Spec, ranks: &Ranks) -> Result<(Option<LoadedCheckpoint>, Vec<String>), Error> {
     if !ranks.is_first() {
         return Ok((None, Vec::new()));
     }
     let folder = Path::new(&spec.checkpoints);
     checkpoint::claim(folder, spec.fence)?;
-    Ok(checkpoint::newest_verified(folder, &spec.job_hash))
+    match checkpoint::newest_verified(folder, &spec.job_hash) {
+        (None, passed_over) if !passed_over.is_empty() => {
+            let message = format!(
+                "no checkpoint in `{}` can be resumed, and the run would start over from step 0: {}",
+                folder.display(),
+                passed_over.join("; ")
+            );
+            let hint = "put the files back and resume the run, or submit the job as a new run to train from step 0";
+            Err(Finding::new(Cause::Internal, message).hint(hint).into())
+        }
+        found => Ok(found),
+    }
 }
 
 /// Fills the network of the first rank with a checkpoint, or with pretrained weights.

@@ -139,6 +139,10 @@ impl InitialState {
         self.best = loaded.best.map(Arc::new);
         self.progress = progress;
         (self.resumed, self.omitted) = (Some(loaded.training), omitted);
+        if loaded.lost_best.is_some() {
+            // The next evaluation finds the best weights anew; also the one of this step, if an epoch ends here.
+            (progress.best, progress.evaluated) = (None, false);
+        }
         Ok(())
     }
 

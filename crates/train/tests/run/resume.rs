@@ -1,5 +1,8 @@
 //! Runs that are stopped and go on.
 
+use std::fs;
+use std::path::Path;
+
 use domain::finding::Cause;
 use domain::id::Fence;
 use domain::rank::{RankCommand, Report};
@@ -113,6 +116,50 @@ fn threads_stay_as_they_were() {
     assert!(resumed.reports.iter().any(note));
     let mut undisturbed = self::bench(json!({}));
     assert_eq!(undisturbed.finish().exported().model_sha256, resumed.exported().model_sha256);
+}
+
+/// The best weights are no part of what is resumed: without them, the next evaluation finds them anew.
+#[test]
+fn damaged_best_weights_cost_no_step() {
+    let mut bench = bench(json!({"checkpoint": {"every": "100000 steps", "keep": 100}}));
+    let Ok(Ending::Stopped { step }) = bench.stop_after(15).ending else { panic!("it was not stopped") };
+    for entry in fs::read_dir(bench.path("checkpoints")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_string_lossy().starts_with("best-") {
+            flip(&path);
+        }
+    }
+    let resumed = bench.finish();
+    assert_eq!((resumed.resumed_from(), resumed.ending.clone()), (step, Ok(Ending::Trained)));
+    let note = |report: &Report| matches!(report, Report::Note { text } if text.contains("are lost"));
+    assert!(resumed.reports.iter().any(note));
+    // The same weights as without the damage: those after the last epoch are the best.
+    assert_eq!(resumed.exported().step, 26);
+}
+
+/// Starting over from step 0 costs what was paid for already, so that is for the user to say.
+#[test]
+fn where_no_checkpoint_verifies_the_run_does_not_start_over() {
+    let mut bench = bench(json!({"checkpoint": {"every": "100000 steps", "keep": 100}}));
+    bench.stop_after(5);
+    for entry in fs::read_dir(bench.path("checkpoints")).unwrap() {
+        let folder = entry.unwrap().path();
+        if folder.is_dir() {
+            flip(&folder.join("model.safetensors"));
+        }
+    }
+    let refused = bench.finish();
+    let finding = refused.finding(Cause::Internal);
+    assert!(finding.message.contains("would start over from step 0: the checkpoint of step"), "{finding:?}");
+    assert!(refused.steps().is_empty());
+}
+
+/// Changes one bit in the middle of a file.
+fn flip(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(path, bytes).unwrap();
 }
 
 #[test]
