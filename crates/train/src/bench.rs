@@ -227,7 +227,7 @@ impl Bench {
     fn step(&mut self) -> Result<f64, torch::Error> {
         let Trainer { network, optimizer, .. } = &mut self.trainer;
         let learner = TrainStep { network, optimizer, ranks: &self.ranks, cuda_graphs: self.cuda_graphs.as_mut() };
-        timed_step(learner, &self.config, &self.batch, self.lr, &mut Timeline::off())
+        timed_step(learner, &self.config, &self.batch, self.lr, &mut Timeline::off()).map(|outcome| outcome.loss)
     }
 
     /// Seconds of each step; with gradients that are exchanged `apart` from the backward pass, or during it.

@@ -46,7 +46,13 @@ impl Error {
 
 /// The error of a `loss` at `step` (from 1) that is infinite or NaN.
 pub fn not_finite(step: u64, loss: f64) -> Error {
-    Finding::new(Cause::NotFinite, format!("the loss of step {step} is `{loss}`"))
-        .hint("lower the learning rate, add a `warmup`, or set `clip_norm: 1.0`")
-        .into()
+    Finding::new(Cause::NotFinite, format!("the loss of step {step} is `{loss}`")).hint(SMALLER_STEPS).into()
 }
+
+/// The error of a state that was rolled back twice and is not finite again, by the batch of these `samples`.
+pub fn not_finite_again(why: &str, samples: &str) -> Error {
+    let message = format!("{why}, again after two roll-backs; its batch has {samples}");
+    Finding::new(Cause::NotFinite, message).hint(format!("{SMALLER_STEPS}; or look at these samples")).into()
+}
+
+const SMALLER_STEPS: &str = "lower the learning rate, add a `warmup`, or set `clip_norm: 1.0`";

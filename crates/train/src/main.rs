@@ -195,6 +195,7 @@ fn setting(device: Device) -> RunOptions {
         random: mutant == Some(Mutant::NoRng),
         optimizer: mutant == Some(Mutant::NoOptimizer),
         position: mutant == Some(Mutant::NoPosition),
+        ..OmittedState::default()
     };
     RunOptions { device, omitted, mutant }
 }

@@ -2,6 +2,7 @@
 //!
 //! Everything that depends on the kind of data is here, so that the loop in [`crate::run`] reads the same for both.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use data::bound::ImageStorage;
 use data::{
     Cursor, Dataset, DetectionBatch, DetectionDataset, DetectionLoader, Loader, LoaderOptions, LoaderStats, Part,
-    Provenance, RankShare, Skipped, TextBatch, TextDataset, TextLoader, TextObjective,
+    Provenance, RankShare, SampleOrder, Skipped, TextBatch, TextDataset, TextLoader, TextObjective,
 };
 use domain::finding::{Cause, Finding};
 use domain::rank::{Report, Spec};
@@ -43,6 +44,9 @@ pub enum DeviceLoader {
     /// Of rows of token ids.
     Text(TextLoader),
 }
+
+/// How many samples of a batch are named in a message.
+const NAMED_SAMPLES: u64 = 8;
 
 /// One batch on the device.
 #[derive(Debug)]
@@ -133,6 +137,27 @@ impl TrainingData {
             TrainingData::Images(dataset) => (dataset.kept(), u32::try_from(dataset.height()).unwrap_or(u32::MAX)),
             TrainingData::Detection(scenes) => (ImageStorage::Files, u32::try_from(scenes.size()).unwrap_or(u32::MAX)),
             TrainingData::Text(_) => (ImageStorage::Memory, 0),
+        }
+    }
+
+    /// The training samples at these positions of the order of an epoch, in words: their number, and the first few names.
+    pub fn sample_names(&self, seed: u64, epoch: u64, positions: Range<u64>) -> String {
+        let [count, _, _] = self.counts();
+        let (order, count) = (SampleOrder::new(count, seed), positions.end.min(count).saturating_sub(positions.start));
+        let name = |position| {
+            let place = order.at(epoch, position);
+            match self {
+                TrainingData::Images(dataset) => {
+                    let sample = dataset.part(Part::Train).get(place as usize).copied().unwrap_or_default();
+                    format!("`{}`", dataset.name(sample))
+                }
+                TrainingData::Detection(_) | TrainingData::Text(_) => format!("`{place}`"),
+            }
+        };
+        let names: Vec<String> = positions.take(count.min(NAMED_SAMPLES) as usize).map(name).collect();
+        match count.saturating_sub(NAMED_SAMPLES) {
+            0 => format!("the samples {}", names.join(", ")),
+            others => format!("the samples {} and {others} more", names.join(", ")),
         }
     }
 

@@ -63,7 +63,10 @@ struct Alone<'a>(&'a [Tensor]);
 
 impl GlobalGradients for Alone<'_> {
     fn norm(&self) -> Result<Tensor> {
-        torch::gradient_norm(self.0)
+        match self.0 {
+            [] => Ok(Tensor::f_zeros([0i64; 0], (Kind::Float, Device::Cpu))?),
+            gradients => torch::gradient_norm(gradients),
+        }
     }
 
     fn found(&self, _: &Tensor) -> Result<()> {
@@ -120,6 +123,11 @@ impl ModelOptimizer {
         ModelOptimizer { scaler: Some(scaler), ..self }
     }
 
+    /// Whether losses are scaled.
+    pub fn is_scaled(&self) -> bool {
+        self.scaler.is_some()
+    }
+
     /// The learning rate that the schedule multiplies.
     pub fn base_rate(&self) -> f64 {
         self.rule.base_rate()
@@ -134,8 +142,11 @@ impl ModelOptimizer {
     }
 
     /// Scales the gradients down to the norm `clip` if they are longer, updates the parameters, and forgets the
-    /// gradients. Nothing here waits for the device, unless losses are scaled: then gradients that are not finite
-    /// change nothing, and false is returned.
+    /// gradients. Gradients that are not finite change nothing, and false is returned. Waits for the device once, for
+    /// the norm of the gradients or for what [`GradScaler`] has found.
+    ///
+    /// # Errors
+    /// When a parameter has no gradient, or libtorch fails.
     pub fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<bool> {
         let gradients: Vec<Vec<Tensor>> = self.groups.iter().map(ParamGroupState::gradients).collect::<Result<_>>()?;
         let all: Vec<Tensor> = gradients.iter().flatten().map(Tensor::shallow_clone).collect();
@@ -153,12 +164,17 @@ impl ModelOptimizer {
     ) -> Result<bool> {
         let alone = Alone(all);
         let agree = agree.unwrap_or(&alone);
-        let is_finite = match &mut self.scaler {
-            Some(scaler) => scaler.unscale(all, agree)?,
-            None => true,
+        let (is_finite, norm) = match &mut self.scaler {
+            Some(scaler) => (scaler.unscale(all, agree)?, None),
+            // One fused reduction, which clipping makes anyway, sees every value.
+            None => {
+                let norm = agree.norm()?;
+                (norm.f_double_value(&[])?.is_finite(), Some(norm))
+            }
         };
         if let (Some(longest), true) = (clip, is_finite) {
-            self::clip(all, &agree.norm()?, longest)?;
+            let norm = norm.map_or_else(|| agree.norm(), Ok)?;
+            self::clip(all, &norm, longest)?;
         }
         if is_finite {
             let _ = self.updates.f_add_scalar_(1.0)?;

@@ -77,8 +77,18 @@ impl Ranks {
         torch::scale(&gradients, factor)
     }
 
-    /// One update by the gradients that backward passes have left, which are forgotten.
-    pub fn update(&self, network: &Network, optimizer: &mut ModelOptimizer, lr: f64, clip: Option<f64>) -> Result<()> {
+    /// One update by the gradients that backward passes have left, which are forgotten. False where a gradient of any
+    /// rank is not finite: then nothing is updated.
+    ///
+    /// # Errors
+    /// When libtorch, or an exchange between ranks, fails.
+    pub fn update(
+        &self,
+        network: &Network,
+        optimizer: &mut ModelOptimizer,
+        lr: f64,
+        clip: Option<f64>,
+    ) -> Result<bool> {
         if self.waits && self.shards().is_none() {
             self.average_at_once(network)?;
         }
@@ -86,19 +96,22 @@ impl Ranks {
             return self.update_parts(division, network, optimizer, lr, clip);
         }
         let (Some(group), Some(owners)) = (&self.group, &self.owners) else {
-            return optimizer.step(lr, clip).map(|_| ());
+            return optimizer.step(lr, clip);
         };
         let parameters = handles(network.weights());
         // Each rank has all gradients, so all come to the same norm and scale.
         let gradients = parameters.iter().map(Tensor::f_grad).collect::<std::result::Result<Vec<_>, _>>()?;
-        optimizer.step_among(lr, clip, &gradients, None)?;
+        let is_updated = optimizer.step_among(lr, clip, &gradients, None)?;
         torch::drop_gradients(&parameters)?;
-        tch::no_grad(|| -> Result<()> {
+        if !is_updated {
+            return Ok(false);
+        }
+        tch::no_grad(|| -> Result<bool> {
             for root in 0..self.size {
                 let theirs = parameters.iter().zip(owners).filter(|(_, owner)| **owner == root);
                 self.broadcast_flat(group, &theirs.map(|(tensor, _)| tensor).collect::<Vec<_>>(), root)?;
             }
-            Ok(())
+            Ok(true)
         })
     }
 
@@ -110,7 +123,7 @@ impl Ranks {
         optimizer: &mut ModelOptimizer,
         lr: f64,
         clip: Option<f64>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let gradients: Vec<Named> = match division.shards() {
             Some(shards) => shards.take_sharded_gradients()?,
             None => {
@@ -129,8 +142,9 @@ impl Ranks {
             split: tensors(split),
             whole: tensors(whole),
         };
-        optimizer.step_among(lr, clip, &all, Some(&parts))?;
-        tch::no_grad(|| self.refresh())
+        let is_updated = optimizer.step_among(lr, clip, &all, Some(&parts))?;
+        tch::no_grad(|| self.refresh())?;
+        Ok(is_updated)
     }
 
     /// The exchange of gradients; none for one alone.
@@ -204,6 +218,16 @@ fn handles(weights: &Weights) -> Vec<Tensor> {
     trained.map(|named| named.tensor.shallow_clone()).collect()
 }
 
+/// What is trained, from the stem to the head: gradients come the other way round, and buckets of neighbours are complete
+/// early.
+fn in_order(weights: &Weights) -> Vec<Tensor> {
+    let places: BTreeMap<&str, usize> =
+        weights.in_order().iter().zip(0..).map(|(name, place)| (name.as_str(), place)).collect();
+    let mut trained: Vec<&Named> = weights.parameters().iter().filter(|named| named.tensor.requires_grad()).collect();
+    trained.sort_by_key(|named| places.get(named.name.as_str()));
+    trained.into_iter().map(|named| named.tensor.shallow_clone()).collect()
+}
+
 /// Gives each parameter to the rank that has the fewest values so far, the largest first.
 fn owners(weights: &Weights, ranks: u32) -> Vec<u32> {
     let sizes: Vec<usize> = handles(weights).iter().map(Tensor::numel).collect();
@@ -218,13 +242,3 @@ fn owners(weights: &Weights, ranks: u32) -> Vec<u32> {
     }
     owners
 }
-/// What is trained, from the stem to the head: gradients come the other way round, and buckets of neighbours are complete
-/// early.
-fn in_order(weights: &Weights) -> Vec<Tensor> {
-    let places: BTreeMap<&str, usize> =
-        weights.in_order().iter().zip(0..).map(|(name, place)| (name.as_str(), place)).collect();
-    let mut trained: Vec<&Named> = weights.parameters().iter().filter(|named| named.tensor.requires_grad()).collect();
-    trained.sort_by_key(|named| places.get(named.name.as_str()));
-    trained.into_iter().map(|named| named.tensor.shallow_clone()).collect()
-}
-

@@ -46,6 +46,11 @@ impl<'a> Checkpointer<'a> {
         self.pace.due(step, self.saved_at.elapsed().as_secs_f64())
     }
 
+    /// The newest step that was handed over to be saved; 0 for none.
+    pub fn saved(&self) -> u64 {
+        self.saved.unwrap_or(0)
+    }
+
     /// Copies the state and has it written while training goes on. Does nothing if this step is saved already, unless
     /// `anew`, for a state that changed without a step.
     ///

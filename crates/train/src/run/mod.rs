@@ -10,19 +10,24 @@ mod commands;
 pub mod evaluate;
 mod export;
 mod finish;
+mod guard;
 mod monitor;
 mod prepare;
 pub mod standalone;
 mod training;
 mod validation;
 
+use domain::finding::{Cause, Finding};
 use domain::rank::{Report, Spec};
 use tch::Device;
+
+use guard::{ROLLBACKS, RollBack};
+use training::StepsEnd;
 
 pub(crate) use checks::environment_of;
 
 use crate::channel::Channel;
-use crate::error::Error;
+use crate::error::{Error, not_finite_again};
 use crate::ranks::Ranks;
 use crate::state::OmittedState;
 use crate::step::StepConfig;
@@ -104,12 +109,22 @@ pub fn run(spec: &Spec, options: RunOptions, channel: &Channel) -> Result<Ending
     run_among(&context, &mut ranks).map_err(|error| ranks.name_missing(error))
 }
 
-/// The run of this rank among `ranks`.
+/// The run of this rank among `ranks`; from the newest checkpoint again where the state is no longer finite.
 fn run_among(context: &Context, ranks: &mut Ranks) -> Result<Ending, Error> {
-    let prepared = prepare::prepare(context, ranks)?;
-    let mut training = training::Training::begin(context, ranks, &prepared.data, prepared.start)?;
-    match training.run()? {
-        Some(step) => Ok(Ending::Stopped { step }),
-        None => finish::finish(training),
+    let mut rolled_back: Option<RollBack> = None;
+    for attempt in 0.. {
+        let prepared = prepare::prepare(context, ranks, rolled_back.as_ref())?;
+        let mut training = training::Training::begin(context, ranks, &prepared.data, prepared.start)?;
+        match training.run()? {
+            StepsEnd::Stopped { step } => return Ok(Ending::Stopped { step }),
+            StepsEnd::Done => return finish::finish(training),
+            StepsEnd::NotFinite(poisoned) if attempt < ROLLBACKS => {
+                training.checkpointer.finish()?;
+                context.note(format!("{}: rolled back to the newest checkpoint", poisoned.why));
+                rolled_back = Some(poisoned);
+            }
+            StepsEnd::NotFinite(RollBack { why, samples, .. }) => return Err(not_finite_again(&why, &samples)),
+        }
     }
+    Err(Finding::new(Cause::Internal, "the number of roll-backs has no end").into())
 }

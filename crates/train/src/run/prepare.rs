@@ -9,6 +9,7 @@ use domain::rank::Spec;
 
 use super::Context;
 use super::checks::{check_batches, check_image_size, check_shares, keep_threads, length};
+use super::guard::RollBack;
 use crate::error::Error;
 use crate::input::TrainingData;
 use crate::input::provenance::{Recorded, named, prepared};
@@ -33,20 +34,22 @@ pub(super) struct StartingPoint {
     pub manifest: Option<CheckpointManifest>,
     /// Why newer checkpoints were not used.
     pub passed_over: Vec<String>,
+    /// Whether this attempt has made no step yet.
+    pub is_first: bool,
 }
 
-/// Does all that comes before the first step. All ranks come here together.
-pub(super) fn prepare(context: &Context, ranks: &mut Ranks) -> Result<Prepared, Error> {
+/// Does all that comes before the first step; after a roll-back, before the next one. All ranks come here together.
+pub(super) fn prepare(context: &Context, ranks: &mut Ranks, rolled_back: Option<&RollBack>) -> Result<Prepared, Error> {
     let Context { spec, config, channel, .. } = *context;
     let train = &spec.train;
     chaos::point("stage");
     let (loaded, passed_over) = newest_checkpoint(spec, ranks)?;
-    let manifest = loaded.as_ref().map(|loaded| loaded.manifest.clone());
-
-    let mut recorded = Recorded::by(manifest.as_ref(), Path::new(&spec.checkpoints), &spec.job_hash);
     if let Some(lost) = loaded.as_ref().and_then(|loaded| loaded.lost_best.as_ref()) {
         context.note(format!("{lost}; the next evaluation finds the best ones anew"));
     }
+    let manifest = loaded.as_ref().map(|loaded| loaded.manifest.clone());
+
+    let mut recorded = Recorded::by(manifest.as_ref(), Path::new(&spec.checkpoints), &spec.job_hash);
     let mut provenance = recorded.provenance(spec, ranks)?;
     let opened = prepared(channel, &provenance.preparation(), || TrainingData::open(spec, channel, &mut provenance));
     let data = opened.map_err(|error| named(error, spec))?;
@@ -65,12 +68,16 @@ pub(super) fn prepare(context: &Context, ranks: &mut Ranks) -> Result<Prepared, 
     let mut initial = InitialState::fresh(train, shape, context.options.device, spec.threads, ranks)?;
     fill(&mut initial, loaded, context, ranks)?;
     initial.trains_on(digest, changed);
+    if let Some(RollBack { step, cursor, .. }) = rolled_back {
+        initial.skip_to(*step, *cursor);
+    }
     // All ranks begin with what the first one has.
     let trainer = initial.among(train, ranks)?;
     let length = length.counted_from(trainer.progress.origin, train.epochs);
     keep_threads(spec, &trainer, channel);
     ranks.hook(&trainer.network, train.parallel)?;
-    Ok(Prepared { data, start: StartingPoint { trainer, length, shape, manifest, passed_over } })
+    let is_first = rolled_back.is_none();
+    Ok(Prepared { data, start: StartingPoint { trainer, length, shape, manifest, passed_over, is_first } })
 }
 
 /// The newest checkpoint that verifies, on the first rank, and why newer ones do not. Where there are some and none

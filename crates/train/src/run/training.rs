@@ -1,5 +1,6 @@
 //! The loop over steps.
 
+use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,17 +12,18 @@ use domain::rank::{Ready, Report, Step};
 use super::Context;
 use super::checkpointer::Checkpointer;
 use super::commands::Commands;
+use super::guard::{FiniteGuard, Reaction, RollBack, StepHealth};
 use super::monitor::LoaderMonitor;
 use super::prepare::StartingPoint;
 use super::validation::Evaluator;
-use crate::error::{Error, not_finite};
+use crate::error::Error;
 use crate::input::{DeviceLoader, TrainingData};
 use crate::optim::schedule::{self, Length};
 use crate::ranks::Ranks;
 use crate::state::Trainer;
 use crate::step::cuda_graphs::CudaGraphRunner;
 use crate::step::profile::{Phase, Timeline};
-use crate::step::{TrainStep, timed_step};
+use crate::step::{StepOutcome, TrainStep, timed_step};
 
 /// A run between its first step and its last.
 pub(super) struct Training<'a> {
@@ -34,19 +36,27 @@ pub(super) struct Training<'a> {
     loader: DeviceLoader,
     cuda_graphs: Option<CudaGraphRunner>,
     monitor: LoaderMonitor,
+    guard: FiniteGuard,
+    /// Epoch of the newest batch, and the positions of its samples in the order of that epoch.
+    batch: (u64, Range<u64>),
     /// Last step of the last epoch.
     last: u64,
     base_lr: f64,
     step_ended: Instant,
 }
 
-/// What comes after a step.
-enum Next {
-    Step,
+/// Why a state is not saved.
+const STATE_NOT_FINITE: &str = "weights, running statistics or optimizer state are not finite";
+
+/// How the steps ended.
+#[derive(Debug)]
+pub(super) enum StepsEnd {
     /// All steps are done, or the target is met.
-    Finish,
-    /// The state is durable.
-    Stop,
+    Done,
+    /// By order; the state of this step is durable.
+    Stopped { step: u64 },
+    /// The state is not to be used.
+    NotFinite(RollBack),
 }
 
 impl<'a> Training<'a> {
@@ -58,22 +68,24 @@ impl<'a> Training<'a> {
         start: StartingPoint,
     ) -> Result<Training<'a>, Error> {
         let Context { spec, channel, .. } = *context;
-        let StartingPoint { trainer, length, shape, manifest, passed_over } = start;
+        let StartingPoint { trainer, length, shape, manifest, passed_over, is_first } = start;
         let train = &spec.train;
         let writer = if ranks.is_first() { Some(open_writer(context, manifest.as_ref())?) } else { None };
         let step = trainer.progress.step;
         let checkpointer = Checkpointer::new(writer, spec, step, channel);
         let last = length.end_of(train.last_epoch());
-        channel.send(Report::Ready(Ready {
-            step,
-            steps: last,
-            steps_per_epoch: length.steps_per_epoch,
-            samples: data.counts(),
-            classes: data.classes().to_vec(),
-            parameters: trainer.network.weights().count(),
-            passed_over,
-            sample: Some(shape.sample()),
-        }));
+        if is_first {
+            channel.send(Report::Ready(Ready {
+                step,
+                steps: last,
+                steps_per_epoch: length.steps_per_epoch,
+                samples: data.counts(),
+                classes: data.classes().to_vec(),
+                parameters: trainer.network.weights().count(),
+                passed_over,
+                sample: Some(shape.sample()),
+            }));
+        }
         let from = Cursor { epoch: trainer.progress.epoch, pos: trainer.progress.position };
         let loader = data.train(train, from, ranks.share());
         let device = context.options.device;
@@ -92,19 +104,25 @@ impl<'a> Training<'a> {
             loader,
             cuda_graphs,
             monitor: LoaderMonitor::new(spec, data),
+            guard: FiniteGuard::default(),
+            batch: (0, 0..0),
             last,
             step_ended: Instant::now(),
         })
     }
 
-    /// Makes all steps; the step after which it was ordered to stop, or none when they are done.
-    pub fn run(&mut self) -> Result<Option<u64>, Error> {
+    /// Makes all steps, until they are done, an order to stop comes, or the state is no longer finite.
+    ///
+    /// # Errors
+    /// Why the rank cannot go on.
+    pub fn run(&mut self) -> Result<StepsEnd, Error> {
         loop {
             let at = self.trainer.progress.step;
-            match self.between_steps(at)? {
-                Next::Stop => return Ok(Some(at)),
-                Next::Finish => return Ok(None),
-                Next::Step => self.step(at)?,
+            if let Some(end) = self.between_steps(at)? {
+                return Ok(end);
+            }
+            if let Some(poisoned) = self.step(at)? {
+                return Ok(StepsEnd::NotFinite(poisoned));
             }
             chaos::point("step");
             self.commands.poll();
@@ -112,11 +130,16 @@ impl<'a> Training<'a> {
     }
 
     /// After step `at`: evaluates, saves and stops as far as that is due.
-    fn between_steps(&mut self, at: u64) -> Result<Next, Error> {
+    fn between_steps(&mut self, at: u64) -> Result<Option<StepsEnd>, Error> {
         let Training { evaluator, length, trainer, checkpointer, commands, timeline, .. } = self;
-        let ranks = evaluator.ranks;
+        let Evaluator { context, ranks, .. } = *evaluator;
         let epoch_ended = length.ends_epoch(at);
+        let mut is_finite = None;
         if epoch_ended && !trainer.progress.evaluated && !ranks.any(commands.stop)? {
+            if !*is_finite.insert(is_finite_state(trainer, context, ranks)?) {
+                checkpointer.finish()?;
+                return Ok(Some(StepsEnd::NotFinite(self.poisoned(at, STATE_NOT_FINITE.into()))));
+            }
             timeline.time(Phase::Evaluation, || evaluator.validate(trainer, *length, commands))?;
             // A step's time does not include the evaluation before it.
             self.step_ended = Instant::now();
@@ -124,26 +147,35 @@ impl<'a> Training<'a> {
         // Orders and clocks are the first rank's; all do what it says.
         let due = checkpointer.due(at);
         let [stop, save] = ranks.broadcast_flags([commands.stop, commands.save || due])?;
+        let done = at >= self.last || is_target_met(evaluator.context, trainer);
+        // What is not finite is never saved as a good state.
+        if (stop || save || done) && !is_finite.map_or_else(|| is_finite_state(trainer, context, ranks), Ok)? {
+            checkpointer.finish()?;
+            let step = checkpointer.saved();
+            return Ok(Some(match stop {
+                true => StepsEnd::Stopped { step },
+                false => StepsEnd::NotFinite(self.poisoned(at, STATE_NOT_FINITE.into())),
+            }));
+        }
         if stop {
             checkpointer.save(trainer, epoch_ended, ranks)?;
             checkpointer.finish()?;
             ranks.barrier()?;
-            return Ok(Next::Stop);
+            return Ok(Some(StepsEnd::Stopped { step: at }));
         }
-        let done = at >= self.last || is_target_met(evaluator.context, trainer);
         if done || save {
             timeline.time(Phase::Checkpoint, || checkpointer.save(trainer, done, ranks))?;
             commands.save = false;
         }
         if done {
-            return Ok(Next::Finish);
+            return Ok(Some(StepsEnd::Done));
         }
         timeline.time(Phase::Checkpoint, || checkpointer.keep_up(at + 1))?;
-        Ok(Next::Step)
+        Ok(None)
     }
 
-    /// Makes the step after `at`, and reports it.
-    fn step(&mut self, at: u64) -> Result<(), Error> {
+    /// Makes the step after `at`, and reports it; returns what is wrong with the state after it.
+    fn step(&mut self, at: u64) -> Result<Option<RollBack>, Error> {
         let Training { evaluator, length, trainer, timeline, loader, .. } = self;
         let (Context { spec, options, config, .. }, ranks) = (evaluator.context, evaluator.ranks);
         let batch = timeline.time(Phase::Data, || loader.next(options.device));
@@ -151,16 +183,20 @@ impl<'a> Training<'a> {
         let lr = self.base_lr * schedule::factor(&spec.train.schedule, *length, at);
         let (network, optimizer) = (&trainer.network, &mut trainer.optimizer);
         let step = TrainStep { network, optimizer, ranks, cuda_graphs: self.cuda_graphs.as_mut() };
-        let loss = timed_step(step, config, &batch.samples, lr, timeline)?;
+        let StepOutcome { loss, is_updated } = timed_step(step, config, &batch.samples, lr, timeline)?;
         timeline.stepped();
-        if !loss.is_finite() {
-            return Err(not_finite(at + 1, loss));
-        }
         let share = batch.samples.share;
+        let from = if trainer.progress.epoch == batch.epoch { trainer.progress.position } else { 0 };
+        self.batch = (batch.epoch, from..from + share.whole as u64);
         timeline.time(Phase::Exchange, || ranks.sync_buffers(&trainer.network, share.counted))?;
         trainer.progress.advance_to(batch.cursor_after);
         trainer.average(*length)?;
+        let poisoned = self.check_finite(at + 1, loss, is_updated)?;
+        if poisoned.is_some() || !loss.is_finite() {
+            return Ok(poisoned);
+        }
 
+        let Training { evaluator, loader, .. } = self;
         let took = self.step_ended.elapsed();
         self.step_ended = Instant::now();
         evaluator.context.channel.send(Report::Step(Step {
@@ -177,8 +213,45 @@ impl<'a> Training<'a> {
         if let Some(text) = self.monitor.note() {
             evaluator.context.note(text);
         }
-        Ok(())
+        Ok(None)
     }
+
+    /// Decides about `step`, which was just made; returns why to roll back.
+    fn check_finite(&mut self, step: u64, loss: f64, is_updated: bool) -> Result<Option<RollBack>, Error> {
+        let Evaluator { context, ranks, .. } = self.evaluator;
+        let is_finite = is_updated && loss.is_finite();
+        // A forward pass that overflows poisons running statistics even where no weight is updated.
+        let has_finite_state = is_finite || is_finite_state(&self.trainer, context, ranks)?;
+        let is_scaled = self.trainer.optimizer.is_scaled();
+        let why = match loss.is_finite() {
+            true => format!("the gradients of step {step} are not finite"),
+            false => format!("the loss of step {step} is `{loss}`"),
+        };
+        match self.guard.after(StepHealth { is_finite, is_scaled, has_finite_state }) {
+            Reaction::Continue => Ok(None),
+            Reaction::Skip => {
+                if !is_scaled {
+                    context.note(format!("{why}: the step is skipped"));
+                }
+                Ok(None)
+            }
+            Reaction::RollBack => Ok(Some(self.poisoned(step, why))),
+        }
+    }
+
+    /// How to roll back the state after `step`.
+    fn poisoned(&self, step: u64, why: String) -> RollBack {
+        let progress = &self.trainer.progress;
+        let cursor = Cursor { epoch: progress.epoch, pos: progress.position };
+        let (epoch, positions) = self.batch.clone();
+        let samples = self.evaluator.data.sample_names(self.evaluator.context.spec.train.seed, epoch, positions);
+        RollBack { step, cursor, why, samples }
+    }
+}
+
+/// Whether all that a checkpoint holds is finite, unless the check is left out to prove that it is needed.
+fn is_finite_state(trainer: &Trainer, context: &Context, ranks: &Ranks) -> Result<bool, Error> {
+    if context.options.omitted.finite_check { Ok(true) } else { trainer.is_finite(ranks) }
 }
 
 /// Whether the job's target is met, now or in an earlier attempt.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use checkpoint::{BestWeights, LoadedCheckpoint, Snapshot};
+use data::Cursor;
 use domain::finding::{Cause, Finding};
 use domain::train::{ModelSource, Module, Train};
 use tch::{Device, Tensor};
@@ -47,6 +48,8 @@ pub struct OmittedState {
     pub optimizer: bool,
     /// The position within the epoch.
     pub position: bool,
+    /// Not of a resume: the check that gradients and saved states are finite.
+    pub finite_check: bool,
 }
 
 /// What a run begins with: a network that is whole on every rank, until the ranks divide it.
@@ -136,13 +139,13 @@ impl InitialState {
         if omitted.position {
             progress.position = 0;
         }
-        self.best = loaded.best.map(Arc::new);
-        self.progress = progress;
-        (self.resumed, self.omitted) = (Some(loaded.training), omitted);
         if loaded.lost_best.is_some() {
             // The next evaluation finds the best weights anew; also the one of this step, if an epoch ends here.
             (progress.best, progress.evaluated) = (None, false);
         }
+        self.best = loaded.best.map(Arc::new);
+        self.progress = progress;
+        (self.resumed, self.omitted) = (Some(loaded.training), omitted);
         Ok(())
     }
 
@@ -153,6 +156,12 @@ impl InitialState {
         if let (Some((samples, batch)), true) = (changed, self.resumed.is_some()) {
             self.progress.count_anew(samples, batch);
         }
+    }
+
+    /// Goes on after `step` and behind `cursor`, as if the steps since this state had updated nothing.
+    pub fn skip_to(&mut self, step: u64, cursor: Cursor) {
+        (self.progress.step, self.progress.epoch, self.progress.position) = (step, cursor.epoch, cursor.pos);
+        self.progress.evaluated = false;
     }
 
     /// Gives all ranks the state of the first one, each as much as it keeps of it: of the network, and of what was
@@ -294,6 +303,19 @@ impl Trainer {
     /// What is held here of the weights, and the buffers.
     fn here(&self) -> impl Iterator<Item = &Named> {
         self.held.parameters().iter().chain(self.network.weights().buffers())
+    }
+
+    /// Whether all that a checkpoint holds is finite, on every rank: weights, buffers, optimizer state and averages.
+    ///
+    /// # Errors
+    /// When libtorch, or the exchange between ranks, fails.
+    pub fn is_finite(&self, ranks: &Ranks) -> Result<bool, Error> {
+        let (optimizer, average) = (self.optimizer.state(), self.average.iter().flat_map(AveragedModel::state));
+        let mut is_finite = true;
+        for named in self.here().chain(&optimizer).chain(average) {
+            is_finite = is_finite && torch::is_finite(&named.tensor)?;
+        }
+        Ok(!ranks.any(!is_finite)?)
     }
 
     /// Takes the weights of the step that was just made into their mean.

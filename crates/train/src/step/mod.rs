@@ -39,7 +39,16 @@ pub fn step(
     ranks: &Ranks,
 ) -> Result<f64> {
     let step = TrainStep { network, optimizer, ranks, cuda_graphs: None };
-    timed_step(step, config, batch, lr, &mut Timeline::off())
+    timed_step(step, config, batch, lr, &mut Timeline::off()).map(|outcome| outcome.loss)
+}
+
+/// What came of a step; the same on every rank.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepOutcome {
+    /// Mean loss over the samples of all ranks, before the update.
+    pub loss: f64,
+    /// Whether the weights were updated: not by gradients that are infinite or NaN.
+    pub is_updated: bool,
 }
 
 /// What a batch changes, and with whom.
@@ -64,7 +73,7 @@ pub fn timed_step(
     batch: &BatchTensors,
     lr: f64,
     timeline: &mut Timeline,
-) -> Result<f64> {
+) -> Result<StepOutcome> {
     let TrainStep { network, optimizer, ranks, mut cuda_graphs } = step;
     let total = batch.count()?;
     let is_split = config.accumulate > 1 || ranks.shares() > 1;
@@ -95,12 +104,12 @@ pub fn timed_step(
         ranks.scale_gradients(network, &factor)?;
         sums.loss = sums.loss.map(|sum| sum.f_mul(&factor)).transpose()?;
     }
-    timeline.time(Phase::Optimizer, || ranks.update(network, optimizer, lr, config.clip_norm))?;
+    let is_updated = timeline.time(Phase::Optimizer, || ranks.update(network, optimizer, lr, config.clip_norm))?;
     let mut loss = [sums.loss.map_or(Ok(0.0), |loss| loss.f_double_value(&[]))? / f64::from(ranks.shares())];
     if ranks.shares() > 1 {
         timeline.time(Phase::Exchange, || ranks.sum(&mut loss))?;
     }
-    Ok(loss[0])
+    Ok(StepOutcome { loss: loss[0], is_updated })
 }
 
 /// What is added up over the micro-batches of a step.

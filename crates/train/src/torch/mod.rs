@@ -162,6 +162,16 @@ pub fn gradient_norm(gradients: &[Tensor]) -> Result<Tensor> {
     Ok(adopt(ffi::gradient_norm(&lend(gradients))?))
 }
 
+/// Whether no value of a floating-point tensor is infinite or NaN. Waits for the device.
+pub fn is_finite(tensor: &Tensor) -> Result<bool> {
+    if !tensor.is_floating_point() || tensor.numel() == 0 {
+        return Ok(true);
+    }
+    // One pass that writes nothing; NaN is both the least and the largest value.
+    let (least, largest) = tensor.f_detach()?.f_aminmax(None, false)?;
+    Ok(least.f_double_value(&[])?.is_finite() && largest.f_double_value(&[])?.is_finite())
+}
+
 /// Multiplies every tensor by the scalar `factor`, in place.
 pub fn scale(tensors: &[Tensor], factor: &Tensor) -> Result<()> {
     Ok(ffi::scale(&lend(tensors), borrow(factor))?)

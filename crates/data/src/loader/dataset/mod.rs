@@ -230,7 +230,7 @@ impl Dataset {
     }
 
     /// The samples of a part, in natural order.
-    pub(crate) fn part(&self, part: Part) -> &[u32] {
+    pub fn part(&self, part: Part) -> &[u32] {
         &self.parts[part as usize]
     }
 

@@ -71,7 +71,7 @@ fn train(
         let batch = batch(model, step, if step % 4 == 3 { 5 } else { 8 });
         let learner =
             TrainStep { network: &network, optimizer: &mut optimizer, ranks: &ranks, cuda_graphs: repeated.as_mut() };
-        timed_step(learner, &recipe, &batch, 1e-3 * (step + 1) as f64, &mut Timeline::off()).unwrap()
+        timed_step(learner, &recipe, &batch, 1e-3 * (step + 1) as f64, &mut Timeline::off()).unwrap().loss
     });
     let losses = losses.collect();
     let recorded = repeated.map_or(0, |all| all.shapes.iter().filter(|shape| shape.fixed.is_some()).count());
