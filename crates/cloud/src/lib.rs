@@ -11,4 +11,4 @@ pub mod provider;
 
 pub use catalog::Catalog;
 pub use local::{Local, LocalSettings};
-pub use provider::{Error, Launch, Provider, Sight};
+pub use provider::{Error, Launch, LaunchError, Provider, ProviderTraits, Sight};

@@ -3,12 +3,15 @@
 use domain::wire::Entry;
 use domain::{InstanceId, Offer};
 
-pub use domain::run::Sight;
+pub use domain::run::{ProviderTraits, Sight};
 
 /// A place where machines are rented.
 pub trait Provider {
     /// The provider's name, as offers carry it.
     fn name(&self) -> &'static str;
+
+    /// What it promises about time.
+    fn traits(&self) -> ProviderTraits;
 
     /// What can be rented now.
     ///
@@ -20,10 +23,12 @@ pub trait Provider {
     /// crashed in between.
     ///
     /// # Errors
-    /// [`Error`] when the provider refuses or cannot be asked; then nothing new is rented.
-    fn launch(&self, launch: &Launch) -> Result<(), Error>;
+    /// [`LaunchError::Refused`] is the provider's word that nothing was rented. Whatever leaves that open, such as a lost
+    /// answer, is [`LaunchError::InDoubt`].
+    fn launch(&self, launch: &Launch) -> Result<(), LaunchError>;
 
-    /// What the provider sees of an instance.
+    /// What the provider sees of an instance. One that was launched may be [`Sight::Unknown`] for
+    /// [`ProviderTraits::visible_within`].
     ///
     /// An agent is to its instance what the first process is to a container: the provider ends what a dead agent left
     /// behind, whether or not a release was asked for, and this is where it may do so. It says [`Sight::Gone`] only
@@ -66,6 +71,17 @@ pub struct Launch {
     pub token: String,
     /// Which offer.
     pub offer: Offer,
+}
+
+/// Why a machine was not rented, as far as is known.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The provider said no: this request has rented nothing, and will not.
+    #[error(transparent)]
+    Refused(Error),
+    /// The request may have gone through. It is made again, with the same token, until it is answered.
+    #[error(transparent)]
+    InDoubt(Error),
 }
 
 /// Why a provider did not do what it was asked.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::event::RunEnd;
-use domain::run::{AttemptEnd, Bill, InstanceState, Outcome, RunState, Sight, StopBy, Usage};
+use domain::run::{AttemptEnd, Bill, InstanceState, Outcome, ProviderTraits, RunState, Sight, StopBy, Usage};
 use domain::sweep::{SweepEnd, Trial};
 use domain::{
     AttemptId, Cause, Elapsed, Fence, Finding, InstanceId, Job, Money, Offer, Plan, RunId, SweepId, Timestamp,
@@ -28,10 +28,26 @@ pub struct ObservedState {
     pub attended_sweeps: BTreeSet<SweepId>,
     /// How long each agent has not spoken, on a clock that never goes back.
     pub silence: BTreeMap<InstanceId, Elapsed>,
+    /// How long each instance has been missing without a break in what its provider lists, since the provider was last
+    /// asked to launch it, on a clock that never goes back.
+    pub missing: BTreeMap<InstanceId, Elapsed>,
+    /// Launches that were asked for and left open.
+    pub in_doubt: BTreeMap<InstanceId, LaunchDoubt>,
+    /// What each provider promises, by its name.
+    pub traits: BTreeMap<String, ProviderTraits>,
     /// How long nothing has happened to a run, on a clock that never goes back.
     pub quiet: BTreeMap<RunId, Elapsed>,
     /// The wall clock, for deadlines.
     pub now: Timestamp,
+}
+
+/// A launch of which it is not known whether it went through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaunchDoubt {
+    /// How often the provider was asked.
+    pub requests: u32,
+    /// How long ago it was asked last, on a clock that never goes back.
+    pub since: Elapsed,
 }
 
 /// What the loop may do.
@@ -46,7 +62,10 @@ pub struct Policy {
     /// Rent that is kept back from a budget to save the state and leave.
     pub saving: Elapsed,
     /// A machine whose agent has not spoken for so long is given up: longer than its lease, after which it ends itself.
+    /// One whose agent has never spoken is given the time that its provider takes to boot it.
     pub silence: Elapsed,
+    /// Wait before a launch that is in doubt is asked for again; doubled each time, up to `backoff_max`.
+    pub doubt: Elapsed,
 }
 
 impl Default for Policy {
@@ -57,6 +76,7 @@ impl Default for Policy {
             backoff_max: Elapsed(60_000_000),
             saving: Elapsed(5_000_000),
             silence: Elapsed(120_000_000),
+            doubt: Elapsed(1_000_000),
         }
     }
 }
@@ -155,10 +175,12 @@ fn for_instance(
 ) -> Vec<Action> {
     let sight = facts.sights.get(id).copied();
     let is_stopping = matches!(run.state, RunState::Stopping { .. });
-    let is_silent = is_silent(facts, policy, id);
+    let is_silent = is_silent(facts, policy, id, instance);
     let gone = |usage: Option<Usage>| {
         let started = instance.started.unwrap_or(instance.intended);
-        let usage = usage.unwrap_or(Usage { started, elapsed: Elapsed(0) });
+        // A provider that keeps no record of it cannot say for how long it was rented; what it was taken for counts.
+        let elapsed = facts.rent(id, instance).unwrap_or_default();
+        let usage = usage.unwrap_or(Usage { started, elapsed });
         let mut actions = Vec::new();
         if let Some((attempt, state)) = world.active_attempt(run)
             && state.instance == *id
@@ -172,12 +194,14 @@ fn for_instance(
     match (&instance.state, sight) {
         (InstanceState::Released { .. }, _) => Vec::new(),
         (_, Some(Sight::Gone(usage))) => gone(usage),
-        (InstanceState::Releasing, Some(Sight::Unknown)) => gone(None),
+        // Missing is not gone: what was rented a moment ago may not be listed yet.
+        (InstanceState::Releasing, Some(Sight::Unknown)) if facts.is_gone_by_absence(id, instance) => gone(None),
         (InstanceState::Releasing, _) => vec![Action::Terminate { instance: id.clone() }],
         (InstanceState::Intended, _) if run.state.is_final() || is_stopping => {
             vec![Action::Release { instance: id.clone() }]
         }
         (InstanceState::Intended, _) if !facts.attended.contains(run_id) => Vec::new(),
+        (InstanceState::Intended, _) if is_too_soon(facts, policy, id) => Vec::new(),
         (InstanceState::Intended, _) => vec![Action::Launch { instance: id.clone() }],
         (InstanceState::Launching | InstanceState::Up, _) if run.state.is_final() || is_silent => {
             vec![Action::Release { instance: id.clone() }]
@@ -186,8 +210,48 @@ fn for_instance(
     }
 }
 
-fn is_silent(facts: &ObservedState, policy: &Policy, id: &InstanceId) -> bool {
-    facts.silence.get(id).is_some_and(|silence| *silence >= policy.silence)
+/// Whether a launch in doubt was asked for a moment ago.
+fn is_too_soon(facts: &ObservedState, policy: &Policy, id: &InstanceId) -> bool {
+    let Some(doubt) = facts.in_doubt.get(id) else { return false };
+    let wait = policy.doubt.0.saturating_mul(1 << doubt.requests.saturating_sub(1).min(20)).min(policy.backoff_max.0);
+    doubt.since.0 < wait
+}
+
+/// Whether an agent has not spoken for so long that its machine is given up. Before its first word the machine boots.
+fn is_silent(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> bool {
+    let patience = match instance.state {
+        InstanceState::Intended | InstanceState::Launching => {
+            facts.traits_of(instance).map_or(policy.silence, |traits| traits.boots_within.max(policy.silence))
+        }
+        InstanceState::Up | InstanceState::Releasing | InstanceState::Released { .. } => policy.silence,
+    };
+    facts.silence.get(id).is_some_and(|silence| *silence >= patience)
+}
+
+impl ObservedState {
+    fn traits_of(&self, instance: &Instance) -> Option<&ProviderTraits> {
+        self.traits.get(&instance.offer.provider)
+    }
+
+    /// Whether an instance has been missing for so long that its provider cannot list it later. A provider that is not
+    /// there promises nothing.
+    fn is_gone_by_absence(&self, id: &InstanceId, instance: &Instance) -> bool {
+        let missing = self.missing.get(id).copied().unwrap_or_default();
+        self.traits_of(instance).is_some_and(|traits| missing >= traits.visible_within)
+    }
+
+    /// Rent of an instance until now: what its agent said, or the time since it was asked for while it boots. None where
+    /// nothing was rented as far as is known.
+    fn rent(&self, id: &InstanceId, instance: &Instance) -> Option<Elapsed> {
+        let is_rented = instance.is_accepted || matches!(self.sights.get(id), Some(Sight::Alive));
+        let booting = || self.silence.get(id).copied().filter(|_| is_rented && instance.started.is_none());
+        self.meters.get(id).copied().or_else(booting)
+    }
+
+    /// Rent until now of every instance that is not released.
+    pub(crate) fn rents(&self, world: &World) -> BTreeMap<InstanceId, Elapsed> {
+        world.live_instances().filter_map(|(id, instance)| Some((id.clone(), self.rent(id, instance)?))).collect()
+    }
 }
 
 /// What a run needs that is not at its end.
@@ -214,7 +278,7 @@ fn for_run(
     match world.live_instance(run) {
         // Its end is written down first; the next round sees that.
         Some((instance, _)) if matches!(facts.sights.get(instance), Some(Sight::Gone(_))) => None,
-        Some((instance, _)) if is_silent(facts, policy, instance) => None,
+        Some((instance, rented)) if is_silent(facts, policy, instance, rented) => None,
         Some((instance, Instance { state: InstanceState::Up, .. })) => {
             let fence = Fence(run.attempts.len() as u64 + 1);
             let attempt = id.attempt(fence);
@@ -306,7 +370,7 @@ fn limits(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId, run
         return Some(Action::Stop { run: id.clone(), by });
     }
     let budget = run.job.budget?;
-    let spent = spent(world, run, &facts.meters);
+    let spent = spent(world, run, &facts.rents(world));
     let alert = budget.max.micros() as f64 * budget.alert.get();
     if !run.alerted && spent > Money::default() && spent.micros() as f64 >= alert {
         return Some(Action::Alert { run: id.clone(), spent });
@@ -323,7 +387,7 @@ pub fn reached(world: &World, facts: &ObservedState, policy: &Policy, run: &Run)
         return Some(StopBy::Deadline);
     }
     let budget = run.job.budget?;
-    let spent = spent(world, run, &facts.meters);
+    let spent = spent(world, run, &facts.rents(world));
     let saving = run.plan.offer.rate.cost(policy.saving);
     (spent > Money::default() && spent + saving >= budget.max).then_some(StopBy::Budget)
 }
@@ -340,7 +404,7 @@ fn rested(facts: &ObservedState, policy: &Policy, id: &RunId, run: &Run) -> bool
 
 fn rent(world: &World, facts: &ObservedState, id: &RunId, run: &Run) -> Action {
     let instance = id.instance(run.instances.len() as u64 + 1);
-    let spent = spent(world, run, &facts.meters);
+    let spent = spent(world, run, &facts.rents(world));
     let reserve = Money::from_micros(run.plan.reserve.micros().saturating_sub(spent.micros()).max(0));
     Action::Rent { run: id.clone(), instance, offer: run.plan.offer.clone(), reserve }
 }

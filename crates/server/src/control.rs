@@ -12,7 +12,7 @@ use cloud::Provider;
 use domain::run::{InstanceState, Sight};
 use domain::wire::{AgentCommand, Entry, Heartbeat, HeartbeatReply, SCHEMA, Start};
 use domain::{AttemptId, Elapsed, Event, InstanceId, RunId};
-use plan::{ObservedState, Policy, Run, World};
+use plan::{Action, LaunchDoubt, ObservedState, Policy, Run, World};
 
 use crate::clock;
 use crate::error::Error;
@@ -72,6 +72,10 @@ pub struct Control<'a> {
     alone: BTreeMap<RunId, Elapsed>,
     sights: BTreeMap<InstanceId, Sight>,
     changed: BTreeMap<RunId, (u64, Elapsed)>,
+    /// Since when an instance is missing in what its provider lists.
+    missing: BTreeMap<InstanceId, Elapsed>,
+    /// How often a launch that is in doubt was asked for, and when last.
+    in_doubt: BTreeMap<InstanceId, (u32, Elapsed)>,
 }
 
 impl<'a> Control<'a> {
@@ -92,6 +96,8 @@ impl<'a> Control<'a> {
             alone: BTreeMap::new(),
             sights,
             changed,
+            missing: BTreeMap::new(),
+            in_doubt: BTreeMap::new(),
         }
     }
 
@@ -212,12 +218,36 @@ impl<'a> Control<'a> {
     /// Asks the providers what they see of each instance that is not released. One that cannot be asked says nothing.
     fn look(&mut self) {
         self.sights.clear();
+        let now = clock::monotonic();
         for (id, instance) in self.state.world().live_instances() {
             let provider = self.providers.iter().find(|provider| provider.name() == instance.offer.provider);
-            if let Some(Ok(sight)) = provider.map(|provider| provider.sight(id)) {
-                self.sights.insert(id.clone(), sight);
+            let Some(Ok(sight)) = provider.map(|provider| provider.sight(id)) else { continue };
+            self.sights.insert(id.clone(), sight);
+            match sight {
+                Sight::Unknown => {
+                    self.missing.entry(id.clone()).or_insert(now);
+                }
+                Sight::Alive | Sight::Gone(_) => {
+                    self.missing.remove(id);
+                }
             }
         }
+        // One of a provider that could not be asked is not known to be missing all the time.
+        self.missing.retain(|id, _| self.sights.contains_key(id));
+    }
+
+    /// Notes whether a launch that was asked for is in doubt. Until the provider has had its time to list the instance,
+    /// that one is not listed says nothing.
+    fn note_launch(&mut self, id: &InstanceId) {
+        let instance = self.state.world().instances.get(id);
+        if instance.is_some_and(|instance| matches!(instance.state, InstanceState::Intended)) {
+            let now = clock::monotonic();
+            let doubt = self.in_doubt.entry(id.clone()).or_insert((0, now));
+            *doubt = (doubt.0 + 1, now);
+        } else {
+            self.in_doubt.remove(id);
+        }
+        self.missing.remove(id);
     }
 
     /// Performs what is decided until nothing more changes. Each pass looks anew, for the last one may have rented.
@@ -228,10 +258,17 @@ impl<'a> Control<'a> {
             self.hear_last_words()?;
             let facts = self.facts();
             for action in plan::reconcile(self.state.world(), &facts, &self.policy) {
+                let launched = match &action {
+                    Action::Rent { instance, .. } | Action::Launch { instance } => Some(instance.clone()),
+                    _ => None,
+                };
                 match perform::perform(&mut self.state, self.home, self.providers, action) {
                     // Another process has appended since: what was decided may not hold any more.
                     Err(Error::Illegal(_)) => break,
                     result => result?,
+                }
+                if let Some(instance) = launched {
+                    self.note_launch(&instance);
                 }
             }
             if self.state.world().last_seq == seq {
@@ -267,6 +304,12 @@ impl<'a> Control<'a> {
             silence.0 += turn;
             facts.silence.insert(id.clone(), *silence);
         }
+        let since = |at: &Elapsed| Elapsed(monotonic.0.saturating_sub(at.0));
+        facts.missing = self.missing.iter().map(|(id, at)| (id.clone(), since(at))).collect();
+        let doubt = |(requests, at): &(u32, Elapsed)| LaunchDoubt { requests: *requests, since: since(at) };
+        facts.in_doubt = self.in_doubt.iter().map(|(id, asked)| (id.clone(), doubt(asked))).collect();
+        let traits = self.providers.iter().map(|provider| (provider.name().to_owned(), provider.traits()));
+        facts.traits = traits.collect();
         facts.sights = self.sights.clone();
         facts.meters = self.meters.clone();
         facts

@@ -1,6 +1,6 @@
 //! The only place that acts: writes the intent, asks the provider, writes the outcome.
 
-use cloud::{Launch, Provider, Sight};
+use cloud::{Launch, LaunchError, Provider};
 use domain::event::{RentIntended, Submitted};
 use domain::{Cause, Event, Finding, InstanceId};
 use plan::Action;
@@ -83,14 +83,13 @@ fn launch(state: &mut State, providers: &[Box<dyn Provider>], id: &InstanceId) -
     let launch = Launch { instance: id.clone(), token: instance.token, offer: instance.offer };
     match provider.launch(&launch) {
         Ok(()) => append(state, Event::Launched { instance: id.clone() }),
-        // An earlier request, before a crash, may have gone through: only an instance that the provider does not know,
-        // or that never began, was refused. Anything else is asked again, or settled by what the provider sees.
-        Err(error) if matches!(provider.sight(id), Ok(Sight::Unknown | Sight::Gone(None))) => {
+        Err(LaunchError::Refused(error)) => {
             let cause = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
             let finding = Finding::new(refusal(&error), format!("{error}{cause}"));
             append(state, Event::RentFailed { instance: id.clone(), finding })
         }
-        Err(_) => Ok(()),
+        // Asked again later, with the same token.
+        Err(LaunchError::InDoubt(_)) => Ok(()),
     }
 }
 

@@ -19,16 +19,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use domain::wire::Entry;
-use domain::{InstanceId, Offer, Rate};
+use domain::{Elapsed, InstanceId, Offer, Rate};
 use rustix::process::Signal;
 
-use crate::provider::{Error, Launch, Provider, Sight};
+use crate::provider::{Error, Launch, LaunchError, Provider, ProviderTraits, Sight};
 use node::{Folder, LaunchSpec, Lock, SCHEMA, processes, session};
 
 pub use probe::{Probe, probe};
 
 /// The provider's name.
 pub const NAME: &str = "local";
+
+/// A folder is there when it was made, and an agent speaks within a second even on a busy machine.
+const TRAITS: ProviderTraits = ProviderTraits { visible_within: Elapsed(0), boots_within: Elapsed(120_000_000) };
 
 /// How long an agent that was asked to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
@@ -175,8 +178,17 @@ impl Provider for Local {
         }])
     }
 
-    fn launch(&self, launch: &Launch) -> Result<(), Error> {
-        self.try_launch(launch).map_err(self.error(format!("start an agent for `{}`", launch.instance)))
+    fn traits(&self) -> ProviderTraits {
+        TRAITS
+    }
+
+    fn launch(&self, launch: &Launch) -> Result<(), LaunchError> {
+        let error = self.error(format!("start an agent for `{}`", launch.instance));
+        self.try_launch(launch).map_err(|source| match self.try_sight(&launch.instance) {
+            // An earlier request, before a crash, may have gone through.
+            Ok(Sight::Unknown | Sight::Gone(None)) => LaunchError::Refused(error(source)),
+            Ok(Sight::Alive | Sight::Gone(Some(_))) | Err(_) => LaunchError::InDoubt(error(source)),
+        })
     }
 
     fn sight(&self, instance: &InstanceId) -> Result<Sight, Error> {

@@ -43,7 +43,7 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     {
         return stop(StopBy::Deadline);
     }
-    let spent = spent(world, sweep, &facts.meters);
+    let spent = spent(world, sweep, &facts.rents(world));
     let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
     let saving = |machines: usize| {
         let one = sweep.plan.offer.rate.cost(policy.saving).micros();

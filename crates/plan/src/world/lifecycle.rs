@@ -70,11 +70,17 @@ impl World {
                 Ok(())
             }
             Event::RentIntended(intent) => self.rent_intended(record, intent),
-            Event::Launched { instance } => self.instance_moves(instance, InstanceState::Launching),
+            Event::Launched { instance } => {
+                self.instance_moves(instance, InstanceState::Launching)?;
+                self.instance_mut(instance)?.is_accepted = true;
+                Ok(())
+            }
             Event::RentFailed { instance, finding } => self.rent_failed(record.at, instance, finding),
             Event::AgentUp { instance, started } => {
                 self.instance_moves(instance, InstanceState::Up)?;
-                self.instance_mut(instance)?.started = Some(*started);
+                let instance = self.instance_mut(instance)?;
+                instance.started = Some(*started);
+                instance.is_accepted = true;
                 Ok(())
             }
             Event::AttemptIntended { run, attempt, fence, instance } => {
@@ -226,6 +232,7 @@ impl World {
             offer: intent.offer.clone(),
             reserved: intent.reserved,
             intended: record.at,
+            is_accepted: false,
             started: None,
             state: InstanceState::Intended,
         };

@@ -180,6 +180,9 @@ pub struct Instance {
     pub reserved: Money,
     /// When it was intended.
     pub intended: Timestamp,
+    /// Whether its provider has said that it was rented.
+    #[serde(default)]
+    pub is_accepted: bool,
     /// When its rent began.
     pub started: Option<Timestamp>,
     /// Where it stands.

@@ -1,0 +1,188 @@
+//! The loop over a provider that loses replies and lists a machine late, as clouds do.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use cloud::{Launch, LaunchError, Provider, ProviderTraits, Sight};
+use domain::job::{Command, Needs, Recovery};
+use domain::run::{InstanceState, StopBy, Usage};
+use domain::wants::Wants;
+use domain::workload::DataFacts;
+use domain::{Elapsed, Event, InstanceId, Job, Money, Node, Offer, Plan, Rate, Timestamp, Work};
+use server::control::{Control, Wake};
+use server::{Home, Series, State};
+
+/// How long a machine is missing in what the cloud lists.
+const LISTED_WITHIN: Duration = Duration::from_millis(300);
+
+/// A cloud in memory.
+#[derive(Default)]
+struct Cloud {
+    /// Replies that are lost before one arrives.
+    lost_replies: usize,
+    /// Whether a request is refused.
+    is_full: bool,
+    requests: Vec<String>,
+    machines: BTreeMap<String, Machine>,
+}
+
+struct Machine {
+    instance: InstanceId,
+    rented: Instant,
+    ended: Option<Instant>,
+}
+
+#[derive(Clone)]
+struct Shared(Arc<Mutex<Cloud>>);
+
+fn error(doing: &str) -> cloud::Error {
+    cloud::Error { provider: "lagging", doing: doing.into(), source: std::io::Error::other("the connection broke") }
+}
+
+impl Provider for Shared {
+    fn name(&self) -> &'static str {
+        "lagging"
+    }
+
+    fn traits(&self) -> ProviderTraits {
+        let visible_within = Elapsed(LISTED_WITHIN.as_micros() as u64);
+        ProviderTraits { visible_within, boots_within: Elapsed(600_000_000) }
+    }
+
+    fn offers(&self) -> Result<Vec<Offer>, cloud::Error> {
+        Ok(vec![offer()])
+    }
+
+    fn launch(&self, launch: &Launch) -> Result<(), LaunchError> {
+        let mut cloud = self.0.lock().unwrap();
+        cloud.requests.push(launch.token.clone());
+        if cloud.is_full {
+            return Err(LaunchError::Refused(error("rent a machine")));
+        }
+        let instance = launch.instance.clone();
+        let machine = Machine { instance, rented: Instant::now(), ended: None };
+        cloud.machines.entry(launch.token.clone()).or_insert(machine);
+        if cloud.lost_replies > 0 {
+            cloud.lost_replies -= 1;
+            return Err(LaunchError::InDoubt(error("rent a machine")));
+        }
+        Ok(())
+    }
+
+    fn sight(&self, instance: &InstanceId) -> Result<Sight, cloud::Error> {
+        let cloud = self.0.lock().unwrap();
+        let machine = cloud.machines.values().find(|machine| machine.instance == *instance);
+        Ok(match machine {
+            Some(machine) if machine.rented.elapsed() >= LISTED_WITHIN => match machine.ended {
+                None => Sight::Alive,
+                Some(ended) => {
+                    let elapsed = Elapsed(ended.duration_since(machine.rented).as_micros() as u64);
+                    Sight::Gone(Some(Usage { started: Timestamp(0), elapsed }))
+                }
+            },
+            Some(_) | None => Sight::Unknown,
+        })
+    }
+
+    fn release(&self, instance: &InstanceId) -> Result<(), cloud::Error> {
+        let mut cloud = self.0.lock().unwrap();
+        let listed =
+            |machine: &&mut Machine| machine.instance == *instance && machine.rented.elapsed() >= LISTED_WITHIN;
+        if let Some(machine) = cloud.machines.values_mut().find(listed) {
+            machine.ended.get_or_insert_with(Instant::now);
+        }
+        Ok(())
+    }
+
+    fn list(&self) -> Result<Vec<InstanceId>, cloud::Error> {
+        let cloud = self.0.lock().unwrap();
+        let alive = cloud.machines.values().filter(|machine| machine.ended.is_none());
+        Ok(alive.map(|machine| machine.instance.clone()).collect())
+    }
+}
+
+fn offer() -> Offer {
+    let rate = Rate::from_micros_per_hour(3_600_000_000);
+    Offer { provider: "lagging".into(), kind: "m1".into(), node: Node::default(), rate, price_source: "test".into() }
+}
+
+fn job() -> Job {
+    Job {
+        name: "job".into(),
+        work: Work::Command(Command { workdir: None, setup: None, run: "true".into() }),
+        envs: BTreeMap::new(),
+        secrets: BTreeMap::new(),
+        needs: Needs::default(),
+        budget: None,
+        deadline: None,
+        recovery: Recovery::default(),
+        wants: Wants::default(),
+        workload: None,
+        data: DataFacts::default(),
+        sweep: None,
+    }
+}
+
+/// Submits a run, and attends to it until `done` says so; `stopped` asks it to stop once its machine was asked for.
+fn attend(cloud: &Shared, stopped: bool, done: impl Fn(&plan::World) -> bool) -> plan::World {
+    let folder = tempfile::tempdir().unwrap();
+    let home = Home::open(folder.path()).unwrap();
+    let mut state = State::open(&home).unwrap();
+    let (share, memory, time, cost) = (None, None, None, None);
+    let plan = Plan { offer: offer(), share, memory, time, cost, reserve: Money::default(), assumptions: vec![] };
+    let run = server::submit::submit(&mut state, job(), plan, "job.yaml").unwrap();
+    let _watch = home.watch(&home.run(&run)).unwrap();
+    let providers: Vec<Box<dyn Provider>> = vec![Box::new(cloud.clone())];
+    let (_sender, inbox) = mpsc::channel::<Wake>();
+    let mut control = Control::new(state, Series::open(&home).unwrap(), &home, &providers);
+    control.policy.doubt = Elapsed(20_000);
+    if stopped {
+        control.run(&inbox, |_| !cloud.0.lock().unwrap().requests.is_empty()).unwrap();
+        control.state.append(vec![Event::StopRequested { run, by: StopBy::User }]).unwrap();
+    }
+    let deadline = Instant::now() + Duration::from_secs(60);
+    control.run(&inbox, |world| done(world) || Instant::now() > deadline).unwrap();
+    assert!(done(control.state.world()), "not done within a minute: {:?}", control.state.world());
+    control.state.world().clone()
+}
+
+fn shared(cloud: Cloud) -> Shared {
+    Shared(Arc::new(Mutex::new(cloud)))
+}
+
+#[test]
+fn a_launch_whose_replies_are_lost_rents_one_machine() {
+    let cloud = shared(Cloud { lost_replies: 3, ..Cloud::default() });
+    let launching = |world: &plan::World| {
+        world.instances.values().any(|instance| matches!(instance.state, InstanceState::Launching))
+    };
+    let world = attend(&cloud, false, launching);
+    let cloud = cloud.0.lock().unwrap();
+    assert_eq!(world.instances.len(), 1, "one instance was intended");
+    assert_eq!(
+        (cloud.requests.len(), cloud.machines.len()),
+        (4, 1),
+        "asked four times with one token, for one machine"
+    );
+}
+
+#[test]
+fn a_machine_that_is_not_listed_yet_is_ended_and_billed() {
+    let cloud = shared(Cloud { lost_replies: usize::MAX, ..Cloud::default() });
+    let world = attend(&cloud, true, |world| world.runs.values().all(|run| run.bill.is_some()));
+    let cloud = cloud.0.lock().unwrap();
+    let machine = cloud.machines.values().next().expect("a machine was rented");
+    let rented = machine.ended.expect("it was ended").duration_since(machine.rented);
+    let bill = world.runs.values().next().and_then(|run| run.bill.clone()).expect("the run has a bill");
+    assert_eq!(bill.total, offer().rate.cost(Elapsed(rented.as_micros() as u64)), "billed as the provider meters it");
+    assert!(bill.total > Money::default());
+}
+
+#[test]
+fn what_was_never_rented_costs_nothing() {
+    let cloud = shared(Cloud { is_full: true, ..Cloud::default() });
+    let world = attend(&cloud, true, |world| world.runs.values().all(|run| run.bill.is_some()));
+    let bill = world.runs.values().next().and_then(|run| run.bill.clone()).expect("the run has a bill");
+    assert_eq!((bill.total, cloud.0.lock().unwrap().machines.len()), (Money::default(), 0));
+}
