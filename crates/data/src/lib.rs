@@ -52,7 +52,8 @@ mod transform;
 pub use decode::jpeg;
 pub use decode::kernels::name as kernels;
 pub use detection::{
-    CELL, DetectionBatch, DetectionDataset, DetectionLoader, DetectionOutline, GroundTruthBox, shapes,
+    AnnotatedBox, CELL, DetectionBatch, DetectionDataset, DetectionLoader, DetectionOutline, GroundTruthBox,
+    OriginalImage, shapes,
 };
 pub use error::Error;
 pub use files::{cache, caught, remote, text};

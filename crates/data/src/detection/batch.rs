@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use domain::train::Augment;
 
-use super::frame::Frame;
+use super::frame::{Frame, OriginalImage};
 use super::mosaic::mosaic;
 use super::{DetectionDataset, GroundTruthBox};
 use crate::sampling::random::{Draws, Purpose, key};
@@ -34,6 +34,10 @@ pub struct DetectionBatch {
     pub images: Vec<f32>,
     /// The objects of each frame.
     pub objects: Vec<Vec<GroundTruthBox>>,
+    /// The image that each frame shows; none where that is not one image as it is.
+    pub originals: Vec<Option<Arc<OriginalImage>>>,
+    /// Where the first frame is in the order of its epoch.
+    pub first: u64,
     /// Height and width.
     pub size: usize,
     /// How many of the frames count: all, or none where the only one is another rank's.
@@ -47,6 +51,9 @@ pub struct DetectionBatch {
     /// How long the caller waited for it.
     pub wait: Duration,
 }
+
+/// The objects of a frame, and the image that it shows.
+type Shown = (Vec<GroundTruthBox>, Option<Arc<OriginalImage>>);
 
 /// What a thread needs to make batches.
 struct Maker {
@@ -86,9 +93,9 @@ impl DetectionLoader {
         Maker { dataset, part: Part::Train, batch: batch.max(1), seed, flip, mosaic, share, order }.start(from, epochs)
     }
 
-    /// Batches of one part as its samples come, once.
-    pub fn evaluate(dataset: Arc<DetectionDataset>, part: Part, batch: usize) -> DetectionLoader {
-        let (flip, mosaic, share) = (false, false, RankShare::ALL);
+    /// Batches of one part as its samples come, once; of each, this share.
+    pub fn evaluate(dataset: Arc<DetectionDataset>, part: Part, batch: usize, share: RankShare) -> DetectionLoader {
+        let (flip, mosaic) = (false, false);
         Maker { dataset, part, batch: batch.max(1), seed: 0, flip, mosaic, share, order: None }.start(Cursor::START, 1)
     }
 
@@ -168,13 +175,13 @@ impl Maker {
                 made.collect::<Result<Vec<_>, _>>()
             })?
         };
-        let objects = objects.concat();
-        let (whole, wait) = (rows as usize, Duration::ZERO);
-        Ok(DetectionBatch { images, objects, size, counted, whole, cursor_after, epoch, wait })
+        let (objects, originals) = objects.concat().into_iter().unzip();
+        let (whole, wait, first) = (rows as usize, Duration::ZERO, places[0]);
+        Ok(DetectionBatch { images, objects, originals, first, size, counted, whole, cursor_after, epoch, wait })
     }
 
-    /// Writes the frames at some places of an epoch one after another, and returns what is to be seen in each.
-    fn frames(&self, epoch: u64, places: &[u64], images: &mut [f32]) -> Result<Vec<Vec<GroundTruthBox>>, Error> {
+    /// Writes the frames at some places of an epoch one after another, and returns what each shows.
+    fn frames(&self, epoch: u64, places: &[u64], images: &mut [f32]) -> Result<Vec<Shown>, Error> {
         let DetectionDataset { size, mean, std, .. } = &*self.dataset;
         let pixels = size * size;
         let scaling = mean.iter().zip(std).map(|(mean, std)| (1.0 / (255.0 * std), -mean / std));
@@ -188,7 +195,7 @@ impl Maker {
                     *value = f32::from(*pixel) * factor + offset;
                 }
             }
-            objects.push(frame.objects.clone());
+            objects.push((frame.objects.clone(), frame.original.clone()));
         }
         Ok(objects)
     }

@@ -1,7 +1,7 @@
 //! Boxes in the form of COCO (Lin et al. 2014): a JSON of `images`, `categories` and `annotations`, whose `bbox` is
 //! left, top, width and height in pixels.
 //!
-//! Regions marked `iscrowd` are no single objects and are left out.
+//! Regions marked `iscrowd` are no single objects: they are not trained on, and detections in them do not count.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -65,10 +65,10 @@ pub(super) fn read(root: &Path, files: &[PathBuf]) -> Result<Listing, Error> {
     listing.classes = categories.unwrap_or_default().into_values().collect();
     let [crowds, flat] = left_out;
     if crowds > 0 {
-        listing.notes.push(format!("{crowds} regions marked `iscrowd` are no single objects and are left out"));
+        listing.notes.push(format!("{crowds} regions marked `iscrowd` are no single objects: they are not trained on, and detections in them do not count"));
     }
     if flat > 0 {
-        listing.notes.push(format!("{flat} boxes without width or height are left out"));
+        listing.notes.push(format!("{flat} boxes without width or height are not trained on"));
     }
     Ok(listing)
 }
@@ -103,7 +103,7 @@ fn place(root: &Path, file: &Path, images: Vec<CocoImage>, samples: &mut Vec<Lab
         })?;
         let extent = [image.width.unwrap_or(f64::INFINITY), image.height.unwrap_or(f64::INFINITY)];
         by_id.insert(image.id, (samples.len(), extent));
-        samples.push(LabelledImage { file, home, boxes: Vec::new() });
+        samples.push(LabelledImage { file, home, boxes: Vec::new(), aside: Vec::new() });
     }
     Ok(by_id)
 }
@@ -135,13 +135,14 @@ fn annotate(
         if x < -1.0 || y < -1.0 || x + w > width + 1.0 || y + h > height + 1.0 {
             return Err(wrong(format!("`bbox` [{x}, {y}, {w}, {h}] leaves its image of {width}×{height}")));
         }
-        if annotation.iscrowd != 0 {
-            left_out[0] += 1;
-        } else if w == 0.0 || h == 0.0 {
-            left_out[1] += 1;
-        } else {
-            let edges = Edges::Pixels([x, y, x + w, y + h]);
-            samples[*sample].boxes.push(LabelledBox { class: class as u32, edges });
+        let marked = LabelledBox { class: class as u32, edges: Edges::Pixels([x, y, x + w, y + h]) };
+        let (is_crowd, is_flat) = (annotation.iscrowd != 0, w == 0.0 || h == 0.0);
+        match is_crowd || is_flat {
+            true => {
+                left_out[usize::from(!is_crowd)] += 1;
+                samples[*sample].aside.push((marked, is_crowd));
+            }
+            false => samples[*sample].boxes.push(marked),
         }
     }
     Ok(())

@@ -1,7 +1,9 @@
 //! An image in a square: shrunk or grown until its longer side fits, in the middle, on grey.
 
+use std::sync::Arc;
+
 use super::GroundTruthBox;
-use super::listing::{Edges, LabelledBox};
+use super::listing::{Edges, LabelledBox, LabelledImage};
 use crate::decode::rgb::Rgb;
 use crate::transform::resize::resize;
 
@@ -17,11 +19,65 @@ pub(super) struct Frame {
     /// 3 × size × size.
     pub pixels: Vec<u8>,
     pub objects: Vec<GroundTruthBox>,
+    /// The image that it shows; none where it shows several, or one mirrored.
+    pub original: Option<Arc<OriginalImage>>,
+}
+
+/// An image as its file has it, and where it is in its frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OriginalImage {
+    /// Every annotation, also those that are not trained on.
+    pub annotations: Vec<AnnotatedBox>,
+    /// Width and height in pixels.
+    pub extent: [f64; 2],
+    /// Pixels of the frame for each pixel across and down.
+    pub stretch: [f64; 2],
+    /// Where its left and top edge are in the frame, in pixels.
+    pub offset: [f64; 2],
+}
+
+/// An annotation in pixels of its image.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AnnotatedBox {
+    /// Place of its class in [`super::DetectionDataset::classes`].
+    pub class: u32,
+    /// Left, top, width and height.
+    pub bbox: [f64; 4],
+    /// Whether it is a region of many objects (`iscrowd`).
+    pub is_crowd: bool,
+}
+
+impl OriginalImage {
+    fn of(image: &Rgb, sample: &LabelledImage, stretch: [f64; 2], [left, top]: [usize; 2]) -> OriginalImage {
+        let single = sample.boxes.iter().map(|marked| (marked, false));
+        let all = single.chain(sample.aside.iter().map(|(marked, is_crowd)| (marked, *is_crowd)));
+        let annotated = |(marked, is_crowd): (&LabelledBox, bool)| {
+            let [left, top, right, bottom] = in_pixels(marked.edges, image);
+            AnnotatedBox { class: marked.class, bbox: [left, top, right - left, bottom - top], is_crowd }
+        };
+        OriginalImage {
+            annotations: all.map(annotated).collect(),
+            extent: [image.width as f64, image.height as f64],
+            stretch,
+            offset: [left as f64, top as f64],
+        }
+    }
+}
+
+/// Edges in pixels of the image.
+fn in_pixels(edges: Edges, image: &Rgb) -> [f64; 4] {
+    match edges {
+        Edges::Pixels(edges) => edges,
+        Edges::Shares(edges) => {
+            let (width, height) = (image.width as f64, image.height as f64);
+            [edges[0] * width, edges[1] * height, edges[2] * width, edges[3] * height]
+        }
+    }
 }
 
 impl Frame {
     /// Puts an image and its boxes into a square of `size`.
-    pub fn of(image: &Rgb, boxes: &[LabelledBox], size: usize) -> Frame {
+    pub fn of(image: &Rgb, sample: &LabelledImage, size: usize) -> Frame {
         let longer = image.height.max(image.width);
         let fitted = |side: usize| ((side * size * 2 + longer) / (2 * longer)).clamp(1, size);
         let (height, width) = (fitted(image.height), fitted(image.width));
@@ -46,13 +102,7 @@ impl Frame {
         }
         let stretch = [width as f64 / image.width as f64, height as f64 / image.height as f64];
         let place = |marked: &LabelledBox| {
-            let edges = match marked.edges {
-                Edges::Pixels(edges) => edges,
-                Edges::Shares(edges) => {
-                    let (width, height) = (image.width as f64, image.height as f64);
-                    [edges[0] * width, edges[1] * height, edges[2] * width, edges[3] * height]
-                }
-            };
+            let edges = in_pixels(marked.edges, image);
             let along = |edge: f64, axis: usize, start: usize, length: usize| {
                 (edge * stretch[axis]).clamp(0.0, length as f64) as f32 + start as f32
             };
@@ -64,13 +114,14 @@ impl Frame {
             ];
             GroundTruthBox { class: marked.class, edges }
         };
-        let objects = boxes.iter().map(place).filter(is_seen).collect();
-        Frame { size, pixels, objects }
+        let objects = sample.boxes.iter().map(place).filter(is_seen).collect();
+        let original = Some(Arc::new(OriginalImage::of(image, sample, stretch, [left, top])));
+        Frame { size, pixels, objects, original }
     }
 
     /// The same, left to right.
     pub fn mirrored(&self) -> Frame {
-        let mut mirrored = self.clone();
+        let mut mirrored = Frame { original: None, ..self.clone() };
         for row in mirrored.pixels.chunks_exact_mut(self.size) {
             row.reverse();
         }

@@ -19,6 +19,9 @@ pub(super) struct LabelledImage {
     /// The part that the layout of the data names for it.
     pub home: Option<Part>,
     pub boxes: Vec<LabelledBox>,
+    /// Boxes that only an evaluation looks at: regions of many objects (true), and boxes without area. They are not trained
+    /// on, so they are no part of the identity of the data.
+    pub aside: Vec<(LabelledBox, bool)>,
 }
 
 /// A box as its file has it.

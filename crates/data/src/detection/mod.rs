@@ -32,6 +32,7 @@ use crate::{Error, Part, Skipped};
 
 pub use batch::{DetectionBatch, DetectionLoader};
 use frame::Frame;
+pub use frame::{AnnotatedBox, OriginalImage};
 use listing::{LabelledImage, Listing};
 
 /// The largest frame that is chosen without being asked for, as is usual for detection.
@@ -202,7 +203,7 @@ fn read(files: &Whole, sample: &LabelledImage, size: usize) -> Result<Frame, Err
     let name = sample.file.display().to_string();
     let bytes = bytes_of(files, &sample.file)?;
     let image = decode_once(&bytes).map_err(|why| Error::Image { name, why })?;
-    Ok(Frame::of(&image, &sample.boxes, size))
+    Ok(Frame::of(&image, sample, size))
 }
 
 fn bytes_of(files: &Whole, file: &Path) -> Result<Vec<u8>, Error> {

@@ -17,7 +17,7 @@ pub(super) fn mosaic(frames: [&Frame; 4], draws: &mut Draws) -> Frame {
     let middle = |draws: &mut Draws| size / 4 + draws.below((size / 2) as u64 + 1) as usize;
     let (x, y) = (middle(draws), middle(draws));
     let quarters = [[0, 0, x, y], [x, 0, size, y], [0, y, x, size], [x, y, size, size]];
-    let mut whole = Frame { size, pixels: vec![GREY; 3 * size * size], objects: Vec::new() };
+    let mut whole = Frame { size, pixels: vec![GREY; 3 * size * size], objects: Vec::new(), original: None };
     for (frame, [left, top, right, bottom]) in frames.into_iter().zip(quarters) {
         let (width, height) = (right - left, bottom - top);
         // As large as the quarter's longer side; which part of the rest is shown is drawn.

@@ -78,8 +78,41 @@ fn both_forms_say_the_same() {
         assert!(samples.frame(3).unwrap().objects.is_empty());
         let mirrored = frame.mirrored();
         assert_eq!(mirrored.objects[0].edges, [40.0, 20.0, 56.0, 28.0]);
-        assert_eq!((mirrored.pixels[20 * 64 + 3], mirrored.mirrored()), (0, (*frame).clone()));
+        let twice = Frame { original: None, ..(*frame).clone() };
+        assert_eq!((mirrored.pixels[20 * 64 + 3], mirrored.mirrored()), (0, twice));
+        // The image as its file has it, for evaluation.
+        let original = frame.original.as_deref().unwrap();
+        let annotated = AnnotatedBox { class: 1, bbox: [16.0, 8.0, 32.0, 16.0], is_crowd: false };
+        assert_eq!(original.annotations, [annotated]);
+        assert_eq!((original.extent, original.stretch), ([128.0, 64.0], [0.5; 2]));
+        assert_eq!(original.offset, [0.0, 16.0]);
     }
+}
+
+/// What is not trained on is evaluated all the same: regions of many, boxes without area, and boxes too thin to be seen.
+#[test]
+fn evaluation_sees_every_annotation() {
+    let folder = tempfile::tempdir().unwrap();
+    coco(folder.path(), |all| {
+        let add =
+            |bbox: Value, crowd| json!({"id": 0, "image_id": 10, "category_id": 3, "bbox": bbox, "iscrowd": crowd});
+        let more = [add(json!([0, 0, 64, 64]), 1), add(json!([5, 5, 0, 9]), 0), add(json!([9, 9, 1, 20]), 0)];
+        all["annotations"].as_array_mut().unwrap().extend(more);
+    });
+    let samples = DetectionDataset::open(&spec(json!({})), folder.path(), 1).unwrap();
+    let frame = samples.frame(0).unwrap();
+    assert_eq!(frame.objects.len(), 1);
+    let annotations = &frame.original.as_deref().unwrap().annotations;
+    let found: Vec<_> = annotations.iter().map(|one| (one.class, one.bbox, one.is_crowd)).collect();
+    let expected = [
+        (1, [16.0, 8.0, 32.0, 16.0], false),
+        (0, [9.0, 9.0, 1.0, 20.0], false),
+        (0, [0.0, 0.0, 64.0, 64.0], true),
+        (0, [5.0, 5.0, 0.0, 9.0], false),
+    ];
+    assert_eq!(found, expected);
+    let notes = samples.notes().join("\n");
+    assert!(notes.contains("1 regions marked `iscrowd`") && notes.contains("1 boxes without"), "{notes}");
 }
 
 #[test]
@@ -197,7 +230,7 @@ fn batches_depend_on_their_place_alone() {
         assert_eq!((one.counted + two.counted, one.whole, one.cursor_after), (objects.len(), objects.len(), *after));
         assert!([one.objects, two.objects].concat() == *objects && [one.images, two.images].concat() == *images);
     }
-    let mut loader = DetectionLoader::evaluate(Arc::clone(&samples), Part::Test, 4);
+    let mut loader = DetectionLoader::evaluate(Arc::clone(&samples), Part::Test, 4, RankShare::ALL);
     let count = std::iter::from_fn(|| loader.next()).map(|batch| batch.unwrap().objects.len()).sum::<usize>();
     assert_eq!(count, 6);
     let late = DetectionLoader::train(samples, 5, 9, &[], Cursor { epoch: 0, pos: 12 }, 2, RankShare::ALL).next();

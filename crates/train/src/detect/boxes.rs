@@ -4,6 +4,7 @@ use std::f64::consts::PI;
 
 use tch::{Kind, Tensor};
 
+use super::average::CocoBox;
 use super::{BINS, Grids};
 use crate::torch::Result;
 
@@ -56,6 +57,21 @@ pub(super) fn complete_overlap(one: &Tensor, other: &Tensor) -> Result<Tensor> {
         shape.f_div(&shape.f_sub(&overlap)?.f_add_scalar(1.0 + EPS)?)?
     };
     Ok(overlap.f_sub(&distance)?.f_sub(&shape.f_mul(&share)?)?)
+}
+
+/// The overlap of two boxes over their union, or over the first one where the other is a region of many: pycocotools'
+/// `bbIou`.
+pub(super) fn coco_overlap(found: CocoBox, there: CocoBox, is_crowd: bool) -> f64 {
+    let along = |axis: usize| {
+        let end = (found[axis] + found[axis + 2]).min(there[axis] + there[axis + 2]);
+        end - found[axis].max(there[axis])
+    };
+    let (width, height) = (along(0), along(1));
+    if width <= 0.0 || height <= 0.0 {
+        return 0.0;
+    }
+    let (shared, area) = (width * height, found[2] * found[3]);
+    shared / if is_crowd { area } else { area + there[2] * there[3] - shared }
 }
 
 /// The overlap over the union of two boxes.

@@ -16,7 +16,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::torch::Result;
 
-pub use average::{AveragePrecision, MeanPrecisions};
+pub use average::{Annotated, AveragePrecision, Detected, MeanPrecisions};
 pub use loss::{LEAST, LossSums, loss, sums};
 pub use suppress::detections;
 

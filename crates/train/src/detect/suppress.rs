@@ -12,7 +12,7 @@ const LEAST_SCORE: f32 = 1e-3;
 const SAME: f32 = 0.7;
 /// Boxes of a frame that are compared.
 const COMPARED: usize = 3000;
-/// Boxes of a frame that are kept; the COCO evaluation looks at no more.
+/// Boxes of one class in a frame that are kept; the COCO evaluation looks at no more.
 const KEPT: usize = 100;
 
 /// What was found in each frame, surest first. `predictions` and the size are those of [`super::loss`].
@@ -50,10 +50,8 @@ pub(super) fn suppressed(mut found: Vec<Detection>) -> Vec<Detection> {
     for detection in found {
         let is_same =
             |other: &Detection| other.class == detection.class && overlap(other.edges, detection.edges) > SAME;
-        if kept.len() == KEPT {
-            break;
-        }
-        if !kept.iter().any(is_same) {
+        let of_class = kept.iter().filter(|other| other.class == detection.class).count();
+        if of_class < KEPT && !kept.iter().any(is_same) {
             kept.push(detection);
         }
     }

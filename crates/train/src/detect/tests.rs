@@ -12,6 +12,15 @@ fn there(class: u32, edges: [f32; 4]) -> GroundTruth {
     GroundTruth { class, edges }
 }
 
+/// Adds an image whose frame is the image itself.
+fn add(average: &mut AveragePrecision, image: u64, found: &[Detection], there: &[GroundTruth]) {
+    let bbox = |[left, top, right, bottom]: [f32; 4]| [left, top, right - left, bottom - top].map(f64::from);
+    let detected = |one: &Detection| Detected { class: one.class, score: one.score, bbox: bbox(one.edges) };
+    let annotated = |one: &GroundTruth| Annotated { class: one.class, bbox: bbox(one.edges), is_crowd: false };
+    let found: Vec<Detected> = found.iter().map(detected).collect();
+    average.add(image, &found, &there.iter().map(annotated).collect::<Vec<_>>());
+}
+
 const LEFT: [f32; 4] = [0.0, 0.0, 10.0, 10.0];
 const RIGHT: [f32; 4] = [20.0, 0.0, 30.0, 10.0];
 
@@ -30,8 +39,8 @@ fn of_boxes_that_overlap_the_surest_stays() {
 fn precision_is_averaged_as_coco_defines_it() {
     let check = |frames: &[(Vec<Detection>, Vec<GroundTruth>)], expected: Option<[f64; 2]>| {
         let mut average = AveragePrecision::default();
-        for (found, there) in frames {
-            average.add(found, there);
+        for (image, (found, there)) in (0..).zip(frames) {
+            add(&mut average, image, found, there);
         }
         let precisions = average.precisions().map(|found| [found.all, found.half]);
         let close = match (precisions, expected) {
@@ -92,8 +101,8 @@ fn what_is_said_becomes_what_is_there() {
     }
     assert!(losses.iter().all(|loss| loss.is_finite()) && losses[149] < 0.5 * losses[0], "{losses:?}");
     let mut average = AveragePrecision::default();
-    for (found, there) in detections(&predictions.detach(), [64, 64]).unwrap().iter().zip(&frames) {
-        average.add(found, there);
+    for (image, (found, there)) in (0..).zip(detections(&predictions.detach(), [64, 64]).unwrap().iter().zip(&frames)) {
+        add(&mut average, image, found, there);
     }
     let precisions = average.precisions().unwrap();
     assert!(precisions.half > 0.99 && precisions.all > 0.7, "{precisions:?}");

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use data::bound::ImageStorage;
 use data::{
-    Cursor, Dataset, DetectionBatch, DetectionDataset, DetectionLoader, Loader, LoaderOptions, LoaderStats, Part,
-    Provenance, RankShare, SampleOrder, Skipped, TextBatch, TextDataset, TextLoader, TextObjective,
+    Cursor, Dataset, DetectionBatch, DetectionDataset, DetectionLoader, Loader, LoaderOptions, LoaderStats,
+    OriginalImage, Part, Provenance, RankShare, SampleOrder, Skipped, TextBatch, TextDataset, TextLoader,
+    TextObjective,
 };
 use domain::finding::{Cause, Finding};
 use domain::rank::{Report, Spec};
@@ -59,6 +60,10 @@ pub struct DeviceBatch {
     pub epoch: u64,
     /// How long it was waited for.
     pub wait: Duration,
+    /// Of images with boxes: the image that each frame shows, where that is one image as it is.
+    pub originals: Vec<Option<Arc<OriginalImage>>>,
+    /// Where the first sample is in the order of its epoch; 0 where nobody asks.
+    pub first: u64,
 }
 
 impl TrainingData {
@@ -183,8 +188,7 @@ impl TrainingData {
         }
     }
 
-    /// Batches of one split as its samples come, once; of each, this share. Detection images are all for every rank: the precision
-    /// of detections is no sum over parts.
+    /// Batches of one split as its samples come, once; of each, this share.
     pub fn evaluate(&self, train: &Train, part: Part, share: RankShare) -> DeviceLoader {
         let batch = train.batch.div_ceil(train.accumulate.max(1));
         match self {
@@ -193,7 +197,7 @@ impl TrainingData {
                 image_loader(dataset, train, loader)
             }
             TrainingData::Detection(scenes) => DeviceLoader::Detection {
-                loader: DetectionLoader::evaluate(Arc::clone(scenes), part, batch as usize),
+                loader: DetectionLoader::evaluate(Arc::clone(scenes), part, batch as usize, share),
                 channels_last: train.memory_format == MemoryFormat::ChannelsLast,
             },
             TrainingData::Text(texts) => DeviceLoader::Text(
@@ -232,7 +236,7 @@ impl DeviceLoader {
                         samples.labels = mixed_targets(&samples.labels, &mixed.labels, mixed.own, classes)?;
                     }
                     samples.share = BatchShare { counted: batch.len(), whole: batch.of_all() as usize };
-                    Ok(DeviceBatch { samples, cursor_after, epoch, wait })
+                    Ok(DeviceBatch { samples, cursor_after, epoch, wait, originals: Vec::new(), first: 0 })
                 }))
             }
             DeviceLoader::Detection { loader, channels_last } => {
@@ -245,6 +249,8 @@ impl DeviceLoader {
                         cursor_after,
                         epoch,
                         wait,
+                        first: batch.first,
+                        originals: batch.originals,
                     })
                 }))
             }
@@ -252,7 +258,14 @@ impl DeviceLoader {
                 let batch = loader.next()?;
                 Some(batch.map_err(Error::from).and_then(|batch| {
                     let (cursor_after, epoch, wait) = (batch.cursor_after, batch.epoch, batch.wait);
-                    Ok(DeviceBatch { samples: text_batch(&batch, device)?, cursor_after, epoch, wait })
+                    Ok(DeviceBatch {
+                        samples: text_batch(&batch, device)?,
+                        cursor_after,
+                        epoch,
+                        wait,
+                        originals: Vec::new(),
+                        first: 0,
+                    })
                 }))
             }
         }

@@ -2,12 +2,13 @@
 //!
 //! What is counted depends on the task: classes, tokens or boxes. Sums stay on the device until the end.
 
+use data::{AnnotatedBox, OriginalImage};
 use domain::rank::TaskMetrics;
 use tch::{Device, Kind, Tensor};
 
-use crate::detect::{self, AveragePrecision};
+use crate::detect::{self, Annotated, AveragePrecision, Detected, Detection, LossSums};
 use crate::error::Error;
-use crate::input::DeviceLoader;
+use crate::input::{DeviceBatch, DeviceLoader};
 use crate::model::{Network, OutputShape};
 use crate::ranks::Ranks;
 use crate::step::recompute::forward_alone;
@@ -45,6 +46,8 @@ struct Sums {
     /// Of classes: `classes²` numbers, a row for each true class.
     confusion: Option<Tensor>,
     boxes: AveragePrecision,
+    /// Of detection: of each batch the sums of [`LossSums`] and the number of images, as ranks divide each batch.
+    detection: Vec<f64>,
 }
 
 /// Scores every batch of `feed`, of which each rank has its share; `None` if `go_on` returns false on any before the end.
@@ -57,7 +60,7 @@ pub fn evaluate(
 ) -> std::result::Result<Option<EvaluationScore>, Error> {
     let mut sums = Sums::default();
     while let Some(batch) = feed.next(config.device) {
-        let batch = batch?.samples;
+        let batch = batch?;
         tch::no_grad(|| sums.add(network, config, &batch, ranks))?;
         if ranks.any(!go_on())? {
             return Ok(None);
@@ -67,8 +70,12 @@ pub fn evaluate(
 }
 
 impl Sums {
-    fn add(&mut self, network: &Network, config: &StepConfig, batch: &BatchTensors, ranks: &Ranks) -> Result<()> {
+    fn add(&mut self, network: &Network, config: &StepConfig, loaded: &DeviceBatch, ranks: &Ranks) -> Result<()> {
+        let batch = &loaded.samples;
         // A rank without a sample works for company where the others need its part of the parameters.
+        if batch.share.counted == 0 && matches!(network.output(), OutputShape::Boxes(_)) {
+            self.detection.extend([0.0; 3]);
+        }
         if batch.share.counted == 0 && ranks.shards().is_none() {
             return Ok(());
         }
@@ -78,11 +85,11 @@ impl Sums {
         if batch.share.counted == 0 {
             return Ok(());
         }
-        let loss = loss(&logits, batch, 0.0)?.f_to_kind(Kind::Double)?;
+        let loss = || -> Result<Tensor> { Ok(loss(&logits, batch, 0.0)?.f_to_kind(Kind::Double)?) };
         match network.output() {
-            OutputShape::Classes(classes) => self.add_classes(&logits, batch, loss, classes),
-            OutputShape::Tokens => self.add_tokens(&logits, batch, loss),
-            OutputShape::Boxes(_) => self.add_boxes(&logits, batch, loss),
+            OutputShape::Classes(classes) => self.add_classes(&logits, batch, loss()?, classes),
+            OutputShape::Tokens => self.add_tokens(&logits, batch, loss()?),
+            OutputShape::Boxes(_) => self.add_boxes(&logits, loaded),
         }
     }
 
@@ -113,22 +120,35 @@ impl Sums {
         sum(&mut self.count, count)
     }
 
-    fn add_boxes(&mut self, logits: &Tensor, batch: &BatchTensors, loss: Tensor) -> Result<()> {
-        let size = batch.values.size();
+    fn add_boxes(&mut self, logits: &Tensor, loaded: &DeviceBatch) -> Result<()> {
+        let (batch, size) = (&loaded.samples, loaded.samples.values.size());
         let found = detect::detections(logits, [size[2], size[3]])?;
-        for (found, there) in found.iter().zip(&detect::objects(&batch.labels)?) {
-            self.boxes.add(found, there);
+        for ((found, original), image) in found.iter().zip(&loaded.originals).zip(loaded.first..) {
+            let Some(original) = original else { continue };
+            let found: Vec<Detected> = found.iter().map(|found| in_original(found, original)).collect();
+            let annotated = |one: &AnnotatedBox| {
+                let AnnotatedBox { class, bbox, is_crowd } = *one;
+                Annotated { class, bbox, is_crowd }
+            };
+            self.boxes.add(image, &found, &original.annotations.iter().map(annotated).collect::<Vec<_>>());
         }
-        let count = Tensor::f_from_slice(&[batch.count()?])?.f_squeeze()?.f_to_device(logits.device())?;
-        sum(&mut self.loss, loss.f_mul(&count)?)?;
-        sum(&mut self.count, count)
+        let LossSums { loss, scores } = detect::sums(logits, &batch.labels, [size[2], size[3]])?;
+        self.detection.extend([loss.f_double_value(&[])?, scores.f_double_value(&[])?, batch.count()? as f64]);
+        Ok(())
     }
 
-    fn score(self, output: OutputShape, ranks: &Ranks) -> Result<EvaluationScore> {
+    fn score(mut self, output: OutputShape, ranks: &Ranks) -> Result<EvaluationScore> {
         let value = |sum: &Option<Tensor>| sum.as_ref().map_or(Ok(0.0), |sum| sum.f_double_value(&[]));
         let mut sums = [value(&self.loss)?, value(&self.correct)?, value(&self.count)?, value(&self.top)?];
         ranks.sum(&mut sums)?;
-        let [loss, correct, count, top] = sums;
+        let [mut loss, correct, mut count, top] = sums;
+        if let OutputShape::Boxes(_) = output {
+            ranks.sum(&mut self.detection)?;
+            for batch in self.detection.chunks_exact(3) {
+                loss += batch[0] / batch[1].max(detect::LEAST) * batch[2];
+                count += batch[2];
+            }
+        }
         let count = count.max(1.0);
         let (loss, mut accuracy) = (loss / count, correct / count);
         let mut figures = TaskMetrics::default();
@@ -146,6 +166,12 @@ impl Sums {
             }
             OutputShape::Tokens => figures.perplexity = Some(loss.exp()),
             OutputShape::Boxes(_) => {
+                let own = self.boxes.to_text();
+                for root in 0..ranks.size() {
+                    let text = ranks.broadcast_text(root, &own)?;
+                    let taken = if root == ranks.rank() { Some(()) } else { self.boxes.take_in(&text) };
+                    taken.ok_or_else(|| torch::Error::new(format!("the detections of rank {root} cannot be read")))?;
+                }
                 let precisions = self.boxes.precisions();
                 accuracy = precisions.map_or(0.0, |precisions| precisions.all);
                 figures.map50 = Some(precisions.map_or(0.0, |precisions| precisions.half));
@@ -153,6 +179,17 @@ impl Sums {
         }
         Ok(EvaluationScore { loss, accuracy, figures, confusion })
     }
+}
+
+/// A detection in pixels of the image that its frame shows.
+fn in_original(found: &Detection, original: &OriginalImage) -> Detected {
+    let OriginalImage { extent, stretch, offset, .. } = original;
+    let along = |edge: usize| {
+        let axis = edge % 2;
+        ((f64::from(found.edges[edge]) - offset[axis]) / stretch[axis]).clamp(0.0, extent[axis])
+    };
+    let [left, top, right, bottom] = [0, 1, 2, 3].map(along);
+    Detected { class: found.class, score: found.score, bbox: [left, top, right - left, bottom - top] }
 }
 
 fn sum(sum: &mut Option<Tensor>, value: Tensor) -> Result<()> {
