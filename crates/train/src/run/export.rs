@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use checkpoint::BestWeights;
+use checkpoint::{BestWeights, Tensor};
 use domain::finding::{Cause, Finding};
 use domain::rank::{Exported, Spec, TaskMetrics};
 use domain::train::Model;
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::input::TrainingData;
 use crate::model::{Network, config};
 use crate::run::evaluate::EvaluationScore;
-use crate::state::{BestScore, TrainProgress};
+use crate::state::{BestScore, TrainProgress, Trainer};
 use crate::step::precision::ComputeFormat;
 use crate::torch;
 
@@ -43,10 +43,14 @@ struct Card<'a> {
     /// Step whose weights these are, and steps of the run.
     step: u64,
     steps: u64,
-    validation_loss: f64,
-    validation_accuracy: f64,
-    test_loss: f64,
-    test_accuracy: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    validation_loss: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    validation_accuracy: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test_loss: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test_accuracy: Option<f64>,
     #[serde(skip_serializing_if = "TaskMetrics::is_empty")]
     test_figures: TaskMetrics,
     seed: u64,
@@ -70,7 +74,7 @@ impl<'a> Card<'a> {
         data: &'a TrainingData,
         best: &BestWeights,
         progress: &TrainProgress,
-        scores: &FinalScores<'_>,
+        scores: &CardScores<'_>,
         weights_sha256: &'a str,
         module: Option<&'static str>,
     ) -> Card<'a> {
@@ -86,16 +90,25 @@ impl<'a> Card<'a> {
             parameters: scores.parameters,
             step: best.step,
             steps: progress.step,
-            validation_loss: scores.validation.loss,
-            validation_accuracy: scores.validation.accuracy,
-            test_loss: scores.test.loss,
-            test_accuracy: scores.test.accuracy,
-            test_figures: scores.test.figures,
+            validation_loss: scores.validation.map(|score| score.loss),
+            validation_accuracy: scores.validation.map(|score| score.accuracy),
+            test_loss: scores.test.map(|score| score.loss),
+            test_accuracy: scores.test.map(|score| score.accuracy),
+            test_figures: scores.test.map_or_else(TaskMetrics::default, |score| score.figures),
             seed: spec.train.seed,
             threads: progress.threads,
             libtorch: domain::torch::VERSION,
         }
     }
+}
+
+/// What a card says of its weights.
+struct CardScores<'a> {
+    validation: Option<BestScore>,
+    /// None for a run that was stopped before it was scored on the test split.
+    test: Option<&'a EvaluationScore>,
+    parameters: u64,
+    format: ComputeFormat,
 }
 
 fn input<'a>(spec: &Spec, data: &'a TrainingData) -> Input<'a> {
@@ -183,23 +196,18 @@ pub fn export(
     progress: &TrainProgress,
     scores: &FinalScores<'_>,
 ) -> Result<Exported, Error> {
-    let folder = Path::new(&spec.export);
-    fs::create_dir_all(folder).map_err(|error| {
-        Finding::new(Cause::ReadOnly, format!("the folder `{}` cannot be made: {error}", spec.export))
-            .hint("make the folder above it writable, or choose another with `--home`")
-    })?;
+    let folder = folder(spec)?;
     chaos::point("export");
     let model = folder.join("model.safetensors");
     let entry = checkpoint::write_tensors(&model, &best.model, &[("format", "pt")])?;
 
     export_config(spec, data, folder)?;
     let module = export_module(scores.network, folder)?.then_some(MODULE);
-    let card = Card::of(spec, data, best, progress, scores, &entry.sha256, module);
-    let mut text = serde_json::to_string_pretty(&card)
-        .map_err(|error| Finding::new(Cause::Internal, format!("`model.json` cannot be written: {error}")))?;
-    text.push('\n');
+    let FinalScores { validation, ref test, parameters, format, .. } = *scores;
+    let of_card = CardScores { validation: Some(validation), test: Some(test), parameters, format };
+    let card = Card::of(spec, data, best, progress, &of_card, &entry.sha256, module);
     chaos::point("export");
-    checkpoint::write_file(&folder.join("model.json"), text.as_bytes())?;
+    write_card(folder, &card)?;
 
     Ok(Exported {
         model: model.to_string_lossy().into_owned(),
@@ -217,4 +225,48 @@ pub fn export(
         validation_figures: Box::new(scores.validation.figures),
         confusion: scores.test.confusion.clone(),
     })
+}
+
+/// The models of a run that was stopped: the best weights as far as it came, as `model.safetensors` with their card, and the
+/// last ones as `last.safetensors`. A run that is resumed and done writes its own in their place.
+///
+/// # Errors
+/// When a file or the folder cannot be written.
+pub fn export_stopped(
+    spec: &Spec,
+    data: &TrainingData,
+    trainer: &Trainer,
+    format: ComputeFormat,
+    last: Option<&[Tensor]>,
+) -> Result<(), Error> {
+    let folder = folder(spec)?;
+    if let Some(best) = trainer.best() {
+        let entry = checkpoint::write_tensors(&folder.join("model.safetensors"), &best.model, &[("format", "pt")])?;
+        export_config(spec, data, folder)?;
+        let parameters = trainer.network.weights().count();
+        let scores = CardScores { validation: trainer.progress.best, test: None, parameters, format };
+        write_card(folder, &Card::of(spec, data, best, &trainer.progress, &scores, &entry.sha256, None))?;
+    }
+    if let Some(last) = last {
+        checkpoint::write_tensors(&folder.join("last.safetensors"), last, &[("format", "pt")])?;
+    }
+    Ok(())
+}
+
+/// The export folder, which is made where it is missing.
+fn folder(spec: &Spec) -> Result<&Path, Error> {
+    let folder = Path::new(&spec.export);
+    fs::create_dir_all(folder).map_err(|error| {
+        Finding::new(Cause::ReadOnly, format!("the folder `{}` cannot be made: {error}", spec.export))
+            .hint("make the folder above it writable, or choose another with `--home`")
+    })?;
+    Ok(folder)
+}
+
+fn write_card(folder: &Path, card: &Card) -> Result<(), Error> {
+    let mut text = serde_json::to_string_pretty(card)
+        .map_err(|error| Finding::new(Cause::Internal, format!("`model.json` cannot be written: {error}")))?;
+    text.push('\n');
+    checkpoint::write_file(&folder.join("model.json"), text.as_bytes())?;
+    Ok(())
 }

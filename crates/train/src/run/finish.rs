@@ -6,7 +6,7 @@ use data::Part;
 use domain::finding::{Cause, Finding};
 use domain::rank::{EvaluatedSplit, Report};
 
-use super::export::{FinalScores, export};
+use super::export::{FinalScores, export, export_stopped};
 use super::training::Training;
 use super::validation::evaluated;
 use super::{Context, Ending};
@@ -41,6 +41,25 @@ pub(super) fn finish(training: Training) -> Result<Ending, Error> {
     let exported = export(context.spec, evaluator.data, &best, &trainer.progress, &scores)?;
     context.channel.send(Report::Exported(exported));
     Ok(Ending::Trained)
+}
+
+/// Leaves the best and the last model of a run that was stopped, by order, deadline or budget. It is stopped all the same
+/// where they cannot be written: its state is in a checkpoint.
+pub(super) fn leave_models(training: &Training) -> Result<(), Error> {
+    let Training { evaluator, trainer, .. } = training;
+    let (context, ranks) = (evaluator.context, evaluator.ranks);
+    let last = match trainer.is_finite(ranks)? {
+        true => Some(trainer.last_weights(ranks)?),
+        false => None,
+    };
+    if !ranks.is_first() || trainer.progress.step == 0 {
+        return Ok(());
+    }
+    match export_stopped(context.spec, evaluator.data, trainer, context.config.format, last.as_deref()) {
+        Ok(()) => context.note(format!("the best and the last weights so far are in `{}`", context.spec.export)),
+        Err(error) => context.note(format!("the models of the stopped run are not exported: {error}")),
+    }
+    Ok(())
 }
 
 /// Writes every rank's trace, and reports where the time of each has gone.

@@ -116,7 +116,10 @@ fn run_among(context: &Context, ranks: &mut Ranks) -> Result<Ending, Error> {
         let prepared = prepare::prepare(context, ranks, rolled_back.as_ref())?;
         let mut training = training::Training::begin(context, ranks, &prepared.data, prepared.start)?;
         match training.run()? {
-            StepsEnd::Stopped { step } => return Ok(Ending::Stopped { step }),
+            StepsEnd::Stopped { step } => {
+                finish::leave_models(&training)?;
+                return Ok(Ending::Stopped { step });
+            }
             StepsEnd::Done => return finish::finish(training),
             StepsEnd::NotFinite(poisoned) if attempt < ROLLBACKS => {
                 training.checkpointer.finish()?;

@@ -360,6 +360,19 @@ impl Trainer {
 
     /// Puts the best weights, which the first rank knows, into the network of every rank; returns them there as they
     /// are saved.
+    /// The best weights so far, on the first rank.
+    pub fn best(&self) -> Option<&BestWeights> {
+        self.best.as_deref()
+    }
+
+    /// Copies of the present weights and buffers, gathered on the first rank; nothing on the others.
+    ///
+    /// # Errors
+    /// When libtorch, or an exchange between ranks, fails.
+    pub fn last_weights(&self, ranks: &Ranks) -> Result<Vec<checkpoint::Tensor>, Error> {
+        self.whole_weights(Vec::new(), ranks)
+    }
+
     pub fn load_best(&mut self, ranks: &Ranks) -> Result<Option<Arc<BestWeights>>, Error> {
         if ranks.is_first() && self.best.is_none() {
             return Err(state_mismatch("it holds no best weights"));

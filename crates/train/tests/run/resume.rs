@@ -154,6 +154,20 @@ fn where_no_checkpoint_verifies_the_run_does_not_start_over() {
     assert!(refused.steps().is_empty());
 }
 
+/// Whoever is stopped by a deadline or a budget keeps what was paid for.
+#[test]
+fn a_stopped_run_leaves_its_best_and_its_last_model() {
+    let mut bench = bench(json!({"epochs": 100_000}));
+    let Ok(Ending::Stopped { step }) = bench.stop_after(15).ending else { panic!("it was not stopped") };
+    let read = |name: &str| checkpoint::read_tensors(&bench.path("export").join(name)).unwrap();
+    let saved = checkpoint::newest_verified(&bench.path("checkpoints"), "job").0.unwrap();
+    assert_eq!((saved.manifest.step, &saved.model), (step, &read("last.safetensors")));
+    assert_eq!(saved.best.unwrap().model, read("model.safetensors"));
+    let card: Value = serde_json::from_slice(&fs::read(bench.path("export/model.json")).unwrap()).unwrap();
+    assert!(card["validation_accuracy"].as_f64().unwrap() > 0.3 && card["test_accuracy"].is_null(), "{card}");
+    assert!(card["step"].as_u64().unwrap() <= card["steps"].as_u64().unwrap(), "{card}");
+}
+
 /// Changes one bit in the middle of a file.
 fn flip(path: &Path) {
     let mut bytes = fs::read(path).unwrap();
