@@ -128,6 +128,17 @@ impl ModelOptimizer {
         self.scaler.is_some()
     }
 
+    /// Sets the momentum of the next updates, or the first decay rate of rules with two. A rule without has none to set.
+    pub fn set_momentum(&mut self, value: f64) {
+        match &mut self.rule {
+            Rule::Sgd(Sgd { momentum, .. }) if *momentum > 0.0 => *momentum = value,
+            Rule::Adamw(Adamw { betas, .. }) => betas[0] = value,
+            Rule::Lamb(Lamb { betas, .. }) => betas[0] = value,
+            Rule::Lars(Lars { momentum, .. }) => *momentum = value,
+            Rule::Sgd(_) | Rule::Adafactor(_) => {}
+        }
+    }
+
     /// The learning rate that the schedule multiplies.
     pub fn base_rate(&self) -> f64 {
         self.rule.base_rate()

@@ -116,6 +116,21 @@ fn one_cycle(cycle: &OneCycle, steps: u64, step: u64) -> f64 {
     between(1.0, end, (step - top) / (last - top).max(f64::MIN_POSITIVE))
 }
 
+/// The momentum of the `step`th update, counted from 0, where the schedule cycles it; SGD's, or the first decay rate of
+/// rules with two. As PyTorch's `OneCycleLR` by default: from 0.95 to 0.85 while the rate rises, and back.
+pub fn momentum(schedule: &Schedule, length: Length, step: u64) -> Option<f64> {
+    const BASE: f64 = 0.85;
+    const MOST: f64 = 0.95;
+    let Decay::OneCycle(cycle) = &schedule.decay else { return None };
+    let (last, step) = (length.steps.saturating_sub(1) as f64, step as f64);
+    let top = (cycle.rise.get() * length.steps as f64 - 1.0).max(0.0);
+    let between = |from: f64, to: f64, done: f64| to + (from - to) * half_cosine(done.clamp(0.0, 1.0));
+    if step <= top && top > 0.0 {
+        return Some(between(MOST, BASE, step / top));
+    }
+    Some(between(BASE, MOST, (step - top) / (last - top).max(f64::MIN_POSITIVE)))
+}
+
 fn warmup_steps(warmup: Option<Span>, length: Length) -> u64 {
     match warmup {
         None => 0,
@@ -200,6 +215,25 @@ mod tests {
         for (found, expected) in found.iter().zip(expected) {
             assert!((found - expected).abs() < 1e-9, "{found}, expected {expected}");
         }
+        // By the formula of its `cycle_momentum`, which is on by default.
+        let expected = [
+            0.95,
+            0.9,
+            0.85,
+            0.854951556604879,
+            0.8688255099070633,
+            0.8888739533021842,
+            0.9111260466978157,
+            0.9311744900929366,
+            0.945048443395121,
+            0.95,
+        ];
+        let length = Length { steps_per_epoch: 5, steps: 10, ..Length::default() };
+        for (step, expected) in (0..).zip(expected) {
+            let found = momentum(&schedule, length, step).unwrap();
+            assert!((found - expected).abs() < 1e-9, "{found}, expected {expected}");
+        }
+        assert_eq!(momentum(&Schedule::default(), length, 3), None);
     }
 
     #[test]

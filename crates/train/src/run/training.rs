@@ -182,6 +182,9 @@ impl<'a> Training<'a> {
         let batch = batch.ok_or_else(|| Finding::new(Cause::Internal, "the data ended before the last step"))??;
         let lr = self.base_lr * schedule::factor(&spec.train.schedule, *length, at);
         let (network, optimizer) = (&trainer.network, &mut trainer.optimizer);
+        if let Some(momentum) = schedule::momentum(&spec.train.schedule, *length, at) {
+            optimizer.set_momentum(momentum);
+        }
         let step = TrainStep { network, optimizer, ranks, cuda_graphs: self.cuda_graphs.as_mut() };
         let StepOutcome { loss, is_updated } = timed_step(step, config, &batch.samples, lr, timeline)?;
         timeline.stepped();

@@ -54,6 +54,10 @@ impl Evaluator<'_> {
             trainer.keep_best(score, self.ranks)?;
         }
         trainer.progress.evaluated = true;
+        // Nothing was scored, so there is no figure to report.
+        if validation == 0 {
+            return Ok(());
+        }
         self.context.channel.send(evaluated(at, length, EvaluatedSplit::Validation, &score, best));
         Ok(())
     }
