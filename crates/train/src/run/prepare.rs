@@ -49,7 +49,10 @@ pub(super) fn prepare(context: &Context, ranks: &mut Ranks, rolled_back: Option<
     }
     let manifest = loaded.as_ref().map(|loaded| loaded.manifest.clone());
 
-    let mut recorded = Recorded::by(manifest.as_ref(), Path::new(&spec.checkpoints), &spec.job_hash);
+    let mut recorded = match context.options.omitted.data {
+        false => Recorded::by(manifest.as_ref(), Path::new(&spec.checkpoints), &spec.job_hash),
+        true => Recorded::Unknown,
+    };
     let mut provenance = recorded.provenance(spec, ranks)?;
     let opened = prepared(channel, &provenance.preparation(), || TrainingData::open(spec, channel, &mut provenance));
     let data = opened.map_err(|error| named(error, spec))?;
@@ -95,7 +98,7 @@ fn newest_checkpoint(spec: &Spec, ranks: &Ranks) -> Result<(Option<LoadedCheckpo
                 folder.display(),
                 passed_over.join("; ")
             );
-            let hint = "put the files back and resume the run, or submit the job as a new run to train from step 0";
+            let hint = "put the files back and resume the run, or train from step 0 with `gradus run JOB.yaml --new`";
             Err(Finding::new(Cause::Internal, message).hint(hint).into())
         }
         found => Ok(found),

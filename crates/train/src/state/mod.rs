@@ -48,6 +48,8 @@ pub struct OmittedState {
     pub optimizer: bool,
     /// The position within the epoch.
     pub position: bool,
+    /// The comparison of the data with that of the checkpoint.
+    pub data: bool,
     /// Not of a resume: the check that gradients and saved states are finite.
     pub finite_check: bool,
 }
@@ -358,8 +360,6 @@ impl Trainer {
         Ok(())
     }
 
-    /// Puts the best weights, which the first rank knows, into the network of every rank; returns them there as they
-    /// are saved.
     /// The best weights so far, on the first rank.
     pub fn best(&self) -> Option<&BestWeights> {
         self.best.as_deref()
@@ -373,6 +373,8 @@ impl Trainer {
         self.whole_weights(Vec::new(), ranks)
     }
 
+    /// Puts the best weights, which the first rank knows, into the network of every rank; returns them there as they
+    /// are saved.
     pub fn load_best(&mut self, ranks: &Ranks) -> Result<Option<Arc<BestWeights>>, Error> {
         if ranks.is_first() && self.best.is_none() {
             return Err(state_mismatch("it holds no best weights"));

@@ -8,6 +8,7 @@ use domain::rank::Report;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use train::run::Ending;
+use train::state::OmittedState;
 
 use crate::scene::{Bench, Outcome, bench};
 use crate::texts::reading;
@@ -78,6 +79,17 @@ fn changed_images_are_refused_and_accepted_where_the_user_says_so() {
         assert!(found[0] + found[2] == trained + tested && found[1] == 0, "{found:?}");
         assert!(found[0].abs_diff(trained) <= 1 && found[2].abs_diff(tested) <= 1, "{found:?}");
     }
+}
+
+/// Without the comparison the run goes on with the changed data, which is what the test above would notice.
+#[test]
+fn data_that_is_not_compared_is_trained_on_whatever_it_is() {
+    let mut bench = images(json!({}));
+    bench.stop_after(12);
+    bench.lose_after(12);
+    fs::write(bench.data.join("a/00004.png"), fs::read(bench.data.join("b/00007.png")).unwrap()).unwrap();
+    let resumed = bench.attempt(OmittedState { data: true, ..OmittedState::default() }, |_| None);
+    assert_eq!((resumed.resumed_from(), resumed.ending), (12, Ok(Ending::Trained)));
 }
 
 /// Whether an image was in the test split is seen in what a run says of an image that it was trained on.
