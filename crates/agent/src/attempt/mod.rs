@@ -275,11 +275,7 @@ impl Attempt {
 
     /// Does what is due, and returns the end when it is reached.
     pub fn turn(&mut self, now: Duration) -> Option<AttemptEnd> {
-        if let (Stage::Running { .. }, Working::Train { watchdog, .. }, None) = (&self.stage, &self.work, &self.ending)
-            && now >= watchdog.hangs_at()
-        {
-            self.end(StopReason::Hang(watchdog.silence(now)), now);
-        }
+        self.end_hanging(now);
         if let (Stage::Running { process, .. }, Working::Train { peers, .. }, None) =
             (&self.stage, &self.work, &self.ending)
             && now >= peers.kill_at()
@@ -310,6 +306,23 @@ impl Attempt {
             }
         }
         self.swept(now)
+    }
+
+    /// Ends a rank that has been silent for too long, unless it waits for data that is being fetched.
+    fn end_hanging(&mut self, now: Duration) {
+        let (Stage::Running { .. }, Working::Train { watchdog, .. }, None) =
+            (&self.stage, &mut self.work, &self.ending)
+        else {
+            return;
+        };
+        if now < watchdog.hangs_at() {
+            return;
+        }
+        if self.served.as_ref().is_some_and(|(served, _)| served.is_awaited()) {
+            return watchdog.waits(now);
+        }
+        let silence = watchdog.silence(now);
+        self.end(StopReason::Hang(silence), now);
     }
 
     /// When something is due next.

@@ -64,6 +64,11 @@ impl Watchdog {
         self.last = now;
     }
 
+    /// Notes that the rank waits for data that is being fetched, which ends by itself: with the data, or with an error.
+    pub fn waits(&mut self, now: Duration) {
+        self.last = now;
+    }
+
     /// When the rank is to be ended as hanging, unless it reports before.
     pub fn hangs_at(&self) -> Duration {
         self.last + self.limit()

@@ -3,6 +3,7 @@
 
 mod control;
 mod lifetime;
+mod origin;
 mod program;
 mod rank;
 mod roles;

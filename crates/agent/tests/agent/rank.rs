@@ -1,6 +1,7 @@
 //! Our own trainer, played by this program.
 
 use std::fs;
+use std::time::Duration;
 
 use domain::rank::Report;
 use domain::run::AttemptEnd;
@@ -132,6 +133,16 @@ fn every_other_end_is_told_apart() {
     fs::write(scene.libtorch.join("build-version"), "2.9.1+cpu").unwrap();
     let (found, _) = end("20");
     assert!(found.cause == Cause::Library && found.message.contains("2.9.1"), "{found:?}");
+}
+
+/// While the data's origin is out, a rank waits for bytes and reports no step; requests are tried again, and it goes on.
+#[test]
+fn a_rank_that_waits_for_remote_data_does_not_hang() {
+    let scene = Scene::new("outage", "step:300");
+    let address = crate::origin::serve(Duration::from_millis(1500));
+    let remote = format!("{{path: '{address}', cache: {{budget: 10 MB}}}}");
+    let end = scene.run(&job("fetch").replace("{path: /data}", &remote));
+    assert!(matches!(&end, AttemptEnd::Trained { model } if model.steps == 6), "{end:?}");
 }
 
 #[test]

@@ -97,13 +97,16 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
         std::process::exit(1);
     }
     say(Report::Ready(ready));
-    let steps: u64 = behaviour.parse().unwrap_or(u64::MAX);
+    let steps: u64 = if behaviour == "fetch" { 6 } else { behaviour.parse().unwrap_or(u64::MAX) };
     for step in 1..=steps {
         std::thread::sleep(Duration::from_millis(5));
         let (step_us, data) = (5000, Fetching::default());
         let report =
             Step { step, epoch: 0, loss: 1.0, lr: 0.1, samples: 8, step_us, data_wait_us: 0, checkpoint_us: 0, data };
         say(Report::Step(report));
+        if behaviour == "fetch" && step == 3 {
+            fetch(&spec.data);
+        }
         if behaviour == "hang" && step == 3 {
             std::thread::sleep(Duration::from_secs(3600));
         }
@@ -136,4 +139,17 @@ pub fn rank(spec: &str, behaviour: &str) -> ! {
     say(Report::Exported(exported));
     say(Report::Trained);
     std::process::exit(0);
+}
+
+/// Reads some bytes of a file that is remote, as a loader does.
+fn fetch(path: &str) {
+    let listing = std::path::Path::new(path).with_file_name(".gradus").join("elsewhere.json");
+    let listing: data::remote::RemoteListing = serde_json::from_slice(&std::fs::read(listing).unwrap()).unwrap();
+    let mut stream = UnixStream::connect(&listing.socket).unwrap();
+    let span = data::remote::ByteRange { file: 0, offset: 512, bytes: 100 };
+    let request = data::remote::RangeRequest::Read(span, data::remote::AccessTime::ONCE);
+    data::remote::write_request(&mut stream, &request).unwrap();
+    let mut bytes = [0; 100];
+    assert_eq!(data::remote::read_answer(&mut stream, &mut bytes).unwrap(), Ok(false));
+    assert_eq!(bytes, [7; 100]);
 }

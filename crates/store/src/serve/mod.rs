@@ -58,6 +58,12 @@ impl Served {
     pub fn counts(&self) -> CacheCounts {
         self.pieces.counts()
     }
+
+    /// Whether a rank waits for bytes now. It waits no longer than a failing request is tried again
+    /// ([`Limits::patience`]), and is told then.
+    pub fn is_awaited(&self) -> bool {
+        self.pieces.is_awaited()
+    }
 }
 
 impl Drop for Served {

@@ -36,6 +36,24 @@ pub(super) struct Pieces {
     opener: Opener,
     hits: AtomicU64,
     misses: AtomicU64,
+    /// Readers that have not been answered yet.
+    readers: AtomicU64,
+}
+
+/// A reader that waits for its answer.
+struct Waiting<'a>(&'a AtomicU64);
+
+impl<'a> Waiting<'a> {
+    fn begin(readers: &'a AtomicU64) -> Waiting<'a> {
+        readers.fetch_add(1, Ordering::Relaxed);
+        Waiting(readers)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Default)]
@@ -119,6 +137,7 @@ impl Pieces {
             opener,
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
+            readers: AtomicU64::new(0),
         }
     }
 
@@ -148,6 +167,11 @@ impl Pieces {
         CacheCounts { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
     }
 
+    /// Whether a reader waits for its answer now.
+    pub fn is_awaited(&self) -> bool {
+        self.readers.load(Ordering::Relaxed) > 0
+    }
+
     /// Notes that a piece is needed soon.
     pub fn expect(&self, span: ByteRange, when: AccessTime) {
         let Ok((piece, _)) = self.piece(span) else { return };
@@ -171,6 +195,7 @@ impl Pieces {
         fetcher: &mut Option<Remote>,
     ) -> Result<(bool, Arc<[u8]>), String> {
         let (piece, source) = self.piece(span)?;
+        let _waiting = Waiting::begin(&self.readers);
         self.hints.learn(piece, when.now, when.next);
         let mut state = self.lock();
         state.announced.remove(&piece);

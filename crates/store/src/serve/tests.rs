@@ -172,6 +172,36 @@ fn a_fetch_that_breaks_off_is_done_by_the_next_reader() {
     assert_eq!(tries.load(Ordering::SeqCst), 2);
 }
 
+/// A rank that waits for an origin that does not answer is not taken for one that hangs.
+#[test]
+fn a_reader_that_waits_is_seen() {
+    let root = tempfile::tempdir().unwrap();
+    let store = put(&packed(root.path(), PackFormat::Shards));
+    let (working, remote) = (opener(&store), opener(&store)().unwrap());
+    let (asked, is_asked) = std::sync::mpsc::channel();
+    let (answer, is_answered) = std::sync::mpsc::channel::<()>();
+    let (asked, is_answered) = (std::sync::Mutex::new(asked), std::sync::Mutex::new(is_answered));
+    let silent: Opener = Arc::new(move || {
+        asked.lock().unwrap().send(()).unwrap();
+        is_answered.lock().unwrap().recv().unwrap();
+        working()
+    });
+    let objects = remote.wait(plain::objects(&remote)).unwrap();
+    let object = objects.iter().find(|object| object.bytes > SMALL).unwrap();
+    let cache = DiskCache::open(&root.path().join("cache"), 1 << 20).unwrap();
+    let pieces = Pieces::new(cache, vec![Source::object(object.name.clone(), object)], silent);
+    let span = data::remote::ByteRange { file: 0, offset: 100, bytes: 1000 };
+    assert!(!pieces.is_awaited());
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| pieces.read(span, data::remote::AccessTime::SOME_TIME, &mut None).is_ok());
+        is_asked.recv().unwrap();
+        assert!(pieces.is_awaited());
+        answer.send(()).unwrap();
+        assert!(reader.join().unwrap());
+    });
+    assert!(!pieces.is_awaited());
+}
+
 #[test]
 fn ranks_share_what_one_of_them_fetched_and_a_kill_costs_nothing() {
     let root = tempfile::tempdir().unwrap();
