@@ -1,4 +1,7 @@
-//! Reading shards: the indexes when the data is opened, a sample by position when it is needed, hashes on demand.
+//! Reading shards: the indexes when the data is opened, a sample by position when it is needed.
+//!
+//! Each sample that is read is compared with the first 64 bits of its BLAKE3, which every shard has had from the first
+//! version on, so a bit that flipped on a disk is an error with the name of the shard and never a wrong pixel.
 //!
 //! Whatever a shard claims is compared with the length that its manifest gives and with what surrounds it, so a damaged
 //! or hostile one is an error with its name, and nothing is taken for granted later.
@@ -40,6 +43,13 @@ pub(crate) struct Place {
     pub codec: SampleCodec,
     /// The first 64 bits of the BLAKE3 of its bytes and note, as the index has them.
     pub hash: u64,
+}
+
+impl Place {
+    /// Its bytes and its note's, which are read and checked together.
+    pub fn length(&self) -> u32 {
+        self.bytes + self.note
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -119,13 +129,36 @@ impl Shards {
         String::from_utf8(bytes).ok().filter(|name| !name.is_empty())
     }
 
-    /// Reads the bytes of one sample.
+    /// Reads the bytes of one sample, and checks that they are those that were packed.
+    ///
+    /// # Errors
+    /// [`Error::Read`] if the system refuses; [`Error::Image`] or, for text, [`Error::Layout`] if the bytes are others.
     pub fn read(&self, sample: usize, bytes: &mut Vec<u8>, when: AccessTime) -> Result<(), Error> {
         let place = self.places[sample];
         bytes.clear();
-        bytes.resize(place.bytes as usize, 0);
+        bytes.resize(place.length() as usize, 0);
         let read = self.files.read_due(place.shard, bytes, place.offset, when);
-        read.map_err(|source| Error::Read { name: self.name(sample), source })
+        read.map_err(|source| Error::Read { name: self.name(sample), source })?;
+        if long(blake3::hash(bytes).as_bytes(), 0) != place.hash {
+            return Err(self.altered(sample));
+        }
+        bytes.truncate(place.bytes as usize);
+        Ok(())
+    }
+
+    /// The error of a sample whose bytes are not those that were packed.
+    fn altered(&self, sample: usize) -> Error {
+        let Place { shard, slot, codec, .. } = self.places[sample];
+        let path = self.files.path(shard);
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let number = slot + 1;
+        match codec {
+            SampleCodec::Tokens => damaged(path, format!("document {number} does not match its checksum")),
+            SampleCodec::Original | SampleCodec::Coefficients | SampleCodec::Pixels => Error::Image {
+                name: self.name(sample),
+                why: format!("sample {number} of `{file}` does not match its checksum"),
+            },
+        }
     }
 
     /// Reads what is noted about one sample.

@@ -12,8 +12,8 @@ use super::forms::{all, open};
 use super::written::{ALL, Written};
 use super::{Files, complains, encoded, image, refused, scratch, spec};
 use crate::{
-    Error, InspectOptions, PackFormat, PackOptions, PackProgress, PackSummary, Part, SampleCodec, ShardManifest,
-    inspect, pack,
+    Dataset, Error, InspectOptions, PackFormat, PackOptions, PackProgress, PackSummary, Part, SampleCodec,
+    ShardManifest, inspect, pack,
 };
 
 const PARTS: [Part; 3] = [Part::Train, Part::Validation, Part::Test];
@@ -398,6 +398,26 @@ fn inspection_tells_what_lies_there() {
     let found = look(&out, true, None);
     let named: Vec<&str> = found.damaged.iter().map(|damaged| damaged.name.as_str()).collect();
     assert_eq!(named, ["data-000004.shard, sample 1"]);
+}
+
+/// A bit that flips on a disk after packing is noticed by whoever reads the sample, whatever it would decode to.
+#[test]
+fn a_flipped_bit_is_an_error_and_never_another_pixel() {
+    let root = scratch();
+    let source = Files::of(&[""], &["a", "b"], 10).folder(root.path());
+    let out = root.path().join("out");
+    let pixels = PackOptions { codec: SampleCodec::Pixels, ..options() };
+    let manifest = packed(&source, &out, &pixels).manifest;
+    let shard = out.join(&manifest.shards[1].file);
+    let mut bytes = fs::read(&shard).unwrap();
+    // Behind the head of the file and that of the image: any value is a pixel.
+    bytes[32 + 60] ^= 4;
+    fs::write(&shard, bytes).unwrap();
+    let error = Dataset::open(&spec(), &out, 0).unwrap_err();
+    complains(&error, "sample 1 of `data-000001.shard` does not match its checksum", "replace the file");
+    let left = Dataset::open(&Data { corrupt: Corrupt::Skip, ..spec() }, &out, 0).unwrap();
+    assert_eq!((left.counts().iter().sum::<u64>(), left.skipped().len()), (19, 1));
+    assert!(left.skipped()[0].why.contains("does not match its checksum"), "{:?}", left.skipped());
 }
 
 /// Coefficients are of JPEG files; what else lies there is kept as it is, if it can be read.

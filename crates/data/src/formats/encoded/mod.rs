@@ -110,7 +110,7 @@ impl Encoded {
                 Encoded::Spans(spans) => spans.place(sample),
                 Encoded::Shards(shards) => {
                     let place = shards.places()[sample];
-                    (place.shard, place.offset, place.bytes)
+                    (place.shard, place.offset, place.length())
                 }
             };
             Some((file, offset, bytes, when))
