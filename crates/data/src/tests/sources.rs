@@ -124,7 +124,7 @@ fn a_damaged_record_is_named_or_counted() {
 }
 
 #[test]
-fn a_cut_tar_keeps_what_came_before_if_asked() {
+fn a_damaged_tar_keeps_all_but_the_damage_if_asked() {
     let root = scratch();
     let path = Files::of(&[""], &["a", "b"], 15).tar(root.path());
     let bytes = fs::read(&path).unwrap();
@@ -132,7 +132,17 @@ fn a_cut_tar_keeps_what_came_before_if_asked() {
     refused(&spec(), &path, "the tar is damaged: it ends inside", "get the file again");
     let dataset = Dataset::open(&Data { corrupt: Corrupt::Skip, ..spec() }, &path, 0).unwrap();
     assert_eq!((dataset.counts().iter().sum::<u64>(), dataset.skipped().len()), (29, 1));
-    assert!(dataset.skipped()[0].why.contains("the rest of the tar is damaged"));
+    let why = &dataset.skipped()[0].why;
+    assert!(why.contains("29 images of it are read, and how many are missing behind them is not known"), "{why}");
+    // A header in the middle: only its own member is lost, and the others are read.
+    let mut broken = bytes.clone();
+    let header = broken.windows(9).position(|name| name == b"a/006.png").unwrap();
+    broken[header + 3] = b'x';
+    fs::write(&path, &broken).unwrap();
+    refused(&spec(), &path, "the tar is damaged: there is no header at byte", "get the file again");
+    let dataset = Dataset::open(&Data { corrupt: Corrupt::Skip, ..spec() }, &path, 0).unwrap();
+    assert_eq!((dataset.counts().iter().sum::<u64>(), dataset.skipped().len()), (29, 1));
+    assert!(dataset.skipped()[0].why.contains("bytes up to the next file in it are passed over"));
     let error = Dataset::open(&Data { corrupt: Corrupt::Skip, ..spec() }, &root.path().join("x.tar"), 0).unwrap_err();
     complains(&error, "there is no data at", "");
 }

@@ -9,6 +9,8 @@ use std::io;
 use crate::files::handles::{Opened, Window};
 
 const BLOCK: u64 = 512;
+/// What is damaged in more places is no tar.
+const MOST_DAMAGES: usize = 1000;
 /// Longer names and records of names belong to no image.
 const LONGEST_NAME: u64 = 1 << 20;
 
@@ -55,57 +57,101 @@ struct Extension {
     sparse: bool,
 }
 
-/// Shows every file and hard link to `visit`, in the order of the tar. What was shown before an error is sound.
-pub(super) fn entries(file: &Opened, mut visit: impl FnMut(Entry)) -> Result<(), Stop> {
+/// A place at which a tar is damaged.
+#[derive(Debug)]
+pub(super) struct Damage {
+    pub why: String,
+    /// Bytes up to the next sound header; none where no other follows.
+    pub passed: Option<u64>,
+}
+
+/// Shows every file and hard link to `visit`, in the order of the tar. What was shown before an error is sound. With
+/// `salvage`, reading goes on at the next sound header behind what is damaged, and all damage is returned.
+pub(super) fn entries(file: &Opened, salvage: bool, mut visit: impl FnMut(Entry)) -> Result<Vec<Damage>, Stop> {
     let mut window = Window::new(file)?;
     let mut extension = Extension::default();
+    let mut damages = Vec::new();
     let mut at = 0;
-    while at < window.length() {
-        let Some(header) = window.array::<512>(at)? else {
-            return Err(Stop::Damaged("it ends inside a header".into()));
-        };
-        if header.iter().all(|byte| *byte == 0) {
-            return Ok(());
+    loop {
+        match member(&mut window, at, &mut extension, &mut visit) {
+            Ok(Some(next)) => at = next,
+            Ok(None) => return Ok(damages),
+            Err(Stop::Damaged(why)) if salvage && damages.len() < MOST_DAMAGES => {
+                extension = Extension::default();
+                let next = next_header(&mut window, at + BLOCK)?;
+                damages.push(Damage { why, passed: next.map(|next| next - at) });
+                let Some(next) = next else { return Ok(damages) };
+                at = next;
+            }
+            Err(stop) => return Err(stop),
         }
-        if !sums_up(&header) {
-            return Err(Stop::Damaged(format!("there is no header at byte {at}")));
+    }
+}
+
+/// Where the next header of POSIX or GNU begins whose checksum is right.
+fn next_header(window: &mut Window, mut at: u64) -> io::Result<Option<u64>> {
+    while let Some(header) = window.array::<512>(at)? {
+        if &header[257..262] == b"ustar" && sums_up(&header) {
+            return Ok(Some(at));
         }
-        let size = number(&header[124..136]).ok_or_else(|| Stop::Damaged(format!("no size is given at byte {at}")))?;
-        let kind = header[156];
-        // The size that a pax record gives is that of the file, not of another extension between the two.
-        let bytes = match kind {
-            b'L' | b'K' | b'x' | b'g' => size,
-            _ => extension.bytes.unwrap_or(size),
-        };
-        let offset = at + BLOCK;
-        let end = offset.checked_add(bytes).filter(|end| *end <= window.length());
-        let Some(end) = end else {
-            let name = extension.name.take().unwrap_or_else(|| path(&header));
-            return Err(Stop::Damaged(format!("it ends inside `{}`", String::from_utf8_lossy(&name))));
-        };
-        match kind {
-            b'L' => extension.name = Some(until_zero(long(&mut window, offset, bytes)?).to_vec()),
-            b'K' => extension.link = Some(until_zero(long(&mut window, offset, bytes)?).to_vec()),
-            b'x' => extension.add(long(&mut window, offset, bytes)?)?,
-            b'g' => {} // Defaults for the whole tar; no name or size can be one.
-            _ => {
-                let Extension { name, link, sparse, .. } = std::mem::take(&mut extension);
-                let name = name.unwrap_or_else(|| path(&header));
-                match kind {
-                    b'S' => visit(Entry { name, kind: Kind::Sparse }),
-                    b'0' | b'7' | 0 if sparse => visit(Entry { name, kind: Kind::Sparse }),
-                    b'0' | b'7' | 0 => visit(Entry { name, kind: Kind::File { offset, bytes } }),
-                    b'1' => {
-                        let target = link.unwrap_or_else(|| until_zero(&header[157..257]).to_vec());
-                        visit(Entry { name, kind: Kind::Link(target) });
-                    }
-                    _ => {} // Folders, symbolic links and devices hold no samples.
+        at += BLOCK;
+    }
+    Ok(None)
+}
+
+/// Reads the header at `at` and shows its member; returns where the next header is, or nothing at the end.
+fn member(
+    window: &mut Window,
+    at: u64,
+    extension: &mut Extension,
+    visit: &mut impl FnMut(Entry),
+) -> Result<Option<u64>, Stop> {
+    if at >= window.length() {
+        return Ok(None);
+    }
+    let Some(header) = window.array::<512>(at)? else {
+        return Err(Stop::Damaged("it ends inside a header".into()));
+    };
+    if header.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
+    if !sums_up(&header) {
+        return Err(Stop::Damaged(format!("there is no header at byte {at}")));
+    }
+    let size = number(&header[124..136]).ok_or_else(|| Stop::Damaged(format!("no size is given at byte {at}")))?;
+    let kind = header[156];
+    // The size that a pax record gives is that of the file, not of another extension between the two.
+    let bytes = match kind {
+        b'L' | b'K' | b'x' | b'g' => size,
+        _ => extension.bytes.unwrap_or(size),
+    };
+    let offset = at + BLOCK;
+    let end = offset.checked_add(bytes).filter(|end| *end <= window.length());
+    let Some(end) = end else {
+        let name = extension.name.take().unwrap_or_else(|| path(&header));
+        return Err(Stop::Damaged(format!("it ends inside `{}`", String::from_utf8_lossy(&name))));
+    };
+    match kind {
+        b'L' => extension.name = Some(until_zero(long(window, offset, bytes)?).to_vec()),
+        b'K' => extension.link = Some(until_zero(long(window, offset, bytes)?).to_vec()),
+        b'x' => extension.add(long(window, offset, bytes)?)?,
+        b'g' => {} // Defaults for the whole tar; no name or size can be one.
+        _ => {
+            let Extension { name, link, sparse, .. } = std::mem::take(extension);
+            let name = name.unwrap_or_else(|| path(&header));
+            match kind {
+                b'S' => visit(Entry { name, kind: Kind::Sparse }),
+                b'0' | b'7' | 0 if sparse => visit(Entry { name, kind: Kind::Sparse }),
+                b'0' | b'7' | 0 => visit(Entry { name, kind: Kind::File { offset, bytes } }),
+                b'1' => {
+                    let target = link.unwrap_or_else(|| until_zero(&header[157..257]).to_vec());
+                    visit(Entry { name, kind: Kind::Link(target) });
                 }
+                _ => {} // Folders, symbolic links and devices hold no samples.
             }
         }
-        at = end.div_ceil(BLOCK) * BLOCK;
     }
-    Ok(())
+    Ok(Some(end.div_ceil(BLOCK) * BLOCK))
 }
 
 impl Extension {

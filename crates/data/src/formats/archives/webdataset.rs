@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::archive::{self, Entry, Kind, Stop};
+use super::archive::{self, Damage, Entry, Kind, Stop};
 use crate::Error;
 use crate::error::layout;
 use crate::files::handles::{Handles, Opened};
@@ -106,14 +106,12 @@ impl Members {
     fn of(tars: &[PathBuf], skip: bool, skipped: &mut Vec<Skipped>) -> Result<Members, Error> {
         let mut members = Members::default();
         for (path, number) in tars.iter().zip(0_u32..) {
-            if let Err(why) = members.list(path, number)? {
-                if !skip {
-                    let hint = "get the file again, or check it with `tar -tf`";
-                    return Err(layout(path, format!("the tar is damaged: {why}"), hint));
-                }
-                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                skipped.push(Skipped { name, why: format!("the rest of the tar is damaged: {why}") });
-            }
+            let hint = "get the file again, or check it with `tar -tf`";
+            let damages = members.list(path, number, skip)?;
+            let damages = damages.map_err(|why| layout(path, format!("the tar is damaged: {why}"), hint))?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let sentence = |why| Skipped { name: name.to_string(), why: format!("the tar is damaged: {why}") };
+            skipped.extend(damages.into_iter().map(sentence));
         }
         Ok(members)
     }
@@ -130,12 +128,14 @@ impl Members {
         images.iter().map(|((name, tar), _)| of(name, *tar)).collect()
     }
 
-    /// Adds those of one tar. The inner error says what is wrong with the tar; what came before it is kept.
-    fn list(&mut self, path: &Path, number: u32) -> Result<Result<(), String>, Error> {
+    /// Adds those of one tar. With `skip`, all that can be found in a damaged one, and what is wrong with it at each
+    /// damaged place; else the inner error says what is wrong at the first.
+    fn list(&mut self, path: &Path, number: u32, skip: bool) -> Result<Result<Vec<String>, String>, Error> {
         let refused = |source| Error::Read { name: path.display().to_string(), source };
         let file = Opened::open(path).map_err(refused)?;
         let (mut links, mut sparse) = (Vec::new(), None);
-        let read = archive::entries(&file, |Entry { name, kind }| {
+        let before = self.images.len();
+        let read = archive::entries(&file, skip, |Entry { name, kind }| {
             let Some(name) = tidy(&name) else { return };
             match kind {
                 Kind::File { offset, bytes } => self.add(name, (number, offset, bytes)),
@@ -150,8 +150,16 @@ impl Members {
             }
         }
         match (read, sparse) {
-            (Ok(()), None) => Ok(Ok(())),
-            (Ok(()), Some(name)) => Ok(Err(format!("`{name}` is stored as a sparse file, which is not read"))),
+            (Ok(damages), sparse) => {
+                let images = self.images.len() - before;
+                let mut sentences: Vec<String> = damages.into_iter().map(|one| described(one, images)).collect();
+                let sparse = sparse.map(|name| format!("`{name}` is stored as a sparse file, which is not read"));
+                match sparse {
+                    Some(sentence) if !skip => return Ok(Err(sentence)),
+                    sentence => sentences.extend(sentence),
+                }
+                Ok(Ok(sentences))
+            }
             (Err(Stop::Damaged(why)), _) => Ok(Err(why)),
             (Err(Stop::Read(source)), _) => Err(refused(source)),
         }
@@ -190,6 +198,14 @@ impl Members {
     }
 }
 
+/// What is lost where a tar is damaged, as far as it can be known, in a tar of which so many images are read.
+fn described(Damage { why, passed }: Damage, images: usize) -> String {
+    match passed {
+        Some(bytes) => format!("{why}; {bytes} bytes up to the next file in it are passed over"),
+        None => format!("{why}; {images} images of it are read, and how many are missing behind them is not known"),
+    }
+}
+
 /// The names of the classes that stand beside the tars, if they do.
 fn class_names(handles: &Handles) -> Option<Vec<String>> {
     let path = handles.paths().first()?.with_file_name(crate::pack::CLASSES);
@@ -200,10 +216,18 @@ fn class_names(handles: &Handles) -> Option<Vec<String>> {
     Some(text.lines().map(str::to_owned).collect())
 }
 
-/// A path without `.` and empty parts; `None` for a folder, and for what is hidden.
+/// A path below the root of the tar, without `.`, `..` and empty parts: names are labels only, so one that leads out of
+/// the tar begins at its root. `None` for a folder, and for what is hidden.
 fn tidy(bytes: &[u8]) -> Option<String> {
     let name = String::from_utf8_lossy(bytes);
-    let parts: Vec<&str> = name.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    let mut parts: Vec<&str> = Vec::new();
+    for part in name.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
     (!name.ends_with('/') && !parts.is_empty() && !parts.iter().any(|part| is_hidden(part))).then(|| parts.join("/"))
 }
 
@@ -270,6 +294,18 @@ mod tests {
         for wrong in ["a{1..", "a{x..3}", "a{3..1}", "a{0..99999999999}", "{0..9999}{0..9999}"] {
             assert!(expand(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn names_stay_below_the_root() {
+        let check =
+            |name: &str, expected: Option<&str>| assert_eq!(tidy(name.as_bytes()).as_deref(), expected, "{name}");
+        check("./a//1.png", Some("a/1.png"));
+        check("/data/a/1.png", Some("data/a/1.png"));
+        check("../../a/1.png", Some("a/1.png"));
+        check("b/../a/1.png", Some("a/1.png"));
+        check("a/", None);
+        check("a/.DS_Store", None);
     }
 
     #[test]
