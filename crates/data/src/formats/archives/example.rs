@@ -4,6 +4,9 @@
 //! { oneof { BytesList = 1, FloatList = 2, Int64List = 3 } }` and lists `{ repeated … value = 1 }`
 //! (tensorflow/core/example/feature.proto), in the encoding of protocol buffers: a key and a length before each field.
 //! All lengths are checked against what surrounds them, and nothing calls itself.
+//!
+//! It is read by hand because a generated message (`prost`) is decoded from all of its bytes, and nearly all of them are
+//! the image: of 4,000 records of 110 kB, 60 of 440 MB are read to list them, and the rest when the images are needed.
 
 use std::io;
 use std::ops::Range;
