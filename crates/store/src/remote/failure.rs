@@ -32,6 +32,11 @@ pub(crate) fn is_too_long(text: &str) -> bool {
     text.contains("File name too long")
 }
 
+/// Whether an object's key is none that a path can be: it has an empty part, or `.` or `..`.
+pub(crate) fn is_no_path(text: &str) -> bool {
+    text.contains("empty path segment") || text.contains("whilst parsing path segment")
+}
+
 /// Whether credentials were looked for on the machine itself, in vain.
 pub(crate) fn names_metadata(text: &str) -> bool {
     text.contains("169.254.169.254") || text.contains("metadata.google.internal")
@@ -55,6 +60,7 @@ pub(crate) fn may_pass(error: &StoreError) -> bool {
                 && !is_of_disk(&text)
                 && !is_in_the_way(&text)
                 && !is_too_long(&text)
+                && !is_no_path(&text)
         }
         StoreError::JoinError { .. } => true,
         _ => false,
@@ -114,5 +120,24 @@ pub(crate) fn without_secrets(text: &str) -> String {
     match kept.char_indices().nth(400) {
         Some((end, _)) => format!("{}…", &kept[..end]),
         None => kept,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn keys_that_are_no_paths_are_not_tried_again() {
+        let check = |key: &str| {
+            let source = Path::parse(key).expect_err("it is a path");
+            let error = StoreError::Generic { store: "S3", source: source.into() };
+            assert!(is_no_path(&chain(&error)) && !may_pass(&error), "{error}");
+        };
+        check("set/a//b.jpg");
+        check("set/../b.jpg");
+        check("set/./b.jpg");
     }
 }

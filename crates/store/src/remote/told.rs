@@ -4,8 +4,8 @@ use object_store::Error as StoreError;
 
 use super::Remote;
 use super::failure::{
-    NO_LIST, NO_RANGES, chain, is_in_the_way, is_of_disk, is_too_long, names_bucket, names_metadata, status,
-    without_secrets,
+    NO_LIST, NO_RANGES, chain, is_in_the_way, is_no_path, is_of_disk, is_too_long, names_bucket, names_metadata,
+    status, without_secrets,
 };
 use crate::Error;
 use crate::location::Location;
@@ -52,6 +52,10 @@ impl Remote {
                     }
                     (_, _) if is_too_long(&why) => {
                         "name a folder elsewhere whose path is shorter, or give the file a shorter name".to_owned()
+                    }
+                    (_, _) if is_no_path(&why) => {
+                        "rename or delete that object: no file can have a key with an empty part (`//`), `.` or `..`"
+                            .to_owned()
                     }
                     (_, _) if is_in_the_way(&why) => {
                         "move away what stands there, or name a folder elsewhere; then run the same command: it goes on \
