@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Packs killed; each is started anew until it ends.
-const KILLS: u64 = 180;
+/// Packs of each form that are killed after they have written a shard and before their last line.
+const HITS: u32 = 20;
+/// Starts that this may take: the others are killed before their first shard, or end by themselves.
+const MOST_STARTS: u32 = 500;
 
 struct Scene {
     folder: tempfile::TempDir,
@@ -24,16 +26,16 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// Pictures of two classes, half of them JPEGs.
-    fn pictures(&self, count: u32) -> PathBuf {
-        let folder = self.path("pictures");
+    /// Images of two classes, half of them JPEGs.
+    fn images(&self, count: u32) -> PathBuf {
+        let folder = self.path("images");
         for number in 0..count {
             let class = folder.join(format!("class-{}", number % 2));
             fs::create_dir_all(&class).unwrap();
             let pixel = |x: u32, y: u32| [(x * 9 + number * 5) as u8, (y * 11) as u8, (number % 2 * 200) as u8];
-            let picture = image::RgbImage::from_fn(48, 40, |x, y| image::Rgb(pixel(x, y)));
+            let image = image::RgbImage::from_fn(48, 40, |x, y| image::Rgb(pixel(x, y)));
             let ending = if number % 4 < 2 { "jpg" } else { "png" };
-            picture.save(class.join(format!("{number:03}.{ending}"))).unwrap();
+            image.save(class.join(format!("{number:03}.{ending}"))).unwrap();
         }
         folder
     }
@@ -59,57 +61,78 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     named.filter(|(name, _)| name != "pack.journal").map(|(name, path)| (name, fs::read(path).unwrap())).collect()
 }
 
+/// Bytes of all files of a folder; one that vanishes meanwhile counts nothing.
+fn written(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).map(|file| file.len()).sum()
+}
+
+/// Shards that the journal of a folder says are durable, and whether all is done: the journal says so, or a manifest.
+fn journal(folder: &Path) -> (usize, bool) {
+    let text = fs::read_to_string(folder.join("pack.journal")).unwrap_or_default();
+    let begun = |line: &&str, what: &str| line.starts_with(&format!("{{\"{what}\":"));
+    let shards = text.lines().filter(|line| begun(line, "shard")).count();
+    (shards, text.lines().any(|line| begun(&line, "finished")) || folder.join("manifest.json").exists())
+}
+
+/// Starts a pack and kills it once its folder holds so many bytes; returns whether the kill came first.
+fn killed_at(mut pack: Command, out: &Path, bytes: u64) -> bool {
+    let mut child = pack.spawn().unwrap();
+    while written(out) < bytes && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap().signal() == Some(9)
+}
+
 /// Whatever form is packed, and wherever it is killed: it ends with the bytes of one that was left alone, and has nothing
 /// to do after that.
 #[test]
 fn packs_that_are_killed_end_as_others() {
     let scene = Scene::new();
-    let source = scene.pictures(120);
+    let source = scene.images(400);
     let forms: [&[&str]; 3] = [
-        &["--json", "--codec", "coefficients", "--shard-size", "8KB", "--threads", "2"],
-        &["--json", "--shard-size", "16KB", "--threads", "2", "--split", "7:2:1"],
-        &["--json", "--format", "webdataset", "--shard-size", "16KB"],
+        &["--json", "--codec", "coefficients", "--shard-size", "5KB", "--threads", "2"],
+        &["--json", "--shard-size", "8KB", "--threads", "2", "--split", "7:2:1"],
+        &["--json", "--format", "webdataset", "--shard-size", "8KB"],
     ];
-    let (mut state, mut kills, mut whole) = (1_u64, 0, 0);
+    let mut state = 1_u64;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 33
     };
     for (number, form) in forms.iter().enumerate() {
         let (wanted, out) = (scene.path(&format!("wanted-{number}")), scene.path(&format!("out-{number}")));
-        // How long one takes only steers where the kills fall.
-        let began = Instant::now();
         told(&scene.pack(&source, &wanted, form).output().unwrap());
-        let most = began.elapsed().as_micros() as u64;
-        let wanted = contents(&wanted);
-        let mut started = 0;
-        while started < KILLS / forms.len() as u64 {
-            started += 1;
-            let mut child = scene.pack(&source, &out, form).spawn().unwrap();
-            std::thread::sleep(Duration::from_micros(next() % most.max(1)));
-            // It may have ended by itself.
-            child.kill().unwrap();
-            match child.wait().unwrap().success() {
-                false => kills += 1,
-                true => {
-                    assert!(contents(&out) == wanted, "the bytes are others, form {number}, start {started}");
-                    assert_eq!(told(&scene.pack(&source, &out, form).output().unwrap())["nothing_to_do"], true);
-                    whole += 1;
-                    fs::remove_dir_all(&out).unwrap();
-                }
+        let (all, wanted) = (written(&wanted), contents(&wanted));
+        let is_whole = || {
+            told(&scene.pack(&source, &out, form).output().unwrap());
+            assert!(contents(&out) == wanted, "the bytes are others, form {number}");
+            assert_eq!(told(&scene.pack(&source, &out, form).output().unwrap())["nothing_to_do"], true);
+        };
+        let (mut hits, mut starts) = (0, 0);
+        while hits < HITS {
+            starts += 1;
+            assert!(starts <= MOST_STARTS, "{hits} of {starts} kills came in the middle of the work, form {number}");
+            let (before, here) = (journal(&out).0, written(&out));
+            // Also behind the end, so that some are whole.
+            let bytes = here + next() % (all.saturating_sub(here) + all / 8);
+            let is_killed = killed_at(scene.pack(&source, &out, form), &out, bytes);
+            let (after, is_finished) = journal(&out);
+            hits += u32::from(is_killed && after > before && !is_finished);
+            if is_finished {
+                is_whole();
+                fs::remove_dir_all(&out).unwrap();
             }
         }
-        told(&scene.pack(&source, &out, form).output().unwrap());
-        assert!(contents(&out) == wanted, "the bytes are others, form {number}");
-        assert_eq!(told(&scene.pack(&source, &out, form).output().unwrap())["nothing_to_do"], true);
+        is_whole();
     }
-    println!("{kills} kills of {KILLS} packs, {whole} were whole before");
 }
 
 #[test]
 fn what_is_wrong_is_told() {
     let scene = Scene::new();
-    let source = scene.pictures(8);
+    let source = scene.images(8);
     let out = scene.path("out");
     let check = |source: &Path, more: &[&str], status: i32, wanted: &str| {
         let output = scene.pack(source, &out, more).output().unwrap();
@@ -135,7 +158,7 @@ fn what_is_wrong_is_told() {
     let broken = scene.path("broken.json");
     fs::write(&broken, "{}").unwrap();
     check(&broken, &[], 2, "it is not a COCO JSON");
-    // Texts where pictures are looked for.
+    // Texts where images are looked for.
     for name in ["texts.csv", "more.jsonl", "plain.txt"] {
         let texts = scene.path(name);
         fs::write(&texts, "label,text\n1,some words\n").unwrap();
