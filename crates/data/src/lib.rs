@@ -58,7 +58,7 @@ pub use detection::{
 pub use error::Error;
 pub use files::{cache, caught, remote, text};
 pub use formats::annotations::Annotation;
-pub use formats::{Skipped, preloading};
+pub use formats::{EXTENSIONS as IMAGE_EXTENSIONS, Skipped, preloading};
 pub use identity::preparation::Preparation;
 pub use identity::{DataChange, DataIdentity, Provenance};
 pub use loader::dataset::{Dataset, Outline};

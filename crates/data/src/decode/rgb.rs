@@ -1,13 +1,13 @@
-//! One JPEG or PNG file, decoded.
+//! One image file, decoded: JPEG, PNG, WebP, BMP, GIF or TIFF.
 //!
-//! The content decides which of the two it is, not the name. JPEG is our own ([`crate::decode::jpeg`]); PNG is the `image` crate's. Every image becomes 8-bit RGB: grey values are
-//! repeated, an alpha channel is dropped, orientation tags are not applied, as torchvision's `ImageFolder` does.
-//! What a file claims is checked before memory is taken for it, and a panic of a decoder is an error like any other.
+//! The content decides which of them it is, not the name. JPEG is our own ([`crate::decode::jpeg`]); the others are the
+//! `image` crate's. Every image becomes 8-bit RGB: grey values are repeated, an alpha channel is dropped, an animation
+//! shows its first frame, and EXIF's orientation is not applied, all as torchvision's `ImageFolder` does. What a file claims is checked before memory is taken for it, and a panic of a decoder is an error like any other.
 
 use std::io::Cursor;
 
 use image::codecs::png::PngDecoder;
-use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, Limits};
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Limits};
 
 use super::jpeg::{self, Decoder, PackedJpeg};
 use crate::files::caught::caught;
@@ -62,6 +62,16 @@ fn decode_any(bytes: &[u8], decoder: &mut Decoder) -> Result<Rgb, String> {
     Ok(Rgb { height, width, pixels })
 }
 
+/// The kinds of files that are read, as messages name them.
+const KINDS: &str = "JPEG, PNG, WebP, BMP, GIF and TIFF";
+
+/// What a decoder may take of memory.
+fn limits() -> Limits {
+    let mut limits = Limits::no_limits();
+    limits.max_alloc = Some(MOST_MEMORY);
+    limits
+}
+
 /// Decodes what is no JPEG.
 pub(crate) fn decode_other(bytes: &[u8]) -> Result<Rgb, String> {
     if let Some(image) = Pixels::plain(bytes) {
@@ -69,12 +79,15 @@ pub(crate) fn decode_other(bytes: &[u8]) -> Result<Rgb, String> {
     }
     match image::guess_format(bytes) {
         Ok(ImageFormat::Png) => {
-            let mut limits = Limits::no_limits();
-            limits.max_alloc = Some(MOST_MEMORY);
-            finish(PngDecoder::with_limits(Cursor::new(bytes), limits).map_err(|error| plainly(&error))?)
+            finish(PngDecoder::with_limits(Cursor::new(bytes), limits()).map_err(|error| plainly(&error))?)
         }
-        Ok(other) => Err(format!("it is {other:?}, and only JPEG and PNG are read")),
-        Err(_) => Err("it is neither JPEG nor PNG".into()),
+        Ok(format @ (ImageFormat::WebP | ImageFormat::Bmp | ImageFormat::Gif | ImageFormat::Tiff)) => {
+            let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
+            reader.limits(limits());
+            finish(reader.into_decoder().map_err(|error| plainly(&error))?)
+        }
+        Ok(other) => Err(format!("it is {other:?}, and only {KINDS} are read")),
+        Err(_) => Err(format!("it is none of {KINDS}")),
     }
 }
 
@@ -106,7 +119,10 @@ pub(crate) fn plain(image: &Rgb) -> Vec<u8> {
 fn finish(decoder: impl ImageDecoder) -> Result<Rgb, String> {
     let (width, height) = decoder.dimensions();
     let pixels = u64::from(width) * u64::from(height);
-    if pixels == 0 || pixels > MOST_PIXELS {
+    if pixels == 0 {
+        return Err(format!("it claims to be {width}×{height} pixels, which is no image"));
+    }
+    if pixels > MOST_PIXELS {
         return Err(format!("it claims to be {width}×{height} pixels; the limit is {MOST_PIXELS} pixels"));
     }
     let image = DynamicImage::from_decoder(decoder).map_err(|error| plainly(&error))?;
@@ -161,8 +177,28 @@ mod tests {
     }
 
     #[test]
+    fn other_kinds_of_files_are_read() {
+        let rgb = noise(7, 5);
+        for format in [ImageFormat::WebP, ImageFormat::Bmp, ImageFormat::Tiff] {
+            let found = read(&encoded(rgb.clone(), format)).unwrap();
+            assert_eq!((found.height, found.width, &found.pixels), (5, 7, rgb.as_raw()), "{format:?}");
+        }
+        // Of 256 colours.
+        let flat = RgbImage::from_pixel(6, 3, [200, 100, 50].into());
+        let found = read(&encoded(flat.clone(), ImageFormat::Gif)).unwrap();
+        assert_eq!((found.height, found.width, found.pixels), (3, 6, flat.into_raw()));
+    }
+
+    #[test]
     fn every_truncation_is_refused() {
-        for format in [ImageFormat::Png, ImageFormat::Jpeg] {
+        for format in [
+            ImageFormat::Png,
+            ImageFormat::Jpeg,
+            ImageFormat::WebP,
+            ImageFormat::Bmp,
+            ImageFormat::Gif,
+            ImageFormat::Tiff,
+        ] {
             let whole = encoded(noise(24, 24), format);
             for length in 0..whole.len() - 20 {
                 assert!(read(&whole[..length]).is_err(), "{format:?} of {length} of {} bytes", whole.len());
@@ -194,14 +230,18 @@ mod tests {
         let frame = jpeg.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
         jpeg[frame + 5..frame + 9].copy_from_slice(&[0xFF, 0xF0, 0xFF, 0xF0]);
         check(&jpeg, "65520×65520");
-        check(b"GIF89a, or so it says", "only JPEG and PNG");
-        check(b"hello", "neither");
+        check(b"\0\0\0\x1cftypavif, or so it says", "it is Avif, and only JPEG, PNG, WebP, BMP, GIF and TIFF are read");
+        check(b"hello", "it is none of JPEG, PNG, WebP, BMP, GIF and TIFF");
+        let mut bmp = encoded(noise(2, 2), ImageFormat::Bmp);
+        bmp[18..22].copy_from_slice(&0_u32.to_le_bytes());
+        assert!(!read(&bmp).unwrap_err().contains("limit"));
     }
 
     proptest! {
         #[test]
-        fn damage_never_panics(flips in prop::collection::vec((0_usize..2000, any::<u8>()), 1..20), jpeg: bool) {
-            let format = if jpeg { ImageFormat::Jpeg } else { ImageFormat::Png };
+        fn damage_never_panics(flips in prop::collection::vec((0_usize..2000, any::<u8>()), 1..20), kind in 0_usize..6) {
+            use ImageFormat::*;
+            let format = [Jpeg, Png, WebP, Bmp, Gif, Tiff][kind];
             let mut bytes = encoded(noise(16, 16), format);
             let length = bytes.len();
             for (at, value) in flips {

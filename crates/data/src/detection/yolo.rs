@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use super::listing::{Edges, LabelledBox, LabelledImage, Listing, part_named};
 use crate::error::layout;
 use crate::files::plain_file;
+use crate::formats::is_image;
 use crate::{Error, Part};
 
 /// Boxes may leave the image by this share of it, which rounding to few digits does.
@@ -77,8 +78,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>, entered: &mut Entered) -> Resul
             walk(&path, found, entered)?;
             continue;
         }
-        let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
-        if matches!(extension.as_deref(), Some("jpg" | "jpeg" | "png")) {
+        if is_image(&path) {
             found.push(path);
         }
     }

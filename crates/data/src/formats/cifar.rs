@@ -75,7 +75,15 @@ pub(super) fn index(folder: &Path, by_folders: ByFolders, skip: bool) -> Result<
         return Err(layout(folder, "there is no `data_batch_1.bin`", "get the files again"));
     }
     let content = Content::Decoded(Decoded { channels: 3, height: 32, width: 32, full: 255, pixels });
-    Ok(Index { classes, labels, homes: by_folders.then_some(homes), content, skipped, replaced: Vec::new() })
+    Ok(Index {
+        classes,
+        labels,
+        homes: by_folders.then_some(homes),
+        content,
+        skipped,
+        replaced: Vec::new(),
+        unread: Vec::new(),
+    })
 }
 
 /// The names in `batches.meta.txt`, one a line; without that file the numbers 0 to 9.

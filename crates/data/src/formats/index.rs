@@ -18,12 +18,14 @@ pub(crate) struct Index {
     pub skipped: Vec<Skipped>,
     /// Images in place of which a later one of the same name counts.
     pub replaced: Vec<String>,
+    /// Files whose names say that they are images of kinds that are not read.
+    pub unread: Vec<String>,
 }
 
 /// Images, as they were found.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// JPEG and PNG files.
+    /// Image files.
     Encoded(Encoded),
     /// Plain pixels.
     Decoded(Decoded),

@@ -24,7 +24,7 @@ impl Labels {
     pub fn into_index(self, encoded: Encoded) -> Index {
         let Labels { classes, labels, homes } = self;
         let content = Content::Encoded(encoded);
-        Index { classes, labels, homes, content, skipped: Vec::new(), replaced: Vec::new() }
+        Index { classes, labels, homes, content, skipped: Vec::new(), replaced: Vec::new(), unread: Vec::new() }
     }
 
     /// Classes, labels, and the split that the layout names for each sample if it names any.
@@ -38,10 +38,25 @@ pub(super) fn none(images: usize) -> Labels {
     Labels { classes: vec![String::new()], labels: vec![0; images], homes: None }
 }
 
-/// Whether a file's name says that it is an image.
-pub(super) fn is_image(path: &Path) -> bool {
+/// What the names of image files end in.
+pub const EXTENSIONS: [&str; 8] = ["jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff"];
+
+/// What the names of other image files end in, which are counted and left out.
+const UNREAD: [&str; 20] = [
+    "avif", "heic", "heif", "jxl", "jp2", "j2k", "jfif", "ico", "tga", "ppm", "pgm", "pbm", "pnm", "psd", "svg", "exr",
+    "hdr", "dds", "qoi", "dng",
+];
+
+/// Whether a file's name says that it is an image of a kind that is not read.
+pub(super) fn is_unread(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    ["jpg", "jpeg", "png"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+    UNREAD.iter().any(|known| extension.eq_ignore_ascii_case(known))
+}
+
+/// Whether a file's name says that it is an image.
+pub(crate) fn is_image(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
 /// Whether a file or folder of this name is passed over, as `.DS_Store` is.
@@ -59,7 +74,8 @@ pub(super) fn from_paths(
     by_folders: ByFolders,
 ) -> Result<Labels, Error> {
     if paths.is_empty() {
-        return Err(layout(root, "no file in it ends in `.jpg`, `.jpeg` or `.png`", TREE));
+        let why = format!("no file in it ends in `.{}`", EXTENSIONS.join("`, `."));
+        return Err(layout(root, why, TREE));
     }
     let by_folders = {
         let of_folders = |path: &PathBuf| {

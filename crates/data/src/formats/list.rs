@@ -75,7 +75,8 @@ pub(crate) fn list(path: &Path, reading: &Reading) -> Result<Index, Error> {
             return tables(path, form, files, reading);
         }
         let labels = labels::from_paths(path, &tree.images, &[], reading.by_folders)?;
-        return Ok(labels.into_index(Encoded::files(path, tree.images, Vec::new())));
+        let index = labels.into_index(Encoded::files(path, tree.images, Vec::new()));
+        return Ok(Index { unread: tree.unread, ..index });
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     if name.ends_with(".csv") || name.ends_with(".csv.gz") {
@@ -112,7 +113,7 @@ fn shards(folder: &Path, manifest: ShardManifest, reading: &Reading) -> Result<I
     let classes = if manifest.classes.is_empty() { vec![String::new()] } else { manifest.classes };
     let homes = homes_of(folder, &places, &classes, &labels, reading)?;
     let content = Content::Encoded(Encoded::Shards(shards));
-    Ok(Index { classes, labels, homes, content, skipped: Vec::new(), replaced: Vec::new() })
+    Ok(Index { classes, labels, homes, content, skipped: Vec::new(), replaced: Vec::new(), unread: Vec::new() })
 }
 
 /// The files that a pattern with braces names.
@@ -174,7 +175,15 @@ fn rows(root: &Path, (mut content, named, names, mut places): Listed, reading: &
     }
     let (classes, labels) = numbered(named.into_iter().flatten().collect(), names);
     let homes = homes_of(root, &places, &classes, &labels, reading)?;
-    Ok(Index { classes, labels, homes, content: Content::Encoded(content), skipped, replaced: Vec::new() })
+    Ok(Index {
+        classes,
+        labels,
+        homes,
+        content: Content::Encoded(content),
+        skipped,
+        replaced: Vec::new(),
+        unread: Vec::new(),
+    })
 }
 
 fn unknown(path: &Path, name: &str) -> Error {

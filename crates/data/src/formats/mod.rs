@@ -24,5 +24,7 @@ pub(crate) use self::encoded::loaded::Loaded;
 pub use self::encoded::loaded::preloading;
 pub use self::index::Skipped;
 pub(crate) use self::index::{ByFolders, Content, Decoded, Index, Reading};
+pub use self::labels::EXTENSIONS;
+pub(crate) use self::labels::is_image;
 pub(crate) use self::list::{index, list, unlabelled};
 pub(crate) use self::text_rows::{Record, texts_of_tables};

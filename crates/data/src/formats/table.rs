@@ -65,7 +65,7 @@ pub(super) fn index(path: &Path, by_folders: ByFolders, skip: bool) -> Result<In
     let labels = numbers.iter().map(|number| classes[number]).collect();
     let classes = classes.keys().map(u32::to_string).collect();
     let content = Content::Decoded(Decoded { channels: 1, height: 8, width: 8, full: FULL, pixels });
-    Ok(Index { classes, labels, homes: None, content, skipped, replaced: Vec::new() })
+    Ok(Index { classes, labels, homes: None, content, skipped, replaced: Vec::new(), unread: Vec::new() })
 }
 
 fn parse(line: &[u8]) -> Result<([u8; PIXELS], u32), String> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::archives::tfrecord;
 use super::index::Home;
-use super::labels::{home, is_hidden, is_image};
+use super::labels::{EXTENSIONS, home, is_hidden, is_image, is_unread};
 use crate::Error;
 use crate::error::layout;
 
@@ -16,6 +16,8 @@ pub(super) struct Tree {
     /// Relative to the root and sorted.
     pub images: Vec<PathBuf>,
     others: Vec<(Form, PathBuf)>,
+    /// Images of kinds that are not read.
+    pub unread: Vec<String>,
 }
 
 /// A form of file that holds many samples.
@@ -89,7 +91,7 @@ pub(super) fn home_of(path: &Path) -> Home {
 /// Links are followed, each folder once. Hidden files and files of other kinds are passed over.
 pub(super) fn walk(root: &Path) -> Result<Tree, Error> {
     let refused = |path: &Path, source| Error::Read { name: path.display().to_string(), source };
-    let (mut images, mut others) = (Vec::new(), Vec::new());
+    let (mut images, mut others, mut unread) = (Vec::new(), Vec::new(), Vec::new());
     let mut without = Vec::new();
     let mut seen = HashSet::new();
     let mut open = vec![PathBuf::new()];
@@ -116,6 +118,8 @@ pub(super) fn walk(root: &Path) -> Result<Tree, Error> {
             } else if is_file && is_image(&relative) {
                 useful = true;
                 images.push(relative);
+            } else if is_file && is_unread(&relative) {
+                unread.push(relative.display().to_string());
             } else if is_file && let Some(form) = Form::of(&relative) {
                 others.push((form, relative));
             }
@@ -125,9 +129,10 @@ pub(super) fn walk(root: &Path) -> Result<Tree, Error> {
         }
     }
     if let (Some(folder), false) = (without.iter().min(), images.is_empty()) {
-        let why = format!("no file in its folder `{}` ends in `.jpg`, `.jpeg` or `.png`", folder.display());
+        let why = format!("no file in its folder `{}` ends in `.{}`", folder.display(), EXTENSIONS.join("`, `."));
         return Err(layout(root, why, "put images into that folder, or remove it"));
     }
     images.sort();
-    Ok(Tree { root: root.to_owned(), images, others })
+    unread.sort();
+    Ok(Tree { root: root.to_owned(), images, others, unread })
 }

@@ -19,6 +19,8 @@ pub(super) struct Contents {
     pub labels: Vec<u32>,
     pub matter: Matter,
     pub parts: Vec<List>,
+    /// Names of files that are left out because they are images of kinds that are not read.
+    pub unread: Vec<String>,
     /// A hash of the listing and the options.
     pub fingerprint: String,
 }
@@ -59,7 +61,7 @@ impl Contents {
             let (classes, labels) = (std::mem::take(&mut documents.classes), std::mem::take(&mut documents.labels));
             return Contents::of(source, options, (classes, labels, None), Matter::Texts(documents));
         }
-        let Index { classes, labels, homes, content, skipped, .. } = list(source, options)?;
+        let Index { classes, labels, homes, content, skipped, unread, .. } = list(source, options)?;
         if let Content::Decoded(decoded) = &content
             && (decoded.channels, decoded.full) != (3, 255)
         {
@@ -76,7 +78,8 @@ impl Contents {
         if let (Some(first), false) = (skipped.first(), options.skip) {
             return Err(Error::Image { name: first.name.clone(), why: first.why.clone() });
         }
-        Contents::of(source, options, (classes, labels, homes), Matter::Images(content))
+        let contents = Contents::of(source, options, (classes, labels, homes), Matter::Images(content))?;
+        Ok(Contents { unread, ..contents })
     }
 
     fn of(
@@ -109,7 +112,7 @@ impl Contents {
             (None, None) => vec![list(None, (0..labels.len() as u32).collect())],
         };
         let fingerprint = fingerprint(source, options, &classes, &labels, &homes, &matter)?;
-        Ok(Contents { classes, labels, matter, parts, fingerprint })
+        Ok(Contents { classes, labels, matter, parts, unread: Vec::new(), fingerprint })
     }
 
     /// Whether any sample is packed coefficients already.

@@ -105,6 +105,8 @@ pub struct PackSummary {
     pub nothing_to_do: bool,
     /// Shards that an earlier call had finished.
     pub resumed: usize,
+    /// Names of files that are left out because they are images of kinds that are not read.
+    pub unread: Vec<String>,
 }
 
 /// Packs the data at `source` into the folder `out`, which is made if it is not there.
@@ -117,7 +119,8 @@ pub fn pack(
     options: &PackOptions,
     progress: &mut dyn FnMut(PackProgress),
 ) -> Result<PackSummary, Error> {
-    let contents = Contents::list(source, options, out)?;
+    let mut contents = Contents::list(source, options, out)?;
+    let unread = std::mem::take(&mut contents.unread);
     fs::create_dir_all(out).map_err(refusing(out))?;
     let (journal, done) = Journal::open(out, &contents.fingerprint)?;
     let manifest = match options.format {
@@ -125,7 +128,7 @@ pub fn pack(
         PackFormat::Webdataset => done.manifest.clone(),
     };
     if let Some(manifest) = manifest.filter(|manifest| is_whole(out, manifest)) {
-        return Ok(PackSummary { manifest, nothing_to_do: true, resumed: done.shards.len() });
+        return Ok(PackSummary { manifest, nothing_to_do: true, resumed: done.shards.len(), unread });
     }
     let resumed = done.shards.len();
     let encoder = Encoder::new(&contents, options, out)?;
@@ -158,7 +161,7 @@ pub fn pack(
         PackFormat::Webdataset => tars::finish(out, &contents.classes).and_then(|()| packing.journal.finish(&manifest)),
     }
     .map_err(refusing(out))?;
-    Ok(PackSummary { manifest, nothing_to_do: false, resumed })
+    Ok(PackSummary { manifest, nothing_to_do: false, resumed, unread })
 }
 
 /// Whether every shard is there, as far as lengths tell.

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use image::ImageFormat;
+
 use crate::files::replace::replace;
 use crate::shard::{Sample, SampleCodec};
 
@@ -86,8 +88,14 @@ impl TarWriter {
 /// The ending that tells readers how to decode a member.
 fn ending(sample: &Sample) -> io::Result<&'static str> {
     match sample.codec {
-        SampleCodec::Original if sample.bytes.starts_with(b"\x89PNG") => Ok("png"),
-        SampleCodec::Original => Ok("jpg"),
+        SampleCodec::Original => Ok(match image::guess_format(&sample.bytes) {
+            Ok(ImageFormat::Png) => "png",
+            Ok(ImageFormat::WebP) => "webp",
+            Ok(ImageFormat::Bmp) => "bmp",
+            Ok(ImageFormat::Gif) => "gif",
+            Ok(ImageFormat::Tiff) => "tiff",
+            Ok(_) | Err(_) => "jpg",
+        }),
         SampleCodec::Coefficients | SampleCodec::Pixels | SampleCodec::Tokens => {
             Err(io::Error::new(io::ErrorKind::InvalidInput, "only image files are put into tars"))
         }

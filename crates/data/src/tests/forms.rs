@@ -137,7 +137,11 @@ fn damaged_images_are_left_out_when_asked() {
     for path in [files.folder(root.path()), files.tar(root.path())] {
         let dataset = open(&skip, &path);
         let found: Vec<String> = dataset.skipped().iter().map(|left| format!("{}: {}", left.name, left.why)).collect();
-        let reasons = ["the file is empty", "the file ends before the image does", "it is neither JPEG nor PNG"];
+        let reasons = [
+            "the file is empty",
+            "the file ends before the image does",
+            "it is none of JPEG, PNG, WebP, BMP, GIF and TIFF",
+        ];
         let names = ["a/0-empty.png", "b/cut.jpg", "b/text.png"];
         assert_eq!(found, [0, 1, 2].map(|i| format!("{}: {}", names[i], reasons[i])));
         assert_eq!(dataset.counts(), [28, 8, 4]);

@@ -420,6 +420,34 @@ fn a_flipped_bit_is_an_error_and_never_another_pixel() {
     assert!(left.skipped()[0].why.contains("does not match its checksum"), "{:?}", left.skipped());
 }
 
+/// Every kind of image that is read is packed, and what is not read is named, in a folder and in a tar alike.
+#[test]
+fn no_image_vanishes_in_silence() {
+    let root = scratch();
+    let mut files = Files::of(&[""], &["a", "b"], 4);
+    for (ending, format) in
+        [("webp", ImageFormat::WebP), ("bmp", ImageFormat::Bmp), ("gif", ImageFormat::Gif), ("tif", ImageFormat::Tiff)]
+    {
+        files = files.with(&format!("a/other.{ending}"), encoded(&image(5, 6), format));
+    }
+    let files = files.with("b/photo.HEIC", "of a telephone");
+    for (number, source) in [files.folder(root.path()), files.tar(root.path())].into_iter().enumerate() {
+        let found = inspect(&source, &InspectOptions { verify: true, sheet: None, threads: 1 }).unwrap();
+        assert_eq!((found.samples, found.damaged.len(), &found.unread[..]), (12, 0, &["b/photo.HEIC".to_owned()][..]));
+        for kind in ["webp", "bmp", "gif", "tiff"] {
+            assert_eq!(found.kinds.get(kind), Some(&1), "{:?}", found.kinds);
+        }
+        for format in [PackFormat::Shards, PackFormat::Webdataset] {
+            let out = root.path().join(format!("{number}-{format:?}"));
+            let packed = packed(&source, &out, &PackOptions { format, ..options() });
+            assert_eq!((packed.manifest.samples, packed.unread), (12, vec!["b/photo.HEIC".to_owned()]));
+            for part in PARTS {
+                assert_eq!(all(&open(&spec(), &out), part), all(&open(&spec(), &source), part));
+            }
+        }
+    }
+}
+
 /// Coefficients are of JPEG files; what else lies there is kept as it is, if it can be read.
 #[test]
 fn coefficients_leave_out_what_cannot_be_read() {

@@ -84,7 +84,7 @@ fn damaged_images_are_named() {
         ("b/cut.jpg", &jpeg[..jpeg.len() - 40], "the file ends before the image does"),
         ("b/empty.png", &[], "the file is empty"),
         ("b/flipped.png", &png, ""),
-        ("b/text.jpeg", b"hello", "it is neither JPEG nor PNG"),
+        ("b/text.jpeg", b"hello", "it is none of JPEG, PNG, WebP, BMP, GIF and TIFF"),
     ];
     for (number, (name, bytes, why)) in cases.into_iter().enumerate() {
         let files = Files::of(&[""], &["a", "b"], 30).with(name, bytes).with("b/z.png", "x");
@@ -117,7 +117,7 @@ fn a_class_without_readable_images() {
     let root = scratch();
     let files = Files::of(&[""], &["a", "b"], 10).with("c/1.png", "x").with("c/2.png", "y");
     let skip = Data { corrupt: Corrupt::Skip, ..spec() };
-    refused(&skip, &files.folder(root.path()), "not one image of the class `c`", "`c/1.png`: it is neither");
+    refused(&skip, &files.folder(root.path()), "not one image of the class `c`", "`c/1.png`: it is none of");
     let files = Files::default().with("a/1.png", "x").with("b/2.png", "y");
     refused(&skip, &files.tar(root.path()), "`a/1.png` cannot be read", "");
 }

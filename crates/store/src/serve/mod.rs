@@ -81,14 +81,12 @@ type Opener = Arc<dyn Fn() -> Result<Remote, Error> + Send + Sync>;
 
 /// Between two tries to accept a reader.
 const PAUSE: Duration = Duration::from_millis(50);
-/// A smaller file that is no picture is fetched when serving begins, and so is one whose form is read whole.
+/// A smaller file that is no image is fetched when serving begins, and so is one whose form is read whole.
 const SMALL: u64 = 64 << 10;
 /// Those are held in memory on their way, and lie beside the cache.
 const LARGEST_WHOLE: u64 = 256 << 20;
 /// Endings of files that are read whole.
 const WHOLE: [&str; 9] = [".json", ".jsonl", ".csv", ".txt", ".gz", ".u16", ".u32", ".names", ".bin"];
-/// Of pictures that are files of their own, each of which is a piece.
-const PICTURES: [&str; 3] = [".jpg", ".jpeg", ".png"];
 
 /// Serves what lies at `uri`, keeping at most `budget` bytes of it.
 ///
@@ -113,7 +111,7 @@ fn serve_from(location: &Location, opener: Opener, budget: u64, places: Places<'
     for source in files {
         let Source { name, bytes, .. } = &source;
         check_name(name).map_err(|why| remote.damaged(name, format!("its name is refused: {why}")))?;
-        let is_by_pieces = *bytes > SMALL || (*bytes > 0 && ends(name, &PICTURES));
+        let is_by_pieces = *bytes > SMALL || (*bytes > 0 && is_image(name));
         if is_by_pieces && !ends(name, &WHOLE) {
             holes.push(RemoteFile { name: name.clone(), bytes: *bytes });
             sources.push(source);
@@ -194,6 +192,12 @@ fn objects(remote: &Remote, folder: &Path) -> Result<Vec<Object>, Error> {
         objects.push(found);
     }
     Ok(objects)
+}
+
+/// Whether it is an image that is a file of its own, and so a piece.
+fn is_image(name: &str) -> bool {
+    name.rsplit_once('.')
+        .is_some_and(|(_, last)| data::IMAGE_EXTENSIONS.iter().any(|known| last.eq_ignore_ascii_case(known)))
 }
 
 fn ends(name: &str, endings: &[&str]) -> bool {

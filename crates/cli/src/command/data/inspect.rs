@@ -134,6 +134,10 @@ fn lines(found: &Inspection) -> Vec<String> {
         let count = found.replaced.len();
         lines.push(format!("replaced  {count} by a later image of the same name in the tar, the first `{first}`"));
     }
+    if let Some(first) = found.unread.first() {
+        let count = found.unread.len();
+        lines.push(format!("left out  {count} of image formats that are not read, the first `{first}`"));
+    }
     if found.verified > 0 {
         lines.push(format!("verified  {} samples, {} damaged", found.verified, found.damaged.len()));
     }

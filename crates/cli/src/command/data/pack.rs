@@ -157,8 +157,8 @@ fn json(packed: &PackSummary, out: &Path, took: Duration) -> Value {
     let (bytes, source) = sizes(packed);
     json!({
         "out": out, "samples": manifest.samples, "classes": manifest.classes.len(), "shards": manifest.shards.len(),
-        "bytes": bytes, "source_bytes": source, "skipped": manifest.skipped.len(), "resumed_shards": packed.resumed,
-        "nothing_to_do": packed.nothing_to_do, "seconds": took.as_secs_f64(),
+        "bytes": bytes, "source_bytes": source, "skipped": manifest.skipped.len(), "unread": packed.unread.len(),
+        "resumed_shards": packed.resumed, "nothing_to_do": packed.nothing_to_do, "seconds": took.as_secs_f64(),
     })
 }
 
@@ -168,6 +168,10 @@ fn present(packed: &PackSummary, out: &Path, printer: &mut Printer) {
     if let Some(first) = manifest.skipped.first() {
         let count = manifest.skipped.len();
         printer.say(format!("skipped {count} that cannot be decoded; the first is `{}`: {}", first.name, first.why));
+    }
+    if let Some(first) = packed.unread.first() {
+        let count = packed.unread.len();
+        printer.say(format!("left out {count} of image formats that are not read; the first is `{first}`"));
     }
     match (packed.nothing_to_do, packed.resumed) {
         (true, _) => printer.say("nothing to do: already packed"),

@@ -16,7 +16,7 @@ use crate::formats::class_names::{Named, numbered};
 use crate::formats::encoded::Encoded;
 use crate::formats::encoded::spans::{Beside, Names, Span, Spans};
 use crate::formats::index::{Content, Home, Index, Reading, Skipped};
-use crate::formats::labels::{from_paths, homes_of, is_hidden, is_image};
+use crate::formats::labels::{from_paths, homes_of, is_hidden, is_image, is_unread};
 
 /// A class or a JSON beside an image is read when the data is opened; longer ones hold no class.
 const LONGEST_CLASS: u64 = 4 << 10;
@@ -37,6 +37,8 @@ struct Members {
     texts: BTreeMap<(String, u32), Place>,
     /// Images that came again later in their tar, by name.
     replaced: Vec<String>,
+    /// Images of kinds that are not read, by name.
+    unread: Vec<String>,
 }
 
 /// The samples of some tars, which lie in one data set; `homes` are the parts that the names of the tars tell.
@@ -48,7 +50,7 @@ pub(in crate::formats) fn index(
 ) -> Result<Index, Error> {
     let mut skipped = Vec::new();
     let mut members = Members::of(&tars, reading.skip, &mut skipped)?;
-    let replaced = std::mem::take(&mut members.replaced);
+    let (replaced, unread) = (std::mem::take(&mut members.replaced), std::mem::take(&mut members.unread));
     let handles = Handles::new(tars);
     let mut images: Vec<Image> = std::mem::take(&mut members.images).into_iter().collect();
     // As a folder is sorted: part by part, so that `a/b` comes before `a-b/c`.
@@ -75,7 +77,7 @@ pub(in crate::formats) fn index(
     let beside = members.beside(&images);
     let names = Names::each(images.iter().map(|((name, _), _)| name.as_str()));
     let content = Content::Encoded(Encoded::Spans(Spans { files: handles, spans, names, beside }));
-    Ok(Index { classes, labels, homes, content, skipped, replaced })
+    Ok(Index { classes, labels, homes, content, skipped, replaced, unread })
 }
 
 /// Removes the images that have no class although others have one; returns what is said about each.
@@ -173,6 +175,8 @@ impl Members {
             if before.is_some_and(|before| before != place) {
                 self.replaced.push(name);
             }
+        } else if is_unread(Path::new(&name)) {
+            self.unread.push(name);
         } else if ending == "cls" {
             self.classes.insert((key, place.0), place);
         } else if ending == "json" {

@@ -15,7 +15,7 @@ use crate::files::handles::{Handles, LARGEST_FILE, Whole, check_length};
 use crate::files::remote::{AccessTime, ByteRange, Client};
 use crate::shard::{SampleCodec, Shards};
 
-/// JPEG and PNG files that are read when they are needed.
+/// Image files that are read when they are needed.
 #[derive(Debug)]
 pub(crate) enum Encoded {
     /// Files under a folder, and what a list beside them notes about each, if there is one.

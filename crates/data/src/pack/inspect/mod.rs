@@ -57,6 +57,8 @@ pub struct Inspection {
     pub damaged: Vec<Skipped>,
     /// Names of images in place of which a later one of the same name, in the same tar, counts.
     pub replaced: Vec<String>,
+    /// Names of files that are left out because they are images of kinds that are not read.
+    pub unread: Vec<String>,
     /// Samples that were read and checked.
     pub verified: u64,
 }
@@ -107,7 +109,7 @@ pub fn inspect(path: &Path, options: &InspectOptions) -> Result<Inspection, Erro
         (Err(_), Some(wrong)) if !wrong.is_empty() => return Ok(unlisted(manifest, wrong.clone())),
         (Err(error), _) => return Err(error),
     };
-    let Index { classes, labels, homes, content, skipped, replaced } = &index;
+    let Index { classes, labels, homes, content, skipped, replaced, unread } = &index;
     let mut counts = vec![0; classes.len()];
     labels.iter().for_each(|label| counts[*label as usize] += 1);
     let mut damaged = skipped.clone();
@@ -146,6 +148,7 @@ pub fn inspect(path: &Path, options: &InspectOptions) -> Result<Inspection, Erro
         sheet,
         damaged,
         replaced: replaced.clone(),
+        unread: unread.clone(),
         verified,
     })
 }
@@ -166,6 +169,7 @@ fn unlisted(manifest: Option<ShardManifest>, damaged: Vec<Skipped>) -> Inspectio
         sheet: Vec::new(),
         damaged,
         replaced: Vec::new(),
+        unread: Vec::new(),
         verified: samples,
     }
 }
@@ -273,6 +277,10 @@ fn header(bytes: &[u8]) -> Result<(String, u64, u64), String> {
     let kind = match image::guess_format(bytes) {
         Ok(ImageFormat::Jpeg) => "jpeg",
         Ok(ImageFormat::Png) => "png",
+        Ok(ImageFormat::WebP) => "webp",
+        Ok(ImageFormat::Bmp) => "bmp",
+        Ok(ImageFormat::Gif) => "gif",
+        Ok(ImageFormat::Tiff) => "tiff",
         Ok(_) | Err(_) => {
             let image = decode_once(bytes)?;
             return Ok(("pixels".to_owned(), image.width as u64, image.height as u64));
