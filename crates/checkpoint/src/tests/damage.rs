@@ -59,7 +59,9 @@ fn damaged_best_weights_cost_themselves_alone() {
     let whole = fs::read(&file).unwrap();
     let check = |damaged: Option<&[u8]>, why: &str| {
         fs::remove_file(&file).unwrap();
-        damaged.map(|bytes| fs::write(&file, bytes).unwrap());
+        if let Some(bytes) = damaged {
+            fs::write(&file, bytes).unwrap();
+        }
         let (loaded, passed_over) = newest_verified(folder, JOB);
         let loaded = loaded.unwrap();
         assert_eq!((loaded.manifest.step, passed_over.len(), &loaded.best), (40, 0, &None));

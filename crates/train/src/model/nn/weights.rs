@@ -74,7 +74,6 @@ impl Weights {
     }
 
     /// A block of the network, whose parameters are those that `make` creates.
-    #[expect(clippy::arc_with_non_send_sync, reason = "a backward pass may want the block after its network is lent")]
     pub(in crate::model) fn block<Block>(
         &mut self,
         make: impl FnOnce(&mut Weights) -> Result<Block>,
