@@ -127,6 +127,7 @@ impl AccessSchedule for Hints {
 }
 
 impl Pieces {
+    /// Pieces of `sources`, none of which has been asked for; `opener` opens the location for each thread that fetches.
     pub fn new(cache: DiskCache, sources: Vec<Source>, opener: Opener) -> Pieces {
         Pieces {
             sources,
@@ -163,6 +164,7 @@ impl Pieces {
         self.changed.notify_all();
     }
 
+    /// Reads that the cache answered, and that went to the origin.
     pub fn counts(&self) -> CacheCounts {
         CacheCounts { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
     }
