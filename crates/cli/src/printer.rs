@@ -6,6 +6,9 @@ use serde::Serialize;
 
 use crate::error::Error;
 
+/// Letters of a quoted value that an error shows.
+const QUOTED: usize = 300;
+
 /// Prints for people, or JSON for programs.
 #[derive(Debug)]
 pub struct Printer {
@@ -137,10 +140,10 @@ impl Printer {
         let red = self.paint("31;1");
         let bold = self.paint("1");
         let reset = self.paint("0");
-        let mut text = format!("{red}error:{reset} {}", plain(&error.to_string()));
+        let mut text = format!("{red}error:{reset} {}", clipped(&plain(&error.to_string())));
         let mut source = std::error::Error::source(error);
         while let Some(cause) = source {
-            let told = plain(&cause.to_string());
+            let told = clipped(&plain(&cause.to_string()));
             // Some errors hold their cause in their own message; it is printed once.
             if !text.contains(&told) {
                 text.push_str(&format!("\n  caused by: {told}"));
@@ -148,7 +151,7 @@ impl Printer {
             source = cause.source();
         }
         if let Some(hint) = error.hint() {
-            text.push_str(&format!("\n  {bold}hint:{reset} {}", plain(&hint)));
+            text.push_str(&format!("\n  {bold}hint:{reset} {}", clipped(&plain(&hint))));
         }
         self.painted(&text);
     }
@@ -192,6 +195,33 @@ fn plain(text: &str) -> String {
     text.chars().filter(|c| *c == '\n' || *c == '\t' || !c.is_control()).collect()
 }
 
+/// Shortens what stands in backticks and is longer than a path can reasonably be: a value that was pasted by mistake.
+fn clipped(text: &str) -> String {
+    if !text.matches('`').count().is_multiple_of(2) {
+        return text.to_owned();
+    }
+    let parts = text.split('`').enumerate().map(|(place, part)| match part.char_indices().nth(QUOTED) {
+        Some((end, _)) if place % 2 == 1 => format!("{}…", &part[..end]),
+        _ => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join("`")
+}
+
 fn terminal_width() -> usize {
     rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| usize::from(size.ws_col).max(20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_was_pasted_by_mistake_is_shortened() {
+        let long = "y".repeat(900_000);
+        let shown = clipped(&format!("cannot read `/tmp/{long}`: `b`"));
+        assert_eq!(shown, format!("cannot read `/tmp/{}…`: `b`", "y".repeat(QUOTED - 5)));
+        assert_eq!(clipped("cannot read `a`"), "cannot read `a`");
+        let unbalanced = format!("it said ` {long}");
+        assert_eq!(clipped(&unbalanced), unbalanced);
+    }
 }

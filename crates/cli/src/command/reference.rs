@@ -43,7 +43,8 @@ pub fn run(args: Args, printer: &mut Printer) -> Result<u8, Error> {
             root.build();
             printer.data(markdown(&mut root).trim_end());
         }
-        Topic::JobFile => printer.json(&job_file()),
+        // Not as JSON that is shown to a user: that hides what stands under `envs` and `secrets`, here descriptions.
+        Topic::JobFile => printer.data(job_file().to_string()),
     }
     Ok(exit::DONE)
 }

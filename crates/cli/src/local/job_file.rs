@@ -127,6 +127,12 @@ pub fn read(
         };
         job.envs.insert(name.to_owned(), value.to_owned());
     }
+    let is_given =
+        |problem: &Problem| problem.key.strip_prefix("envs.").is_some_and(|name| job.envs.contains_key(name));
+    let problems: Vec<Problem> = parsed.unset.into_iter().filter(|problem| !is_given(problem)).collect();
+    if !problems.is_empty() {
+        return Err(Error::Job(Problems { file: name, problems }));
+    }
     secrets(&mut job, typed, variable, printer)?;
     Ok(LoadedJob { job, source: JobSource { name, text }, unrentable })
 }

@@ -38,8 +38,8 @@ pub(crate) struct JobFile {
     pub budget: Option<BudgetKeys>,
     /// Limit on the time from submission to end.
     pub deadline: Option<Duration>,
-    /// Environment variables of the job.
-    pub envs: Option<BTreeMap<String, EnvText>>,
+    /// Environment variables of the job. `NAME: null` must be given with `--env NAME=VALUE`.
+    pub envs: Option<BTreeMap<String, Option<EnvText>>>,
     /// Secret environment variables, such as tokens: encrypted at rest, passed to the program only, and masked in logs and reports. `NAME: null` takes the value from `--secret NAME`.
     pub secrets: Option<BTreeMap<String, Option<EnvText>>>,
     /// Which machines may be rented, what they must have, and when to retry.

@@ -66,7 +66,7 @@ pub(super) fn lower(
     let rest = Job {
         name: file.name.unwrap_or_else(|| name_from(stem(file_name))),
         work: Work::Command(Command { workdir: None, setup: None, run: String::new() }),
-        envs: file.envs.into_iter().flatten().map(|(name, value)| (name, value.0)).collect(),
+        envs: file.envs.into_iter().flatten().filter_map(|(name, value)| Some((name, value?.0))).collect(),
         secrets: file
             .secrets
             .into_iter()

@@ -5,6 +5,7 @@
 //! each other. Every step collects problems and goes on, so that a user hears of all of them at once. What SkyPilot's
 //! keys mean here stands in [`served`], how its scalars are read in [`scalar`].
 
+mod elsewhere;
 mod keys;
 mod lower;
 pub mod nearest;
@@ -43,6 +44,8 @@ pub struct Parsed {
     pub warnings: Vec<Problem>,
     /// What asks for machines that can be planned but not yet rented, in the order of the lines: `gradus run` refuses it.
     pub unrentable: Vec<Problem>,
+    /// Variables of `envs` without a value, as `envs.NAME: null` writes them: each must be given with `--env`.
+    pub unset: Vec<Problem>,
 }
 
 impl Job {
@@ -121,6 +124,7 @@ fn read(text: &str, file_name: &str) -> Result<Parsed, Vec<Problem>> {
             without_holes(shaped)
         }
     };
+    let unset = unset(&keys, &tree);
     let lowered = lower::lower(keys, parameters, &tree, file_name, &mut problems);
     let sense = sense::check(&lowered.rest, lowered.work.as_ref());
     let is_new = |found: &Problem| !problems.iter().any(|said| said.key.starts_with(&found.key));
@@ -134,9 +138,20 @@ fn read(text: &str, file_name: &str) -> Result<Parsed, Vec<Problem>> {
     in_order(&mut problems, &tree);
     in_order(&mut warnings, &tree);
     match lowered.job() {
-        Some(job) if problems.is_empty() => Ok(Parsed { job, warnings, unrentable }),
+        Some(job) if problems.is_empty() => Ok(Parsed { job, warnings, unrentable, unset }),
         Some(_) | None => Err(problems),
     }
+}
+
+/// The variables of `envs` that are null.
+fn unset(keys: &keys::JobFile, tree: &tree::Node) -> Vec<Problem> {
+    let names = keys.envs.iter().flatten().filter(|(_, value)| value.is_none());
+    let problem = |(name, _): (&String, _)| {
+        let key = format!("envs.{name}");
+        let problem = Problem { line: tree.line_of(&key), ..Problem::at(key, "this variable has no value") };
+        problem.hint(format!("pass `--env {name}=VALUE`, or write a value; `\"\"` is the empty text"))
+    };
+    names.map(problem).collect()
 }
 
 /// The sections that can be read on their own, so that the others do not hide what is wrong with them.

@@ -8,6 +8,7 @@ mod amounts;
 
 use serde_json::{Map, Value as Json, json};
 
+use super::elsewhere::instead;
 use super::nearest::nearest;
 use super::scalar::{Dialect, Scalar, python_text, resolve};
 use super::served::{SKY_KEYS, SkySupport, served};
@@ -184,9 +185,10 @@ impl<'schema> Walk<'schema, '_> {
         let parent = place.path.strip_suffix(name).unwrap_or_default();
         let theirs = SKY_KEYS.iter().filter_map(|key| key.path.strip_prefix(parent)).filter(|key| !key.contains('.'));
         let near = nearest(name, known.iter().copied().chain(theirs));
-        let hint = match near {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("known keys here: {}", quoted(known)),
+        let hint = match (instead(&place.path), near) {
+            (Some(instead), _) => instead.to_owned(),
+            (None, Some(near)) => format!("did you mean `{near}`?"),
+            (None, None) => format!("known keys here: {}", quoted(known)),
         };
         self.problem(place.line, &place.path, "unknown key".to_owned(), Some(hint));
     }
@@ -301,12 +303,32 @@ impl<'schema> Walk<'schema, '_> {
                 "no" | "off" | "n" => Some("write `false`".to_owned()),
                 _ => None,
             },
-            Scalar::Text => nearest(&raw.text, words.iter().copied()).map(|near| format!("did you mean `{near}`?")),
+            Scalar::Text => self.nearest_way(ways, &words, &raw.text),
             _ => None,
         };
+        let hint = hint.or_else(|| self.in_its_key(ways, &shown, place));
         let message = format!("expected {}, found {}", expected(ways), found(raw, meaning));
         self.problem(line, &place.path, message, hint);
         None
+    }
+
+    /// The word or kind that a text most likely means, as it is written.
+    fn nearest_way(&self, ways: &[Way], words: &[&str], text: &str) -> Option<String> {
+        let tags = ways.iter().filter_map(|way| tag(way));
+        let near = nearest(text, words.iter().copied().chain(tags))?;
+        let meant = match ways.iter().find(|way| tag(way) == Some(near)) {
+            Some(way) => self.example(way, near),
+            None => near.to_owned(),
+        };
+        Some(format!("did you mean `{meant}`?"))
+    }
+
+    /// A single value where a section of one required key belongs, such as `budget: $5`: what to write.
+    fn in_its_key(&self, ways: &[Way], shown: &str, place: &Place) -> Option<String> {
+        let section = ways.iter().find(|way| allows(way, "object") && !is_tagged(way))?;
+        let [required] = &section["required"].as_array()?[..] else { return None };
+        let name = place.path.rsplit('.').next()?;
+        Some(format!("write `{name}: {{{}: {shown}}}`", required.as_str()?))
     }
 
     /// How a kind that needs constants is written, with its required keys.

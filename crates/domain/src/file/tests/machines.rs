@@ -171,7 +171,7 @@ fn money_and_time_make_sense() {
         "2 budget.alert: the alert at nothing would come at once (write a share such as `80%`)",
     );
     check("budget: {max: 1.0000001}", "2 budget.max: `1.0000001` is finer than a micro-dollar");
-    check("budget: $5", "2 budget: expected a mapping, found the text `$5`");
+    check("budget: $5", "2 budget: expected a mapping, found the text `$5` (write `budget: {max: $5}`)");
     check("deadline: 1h30m", "ok");
     check("deadline: 90", "ok");
     check("deadline: 0s", "2 deadline: no job ends in no time (write a duration such as `2h`, or leave it out)");

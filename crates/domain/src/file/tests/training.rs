@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Job, check, train_with};
+use super::{Job, check, run_with, train_with};
 use crate::job::Work;
 use crate::train::{Model, ModelSource};
 
@@ -139,8 +139,8 @@ fn values_of_a_train_section_make_sense() {
     check("stop: {accuracy: 98%}", "ok");
     check("stop: 98%", "6 train.stop: expected a mapping, found the text `98%`");
     check(
-        "learning_rate: 1",
-        "6 train.learning_rate: unknown key (known keys here: `model`, `loss`, `weights`, `data`, `epochs`, `batch`, `accumulate`, `processes`, `parallel`, `precision`, `optimizer`, `parameters`, `schedule`, `average`, `offload`, `recompute`, `cuda_graphs`, `dropout`, `label_smoothing`, `clip_norm`, `memory_format`, `seed`, `threads`, `deterministic`, `stop`, `checkpoint`, `profile`)",
+        "colour: 1",
+        "6 train.colour: unknown key (known keys here: `model`, `loss`, `weights`, `data`, `epochs`, `batch`, `accumulate`, `processes`, `parallel`, `precision`, `optimizer`, `parameters`, `schedule`, `average`, `offload`, `recompute`, `cuda_graphs`, `dropout`, `label_smoothing`, `clip_norm`, `memory_format`, `seed`, `threads`, `deterministic`, `stop`, `checkpoint`, `profile`)",
     );
 }
 
@@ -296,4 +296,31 @@ fn modules_are_read_with_their_loss() {
     assert_eq!(serde_json::from_value::<ModelSource>(text).unwrap(), train.model);
     let named: ModelSource = serde_json::from_str("\"vit_s_16\"").unwrap();
     assert_eq!(named.named(), Some(Model::VitS16));
+}
+
+#[test]
+fn words_of_other_tools_are_answered_with_what_to_write_here() {
+    check(
+        &train_with("optimizer: adam"),
+        "6 train.optimizer: expected `sgd: …`, `adamw: …`, `lamb: …`, `lars: …` or `adafactor: …`, found the text `adam` \
+         (did you mean `adamw: {lr: …}`?)",
+    );
+    check(
+        &train_with("learning_rate: 0.1\n  batch_size: 8"),
+        "6 train.learning_rate: unknown key (the learning rate belongs to the optimizer: write `optimizer: {adamw: {lr: 0.001}}`)
+         7 train.batch_size: unknown key (write `batch`: the samples of a step on all ranks)",
+    );
+    check(
+        &(train_with("seed: 1") + "budget: $5\n"),
+        "7 budget: expected a mapping, found the text `$5` (write `budget: {max: $5}`)",
+    );
+}
+
+#[test]
+fn a_variable_without_a_value_is_left_to_the_command_line() {
+    let parsed = Job::parse(&(run_with("envs: {TOKEN: null, A: 1}")), "job.yaml").unwrap();
+    assert_eq!(parsed.job.envs.keys().collect::<Vec<_>>(), ["A"]);
+    let [unset] = &parsed.unset[..] else { panic!("{:?}", parsed.unset) };
+    assert_eq!((unset.key.as_str(), unset.line), ("envs.TOKEN", Some(2)));
+    assert_eq!(unset.hint.as_deref(), Some("pass `--env TOKEN=VALUE`, or write a value; `\"\"` is the empty text"));
 }

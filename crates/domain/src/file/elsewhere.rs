@@ -1,0 +1,31 @@
+//! Keys that PyTorch, Lightning, Hugging Face and Keras have for what `train:` names otherwise, and what to write here.
+
+/// A key of `train` as other tools spell it, and what to write instead.
+const KEYS: [(&[&str], &str); 11] = [
+    (
+        &["learning_rate", "lr", "base_lr", "max_lr"],
+        "the learning rate belongs to the optimizer: write `optimizer: {adamw: {lr: 0.001}}`",
+    ),
+    (
+        &["weight_decay", "momentum", "betas", "nesterov"],
+        "this belongs to the optimizer: write for example `optimizer: {sgd: {lr: 0.1, momentum: 0.9, weight_decay: 5e-4}}`",
+    ),
+    (
+        &["batch_size", "per_device_train_batch_size", "train_batch_size"],
+        "write `batch`: the samples of a step on all ranks",
+    ),
+    (&["max_epochs", "num_epochs", "num_train_epochs", "nb_epochs"], "write `epochs`"),
+    (&["gradient_accumulation_steps", "accumulate_grad_batches", "grad_accum"], "write `accumulate`"),
+    (&["lr_scheduler", "scheduler", "lr_schedule"], "write `schedule`"),
+    (&["gpus", "devices", "num_processes", "nproc_per_node"], "write `processes`: the ranks that share each batch"),
+    (&["fp16", "bf16", "amp", "dtype", "mixed_precision"], "write `precision`, such as `precision: bf16`"),
+    (&["gradient_clip_val", "max_grad_norm", "clip_grad_norm", "grad_clip"], "write `clip_norm`"),
+    (&["num_workers", "workers"], "this belongs to the data: write `data: {path: …, workers: 4}`"),
+    (&["dataset", "data_dir", "train_data"], "write `data: {path: …}`"),
+];
+
+/// What to write for an unknown key at this path; none where no other tool is known to have it.
+pub(super) fn instead(path: &str) -> Option<&'static str> {
+    let name = path.strip_prefix("train.")?;
+    KEYS.iter().find(|(keys, _)| keys.contains(&name)).map(|(_, hint)| *hint)
+}
