@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use domain::problem::Problem;
 use domain::rank::Report;
-use domain::train::{Cache, Task};
+use domain::train::{Cache, ModelSource, Module, Task};
 use domain::{Duration, Job, Offer, Plan, Rate, Train};
 use plan::local::JobFacts;
 use server::{Home, Series, State};
@@ -32,8 +33,26 @@ pub fn draft(
     if let Some(unrentable) = unrentable {
         return Err(Error::Job(unrentable));
     }
+    require_files(&job, &source)?;
     let plan = draft_here(&job, args.typed.price, settings, home, printer);
     Ok((job, plan.map_err(|error| where_data_comes_from(error, &source))?))
+}
+
+/// Refuses a job whose weights or module are not there, before anything is rented for it.
+///
+/// # Errors
+/// [`Error::Job`].
+pub fn require_files(job: &Job, source: &JobSource) -> Result<(), Error> {
+    let domain::Work::Train(train) = &job.work else { return Ok(()) };
+    let module = match &train.model {
+        ModelSource::Module(Module::Torchscript(path)) => Some(("train.model", path)),
+        _ => None,
+    };
+    let named = train.weights.as_ref().map(|path| ("train.weights", path)).into_iter().chain(module);
+    let missing = |(_, path): &(&str, &String)| !path.contains("://") && !Path::new(path).is_file();
+    let Some((key, path)) = named.into_iter().find(missing) else { return Ok(()) };
+    let problem = Problem::at(key, format!("there is no file `{path}`"));
+    Err(source.wrong(problem.hint("correct the path, which is relative to the job file")))
 }
 
 /// Where there is no data, what the job file says of it: files that are shipped say how to get theirs.
@@ -259,7 +278,13 @@ pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
         ));
     }
     if let Some(memory) = plan.memory {
-        lines.push(format!("memory   {:.2} GiB peak", memory.0 as f64 / f64::from(1 << 30)));
+        let gib = memory.0 as f64 / f64::from(1 << 30);
+        lines.push(match plan.share.map_or(1, |share| share.ranks) {
+            1 => format!("memory   {gib:.2} GiB peak"),
+            ranks => {
+                format!("memory   {gib:.2} GiB peak per rank, up to {:.2} GiB on {ranks} ranks", gib * f64::from(ranks))
+            }
+        });
     }
     match plan.time {
         Some(time) => lines.push(format!(

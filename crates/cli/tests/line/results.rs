@@ -104,3 +104,29 @@ fn what_cannot_be_read_or_written_is_told() {
     let output = home.command(&["cost"]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn a_variable_without_a_value_must_be_given() {
+    let home = Home::new();
+    let job = home.job("token.yaml", "name: token\nrun: '[ $TOKEN = x ]'\nenvs: {TOKEN: null}\n");
+    let refused = home.gradus(&["run", text(&job)]);
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
+    assert!(refused.err.contains("token.yaml:3: `envs.TOKEN`: this variable has no value"), "{}", refused.err);
+    assert!(refused.err.contains("hint: pass `--env TOKEN=VALUE`"), "{}", refused.err);
+    let given = home.gradus(&["run", text(&job), "--env", "TOKEN=x"]);
+    assert_eq!(given.code, Some(0), "{}", given.err);
+}
+
+#[test]
+fn weights_that_are_not_there_are_refused_in_the_plan() {
+    let home = Home::new();
+    let train = "model: resnet18, weights: none.safetensors, data: {path: images, size: 32}, epochs: 1, batch: 8";
+    let job = home.job("weights.yaml", &format!("train: {{{train}}}\n"));
+    for command in ["plan", "run"] {
+        let refused = home.gradus(&[command, text(&job)]);
+        assert_eq!(refused.code, Some(2), "{}", refused.err);
+        assert!(refused.err.contains("weights.yaml:1: `train.weights`: there is no file `/"), "{}", refused.err);
+        assert!(refused.err.contains("hint: correct the path, which is relative to the job file"), "{}", refused.err);
+    }
+    assert!(home.gradus(&["status"]).err.contains("no runs yet"));
+}

@@ -370,3 +370,16 @@ fn transformers_have_a_memory_also_where_their_layers_are_divided() {
     check_says(&gpt(""), &UNKNOWN, "a vocabulary of 2000 tokens, the most that is learned, is assumed", true);
     check_says(&gpt(""), &UNKNOWN, "is not counted yet", false);
 }
+
+#[test]
+fn an_image_size_that_the_network_cannot_take_is_refused_with_one_that_it_can() {
+    let yaml = "train: {model: vit_s_16, data: {path: images, size: 28}, epochs: 1, batch: 8}\n";
+    let facts = JobFacts { input_shape: Some([3, 28, 28]), ..samples([100, 10, 10]) };
+    check(
+        yaml,
+        &[SMALL],
+        &facts,
+        "train.data.size: `vit_s_16` cuts images into patches of 16 × 16 pixels, and 28 × 28 is no multiple of it \
+         (write `size: 32` under `train.data`)",
+    );
+}

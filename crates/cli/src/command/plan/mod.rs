@@ -57,8 +57,9 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         None => {}
     }
     let file = args.file.as_deref().ok_or_else(|| no_job(&args.market))?;
-    let price = args.typed.price;
     let read = job_file::read(file, &args.typed, &GlobalSettings::variable, printer)?;
+    draft::require_files(&read.job, &read.source)?;
+    let price = args.typed.price;
     if args.market.asks() || read.unrentable.is_some() || (read.job.workload.is_some() && !read.job.wants.here) {
         return market::run(read.job, &read.source, &args.market, settings, printer);
     }

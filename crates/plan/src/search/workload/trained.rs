@@ -50,7 +50,7 @@ pub(super) fn resolve(job: &Job, train: &Train) -> Result<ResolvedWorkload, Prob
 /// Resolves a job with what is known of its data.
 ///
 /// # Errors
-/// A batch of more than all samples.
+/// A batch of more than all samples, and images of a size that the network cannot take.
 pub fn trained(job: &Job, train: &Train, facts: &JobFacts) -> Result<Trained, Problem> {
     // Of samples that are only counted, a tenth is taken to be held out.
     let stated = job.data.samples.map(|count| [count.0, count.0 / 10, 0]);
@@ -63,6 +63,7 @@ pub fn trained(job: &Job, train: &Train, facts: &JobFacts) -> Result<Trained, Pr
     }
     let mut assumptions = Vec::new();
     let sample = sample(train, facts, &mut assumptions);
+    check_image_size(train, sample)?;
     let network = sample.and_then(|sample| graph(train, sample, facts, &mut assumptions));
     let network = network.map(|graph| ResolvedNetwork::of(ModelDescription::Graph(graph)));
     let program = program(train);
@@ -83,6 +84,22 @@ pub fn trained(job: &Job, train: &Train, facts: &JobFacts) -> Result<Trained, Pr
         division: ParallelChoice::Search,
     };
     Ok(Trained { network, sample, spec, samples, assumptions })
+}
+
+/// Refuses images that a vision transformer cannot cut into whole patches.
+fn check_image_size(train: &Train, sample: Option<Sample>) -> Result<(), Problem> {
+    let Some(Architecture::Vit { patch, .. }) = train.model.architecture() else { return Ok(()) };
+    let Some(Sample::Picture { height, width, .. }) = sample else { return Ok(()) };
+    let patch = patch as u32;
+    if height % patch == 0 && width % patch == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "`{}` cuts images into patches of {patch} × {patch} pixels, and {height} × {width} is no multiple of it",
+        train.model.name()
+    );
+    let size = height.max(width).next_multiple_of(patch);
+    Err(Problem::at("train.data.size", message).hint(format!("write `size: {size}` under `train.data`")))
 }
 
 /// How the job itself divides a step among its ranks.
