@@ -1,7 +1,7 @@
 //! `gradus offers`: machines of the clouds with their prices, dates and sources.
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cloud::Catalog;
 use cloud::catalog::wanted::{Market, Unknown, Wanted};
@@ -48,7 +48,8 @@ pub struct Args {
     /// Maximum number of rows [default: 20; all with `--all` and `--json`]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Include offers without a price, fractional GPUs, unsupported GPUs, and regions without the machine
+    /// List every region of each machine; include offers without a price, fractional GPUs, unsupported GPUs, and regions
+    /// without the machine
     #[arg(long)]
     all: bool,
 }
@@ -89,10 +90,10 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     if args.all && wanted.max_price.is_none() {
         offers.extend(&unpriced);
     }
-    let found = offers.len();
-    let usual = if printer.is_json() || args.all { usize::MAX } else { LIMIT };
-    offers.truncate(args.limit.map_or(usual, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
+    let all_priced = priced == offers.len();
+    let most = args.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
     if printer.is_json() {
+        offers.truncate(most.unwrap_or(usize::MAX));
         offers.iter().for_each(|listing| printer.json(&value(&catalog, listing)));
         return Ok(exit::DONE);
     }
@@ -100,11 +101,18 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         nothing(&catalog, &wanted, &unaffordable, args.all, printer);
         return Ok(exit::DONE);
     }
-    print(&offers, wanted.market, printer);
-    if found > offers.len() {
-        printer.say(format!("{} of {found} offers; show all with `--limit {found}`", offers.len()));
+    let mut rows = if args.all { offers.iter().map(|listing| (*listing, 0)).collect() } else { by_machine(&offers) };
+    let found = rows.len();
+    rows.truncate(most.unwrap_or(if args.all { usize::MAX } else { LIMIT }));
+    print(&rows, wanted.market, printer);
+    if rows.iter().any(|(_, others)| *others > 0) {
+        printer.say("one region per machine, the first in this order; list every region with `--all`");
     }
-    if !args.all && !unpriced.is_empty() && priced == found {
+    if found > rows.len() {
+        let what = if args.all { "offers" } else { "machines" };
+        printer.say(format!("{} of {found} {what}; show all with `--limit {found}`", rows.len()));
+    }
+    if !args.all && !unpriced.is_empty() && all_priced {
         printer.say(format!("{} more without a price; show them with `--all`", unpriced.len()));
     }
     Ok(exit::DONE)
@@ -151,21 +159,38 @@ fn for_a_gpu(listing: &Listing, price: &Price) -> Option<Rate> {
     Some(Rate::from_micros_per_hour(rounded))
 }
 
-fn print(offers: &[&Listing], market: Market, printer: &mut Printer) {
+/// One row per machine of a cloud: its first listing, and in how many other regions it is offered.
+fn by_machine<'a>(offers: &[&'a Listing]) -> Vec<(&'a Listing, usize)> {
+    let mut rows: Vec<(&Listing, usize)> = Vec::new();
+    let mut places: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for listing in offers {
+        let machine = (listing.cloud.name(), listing.instance_type.as_str());
+        match places.get(&machine) {
+            Some(place) => rows[*place].1 += 1,
+            None => {
+                places.insert(machine, rows.len());
+                rows.push((listing, 0));
+            }
+        }
+    }
+    rows
+}
+
+fn print(offers: &[(&Listing, usize)], market: Market, printer: &mut Printer) {
     let other = match market {
         Market::OnDemand => "spot",
         Market::Spot => "on demand",
     };
     let head = ["cloud", "region", "machine", "GPUs", "memory", "cores", "price", "per GPU", other, "date"];
-    let rows: Vec<Vec<String>> = offers.iter().map(|listing| row(listing, market)).collect();
+    let rows: Vec<Vec<String>> = offers.iter().map(|(listing, others)| row(listing, *others, market)).collect();
     table::lines(&head, &rows).into_iter().for_each(|line| printer.data(line));
     printer.say("prices in $ per hour per machine");
     let sources: BTreeSet<String> =
-        offers.iter().filter_map(|listing| source(listing, market.price(listing)?)).collect();
+        offers.iter().filter_map(|(listing, _)| source(listing, market.price(listing)?)).collect();
     sources.into_iter().for_each(|source| printer.say(source));
 }
 
-fn row(listing: &Listing, market: Market) -> Vec<String> {
+fn row(listing: &Listing, others: usize, market: Market) -> Vec<String> {
     let price = market.price(listing);
     let other = match market {
         Market::OnDemand => &listing.spot,
@@ -175,7 +200,10 @@ fn row(listing: &Listing, market: Market) -> Vec<String> {
     let gibibytes = |bytes: domain::Bytes| format!("{:.0} GiB", bytes.0 as f64 / f64::from(1 << 30));
     vec![
         listing.cloud.name().to_owned(),
-        listing.region.clone(),
+        match others {
+            0 => listing.region.clone(),
+            others => format!("{} +{others}", listing.region),
+        },
         listing.instance_type.clone(),
         gpus(listing),
         listing.gpus.memory.map_or_else(unknown, gibibytes),

@@ -29,6 +29,28 @@ aws    us-east-1  p4de.24xlarge  8 × A100-SXM4-80GB  80 GiB  96     27.4471  3.
 }
 
 #[test]
+fn a_machine_has_one_row_however_many_regions_offer_it() {
+    let home = Home::new();
+    let names = |more: &[&str]| -> Vec<String> {
+        let said = home.gradus(&[&["offers", "--gpu", "T4:1"], more].concat());
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        let machine = |line: &str| line.split("  ").filter(|cell| !cell.is_empty()).nth(2).unwrap().trim().to_owned();
+        said.out.lines().skip(1).map(machine).collect()
+    };
+    let (grouped, all) = (names(&["--limit", "1000"]), names(&["--all"]));
+    let distinct = |names: &[String]| names.iter().collect::<std::collections::BTreeSet<_>>().len();
+    // The same size is named alike by one cloud only.
+    assert_eq!(distinct(&grouped), grouped.len(), "{grouped:?}");
+    assert!(all.len() > grouped.len(), "{} {}", all.len(), grouped.len());
+    let said = home.gradus(&["offers", "--gpu", "T4:1"]);
+    assert!(
+        said.err.contains("one region per machine, the first in this order; list every region with `--all`"),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
 fn parts_of_gpus_are_told_only_with_all() {
     let home = Home::new();
     let parts = |more: &[&str]| {
