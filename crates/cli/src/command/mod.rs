@@ -14,7 +14,7 @@ mod runs;
 use crate::error::Error;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
-use runs::{cost, events, logs, report, resume, run, status, stop};
+use runs::{attach, cost, events, logs, report, resume, run, status, stop, wait};
 
 /// The commands of `gradus`.
 #[derive(Debug, clap::Subcommand)]
@@ -31,6 +31,10 @@ pub enum Commands {
     Status(status::Args),
     /// Print the output of a run's processes
     Logs(logs::Args),
+    /// Follow a run that continues in the background, or take over one that no process runs
+    Attach(attach::Args),
+    /// Wait until a run has ended, and exit with its code
+    Wait(wait::Args),
     /// Stop a run after saving a checkpoint
     Stop(stop::Args),
     /// Resume a stopped, failed or interrupted run from its newest checkpoint
@@ -47,6 +51,7 @@ pub enum Commands {
     Events(events::Args),
     /// Write the report and TensorBoard files of a run
     Report(report::Args),
+    /// Print the completion script of a shell: bash, zsh, fish, elvish or powershell
     /// Run the agent of one machine (started by gradus itself)
     #[command(hide = true)]
     Agent(agent::Args),
@@ -68,6 +73,8 @@ impl Commands {
             Commands::Catalog(args) => catalog::run(args, settings, printer),
             Commands::Status(args) => status::run(args, settings, printer),
             Commands::Logs(args) => logs::run(args, settings, printer),
+            Commands::Attach(args) => attach::run(&args, settings, printer),
+            Commands::Wait(args) => wait::run(&args, settings, printer),
             Commands::Stop(args) => stop::run(args, settings, printer),
             Commands::Resume(args) => resume::run(args, settings, printer),
             Commands::Models(args) => models::run(args, settings, printer),

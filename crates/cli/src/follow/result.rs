@@ -87,9 +87,17 @@ fn in_words(arithmetic: &Arithmetic) -> String {
 /// [`Error::Failed`] when the run failed.
 pub fn verdict(home: &Home, run: &RunId, watch: Watch) -> Result<u8, Error> {
     report::write(home, watch.state(), watch.series(), run)?;
-    match &watch.run()?.state {
+    exit_code(run, watch.run()?)
+}
+
+/// The exit code of a run as it stands.
+///
+/// # Errors
+/// [`Error::Failed`] when it failed.
+pub fn exit_code(id: &RunId, run: &plan::Run) -> Result<u8, Error> {
+    match &run.state {
         RunState::Done { outcome: Outcome::Failed { finding } } => {
-            Err(Error::Failed { run: run.clone(), finding: finding.clone() })
+            Err(Error::Failed { run: id.clone(), finding: finding.clone() })
         }
         RunState::Done { .. } => Ok(exit::DONE),
         RunState::Stopped { .. } => Ok(exit::RUN_STOPPED),

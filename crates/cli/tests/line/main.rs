@@ -1,5 +1,6 @@
 //! The whole line, with real processes: the command, its loop, agents and the user's own program as rank.
 
+mod background;
 mod faults;
 mod home;
 mod limits;

@@ -25,6 +25,7 @@ use rustix::process::Signal;
 use crate::provider::{Error, Launch, LaunchError, Provider, ProviderTraits, Sight};
 use node::{Folder, LaunchSpec, Lock, SCHEMA, processes, session};
 
+pub use node::session::own as own_session;
 pub use probe::{Probe, probe};
 
 /// The provider's name.

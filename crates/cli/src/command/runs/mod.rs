@@ -1,5 +1,6 @@
 //! Commands on runs: start, follow and stop them, and look at what they did.
 
+pub mod attach;
 pub mod cost;
 pub mod events;
 pub mod logs;
@@ -8,3 +9,4 @@ pub mod resume;
 pub mod run;
 pub mod status;
 pub mod stop;
+pub mod wait;

@@ -1,9 +1,13 @@
 //! `gradus run`: from a job file to a model and a bill.
 
-use domain::Work;
+use std::fs::File;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use domain::{RunId, Work};
 use server::{Home, State, submit};
 
-use crate::error::Error;
+use crate::error::{Error, exit};
 use crate::follow::result::{confirm, finish};
 use crate::follow::watch::Since;
 use crate::local::draft::{draft, known, lines};
@@ -23,6 +27,9 @@ pub struct Args {
     /// Start a new run even if an unfinished run of the same job exists
     #[arg(long)]
     new: bool,
+    /// Continue in the background once the run is submitted; see `gradus attach` and `gradus wait`
+    #[arg(long, short)]
+    detach: bool,
     /// Profile each step, and write a trace for `chrome://tracing` or Perfetto
     #[arg(long)]
     profile: bool,
@@ -52,6 +59,10 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     let file = file.to_string_lossy().into_owned();
     if let Some(sweep) = &job.sweep {
         let known = known(settings, &home, &job, printer)?;
+        if args.detach {
+            let message = "`--detach` does not apply to a job with `sweep:`".to_owned();
+            return Err(Error::Usage { message, hint: "remove `--detach`, or run it under `nohup`".to_owned() });
+        }
         let preview = Preview::of(&job, sweep, &plan, known, &args.job.file.to_string_lossy())?;
         let flags = (args.new, args.yes);
         return crate::sweep::run(settings, printer, &home, job, plan, &preview, &file, flags);
@@ -62,6 +73,9 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         printer.say(format!("resuming run {run}; use `--new` to start another"));
         let since = Since::Event(state.world().last_seq);
         drop(state);
+        if args.detach {
+            return detach(settings, &home, &run, printer);
+        }
         return finish(settings, printer, &home, &run, since);
     }
     if !printer.is_json() {
@@ -72,5 +86,53 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
     confirm(printer, &plan, args.yes)?;
     let run = submit::submit(&mut state, job, plan, &file)?;
     drop(state);
+    if args.detach {
+        return detach(settings, &home, &run, printer);
+    }
+    if printer.is_terminal() {
+        printer.say(format!(
+            "Ctrl-C or closing this terminal leaves the run unattended: it saves a checkpoint and stops within {}; \
+             `gradus run --detach` continues in the background",
+            server::control::LEASE
+        ));
+    }
     finish(settings, printer, &home, &run, Since::Start)
+}
+
+/// Leaves a run to `gradus attach` in a session of its own, and returns once that process runs it.
+fn detach(settings: &GlobalSettings, home: &Home, run: &RunId, printer: &mut Printer) -> Result<u8, Error> {
+    let folder = home.run(run);
+    std::fs::create_dir_all(&folder).map_err(Error::file("make the folder", &folder))?;
+    let path = folder.join("keeper.log");
+    let log = File::create(&path).map_err(Error::file("write", &path))?;
+    let copy = log.try_clone().map_err(Error::file("write", &path))?;
+    let mut keeper = Command::new(&settings.program);
+    keeper.arg("--home").arg(home.root()).args(["attach", run.as_str()]);
+    keeper.stdin(Stdio::null()).stdout(Stdio::from(log)).stderr(Stdio::from(copy));
+    cloud::local::own_session(&mut keeper);
+    let mut keeper = keeper.spawn().map_err(Error::file("start", &settings.program))?;
+    while !home.is_watched(&folder) {
+        let Some(status) = keeper.try_wait().map_err(Error::file("wait for", &settings.program))? else {
+            std::thread::sleep(Duration::from_millis(10));
+            continue;
+        };
+        // A short run may be over before anybody looks.
+        let is_over = State::open(home)?.world().runs.get(run).is_some_and(|run| run.state.is_final());
+        if !is_over {
+            let message = format!("the process that keeps run `{run}` has ended ({status})");
+            let hint = Some(format!("read `{}`, then resume it with `gradus resume {run}`", path.display()));
+            return Err(Error::Code { message, hint, code: exit::WORLD });
+        }
+        break;
+    }
+    match printer.is_json() {
+        true => printer.json(&serde_json::json!({ "event": "detached", "run": run, "pid": keeper.id() })),
+        false => {
+            printer.data(format!("run      {run}: continues in the background"));
+            printer.data(format!("follow   gradus attach {run}"));
+            printer.data(format!("wait     gradus wait {run}"));
+            printer.data(format!("stop     gradus stop {run}"));
+        }
+    }
+    Ok(exit::DONE)
 }

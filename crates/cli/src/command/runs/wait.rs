@@ -1,0 +1,51 @@
+//! `gradus wait`: return when a run has ended, with its exit code.
+
+use std::time::Duration;
+
+use server::{Home, State};
+
+use crate::command::find::find;
+use crate::error::{Error, exit};
+use crate::follow::result::{exit_code, told};
+use crate::follow::standing::Standing;
+use crate::printer::Printer;
+use crate::settings::GlobalSettings;
+
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Arguments of `gradus wait`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Run: its name, a unique prefix of it, or `last`
+    run: String,
+}
+
+/// Waits until a run has ended and its bill is final.
+///
+/// # Errors
+/// [`Error::Failed`] when it failed, [`Error::Code`] when no process runs it, so that it would never end.
+pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    let home = Home::open(&settings.home)?;
+    let mut state = State::open(&home)?;
+    let id = find(state.world(), &args.run)?;
+    loop {
+        state.refresh()?;
+        let Some(run) = state.world().runs.get(&id) else { return Err(server::Error::NoRun(id.to_string()).into()) };
+        if run.state.is_final() && run.bill.is_some() {
+            if printer.is_json() {
+                printer.json(&told(&home, &state, &id, run)?);
+            } else {
+                printer.data(format!("run      {id}: {}", run.state.word()));
+            }
+            return exit_code(&id, run);
+        }
+        // One that ended a moment ago is read as ended the next time.
+        if !run.state.is_final() && Standing::of(&home, state.world(), &id, run) != Standing::Logged {
+            let message = format!("no process runs `{id}`, so it does not end by itself");
+            let hint = Some(format!("resume it with `gradus resume {id}`"));
+            return Err(Error::Code { message, hint, code: exit::NOT_FINISHED });
+        }
+        std::thread::sleep(LOOK);
+    }
+}
