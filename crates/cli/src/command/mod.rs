@@ -3,6 +3,7 @@
 mod agent;
 mod bench;
 mod catalog;
+mod completions;
 mod data;
 mod find;
 mod models;
@@ -52,6 +53,9 @@ pub enum Commands {
     /// Write the report and TensorBoard files of a run
     Report(report::Args),
     /// Print the completion script of a shell: bash, zsh, fish, elvish or powershell
+    Completions(completions::Args),
+    /// Print the manual page, for `man`
+    Man,
     /// Run the agent of one machine (started by gradus itself)
     #[command(hide = true)]
     Agent(agent::Args),
@@ -83,6 +87,8 @@ impl Commands {
             Commands::Bench(args) => bench::run(args, settings, printer),
             Commands::Events(args) => events::run(args, settings, printer),
             Commands::Report(args) => report::run(args, settings, printer),
+            Commands::Completions(args) => completions::run(&args, printer),
+            Commands::Man => completions::man(printer),
             Commands::Agent(args) => agent::run(args, settings),
             Commands::Reference(args) => reference::run(args, printer),
         }

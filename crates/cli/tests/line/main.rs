@@ -9,5 +9,6 @@ mod processes;
 mod recovery;
 mod results;
 mod secrets;
+mod shells;
 mod status;
 mod sweeps;
