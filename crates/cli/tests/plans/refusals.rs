@@ -25,13 +25,13 @@ fn jobs_that_cannot_be_planned_say_what_to_change() {
     check_around(
         &resnet("budget: {max: $1}\n"),
         "the budget of $# is too small: the cheapest, # × ",
-        "hint: write `budget: {max: $#}` or more, which nine runs in ten keep to, or train for fewer steps",
+        "hint: write `budget: {max: $#}` or more, which # of # runs stay within, or train for fewer steps",
     );
     // No time for it.
     check_around(
         &resnet("deadline: 5m\n"),
         "the deadline of #m is too tight: the fastest, # × ",
-        "hint: write `deadline: #m` or more, which nine runs in ten keep to, or train for fewer steps",
+        "hint: write `deadline: #m` or more, which # of # runs stay within, or train for fewer steps",
     );
     // A region that nobody has, and one that another cloud has.
     check(

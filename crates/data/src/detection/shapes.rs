@@ -17,7 +17,7 @@ pub const CLASSES: [&str; 3] = ["disc", "square", "triangle"];
 
 /// Shapes in an image, at most.
 const MOST: u64 = 4;
-/// Boxes may overlap by this share of the smaller one.
+/// The intersection of two boxes is at most the area of the smaller one divided by this.
 const OVERLAP: i64 = 5;
 
 /// Edges of a box in pixels: left, top, and its side.

@@ -99,7 +99,7 @@ fn boxes(file: &Path, names: Option<&[String]>) -> Result<Vec<LabelledBox>, Erro
         };
         let words: Vec<&str> = line.split_whitespace().collect();
         let [class, rest @ ..] = words.as_slice() else { continue };
-        let class: u32 = class.parse().map_err(|_| wrong(format!("`{class}` is no number of a class")))?;
+        let class: u32 = class.parse().map_err(|_| wrong(format!("`{class}` is not a class number")))?;
         if class >= MOST_CLASSES {
             return Err(wrong(format!("class {class} is beyond the last, {}", MOST_CLASSES - 1)));
         }

@@ -95,13 +95,13 @@ impl fmt::Display for DataChange {
             parts.push("its samples or classes are in another order".into());
         }
         if self.is_other_tokenizer {
-            parts.push("the tokenizer is another one".into());
+            parts.push("the tokenizer differs".into());
         }
         if self.is_packed_again {
             parts.push("it was packed with another tokenizer".into());
         }
         if self.is_unlisted {
-            parts.push("its hash is another one, and the list of the old samples is lost".into());
+            parts.push("its hash differs, and the list of the earlier samples is missing".into());
         }
         f.write_str(&parts.join("; "))
     }

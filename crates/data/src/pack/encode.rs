@@ -32,7 +32,7 @@ pub(super) struct Encoder<'a> {
     shrink: Option<u32>,
 }
 
-/// A sample as it may be written.
+/// A sample ready to be written: encoded with the codec, and as a file in case that is smaller.
 pub(super) struct Prepared {
     pub sample: Sample,
     /// Bytes that the sample had.

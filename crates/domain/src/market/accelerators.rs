@@ -12,7 +12,7 @@ const EXAMPLES: &str = "write for example `A100`, `A100:8`, `A100-80GB:8`, `40GB
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Accelerators {
     pub kind: AcceleratorKind,
-    /// None for any number.
+    /// GPUs per machine; none for any number.
     pub count: Option<u32>,
 }
 
@@ -34,7 +34,7 @@ impl FromStr for Accelerators {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Accelerators, String> {
-        let wrong = |why: &str| format!("`{text}` is no request for accelerators: {why}; {EXAMPLES}");
+        let wrong = |why: &str| format!("`{text}` is not a valid value of `accelerators`: {why}; {EXAMPLES}");
         let (kind, count) = match text.trim().split_once(':') {
             Some((kind, count)) => (kind.trim(), Some(count.trim())),
             None => (text.trim(), None),

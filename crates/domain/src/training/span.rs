@@ -5,9 +5,9 @@ use crate::units::Duration;
 /// A stretch of training.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Span {
-    /// So many epochs.
+    /// A number of epochs.
     Epochs(f64),
-    /// So many optimiser steps.
+    /// A number of optimizer steps.
     Steps(u64),
 }
 

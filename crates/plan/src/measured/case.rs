@@ -26,7 +26,7 @@ pub struct Case {
     pub row: RowIdentity,
     pub model: ModelDescription,
     pub setup: Setup,
-    /// Ways of saving memory that a setup does not know.
+    /// Memory-saving techniques of the measured run that the estimate has no field for.
     pub savings: Savings,
     /// Other ways that may have been meant where the row does not say, each with its odds against the first.
     pub others: Vec<(Setup, Savings, f64)>,

@@ -130,7 +130,7 @@ impl MemoryScore {
         }
     }
 
-    /// With answers about what fits.
+    /// The same score, with how often it was right about which runs fit into memory.
     pub fn with(self, fits: Fits) -> MemoryScore {
         MemoryScore {
             known_to_fit: fits.known,

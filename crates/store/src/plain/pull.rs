@@ -20,7 +20,7 @@ use crate::source::OWN;
 use crate::streams::Streams;
 use crate::{Error, Meter, Options, Pulled};
 
-/// Fetches what the receipts do not account for; returns the names of all files too.
+/// Downloads the objects for which the folder has no receipt of an earlier pull. Also returns the names of all files.
 pub(crate) fn pull(
     remote: &Remote,
     folder: &Folder,

@@ -213,7 +213,7 @@ impl Remote {
             let (mut stream, mut grain) = (result.into_stream(), Vec::new());
             loop {
                 let next = timeout(self.limits.stall, stream.try_next()).await;
-                let next = next.map_err(|_| generic(format!("nothing came for {:?}", self.limits.stall)))?;
+                let next = next.map_err(|_| generic(format!("the store sent nothing for {:?}", self.limits.stall)))?;
                 let next = next?;
                 let is_end = next.is_none();
                 if let Some(more) = next {
@@ -221,7 +221,7 @@ impl Remote {
                 }
                 let come = at.get() + grain.len() as u64;
                 if come > range.end {
-                    return Err(generic("more came than was asked for".to_owned()));
+                    return Err(generic("the store sent more bytes than were requested".to_owned()));
                 }
                 if !grain.is_empty() && (grain.len() >= GRAIN || is_end) {
                     let taken = (*take.lock().await)(std::mem::take(&mut grain)).await;
@@ -287,10 +287,10 @@ impl Remote {
             let mut at = 0;
             loop {
                 let next = timeout(self.limits.stall, stream.try_next()).await;
-                let next = next.map_err(|_| generic(format!("nothing came for {:?}", self.limits.stall)))?;
+                let next = next.map_err(|_| generic(format!("the store sent nothing for {:?}", self.limits.stall)))?;
                 let Some(more) = next? else { break };
                 if at + more.len() as u64 > bytes {
-                    return Err(generic("more came than was asked for".to_owned()));
+                    return Err(generic("the store sent more bytes than were requested".to_owned()));
                 }
                 let taken = take.borrow_mut()(at, &more);
                 if let Err(error) = taken {
@@ -315,11 +315,11 @@ impl Remote {
         let mut bytes = Vec::new();
         loop {
             let next = timeout(self.limits.stall, stream.try_next()).await;
-            let next = next.map_err(|_| generic(format!("nothing came for {:?}", self.limits.stall)))?;
+            let next = next.map_err(|_| generic(format!("the store sent nothing for {:?}", self.limits.stall)))?;
             let Some(more) = next? else { return Ok(bytes) };
             bytes.extend_from_slice(more.as_ref());
             if bytes.len() as u64 > most {
-                return Err(generic("more came than was asked for".to_owned()));
+                return Err(generic("the store sent more bytes than were requested".to_owned()));
             }
         }
     }

@@ -206,7 +206,7 @@ impl Ranks {
         Ok(true)
     }
 
-    /// After what is held here was changed by other means than [`Ranks::update`].
+    /// Brings the flat shards up to date after parameters were written by anything but [`Ranks::update`].
     pub fn refresh(&self) -> Result<()> {
         self.shards().map_or(Ok(()), FlatShards::refresh)
     }

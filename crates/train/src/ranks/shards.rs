@@ -151,7 +151,7 @@ pub fn scatter(
 
 fn copy_into(named: &Named, values: &Tensor) -> std::result::Result<(), Error> {
     if values.size() != named.tensor.size() || values.kind() != named.tensor.kind() {
-        return Err(torch::Error::new(format!("`{}` has another shape in what was saved", named.name)).into());
+        return Err(torch::Error::new(format!("the checkpoint holds `{}` in another shape", named.name)).into());
     }
     let mut target = named.tensor.f_detach().map_err(torch::Error::from)?;
     Ok(target.f_copy_(values).map_err(torch::Error::from)?)

@@ -14,10 +14,10 @@ use crate::table;
 /// Arguments of `gradus bench history`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// File of measurements; that of the home folder
+    /// File of measurements [default: `bench.jsonl` in the home folder]
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
-    /// Every measurement, oldest first, instead of the newest of each case
+    /// List every measurement, oldest first, instead of the newest of each case
     #[arg(long)]
     all: bool,
 }

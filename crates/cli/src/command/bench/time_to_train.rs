@@ -29,13 +29,13 @@ pub struct Args {
     /// Validation accuracy that ends a run, such as `0.97` or `97%`
     #[arg(long, value_name = "ACCURACY")]
     target: Fraction,
-    /// Runs, each with the seed after that of the last; the first has `--seed`, or 1
+    /// Number of runs; their seeds count up from `--seed`, or from 1
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     seeds: u32,
-    /// File that the figures are added to; `bench.jsonl` of the home folder
+    /// File to append the results to [default: `bench.jsonl` in the home folder]
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
-    /// What to remember of this measurement, such as a commit
+    /// Note to store with this measurement, such as a commit
     #[arg(long)]
     note: Option<String>,
 }

@@ -68,6 +68,6 @@ fn show(printer: &mut Printer, location: &Location, checked: &Checked, verify: b
         printer.data(format!("cannot be fetched: `{name}`"));
     }
     if let Some(more) = lost.len().checked_sub(NAMED).filter(|more| *more > 0) {
-        printer.data(format!("cannot be fetched: {more} more"));
+        printer.data(format!("and {more} more that cannot be fetched"));
     }
 }

@@ -21,7 +21,7 @@ pub struct Args {
     /// Machines that the run needs at a time [default: median of the trace]
     #[arg(long, value_name = "NUMBER")]
     pub nodes: Option<u32>,
-    /// Work of the run without interruptions, such as `12h`
+    /// Training time of the run without interruptions, such as `12h`
     #[arg(long, value_name = "TIME", default_value = "12h")]
     pub work: Duration,
     /// Time the run pauses for a checkpoint
@@ -30,7 +30,7 @@ pub struct Args {
     /// Time until a checkpoint is durable, in the background
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub lag: Duration,
-    /// Time from new machines to the first step
+    /// Time from getting new machines to the first training step
     #[arg(long, value_name = "TIME", default_value = "5m")]
     pub restart: Duration,
     /// Time to wait for spot machines before falling back to on-demand

@@ -270,7 +270,7 @@ fn damaged(path: &Path, why: &str) -> Error {
     )
 }
 
-/// A file that is read by position: the standard one has a single place that all threads would move.
+/// A file that is read at given offsets: the cursor of a standard file is shared by all threads.
 #[derive(Debug, Clone)]
 struct Positioned {
     file: Arc<Opened>,

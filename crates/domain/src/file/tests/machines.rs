@@ -80,7 +80,7 @@ fn machines_of_clouds_can_be_planned_and_not_yet_rented() {
     check("spot: never, dedicated: false, nodes: 1, use_spot: false", "ok");
     check(
         "accelerators: A100:0",
-        "2 resources.accelerators: `A100:0` is no request for accelerators: it asks for none (write for example `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8` or `24GB`)",
+        "2 resources.accelerators: `A100:0` is not a valid value of `accelerators`: it asks for none (write for example `A100`, `A100:8`, `A100-80GB:8`, `40GB+:8` or `24GB`)",
     );
     check(
         "compliance: [gdpr, pci]",

@@ -133,7 +133,7 @@ impl Builder {
         self.graph.unknown.push(what);
     }
 
-    /// Adds the loss of `rows` answers among `classes`.
+    /// Adds the cross-entropy loss of `rows` predictions over `classes`.
     pub fn loss(&mut self, scores: TensorId, rows: u64, classes: u64) -> TensorId {
         self.add("loss", OpKind::Loss { rows, classes }, &[scores], 1, Owned::NOTHING)
     }

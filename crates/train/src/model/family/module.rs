@@ -32,7 +32,7 @@ impl UserModule {
             return Err(wrong("there is no such file".into(), "check `train.model`; it is relative to the job file"));
         }
         let script = ScriptModule::load(path, weights.device())
-            .map_err(|error| wrong(error.to_string(), "write it with `torch.jit.script(module).save(\"module.pt\")`; a file of `torch.save` holds no module that runs without its program"))?;
+            .map_err(|error| wrong(error.to_string(), "write it with `torch.jit.script(module).save(\"module.pt\")`; a file of `torch.save` cannot be loaded without the Python code that defines the module"))?;
         let [least, most] = script
             .inputs()
             .map_err(|error| wrong(error.to_string(), "give it a `forward` that takes a batch and returns scores"))?;

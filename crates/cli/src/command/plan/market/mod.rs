@@ -38,33 +38,33 @@ use crate::settings::GlobalSettings;
 /// Arguments for plans over everything that is offered.
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {
-    /// Plan over everything that is offered, also a job that could run here
+    /// Plan over every offer in the catalog, even if the job could run on this machine
     #[arg(long)]
     catalog: bool,
-    /// Ask for the machines of a usual tier, where the job does not say which
+    /// Plan for a common machine tier, where the job does not name machines
     #[arg(long, value_name = "TIER")]
     preset: Option<Preset>,
-    /// Take from this trace how long spot machines stay, instead of from the clouds' bands
+    /// Take spot uptimes from this trace instead of the clouds' published interruption rates
     #[arg(long, value_name = "TRACE")]
     spot_trace: Option<PathBuf>,
-    /// Correct estimates of time by steps of the job's network: without a table some are made on this machine, which
-    /// says nothing about machines of another kind; with one, such as `gradus plan check` reads, they are those of its
-    /// `gpu`, `n_gpus`, `batch_per_gpu`, `throughput` and `unit`
+    /// Correct estimated step times with measured ones. Without FILE.csv, measure the job's steps on this machine now;
+    /// other kinds of machines are not corrected. With it, use its rows of this model: the columns `gpu`, `n_gpus`,
+    /// `batch_per_gpu`, `throughput` and `unit`, as in tables for `gradus plan check`
     #[arg(long, value_name = "FILE.csv")]
     calibrate: Option<Option<PathBuf>>,
     /// Compare reservations over this time, such as `365 days`
     #[arg(long, value_name = "TIME")]
     horizon: Option<Duration>,
-    /// How often the job runs within the horizon
+    /// Number of times the job runs within the horizon
     #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "horizon")]
     runs: u32,
-    /// Write the plan as a page
+    /// Write the plan as an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Write a chart of cost against time as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Tell how much processor time the search took, and took when asked again
+    /// Show the CPU time of the search, and of the same search repeated
     #[arg(long)]
     timings: bool,
 }

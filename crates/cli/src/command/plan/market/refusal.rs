@@ -181,7 +181,7 @@ fn together(context: &PlanContext) -> Option<(String, String)> {
         cents(fastest.candidate.cost.total())
     );
     let (one, other) = (budget_of(cheapest), deadline_of(cheapest));
-    Some((message, format!("write {one} and {other}, or more of either: nine runs in ten keep to them")))
+    Some((message, format!("write {one} and {other}, or more of either: 9 of 10 runs stay within them")))
 }
 
 fn machine(context: &PlanContext, candidate: &Candidate) -> String {
@@ -200,7 +200,7 @@ fn deadline_of(likely: &Likely) -> String {
 }
 
 fn one_change(write: &str) -> String {
-    format!("write {write} or more, which nine runs in ten keep to, or train for fewer steps")
+    format!("write {write} or more, which 9 of 10 runs stay within, or train for fewer steps")
 }
 
 /// A key of `resources`, and how to do without it.

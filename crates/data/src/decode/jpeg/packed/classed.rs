@@ -129,7 +129,8 @@ impl Group {
         Ok(())
     }
 
-    /// Makes room for the coefficients of the sorted blocks; returns where the first plane behind that of zeros begins.
+    /// Resizes the buffers for the coefficients of the sorted blocks. The buffer begins with a plane of zeros; returns
+    /// the offset behind it, where the first plane of coefficients is written.
     #[inline(always)]
     fn clear(&mut self) -> usize {
         let Group { classes, sorted, first, bytes, offsets, wide } = self;
