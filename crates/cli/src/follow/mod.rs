@@ -1,12 +1,12 @@
 //! Following a run: running the control loop or watching the process that does, printing what happens, and its result.
 //!
-//! `standing`, `progress`, `watch`, `report` → `narrator` → `history`, `attend` → `result`.
+//! `liveness`, `progress`, `watch`, `report` → `narrator` → `history`, `attend` → `result`.
 
 pub mod attend;
 pub mod history;
+pub mod liveness;
 pub mod narrator;
 pub mod progress;
 pub mod report;
 pub mod result;
-pub mod standing;
 pub mod watch;

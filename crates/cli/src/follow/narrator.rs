@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use server::tensorboard::EventFile;
 use server::{Home, clock};
 
+use super::liveness::meters;
 use super::progress::Progress;
-use super::standing::meters;
 use super::watch::{News, Watch};
 use crate::error::Error;
 use crate::printer::Printer;

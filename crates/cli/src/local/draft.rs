@@ -253,6 +253,15 @@ fn reasons(infeasible: &plan::local::NoFeasibleOffer) -> Vec<String> {
     infeasible.reasons.iter().map(line).collect()
 }
 
+/// The peak of a rank, and of all ranks together.
+fn memory(peak: domain::Bytes, ranks: u32) -> String {
+    let gib = peak.0 as f64 / f64::from(1 << 30);
+    match ranks {
+        1 => format!("memory   {gib:.2} GiB peak"),
+        _ => format!("memory   {gib:.2} GiB peak per rank, up to {:.2} GiB on {ranks} ranks", gib * f64::from(ranks)),
+    }
+}
+
 /// The plan for people.
 pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
     let offer = &plan.offer;
@@ -277,15 +286,7 @@ pub fn lines(job: &Job, plan: &Plan) -> Vec<String> {
             counted(u64::from(share.threads), "thread")
         ));
     }
-    if let Some(memory) = plan.memory {
-        let gib = memory.0 as f64 / f64::from(1 << 30);
-        lines.push(match plan.share.map_or(1, |share| share.ranks) {
-            1 => format!("memory   {gib:.2} GiB peak"),
-            ranks => {
-                format!("memory   {gib:.2} GiB peak per rank, up to {:.2} GiB on {ranks} ranks", gib * f64::from(ranks))
-            }
-        });
-    }
+    lines.extend(plan.memory.map(|peak| memory(peak, plan.share.map_or(1, |share| share.ranks))));
     match plan.time {
         Some(time) => lines.push(format!(
             "time     {} (P10–P90: {} to {})",

@@ -15,7 +15,7 @@ use server::{Home, State, submit};
 
 use crate::error::Error;
 use crate::error::exit;
-use crate::follow::{report, result::confirm, standing::meters};
+use crate::follow::{liveness::meters, report, result::confirm};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use attend::attend_sweep;

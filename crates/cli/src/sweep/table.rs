@@ -10,7 +10,7 @@ use server::{Home, State};
 
 use super::preview::said;
 use crate::figures::counted;
-use crate::follow::standing::meters;
+use crate::follow::liveness::meters;
 use crate::table::lines as table_lines;
 
 /// A sweep for people: its state, then its trials, best first.

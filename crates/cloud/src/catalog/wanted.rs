@@ -1,4 +1,4 @@
-//! What somebody wants, held against listings. A word that is not known is an error that names the nearest known ones,
+//! What somebody wants, compared with listings. A word that is not known is an error that names the nearest known ones,
 //! so that a typing mistake never looks like an empty market.
 
 use std::collections::{BTreeMap, BTreeSet};

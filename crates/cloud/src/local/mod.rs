@@ -54,7 +54,7 @@ pub struct LocalSettings {
     pub socket: PathBuf,
     /// The executable that our own trainer runs in.
     pub rank_program: PathBuf,
-    /// Folder of the tensor library, when one was found.
+    /// Folder of libtorch, when one was found.
     pub libtorch: Option<PathBuf>,
 }
 

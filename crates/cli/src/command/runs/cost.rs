@@ -7,7 +7,7 @@ use server::{Home, State};
 use crate::command::find::{RunOrSweep, find_any};
 use crate::error::Error;
 use crate::error::exit;
-use crate::follow::standing::meters;
+use crate::follow::liveness::meters;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use crate::table;

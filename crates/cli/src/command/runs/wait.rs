@@ -6,8 +6,8 @@ use server::{Home, State};
 
 use crate::command::find::find;
 use crate::error::{Error, exit};
+use crate::follow::liveness::Liveness;
 use crate::follow::result::{exit_code, told};
-use crate::follow::standing::Standing;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 
@@ -41,7 +41,7 @@ pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Res
             return exit_code(&id, run);
         }
         // One that ended a moment ago is read as ended the next time.
-        if !run.state.is_final() && Standing::of(&home, state.world(), &id, run) != Standing::Logged {
+        if !run.state.is_final() && Liveness::of(&home, state.world(), &id, run) != Liveness::Logged {
             let message = format!("no process runs `{id}`, so it does not end by itself");
             let hint = Some(format!("resume it with `gradus resume {id}`"));
             return Err(Error::Code { message, hint, code: exit::NOT_FINISHED });

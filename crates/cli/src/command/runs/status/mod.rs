@@ -10,7 +10,7 @@ use crate::command::find::{RunOrSweep, find_any};
 use crate::error::Error;
 use crate::error::exit;
 use crate::figures::time;
-use crate::follow::standing::{Standing, meters};
+use crate::follow::liveness::{Liveness, meters};
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
 use crate::sweep::table as table_of;
@@ -50,7 +50,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         }
         let cost = plan::spent(state.world(), run, &meters);
         let step = one::step(&home, state.world(), &series, id, run)?;
-        let word = Standing::of(&home, state.world(), id, run).word(&run.state);
+        let word = Liveness::of(&home, state.world(), id, run).word(&run.state);
         if printer.is_json() {
             let (micros, submitted) = (cost.micros(), run.submitted);
             printer.json(&json!({ "run": id, "state": run.state, "word": word, "step": step, "attempts": run.attempts.len(), "cost_micro_usd": micros, "submitted": submitted }));

@@ -9,8 +9,8 @@ use server::{Home, Loading, Series, State};
 
 use crate::error::{Error, exit};
 use crate::figures::{clock, grouped, time};
+use crate::follow::liveness::{Liveness, meters, step_of, unheard_step};
 use crate::follow::progress::Progress;
-use crate::follow::standing::{Standing, meters, step_of, unheard_step};
 use crate::printer::Printer;
 
 /// Measurements that loss, rate and time left are taken from.
@@ -23,13 +23,13 @@ const NEWEST: u64 = 200;
 pub fn show(home: &Home, state: &State, series: &Series, printer: &mut Printer, id: &RunId) -> Result<u8, Error> {
     let world = state.world();
     let Some(run) = world.runs.get(id) else { return Err(server::Error::NoRun(id.to_string()).into()) };
-    let standing = Standing::of(home, world, id, run);
+    let liveness = Liveness::of(home, world, id, run);
     if printer.is_json() {
         let attempts = run.attempts.iter().filter_map(|id| world.attempts.get_key_value(id));
         let instances = run.instances.iter().filter_map(|id| world.instances.get_key_value(id));
         let attempts: Vec<_> = attempts.map(|(id, attempt)| json!({ "attempt": id, "body": attempt })).collect();
         let instances: Vec<_> = instances.map(|(id, one)| json!({ "instance": id, "body": one })).collect();
-        let word = standing.word(&run.state);
+        let word = liveness.word(&run.state);
         let mut value = json!({ "run": id, "word": word, "body": run, "attempts": attempts, "instances": instances });
         if printer.shows_values() {
             state.key().unseal_envs(&mut value);
@@ -37,13 +37,13 @@ pub fn show(home: &Home, state: &State, series: &Series, printer: &mut Printer, 
         printer.json(&value);
         return Ok(exit::DONE);
     }
-    printer.data(format!("run      {id}: {}", standing.word(&run.state)));
-    if let Some(why) = why(world, id, run, standing) {
+    printer.data(format!("run      {id}: {}", liveness.word(&run.state)));
+    if let Some(why) = why(world, id, run, liveness) {
         printer.data(format!("why      {why}"));
     }
     printer.data(format!("job      {}", run.file));
     printer.data(format!("since    {}", time(run.submitted)));
-    for line in progress(home, world, series, id, run, standing)? {
+    for line in progress(home, world, series, id, run, liveness)? {
         printer.data(line);
     }
     for id in &run.instances {
@@ -53,7 +53,7 @@ pub fn show(home: &Home, state: &State, series: &Series, printer: &mut Printer, 
     }
     for id in &run.attempts {
         if let Some(attempt) = world.attempts.get(id) {
-            printer.data(format!("attempt  {id}: {}", attempt_words(&attempt.state, standing)));
+            printer.data(format!("attempt  {id}: {}", attempt_words(&attempt.state, liveness)));
         }
     }
     printer.data(format!("cost     {}", plan::spent(world, run, &meters(home, world))));
@@ -61,28 +61,28 @@ pub fn show(home: &Home, state: &State, series: &Series, printer: &mut Printer, 
 }
 
 /// Why a run makes no progress, if it makes none, and how to go on.
-fn why(world: &World, id: &RunId, run: &Run, standing: Standing) -> Option<String> {
-    match (standing, &run.state) {
-        (Standing::Unattended, _) => Some(format!(
+fn why(world: &World, id: &RunId, run: &Run, liveness: Liveness) -> Option<String> {
+    match (liveness, &run.state) {
+        (Liveness::Unattended, _) => Some(format!(
             "no process runs it; it saves a checkpoint and stops within {}; resume it with `gradus resume {id}`",
             server::control::LEASE
         )),
-        (Standing::Interrupted { since: Some(since) }, _) => Some(format!(
+        (Liveness::Interrupted { since: Some(since) }, _) => Some(format!(
             "no process runs it, and its machine ended at {}; resume it with `gradus resume {id}`",
             time(since)
         )),
-        (Standing::Interrupted { since: None }, _) => {
+        (Liveness::Interrupted { since: None }, _) => {
             Some(format!("no process runs it; resume it with `gradus resume {id}`"))
         }
-        (Standing::Logged, RunState::Queued) => {
+        (Liveness::Logged, RunState::Queued) => {
             let other = world.live_instances().find(|(_, instance)| instance.run != *id);
             other.map(|(_, instance)| format!("waiting for run {}, which uses this machine", instance.run))
         }
-        (Standing::Logged, RunState::Recovering { finding, .. }) => Some(finding.message.clone()),
-        (Standing::Logged, RunState::Done { outcome: Outcome::Failed { finding } }) => Some(finding.message.clone()),
-        (Standing::Logged, RunState::Stopped { by }) => Some(stopped(id, run, *by)),
-        (Standing::Logged, RunState::Renting { .. } | RunState::Staging { .. } | RunState::Running { .. }) => None,
-        (Standing::Logged, RunState::Stopping { .. } | RunState::Done { .. }) => None,
+        (Liveness::Logged, RunState::Recovering { finding, .. }) => Some(finding.message.clone()),
+        (Liveness::Logged, RunState::Done { outcome: Outcome::Failed { finding } }) => Some(finding.message.clone()),
+        (Liveness::Logged, RunState::Stopped { by }) => Some(stopped(id, run, *by)),
+        (Liveness::Logged, RunState::Renting { .. } | RunState::Staging { .. } | RunState::Running { .. }) => None,
+        (Liveness::Logged, RunState::Stopping { .. } | RunState::Done { .. }) => None,
     }
 }
 
@@ -108,7 +108,7 @@ fn progress(
     series: &Series,
     id: &RunId,
     run: &Run,
-    standing: Standing,
+    liveness: Liveness,
 ) -> Result<Vec<String>, Error> {
     let mut lines = Vec::new();
     let newest: Vec<Report> = series.newest(id, NEWEST)?.into_iter().map(|(_, point)| point.report).collect();
@@ -131,7 +131,7 @@ fn progress(
     newest.iter().for_each(|report| {
         progress.take(report);
     });
-    if let (Standing::Logged, RunState::Running { .. }, Some(left)) = (standing, &run.state, progress.left()) {
+    if let (Liveness::Logged, RunState::Running { .. }, Some(left)) = (liveness, &run.state, progress.left()) {
         let rate = run.plan.offer.rate;
         let end = plan::spent(world, run, &meters(home, world)) + rate.cost(left);
         lines.push(format!("left     {} at the pace of the newest steps; {end} at the end, {rate}", clock(left)));
@@ -162,7 +162,7 @@ fn machine(home: &Home, id: &InstanceId, instance: &Instance) -> String {
     match &instance.state {
         InstanceState::Released { usage } => format!("released after {:.1} s", usage.elapsed.as_secs_f64()),
         InstanceState::Intended | InstanceState::Launching => "launching".to_owned(),
-        InstanceState::Up => match crate::follow::standing::ended(home, id) {
+        InstanceState::Up => match crate::follow::liveness::ended(home, id) {
             Some(usage) => format!("ended after {:.1} s", usage.elapsed.as_secs_f64()),
             None => "up".to_owned(),
         },
@@ -170,8 +170,8 @@ fn machine(home: &Home, id: &InstanceId, instance: &Instance) -> String {
     }
 }
 
-fn attempt_words(state: &AttemptState, standing: Standing) -> String {
-    let is_over = matches!(standing, Standing::Interrupted { .. });
+fn attempt_words(state: &AttemptState, liveness: Liveness) -> String {
+    let is_over = matches!(liveness, Liveness::Interrupted { .. });
     match state {
         AttemptState::Intended | AttemptState::Ready { .. } if is_over => "interrupted".to_owned(),
         AttemptState::Intended => "starting".to_owned(),

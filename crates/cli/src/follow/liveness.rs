@@ -13,7 +13,7 @@ use server::Home;
 
 /// Whether somebody looks after a run, and whether its machine works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum Liveness {
     /// A process runs it, or it has ended: its state in the event log is true.
     Logged,
     /// No process runs it; its machine still works until the lease expires.
@@ -25,32 +25,32 @@ pub enum Standing {
     },
 }
 
-impl Standing {
+impl Liveness {
     /// Where a run stands.
-    pub fn of(home: &Home, world: &World, id: &RunId, run: &Run) -> Standing {
+    pub fn of(home: &Home, world: &World, id: &RunId, run: &Run) -> Liveness {
         let is_watched = home.is_watched(&home.run(id))
             || run.trial.as_ref().is_some_and(|trial| home.is_watched(&home.sweep(&trial.sweep)));
         if run.state.is_final() || is_watched {
-            return Standing::Logged;
+            return Liveness::Logged;
         }
         let Some(instance) = run.instances.iter().rev().find(|id| is_live(world, id)) else {
-            return Standing::Interrupted { since: None };
+            return Liveness::Interrupted { since: None };
         };
         match look(home, instance) {
-            Some(probe) if probe.is_alive => Standing::Unattended,
-            Some(Probe { usage: Some(usage), .. }) => Standing::Interrupted {
+            Some(probe) if probe.is_alive => Liveness::Unattended,
+            Some(Probe { usage: Some(usage), .. }) => Liveness::Interrupted {
                 since: Some(Timestamp(usage.started.0.saturating_add_unsigned(usage.elapsed.0))),
             },
-            Some(Probe { usage: None, .. }) | None => Standing::Interrupted { since: None },
+            Some(Probe { usage: None, .. }) | None => Liveness::Interrupted { since: None },
         }
     }
 
     /// The word for a run that stands so: that of its state where the log is true.
     pub fn word(self, state: &RunState) -> &'static str {
         match self {
-            Standing::Logged => state.word(),
-            Standing::Unattended => "unattended",
-            Standing::Interrupted { .. } => "interrupted",
+            Liveness::Logged => state.word(),
+            Liveness::Unattended => "unattended",
+            Liveness::Interrupted { .. } => "interrupted",
         }
     }
 }
