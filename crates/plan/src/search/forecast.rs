@@ -42,14 +42,14 @@ pub fn forecast<E: Estimator>(
     let scaled = |factor: f64| -> RunTimeline {
         let profile = RunProfile { work: timeline.work * factor, ..profile };
         let availability = constraints.availability_of(priced, candidate.nodes);
-        profile.timeline(spec, candidate.terms, timeline::policy(constraints.admission.spot, priced), availability)
+        profile.timeline(spec, candidate.terms, timeline::policy(&constraints.admission, priced), availability)
     };
     let (fast, slow) = (scaled(step.0), scaled(step.1));
     let spot = match candidate.terms {
         PurchaseOption::OnDemand | PurchaseOption::Dedicated => None,
         PurchaseOption::Spot => {
             let availability = constraints.availability_of(priced, candidate.nodes);
-            let policy = timeline::policy(constraints.admission.spot, priced);
+            let policy = timeline::policy(&constraints.admission, priced);
             bands_of(availability, timeline.work, timeline.interval, &profile.costs, policy, seed)
         }
     };

@@ -214,7 +214,7 @@ impl<'a, E: Estimator> Search<'a, E> {
             PurchaseOption::Spot => constraints.availability_of(priced, nodes),
             PurchaseOption::OnDemand | PurchaseOption::Dedicated => SpotAvailability::STEADY,
         };
-        let policy = timeline::policy(constraints.admission.spot, priced);
+        let policy = timeline::policy(&constraints.admission, priced);
         let profile = RunProfile::of(self.spec, priced, gpu, nodes, step, start);
         let timeline = profile.timeline(self.spec, terms, policy, availability);
         Candidate {

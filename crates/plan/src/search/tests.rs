@@ -1,5 +1,7 @@
 //! The front of the search against brute force, over drawn markets, tasks and limits.
 
+mod constraints;
+
 use domain::gpu::{Gpu, GpuArchitecture, Link, Rates};
 use domain::listing::{Cloud, Fabric, Gpus as ListedGpus, Listing, Price};
 use domain::wants::Spot;
@@ -216,7 +218,7 @@ fn by_force(spec: &TrainingSpec, market: &MarketIndex, estimator: Rough, constra
                 let availability = constraints.availability_of(priced, *nodes);
                 let profile = RunProfile::of(spec, priced, &device.gpu, *nodes, way.step, way.start);
                 let timeline =
-                    profile.timeline(spec, terms, timeline::policy(constraints.admission.spot, priced), availability);
+                    profile.timeline(spec, terms, timeline::policy(&constraints.admission, priced), availability);
                 let candidate = Candidate {
                     listing: index,
                     terms,

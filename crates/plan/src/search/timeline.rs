@@ -4,6 +4,7 @@ use domain::gpu::Gpu;
 use domain::{Bytes, Elapsed, Money};
 use serde::Serialize;
 
+use super::admit::Admission;
 use super::assumed;
 use super::market::{PricedListing, PurchaseOption, Tariffs};
 use super::workload::TrainingSpec;
@@ -136,9 +137,12 @@ impl RunProfile {
     }
 }
 
-/// What a run does when there are no spot machines: it falls back where it may, and where there is a price on demand.
-pub fn policy(spot: Spot, priced: &PricedListing) -> OutagePolicy {
-    match (spot, priced.rate(PurchaseOption::OnDemand)) {
+/// What a run does when there are no spot machines: it falls back where it may, and where the job admits the price on
+/// demand.
+pub fn policy(admission: &Admission, priced: &PricedListing) -> OutagePolicy {
+    let on_demand = priced.rate(PurchaseOption::OnDemand);
+    let admitted = on_demand.filter(|rate| admission.max_price.is_none_or(|most| *rate <= most));
+    match (admission.spot, admitted) {
         (Spot::Auto, Some(_)) => OutagePolicy::FallBack { patience: assumed::PATIENCE, hold: assumed::HOLD },
         (Spot::Auto | Spot::Only | Spot::Never, _) => OutagePolicy::Wait,
     }

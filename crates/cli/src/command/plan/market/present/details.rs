@@ -1,8 +1,8 @@
 //! The sentences about one candidate: how the work is shared, memory, time, interruptions, cost and what the estimate
 //! rests on.
 
-use domain::Money;
 use domain::listing::Price;
+use domain::{Money, Rate};
 use plan::estimate::{ActivationCheckpointing, NumericFormat, Zero};
 use plan::search::{MemoryFit, ParallelConfig, PurchaseOption};
 
@@ -11,11 +11,11 @@ use super::super::figures::{cents, time};
 use super::seconds;
 use crate::figures::counted;
 
-/// The sentences, each behind a word that says what it is of.
-pub fn details(row: &PlanRow) -> Vec<String> {
+/// The sentences, each behind a word that says what it is of; `max_price` is the most that the job pays for a machine.
+pub fn details(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
     let mut lines = vec![format!("way      {}", way(&row.way)), memory(row), waits(row)];
     lines.extend(interruptions(row));
-    lines.extend(costs(row));
+    lines.extend(costs(row, max_price));
     lines.extend(evidence(row));
     if row.way.verdict != MemoryFit::Fits {
         let rather = "nothing surely fits here: try a step before the whole run, or take GPUs with more memory";
@@ -77,7 +77,7 @@ fn interruptions(row: &PlanRow) -> Option<String> {
 }
 
 /// What the run costs by parts, the price that this follows from, and its carbon.
-fn costs(row: &PlanRow) -> Vec<String> {
+fn costs(row: &PlanRow, max_price: Option<Rate>) -> Vec<String> {
     let candidate = &row.candidate;
     let cost = &candidate.cost;
     let parts = [
@@ -96,10 +96,13 @@ fn costs(row: &PlanRow) -> Vec<String> {
         && let Some(on_demand) = &row.listing.on_demand
     {
         let cap = Money::from_micros((on_demand.rate.micros_per_hour() as f64 * plan::search::admit::SPOT_CAP) as i64);
-        lines.push(format!(
-            "         offer at most {}/h: more than 80 % of the price on demand saves nothing",
-            cents(cap)
-        ));
+        let allowed = max_price.map(|most| Money::from_micros(most.micros_per_hour()));
+        lines.push(match allowed.filter(|allowed| *allowed < cap) {
+            Some(allowed) => format!("         offer at most {}/h: `max_price` allows no more", cents(allowed)),
+            None => {
+                format!("         offer at most {}/h: more than 80 % of the price on demand saves nothing", cents(cap))
+            }
+        });
     }
     lines.extend(candidate.kilograms.map(|kilograms| format!("carbon   {kilograms:.1} kg CO₂")));
     lines

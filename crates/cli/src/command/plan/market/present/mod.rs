@@ -29,7 +29,7 @@ pub fn lines(plan: &MarketPlan, width: Option<usize>) -> Vec<String> {
     lines.push(String::new());
     for (pick, row) in plan.picks.iter().filter(|(pick, _)| pick.role == Recommendation::Recommended) {
         lines.push(format!("recommended: {}", pick.why));
-        lines.extend(details(row).into_iter().map(|line| format!("  {line}")));
+        lines.extend(details(row, plan.question.admission.max_price).into_iter().map(|line| format!("  {line}")));
     }
     for (pick, _) in plan.picks.iter().filter(|(pick, _)| pick.role != Recommendation::Recommended) {
         lines.push(format!("{}: {}", pick.role.word(), pick.why));
