@@ -224,16 +224,12 @@ fn text(train: &Train) -> Option<(&domain::train::Text, data::TextObjective)> {
     Some((train.data.text.as_ref()?, goal))
 }
 
-/// The median step of the newest run of the same model, batch and precision on this machine.
+/// The median step of the newest run on this machine whose steps did the same work.
 fn measured(home: &Home, train: &Train) -> Result<Option<Duration>, Error> {
     let (state, series) = (State::open(home)?, Series::open(home)?);
-    let alike = |other: &Train| {
-        let division =
-            |train: &Train| (train.model.clone(), train.batch, train.accumulate, train.precision, train.memory_format);
-        division(other) == division(train) && (other.threads, &other.data.path) == (train.threads, &train.data.path)
-    };
-    let runs = state.world().runs.iter();
-    let runs = runs.filter(|(_, run)| matches!(&run.job.work, domain::Work::Train(other) if alike(other)));
+    let is_same =
+        |work: &domain::Work| matches!(work, domain::Work::Train(other) if plan::local::has_same_step(train, other));
+    let runs = state.world().runs.iter().filter(|(_, run)| is_same(&run.job.work));
     let Some((id, _)) = runs.max_by_key(|(_, run)| run.order) else { return Ok(None) };
     let mut steps: Vec<u64> = Vec::new();
     for (_, point) in series.newest(id, 500)? {

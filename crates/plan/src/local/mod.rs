@@ -8,6 +8,7 @@
 
 mod fit;
 mod machine;
+mod same_step;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use domain::{Bytes, Duration, Elapsed, Job, Money, Offer, Plan, Rate, Work};
 pub use crate::search::JobFacts;
 use crate::search::workload::trained;
 use machine::OnMachine;
+pub use same_step::has_same_step;
 
 /// Why no offer can run the job: every reason, each with what to change.
 #[derive(Debug, Clone, PartialEq, Eq)]
