@@ -15,6 +15,16 @@ COUNT = 53
 OPTIONS = {"size": 32, "workers": 2, "seed": 5}
 
 
+class Wrapped(torch.utils.data.IterableDataset):
+    """The loader below a DataLoader; here, because spawned workers get it pickled by its name."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        return iter(self.loader)
+
+
 class Loading(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -146,13 +156,6 @@ class Loading(unittest.TestCase):
             pickle.dumps(loader)
 
     def test_workers_of_a_data_loader_are_refused(self):
-        class Wrapped(torch.utils.data.IterableDataset):
-            def __init__(self, loader):
-                self.loader = loader
-
-            def __iter__(self):
-                return iter(self.loader)
-
         workers = {"batch_size": None, "num_workers": 2, "timeout": 60}
         with self.assertRaisesRegex(RuntimeError, "made in another process"):
             next(iter(torch.utils.data.DataLoader(Wrapped(self.loader()), multiprocessing_context="fork", **workers)))
