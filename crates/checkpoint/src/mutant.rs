@@ -7,7 +7,7 @@ use std::str::FromStr;
 pub enum Mutant {
     /// The random number generators are not restored.
     NoRng,
-    /// The optimiser starts afresh.
+    /// The optimiser state is not restored.
     NoOptimizer,
     /// The sample order starts at the beginning of the epoch.
     NoPosition,

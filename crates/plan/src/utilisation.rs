@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn a_sample_takes_six_operations_for_each_multiply_add() {
-        let sample = Sample::Picture { channels: 3, height: 224, width: 224 };
+        let sample = Sample::Image { channels: 3, height: 224, width: 224 };
         let graph = ours::graph(Architecture::of(Model::Resnet50), sample, 1000).unwrap();
         // torchvision states 4.089 billion multiply-adds.
         assert!((flops_per_sample(&graph) / 6.0 / 1e9 - 4.089).abs() < 0.001);

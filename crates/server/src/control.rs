@@ -296,7 +296,7 @@ impl<'a> Control<'a> {
         let unfinished = world.sweeps.iter().filter(|(_, sweep)| !sweep.state.is_final());
         let attended = unfinished.filter(|(id, _)| self.home.is_watched(&self.home.sweep(id)));
         facts.attended_sweeps = attended.map(|(id, _)| id.clone()).collect();
-        // Time in which this loop was asleep, or not there, is not held against an agent.
+        // Time in which this loop was suspended, or not running, does not count as an agent's silence.
         let turn = monotonic.0.saturating_sub(self.awake.0).min(TURN.0);
         self.awake = monotonic;
         for (id, _) in world.live_instances() {

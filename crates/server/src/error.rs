@@ -65,7 +65,7 @@ impl Error {
             Error::Unreadable { .. } => Some("was the log written by a newer gradus? update this one".into()),
             Error::File { source, .. } => file_hint(source),
             Error::State { path, source, .. } if is_damaged(source) => Some(format!(
-                "it is damaged, or no state of gradus: put a copy of it back, or begin anew: `mv {0} {0}.damaged`",
+                "it is damaged, or no state of gradus: put a copy of it back, or start over: `mv {0} {0}.damaged`",
                 path.display()
             )),
             Error::State { .. } => Some(

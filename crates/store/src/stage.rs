@@ -32,7 +32,7 @@ pub fn stage(uri: &str, cache: &Path, access: &Access, limits: Limits, meter: &M
         form: crate::StoreFormat::Chunks,
         dry_run: false,
         verify: false,
-        // A picture that was removed there must not be trained on here.
+        // An image that was removed there must not be trained on here.
         delete: true,
         threads,
         journals: cache.to_owned(),

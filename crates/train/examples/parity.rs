@@ -46,10 +46,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         (_, _) => return Err("give `size` or `text`".into()),
     };
     let said = match (case.classes, case.train.task()) {
-        (Some(classes), Task::Boxes) => OutputShape::Boxes(classes),
-        (Some(classes), Task::Pictures | Task::Texts | Task::MaskedWords | Task::NextWord) => {
-            OutputShape::Classes(classes)
-        }
+        (Some(classes), Task::ObjectDetection) => OutputShape::Boxes(classes),
+        (
+            Some(classes),
+            Task::ImageClassification | Task::TextClassification | Task::MaskedLanguageModel | Task::LanguageModel,
+        ) => OutputShape::Classes(classes),
         (None, _) => OutputShape::Tokens,
     };
     let shape = ModelShape { input, output: said };

@@ -152,18 +152,18 @@ impl Drop for Others {
 impl Case {
     fn shape(&self) -> ModelShape {
         let input = match self.train.task() {
-            Task::Pictures | Task::Boxes => {
+            Task::ImageClassification | Task::ObjectDetection => {
                 InputShape::Image(ImageShape { channels: 3, height: self.size, width: self.size })
             }
-            Task::Texts | Task::MaskedWords | Task::NextWord => {
+            Task::TextClassification | Task::MaskedLanguageModel | Task::LanguageModel => {
                 let length = self.train.data.text.as_ref().map_or(0, |text| i64::from(text.length));
                 InputShape::Text(TextShape { vocabulary: self.vocabulary, length })
             }
         };
         let output = match self.train.task() {
-            Task::Boxes => OutputShape::Boxes(self.classes),
-            Task::Pictures | Task::Texts => OutputShape::Classes(self.classes),
-            Task::MaskedWords | Task::NextWord => OutputShape::Tokens,
+            Task::ObjectDetection => OutputShape::Boxes(self.classes),
+            Task::ImageClassification | Task::TextClassification => OutputShape::Classes(self.classes),
+            Task::MaskedLanguageModel | Task::LanguageModel => OutputShape::Tokens,
         };
         ModelShape { input, output }
     }

@@ -55,7 +55,7 @@ pub fn fold(from: &Path, to: &Path) -> std::result::Result<Folded, Error> {
     let Input { channels, height, width } = card.input;
     let classes = card.classes.len() as i64;
     let mut shape = ModelShape::images([channels, height, width], classes);
-    if Architecture::of(card.architecture).reads() == Reads::Scenes {
+    if Architecture::of(card.architecture).reads() == Reads::DetectionImages {
         shape.output = OutputShape::Boxes(classes);
     }
     let nothing = || {

@@ -1,4 +1,4 @@
-//! Whether the tensor library is there, whole, and of the version that a rank is built for.
+//! Whether libtorch is installed, complete, and of the version that a rank is built for.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -50,7 +50,7 @@ const LATE: Duration = Duration::from_secs(1);
 pub struct Tools {
     /// The executable of our own trainer.
     pub rank_program: PathBuf,
-    /// Folder of the tensor library.
+    /// Folder of libtorch.
     pub libtorch: Option<PathBuf>,
     /// Whose the instance is.
     pub owner: String,

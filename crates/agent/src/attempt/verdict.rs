@@ -154,7 +154,7 @@ fn of_program(facts: Facts) -> AttemptEnd {
     }
 }
 
-/// A rank has ended without a final report.
+/// A rank that ended without a final report.
 fn without_report(facts: &Facts) -> Finding {
     match facts.exit {
         Exit::Signal(signal) => of_signal(&format!("rank {}", facts.rank), signal, facts),

@@ -1,4 +1,4 @@
-//! When a rank has been silent for so long that it hangs.
+//! When a rank that reports nothing counts as hung.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -106,28 +106,11 @@ impl Committer {
         }
     }
 
+    /// Stages the data, publishes it, then publishes the manifest that names it.
     fn write(&mut self, snapshot: &Snapshot) -> Result<u64, Error> {
         let step_folder = self.step_folder(snapshot.step)?;
         let path = self.folder.join(&step_folder);
-        let mut staged = Vec::new();
-        let base = self.base.as_ref().filter(|base| base.has_room());
-        let mut heads = [Vec::new(), Vec::new()];
-        let names = match self.codec {
-            Codec::Full => Data::FILES,
-            Codec::Delta => Data::LINKS,
-        };
-        for (number, tensors) in [&snapshot.model, &snapshot.training].into_iter().enumerate() {
-            let (file, name) = (path.join(names[number]), format!("{step_folder}/{}", names[number]));
-            staged.push(match self.codec {
-                Codec::Full => self.stage_tensors(&file, name, tensors)?,
-                Codec::Delta => {
-                    let (links, found) = chain::pack(tensors, base.map(|base| base.layer(number)));
-                    heads[number] = found;
-                    self.disk.stage(&file, name, &self.mark(), |sink| write_to(sink, &links, &[]))?
-                }
-            });
-        }
-        let chain = base.map(|base| base.chain.clone()).unwrap_or_default();
+        let (mut staged, heads, chain) = self.stage_step(snapshot, &step_folder)?;
         let own: Vec<FileEntry> = staged.iter().map(|staged| staged.entry.clone()).collect();
         let new_best = snapshot.best.as_deref().filter(|best| Some(best.step) != self.best_step());
         if let Some(best) = new_best {
@@ -150,29 +133,59 @@ impl Committer {
 
         let late = if self.manifest_first() { std::mem::take(&mut staged) } else { Vec::new() };
         self.publish_data(staged, &path)?;
-        let manifest_path = self.folder.join(manifest_name(snapshot.step));
-        let manifest_text = manifest.to_text();
-        let staged_manifest = self
-            .disk
-            .stage(&manifest_path, String::new(), &self.mark(), |sink| sink.write(manifest_text.as_bytes()))?;
-        {
-            let _lock = fence::lock(&self.folder)?;
-            fence::check(&self.folder, self.identity.fence)?;
-            chaos::point("manifest.before");
-            self.disk.publish_synced(staged_manifest)?;
-            chaos::point("manifest.after");
-            if !late.is_empty() {
-                self.publish_data(late, &path)?;
-            }
-            self.best = best;
-            if self.codec == Codec::Delta {
-                let own = ChainEntry { step: snapshot.step, files: own };
-                self.next = Some((manifest.chain.iter().cloned().chain([own]).collect(), heads));
-            }
-            // The state is durable, so trouble with removing is no failure: a later commit tries again.
-            let _ = sweep::old(&self.disk, &self.folder, &manifest, self.keep);
+        let _lock = self.publish_manifest(&manifest)?;
+        if !late.is_empty() {
+            self.publish_data(late, &path)?;
         }
+        self.best = best;
+        if self.codec == Codec::Delta {
+            let own = ChainEntry { step: snapshot.step, files: own };
+            self.next = Some((manifest.chain.iter().cloned().chain([own]).collect(), heads));
+        }
+        // The state is durable, so trouble with removing is no failure: a later commit tries again.
+        let _ = sweep::old(&self.disk, &self.folder, &manifest, self.keep);
         Ok(bytes)
+    }
+
+    /// Stages the two files of a step, whole or as differences to the checkpoint before; with the beginnings of the
+    /// links, and the chain that they build on.
+    fn stage_step(
+        &self,
+        snapshot: &Snapshot,
+        step_folder: &str,
+    ) -> Result<(Vec<Staged>, Heads, Vec<ChainEntry>), Error> {
+        let path = self.folder.join(step_folder);
+        let base = self.base.as_ref().filter(|base| base.has_room());
+        let (mut staged, mut heads) = (Vec::new(), [Vec::new(), Vec::new()]);
+        let names = match self.codec {
+            Codec::Full => Data::FILES,
+            Codec::Delta => Data::LINKS,
+        };
+        for (number, tensors) in [&snapshot.model, &snapshot.training].into_iter().enumerate() {
+            let (file, name) = (path.join(names[number]), format!("{step_folder}/{}", names[number]));
+            staged.push(match self.codec {
+                Codec::Full => self.stage_tensors(&file, name, tensors)?,
+                Codec::Delta => {
+                    let (links, found) = chain::pack(tensors, base.map(|base| base.layer(number)));
+                    heads[number] = found;
+                    self.disk.stage(&file, name, &self.mark(), |sink| write_to(sink, &links, &[]))?
+                }
+            });
+        }
+        Ok((staged, heads, base.map(|base| base.chain.clone()).unwrap_or_default()))
+    }
+
+    /// Renames the manifest into place under the folder's lock, after a look at the fence; the lock is still held.
+    fn publish_manifest(&self, manifest: &CheckpointManifest) -> Result<fence::Lock, Error> {
+        let path = self.folder.join(manifest_name(manifest.step));
+        let text = manifest.to_text();
+        let staged = self.disk.stage(&path, String::new(), &self.mark(), |sink| sink.write(text.as_bytes()))?;
+        let lock = fence::lock(&self.folder)?;
+        fence::check(&self.folder, self.identity.fence)?;
+        chaos::point("manifest.before");
+        self.disk.publish_synced(staged)?;
+        chaos::point("manifest.after");
+        Ok(lock)
     }
 
     /// Renames data into place and makes that durable.

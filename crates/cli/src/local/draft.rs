@@ -151,7 +151,7 @@ pub fn known(
     printer: &mut Printer,
 ) -> Result<domain::sweep::Known, Error> {
     let JobFacts { samples, input_shape, classes, bytes: _, measured_step: _ } = facts(settings, home, job, printer)?;
-    Ok(domain::sweep::Known { samples, picture: input_shape, classes })
+    Ok(domain::sweep::Known { samples, image: input_shape, classes })
 }
 
 /// Opens the data of a job. Remote data goes into the cache that the run reads from: all of it, or with `cache` in the job
@@ -178,7 +178,7 @@ fn facts(settings: &GlobalSettings, home: &Home, job: &Job, printer: &mut Printe
             measured_step: measured(home, train)?,
         });
     }
-    if train.task() == Task::Boxes {
+    if train.task() == Task::ObjectDetection {
         let outline = data::DetectionOutline::of(&train.data, staged.path(), train.seed)?;
         let size = u32::try_from(outline.size).unwrap_or(u32::MAX);
         return Ok(JobFacts {
@@ -216,10 +216,10 @@ fn bytes_below(path: &std::path::Path) -> u64 {
 /// Where the texts are and which task they are used for; none for images.
 fn text(train: &Train) -> Option<(&domain::train::Text, data::TextObjective)> {
     let goal = match train.task() {
-        Task::Pictures | Task::Boxes => return None,
-        Task::Texts => data::TextObjective::Class,
-        Task::MaskedWords => data::TextObjective::Masked,
-        Task::NextWord => data::TextObjective::Next,
+        Task::ImageClassification | Task::ObjectDetection => return None,
+        Task::TextClassification => data::TextObjective::Class,
+        Task::MaskedLanguageModel => data::TextObjective::Masked,
+        Task::LanguageModel => data::TextObjective::Next,
     };
     Some((train.data.text.as_ref()?, goal))
 }

@@ -126,11 +126,11 @@ fn case(train: &Train, samples: u32, threads: u32, facts: &JobFacts) -> Value {
     (alone.batch, alone.processes, alone.weights) = (samples, 1, None);
     alone.parallel = domain::train::Parallel::default();
     let size = match train.model.architecture().map(Architecture::reads) {
-        None | Some(Reads::Pictures | Reads::Scenes) => {
+        None | Some(Reads::Images | Reads::DetectionImages) => {
             let seen = facts.input_shape.map(|[_, height, width]| height.max(width));
             train.data.size.or(seen).unwrap_or(224)
         }
-        Some(Reads::WordsBothWays | Reads::WordsBefore) => 0,
+        Some(Reads::Tokens | Reads::CausalTokens) => 0,
     };
     let vocabulary = train.data.text.as_ref().map_or(0, |text| text.vocabulary);
     let classes = facts.classes.or(train.data.classes).unwrap_or(1_000);

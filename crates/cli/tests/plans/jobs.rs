@@ -8,7 +8,7 @@ run: python train.py
 data: {{samples: 1281167, bytes: 147 GB}}
 workload:
   model: {{config: {{model_type: resnet, layer_type: bottleneck, depths: [3, 4, 6, 3]}}}}
-  picture: 224
+  image: 224
   batch: 1024
   epochs: 90
   optimizer: sgd_momentum

@@ -71,8 +71,8 @@ fn lengths_and_sizes_that_a_network_does_not_have_are_refused() {
     let said = plan("sees.json", "steps: 100, sequence: 128");
     assert_eq!(said.code, Some(2));
     assert!(said.err.contains("`workload.sequence`: this network reads images"), "{}", said.err);
-    let said = plan("reads.json", "steps: 100, picture: 224");
-    assert!(said.err.contains("`workload.picture`: this network takes no images"), "{}", said.err);
+    let said = plan("reads.json", "steps: 100, image: 224");
+    assert!(said.err.contains("`workload.image`: this network takes no images"), "{}", said.err);
     let said = plan("reads.json", "steps: 100, sequence: 2048");
     assert!(said.err.contains("`workload.sequence`: 2048 tokens are more than the 1024 positions"), "{}", said.err);
     // The length of the network's own sequences.

@@ -6,6 +6,7 @@ use crate::accelerators::{AcceleratorKind, Accelerators};
 use crate::job::{Budget, Command, Job, Needs, Recovery, Secret, Work};
 use crate::problem::Problem;
 use crate::sweep::{Metric, Parameter, Sweep};
+use crate::train::Train;
 use crate::wants::{Spot, Wants};
 
 /// What the keys ask for.
@@ -33,35 +34,8 @@ pub(super) fn lower(
 ) -> Lowered {
     let mut resources = file.resources.unwrap_or_default();
     let wants = wants(&mut resources, file.num_nodes, problems);
-    let work = match (file.train, file.run) {
-        (Some(train), None) => {
-            for (key, is_given) in [("setup", file.setup.is_some()), ("workdir", file.workdir.is_some())] {
-                if is_given {
-                    let alone = Problem::at(key, format!("`{key}` prepares a `run:` program; `train:` needs none"));
-                    problems.push(alone.hint("leave the key out"));
-                }
-            }
-            Some(Work::Train(train))
-        }
-        (None, Some(run)) => Some(Work::Command(Command { workdir: file.workdir, setup: file.setup, run })),
-        (Some(_), Some(_)) => {
-            let both = Problem::at("run", "`run` and `train` exclude each other");
-            problems.push(both.hint("keep `train` for our own trainer, or `run` for a program of your own"));
-            None
-        }
-        (None, None) => {
-            // A section that is there but could not be read was already complained about.
-            let is_tried = ["train", "run"].iter().any(|key| tree.get(key).is_some());
-            if !is_tried || problems.is_empty() {
-                let neither = Problem::at("", "there is nothing to do: neither `train` nor `run` is given");
-                problems.push(neither.hint(match tree.get("workload") {
-                    Some(_) => "`workload:` describes what a program trains: add `run: python train.py`, or how else yours is started",
-                    None => "write a `train:` section, or a `run:` program of your own",
-                }));
-            }
-            None
-        }
-    };
+    let program = Program { workdir: file.workdir, setup: file.setup, run: file.run };
+    let work = work(file.train, program, tree, problems);
     let sweep = file.sweep.and_then(|keys| sweep(keys, parameters, work.as_ref(), problems));
     let rest = Job {
         name: file.name.unwrap_or_else(|| name_from(stem(file_name))),
@@ -87,6 +61,47 @@ pub(super) fn lower(
         sweep,
     };
     Lowered { rest, work }
+}
+
+/// The keys of a program of the user's own.
+struct Program {
+    workdir: Option<String>,
+    setup: Option<String>,
+    run: Option<String>,
+}
+
+/// The one work of a job: `train:`, or the program of `run:`.
+fn work(train: Option<Train>, program: Program, tree: &Node, problems: &mut Vec<Problem>) -> Option<Work> {
+    let Program { workdir, setup, run } = program;
+    match (train, run) {
+        (Some(train), None) => {
+            for (key, is_given) in [("setup", setup.is_some()), ("workdir", workdir.is_some())] {
+                if is_given {
+                    let alone = Problem::at(key, format!("`{key}` prepares a `run:` program; `train:` needs none"));
+                    problems.push(alone.hint("leave the key out"));
+                }
+            }
+            Some(Work::Train(train))
+        }
+        (None, Some(run)) => Some(Work::Command(Command { workdir, setup, run })),
+        (Some(_), Some(_)) => {
+            let both = Problem::at("run", "`run` and `train` exclude each other");
+            problems.push(both.hint("keep `train` for our own trainer, or `run` for a program of your own"));
+            None
+        }
+        (None, None) => {
+            // A section that is there but could not be read was already complained about.
+            let is_tried = ["train", "run"].iter().any(|key| tree.get(key).is_some());
+            if !is_tried || problems.is_empty() {
+                let neither = Problem::at("", "there is nothing to do: neither `train` nor `run` is given");
+                problems.push(neither.hint(match tree.get("workload") {
+                    Some(_) => "`workload:` describes what a program trains: add `run: python train.py`, or how else yours is started",
+                    None => "write a `train:` section, or a `run:` program of your own",
+                }));
+            }
+            None
+        }
+    }
 }
 
 /// What is searched; only our own trainer can be told other values.
@@ -130,40 +145,58 @@ fn wants(resources: &mut Resources, num_nodes: Option<u32>, problems: &mut Vec<P
         max_carbon: resources.max_carbon,
         ..Wants::default()
     };
-    let mut clash = |key: &str, message: &str, hint: &str| problems.push(Problem::at(key, message).hint(hint));
     for word in names(&mut resources.compliance) {
         match word.parse() {
             Ok(known) => wants.compliance.push(known),
-            Err(why) => clash("resources.compliance", &why, "write for example `compliance: [gdpr, iso27001]`"),
+            Err(why) => {
+                clash(problems, "resources.compliance", &why, "write for example `compliance: [gdpr, iso27001]`")
+            }
         }
     }
+    place(&mut wants, resources, problems);
+    price(&mut wants, resources, problems);
+    nodes(&mut wants, resources, num_nodes, problems);
+    wants
+}
+
+fn clash(problems: &mut Vec<Problem>, key: &str, message: &str, hint: &str) {
+    problems.push(Problem::at(key, message).hint(hint));
+}
+
+/// Where: `infra` is short for a cloud and a region, or means this machine.
+fn place(wants: &mut Wants, resources: &mut Resources, problems: &mut Vec<Problem>) {
     let infra = resources.infra.take().unwrap_or_default();
     if !matches!(infra.as_str(), "" | "local") {
         let mut parts = infra.split('/').map(str::trim).filter(|part| !matches!(*part, "" | "*"));
         let (cloud, region) = (parts.next(), parts.next());
         if cloud.is_some() && !wants.clouds.is_empty() || region.is_some() && !wants.regions.is_empty() {
             let message = "`infra` names a place, and so do `cloud` or `region`";
-            clash("resources.infra", message, "keep one of the two");
+            clash(problems, "resources.infra", message, "keep one of the two");
         }
         wants.clouds.extend(cloud.map(str::to_owned));
         wants.regions.extend(region.map(str::to_owned));
     }
-    if infra == "local" && wants != Wants::default() {
+    if infra == "local" && *wants != Wants::default() {
         let message = "`infra: local` is this machine, and other keys ask for one of a cloud";
-        clash("resources.infra", message, "leave `infra` out to plan over everything that is offered");
+        clash(problems, "resources.infra", message, "leave `infra` out to plan over everything that is offered");
     }
     wants.here = infra == "local";
+}
+
+/// At what price: spot or not, dedicated or not, and the most for an hour.
+fn price(wants: &mut Wants, resources: &Resources, problems: &mut Vec<Problem>) {
     let spot = resources.use_spot.map(|only| if only { Spot::Only } else { Spot::Never });
     if let (Some(spot), Some(other)) = (spot, resources.spot)
         && spot != other
     {
-        clash("resources.use_spot", "`use_spot` and `spot` contradict each other", "keep `spot`");
+        clash(problems, "resources.use_spot", "`use_spot` and `spot` contradict each other", "keep `spot`");
     }
     wants.spot = resources.spot.or(spot).unwrap_or_default();
     if let (Some(one), Some(other)) = (resources.max_price, resources.max_hourly_cost)
         && one != other
     {
         clash(
+            problems,
             "resources.max_hourly_cost",
             "`max_hourly_cost` and `max_price` contradict each other",
             "keep one of the two",
@@ -172,29 +205,43 @@ fn wants(resources: &mut Resources, num_nodes: Option<u32>, problems: &mut Vec<P
     wants.max_price = resources.max_price.or(resources.max_hourly_cost);
     if wants.max_price.is_some_and(|most| most.micros_per_hour() == 0) {
         clash(
+            problems,
             "resources.max_price",
             "no machine is rented for nothing",
             "write a price such as `$30/h`, or leave it out",
         );
     }
     if wants.dedicated && wants.spot == Spot::Only {
-        clash("resources.dedicated", "no cloud rents dedicated machines as spot machines", "leave one of the two out");
+        clash(
+            problems,
+            "resources.dedicated",
+            "no cloud rents dedicated machines as spot machines",
+            "leave one of the two out",
+        );
     }
+}
+
+/// How many machines.
+fn nodes(wants: &mut Wants, resources: &mut Resources, num_nodes: Option<u32>, problems: &mut Vec<Problem>) {
     wants.nodes = match resources.nodes.take() {
         None => Vec::new(),
         Some(Numbers::One(number)) => vec![number],
         Some(Numbers::Many(numbers)) => numbers,
     };
     if wants.nodes.iter().any(|number| !(1..=4096).contains(number)) {
-        clash("resources.nodes", "a run has from 1 to 4096 machines", "write for example `nodes: [1, 2, 4]`");
+        clash(problems, "resources.nodes", "a run has from 1 to 4096 machines", "write for example `nodes: [1, 2, 4]`");
     }
     if let Some(number) = num_nodes {
         if !wants.nodes.is_empty() && wants.nodes != [number] {
-            clash("num_nodes", "`num_nodes` and `resources.nodes` contradict each other", "keep one of the two");
+            clash(
+                problems,
+                "num_nodes",
+                "`num_nodes` and `resources.nodes` contradict each other",
+                "keep one of the two",
+            );
         }
         wants.nodes = vec![number];
     }
-    wants
 }
 
 fn accelerators(keys: Option<AnyAccelerators>) -> Vec<Accelerators> {

@@ -42,6 +42,14 @@ fn is_empty(node: &Node) -> bool {
     }
 }
 
+/// The name that a key goes by now; a schema lists former names under `aliases`.
+fn canonical<'a>(properties: &'a Json, written: &'a str) -> &'a str {
+    let is_alias =
+        |schema: &Json| schema["aliases"].as_array().is_some_and(|names| names.iter().any(|name| name == written));
+    let renamed = || properties.as_object()?.iter().find(|(_, schema)| is_alias(schema)).map(|(name, _)| name.as_str());
+    if properties.get(written).is_some() { written } else { renamed().unwrap_or(written) }
+}
+
 /// Where the walk stands.
 struct Place {
     path: String,
@@ -57,8 +65,8 @@ struct Walk<'schema, 'problems> {
     unrentable: &'problems mut Vec<Problem>,
 }
 
-/// One way to write a value: a schema without references and alternatives.
-type Way<'schema> = &'schema Json;
+/// One form of a value: a schema without references and alternatives.
+type Alternative<'schema> = &'schema Json;
 
 impl<'schema> Walk<'schema, '_> {
     fn problem(&mut self, line: u32, path: &str, message: String, hint: Option<String>) {
@@ -66,7 +74,7 @@ impl<'schema> Walk<'schema, '_> {
     }
 
     /// All ways to write a value of this schema, references followed.
-    fn ways(&self, schema: &'schema Json) -> Vec<Way<'schema>> {
+    fn ways(&self, schema: &'schema Json) -> Vec<Alternative<'schema>> {
         if let Some(name) = schema["$ref"].as_str().and_then(|name| name.strip_prefix("#/$defs/")) {
             return self.ways(&self.definitions[name]);
         }
@@ -85,7 +93,7 @@ impl<'schema> Walk<'schema, '_> {
                 None => self.mismatch(&ways, "a list", place.line, place),
             },
             Value::Map(entries) => {
-                let objects: Vec<Way> = ways.iter().copied().filter(|way| allows(way, "object")).collect();
+                let objects: Vec<Alternative> = ways.iter().copied().filter(|way| allows(way, "object")).collect();
                 match objects[..] {
                     [] => self.not_a_map(&ways, entries, place),
                     [way] if !is_tagged(way) => self.map(way, entries, place),
@@ -95,7 +103,7 @@ impl<'schema> Walk<'schema, '_> {
         }
     }
 
-    fn list(&mut self, way: Way<'schema>, items: &[Node], place: &Place) -> Option<Json> {
+    fn list(&mut self, way: Alternative<'schema>, items: &[Node], place: &Place) -> Option<Json> {
         let before = self.problems.len();
         let bounds = (way["minItems"].as_u64(), way["maxItems"].as_u64());
         if let (Some(least), Some(most)) = bounds
@@ -114,7 +122,7 @@ impl<'schema> Walk<'schema, '_> {
         (self.problems.len() == before).then_some(Json::Array(values))
     }
 
-    fn map(&mut self, way: Way<'schema>, entries: &[(Key, Node)], place: &Place) -> Option<Json> {
+    fn map(&mut self, way: Alternative<'schema>, entries: &[(Key, Node)], place: &Place) -> Option<Json> {
         if way["format"] == "figures" {
             return Some(entries_json(entries, place.dialect));
         }
@@ -122,20 +130,25 @@ impl<'schema> Walk<'schema, '_> {
         let others = way.get("additionalProperties").filter(|schema| schema.is_object());
         let mut values = Map::new();
         for (key, node) in entries {
-            let name = &key.raw.text;
-            let path = if place.path.is_empty() { name.clone() } else { format!("{}.{name}", place.path) };
-            let is_ours = place.path.is_empty() && OUR_SECTIONS.contains(&name.as_str());
+            let name = canonical(properties, &key.raw.text);
+            let path = if place.path.is_empty() { name.to_owned() } else { format!("{}.{name}", place.path) };
+            let is_ours = place.path.is_empty() && OUR_SECTIONS.contains(&name);
             let dialect = if is_ours { Dialect::Core } else { place.dialect };
             let inner = Place { path, line: key.line, dialect };
+            if values.contains_key(name) {
+                let message = "this key is also given by a former name".to_owned();
+                self.problem(key.line, &inner.path, message, Some(format!("keep only `{name}`")));
+                continue;
+            }
             if self.refused(node, properties.get(name).is_some(), &inner) {
                 continue;
             }
             if let Some(schema) = properties.get(name) {
                 if let Some(value) = self.value(schema, node, &inner) {
-                    values.insert(name.clone(), value);
+                    values.insert(name.to_owned(), value);
                 }
             } else if let Some(schema) = others {
-                let name = python_text(&key.raw).unwrap_or_else(|| name.clone());
+                let name = python_text(&key.raw).unwrap_or_else(|| name.to_owned());
                 if let Some(value) = self.value(schema, node, &inner) {
                     values.insert(name, value);
                 }
@@ -194,7 +207,7 @@ impl<'schema> Walk<'schema, '_> {
     }
 
     /// A mapping where something else belongs; a refused form of the value is named as such.
-    fn not_a_map(&mut self, ways: &[Way], entries: &[(Key, Node)], place: &Place) -> Option<Json> {
+    fn not_a_map(&mut self, ways: &[Alternative], entries: &[(Key, Node)], place: &Place) -> Option<Json> {
         let mut said = false;
         for (key, node) in entries {
             let path = format!("{}.{}", place.path, key.raw.text);
@@ -206,8 +219,8 @@ impl<'schema> Walk<'schema, '_> {
     /// A mapping of one key that says which kind of value it holds, such as `{sgd: {…}}`.
     fn tagged(
         &mut self,
-        ways: &[Way],
-        objects: &[Way<'schema>],
+        ways: &[Alternative],
+        objects: &[Alternative<'schema>],
         entries: &[(Key, Node)],
         place: &Place,
     ) -> Option<Json> {
@@ -247,7 +260,7 @@ impl<'schema> Walk<'schema, '_> {
         Some(json!({ name: value }))
     }
 
-    fn scalar(&mut self, ways: &[Way<'schema>], raw: &Raw, line: u32, place: &Place) -> Option<Json> {
+    fn scalar(&mut self, ways: &[Alternative<'schema>], raw: &Raw, line: u32, place: &Place) -> Option<Json> {
         let meaning = resolve(raw, place.dialect);
         if meaning == Scalar::Null && ways.iter().any(|way| allows(way, "null")) {
             return Some(Json::Null);
@@ -270,7 +283,14 @@ impl<'schema> Walk<'schema, '_> {
         self.wrong_scalar(ways, raw, &meaning, line, place)
     }
 
-    fn wrong_scalar(&mut self, ways: &[Way], raw: &Raw, meaning: &Scalar, line: u32, place: &Place) -> Option<Json> {
+    fn wrong_scalar(
+        &mut self,
+        ways: &[Alternative],
+        raw: &Raw,
+        meaning: &Scalar,
+        line: u32,
+        place: &Place,
+    ) -> Option<Json> {
         let shown = clip(&raw.text);
         let words = words(ways);
         let tagged = ways.iter().find(|way| tag(way) == Some(raw.text.as_str()));
@@ -332,7 +352,7 @@ impl<'schema> Walk<'schema, '_> {
     }
 
     /// How a kind that needs constants is written, with its required keys.
-    fn example(&self, way: Way, name: &str) -> String {
+    fn example(&self, way: Alternative, name: &str) -> String {
         let inner = self.definitions
             [way["properties"][name]["$ref"].as_str().unwrap_or_default().trim_start_matches("#/$defs/")]["required"]
             .as_array();
@@ -346,7 +366,7 @@ impl<'schema> Walk<'schema, '_> {
         }
     }
 
-    fn mismatch(&mut self, ways: &[Way], found: &str, line: u32, place: &Place) -> Option<Json> {
+    fn mismatch(&mut self, ways: &[Alternative], found: &str, line: u32, place: &Place) -> Option<Json> {
         let message = format!("expected {}, found {found}", expected(ways));
         self.problem(line, &place.path, message, None);
         None

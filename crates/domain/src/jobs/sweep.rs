@@ -159,7 +159,8 @@ pub struct Known {
     /// Samples of training, validation and test.
     pub samples: Option<[u64; 3]>,
     /// Channels, height and width of an image.
-    pub picture: Option<[u32; 3]>,
+    #[serde(rename = "picture")]
+    pub image: Option<[u32; 3]>,
     /// Number of classes.
     pub classes: Option<u32>,
 }
@@ -216,18 +217,20 @@ impl Metric {
     /// What a task is judged by, where nothing is said.
     pub fn usual(task: Task) -> Metric {
         match task {
-            Task::Pictures | Task::Texts => Metric::Accuracy,
-            Task::Boxes => Metric::Map,
-            Task::MaskedWords | Task::NextWord => Metric::Loss,
+            Task::ImageClassification | Task::TextClassification => Metric::Accuracy,
+            Task::ObjectDetection => Metric::Map,
+            Task::MaskedLanguageModel | Task::LanguageModel => Metric::Loss,
         }
     }
 
     /// Those that a task has.
     pub fn of(task: Task) -> &'static [Metric] {
         match task {
-            Task::Pictures | Task::Texts => &[Metric::Accuracy, Metric::Loss, Metric::F1, Metric::Top5],
-            Task::Boxes => &[Metric::Map, Metric::Map50, Metric::Loss],
-            Task::MaskedWords | Task::NextWord => &[Metric::Loss, Metric::Perplexity, Metric::Accuracy],
+            Task::ImageClassification | Task::TextClassification => {
+                &[Metric::Accuracy, Metric::Loss, Metric::F1, Metric::Top5]
+            }
+            Task::ObjectDetection => &[Metric::Map, Metric::Map50, Metric::Loss],
+            Task::MaskedLanguageModel | Task::LanguageModel => &[Metric::Loss, Metric::Perplexity, Metric::Accuracy],
         }
     }
 

@@ -44,6 +44,7 @@ pub enum Compliance {
 }
 
 impl Compliance {
+    /// Every regime there is.
     pub const ALL: [Compliance; 4] = [Compliance::Gdpr, Compliance::Hipaa, Compliance::Iso27001, Compliance::Soc2];
 
     /// As it is typed.

@@ -37,6 +37,7 @@ pub enum Service {
 }
 
 impl Service {
+    /// Every service there is.
     pub const ALL: [Service; 6] = [
         Service::SsdDisk,
         Service::PlainDisk,

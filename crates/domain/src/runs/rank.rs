@@ -160,8 +160,9 @@ pub struct Ready {
 #[serde(rename_all = "snake_case")]
 pub enum Sample {
     /// An image: channels, and height and width in pixels.
-    Picture { channels: u32, height: u32, width: u32 },
-    /// A row of at most `length` words, of so many different ones.
+    #[serde(rename = "picture")]
+    Image { channels: u32, height: u32, width: u32 },
+    /// A sequence of at most `length` tokens from a vocabulary of so many.
     Text { vocabulary: u32, length: u32 },
 }
 

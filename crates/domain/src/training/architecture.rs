@@ -46,13 +46,14 @@ pub enum ResidualBlock {
 /// What a network is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reads {
-    Pictures,
+    /// Images with one label each.
+    Images,
     /// Images in which objects are detected.
-    Scenes,
-    /// Words, each seen with those before and after it.
-    WordsBothWays,
-    /// Words, each seen with those before it.
-    WordsBefore,
+    DetectionImages,
+    /// Tokens that attend to those before and after them.
+    Tokens,
+    /// Tokens that attend only to those before them.
+    CausalTokens,
 }
 
 impl Architecture {
@@ -99,14 +100,12 @@ impl Architecture {
     /// What it is given.
     pub fn reads(self) -> Reads {
         match self {
-            Architecture::Mlp | Architecture::Cnn | Architecture::SmallResnet { .. } => Reads::Pictures,
-            Architecture::Resnet { .. } | Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => {
-                Reads::Pictures
-            }
-            Architecture::Vit { .. } => Reads::Pictures,
-            Architecture::Yolo { .. } => Reads::Scenes,
-            Architecture::Bert { .. } => Reads::WordsBothWays,
-            Architecture::Gpt { .. } => Reads::WordsBefore,
+            Architecture::Mlp | Architecture::Cnn | Architecture::SmallResnet { .. } => Reads::Images,
+            Architecture::Resnet { .. } | Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => Reads::Images,
+            Architecture::Vit { .. } => Reads::Images,
+            Architecture::Yolo { .. } => Reads::DetectionImages,
+            Architecture::Bert { .. } => Reads::Tokens,
+            Architecture::Gpt { .. } => Reads::CausalTokens,
         }
     }
 
@@ -134,7 +133,7 @@ impl Architecture {
         }
     }
 
-    /// Whether it leaves values out at random while training.
+    /// Whether it has dropout layers.
     pub fn has_dropout(self) -> bool {
         match self {
             Architecture::Cnn | Architecture::MobilenetV2 | Architecture::MobilenetV3 { .. } => true,

@@ -118,15 +118,15 @@ pub struct Train {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
     /// Image classification.
-    Pictures,
+    ImageClassification,
     /// Object detection.
-    Boxes,
+    ObjectDetection,
     /// Text classification.
-    Texts,
+    TextClassification,
     /// Masked language modelling.
-    MaskedWords,
+    MaskedLanguageModel,
     /// Next-token prediction.
-    NextWord,
+    LanguageModel,
 }
 
 impl Train {
@@ -134,13 +134,13 @@ impl Train {
     pub fn task(&self) -> Task {
         let has_label = self.data.text.as_ref().is_some_and(|text| text.label.is_some());
         match (self.model.architecture().map(Architecture::reads), self.loss) {
-            (Some(Reads::Pictures), _) => Task::Pictures,
-            (Some(Reads::Scenes), _) => Task::Boxes,
-            (Some(Reads::WordsBothWays), _) if has_label => Task::Texts,
-            (Some(Reads::WordsBothWays), _) | (None, Some(Loss::MaskedWords)) => Task::MaskedWords,
-            (Some(Reads::WordsBefore), _) | (None, Some(Loss::NextWord)) => Task::NextWord,
-            (None, Some(Loss::CrossEntropy) | None) if self.data.text.is_some() => Task::Texts,
-            (None, Some(Loss::CrossEntropy) | None) => Task::Pictures,
+            (Some(Reads::Images), _) => Task::ImageClassification,
+            (Some(Reads::DetectionImages), _) => Task::ObjectDetection,
+            (Some(Reads::Tokens), _) if has_label => Task::TextClassification,
+            (Some(Reads::Tokens), _) | (None, Some(Loss::MaskedWords)) => Task::MaskedLanguageModel,
+            (Some(Reads::CausalTokens), _) | (None, Some(Loss::NextWord)) => Task::LanguageModel,
+            (None, Some(Loss::CrossEntropy) | None) if self.data.text.is_some() => Task::TextClassification,
+            (None, Some(Loss::CrossEntropy) | None) => Task::ImageClassification,
         }
     }
 

@@ -36,26 +36,26 @@ pub struct Workload {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16_777_216))]
     pub sequence: Option<u64>,
-    /// Height and width of a picture, for networks that see. Default: what the model's file names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 8, max = 8192))]
-    pub picture: Option<u64>,
+    /// Height and width of an image in pixels, for vision networks. Default: what the model's file names.
+    #[serde(default, alias = "picture", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 8, max = 8192), extend("aliases" = ["picture"]))]
+    pub image: Option<u64>,
     /// The update rule, as far as it decides memory and time.
     #[serde(default)]
     pub optimizer: OptimizerKind,
     /// Number format of the products; `auto` takes the fastest that keeps the weights in fp32.
     #[serde(default)]
     pub precision: NumericFormat,
-    /// Order of a picture's values in memory.
+    /// Order of an image's values in memory.
     #[serde(default = "channels_last")]
     pub memory_format: MemoryFormat,
-    /// Attention never writes its matrix of scores.
+    /// FlashAttention: the matrix of attention scores is never written to memory.
     #[serde(default = "yes")]
     pub flash_attention: bool,
-    /// The program is compiled, and its small operators fused.
+    /// The program uses `torch.compile`, which fuses small operators.
     #[serde(default)]
     pub compiled: bool,
-    /// Whether what the forward pass keeps may be computed again instead, to save memory.
+    /// Whether activation checkpointing may be used to save memory.
     #[serde(default = "yes")]
     pub recompute: bool,
     /// Samples that are evaluated after each epoch.

@@ -302,7 +302,7 @@ impl Estimator for RankEstimates<'_> {
 /// Bytes of data that each rank keeps decoded, and of files that it reads into memory before.
 fn data(train: &Train, sample: Sample, facts: &JobFacts) -> (u64, u64) {
     let bytes = match sample {
-        Sample::Picture { channels, height, width } => u64::from(channels) * u64::from(height) * u64::from(width),
+        Sample::Image { channels, height, width } => u64::from(channels) * u64::from(height) * u64::from(width),
         Sample::Text { length, .. } => 4 * u64::from(length),
     };
     let samples = facts.samples.iter().flatten().fold(0u64, |sum, part| sum.saturating_add(*part));

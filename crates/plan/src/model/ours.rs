@@ -18,7 +18,7 @@ const LARGE: u64 = 64;
 /// The network for one sample and so many classes, 0 where it says words; none where it does not take such samples.
 pub fn graph(architecture: Architecture, sample: Sample, classes: u64) -> Option<Graph> {
     match sample {
-        Sample::Picture { channels, height, width } => of_images(architecture, [channels, height, width], classes),
+        Sample::Image { channels, height, width } => of_images(architecture, [channels, height, width], classes),
         Sample::Text { vocabulary, length } => of_words(architecture, [vocabulary, length].map(u64::from), classes),
     }
 }
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn networks_are_those_that_are_built() {
-        let image = |side| Sample::Picture { channels: 3, height: side, width: side };
+        let image = |side| Sample::Image { channels: 3, height: side, width: side };
         check(Model::Mlp, image(8), 10, 3 * 64 * 128 + 128 + 128 * 128 + 128 + 128 * 10 + 10, 0);
         let cnn = 27 * 32 + 32 + 32 * 9 * 64 + 64 + 64 * 16 * 128 + 128 + 128 * 10 + 10;
         check(Model::Cnn, image(8), 10, cnn, 1);
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn what_a_network_does_not_take_has_no_graph() {
         let (image, text) =
-            (Sample::Picture { channels: 3, height: 8, width: 8 }, Sample::Text { vocabulary: 100, length: 8 });
+            (Sample::Image { channels: 3, height: 8, width: 8 }, Sample::Text { vocabulary: 100, length: 8 });
         assert_eq!(graph(Architecture::of(Model::Resnet18), text, 10), None);
         assert_eq!(graph(Architecture::of(Model::Gpt2), image, 0), None);
         assert_eq!(graph(Architecture::of(Model::VitS16), image, 10), None);

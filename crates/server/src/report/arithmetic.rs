@@ -25,6 +25,7 @@ pub fn arithmetic(run: &RunId, records: &[Record], points: &[Point]) -> Option<A
 }
 
 impl View {
+    /// Of the run that is shown; none where its network is not counted, or nothing was measured.
     pub fn arithmetic(&self) -> Option<Arithmetic> {
         let Work::Train(train) = &self.submitted.job.work else { return None };
         let (ready, environment) = (self.ready.as_ref()?, self.environment.as_ref()?);
@@ -79,7 +80,7 @@ mod tests {
             "classes": vec!["c"; 1000], "sample": {"picture": {"channels": 3, "height": 224, "width": 224}},
         });
         let ready: Ready = serde_json::from_value(ready).unwrap();
-        assert_eq!(ready.sample, Some(Sample::Picture { channels: 3, height: 224, width: 224 }));
+        assert_eq!(ready.sample, Some(Sample::Image { channels: 3, height: 224, width: 224 }));
         let environment = Environment {
             device: device.to_owned(),
             device_name: name.to_owned(),

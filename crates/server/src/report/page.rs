@@ -97,6 +97,25 @@ fn finds_objects(view: &View) -> bool {
 
 fn curves(page: &mut Markup, view: &View) {
     let curves = &view.curves;
+    if curves.steps.is_empty() && curves.validations.is_empty() {
+        return;
+    }
+    page.tags("<h2>Curves</h2><section class=\"charts\">\n");
+    for chart in charts(view) {
+        page.piece(chart.draw());
+    }
+    page.tags("</section>\n");
+    if !curves.resumed.is_empty() {
+        page.tags(
+            "<p class=\"note\">A dashed line is a checkpoint that a later attempt resumed from; each step is shown ",
+        );
+        page.tags("once, as the last attempt made it.</p>\n");
+    }
+}
+
+/// Loss, accuracy, learning rate and speed over the steps.
+fn charts(view: &View) -> [Chart; 4] {
+    let curves = &view.curves;
     let of_steps = |value: fn(&domain::rank::Step) -> f64| -> Vec<(u64, f64)> {
         curves.steps.iter().map(|(_, step)| (step.step, value(step))).collect()
     };
@@ -114,7 +133,7 @@ fn curves(page: &mut Markup, view: &View) {
     let ends = [curves.steps.first(), curves.steps.last()].map(|end| end.map_or(0, |(_, step)| step.step));
     let span = (ends[0], ends[1]);
     let test = curves.test.iter().map(|(_, test)| (test.step, test.accuracy)).collect();
-    let charts = [
+    [
         Chart { title: "Loss", say: |value| plain(value), lines: loss, span, resumed: resumed() },
         Chart {
             title: if finds_objects(view) { "mAP@[.5:.95]" } else { "Accuracy" },
@@ -140,21 +159,7 @@ fn curves(page: &mut Markup, view: &View) {
             span,
             resumed: resumed(),
         },
-    ];
-    if curves.steps.is_empty() && curves.validations.is_empty() {
-        return;
-    }
-    page.tags("<h2>Curves</h2><section class=\"charts\">\n");
-    for chart in charts {
-        page.piece(chart.draw());
-    }
-    page.tags("</section>\n");
-    if !curves.resumed.is_empty() {
-        page.tags(
-            "<p class=\"note\">A dashed line is a checkpoint that a later attempt resumed from; each step is shown ",
-        );
-        page.tags("once, as the last attempt made it.</p>\n");
-    }
+    ]
 }
 
 fn timeline(page: &mut Markup, view: &View) {
@@ -350,9 +355,9 @@ fn exported(view: &View) -> Option<&Exported> {
 
 fn class(tone: Tone) -> &'static str {
     match tone {
-        Tone::Plain => "plain",
-        Tone::Good => "good",
-        Tone::Bad => "bad",
+        Tone::Neutral => "plain",
+        Tone::Success => "good",
+        Tone::Failure => "bad",
     }
 }
 

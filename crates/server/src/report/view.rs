@@ -39,9 +39,9 @@ pub struct Moment {
 /// How a line of the timeline is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
-    Plain,
-    Good,
-    Bad,
+    Neutral,
+    Success,
+    Failure,
 }
 
 impl View {
@@ -117,11 +117,18 @@ impl View {
             Event::AttemptEnded { attempt, end } if ours.attempts.contains(attempt) => {
                 self.attempt_ended(at, attempt, end);
             }
-            Event::BudgetAlert { run, spent } if *run == self.run => {
-                self.plain(at, format!("{spent} are spent, the budget's alert"));
-            }
             Event::Ended { run, end } if *run == self.run => {
                 self.end = Some((at, end.clone()));
+            }
+            event => self.fold_cost(at, event, ours),
+        }
+    }
+
+    /// Folds the events that the bill rests on; the others are folded by [`View::fold`].
+    fn fold_cost(&mut self, at: Timestamp, event: &Event, ours: &Ours) {
+        match event {
+            Event::BudgetAlert { run, spent } if *run == self.run => {
+                self.plain(at, format!("{spent} are spent, the budget's alert"));
             }
             Event::Released { instance, usage } if ours.instances.contains(instance) => {
                 self.plain(at, format!("{instance} is released after {}", words::length(usage.elapsed)));
@@ -152,7 +159,7 @@ impl View {
         };
         let passed_over = ready.passed_over.iter().map(|reason| format!("passed over: {reason}")).collect::<Vec<_>>();
         let detail = Some(passed_over.join("; ")).filter(|detail| !detail.is_empty());
-        self.moments.push(Moment { at, tone: Tone::Plain, text, detail });
+        self.moments.push(Moment { at, tone: Tone::Neutral, text, detail });
         self.ready = Some(ready.clone());
     }
 
@@ -185,26 +192,26 @@ impl View {
     }
 
     fn plain(&mut self, at: Timestamp, text: String) {
-        self.moments.push(Moment { at, tone: Tone::Plain, text, detail: None });
+        self.moments.push(Moment { at, tone: Tone::Neutral, text, detail: None });
     }
 
     fn good(&mut self, at: Timestamp, text: String) {
-        self.moments.push(Moment { at, tone: Tone::Good, text, detail: None });
+        self.moments.push(Moment { at, tone: Tone::Success, text, detail: None });
     }
 
     fn bad(&mut self, at: Timestamp, text: String, finding: &Finding) {
-        self.moments.push(Moment { at, tone: Tone::Bad, text, detail: Some(sentence(finding)) });
+        self.moments.push(Moment { at, tone: Tone::Failure, text, detail: Some(sentence(finding)) });
     }
 
     /// How the run stands: a word, its tone, and what there is to say.
     pub fn standing(&self) -> (&'static str, Tone, Option<String>) {
         match self.end.as_ref().map(|(_, end)| end) {
-            None => ("not at its end", Tone::Plain, None),
-            Some(RunEnd::Stopped { by }) => ("stopped", Tone::Plain, Some(format!("by {}", stopper(*by)))),
+            None => ("not at its end", Tone::Neutral, None),
+            Some(RunEnd::Stopped { by }) => ("stopped", Tone::Neutral, Some(format!("by {}", stopper(*by)))),
             Some(RunEnd::Done { outcome }) => match outcome {
-                Outcome::Trained { .. } => ("trained", Tone::Good, None),
-                Outcome::Succeeded => ("succeeded", Tone::Good, None),
-                Outcome::Failed { finding } => ("failed", Tone::Bad, Some(sentence(finding))),
+                Outcome::Trained { .. } => ("trained", Tone::Success, None),
+                Outcome::Succeeded => ("succeeded", Tone::Success, None),
+                Outcome::Failed { finding } => ("failed", Tone::Failure, Some(sentence(finding))),
             },
         }
     }

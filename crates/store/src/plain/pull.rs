@@ -1,7 +1,7 @@
 //! Fetches objects as files.
 //!
 //! Objects of others carry no hash that can be relied on: a range must have its length and come from the version that
-//! was listed, and the connection's own sums do the rest. Chunks are held against their hashes instead.
+//! was listed, and the connection's own sums do the rest. Chunks are verified by their hashes instead.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -36,18 +36,7 @@ pub(crate) fn pull(
     let list = format!("{OWN}/pulled.jsonl");
     let opened = folder.append(&list).and_then(|file| Receipts::read(file, options.dry_run));
     let receipts = opened.map_err(Error::file("open", folder.path().join(&list)))?;
-    let mut wanted = Vec::new();
-    for object in &objects {
-        let placed = folder.read(&object.name).map_err(Error::file("read", folder.path().join(&object.name)))?;
-        let metadata = placed.and_then(|file| file.metadata().ok());
-        let holds = metadata.zip(receipts.of(&object.name)).is_some_and(|(metadata, done)| {
-            (metadata.len(), changed(&metadata)) == (done.bytes, done.changed)
-                && (done.bytes, &done.etag) == (object.bytes, &object.etag)
-        });
-        if !holds {
-            wanted.push(object.clone());
-        }
-    }
+    let wanted = wanted(folder, &objects, &receipts)?;
     let new_bytes: u64 = wanted.iter().map(|object| object.bytes).sum();
     meter.expect(new_bytes);
     let mut pulled = Pulled {
@@ -85,8 +74,30 @@ pub(crate) fn pull(
             .await
     })?;
     folder.sync().map_err(Error::file("sync", folder.path()))?;
-    let mut receipts = fetching.receipts.into_inner();
-    for object in &wanted {
+    place_all(folder, &wanted, fetching.receipts.into_inner())?;
+    Ok((pulled, names))
+}
+
+/// The objects that must be fetched: those without a receipt, or whose file or object changed since.
+fn wanted(folder: &Folder, objects: &[Object], receipts: &Receipts) -> Result<Vec<Object>, Error> {
+    let mut wanted = Vec::new();
+    for object in objects {
+        let placed = folder.read(&object.name).map_err(Error::file("read", folder.path().join(&object.name)))?;
+        let metadata = placed.and_then(|file| file.metadata().ok());
+        let holds = metadata.zip(receipts.of(&object.name)).is_some_and(|(metadata, done)| {
+            (metadata.len(), changed(&metadata)) == (done.bytes, done.changed)
+                && (done.bytes, &done.etag) == (object.bytes, &object.etag)
+        });
+        if !holds {
+            wanted.push(object.clone());
+        }
+    }
+    Ok(wanted)
+}
+
+/// Renames what was fetched into place, and writes its receipts.
+fn place_all(folder: &Folder, fetched: &[Object], mut receipts: Receipts) -> Result<(), Error> {
+    for object in fetched {
         place(folder, &object.name)?;
         let path = || folder.path().join(&object.name);
         let placed = folder.read(&object.name).and_then(|file| file.map(|file| file.metadata()).transpose());
@@ -95,7 +106,7 @@ pub(crate) fn pull(
             receipts.done(&object.name, done).map_err(Error::file("write", path()))?;
         }
     }
-    Ok((pulled, names))
+    Ok(())
 }
 
 struct Fetching<'a> {

@@ -84,15 +84,18 @@ impl Receipts {
         self.under_way.get(name)
     }
 
+    /// Writes that an upload in parts has begun.
     pub fn begun(&mut self, name: &str, version: &str) -> std::io::Result<()> {
         self.under_way.insert(name.into(), UnderWay { version: version.into(), parts: BTreeMap::new() });
         self.write(&Line::Begun { name: name.into(), version: version.into() })
     }
 
+    /// Writes that one part of an upload is stored, and how the service names it.
     pub fn part(&mut self, name: &str, number: usize, known: &str) -> std::io::Result<()> {
         self.write(&Line::Part { name: name.into(), number, known: known.into() })
     }
 
+    /// Writes that a file was moved.
     pub fn done(&mut self, name: &str, receipt: Done) -> std::io::Result<()> {
         self.under_way.remove(name);
         self.done.insert(name.into(), receipt.clone());

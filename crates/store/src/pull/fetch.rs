@@ -28,6 +28,7 @@ pub(crate) struct Need {
 }
 
 impl Need {
+    /// A piece that belongs nowhere yet.
     pub fn new(piece: ChunkRef) -> Need {
         Need { piece, places: Vec::new() }
     }

@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use data::chunk::{ChunkManifest, ContentHash};
+use data::chunk::{ChunkManifest, ChunkRef, ContentHash};
 
 use crate::folder::Folder;
 use crate::head;
@@ -91,9 +91,56 @@ fn chunks(
     if let [file] = &manifest.files[..] {
         pulled.single = Some(file.name.clone());
     }
+    let Missing { unfinished, copies, needs } = missing(manifest, &states, &elsewhere);
+    let missing: u64 = needs.iter().map(|need| u64::from(need.piece.bytes)).sum();
+    let copied: u64 = copies.iter().map(|(piece, _, _)| u64::from(piece.bytes)).sum();
+    let units = fetch::units(manifest, needs.into_iter(), remote.limits.part);
+    pulled.new_bytes = missing;
+    pulled.to_receive = units.iter().map(|unit| unit.range.end - unit.range.start).sum();
+    meter.expect(missing + copied);
+    if options.dry_run {
+        return Ok(pulled);
+    }
+    let bytes = unfinished.iter().map(|number| manifest.files[*number].bytes).sum();
+    make_room(folder, bytes, &states)?;
+    let parts: Arc<[String]> = manifest.files.iter().map(|file| part_name(&file.name)).collect();
+    for number in &unfinished {
+        let part = &parts[*number];
+        let opened = folder.write(part).and_then(|opened| opened.set_len(manifest.files[*number].bytes));
+        opened.map_err(Error::file("write", folder.path().join(part)))?;
+    }
+    let mut failed_copies = Vec::new();
+    for (piece, source, place) in copies {
+        if local::copy(folder, &source, piece, &parts[place.file], place.offset)? {
+            meter.moved(u64::from(piece.bytes));
+        } else {
+            // It changed since it was looked at.
+            failed_copies.push(Need { piece, places: vec![place] });
+        }
+    }
+    let mut all = units;
+    all.extend(fetch::units(manifest, failed_copies, remote.limits.part));
+    let shared = Arc::new(Folder::open(folder.path()).map_err(Error::file("open", folder.path()))?);
+    remote.wait(fetch::all(remote, shared, manifest, all, parts.clone(), meter))?;
+    settle(folder, manifest, &unfinished)?;
+    Ok(pulled)
+}
+
+/// What a folder lacks of a data set.
+struct Missing {
+    /// Numbers of the files that are not whole.
+    unfinished: Vec<usize>,
+    /// Pieces that another file of the folder holds.
+    copies: Vec<(ChunkRef, (Arc<str>, u64), Place)>,
+    /// Pieces that must be fetched.
+    needs: Vec<Need>,
+}
+
+/// Finds what a folder lacks, each piece once however many files share it.
+fn missing(manifest: &ChunkManifest, states: &[State], elsewhere: &Elsewhere) -> Missing {
     let mut needs: BTreeMap<(u32, u32, u32, ContentHash), Need> = BTreeMap::new();
     let (mut copies, mut unfinished) = (Vec::new(), Vec::new());
-    for (number, (file, state)) in manifest.files.iter().zip(&states).enumerate() {
+    for (number, (file, state)) in manifest.files.iter().zip(states).enumerate() {
         let State::Unfinished { right } = state else { continue };
         unfinished.push(number);
         let mut offset = 0;
@@ -114,39 +161,7 @@ fn chunks(
             }
         }
     }
-    let missing: u64 = needs.values().map(|need| u64::from(need.piece.bytes)).sum();
-    let copied: u64 = copies.iter().map(|(piece, _, _)| u64::from(piece.bytes)).sum();
-    let units = fetch::units(manifest, needs.into_values(), remote.limits.part);
-    pulled.new_bytes = missing;
-    pulled.to_receive = units.iter().map(|unit| unit.range.end - unit.range.start).sum();
-    meter.expect(missing + copied);
-    if options.dry_run {
-        return Ok(pulled);
-    }
-    let bytes = unfinished.iter().map(|number| manifest.files[*number].bytes).sum();
-    make_room(folder, bytes, &states)?;
-    for number in &unfinished {
-        let file = &manifest.files[*number];
-        let part = part_name(&file.name);
-        let opened = folder.write(&part).and_then(|opened| opened.set_len(file.bytes));
-        opened.map_err(Error::file("write", folder.path().join(&part)))?;
-    }
-    let parts: Arc<[String]> = manifest.files.iter().map(|file| part_name(&file.name)).collect();
-    let mut failed_copies = Vec::new();
-    for (piece, source, place) in copies {
-        if local::copy(folder, &source, piece, &parts[place.file], place.offset)? {
-            meter.moved(u64::from(piece.bytes));
-        } else {
-            // It changed since it was looked at.
-            failed_copies.push(Need { piece, places: vec![place] });
-        }
-    }
-    let mut all = units;
-    all.extend(fetch::units(manifest, failed_copies, remote.limits.part));
-    let shared = Arc::new(Folder::open(folder.path()).map_err(Error::file("open", folder.path()))?);
-    remote.wait(fetch::all(remote, shared, manifest, all, parts.clone(), meter))?;
-    settle(folder, manifest, &unfinished)?;
-    Ok(pulled)
+    Missing { unfinished, copies, needs: needs.into_values().collect() }
 }
 
 /// Where a file lies until it is whole; the same name whatever else is in the data set.

@@ -123,10 +123,12 @@ mod hex {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
+    /// Writes a hash as text.
     pub fn serialize<S: Serializer>(id: &ContentHash, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(id)
     }
 
+    /// Reads a hash from text.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ContentHash, D::Error> {
         let text = String::deserialize(deserializer)?;
         ContentHash::parse(&text).ok_or_else(|| D::Error::custom("no hash"))

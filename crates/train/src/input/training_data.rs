@@ -71,11 +71,15 @@ impl TrainingData {
     pub fn open(spec: &Spec, channel: &Channel, provenance: &mut Provenance) -> Result<TrainingData, Error> {
         let (train, path) = (&spec.train, Path::new(&spec.data));
         let goal = match train.task() {
-            Task::Pictures => return Ok(TrainingData::Images(Arc::new(open_images(spec, channel, provenance)?))),
-            Task::Boxes => return Ok(TrainingData::Detection(Arc::new(open_detection(spec, channel, provenance)?))),
-            Task::Texts => TextObjective::Class,
-            Task::MaskedWords => TextObjective::Masked,
-            Task::NextWord => TextObjective::Next,
+            Task::ImageClassification => {
+                return Ok(TrainingData::Images(Arc::new(open_images(spec, channel, provenance)?)));
+            }
+            Task::ObjectDetection => {
+                return Ok(TrainingData::Detection(Arc::new(open_detection(spec, channel, provenance)?)));
+            }
+            Task::TextClassification => TextObjective::Class,
+            Task::MaskedLanguageModel => TextObjective::Masked,
+            Task::LanguageModel => TextObjective::Next,
         };
         let keys = train.data.text.as_ref().ok_or_else(|| {
             let message =

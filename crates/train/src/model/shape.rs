@@ -65,7 +65,7 @@ impl ModelShape {
         let number = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
         match self.input {
             InputShape::Image(ImageShape { channels, height, width }) => {
-                Sample::Picture { channels: number(channels), height: number(height), width: number(width) }
+                Sample::Image { channels: number(channels), height: number(height), width: number(width) }
             }
             InputShape::Text(TextShape { vocabulary, length }) => {
                 Sample::Text { vocabulary: number(vocabulary), length: number(length) }

@@ -42,9 +42,11 @@ impl Evaluator<'_> {
     fn judge(&self, trainer: &mut Trainer, length: Length, score: EvaluationScore) -> Result<(), Error> {
         let at = trainer.progress.step;
         let better = |best: BestScore| match self.context.spec.train.task() {
-            Task::Pictures | Task::Texts | Task::Boxes => score.accuracy > best.accuracy,
+            Task::ImageClassification | Task::TextClassification | Task::ObjectDetection => {
+                score.accuracy > best.accuracy
+            }
             // Only a part of the tokens can be predicted at all; the loss also counts the others.
-            Task::MaskedWords | Task::NextWord => score.loss < best.loss,
+            Task::MaskedLanguageModel | Task::LanguageModel => score.loss < best.loss,
         };
         let [_, validation, _] = self.data.counts();
         // Without validation samples, the last weights are the best that can be named.

@@ -137,21 +137,21 @@ fn case(args: &Args, threads: u32) -> Result<Value, Error> {
         "processes": args.processes, "memory_format": if args.channels_last { "channels_last" } else { "contiguous" },
         "recompute": if args.recompute { "blocks" } else { "none" }, "cuda_graphs": args.cuda_graphs,
     });
-    if args.cuda_graphs && architecture.reads() == Reads::Scenes {
+    if args.cuda_graphs && architecture.reads() == Reads::DetectionImages {
         let message =
             format!("`{name}` has a varying number of objects per image, so CUDA graphs cannot capture its step");
         return Err(usage(message, "remove `--cuda-graphs`"));
     }
     let mut size = 0;
     match architecture.reads() {
-        Reads::Pictures | Reads::Scenes => {
+        Reads::Images | Reads::DetectionImages => {
             if args.sequence.is_some() {
                 return Err(usage(format!("`{name}` takes images, not text"), "use `--image PIXELS`"));
             }
             size = args.image.unwrap_or_else(|| usual_image(architecture));
             job["optimizer"] = json!({"sgd": {"lr": 0.01}});
         }
-        Reads::WordsBothWays | Reads::WordsBefore => {
+        Reads::Tokens | Reads::CausalTokens => {
             if args.image.is_some() || args.channels_last {
                 return Err(usage(format!("`{name}` takes text, not images"), "use `--sequence TOKENS`"));
             }
@@ -247,11 +247,11 @@ fn figures(args: &Args, answer: &Value) -> Result<Value, Error> {
 /// One sample as `gradus-rank bench` makes it.
 fn sample(args: &Args, architecture: Architecture) -> Sample {
     match architecture.reads() {
-        Reads::Pictures | Reads::Scenes => {
+        Reads::Images | Reads::DetectionImages => {
             let side = args.image.unwrap_or_else(|| usual_image(architecture));
-            Sample::Picture { channels: 3, height: side, width: side }
+            Sample::Image { channels: 3, height: side, width: side }
         }
-        Reads::WordsBothWays | Reads::WordsBefore => {
+        Reads::Tokens | Reads::CausalTokens => {
             Sample::Text { vocabulary: VOCABULARY, length: args.sequence.unwrap_or(USUAL_LENGTH) }
         }
     }
@@ -260,8 +260,8 @@ fn sample(args: &Args, architecture: Architecture) -> Sample {
 /// Classes that are told apart; 0 where words are said.
 fn classes(architecture: Architecture) -> u64 {
     match architecture.reads() {
-        Reads::Pictures | Reads::Scenes | Reads::WordsBothWays => u64::from(CLASSES),
-        Reads::WordsBefore => 0,
+        Reads::Images | Reads::DetectionImages | Reads::Tokens => u64::from(CLASSES),
+        Reads::CausalTokens => 0,
     }
 }
 
@@ -281,7 +281,7 @@ fn entry(args: &Args, figures: &Value, settings: &GlobalSettings, threads: u32) 
     let mut entry = BenchRecord::now(BenchKind::Step, settings, machine, args.note.clone())?;
     let architecture = Architecture::of(args.model);
     let (image, sequence) = match sample(args, architecture) {
-        Sample::Picture { height, .. } => (Some(height), None),
+        Sample::Image { height, .. } => (Some(height), None),
         Sample::Text { length, .. } => (None, Some(length)),
     };
     let mut case = json!({

@@ -134,7 +134,7 @@ impl Validator {
             Recompute::None if train.model.architecture().is_none() => {
                 "what a module of your own does besides is unknown"
             }
-            Recompute::None if train.task() == Task::Boxes => "the number of objects differs between images",
+            Recompute::None if train.task() == Task::ObjectDetection => "the number of objects differs between images",
             Recompute::None => return,
         };
         let message = format!("{message}, so a step cannot be captured as a CUDA graph");

@@ -28,7 +28,7 @@ impl Validator {
                 if text.columns.is_empty() {
                     self.wrong("train.data.text.columns", "no column holds the text", "name at least one");
                 }
-                let is_gpt = train.model.architecture().is_some() && train.task() == Task::NextWord;
+                let is_gpt = train.model.architecture().is_some() && train.task() == Task::LanguageModel;
                 if text.documents == Documents::Apart && !is_gpt {
                     let message = format!("`{name}` cannot be told where documents begin; GPT can");
                     self.wrong("train.data.text.documents", message, "leave the key out");
@@ -69,7 +69,8 @@ impl Validator {
     /// What only images with boxes have, and what they do not have.
     pub(super) fn boxes(&mut self, train: &Train) {
         let (name, data) = (train.model.name(), &train.data);
-        let finds = train.model.architecture().is_some_and(|architecture| architecture.reads() == Reads::Scenes);
+        let finds =
+            train.model.architecture().is_some_and(|architecture| architecture.reads() == Reads::DetectionImages);
         for (index, augment) in data.augment.iter().enumerate() {
             let key = format!("train.data.augment[{index}]");
             match augment {

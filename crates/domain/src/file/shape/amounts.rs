@@ -6,7 +6,7 @@ use super::super::keys::{Cores, Gigabytes};
 use super::super::scalar::{Dialect, Scalar, python_text};
 use super::super::tree::{Raw, clip};
 use super::super::ways::{found, human_name};
-use super::{Place, Walk, Way};
+use super::{Alternative, Place, Walk};
 use crate::accelerators::Accelerators;
 use crate::money::{Money, Rate};
 use crate::train::{Every, Span};
@@ -14,7 +14,7 @@ use crate::units::{Bytes, Duration, Fraction};
 use crate::workload::Count;
 
 impl Walk<'_, '_> {
-    pub(super) fn integer(&mut self, way: Way, value: i128, line: u32, place: &Place) -> Option<Json> {
+    pub(super) fn integer(&mut self, way: Alternative, value: i128, line: u32, place: &Place) -> Option<Json> {
         let most = match way["format"].as_str() {
             Some("uint8") => i128::from(u8::MAX),
             Some("uint32") => i128::from(u32::MAX),
@@ -30,7 +30,7 @@ impl Walk<'_, '_> {
         u64::try_from(value).ok().map(Json::from)
     }
 
-    pub(super) fn number(&mut self, way: Way, value: f64, raw: &Raw, line: u32, place: &Place) -> Option<Json> {
+    pub(super) fn number(&mut self, way: Alternative, value: f64, raw: &Raw, line: u32, place: &Place) -> Option<Json> {
         let bounds = [
             (value.is_finite(), "a finite number".to_owned()),
             (way["minimum"].as_f64().is_none_or(|least| value >= least), format!("at least {}", way["minimum"])),

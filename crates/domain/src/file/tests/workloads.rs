@@ -19,6 +19,13 @@ fn values_of_a_workload_make_sense() {
         "epochs: 3\n  steps: 5",
         "6 workload.epochs: `epochs`, `steps` and `tokens` exclude each other (keep one of them)",
     );
+    check("epochs: 3\n  image: 224", "ok");
+    check("epochs: 3\n  picture: 224", "ok");
+    check("epochs: 3\n  picture: 4", "7 workload.image: `4` is out of range: it must be at least 8");
+    check(
+        "epochs: 3\n  picture: 224\n  image: 224",
+        "8 workload.image: this key is also given by a former name (keep only `image`)",
+    );
     check("steps: many", "6 workload.steps: `many` is no number (write for example `1281167`, `1.28M` or `300B`)");
     check("steps: 0", "6 workload.steps: nothing is learned from no steps (write how many there are)");
     check("epochs: 0", "6 workload.epochs: `0` is out of range: it must be above 0");

@@ -71,9 +71,9 @@ pub(super) fn resolve(job: &Job, workload: &Workload, bytes: Option<&[u8]>) -> R
 /// The network that a `workload:` names: from a file's bytes, a configuration or totals.
 fn network(workload: &Workload, bytes: Option<&[u8]>) -> Result<ModelDescription, Problem> {
     let shape =
-        SampleShape { sequence: workload.sequence, image: workload.picture.map(|side| [3, side, side]), classes: None };
+        SampleShape { sequence: workload.sequence, image: workload.image.map(|side| [3, side, side]), classes: None };
     let at_model = |problem: Problem| match problem.key.as_str() {
-        key @ ("sequence" | "picture") => Problem { key: format!("workload.{key}"), ..problem },
+        key @ ("sequence" | "image") => Problem { key: format!("workload.{key}"), ..problem },
         key => {
             let at = if key.is_empty() { String::new() } else { format!("`{key}`: ") };
             let whose = match &workload.model {

@@ -88,7 +88,7 @@ pub(super) fn fits(graph: &Graph, workload: &Workload) -> Result<(), Problem> {
             Some(_) | None => {}
         }
     }
-    let Some(side) = workload.picture else { return Ok(()) };
+    let Some(side) = workload.image else { return Ok(()) };
     let images: Vec<[u64; 3]> = graph
         .inputs
         .iter()
@@ -98,12 +98,12 @@ pub(super) fn fits(graph: &Graph, workload: &Workload) -> Result<(), Problem> {
         })
         .collect();
     match images.first() {
-        None => Err(Problem::at("workload.picture", "this network takes no images").hint("leave `picture` out")),
+        None => Err(Problem::at("workload.image", "this network takes no images").hint("leave `image` out")),
         Some(_) if images.iter().any(|image| image.contains(&side)) => Ok(()),
         Some([_, height, width]) => Err(Problem::at(
-            "workload.picture",
+            "workload.image",
             format!("the file of the network is for images of {height} × {width} pixels and no others"),
         )
-        .hint(format!("leave `picture` out, or export the network again for {side} pixels"))),
+        .hint(format!("leave `image` out, or export the network again for {side} pixels"))),
     }
 }

@@ -170,9 +170,9 @@ pub fn drops_out(train: &Train) -> bool {
 /// The side of an image and the number of classes that are assumed for an architecture whose data is not opened.
 fn usual(architecture: Option<Architecture>, task: train::Task) -> (u32, u32) {
     match (task, architecture) {
-        (train::Task::Boxes, _) => (640, 80),
+        (train::Task::ObjectDetection, _) => (640, 80),
         (_, Some(Architecture::SmallResnet { .. } | Architecture::Cnn | Architecture::Mlp)) => (32, 10),
-        (train::Task::Texts, _) => (0, 2),
+        (train::Task::TextClassification, _) => (0, 2),
         (_, _) => (224, 1000),
     }
 }
@@ -180,11 +180,11 @@ fn usual(architecture: Option<Architecture>, task: train::Task) -> (u32, u32) {
 /// What the network is given for one sample; none for text that the job says nothing of.
 fn sample(train: &Train, facts: &JobFacts, assumptions: &mut Vec<String>) -> Option<Sample> {
     match train.task() {
-        train::Task::Pictures | train::Task::Boxes => {
+        train::Task::ImageClassification | train::Task::ObjectDetection => {
             let [channels, height, width] = image(train, facts, assumptions);
-            Some(Sample::Picture { channels, height, width })
+            Some(Sample::Image { channels, height, width })
         }
-        train::Task::Texts | train::Task::MaskedWords | train::Task::NextWord => {
+        train::Task::TextClassification | train::Task::MaskedLanguageModel | train::Task::LanguageModel => {
             let text = train.data.text.as_ref()?;
             let vocabulary = text.vocabulary;
             assumptions.push(match &text.tokenizer {
@@ -219,8 +219,10 @@ fn image(train: &Train, facts: &JobFacts, assumptions: &mut Vec<String>) -> [u32
 fn graph(train: &Train, sample: Sample, facts: &JobFacts, assumptions: &mut Vec<String>) -> Option<Graph> {
     let architecture = train.model.architecture();
     let known = match train.task() {
-        train::Task::MaskedWords | train::Task::NextWord => Some(0),
-        train::Task::Pictures | train::Task::Boxes | train::Task::Texts => facts.classes.or(train.data.classes),
+        train::Task::MaskedLanguageModel | train::Task::LanguageModel => Some(0),
+        train::Task::ImageClassification | train::Task::ObjectDetection | train::Task::TextClassification => {
+            facts.classes.or(train.data.classes)
+        }
     };
     let (_, usual) = usual(architecture, train.task());
     let mut graph = ours::graph(architecture?, sample, u64::from(known.unwrap_or(usual)))?;

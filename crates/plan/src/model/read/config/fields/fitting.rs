@@ -88,7 +88,7 @@ impl ConfigFields<'_> {
         if let Some(image) = self.shape.image {
             return match image.iter().all(|side| (1..=1 << 16).contains(side)) {
                 true => Ok(image),
-                false => Err(Problem::at("picture", format!("`{image:?}` is no image")).hint("such as 3 × 224 × 224")),
+                false => Err(Problem::at("image", format!("`{image:?}` is no image")).hint("such as 3 × 224 × 224")),
             };
         }
         let channels = self.or(&["num_channels"], 3)?;
