@@ -184,7 +184,7 @@ impl Agent {
         self.calls.next = now + Duration::from_micros(reply.next.micros());
         let length = Duration::from_micros(reply.lease.micros());
         self.lease = Lease { last_answer: now, length, is_refused: false };
-        self.spool.acknowledge(reply.acknowledged);
+        self.spool.acknowledge(reply.acknowledged, reply.measured.unwrap_or(reply.acknowledged));
         for order in reply.orders {
             match order {
                 wire::AgentCommand::Start(start) => self.start(*start, now),
@@ -288,8 +288,8 @@ impl Agent {
     fn call_due(&self) -> Duration {
         let wanted = match (self.spool.is_urgent(), self.spool.is_empty()) {
             (true, _) => Duration::ZERO,
-            (false, false) => self.calls.last + GAP,
-            (false, true) => self.calls.next,
+            (false, false) if !self.spool.is_refused() => self.calls.last + GAP,
+            (false, _) => self.calls.next,
         };
         wanted.min(self.lease.ends()).max(self.calls.backoff)
     }

@@ -1,7 +1,11 @@
 //! What the agent has to report and the loop has not acknowledged yet: in memory to be sent, on disk for the events whose
 //! loss would cost work.
 //!
-//! The file is append-only while anything in it is unacknowledged, and emptied when nothing is. The provider reads it
+//! Decisions and measurements are two streams that the loop acknowledges by themselves, so measurements that it cannot
+//! keep never hold back the end of an attempt. They share one numbering. Decisions wait for as long as it takes; of
+//! measurements only the newest do, and a note tells how many were dropped.
+//!
+//! The file is append-only while a decision in it is unacknowledged, and emptied when nothing is. The provider reads it
 //! back with [`Folder::unacknowledged`] when the agent is gone.
 
 use std::collections::VecDeque;
@@ -17,13 +21,31 @@ use crate::folder::{Folder, found};
 /// The file is emptied only when it is larger than this, so that its end is a readable trace.
 const KEEP: u64 = 1 << 20;
 
-/// The events that wait to be acknowledged, oldest first.
+/// The file is emptied above this though measurements in it were not acknowledged.
+const LARGEST: u64 = 64 << 20;
+
+/// Measurements that wait at most, about 20 MB of memory; older ones are dropped.
+const MOST: usize = 50_000;
+
+/// Measurements of a call while the loop cannot keep them: enough to find out when it can again.
+const PROBE: usize = 1;
+
+/// The events that wait to be acknowledged.
 #[derive(Debug)]
 pub struct Spool {
     file: BufWriter<File>,
     written: u64,
     last: u64,
-    waiting: VecDeque<Entry>,
+    /// Events whose loss would cost work, oldest first.
+    decisions: VecDeque<Entry>,
+    /// Reports of which the loop keeps the measurement, oldest first. Some are decisions too.
+    measurements: VecDeque<Entry>,
+    /// The newest measurement of those that were all sent.
+    offered: u64,
+    /// Whether the loop could not keep the measurements of the last call.
+    is_refused: bool,
+    /// Measurements dropped since the last note of it.
+    dropped: u64,
     urgent: bool,
 }
 
@@ -46,40 +68,90 @@ impl Spool {
         let file = OpenOptions::new().create(true).truncate(true).write(true).open(folder.spool())?;
         // A synced event is of no use in a file whose name is lost.
         File::open(folder.path())?.sync_all()?;
-        let file = BufWriter::new(file);
-        Ok(Spool { file, written: 0, last: 0, waiting: VecDeque::new(), urgent: false })
+        Ok(Spool {
+            file: BufWriter::new(file),
+            written: 0,
+            last: 0,
+            decisions: VecDeque::new(),
+            measurements: VecDeque::new(),
+            offered: 0,
+            is_refused: false,
+            dropped: 0,
+            urgent: false,
+        })
     }
 
     /// Adds an event. One that matters is durable when this returns; a full disk does not keep it from being sent.
     pub fn push(&mut self, attempt: &AttemptId, event: AgentEvent) {
         let matters = matters(&event);
+        let is_measurement = matches!(event, AgentEvent::Reported { .. });
         self.last += 1;
         let entry = Entry { seq: self.last, attempt: attempt.clone(), event };
         // The memory holds it whatever the disk says, and an event that is not sent would be the greater loss.
         let _ = self.write(&entry, matters);
-        self.waiting.push_back(entry);
+        if is_measurement {
+            self.measurements.push_back(entry.clone());
+            while self.measurements.len() > MOST {
+                self.measurements.pop_front();
+                self.dropped += 1;
+            }
+        }
+        if matters {
+            self.decisions.push_back(entry);
+        }
         self.urgent |= matters;
     }
 
-    /// Forgets the events up to `seq`.
-    pub fn acknowledge(&mut self, seq: u64) {
-        while self.waiting.front().is_some_and(|entry| entry.seq <= seq) {
-            self.waiting.pop_front();
+    /// Forgets the decisions up to `decided` and, of the measurements that were sent, those up to `measured`.
+    pub fn acknowledge(&mut self, decided: u64, measured: u64) {
+        while self.decisions.front().is_some_and(|entry| entry.seq <= decided) {
+            self.decisions.pop_front();
         }
-        if self.waiting.is_empty() && self.written > KEEP {
+        let offered = self.offered;
+        self.is_refused = self.measurements.front().is_some_and(|entry| measured < entry.seq && entry.seq <= offered);
+        let kept = measured.min(offered);
+        while self.measurements.front().is_some_and(|entry| entry.seq <= kept) {
+            if let Some(entry) = self.measurements.pop_front() {
+                self.tell_dropped(&entry.attempt);
+            }
+        }
+        let is_idle = self.is_empty() && self.written > KEEP;
+        if is_idle || (self.decisions.is_empty() && self.written > LARGEST) {
             let _ = self.empty();
         }
     }
 
-    /// The oldest events, at most `count`, to be sent now.
+    /// Measurements are kept again: says once how many were dropped meanwhile.
+    fn tell_dropped(&mut self, attempt: &AttemptId) {
+        let dropped = std::mem::take(&mut self.dropped);
+        if dropped > 0 {
+            let text = format!("{dropped} measurements were dropped: the control loop could not keep them");
+            self.push(attempt, AgentEvent::Reported { rank: 0, report: Report::Note { text } });
+        }
+    }
+
+    /// What is to be sent now, in order: the oldest decisions, and as many of the oldest measurements as `count` leaves.
     pub fn send(&mut self, count: usize) -> Vec<Entry> {
         self.urgent = false;
-        self.waiting.iter().take(count).cloned().collect()
+        let decisions = self.decisions.iter().take(count);
+        let room = count - decisions.len();
+        let room = if self.is_refused { room.min(PROBE) } else { room };
+        let measurements = self.measurements.iter().take(room);
+        self.offered = measurements.clone().last().map_or(0, |entry| entry.seq);
+        let mut entries: Vec<Entry> = decisions.chain(measurements).cloned().collect();
+        entries.sort_by_key(|entry| entry.seq);
+        entries.dedup_by_key(|entry| entry.seq);
+        entries
     }
 
     /// Whether everything was acknowledged.
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.decisions.is_empty() && self.measurements.is_empty()
+    }
+
+    /// Whether only measurements wait, and the loop cannot keep them now.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused && self.decisions.is_empty()
     }
 
     /// Whether an event that matters has not been sent yet.
@@ -143,21 +215,54 @@ mod tests {
         assert!(!spool.is_urgent());
 
         let seqs = |spool: &mut Spool, count| spool.send(count).iter().map(|entry| entry.seq).collect::<Vec<_>>();
-        assert_eq!(seqs(&mut spool, 2), [1, 2]);
-        spool.acknowledge(2);
+        assert_eq!(seqs(&mut spool, 3), [1, 2, 4]);
+        spool.acknowledge(2, 2);
         assert_eq!(seqs(&mut spool, 9), [3, 4]);
-        spool.acknowledge(1);
+        spool.acknowledge(1, 1);
         assert_eq!(seqs(&mut spool, 9), [3, 4]);
+        spool.acknowledge(3, 3);
 
         for _ in 0..2000 {
             spool.push(&attempt, note("d"));
         }
-        spool.acknowledge(2003);
+        assert_eq!(seqs(&mut spool, 2000).last(), Some(&2003));
+        spool.acknowledge(2003, 2003);
         assert_eq!(seqs(&mut spool, 9), [2004]);
-        spool.acknowledge(u64::MAX);
+        spool.acknowledge(u64::MAX, u64::MAX);
         spool.push(&attempt, AgentEvent::Started);
         assert_eq!(seqs(&mut spool, 9), [2005], "numbers go on without gaps");
         assert_eq!(std::fs::read_to_string(folder.spool()).unwrap().lines().count(), 1);
+    }
+
+    #[test]
+    fn an_end_is_sent_however_many_measurements_nobody_keeps() {
+        let temporary = tempfile::tempdir().unwrap();
+        let attempt = AttemptId::new("digits-1-a1");
+        let mut spool = Spool::create(&Folder::new(temporary.path())).unwrap();
+        let note = |text: &str| AgentEvent::Reported { rank: 0, report: Report::Note { text: text.to_owned() } };
+        let end = AgentEvent::Ended { end: domain::run::AttemptEnd::Succeeded };
+        spool.push(&attempt, AgentEvent::Started);
+        for _ in 0..MOST + 10 {
+            spool.push(&attempt, note("a"));
+        }
+        spool.push(&attempt, end.clone());
+        let sent = spool.send(2000);
+        assert_eq!((sent.len(), &sent[0].event, &sent[1999].event), (2000, &AgentEvent::Started, &end));
+        spool.acknowledge(sent[1999].seq, 0);
+        assert!(spool.is_refused() && !spool.is_empty());
+        let probe = spool.send(2000);
+        assert_eq!(probe.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [12], "the ten oldest were dropped");
+        spool.acknowledge(12, 12);
+        assert!(!spool.is_refused());
+        // All that is left is sent once the loop keeps it, and a note tells what is missing.
+        let mut texts = Vec::new();
+        while !spool.is_empty() {
+            let sent = spool.send(2000);
+            let last = sent.last().unwrap().seq;
+            texts.extend(sent.into_iter().filter(|entry| entry.event != note("a")).map(|entry| entry.event));
+            spool.acknowledge(last, last);
+        }
+        assert_eq!(texts, [note("10 measurements were dropped: the control loop could not keep them")]);
     }
 
     #[test]
@@ -171,7 +276,8 @@ mod tests {
         spool.push(&attempt, note.clone());
         spool.push(&attempt, note);
         spool.push(&attempt, end.clone());
-        spool.acknowledge(2);
+        spool.send(2);
+        spool.acknowledge(2, 2);
         let last = Entry { seq: 3, attempt: attempt.clone(), event: end };
         assert_eq!(folder.unacknowledged().unwrap().pop(), Some(last.clone()));
         drop(spool);

@@ -54,6 +54,14 @@ const TURN: Elapsed = Elapsed(1_000_000);
 /// How long an agent may go on without an answer before it ends its ranks.
 pub const LEASE: domain::Duration = domain::Duration::from_secs(60);
 
+/// What of an agent's entries is durable.
+struct Noted {
+    /// All that they decide.
+    decided: bool,
+    /// All that they measured.
+    measured: bool,
+}
+
 /// The control loop and what it works with.
 pub struct Control<'a> {
     /// The log.
@@ -141,12 +149,14 @@ impl<'a> Control<'a> {
         if silent {
             self.state.append(vec![Event::AgentUp { instance: id.clone(), started: heartbeat.started }])?;
         }
-        let kept = self.note(&run, id, &heartbeat.entries)?;
+        let noted = self.note(&run, id, &heartbeat.entries)?;
         self.settle()?;
         let start = |run_id: &RunId, run: &Run, attempt: &AttemptId| self.start(run_id, run, attempt);
         let orders = plan::orders(self.state.world(), id, start);
         let answer = HeartbeatReply { lease: self.lease(&run), ..answer(heartbeat, orders) };
-        Ok(if kept { answer } else { HeartbeatReply { acknowledged: 0, ..answer } })
+        let all = answer.acknowledged;
+        let up_to = |is_kept: bool| if is_kept { all } else { 0 };
+        Ok(HeartbeatReply { acknowledged: up_to(noted.decided), measured: Some(up_to(noted.measured)), ..answer })
     }
 
     /// Whether some process waits for a run, or for the sweep that it is a trial of.
@@ -168,19 +178,22 @@ impl<'a> Control<'a> {
         domain::Duration::from_micros(LEASE.micros().saturating_sub(alone))
     }
 
-    /// Keeps what an agent measured and writes what it decided; says whether all of that is kept.
-    fn note(&mut self, run: &RunId, id: &InstanceId, entries: &[Entry]) -> Result<bool, Error> {
-        // Nothing is decided from measurements: where they cannot be kept the agent holds them, and the run goes on.
-        let mut kept = self.series.keep(clock::now(), run, id, entries).is_ok();
+    /// Keeps what an agent measured and writes what it decided.
+    ///
+    /// Nothing is decided from measurements: where they cannot be kept the agent holds them for a while, and the run goes
+    /// on to its end.
+    fn note(&mut self, run: &RunId, id: &InstanceId, entries: &[Entry]) -> Result<Noted, Error> {
+        let measured = self.series.keep(clock::now(), run, id, entries).is_ok();
+        let mut decided = true;
         for entry in entries {
             let Some(event) = plan::hear(self.state.world(), entry) else { continue };
             match self.state.append(vec![event]) {
                 // Another process has appended since; the agent will say it again.
-                Err(Error::Illegal(_)) => kept = false,
+                Err(Error::Illegal(_)) => decided = false,
                 result => result.map(|_| ())?,
             }
         }
-        Ok(kept)
+        Ok(Noted { decided, measured })
     }
 
     /// Hears what the agent of an instance that is gone wrote down while no loop listened: the work may be done.
@@ -319,5 +332,5 @@ impl<'a> Control<'a> {
 fn answer(heartbeat: &Heartbeat, orders: Vec<AgentCommand>) -> HeartbeatReply {
     let acknowledged = heartbeat.entries.last().map_or(0, |entry| entry.seq);
     let next = if orders.is_empty() { NEXT_IDLE } else { NEXT };
-    HeartbeatReply { acknowledged, lease: LEASE, next, orders }
+    HeartbeatReply { acknowledged, measured: Some(acknowledged), lease: LEASE, next, orders }
 }

@@ -66,8 +66,12 @@ pub enum AgentEvent {
 /// The loop's reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HeartbeatReply {
-    /// Entries up to this one are durable here.
+    /// What the entries up to this one decide is durable here.
     pub acknowledged: u64,
+    /// The measurements of the entries up to this one are kept; 0 when they cannot be kept now. None from loops of the
+    /// first version, which acknowledged both together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<u64>,
     /// How long the agent may continue without an answer.
     pub lease: Duration,
     /// How long the agent waits before its next call.
@@ -132,6 +136,8 @@ mod tests {
             r#""report":{"report":"note","text":"n"}}},"#,
             r#"{"seq":3,"attempt":"digits-1-a1","word":{"word":"ended","end":{"end":"succeeded"}}}]}"#,
         ));
+        check::<HeartbeatReply>(r#"{"acknowledged":3,"lease":"1m","next":"200ms","orders":[]}"#);
+        check::<HeartbeatReply>(r#"{"acknowledged":3,"measured":0,"lease":"1m","next":"200ms","orders":[]}"#);
         check::<AgentCommand>(r#"{"order":"stop","attempt":"digits-1-a1"}"#);
         check::<AgentCommand>(r#"{"order":"leave"}"#);
     }

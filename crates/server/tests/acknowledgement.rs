@@ -1,0 +1,140 @@
+//! Decisions and measurements are acknowledged by themselves: a run ends though nothing that it measures can be kept.
+
+use std::sync::mpsc;
+
+use cloud::{Launch, Provider};
+use domain::rank::{Report, Step};
+use domain::run::{AttemptEnd, Outcome, RunState, Sight};
+use domain::wire::{AgentCommand, AgentEvent, Heartbeat, SCHEMA};
+use domain::{AttemptId, Elapsed, InstanceId, Job, Node, Offer, Plan, Rate, RunId, Timestamp};
+use server::control::{Control, Wake};
+use server::{Home, Series, State};
+
+/// Machines that are there as soon as they are asked for; the test speaks for their agents.
+struct Twin;
+
+impl Provider for Twin {
+    fn name(&self) -> &'static str {
+        "twin"
+    }
+
+    fn offers(&self) -> Result<Vec<Offer>, cloud::Error> {
+        Ok(Vec::new())
+    }
+
+    fn launch(&self, _: &Launch) -> Result<(), cloud::Error> {
+        Ok(())
+    }
+
+    fn sight(&self, _: &InstanceId) -> Result<Sight, cloud::Error> {
+        Ok(Sight::Alive)
+    }
+
+    fn release(&self, _: &InstanceId) -> Result<(), cloud::Error> {
+        Ok(())
+    }
+
+    fn list(&self) -> Result<Vec<InstanceId>, cloud::Error> {
+        Ok(Vec::new())
+    }
+}
+
+fn job() -> Job {
+    serde_json::from_value(serde_json::json!({
+        "name": "echo", "work": {"command": {"workdir": null, "setup": null, "run": "true"}}, "envs": {},
+        "needs": {"cores": null, "memory": null, "disk": null}, "budget": null, "deadline": null,
+        "recovery": {"restarts": 20, "restarts_on_errors": 0, "exit_codes": []},
+    }))
+    .unwrap()
+}
+
+fn plan() -> Plan {
+    let node = Node { cores: 1, ..Node::default() };
+    let (provider, kind, rate) = ("twin".into(), "any".into(), Rate::from_micros_per_hour(0));
+    let offer = Offer { provider, kind, node, rate, price_source: String::new() };
+    let reserve = domain::Money::default();
+    Plan { offer, share: None, memory: None, time: None, cost: None, reserve, assumptions: Vec::new() }
+}
+
+fn step(number: u64) -> AgentEvent {
+    let report = Report::Step(Step {
+        step: number,
+        epoch: 0,
+        loss: 1.0,
+        lr: 0.1,
+        samples: 8,
+        step_us: 1,
+        data_wait_us: 0,
+        checkpoint_us: 0,
+        data: domain::rank::Fetching::default(),
+    });
+    AgentEvent::Reported { rank: 0, report }
+}
+
+/// Speaks for the agent of a run's one instance, from its start to 5,000 steps and its end, and returns how the run
+/// stands when the loop has acknowledged all decisions, or after 20 calls; with the steps that were kept.
+fn ended(can_keep: bool) -> (RunState, usize) {
+    let temporary = tempfile::tempdir().unwrap();
+    let home = Home::open(temporary.path()).unwrap();
+    let mut state = State::open(&home).unwrap();
+    let run = server::submit::submit(&mut state, job(), plan(), "echo.yaml").unwrap();
+    let _watching = home.watch(&home.run(&run)).unwrap();
+    let series = Series::open(&home).unwrap();
+    if !can_keep {
+        rusqlite::Connection::open(home.series()).unwrap().execute("DROP TABLE points", []).unwrap();
+    }
+    let (wake, inbox) = mpsc::channel();
+    let providers: Vec<Box<dyn Provider>> = vec![Box::new(Twin)];
+    std::thread::scope(|scope| {
+        let run = &run;
+        scope.spawn(move || speak(&wake, run));
+        Control::new(state, series, &home, &providers).run(&inbox, |_| false).unwrap();
+    });
+    let world = State::open(&home).unwrap();
+    let steps = if can_keep { Series::open(&home).unwrap().points(&run, 0).unwrap().len() } else { 0 };
+    (world.world().runs[&run].state.clone(), steps)
+}
+
+fn speak(wake: &mpsc::Sender<Wake>, run: &RunId) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = node::Spool::create(&node::Folder::new(folder.path())).unwrap();
+    let instance = run.instance(1);
+    let call = |spool: &mut node::Spool| {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        let entries = spool.send(2000);
+        let (started, elapsed) = (Timestamp(1), Elapsed(1));
+        let heartbeat = Heartbeat { schema: SCHEMA, instance: instance.clone(), started, elapsed, entries };
+        wake.send(Wake::Heartbeat(Box::new(heartbeat), reply)).unwrap();
+        let answer = answer.blocking_recv().unwrap();
+        spool.acknowledge(answer.acknowledged, answer.measured.unwrap_or(answer.acknowledged));
+        answer.orders
+    };
+    let attempt: AttemptId = loop {
+        let order = call(&mut spool).into_iter().find_map(|order| match order {
+            AgentCommand::Start(start) => Some(start.attempt),
+            AgentCommand::Stop { .. } | AgentCommand::Leave => None,
+        });
+        if let Some(attempt) = order {
+            break attempt;
+        }
+    };
+    spool.push(&attempt, AgentEvent::Started);
+    for number in 1..=5000 {
+        spool.push(&attempt, step(number));
+    }
+    spool.push(&attempt, AgentEvent::Ended { end: AttemptEnd::Succeeded });
+    for _ in 0..20 {
+        call(&mut spool);
+    }
+    wake.send(Wake::Interrupt).unwrap();
+}
+
+#[test]
+fn a_run_ends_and_keeps_what_it_measured() {
+    assert_eq!(ended(true), (RunState::Done { outcome: Outcome::Succeeded }, 5000));
+}
+
+#[test]
+fn a_run_ends_though_no_measurement_can_be_kept() {
+    assert_eq!(ended(false).0, RunState::Done { outcome: Outcome::Succeeded });
+}
