@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use cloud::{Launch, Provider};
 use domain::rank::{Report, Step};
 use domain::run::{AttemptEnd, Outcome, RunState, Sight};
-use domain::wire::{AgentCommand, AgentEvent, Heartbeat, SCHEMA};
+use domain::wire::{AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, SCHEMA};
 use domain::{AttemptId, Elapsed, InstanceId, Job, Node, Offer, Plan, Rate, RunId, Timestamp};
 use server::control::{Control, Wake};
 use server::{Home, Series, State};
@@ -71,9 +71,49 @@ fn step(number: u64) -> AgentEvent {
     AgentEvent::Reported { rank: 0, report }
 }
 
+/// What an agent has to say.
+trait Queue {
+    fn push(&mut self, attempt: &AttemptId, event: AgentEvent);
+    fn send(&mut self) -> Vec<Entry>;
+    fn answered(&mut self, answer: &HeartbeatReply);
+}
+
+impl Queue for node::Spool {
+    fn push(&mut self, attempt: &AttemptId, event: AgentEvent) {
+        node::Spool::push(self, attempt, event);
+    }
+
+    fn send(&mut self) -> Vec<Entry> {
+        node::Spool::send(self, 2000)
+    }
+
+    fn answered(&mut self, answer: &HeartbeatReply) {
+        self.acknowledge(answer.acknowledged, answer.measured.unwrap_or(answer.acknowledged));
+    }
+}
+
+/// As the first version had it: one stream, of which the oldest 2,000 are sent.
+#[derive(Default)]
+struct First(Vec<Entry>, u64);
+
+impl Queue for First {
+    fn push(&mut self, attempt: &AttemptId, event: AgentEvent) {
+        self.1 += 1;
+        self.0.push(Entry { seq: self.1, attempt: attempt.clone(), event });
+    }
+
+    fn send(&mut self) -> Vec<Entry> {
+        self.0.iter().take(2000).cloned().collect()
+    }
+
+    fn answered(&mut self, answer: &HeartbeatReply) {
+        self.0.retain(|entry| entry.seq > answer.acknowledged);
+    }
+}
+
 /// Speaks for the agent of a run's one instance, from its start to 5,000 steps and its end, and returns how the run
-/// stands when the loop has acknowledged all decisions, or after 20 calls; with the steps that were kept.
-fn ended(can_keep: bool) -> (RunState, usize) {
+/// stands after 20 more calls, with the steps that were kept.
+fn ended(queue: &mut (dyn Queue + Send), can_keep: bool) -> (RunState, usize) {
     let temporary = tempfile::tempdir().unwrap();
     let home = Home::open(temporary.path()).unwrap();
     let mut state = State::open(&home).unwrap();
@@ -87,7 +127,7 @@ fn ended(can_keep: bool) -> (RunState, usize) {
     let providers: Vec<Box<dyn Provider>> = vec![Box::new(Twin)];
     std::thread::scope(|scope| {
         let run = &run;
-        scope.spawn(move || speak(&wake, run));
+        scope.spawn(move || speak(&wake, run, queue));
         Control::new(state, series, &home, &providers).run(&inbox, |_| false).unwrap();
     });
     let world = State::open(&home).unwrap();
@@ -95,22 +135,19 @@ fn ended(can_keep: bool) -> (RunState, usize) {
     (world.world().runs[&run].state.clone(), steps)
 }
 
-fn speak(wake: &mpsc::Sender<Wake>, run: &RunId) {
-    let folder = tempfile::tempdir().unwrap();
-    let mut spool = node::Spool::create(&node::Folder::new(folder.path())).unwrap();
+fn speak(wake: &mpsc::Sender<Wake>, run: &RunId, queue: &mut dyn Queue) {
     let instance = run.instance(1);
-    let call = |spool: &mut node::Spool| {
+    let call = |queue: &mut dyn Queue| {
         let (reply, answer) = tokio::sync::oneshot::channel();
-        let entries = spool.send(2000);
-        let (started, elapsed) = (Timestamp(1), Elapsed(1));
+        let (started, elapsed, entries) = (Timestamp(1), Elapsed(1), queue.send());
         let heartbeat = Heartbeat { schema: SCHEMA, instance: instance.clone(), started, elapsed, entries };
         wake.send(Wake::Heartbeat(Box::new(heartbeat), reply)).unwrap();
         let answer = answer.blocking_recv().unwrap();
-        spool.acknowledge(answer.acknowledged, answer.measured.unwrap_or(answer.acknowledged));
+        queue.answered(&answer);
         answer.orders
     };
     let attempt: AttemptId = loop {
-        let order = call(&mut spool).into_iter().find_map(|order| match order {
+        let order = call(queue).into_iter().find_map(|order| match order {
             AgentCommand::Start(start) => Some(start.attempt),
             AgentCommand::Stop { .. } | AgentCommand::Leave => None,
         });
@@ -118,23 +155,33 @@ fn speak(wake: &mpsc::Sender<Wake>, run: &RunId) {
             break attempt;
         }
     };
-    spool.push(&attempt, AgentEvent::Started);
+    queue.push(&attempt, AgentEvent::Started);
     for number in 1..=5000 {
-        spool.push(&attempt, step(number));
+        queue.push(&attempt, step(number));
     }
-    spool.push(&attempt, AgentEvent::Ended { end: AttemptEnd::Succeeded });
+    queue.push(&attempt, AgentEvent::Ended { end: AttemptEnd::Succeeded });
     for _ in 0..20 {
-        call(&mut spool);
+        call(queue);
     }
     wake.send(Wake::Interrupt).unwrap();
 }
 
+/// As [`ended`], with an agent of this version.
+fn ended_now(can_keep: bool) -> (RunState, usize) {
+    let folder = tempfile::tempdir().unwrap();
+    ended(&mut node::Spool::create(&node::Folder::new(folder.path())).unwrap(), can_keep)
+}
+
 #[test]
 fn a_run_ends_and_keeps_what_it_measured() {
-    assert_eq!(ended(true), (RunState::Done { outcome: Outcome::Succeeded }, 5000));
+    let succeeded = RunState::Done { outcome: Outcome::Succeeded };
+    assert_eq!(ended_now(true), (succeeded.clone(), 5000));
+    assert_eq!(ended(&mut First::default(), true), (succeeded, 5000));
 }
 
 #[test]
 fn a_run_ends_though_no_measurement_can_be_kept() {
-    assert_eq!(ended(false).0, RunState::Done { outcome: Outcome::Succeeded });
+    let succeeded = RunState::Done { outcome: Outcome::Succeeded };
+    assert_eq!(ended_now(false).0, succeeded);
+    assert_eq!(ended(&mut First::default(), false).0, succeeded, "an agent of the first version");
 }
