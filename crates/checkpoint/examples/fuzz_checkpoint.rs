@@ -80,7 +80,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let look = |bytes: &[u8]| {
                     fs::write(&path, bytes).expect("a file can be written");
                     // Its files are not there, so that the most it can be is read and passed over.
-                    let (found, passed_over) = newest_verified(folder.path(), &"ab".repeat(32));
+                    let (found, passed_over) =
+                        newest_verified(folder.path(), &"ab".repeat(32)).expect("the folder is readable");
                     assert!(found.is_none() && passed_over.len() == 1);
                     let is_read = passed_over.iter().any(|why| why.contains("safetensors"));
                     if is_read { Verdict::Whole } else { Verdict::Refused }

@@ -53,6 +53,14 @@ pub enum Error {
         /// The system's word.
         source: io::Error,
     },
+    /// A file or folder is there, and the system could not read it. That says nothing about what it holds.
+    #[error("cannot read `{}`", path.display())]
+    Unreadable {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's word.
+        source: io::Error,
+    },
     /// A file does not hold what its name says.
     #[error("`{}` is damaged: {why}", path.display())]
     Damaged {
@@ -72,6 +80,33 @@ pub enum Error {
     /// The thread that writes has ended by a panic.
     #[error("the checkpoint writer ended unexpectedly")]
     WriterGone,
+}
+
+/// Why a file of a checkpoint was not read.
+#[derive(Debug)]
+pub(crate) enum Defect {
+    /// It is verifiably not what was written; half a sentence.
+    Damaged(String),
+    /// The system could not read it now: an I/O error, missing permissions, a stale handle, too little memory.
+    Unreadable(io::Error),
+}
+
+impl From<&str> for Defect {
+    fn from(why: &str) -> Defect {
+        Defect::Damaged(why.to_owned())
+    }
+}
+
+impl From<String> for Defect {
+    fn from(why: String) -> Defect {
+        Defect::Damaged(why)
+    }
+}
+
+impl From<io::Error> for Defect {
+    fn from(error: io::Error) -> Defect {
+        Defect::Unreadable(error)
+    }
 }
 
 impl Error {
@@ -98,6 +133,10 @@ impl Error {
                 (Cause::Internal, "look for a rank that hangs (`ps -ef | grep gradus-rank`) and end it")
             }
             Error::File { .. } => (Cause::Internal, "check the disk (`dmesg` shows its errors), then resume the run"),
+            Error::Unreadable { .. } => (
+                Cause::Unreadable,
+                "check the disk or mount (`dmesg` shows errors) and who may read it, then resume the run: nothing was removed",
+            ),
             Error::Damaged { .. } => (Cause::Internal, "remove that file, then resume the run"),
             Error::Tensor { .. } | Error::WriterGone => (Cause::Internal, "report this with the rank's log"),
         };

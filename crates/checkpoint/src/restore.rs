@@ -3,6 +3,10 @@
 //! Nothing found in the folder is trusted. A manifest must match its own checksum, be of this job and name only files
 //! of a checkpoint; each file must have the size and the SHA-256 that it names, also those of checkpoints that it builds
 //! on. Any flaw is said in a sentence, and the one before is tried.
+//!
+//! Unreadable is not damaged: an I/O error, a missing permission or a stale mount says nothing about the checkpoint, so
+//! it ends the attempt, and the next one tries again. Otherwise work would be done again from an older state, or from
+//! the beginning.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -10,10 +14,11 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, open};
 
+use crate::error::Defect;
 use crate::manifest::{CheckpointManifest, FileEntry, manifest_name, manifest_step};
 use crate::snapshot::BestWeights;
 use crate::tensor::{Tensor, read_from};
-use crate::{chain, manifest};
+use crate::{Error, chain, manifest};
 
 /// Far above any manifest; a larger file is none.
 const LARGEST_MANIFEST: u64 = 64 << 20;
@@ -34,46 +39,61 @@ pub struct LoadedCheckpoint {
     pub lost_best: Option<String>,
 }
 
+/// Why a checkpoint was not loaded.
+enum Rejected {
+    /// It verifiably is not what was written; half a sentence that names the file.
+    Damaged(String),
+    /// It cannot be read now.
+    Unreadable(Error),
+}
+
 /// Finds the newest checkpoint of the job that verifies, and reads it.
 ///
 /// `None` when there is none, as in a folder that is new or missing. The second value has one sentence for each
 /// checkpoint that did not verify, newest first. Reads only; to be called after [`crate::claim`], so that no earlier
 /// attempt adds to the folder meanwhile.
-pub fn newest_verified(folder: &Path, job_hash: &str) -> (Option<LoadedCheckpoint>, Vec<String>) {
+///
+/// # Errors
+/// [`Error::Unreadable`] when the folder, or a checkpoint newer than all that verify, cannot be read now.
+pub fn newest_verified(folder: &Path, job_hash: &str) -> Result<(Option<LoadedCheckpoint>, Vec<String>), Error> {
     let mut passed_over = Vec::new();
+    for step in steps(folder)? {
+        match load(folder, step, job_hash) {
+            Ok(loaded) => return Ok((Some(loaded), passed_over)),
+            Err(Rejected::Damaged(why)) => {
+                passed_over.push(format!("the checkpoint of step {step} is not used: {why}"));
+            }
+            Err(Rejected::Unreadable(error)) => return Err(error),
+        }
+    }
+    Ok((None, passed_over))
+}
+
+/// The steps that have a manifest, newest first.
+fn steps(folder: &Path) -> Result<Vec<u64>, Error> {
+    let unreadable = |source| Error::Unreadable { path: folder.to_owned(), source };
     let mut steps = Vec::new();
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return (None, passed_over),
-        Err(error) => {
-            passed_over.push(format!("checkpoints in `{}` cannot be listed: {error}", folder.display()));
-            return (None, passed_over);
+    match fs::read_dir(folder) {
+        Ok(entries) => {
+            for entry in entries {
+                steps.extend(entry.map_err(unreadable)?.file_name().to_str().and_then(manifest_step));
+            }
         }
-    };
-    for entry in entries {
-        match entry {
-            Ok(entry) => steps.extend(entry.file_name().to_str().and_then(manifest_step)),
-            Err(error) => passed_over.push(format!("checkpoints in `{}` cannot be listed: {error}", folder.display())),
-        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(unreadable(error)),
     }
     steps.sort_unstable_by_key(|step| std::cmp::Reverse(*step));
-    for step in steps {
-        match load(folder, step, job_hash) {
-            Ok(loaded) => return (Some(loaded), passed_over),
-            Err(flaw) => passed_over.push(format!("the checkpoint of step {step} is not used: {flaw}")),
-        }
-    }
-    (None, passed_over)
+    Ok(steps)
 }
 
 /// One checkpoint, or the first flaw found.
-fn load(folder: &Path, step: u64, job_hash: &str) -> Result<LoadedCheckpoint, String> {
+fn load(folder: &Path, step: u64, job_hash: &str) -> Result<LoadedCheckpoint, Rejected> {
     let name = manifest_name(step);
-    let named = |flaw: String| format!("`{name}`: {flaw}");
+    let named = |flaw: String| Rejected::Damaged(format!("`{name}`: {flaw}"));
+    let failed = |defect: Defect| rejected(folder, &name, defect);
     let mut bytes = Vec::new();
-    let file = open_regular(&folder.join(&name)).map_err(named)?;
-    let read = file.take(LARGEST_MANIFEST).read_to_end(&mut bytes);
-    read.map_err(|error| named(format!("it cannot be read: {error}")))?;
+    let file = open_regular(&folder.join(&name)).map_err(failed)?;
+    file.take(LARGEST_MANIFEST).read_to_end(&mut bytes).map_err(|error| failed(error.into()))?;
     let mut manifest = CheckpointManifest::read(&bytes).map_err(|flaw| named(flaw.to_string()))?;
     if manifest.step != step {
         return Err(named(format!("it is the manifest of step {}", manifest.step)));
@@ -91,7 +111,10 @@ fn load(folder: &Path, step: u64, job_hash: &str) -> Result<LoadedCheckpoint, St
     let (best, lost_best) = match (&manifest.best, manifest.best_file()) {
         (Some(best), Some(file)) => match verified(folder, file) {
             Ok(model) => (Some(BestWeights { step: best.step, model }), None),
-            Err(flaw) => (None, Some(format!("the best weights, of step {}, are lost: {flaw}", best.step))),
+            Err(Rejected::Damaged(flaw)) => {
+                (None, Some(format!("the best weights, of step {}, are lost: {flaw}", best.step)))
+            }
+            Err(unreadable @ Rejected::Unreadable(_)) => return Err(unreadable),
         },
         (_, _) => (None, None),
     };
@@ -101,24 +124,32 @@ fn load(folder: &Path, step: u64, job_hash: &str) -> Result<LoadedCheckpoint, St
     Ok(LoadedCheckpoint { manifest, model, training, best, lost_best })
 }
 
+fn rejected(folder: &Path, name: &str, defect: Defect) -> Rejected {
+    match defect {
+        Defect::Damaged(why) => Rejected::Damaged(format!("`{name}`: {why}")),
+        Defect::Unreadable(source) => Rejected::Unreadable(Error::Unreadable { path: folder.join(name), source }),
+    }
+}
+
 /// The tensors of a file, on top of those of the checkpoint before where it holds differences.
-fn layer(folder: &Path, entry: &FileEntry, before: &[Tensor]) -> Result<Vec<Tensor>, String> {
+fn layer(folder: &Path, entry: &FileEntry, before: &[Tensor]) -> Result<Vec<Tensor>, Rejected> {
     let tensors = verified(folder, entry)?;
     if !manifest::is_links(entry) {
         return Ok(tensors);
     }
-    chain::unpack(tensors, before).map_err(|flaw| format!("`{}`: {flaw}", entry.name))
+    chain::unpack(tensors, before).map_err(|flaw| Rejected::Damaged(format!("`{}`: {flaw}", entry.name)))
 }
 
 /// The tensors of a file that is exactly what the manifest says.
-fn verified(folder: &Path, entry: &FileEntry) -> Result<Vec<Tensor>, String> {
-    let named = |flaw: String| format!("`{}`: {flaw}", entry.name);
-    let file = open_regular(&folder.join(&entry.name)).map_err(named)?;
-    let bytes = file.metadata().map_err(|error| named(format!("it cannot be read: {error}")))?.len();
+fn verified(folder: &Path, entry: &FileEntry) -> Result<Vec<Tensor>, Rejected> {
+    let named = |flaw: String| Rejected::Damaged(format!("`{}`: {flaw}", entry.name));
+    let failed = |defect: Defect| rejected(folder, &entry.name, defect);
+    let file = open_regular(&folder.join(&entry.name)).map_err(failed)?;
+    let bytes = file.metadata().map_err(|error| failed(error.into()))?.len();
     if bytes != entry.bytes {
         return Err(named(format!("it has {bytes} bytes instead of {}", entry.bytes)));
     }
-    let (tensors, sha256) = read_from(file).map_err(named)?;
+    let (tensors, sha256) = read_from(file).map_err(failed)?;
     if sha256 != entry.sha256 {
         return Err(named("it does not match its checksum".into()));
     }
@@ -126,17 +157,20 @@ fn verified(folder: &Path, entry: &FileEntry) -> Result<Vec<Tensor>, String> {
 }
 
 /// Opens a file that is neither a link nor something that reading could hang on.
-fn open_regular(path: &Path) -> Result<File, String> {
+fn open_regular(path: &Path) -> Result<File, Defect> {
+    use rustix::io::Errno;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match open(path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
-        Err(rustix::io::Errno::NOENT) => return Err("it is missing".into()),
-        Err(rustix::io::Errno::LOOP) => return Err("it is a link, not a file".into()),
-        Err(error) => return Err(format!("it cannot be opened: {error}")),
+        Err(Errno::NOENT) => return Err("it is missing".into()),
+        Err(Errno::LOOP) => return Err("it is a link, not a file".into()),
+        Err(error @ (Errno::NOTDIR | Errno::NXIO | Errno::NAMETOOLONG | Errno::INVAL)) => {
+            return Err(format!("it cannot be opened: {error}").into());
+        }
+        Err(error) => return Err(Defect::Unreadable(error.into())),
     };
-    match file.metadata() {
-        Ok(metadata) if metadata.is_file() => Ok(file),
-        Ok(_) => Err("it is no file".into()),
-        Err(error) => Err(format!("it cannot be read: {error}")),
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err("it is no file".into()),
     }
 }

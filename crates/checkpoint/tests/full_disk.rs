@@ -1,4 +1,4 @@
-//! Disks that are really full or read-only: a limit on file sizes, which any user may set, and small file systems in
+//! Disks that are really full, read-only or not readable: a limit on file sizes, which any user may set, and small file systems in
 //! a mount namespace of their own, where the machine allows that.
 
 use std::fs;
@@ -39,7 +39,7 @@ fn save(writer: &mut CheckpointWriter, step: u64, bytes: usize) -> Result<(), Er
 
 /// The checkpoint of `step` is used, nothing was passed over, and nothing half lies about.
 fn check(folder: &Path, step: u64) {
-    let (loaded, passed_over) = newest_verified(folder, JOB);
+    let (loaded, passed_over) = newest_verified(folder, JOB).unwrap();
     assert_eq!(loaded.map(|loaded| (loaded.manifest.step, loaded.model[0].bytes[0])), Some((step, step as u8)));
     assert_eq!(passed_over, [""; 0]);
     for entry in fs::read_dir(folder).unwrap() {
@@ -74,6 +74,11 @@ fn rank() {
             assert_eq!(refused.cause, Cause::ReadOnly, "{}", refused.message);
             println!("message: {}; hint: {}", refused.message, refused.hint.unwrap());
             check(folder, 10);
+        }
+        "unreadable" => {
+            let refused = newest_verified(folder, JOB).unwrap_err().finding();
+            assert_eq!(refused.cause, Cause::Unreadable, "{}", refused.message);
+            println!("message: {}", refused.message.replace(folder.to_str().unwrap(), "FOLDER"));
         }
         phase => panic!("no phase `{phase}`"),
     }
@@ -112,6 +117,42 @@ fn can_mount(folder: &Path) -> bool {
         println!("left out: this machine lets nobody mount a file system of their own");
     }
     can
+}
+
+/// What a process without the rights of root is told when it may not read `name`.
+fn unreadable(folder: &Path, name: &str) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let path = folder.join("checkpoints").join(name);
+    let before = fs::metadata(&path).unwrap().permissions();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    // Root may read everything, so a copy of this program runs as somebody else; the id of `nobody`.
+    let script = r#"cp "$RANK" "$FOLDER/../me"; chmod 755 "$FOLDER/../me"; RANK="$FOLDER/../me"
+        rank() { PHASE="$1" setpriv --reuid=65534 --clear-groups "$RANK" --exact rank --ignored --nocapture; }
+        rank unreadable"#;
+    let script = if rustix::process::geteuid().is_root() { script } else { "rank unreadable" };
+    let said = shell(&["sh"], script, &folder.join("checkpoints"));
+    fs::set_permissions(&path, before).unwrap();
+    said
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_read_now_ends_the_attempt_and_is_not_passed_over() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let checkpoints = folder.path().join("checkpoints");
+    let mut writer = open(&checkpoints).unwrap();
+    save(&mut writer, 10, 100).unwrap();
+    save(&mut writer, 20, 100).unwrap();
+    for name in ["manifest-00000020.json", "step-00000020-a1/model.safetensors", "step-00000020-a1"] {
+        let file = if name == "step-00000020-a1" { "step-00000020-a1/model.safetensors" } else { name };
+        let expected = format!("message: cannot read `FOLDER/{file}`: Permission denied (os error 13)");
+        assert_eq!(unreadable(folder.path(), name), expected);
+        check(&checkpoints, 20);
+    }
+    let expected = "message: cannot read `FOLDER`: Permission denied (os error 13)";
+    assert_eq!(unreadable(folder.path(), "."), expected);
+    check(&checkpoints, 20);
 }
 
 #[test]

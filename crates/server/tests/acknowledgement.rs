@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use cloud::{Launch, Provider};
+use cloud::{Launch, LaunchError, Provider, ProviderTraits};
 use domain::rank::{Report, Step};
 use domain::run::{AttemptEnd, Outcome, RunState, Sight};
 use domain::wire::{AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, SCHEMA};
@@ -18,11 +18,15 @@ impl Provider for Twin {
         "twin"
     }
 
+    fn traits(&self) -> ProviderTraits {
+        ProviderTraits { visible_within: Elapsed(0), boots_within: Elapsed(600_000_000) }
+    }
+
     fn offers(&self) -> Result<Vec<Offer>, cloud::Error> {
         Ok(Vec::new())
     }
 
-    fn launch(&self, _: &Launch) -> Result<(), cloud::Error> {
+    fn launch(&self, _: &Launch) -> Result<(), LaunchError> {
         Ok(())
     }
 

@@ -130,6 +130,12 @@ impl Disk {
         fs::create_dir(folder)
     }
 
+    /// Moves a file within the folder of checkpoints.
+    pub(crate) fn rename(&self, path: &Path, target: &Path) -> io::Result<()> {
+        self.operation("rename", target)?;
+        fs::rename(path, target)
+    }
+
     pub(crate) fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.operation("remove", path)?;
         fs::remove_file(path)

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::Error;
 use crate::disk::{Disk, Sink, file_name, hexadecimal};
+use crate::error::Defect;
 use crate::manifest::FileEntry;
 
 /// The longest header that safetensors readers accept.
@@ -162,22 +163,24 @@ fn header(tensors: &[&Tensor], metadata: &[(&str, &str)]) -> Result<Vec<u8>, Err
 /// # Errors
 /// When the file cannot be read or is no safetensors file.
 pub fn read_tensors(path: &Path) -> Result<Vec<Tensor>, Error> {
-    let damaged = |why| Error::Damaged { path: path.to_owned(), why };
+    let failed = |defect| match defect {
+        Defect::Damaged(why) => Error::Damaged { path: path.to_owned(), why },
+        Defect::Unreadable(source) => Error::Unreadable { path: path.to_owned(), source },
+    };
     let file = File::open(path).map_err(|source| Error::File { doing: "open", path: path.to_owned(), source })?;
-    Ok(read_from(file).map_err(damaged)?.0)
+    Ok(read_from(file).map_err(failed)?.0)
 }
 
-/// The tensors of an open file, sorted by name, and the SHA-256 of all its bytes; or what is wrong, as half a
-/// sentence.
-pub(crate) fn read_from(mut file: File) -> Result<(Vec<Tensor>, String), String> {
-    let unreadable = |error: io::Error| format!("it cannot be read: {error}");
-    let length = file.metadata().map_err(unreadable)?.len();
+/// The tensors of an open file, sorted by name, and the SHA-256 of all its bytes.
+pub(crate) fn read_from(mut file: File) -> Result<(Vec<Tensor>, String), Defect> {
+    let length = file.metadata()?.len();
     let mut hash = Sha256::new();
-    let mut take = |bytes: u64| -> Result<Vec<u8>, String> {
+    let mut take = |bytes: u64| -> Result<Vec<u8>, Defect> {
         let mut buffer = Vec::new();
         let size = usize::try_from(bytes).map_err(|_| "it is larger than memory")?;
-        buffer.try_reserve_exact(size).map_err(|_| "it is larger than memory")?;
-        (&mut file).take(bytes).read_to_end(&mut buffer).map_err(unreadable)?;
+        // No more than the file is long, so what is short is memory.
+        buffer.try_reserve_exact(size).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        (&mut file).take(bytes).read_to_end(&mut buffer)?;
         if buffer.len() != size {
             return Err("it is cut short".into());
         }

@@ -1,53 +1,105 @@
 //! What may go: old checkpoints, data that no manifest names, temporary files of dead attempts.
 //!
+//! A checkpoint that did not verify is never removed by the attempt that found it out: its manifest is set aside into
+//! `aside-aN`, where `N` is that attempt, and its data stays for as long. The first commit of a later attempt removes both.
+//!
 //! Runs under the folder's lock, after a look at the fence, so whatever is unfinished here belongs to nobody. Manifests
 //! go before their data, durably, so that no moment shows a manifest without it. What cannot be read for a reason that
 //! may pass, or was written by a later version of this program, is left alone with everything else.
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use domain::id::Fence;
 
 use crate::Error;
-use crate::disk::{Disk, TEMPORARY};
+use crate::disk::{Disk, TEMPORARY, file_name};
 use crate::manifest::{CheckpointManifest, Data, Flaw, manifest_step};
+
+/// What the folders of manifests that were set aside are called, before the number of the attempt.
+const ASIDE: &str = "aside-a";
 
 /// Keeps the newest `keep` checkpoints of this job up to and with `newest`, and what is not ours; removes the rest.
 ///
-/// Manifests of later steps go too: they did not verify, or their run was resumed from before them.
+/// Manifests of later steps, which did not verify or whose run was resumed from before them, are set aside.
 pub(crate) fn old(disk: &Disk, folder: &Path, newest: &CheckpointManifest, keep: usize) -> Result<(), Error> {
     let mut manifests = manifests(folder)?;
     manifests.sort_unstable_by_key(|found| std::cmp::Reverse(found.step));
     let mut kept = 0;
-    let mut removed = false;
+    let mut changed = false;
     for Found { step, path, manifest } in manifests {
         match manifest {
             Some(manifest) if manifest.job_hash != newest.job_hash => {}
             Some(_) if step <= newest.step && kept < keep.max(1) => kept += 1,
-            Some(_) | None => {
+            Some(_) if step < newest.step => {
                 disk.remove_file(&path).map_err(|error| Error::writing("remove", &path, error))?;
-                removed = true;
+                changed = true;
+            }
+            Some(_) | None => {
+                set_aside(disk, folder, &path, newest.fence)?;
+                changed = true;
             }
         }
     }
-    if removed {
+    for (path, fence) in asides(folder)? {
+        if fence < newest.fence {
+            disk.remove_folder(&path).map_err(|error| Error::writing("remove", &path, error))?;
+            changed = true;
+        }
+    }
+    if changed {
         disk.sync_folder(folder)?;
     }
     unnamed(disk, folder)
 }
 
+/// Moves a manifest to where no attempt resumes from it.
+fn set_aside(disk: &Disk, folder: &Path, manifest: &Path, fence: Fence) -> Result<(), Error> {
+    let aside = folder.join(format!("{ASIDE}{}", fence.0));
+    match disk.create_folder(&aside) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && aside.is_dir() => {}
+        Err(error) => return Err(Error::writing("create", &aside, error)),
+    }
+    let target = aside.join(file_name(manifest));
+    disk.rename(manifest, &target).map_err(|error| Error::writing("rename", &target, error))?;
+    disk.sync_folder(&aside)
+}
+
+/// The folders of manifests that were set aside, each with the attempt that did.
+fn asides(folder: &Path) -> Result<Vec<(PathBuf, Fence)>, Error> {
+    let fence = |name: &str| name.strip_prefix(ASIDE)?.parse().ok().map(Fence);
+    let found = names(folder)?.into_iter().filter_map(|name| Some((folder.join(&name), fence(&name)?)));
+    Ok(found.filter(|(path, _)| path.is_dir()).collect())
+}
+
 /// Removes data that no manifest names, and temporary files.
 pub(crate) fn unnamed(disk: &Disk, folder: &Path) -> Result<(), Error> {
-    let mut named = HashSet::new();
-    for manifest in manifests(folder)?.into_iter().filter_map(|found| found.manifest) {
-        // The folder of its step and of those it builds on, or the file of its best weights.
-        let entries = manifest.layers().flatten().filter_map(|file| file.name.split('/').next());
-        named.extend(entries.map(str::to_owned));
+    let (mut named, mut damaged) = (HashSet::new(), HashSet::new());
+    let mut found = manifests(folder)?;
+    for (aside, _) in asides(folder)? {
+        found.extend(manifests(&aside)?);
+    }
+    for Found { step, manifest, .. } in found {
+        match manifest {
+            Some(manifest) => {
+                // The folder of its step and of those it builds on, or the file of its best weights.
+                let entries = manifest.layers().flatten().filter_map(|file| file.name.split('/').next());
+                named.extend(entries.map(str::to_owned));
+            }
+            // What it named is not known; the data of its step stays with it.
+            None => {
+                damaged.insert(step);
+            }
+        }
     }
     for name in names(folder)? {
         let path = folder.join(&name);
         let removed = match Data::parse(&name) {
             Some(_) if named.contains(&name) => continue,
+            Some(Data::Step { step, .. } | Data::Best { step, .. }) if damaged.contains(&step) => continue,
             Some(Data::Step { .. }) => disk.remove_folder(&path),
             Some(Data::Best { .. }) => disk.remove_file(&path),
             None if name.ends_with(TEMPORARY) => disk.remove_file(&path),
@@ -61,7 +113,7 @@ pub(crate) fn unnamed(disk: &Disk, folder: &Path) -> Result<(), Error> {
 /// A file with the name of a manifest.
 struct Found {
     step: u64,
-    path: std::path::PathBuf,
+    path: PathBuf,
     /// `None` when it is damaged.
     manifest: Option<CheckpointManifest>,
 }

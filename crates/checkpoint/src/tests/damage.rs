@@ -232,16 +232,33 @@ fn arbitrary_bytes_are_refused_and_harm_nothing() {
 }
 
 #[test]
-fn a_state_that_cannot_be_used_is_removed_once_a_new_one_is_durable() {
+fn a_state_that_cannot_be_used_is_set_aside_until_a_later_attempt_has_saved() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let files = two_checkpoints(folder);
     fs::write(&files[1], "damaged").unwrap();
     check_older(folder, &files[1]);
     // Resumed from step 20, the damaged step 40 does not count as one to keep, nor as newer than what comes now.
+    commit(folder, 2, 1, &[30, 50]).unwrap();
+    assert_eq!(check(folder, Some(50)), [""; 0]);
+    let aside = folder.join("aside-a2/manifest-00000040.json");
+    assert!(!files[0].exists() && aside.exists() && files[1..].iter().all(|file| file.exists()));
+    commit(folder, 3, 1, &[60]).unwrap();
+    assert_eq!(check(folder, Some(60)), [""; 0]);
+    assert!(!aside.exists() && files.iter().all(|file| !file.exists()) && !folder.join("aside-a2").exists());
+}
+
+#[test]
+fn the_data_of_a_damaged_manifest_is_set_aside_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let files = two_checkpoints(folder);
+    fs::write(&files[0], "damaged").unwrap();
     commit(folder, 2, 1, &[30]).unwrap();
     assert_eq!(check(folder, Some(30)), [""; 0]);
-    assert!(!files[0].exists() && !files[1].exists());
+    assert!(folder.join("aside-a2/manifest-00000040.json").exists() && files[1..].iter().all(|file| file.exists()));
+    commit(folder, 3, 1, &[35]).unwrap();
+    assert!(files.iter().all(|file| !file.exists()) && !folder.join("aside-a2").exists());
 }
 
 #[test]

@@ -333,7 +333,7 @@ impl<'schema> Walk<'schema, '_> {
     }
 
     /// The word or kind that a text most likely means, as it is written.
-    fn nearest_way(&self, ways: &[Way], words: &[&str], text: &str) -> Option<String> {
+    fn nearest_way(&self, ways: &[Alternative], words: &[&str], text: &str) -> Option<String> {
         let tags = ways.iter().filter_map(|way| tag(way));
         let near = nearest(text, words.iter().copied().chain(tags))?;
         let meant = match ways.iter().find(|way| tag(way) == Some(near)) {
@@ -344,7 +344,7 @@ impl<'schema> Walk<'schema, '_> {
     }
 
     /// A single value where a section of one required key belongs, such as `budget: $5`: what to write.
-    fn in_its_key(&self, ways: &[Way], shown: &str, place: &Place) -> Option<String> {
+    fn in_its_key(&self, ways: &[Alternative], shown: &str, place: &Place) -> Option<String> {
         let section = ways.iter().find(|way| allows(way, "object") && !is_tagged(way))?;
         let [required] = &section["required"].as_array()?[..] else { return None };
         let name = place.path.rsplit('.').next()?;

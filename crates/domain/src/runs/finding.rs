@@ -29,6 +29,8 @@ pub enum Cause {
     DiskFull,
     /// A folder cannot be written.
     ReadOnly,
+    /// A checkpoint is there and cannot be read now, as when a disk or a mount fails.
+    Unreadable,
     /// libtorch is missing, or of another version.
     Library,
     /// A newer attempt has taken over; this one's writes are refused.
@@ -54,6 +56,7 @@ impl Cause {
     pub fn is_transient(self) -> bool {
         match self {
             Cause::Killed | Cause::RankLost | Cause::Hang | Cause::InstanceLost | Cause::Fenced => true,
+            Cause::Unreadable => true,
             Cause::Data | Cause::Job | Cause::NotFinite | Cause::OutOfMemory | Cause::DiskFull | Cause::ReadOnly => {
                 false
             }

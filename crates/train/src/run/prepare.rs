@@ -91,7 +91,7 @@ fn newest_checkpoint(spec: &Spec, ranks: &Ranks) -> Result<(Option<LoadedCheckpo
     }
     let folder = Path::new(&spec.checkpoints);
     checkpoint::claim(folder, spec.fence)?;
-    match checkpoint::newest_verified(folder, &spec.job_hash) {
+    match checkpoint::newest_verified(folder, &spec.job_hash)? {
         (None, passed_over) if !passed_over.is_empty() => {
             let message = format!(
                 "no checkpoint in `{}` can be resumed, and the run would start over from step 0: {}",

@@ -112,6 +112,6 @@ fn weights_that_are_not_finite_are_never_saved() {
     // Without the check they are, which is what this test would notice.
     let none = OmittedState::default();
     bench.attempt(OmittedState { finite_check: true, ..none }, |_| None);
-    let loaded = checkpoint::newest_verified(&bench.path("checkpoints"), "job").0.unwrap();
+    let loaded = checkpoint::newest_verified(&bench.path("checkpoints"), "job").unwrap().0.unwrap();
     assert!(loaded.model.iter().any(|tensor| !is_finite(tensor)));
 }

@@ -160,7 +160,7 @@ fn a_stopped_run_leaves_its_best_and_its_last_model() {
     let mut bench = bench(json!({"epochs": 100_000}));
     let Ok(Ending::Stopped { step }) = bench.stop_after(15).ending else { panic!("it was not stopped") };
     let read = |name: &str| checkpoint::read_tensors(&bench.path("export").join(name)).unwrap();
-    let saved = checkpoint::newest_verified(&bench.path("checkpoints"), "job").0.unwrap();
+    let saved = checkpoint::newest_verified(&bench.path("checkpoints"), "job").unwrap().0.unwrap();
     assert_eq!((saved.manifest.step, &saved.model), (step, &read("last.safetensors")));
     assert_eq!(saved.best.unwrap().model, read("model.safetensors"));
     let card: Value = serde_json::from_slice(&fs::read(bench.path("export/model.json")).unwrap()).unwrap();

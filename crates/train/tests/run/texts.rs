@@ -123,7 +123,7 @@ fn a_loss_scale_that_has_fallen_is_resumed() {
     let mut stopped = job();
     stopped.stop_after(14);
     stopped.lose_after(12);
-    let saved = checkpoint::newest_verified(&stopped.path("checkpoints"), "job").0.unwrap();
+    let saved = checkpoint::newest_verified(&stopped.path("checkpoints"), "job").unwrap().0.unwrap();
     let scale = saved.training.iter().find(|tensor| tensor.name == "scaler.scale").unwrap();
     let scale = f32::from_le_bytes(scale.bytes[..].try_into().unwrap());
     assert!((1.0..65_536.0).contains(&scale), "{scale}");

@@ -89,7 +89,7 @@ pub fn trained(job: &Job, train: &Train, facts: &JobFacts) -> Result<Trained, Pr
 /// Refuses images that a vision transformer cannot cut into whole patches.
 fn check_image_size(train: &Train, sample: Option<Sample>) -> Result<(), Problem> {
     let Some(Architecture::Vit { patch, .. }) = train.model.architecture() else { return Ok(()) };
-    let Some(Sample::Picture { height, width, .. }) = sample else { return Ok(()) };
+    let Some(Sample::Image { height, width, .. }) = sample else { return Ok(()) };
     let patch = patch as u32;
     if height % patch == 0 && width % patch == 0 {
         return Ok(());
