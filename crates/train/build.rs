@@ -21,6 +21,8 @@ fn main() {
         .flag(format!("-isystem{}", include.join("torch/csrc/api/include").display()))
         .flag("-DUSE_C10D_GLOO")
         .flag("-std=c++17")
+        // It only hands calls on to libtorch; most of its time of compilation is that of the headers.
+        .opt_level(1)
         .flag("-D_GLIBCXX_USE_CXX11_ABI=1")
         .compile("gradus-torch-shim");
 

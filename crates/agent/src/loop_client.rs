@@ -18,6 +18,7 @@ impl LoopClient {
     pub fn start(socket: PathBuf, deadline: Duration, events: Sender<Wakeup>) -> LoopClient {
         let (calls, inbox) = mpsc::channel::<Heartbeat>();
         std::thread::spawn(move || {
+            store::install_tls();
             // Made here, for it takes a few milliseconds that the agent's own thread has better use for.
             let client = reqwest::blocking::Client::builder().unix_socket(socket).no_proxy().timeout(deadline).build();
             for heartbeat in inbox {

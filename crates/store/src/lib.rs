@@ -50,3 +50,4 @@ pub use remote::limits::Limits;
 pub use remote::open::open;
 pub use serve::{Places, Served, listen, serve};
 pub use stage::{Staged, stage};
+pub use remote::tls::install_tls;

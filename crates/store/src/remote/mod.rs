@@ -11,6 +11,7 @@ pub mod limits;
 pub mod location;
 pub mod open;
 mod patience;
+pub mod tls;
 mod told;
 mod write;
 

@@ -18,12 +18,14 @@ use crate::access::Access;
 use crate::endpoint::Endpoint;
 use crate::location::{Location, StorageService};
 use crate::{Error, Limits};
+use crate::remote::tls::install_tls;
 
 /// Opens a location. No byte travels yet, but that credentials may be looked for.
 ///
 /// # Errors
 /// [`Error::NoCredentials`], or what is wrong with the settings.
 pub fn open(location: &Location, access: &Access, limits: Limits) -> Result<Remote, Error> {
+    install_tls();
     let (store, multipart, prefix): (Arc<dyn ObjectStore>, Multipart, &str) = match location {
         Location::Local(path) => {
             std::fs::create_dir_all(path).map_err(Error::file("make", path))?;
