@@ -251,7 +251,7 @@ fn where_the_list_of_samples_is_lost_other_data_is_still_noticed() {
     for accepts in [false, true] {
         bench.accept_data_change = accepts;
         let refused = bench.finish();
-        assert!(refused.finding(Cause::Data).message.contains("the list of the old samples is lost"));
+        assert!(refused.finding(Cause::Data).message.contains("the list of the earlier samples is missing"));
     }
     fs::write(&removed, image).unwrap();
     assert_eq!(bench.finish().ending, Ok(Ending::Trained));
