@@ -48,6 +48,6 @@ pub use push::{Options, Pushed, StoreFormat, push};
 pub use remote::Remote;
 pub use remote::limits::Limits;
 pub use remote::open::open;
+pub use remote::tls::install_tls;
 pub use serve::{Places, Served, listen, serve};
 pub use stage::{Staged, stage};
-pub use remote::tls::install_tls;

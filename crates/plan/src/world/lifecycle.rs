@@ -76,13 +76,7 @@ impl World {
                 Ok(())
             }
             Event::RentFailed { instance, finding } => self.rent_failed(record.at, instance, finding),
-            Event::AgentUp { instance, started } => {
-                self.instance_moves(instance, InstanceState::Up)?;
-                let instance = self.instance_mut(instance)?;
-                instance.started = Some(*started);
-                instance.is_accepted = true;
-                Ok(())
-            }
+            Event::AgentUp { instance, started } => self.agent_up(instance, *started),
             Event::AttemptIntended { run, attempt, fence, instance } => {
                 let new = RunAttempt {
                     run: run.clone(),
@@ -115,6 +109,14 @@ impl World {
             }
             Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => self.follow_sweep(record),
         }
+    }
+
+    fn agent_up(&mut self, id: &InstanceId, started: Timestamp) -> Result<(), String> {
+        self.instance_moves(id, InstanceState::Up)?;
+        let instance = self.instance_mut(id)?;
+        instance.started = Some(started);
+        instance.is_accepted = true;
+        Ok(())
     }
 
     fn rent_failed(&mut self, at: Timestamp, instance: &InstanceId, finding: &Finding) -> Result<(), String> {

@@ -17,8 +17,8 @@ use super::{Multipart, Remote};
 use crate::access::Access;
 use crate::endpoint::Endpoint;
 use crate::location::{Location, StorageService};
-use crate::{Error, Limits};
 use crate::remote::tls::install_tls;
+use crate::{Error, Limits};
 
 /// Opens a location. No byte travels yet, but that credentials may be looked for.
 ///
@@ -152,29 +152,34 @@ fn s3(
         }
         (Some(_), None) | (None, Some(_)) => return Err(lacking()),
         (None, None) if service != StorageService::S3 => return Err(lacking()),
-        (None, None) => {
-            let mut is_elsewhere = false;
-            for name in [
-                "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-                "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-                "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-                "AWS_WEB_IDENTITY_TOKEN_FILE",
-                "AWS_ROLE_ARN",
-            ] {
-                if let (Some(value), Ok(key)) = (access.get(name), name.to_ascii_lowercase().parse()) {
-                    builder = builder.with_config(key, value);
-                    is_elsewhere = true;
-                }
-            }
+        (None, None) => match foreign_credentials(builder, access) {
+            (named, true) => builder = named,
             // A machine of Amazon's has credentials of its own; elsewhere nothing answers, and asking would take long.
-            if !is_elsewhere && (!is_amazon || !has_metadata()) {
-                return Err(lacking());
-            }
-        }
+            (plain, false) if is_amazon && has_metadata() => builder = plain,
+            (_, false) => return Err(lacking()),
+        },
     }
     let store = builder.with_client_options(options(limits, allow_http)).build();
     let store = Arc::new(store.map_err(|error| unusable(location, &error))?);
     Ok((store.clone(), Some(store)))
+}
+
+/// Passes on where a container or a role gets its credentials from; says whether anything names such a place.
+fn foreign_credentials(mut builder: AmazonS3Builder, access: &Access) -> (AmazonS3Builder, bool) {
+    let mut is_named = false;
+    for name in [
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_ROLE_ARN",
+    ] {
+        if let (Some(value), Ok(key)) = (access.get(name), name.to_ascii_lowercase().parse()) {
+            builder = builder.with_config(key, value);
+            is_named = true;
+        }
+    }
+    (builder, is_named)
 }
 
 fn gs(location: &Location, bucket: &str, access: &Access, limits: Limits) -> Result<Opened, Error> {

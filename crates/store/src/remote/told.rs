@@ -39,38 +39,41 @@ impl Remote {
             _ if why.contains("Missing content size") => Error::Missing { location, hint: NO_LIST.into() },
             _ => {
                 let named_by = self.endpoint.as_ref().and_then(|endpoint| endpoint.named_by);
-                let hint = match (status(&why), named_by) {
-                    (Some(405 | 501), Some(variable)) => {
-                        format!("what answers there is no object store: correct `{variable}`")
-                    }
-                    (Some(300..=399), _) => "check the region of the bucket, and the variable that names it".to_owned(),
-                    (Some(400..=499), _) => "check the address, the region and the keys".to_owned(),
-                    (_, _) if is_of_disk(&why) => {
-                        "make room or ask who may write there (`df -h` and `ls -ld` tell), or name a folder elsewhere; \
-                         then run the same command: it goes on where it was"
-                            .to_owned()
-                    }
-                    (_, _) if is_too_long(&why) => {
-                        "name a folder elsewhere whose path is shorter, or give the file a shorter name".to_owned()
-                    }
-                    (_, _) if is_no_path(&why) => {
-                        "rename or delete that object: no file can have a key with an empty part (`//`), `.` or `..`"
-                            .to_owned()
-                    }
-                    (_, _) if is_in_the_way(&why) => {
-                        "move away what stands there, or name a folder elsewhere; then run the same command: it goes on \
-                         where it was"
-                            .to_owned()
-                    }
-                    (_, _) if why.contains("InvalidContentType") => {
-                        "what answers there speaks no TLS: write `http://` where its address is named".to_owned()
-                    }
-                    (_, _) => "check the network and the endpoint, then run the same command: it goes on where it was"
-                        .to_owned(),
-                };
+                let hint = unanswered_hint(&why, named_by);
                 let host = self.endpoint.as_ref().map(|endpoint| format!(" at `{endpoint}`")).unwrap_or_default();
                 Error::Network { doing, location, host, why, hint }
             }
         }
+    }
+}
+
+/// What to type where a service was not reached, or gave an answer that says nothing else.
+fn unanswered_hint(why: &str, named_by: Option<&'static str>) -> String {
+    match (status(why), named_by) {
+        (Some(405 | 501), Some(variable)) => {
+            format!("what answers there is no object store: correct `{variable}`")
+        }
+        (Some(300..=399), _) => "check the region of the bucket, and the variable that names it".to_owned(),
+        (Some(400..=499), _) => "check the address, the region and the keys".to_owned(),
+        (_, _) if is_of_disk(why) => {
+            "make room or ask who may write there (`df -h` and `ls -ld` tell), or name a folder elsewhere; \
+             then run the same command: it goes on where it was"
+                .to_owned()
+        }
+        (_, _) if is_too_long(why) => {
+            "name a folder elsewhere whose path is shorter, or give the file a shorter name".to_owned()
+        }
+        (_, _) if is_no_path(why) => {
+            "rename or delete that object: no file can have a key with an empty part (`//`), `.` or `..`".to_owned()
+        }
+        (_, _) if is_in_the_way(why) => {
+            "move away what stands there, or name a folder elsewhere; then run the same command: it goes on \
+             where it was"
+                .to_owned()
+        }
+        (_, _) if why.contains("InvalidContentType") => {
+            "what answers there speaks no TLS: write `http://` where its address is named".to_owned()
+        }
+        (_, _) => "check the network and the endpoint, then run the same command: it goes on where it was".to_owned(),
     }
 }
