@@ -137,7 +137,7 @@ impl Spool {
         let room = count - decisions.len();
         let room = if self.is_refused { room.min(PROBE) } else { room };
         let measurements = self.measurements.iter().take(room);
-        self.offered = measurements.clone().last().map_or(0, |entry| entry.seq);
+        self.offered = measurements.clone().next_back().map_or(0, |entry| entry.seq);
         let mut entries: Vec<Entry> = decisions.chain(measurements).cloned().collect();
         entries.sort_by_key(|entry| entry.seq);
         entries.dedup_by_key(|entry| entry.seq);

@@ -12,6 +12,7 @@ mod peers;
 mod process;
 mod program;
 mod staging;
+mod sweeping;
 mod trainer;
 mod verdict;
 mod watchdog;
@@ -39,9 +40,6 @@ use watchdog::Watchdog;
 
 /// The variable that tags every process of an attempt.
 const ATTEMPT: &str = "GRADUS_ATTEMPT";
-
-/// Between two looks for what an ended process has left behind.
-const SWEEP: Duration = Duration::from_millis(20);
 
 /// How long an ended rank's socket may stay open; whoever holds it then is not the rank.
 const LATE: Duration = Duration::from_secs(1);
@@ -371,35 +369,5 @@ impl Attempt {
             log: &self.log,
             tail: process::tail(&self.log),
         })
-    }
-
-    fn sweep(&mut self, end: AttemptEnd, now: Duration) {
-        // Whoever was told to stop may still be saving, though the shell above it is gone.
-        let kill_at = self.ending.as_ref().map_or(now + self.tools.patience.leftovers, |ending| ending.kill_at);
-        let is_told = self.ending.is_some();
-        self.stage = Stage::Sweeping { end, kill_at, next: now, is_told };
-    }
-
-    /// Ends what is left behind, and returns the end once nothing is.
-    fn swept(&mut self, now: Duration) -> Option<AttemptEnd> {
-        let tag = self.start.attempt.as_str();
-        let Stage::Sweeping { end, kill_at, next, is_told } = &mut self.stage else { return None };
-        if now < *next {
-            return None;
-        }
-        let left = match (now >= *kill_at, *is_told) {
-            (true, _) => processes::signal(ATTEMPT, tag, Signal::KILL).map(|count| count > 0),
-            (false, false) => processes::signal(ATTEMPT, tag, Signal::TERM).map(|count| count > 0),
-            (false, true) => processes::any(ATTEMPT, tag),
-        };
-        *is_told = true;
-        *next = now + SWEEP;
-        // Where `/proc` cannot be read nothing more can be done here, and the provider will not say that it is gone.
-        if left.unwrap_or(false) { None } else { Some(end.clone()) }
-    }
-
-    fn signal_tagged(&self, signal: Signal) {
-        // What is missed now is found by the sweep.
-        let _ = processes::signal(ATTEMPT, self.start.attempt.as_str(), signal);
     }
 }

@@ -94,7 +94,7 @@ fn chunks(
     let Missing { unfinished, copies, needs } = missing(manifest, &states, &elsewhere);
     let missing: u64 = needs.iter().map(|need| u64::from(need.piece.bytes)).sum();
     let copied: u64 = copies.iter().map(|(piece, _, _)| u64::from(piece.bytes)).sum();
-    let units = fetch::units(manifest, needs.into_iter(), remote.limits.part);
+    let units = fetch::units(manifest, needs, remote.limits.part);
     pulled.new_bytes = missing;
     pulled.to_receive = units.iter().map(|unit| unit.range.end - unit.range.start).sum();
     meter.expect(missing + copied);
