@@ -4,6 +4,8 @@
 //! reads the rest as its source means it: batches of all GPUs or of one, accumulated or not, layouts that a program
 //! does not name. What differs between sources is written down here and nowhere in the estimates.
 
+mod program;
+
 use domain::gpu::{Gpu, GpuArchitecture};
 
 use super::ineligible::Ineligible;
@@ -15,10 +17,12 @@ use crate::estimate::limits::offloaded;
 use crate::estimate::memory::{MemoryCoefficients, MemoryEstimate, Savings, memory_with};
 use crate::estimate::time::class;
 use crate::estimate::{
-    ActivationCheckpointing, Device, FittedCoefficients, Layout, NumericFormat, OpProfile, OptimizerKind, Origin,
-    ParallelDegrees, Percentiles, Setup, Zero, seconds,
+    ActivationCheckpointing, Device, FittedCoefficients, NumericFormat, OpProfile, Origin, ParallelDegrees,
+    Percentiles, Setup, seconds,
 };
 use crate::model::ModelDescription;
+
+pub use program::{Program, ProgramHardware};
 
 /// A row, understood.
 #[derive(Debug, Clone, PartialEq)]
@@ -244,80 +248,6 @@ impl MeasuredMemory {
             fits: matches!(row.peak_sense.as_str(), "bound" | "upper"),
             tried: row.noted("largest that fit ").and(row.noted("(start ")).map(|most| most as u64),
             used: bytes("upper").map(|peak| peak / gpu.usable.0 as f64),
-        }
-    }
-}
-
-/// What the measurements' program does that no column says.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Program {
-    pub what: String,
-    pub model: ModelDescription,
-    /// Tokens of a sample, for units of tokens.
-    pub tokens: Option<f64>,
-    /// Samples a GPU and micro-batch, where the column says something else.
-    pub batch: Option<f64>,
-    pub accumulate: u64,
-    pub layout: Layout,
-    pub tensor: u32,
-    pub pipeline: u32,
-    pub zero: Zero,
-    pub recompute: ActivationCheckpointing,
-    pub optimizer: OptimizerKind,
-    pub flash: bool,
-    pub compiled: bool,
-    pub hardware: ProgramHardware,
-    /// What the row's word for the number format means, where it is not what others mean by it.
-    pub precision: Option<NumericFormat>,
-    /// Products are in fp8 where the GPU can.
-    pub eight: bool,
-    pub savings: Savings,
-    pub habits: ProgramHabits,
-    pub origin: Origin,
-    /// Blocks are recomputed, and then the optimiser's state moved to the host, only where memory is too small.
-    pub saves_if_needed: bool,
-    /// Whether blocks are recomputed is not stated, and a recipe's user may change it.
-    pub may_recompute: bool,
-    /// GPUs before Ampere ran an older program, which wrote functions out.
-    pub written_out_before_ampere: bool,
-}
-
-/// What a program's rows ran on, where no column says it.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct ProgramHardware {
-    /// The GPU, where the column names another one.
-    pub gpu: Option<String>,
-    pub gpus_per_node: Option<u32>,
-    /// The network of a node in bits per second.
-    pub network: Option<f64>,
-}
-
-impl Program {
-    /// Plain data-parallel training of `model` in eager PyTorch.
-    pub fn plain(what: impl Into<String>, model: ModelDescription) -> Program {
-        Program {
-            what: what.into(),
-            model,
-            tokens: None,
-            batch: None,
-            accumulate: 1,
-            layout: Layout::ChannelsFirst,
-            tensor: 1,
-            pipeline: 1,
-            zero: Zero::None,
-            recompute: ActivationCheckpointing::None,
-            optimizer: OptimizerKind::Adam,
-            flash: false,
-            compiled: false,
-            hardware: ProgramHardware::default(),
-            precision: None,
-            eight: false,
-            savings: Savings::default(),
-            habits: ProgramHabits::default(),
-            origin: Origin::Unknown,
-            saves_if_needed: false,
-            may_recompute: false,
-            written_out_before_ampere: false,
         }
     }
 }

@@ -6,11 +6,13 @@
 //! Under autocast, products read copies in half precision, one for each reader; normalisations, softmax and the loss
 //! compute in fp32 (PyTorch, "CUDA Ops that can autocast to float32").
 
+mod kinds;
 mod written;
 
 use crate::estimate::savings::Savings;
 use crate::estimate::{NumericFormat, Setup, Zero};
 use crate::model::{Function, Graph, Norm, OpKind, Operator, TensorId, WeightSplit};
+use kinds::{is_cheap, reuses};
 
 /// The tensors of a graph as one GPU holds them.
 #[derive(Debug, Clone)]
@@ -373,52 +375,5 @@ impl Storage {
         }
         // The gradients of the probabilities before and after the softmax.
         kept.transient += 2.0 * scores * wide;
-    }
-}
-
-/// Whether the output lies where the input was.
-fn reuses(kind: &OpKind) -> bool {
-    match kind {
-        OpKind::View => true,
-        OpKind::Activation { in_place, .. } => *in_place,
-        OpKind::Convolution { .. }
-        | OpKind::Linear { .. }
-        | OpKind::Attention { .. }
-        | OpKind::Product { .. }
-        | OpKind::Recurrent { .. }
-        | OpKind::Norm { .. }
-        | OpKind::Elementwise { .. }
-        | OpKind::Softmax { .. }
-        | OpKind::Dropout { .. }
-        | OpKind::Embedding { .. }
-        | OpKind::Pool { .. }
-        | OpKind::Resize { .. }
-        | OpKind::Copy { .. }
-        | OpKind::Loss { .. } => false,
-    }
-}
-
-/// Whether a compiler computes it again rather than keep it: functions of single values, and normalisations from
-/// statistics that are kept.
-fn is_cheap(kind: &OpKind) -> bool {
-    match kind {
-        OpKind::Activation { .. } | OpKind::Dropout { .. } => true,
-        OpKind::Elementwise { product, inputs, .. } => *product || *inputs == 1,
-        OpKind::Norm { norm, .. } => match norm {
-            Norm::Layer | Norm::Rms => true,
-            Norm::Batch | Norm::Group => false,
-        },
-        OpKind::Convolution { .. }
-        | OpKind::Linear { .. }
-        | OpKind::Attention { .. }
-        | OpKind::Product { .. }
-        | OpKind::Recurrent { .. }
-        | OpKind::Softmax { .. }
-        | OpKind::Embedding { .. }
-        | OpKind::Pool { .. }
-        | OpKind::Resize { .. }
-        | OpKind::Copy { .. }
-        | OpKind::View
-        | OpKind::Loss { .. } => false,
     }
 }
