@@ -82,13 +82,13 @@ fn a_flipped_byte_of_the_newest_checkpoint_costs_an_interval_and_nothing_else() 
     assert!(resumed.out.contains("\"passed_over\":[\""), "the damage is told");
 }
 
-/// A home whose only run was stopped before its end, and the epochs of that run: as many as it takes for the order to
-/// arrive in time, however fast a step is here.
+/// A home whose only run was stopped before its end and after its first checkpoint, and the epochs of that run: as many
+/// as it takes for the order to arrive in time, however fast a step is here.
 fn stopped_midway() -> (u32, Home) {
     for epochs in [200, 2000, 20_000] {
         let home = Home::new();
         let mut running = home.start(&["run", text(&job_of(&home, epochs, 100, "", ""))]);
-        home.until("a step", || ["running", "trained"].contains(&home.state().as_str()));
+        home.until("a checkpoint", || checkpoints(&home) > 0 || home.state() == "trained");
         home.gradus(&["stop", "last"]);
         running.wait().unwrap();
         if home.state() != "trained" {
@@ -96,6 +96,13 @@ fn stopped_midway() -> (u32, Home) {
         }
     }
     panic!("every run was over before it could be stopped");
+}
+
+/// Checkpoints of the only run of a home that are whole.
+fn checkpoints(home: &Home) -> usize {
+    let Some(Ok(run)) = fs::read_dir(home.path().join("runs")).ok().and_then(|mut runs| runs.next()) else { return 0 };
+    let Ok(files) = fs::read_dir(run.path().join("checkpoints")) else { return 0 };
+    files.flatten().filter(|file| file.file_name().to_string_lossy().starts_with("manifest-")).count()
 }
 
 /// Flips a bit in the middle of a file of the newest checkpoint.

@@ -143,7 +143,7 @@ fn wrong_labels_are_named() {
         assert!(message.contains(expected), "{message} has no `{expected}`");
     };
     check("class 2 is not known", "0 .5 .5 .1 .1\n2 .5 .5 .1 .1\n");
-    check("`disc` is no number", "disc .5 .5 .1 .1\n");
+    check("`disc` is not a class number", "disc .5 .5 .1 .1\n");
     check("four are needed", "1 .5 .5 .1\n");
     check("does not lie in its image", "1 .9 .5 .4 .1\n");
     check("class 4294967295 is beyond the last", "4294967295 .5 .5 .1 .1\n");
