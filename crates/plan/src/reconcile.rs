@@ -141,11 +141,8 @@ fn for_instance(
     let sight = facts.sights.get(id).copied();
     let is_stopping = matches!(run.state, RunState::Stopping { .. });
     let is_silent = is_silent(facts, policy, id, instance);
-    let gone = |usage: Option<Usage>| {
-        let started = instance.started.unwrap_or(instance.intended);
-        // A provider that keeps no record of it cannot say for how long it was rented; what it was taken for counts.
-        let elapsed = facts.rent(id, instance).unwrap_or_default();
-        let usage = usage.unwrap_or(Usage { started, elapsed });
+    let rented_for = |elapsed| Usage { started: instance.started.unwrap_or(instance.intended), elapsed };
+    let gone = |usage: Usage| {
         let mut actions = Vec::new();
         if let Some((attempt, state)) = world.active_attempt(run)
             && state.instance == *id
@@ -158,9 +155,13 @@ fn for_instance(
     };
     match (&instance.state, sight) {
         (InstanceState::Released { .. }, _) => Vec::new(),
-        (_, Some(Sight::Gone(usage))) => gone(usage),
-        // Missing is not gone: what was rented a moment ago may not be listed yet.
-        (InstanceState::Releasing, Some(Sight::Unknown)) if facts.is_gone_by_absence(id, instance) => gone(None),
+        // Without usage it never began, by the provider's own proof.
+        (_, Some(Sight::Gone(usage))) => gone(usage.unwrap_or(rented_for(Elapsed(0)))),
+        // Missing is not gone: what was rented a moment ago may not be listed yet. A provider that keeps no record of it
+        // cannot say for how long it was rented, so what it was taken for counts.
+        (InstanceState::Releasing, Some(Sight::Unknown)) if facts.is_gone_by_absence(id, instance) => {
+            gone(rented_for(facts.rent(id, instance).unwrap_or_default()))
+        }
         (InstanceState::Releasing, _) => vec![Action::Terminate { instance: id.clone() }],
         (InstanceState::Intended, _) if run.state.is_final() || is_stopping => {
             vec![Action::Release { instance: id.clone() }]

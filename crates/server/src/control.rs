@@ -249,8 +249,7 @@ impl<'a> Control<'a> {
         self.missing.retain(|id, _| self.sights.contains_key(id));
     }
 
-    /// Notes whether a launch that was asked for is in doubt. Until the provider has had its time to list the instance,
-    /// that one is not listed says nothing.
+    /// Notes whether a launch that was asked for is in doubt.
     fn note_launch(&mut self, id: &InstanceId) {
         let instance = self.state.world().instances.get(id);
         if instance.is_some_and(|instance| matches!(instance.state, InstanceState::Intended)) {
@@ -260,7 +259,6 @@ impl<'a> Control<'a> {
         } else {
             self.in_doubt.remove(id);
         }
-        self.missing.remove(id);
     }
 
     /// Performs what is decided until nothing more changes. Each pass looks anew, for the last one may have rented.
@@ -275,6 +273,10 @@ impl<'a> Control<'a> {
                     Action::Rent { instance, .. } | Action::Launch { instance } => Some(instance.clone()),
                     _ => None,
                 };
+                // Before the request: another process may append while it is out, and its outcome is then not noted.
+                if let Some(instance) = &launched {
+                    self.missing.remove(instance);
+                }
                 match perform::perform(&mut self.state, self.home, self.providers, action) {
                     // Another process has appended since: what was decided may not hold any more.
                     Err(Error::Illegal(_)) => break,

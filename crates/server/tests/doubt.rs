@@ -23,6 +23,8 @@ struct Cloud {
     lost_replies: usize,
     /// Whether a request is refused.
     is_full: bool,
+    /// Whether machines end before their rent begins.
+    is_stillborn: bool,
     requests: Vec<String>,
     machines: BTreeMap<String, Machine>,
 }
@@ -74,6 +76,7 @@ impl Provider for Shared {
         let cloud = self.0.lock().unwrap();
         let machine = cloud.machines.values().find(|machine| machine.instance == *instance);
         Ok(match machine {
+            Some(_) if cloud.is_stillborn => Sight::Gone(None),
             Some(machine) if machine.rented.elapsed() >= LISTED_WITHIN => match machine.ended {
                 None => Sight::Alive,
                 Some(ended) => {
@@ -185,4 +188,12 @@ fn what_was_never_rented_costs_nothing() {
     let world = attend(&cloud, true, |world| world.runs.values().all(|run| run.bill.is_some()));
     let bill = world.runs.values().next().and_then(|run| run.bill.clone()).expect("the run has a bill");
     assert_eq!((bill.total, cloud.0.lock().unwrap().machines.len()), (Money::default(), 0));
+}
+
+#[test]
+fn a_machine_that_never_began_costs_nothing() {
+    let cloud = shared(Cloud { is_stillborn: true, ..Cloud::default() });
+    let world = attend(&cloud, true, |world| world.runs.values().all(|run| run.bill.is_some()));
+    let bill = world.runs.values().next().and_then(|run| run.bill.clone()).expect("the run has a bill");
+    assert_eq!(bill.total, Money::default(), "the provider's proof counts, not the time that it was waited for");
 }
