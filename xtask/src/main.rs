@@ -30,6 +30,7 @@ usage: cargo xtask COMMAND
   check --figures  print the structure of the code in numbers
   check --offences print every offence against the checks of words and structure, known ones included
   chaos [ARGS…]    kill runs at every phase; they must end as if undisturbed
+  sim [ARGS…]      run the control protocol against a simulated cloud, thousands of schedules a second
   bench [ARGS…]    step time against PyTorch, a run's step against the bare one, scores against torchvision, plans
   fit FOLDER       fit the planner's numbers to tables of measurements; writes catalog/fitted.json
   lab [ARGS…]      start and stop moto, which speaks S3, to try things by hand
@@ -81,6 +82,7 @@ fn dispatch(root: &Path, arguments: &[String]) -> Option<Outcome> {
         ("check", [flag]) if flag == "--offences" => Some(check::offences(root)),
         ("check", [flag]) if flag == "--prune" => Some(check::prune(root)),
         ("chaos", arguments) => Some(chaos::chaos(root, arguments)),
+        ("sim", arguments) => Some(test::sim(root, arguments)),
         ("bench", arguments) => Some(bench::bench(root, arguments)),
         ("fit", [folder]) => Some(fit::fit(root, folder)),
         ("lab", arguments) => Some(lab::lab(root, arguments)),

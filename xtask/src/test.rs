@@ -15,6 +15,9 @@ use crate::{chaos, check};
 /// Runs that are killed and compared in the whole, and in the long layer.
 const CHAOS_RUNS: [&str; 2] = ["100", "1000"];
 
+/// Schedules of the simulated control protocol in the whole.
+const SCHEDULES: u64 = 50_000;
+
 /// Its tests train.
 const TRAINER: &str = "gradus-train";
 
@@ -58,9 +61,17 @@ fn whole(root: &Path, chaos_runs: &str) -> Outcome {
         tests.env("PYTHONPATH", peers::moto()?);
         doing::run(&mut tests, "`cargo xtask lab start` starts the same moto to try by hand")
     })?;
+    step("schedules", || sim(root, &["--seeds".to_owned(), format!("0..{SCHEDULES}")]))?;
     let arguments = ["--runs", chaos_runs, "--seed", "1"].map(str::to_owned);
     let line = step("chaos", || chaos::chaos(root, &arguments))?;
     Ok(format!("{line}\neverything passed"))
+}
+
+/// Runs schedules of the control protocol against a simulated cloud.
+pub fn sim(root: &Path, arguments: &[String]) -> Outcome {
+    let mut command = doing::cargo(root, &["run", "--release", "--quiet", "--package", "gradus-sim", "--"]);
+    doing::run(command.args(arguments), "`cargo xtask sim --explain SEED` tells what happens in a schedule")?;
+    Ok("every schedule came to its end".to_owned())
 }
 
 /// The fast layer: what of the checks needs no build, and the tests beside the code.

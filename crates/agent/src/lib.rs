@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use attempt::library::check as libraries;
+pub use control::Departure;
 
 /// What an agent needs to know beyond its folder's `launch.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,33 +62,6 @@ impl Default for Patience {
             leftovers: Duration::from_secs(1),
             ready: Duration::from_secs(600),
             step: Duration::from_secs(60),
-        }
-    }
-}
-
-/// Why an agent left; `exit_code` tells them apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Departure {
-    /// The loop ordered it.
-    Ordered,
-    /// A signal asked for it.
-    Signalled,
-    /// The loop did not answer for longer than the lease.
-    LeaseOver,
-    /// Another agent looks after this instance.
-    Attended,
-    /// An agent has lived in this folder before; an instance is rented once.
-    Spent,
-}
-
-impl Departure {
-    /// The code that the process exits with.
-    pub fn exit_code(self) -> u8 {
-        match self {
-            Departure::Ordered | Departure::Signalled => 0,
-            Departure::LeaseOver => 64,
-            Departure::Attended => 65,
-            Departure::Spent => 66,
         }
     }
 }

@@ -53,7 +53,7 @@ pub use fence::claim;
 pub use manifest::{BestEntry, CHAIN_SCHEMA, ChainEntry, CheckpointManifest, FileEntry, SCHEMA};
 #[cfg(feature = "mutants")]
 pub use mutant::Mutant;
-pub use restore::{LoadedCheckpoint, newest_verified};
+pub use restore::{LoadedCheckpoint, newest_usable, newest_verified};
 pub use snapshot::{BestWeights, Snapshot, WriterIdentity};
 pub use tensor::{Dtype, Tensor, read_tensors, write_tensors};
 pub use writer::CheckpointWriter;

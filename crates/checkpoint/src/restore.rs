@@ -56,9 +56,26 @@ enum Rejected {
 /// # Errors
 /// [`Error::Unreadable`] when the folder, or a checkpoint newer than all that verify, cannot be read now.
 pub fn newest_verified(folder: &Path, job_hash: &str) -> Result<(Option<LoadedCheckpoint>, Vec<String>), Error> {
+    newest_usable(folder, job_hash, &|_| Ok(()))
+}
+
+/// The same of those that are of use: a checkpoint for which `usable` has half a sentence against it is passed over as
+/// one that does not verify.
+///
+/// # Errors
+/// As [`newest_verified`].
+pub fn newest_usable(
+    folder: &Path,
+    job_hash: &str,
+    usable: &dyn Fn(&LoadedCheckpoint) -> Result<(), String>,
+) -> Result<(Option<LoadedCheckpoint>, Vec<String>), Error> {
     let mut passed_over = Vec::new();
     for step in steps(folder)? {
-        match load(folder, step, job_hash) {
+        let loaded = load(folder, step, job_hash).and_then(|loaded| match usable(&loaded) {
+            Ok(()) => Ok(loaded),
+            Err(why) => Err(Rejected::Damaged(why)),
+        });
+        match loaded {
             Ok(loaded) => return Ok((Some(loaded), passed_over)),
             Err(Rejected::Damaged(why)) => {
                 passed_over.push(format!("the checkpoint of step {step} is not used: {why}"));

@@ -124,7 +124,7 @@ fn unreadable(folder: &Path, name: &str) -> String {
     use std::os::unix::fs::PermissionsExt;
     let path = folder.join("checkpoints").join(name);
     let before = fs::metadata(&path).unwrap().permissions();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     // Root may read everything, so a copy of this program runs as somebody else; the id of `nobody`.
     let script = r#"cp "$RANK" "$FOLDER/../me"; chmod 755 "$FOLDER/../me"; RANK="$FOLDER/../me"
         rank() { PHASE="$1" setpriv --reuid=65534 --clear-groups "$RANK" --exact rank --ignored --nocapture; }

@@ -33,9 +33,9 @@ use crate::settings::GlobalSettings;
 const EXIT_CODES: &str = "\
 Exit codes:
     0  success
-    1  internal error
-    2  usage error: wrong arguments or job file, or a file, folder or bucket that does not exist
-    3  environment error: permissions, disk space, damaged data, network, provider
+    1  internal error: a bug in gradus
+    2  usage error: arguments, job file, missing path
+    3  environment error: permissions, disk, data, network
   100  the run failed
   101  the run has not finished
   102  no such run
@@ -55,13 +55,13 @@ Get started: gradus run examples/digits.yaml";
 )]
 struct Arguments {
     /// Folder that holds all state [default: `GRADUS_HOME`, else the platform's data folder]
-    #[arg(long, global = true, value_name = "FOLDER")]
+    #[arg(long, global = true, value_name = "FOLDER", help_heading = "Global options")]
     home: Option<PathBuf>,
     /// Print JSON to stdout: one value, or one value per line for lists and followed runs
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Global options")]
     json: bool,
     /// Show the values of `envs` in JSON output; secrets stay hidden
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Global options")]
     show_values: bool,
     #[command(subcommand)]
     command: Commands,

@@ -21,6 +21,8 @@ pub struct Printer {
     masked: Vec<String>,
     /// Whether values of `envs` are printed.
     shows_values: bool,
+    /// Whether neither progress nor the output of programs is printed.
+    quiet: bool,
     /// The first failure to write data.
     failure: Option<std::io::Error>,
 }
@@ -36,6 +38,7 @@ impl Printer {
             progress: false,
             masked: Vec::new(),
             shows_values: false,
+            quiet: false,
             failure: None,
         }
     }
@@ -58,6 +61,16 @@ impl Printer {
     /// Whether values of `envs` are printed.
     pub fn shows_values(&self) -> bool {
         self.shows_values
+    }
+
+    /// Prints neither progress nor the output of programs from now on, if `quiet` says so.
+    pub fn quiet(&mut self, quiet: bool) {
+        self.quiet = quiet;
+    }
+
+    /// Whether neither progress nor the output of programs is printed.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
     }
 
     fn masking(&self, text: &str) -> String {
@@ -126,6 +139,9 @@ impl Printer {
 
     /// The progress line: overwritten on a terminal, a line of its own in a log.
     pub fn progress(&mut self, line: &str) {
+        if self.quiet {
+            return;
+        }
         if !self.terminal {
             return self.say(line);
         }
@@ -135,8 +151,20 @@ impl Printer {
         self.progress = true;
     }
 
-    /// Prints an error, its causes and its hint.
+    /// Prints an error, its causes and its hint; with `--json` as one JSON value, to stderr as well.
     pub fn error(&mut self, error: &Error) {
+        if self.json {
+            let value = serde_json::json!({
+                "event": "error",
+                "message": plain(&error.to_string()),
+                "causes": causes(error),
+                "hint": error.hint(),
+                "code": error.code(),
+            });
+            self.clear();
+            let text = escaped(&value.to_string());
+            return emit(&mut std::io::stderr().lock(), &self.masking(&format!("{text}\n")));
+        }
         let red = self.paint("31;1");
         let bold = self.paint("1");
         let reset = self.paint("0");
@@ -177,6 +205,12 @@ impl Printer {
             emit(&mut std::io::stderr().lock(), "\r\x1b[2K");
         }
     }
+}
+
+/// What an error says that caused it, the nearest first.
+fn causes(error: &Error) -> Vec<String> {
+    let first = std::error::Error::source(error);
+    std::iter::successors(first, |cause| cause.source()).map(|cause| plain(&cause.to_string())).collect()
 }
 
 /// A message that cannot be written is no reason to stop.

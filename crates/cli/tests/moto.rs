@@ -144,7 +144,7 @@ fn a_run_from_a_bucket_gives_the_weights_of_a_run_from_the_folder() {
     let check = |data: &str, expected: &str| {
         let output = scene.run(data);
         let text = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && text.contains(expected) && text.contains("hint:"), "{data}: {text}");
+        assert!(!output.status.success() && text.contains(expected) && text.contains("\"hint\":"), "{data}: {text}");
     };
     check("s3://nobucket/x", "there is no bucket `nobucket`");
     check("s3://bucket/nothing", "there is nothing at `s3://bucket/nothing`");

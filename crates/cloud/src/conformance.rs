@@ -1,104 +1,146 @@
 //! What every provider must show, against the real thing or its twin.
 //!
-//! A test of each provider calls [`check`]. It rents one machine, and asks for everything twice.
+//! A test of each provider calls [`check`]. It rents one machine, and asks for everything twice. It waits for what the
+//! provider's traits allow to take time, and for no longer than they say.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use domain::InstanceId;
+use domain::rental::{EndRequest, MachineState, SeenMachine};
 use domain::run::Usage;
 use domain::wire::Entry;
+use domain::{Elapsed, InstanceId};
 
-use crate::provider::{Launch, Provider, Sight};
+use crate::provider::{LaunchRequest, Provider, ProviderAnswer, ProviderCall, offers};
 
-/// Between two looks while something is waited for.
+/// Between two looks while something is waited for, where the provider says nothing shorter.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Rents one machine under the name `instance`, ends it, and checks every promise of [`Provider`] on the way.
-/// `patience` is how long the provider may take to start or end it, and `is_metered` says whether its rent is more than
-/// nothing yet.
+/// `patience` is how long the provider may take to end it, and `is_metered` says whether its rent is more than nothing
+/// yet.
 ///
 /// # Panics
 /// When a promise is broken.
 pub fn check(provider: &dyn Provider, instance: &InstanceId, patience: Duration, is_metered: &dyn Fn() -> bool) {
     machines_are_offered(provider);
-    let launch = nothing_is_known_before_a_launch(provider, instance);
+    let request = nothing_is_known_before_a_launch(provider, instance);
     let before = Instant::now();
-    a_token_rents_once(provider, &launch);
-    let deadline = Instant::now() + patience;
-    while !is_metered() {
-        assert!(Instant::now() < deadline, "metered within {patience:?} of its launch");
-        sleep(LOOK);
-    }
-    assert_eq!(sight(provider, instance), Sight::Alive, "alive until released");
-    let usage = a_release_ends_it(provider, instance, patience);
+    a_token_rents_once(provider, &request);
+    let boots = time(provider.traits().boots_within);
+    wait("it is metered", boots, || is_metered().then_some(()));
+    assert_eq!(seen(provider, instance).map(|machine| machine.state), Some(MachineState::Running), "it runs");
+    let usage = an_end_request_ends_it(provider, instance, patience);
     let (rented, metered) = (before.elapsed().as_secs_f64(), usage.elapsed.as_secs_f64());
     assert!(metered > 0.0 && metered <= rented, "{metered} s were metered of at most {rented} s");
-    what_is_gone_stays_gone(provider, &launch, usage);
+    what_is_gone_stays_gone(provider, &request, usage);
 }
 
 fn machines_are_offered(provider: &dyn Provider) {
-    let offers = provider.offers().expect("offers are listed");
+    let offers = offers(provider).expect("offers are listed");
     assert!(!offers.is_empty(), "there is an offer");
     assert!(offers.iter().all(|offer| offer.provider == provider.name()), "offers carry the provider's name");
     assert!(offers.iter().all(|offer| offer.node.cores > 0 && offer.node.memory.0 > 0), "offers describe the machine");
 }
 
-/// Returns the launch that the other promises are checked with.
-fn nothing_is_known_before_a_launch(provider: &dyn Provider, instance: &InstanceId) -> Launch {
-    assert_eq!(sight(provider, instance), Sight::Unknown, "what was never asked for is unknown");
-    provider.release(instance).expect("releasing what was never asked for does no harm");
-    assert_eq!(count(provider, instance), 0);
-    assert_eq!(last_words(provider, instance), [], "what was never asked for left no events");
-    let offer = provider.offers().expect("offers are listed").remove(0);
-    Launch { instance: instance.clone(), token: format!("{instance}-token"), offer }
+/// Returns the request that the other promises are checked with.
+fn nothing_is_known_before_a_launch(provider: &dyn Provider, instance: &InstanceId) -> LaunchRequest {
+    assert_eq!(seen(provider, instance), None, "what was never asked for is not seen");
+    end(provider, instance);
+    assert_eq!(last_events(provider, instance), [], "what was never asked for left no events");
+    let offer = offers(provider).expect("offers are listed").remove(0);
+    let token = format!("{instance}-token");
+    LaunchRequest { members: vec![instance.clone()], token, offer, price_cap: None, expires: None }
 }
 
-fn a_token_rents_once(provider: &dyn Provider, launch: &Launch) {
-    let instance = &launch.instance;
+fn a_token_rents_once(provider: &dyn Provider, request: &LaunchRequest) {
+    let instance = &request.members[0];
+    let mut handles = Vec::new();
     for time in ["first", "second"] {
-        provider.launch(launch).unwrap_or_else(|error| panic!("the {time} launch is taken: {error}"));
-        assert_eq!(sight(provider, instance), Sight::Alive, "seen alive after the {time} launch");
+        match launch(provider, request) {
+            ProviderAnswer::Accepted(members) => handles.extend(members),
+            other => panic!("the {time} launch is taken, and not {other:?}"),
+        }
     }
-    let other = Launch { token: "another token".into(), ..launch.clone() };
-    assert!(provider.launch(&other).is_err(), "another token for the same name is refused");
-    assert_eq!(count(provider, instance), 1, "two launches rent one machine");
+    assert_eq!(handles[0], handles[1], "two launches rent one machine");
+    let visible = time(provider.traits().visible_within);
+    let machine = wait("it is listed", visible, || seen(provider, instance));
+    assert_eq!(machine.handle, handles[0].1, "it is listed by the name that the launch has told");
+    let other = LaunchRequest { token: "another token".into(), ..request.clone() };
+    assert!(
+        !matches!(launch(provider, &other), ProviderAnswer::Accepted(_)),
+        "another token for the same name is refused"
+    );
 }
 
-fn a_release_ends_it(provider: &dyn Provider, instance: &InstanceId, patience: Duration) -> Usage {
-    let deadline = Instant::now() + patience;
-    loop {
-        provider.release(instance).expect("a release is taken, again and again");
-        match sight(provider, instance) {
-            Sight::Gone(usage) => return usage.expect("what was alive was metered"),
-            Sight::Alive => assert!(Instant::now() < deadline, "gone within {patience:?} of its release"),
-            Sight::Unknown => panic!("what was alive does not become unknown"),
+fn an_end_request_ends_it(provider: &dyn Provider, instance: &InstanceId, patience: Duration) -> Usage {
+    wait("it is gone", patience, || {
+        end(provider, instance);
+        match seen(provider, instance).expect("what was seen does not vanish").state {
+            MachineState::Gone(usage) => Some(usage.expect("what ran was metered")),
+            MachineState::Pending | MachineState::Running | MachineState::Ending => None,
         }
+    })
+}
+
+fn what_is_gone_stays_gone(provider: &dyn Provider, request: &LaunchRequest, usage: Usage) {
+    let instance = &request.members[0];
+    let events = last_events(provider, instance);
+    assert!(events.is_sorted_by(|one, next| one.seq < next.seq), "each event once and in order: {events:?}");
+    end(provider, instance);
+    // A launch that wrongly starts something has done so when it returns.
+    assert!(
+        matches!(launch(provider, request), ProviderAnswer::Accepted(_)),
+        "a late repetition of the launch is taken"
+    );
+    let state = seen(provider, instance).expect("what was asked about is told").state;
+    assert_eq!(state, MachineState::Gone(Some(usage)), "what is gone stays gone, with the same usage");
+    let others = view(provider, Vec::new());
+    assert!(others.iter().all(|machine| machine.instance != *instance), "what is gone is not listed unasked");
+    assert_eq!(last_events(provider, instance), events, "what is gone reports nothing more");
+}
+
+fn launch(provider: &dyn Provider, request: &LaunchRequest) -> ProviderAnswer {
+    provider.call(&ProviderCall::Launch(Box::new(request.clone())))
+}
+
+fn end(provider: &dyn Provider, instance: &InstanceId) {
+    let request = EndRequest { instance: instance.clone(), handle: None };
+    let answer = provider.call(&ProviderCall::End(vec![request]));
+    assert_eq!(answer, ProviderAnswer::Ending, "a request to end is taken, again and again");
+}
+
+fn view(provider: &dyn Provider, asked: Vec<InstanceId>) -> Vec<SeenMachine> {
+    match provider.call(&ProviderCall::Observe(asked)) {
+        ProviderAnswer::Observed(view) => view.machines,
+        other => panic!("a look is answered, and not with {other:?}"),
+    }
+}
+
+fn seen(provider: &dyn Provider, instance: &InstanceId) -> Option<SeenMachine> {
+    view(provider, vec![instance.clone()]).into_iter().find(|machine| machine.instance == *instance)
+}
+
+fn last_events(provider: &dyn Provider, instance: &InstanceId) -> Vec<Entry> {
+    match provider.call(&ProviderCall::LastEvents(instance.clone())) {
+        ProviderAnswer::LastEvents(entries) => entries,
+        other => panic!("last events are read, and not {other:?}"),
+    }
+}
+
+/// Asks until there is an answer, at least once, and for no longer than was promised.
+fn wait<T>(what: &str, within: Duration, ask: impl Fn() -> Option<T>) -> T {
+    let deadline = Instant::now() + within;
+    loop {
+        let is_last = Instant::now() >= deadline;
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(!is_last, "{what} within {within:?}");
         sleep(LOOK);
     }
 }
 
-fn what_is_gone_stays_gone(provider: &dyn Provider, launch: &Launch, usage: Usage) {
-    let instance = &launch.instance;
-    let events = last_words(provider, instance);
-    assert!(events.is_sorted_by(|one, next| one.seq < next.seq), "each event once and in order: {events:?}");
-    provider.release(instance).expect("releasing what is gone does no harm");
-    // A launch that wrongly starts something has done so when it returns.
-    provider.launch(launch).expect("a late repetition of the launch is taken");
-    assert_eq!(sight(provider, instance), Sight::Gone(Some(usage)), "what is gone stays gone, with the same usage");
-    assert_eq!(count(provider, instance), 0, "what is gone is not listed");
-    assert_eq!(last_words(provider, instance), events, "what is gone reports nothing more");
-}
-
-fn sight(provider: &dyn Provider, instance: &InstanceId) -> Sight {
-    provider.sight(instance).expect("a sight is answered")
-}
-
-fn last_words(provider: &dyn Provider, instance: &InstanceId) -> Vec<Entry> {
-    provider.last_words(instance).expect("unacknowledged events are read")
-}
-
-fn count(provider: &dyn Provider, instance: &InstanceId) -> usize {
-    let listed = provider.list().expect("instances are listed");
-    listed.iter().filter(|listed| *listed == instance).count()
+fn time(elapsed: Elapsed) -> Duration {
+    Duration::from_micros(elapsed.0)
 }

@@ -11,4 +11,6 @@ pub mod provider;
 
 pub use catalog::Catalog;
 pub use local::{Local, LocalSettings};
-pub use provider::{Error, Launch, LaunchError, Provider, ProviderTraits, Sight};
+pub use provider::{
+    Error, LaunchError, LaunchRequest, Provider, ProviderAnswer, ProviderCall, ProviderTraits, Sight, offers,
+};

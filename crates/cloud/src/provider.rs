@@ -1,76 +1,49 @@
 //! The contract of every provider.
 
-use domain::wire::Entry;
-use domain::{InstanceId, Offer};
+use domain::Offer;
 
-pub use domain::run::{ProviderTraits, Sight};
+pub use domain::rental::{LaunchRequest, ProviderAnswer, ProviderCall, ProviderTraits};
+pub use domain::run::Sight;
 
 /// A place where machines are rented.
-pub trait Provider {
+///
+/// It never decides. It does what it is asked, says what it sees, and keeps what its traits promise:
+///
+/// - A launch that is asked for again with the same token rents nothing more, for as long as
+///   [`ProviderTraits::token_lifetime`]. [`ProviderAnswer::Refused`] is its word that the request has rented nothing and
+///   will not; whatever leaves that open, such as a lost reply, is [`ProviderAnswer::Doubt`].
+/// - A machine that was rented is listed within [`ProviderTraits::visible_within`]. It is said to be gone only when
+///   nothing of it is left, with what was used of it. What is gone stays gone.
+/// - An agent is to its machine what the first process is to a container: the provider ends what a dead agent left
+///   behind, whether or not its end was asked for. What a living agent attends is never touched.
+pub trait Provider: Send + Sync {
     /// The provider's name, as offers carry it.
     fn name(&self) -> &'static str;
 
     /// What it promises about time.
     fn traits(&self) -> ProviderTraits;
 
-    /// What can be rented now.
-    ///
-    /// # Errors
-    /// [`Error`] when the provider cannot be asked.
-    fn offers(&self) -> Result<Vec<Offer>, Error>;
-
-    /// Rents a machine and starts an agent on it. Asking again with the same token rents nothing more, whatever
-    /// crashed in between.
-    ///
-    /// # Errors
-    /// [`LaunchError::Refused`] is the provider's word that nothing was rented. Whatever leaves that open, such as a lost
-    /// answer, is [`LaunchError::InDoubt`].
-    fn launch(&self, launch: &Launch) -> Result<(), LaunchError>;
-
-    /// What the provider sees of an instance. One that was launched may be [`Sight::Unknown`] for
-    /// [`ProviderTraits::visible_within`].
-    ///
-    /// An agent is to its instance what the first process is to a container: the provider ends what a dead agent left
-    /// behind, whether or not a release was asked for, and this is where it may do so. It says [`Sight::Gone`] only
-    /// when nothing of the instance is left. What a living agent attends is never touched.
-    ///
-    /// # Errors
-    /// [`Error`] when it cannot be asked. That is not the same as gone.
-    fn sight(&self, instance: &InstanceId) -> Result<Sight, Error>;
-
-    /// Asks the provider to end an instance; [`Provider::sight`] tells when it is gone. Asking again does no harm.
-    ///
-    /// # Errors
-    /// [`Error`] when it cannot be asked.
-    fn release(&self, instance: &InstanceId) -> Result<(), Error>;
-
-    /// What the agent of an instance had to say and may not have been heard with, oldest first, as far as the provider
-    /// keeps it. Once the instance is gone nothing is added, so it is to be asked after [`Provider::sight`] has said
-    /// [`Sight::Gone`] and before the rent is settled. Words that were heard before may be among them. None by default:
-    /// not every machine leaves something behind.
-    ///
-    /// # Errors
-    /// [`Error`] when it cannot be asked.
-    fn last_words(&self, _instance: &InstanceId) -> Result<Vec<Entry>, Error> {
-        Ok(Vec::new())
-    }
-
-    /// Every instance of this owner that the provider sees alive, known to us or not.
-    ///
-    /// # Errors
-    /// [`Error`] when it cannot be asked.
-    fn list(&self) -> Result<Vec<InstanceId>, Error>;
+    /// Does what it is asked, and answers. It may take long; the caller gives up by itself, and then what was asked may
+    /// have been done or not.
+    fn call(&self, call: &ProviderCall) -> ProviderAnswer;
 }
 
-/// A machine to rent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Launch {
-    /// Its name with us; the machine is tagged with it.
-    pub instance: InstanceId,
-    /// The same token rents the same machine.
-    pub token: String,
-    /// Which offer.
-    pub offer: Offer,
+/// What can be rented now.
+///
+/// # Errors
+/// [`Error`] when the provider cannot be asked.
+pub fn offers(provider: &dyn Provider) -> Result<Vec<Offer>, Error> {
+    let why = match provider.call(&ProviderCall::Offers) {
+        ProviderAnswer::Offers(offers) => return Ok(offers),
+        ProviderAnswer::Unavailable(why) | ProviderAnswer::Doubt(why) => why,
+        ProviderAnswer::Refused(refusal) => refusal.message(),
+        _ => "it gave another answer".to_owned(),
+    };
+    Err(Error {
+        provider: provider.name(),
+        doing: "list what can be rented".into(),
+        source: std::io::Error::other(why),
+    })
 }
 
 /// Why a machine was not rented, as far as is known.
@@ -95,4 +68,11 @@ pub struct Error {
     /// Why not.
     #[source]
     pub source: std::io::Error,
+}
+
+impl Error {
+    /// What failed and why, in one line.
+    pub fn chain(&self) -> String {
+        format!("{self}: {}", self.source)
+    }
 }

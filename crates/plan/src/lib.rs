@@ -19,7 +19,7 @@ pub mod utilisation;
 pub mod world;
 
 pub use orders::{hear, orders};
-pub use reconcile::{Action, LaunchDoubt, ObservedState, Policy, SubmitTrial, reached, reconcile};
+pub use reconcile::{Action, LaunchDoubt, ObservedState, Policy, SubmitTrial, due, reached, reconcile, wind_down};
 pub use resume::Resumption;
 pub use world::{
     AttemptState, Illegal, Instance, Measured, Run, RunAttempt, SweepRecord, SweepState, World, bill, spent,

@@ -3,13 +3,19 @@
 use domain::rank::Report;
 use domain::run::{InstanceState, RunState};
 use domain::wire::{AgentCommand, AgentEvent, Entry, Start};
-use domain::{AttemptId, Event, InstanceId, RunId};
+use domain::{AttemptId, Duration, Event, InstanceId, RunId};
 
+use crate::reconcile::{Policy, wind_down};
 use crate::world::{AttemptState, Run, World};
 
 /// What an instance is wanted to do, as its agent is told with every reply. `start` fills in what only the shell
 /// knows: the folder on the node.
-pub fn orders(world: &World, id: &InstanceId, start: impl Fn(&RunId, &Run, &AttemptId) -> Start) -> Vec<AgentCommand> {
+pub fn orders(
+    world: &World,
+    policy: &Policy,
+    id: &InstanceId,
+    start: impl Fn(&RunId, &Run, &AttemptId) -> Start,
+) -> Vec<AgentCommand> {
     let Some(instance) = world.instances.get(id) else { return vec![AgentCommand::Leave] };
     match instance.state {
         InstanceState::Releasing | InstanceState::Released { .. } => return vec![AgentCommand::Leave],
@@ -21,7 +27,8 @@ pub fn orders(world: &World, id: &InstanceId, start: impl Fn(&RunId, &Run, &Atte
         return Vec::new();
     }
     if matches!(run.state, RunState::Stopping { .. }) {
-        return vec![AgentCommand::Stop { attempt: attempt.clone() }];
+        let within = Duration::from_micros(wind_down(policy, run.job.budget, run.plan.offer.rate).0);
+        return vec![AgentCommand::Stop { attempt: attempt.clone(), within: Some(within) }];
     }
     vec![AgentCommand::Start(Box::new(start(&instance.run, run, attempt)))]
 }

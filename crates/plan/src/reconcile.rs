@@ -3,6 +3,8 @@
 //! [`reconcile`] looks at everything that is known and seen, and says what is to be done now. It is level-triggered:
 //! called again with the same facts it says the same, so a crash between saying and doing costs nothing.
 
+mod due;
+mod limits;
 mod observed;
 
 use domain::event::RunEnd;
@@ -11,8 +13,10 @@ use domain::sweep::{SweepEnd, Trial};
 use domain::{AttemptId, Cause, Elapsed, Fence, Finding, InstanceId, Job, Money, Offer, Plan, RunId, SweepId};
 
 use crate::sweep;
-use crate::world::{Instance, Run, World, bill, spent};
+use crate::world::{Instance, Run, World, bill};
 
+pub use due::due;
+pub use limits::{reached, wind_down};
 pub use observed::{LaunchDoubt, ObservedState};
 
 /// What the loop may do.
@@ -24,13 +28,42 @@ pub struct Policy {
     pub backoff: Elapsed,
     /// The longest wait between restarts.
     pub backoff_max: Elapsed,
-    /// Rent that is kept back from a budget to save the state and leave.
+    /// The longest time that a run is given to save its state and leave; what it is given is kept back from its budget
+    /// ([`wind_down`]).
     pub saving: Elapsed,
     /// A machine whose agent has not spoken for so long is given up: longer than its lease, after which it ends itself.
     /// One whose agent has never spoken is given the time that its provider takes to boot it.
     pub silence: Elapsed,
     /// Wait before a launch that is in doubt is asked for again; doubled each time, up to `backoff_max`.
     pub doubt: Elapsed,
+    /// How long an agent may go on without a reply before it saves, ends its ranks and leaves.
+    pub lease: Elapsed,
+    /// When an agent calls again, while nothing is wanted of it.
+    pub heartbeat: Elapsed,
+    /// When it calls again while it waits for its first command.
+    pub heartbeat_idle: Elapsed,
+    /// A machine with our tag that no run has is ended after so long.
+    pub strangers: Elapsed,
+}
+
+impl Policy {
+    /// Wait after so many requests for a launch that is in doubt.
+    pub(crate) fn wait_in_doubt(&self, requests: u32) -> Elapsed {
+        self.doubled(self.doubt, requests.saturating_sub(1))
+    }
+
+    /// Wait before a run that failed without progress, or found no machine, is tried again.
+    pub(crate) fn rest(&self, run: &Run) -> Elapsed {
+        let failures = run.restarts.max(run.error_restarts).saturating_sub(1).max(run.waits);
+        if !matches!(run.state, RunState::Recovering { .. }) || failures == 0 {
+            return Elapsed(0);
+        }
+        self.doubled(self.backoff, failures - 1)
+    }
+
+    fn doubled(&self, wait: Elapsed, times: u32) -> Elapsed {
+        Elapsed(wait.0.saturating_mul(1 << times.min(20)).min(self.backoff_max.0))
+    }
 }
 
 impl Default for Policy {
@@ -39,9 +72,13 @@ impl Default for Policy {
             slots: 1,
             backoff: Elapsed(250_000),
             backoff_max: Elapsed(60_000_000),
-            saving: Elapsed(5_000_000),
+            saving: Elapsed(60_000_000),
             silence: Elapsed(120_000_000),
             doubt: Elapsed(1_000_000),
+            lease: Elapsed(60_000_000),
+            heartbeat: Elapsed(200_000),
+            heartbeat_idle: Elapsed(20_000),
+            strangers: Elapsed(600_000_000),
         }
     }
 }
@@ -51,8 +88,10 @@ impl Default for Policy {
 pub enum Action {
     /// Write the intent to rent, then ask the provider.
     Rent { run: RunId, instance: InstanceId, offer: Offer, reserve: Money },
-    /// Ask the provider for an instance that was intended before a crash.
+    /// Ask the provider for an instance that was intended before a crash, or whose launch is in doubt.
     Launch { instance: InstanceId },
+    /// Write down that an instance was rented: its provider lists it, though no reply has said so.
+    RecordLaunch { instance: InstanceId },
     /// Write the intent to start an attempt; the agent hears of it with its next call.
     Start { run: RunId, attempt: AttemptId, fence: Fence, instance: InstanceId },
     /// Write down that an attempt ended with its instance.
@@ -102,7 +141,7 @@ pub struct SubmitTrial {
 pub fn reconcile(world: &World, facts: &ObservedState, policy: &Policy) -> Vec<Action> {
     let mut actions = Vec::new();
     let mut room = Room::of(world, policy);
-    let mut runs: Vec<(&RunId, &Run)> = world.runs.iter().collect();
+    let mut runs: Vec<(&RunId, &Run)> = world.open_runs().collect();
     runs.sort_by_key(|(_, run)| run.order);
     for (id, run) in runs {
         for instance_id in &run.instances {
@@ -166,9 +205,12 @@ fn for_instance(
         (InstanceState::Intended, _) if run.state.is_final() || is_stopping => {
             vec![Action::Release { instance: id.clone() }]
         }
+        (InstanceState::Intended, Some(Sight::Alive)) => vec![Action::RecordLaunch { instance: id.clone() }],
         (InstanceState::Intended, _) if !facts.attended.contains(run_id) => Vec::new(),
-        (InstanceState::Intended, _) if is_too_soon(facts, policy, id) => Vec::new(),
-        (InstanceState::Intended, _) => vec![Action::Launch { instance: id.clone() }],
+        (InstanceState::Intended, _) if may_launch(facts, policy, id, instance) => {
+            vec![Action::Launch { instance: id.clone() }]
+        }
+        (InstanceState::Intended, _) => Vec::new(),
         (InstanceState::Launching | InstanceState::Up, _) if run.state.is_final() || is_silent => {
             vec![Action::Release { instance: id.clone() }]
         }
@@ -176,22 +218,30 @@ fn for_instance(
     }
 }
 
-/// Whether a launch in doubt was asked for a moment ago.
-fn is_too_soon(facts: &ObservedState, policy: &Policy, id: &InstanceId) -> bool {
-    let Some(doubt) = facts.in_doubt.get(id) else { return false };
-    let wait = policy.doubt.0.saturating_mul(1 << doubt.requests.saturating_sub(1).min(20)).min(policy.backoff_max.0);
-    doubt.since.0 < wait
+/// Whether the provider may be asked for an instance now: nothing is under way, and where it was asked before, that
+/// was long enough ago and the same request cannot rent twice.
+fn may_launch(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> bool {
+    if facts.launching.contains(id) {
+        return false;
+    }
+    let Some(doubt) = facts.in_doubt.get(id) else { return true };
+    let is_rested = doubt.since >= policy.wait_in_doubt(doubt.requests);
+    is_rested && (!doubt.is_token_void || facts.is_gone_by_absence(id, instance))
 }
 
-/// Whether an agent has not spoken for so long that its machine is given up. Before its first word the machine boots.
+/// Whether an agent has not spoken for so long that its machine is given up.
 fn is_silent(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> bool {
-    let patience = match instance.state {
+    facts.silence.get(id).is_some_and(|silence| *silence >= patience(facts, policy, instance))
+}
+
+/// How long an agent may be silent. Before its first call the machine boots.
+fn patience(facts: &ObservedState, policy: &Policy, instance: &Instance) -> Elapsed {
+    match instance.state {
         InstanceState::Intended | InstanceState::Launching => {
             facts.traits_of(instance).map_or(policy.silence, |traits| traits.boots_within.max(policy.silence))
         }
         InstanceState::Up | InstanceState::Releasing | InstanceState::Released { .. } => policy.silence,
-    };
-    facts.silence.get(id).is_some_and(|silence| *silence >= patience)
+    }
 }
 
 /// What a run needs that is not at its end.
@@ -206,7 +256,7 @@ fn for_run(
     if let Some(end) = decided_end(world, run) {
         return Some(Action::End { run: id.clone(), end });
     }
-    if let Some(action) = limits(world, facts, policy, id, run) {
+    if let Some(action) = limits::limits(world, facts, policy, id, run) {
         return Some(action);
     }
     if matches!(run.state, RunState::Stopping { .. }) || world.active_attempt(run).is_some() {
@@ -226,6 +276,9 @@ fn for_run(
         }
         Some(_) => None,
         None if !room.has_some(world, run) => None,
+        None if !limits::affords_rent(world, facts, policy, run) => {
+            Some(Action::Stop { run: id.clone(), by: StopBy::Budget })
+        }
         None => {
             room.take(run);
             Some(rent(world, facts, id, run))
@@ -301,50 +354,14 @@ fn given_up(run: &Run, finding: &Finding, exit_code: Option<i32>) -> Option<Find
     Some(Finding { message, ..finding.clone() })
 }
 
-/// Budget and deadline.
-fn limits(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId, run: &Run) -> Option<Action> {
-    if matches!(run.state, RunState::Stopping { .. }) {
-        return None;
-    }
-    if let Some(by) = reached(world, facts, policy, run) {
-        return Some(Action::Stop { run: id.clone(), by });
-    }
-    let budget = run.job.budget?;
-    let spent = spent(world, run, &facts.rents(world));
-    let alert = budget.max.micros() as f64 * budget.alert.get();
-    if !run.alerted && spent > Money::default() && spent.micros() as f64 >= alert {
-        return Some(Action::Alert { run: id.clone(), spent });
-    }
-    None
-}
-
-/// The limit that a run has come to, so that it must stop now and cannot go on: its deadline, or a budget that is
-/// spent but for what it takes to save the state and leave.
-pub fn reached(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<StopBy> {
-    if let Some(deadline) = run.job.deadline
-        && run.age(facts.now).0 >= deadline.micros()
-    {
-        return Some(StopBy::Deadline);
-    }
-    let budget = run.job.budget?;
-    let spent = spent(world, run, &facts.rents(world));
-    let saving = run.plan.offer.rate.cost(policy.saving);
-    (spent > Money::default() && spent + saving >= budget.max).then_some(StopBy::Budget)
-}
-
-/// Whether a run that failed without progress has waited long enough; each failure doubles the wait.
+/// Whether a run that failed without progress has waited long enough.
 fn rested(facts: &ObservedState, policy: &Policy, id: &RunId, run: &Run) -> bool {
-    let failures = run.restarts.max(run.error_restarts);
-    if !matches!(run.state, RunState::Recovering { .. }) || failures <= 1 {
-        return true;
-    }
-    let wait = policy.backoff.0.saturating_mul(1 << (failures - 2).min(20)).min(policy.backoff_max.0);
-    facts.quiet.get(id).is_none_or(|quiet| quiet.0 >= wait)
+    facts.quiet.get(id).is_none_or(|quiet| *quiet >= policy.rest(run))
 }
 
 fn rent(world: &World, facts: &ObservedState, id: &RunId, run: &Run) -> Action {
     let instance = id.instance(run.instances.len() as u64 + 1);
-    let spent = spent(world, run, &facts.rents(world));
+    let spent = limits::spent_so_far(world, facts, run);
     let reserve = Money::from_micros(run.plan.reserve.micros().saturating_sub(spent.micros()).max(0));
     Action::Rent { run: id.clone(), instance, offer: run.plan.offer.clone(), reserve }
 }

@@ -45,7 +45,7 @@ fn world(budget: Option<&str>, deadline: Option<&str>) -> (World, RunId, Instanc
             offer,
             reserved,
         })),
-        Event::Launched { instance: instance.clone() },
+        Event::Launched { instance: instance.clone(), handle: None },
         Event::AgentUp { instance: instance.clone(), started: Timestamp(0) },
     ];
     let records = events.into_iter().zip(1..).map(|(event, seq)| Record { seq, at: Timestamp(0), event });
@@ -63,12 +63,16 @@ fn after(budget: Option<&str>, deadline: Option<&str>, rent: u64) -> Option<Stop
 
 #[test]
 fn a_budget_is_reached_while_it_still_pays_for_saving() {
-    let saving = Policy::default().saving.0;
-    let check = |rent, by| assert_eq!(after(Some("$0.07"), None, rent), by, "after {rent} µs");
-    check(0, None);
-    check(7 * SECOND - saving - 100_000, None);
-    check(7 * SECOND - saving, Some(StopBy::Budget));
-    check(100 * SECOND, Some(StopBy::Budget));
+    // A budget of 7 s keeps back the least there is, and the time until the agent calls; one of 7,000 s a whole minute.
+    let policy = Policy::default();
+    for (budget, bought, saving) in [("$0.07", 7 * SECOND, 5 * SECOND), ("$70", 7_000 * SECOND, policy.saving.0)] {
+        let check = |rent, by| assert_eq!(after(Some(budget), None, rent), by, "{budget} after {rent} µs");
+        let stops = bought - saving - 2 * policy.heartbeat.0;
+        check(0, None);
+        check(stops - 100_000, None);
+        check(stops, Some(StopBy::Budget));
+        check(100 * bought, Some(StopBy::Budget));
+    }
 }
 
 #[test]

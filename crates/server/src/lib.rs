@@ -1,14 +1,13 @@
 //! The control loop and its doors.
 //!
-//! [`State`] keeps the event log; [`control`] wakes on an agent's call, a timer or an interrupt, asks `plan::reconcile`
-//! what to do and lets [`perform`] do it: the only place that acts. Read `control` first.
+//! [`State`] keeps the event log; [`control`] is the shell around the controller of the crate `control`: it wakes on an
+//! agent's call, a provider's answer, a timer or an interrupt, and does what the controller says. Read `control` first.
 
 pub mod clock;
 pub mod control;
 pub mod error;
 pub mod home;
 mod loading;
-pub mod perform;
 pub mod report;
 pub mod routes;
 pub mod secrets;

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use control::OperationNote;
 use domain::series::Point;
 use domain::wire::{AgentEvent, Entry};
 use domain::{AttemptId, InstanceId, RunId, Timestamp};
@@ -38,7 +39,9 @@ impl Series {
                 "CREATE TABLE IF NOT EXISTS points (number INTEGER PRIMARY KEY, instance TEXT NOT NULL, seq INTEGER NOT NULL,
                     run TEXT NOT NULL, attempt TEXT NOT NULL, at INTEGER NOT NULL, report TEXT NOT NULL) STRICT;
                  CREATE UNIQUE INDEX IF NOT EXISTS points_once ON points (instance, seq);
-                 CREATE INDEX IF NOT EXISTS points_by_run ON points (run, number);",
+                 CREATE INDEX IF NOT EXISTS points_by_run ON points (run, number);
+                 CREATE TABLE IF NOT EXISTS operations (number INTEGER PRIMARY KEY, at INTEGER NOT NULL, subject TEXT NOT NULL,
+                    text TEXT NOT NULL, is_mistake INTEGER NOT NULL) STRICT;",
             )
         };
         set_up().map_err(doing("open"))?;
@@ -65,6 +68,33 @@ impl Series {
             transaction.commit()
         };
         insert().map_err(Error::sqlite("write", &path))
+    }
+
+    /// Writes a note into the operations log.
+    ///
+    /// # Errors
+    /// [`Error::State`] when the disk refuses.
+    pub fn note(&self, at: Timestamp, note: &OperationNote) -> Result<(), Error> {
+        let sql = "INSERT INTO operations (at, subject, text, is_mistake) VALUES (?1, ?2, ?3, ?4)";
+        let written = self.db.execute(sql, params![at.0, note.subject, note.text, note.is_mistake]);
+        written.map(|_| ()).map_err(Error::sqlite("write", &self.path))
+    }
+
+    /// The operations log, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::State`] when the database cannot be read.
+    pub fn operations(&self) -> Result<Vec<(Timestamp, OperationNote)>, Error> {
+        let rows = || -> rusqlite::Result<Vec<(Timestamp, OperationNote)>> {
+            let mut statement =
+                self.db.prepare_cached("SELECT at, subject, text, is_mistake FROM operations ORDER BY number")?;
+            let rows = statement.query_map([], |row| {
+                let note = OperationNote { subject: row.get(1)?, text: row.get(2)?, is_mistake: row.get(3)? };
+                Ok((Timestamp(row.get(0)?), note))
+            })?;
+            rows.collect()
+        };
+        rows().map_err(Error::sqlite("read", &self.path))
     }
 
     /// The points of a run after point `after`, oldest first, each with its number; a point that this version cannot

@@ -1,9 +1,9 @@
 //! How a job becomes a run.
 
+pub use control::identity::{job_hash, sha256};
 use domain::event::{Submitted, SweepSubmitted};
 use domain::sweep::Known;
-use domain::{Event, Job, Plan, RunId, SweepId, Work};
-use sha2::{Digest, Sha256};
+use domain::{Event, Job, Plan, RunId, SweepId};
 
 use crate::error::Error;
 use crate::home::Home;
@@ -62,43 +62,8 @@ fn is_same(state: &State, sealed: &Job, job: &Job) -> bool {
     open == *job
 }
 
-/// SHA-256 of what defines the result: the work and how it is divided. When and how the state is saved, how many decode
-/// threads there are, whether data is kept on the disk or in memory, when training may end early and what is noted of it do not
-/// change a step, so their checkpoints are interchangeable; and so are those of any number of ranks, among which a batch
-/// is only divided.
-pub fn job_hash(job: &Job, plan: &Plan) -> String {
-    let mut work = job.work.clone();
-    if let Work::Train(train) = &mut work {
-        train.checkpoint = domain::train::Checkpoint::default();
-        train.data.workers = 1;
-        train.data.cache = None;
-        train.data.preload = None;
-        train.stop = None;
-        train.processes = 1;
-        train.parallel = domain::train::Parallel::default();
-        train.profile = false;
-    }
-    let share = plan.share.map(domain::plan::Share::alone);
-    let text = serde_json::json!({ "work": work, "share": share }).to_string();
-    hex(&Sha256::digest(text.as_bytes()))
-}
-
-/// The token of an instance: sent with every request for it, at most 64 ASCII characters.
-pub fn token(owner: &str, instance: &domain::InstanceId) -> String {
-    hex(&Sha256::digest(format!("{owner}|{instance}").as_bytes()))[..32].to_owned()
-}
-
 /// The job's name and the last digits of a time-ordered unique number.
 fn unique(name: &str) -> String {
     let unique = uuid::Uuid::now_v7().simple().to_string();
     format!("{name}-{}{}", &unique[6..12], &unique[28..32])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// SHA-256 in hexadecimal.
-pub fn sha256(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
 }

@@ -1,7 +1,9 @@
 //! Event files as TensorBoard reads them: the scalars of a run, each step once.
 //!
 //! A file is a row of records, each framed by its length and two checksums (TFRecord); a record is an `Event` of
-//! `tensorflow/core/util/event.proto`, of which four fields and two nested messages are written here by hand.
+//! `tensorflow/core/util/event.proto`, of which four fields and two nested messages are written here by hand: 60 lines.
+//! With `prost` they would be 42 lines of structs, two more packages (`prost`, `prost-derive`) and 1.7 CPU-seconds of
+//! every first build (measured November 2026); the frames and their checksums would stay.
 //! [`encode`] is the whole format as one function; [`EventFile`] keeps such a file while a run goes on.
 
 use std::fs::{self, File, OpenOptions};

@@ -1,10 +1,12 @@
 //! Decisions and measurements are acknowledged by themselves: a run ends though nothing that it measures can be kept.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
-use cloud::{Launch, LaunchError, Provider, ProviderTraits};
+use cloud::{Provider, ProviderAnswer, ProviderCall, ProviderTraits};
+use control::EntryQueue;
 use domain::rank::{Report, Step};
-use domain::run::{AttemptEnd, Outcome, RunState, Sight};
+use domain::rental::{MachineHandle, MachineState, ProviderView, SeenMachine};
+use domain::run::{AttemptEnd, Outcome, RunState};
 use domain::wire::{AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, SCHEMA};
 use domain::{AttemptId, Elapsed, InstanceId, Job, Node, Offer, Plan, Rate, RunId, Timestamp};
 use server::control::{Control, Wake};
@@ -19,27 +21,38 @@ impl Provider for Twin {
     }
 
     fn traits(&self) -> ProviderTraits {
-        ProviderTraits { visible_within: Elapsed(0), boots_within: Elapsed(600_000_000) }
+        ProviderTraits {
+            visible_within: Elapsed(0),
+            effective_within: Elapsed(0),
+            boots_within: Elapsed(600_000_000),
+            token_lifetime: Some(Elapsed(u64::MAX)),
+            observe_every: Elapsed(20_000),
+            billing_step: Elapsed(0),
+            keeps_events: false,
+            concurrency: 1,
+        }
     }
 
-    fn offers(&self) -> Result<Vec<Offer>, cloud::Error> {
-        Ok(Vec::new())
-    }
-
-    fn launch(&self, _: &Launch) -> Result<(), LaunchError> {
-        Ok(())
-    }
-
-    fn sight(&self, _: &InstanceId) -> Result<Sight, cloud::Error> {
-        Ok(Sight::Alive)
-    }
-
-    fn release(&self, _: &InstanceId) -> Result<(), cloud::Error> {
-        Ok(())
-    }
-
-    fn list(&self) -> Result<Vec<InstanceId>, cloud::Error> {
-        Ok(Vec::new())
+    fn call(&self, call: &ProviderCall) -> ProviderAnswer {
+        let handle = |instance: &InstanceId| MachineHandle(instance.to_string());
+        let seen = |instance: &InstanceId| SeenMachine {
+            handle: handle(instance),
+            instance: instance.clone(),
+            state: MachineState::Running,
+            notice: None,
+        };
+        match call {
+            ProviderCall::Offers => ProviderAnswer::Offers(Vec::new()),
+            ProviderCall::Launch(request) => {
+                ProviderAnswer::Accepted(request.members.iter().map(|one| (one.clone(), handle(one))).collect())
+            }
+            ProviderCall::Observe(asked) => {
+                let machines = asked.iter().map(seen).collect();
+                ProviderAnswer::Observed(ProviderView { is_complete: true, machines })
+            }
+            ProviderCall::End(_) => ProviderAnswer::Ending,
+            ProviderCall::LastEvents(_) => ProviderAnswer::LastEvents(Vec::new()),
+        }
     }
 }
 
@@ -82,13 +95,13 @@ trait Queue {
     fn answered(&mut self, answer: &HeartbeatReply);
 }
 
-impl Queue for node::Spool {
+impl Queue for EntryQueue {
     fn push(&mut self, attempt: &AttemptId, event: AgentEvent) {
-        node::Spool::push(self, attempt, event);
+        EntryQueue::push(self, attempt, event);
     }
 
     fn send(&mut self) -> Vec<Entry> {
-        node::Spool::send(self, 2000)
+        EntryQueue::send(self, 2000)
     }
 
     fn answered(&mut self, answer: &HeartbeatReply) {
@@ -128,11 +141,12 @@ fn ended(queue: &mut (dyn Queue + Send), can_keep: bool) -> (RunState, usize) {
         rusqlite::Connection::open(home.series()).unwrap().execute("DROP TABLE points", []).unwrap();
     }
     let (wake, inbox) = mpsc::channel();
-    let providers: Vec<Box<dyn Provider>> = vec![Box::new(Twin)];
+    let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(Twin)];
     std::thread::scope(|scope| {
         let run = &run;
+        let sender = wake.clone();
         scope.spawn(move || speak(&wake, run, queue));
-        Control::new(state, series, &home, &providers).run(&inbox, |_| false).unwrap();
+        Control::new(state, series, &home, &providers).run(&sender, &inbox, |_| false).unwrap();
     });
     let world = State::open(&home).unwrap();
     let steps = if can_keep { Series::open(&home).unwrap().points(&run, 0).unwrap().len() } else { 0 };
@@ -172,8 +186,7 @@ fn speak(wake: &mpsc::Sender<Wake>, run: &RunId, queue: &mut dyn Queue) {
 
 /// As [`ended`], with an agent of this version.
 fn ended_now(can_keep: bool) -> (RunState, usize) {
-    let folder = tempfile::tempdir().unwrap();
-    ended(&mut node::Spool::create(&node::Folder::new(folder.path())).unwrap(), can_keep)
+    ended(&mut EntryQueue::default(), can_keep)
 }
 
 #[test]

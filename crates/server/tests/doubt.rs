@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use cloud::{Launch, LaunchError, Provider, ProviderTraits, Sight};
+use cloud::{LaunchRequest, Provider, ProviderAnswer, ProviderCall, ProviderTraits};
 use domain::job::{Command, Needs, Recovery};
+use domain::rental::{MachineHandle, MachineState, ProviderView, Refusal, SeenMachine};
 use domain::run::{InstanceState, StopBy, Usage};
 use domain::wants::Wants;
 use domain::workload::DataFacts;
@@ -38,70 +39,83 @@ struct Machine {
 #[derive(Clone)]
 struct Shared(Arc<Mutex<Cloud>>);
 
-fn error(doing: &str) -> cloud::Error {
-    cloud::Error { provider: "lagging", doing: doing.into(), source: std::io::Error::other("the connection broke") }
-}
-
 impl Provider for Shared {
     fn name(&self) -> &'static str {
         "lagging"
     }
 
     fn traits(&self) -> ProviderTraits {
-        let visible_within = Elapsed(LISTED_WITHIN.as_micros() as u64);
-        ProviderTraits { visible_within, boots_within: Elapsed(600_000_000) }
+        ProviderTraits {
+            visible_within: Elapsed(LISTED_WITHIN.as_micros() as u64),
+            effective_within: Elapsed(10_000),
+            boots_within: Elapsed(600_000_000),
+            token_lifetime: Some(Elapsed(u64::MAX)),
+            observe_every: Elapsed(20_000),
+            billing_step: Elapsed(0),
+            keeps_events: false,
+            concurrency: 1,
+        }
     }
 
-    fn offers(&self) -> Result<Vec<Offer>, cloud::Error> {
-        Ok(vec![offer()])
-    }
-
-    fn launch(&self, launch: &Launch) -> Result<(), LaunchError> {
+    fn call(&self, call: &ProviderCall) -> ProviderAnswer {
         let mut cloud = self.0.lock().unwrap();
-        cloud.requests.push(launch.token.clone());
-        if cloud.is_full {
-            return Err(LaunchError::Refused(error("rent a machine")));
-        }
-        let instance = launch.instance.clone();
-        let machine = Machine { instance, rented: Instant::now(), ended: None };
-        cloud.machines.entry(launch.token.clone()).or_insert(machine);
-        if cloud.lost_replies > 0 {
-            cloud.lost_replies -= 1;
-            return Err(LaunchError::InDoubt(error("rent a machine")));
-        }
-        Ok(())
-    }
-
-    fn sight(&self, instance: &InstanceId) -> Result<Sight, cloud::Error> {
-        let cloud = self.0.lock().unwrap();
-        let machine = cloud.machines.values().find(|machine| machine.instance == *instance);
-        Ok(match machine {
-            Some(_) if cloud.is_stillborn => Sight::Gone(None),
-            Some(machine) if machine.rented.elapsed() >= LISTED_WITHIN => match machine.ended {
-                None => Sight::Alive,
-                Some(ended) => {
-                    let elapsed = Elapsed(ended.duration_since(machine.rented).as_micros() as u64);
-                    Sight::Gone(Some(Usage { started: Timestamp(0), elapsed }))
+        match call {
+            ProviderCall::Offers => ProviderAnswer::Offers(vec![offer()]),
+            ProviderCall::Launch(request) => cloud.launch(request),
+            ProviderCall::Observe(_) => {
+                ProviderAnswer::Observed(ProviderView { is_complete: true, machines: cloud.listed() })
+            }
+            ProviderCall::End(requests) => {
+                for machine in cloud.machines.values_mut().filter(|machine| machine.is_listed()) {
+                    if requests.iter().any(|request| request.instance == machine.instance) {
+                        machine.ended.get_or_insert_with(Instant::now);
+                    }
                 }
-            },
-            Some(_) | None => Sight::Unknown,
-        })
-    }
-
-    fn release(&self, instance: &InstanceId) -> Result<(), cloud::Error> {
-        let mut cloud = self.0.lock().unwrap();
-        let listed =
-            |machine: &&mut Machine| machine.instance == *instance && machine.rented.elapsed() >= LISTED_WITHIN;
-        if let Some(machine) = cloud.machines.values_mut().find(listed) {
-            machine.ended.get_or_insert_with(Instant::now);
+                ProviderAnswer::Ending
+            }
+            ProviderCall::LastEvents(_) => ProviderAnswer::LastEvents(Vec::new()),
         }
-        Ok(())
+    }
+}
+
+impl Cloud {
+    fn launch(&mut self, request: &LaunchRequest) -> ProviderAnswer {
+        self.requests.push(request.token.clone());
+        if self.is_full {
+            return ProviderAnswer::Refused(Refusal::Capacity { message: "none is free".into() });
+        }
+        let instance = request.members[0].clone();
+        let machine = Machine { instance: instance.clone(), rented: Instant::now(), ended: None };
+        self.machines.entry(request.token.clone()).or_insert(machine);
+        if self.lost_replies > 0 {
+            self.lost_replies -= 1;
+            return ProviderAnswer::Doubt("the connection broke".into());
+        }
+        ProviderAnswer::Accepted(vec![(instance.clone(), MachineHandle(instance.to_string()))])
     }
 
-    fn list(&self) -> Result<Vec<InstanceId>, cloud::Error> {
-        let cloud = self.0.lock().unwrap();
-        let alive = cloud.machines.values().filter(|machine| machine.ended.is_none());
-        Ok(alive.map(|machine| machine.instance.clone()).collect())
+    fn listed(&self) -> Vec<SeenMachine> {
+        let listed = self.machines.values().filter(|machine| self.is_stillborn || machine.is_listed());
+        let seen = |machine: &Machine| {
+            let used = |ended: Instant| Usage {
+                started: Timestamp(0),
+                elapsed: Elapsed(ended.duration_since(machine.rented).as_micros() as u64),
+            };
+            let state = match machine.ended {
+                _ if self.is_stillborn => MachineState::Gone(None),
+                None => MachineState::Running,
+                Some(ended) => MachineState::Gone(Some(used(ended))),
+            };
+            let handle = MachineHandle(machine.instance.to_string());
+            SeenMachine { handle, instance: machine.instance.clone(), state, notice: None }
+        };
+        listed.map(seen).collect()
+    }
+}
+
+impl Machine {
+    fn is_listed(&self) -> bool {
+        self.rented.elapsed() >= LISTED_WITHIN
     }
 }
 
@@ -136,16 +150,16 @@ fn attend(cloud: &Shared, stopped: bool, done: impl Fn(&plan::World) -> bool) ->
     let plan = Plan { offer: offer(), share, memory, time, cost, reserve: Money::default(), assumptions: vec![] };
     let run = server::submit::submit(&mut state, job(), plan, "job.yaml").unwrap();
     let _watch = home.watch(&home.run(&run)).unwrap();
-    let providers: Vec<Box<dyn Provider>> = vec![Box::new(cloud.clone())];
-    let (_sender, inbox) = mpsc::channel::<Wake>();
+    let providers: Vec<Arc<dyn Provider>> = vec![Arc::new(cloud.clone())];
+    let (sender, inbox) = mpsc::channel::<Wake>();
     let mut control = Control::new(state, Series::open(&home).unwrap(), &home, &providers);
     control.policy.doubt = Elapsed(20_000);
     if stopped {
-        control.run(&inbox, |_| !cloud.0.lock().unwrap().requests.is_empty()).unwrap();
+        control.run(&sender, &inbox, |_| !cloud.0.lock().unwrap().requests.is_empty()).unwrap();
         control.state.append(vec![Event::StopRequested { run, by: StopBy::User }]).unwrap();
     }
     let deadline = Instant::now() + Duration::from_secs(60);
-    control.run(&inbox, |world| done(world) || Instant::now() > deadline).unwrap();
+    control.run(&sender, &inbox, |world| done(world) || Instant::now() > deadline).unwrap();
     assert!(done(control.state.world()), "not done within a minute: {:?}", control.state.world());
     control.state.world().clone()
 }

@@ -65,6 +65,7 @@ impl Scene {
             form: StoreFormat::Chunks,
             dry_run: false,
             delete: false,
+            grace: store::GRACE,
             verify: false,
             threads: NonZero::<usize>::MIN,
             journals,

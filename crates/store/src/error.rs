@@ -1,7 +1,7 @@
 //! What can go wrong between here and elsewhere, said so that it can be put right.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use domain::finding::{Cause, Finding};
 
@@ -96,6 +96,12 @@ pub enum Error {
         /// Where.
         location: String,
     },
+    /// A data set was replaced again and again, or removed, while it was fetched.
+    #[error("the data at `{location}` was replaced or removed by somebody else while it was fetched")]
+    Replaced {
+        /// Where.
+        location: String,
+    },
     /// A file of ours cannot be used.
     #[error("cannot {doing} `{}`", path.display())]
     File {
@@ -143,6 +149,14 @@ impl Error {
         move |source| Error::File { doing, path, source }
     }
 
+    /// A file that is sent cannot be read; where it ends early, it has changed since it was listed.
+    pub(crate) fn read(path: &Path) -> impl FnOnce(io::Error) -> Error {
+        move |source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => Error::Changed { path: path.to_owned() },
+            _ => Error::file("read", path)(source),
+        }
+    }
+
     /// The next thing to type or change, where there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -157,6 +171,11 @@ impl Error {
             ),
             Error::Damaged { .. } => Some("push the data there again".into()),
             Error::Raced { .. } => Some("run the same command again: nothing is sent twice".into()),
+            Error::Replaced { .. } => Some(
+                "run the same command again when nobody pushes there: what is the same is not fetched twice; a push that \
+                 deletes leaves readers more time with a longer `--grace`"
+                    .into(),
+            ),
             Error::File { .. } => Some("check that it is there, who may use it, and the space on its disk".into()),
             Error::Changed { .. } => Some("run the same command again when nothing writes to it".into()),
             Error::NoSpace { .. } => Some("make room, or name a folder on another disk".into()),
@@ -170,7 +189,7 @@ impl Error {
             Error::Location { .. } | Error::NoCredentials { .. } | Error::Usage { .. } => Cause::Job,
             Error::Refused { .. } | Error::NoBucket { .. } | Error::Missing { .. } => Cause::Data,
             Error::Network { .. } | Error::Unreachable { .. } | Error::NoRanges { .. } => Cause::Data,
-            Error::Damaged { .. } | Error::Raced { .. } => Cause::Data,
+            Error::Damaged { .. } | Error::Raced { .. } | Error::Replaced { .. } => Cause::Data,
             Error::File { .. } | Error::Changed { .. } => Cause::Data,
             Error::NoSpace { .. } => Cause::DiskFull,
             Error::Internal(_) => Cause::Internal,

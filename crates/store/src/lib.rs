@@ -11,7 +11,7 @@
 //! Each module uses only those to its left:
 //!
 //! ```text
-//! remote (location, access → open → requests), local → dataset (head, inventory) → push, pull, plain → serve, stage
+//! remote (location, access → open → requests), local → dataset (head, inventory, lock, deletions) → push, pull, plain → serve, stage
 //! ```
 //!
 //! Async stands in `remote` and in the two loops that move bytes; everything above is plain functions. Nothing from
@@ -33,7 +33,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use dataset::{head, inventory};
+use dataset::{deletions, head, inventory, lock};
 use local::{folder, source};
 use remote::{access, endpoint, failure, location};
 
@@ -44,7 +44,7 @@ pub use inventory::{Checked, check};
 pub use location::Location;
 pub use meter::{Meter, Reading};
 pub use pull::{Pulled, pull};
-pub use push::{Options, Pushed, StoreFormat, push};
+pub use push::{GRACE, Options, Pushed, StoreFormat, push};
 pub use remote::Remote;
 pub use remote::limits::Limits;
 pub use remote::open::open;

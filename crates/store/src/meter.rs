@@ -39,6 +39,11 @@ impl Meter {
         self.total.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// The rest of what was expected does not come, and something else is expected next.
+    pub(crate) fn begin_again(&self) {
+        self.total.store(self.done.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     pub(crate) fn moved(&self, bytes: u64) {
         self.done.fetch_add(bytes, Ordering::Relaxed);
     }

@@ -34,6 +34,7 @@ pub fn stage(uri: &str, cache: &Path, access: &Access, limits: Limits, meter: &M
         verify: false,
         // An image that was removed there must not be trained on here.
         delete: true,
+        grace: crate::GRACE,
         threads,
         journals: cache.to_owned(),
     };

@@ -16,7 +16,7 @@ use crate::{build, peers};
 const NAME: &str = "libgradus-cuda.so";
 
 /// What it is made of.
-const SOURCES: [&str; 2] = ["nccl.cpp", "graph.cpp"];
+const SOURCES: [&str; 3] = ["nccl.cpp", "graph.cpp", "version.cpp"];
 
 /// Folders of headers within the installed packages: PyTorch's, CUDA's and NCCL's.
 const HEADERS: [&str; 4] =

@@ -23,10 +23,11 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use control::StopReason;
 use domain::rank;
 use domain::run::AttemptEnd;
 use domain::wire::{AgentEvent, Start};
-use domain::{AttemptId, Command, Finding, InstanceId, Train, Work};
+use domain::{AttemptId, Command, Elapsed, Finding, InstanceId, Train, Work};
 use node::processes;
 use rustix::process::Signal;
 
@@ -74,23 +75,6 @@ impl Tools {
         command.env(processes::INSTANCE, self.instance.as_str());
         command.env(ATTEMPT, attempt.as_str());
     }
-}
-
-/// Why an attempt is ended before it ends by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StopReason {
-    /// The loop ordered it to save and stop.
-    Stop,
-    /// The loop has not answered for longer than its lease.
-    LeaseOver,
-    /// The loop ordered the agent to leave.
-    Leave,
-    /// A signal asked the agent to end.
-    Signalled,
-    /// A later attempt is to start.
-    Replaced,
-    /// Nothing was reported for so long.
-    Hang(Duration),
 }
 
 /// One attempt.
@@ -240,8 +224,8 @@ impl Attempt {
         Vec::new()
     }
 
-    /// Asks it to end. Asked again, it only gets less time.
-    pub fn end(&mut self, why: StopReason, now: Duration) {
+    /// Asks it to end, `within` a time where one is said. Asked again, it only gets less time.
+    pub fn end(&mut self, why: StopReason, within: Option<Duration>, now: Duration) {
         let patience = self.tools.patience;
         let grace = match (why, &self.work) {
             (StopReason::Leave | StopReason::Replaced | StopReason::Hang(_), _) => Duration::ZERO,
@@ -249,6 +233,7 @@ impl Attempt {
             (StopReason::Stop | StopReason::LeaseOver, Working::Train { .. }) => patience.save,
             (StopReason::Stop | StopReason::LeaseOver, Working::Command { .. }) => patience.program,
         };
+        let grace = within.map_or(grace, |within| grace.min(within));
         let kill_at = now + grace;
         if let Stage::Sweeping { kill_at: before, .. } = &mut self.stage {
             *before = kill_at.min(*before);
@@ -320,7 +305,7 @@ impl Attempt {
             return watchdog.waits(now);
         }
         let silence = watchdog.silence(now);
-        self.end(StopReason::Hang(silence), now);
+        self.end(StopReason::Hang(Elapsed::from_std(silence)), None, now);
     }
 
     /// When something is due next.

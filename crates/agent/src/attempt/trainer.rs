@@ -95,6 +95,7 @@ fn spec(start: &Start, train: Train, data: &Path, socket: &Path, seat: Seat) -> 
         accept_data_change: start.accept_data_change,
         checkpoints: text(run.join("checkpoints")),
         export: text(run.join("export")),
+        tokens: run.ancestors().nth(2).map(|home| text(home.join("cache/tokens"))).unwrap_or_default(),
         socket: text(socket.to_owned()),
     }
 }

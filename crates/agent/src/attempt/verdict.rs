@@ -7,8 +7,8 @@ use domain::rank::{Exported, Report};
 use domain::run::AttemptEnd;
 use domain::{Cause, Finding};
 
-use super::StopReason;
 use super::process::Exit;
+use control::StopReason;
 
 /// What bash gives as the code of a command that SIGKILL has ended.
 const KILLED_IN_BASH: i32 = 128 + libc::SIGKILL;
@@ -138,8 +138,10 @@ fn of_program(facts: Facts) -> AttemptEnd {
         Exit::Code(_) if killed_for_memory => failed(out_of_memory(what)),
         Exit::Code(0) if facts.role == Role::Program => AttemptEnd::Succeeded,
         Exit::Code(code) => {
-            let message = with_tail(format!("{what} ended with code {code}"), &facts);
-            let finding = Finding::new(cause, message).hint(see(&facts));
+            let killed = if code == KILLED_IN_BASH { ": a process in it got SIGKILL" } else { "" };
+            let message = with_tail(format!("{what} ended with code {code}{killed}"), &facts);
+            let hint = if code == KILLED_IN_BASH { killed_hint(&facts) } else { see(&facts) };
+            let finding = Finding::new(cause, message).hint(hint);
             // The plan weighs this code by the job's rules, so it is told only where `run` itself has chosen it.
             let exit_code = (facts.role == Role::Program).then_some(code);
             AttemptEnd::Failed { finding, exit_code }
@@ -186,7 +188,13 @@ fn of_signal(what: &str, signal: i32, facts: &Facts) -> Finding {
         libc::SIGILL => "SIGILL, often a processor older than the libraries".to_owned(),
         other => format!("signal {other}"),
     };
-    Finding::new(Cause::Killed, with_tail(format!("{what} was ended by {name}"), facts)).hint(see(facts))
+    let hint = if signal == libc::SIGKILL { killed_hint(facts) } else { see(facts) };
+    Finding::new(Cause::Killed, with_tail(format!("{what} was ended by {name}"), facts)).hint(hint)
+}
+
+/// What to look at after a SIGKILL that the kernel's own count of killed processes does not explain.
+fn killed_hint(facts: &Facts) -> String {
+    format!("often memory ran out: compare the peak with `free -h`, see `dmesg`; or someone killed it; {}", see(facts))
 }
 
 fn out_of_memory(what: &str) -> Finding {
@@ -212,7 +220,7 @@ fn reason(why: StopReason, facts: &Facts) -> Finding {
         StopReason::Signalled => Finding::new(Cause::InstanceLost, "the agent was ended by a signal"),
         StopReason::Replaced => Finding::new(Cause::Fenced, "a later attempt has replaced it"),
         StopReason::Hang(silence) => {
-            let message = with_tail(format!("rank 0 has reported no step for {} s", silence.as_secs()), facts);
+            let message = with_tail(format!("rank 0 has reported no step for {} s", silence.0 / 1_000_000), facts);
             Finding::new(Cause::Hang, message).hint(see(facts))
         }
     }
@@ -312,7 +320,7 @@ mod tests {
         check(&data, Exit::Code(1), STOP, "Data None");
         check(&[], KILL, Some((StopReason::Stop, true)), "Killed None");
         check(&[], Exit::Code(3), STOP, "Internal None");
-        check(&[], KILL, Some((StopReason::Hang(Duration::from_secs(61)), true)), "Hang None");
+        check(&[], KILL, Some((StopReason::Hang(domain::Elapsed(61_000_000)), true)), "Hang None");
         check(&[], KILL, Some((StopReason::Leave, true)), "InstanceLost None");
         check(&[], KILL, Some((StopReason::Replaced, true)), "Fenced None");
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use cloud::{Provider, Sight};
+use cloud::Sight;
 use domain::Cause;
 use domain::rank::Report;
 use domain::run::AttemptEnd;
@@ -49,7 +49,7 @@ fn a_loop_that_comes_back_hears_every_event_once_and_in_order() {
     until("a second of calls", || (scene.control.calls() > calls + 10).then_some(()));
     scene.control.mute(false);
     scene.step(200);
-    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1) }]);
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), within: None }]);
     scene.end(1);
     // The loop of this test refuses gaps and events that change.
     let entries = scene.control.wait("end", |entries| entries.iter().any(is_end));
@@ -79,7 +79,7 @@ fn a_lease_that_is_over_saves_the_state_and_ends_the_rent() {
     scene.control.mute(true);
     scene.gone();
     assert!(scene.agent_log().contains("left: LeaseOver"), "{}", scene.agent_log());
-    let entries = scene.local.last_words(&scene.instance).unwrap();
+    let entries = scene.local.last_events(&scene.instance).unwrap();
     assert!(reports(&entries).iter().any(|report| matches!(report, Report::Stopped { .. })), "it saved first");
     let end = crate::scene::ended(&entries, &scene.attempt(1)).unwrap();
     let (found, code) = finding(end);
@@ -139,7 +139,7 @@ fn the_end_of_an_attempt_that_no_loop_heard_is_read_from_the_folder_of_a_killed_
     scene.started();
     scene.control.mute(true);
     fs::write(scene.folder.join("checkpoints/go"), "").unwrap();
-    let end = || crate::scene::ended(&scene.local.last_words(&scene.instance).unwrap(), &scene.attempt(1));
+    let end = || crate::scene::ended(&scene.local.last_events(&scene.instance).unwrap(), &scene.attempt(1));
     until("word of the end", end);
     kill(scene.agent(), Signal::KILL);
     scene.gone();

@@ -93,7 +93,7 @@ fn a_stopped_program_may_save_though_its_shell_is_gone() {
     scene.control.order(vec![scene.start(1, file)]);
     scene.started();
     until("word of the program", || scene.log(1).contains("up").then_some(()));
-    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1) }]);
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), within: None }]);
     assert_eq!(scene.end(1), AttemptEnd::Stopped { step: None });
     assert!(scene.folder.join("checkpoints/state").exists(), "it had the time to save");
 }
@@ -104,7 +104,7 @@ fn a_program_that_does_not_stop_is_killed() {
     scene.control.order(vec![scene.start(1, "run: |\n  trap '' TERM\n  echo up\n  while :; do sleep 0.01; done\n")]);
     scene.started();
     until("word of the program", || scene.log(1).contains("up").then_some(()));
-    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1) }]);
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), within: None }]);
     assert_eq!(finding(scene.end(1)).0.cause, Cause::Killed);
 }
 
@@ -130,7 +130,7 @@ fn what_a_program_leaves_behind_is_ended_with_it() {
 #[test]
 fn a_stop_that_overtakes_the_start_is_answered() {
     let scene = Scene::new("overtaken", "");
-    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1) }]);
+    scene.control.order(vec![AgentCommand::Stop { attempt: scene.attempt(1), within: None }]);
     assert_eq!(scene.end(1), AttemptEnd::Stopped { step: None });
     scene.control.order(vec![scene.start(1, "run: echo never"), scene.start(2, "run: echo once")]);
     assert_eq!(scene.end(2), AttemptEnd::Succeeded);

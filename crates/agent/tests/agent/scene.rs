@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cloud::{Launch, Local, LocalSettings, Provider, Sight};
+use cloud::{LaunchRequest, Local, LocalSettings, Sight};
 use domain::rank::Report;
 use domain::run::{AttemptEnd, Usage};
 use domain::wire::{AgentCommand, AgentEvent, Entry, Start};
@@ -69,9 +69,10 @@ impl Scene {
         Scene { control, local, instance: run.instance(1), run, folder, libtorch, _temporary: temporary }
     }
 
-    pub fn launch(&self) -> Launch {
+    pub fn launch(&self) -> LaunchRequest {
         let offer = self.local.offers().unwrap().remove(0);
-        Launch { instance: self.instance.clone(), token: "token".into(), offer }
+        let members = vec![self.instance.clone()];
+        LaunchRequest { members, token: "token".into(), offer, price_cap: None, expires: None }
     }
 
     pub fn attempt(&self, number: u64) -> AttemptId {

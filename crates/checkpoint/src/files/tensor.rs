@@ -54,6 +54,26 @@ pub enum Dtype {
     Bool,
 }
 
+impl Tensor {
+    /// Whether no element is infinite or NaN; of integers always.
+    pub fn is_finite(&self) -> bool {
+        // All bits of the exponent are set in infinities and NaN, and in nothing else.
+        let all_below = |size: usize, exponent: u64| {
+            self.bytes.chunks_exact(size).all(|element| {
+                let bits = element.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
+                bits & exponent != exponent
+            })
+        };
+        match self.dtype {
+            Dtype::F64 => all_below(8, 0x7ff0_0000_0000_0000),
+            Dtype::F32 => all_below(4, 0x7f80_0000),
+            Dtype::BF16 => all_below(2, 0x7f80),
+            Dtype::F16 => all_below(2, 0x7c00),
+            Dtype::I64 | Dtype::I32 | Dtype::U8 | Dtype::Bool => true,
+        }
+    }
+}
+
 impl Dtype {
     /// Bytes of one element.
     pub fn bytes(self) -> u64 {

@@ -122,3 +122,21 @@ fn names_are_read_only_as_they_are_written() {
         assert_eq!(Data::parse(name), None, "{name}");
     }
 }
+
+#[test]
+fn values_that_are_not_finite_are_found_in_every_type() {
+    let check = |dtype: Dtype, bytes: &[u8], is_finite: bool| {
+        let tensor = Tensor { name: "x".into(), dtype, shape: vec![1], bytes: bytes.to_vec() };
+        assert_eq!(tensor.is_finite(), is_finite, "{dtype:?} {bytes:?}");
+    };
+    for value in [0.0, -1.5, f32::MAX, f32::MIN_POSITIVE, f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        check(Dtype::F32, &value.to_le_bytes(), value.is_finite());
+        check(Dtype::F64, &f64::from(value).to_le_bytes(), value.is_finite());
+        // The upper half of a float is a bfloat16.
+        check(Dtype::BF16, &value.to_bits().to_le_bytes()[2..], value.is_finite());
+    }
+    check(Dtype::F16, &0x7bff_u16.to_le_bytes(), true);
+    check(Dtype::F16, &0xfc00_u16.to_le_bytes(), false);
+    check(Dtype::F16, &0x7e01_u16.to_le_bytes(), false);
+    check(Dtype::I32, &[255; 4], true);
+}

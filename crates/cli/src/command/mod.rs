@@ -6,6 +6,8 @@ mod catalog;
 mod completions;
 mod data;
 mod find;
+mod gc;
+mod home;
 mod models;
 mod offers;
 mod plan;
@@ -15,7 +17,7 @@ mod runs;
 use crate::error::Error;
 use crate::printer::Printer;
 use crate::settings::GlobalSettings;
-use runs::{attach, cost, events, logs, report, resume, run, status, stop, wait};
+use runs::{attach, cost, events, logs, report, resume, rm, run, status, stop, wait};
 
 /// The commands of `gradus`.
 #[derive(Debug, clap::Subcommand)]
@@ -24,7 +26,7 @@ pub enum Commands {
     Plan(plan::Args),
     /// Run a job: train its model or start its program; resume it after a crash
     Run(run::Args),
-    /// Show GPU machines of the clouds with their prices
+    /// List GPU machines of clouds, with their prices
     Offers(offers::Args),
     /// Show the age of GPU prices; import newer ones or your own machines
     Catalog(catalog::Args),
@@ -32,17 +34,17 @@ pub enum Commands {
     Status(status::Args),
     /// Print the output of a run's processes
     Logs(logs::Args),
-    /// Follow a run that continues in the background, or take over one that no process runs
+    /// Follow a run in the background, or take over one whose process is gone
     Attach(attach::Args),
     /// Wait until a run has ended, and exit with its code
     Wait(wait::Args),
-    /// Stop a run after saving a checkpoint
+    /// Save a checkpoint of a run or sweep, then stop it
     Stop(stop::Args),
     /// Resume a stopped, failed or interrupted run from its newest checkpoint
     Resume(resume::Args),
     /// List, show and export trained models
     Models(models::Args),
-    /// Show what runs cost
+    /// Show what runs have cost: bills, and running totals of runs that have not ended
     Cost(cost::Args),
     /// Pack, inspect, transfer and benchmark data sets
     Data(data::Args),
@@ -52,6 +54,12 @@ pub enum Commands {
     Events(events::Args),
     /// Write the report and TensorBoard files of a run
     Report(report::Args),
+    /// Delete the files of a run that has ended; its bill stays
+    Rm(rm::Args),
+    /// Free disk space: delete cached data and working folders, after showing their sizes
+    Gc(gc::Args),
+    /// Check the databases of the home folder, and replace damaged ones
+    Home(home::Args),
     /// Print the completion script of a shell: bash, zsh, fish, elvish or powershell
     Completions(completions::Args),
     /// Print the manual page, for `man`
@@ -87,6 +95,9 @@ impl Commands {
             Commands::Bench(args) => bench::run(args, settings, printer),
             Commands::Events(args) => events::run(args, settings, printer),
             Commands::Report(args) => report::run(args, settings, printer),
+            Commands::Rm(args) => rm::run(&args, settings, printer),
+            Commands::Gc(args) => gc::run(&args, settings, printer),
+            Commands::Home(args) => home::run(&args, settings, printer),
             Commands::Completions(args) => completions::run(&args, printer),
             Commands::Man => completions::man(printer),
             Commands::Agent(args) => agent::run(args, settings),

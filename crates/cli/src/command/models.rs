@@ -67,7 +67,9 @@ fn list(state: &State, printer: &mut Printer) -> Result<u8, Error> {
             printer.json(&json!({ "run": id, "model": model }));
         } else {
             let accuracy = format!("{:.2} %", 100.0 * model.test_accuracy);
-            rows.push(vec![id.to_string(), architecture(run), accuracy, model.model.clone()]);
+            let is_there = std::path::Path::new(&model.model).exists();
+            let file = if is_there { model.model.clone() } else { format!("{} (deleted)", model.model) };
+            rows.push(vec![id.to_string(), architecture(run), accuracy, file]);
         }
     }
     if !printer.is_json() && rows.is_empty() {

@@ -69,7 +69,7 @@ fn markdown(root: &mut Command) -> String {
     let shared: Vec<&Arg> = root.get_arguments().filter(|argument| argument.is_global_set()).collect();
     let mut text = String::from("## Options of all commands\n\n");
     text.push_str(&table(&shared));
-    for command in root.get_subcommands_mut().filter(|command| !command.is_hide_set()) {
+    for command in root.get_subcommands_mut().filter(|command| !command.is_hide_set() && command.get_name() != "help") {
         section(command, 2, &mut text);
     }
     text

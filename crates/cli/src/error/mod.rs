@@ -142,7 +142,8 @@ fn of_store(error: &store::Error) -> u8 {
         Store::Refused { .. } | Store::Unreachable { .. } | Store::Network { .. } | Store::NoRanges { .. } => {
             exit::WORLD
         }
-        Store::Damaged { .. } | Store::Raced { .. } | Store::Changed { .. } | Store::NoSpace { .. } => exit::WORLD,
+        Store::Damaged { .. } | Store::Raced { .. } | Store::Replaced { .. } => exit::WORLD,
+        Store::Changed { .. } | Store::NoSpace { .. } => exit::WORLD,
         Store::Internal(_) => exit::INTERNAL,
     }
 }

@@ -53,6 +53,8 @@ pub struct TransferSummary {
     pub moved: u64,
     /// Objects or files that were removed at the target.
     pub removed: u64,
+    /// Objects that are marked for removal after the grace time.
+    pub marked: u64,
     /// Stored objects that were missing or damaged at the target.
     pub repaired: u64,
 }
@@ -62,7 +64,7 @@ impl TransferArgs {
     pub fn options(&self, form: StoreFormat, delete: bool, settings: &GlobalSettings) -> Options {
         let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         let journals = settings.home.join("transfers");
-        Options { form, dry_run: self.dry_run, delete, verify: false, threads, journals }
+        Options { form, dry_run: self.dry_run, delete, grace: store::GRACE, verify: false, threads, journals }
     }
 
     /// Limits of the transfer.
@@ -154,7 +156,7 @@ impl Transfer {
             return;
         }
         let cost = cost.map_or("cost unknown (set `--egress`)".to_owned(), |cost| cost.to_string());
-        let TransferSummary { verb, files, bytes, new_bytes, moved, removed, repaired } = told;
+        let TransferSummary { verb, files, bytes, new_bytes, moved, removed, marked, repaired } = told;
         let whole = format!("{}, {}", counted(*files, "file"), size(*bytes));
         printer.data(match self.args.dry_run {
             true => {
@@ -171,6 +173,11 @@ impl Transfer {
         if *removed > 0 {
             printer.data(format!("deleted from the target: {removed}"));
         }
+        if *marked > 0 {
+            let marked = counted(*marked, "object");
+            printer
+                .data(format!("no longer needed: {marked}, which the first `--delete` after the grace time removes"));
+        }
         if *repaired > 0 {
             let done = if self.args.dry_run { "would be replaced" } else { "replaced" };
             printer.data(format!("missing or damaged at the target, {done}: {}", counted(*repaired, "object")));
@@ -186,6 +193,7 @@ impl Transfer {
             "new_bytes": told.new_bytes,
             "moved_bytes": told.moved,
             "removed": told.removed,
+            "marked": told.marked,
             "repaired": told.repaired,
             "seconds": seconds,
             "cost_micro_usd": cost.map(Money::micros),
@@ -196,7 +204,7 @@ impl Transfer {
 impl TransferSummary {
     /// Of a push; how well its bytes compress is not known before.
     pub fn pushed(pushed: &Pushed, is_dry: bool) -> TransferSummary {
-        let Pushed { files, bytes, new_bytes, sent, removed, repaired, .. } = *pushed;
+        let Pushed { files, bytes, new_bytes, sent, removed, marked, repaired, .. } = *pushed;
         TransferSummary {
             verb: "pushed",
             files,
@@ -204,6 +212,7 @@ impl TransferSummary {
             new_bytes,
             moved: if is_dry { new_bytes } else { sent },
             removed,
+            marked,
             repaired,
         }
     }
@@ -212,6 +221,6 @@ impl TransferSummary {
     pub fn pulled(pulled: &store::Pulled, is_dry: bool) -> TransferSummary {
         let store::Pulled { files, bytes, new_bytes, to_receive, received, removed, .. } = *pulled;
         let moved = if is_dry { to_receive } else { received };
-        TransferSummary { verb: "pulled", files, bytes, new_bytes, moved, removed, repaired: 0 }
+        TransferSummary { verb: "pulled", files, bytes, new_bytes, moved, removed, marked: 0, repaired: 0 }
     }
 }

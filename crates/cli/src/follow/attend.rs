@@ -92,9 +92,9 @@ pub fn serve(
         chaos::aim(chaos, "loop");
     }
     let providers = machine::providers(settings, home, rate);
-    routes::serve(&home.socket(), sender)?;
+    routes::serve(&home.socket(), sender.clone())?;
     let mut control = Control::new(state, Series::open(home)?, home, &providers);
-    let left = control.run(inbox, done)?;
+    let left = control.run(&sender, inbox, done)?;
     drop(lock);
     Ok(left)
 }

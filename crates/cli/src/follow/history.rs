@@ -17,10 +17,12 @@ pub fn subject(world: &World, event: &Event) -> String {
         Event::RentIntended(intent) => Some(&intent.run),
         Event::StopRequested { run, .. } | Event::ResumeRequested { run, .. } | Event::Ended { run, .. } => Some(run),
         Event::AttemptIntended { run, .. } | Event::BudgetAlert { run, .. } | Event::Billed { run, .. } => Some(run),
-        Event::Launched { instance } | Event::RentFailed { instance, .. } | Event::AgentUp { instance, .. } => {
+        Event::Launched { instance, .. } | Event::RentFailed { instance, .. } | Event::AgentUp { instance, .. } => {
             of_instance(instance)
         }
-        Event::ReleaseIntended { instance } | Event::Released { instance, .. } => of_instance(instance),
+        Event::ReleaseIntended { instance }
+        | Event::Released { instance, .. }
+        | Event::DoubleEnded { instance, .. } => of_instance(instance),
         Event::AttemptReady { attempt, .. } | Event::AttemptEnded { attempt, .. } => of_attempt(attempt),
         Event::SweepSubmitted(submitted) => return submitted.sweep.to_string(),
         Event::SweepStopRequested { sweep, .. } | Event::SweepResumeRequested { sweep, .. } => {
@@ -40,7 +42,7 @@ pub fn sentence(event: &Event) -> String {
         Event::RentIntended(intent) => {
             format!("renting {} at {} as {}", intent.offer.kind, intent.offer.rate, intent.instance)
         }
-        Event::Launched { instance } => format!("machine {instance} is starting"),
+        Event::Launched { instance, .. } => format!("machine {instance} is starting"),
         Event::RentFailed { instance, finding } => {
             format!("machine {instance} could not be rented: {}", first_line(&finding.message))
         }
@@ -57,6 +59,9 @@ pub fn sentence(event: &Event) -> String {
         }
         Event::Ended { end, .. } => run_end(end),
         Event::ReleaseIntended { instance } => format!("releasing machine {instance}"),
+        Event::DoubleEnded { instance, handle, .. } => {
+            format!("machine {}, rented a second time as {instance}, is gone", handle.0)
+        }
         Event::Released { instance, usage } => {
             format!("machine {instance} released after {:.1} s", usage.elapsed.as_secs_f64())
         }

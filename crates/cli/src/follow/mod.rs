@@ -6,6 +6,7 @@ pub mod attend;
 pub mod history;
 pub mod liveness;
 pub mod narrator;
+pub mod output;
 pub mod progress;
 pub mod report;
 pub mod result;

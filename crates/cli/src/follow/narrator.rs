@@ -16,6 +16,7 @@ use server::tensorboard::EventFile;
 use server::{Home, clock};
 
 use super::liveness::meters;
+use super::output::ProgramOutput;
 use super::progress::Progress;
 use super::watch::{News, Watch};
 use crate::error::Error;
@@ -36,6 +37,8 @@ pub struct Narrator {
     printed: domain::Elapsed,
     board: Board,
     waits_for: Option<RunId>,
+    /// Of a run that is the user's own program.
+    output: Option<ProgramOutput>,
 }
 
 /// TensorBoard's event file of a run.
@@ -53,8 +56,10 @@ impl Narrator {
     pub fn new(home: &Home, id: &RunId, watch: Watch) -> Narrator {
         let board = home.run(id).join("tensorboard");
         let ready = watch.run().ok().and_then(|run| run.ready.clone());
+        let is_program = watch.run().is_ok_and(|run| matches!(run.job.work, domain::Work::Command(_)));
+        let output = is_program.then(|| ProgramOutput::new(home.run(id).join("logs"), watch.is_joining()));
         let (progress, printed) = (Progress::since(ready), domain::Elapsed(0));
-        Narrator { watch, home: home.clone(), progress, printed, board: Board::Coming(board), waits_for: None }
+        Narrator { watch, home: home.clone(), progress, printed, board: Board::Coming(board), waits_for: None, output }
     }
 
     /// Prints until `ended`, and then the rest.
@@ -80,6 +85,9 @@ impl Narrator {
                 self.line(printer)?;
             }
             self.wait(printer)?;
+            if let Some(output) = self.output.as_mut().filter(|_| !printer.is_json() && !printer.is_quiet()) {
+                output.print(printer, last);
+            }
             if last {
                 return Ok(());
             }
@@ -222,6 +230,9 @@ pub fn sentence(event: &Event) -> Option<String> {
         }
         Event::Ended { .. } | Event::ReleaseIntended { .. } | Event::Released { .. } | Event::Billed { .. } => {
             return None;
+        }
+        Event::DoubleEnded { instance, handle, .. } => {
+            format!("machine {}, rented a second time as {instance}, is gone; it is billed too", handle.0)
         }
         Event::SweepSubmitted(submitted) => format!("sweep {}: submitted", submitted.sweep),
         Event::SweepStopRequested { by, .. } => stopping(*by).to_owned(),

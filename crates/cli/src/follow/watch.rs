@@ -70,6 +70,11 @@ impl Watch {
         Ok(news)
     }
 
+    /// Whether only what comes from now on is of interest; true until the first news.
+    pub fn is_joining(&self) -> bool {
+        self.record > 0
+    }
+
     /// The run.
     ///
     /// # Errors

@@ -126,7 +126,7 @@ pub fn draft_measured(
 fn offers(price: Rate, settings: &GlobalSettings, home: &Home) -> Result<Vec<Offer>, Error> {
     let mut offers = Vec::new();
     for provider in machine::providers(settings, home, price) {
-        offers.extend(provider.offers()?);
+        offers.extend(cloud::offers(provider.as_ref())?);
     }
     Ok(offers)
 }
@@ -190,6 +190,9 @@ fn facts(settings: &GlobalSettings, home: &Home, job: &Job, printer: &mut Printe
         });
     }
     let outline = data::Outline::of(&train.data, staged.path(), train.seed)?;
+    if let Some(text) = &outline.left_out {
+        printer.say(text);
+    }
     let [channels, height, width] = outline.shape.map(|length| u32::try_from(length).unwrap_or(u32::MAX));
     Ok(JobFacts {
         samples: Some(outline.counts),

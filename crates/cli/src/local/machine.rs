@@ -1,5 +1,7 @@
 //! This machine as a provider.
 
+use std::sync::Arc;
+
 use cloud::{Local, LocalSettings, Provider};
 use domain::Rate;
 use server::Home;
@@ -7,7 +9,7 @@ use server::Home;
 use crate::settings::GlobalSettings;
 
 /// The providers of this home.
-pub fn providers(settings: &GlobalSettings, home: &Home, rate: Rate) -> Vec<Box<dyn Provider>> {
+pub fn providers(settings: &GlobalSettings, home: &Home, rate: Rate) -> Vec<Arc<dyn Provider>> {
     let stated = rate != Rate::default();
     let local = LocalSettings {
         home: home.root().to_owned(),
@@ -19,5 +21,5 @@ pub fn providers(settings: &GlobalSettings, home: &Home, rate: Rate) -> Vec<Box<
         rank_program: settings.rank_program.clone(),
         libtorch: settings.libtorch.clone(),
     };
-    vec![Box::new(Local::new(local))]
+    vec![Arc::new(Local::new(local))]
 }

@@ -7,6 +7,7 @@
 //! The agent is to its instance what the first process is to a container: when it is gone, all that is left in the
 //! instance is ended, whoever sees it first.
 
+mod calls;
 mod machine;
 mod probe;
 
@@ -18,11 +19,10 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use domain::wire::Entry;
-use domain::{Elapsed, InstanceId, Offer, Rate};
+use domain::{InstanceId, Rate};
 use rustix::process::Signal;
 
-use crate::provider::{Error, Launch, LaunchError, Provider, ProviderTraits, Sight};
+use crate::provider::{Error, Sight};
 use node::{Folder, LaunchSpec, Lock, SCHEMA, processes, session};
 
 pub use node::session::own as own_session;
@@ -30,9 +30,6 @@ pub use probe::{Probe, probe};
 
 /// The provider's name.
 pub const NAME: &str = "local";
-
-/// A folder is there when it was made, and an agent speaks within a second even on a busy machine.
-const TRAITS: ProviderTraits = ProviderTraits { visible_within: Elapsed(0), boots_within: Elapsed(120_000_000) };
 
 /// How long an agent that was asked to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
@@ -62,6 +59,8 @@ pub struct LocalSettings {
 #[derive(Debug)]
 pub struct Local {
     settings: LocalSettings,
+    /// When all processes were last looked through for machines that nobody asked about.
+    looked: Mutex<Option<Instant>>,
     /// When each release was first asked for. Also keeps two calls from trying the same lock at once.
     releases: Mutex<BTreeMap<InstanceId, Instant>>,
 }
@@ -69,7 +68,7 @@ pub struct Local {
 impl Local {
     /// This machine, as `settings` describe it.
     pub fn new(settings: LocalSettings) -> Local {
-        Local { settings, releases: Mutex::default() }
+        Local { settings, looked: Mutex::default(), releases: Mutex::default() }
     }
 
     /// The folder of an instance, which need not exist.
@@ -81,13 +80,13 @@ impl Local {
         self.releases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn try_launch(&self, launch: &Launch) -> io::Result<()> {
-        let folder = Folder::new(self.folder(&launch.instance));
+    fn try_launch(&self, instance: &InstanceId, token: &str) -> io::Result<()> {
+        let folder = Folder::new(self.folder(instance));
         fs::create_dir_all(folder.path())?;
         let spec = LaunchSpec {
             schema: SCHEMA,
-            instance: launch.instance.clone(),
-            token: launch.token.clone(),
+            instance: instance.clone(),
+            token: token.to_owned(),
             owner: self.settings.owner.clone(),
             socket: self.settings.socket.clone(),
             rank_program: self.settings.rank_program.clone(),
@@ -159,56 +158,6 @@ impl Local {
 
     fn error(&self, doing: String) -> impl FnOnce(io::Error) -> Error {
         move |source| Error { provider: NAME, doing, source }
-    }
-}
-
-impl Provider for Local {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn offers(&self) -> Result<Vec<Offer>, Error> {
-        let home = existing(&self.settings.home);
-        let node = machine::node(home).map_err(self.error("look at this machine".into()))?;
-        Ok(vec![Offer {
-            provider: NAME.into(),
-            kind: "this-machine".into(),
-            node,
-            rate: self.settings.rate,
-            price_source: self.settings.price_source.clone(),
-        }])
-    }
-
-    fn traits(&self) -> ProviderTraits {
-        TRAITS
-    }
-
-    fn launch(&self, launch: &Launch) -> Result<(), LaunchError> {
-        let error = self.error(format!("start an agent for `{}`", launch.instance));
-        self.try_launch(launch).map_err(|source| match self.try_sight(&launch.instance) {
-            // An earlier request, before a crash, may have gone through.
-            Ok(Sight::Unknown | Sight::Gone(None)) => LaunchError::Refused(error(source)),
-            Ok(Sight::Alive | Sight::Gone(Some(_))) | Err(_) => LaunchError::InDoubt(error(source)),
-        })
-    }
-
-    fn sight(&self, instance: &InstanceId) -> Result<Sight, Error> {
-        self.try_sight(instance).map_err(self.error(format!("look for `{instance}`")))
-    }
-
-    fn release(&self, instance: &InstanceId) -> Result<(), Error> {
-        self.try_release(instance).map_err(self.error(format!("end `{instance}`")))
-    }
-
-    fn last_words(&self, instance: &InstanceId) -> Result<Vec<Entry>, Error> {
-        let words = Folder::new(self.folder(instance)).unacknowledged();
-        words.map_err(self.error(format!("read the last words of `{instance}`")))
-    }
-
-    fn list(&self) -> Result<Vec<InstanceId>, Error> {
-        let names = processes::values(processes::OWNER, &self.settings.owner, processes::INSTANCE);
-        let names = names.map_err(self.error("list processes".into()))?;
-        Ok(names.into_iter().map(InstanceId::new).collect())
     }
 }
 

@@ -1,5 +1,7 @@
 //! What every format is read into: samples with their labels and parts.
 
+use std::collections::BTreeMap;
+
 use super::encoded::Encoded;
 use crate::Part;
 
@@ -20,6 +22,22 @@ pub(crate) struct Index {
     pub replaced: Vec<String>,
     /// Files whose names say that they are images of kinds that are not read.
     pub unread: Vec<String>,
+}
+
+impl Index {
+    /// A sentence about files that are left out because their format is not read: kinds, counts and the first of them.
+    pub fn left_out(&self) -> Option<String> {
+        let first = self.unread.first()?;
+        let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
+        for name in &self.unread {
+            let kind = name.rsplit('.').next().unwrap_or_default().to_uppercase();
+            *kinds.entry(kind).or_default() += 1;
+        }
+        let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        let count = self.unread.len();
+        let them = if count == 1 { "file is left out: its format is" } else { "files are left out: their formats are" };
+        Some(format!("{count} image {them} not read ({}); the first is `{first}`", kinds.join(", ")))
+    }
 }
 
 /// Images, as they were found.

@@ -9,10 +9,11 @@ use super::class_names::{Named, numbered};
 use super::encoded::Encoded;
 use super::index::{ByFolders, Content, Home, Index, Reading, Skipped};
 use super::labels::{self, homes_of};
+use super::listed;
+use super::pixels::{cifar, idx, table};
 use super::tables::columns::Want;
 use super::tables::{arrow, parquet};
 use super::tree::{self, Form};
-use super::{cifar, listed, table};
 use crate::Error;
 use crate::error::layout;
 use crate::shard::manifest::ShardManifest;
@@ -59,8 +60,11 @@ pub(crate) fn list(path: &Path, reading: &Reading) -> Result<Index, Error> {
         if let Some(manifest) = ShardManifest::read(path)? {
             return shards(path, manifest, reading);
         }
-        if let Some(folder) = cifar::find(path)? {
-            return cifar::index(&folder, reading.by_folders, reading.skip);
+        if let Some(binary) = cifar::find(path)? {
+            return cifar::index(&binary, reading.by_folders, reading.skip);
+        }
+        if let Some(pairs) = idx::find(path)? {
+            return idx::index(path, &pairs, reading.by_folders);
         }
         if let Some(index) = listed::folder(path, reading)? {
             return Ok(index);
@@ -79,6 +83,11 @@ pub(crate) fn list(path: &Path, reading: &Reading) -> Result<Index, Error> {
         return Ok(Index { unread: tree.unread, ..index });
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    if name.ends_with(".csv")
+        && let Some(index) = listed::csv(path, reading)?
+    {
+        return Ok(index);
+    }
     if name.ends_with(".csv") || name.ends_with(".csv.gz") {
         return table::index(path, reading.by_folders, reading.skip);
     }
@@ -186,15 +195,32 @@ fn rows(root: &Path, (mut content, named, names, mut places): Listed, reading: &
     })
 }
 
+/// What is said of a file whose form is not read, with what to do where its name shows what it is.
 fn unknown(path: &Path, name: &str) -> Error {
-    let packed = [".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2", ".zip"].iter().any(|end| name.ends_with(end));
-    let hint = match packed {
-        true => "unpack it, and give the folder or the plain `.tar`; images are compressed already",
-        false => {
-            "give a folder or `.tar` of `…/<class>/<file>.jpg|png`, WebDataset tars, a `.tfrecord`, `.parquet` or `.arrow` \
-             file, a COCO `.json`, a CIFAR-10 binary folder, a `.csv` or a `.csv.gz`"
-        }
-    };
+    let shown = path.display();
+    let folder = path.with_file_name(name.split('.').next().unwrap_or_default());
+    let folder = folder.display();
+    let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
+    let packed = "images are compressed already, and samples are read from their places";
+    if ends(&[".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2"]) {
+        let why = format!("it is a compressed tar; {packed}");
+        return layout(path, why, format!("unpack it: `mkdir {folder} && tar -xf {shown} -C {folder}`"));
+    }
+    if ends(&[".zip", ".7z", ".rar"]) {
+        let how = if ends(&[".zip"]) { format!("`unzip {shown} -d {folder}`") } else { format!("into `{folder}`") };
+        return layout(path, format!("it is a compressed archive; {packed}"), format!("unpack it: {how}"));
+    }
+    if ends(&[".npz", ".npy", ".mat", ".h5", ".hdf5", ".pkl", ".pt", ".pth"]) {
+        let hint =
+            "write its images as files, in Python with `PIL.Image.fromarray(pixels).save(f\"{label}/{number}.png\")`";
+        return layout(path, "it holds arrays or objects of other programs, and no image files", hint);
+    }
+    if ends(&["-ubyte", "-ubyte.gz"]) {
+        return layout(path, "it is one of the idx files of a data set", "give the folder with all of them");
+    }
+    let hint = "give a folder or `.tar` of `…/<class>/<file>.jpg|png`, WebDataset tars, a `.tfrecord`, `.parquet`, `.arrow` or \
+                `.feather` file, a COCO `.json`, a folder of CIFAR's binary files or of MNIST's idx files, a `.csv` that \
+                lists images, or a `.csv` or `.csv.gz` of pixels";
     layout(path, "its form is not known", hint)
 }
 

@@ -1,5 +1,5 @@
-//! Images in a folder, with a list beside them that says what they are: COCO's JSON, or the `metadata.csv` and
-//! `metadata.jsonl` of HuggingFace's image folders.
+//! Images in a folder, with a list beside them that says what they are: COCO's JSON, the `metadata.csv` and
+//! `metadata.jsonl` of HuggingFace's image folders, or any CSV of paths and classes.
 //!
 //! A list names files by relative paths; one that leads out of the folder is refused. Where a list marks objects in a
 //! image, the image's class is that whose marks cover most of it, and the marks are noted beside it ([`Annotation`]).
@@ -16,7 +16,7 @@ use super::class_names::{Named, numbered};
 use super::coco::{Coco, CocoAnnotation, CocoImage};
 use super::encoded::Encoded;
 use super::index::{Content, Home, Index, Reading, Skipped};
-use super::labels::homes_of;
+use super::labels::{home, homes_of, is_image};
 use super::tables::columns::LABELS;
 use super::tree::home_of;
 use crate::Error;
@@ -105,12 +105,15 @@ pub(super) fn folder(root: &Path, reading: &Reading) -> Result<Option<Index>, Er
         };
         let below = folder.strip_prefix(root).unwrap_or(Path::new(""));
         let found = match list.extension().is_some_and(|ending| ending == "csv") {
-            true => table(&list)?,
+            true => {
+                let columns = Columns::of(&list)?.filter(|columns| columns.head.is_some());
+                table(&list, &columns.ok_or_else(|| wrong(&list, "it has no column `file_name`".into()))?)?
+            }
             false => lines(&list, &mut marked)?,
         };
-        for (file, class, note) in found {
+        for Line { file, class, note, home } in found {
             let path = below.join(inside(&list, &file)?);
-            rows.push(Row { home: home_of(&path), path, class, note });
+            rows.push(Row { home: home.or(home_of(&path)), path, class, note });
         }
     }
     if rows.iter().all(|row| row.class.is_none()) {
@@ -126,8 +129,71 @@ pub(super) fn folder(root: &Path, reading: &Reading) -> Result<Option<Index>, Er
     index(root, root.to_owned(), rows, names, reading).map(Some)
 }
 
-/// A file's name, its class and a note.
-type Line = (String, Option<Named>, Box<[u8]>);
+/// The images that a CSV lists with their classes: a table with a column of paths, or lines of a path and a class. None if
+/// it is no such list.
+pub(super) fn csv(list: &Path, reading: &Reading) -> Result<Option<Index>, Error> {
+    let Some(columns) = Columns::of(list)? else { return Ok(None) };
+    let found = table(list, &columns)?;
+    let folder = list.parent().unwrap_or(Path::new(""));
+    let Some(first) = found.first() else {
+        return Err(layout(list, "it lists no image", "give each image a line"));
+    };
+    let first = inside(list, &first.file)?;
+    let stem = list.file_stem().unwrap_or_default();
+    let root = [folder.to_owned(), folder.join("images"), folder.join(stem)]
+        .into_iter()
+        .find(|root| root.join(&first).is_file());
+    let root = root.ok_or_else(|| {
+        let why = format!("the image `{}` that it lists is not beside it", first.display());
+        layout(list, why, "name files by paths from the folder of the list, or from `images` in it")
+    })?;
+    let mut rows = Vec::with_capacity(found.len());
+    for Line { file, class, note, home } in found {
+        let path = inside(list, &file)?;
+        rows.push(Row { home: home.or(home_of(&path)), path, class, note });
+    }
+    index(list, root, rows, None, reading).map(Some)
+}
+
+/// Names of the columns of a CSV that hold the paths of images, and the part that an image belongs to.
+const FILES: [&str; 8] = ["file_name", "filename", "file", "path", "filepath", "image_path", "image", "img"];
+const PARTS: [&str; 3] = ["split", "subset", "part"];
+
+/// Which columns of a CSV hold what.
+struct Columns {
+    /// Absent where the first line is an image already.
+    head: Option<csv::StringRecord>,
+    file: usize,
+    label: Option<usize>,
+    part: Option<usize>,
+}
+
+impl Columns {
+    /// The columns of a list of images; none if it is no such list.
+    fn of(list: &Path) -> Result<Option<Columns>, Error> {
+        let refused = |source| Error::Read { name: list.display().to_string(), source };
+        let start = BufReader::new(plain_file::open(list).map_err(refused)?).take(LONGEST_LINE);
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(start);
+        let Some(Ok(head)) = reader.records().next() else { return Ok(None) };
+        let place = |names: &[&str]| {
+            names.iter().find_map(|name| head.iter().position(|column| column.trim().eq_ignore_ascii_case(name)))
+        };
+        if let Some(file) = place(&FILES) {
+            let (label, part) = (place(&LABELS).or(place(&["class_name", "class_id"])), place(&PARTS));
+            return Ok(Some(Columns { file, label, part, head: Some(head) }));
+        }
+        let is_image = head.get(0).is_some_and(|file| is_image(Path::new(file.trim()))) && head.len() == 2;
+        Ok(is_image.then_some(Columns { head: None, file: 0, label: Some(1), part: None }))
+    }
+}
+
+/// One line of a list.
+struct Line {
+    file: String,
+    class: Option<Named>,
+    note: Box<[u8]>,
+    home: Home,
+}
 
 fn wrong(list: &Path, why: String) -> Error {
     layout(list, why, "each line needs a `file_name`, and a `label` for its class")
@@ -170,7 +236,7 @@ fn lines(list: &Path, marked: &mut Option<u32>) -> Result<Vec<Line>, Error> {
         let class = covering.or(class);
         *marked = marks.iter().map(|mark| mark.class).max().max(*marked);
         let note = if marks.is_empty() { line.trim_ascii().into() } else { annotations::note(marks) };
-        found.push((name.to_owned(), class, note));
+        found.push(Line { file: name.to_owned(), class, note, home: None });
     }
     Ok(found)
 }
@@ -190,24 +256,23 @@ fn objects_of(value: &Value) -> Option<Vec<Annotation>> {
     (bbox.len() == categories.len() && sound).then_some(marks)
 }
 
-/// The rows of a `metadata.csv`.
-fn table(list: &Path) -> Result<Vec<Line>, Error> {
+/// The rows of a CSV that lists images.
+fn table(list: &Path, columns: &Columns) -> Result<Vec<Line>, Error> {
     let refused = |source| Error::Read { name: list.display().to_string(), source };
     let broken = |error: csv::Error| wrong(list, format!("it cannot be read: {error}"));
-    let mut reader = csv::Reader::from_reader(plain_file::open(list).map_err(refused)?);
-    let head = reader.headers().map_err(broken)?.clone();
-    let place = |names: &[&str]| names.iter().find_map(|name| head.iter().position(|column| column == *name));
-    let name = place(&["file_name"]).ok_or_else(|| wrong(list, "it has no column `file_name`".into()))?;
-    let label = place(&LABELS);
+    let Columns { head, file, label, part } = columns;
+    let file_of = plain_file::open(list).map_err(refused)?;
+    let mut reader = csv::ReaderBuilder::new().has_headers(head.is_some()).from_reader(file_of);
     let mut found = Vec::new();
     for record in reader.records() {
         let record = record.map_err(broken)?;
         let class = label.and_then(|label| record.get(label)).and_then(Named::parse);
-        let others = head.iter().zip(&record).filter(|(column, _)| *column != "file_name");
+        let home = part.and_then(|part| record.get(part)).and_then(|part| home(part.trim()));
+        let head = head.iter().flatten().zip(&record).enumerate().filter(|(column, _)| column != file);
         let note: serde_json::Map<String, Value> =
-            others.map(|(column, value)| (column.to_owned(), value.into())).collect();
+            head.map(|(_, (column, value))| (column.to_owned(), value.into())).collect();
         let note = serde_json::to_vec(&note).unwrap_or_default().into();
-        found.push((record.get(name).unwrap_or_default().to_owned(), class, note));
+        found.push(Line { file: record.get(*file).unwrap_or_default().trim().to_owned(), class, note, home });
     }
     Ok(found)
 }

@@ -1,12 +1,11 @@
 //! Where samples come from: each form of data is read into the same [`Index`].
 //!
 //! Images that are files (a folder, members of tars, records and rows of tables) stay encoded and are read one at a
-//! time by position; forms that hold plain pixels (CIFAR-10, the CSV) are read whole. Read on in `labels`, which turns
+//! time by position; forms that hold plain pixels (CIFAR, idx, the CSV) are read whole. Read on in `labels`, which turns
 //! paths into classes, and in `spans`, which is what most forms come down to.
 
 pub(crate) mod annotations;
 mod archives;
-mod cifar;
 mod class_names;
 pub(crate) mod coco;
 mod encoded;
@@ -14,7 +13,7 @@ mod index;
 mod labels;
 mod list;
 mod listed;
-mod table;
+mod pixels;
 mod tables;
 mod text_rows;
 mod tree;

@@ -36,7 +36,7 @@ impl Form {
         match name.rsplit_once('.').map(|(_, ending)| ending) {
             Some("tar") => Some(Form::Tar),
             Some("parquet") => Some(Form::Parquet),
-            Some("arrow") => Some(Form::Arrow),
+            Some("arrow" | "feather") => Some(Form::Arrow),
             _ if name.contains("tfrecord") && !name.ends_with(".gz") => Some(Form::TfRecord),
             None if name.contains("-of-") => Some(Form::TfRecord),
             _ => None,

@@ -99,11 +99,6 @@ impl SampleList {
         self.targets.len()
     }
 
-    /// The same list without the hashes of contents.
-    pub fn without_contents(&self) -> SampleList {
-        SampleList { contents: Vec::new(), ..self.clone() }
-    }
-
     /// Whether columns are as long as each other, or empty.
     pub fn is_consistent(&self) -> bool {
         let lengths = [self.names.len(), self.bytes.len(), self.contents.len()];

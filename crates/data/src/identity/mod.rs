@@ -11,6 +11,8 @@ mod listing;
 pub mod preparation;
 mod provenance;
 
+use std::io::BufWriter;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Part;
@@ -23,6 +25,15 @@ pub(crate) use provenance::{Reads, Rule};
 
 /// The version of an identity as text.
 const SCHEMA: u32 = 1;
+
+/// The columns of a [`SampleList`] as they are hashed: with its contents or without, always in this order.
+#[derive(Serialize)]
+struct HashedColumns<'a> {
+    names: &'a [String],
+    bytes: &'a [u64],
+    contents: &'a [u64],
+    targets: &'a [u64],
+}
 
 /// The samples of a data set and the split of each.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,12 +82,12 @@ impl DataIdentity {
 
     /// The hash of everything that two runs on the same data have in common, in hexadecimal digits.
     pub fn digest(&self) -> String {
-        self.hash_with(&self.samples)
+        self.hash_with(&self.samples.contents)
     }
 
     /// The same without the contents of samples, which not every rank reads.
     pub fn outline_digest(&self) -> String {
-        self.hash_with(&self.samples.without_contents())
+        self.hash_with(&[])
     }
 
     /// Number of samples.
@@ -89,9 +100,14 @@ impl DataIdentity {
         self.len() == 0
     }
 
-    fn hash_with(&self, samples: &SampleList) -> String {
-        let all = serde_json::json!([self.classes, samples, self.parts, self.tokenizer]);
-        blake3::hash(all.to_string().as_bytes()).to_hex().to_string()
+    /// The hash of an identity as JSON, which is never in memory as a whole.
+    fn hash_with(&self, contents: &[u64]) -> String {
+        let SampleList { names, bytes, contents: _, targets } = &self.samples;
+        let samples = HashedColumns { names, bytes, contents, targets };
+        let mut all = BufWriter::with_capacity(1 << 16, blake3::Hasher::new());
+        serde_json::to_writer(&mut all, &(&self.classes, samples, &self.parts, &self.tokenizer))
+            .expect("plain values are always JSON, and a hash takes all of it");
+        all.into_inner().expect("a hash takes all of it").finalize().to_hex().to_string()
     }
 
     fn part(&self, sample: usize) -> Option<Part> {
@@ -109,5 +125,31 @@ impl DataIdentity {
     /// The split of each sample, by a hash of its content.
     pub(crate) fn splits(&self) -> std::collections::BTreeMap<u64, Part> {
         (0..self.len()).map(|sample| (self.samples.contents[sample], self.part(sample).unwrap())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_those_of_earlier_versions() {
+        let samples = SampleList {
+            names: vec!["a \"quoted\" name".into(), "é".into()],
+            bytes: vec![7, u64::MAX],
+            contents: vec![1, 2],
+            targets: vec![0, 1],
+        };
+        let mut identity = DataIdentity::new(vec!["x".into()], samples, &[vec![0], vec![], vec![1]]);
+        for tokenizer in [None, Some("{\"model\": 1}\n".to_owned())] {
+            identity.tokenizer = tokenizer;
+            let digest = |samples: &SampleList| {
+                let all = serde_json::json!([identity.classes, samples, identity.parts, identity.tokenizer]);
+                blake3::hash(all.to_string().as_bytes()).to_hex().to_string()
+            };
+            assert_eq!(identity.digest(), digest(&identity.samples));
+            let outline = SampleList { contents: Vec::new(), ..identity.samples.clone() };
+            assert_eq!(identity.outline_digest(), digest(&outline));
+        }
     }
 }

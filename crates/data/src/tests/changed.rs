@@ -189,7 +189,7 @@ fn read(
         }
     };
     let mut provenance = Provenance::of_run(earlier.cloned(), accepts, true);
-    let texts = TextDataset::open_known(&halves(), &keys, goal, path, 5, &mut provenance)?;
+    let texts = TextDataset::open_known(&halves(), &keys, goal, path, 5, None, &mut provenance)?;
     Ok((texts, provenance.found().unwrap().clone()))
 }
 

@@ -434,6 +434,9 @@ fn no_image_vanishes_in_silence() {
     for (number, source) in [files.folder(root.path()), files.tar(root.path())].into_iter().enumerate() {
         let found = inspect(&source, &InspectOptions { verify: true, sheet: None, threads: 1 }).unwrap();
         assert_eq!((found.samples, found.damaged.len(), &found.unread[..]), (12, 0, &["b/photo.HEIC".to_owned()][..]));
+        let told = "1 image file is left out: its format is not read (1 HEIC); the first is `b/photo.HEIC`";
+        assert_eq!(open(&spec(), &source).left_out(), Some(told));
+        assert_eq!(crate::Outline::of(&spec(), &source, 5).unwrap().left_out.as_deref(), Some(told));
         for kind in ["webp", "bmp", "gif", "tiff"] {
             assert_eq!(found.kinds.get(kind), Some(&1), "{:?}", found.kinds);
         }

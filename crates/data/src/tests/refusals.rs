@@ -25,9 +25,15 @@ fn paths_without_data() {
     }
     refused(&spec(), &at("empty.tar"), "no file in it ends in `.jpg`", "…/<class>/<file>");
     refused(&spec(), &at("text.tar"), "the tar is damaged", "get the file again");
-    for (name, hint) in [("a.tar.gz", "unpack it"), ("a.zip", "unpack it"), ("a.bin", "give a folder")] {
+    for (name, why, hint) in [
+        ("a.tar.gz", "it is a compressed tar", "tar -xf "),
+        ("a.zip", "it is a compressed archive", "unzip "),
+        ("a.npz", "it holds arrays", "PIL.Image.fromarray"),
+        ("train-images-idx3-ubyte.gz", "it is one of the idx files", "give the folder"),
+        ("a.bin", "its form is not known", "give a folder"),
+    ] {
         fs::write(at(name), "x").unwrap();
-        refused(&spec(), &at(name), "its form is not known", hint);
+        refused(&spec(), &at(name), why, hint);
     }
 }
 

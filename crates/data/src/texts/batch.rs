@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::rows::RowSpan;
 use super::{TextDataset, TextObjective};
 use crate::sampling::random::{Draws, Purpose, key};
 use crate::{Cursor, Error, Part, RankShare, SampleOrder};
@@ -60,7 +61,7 @@ pub struct TextBatch {
 impl TextLoader {
     /// Shuffled batches of the training rows, from the cursor to the end of epoch `epochs - 1`.
     pub fn train(texts: Arc<TextDataset>, batch: usize, seed: u64, from: Cursor, epochs: u64) -> TextLoader {
-        let samples = texts.part(Part::Train).len() as u64;
+        let samples = texts.rows.count(Part::Train);
         let Cursor { epoch, pos } = from;
         let refused = (epoch < epochs && pos >= samples.max(1)).then_some(Error::Position { epoch, pos, samples });
         let order = Some(SampleOrder::new(samples, seed));
@@ -97,21 +98,26 @@ impl TextLoader {
             return Some(Err(error));
         }
         let began = Instant::now();
-        let samples = self.texts.part(self.part).len();
+        let samples = self.texts.rows.count(self.part);
         if self.at.epoch >= self.epochs || samples == 0 {
             return None;
         }
         let Cursor { epoch, pos } = self.at;
-        let rows = self.batch.min(samples - pos as usize);
+        let rows = self.batch.min((samples - pos) as usize);
         let ours = self.share.of(rows as u64);
         let counted = (ours.end - ours.start) as usize;
         // A rank that there is no row left for still has something to work at, which does not count.
         let places = if ours.is_empty() { 0..1 } else { ours };
         let numbers: Vec<u32> = places.map(|place| self.number(epoch, pos + place)).collect();
         let after = pos + rows as u64;
-        self.at =
-            if after < samples as u64 { Cursor { epoch, pos: after } } else { Cursor { epoch: epoch + 1, pos: 0 } };
-        let mut batch = self.texts.batch(&numbers, self.order.is_some().then_some(epoch), self.seed);
+        self.at = if after < samples { Cursor { epoch, pos: after } } else { Cursor { epoch: epoch + 1, pos: 0 } };
+        let mut batch = match self.texts.batch(&numbers, self.order.is_some().then_some(epoch), self.seed) {
+            Ok(batch) => batch,
+            Err(error) => {
+                self.epochs = 0;
+                return Some(Err(error));
+            }
+        };
         (batch.cursor_after, batch.epoch, batch.wait) = (self.at, epoch, began.elapsed());
         (batch.counted, batch.whole) = (counted, rows);
         Some(Ok(batch))
@@ -119,19 +125,24 @@ impl TextLoader {
 
     fn number(&self, epoch: u64, place: u64) -> u32 {
         let place = self.order.as_ref().map_or(place, |order| order.at(epoch, place));
-        self.texts.part(self.part)[place as usize]
+        self.texts.rows.number(self.part, place)
     }
 }
 
 impl TextDataset {
     /// The rows of these numbers. `epoch` is none for an evaluation, whose masks are always the same.
-    pub(super) fn batch(&self, numbers: &[u32], epoch: Option<u64>, seed: u64) -> TextBatch {
-        let given = |row: u32| match self.goal {
+    ///
+    /// # Errors
+    /// When their tokens cannot be read, or are not those that were written.
+    pub(super) fn batch(&self, numbers: &[u32], epoch: Option<u64>, seed: u64) -> Result<TextBatch, Error> {
+        let spans = numbers.iter().map(|row| self.rows.span(*row)).collect::<Result<Vec<RowSpan>, Error>>()?;
+        let read = spans.iter().map(|span| self.rows.tokens(span)).collect::<Result<Vec<Vec<u32>>, Error>>()?;
+        let given = |row: &Vec<u32>| match self.goal {
             // The last word is only guessed.
-            TextObjective::Next => self.row(row).len() - 1,
-            TextObjective::Class | TextObjective::Masked => self.row(row).len(),
+            TextObjective::Next => row.len().saturating_sub(1),
+            TextObjective::Class | TextObjective::Masked => row.len(),
         };
-        let longest = numbers.iter().map(|row| given(*row)).max().unwrap_or(1);
+        let longest = read.iter().map(given).max().unwrap_or(1);
         let length = match self.goal {
             TextObjective::Next => longest,
             TextObjective::Class | TextObjective::Masked => longest.next_multiple_of(MULTIPLE),
@@ -145,9 +156,8 @@ impl TextDataset {
             TextObjective::Class => numbers.iter().map(|row| i64::from(self.labels[*row as usize])).collect(),
             TextObjective::Masked | TextObjective::Next => vec![IGNORED; size],
         };
-        for (place, number) in numbers.iter().enumerate() {
-            let (row, start) = (self.row(*number), place * length);
-            let count = given(*number);
+        for (place, ((number, span), row)) in numbers.iter().zip(&spans).zip(&read).enumerate() {
+            let (start, count) = (place * length, given(row));
             for (slot, word) in tokens[start..].iter_mut().zip(&row[..count]) {
                 *slot = i64::from(*word);
             }
@@ -158,11 +168,11 @@ impl TextDataset {
                     for (slot, word) in labels[start..].iter_mut().zip(&row[1..]) {
                         *slot = i64::from(*word);
                     }
-                    for border in self.borders(*number) {
+                    for border in self.rows.borders(span) {
                         labels[start + border - 1] = IGNORED;
                     }
                     if self.apart {
-                        let begins: Vec<usize> = [0].into_iter().chain(self.borders(*number)).collect();
+                        let begins: Vec<usize> = [0].into_iter().chain(self.rows.borders(span)).collect();
                         for (number, begin) in begins.iter().enumerate() {
                             let end = begins.get(number + 1).copied().unwrap_or(count).min(count);
                             for at in *begin..end {
@@ -182,14 +192,7 @@ impl TextDataset {
         let (rows, cursor_after, wait) = (numbers.len(), Cursor::START, Duration::ZERO);
         let (counted, whole, epoch) = (rows, rows, 0);
         let places = self.apart.then_some(places);
-        TextBatch { tokens, mask, places, labels, rows, length, counted, whole, cursor_after, epoch, wait }
-    }
-
-    /// Where in a row documents begin, but for the one that it begins with.
-    fn borders(&self, number: u32) -> impl Iterator<Item = usize> {
-        let (from, to) = (self.starts[number as usize], self.starts[number as usize + 1]);
-        let first = self.borders.partition_point(|border| *border <= from);
-        self.borders[first..].iter().take_while(move |border| **border < to).map(move |border| border - from)
+        Ok(TextBatch { tokens, mask, places, labels, rows, length, counted, whole, cursor_after, epoch, wait })
     }
 
     /// Masks words of a row and notes what they were; at least one, so that every row has something to learn.

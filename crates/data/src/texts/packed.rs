@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use domain::train::{Data, Folders, Split, Text};
 
 use super::fit::{DocumentSlice, best_fit};
+use super::rows::{ROWS, TokenRows};
+use super::store::TokenWriter;
 use super::tokenizer::{Special, TextTokenizer};
 use super::tokens::{self, TOKENIZER, widen};
 use super::{TextDataset, TextObjective, TextOutline};
@@ -69,28 +71,32 @@ pub(super) fn open(
     provenance.uses_tokenizer(&texts.tokenizer);
     let preparation = provenance.preparation();
     let mut documents = Documents { path: path.to_owned(), shards: all, tokens, bytes: Vec::new(), preparation };
-    match goal {
+    let mut rows = PackedRows::new(texts.vocabulary, texts.special.end);
+    let parts = match goal {
         TextObjective::Class | TextObjective::Masked => {
             let (before, behind) = tokenizer.frame()?;
             let most = (keys.length as usize).saturating_sub(before.len() + behind.len());
             for document in 0..documents.shards.places().len() {
-                texts.tokens.extend(&before);
-                documents.read(document, 0, most, &mut texts.tokens)?;
-                texts.tokens.extend(&behind);
-                texts.starts.push(texts.tokens.len());
+                let mut row = before.clone();
+                documents.read(document, 0, most, &mut row)?;
+                row.extend(&behind);
+                rows.add(&row)?;
             }
-            texts.parts = parts;
+            parts
         }
         TextObjective::Next => {
+            let mut shared = Parts::default();
             for (number, part) in parts.iter().enumerate() {
-                texts.parts[number] = texts.share(&mut documents, part, keys.length)?;
-                if texts.parts[number].is_empty() && !part.is_empty() {
+                shared[number] = rows.share(&mut documents, part, keys.length)?;
+                if shared[number].is_empty() && !part.is_empty() {
                     let why = format!("the documents of part {} hold no token to predict", number + 1);
                     return Err(Error::Split { why, hint: "give more text, or a larger share".into() });
                 }
             }
+            shared
         }
-    }
+    };
+    texts.rows = TokenRows::ended(rows.writer.finish()?, parts, rows.borders)?;
     Ok(Some(texts))
 }
 
@@ -156,27 +162,48 @@ impl Documents {
     }
 }
 
-impl TextDataset {
+/// Rows that are being put together.
+struct PackedRows {
+    writer: TokenWriter,
+    count: u32,
+    borders: Vec<u64>,
+    /// The token that stands for the end of a document.
+    end: u32,
+}
+
+impl PackedRows {
+    fn new(vocabulary: usize, end: u32) -> PackedRows {
+        PackedRows { writer: TokenWriter::in_memory(ROWS.len(), vocabulary), count: 0, borders: Vec::new(), end }
+    }
+
+    fn add(&mut self, row: &[u32]) -> Result<u32, Error> {
+        let [column, ends] = ROWS;
+        self.writer.add(column, row)?;
+        self.writer.end(column, ends)?;
+        self.count += 1;
+        Ok(self.count - 1)
+    }
+
     /// Adds rows that the documents of a part share; each document ends with the token that stands for its end.
     fn share(&mut self, documents: &mut Documents, part: &[u32], length: u32) -> Result<Vec<u32>, Error> {
         let counts: Vec<u32> = part.iter().map(|document| documents.count(*document as usize) + 1).collect();
         let mut rows = Vec::new();
-        for row in best_fit(&counts, length) {
-            let start = self.tokens.len();
-            for DocumentSlice { document, from, tokens } in row {
-                if self.tokens.len() > start {
-                    self.borders.push(self.tokens.len());
+        for slices in best_fit(&counts, length) {
+            let start = self.writer.tokens(ROWS[0]);
+            let mut row = Vec::new();
+            for DocumentSlice { document, from, tokens } in slices {
+                if !row.is_empty() {
+                    self.borders.push(start + row.len() as u64);
                 }
                 let whole = counts[document as usize];
                 let ends = from + tokens == whole;
                 let most = tokens as usize - usize::from(ends);
-                documents.read(part[document as usize] as usize, from as usize, most, &mut self.tokens)?;
+                documents.read(part[document as usize] as usize, from as usize, most, &mut row)?;
                 if ends {
-                    self.tokens.push(self.special.end);
+                    row.push(self.end);
                 }
             }
-            rows.push((self.starts.len() - 1) as u32);
-            self.starts.push(self.tokens.len());
+            rows.push(self.add(&row)?);
         }
         Ok(rows)
     }
@@ -281,20 +308,16 @@ fn stream(
     };
     let parts = provenance.divide(&[], parts, Rule::InOrder, seed, list)?;
     provenance.uses_tokenizer(&json);
-    let (mut tokens, mut starts) = (Vec::with_capacity(all.len() + rows), vec![0]);
+    let mut packed = PackedRows::new(vocabulary, 0);
     for row in 0..rows {
-        tokens.extend(&all[row * length..all.len().min((row + 1) * length + 1)]);
-        starts.push(tokens.len());
+        packed.add(&all[row * length..all.len().min((row + 1) * length + 1)])?;
     }
     Ok(TextDataset {
         goal: TextObjective::Next,
         classes: Vec::new(),
-        tokens,
-        starts,
         labels: Vec::new(),
-        borders: Vec::new(),
+        rows: TokenRows::ended(packed.writer.finish()?, parts, Vec::new())?,
         apart: false,
-        parts,
         special: tokenizer.as_ref().map_or(Special { pad: 0, mask: 0, end: 0 }, |tokenizer| tokenizer.special),
         specials: tokenizer.as_ref().map(TextTokenizer::specials).unwrap_or_default(),
         vocabulary,

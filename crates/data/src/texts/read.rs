@@ -11,7 +11,6 @@ use crate::Error;
 use crate::error::layout;
 use crate::files::plain_file;
 use crate::formats::Record;
-use crate::identity::preparation::Preparation;
 
 /// The form of a file, inferred from its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,17 +38,6 @@ pub(crate) fn form(path: &Path) -> Result<Form, Error> {
 
 /// What is done with each record in turn.
 pub(crate) type Take<'a> = &'a mut dyn FnMut(Record) -> Result<(), Error>;
-
-/// Every record of the file, in its order.
-pub(crate) fn records(path: &Path, form: Form, keys: &Text, preparation: &Preparation) -> Result<Vec<Record>, Error> {
-    let mut records = Vec::new();
-    each(path, form, keys, &mut |record| {
-        records.push(record);
-        preparation.advance(1);
-        Ok(())
-    })?;
-    Ok(records)
-}
 
 /// Reads the file record by record, of which one is in memory at a time.
 pub(crate) fn each(path: &Path, form: Form, keys: &Text, take: Take<'_>) -> Result<(), Error> {

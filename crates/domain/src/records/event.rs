@@ -12,6 +12,7 @@ use crate::money::Money;
 use crate::offer::Offer;
 use crate::plan::Plan;
 use crate::rank::Ready;
+use crate::rental::MachineHandle;
 use crate::run::{AttemptEnd, Bill, Outcome, StopBy, Usage};
 use crate::sweep::{Known, SweepEnd, Trial};
 use crate::time::Timestamp;
@@ -56,7 +57,13 @@ pub enum Event {
     /// A machine will be rented, with this token; money is set aside.
     RentIntended(Box<RentIntended>),
     /// The provider has taken the request.
-    Launched { instance: InstanceId },
+    Launched {
+        /// Our name of the machine.
+        instance: InstanceId,
+        /// The provider's; none where it was not told, or by earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        handle: Option<MachineHandle>,
+    },
     /// The provider has refused it, or could not be asked; nothing is rented.
     RentFailed { instance: InstanceId, finding: Finding },
     /// The agent on the machine has spoken for the first time.
@@ -73,6 +80,16 @@ pub enum Event {
     Ended { run: RunId, end: RunEnd },
     /// The provider will be asked to end a machine.
     ReleaseIntended { instance: InstanceId },
+    /// A second machine that the provider rented for the same request is gone; it is billed too. Only a provider that
+    /// knows no tokens can rent twice.
+    DoubleEnded {
+        /// Whose name it had.
+        instance: InstanceId,
+        /// The provider's name of it.
+        handle: MachineHandle,
+        /// What was used of it.
+        usage: Usage,
+    },
     /// The provider has proved that it is gone, and metered it.
     Released { instance: InstanceId, usage: Usage },
     /// All machines are released; the bill is final.

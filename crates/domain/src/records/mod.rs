@@ -1,5 +1,6 @@
 //! What is written down about runs, or sent between their processes.
 
 pub mod event;
+pub mod rental;
 pub mod series;
 pub mod wire;

@@ -90,6 +90,9 @@ pub enum AgentCommand {
     Stop {
         /// Which.
         attempt: AttemptId,
+        /// The time that was kept back for it; the agent's own patience where none is said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        within: Option<Duration>,
     },
     /// End everything and leave.
     Leave,

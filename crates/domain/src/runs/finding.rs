@@ -45,6 +45,8 @@ pub enum Cause {
     ExitCode,
     /// The instance is gone.
     InstanceLost,
+    /// The provider has no such machine free now.
+    NoCapacity,
     /// The set-up commands failed.
     Setup,
     /// A fault of gradus itself.
@@ -56,7 +58,7 @@ impl Cause {
     pub fn is_transient(self) -> bool {
         match self {
             Cause::Killed | Cause::RankLost | Cause::Hang | Cause::InstanceLost | Cause::Fenced => true,
-            Cause::Unreadable => true,
+            Cause::Unreadable | Cause::NoCapacity => true,
             Cause::Data | Cause::Job | Cause::NotFinite | Cause::OutOfMemory | Cause::DiskFull | Cause::ReadOnly => {
                 false
             }

@@ -43,6 +43,10 @@ pub struct Spec {
     pub checkpoints: String,
     /// Folder that `model.safetensors` and `model.json` are written to, absolute.
     pub export: String,
+    /// Folder in which tokenized texts are stored for all runs of this node, absolute; `tokens` beside the folder of
+    /// checkpoints if empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tokens: String,
     /// Unix socket of the agent, absolute.
     pub socket: String,
 }

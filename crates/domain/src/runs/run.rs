@@ -68,15 +68,6 @@ pub enum AttemptEnd {
     Failed { finding: Finding, exit_code: Option<i32> },
 }
 
-/// What a provider promises about time, by which absence is told from the end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ProviderTraits {
-    /// A machine that was rented may be missing in what the provider lists for so long.
-    pub visible_within: Elapsed,
-    /// The agent of a machine that was rented speaks within this time, or the machine is given up.
-    pub boots_within: Elapsed,
-}
-
 /// Where an instance stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]

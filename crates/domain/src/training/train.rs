@@ -203,6 +203,10 @@ pub struct Stop {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub epochs: Option<u32>,
+    /// Stop once this many epochs in a row have not improved the best validation result (early stopping).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub patience: Option<u32>,
 }
 
 /// Memory layout of image tensors.

@@ -113,6 +113,7 @@ fn graph_fit(
 /// Every eligible row of a folder's tables.
 fn cases(folder: &Path) -> Result<Vec<Case>, String> {
     let catalog = cloud::catalog::Catalog::embedded().map_err(|error| error.to_string())?;
+    let networks = measured::Networks::published();
     let gpus = |spelling: &str, memory: Option<f64>| {
         let memory = memory.map(|gb| domain::Bytes((gb * f64::from(1 << 30)) as u64));
         catalog.gpu(spelling, memory).cloned()
@@ -134,8 +135,9 @@ fn cases(folder: &Path) -> Result<Vec<Case>, String> {
             std::fs::read_to_string(&file).map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
         let rows =
             MeasuredRow::table(&text).map_err(|error| format!("cannot use `{}`: {}", file.display(), error.0))?;
-        let understood = measured::cases(&rows.iter().collect::<Vec<_>>(), &gpus, &MemoryCoefficients::default());
-        cases.extend(understood.into_iter().filter_map(Result::ok).filter(|case| case.contradicted.is_none()));
+        let understood =
+            measured::cases(&rows.iter().collect::<Vec<_>>(), &networks, &gpus, &MemoryCoefficients::default());
+        cases.extend(understood.into_iter().filter_map(Result::ok).filter(|case| case.untimed.is_none()));
     }
     match cases.is_empty() {
         true => Err(format!("`{}` holds no eligible rows in files `throughput_….csv`", folder.display())),

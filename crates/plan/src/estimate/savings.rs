@@ -18,6 +18,19 @@ pub struct Savings {
     pub offload_optimizer: bool,
     /// Weights and gradients live in the host's memory too, but for the blocks at work.
     pub offload_weights: bool,
+    /// The loss is computed over parts of the sequence, so that all scores are never there at once.
+    pub chunked_loss: bool,
+    /// The loss is one kernel that overwrites the scores.
+    pub fused_loss: bool,
+    /// The optimiser updates all weights together and holds a value as wide as each while it does (`foreach`, PyTorch's
+    /// default beside `fused`).
+    pub foreach_update: bool,
+    /// Stages of a pipeline are equal in arithmetic, that of the scores included, rather than in blocks.
+    pub balanced_stages: bool,
+    /// Normalisations are one kernel that keeps its input and the statistics (Apex, flash-attn, Liger Kernel).
+    pub fused_norms: bool,
+    /// What tensor-parallel ranks gather for a product is gathered again in the backward pass rather than kept.
+    pub gathers_again: bool,
     /// GELU and the normalisations of layers are written out, an operator for each sign of their formulas, and all that
     /// lies between is kept.
     pub written_out: bool,

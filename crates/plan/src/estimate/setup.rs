@@ -42,13 +42,55 @@ impl Device {
     }
 }
 
-/// How ranks share the work. `data · tensor · pipeline` is the number of GPUs.
+/// How ranks share the work. `data · tensor · pipeline · context` is the number of GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ParallelDegrees {
     pub data: u32,
     pub tensor: u32,
     pub pipeline: u32,
     pub zero: Zero,
+    /// Ranks that share each sequence (ring attention, Liu et al. 2023; Ulysses, Jacobs et al. 2023).
+    #[serde(skip_serializing_if = "is_one")]
+    pub context: u32,
+    /// Ranks of the data-parallel ones that share the experts of a block.
+    #[serde(skip_serializing_if = "is_one")]
+    pub expert: u32,
+    /// Model chunks of each pipeline stage (interleaved 1F1B, Narayanan et al. 2021, section 2.2).
+    #[serde(skip_serializing_if = "is_one")]
+    pub chunks: u32,
+    /// Tensor-parallel ranks divide the sequence where they do not divide a layer (Korthikanti et al. 2022).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sequence: bool,
+}
+
+/// One rank that shares nothing.
+impl Default for ParallelDegrees {
+    fn default() -> ParallelDegrees {
+        ParallelDegrees {
+            data: 1,
+            tensor: 1,
+            pipeline: 1,
+            zero: Zero::None,
+            context: 1,
+            expert: 1,
+            chunks: 1,
+            sequence: false,
+        }
+    }
+}
+
+impl ParallelDegrees {
+    /// Ranks that hold the same weights where nothing is sharded: those that exchange gradients.
+    pub fn replicas(&self) -> u32 {
+        self.data.max(1).saturating_mul(self.context.max(1))
+    }
+}
+
+// The form that `skip_serializing_if` asks for.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_one(degree: &u32) -> bool {
+    *degree == 1
 }
 
 /// What is sharded over the data-parallel ranks (Rajbhandari et al. 2020, ZeRO).

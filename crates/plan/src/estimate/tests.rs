@@ -35,7 +35,13 @@ fn setup(gpus: u32, micro_batch: u64) -> Setup {
         layout: Layout::ChannelsLast,
         micro_batch,
         accumulate: 1,
-        parallel: ParallelDegrees { data: gpus, tensor: 1, pipeline: 1, zero: Zero::None },
+        parallel: ParallelDegrees {
+            data: gpus,
+            tensor: 1,
+            pipeline: 1,
+            zero: Zero::None,
+            ..ParallelDegrees::default()
+        },
         recompute: ActivationCheckpointing::None,
         optimizer: OptimizerKind::Adam,
         flash_attention: false,
@@ -138,7 +144,8 @@ fn a_pipeline_idles_as_long_as_its_bubble() {
     // Idle share (p - 1) ÷ (m + p - 1) of a pipeline (Huang et al. 2019): few micro-batches cost more each.
     let (work, coefficients) = (gpt(24), fitted());
     let of = |accumulate: u64| {
-        let parallel = ParallelDegrees { data: 1, tensor: 1, pipeline: 4, zero: Zero::None };
+        let parallel =
+            ParallelDegrees { data: 1, tensor: 1, pipeline: 4, zero: Zero::None, ..ParallelDegrees::default() };
         let setup = Setup { accumulate, parallel, ..setup(4, 1) };
         step_of(&work, &setup, coefficients).samples_per_second
     };

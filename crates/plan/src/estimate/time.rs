@@ -3,6 +3,8 @@
 //! [`step_of`] adds it up: operators on one GPU, times micro-batches and the bubble of a pipeline (Huang et al. 2019;
 //! Narayanan et al. 2021), plus what exchanges are not hidden behind computing, plus the optimiser's pass.
 
+mod division;
+
 use domain::gpu::Link;
 use serde::Serialize;
 
@@ -105,7 +107,7 @@ fn parts(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> 
     let machine = machine(work, setup, coefficients);
     let shared = &coefficients.shared;
     let parallel = &setup.parallel;
-    let (data, pipeline) = (parallel.data.max(1), f64::from(parallel.pipeline.max(1)));
+    let (data, pipeline) = (parallel.replicas(), f64::from(parallel.pipeline.max(1)));
     let micros = setup.accumulate.max(1) as f64;
     let exchange = Ring::of(&setup.device, parallel.tensor.max(1), 1, shared);
     let (stage, whole) = match &work.form {
@@ -116,18 +118,21 @@ fn parts(work: &OpProfile, setup: &Setup, coefficients: &FittedCoefficients) -> 
             (micro, micro)
         }
     };
+    let (stage, whole) = (division::divided(stage, work, setup, shared), division::divided(whole, work, setup, shared));
     // One forward-one backward: the heaviest stage for each micro-batch, and all others once.
     let passing = passing(work, setup, shared);
     let wide = if work.half { 2.0 } else { setup.precision.weight_bytes() };
     let ranks = f64::from(parallel.tensor.max(1)) * pipeline;
-    let weights = work.parameters / ranks;
+    let weights = division::held(work, setup) / ranks;
     // Gradients of each micro-batch but the first are added to what there is: two tensors read and one written.
     let added = (micros - 1.0) * machine.pass(3.0 * weights * wide) * shared.elementwise;
     let tensor = (micros - 1.0) * stage.tensor + whole.tensor;
-    let all = (micros - 1.0) * stage.seconds() + whole.seconds();
-    let compute = all + added;
-    let bubble = all - micros * stage.seconds();
-    let pipes = (micros - 1.0) * passing + pipeline * passing;
+    // Interleaved, idle ends are shorter by as many chunks as there are, and each is passed on (Narayanan et al. 2021,
+    // section 2.2).
+    let chunks = f64::from(parallel.chunks.max(1));
+    let bubble = ((micros - 1.0) * stage.seconds() + whole.seconds() - micros * stage.seconds()) / chunks;
+    let compute = micros * stage.seconds() + bubble + added;
+    let pipes = ((micros - 1.0) * passing + pipeline * passing) * chunks;
 
     let ring = Ring::of(&setup.device, data, parallel.tensor.max(1), shared);
     // A pipeline's gradients are complete when it is empty, and nothing is left to hide their exchange.
@@ -185,11 +190,11 @@ fn data_collectives(work: &OpProfile, setup: &Setup, ring: &Ring, late: bool) ->
     let micros = setup.accumulate.max(1) as f64;
     let wide = if work.half { 2.0 } else { setup.precision.weight_bytes() };
     let ranks = f64::from(parallel.tensor.max(1)) * f64::from(parallel.pipeline.max(1));
-    let weights = work.parameters / ranks;
+    let weights = division::held(work, setup) / ranks;
     let units = f64::from(work.blocks) + 1.0;
     let buckets = if late { 1.0 } else { (weights * wide / BUCKET).ceil().max(1.0) };
     let scattered = CollectiveTime::spread(ring, weights * wide, units).times(micros);
-    match (parallel.data > 1, parallel.zero) {
+    match (parallel.replicas() > 1, parallel.zero) {
         (false, _) => [CollectiveTime::default(); 2],
         (true, Zero::None) => [CollectiveTime::sum(ring, weights * wide, buckets), CollectiveTime::default()],
         (true, Zero::Optimizer) => {
@@ -197,7 +202,8 @@ fn data_collectives(work: &OpProfile, setup: &Setup, ring: &Ring, late: bool) ->
         }
         (true, Zero::Gradients) => [scattered, CollectiveTime::spread(ring, weights * 2.0, units)],
         (true, Zero::Parameters) => {
-            let bytes = work.gathered / ranks * setup.precision.compute_bytes();
+            let elsewhere = work.parameters - division::held(work, setup);
+            let bytes = (work.gathered - elsewhere) / ranks * setup.precision.compute_bytes();
             let gathered = CollectiveTime::spread(ring, bytes, units);
             [scattered, gathered.times(2.0 * micros)]
         }
@@ -368,7 +374,7 @@ impl Setup {
     /// GPUs in all.
     pub fn gpus(&self) -> u32 {
         let model = self.parallel.tensor.max(1).saturating_mul(self.parallel.pipeline.max(1));
-        self.parallel.data.max(1).saturating_mul(model)
+        self.parallel.replicas().saturating_mul(model)
     }
 }
 

@@ -4,14 +4,14 @@
 //! reads the rest as its source means it: batches of all GPUs or of one, accumulated or not, layouts that a program
 //! does not name. What differs between sources is written down here and nowhere in the estimates.
 
-mod program;
-
 use domain::gpu::{Gpu, GpuArchitecture};
 
 use super::ineligible::Ineligible;
+use super::program::{Program, ProgramHabits};
 use super::programs;
 use super::row::MeasuredRow;
 use super::seen::MemoryMetric;
+use super::stated::Networks;
 use crate::estimate::fitted::band::middle;
 use crate::estimate::limits::offloaded;
 use crate::estimate::memory::{MemoryCoefficients, MemoryEstimate, Savings, memory_with};
@@ -21,8 +21,6 @@ use crate::estimate::{
     Percentiles, Setup, seconds,
 };
 use crate::model::ModelDescription;
-
-pub use program::{Program, ProgramHardware};
 
 /// A row, understood.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,8 +36,8 @@ pub struct Case {
     /// Samples of all GPUs per second.
     pub samples_per_second: f64,
     pub memory: MeasuredMemory,
-    /// Why its throughput tells nothing, where other rows of its table contradict it.
-    pub contradicted: Option<Ineligible>,
+    /// Why its throughput tells nothing: it states none, or other rows of its table contradict it.
+    pub untimed: Option<Ineligible>,
 }
 
 /// Where a row comes from.
@@ -54,40 +52,6 @@ pub struct RowIdentity {
     pub table: String,
     /// How the row came about, as far as errors depend on it.
     pub origin: Origin,
-}
-
-/// What a source's program does otherwise than today's PyTorch.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ProgramHabits {
-    /// By how much it overstates what it measured.
-    pub overstated: f64,
-    /// It is of 2021 or before.
-    pub aged: bool,
-    /// Weights and gradients are in half precision.
-    pub half: bool,
-    /// Megatron's kernels run.
-    pub fused_kernels: bool,
-    /// Flash attention is of 2022.
-    pub first_flash: bool,
-    /// Gradients are exchanged when all of them are there.
-    pub exchanged_late: bool,
-    /// Blocks are computed again to their end.
-    pub recomputed_whole: bool,
-}
-
-/// Today's PyTorch.
-impl Default for ProgramHabits {
-    fn default() -> ProgramHabits {
-        ProgramHabits {
-            overstated: 1.0,
-            aged: false,
-            half: false,
-            fused_kernels: false,
-            first_flash: false,
-            exchanged_late: false,
-            recomputed_whole: false,
-        }
-    }
 }
 
 /// What a row states of memory.
@@ -170,16 +134,30 @@ pub type GpuLookup<'a> = &'a dyn Fn(&str, Option<f64>) -> Option<Gpu>;
 ///
 /// # Errors
 /// Why it is not eligible.
-pub fn case(row: &MeasuredRow, gpus: GpuLookup, figures: &MemoryCoefficients) -> Result<Case, Ineligible> {
-    let program = programs::of(row).ok_or(Ineligible::Model)?;
-    let throughput = row.throughput.ok_or(Ineligible::Throughput)?;
+pub fn case(
+    row: &MeasuredRow,
+    networks: &Networks,
+    gpus: GpuLookup,
+    figures: &MemoryCoefficients,
+) -> Result<Case, Ineligible> {
+    let program = programs::of(row, networks)?;
     let batch = program.batch.or(row.batch).ok_or(Ineligible::Batch)?;
-    let per_sample = unit(row, &program).ok_or(Ineligible::Unit)?;
-    let gpu = gpus(program.hardware.gpu.as_deref().unwrap_or(&row.gpu), row.memory).ok_or(Ineligible::Gpu)?;
-    let memory = MeasuredMemory::of(row, &gpu);
+    let name = program.hardware.gpu.as_deref().unwrap_or(&row.gpu);
+    let gpu = gpus(name, row.memory).ok_or_else(|| Ineligible::Gpu(name.to_owned()))?;
+    let mut memory = MeasuredMemory::of(row, &gpu);
+    if program.mean {
+        memory = MeasuredMemory { peak: None, fits: false, used: None, ..memory };
+    }
+    let rate = rate(row, &program);
+    let untimed = rate.as_ref().err().cloned();
+    if let (Some(why), false) = (&untimed, memory.peak.is_some() || memory.fits) {
+        return Err(why.clone());
+    }
     let mut savings = program.savings;
     savings.written_out |= program.written_out_before_ampere && is_before_ampere(gpu.architecture);
     let mut setup = setup(row, &program, gpu, batch);
+    let needed = memory_with(&program.model, &setup, &savings, figures).needed();
+    savings.gathers_again |= program.gathers_again_if_needed && needed > setup.device.gpu.usable.0 as f64;
     if program.saves_if_needed {
         save(&program.model, &mut setup, &mut savings, figures);
     }
@@ -187,7 +165,6 @@ pub fn case(row: &MeasuredRow, gpus: GpuLookup, figures: &MemoryCoefficients) ->
         true => others(&program.model, &setup, &savings, memory.peak.map(|peak| (peak, memory.metric)), figures),
         false => Vec::new(),
     };
-    let all = if row.unit.ends_with("/gpu") { f64::from(row.gpus.unwrap_or(1)) } else { 1.0 };
     let table = row.notes.split("| row:").next().filter(|_| row.notes.contains("| row:")).unwrap_or_default();
     Ok(Case {
         row: RowIdentity {
@@ -202,9 +179,9 @@ pub fn case(row: &MeasuredRow, gpus: GpuLookup, figures: &MemoryCoefficients) ->
         savings,
         others,
         habits: program.habits,
-        samples_per_second: throughput * all / per_sample,
+        samples_per_second: rate.unwrap_or(0.0),
         memory,
-        contradicted: None,
+        untimed,
     })
 }
 
@@ -226,12 +203,13 @@ fn setup(row: &MeasuredRow, program: &Program, gpu: Gpu, batch: f64) -> Setup {
         layout: program.layout,
         micro_batch: (batch.round() as u64).max(1),
         accumulate: program.accumulate.max(1),
-        parallel: ParallelDegrees {
+        parallel: program.parallel.unwrap_or(ParallelDegrees {
             data: (count / program.tensor.saturating_mul(program.pipeline).max(1)).max(1),
             tensor: program.tensor,
             pipeline: program.pipeline,
             zero: program.zero,
-        },
+            ..ParallelDegrees::default()
+        }),
         recompute: program.recompute,
         optimizer: program.optimizer,
         flash_attention: program.flash,
@@ -307,10 +285,26 @@ fn others(
 /// Standard deviation of the logarithm of estimated over measured peak memory, with what rows of one source differ by.
 const MEMORY_IS_OFF_BY: f64 = 0.1;
 
+/// Samples of all GPUs per second.
+fn rate(row: &MeasuredRow, program: &Program) -> Result<f64, Ineligible> {
+    let throughput = row.throughput.ok_or(Ineligible::Throughput)?;
+    if program.varies {
+        return Err(Ineligible::Varies);
+    }
+    let per_sample = unit(row, program).ok_or(Ineligible::Unit)?;
+    let all = if unit_word(row).ends_with("/gpu") { f64::from(row.gpus.unwrap_or(1)) } else { 1.0 };
+    Ok(throughput * all / per_sample)
+}
+
+/// The unit without what stands in brackets behind it.
+fn unit_word(row: &MeasuredRow) -> &str {
+    row.unit.split('(').next().unwrap_or_default().trim()
+}
+
 /// Units of throughput in a sample; none for a unit that does not count samples.
 fn unit(row: &MeasuredRow, program: &Program) -> Option<f64> {
     // NVIDIA's tables say their unit in the heading or not at all; their image and text programs count samples.
-    let unit = if row.unit.is_empty() && row.source == "nvidia-dle" { "sequences/s" } else { row.unit.as_str() };
+    let unit = if row.unit.is_empty() && row.source == "nvidia-dle" { "sequences/s" } else { unit_word(row) };
     match unit.trim_end_matches("/gpu") {
         "images/s" | "img/s" | "sequences/s" | "samples/s" => Some(1.0),
         "tokens/s" | "tok/s" => program.tokens,

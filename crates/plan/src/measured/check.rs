@@ -8,6 +8,7 @@ use super::case::{Case, GpuLookup};
 use super::contradictions;
 use super::row::MeasuredRow;
 use super::score::{Fits, Pair, Scaling, Score};
+use super::stated::Networks;
 use crate::estimate::memory::{MemoryCoefficients, MemoryFit, largest_batch, memory_with, verdict};
 use crate::estimate::{FittedCoefficients, Setup};
 
@@ -18,40 +19,61 @@ pub struct AccuracyReport {
 }
 
 /// Estimates every eligible row and scores each source.
-pub fn check(rows: &[MeasuredRow], gpus: GpuLookup, coefficients: &FittedCoefficients) -> AccuracyReport {
+pub fn check(
+    rows: &[MeasuredRow],
+    networks: &Networks,
+    gpus: GpuLookup,
+    coefficients: &FittedCoefficients,
+) -> AccuracyReport {
     let mut sources: BTreeMap<String, Vec<&MeasuredRow>> = BTreeMap::new();
     for row in rows {
         sources.entry(row.source.clone()).or_default().push(row);
     }
     let score = |(source, rows): (String, Vec<&MeasuredRow>)| {
-        let (mut pairs, mut memory, mut ineligible) = (Vec::new(), Vec::new(), BTreeMap::new());
-        let (mut cases, mut known) = (Vec::new(), Fits::default());
-        for case in contradictions::cases(&rows, gpus, &coefficients.memory) {
-            let why = match case {
-                Ok(case) => {
-                    // What contradicts its table in throughput may still tell its memory.
-                    count(&case, &mut known, &coefficients.memory);
-                    if let Some(measured) = case.memory.peak {
-                        memory.push(Pair { measured, estimated: peak(&case, &coefficients.memory) });
-                    }
-                    if case.contradicted.is_none() {
-                        pairs.push(pair(&case, coefficients));
-                        cases.push(case);
-                        continue;
-                    }
-                    case.contradicted
-                }
-                Err(why) => Some(why),
-            };
-            if let Some(why) = why {
-                *ineligible.entry(why.reason()).or_default() += 1;
-            }
-        }
-        let score = Score::of(rows.len(), &pairs, &memory, ineligible);
-        let scaling = Scaling::of(&efficiencies(&cases, &pairs));
-        (source, Score { memory: score.memory.clone().with(known), scaling, ..score })
+        let score = source_score(&rows, networks, gpus, coefficients);
+        (source, score)
     };
     AccuracyReport { sources: sources.into_iter().map(score).collect() }
+}
+
+/// Scores the rows of one source.
+fn source_score(
+    rows: &[&MeasuredRow],
+    networks: &Networks,
+    gpus: GpuLookup,
+    coefficients: &FittedCoefficients,
+) -> Score {
+    let (mut pairs, mut memory) = (Vec::new(), Vec::new());
+    let (mut ineligible, mut memory_only) = (BTreeMap::new(), BTreeMap::new());
+    let (mut cases, mut known) = (Vec::new(), Fits::default());
+    for case in contradictions::cases(rows, networks, gpus, &coefficients.memory) {
+        let case = match case {
+            Ok(case) => case,
+            Err(why) => {
+                *ineligible.entry(why.reason()).or_default() += 1;
+                continue;
+            }
+        };
+        // What tells nothing of throughput may still tell its memory.
+        count(&case, &mut known, &coefficients.memory);
+        if let Some(measured) = case.memory.peak {
+            memory.push(Pair { measured, estimated: peak(&case, &coefficients.memory) });
+        }
+        match &case.untimed {
+            None => {
+                pairs.push(pair(&case, coefficients));
+                cases.push(case);
+            }
+            Some(why) if case.memory.peak.is_some() || case.memory.fits => {
+                *memory_only.entry(why.reason()).or_default() += 1;
+            }
+            Some(why) => *ineligible.entry(why.reason()).or_default() += 1,
+        }
+    }
+    let score = Score::of(rows.len(), &pairs, &memory, ineligible);
+    let scaling = Scaling::of(&efficiencies(&cases, &pairs));
+    let eligible = pairs.len() + memory_only.values().sum::<usize>();
+    Score { memory: score.memory.clone().with(known), scaling, eligible, memory_only, ..score }
 }
 
 /// Measured and estimated efficiency of eight GPUs beside one, of all that was measured on both.
@@ -157,7 +179,8 @@ pub mod tests {
     fn a_check_scores_scaling_and_what_fits() {
         let gpu = |_: &str, _: Option<f64>| Some(gpu());
         let rows = MeasuredRow::table(TABLE).expect("a table");
-        let report = check(&rows, &gpu, &FittedCoefficients::embedded().expect("embedded numbers"));
+        let report =
+            check(&rows, &Networks::published(), &gpu, &FittedCoefficients::embedded().expect("embedded numbers"));
         let score = &report.sources["ours"];
         assert_eq!((score.rows, score.eligible, score.predicted), (3, 2, 2));
         assert_eq!(score.ineligible.get("states no batch"), Some(&1));

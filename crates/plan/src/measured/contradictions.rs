@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::case::{Case, GpuLookup, case};
 use super::ineligible::Ineligible;
 use super::row::MeasuredRow;
+use super::stated::Networks;
 use crate::estimate::Zero;
 use crate::estimate::memory::MemoryCoefficients;
 
@@ -21,11 +22,17 @@ const SAME_THROUGHPUT: f64 = 1.1;
 const MORE: u32 = 4;
 
 /// Understands rows, and marks those that others contradict.
-pub fn cases(rows: &[&MeasuredRow], gpus: GpuLookup, memory: &MemoryCoefficients) -> Vec<Result<Case, Ineligible>> {
-    let mut cases: Vec<Result<Case, Ineligible>> = rows.iter().map(|row| case(row, gpus, memory)).collect();
+pub fn cases(
+    rows: &[&MeasuredRow],
+    networks: &Networks,
+    gpus: GpuLookup,
+    memory: &MemoryCoefficients,
+) -> Vec<Result<Case, Ineligible>> {
+    let mut cases: Vec<Result<Case, Ineligible>> = rows.iter().map(|row| case(row, networks, gpus, memory)).collect();
     let mut alike: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (at, case) in cases.iter().enumerate() {
         if let Ok(case) = case
+            && case.untimed.is_none()
             && let Some(key) = key(case)
         {
             alike.entry(key).or_default().push(at);
@@ -38,7 +45,7 @@ pub fn cases(rows: &[&MeasuredRow], gpus: GpuLookup, memory: &MemoryCoefficients
             .collect();
         for (at, contradicted) in rows.iter().zip(contradicted(&measured)) {
             if let Ok(case) = &mut cases[*at] {
-                case.contradicted = contradicted;
+                case.untimed = contradicted;
             }
         }
     }
@@ -146,8 +153,9 @@ mod tests {
                     ours,net,A100,4,FP32,32,900,images/s,25,4,11\n";
         let rows = MeasuredRow::table(text).expect("a table");
         let gpu = |_: &str, _: Option<f64>| Some(crate::measured::check::tests::gpu());
-        let cases = cases(&rows.iter().collect::<Vec<_>>(), &gpu, &MemoryCoefficients::default());
-        let said: Vec<_> = cases.iter().map(|case| case.as_ref().expect("eligible").contradicted).collect();
+        let cases =
+            cases(&rows.iter().collect::<Vec<_>>(), &Networks::published(), &gpu, &MemoryCoefficients::default());
+        let said: Vec<_> = cases.iter().map(|case| case.as_ref().expect("eligible").untimed.clone()).collect();
         assert_eq!(said, [None, None, Some(Ineligible::FasterThanAlone)]);
     }
 }

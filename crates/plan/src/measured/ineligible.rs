@@ -1,15 +1,35 @@
 //! Rows that are no test of an estimate.
 
 /// Why a row is no test of an estimate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Ineligible {
     Throughput,
     Batch,
     Unit,
     /// Neither a graph nor summary figures.
     Model,
+    /// A network that is not known under that name, or cannot be read.
+    Network {
+        name: String,
+        why: String,
+    },
+    /// A word of the column `parallelism`.
+    Parallelism(String),
+    /// Degrees of sharing do not multiply to the number of GPUs.
+    Degrees {
+        product: u32,
+        gpus: u32,
+    },
+    /// A number format.
+    Precision(String),
+    /// A word of the column `grad_checkpoint`.
+    Recomputation(String),
+    /// No length of samples, or one that is not a number of tokens.
+    Samples(String),
+    /// Samples differ in length, which says nothing of how fast one of them is.
+    Varies,
     /// It names a GPU that is not in the table of GPUs.
-    Gpu,
+    Gpu(String),
     /// Other rows of its table say that it cannot be: each of several GPUs is faster than one alone.
     FasterThanAlone,
     /// The same: throughput does not change with the number of GPUs.
@@ -18,19 +38,32 @@ pub enum Ineligible {
 
 impl Ineligible {
     /// The reason in words.
-    pub fn reason(self) -> &'static str {
-        match self {
+    pub fn reason(&self) -> String {
+        let reason = match self {
             Ineligible::Throughput => "states no throughput",
             Ineligible::Batch => "states no batch",
             Ineligible::Unit => "states no unit",
             Ineligible::Model => "its network has neither a graph here nor summary figures",
-            Ineligible::Gpu => "its GPU is not in the table of GPUs",
+            Ineligible::Network { name, why } => {
+                return format!("its network `{name}`: {why}").replace(": it is not", " is not");
+            }
+            Ineligible::Parallelism(word) => return format!("`{word}` in the column `parallelism` is not known"),
+            Ineligible::Degrees { product, gpus } => {
+                return format!("its degrees multiply to {product}, and it has {gpus} GPUs");
+            }
+            Ineligible::Precision(word) => return format!("the number format `{word}` is not known"),
+            Ineligible::Recomputation(word) => return format!("`{word}` in the column `grad_checkpoint` is not known"),
+            Ineligible::Samples(word) if word.is_empty() => "states no length of samples",
+            Ineligible::Samples(word) => return format!("its length of samples `{word}` is not known"),
+            Ineligible::Varies => "its samples differ in length, so it tells memory only",
+            Ineligible::Gpu(name) => return format!("its GPU `{name}` is not in the table of GPUs"),
             Ineligible::FasterThanAlone => {
                 "contradicts its table: each of several GPUs does more than 1.05 times what one alone does with as many samples"
             }
             Ineligible::Unchanged => {
                 "contradicts its table: from a number of GPUs to four times as many throughput is the same, so it is not that of all of them"
             }
-        }
+        };
+        reason.to_owned()
     }
 }

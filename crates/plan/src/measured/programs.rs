@@ -1,8 +1,10 @@
 //! The programs behind the measurements: what each source ran, where its rows do not say.
 
-use super::case::{Program, ProgramHabits, ProgramHardware};
+use super::ineligible::Ineligible;
 use super::kinds;
+use super::program::{Program, ProgramHabits, ProgramHardware};
 use super::row::MeasuredRow;
+use super::stated::{self, Networks};
 use crate::estimate::memory::{Adapters, Savings};
 use crate::estimate::{ActivationCheckpointing, Layout, NumericFormat, OptimizerKind, Origin, Zero};
 use crate::model::families::language::bert::{Bert, Head};
@@ -23,9 +25,12 @@ fn tokens(row: &MeasuredRow) -> Option<u64> {
     row.size.parse().ok().filter(|tokens| (1..=LARGEST).contains(tokens))
 }
 
-/// What ran behind `row`; none where its network has no graph here and no summary figures.
-pub fn of(row: &MeasuredRow) -> Option<Program> {
-    match row.source.as_str() {
+/// What ran behind `row`.
+///
+/// # Errors
+/// What of it is not understood.
+pub fn of(row: &MeasuredRow, networks: &Networks) -> Result<Program, Ineligible> {
+    let known = match row.source.as_str() {
         "timm-train" => totals(row),
         "lambda-results" | "lambda-results_v2" => lambda(row),
         "nvidia-dle" => examples(row),
@@ -34,8 +39,9 @@ pub fn of(row: &MeasuredRow) -> Option<Program> {
         "torchtitan" | "torchtune" => torch(row),
         "hf-docs" => trainer(row),
         "mlperf" => contest(row),
-        _ => totals(row),
-    }
+        _ => return totals(row).map_or_else(|| stated::program(row, networks), Ok),
+    };
+    known.ok_or(Ineligible::Model)
 }
 
 /// Image models known by their totals (timm's training benchmark: synthetic images, SGD with momentum).
@@ -385,7 +391,7 @@ mod tests {
             notes: "global_batch=8".to_owned(),
             ..MeasuredRow::default()
         };
-        assert_eq!(of(&row).is_some(), is_understood, "{model} {size} {parallelism}");
+        assert_eq!(of(&row, &Networks::default()).is_ok(), is_understood, "{model} {size} {parallelism}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Score {
     pub rows: usize,
+    /// Rows whose throughput or memory is compared.
     pub eligible: usize,
     pub predicted: usize,
     /// Mean relative error of throughput in per cent, an eligible row that was not predicted at 100.
@@ -22,8 +23,10 @@ pub struct Score {
     pub interval_width: Option<f64>,
     pub memory: MemoryScore,
     pub scaling: Scaling,
+    /// How many rows are eligible for their memory alone, by the reason why their throughput is not.
+    pub memory_only: BTreeMap<String, usize>,
     /// How many rows are not eligible, by reason.
-    pub ineligible: BTreeMap<&'static str, usize>,
+    pub ineligible: BTreeMap<String, usize>,
 }
 
 /// How well the gain of eight GPUs over one of them is estimated.
@@ -65,6 +68,7 @@ pub struct MemoryScore {
     pub p90: Option<f64>,
     /// Per cent of rows that were estimated more than 10 % too low.
     pub under10: Option<f64>,
+    pub median: Option<f64>,
     /// Rows that state that their batch fits; per cent of them of which the estimate says that it fits or may fit, and
     /// of which it says that it surely does.
     pub known_to_fit: usize,
@@ -90,7 +94,7 @@ pub struct Pair {
 
 impl Score {
     /// Scores a source of `rows` rows, without what is known of its scaling and of what fits.
-    pub fn of(rows: usize, pairs: &[Pair], memory: &[Pair], ineligible: BTreeMap<&'static str, usize>) -> Score {
+    pub fn of(rows: usize, pairs: &[Pair], memory: &[Pair], ineligible: BTreeMap<String, usize>) -> Score {
         let errors = errors(pairs);
         let known: Vec<(f64, [f64; 3])> =
             pairs.iter().filter_map(|pair| Some((pair.measured, pair.estimated?))).collect();
@@ -111,6 +115,7 @@ impl Score {
             interval_width: percentile(&widths, 0.5),
             memory: MemoryScore::of(memory),
             scaling: Scaling::default(),
+            memory_only: BTreeMap::new(),
             ineligible,
         }
     }
@@ -124,6 +129,7 @@ impl MemoryScore {
         MemoryScore {
             rows: pairs.len(),
             mape: mean(&errors),
+            median: percentile(&errors, 0.5),
             p90: percentile(&errors, 0.9),
             under10: share(under.count(), pairs.len()),
             ..MemoryScore::default()
@@ -215,7 +221,7 @@ mod tests {
     #[test]
     fn a_row_without_estimate_counts_as_wholly_wrong() {
         let pairs = [pair(10.0, 11.0), Pair { measured: 10.0, estimated: None }];
-        let score = Score::of(3, &pairs, &[], BTreeMap::from([("states no batch", 1)]));
+        let score = Score::of(3, &pairs, &[], BTreeMap::from([("states no batch".to_owned(), 1)]));
         assert_eq!((score.rows, score.eligible, score.predicted), (3, 2, 1));
         assert!((score.mape.unwrap() - 55.0).abs() < 1e-9, "{score:?}");
         assert_eq!(score.interval_coverage, Some(100.0));

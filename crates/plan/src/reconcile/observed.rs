@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::run::{ProviderTraits, Sight};
+use domain::rental::ProviderTraits;
+use domain::run::{InstanceState, Sight};
 use domain::{Elapsed, InstanceId, RunId, SweepId, Timestamp};
 
-use crate::world::{Instance, World};
+use crate::world::{Instance, Run, World};
 
 /// What the shell has gathered for one decision.
 #[derive(Debug, Clone, Default)]
@@ -20,9 +21,11 @@ pub struct ObservedState {
     pub attended_sweeps: BTreeSet<SweepId>,
     /// How long each agent has not spoken, on a clock that never goes back.
     pub silence: BTreeMap<InstanceId, Elapsed>,
-    /// How long each instance has been missing without a break in what its provider lists, since the provider was last
-    /// asked to launch it, on a clock that never goes back.
+    /// How long each instance has been missing without a break in what its provider lists, since the last request to
+    /// launch it must have had its effect, on a clock that never goes back.
     pub missing: BTreeMap<InstanceId, Elapsed>,
+    /// Launches that were asked for and not answered yet.
+    pub launching: BTreeSet<InstanceId>,
     /// Launches that were asked for and left open.
     pub in_doubt: BTreeMap<InstanceId, LaunchDoubt>,
     /// What each provider promises, by its name.
@@ -40,6 +43,8 @@ pub struct LaunchDoubt {
     pub requests: u32,
     /// How long ago it was asked last, on a clock that never goes back.
     pub since: Elapsed,
+    /// Whether the same token may rent another machine by now, so that what is in doubt has to be looked for first.
+    pub is_token_void: bool,
 }
 
 impl ObservedState {
@@ -50,6 +55,9 @@ impl ObservedState {
     /// Whether an instance has been missing for so long that its provider cannot list it later. A provider that is not
     /// there promises nothing.
     pub(super) fn is_gone_by_absence(&self, id: &InstanceId, instance: &Instance) -> bool {
+        if self.launching.contains(id) {
+            return false;
+        }
         let missing = self.missing.get(id).copied().unwrap_or_default();
         self.traits_of(instance).is_some_and(|traits| missing >= traits.visible_within)
     }
@@ -60,6 +68,13 @@ impl ObservedState {
         let is_rented = instance.is_accepted || matches!(self.sights.get(id), Some(Sight::Alive));
         let booting = || self.silence.get(id).copied().filter(|_| is_rented && instance.started.is_none());
         self.meters.get(id).copied().or_else(booting)
+    }
+
+    /// Rent until now of a run's instances that are not released.
+    pub(super) fn rents_of(&self, world: &World, run: &Run) -> BTreeMap<InstanceId, Elapsed> {
+        let known = run.instances.iter().filter_map(|id| Some((id, world.instances.get(id)?)));
+        let live = known.filter(|(_, instance)| !matches!(instance.state, InstanceState::Released { .. }));
+        live.filter_map(|(id, instance)| Some((id.clone(), self.rent(id, instance)?))).collect()
     }
 
     /// Rent until now of every instance that is not released.

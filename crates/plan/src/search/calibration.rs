@@ -11,7 +11,7 @@ use crate::estimate::{
     ActivationCheckpointing, Calibration, Device, FittedCoefficients, MeasuredStep, NumericFormat, ParallelDegrees,
     Setup, Zero, seconds,
 };
-use crate::measured::MeasuredRow;
+use crate::measured::{MeasuredRow, parallelism};
 
 /// Measured steps, each with the GPU that it was measured on.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -105,13 +105,20 @@ fn setup(row: &MeasuredRow, spec: &TrainingSpec, gpu: &Gpu, batch: f64) -> Optio
         () if precision.contains("fp16") => NumericFormat::AmpFp16,
         () => NumericFormat::Auto,
     };
-    let (tensor, pipeline) = (row.ways("TP"), row.ways("PP"));
-    let divided = ["FSDP", "ZeRO-3", "ZERO3"].iter().any(|word| row.parallelism.contains(word));
+    // What the grammar does not know is refused: it may divide the work.
+    let stated = parallelism(&row.parallelism).ok()?;
+    let (tensor, pipeline) = (stated.tensor.unwrap_or(1), stated.pipeline.unwrap_or(1));
+    let context = stated.context.unwrap_or(1);
+    let model = tensor.saturating_mul(pipeline).saturating_mul(context).max(1);
     let parallel = ParallelDegrees {
-        data: (gpus / (tensor * pipeline).max(1)).max(1),
+        data: (gpus / model).max(1),
         tensor,
         pipeline,
-        zero: if divided { Zero::Parameters } else { Zero::None },
+        zero: stated.zero.unwrap_or(Zero::None),
+        context,
+        expert: stated.expert.unwrap_or(1),
+        chunks: stated.chunks.unwrap_or(1),
+        sequence: tensor > 1,
     };
     let recomputes = row.checkpointing.eq_ignore_ascii_case("true");
     let spec = TrainingSpec { program: ProgramOptions { precision: formats, ..spec.program }, ..spec.clone() };

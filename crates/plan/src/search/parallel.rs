@@ -90,7 +90,13 @@ pub fn divisions(spec: &TrainingSpec, nodes: u32, gpus_per_node: u32) -> Vec<Par
         }
         let data = gpus / ranks;
         let zeros = if data == 1 { &[Zero::None][..] } else { zeros };
-        divisions.extend(zeros.iter().map(|zero| ParallelDegrees { data, tensor, pipeline, zero: *zero }));
+        divisions.extend(zeros.iter().map(|zero| ParallelDegrees {
+            data,
+            tensor,
+            pipeline,
+            zero: *zero,
+            ..ParallelDegrees::default()
+        }));
     };
     for tensor in &tensors {
         match tensor {
@@ -221,7 +227,7 @@ pub(super) fn start(spec: &TrainingSpec, device: &Device) -> Option<Setup> {
         layout: spec.program.layout,
         micro_batch: 1,
         accumulate: 1,
-        parallel: ParallelDegrees { data: 1, tensor: 1, pipeline: 1, zero: Zero::None },
+        parallel: ParallelDegrees::default(),
         recompute: ActivationCheckpointing::None,
         optimizer: spec.program.optimizer,
         flash_attention: spec.program.flash_attention,

@@ -9,7 +9,7 @@ use domain::{Cause, Elapsed, Finding, InstanceId, Job, Money, RunId, SweepId, Wo
 use super::next::{Move, next};
 use super::standing::{Stand, Standing, standing};
 use super::{draws, trial};
-use crate::reconcile::{Action, ObservedState, Policy, SubmitTrial};
+use crate::reconcile::{Action, ObservedState, Policy, SubmitTrial, wind_down};
 use crate::world::{Run, SweepRecord, SweepState, World};
 
 /// What to do for one sweep. The limits are those of all of its trials together.
@@ -46,7 +46,7 @@ fn running(world: &World, facts: &ObservedState, policy: &Policy, id: &SweepId, 
     let spent = spent(world, sweep, &facts.rents(world));
     let open = world.trials(sweep).filter(|(_, run)| !run.state.is_final()).count();
     let saving = |machines: usize| {
-        let one = sweep.plan.offer.rate.cost(policy.saving).micros();
+        let one = sweep.plan.offer.rate.cost(wind_down(policy, sweep.job.budget, sweep.plan.offer.rate)).micros();
         Money::from_micros(one.saturating_mul(machines as i64))
     };
     let mut affords_more = true;

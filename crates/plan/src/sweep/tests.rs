@@ -193,7 +193,7 @@ fn what_is_good_enough_is_seen_in_the_log() {
     let mut scene = Scene::new(&Sweep { max_failed: 100, ..sweep(asha(1, 2), Some(12)) }, None, 1);
     let Event::SweepSubmitted(submitted) = &mut scene.log[0].event else { panic!("no sweep") };
     let Work::Train(train) = &mut submitted.job.work else { panic!("no training") };
-    train.stop = Some(domain::train::Stop { accuracy: "30%".parse().ok(), epochs: None });
+    train.stop = Some(domain::train::Stop { accuracy: "30%".parse().ok(), epochs: None, patience: None });
     scene.world = World::replay(&scene.log).unwrap();
     scene.run();
     assert!(matches!(scene.sweep().state, SweepState::Ended { how: SweepEnd::Done { .. } }));

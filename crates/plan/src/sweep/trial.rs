@@ -43,7 +43,9 @@ pub fn job(base: &Job, sweep: &Sweep, values: &[Setting], cores: u32) -> Result<
         let rungs = rungs(sweep, train.epochs);
         train.epochs = rungs.last().copied().unwrap_or(train.epochs);
         let accuracy = train.stop.and_then(|stop| stop.accuracy);
-        train.stop = Some(Stop { accuracy, epochs: rungs.first().copied() });
+        // Trials are compared after as many epochs.
+        let patience = train.stop.and_then(|stop| stop.patience).filter(|_| rungs.is_empty());
+        train.stop = Some(Stop { accuracy, epochs: rungs.first().copied(), patience });
     }
     Ok(job)
 }

@@ -14,8 +14,10 @@ pub fn bill(world: &World, run: &Run) -> Option<Bill> {
         let instance = world.instances.get(id)?;
         let InstanceState::Released { usage } = instance.state else { return None };
         let rate = instance.offer.rate;
-        let amount = rate.cost(usage.elapsed);
-        lines.push(BillLine { instance: id.clone(), kind: instance.offer.kind.clone(), usage, rate, amount });
+        for usage in std::iter::once(usage).chain(instance.doubles.values().copied()) {
+            let amount = rate.cost(usage.elapsed);
+            lines.push(BillLine { instance: id.clone(), kind: instance.offer.kind.clone(), usage, rate, amount });
+        }
     }
     let total = lines.iter().map(|line| line.amount).sum();
     Some(Bill { lines, total })
@@ -30,7 +32,8 @@ pub fn spent(world: &World, run: &Run, meters: &BTreeMap<InstanceId, Elapsed>) -
             InstanceState::Intended | InstanceState::Launching => meters.get(id).copied().unwrap_or_default(),
             InstanceState::Up | InstanceState::Releasing => meters.get(id).copied().unwrap_or_default(),
         };
-        instance.offer.rate.cost(elapsed)
+        let doubles = instance.doubles.values().map(|usage| instance.offer.rate.cost(usage.elapsed));
+        instance.offer.rate.cost(elapsed) + doubles.sum()
     };
     run.instances.iter().map(cost).sum()
 }

@@ -3,8 +3,11 @@
 //! [`World::apply`] is the only way a state changes. It refuses an event that cannot follow, so that a log that was
 //! damaged or written by a mistaken hand is noticed and not believed. Replay of the whole log gives the same world.
 
+use std::collections::BTreeMap;
+
 use domain::event::{RentIntended, RunEnd, Submitted};
 use domain::job::Budget;
+use domain::rental::MachineHandle;
 use domain::run::{AttemptEnd, InstanceState, Outcome, RunState, Usage};
 use domain::train::Stop;
 use domain::{AttemptId, Cause, Duration, Elapsed, Event, Finding, InstanceId, Money, Record, RunId, Timestamp, Work};
@@ -51,6 +54,7 @@ impl World {
             return Err(illegal(format!("it should have number {}", self.last_seq + 1)));
         }
         self.follow(record).map_err(illegal)?;
+        self.note_open(&record.event);
         self.last_seq = record.seq;
         Ok(())
     }
@@ -70,11 +74,7 @@ impl World {
                 Ok(())
             }
             Event::RentIntended(intent) => self.rent_intended(record, intent),
-            Event::Launched { instance } => {
-                self.instance_moves(instance, InstanceState::Launching)?;
-                self.instance_mut(instance)?.is_accepted = true;
-                Ok(())
-            }
+            Event::Launched { instance, handle } => self.launched(instance, handle.as_ref()),
             Event::RentFailed { instance, finding } => self.rent_failed(record.at, instance, finding),
             Event::AgentUp { instance, started } => self.agent_up(instance, *started),
             Event::AttemptIntended { run, attempt, fence, instance } => {
@@ -94,6 +94,10 @@ impl World {
                 Ok(())
             }
             Event::Ended { run, end } => self.run_ended(record.at, run, end),
+            Event::DoubleEnded { instance, handle, usage } => {
+                self.instance_mut(instance)?.doubles.insert(handle.clone(), *usage);
+                Ok(())
+            }
             Event::ReleaseIntended { instance } => self.instance_moves(instance, InstanceState::Releasing),
             Event::Released { instance, usage } => self.released(instance, *usage),
             Event::Billed { run, bill } => {
@@ -111,6 +115,15 @@ impl World {
         }
     }
 
+    fn launched(&mut self, id: &InstanceId, handle: Option<&MachineHandle>) -> Result<(), String> {
+        self.instance_moves(id, InstanceState::Launching)?;
+        let instance = self.instance_mut(id)?;
+        instance.is_accepted = true;
+        instance.handle = handle.cloned();
+        self.run_of_instance(id)?.waits = 0;
+        Ok(())
+    }
+
     fn agent_up(&mut self, id: &InstanceId, started: Timestamp) -> Result<(), String> {
         self.instance_moves(id, InstanceState::Up)?;
         let instance = self.instance_mut(id)?;
@@ -123,7 +136,11 @@ impl World {
         let usage = Usage { started: at, elapsed: Elapsed(0) };
         self.instance_moves(instance, InstanceState::Released { usage })?;
         let run = self.run_of_instance(instance)?;
-        run.restarts += 1;
+        // Waiting for a machine is no failure of the run.
+        match finding.cause {
+            Cause::NoCapacity => run.waits += 1,
+            _ => run.restarts += 1,
+        }
         if !run.state.is_final() && !is_stopping(run) {
             run.state = RunState::Recovering { finding: finding.clone(), exit_code: None };
         }
@@ -173,6 +190,7 @@ impl World {
             attempts: Vec::new(),
             restarts: 0,
             error_restarts: 0,
+            waits: 0,
             alerted: false,
             ended: None,
             bill: None,
@@ -202,7 +220,8 @@ impl World {
         }
         run.job.deadline = deadline.or(run.job.deadline);
         if let (Some(epochs), Work::Train(train)) = (epochs, &mut run.job.work) {
-            train.stop = Some(Stop { epochs: Some(epochs), accuracy: train.stop.and_then(|stop| stop.accuracy) });
+            let (accuracy, patience) = train.stop.map_or((None, None), |stop| (stop.accuracy, stop.patience));
+            train.stop = Some(Stop { epochs: Some(epochs), accuracy, patience });
         }
         run.settled = run.attempts.len();
         run.state = RunState::Queued;
@@ -210,6 +229,7 @@ impl World {
         run.bill = None;
         run.restarts = 0;
         run.error_restarts = 0;
+        run.waits = 0;
         if let Some(trial) = run.trial.clone()
             && let Some(sweep) = self.sweeps.get_mut(&trial.sweep)
         {
@@ -234,6 +254,8 @@ impl World {
             offer: intent.offer.clone(),
             reserved: intent.reserved,
             intended: record.at,
+            handle: None,
+            doubles: BTreeMap::new(),
             is_accepted: false,
             started: None,
             state: InstanceState::Intended,

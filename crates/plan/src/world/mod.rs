@@ -2,12 +2,14 @@
 
 mod bill;
 mod lifecycle;
+mod open;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::job::Recovery;
 use domain::rank::Ready;
-use domain::run::{AttemptEnd, Bill, InstanceState, RunState, StopBy};
+use domain::rental::MachineHandle;
+use domain::run::{AttemptEnd, Bill, InstanceState, RunState, StopBy, Usage};
 use domain::sweep::{Known, SweepEnd, Trial};
 use domain::{AttemptId, Elapsed, Fence, InstanceId, Job, Money, Offer, Plan, RunId, SweepId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -29,6 +31,10 @@ pub struct World {
     /// Every sweep ever submitted.
     #[serde(default)]
     pub sweeps: BTreeMap<SweepId, SweepRecord>,
+    /// Runs for which something is left to do: not at their end, or not billed. Made from the rest
+    /// ([`World::find_open`]).
+    #[serde(skip)]
+    pub open: BTreeSet<RunId>,
 }
 
 /// A run.
@@ -58,6 +64,9 @@ pub struct Run {
     pub restarts: u32,
     /// Restarts after the user's program failed.
     pub error_restarts: u32,
+    /// How often in succession no machine was free.
+    #[serde(default)]
+    pub waits: u32,
     /// Whether the budget's alert was given.
     pub alerted: bool,
     /// When it ended or stopped.
@@ -180,6 +189,12 @@ pub struct Instance {
     pub reserved: Money,
     /// When it was intended.
     pub intended: Timestamp,
+    /// The provider's name of it, once that was told.
+    #[serde(default)]
+    pub handle: Option<MachineHandle>,
+    /// What was used of other machines that the same request has rented.
+    #[serde(default)]
+    pub doubles: BTreeMap<MachineHandle, Usage>,
     /// Whether its provider has said that it was rented.
     #[serde(default)]
     pub is_accepted: bool,
@@ -260,9 +275,11 @@ impl World {
         sweep.trials.iter().filter_map(|id| self.runs.get_key_value(id))
     }
 
-    /// Every instance that is not released, by id.
+    /// Every instance that is not released. They all belong to open runs, for only what is released can be billed.
     pub fn live_instances(&self) -> impl Iterator<Item = (&InstanceId, &Instance)> {
-        self.instances.iter().filter(|(_, instance)| !matches!(instance.state, InstanceState::Released { .. }))
+        let rented = self.open_runs().flat_map(|(_, run)| run.instances.iter());
+        let known = rented.filter_map(|id| self.instances.get_key_value(id));
+        known.filter(|(_, instance)| !matches!(instance.state, InstanceState::Released { .. }))
     }
 }
 

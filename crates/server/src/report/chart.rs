@@ -1,11 +1,12 @@
 //! One chart of a report: lines over optimiser steps, as inline SVG without a script.
 
-use super::markup::Markup;
+use maud::{Markup, html};
+
 use super::words;
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 240.0;
-const LEFT: f64 = 54.0;
+const LEFT: f64 = 72.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 30.0;
@@ -48,7 +49,7 @@ pub fn with_mean(name: &'static str, points: Vec<(u64, f64)>) -> Vec<Line> {
     let mean = Line { name, class: "first", points: smoothed(&points) };
     match points.len() < 2 * SMOOTHING {
         true => vec![mean],
-        false => vec![Line { name: "a step", class: "faint", points }, mean],
+        false => vec![Line { name: "each step", class: "faint", points }, mean],
     }
 }
 
@@ -68,64 +69,60 @@ fn smoothed(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
 impl Chart {
     /// Draws it; nothing when no line has a point.
     pub fn draw(mut self) -> Markup {
-        let mut page = Markup::default();
         for line in &mut self.lines {
             line.points.retain(|(_, value)| value.is_finite());
         }
         self.lines.retain(|line| !line.points.is_empty());
-        let Some(axes) = Axes::around(&self.lines, self.span) else { return page };
-
-        page.element("<figure><figcaption><b>", self.title, "</b>");
-        for line in &self.lines {
-            let last = line.points.last().map(|(_, value)| (self.say)(*value)).unwrap_or_default();
-            page.tags("<span class=\"key ").text(line.class).tags("\">");
-            page.text(line.name).element(" <em>", last, "</em></span>");
+        let Some(axes) = Axes::around(&self.lines, self.span) else { return html! {} };
+        let within = |step: &&u64| (axes.left..=axes.right).contains(&(**step as f64));
+        html! {
+            figure {
+                figcaption {
+                    b { (self.title) }
+                    @for line in &self.lines {
+                        @let last = line.points.last().map(|(_, value)| (self.say)(*value)).unwrap_or_default();
+                        span class=(format!("key {}", line.class)) { (line.name) " " em { (last) } }
+                    }
+                }
+                svg role="img" viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } {
+                    title { (self.title) " over optimiser steps" }
+                    (self.draw_axes(&axes))
+                    @for step in self.resumed.iter().filter(within) {
+                        line class="resumed" y1=(TOP) y2=(HEIGHT - BOTTOM) x1=(axes.x(*step)) x2=(axes.x(*step)) {
+                            title { "resumed from step " (step) }
+                        }
+                    }
+                    @for line in &self.lines { (self.draw_line(line, &axes)) }
+                }
+            }
         }
-        page.tags("</figcaption><svg role=\"img\" viewBox=\"0 0 ").text(WIDTH).tags(" ").text(HEIGHT).tags("\">");
-        page.element("<title>", self.title, " over optimiser steps</title>");
-        self.draw_axes(&mut page, &axes);
-        for step in self.resumed.iter().filter(|step| **step as f64 >= axes.left && **step as f64 <= axes.right) {
-            let x = axes.x(*step);
-            page.tags("<line class=\"resumed\" y1=\"").text(TOP).tags("\" y2=\"").text(HEIGHT - BOTTOM);
-            page.tags("\" x1=\"").text(&x).tags("\" x2=\"").text(&x).tags("\"><title>resumed from step ");
-            page.text(step).tags("</title></line>");
-        }
-        for line in &self.lines {
-            self.draw_line(&mut page, line, &axes);
-        }
-        page.tags("</svg></figure>\n");
-        page
     }
 
-    fn draw_axes(&self, page: &mut Markup, axes: &Axes) {
-        for value in ticks(axes.bottom, axes.top, axes.rise) {
-            let y = axes.y(value);
-            page.tags("<line class=\"grid\" x1=\"").text(LEFT).tags("\" x2=\"").text(WIDTH - RIGHT);
-            page.tags("\" y1=\"").text(&y).tags("\" y2=\"").text(&y).tags("\"/>");
-            page.tags("<text class=\"y\" x=\"").text(LEFT - 8.0).tags("\" y=\"").text(y).tags("\">");
-            page.text((self.say)(value)).tags("</text>");
-        }
+    fn draw_axes(&self, axes: &Axes) -> Markup {
         let run = nice((axes.right - axes.left) / 5.0).max(1.0);
-        for value in ticks((axes.left / run).ceil() * run, axes.right, run) {
-            let step = value.round() as u64;
-            page.tags("<text class=\"x\" x=\"").text(axes.x(step)).tags("\" y=\"").text(HEIGHT - 10.0).tags("\">");
-            page.text(words::count(step)).tags("</text>");
+        html! {
+            @for value in ticks(axes.bottom, axes.top, axes.rise) {
+                @let y = axes.y(value);
+                line class="grid" x1=(LEFT) x2=(WIDTH - RIGHT) y1=(y) y2=(y) {}
+                text class="y" x=(LEFT - 8.0) y=(y) { ((self.say)(value)) }
+            }
+            @for value in ticks((axes.left / run).ceil() * run, axes.right, run) {
+                @let step = value.round() as u64;
+                text class="x" x=(axes.x(step)) y=(HEIGHT - 10.0) { (words::count(step)) }
+            }
         }
     }
 
-    fn draw_line(&self, page: &mut Markup, line: &Line, axes: &Axes) {
-        page.tags("<polyline class=\"").text(line.class).tags("\" points=\"");
-        for (step, value) in thinned(&line.points) {
-            page.text(axes.x(step)).tags(",").text(axes.y(value)).tags(" ");
-        }
-        page.tags("\"/>");
-        if line.points.len() > DOTS {
-            return;
-        }
-        for (step, value) in &line.points {
-            page.tags("<circle class=\"").text(line.class).tags("\" r=\"3\" cx=\"").text(axes.x(*step));
-            page.tags("\" cy=\"").text(axes.y(*value)).tags("\"><title>step ").text(words::count(*step));
-            page.tags(": ").text((self.say)(*value)).tags("</title></circle>");
+    fn draw_line(&self, line: &Line, axes: &Axes) -> Markup {
+        let place = |(step, value): (u64, f64)| format!("{},{} ", axes.x(step), axes.y(value));
+        let dots: &[(u64, f64)] = if line.points.len() > DOTS { &[] } else { &line.points };
+        html! {
+            polyline class=(line.class) points=(thinned(&line.points).into_iter().map(place).collect::<String>()) {}
+            @for (step, value) in dots {
+                circle class=(line.class) r="3" cx=(axes.x(*step)) cy=(axes.y(*value)) {
+                    title { "step " (words::count(*step)) ": " ((self.say)(*value)) }
+                }
+            }
         }
     }
 }
@@ -206,7 +203,7 @@ mod tests {
             span: (1, 9),
             resumed: vec![2],
         };
-        chart.draw().finish()
+        chart.draw().into_string()
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! `report.html`: one file that shows a run to somebody who was not there.
 //!
 //! [`html`] is a pure function of the event log and the measurements. [`view`] gathers from them what is shown,
-//! [`page`] writes it down, [`chart`] draws; [`sweep_html`] does the same for a sweep and its trials, drawn by [`trials`]; [`markup`] is why no text from outside can become a tag. The file needs
-//! no network and no script, and follows the reader's choice of light or dark.
+//! [`page`] and [`details`] write it down, [`chart`] draws; [`sweep_html`] does the same for a sweep and its trials,
+//! drawn by [`trials`]. [`document`] is why no text from outside can become a tag. The file needs no network and no
+//! script, and follows the reader's choice of light or dark.
 
 mod arithmetic;
 mod chart;
 pub(crate) mod curves;
-mod markup;
+mod details;
+mod document;
 mod page;
 mod scores;
 mod sweep;

@@ -2,46 +2,62 @@
 //! which.
 
 use domain::rank::Exported;
+use maud::{Markup, html};
 
-use super::markup::Markup;
+use super::document::{fact, number, number_column, table};
 use super::words::count;
 
 /// Figures and confusions of the test samples; nothing where none were measured. `classes` are named in label order.
-pub fn scores(page: &mut Markup, model: &Exported, classes: &[String]) {
+pub fn scores(model: &Exported, classes: &[String]) -> Markup {
     let figures = model.figures.lines();
-    if !figures.is_empty() {
-        page.tags("<h2>Test samples</h2><table class=\"facts\">");
-        for (name, value) in figures {
-            page.element("<tr><th>", name, "</th>").element("<td>", value, "</td></tr>");
-        }
-        page.tags("</table>\n");
-    }
     let named = model.confusion.len() == classes.len();
-    if model.confusion.is_empty() || !named {
-        return;
-    }
-    page.tags("<details><summary>Confusion matrix</summary>");
-    page.tags("<p class=\"note\">A row for each true class, a column for what the model took its samples for.</p>");
-    page.tags("<table><thead><tr><th></th>");
-    for class in classes {
-        page.element("<th class=\"number\">", class, "</th>");
-    }
-    page.tags("<th class=\"number\">recall</th></tr></thead><tbody>\n");
-    for (place, (row, class)) in model.confusion.iter().zip(classes).enumerate() {
-        page.element("<tr><td>", class, "</td>");
-        for (other, samples) in row.iter().enumerate() {
-            let mark = if other == place { "<td class=\"number\"><b>" } else { "<td class=\"number\">" };
-            let end = if other == place { "</b></td>" } else { "</td>" };
-            page.element(mark, count(*samples), end);
+    html! {
+        @if !figures.is_empty() {
+            h2 { "Test samples" }
+            table class="facts" {
+                @for (name, value) in figures { (fact(name, value)) }
+            }
         }
-        let there: u64 = row.iter().sum();
-        let recall = match there {
-            0 => "–".to_owned(),
-            there => format!("{:.1} %", 100.0 * row[place] as f64 / there as f64),
-        };
-        page.element("<td class=\"number\">", recall, "</td></tr>\n");
+        @if !model.confusion.is_empty() && named {
+            details {
+                summary { "Confusion matrix" }
+                p class="note" { "A row for each true class, a column for what the model took its samples for." }
+                (confusion(model, classes))
+            }
+        }
     }
-    page.tags("</tbody></table></details>\n");
+}
+
+fn confusion(model: &Exported, classes: &[String]) -> Markup {
+    let head = html! {
+        th scope="col" { "true class" }
+        @for class in classes { (number_column(class)) }
+        (number_column("recall"))
+    };
+    let rows = html! {
+        tbody {
+            @for (place, (row, class)) in model.confusion.iter().zip(classes).enumerate() {
+                tr {
+                    th scope="row" { (class) }
+                    @for (other, samples) in row.iter().enumerate() {
+                        td class="number" {
+                            @if other == place { b { (count(*samples)) } } @else { (count(*samples)) }
+                        }
+                    }
+                    (number(recall(row, place)))
+                }
+            }
+        }
+    };
+    table("Confusion matrix", "wide", &head, &rows)
+}
+
+/// The share of the samples of a class that the model found.
+fn recall(row: &[u64], place: usize) -> String {
+    match row.iter().sum::<u64>() {
+        0 => "–".to_owned(),
+        there => format!("{:.1} %", 100.0 * row[place] as f64 / there as f64),
+    }
 }
 
 #[cfg(test)]
@@ -69,9 +85,8 @@ mod tests {
             confusion: vec![vec![3, 1], vec![0, 0]],
         };
         let text = |classes: &[&str]| {
-            let mut page = Markup::default();
-            scores(&mut page, &model, &classes.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-            page.finish()
+            let classes: Vec<String> = classes.iter().map(|name| (*name).to_owned()).collect();
+            scores(&model, &classes).into_string()
         };
         let page = text(&["cat", "<dog>"]);
         for part in ["<b>3</b>", "75.0 %", "&lt;dog&gt;", "F1, mean of classes", "73.33 %", "–"] {

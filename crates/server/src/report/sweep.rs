@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use domain::run::StopBy;
 use domain::sweep::{Method, Setting, SweepEnd};
 use domain::{Elapsed, InstanceId, SweepId};
+use maud::{Markup, html};
 use plan::sweep::{Stand, TrialRow, best, rows, spent};
 use plan::{SweepRecord, SweepState, World};
 
-use super::markup::Markup;
+use super::document::{column, configuration, document, figure, header, number, number_column, table};
 use super::trials::{Axis, Dot, against_keys, coordinates};
 use super::words::{length, time};
 use super::yaml::yaml;
@@ -18,36 +19,25 @@ use super::yaml::yaml;
 pub fn sweep_html(world: &World, id: &SweepId, meters: &BTreeMap<InstanceId, Elapsed>) -> Option<String> {
     let sweep = world.sweeps.get(id)?;
     let rows = rows(world, sweep, meters);
-    let mut page = Markup::default();
-    page.tags("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
-    page.tags("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
-    page.tags("<meta name=\"color-scheme\" content=\"light dark\">");
-    page.element("<title>", id, " · gradus</title><style>").tags(include_str!("style.css"));
-    page.tags("</style></head><body><main>\n");
-    head(&mut page, id, sweep);
-    figures(&mut page, world, sweep, &rows, meters);
-    charts(&mut page, sweep, &rows);
-    trials(&mut page, sweep, &rows);
-    search(&mut page, sweep);
-    page.tags("</main></body></html>\n");
-    Some(page.finish())
+    let body = html! {
+        (head(id, sweep))
+        (figures(world, sweep, &rows, meters))
+        (charts(sweep, &rows))
+        (trials(sweep, &rows))
+        (search(sweep))
+    };
+    Some(document(id.as_str(), &body))
 }
 
-fn head(page: &mut Markup, id: &SweepId, sweep: &SweepRecord) {
+fn head(id: &SweepId, sweep: &SweepRecord) -> Markup {
     let (tone, detail) = match &sweep.state {
         SweepState::Running | SweepState::Stopping { .. } => ("plain", None),
         SweepState::Ended { how: SweepEnd::Done { .. } } => ("good", None),
         SweepState::Ended { how: SweepEnd::Stopped { by, .. } } => ("plain", Some(format!("by {}", stopper(*by)))),
         SweepState::Ended { how: SweepEnd::Failed { finding, .. } } => ("bad", Some(finding.message.clone())),
     };
-    page.element("<header><h1>", &sweep.job.name, "</h1>");
-    page.tags("<span class=\"badge ").text(tone).element("\">", sweep.state.word(), "</span>");
-    page.element("<p>sweep ", id, " · ").text(&sweep.file);
-    page.element(" · submitted ", time(sweep.submitted), " UTC</p>");
-    if let Some(detail) = detail {
-        page.tags("<p class=\"").text(tone).element("\">", detail, "</p>");
-    }
-    page.tags("</header>\n");
+    let about = html! { "sweep " (id) " · " (sweep.file) " · submitted " (time(sweep.submitted)) " UTC" };
+    header(&sweep.job.name, (sweep.state.word(), tone), &about, detail.as_deref())
 }
 
 fn stopper(by: StopBy) -> &'static str {
@@ -58,36 +48,25 @@ fn stopper(by: StopBy) -> &'static str {
     }
 }
 
-fn figures(
-    page: &mut Markup,
-    world: &World,
-    sweep: &SweepRecord,
-    rows: &[TrialRow],
-    meters: &BTreeMap<InstanceId, Elapsed>,
-) {
+fn figures(world: &World, sweep: &SweepRecord, rows: &[TrialRow], meters: &BTreeMap<InstanceId, Elapsed>) -> Markup {
     let metric = sweep.search.metric;
-    page.tags("<section class=\"figures\">");
-    let mut figure = |name: &str, value: String| {
-        page.element("<div><b>", value, "</b>").element("<span>", name, "</span></div>");
-    };
-    if let Some(best) = best(world, sweep) {
-        figure(&format!("best {}, trial {}", metric.name(), best.number), metric.say(best.value));
-    }
-    figure("trials", rows.len().to_string());
     let failed = rows.iter().filter(|row| row.state == Stand::Failed).count();
-    if failed > 0 {
-        figure("failed", failed.to_string());
-    }
     let epochs: u32 = rows.iter().filter_map(|row| row.epochs).sum();
-    figure("epochs together", epochs.to_string());
-    figure("cost", spent(world, sweep, meters).to_string());
-    if let Some(ended) = sweep.ended {
-        figure("submission to end", length(ended.since(sweep.submitted)));
+    html! {
+        section class="figures" {
+            @if let Some(best) = best(world, sweep) {
+                (figure(&format!("best {}, trial {}", metric.name(), best.number), metric.say(best.value)))
+            }
+            (figure("trials", rows.len()))
+            @if failed > 0 { (figure("failed", failed)) }
+            (figure("epochs, all trials", epochs))
+            (figure("cost", spent(world, sweep, meters)))
+            @if let Some(ended) = sweep.ended { (figure("submission to end", length(ended.since(sweep.submitted)))) }
+        }
     }
-    page.tags("</section>\n");
 }
 
-fn charts(page: &mut Markup, sweep: &SweepRecord, rows: &[TrialRow]) {
+fn charts(sweep: &SweepRecord, rows: &[TrialRow]) -> Markup {
     let axes: Vec<Axis> = sweep.search.parameters.iter().map(Axis::of).collect();
     let metric = sweep.search.metric;
     let dot = |(place, row): (usize, &TrialRow)| {
@@ -106,49 +85,50 @@ fn charts(page: &mut Markup, sweep: &SweepRecord, rows: &[TrialRow]) {
     };
     let dots: Vec<Dot> = rows.iter().enumerate().filter_map(dot).collect();
     if dots.is_empty() {
-        return;
+        return html! {};
     }
-    page.tags("<h2>Trials</h2>\n");
-    page.piece(coordinates(&axes, &dots, metric));
-    page.tags("<section class=\"charts\">\n");
-    for place in 0..axes.len() {
-        page.piece(against_keys(&axes, place, &dots, metric));
+    html! {
+        h2 { "Trials" }
+        (coordinates(&axes, &dots, metric))
+        section class="charts" {
+            @for axis in 0..axes.len() { (against_keys(&axes, axis, &dots, metric)) }
+        }
+        p class="note" {
+            "Each line and each dot is a trial by its last result, fainter the fewer epochs it was trained for; the best "
+            "is drawn thick."
+        }
     }
-    page.tags("</section>\n");
-    page.tags(
-        "<p class=\"note\">Each line and each dot is a trial by its last result, fainter the fewer epochs it was ",
-    );
-    page.tags("trained for; the best is drawn thick.</p>\n");
 }
 
 fn said(setting: &Setting) -> String {
     format!("{} {}", setting.key, setting.say())
 }
 
-fn trials(page: &mut Markup, sweep: &SweepRecord, rows: &[TrialRow]) {
+fn trials(sweep: &SweepRecord, rows: &[TrialRow]) -> Markup {
     let metric = sweep.search.metric;
-    page.tags("<h2>Table</h2><table class=\"trials\"><thead><tr><th class=\"number\">trial</th><th>state</th>");
-    page.tags("<th class=\"number\">epochs</th>").element("<th class=\"number\">", metric.name(), "</th>");
-    for parameter in &sweep.search.parameters {
-        page.element("<th>", &parameter.key, "</th>");
-    }
-    page.tags("<th class=\"number\">cost</th><th>run</th></tr></thead><tbody>\n");
-    for row in rows {
-        page.element("<tr><td class=\"number\">", row.number, "</td>").element("<td>", row.word, "</td>");
-        let epochs = row.epochs.map(|epochs| epochs.to_string()).unwrap_or_default();
-        page.element("<td class=\"number\">", epochs, "</td>");
-        let value = row.value.map(|value| metric.say(value)).unwrap_or_default();
-        page.element("<td class=\"number\">", value, "</td>");
-        for setting in &row.values {
-            page.element("<td>", setting.say(), "</td>");
+    let head = html! {
+        (number_column("trial")) (column("state")) (number_column("epochs")) (number_column(metric.name()))
+        @for parameter in &sweep.search.parameters { (column(&parameter.key)) }
+        (number_column("cost")) (column("run"))
+    };
+    let body = html! {
+        tbody {
+            @for row in rows {
+                tr {
+                    (number(row.number)) td { (row.word) }
+                    (number(row.epochs.map(|epochs| epochs.to_string()).unwrap_or_default()))
+                    (number(row.value.map(|value| metric.say(value)).unwrap_or_default()))
+                    @for setting in &row.values { td { (setting.say()) } }
+                    (number(row.cost))
+                    td { a href=(format!("../../runs/{}/report.html", row.run)) { (row.run) } }
+                }
+            }
         }
-        page.element("<td class=\"number\">", row.cost, "</td>").tags("<td><a href=\"../../runs/");
-        page.text(&row.run).element("/report.html\">", &row.run, "</a></td></tr>\n");
-    }
-    page.tags("</tbody></table>\n");
+    };
+    html! { h2 { "Table" } (table("Trials", "wide", &head, &body)) }
 }
 
-fn search(page: &mut Markup, sweep: &SweepRecord) {
+fn search(sweep: &SweepRecord) -> Markup {
     let what = match sweep.search.method {
         Method::Grid => "grid",
         Method::Random => "random values",
@@ -157,9 +137,5 @@ fn search(page: &mut Markup, sweep: &SweepRecord) {
     // A job is written by serde without loss; were it not, the page would rather be without it than not be.
     let mut job = serde_json::to_value(&sweep.job).unwrap_or_default();
     crate::secrets::hide(&mut job, false);
-    page.element("<details><summary>Configuration: ", what, "</summary>").element(
-        "<pre>",
-        yaml(&job),
-        "</pre></details>\n",
-    );
+    html! { details { (configuration(&format!("Configuration: {what}"), &yaml(&job))) } }
 }

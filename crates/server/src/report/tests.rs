@@ -88,7 +88,7 @@ fn history(word: &str) -> (RunId, Vec<Record>, Vec<Point>) {
     let events = [
         Event::Submitted(Box::new(submitted)),
         Event::RentIntended(Box::new(intended)),
-        Event::Launched { instance: instance.clone() },
+        Event::Launched { instance: instance.clone(), handle: None },
         Event::AgentUp { instance: instance.clone(), started: Timestamp(START) },
         begin(0),
         is_ready(0, 0, &[]),
@@ -159,6 +159,19 @@ fn a_run_is_shown() {
     }
     assert_eq!(page.matches("class=\"resumed\"").count(), 4, "each chart marks the resumed step");
     assert!(!page.contains("http"), "the page needs no network");
+}
+
+#[test]
+fn a_screen_reader_and_a_narrow_screen_can_read_it() {
+    let (run, records, points) = history("digits");
+    let page = html(&run, &records, &points).unwrap();
+    let headers = page.matches("<th ").count() + page.matches("<th>").count();
+    assert_eq!(page.matches("<th scope=").count(), headers, "each header says what it heads");
+    assert!(!page.contains("<th scope=\"col\"></th>"), "a header has a name");
+    let wide = page.matches("<table class=\"wide\">").count();
+    let scrolling = page.matches("<div class=\"scroll\" role=\"region\" tabindex=\"0\"").count();
+    assert_eq!((wide, scrolling), (3, 3), "a table of many columns scrolls by itself, by keyboard too");
+    assert_eq!(page.matches("<svg role=\"img\"").count(), page.matches("over optimiser steps</title>").count());
 }
 
 #[test]

@@ -1,11 +1,8 @@
 //! The charts of a sweep: parallel coordinates over all keys, and the metric against each key, as inline SVG.
 
-use std::fmt::Write;
-
 use domain::sweep::{Between, Metric, Parameter, Range, Setting};
+use maud::{Markup, html};
 use serde_json::Value;
-
-use super::markup::Markup;
 
 const HEIGHT: f64 = 300.0;
 const WIDTH: f64 = 1000.0;
@@ -128,74 +125,79 @@ fn strength(dot: &Dot, dots: &[Dot]) -> f64 {
 
 /// A line through all keys and the metric for each trial.
 pub fn coordinates(axes: &[Axis], dots: &[Dot], metric: Metric) -> Markup {
-    let mut page = Markup::default();
     let (low, high) = span(dots, metric);
     let last = axes.len();
     let x = |place: usize| SIDE + place as f64 * (WIDTH - 2.0 * SIDE) / last.max(1) as f64;
     let y = |share: f64| HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM);
-    page.tags("<figure><figcaption><b>Values and what they came to</b></figcaption><svg role=\"img\" viewBox=\"0 0 ");
-    page.text(WIDTH).tags(" ").text(HEIGHT).tags("\"><title>a line for each trial, through its values</title>");
-    for (place, name) in axes.iter().map(|axis| axis.name.as_str()).chain([metric.name()]).enumerate() {
-        let at = format!("{:.1}", x(place));
-        page.tags("<line class=\"grid\" x1=\"").text(&at).tags("\" x2=\"").text(&at);
-        page.tags("\" y1=\"").text(TOP).tags("\" y2=\"").text(HEIGHT - BOTTOM).tags("\"/>");
-        page.tags("<text class=\"x\" x=\"").text(&at).tags("\" y=\"16\">").text(name).tags("</text>");
-        let ticks = match axes.get(place) {
-            Some(axis) => axis.ticks(),
-            None => vec![(0.0, metric.say(low)), (1.0, metric.say(high))],
-        };
-        for (share, text) in ticks {
-            page.tags("<text class=\"axis\" x=\"").text(format!("{:.1}", x(place) + 5.0));
-            page.tags("\" y=\"").text(format!("{:.1}", y(share) - 3.0)).tags("\">").text(text).tags("</text>");
+    let points = |dot: &Dot| -> String {
+        let shares = dot.places.iter().copied().chain([(dot.value - low) / (high - low)]).enumerate();
+        let points: Vec<String> = shares.map(|(place, share)| format!("{:.1},{:.1}", x(place), y(share))).collect();
+        points.join(" ")
+    };
+    html! {
+        figure {
+            figcaption { b { "Values and what they came to" } }
+            div class="scroll" role="region" tabindex="0" aria-label="Values and what they came to" {
+                svg class="wide" role="img" viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } {
+                    title { "a line for each trial, through its values" }
+                    @for (place, name) in axes.iter().map(|axis| axis.name.as_str()).chain([metric.name()]).enumerate() {
+                        @let at = format!("{:.1}", x(place));
+                        line class="grid" x1=(at) x2=(at) y1=(TOP) y2=(HEIGHT - BOTTOM) {}
+                        text class="x" x=(at) y="16" { (name) }
+                        @let ticks = match axes.get(place) {
+                            Some(axis) => axis.ticks(),
+                            None => vec![(0.0, metric.say(low)), (1.0, metric.say(high))],
+                        };
+                        @for (share, label) in ticks {
+                            text class="axis" x=(format_args!("{:.1}", x(place) + 5.0))
+                                y=(format_args!("{:.1}", y(share) - 3.0)) { (label) }
+                        }
+                    }
+                    // The best is drawn last, above the others.
+                    @for dot in dots.iter().rev() {
+                        polyline class=(class(dot)) stroke-opacity=(opacity(dot, dots)) points=(points(dot)) {
+                            title { (dot.title) }
+                        }
+                    }
+                }
+            }
         }
     }
-    // The best is drawn last, above the others.
-    for dot in dots.iter().rev() {
-        let mut points = String::new();
-        for (place, share) in dot.places.iter().copied().chain([(dot.value - low) / (high - low)]).enumerate() {
-            // Writing to a string cannot fail.
-            let _ = write!(points, "{:.1},{:.1} ", x(place), y(share));
-        }
-        page.tags("<polyline class=\"").text(class(dot)).tags("\" stroke-opacity=\"");
-        page.text(format!("{:.2}", if dot.is_best { 1.0 } else { strength(dot, dots) }));
-        page.tags("\" points=\"").text(points.trim_end()).element("\"><title>", &dot.title, "</title></polyline>");
-    }
-    page.tags("</svg></figure>\n");
-    page
 }
 
 fn class(dot: &Dot) -> &'static str {
     if dot.is_best { "best" } else { "first" }
 }
 
+fn opacity(dot: &Dot, dots: &[Dot]) -> String {
+    format!("{:.2}", if dot.is_best { 1.0 } else { strength(dot, dots) })
+}
+
 /// The metric against one key.
 pub fn against_keys(axes: &[Axis], place: usize, dots: &[Dot], metric: Metric) -> Markup {
-    let mut page = Markup::default();
-    let Some(axis) = axes.get(place) else { return page };
+    let Some(axis) = axes.get(place) else { return html! {} };
     let (low, high) = span(dots, metric);
     let x = |share: f64| format!("{:.1}", LEFT + 20.0 + share * (PANEL - LEFT - 60.0));
     let y = |value: f64| format!("{:.1}", 210.0 - (value - low) / (high - low) * 190.0);
-    page.element("<figure><figcaption><b>", &axis.name, "</b></figcaption><svg role=\"img\" viewBox=\"0 0 ");
-    page.text(PANEL).element(" 240\"><title>", metric.name(), " against ").text(&axis.name).tags("</title>");
-    for step in 0..=4 {
-        let value = low + f64::from(step) * (high - low) / 4.0;
-        page.tags("<line class=\"grid\" x1=\"").text(LEFT).tags("\" x2=\"").text(PANEL - 10.0);
-        page.tags("\" y1=\"").text(y(value)).tags("\" y2=\"").text(y(value)).tags("\"/>");
-        page.tags("<text class=\"y\" x=\"").text(LEFT - 6.0).tags("\" y=\"").text(y(value)).tags("\">");
-        page.text(metric.say(value)).tags("</text>");
+    html! {
+        figure {
+            figcaption { b { (axis.name) } }
+            svg role="img" viewBox={ "0 0 " (PANEL) " 240" } {
+                title { (metric.name()) " against " (axis.name) }
+                @for step in 0..=4 {
+                    @let value = low + f64::from(step) * (high - low) / 4.0;
+                    line class="grid" x1=(LEFT) x2=(PANEL - 10.0) y1=(y(value)) y2=(y(value)) {}
+                    text class="y" x=(LEFT - 6.0) y=(y(value)) { (metric.say(value)) }
+                }
+                @for (share, label) in axis.ticks() { text class="x" x=(x(share)) y="232" { (label) } }
+                @for dot in dots.iter().rev() {
+                    @let share = dot.places.get(place).copied().unwrap_or(0.0);
+                    circle class=(class(dot)) r=(if dot.is_best { 7 } else { 5 }) fill-opacity=(opacity(dot, dots))
+                        cx=(x(share)) cy=(y(dot.value)) { title { (dot.title) } }
+                }
+            }
+        }
     }
-    for (share, text) in axis.ticks() {
-        page.tags("<text class=\"x\" x=\"").text(x(share)).tags("\" y=\"232\">").text(text).tags("</text>");
-    }
-    for dot in dots.iter().rev() {
-        let share = dot.places.get(place).copied().unwrap_or(0.0);
-        page.tags("<circle class=\"").text(class(dot)).tags("\" r=\"").text(if dot.is_best { 7 } else { 5 });
-        page.tags("\" fill-opacity=\"").text(format!("{:.2}", if dot.is_best { 1.0 } else { strength(dot, dots) }));
-        page.tags("\" cx=\"").text(x(share)).tags("\" cy=\"").text(y(dot.value));
-        page.element("\"><title>", &dot.title, "</title></circle>");
-    }
-    page.tags("</svg></figure>\n");
-    page
 }
 
 #[cfg(test)]
@@ -236,8 +238,8 @@ mod tests {
                 title: "<trial>".into(),
             };
             let dots: Vec<Dot> = values.iter().enumerate().map(dot).collect();
-            let svg = coordinates(&axes, &dots, Metric::Loss).finish()
-                + &against_keys(&axes, 0, &dots, Metric::Loss).finish();
+            let svg = coordinates(&axes, &dots, Metric::Loss).into_string()
+                + &against_keys(&axes, 0, &dots, Metric::Loss).into_string();
             assert_eq!(svg.matches("<polyline").count(), values.len());
             assert_eq!(svg.matches("<circle").count(), values.len());
             assert!(!svg.contains("NaN") && !svg.contains("inf") && !svg.contains("<trial>"), "{values:?}: {svg}");

@@ -86,12 +86,12 @@ impl View {
                 self.plain(at, format!("submitted from {}{of}", submitted.file));
             }
             Event::StopRequested { run, by } if *run == self.run => {
-                self.plain(at, format!("told to stop by {}", stopper(*by)));
+                self.plain(at, format!("stop requested by {}", stopper(*by)));
             }
             Event::ResumeRequested { run, epochs, .. } if *run == self.run => {
                 self.end = None;
                 let to = epochs.map(|epochs| format!(" to {epochs} epochs")).unwrap_or_default();
-                self.plain(at, format!("told to go on{to}"));
+                self.plain(at, format!("resume requested{to}"));
             }
             Event::RentIntended(intended) if intended.run == self.run => {
                 ours.instances.insert(intended.instance.clone());
@@ -128,7 +128,7 @@ impl View {
     fn fold_cost(&mut self, at: Timestamp, event: &Event, ours: &Ours) {
         match event {
             Event::BudgetAlert { run, spent } if *run == self.run => {
-                self.plain(at, format!("{spent} are spent, the budget's alert"));
+                self.plain(at, format!("budget alert: {spent} spent"));
             }
             Event::Released { instance, usage } if ours.instances.contains(instance) => {
                 self.plain(at, format!("{instance} is released after {}", words::length(usage.elapsed)));
@@ -142,7 +142,7 @@ impl View {
             Event::RentIntended(_) | Event::Launched { .. } | Event::RentFailed { .. } | Event::AgentUp { .. } => {}
             Event::AttemptIntended { .. } | Event::AttemptReady { .. } | Event::AttemptEnded { .. } => {}
             Event::BudgetAlert { .. } | Event::Ended { .. } | Event::ReleaseIntended { .. } => {}
-            Event::Released { .. } | Event::Billed { .. } => {}
+            Event::Released { .. } | Event::DoubleEnded { .. } | Event::Billed { .. } => {}
             Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => {}
             Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => {}
         }
@@ -167,7 +167,7 @@ impl View {
         match end {
             AttemptEnd::Trained { model } => {
                 let steps = words::count(model.steps);
-                self.good(at, format!("{attempt} has trained {steps} steps; the model stands"));
+                self.good(at, format!("{attempt} has trained {steps} steps; the model is exported"));
             }
             AttemptEnd::Succeeded => self.good(at, format!("{attempt} succeeded")),
             AttemptEnd::Stopped { step: Some(step) } => {
@@ -206,7 +206,7 @@ impl View {
     /// How the run stands: a word, its tone, and what there is to say.
     pub fn standing(&self) -> (&'static str, Tone, Option<String>) {
         match self.end.as_ref().map(|(_, end)| end) {
-            None => ("not at its end", Tone::Neutral, None),
+            None => ("not ended", Tone::Neutral, None),
             Some(RunEnd::Stopped { by }) => ("stopped", Tone::Neutral, Some(format!("by {}", stopper(*by)))),
             Some(RunEnd::Done { outcome }) => match outcome {
                 Outcome::Trained { .. } => ("trained", Tone::Success, None),

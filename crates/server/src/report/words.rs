@@ -53,6 +53,30 @@ pub fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }
 
+/// A number with three significant digits or so, without zeros that say nothing.
+pub fn plain(value: f64) -> String {
+    let size = value.abs();
+    let text = if size == 0.0 {
+        return "0".into();
+    } else if size >= 100.0 {
+        format!("{value:.0}")
+    } else if size >= 10.0 {
+        format!("{value:.1}")
+    } else if size >= 1.0 {
+        format!("{value:.2}")
+    } else if size >= 1e-4 {
+        // The first digit that counts, and two more.
+        let places = (2.0 - size.log10().floor()) as usize;
+        format!("{value:.places$}")
+    } else {
+        return format!("{value:.1e}");
+    };
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

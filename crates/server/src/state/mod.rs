@@ -121,6 +121,63 @@ impl State {
         Ok(records)
     }
 
+    /// Takes the world out, for the controller to go on with.
+    pub(crate) fn take_world(&mut self) -> World {
+        std::mem::take(&mut self.world)
+    }
+
+    /// Puts it back.
+    pub(crate) fn put_world(&mut self, world: World) {
+        self.world = world;
+    }
+
+    /// Commits records that were applied to `world` already, in one synced transaction; when this returns they are on
+    /// disk. None is where another process has appended before: then none is.
+    ///
+    /// # Errors
+    /// [`Error::State`] when the disk refuses; then none is acknowledged.
+    pub(crate) fn commit(&mut self, records: &[Record], world: &World) -> Result<Commit, Error> {
+        let path = self.path.clone();
+        let doing = |doing| Error::sqlite(doing, &path);
+        let Some(first) = records.first() else { return Ok(Commit::Done) };
+        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(doing("lock"))?;
+        if newest(&transaction).map_err(doing("read"))? + 1 != first.seq {
+            return Ok(Commit::Overtaken);
+        }
+        for record in records {
+            insert(&transaction, world, record).map_err(doing("write"))?;
+            views::update(&transaction, world, record).map_err(doing("write"))?;
+        }
+        if records.iter().any(|record| matches!(record.event, Event::Billed { .. })) {
+            chaos::point("bill");
+        }
+        chaos::point("event.before");
+        transaction.commit().map_err(doing("write"))?;
+        chaos::point("event.after");
+        Ok(Commit::Done)
+    }
+
+    /// The world as it is on disk.
+    ///
+    /// # Errors
+    /// As [`State::open`].
+    pub(crate) fn reload(&self) -> Result<World, Error> {
+        let mut world = views::load(&self.db).map_err(Error::sqlite("read", &self.path))?.unwrap_or_default();
+        follow(&self.db, &self.path, &mut world)?;
+        Ok(world)
+    }
+
+    /// Every event after `seq`; a question of microseconds where there is none.
+    ///
+    /// # Errors
+    /// As [`State::open`].
+    pub(crate) fn records_after_head(&self, seq: u64) -> Result<Vec<Record>, Error> {
+        if newest(&self.db).map_err(Error::sqlite("read", &self.path))? <= seq {
+            return Ok(Vec::new());
+        }
+        self.records_after(seq)
+    }
+
     /// Every event of one run after `seq`, oldest first.
     ///
     /// # Errors
@@ -138,6 +195,21 @@ impl State {
         let sql = "SELECT seq, at, event FROM events WHERE seq > ?1 ORDER BY seq";
         select(&self.db, &self.path, sql, [seq as i64])
     }
+}
+
+/// How a commit went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Commit {
+    /// It is on disk.
+    Done,
+    /// Another process has appended before; nothing was written.
+    Overtaken,
+}
+
+/// Number of the newest event.
+fn newest(db: &Connection) -> rusqlite::Result<u64> {
+    let newest: i64 = db.prepare_cached("SELECT coalesce(max(seq), 0) FROM events")?.query_row([], |row| row.get(0))?;
+    Ok(newest as u64)
 }
 
 impl Error {
@@ -201,7 +273,7 @@ fn follow(db: &Connection, path: &Path, world: &mut World) -> Result<(), Error> 
 fn insert(db: &Connection, world: &World, record: &Record) -> rusqlite::Result<()> {
     let event =
         serde_json::to_string(&record.event).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-    let run = run_of(world, &record.event).map(RunId::as_str);
+    let run = world.run_of(&record.event).map(RunId::as_str);
     let mut statement = db.prepare_cached("INSERT INTO events (seq, at, run, event) VALUES (?1, ?2, ?3, ?4)")?;
     statement.execute(params![record.seq as i64, record.at.0, run, event])?;
     Ok(())
@@ -232,28 +304,5 @@ pub(crate) fn sweep_of<'a>(world: &'a World, event: &'a Event) -> Option<&'a Swe
         Event::Submitted(submitted) => submitted.trial.as_ref().map(|trial| &trial.sweep),
         Event::ResumeRequested { run, .. } => world.runs.get(run)?.trial.as_ref().map(|trial| &trial.sweep),
         _ => None,
-    }
-}
-
-/// The run that an event is about.
-pub(crate) fn run_of<'a>(world: &'a World, event: &'a Event) -> Option<&'a RunId> {
-    match event {
-        Event::Submitted(submitted) => Some(&submitted.run),
-        Event::RentIntended(intent) => Some(&intent.run),
-        Event::StopRequested { run, .. } | Event::ResumeRequested { run, .. } | Event::AttemptIntended { run, .. } => {
-            Some(run)
-        }
-        Event::BudgetAlert { run, .. } | Event::Ended { run, .. } | Event::Billed { run, .. } => Some(run),
-        Event::SweepSubmitted(_) | Event::SweepStopRequested { .. } | Event::SweepResumeRequested { .. } => None,
-        Event::SweepBudgetAlert { .. } | Event::SweepEnded { .. } => None,
-        Event::Launched { instance } | Event::RentFailed { instance, .. } | Event::AgentUp { instance, .. } => {
-            world.instances.get(instance).map(|instance| &instance.run)
-        }
-        Event::ReleaseIntended { instance } | Event::Released { instance, .. } => {
-            world.instances.get(instance).map(|instance| &instance.run)
-        }
-        Event::AttemptReady { attempt, .. } | Event::AttemptEnded { attempt, .. } => {
-            world.attempts.get(attempt).map(|attempt| &attempt.run)
-        }
     }
 }

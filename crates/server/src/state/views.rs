@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{run_of, sweep_of};
+use super::sweep_of;
 
 /// Number of this layout; another one found on disk is thrown away and rebuilt.
 const LAYOUT: i64 = 4;
@@ -40,6 +40,7 @@ pub fn load(db: &Connection) -> rusqlite::Result<Option<World>> {
     world.instances = instances.into_iter().map(|(id, body)| (domain::InstanceId::new(id), body)).collect();
     world.attempts = attempts.into_iter().map(|(id, body)| (domain::AttemptId::new(id), body)).collect();
     world.sweeps = sweeps.into_iter().map(|(id, body)| (domain::SweepId::new(id), body)).collect();
+    world.find_open();
     Ok((count(&world) == rows).then_some(world))
 }
 
@@ -75,17 +76,19 @@ pub fn rebuild(db: &Connection, world: &World) -> rusqlite::Result<()> {
 /// Writes what one event has changed: never more than one run, one instance, one attempt and one sweep.
 pub fn update(db: &Connection, world: &World, record: &Record) -> rusqlite::Result<()> {
     let event = &record.event;
-    if let Some(id) = run_of(world, event)
+    if let Some(id) = world.run_of(event)
         && let Some(run) = world.runs.get(id)
     {
         put(db, "runs", id.as_str(), run)?;
     }
     let instance = match event {
         Event::RentIntended(intent) => Some(&intent.instance),
-        Event::Launched { instance } | Event::RentFailed { instance, .. } | Event::AgentUp { instance, .. } => {
+        Event::Launched { instance, .. } | Event::RentFailed { instance, .. } | Event::AgentUp { instance, .. } => {
             Some(instance)
         }
-        Event::ReleaseIntended { instance } | Event::Released { instance, .. } => Some(instance),
+        Event::ReleaseIntended { instance }
+        | Event::Released { instance, .. }
+        | Event::DoubleEnded { instance, .. } => Some(instance),
         Event::Submitted(_) | Event::StopRequested { .. } | Event::ResumeRequested { .. } | Event::Ended { .. } => None,
         Event::AttemptIntended { .. } | Event::AttemptReady { .. } | Event::AttemptEnded { .. } => None,
         Event::BudgetAlert { .. } | Event::Billed { .. } => None,

@@ -6,14 +6,17 @@
 //! bundles/HASH         pieces, about 64 MiB together
 //! ```
 //!
-//! Everything but the head is named by the hash of its bytes and never changes. A reader that has the head has a
-//! complete data set, whatever somebody pushes meanwhile.
+//! Everything but the head is named by the hash of its bytes and never changes. The head is replaced by compare-and-swap
+//! (`remote::swap`), so of two pushes at once one is refused. A reader that has the head has a complete data set,
+//! whatever somebody pushes meanwhile: what a later head does not name is removed only after a grace time
+//! ([`super::deletions`]).
 
 use data::chunk::{self, ChunkManifest, ContentHash};
-use object_store::{PutMode, UpdateVersion};
+use object_store::PutMode;
 use serde::{Deserialize, Serialize};
 
 use crate::remote::Remote;
+use crate::remote::swap::ObjectRevision;
 use crate::{Error, Meter};
 
 /// The name of the head.
@@ -55,15 +58,15 @@ pub(crate) struct Found {
     pub manifest: ChunkManifest,
     /// The manifest's bytes, which the next one is a patch on.
     raw: Vec<u8>,
-    version: UpdateVersion,
+    pub seen: ObjectRevision,
 }
 
 /// What lies at the place of a data set in chunks.
 pub(crate) enum Loaded {
     Nothing,
     Found(Box<Found>),
-    /// A head that names what cannot be read. Its version, so that a push may replace it, and what is wrong.
-    Damaged(UpdateVersion, Error),
+    /// A head that names what cannot be read, so that a push may replace it, and what is wrong.
+    Damaged(ObjectRevision, Error),
 }
 
 /// Reads the data set that is there; none when there is none.
@@ -78,9 +81,10 @@ pub(crate) async fn load(remote: &Remote, meter: &Meter) -> Result<Option<Found>
 /// The same; that it is damaged is no error.
 pub(crate) async fn load_any(remote: &Remote, meter: &Meter) -> Result<Loaded, Error> {
     let Some((bytes, version)) = remote.get(NAME, LARGEST_HEAD).await? else { return Ok(Loaded::Nothing) };
-    match read(remote, &bytes, meter).await {
-        Ok((head, manifest, raw)) => Ok(Loaded::Found(Box::new(Found { head, manifest, raw, version }))),
-        Err(error @ Error::Damaged { .. }) => Ok(Loaded::Damaged(version, error)),
+    let seen = ObjectRevision { bytes, version };
+    match read(remote, &seen.bytes, meter).await {
+        Ok((head, manifest, raw)) => Ok(Loaded::Found(Box::new(Found { head, manifest, raw, seen }))),
+        Err(error @ Error::Damaged { .. }) => Ok(Loaded::Damaged(seen, error)),
         Err(error) => Err(error),
     }
 }
@@ -120,24 +124,17 @@ async fn read(remote: &Remote, bytes: &[u8], meter: &Meter) -> Result<(Head, Chu
     Ok((head, manifest, raw))
 }
 
-/// Makes `manifest` the data set that is there, in place of what was found; says how many bytes that took. The head is
-/// swapped last and only if nobody else has done so meanwhile.
-pub(crate) async fn save(remote: &Remote, manifest: &ChunkManifest, found: Option<&Found>) -> Result<u64, Error> {
-    let mode = match found {
-        Some(found) if remote.can_swap() => PutMode::Update(found.version.clone()),
-        Some(_) => PutMode::Overwrite,
-        None => PutMode::Create,
-    };
-    write(remote, manifest, found, mode).await
-}
-
-/// The same in place of a head that is damaged, whose version this is.
-pub(crate) async fn replace(remote: &Remote, manifest: &ChunkManifest, version: UpdateVersion) -> Result<u64, Error> {
-    let mode = if remote.can_swap() { PutMode::Update(version) } else { PutMode::Overwrite };
-    write(remote, manifest, None, mode).await
-}
-
-async fn write(remote: &Remote, manifest: &ChunkManifest, found: Option<&Found>, mode: PutMode) -> Result<u64, Error> {
+/// Makes `manifest` the data set that is there, in place of what was found, or of the damaged head; says how many bytes
+/// that took. The head is swapped last, and only if nobody else has done so meanwhile.
+///
+/// # Errors
+/// [`Error::Raced`] if somebody has.
+pub(crate) async fn save(
+    remote: &Remote,
+    manifest: &ChunkManifest,
+    found: Option<&Found>,
+    damaged: Option<&ObjectRevision>,
+) -> Result<u64, Error> {
     let raw = chunk::encode(manifest);
     let before = found.filter(|found| found.head.manifest.len() < LONGEST_CHAIN);
     let patch = |old: &[u8]| chunk::patch(old, &raw).map_err(|error| Error::Internal(error.to_string()));
@@ -150,20 +147,15 @@ async fn write(remote: &Remote, manifest: &ChunkManifest, found: Option<&Found>,
     let text = serde_json::to_vec_pretty(&head).map_err(|error| Error::Internal(error.to_string()))?;
     let sent = (stored.len() + text.len()) as u64;
     remote.put(&manifest_name(id), stored, PutMode::Overwrite).await?;
-    match remote.put(NAME, text.clone(), mode).await {
-        // Our own answer may have been lost, and the second try found the first.
-        Err(Error::Raced { .. }) if remote.get(NAME, LARGEST_HEAD).await?.is_some_and(|(now, _)| now == text) => {
-            Ok(sent)
-        }
-        Err(error) => Err(error),
-        Ok(_) => Ok(sent),
-    }
+    remote.swap(NAME, text, found.map(|found| &found.seen).or(damaged)).await?;
+    Ok(sent)
 }
 
-impl Head {
-    /// The names of the manifests that it needs.
-    pub fn manifests(&self) -> impl Iterator<Item = String> {
-        self.manifest.iter().map(|link| format!("manifests/{}", link.id))
+impl Found {
+    /// The names of the objects that the data set consists of.
+    pub fn objects(&self) -> impl Iterator<Item = String> {
+        let bundles = self.manifest.bundles.iter().map(|bundle| bundle_name(bundle.id));
+        self.head.manifest.iter().map(|link| format!("manifests/{}", link.id)).chain(bundles)
     }
 }
 

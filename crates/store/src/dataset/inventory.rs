@@ -115,7 +115,26 @@ impl Inventory {
         listed.is_some_and(|object| object.etag.is_some() && object.etag.as_ref() == self.verified.get(name))
     }
 
-    /// Records the versions of the bundles of `manifest` of which `sent` were written just now.
+    /// Takes a later listing.
+    pub fn relist(&mut self, objects: &[Object]) {
+        self.listed = by_name(objects.to_vec());
+    }
+
+    /// Makes sure that the bundles of `manifest` are listed.
+    ///
+    /// # Errors
+    /// [`Error::Raced`] if one is not: somebody has removed it meanwhile.
+    pub fn require(&self, remote: &Remote, manifest: &ChunkManifest) -> Result<(), Error> {
+        for bundle in &manifest.bundles {
+            let name = bundle_name(bundle.id);
+            if self.listed.get(&name).is_none_or(|object| object.bytes != bundle.bytes) {
+                return Err(Error::Raced { location: remote.address(&name) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Records the versions of the bundles of `manifest` of which `sent` were written just now, and are in `listing`.
     ///
     /// # Errors
     /// Of the network.
@@ -124,15 +143,11 @@ impl Inventory {
         remote: &Remote,
         manifest: &ChunkManifest,
         sent: &HashSet<ContentHash>,
+        listing: &[Object],
     ) -> Result<(), Error> {
-        if !sent.is_empty() {
-            let now = listed(remote, manifest).await?;
-            for bundle in manifest.bundles.iter().filter(|bundle| sent.contains(&bundle.id)) {
-                let name = bundle_name(bundle.id);
-                if let Some(etag) = now.get(&name).and_then(|object| object.etag.clone()) {
-                    self.verified.insert(name, etag);
-                }
-            }
+        let sent: HashSet<String> = sent.iter().map(|id| bundle_name(*id)).collect();
+        for object in listing.iter().filter(|object| sent.contains(&object.name)) {
+            self.verified.extend(object.etag.clone().map(|etag| (object.name.clone(), etag)));
         }
         let named: HashSet<String> = manifest.bundles.iter().map(|bundle| bundle_name(bundle.id)).collect();
         self.verified.retain(|name, _| named.contains(name));
@@ -148,12 +163,16 @@ impl Inventory {
 /// The objects at the destination; of a place that cannot be listed, those that the manifest names.
 async fn listed(remote: &Remote, manifest: &ChunkManifest) -> Result<HashMap<String, Object>, Error> {
     if remote.can_list() {
-        return Ok(remote.list().await?.into_iter().map(|object| (object.name.clone(), object)).collect());
+        return Ok(by_name(remote.list().await?));
     }
     let names = manifest.bundles.iter().map(|bundle| bundle_name(bundle.id));
     let looked = stream::iter(names).map(|name| async move { remote.look(&name).await });
     let found: Vec<Option<Object>> = looked.buffer_unordered(remote.limits.streams).try_collect().await?;
-    Ok(found.into_iter().flatten().map(|object| (object.name.clone(), object)).collect())
+    Ok(by_name(found.into_iter().flatten()))
+}
+
+fn by_name(objects: impl IntoIterator<Item = Object>) -> HashMap<String, Object> {
+    objects.into_iter().map(|object| (object.name.clone(), object)).collect()
 }
 
 /// Reads a bundle and says whether its bytes are those of its name.

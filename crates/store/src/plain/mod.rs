@@ -18,6 +18,8 @@ use std::os::unix::fs::MetadataExt;
 use data::chunk::ContentHash;
 
 use crate::failure::NO_LIST;
+use crate::lock::is_lock;
+use crate::remote::swap::LOCK_FILE;
 use crate::remote::{Object, Remote};
 use crate::source::OWN;
 use crate::{Error, location::Location};
@@ -51,7 +53,7 @@ pub(crate) async fn objects(remote: &Remote) -> Result<Vec<Object>, Error> {
 /// Whether an object belongs to the other form.
 fn is_ours(name: &str) -> bool {
     let is_part = |folder: &str| name.strip_prefix(folder).is_some_and(|rest| ContentHash::parse(rest).is_some());
-    name.starts_with(OWN) || is_part("bundles/") || is_part("manifests/")
+    name.starts_with(OWN) || name == LOCK_FILE || is_lock(name) || is_part("bundles/") || is_part("manifests/")
 }
 
 /// When a file was last changed, in nanoseconds.

@@ -98,6 +98,9 @@ impl Sending<'_> {
                 let _stream = self.streams.take().await?;
                 let bytes = std::fs::read(&file.path).map_err(Error::file("read", &file.path))?;
                 let length = bytes.len() as u64;
+                if length != file.bytes {
+                    return Err(Error::Changed { path: file.path.clone() });
+                }
                 let etag = self.remote.put(&file.name, bytes, PutMode::Overwrite).await?;
                 self.streams.widen();
                 self.meter.sent(length);
@@ -163,7 +166,7 @@ impl Sending<'_> {
                     None => {
                         let _stream = self.streams.take().await?;
                         let mut bytes = vec![0; size as usize];
-                        opened.read_exact_at(&mut bytes, begin).map_err(Error::file("read", &file.path))?;
+                        opened.read_exact_at(&mut bytes, begin).map_err(Error::read(&file.path))?;
                         let payload = PutPayload::from(bytes);
                         let sent = self.remote.part(multipart, (&file.name, upload), number, payload).await?;
                         let noted = self.receipts.borrow_mut().part(&file.name, number, &sent.content_id);

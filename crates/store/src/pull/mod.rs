@@ -51,19 +51,62 @@ pub fn pull(remote: &Remote, target: &Path, options: &Options, meter: &Meter) ->
     let folder = Folder::open(target).map_err(Error::file("open", target))?;
     let _lock = lock(&folder)?;
     let (mut pulled, names) = match remote.wait(head::load(remote, meter))? {
-        Some(found) => {
-            let pulled = chunks(remote, &folder, &found.manifest, options, meter)?;
-            (pulled, found.manifest.files.into_iter().map(|file| file.name).collect())
-        }
+        Some(found) => newest(remote, &folder, found, options, meter)?,
         None => plain::pull(remote, &folder, options, meter)?,
     };
     pulled.received = meter.read().received;
     if options.delete && !options.dry_run {
         pulled.removed = remove_others(&folder, &names)?;
     }
+    if !options.dry_run {
+        remove_parts(&folder);
+    }
     let _ = folder.remove(&format!("{OWN}/lock"));
     folder.remove_folder(OWN);
     Ok(pulled)
+}
+
+/// How often a pull begins again because its data set was replaced and removed meanwhile.
+const REPLACED: usize = 3;
+
+/// Fetches the data set that was found, or the one that has replaced it if its objects were removed meanwhile.
+pub(crate) fn newest(
+    remote: &Remote,
+    folder: &Folder,
+    mut found: head::Found,
+    options: &Options,
+    meter: &Meter,
+) -> Result<(Pulled, HashSet<String>), Error> {
+    for _ in 0..REPLACED {
+        let (location, error) = match chunks(remote, folder, &found.manifest, options, meter) {
+            Ok(pulled) => return Ok((pulled, found.manifest.files.into_iter().map(|file| file.name).collect())),
+            Err(Error::Missing { location, .. }) => (location.clone(), "it is missing".to_owned()),
+            Err(Error::Damaged { location, why }) => (location, why),
+            Err(error) => return Err(error),
+        };
+        match remote.wait(head::load(remote, meter))? {
+            // Nobody has pushed: it is lost.
+            Some(now) if now.seen.bytes == found.seen.bytes => return Err(Error::Damaged { location, why: error }),
+            Some(now) => {
+                meter.begin_again();
+                found = now;
+            }
+            None => return Err(Error::Replaced { location: remote.location().to_string() }),
+        }
+    }
+    Err(Error::Replaced { location: remote.location().to_string() })
+}
+
+/// Removes unfinished files of data sets that are not there any more.
+fn remove_parts(folder: &Folder) {
+    let Ok(entries) = std::fs::read_dir(folder.path().join(OWN)) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.len() == PART && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            // What cannot be removed takes up space and does no harm.
+            let _ = folder.remove(&format!("{OWN}/{name}"));
+        }
+    }
 }
 
 /// One pull at a time works in a folder.
@@ -79,7 +122,7 @@ fn lock(folder: &Folder) -> Result<File, Error> {
     }
 }
 
-fn chunks(
+pub(crate) fn chunks(
     remote: &Remote,
     folder: &Folder,
     manifest: &ChunkManifest,
@@ -164,9 +207,12 @@ fn missing(manifest: &ChunkManifest, states: &[State], elsewhere: &Elsewhere) ->
     Missing { unfinished, copies, needs: needs.into_values().collect() }
 }
 
+/// Characters of the name of an unfinished file.
+const PART: usize = 32;
+
 /// Where a file lies until it is whole; the same name whatever else is in the data set.
 pub(crate) fn part_name(name: &str) -> String {
-    format!("{OWN}/{}", &ContentHash::of(name.as_bytes()).to_string()[..32])
+    format!("{OWN}/{}", &ContentHash::of(name.as_bytes()).to_string()[..PART])
 }
 
 /// Refuses what the disk cannot hold before anything is fetched.

@@ -16,7 +16,7 @@ const FRAME: usize = 4 << 20;
 
 /// A bundle's layout: what a manifest has to know of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Built {
+pub(crate) struct Built {
     #[serde(with = "hex")]
     pub id: ContentHash,
     pub bytes: u64,
@@ -45,7 +45,7 @@ impl Built {
 }
 
 /// Reads the pieces and lays them out. The same pieces always give the same bytes.
-pub(super) fn build(files: &[Local], bundled: &Bundled) -> Result<(Built, Vec<u8>), Error> {
+pub(crate) fn build(files: &[Local], bundled: &Bundled) -> Result<(Built, Vec<u8>), Error> {
     let mut layout = Layout::default();
     let mut open: Option<(u32, File)> = None;
     let mut buffer = Vec::new();
@@ -56,7 +56,7 @@ pub(super) fn build(files: &[Local], bundled: &Bundled) -> Result<(Built, Vec<u8
             other => &mut other.insert((wanted.file, File::open(path).map_err(Error::file("open", path))?)).1,
         };
         buffer.resize(wanted.bytes as usize, 0);
-        file.read_exact_at(&mut buffer, wanted.offset).map_err(Error::file("read", path))?;
+        file.read_exact_at(&mut buffer, wanted.offset).map_err(Error::read(path))?;
         if ContentHash::of(&buffer) != wanted.id {
             return Err(Error::Changed { path: path.clone() });
         }

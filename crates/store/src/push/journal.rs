@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Built;
 use crate::Error;
+use crate::lock::draw_id;
 
 /// One push's journal.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub(super) struct Journal {
     finished: Vec<Built>,
     forgotten: HashSet<ContentHash>,
     uploads: BTreeMap<String, Upload>,
+    lock: Option<ContentHash>,
 }
 
 /// An upload in parts that is not finished.
@@ -43,6 +45,8 @@ enum Line {
     Part { object: String, number: usize, etag: String },
     /// A bundle is there.
     Finished(Built),
+    /// The name of the push's lock.
+    Lock { id: String },
 }
 
 impl Journal {
@@ -70,6 +74,7 @@ impl Journal {
             finished: Vec::new(),
             forgotten: HashSet::new(),
             uploads: BTreeMap::new(),
+            lock: None,
         };
         for line in bytes.split(|byte| *byte == b'\n') {
             if let Ok(line) = serde_json::from_slice(line) {
@@ -93,6 +98,7 @@ impl Journal {
                 self.uploads.remove(&crate::head::bundle_name(built.id));
                 self.finished.push(built);
             }
+            Line::Lock { id } => self.lock = ContentHash::parse(&id),
         }
     }
 
@@ -101,6 +107,17 @@ impl Journal {
         let mut text = serde_json::to_vec(line).map_err(|error| Error::Internal(error.to_string()))?;
         text.push(b'\n');
         file.write_all(&text).map_err(Error::file("write", &self.path))
+    }
+
+    /// The name of the push's lock, the same after a kill.
+    pub fn lock_id(&mut self) -> Result<ContentHash, Error> {
+        if let Some(id) = self.lock {
+            return Ok(id);
+        }
+        let id = draw_id();
+        self.write(&Line::Lock { id: id.to_string() })?;
+        self.lock = Some(id);
+        Ok(id)
     }
 
     /// The bundles that are there, as far as is known.

@@ -5,25 +5,30 @@
 //! that was killed makes the same bundles again and goes on within them: `journal` holds which are done and which parts
 //! of the others are. Nothing is visible before the head, and losing the journal costs time only.
 
-mod build;
+pub(crate) mod build;
 mod journal;
-mod plan;
+mod layout;
+pub(crate) mod plan;
 mod scan;
 mod upload;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use data::chunk::{Bundle, ChunkManifest, ChunkRef, ChunkedFile, ContentHash};
+use data::chunk::{ChunkManifest, ChunkedFile, ContentHash};
 
-use crate::head::{self, Loaded};
+use crate::head::{self, Found, Loaded};
 use crate::inventory::Inventory;
+use crate::lock::{Listing, Lock};
 use crate::remote::Remote;
+use crate::remote::swap::ObjectRevision;
 use crate::source::{Local, walk};
-use crate::{Error, Meter, ends, plain};
+use crate::{Error, Meter, deletions, ends, plain};
 use build::Built;
 use journal::Journal;
+use layout::{Places, adopt, append, drop_bundles, drop_unused, listed, places};
 use plan::Wanted;
 use scan::Scanned;
 
@@ -46,6 +51,8 @@ pub struct Options {
     pub dry_run: bool,
     /// Remove at the target what the source does not have.
     pub delete: bool,
+    /// How long a push of chunks leaves what is not needed any more, so that readers of older heads can finish.
+    pub grace: Duration,
     /// Read all that is stored at the target already, rather than go by a listing; for a push of chunks.
     pub verify: bool,
     /// Threads that cut, hash and compress.
@@ -69,9 +76,14 @@ pub struct Pushed {
     pub objects: u64,
     /// Objects that were removed; 0 in a dry run.
     pub removed: u64,
+    /// Objects that are marked for removal, by a later push that deletes.
+    pub marked: u64,
     /// Stored objects that were found missing or damaged, and were replaced.
     pub repaired: u64,
 }
+
+/// How long what is not needed any more is left, unless somebody says otherwise.
+pub const GRACE: Duration = Duration::from_secs(24 * 3600);
 
 /// Sends the file or folder `source` to `remote`.
 ///
@@ -111,7 +123,7 @@ fn chunks(
     let (found, damaged) = match loaded {
         Loaded::Nothing => (None, None),
         Loaded::Found(found) => (Some(*found), None),
-        Loaded::Damaged(version, _) => (None, Some(version)),
+        Loaded::Damaged(seen, _) => (None, Some(seen)),
     };
     let mut journal = Journal::open(&options.journals, source, &remote.location().to_string(), options.dry_run)?;
     let mut manifest = found.as_ref().map(|found| found.manifest.clone()).unwrap_or_default();
@@ -119,156 +131,117 @@ fn chunks(
     drop_bundles(&mut manifest, |bundle| !inventory.broken.contains_key(&bundle.id));
     let stored = manifest.files.split_off(0);
     adopt(&mut manifest, remote, &mut journal)?;
-    let mut known = places(&stored, &journal, &manifest);
+    let known = places(&stored, &journal, &manifest);
     let scanned = scan::scan(files, options.threads, &known.keys().copied().collect(), meter)?;
     let wanted = plan::bundles(&scanned, &known);
     let new_bytes = wanted.iter().flatten().map(|wanted| u64::from(wanted.bytes)).sum();
     meter.expect(new_bytes);
     let bytes = files.iter().map(|file| file.bytes).sum();
     let repaired = inventory.broken.len() as u64 + u64::from(damaged.is_some());
-    let mut pushed = Pushed { files: files.len() as u64, bytes, new_bytes, repaired, ..Pushed::default() };
+    let pushed = Pushed { files: files.len() as u64, bytes, new_bytes, repaired, ..Pushed::default() };
     if options.dry_run {
         return Ok(pushed);
     }
-    let built = remote.wait(upload::bundles(remote, files, wanted, &inventory, &mut journal, meter))?;
-    for built in &built {
-        pushed.objects += 1;
-        append(&mut manifest, built, &mut known);
-    }
-    manifest.files = scanned.iter().map(|file| listed(file, &known)).collect::<Result<_, _>>()?;
-    let is_new = found.as_ref().is_none_or(|found| found.manifest != manifest);
-    if is_new {
-        drop_unused(&mut manifest);
-        let sent = remote.wait(async {
-            match damaged {
-                Some(version) => head::replace(remote, &manifest, version).await,
-                None => head::save(remote, &manifest, found.as_ref()).await,
-            }
-        })?;
-        meter.sent(sent);
-        pushed.objects += 2;
-    }
-    let sent = built.iter().map(|built| built.id).collect();
-    remote.wait(inventory.record(remote, &manifest, &sent))?;
+    let push = ChunkPush { files, remote, options, meter, found, damaged, scanned, inventory, manifest, known, pushed };
+    let is_new = !wanted.is_empty() || push.is_new()?;
+    let mut pushed = match is_new || options.delete {
+        true => push.under_lock(wanted, &mut journal, is_new)?,
+        false => push.unchanged()?,
+    };
     journal.finish();
-    if options.delete {
-        pushed.removed = remote.wait(prune(remote, &manifest))?;
-    }
     pushed.sent = meter.read().sent;
     Ok(pushed)
 }
 
-/// Where a piece lies.
-type Places = HashMap<ContentHash, ChunkRef>;
+/// A push of which it is known what has to be sent.
+struct ChunkPush<'a> {
+    files: &'a [Local],
+    remote: &'a Remote,
+    options: &'a Options,
+    meter: &'a Meter,
+    /// The head that is replaced, or its damaged bytes.
+    found: Option<Found>,
+    damaged: Option<ObjectRevision>,
+    scanned: Vec<Scanned>,
+    inventory: Inventory,
+    /// The bundles that are there, without files.
+    manifest: ChunkManifest,
+    known: Places,
+    pushed: Pushed,
+}
 
-/// Takes the bundles into the manifest that an interrupted push has finished, if they are really there.
-fn adopt(manifest: &mut ChunkManifest, remote: &Remote, journal: &mut Journal) -> Result<(), Error> {
-    let named: HashSet<ContentHash> = manifest.bundles.iter().map(|bundle| bundle.id).collect();
-    let mut lost = Vec::new();
-    for built in journal.finished() {
-        if named.contains(&built.id) {
-            lost.push(built.id);
-            continue;
+impl ChunkPush<'_> {
+    /// Whether the head has to change although no piece has to be sent.
+    fn is_new(&self) -> Result<bool, Error> {
+        let Some(Found { manifest, .. }) = &self.found else { return Ok(true) };
+        let is_same = (&manifest.bundles, &manifest.frames) == (&self.manifest.bundles, &self.manifest.frames);
+        Ok(!is_same || manifest.files != self.listed()?)
+    }
+
+    fn listed(&self) -> Result<Vec<ChunkedFile>, Error> {
+        self.scanned.iter().map(|file| listed(file, &self.known)).collect()
+    }
+
+    /// All is there.
+    fn unchanged(self) -> Result<Pushed, Error> {
+        self.remote.wait(self.inventory.record(self.remote, &self.manifest, &HashSet::new(), &[]))?;
+        Ok(self.pushed)
+    }
+
+    /// Sends, swaps the head and deletes while no removal of others may begin.
+    fn under_lock(self, wanted: Vec<Bundled>, journal: &mut Journal, is_new: bool) -> Result<Pushed, Error> {
+        let remote = self.remote;
+        let id = journal.lock_id()?;
+        remote.wait(async {
+            let (lock, listing) = Lock::for_push(remote, id).await?;
+            let pushed = lock.during(remote, self.send(wanted, journal, (&lock, listing, id), is_new)).await;
+            lock.release(remote).await;
+            pushed
+        })
+    }
+
+    async fn send(
+        mut self,
+        wanted: Vec<Bundled>,
+        journal: &mut Journal,
+        (lock, listing, id): (&Lock, Listing, ContentHash),
+        is_new: bool,
+    ) -> Result<Pushed, Error> {
+        let ChunkPush { remote, options, meter, .. } = self;
+        let mut objects = listing.objects;
+        self.inventory.relist(&objects);
+        // What an interrupted push has sent may have been removed before this lock was there.
+        self.inventory.require(remote, &self.manifest)?;
+        let built = upload::bundles(remote, self.files, wanted, &self.inventory, journal, meter).await?;
+        for built in &built {
+            self.pushed.objects += 1;
+            append(&mut self.manifest, built, &mut self.known);
         }
-        let there = remote.wait(remote.look(&head::bundle_name(built.id)))?;
-        match there.is_some_and(|object| object.bytes == built.bytes) {
-            true => built.add_to(manifest),
-            false => lost.push(built.id),
+        self.manifest.files = self.listed()?;
+        let before: HashSet<String> = self.found.iter().flat_map(Found::objects).collect();
+        if is_new {
+            drop_unused(&mut self.manifest);
+            lock.check(remote).await?;
+            meter.sent(head::save(remote, &self.manifest, self.found.as_ref(), self.damaged.as_ref()).await?);
+            self.pushed.objects += 2;
+            objects = remote.list().await?;
+            self.inventory.relist(&objects);
+            self.inventory.require(remote, &self.manifest)?;
         }
-    }
-    lost.into_iter().for_each(|id| journal.forget(id));
-    Ok(())
-}
-
-/// Where every piece lies that need not be sent: those of the files that are stored, and of an interrupted push.
-fn places(stored: &[ChunkedFile], journal: &Journal, manifest: &ChunkManifest) -> Places {
-    let pieces = stored.iter().flat_map(|file| &file.pieces);
-    let mut known: Places = pieces.map(|piece| (piece.id, *piece)).collect();
-    for built in journal.finished() {
-        let Some(first) = first_frame(manifest, built.id) else { continue };
-        known.extend(built.pieces(first).map(|piece| (piece.id, piece)));
-    }
-    known
-}
-
-/// The number of a bundle's first frame.
-fn first_frame(manifest: &ChunkManifest, id: ContentHash) -> Option<u32> {
-    let bundle = manifest.bundles.iter().position(|bundle| bundle.id == id)?;
-    manifest.frames.iter().position(|frame| frame.bundle as usize == bundle).map(|first| first as u32)
-}
-
-fn append(manifest: &mut ChunkManifest, built: &Built, known: &mut Places) {
-    let first = manifest.frames.len() as u32;
-    built.add_to(manifest);
-    known.extend(built.pieces(first).map(|piece| (piece.id, piece)));
-}
-
-fn listed(file: &Scanned, known: &Places) -> Result<ChunkedFile, Error> {
-    let pieces = file.chunks.iter().map(|chunk| known.get(&chunk.id).copied());
-    let pieces = pieces.collect::<Option<Vec<ChunkRef>>>();
-    let pieces = pieces.ok_or_else(|| Error::Internal(format!("a piece of `{}` was not sent", file.name)))?;
-    Ok(ChunkedFile { name: file.name.clone(), bytes: file.bytes, pieces })
-}
-
-/// Leaves out bundles that no file needs any more, once they are most of what is stored.
-fn drop_unused(manifest: &mut ChunkManifest) {
-    let mut used = vec![false; manifest.bundles.len()];
-    for piece in manifest.files.iter().flat_map(|file| &file.pieces) {
-        used[manifest.frames[piece.frame as usize].bundle as usize] = true;
-    }
-    let unused = used.iter().filter(|used| !**used).count();
-    if unused * 2 > used.len() {
-        let mut used = used.into_iter();
-        drop_bundles(manifest, |_| used.next().unwrap_or(false));
-    }
-}
-
-/// Leaves out the bundles for which `keep` does not hold, with their frames and pieces; numbers change then.
-fn drop_bundles(manifest: &mut ChunkManifest, keep: impl FnMut(&Bundle) -> bool) {
-    let kept_bundles: Vec<bool> = manifest.bundles.iter().map(keep).collect();
-    if kept_bundles.iter().all(|kept| *kept) {
-        return;
-    }
-    let renumbered = |kept: &[bool]| -> Vec<u32> {
-        let mut next = 0;
-        let number = |kept: &bool| {
-            let number = next;
-            next += u32::from(*kept);
-            number
-        };
-        kept.iter().map(number).collect()
-    };
-    let kept_frames: Vec<bool> = manifest.frames.iter().map(|frame| kept_bundles[frame.bundle as usize]).collect();
-    let (bundles, frames) = (renumbered(&kept_bundles), renumbered(&kept_frames));
-    for file in &mut manifest.files {
-        file.pieces.retain(|piece| kept_frames[piece.frame as usize]);
-    }
-    let (mut of_bundles, mut of_frames) = (kept_bundles.iter().copied(), kept_frames.iter().copied());
-    manifest.bundles.retain(|_: &Bundle| of_bundles.next().unwrap_or(false));
-    manifest.frames.retain(|_| of_frames.next().unwrap_or(false));
-    for frame in &mut manifest.frames {
-        frame.bundle = bundles[frame.bundle as usize];
-    }
-    for piece in manifest.files.iter_mut().flat_map(|file| &mut file.pieces) {
-        piece.frame = frames[piece.frame as usize];
-    }
-}
-
-/// Removes the objects of ours that the data set no longer needs.
-async fn prune(remote: &Remote, manifest: &ChunkManifest) -> Result<u64, Error> {
-    let Some(found) = head::load(remote, &Meter::default()).await? else { return Ok(0) };
-    let mut needed: HashSet<String> = found.head.manifests().collect();
-    needed.extend(manifest.bundles.iter().map(|bundle| head::bundle_name(bundle.id)));
-    let mut removed = 0;
-    for object in remote.list().await? {
-        let is_ours = object.name.starts_with("bundles/") || object.name.starts_with("manifests/");
-        if is_ours && !needed.contains(&object.name) {
-            remote.remove(&object.name).await?;
-            removed += 1;
+        let sent = built.iter().map(|built| built.id).collect();
+        self.inventory.record(remote, &self.manifest, &sent, &objects).await?;
+        let bundles = self.manifest.bundles.iter().map(|bundle| head::bundle_name(bundle.id));
+        let needed = bundles.chain(before.iter().cloned()).collect();
+        deletions::keep(remote, &objects, &needed).await?;
+        if options.delete {
+            let grace = i64::try_from(options.grace.as_secs()).unwrap_or(i64::MAX);
+            let lately = if is_new { before } else { HashSet::new() };
+            let deleted = deletions::prune(remote, id, &lately, grace).await?;
+            (self.pushed.removed, self.pushed.marked) = (deleted.removed, deleted.marked);
         }
+        Ok(self.pushed)
     }
-    Ok(removed)
 }
 
 /// The pieces of one bundle, in order.
-type Bundled = Vec<Wanted>;
+pub(crate) type Bundled = Vec<Wanted>;

@@ -9,7 +9,7 @@ use super::{Bundled, Places};
 
 /// A piece that is sent, and where to read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     pub id: ContentHash,
     /// Place of its file in the list of files.
     pub file: u32,

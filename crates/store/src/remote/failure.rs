@@ -10,6 +10,9 @@ pub(crate) const NO_RANGES: &str = "Range request not supported";
 pub(crate) const NO_LIST: &str =
     "a web server does not list what it has: name one file, or push in chunks (without `--plain`) what it serves";
 
+/// What is said of an upload that did not arrive as it was sent.
+pub(crate) const RECEIVED_OTHER: &str = "the store received other bytes than were sent";
+
 /// Services tell a missing bucket in the body of a 404, each with its own word.
 pub(crate) fn names_bucket(text: &str) -> bool {
     ["NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"].iter().any(|word| text.contains(word))

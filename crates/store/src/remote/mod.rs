@@ -11,6 +11,8 @@ pub mod limits;
 pub mod location;
 pub mod open;
 mod patience;
+mod received;
+pub mod swap;
 pub mod tls;
 mod told;
 mod write;
@@ -24,7 +26,9 @@ use std::sync::atomic::AtomicBool;
 use futures::TryStreamExt;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path;
-use object_store::{Attribute, Error as StoreError, GetOptions, ObjectStore, ObjectStoreExt, UpdateVersion};
+use object_store::{
+    Attribute, Error as StoreError, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, UpdateVersion,
+};
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -70,6 +74,14 @@ pub(crate) struct Object {
     pub name: String,
     pub bytes: u64,
     pub etag: Option<String>,
+    /// When it was written, in seconds by the clock of the store.
+    pub written: i64,
+}
+
+impl Object {
+    fn of(name: String, meta: ObjectMeta) -> Object {
+        Object { name, bytes: meta.size, etag: meta.e_tag, written: meta.last_modified.timestamp() }
+    }
 }
 
 impl Remote {
@@ -109,11 +121,6 @@ impl Remote {
     /// Whether what is there can be listed.
     pub(crate) fn can_list(&self) -> bool {
         !matches!(self.location, Location::Web { .. })
-    }
-
-    /// Whether an object can be replaced on condition that it is the one that was read.
-    pub(crate) fn can_swap(&self) -> bool {
-        !matches!(self.location, Location::Local(_))
     }
 
     /// The full key of `name` below the location.
@@ -330,7 +337,7 @@ impl Remote {
         let path = self.path(name)?;
         self.patiently("look for", name, || async {
             match self.store.head(&path).await {
-                Ok(meta) => Ok(Some(Object { name: name.to_owned(), bytes: meta.size, etag: meta.e_tag })),
+                Ok(meta) => Ok(Some(Object::of(name.to_owned(), meta))),
                 Err(StoreError::NotFound { source, .. }) if !names_bucket(&source.to_string()) => Ok(None),
                 Err(error) => Err(error),
             }
@@ -347,7 +354,7 @@ impl Remote {
             let Some(parts) = meta.location.prefix_match(&self.prefix) else { continue };
             let name = parts.map(|part| part.as_ref().to_owned()).collect::<Vec<_>>().join("/");
             if !name.is_empty() {
-                objects.push(Object { name, bytes: meta.size, etag: meta.e_tag });
+                objects.push(Object::of(name, meta));
             }
         }
         objects.sort_by(|a, b| a.name.cmp(&b.name));

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::AmazonS3Builder;
+use object_store::aws::{AmazonS3Builder, Checksum};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
@@ -13,6 +13,7 @@ use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
 use super::dialect::{AZ_HINT, GS_HINT, dialect};
+use super::received::VerifyingConnector;
 use super::{Multipart, Remote};
 use crate::access::Access;
 use crate::endpoint::Endpoint;
@@ -106,6 +107,10 @@ fn retries(limits: Limits) -> RetryConfig {
     RetryConfig { backoff, max_retries: 6, retry_timeout: limits.patience / 4 }
 }
 
+/// Amazon verifies it for each object and part, and keeps it with the object. Others refuse headers that they do not know;
+/// all are compared with what they say they received (`received`).
+const AMAZON_CHECKSUM: Checksum = Checksum::SHA256;
+
 type Opened = (Arc<dyn ObjectStore>, Multipart);
 
 fn s3(
@@ -139,6 +144,9 @@ fn s3(
     } else if service != StorageService::S3 {
         return Err(no_credentials(location, dialect.hint));
     }
+    if is_amazon {
+        builder = builder.with_checksum_algorithm(AMAZON_CHECKSUM);
+    }
     let lacking = || no_credentials(location, dialect.hint);
     match (dialect.key, dialect.secret) {
         _ if service == StorageService::S3 && is_true("AWS_SKIP_SIGNATURE") => {
@@ -159,6 +167,7 @@ fn s3(
             (_, false) => return Err(lacking()),
         },
     }
+    let builder = builder.with_http_connector(VerifyingConnector::default());
     let store = builder.with_client_options(options(limits, allow_http)).build();
     let store = Arc::new(store.map_err(|error| unusable(location, &error))?);
     Ok((store.clone(), Some(store)))
@@ -195,6 +204,7 @@ fn gs(location: &Location, bucket: &str, access: &Access, limits: Limits) -> Res
         None => return Err(no_credentials(location, GS_HINT)),
     }
     let allow_http = base.is_some_and(|base| base.starts_with("http://"));
+    let builder = builder.with_http_connector(VerifyingConnector::default());
     let store = builder.with_client_options(options(limits, allow_http)).build();
     let store = Arc::new(store.map_err(|error| unusable(location, &error))?);
     Ok((store.clone(), Some(store)))
@@ -218,6 +228,7 @@ fn az(location: &Location, container: &str, access: &Access, limits: Limits) -> 
         builder = builder.with_endpoint(endpoint.to_owned());
     }
     let allow_http = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
+    let builder = builder.with_http_connector(VerifyingConnector::default());
     let store = builder.with_client_options(options(limits, allow_http)).build();
     let store = Arc::new(store.map_err(|error| unusable(location, &error))?);
     Ok((store.clone(), Some(store)))

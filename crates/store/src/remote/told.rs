@@ -4,8 +4,8 @@ use object_store::Error as StoreError;
 
 use super::Remote;
 use super::failure::{
-    NO_LIST, NO_RANGES, chain, is_in_the_way, is_no_path, is_of_disk, is_too_long, names_bucket, names_metadata,
-    status, without_secrets,
+    NO_LIST, NO_RANGES, RECEIVED_OTHER, chain, is_in_the_way, is_no_path, is_of_disk, is_too_long, names_bucket,
+    names_metadata, status, without_secrets,
 };
 use crate::Error;
 use crate::location::Location;
@@ -50,6 +50,10 @@ impl Remote {
 /// What to type where a service was not reached, or gave an answer that says nothing else.
 fn unanswered_hint(why: &str, named_by: Option<&'static str>) -> String {
     match (status(why), named_by) {
+        (_, _) if why.contains(RECEIVED_OTHER) => {
+            "something on the way changes what is sent: try without a proxy, or by `https://`; then run the same command"
+                .to_owned()
+        }
         (Some(405 | 501), Some(variable)) => {
             format!("what answers there is no object store: correct `{variable}`")
         }

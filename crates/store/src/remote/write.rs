@@ -1,18 +1,33 @@
 //! What changes a location: an object put or removed, and uploads in parts that outlive a process.
 
+use std::time::Duration;
+
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::{Error as StoreError, ObjectStoreExt, PutMode, PutPayload};
 
+use tokio::time::timeout;
+
 use super::Remote;
+use super::failure::{RECEIVED_OTHER, generic};
 use crate::Error;
+use crate::location::Location;
+
+/// For a request that nobody should wait for.
+const SHORTLY: Duration = Duration::from_secs(3);
 
 impl Remote {
-    /// Stores an object in one request, and returns its version.
+    /// Stores an object in one request, and returns its version. It holds what was sent: stores say what they received
+    /// (`received`), a disk is read back.
     pub(crate) async fn put(&self, name: &str, bytes: Vec<u8>, mode: PutMode) -> Result<Option<String>, Error> {
         let path = self.path(name)?;
-        let payload = PutPayload::from(bytes);
+        let bytes = bytes::Bytes::from(bytes);
         let put = self.patiently("write", name, || async {
-            Ok(self.store.put_opts(&path, payload.clone(), mode.clone().into()).await?.e_tag)
+            let payload = PutPayload::from_bytes(bytes.clone());
+            let etag = self.store.put_opts(&path, payload, mode.clone().into()).await?.e_tag;
+            if matches!(self.location(), Location::Local(_)) && self.store.get(&path).await?.bytes().await? != bytes {
+                return Err(generic(RECEIVED_OTHER.to_owned()));
+            }
+            Ok(etag)
         });
         put.await
     }
@@ -27,6 +42,13 @@ impl Remote {
             }
         })
         .await
+    }
+
+    /// Tries once to remove an object, for a moment.
+    pub(crate) async fn remove_once(&self, name: &str) {
+        if let Ok(path) = self.path(name) {
+            let _ = timeout(SHORTLY, self.store.delete(&path)).await;
+        }
     }
 
     /// Begins an upload in parts.

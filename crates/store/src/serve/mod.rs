@@ -184,7 +184,7 @@ fn objects(remote: &Remote, folder: &Path) -> Result<Vec<Object>, Error> {
     fs::write(&path, text).map_err(Error::file("write", &path))?;
     let manifest = ShardManifest::read(folder).map_err(|error| remote.damaged(NAME, error.to_string()))?;
     let shards = manifest.map(|manifest| manifest.shards).unwrap_or_default();
-    let mut objects = vec![Object { name: NAME.into(), bytes, etag: None }];
+    let mut objects = vec![Object { name: NAME.into(), bytes, etag: None, written: 0 }];
     for shard in shards {
         // The version that is there now, so that another one is not taken for it later.
         let found = remote.wait(remote.look(&shard.file))?;

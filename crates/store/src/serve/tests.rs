@@ -95,6 +95,7 @@ fn put_chunks(folder: &Path) -> Arc<InMemory> {
         form: crate::StoreFormat::Chunks,
         dry_run: false,
         delete: false,
+        grace: crate::GRACE,
         verify: false,
         threads,
         journals,

@@ -97,14 +97,33 @@ fn a_lost_or_damaged_journal_costs_time_only() {
     }
 }
 
+/// Whether it shrinks, grows or keeps its length between the listing and the reading.
 #[test]
 fn a_file_that_changes_while_it_is_sent_is_told() {
     let scene = Scene::new();
     write(&scene.path("here"), &data_set(10));
     let files = source::walk(&scene.path("here")).unwrap();
-    // The length that a plain push has noted is not the length that it finds.
-    fs::write(scene.path("here/large.bin"), b"short").unwrap();
-    let result =
-        plain::push(&scene.path("here"), &files, &memory(), &scene.options(StoreFormat::Plain), &Meter::default());
-    assert!(matches!(result, Err(Error::Changed { .. } | Error::File { .. })), "{result:?}");
+    let large = files.iter().position(|file| file.name == "large.bin").unwrap();
+    let chunks = data::chunk::scan(&fs::File::open(&files[large].path).unwrap(), NonZero::<usize>::MIN, |_| false);
+    let wanted = chunks.unwrap().into_iter().map(|chunk| push::plan::Wanted {
+        id: chunk.id,
+        file: large as u32,
+        offset: chunk.offset,
+        bytes: chunk.bytes,
+    });
+    let wanted: Vec<_> = wanted.collect();
+    push::build::build(&files, &wanted).unwrap();
+    let told = |bytes: &[u8]| {
+        fs::write(&files[large].path, bytes).unwrap();
+        let built = push::build::build(&files, &wanted).map(drop);
+        assert!(matches!(built, Err(Error::Changed { .. })), "{built:?}");
+        // A plain push compares the length, and the time when it has read the file.
+        if bytes.len() as u64 != files[large].bytes {
+            let options = scene.options(StoreFormat::Plain);
+            let sent = plain::push(&scene.path("here"), &files, &memory(), &options, &Meter::default());
+            assert!(matches!(sent, Err(Error::Changed { .. })), "{sent:?}");
+        }
+    };
+    told(b"short");
+    told(&[7; 700_000]);
 }

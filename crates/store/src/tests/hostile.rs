@@ -19,7 +19,7 @@ fn plant(remote: &Remote, change: impl FnOnce(&mut ChunkManifest, &mut Vec<u8>))
     change(&mut manifest, &mut bytes);
     let name = head::bundle_name(manifest.bundles[0].id);
     remote.wait(remote.put(&name, bytes, PutMode::Overwrite)).unwrap();
-    remote.wait(head::save(remote, &manifest, None)).unwrap();
+    remote.wait(head::save(remote, &manifest, None, None)).unwrap();
 }
 
 fn refusal(scene: &Scene, remote: &Remote) -> String {

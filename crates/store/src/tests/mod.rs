@@ -1,8 +1,10 @@
 //! Data sets go out and come back: over folders, over a store in memory that dies at any request, from a web server that
 //! fails as networks do, and from hostile places.
 
+mod aged;
 mod budget;
 mod deaths;
+mod deletions;
 mod hostile;
 mod repair;
 mod twin;
@@ -78,7 +80,15 @@ impl Scene {
 
     fn options(&self, form: StoreFormat) -> Options {
         let journals = self.path("journals");
-        Options { form, dry_run: false, delete: false, verify: false, threads: NonZero::new(2).unwrap(), journals }
+        Options {
+            form,
+            dry_run: false,
+            delete: false,
+            grace: GRACE,
+            verify: false,
+            threads: NonZero::new(2).unwrap(),
+            journals,
+        }
     }
 
     fn folder(&self, name: &str) -> Remote {
@@ -259,7 +269,7 @@ fn two_that_push_at_once_do_not_overwrite_each_other() {
     let found = remote.wait(head::load(&remote, &Meter::default())).unwrap().unwrap();
     write(&scene.path("here"), &data_set(6));
     push_(&scene, &remote, StoreFormat::Chunks);
-    let late = remote.wait(head::save(&remote, &found.manifest, Some(&found)));
+    let late = remote.wait(head::save(&remote, &found.manifest, Some(&found), None));
     assert!(matches!(late, Err(Error::Raced { .. })), "{late:?}");
 }
 

@@ -86,7 +86,11 @@ impl TrainingData {
                 format!("`{}` reads text, and the job does not say where the text is in the data", train.model.name());
             Finding::new(Cause::Job, message).hint("write for example `text: {columns: [text], label: label}`")
         })?;
-        let texts = TextDataset::open_known(&train.data, keys, goal, path, train.seed, provenance)?;
+        let tokens = match (&spec.tokens[..], Path::new(&spec.checkpoints)) {
+            ("", checkpoints) => checkpoints.with_file_name("tokens"),
+            (tokens, _) => Path::new(tokens).to_owned(),
+        };
+        let texts = TextDataset::open_known(&train.data, keys, goal, path, train.seed, Some(&tokens), provenance)?;
         Ok(TrainingData::Text(Arc::new(texts)))
     }
 
@@ -344,6 +348,9 @@ fn open_detection(spec: &Spec, channel: &Channel, provenance: &mut Provenance) -
 fn open_images(spec: &Spec, channel: &Channel, provenance: &mut Provenance) -> Result<Dataset, Error> {
     let dataset = Dataset::open_known(&spec.train.data, Path::new(&spec.data), spec.train.seed, provenance)?;
     report_skipped(dataset.skipped(), channel);
+    if let Some(text) = dataset.left_out() {
+        channel.send(Report::Note { text: text.to_owned() });
+    }
     Ok(dataset)
 }
 

@@ -102,6 +102,9 @@ pub fn run(spec: &Spec, options: RunOptions, channel: &Channel) -> Result<Ending
         channel.hush();
     }
     let context = Context { spec, options, config, channel };
+    if let Some(why) = torch::refused_cuda_part() {
+        context.note(why.to_owned());
+    }
     let mut ranks = Ranks::rendezvous(spec)?;
     if ranks.size() > 1 && options.device.is_cuda() {
         context.note(format!("the ranks exchange {}", ranks.exchanges()));

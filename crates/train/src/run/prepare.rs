@@ -6,6 +6,7 @@ use std::path::Path;
 use checkpoint::{CheckpointManifest, LoadedCheckpoint};
 use domain::finding::{Cause, Finding};
 use domain::rank::Spec;
+use domain::train::ModelSource;
 
 use super::Context;
 use super::checks::{check_batches, check_image_size, check_shares, keep_threads, length};
@@ -85,13 +86,20 @@ pub(super) fn prepare(context: &Context, ranks: &mut Ranks, rolled_back: Option<
 
 /// The newest checkpoint that verifies, on the first rank, and why newer ones do not. Where there are some and none
 /// verifies, the run ends: whether to pay for all steps again is for the user to say.
+///
+/// A checkpoint whose values are not finite is passed over like one that does not verify.
 fn newest_checkpoint(spec: &Spec, ranks: &Ranks) -> Result<(Option<LoadedCheckpoint>, Vec<String>), Error> {
     if !ranks.is_first() {
         return Ok((None, Vec::new()));
     }
     let folder = Path::new(&spec.checkpoints);
     checkpoint::claim(folder, spec.fence)?;
-    match checkpoint::newest_verified(folder, &spec.job_hash)? {
+    // Those that earlier versions saved without a look at their values.
+    let is_finite = |loaded: &LoadedCheckpoint| match not_finite(loaded, &spec.train.model) {
+        Some(name) => Err(format!("`{name}` has values that are not finite")),
+        None => Ok(()),
+    };
+    match checkpoint::newest_usable(folder, &spec.job_hash, &is_finite)? {
         (None, passed_over) if !passed_over.is_empty() => {
             let message = format!(
                 "no checkpoint in `{}` can be resumed, and the run would start over from step 0: {}",
@@ -103,6 +111,16 @@ fn newest_checkpoint(spec: &Spec, ranks: &Ranks) -> Result<(Option<LoadedCheckpo
         }
         found => Ok(found),
     }
+}
+
+/// The first tensor of a checkpoint that is not finite. The constants of a user's own module may be infinite, as those of
+/// masks are.
+fn not_finite<'a>(loaded: &'a LoadedCheckpoint, model: &ModelSource) -> Option<&'a str> {
+    let weights = match model {
+        ModelSource::Named(_) => &loaded.model[..],
+        ModelSource::Module(_) => &[],
+    };
+    weights.iter().chain(&loaded.training).find(|tensor| !tensor.is_finite()).map(|tensor| tensor.name.as_str())
 }
 
 /// Fills the network of the first rank with a checkpoint, or with pretrained weights.

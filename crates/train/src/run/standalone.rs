@@ -45,6 +45,7 @@ pub fn spec(options: &[String]) -> Result<Spec, String> {
         accept_data_change: options.iter().any(accepts),
         checkpoints: text(out.join("checkpoints")),
         export: text(out.join("export")),
+        tokens: String::new(),
         socket: String::new(),
         train,
     })

@@ -147,7 +147,8 @@ impl<'a> Training<'a> {
         // Orders and clocks are the first rank's; all do what it says.
         let due = checkpointer.due(at);
         let [stop, save] = ranks.broadcast_flags([commands.stop, commands.save || due])?;
-        let done = at >= self.last || is_target_met(evaluator.context, trainer);
+        let has_stalled = epoch_ended && has_stalled(evaluator.context, trainer, *length);
+        let done = at >= self.last || is_target_met(evaluator.context, trainer) || has_stalled;
         // What is not finite is never saved as a good state.
         if (stop || save || done) && !is_finite.map_or_else(|| is_finite_state(trainer, context, ranks), Ok)? {
             checkpointer.finish()?;
@@ -262,6 +263,17 @@ fn is_target_met(context: &Context, trainer: &Trainer) -> bool {
     match (context.spec.train.stop.and_then(|stop| stop.accuracy), trainer.progress.best) {
         (Some(enough), Some(best)) => best.accuracy >= enough.get(),
         (None, _) | (_, None) => false,
+    }
+}
+
+/// Whether the best validation result is older than `stop.patience` allows, at the end of an epoch that was evaluated.
+fn has_stalled(context: &Context, trainer: &Trainer, length: Length) -> bool {
+    let progress = &trainer.progress;
+    match (context.spec.train.stop.and_then(|stop| stop.patience), progress.best) {
+        (Some(patience), Some(best)) if progress.evaluated => {
+            length.epochs_after(progress.step) >= length.epochs_after(best.step) + u64::from(patience)
+        }
+        (Some(_) | None, _) => false,
     }
 }
 

@@ -76,14 +76,14 @@ impl AveragedModel {
 /// How much of the weights after `step` steps the mean takes; none leaves it as it is.
 fn share(rule: Average, length: Length, step: u64) -> Option<f64> {
     match rule {
-        Average::Ema(Ema { decay, .. }) => {
-            // As TensorFlow's `ExponentialMovingAverage` with a number of updates: the first weights are soon forgotten.
-            // The first one makes it, whatever was there before.
+        Average::Ema(Ema { decay, warmup, .. }) => {
+            // The first step makes it, whatever was there before, as in `torch.optim.swa_utils.AveragedModel`.
             let before = step.saturating_sub(1) as f64;
             if before == 0.0 {
                 return Some(1.0);
             }
-            Some(1.0 - decay.min((1.0 + before) / (10.0 + before)))
+            // As TensorFlow's `ExponentialMovingAverage` with a number of updates: the first weights are soon forgotten.
+            Some(1.0 - if warmup { decay.min((1.0 + before) / (10.0 + before)) } else { decay })
         }
         Average::Swa(Swa { from, .. }) => {
             let taken = length.epochs_after(step).checked_sub(u64::from(from) + 1)?;
@@ -148,12 +148,27 @@ mod tests {
     #[test]
     fn a_mean_that_forgets_is_its_closed_form() {
         for decay in [0.05, 0.5, 0.9, 0.999] {
-            let ema = Average::Ema(Ema { decay, batches: 1 });
-            let mut expected = -100.0;
-            for step in 1..=20u64 {
-                let kept = if step == 1 { 0.0 } else { f64::min(decay, step as f64 / (9.0 + step as f64)) };
-                expected = kept * expected + (1.0 - kept) * step as f64;
-                assert!((mean(ema, step) - expected).abs() < 1e-9, "{decay} {step}");
+            for warmup in [true, false] {
+                let ema = Average::Ema(Ema { decay, warmup, batches: 1 });
+                let mut expected = -100.0;
+                for step in 1..=20u64 {
+                    let limit = if warmup { step as f64 / (9.0 + step as f64) } else { 1.0 };
+                    let kept = if step == 1 { 0.0 } else { f64::min(decay, limit) };
+                    expected = kept * expected + (1.0 - kept) * step as f64;
+                    assert!((mean(ema, step) - expected).abs() < 1e-9, "{decay} {warmup} {step}");
+                }
+            }
+        }
+    }
+
+    /// `AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))` of PyTorch 2.11, whose parameter is 1, 2, 3 … after
+    /// each step: 1, then `lerp(mean, parameter, 1 - decay)`.
+    #[test]
+    fn without_warmup_it_is_that_of_pytorch() {
+        for (decay, expected) in [(0.9, [1.0, 1.1, 1.29, 1.561, 1.9049]), (0.5, [1.0, 1.5, 2.25, 3.125, 4.0625])] {
+            let ema = Average::Ema(Ema { decay, warmup: false, batches: 1 });
+            for (step, expected) in (1..).zip(expected) {
+                assert!((mean(ema, step) - expected).abs() < 1e-12, "{decay} {step}: {}", mean(ema, step));
             }
         }
     }

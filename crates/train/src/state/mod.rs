@@ -308,14 +308,16 @@ impl Trainer {
         self.held.parameters().iter().chain(self.network.weights().buffers())
     }
 
-    /// Whether all that a checkpoint holds is finite, on every rank: weights, buffers, optimizer state and averages.
+    /// Whether all that a checkpoint holds is finite, on every rank: weights, buffers, optimizer state and averages. The
+    /// constants of a user's own module may be infinite, as those of masks are.
     ///
     /// # Errors
     /// When libtorch, or the exchange between ranks, fails.
     pub fn is_finite(&self, ranks: &Ranks) -> Result<bool, Error> {
         let (optimizer, average) = (self.optimizer.state(), self.average.iter().flat_map(AveragedModel::state));
         let mut is_finite = true;
-        for named in self.here().chain(&optimizer).chain(average) {
+        let buffers = self.network.weights().buffers().iter().filter(|_| self.progress.module.is_none());
+        for named in self.held.parameters().iter().chain(buffers).chain(&optimizer).chain(average) {
             is_finite = is_finite && torch::is_finite(&named.tensor)?;
         }
         Ok(!ranks.any(!is_finite)?)

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString};
+use std::sync::OnceLock;
 
 /// Loads the CUDA half of the library if it is there; without it, the CPU is all there is.
 ///
@@ -16,13 +17,70 @@ pub fn open_cuda() -> bool {
     is_open
 }
 
+/// The version of the names and arguments in `libgradus-cuda.so`, as in `cuda/version.cpp`: raised with each change.
+pub(super) const CUDA_PART: u32 = 1;
+
+/// Why a `libgradus-cuda.so` that was found is not used.
+static REFUSED: OnceLock<String> = OnceLock::new();
+
+/// Why the `libgradus-cuda.so` that was found is not used, as a sentence without its end; none if it is, or is missing.
+pub fn refused_cuda_part() -> Option<&'static str> {
+    REFUSED.get().map(String::as_str)
+}
+
 /// Loads our own part for CUDA devices if it is there: beside this executable, or where libraries are looked for.
 /// Without it, what ranks exchange goes through the host, and no pass is recorded.
-fn open_own_part() -> bool {
+fn open_own_part() {
     let beside = std::env::current_exe().ok().and_then(|program| {
         CString::new(program.parent()?.join("libgradus-cuda.so").into_os_string().into_encoded_bytes()).ok()
     });
-    beside.is_some_and(|path| open(&path)) || open(c"libgradus-cuda.so")
+    for path in beside.iter().map(CString::as_c_str).chain([c"libgradus-cuda.so"]) {
+        match open_if_built_for(path, CUDA_PART, domain::torch::VERSION) {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(why) => drop(REFUSED.set(format!("`{}` is not used: {why}", path.to_string_lossy()))),
+        }
+    }
+}
+
+/// Opens a library whose names are known to all that come after it, if it says that it has this version and was built
+/// for this PyTorch; `false` if it is not there. Until it has said so, none of its names are known to anybody.
+///
+/// # Errors
+/// Why it is not opened.
+pub(super) fn open_if_built_for(name: &CStr, version: u32, torch: &str) -> Result<bool, String> {
+    type BuiltFor = unsafe extern "C" fn() -> *const libc::c_char;
+    // SAFETY: the name ends with a zero byte; the library's initialisers run before any tensor exists, on the only
+    // thread.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if handle.is_null() {
+        return Ok(false);
+    }
+    // SAFETY: looks a name up in an open library; the name ends with a zero byte.
+    let symbol = unsafe { libc::dlsym(handle, c"gradus_cuda_built_for".as_ptr()) };
+    let found = if symbol.is_null() {
+        None
+    } else {
+        // SAFETY: the function of this name has this signature in every version of the library, and returns a text that
+        // lives as long as the library.
+        let text = unsafe { CStr::from_ptr(std::mem::transmute::<*mut libc::c_void, BuiltFor>(symbol)()) };
+        Some(text.to_string_lossy().into_owned())
+    };
+    let wanted = format!("version {version} for PyTorch {torch}");
+    if found.as_ref() != Some(&wanted) {
+        // SAFETY: the handle is open, and nothing of the library is used any more.
+        unsafe { libc::dlclose(handle) };
+        let found = found.unwrap_or_else(|| "of a version that does not say what it was built for".into());
+        return Err(format!("it is {found}, and this program needs {wanted}; build it again with `cargo xtask cuda`"));
+    }
+    Ok(open(name))
+}
+
+/// Whether a name of an open library is known to all.
+#[cfg(test)]
+pub(super) fn is_known(name: &CStr) -> bool {
+    // SAFETY: looks a name up; the name ends with a zero byte.
+    !unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.is_null()
 }
 
 /// Opens a library for good, its names known to all that come after it.

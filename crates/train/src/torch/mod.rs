@@ -12,7 +12,7 @@ pub mod module;
 use bridge::{AutogradClosure, adopt, borrow, ffi, lend};
 use tch::{Device, Tensor};
 
-pub use load::{cuda_generation, cuda_name, open_cuda, steady_allocator};
+pub use load::{cuda_generation, cuda_name, open_cuda, refused_cuda_part, steady_allocator};
 
 /// What libtorch refused to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

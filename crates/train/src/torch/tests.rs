@@ -1,3 +1,7 @@
+use std::ffi::CString;
+use std::path::Path;
+use std::process::Command;
+
 use tch::{Device, Kind, Tensor};
 
 use super::*;
@@ -142,4 +146,32 @@ fn memory_that_was_given_back_comes_again_for_all_views() {
     let nothing = Tensor::zeros([0], (Kind::Float, Device::Cpu));
     release_memory(&nothing).unwrap();
     allocate_memory(&nothing).unwrap();
+}
+
+/// Libraries that stand in for the one for CUDA devices: of this version and this PyTorch, of others, and of none.
+#[test]
+fn a_library_for_cuda_says_what_it_was_built_for_before_it_is_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/torch/cuda/version.cpp");
+    let build = |name: &str, source: &Path, torch: &str| {
+        let library = folder.path().join(name);
+        let mut compiler = Command::new("c++");
+        compiler.args(["-shared", "-fPIC", &format!("-DGRADUS_TORCH_VERSION=\"{torch}\"")]).arg("-o").arg(&library);
+        assert!(compiler.arg(source).status().unwrap().success());
+        CString::new(library.into_os_string().into_encoded_bytes()).unwrap()
+    };
+    let silent = folder.path().join("silent.cpp");
+    std::fs::write(&silent, "extern \"C\" int gradus_stand_in() { return 1; }\n").unwrap();
+    let torch = domain::torch::VERSION;
+    let [good, other] = [torch, "2.1.0"].map(|torch| build(&format!("{torch}.so"), &source, torch));
+    let silent = build("silent.so", &silent, torch);
+    let check = |path: &CString, version: u32| load::open_if_built_for(path, version, torch);
+    assert_eq!(check(&CString::new("/nowhere/libgradus-cuda.so").unwrap(), load::CUDA_PART), Ok(false));
+    let refused = check(&other, load::CUDA_PART).unwrap_err();
+    assert!(refused.contains("it is version 1 for PyTorch 2.1.0, and this program needs"), "{refused}");
+    assert!(check(&good, load::CUDA_PART + 1).unwrap_err().contains("needs version 2"));
+    assert!(check(&silent, load::CUDA_PART).unwrap_err().contains("does not say what it was built for"));
+    assert!(!load::is_known(c"gradus_stand_in") && !load::is_known(c"gradus_cuda_built_for"));
+    assert_eq!(check(&good, load::CUDA_PART), Ok(true));
+    assert!(load::is_known(c"gradus_cuda_built_for"));
 }

@@ -3,6 +3,7 @@
 mod by_hand;
 mod changed;
 mod elastic;
+mod finite;
 mod same;
 mod scene;
 mod sharded;

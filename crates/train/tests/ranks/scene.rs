@@ -124,6 +124,7 @@ impl Scene {
                 accept_data_change: self.accept_data_change,
                 checkpoints: self.path("checkpoints").display().to_string(),
                 export: self.path("export").display().to_string(),
+                tokens: String::new(),
                 socket: String::new(),
             };
             let path = self.path(&format!("rank-{rank}.json"));

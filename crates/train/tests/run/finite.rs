@@ -114,4 +114,31 @@ fn weights_that_are_not_finite_are_never_saved() {
     bench.attempt(OmittedState { finite_check: true, ..none }, |_| None);
     let loaded = checkpoint::newest_verified(&bench.path("checkpoints"), "job").unwrap().0.unwrap();
     assert!(loaded.model.iter().any(|tensor| !is_finite(tensor)));
+
+    // As it may be found from an earlier version: it is not resumed, and nothing finite is left to be.
+    let outcome = bench.attempt(none, |_| None);
+    let finding = outcome.finding(Cause::Internal);
+    assert!(finding.message.contains("has values that are not finite"), "{finding:?}");
+}
+
+/// The states after step 7 are saved with NaN, as by a version that did not look at them.
+#[test]
+fn a_checkpoint_that_is_not_finite_is_passed_over() {
+    let optimizer = |eps: f64| serde_json::from_value(json!({"adamw": {"lr": 0.01, "eps": eps}})).unwrap();
+    let mut bench = bench(json!({"checkpoint": {"every": "1 steps", "keep": 100}}));
+    bench.train.optimizer = optimizer(1e-8);
+    let last = bench.stop_after(7).steps().into_iter().max().unwrap();
+    bench.train.optimizer = optimizer(1e-60);
+    bench.attempt(OmittedState { finite_check: true, ..OmittedState::default() }, |_| None);
+    let poisoned = checkpoint::newest_verified(&bench.path("checkpoints"), "job").unwrap().0.unwrap();
+    assert!(poisoned.manifest.step > last && poisoned.model.iter().any(|tensor| !is_finite(tensor)));
+
+    bench.train.optimizer = optimizer(1e-8);
+    let resumed = bench.finish();
+    assert_eq!(resumed.ending, Ok(Ending::Trained));
+    assert_eq!(resumed.resumed_from(), last);
+    let why = format!("the checkpoint of step {} is not used: `", poisoned.manifest.step);
+    let said = format!("{:?}", resumed.reports);
+    assert!(said.contains(&why) && said.contains("has values that are not finite"), "{:?}", notes(&resumed));
+    assert_finite(&bench.path("export"));
 }

@@ -109,6 +109,26 @@ fn means_of_weights_are_what_is_judged_and_change_no_step() {
     }
 }
 
+/// Weights that hardly move are as good after each epoch as after the first.
+#[test]
+fn a_run_that_gets_no_better_stops_early() {
+    let job = |epochs: u32, patience: u32| json!({"optimizer": {"sgd": {"lr": 1e-12}}, "epochs": epochs, "stop": {"patience": patience}});
+    let mut whole = bench(job(9, 3));
+    let outcome = whole.finish();
+    assert_eq!(outcome.ending, Ok(Ending::Trained));
+    let steps = outcome.steps().len();
+    let epoch = bench(job(1, 9)).finish().steps().len();
+    assert_eq!(steps, 4 * epoch, "three epochs after the first");
+    outcome.exported();
+
+    // The same after a resume in between.
+    let mut stopped = bench(job(9, 3));
+    stopped.stop_after(epoch as u64 * 2 + 3);
+    let resumed = stopped.finish();
+    assert_eq!(resumed.steps().last(), Some(&(steps as u64)));
+    assert_eq!(resumed.exported().model_sha256, outcome.exported().model_sha256);
+}
+
 #[test]
 fn what_cannot_be_trained_so_is_said_before_the_first_step() {
     for (change, message) in [

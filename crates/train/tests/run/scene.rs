@@ -86,6 +86,7 @@ impl Bench {
             accept_data_change: self.accept_data_change,
             checkpoints: self.path("checkpoints").display().to_string(),
             export: self.path("export").display().to_string(),
+            tokens: String::new(),
             socket: socket.display().to_string(),
         };
         let listener = UnixListener::bind(&socket).unwrap();

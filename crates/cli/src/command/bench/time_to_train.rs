@@ -108,7 +108,7 @@ fn measure(
         return Err(Error::Usage { message, hint: "name a job with `train:`".to_owned() });
     };
     check(train)?;
-    (train.seed, train.stop) = (seed, Some(Stop { accuracy: Some(args.target), epochs: None }));
+    (train.seed, train.stop) = (seed, Some(Stop { accuracy: Some(args.target), epochs: None, patience: None }));
     let case = case(train, plan.share.map(|share| share.threads), args.target, file);
     printer.say(format!("seed {seed}:"));
     let mut state = State::open(home)?;

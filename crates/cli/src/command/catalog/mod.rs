@@ -30,7 +30,8 @@ enum Subcommand {
     Info,
     /// Import prices or your own machines from a CSV file, such as SkyPilot's `vms.csv`
     Import {
-        /// CSV file with a header line
+        /// CSV file whose header line names the columns, such as `InstanceType`, `AcceleratorName`, `AcceleratorCount`,
+        /// `Price`, `SpotPrice`, `Region`; an error names a missing one, and shows a table of own machines
         file: PathBuf,
         /// Cloud of rows without one; `own` for your own machines
         #[arg(long, value_name = "NAME")]
@@ -39,7 +40,7 @@ enum Subcommand {
         #[arg(long, value_name = "DAY")]
         dated: Option<String>,
     },
-    /// List GPU names, as `--gpu` and `accelerators` take them
+    /// List the GPU names that `--gpu` and `resources.accelerators` accept
     Gpus,
     /// List regions with offers
     Regions,

@@ -1,6 +1,7 @@
 //! `gradus data push`: upload to an object store or copy to another folder.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use store::{Location, StoreFormat};
 
@@ -23,9 +24,13 @@ pub struct Args {
     pub(super) plain: bool,
     #[command(flatten)]
     pub(super) transfer: TransferArgs,
-    /// Delete objects that the data set no longer needs
+    /// Delete objects that the data set no longer needs: a push marks them, and the first one after the grace time removes
+    /// them (with `--plain`, at once)
     #[arg(long)]
     pub(super) delete: bool,
+    /// Grace time of `--delete` in hours, in which readers of older data can finish; with 0, objects are removed at once
+    #[arg(long, value_name = "HOURS", default_value_t = 24)]
+    pub(super) grace: u32,
     /// Read and hash everything stored at the target, and replace what is damaged
     #[arg(long, conflicts_with = "plain")]
     pub(super) verify: bool,
@@ -36,12 +41,13 @@ pub struct Args {
 /// # Errors
 /// [`Error::Store`]; the same command resumes it.
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
-    let Args { source, target, plain, transfer, delete, verify } = args;
+    let Args { source, target, plain, transfer, delete, grace, verify } = args;
     let form = if plain { StoreFormat::Plain } else { StoreFormat::Chunks };
     let location: Location = target.parse()?;
     store::may_push(&source, &location)?;
     let remote = store::open(&location, &settings.access, transfer.limits())?;
-    let options = store::Options { verify, ..transfer.options(form, delete, settings) };
+    let grace = Duration::from_secs(u64::from(grace) * 3600);
+    let options = store::Options { verify, grace, ..transfer.options(form, delete, settings) };
     let begun = transfer.begin(&remote);
     let pushed = begun.watch(printer, |meter| store::push(&source, &remote, &options, meter))?;
     begun.tell(printer, &TransferSummary::pushed(&pushed, options.dry_run));

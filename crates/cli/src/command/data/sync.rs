@@ -27,6 +27,9 @@ pub struct Args {
     /// Delete from the target what the source does not have
     #[arg(long)]
     delete: bool,
+    /// Grace time of `--delete` in hours, if the target is an address of chunks
+    #[arg(long, value_name = "HOURS", default_value_t = 24)]
+    grace: u32,
 }
 
 /// Pushes or pulls, by where source and target are.
@@ -34,12 +37,13 @@ pub struct Args {
 /// # Errors
 /// [`Error::Store`]; the same command resumes it.
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
-    let Args { source, target, plain, transfer, delete } = args;
+    let Args { source, target, plain, transfer, delete, grace } = args;
     let ends: [Location; 2] = [source.parse()?, target.parse()?];
     match [ends[0].local(), ends[1].local()] {
         [Some(path), _] => {
             let path = path.to_owned();
-            push::run(push::Args { source: path, target, plain, transfer, delete, verify: false }, settings, printer)
+            let args = push::Args { source: path, target, plain, transfer, delete, grace, verify: false };
+            push::run(args, settings, printer)
         }
         [None, Some(path)] => {
             let target: PathBuf = path.to_owned();

@@ -1,11 +1,13 @@
 //! `gradus plan check`: compare estimates with tables of measurements.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cloud::catalog::Catalog;
 use domain::Bytes;
 use plan::estimate::FittedCoefficients;
-use plan::measured::{self, MeasuredRow, Score};
+use plan::measured::{self, MeasuredRow, NetworkSource, Networks, Score};
+
+use super::model::file;
 
 use crate::error::Error;
 use crate::printer::Printer;
@@ -14,9 +16,14 @@ use crate::table;
 /// Arguments of `gradus plan check`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// CSV files of measurements with a header line
+    /// CSV files of measurements, whose header line names the columns: `source_id`, `model`, `gpu`, `n_gpus`, `precision`,
+    /// `batch_per_gpu`, `throughput`, `unit`; see docs/estimate.md
     #[arg(value_name = "FILE.csv", required = true)]
     files: Vec<PathBuf>,
+    /// Networks of the tables: a CSV file with the columns `model` and `shape` (in words) or `file`, or a folder of files
+    /// called by their networks
+    #[arg(long, value_name = "models.csv|FOLDER")]
+    models: Option<PathBuf>,
 }
 
 /// Prints the error of the estimates, by source.
@@ -44,7 +51,8 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
         let memory = memory.map(|gigabytes| Bytes((gigabytes * f64::from(1 << 30)) as u64));
         catalog.gpu(spelling, memory).cloned()
     };
-    let report = measured::check(&rows, &gpus, &coefficients);
+    let networks = args.models.as_deref().map_or_else(|| Ok(Networks::published()), networks)?;
+    let report = measured::check(&rows, &networks, &gpus, &coefficients);
     if printer.is_json() {
         printer.json(&report);
         return Ok(crate::error::exit::DONE);
@@ -68,12 +76,52 @@ pub fn run(args: &Args, printer: &mut Printer) -> Result<u8, Error> {
         printer.data(line);
     }
     for (source, score) in &report.sources {
+        for (reason, count) in &score.memory_only {
+            printer.say(format!("{source}: memory only of {count} rows: {reason}"));
+        }
         for (reason, count) in &score.ineligible {
             printer.say(format!("{source}: skipped {count} rows: {reason}"));
         }
     }
+    let all: usize = report.sources.values().map(|score| score.rows).sum();
+    let eligible: usize = report.sources.values().map(|score| score.eligible).sum();
+    printer
+        .say(format!("{eligible} of {all} rows are eligible ({:.0} %)", 100.0 * eligible as f64 / all.max(1) as f64));
     printer.say(format!("errors in % of the measured throughput; coefficients fitted {}", coefficients.dated));
     Ok(crate::error::exit::DONE)
+}
+
+/// The published networks, and those that a `models.csv` or a folder of files names.
+fn networks(path: &Path) -> Result<Networks, Error> {
+    let mut networks = Networks::published();
+    let unusable = |why: String| Error::Usage {
+        message: format!("cannot use the networks in `{}`: {why}", path.display()),
+        hint: "use a CSV file with the columns `model` and `shape` or `file`, or a folder of files such as \
+               `Llama-3.1-8B.json`; see `docs/estimate.md`"
+            .to_owned(),
+    };
+    if path.is_dir() {
+        let mut files: Vec<PathBuf> = std::fs::read_dir(path)
+            .map_err(Error::file("read the folder", path))?
+            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+            .filter(|file| file.is_file())
+            .collect();
+        files.sort();
+        for file in files {
+            let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            networks.add(&name, NetworkSource::File(file::bytes(&file)?));
+        }
+        return Ok(networks);
+    }
+    let text = std::fs::read_to_string(path).map_err(Error::file("read the networks", path))?;
+    for line in measured::network_lines(&text).map_err(|error| unusable(error.0))? {
+        let source = match line.file.is_empty() {
+            true => NetworkSource::Words(line.shape),
+            false => NetworkSource::File(file::bytes(&path.with_file_name(&line.file))?),
+        };
+        networks.add(&line.name, source);
+    }
+    Ok(networks)
 }
 
 fn cells(source: &str, score: &Score) -> Vec<String> {

@@ -69,7 +69,20 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         true => draft::draft_measured(job, price, settings, &home, printer).map(|(plan, made)| (plan, Some(made))),
         false => draft::draft_here(job, price, settings, &home, printer).map(|plan| (plan, None)),
     };
-    let (plan, measured) = drafted.map_err(|error| draft::where_data_comes_from(error, &read.source))?;
+    let is_missing = |error: &Error| matches!(error, Error::Data(data::Error::Missing { .. }));
+    let (plan, measured) = match drafted {
+        Ok(drafted) => drafted,
+        // What the data will be is stated: enough for a plan over what can be rented.
+        Err(error) if is_missing(&error) && states_data(job) && !printer.is_json() => {
+            printer.say(format!("note: {error}; planned from `data:`, over the catalog"));
+            return market::run(read.job, &read.source, &args.market, settings, printer);
+        }
+        // Files that are shipped say in their first lines how to get the data.
+        Err(error) if is_missing(&error) && read.source.preface().is_empty() => {
+            return Err(with_hint(draft::where_data_comes_from(error, &read.source), WITHOUT_FILES));
+        }
+        Err(error) => return Err(draft::where_data_comes_from(error, &read.source)),
+    };
     if let Some(sweep) = &job.sweep {
         let known = known(settings, &home, job, printer)?;
         let preview = Preview::of(job, sweep, &plan, known, &file.to_string_lossy())?;
@@ -89,6 +102,21 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         }
     }
     Ok(crate::error::exit::DONE)
+}
+
+/// How to plan before there are files.
+const WITHOUT_FILES: &str = "to plan without the files, state what they will be: \
+    `data: {samples: 1281167, bytes: 140GB}` beside `train:`, then `gradus plan JOB --catalog`";
+
+/// Whether a job says how many samples its data has.
+fn states_data(job: &domain::Job) -> bool {
+    job.data.samples.is_some()
+}
+
+/// The same error with one more hint.
+fn with_hint(error: Error, more: &str) -> Error {
+    let hint = error.hint().map_or(more.to_owned(), |hint| format!("{hint}\n  {more}"));
+    Error::Code { message: error.to_string(), hint: Some(hint), code: error.code() }
 }
 
 /// The error for a missing job file, also where `--calibrate` took its name for a table.

@@ -1,6 +1,6 @@
 //! `gradus events`: the event log.
 
-use server::{Home, State};
+use server::{Home, Series, State};
 
 use crate::command::find::find;
 use crate::error::Error;
@@ -16,7 +16,11 @@ use crate::table;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Run: its name, a unique prefix of it, or `last` [default: all]
+    #[arg(conflicts_with = "operations")]
     run: Option<String>,
+    /// Show the operations log instead: what went wrong with providers, machines and gradus itself
+    #[arg(long)]
+    operations: bool,
 }
 
 /// Prints the log, oldest first: time, run or sweep, and what happened.
@@ -25,6 +29,9 @@ pub struct Args {
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
+    if args.operations {
+        return operations(&home, printer);
+    }
     let state = State::open(&home)?;
     let records = match args.run {
         Some(name) => state.records(&find(state.world(), &name)?, 0)?,
@@ -46,6 +53,28 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         table::lines(&["time", "run", "event"], &rows).into_iter().for_each(|line| printer.data(line));
     } else if !printer.is_json() {
         printer.say("no events yet; start with `gradus run JOB`");
+    }
+    Ok(exit::DONE)
+}
+
+/// Prints the operations log, oldest first: time, what it is about, and what happened.
+fn operations(home: &Home, printer: &mut Printer) -> Result<u8, Error> {
+    let mut rows = Vec::new();
+    for (at, note) in Series::open(home)?.operations()? {
+        if printer.is_json() {
+            let value = serde_json::json!({
+                "at": at, "subject": note.subject, "text": note.text, "is_mistake": note.is_mistake,
+            });
+            printer.json(&value);
+            continue;
+        }
+        let text = if note.is_mistake { format!("fault of gradus: {}", note.text) } else { note.text };
+        rows.push(vec![time(at), note.subject, text]);
+    }
+    if !printer.is_json() && !rows.is_empty() {
+        table::lines(&["time", "subject", "what happened"], &rows).into_iter().for_each(|line| printer.data(line));
+    } else if !printer.is_json() {
+        printer.say("nothing went wrong in operation");
     }
     Ok(exit::DONE)
 }

@@ -6,6 +6,7 @@ pub mod events;
 pub mod logs;
 pub mod report;
 pub mod resume;
+pub mod rm;
 pub mod run;
 pub mod status;
 pub mod stop;

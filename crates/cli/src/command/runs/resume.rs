@@ -5,6 +5,7 @@ use domain::{Duration, Event, Money, SweepId};
 use plan::Resumption;
 use server::{Home, State};
 
+use super::rm::REMOVED;
 use crate::command::find::{RunOrSweep, find_any};
 use crate::error::Error;
 use crate::follow::result::finish;
@@ -47,6 +48,10 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         RunOrSweep::Run(id) => id,
         RunOrSweep::Sweep(id) => return sweep(state, &args, settings, printer, &home, &id),
     };
+    if home.run(&id).join(REMOVED).exists() {
+        let message = format!("the files of run `{id}` were deleted, so there is no checkpoint to resume from");
+        return Err(Error::Usage { message, hint: "submit the job again with `gradus run JOB.yaml`".to_owned() });
+    }
     let since = Since::Event(state.world().last_seq);
     let resume = Event::ResumeRequested {
         run: id.clone(),

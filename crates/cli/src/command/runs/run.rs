@@ -4,7 +4,7 @@ use std::fs::File;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use domain::{RunId, Work};
+use domain::{Job, RunId, Work};
 use server::{Home, State, submit};
 
 use crate::error::{Error, exit};
@@ -33,6 +33,9 @@ pub struct Args {
     /// Profile each step, and write a trace for `chrome://tracing` or Perfetto
     #[arg(long)]
     profile: bool,
+    /// Show neither progress nor the program's output; see `gradus logs`
+    #[arg(long, short)]
+    quiet: bool,
 }
 
 /// Plans, confirms, submits and follows.
@@ -40,20 +43,12 @@ pub struct Args {
 /// # Errors
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    printer.quiet(args.quiet);
     let home = Home::open(&settings.home)?;
     let (mut job, plan) = draft(&args.job, settings, &home, printer)?;
     require_secrets(&job)?;
     if args.profile {
-        match &mut job.work {
-            Work::Train(train) => train.profile = true,
-            Work::Command(_) => {
-                let message = "`--profile` works only with `train:`; this job runs a program".to_owned();
-                return Err(Error::Usage {
-                    message,
-                    hint: "remove `--profile`, and use the profiler of your framework".to_owned(),
-                });
-            }
-        }
+        profile(&mut job)?;
     }
     let file = std::fs::canonicalize(&args.job.file).map_err(Error::file("open", &args.job.file))?;
     let file = file.to_string_lossy().into_owned();
@@ -84,8 +79,14 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         }
     }
     confirm(printer, &plan, args.yes)?;
+    let is_program = matches!(job.work, Work::Command(_));
     let run = submit::submit(&mut state, job, plan, &file)?;
     drop(state);
+    if is_program && !printer.is_json() {
+        let folder = home.run(&run);
+        printer.say(format!("logs     {}", folder.join("logs").display()));
+        printer.say(format!("files    {} (GRADUS_CHECKPOINTS)", folder.join("checkpoints").display()));
+    }
     if args.detach {
         return detach(settings, &home, &run, printer);
     }
@@ -97,6 +98,20 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         ));
     }
     finish(settings, printer, &home, &run, Since::Start)
+}
+
+/// Has each step of a job profiled.
+fn profile(job: &mut Job) -> Result<(), Error> {
+    match &mut job.work {
+        Work::Train(train) => {
+            train.profile = true;
+            Ok(())
+        }
+        Work::Command(_) => Err(Error::Usage {
+            message: "`--profile` works only with `train:`; this job runs a program".to_owned(),
+            hint: "remove `--profile`, and use the profiler of your framework".to_owned(),
+        }),
+    }
 }
 
 /// Leaves a run to `gradus attach` in a session of its own, and returns once that process runs it.

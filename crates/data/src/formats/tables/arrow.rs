@@ -40,6 +40,12 @@ pub(in crate::formats) fn list(files: Vec<PathBuf>, want: Want<'_>) -> Result<Li
         rows.file = number;
         rows.read(path).map_err(|broken| match broken {
             Broken::Read(source) => Error::Read { name: path.display().to_string(), source },
+            Broken::Compressed => layout(
+                path,
+                "its columns are compressed as a whole, and samples are read from their places",
+                "write it again, in Python with `pyarrow.feather.write_feather(table, path, compression=\"uncompressed\")`, or \
+                 as Parquet",
+            ),
             Broken::Unfit(why) => layout(path, why, super::columns::AS_CLASSES),
             Broken::Why(why) => layout(
                 path,
@@ -59,6 +65,8 @@ pub(in crate::formats) fn list(files: Vec<PathBuf>, want: Want<'_>) -> Result<Li
 enum Broken {
     Read(std::io::Error),
     Why(String),
+    /// By LZ4 or zstd, which Feather files mostly are.
+    Compressed,
     /// The classes are none.
     Unfit(String),
 }
@@ -175,7 +183,7 @@ impl Reader<'_> {
         row: &mut u64,
     ) -> Result<(), Broken> {
         if batch.compression().is_some() {
-            return Err(broken("its columns are compressed, and are not read by position"));
+            return Err(Broken::Compressed);
         }
         let rows = u64::try_from(batch.length()).map_err(|_| broken("a batch has fewer than no rows"))?;
         // Each row takes four bytes of offsets at least.

@@ -44,6 +44,7 @@ pub struct Dataset {
     /// What is noted about each sample, where all is in memory; none, or one each.
     notes: Vec<Box<[u8]>>,
     skipped: Vec<Skipped>,
+    left_out: Option<String>,
 }
 
 /// Where the pixels come from.
@@ -90,9 +91,11 @@ impl Dataset {
     /// Opens images whose classes do not matter, to be measured or looked at: all of them are for training, and each is
     /// read and decoded anew each time.
     pub fn unlabelled(spec: &Data, path: &Path) -> Result<Dataset, Error> {
-        let Index { classes, labels, homes: _, content, skipped, .. } = formats::unlabelled(spec, path)?;
+        let index = formats::unlabelled(spec, path)?;
+        let left_out = index.left_out();
+        let Index { classes, labels, homes: _, content, skipped, .. } = index;
         let whole = Data { split: Split::Shares([1.0, 0.0, 0.0]), ..spec.clone() };
-        let opening = Opening { spec: &whole, path, seed: 0, classes, labels, homes: None, skipped };
+        let opening = Opening { spec: &whole, path, seed: 0, classes, labels, homes: None, skipped, left_out };
         let provenance = &mut Provenance::unknown();
         match content {
             Content::Decoded(decoded) => opening.decoded(decoded, provenance),
@@ -171,6 +174,11 @@ impl Dataset {
     /// Images that `corrupt: skip` left out, in the order of their names.
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
+    }
+
+    /// A sentence about image files whose format is not read, if there are any.
+    pub fn left_out(&self) -> Option<&str> {
+        self.left_out.as_deref()
     }
 
     /// The objects that are marked in a sample's image; none where the data marks none.
@@ -304,6 +312,8 @@ pub struct Outline {
     pub shape: [usize; 3],
     /// Samples of training, validation and test; with `corrupt: skip`, as if all could be read.
     pub counts: [u64; 3],
+    /// A sentence about image files whose format is not read, if there are any.
+    pub left_out: Option<String>,
 }
 
 impl Outline {
@@ -318,6 +328,6 @@ impl Outline {
             }
         };
         let counts = opening.split()?.each_ref().map(|part| part.len() as u64);
-        Ok(Outline { classes: opening.classes, shape, counts })
+        Ok(Outline { classes: opening.classes, shape, counts, left_out: opening.left_out })
     }
 }

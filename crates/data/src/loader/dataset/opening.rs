@@ -24,14 +24,17 @@ pub(super) struct Opening<'a> {
     pub labels: Vec<u32>,
     pub homes: Option<Vec<Part>>,
     pub skipped: Vec<Skipped>,
+    pub left_out: Option<String>,
 }
 
 impl<'a> Opening<'a> {
     /// Lists the files at `path` and checks their classes.
     pub fn list(spec: &'a Data, path: &'a Path, seed: u64) -> Result<(Opening<'a>, Content), Error> {
-        let Index { classes, labels, homes, content, skipped, .. } = formats::index(spec, path)?;
+        let index = formats::index(spec, path)?;
+        let left_out = index.left_out();
+        let Index { classes, labels, homes, content, skipped, .. } = index;
         check_classes(spec, path, &classes)?;
-        Ok((Opening { spec, path, seed, classes, labels, homes, skipped }, content))
+        Ok((Opening { spec, path, seed, classes, labels, homes, skipped, left_out }, content))
     }
 
     /// Opens data that holds plain pixels.
@@ -56,10 +59,24 @@ impl<'a> Opening<'a> {
         let parts = provenance.divide(&self.classes, self.split()?, self.rule(), self.seed, list)?;
         let moments = |sample: u32| Moments::of(&pixels[sample as usize * length..][..length], channels);
         let (mean, std) = self.normalize(channels, full, &parts, provenance, moments)?;
-        let Opening { classes, labels, skipped, .. } = self;
+        let Opening { classes, labels, skipped, left_out, .. } = self;
         let pixels = Pixels::Kept(pixels);
         let notes = Vec::new();
-        Ok(Dataset { classes, labels, parts, channels, height, width, full, mean, std, pixels, notes, skipped })
+        Ok(Dataset {
+            classes,
+            labels,
+            parts,
+            channels,
+            height,
+            width,
+            full,
+            mean,
+            std,
+            pixels,
+            notes,
+            skipped,
+            left_out,
+        })
     }
 
     /// Opens images that stay encoded; those that take at most `limit` bytes in all are decoded once and kept.
@@ -104,9 +121,23 @@ impl<'a> Opening<'a> {
             Some(kept) => (Pixels::Kept(kept), encoded.notes()?),
             None => (Pixels::Encoded(Box::new(encoded), geometry), Vec::new()),
         };
-        let Opening { classes, labels, skipped, .. } = self;
+        let Opening { classes, labels, skipped, left_out, .. } = self;
         let (channels, full) = (3, 255);
-        Ok(Dataset { classes, labels, parts, channels, height, width, full, mean, std, pixels, notes, skipped })
+        Ok(Dataset {
+            classes,
+            labels,
+            parts,
+            channels,
+            height,
+            width,
+            full,
+            mean,
+            std,
+            pixels,
+            notes,
+            skipped,
+            left_out,
+        })
     }
 
     /// Reads the files into memory, if the job asks for it.

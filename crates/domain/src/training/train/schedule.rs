@@ -93,10 +93,13 @@ pub enum Average {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ema {
-    /// Decay per step; at first less: at most `(1 + n) / (10 + n)` after `n` steps.
+    /// Decay per step.
     #[serde(default = "ema_decay")]
     #[schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1))]
     pub decay: f64,
+    /// Limit the decay to `(1 + n) / (10 + n)` after `n` steps, as TensorFlow and timm do, so that the initial weights are soon forgotten. With `false` the average is that of PyTorch's `AveragedModel` with `get_ema_multi_avg_fn(decay)`.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub warmup: bool,
     /// Batches from which batch normalisation statistics are recomputed before the averaged weights are used.
     #[serde(default = "fifty")]
     #[schemars(range(min = 1, max = 1_000_000))]
@@ -142,6 +145,12 @@ fn ten_thousand() -> f64 {
 }
 fn ema_decay() -> f64 {
     0.999
+}
+fn yes() -> bool {
+    true
+}
+fn is_yes(value: &bool) -> bool {
+    *value
 }
 fn fifty() -> u32 {
     50

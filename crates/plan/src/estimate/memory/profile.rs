@@ -12,6 +12,11 @@ use crate::model::{Graph, ModelDescription, OpKind, Operator};
 /// Relative uncertainty of everything, also of what is counted.
 const UNCERTAIN: f64 = 0.01;
 
+/// What PyTorch's allocator gives a block of its own.
+const MIN_LARGE: f64 = 10.0 * 1024.0 * 1024.0;
+/// Share that is lost of such blocks.
+const ROUNDED_UP: f64 = 0.05;
+
 /// The part of an estimate that does not depend on batch, device and sharing among data-parallel ranks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
@@ -32,6 +37,8 @@ pub struct Key {
     tensor: u32,
     pipeline: u32,
     gathered: bool,
+    sequence: bool,
+    expert: u32,
     processor: bool,
 }
 
@@ -42,6 +49,8 @@ struct Stage {
     index: u32,
     values: Values,
     walked: ActivationPeak,
+    /// Bytes a sample of what passes from block to block.
+    passed: f64,
 }
 
 impl Profile {
@@ -55,6 +64,8 @@ impl Profile {
             tensor: setup.parallel.tensor.max(1),
             pipeline: setup.parallel.pipeline.max(1),
             gathered: setup.parallel.zero == Zero::Parameters,
+            sequence: setup.parallel.sequence,
+            expert: setup.parallel.expert.max(1),
             processor: setup.device.is_processor(),
         }
     }
@@ -66,7 +77,7 @@ impl Profile {
             ModelDescription::Graph(graph) => graph,
             ModelDescription::Summary(summary) => {
                 let (values, walked) = totals::estimate(summary, setup, figures);
-                let stage = Stage { index: 0, values, walked };
+                let stage = Stage { index: 0, values, walked, passed: 0.0 };
                 return Profile {
                     stages: vec![stage],
                     savings: *savings,
@@ -77,7 +88,7 @@ impl Profile {
         };
         let rules = Rules::new(setup, savings);
         let storage = Storage::new(graph, &rules);
-        let ranges = stages(graph, setup.parallel.pipeline.max(1));
+        let ranges = stages(graph, setup.parallel.pipeline.max(1), savings.balanced_stages);
         let last = ranges.len() - 1;
         let mut stages = Vec::new();
         for (index, range) in ranges.into_iter().enumerate() {
@@ -85,7 +96,8 @@ impl Profile {
             if index < 2 || index == last {
                 let values = values(graph, range.clone(), setup, &rules, &storage);
                 let walked = activation_peak(graph, range, &storage, &rules, setup.recompute);
-                stages.push(Stage { index: index as u32, values, walked });
+                let passed = passed(graph, &storage);
+                stages.push(Stage { index: index as u32, values, walked, passed });
             }
         }
         Profile { stages, savings: *savings, figures: *figures, deviation: figures.deviation }
@@ -103,12 +115,22 @@ impl Profile {
         let batch = setup.micro_batch as f64;
         let states = states::states(&stage.values, setup, &self.savings);
         let in_flight = in_flight(stage.index, setup);
-        let activations = batch * (stage.walked.fullest + stage.walked.kept * in_flight);
+        // Ranks that share a sequence each hold their part of it.
+        let context = f64::from(setup.parallel.context.max(1));
+        let activations = batch * (stage.walked.fullest + stage.walked.kept * in_flight) / context;
+        // The optimiser works when the backward pass is over, and what is gathered for that is gone.
+        let activations = activations.max(states.update - states.communication);
         let gpu = &setup.device.gpu;
         let workspace = fixed::workspace(gpu.architecture);
         let context = fixed::context(gpu.architecture) + fixed::collectives(setup);
         let communication = states.communication;
-        let margin = self.figures.fragmentation * (activations + workspace);
+        // Requests of 10 MiB and more get blocks of their own, rounded up to 2 MiB (`kMinLargeAlloc` and `kRoundLarge` of
+        // PyTorch's allocator), so that little of them is lost.
+        let lost = match batch * stage.passed / context >= MIN_LARGE {
+            true => ROUNDED_UP,
+            false => self.figures.fragmentation,
+        };
+        let margin = lost * activations + self.figures.fragmentation * workspace;
         let needed =
             states.weights + states.gradients + states.optimizer + communication + context + activations + workspace;
         // Before it fails, the allocator gives back what it can.
@@ -136,21 +158,32 @@ impl Profile {
 /// al. 2021): the first stage of `p` holds `p`, the last one.
 fn in_flight(stage: u32, setup: &Setup) -> f64 {
     let stages = u64::from(setup.parallel.pipeline.max(1));
-    (stages - u64::from(stage)).min(setup.accumulate.max(1)).saturating_sub(1) as f64
+    let plain = (stages - u64::from(stage)).min(setup.accumulate.max(1)).saturating_sub(1) as f64;
+    // Interleaved, a stage of `v` chunks holds `1 + (p - 1) ÷ (p v)` times as much (Narayanan et al. 2021, section 2.2).
+    let (count, chunks) = (stages as f64, f64::from(setup.parallel.chunks.max(1)));
+    match chunks > 1.0 && stages > 1 {
+        true => plain + (count - 1.0) / chunks,
+        false => plain,
+    }
 }
 
 /// Operators of each stage: blocks in equal parts, what comes before them with the first, what comes after with the
-/// last.
-fn stages(graph: &Graph, count: u32) -> Vec<Range<usize>> {
+/// last. Where parts are equal in arithmetic, the scores count as blocks of the last stage, and a stage takes blocks until
+/// it has passed its share, so that the first has the most (nanotron, torchtitan).
+fn stages(graph: &Graph, count: u32, balanced: bool) -> Vec<Range<usize>> {
     let blocks = u64::from(graph.blocks());
     let count = u64::from(count).clamp(1, blocks.max(1));
+    let share = (blocks as f64 + behind(graph)) / count as f64;
     let mut ranges = Vec::new();
     let mut start = 0;
     for stage in 1..=count {
         let end = match stage == count {
             true => graph.operators.len(),
             false => {
-                let first = stage * blocks / count;
+                let first = match balanced {
+                    true => ((stage as f64 * share) as u64 + 1).min(blocks - 1),
+                    false => stage * blocks / count,
+                };
                 let is_next = |operator: &Operator| operator.block.is_some_and(|block| u64::from(block) >= first);
                 graph.operators.iter().position(is_next).unwrap_or(graph.operators.len()).max(start)
             }
@@ -161,6 +194,24 @@ fn stages(graph: &Graph, count: u32) -> Vec<Range<usize>> {
     ranges
 }
 
+/// Arithmetic of the products behind the blocks, in blocks.
+fn behind(graph: &Graph) -> f64 {
+    let products = |operator: &Operator| match operator.kind {
+        OpKind::Linear { rows, inner, columns, .. } => rows as f64 * inner as f64 * columns as f64,
+        _ => 0.0,
+    };
+    let last = graph.operators.iter().rposition(|operator| operator.block.is_some()).map_or(0, |at| at + 1);
+    let block: f64 = graph.operators.iter().filter(|operator| operator.block == Some(0)).map(products).sum();
+    let after: f64 = graph.operators[last..].iter().map(products).sum();
+    if block > 0.0 { after / block } else { 0.0 }
+}
+
+/// Bytes of what leaves the first block.
+fn passed(graph: &Graph, storage: &Storage) -> f64 {
+    let last = graph.operators.iter().rev().find(|operator| operator.block == Some(0));
+    last.map_or(0.0, |operator| storage.bytes[storage.root[operator.output.0 as usize] as usize])
+}
+
 fn values(graph: &Graph, stage: Range<usize>, setup: &Setup, rules: &Rules, storage: &Storage) -> Values {
     let mut values = Values::default();
     let mut block = (None, 0.0);
@@ -168,6 +219,12 @@ fn values(graph: &Graph, stage: Range<usize>, setup: &Setup, rules: &Rules, stor
     for operator in &graph.operators[stage] {
         let divided = storage.divided(operator, rules);
         let mut parameters = operator.parameters as f64 / divided;
+        let experts = experts(operator);
+        if experts > 1.0 {
+            let each = f64::from(setup.parallel.expert.max(1)).min(experts);
+            values.elsewhere += parameters * (1.0 - 1.0 / each);
+            parameters /= each;
+        }
         match operator.kind {
             OpKind::Linear { inner, columns, .. } => {
                 let weight = inner as f64 * columns as f64 / divided;
@@ -181,6 +238,7 @@ fn values(graph: &Graph, stage: Range<usize>, setup: &Setup, rules: &Rules, stor
             OpKind::Convolution { .. } | OpKind::Recurrent { .. } => values.products += parameters,
             _ => {}
         }
+        values.largest = values.largest.max(parameters);
         values.parameters += parameters;
         values.buffers += operator.buffers as f64;
         if operator.block.is_none() || operator.block != block.0 {
@@ -194,6 +252,14 @@ fn values(graph: &Graph, stage: Range<usize>, setup: &Setup, rules: &Rules, stor
         }
     }
     values
+}
+
+/// Copies of an operator's weight, of which each token uses one: experts.
+fn experts(operator: &Operator) -> f64 {
+    match operator.kind {
+        OpKind::Linear { inner, columns, .. } => (operator.parameters / (inner * columns).max(1)).max(1) as f64,
+        _ => 1.0,
+    }
 }
 
 #[cfg(test)]
@@ -226,7 +292,13 @@ mod tests {
             layout: Layout::ChannelsFirst,
             micro_batch: 1,
             accumulate: 8,
-            parallel: ParallelDegrees { data: 1, tensor: 1, pipeline: 4, zero: Zero::None },
+            parallel: ParallelDegrees {
+                data: 1,
+                tensor: 1,
+                pipeline: 4,
+                zero: Zero::None,
+                ..ParallelDegrees::default()
+            },
             recompute: ActivationCheckpointing::None,
             optimizer: OptimizerKind::Adam,
             flash_attention: false,

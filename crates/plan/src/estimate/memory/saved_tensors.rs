@@ -6,6 +6,7 @@
 //! Under autocast, products read copies in half precision, one for each reader; normalisations, softmax and the loss
 //! compute in fp32 (PyTorch, "CUDA Ops that can autocast to float32").
 
+mod blocks;
 mod kinds;
 mod written;
 
@@ -47,13 +48,38 @@ pub(super) struct Rules {
     written_out: bool,
     /// Everything is cast once, with the gathered weights, rather than operator by operator.
     cast_once: bool,
+    /// What is not divided by columns or rows is divided by positions (Korthikanti et al. 2022, section 4.2.2).
+    sequence: bool,
+    /// What was gathered for a product is gathered again in the backward pass, as Megatron does it.
+    gathers_again: bool,
+    /// The loss is one kernel, which overwrites the scores by their gradients (Liger Kernel, Hsu et al. 2024).
+    fused_loss: bool,
+    /// Normalisations without a mean are one kernel.
+    fused_norms: bool,
+    /// How much of the scores of tokens is there at once.
+    scores_at_once: f64,
 }
+
+/// Parts in which a chunked loss goes over the tokens (torchtune's `num_output_chunks`).
+const LOSS_CHUNKS: f64 = 8.0;
 
 impl Rules {
     /// Those of one rank in 32-bit floats; `fused` attention keeps no scores.
     pub fn plain(fused: bool) -> Rules {
         let precision = NumericFormat::Fp32;
-        Rules { precision, flash: fused, compiled: false, tensor: 1.0, written_out: false, cast_once: false }
+        Rules {
+            precision,
+            flash: fused,
+            compiled: false,
+            tensor: 1.0,
+            written_out: false,
+            cast_once: false,
+            sequence: false,
+            gathers_again: false,
+            fused_loss: false,
+            fused_norms: false,
+            scores_at_once: 1.0,
+        }
     }
 
     /// Returns the rules of the program that `setup` and `savings` describe.
@@ -67,6 +93,11 @@ impl Rules {
             // Our ranks on processors cast operator by operator however layers are divided.
             cast_once: !setup.device.is_processor()
                 && (savings.half_model || setup.parallel.zero == Zero::Parameters || setup.parallel.tensor > 1),
+            sequence: setup.parallel.sequence && setup.parallel.tensor > 1,
+            gathers_again: savings.gathers_again,
+            fused_loss: savings.fused_loss,
+            fused_norms: savings.fused_norms,
+            scores_at_once: if savings.chunked_loss { 1.0 / LOSS_CHUNKS } else { 1.0 },
         }
     }
 
@@ -103,6 +134,21 @@ impl Storage {
             storage.shared[output] = storage.shared_by(operator, rules);
             if let (true, Some(first)) = (reuses(&operator.kind), operator.inputs.first()) {
                 storage.root[output] = storage.root[first.0 as usize];
+            }
+        }
+        if rules.sequence && !rules.gathers_again {
+            // A product by columns reads all positions, and keeps them as it read them.
+            for operator in &graph.operators {
+                if let (OpKind::Linear { split: WeightSplit::Columns, .. }, Some(input)) =
+                    (&operator.kind, operator.inputs.first())
+                {
+                    storage.shared[input.0 as usize] = 1.0;
+                }
+            }
+        }
+        for operator in &graph.operators {
+            if let (OpKind::Loss { .. }, Some(scores)) = (&operator.kind, operator.inputs.first()) {
+                storage.width[scores.0 as usize] *= rules.scores_at_once;
             }
         }
         for tensor in 0..count {
@@ -151,7 +197,13 @@ impl Storage {
             OpKind::Linear { split: WeightSplit::Rows | WeightSplit::Whole, .. }
             | OpKind::Embedding { .. }
             | OpKind::Convolution { .. }
-            | OpKind::Recurrent { .. } => 1.0,
+            | OpKind::Recurrent { .. } => {
+                if rules.sequence {
+                    rules.tensor
+                } else {
+                    1.0
+                }
+            }
             OpKind::Attention { .. }
             | OpKind::Product { .. }
             | OpKind::Norm { .. }
@@ -222,8 +274,15 @@ impl Storage {
             OpKind::Resize { .. } | OpKind::Copy { .. } | OpKind::View => {}
             OpKind::Loss { rows, classes } => {
                 // The logarithms of the probabilities in fp32. A compiled program computes them again from the scores.
-                if !rules.compiled {
-                    kept.own += 4.0 * (rows * classes) as f64 / share;
+                let scores = 4.0 * (rows * classes) as f64 / share * rules.scores_at_once;
+                if rules.fused_loss {
+                    kept.transient += scores;
+                } else if !rules.compiled {
+                    kept.own += scores;
+                    // Gradients of scores in 16 bits are in fp32 behind the softmax.
+                    if rules.narrow() < 4.0 {
+                        kept.transient += scores;
+                    }
                 }
             }
         }
@@ -236,6 +295,7 @@ impl Storage {
             OpKind::Convolution { .. } | OpKind::Linear { .. } => {
                 if let Some(input) = operator.inputs.first() {
                     self.keep_for_product(graph, *input, rules, kept);
+                    kept.transient += self.gathered(graph, operator, *input, rules);
                 }
             }
             OpKind::Product { .. } => {
@@ -251,6 +311,17 @@ impl Storage {
                 kept.own += (steps * hidden * (gates + 2) * directions) as f64 * rules.narrow();
             }
             _ => {}
+        }
+    }
+
+    /// What a product by columns has gathered in the backward pass where ranks divide the sequence: its input, the gradient
+    /// of that, and the same of the product before, whose exchange still runs.
+    fn gathered(&self, graph: &Graph, operator: &Operator, input: TensorId, rules: &Rules) -> f64 {
+        match operator.kind {
+            OpKind::Linear { split: WeightSplit::Columns, .. } if rules.sequence => {
+                4.0 * graph.tensors[input.0 as usize] as f64 * rules.narrow()
+            }
+            _ => 0.0,
         }
     }
 
@@ -320,60 +391,5 @@ impl Storage {
         kept.roots.extend(waiting.iter().map(|tensor| self.root_of(*tensor)));
         kept.roots.sort_unstable();
         kept.roots.dedup();
-    }
-
-    fn norm(&self, graph: &Graph, input: TensorId, norm: Norm, rules: &Rules, kept: &mut SavedTensors) {
-        let index = input.0 as usize;
-        let values = graph.tensors[index] as f64 / self.shared[index];
-        match norm {
-            Norm::Batch => self.keep(graph, input, rules, kept),
-            // The difference from the mean, once to be squared and once to be divided, and what the weight scales.
-            Norm::Layer if rules.written_out => kept.own += 3.0 * values * rules.wide(),
-            Norm::Layer | Norm::Group => match self.width[index] < rules.wide() {
-                // Autocast hands it a copy in fp32.
-                true => kept.own += 4.0 * values,
-                false => self.keep(graph, input, rules, kept),
-            },
-            Norm::Rms => {
-                self.keep(graph, input, rules, kept);
-                // Written out in Python it computes in fp32 and keeps the copy, and what it scales.
-                if !rules.compiled {
-                    kept.own += values * rules.narrow() + if self.width[index] < 4.0 { 4.0 * values } else { 0.0 };
-                }
-            }
-        }
-    }
-
-    fn attention(&self, graph: &Graph, operator: &Operator, rules: &Rules, share: f64, kept: &mut SavedTensors) {
-        let OpKind::Attention { heads, key_heads, width, queries, keys, dropout, .. } = operator.kind else { return };
-        for input in &operator.inputs {
-            match self.made_of(graph, operator, *input) {
-                // Of a joined product whose queries and keys were turned only the values are read, and they are copied.
-                Some(turned) if !rules.flash => {
-                    kept.own += (self.bytes_of(graph, *input) - self.bytes_of(graph, turned)).max(0.0);
-                }
-                Some(_) | None => self.keep(graph, *input, rules, kept),
-            }
-        }
-        if rules.flash {
-            kept.roots.push(self.root_of(operator.output));
-            kept.own += 4.0 * (heads * queries) as f64 / share;
-            return;
-        }
-        let scores = heads as f64 * queries as f64 * keys as f64 / share;
-        // Softmax answers in fp32 under autocast and for bf16 as models write it; the product takes it in its own type.
-        let (narrow, wide) = (rules.narrow(), if rules.casts() { 4.0 } else { rules.narrow() });
-        kept.own += scores * wide;
-        if dropout {
-            kept.own += scores;
-        }
-        if dropout || wide > narrow {
-            kept.own += scores * narrow;
-        }
-        if key_heads < heads {
-            kept.own += 2.0 * ((heads - key_heads) * width) as f64 * keys as f64 * narrow / share;
-        }
-        // The gradients of the probabilities before and after the softmax.
-        kept.transient += 2.0 * scores * wide;
     }
 }

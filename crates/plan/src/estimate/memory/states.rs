@@ -6,7 +6,7 @@
 use crate::estimate::collective::BUCKET;
 use crate::estimate::optimizer::state_bytes;
 use crate::estimate::savings::{Adapters, NF4, Savings};
-use crate::estimate::{Setup, Zero};
+use crate::estimate::{NumericFormat, Setup, Zero};
 
 /// Bytes of what is there during the whole step.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -15,6 +15,8 @@ pub(super) struct States {
     pub gradients: f64,
     pub optimizer: f64,
     pub communication: f64,
+    /// What the optimiser holds while it updates, when activations are gone.
+    pub update: f64,
 }
 
 /// Values of one GPU's share of the network.
@@ -26,12 +28,16 @@ pub(super) struct Values {
     pub products: f64,
     /// Of the largest part that is gathered at once under ZeRO-3: a block, or a table of words.
     pub unit: f64,
+    /// Of the largest weight.
+    pub largest: f64,
     /// Of the largest block.
     pub block: f64,
     /// Of all that stands around the blocks.
     pub around: f64,
     /// What one rank of adapters adds.
     pub adapters: f64,
+    /// Of experts that other ranks hold.
+    pub elsewhere: f64,
 }
 
 pub(super) fn states(values: &Values, setup: &Setup, savings: &Savings) -> States {
@@ -42,18 +48,40 @@ pub(super) fn states(values: &Values, setup: &Setup, savings: &Savings) -> State
 }
 
 fn full(values: &Values, setup: &Setup, savings: &Savings) -> States {
-    let ranks = f64::from(setup.parallel.data.max(1));
-    let width = setup.precision.weight_bytes();
-    let divide = |from: Zero| if setup.parallel.zero >= from { ranks } else { 1.0 };
-    let sharded = setup.parallel.zero == Zero::Parameters;
-    // Autocast on processors keeps no copies from operator to operator.
-    let half = match (setup.precision.is_autocast() && !setup.device.is_processor(), sharded) {
-        (true, false) => 2.0 * values.products,
-        (true, true) | (false, _) => 0.0,
+    let ranks = f64::from(setup.parallel.replicas());
+    let zero = setup.parallel.zero;
+    // Each expert is sharded over the ranks that hold it, fewer than all by as many as share the experts: what a rank holds
+    // of it when sharded does not depend on that.
+    let of = |from: Zero| match zero >= from {
+        true => (values.parameters + values.elsewhere) / ranks,
+        false => values.parameters,
     };
-    let mut weights = values.parameters * width / divide(Zero::Parameters) + half + 4.0 * values.buffers;
-    let mut gradients = values.parameters * width / divide(Zero::Gradients);
-    let mut optimizer = values.parameters * state_bytes(setup.optimizer, setup.precision) / divide(Zero::Optimizer);
+    let is_half = savings.half_model && setup.precision.is_autocast();
+    let width = setup.precision.weight_bytes();
+    let sharded = zero == Zero::Parameters;
+    let mut weights = match (is_half, sharded) {
+        // In 16 bits; what they are updated in belongs to the optimiser.
+        (true, false) => 2.0 * of(Zero::Parameters),
+        // Sharded weights are in fp32 and cast when they are gathered. Autocast on processors keeps no copies from operator
+        // to operator.
+        (_, true) => width * of(Zero::Parameters),
+        (false, false) if setup.precision.is_autocast() && !setup.device.is_processor() => {
+            width * of(Zero::Parameters) + 2.0 * values.products
+        }
+        (false, false) => width * of(Zero::Parameters),
+    } + 4.0 * values.buffers;
+    // Gradients are summed in fp32 beside a network in bfloat16, and stay in fp16 beside one in that.
+    let summed = match (is_half, setup.precision) {
+        (true, NumericFormat::AmpFp16) => 2.0,
+        _ => width,
+    };
+    let mut gradients = summed * of(Zero::Gradients);
+    let masters = if is_half && !sharded { 4.0 } else { 0.0 };
+    let mut optimizer = (masters + state_bytes(setup.optimizer, setup.precision)) * of(Zero::Optimizer);
+    if is_half && summed > 2.0 && !sharded {
+        // The largest gradient is cast before it is added.
+        gradients += summed * values.largest;
+    }
     if savings.offload_optimizer || savings.offload_weights {
         optimizer = 0.0;
     }
@@ -63,19 +91,26 @@ fn full(values: &Values, setup: &Setup, savings: &Savings) -> States {
     if savings.update_in_backward {
         gradients = values.unit * width;
     }
+    let update = match savings.foreach_update && optimizer > 0.0 {
+        true => width * of(Zero::Optimizer),
+        false => 0.0,
+    };
     let communication = match setup.device.is_processor() {
         true => held_by_processor(values, setup),
-        false => communication(values, setup),
+        false => communication(values, setup, is_half),
     };
-    States { weights, gradients, optimizer, communication }
+    States { weights, gradients, optimizer, communication, update }
 }
 
 /// What exchanges take on GPUs.
-fn communication(values: &Values, setup: &Setup) -> f64 {
-    match (setup.parallel.data, setup.parallel.zero) {
+fn communication(values: &Values, setup: &Setup, is_half: bool) -> f64 {
+    match (setup.parallel.replicas(), setup.parallel.zero) {
         (0 | 1, _) => 0.0,
-        // The reducer's buckets are as large as all gradients (DDP's documentation of `gradient_as_bucket_view`).
+        // The reducer's buckets are as large as all gradients that it exchanges (DDP's documentation of
+        // `gradient_as_bucket_view`).
+        (2.., Zero::None) if is_half => values.parameters * 2.0,
         (2.., Zero::None) => values.parameters * setup.precision.weight_bytes(),
+        (2.., Zero::Optimizer) if is_half => values.parameters * 2.0,
         (2.., Zero::Optimizer | Zero::Gradients) => 2.0 * BUCKET,
         // The part at work, its gradients, the same in the order in which they are scattered (`fully_shard` copies them
         // there, `foreach_reduce`), and the next block.
@@ -102,7 +137,7 @@ fn held_by_processor(values: &Values, setup: &Setup) -> f64 {
 /// Frozen weights in the computing type or in 4 bits with a scale for each 64 (NF4 with double quantisation, 0.516
 /// bytes), and adapters with Adam beside them.
 fn adapted(values: &Values, setup: &Setup, adapters: Adapters) -> States {
-    let ranks = f64::from(setup.parallel.data.max(1));
+    let ranks = f64::from(setup.parallel.replicas());
     let divided = match setup.parallel.zero {
         Zero::None | Zero::Optimizer | Zero::Gradients => 1.0,
         Zero::Parameters => ranks,
@@ -114,7 +149,7 @@ fn adapted(values: &Values, setup: &Setup, adapters: Adapters) -> States {
     };
     let trained = values.adapters * adapters.rank as f64;
     let width = setup.precision.weight_bytes();
-    let gathered = match (setup.parallel.data, setup.parallel.zero) {
+    let gathered = match (setup.parallel.replicas(), setup.parallel.zero) {
         (2.., Zero::Parameters) if adapters.quantized => 2.0 * NF4 * values.unit,
         (2.., Zero::Parameters) => 2.0 * computing * values.unit,
         (_, Zero::None | Zero::Optimizer | Zero::Gradients | Zero::Parameters) => 0.0,
@@ -124,5 +159,6 @@ fn adapted(values: &Values, setup: &Setup, adapters: Adapters) -> States {
         gradients: trained * width / divided,
         optimizer: trained * state_bytes(setup.optimizer, setup.precision) / divided,
         communication: gathered,
+        update: 0.0,
     }
 }

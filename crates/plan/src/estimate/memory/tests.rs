@@ -35,7 +35,7 @@ fn setup(gpu_gib: f64, micro_batch: u64, precision: NumericFormat) -> Setup {
         layout: Layout::ChannelsFirst,
         micro_batch,
         accumulate: 1,
-        parallel: ParallelDegrees { data: 1, tensor: 1, pipeline: 1, zero: Zero::None },
+        parallel: ParallelDegrees::default(),
         recompute: ActivationCheckpointing::None,
         optimizer: OptimizerKind::Adam,
         flash_attention: false,

@@ -17,8 +17,17 @@ pub(super) fn estimate(summary: &Summary, setup: &Setup, figures: &MemoryCoeffic
     let parameters = summary.parameters / tensor;
     // Blocks are not known: a tenth of the network at once is more than any usual block.
     let unit = parameters * ENTERS_A_BLOCK;
-    let values =
-        Values { parameters, buffers: 0.0, products: parameters, unit, block: unit, around: unit, adapters: 0.0 };
+    let values = Values {
+        parameters,
+        buffers: 0.0,
+        products: parameters,
+        unit,
+        block: unit,
+        around: unit,
+        adapters: 0.0,
+        elsewhere: 0.0,
+        largest: 0.0,
+    };
     let width = setup.precision.compute_bytes();
     let all = figures.kept_of_totals * width * summary.activations / tensor;
     let (kept, fullest) = match setup.recompute {

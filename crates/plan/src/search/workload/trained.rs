@@ -115,6 +115,7 @@ pub fn division(train: &Train) -> ParallelChoice {
             train::Shard::Gradients => Zero::Gradients,
             train::Shard::Parameters => Zero::Parameters,
         },
+        ..ParallelDegrees::default()
     };
     let recompute = match train.recompute {
         train::Recompute::None => ActivationCheckpointing::None,

@@ -144,7 +144,9 @@ impl Scene {
                 self.append(Event::RentIntended(Box::new(intent)))?;
                 self.perform(Action::Launch { instance })
             }
-            Action::Launch { instance } => self.append(Event::Launched { instance }),
+            Action::Launch { instance } | Action::RecordLaunch { instance } => {
+                self.append(Event::Launched { instance, handle: None })
+            }
             Action::Start { run, attempt, fence, instance } => {
                 self.append(Event::AttemptIntended { run, attempt, fence, instance })
             }

@@ -29,10 +29,11 @@ pub struct Args {
 /// [`Error`].
 pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
     let home = Home::open(&settings.home)?;
-    let (state, series) = (State::open(&home)?, Series::open(&home)?);
+    let (state, series) = (State::open(&home)?, measurements(&home, printer));
+    let series = series.as_ref();
     if let Some(name) = args.run {
         return match find_any(state.world(), &name)? {
-            RunOrSweep::Run(id) => one::show(&home, &state, &series, printer, &id),
+            RunOrSweep::Run(id) => one::show(&home, &state, series, printer, &id),
             RunOrSweep::Sweep(id) => sweep(&home, &state, printer, &id),
         };
     }
@@ -49,7 +50,7 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
             rows.extend(sweep_row(&home, &state, printer, &trial.sweep));
         }
         let cost = plan::spent(state.world(), run, &meters);
-        let step = one::step(&home, state.world(), &series, id, run)?;
+        let step = one::step(&home, state.world(), series, id, run);
         let word = Liveness::of(&home, state.world(), id, run).word(&run.state);
         if printer.is_json() {
             let (micros, submitted) = (cost.micros(), run.submitted);
@@ -76,6 +77,17 @@ pub fn run(args: Args, settings: &GlobalSettings, printer: &mut Printer) -> Resu
         lines.into_iter().for_each(|line| printer.data(line));
     }
     Ok(exit::DONE)
+}
+
+/// The measurements of a home; none where they are damaged, which is said and hides no state.
+fn measurements(home: &Home, printer: &mut Printer) -> Option<Series> {
+    let opened = Series::open(home).and_then(|series| series.newest(&RunId::new("-"), 1).map(|_| series));
+    opened
+        .inspect_err(|error| {
+            let hint = "`gradus home rebuild` starts new ones";
+            printer.say(format!("note: steps and losses are not shown: {error}; {hint}"));
+        })
+        .ok()
 }
 
 /// The row of a sweep; with `--json` it is printed at once.

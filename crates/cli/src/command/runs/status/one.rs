@@ -20,7 +20,13 @@ const NEWEST: u64 = 200;
 ///
 /// # Errors
 /// [`Error`].
-pub fn show(home: &Home, state: &State, series: &Series, printer: &mut Printer, id: &RunId) -> Result<u8, Error> {
+pub fn show(
+    home: &Home,
+    state: &State,
+    series: Option<&Series>,
+    printer: &mut Printer,
+    id: &RunId,
+) -> Result<u8, Error> {
     let world = state.world();
     let Some(run) = world.runs.get(id) else { return Err(server::Error::NoRun(id.to_string()).into()) };
     let liveness = Liveness::of(home, world, id, run);
@@ -43,7 +49,7 @@ pub fn show(home: &Home, state: &State, series: &Series, printer: &mut Printer, 
     }
     printer.data(format!("job      {}", run.file));
     printer.data(format!("since    {}", time(run.submitted)));
-    for line in progress(home, world, series, id, run, liveness)? {
+    for line in progress(home, world, series, id, run, liveness) {
         printer.data(line);
     }
     for id in &run.instances {
@@ -105,14 +111,14 @@ fn stopped(id: &RunId, run: &Run, by: StopBy) -> String {
 fn progress(
     home: &Home,
     world: &World,
-    series: &Series,
+    series: Option<&Series>,
     id: &RunId,
     run: &Run,
     liveness: Liveness,
-) -> Result<Vec<String>, Error> {
+) -> Vec<String> {
     let mut lines = Vec::new();
-    let newest: Vec<Report> = series.newest(id, NEWEST)?.into_iter().map(|(_, point)| point.report).collect();
-    if let (Some(step), Some(ready)) = (step(home, world, series, id, run)?, &run.ready) {
+    let newest = newest(series, id, NEWEST);
+    if let (Some(step), Some(ready)) = (step(home, world, series, id, run), &run.ready) {
         lines.push(format!("step     {} of {}", grouped(step), grouped(ready.steps)));
     }
     let steps = || newest.iter().filter_map(|report| if let Report::Step(step) = report { Some(step) } else { None });
@@ -137,7 +143,13 @@ fn progress(
         lines.push(format!("left     {} at the pace of the newest steps; {end} at the end, {rate}", clock(left)));
     }
     lines.extend(Loading::of(steps()).map(|loading| format!("data     {loading}")));
-    Ok(lines)
+    lines
+}
+
+/// The newest measurements of a run; none where they cannot be read, which was said when they were opened.
+fn newest(series: Option<&Series>, id: &RunId, number: u64) -> Vec<Report> {
+    let points = series.and_then(|series| series.newest(id, number).ok()).unwrap_or_default();
+    points.into_iter().map(|(_, point)| point.report).collect()
 }
 
 fn validation(report: &Report) -> Option<&Evaluated> {
@@ -148,13 +160,8 @@ fn validation(report: &Report) -> Option<&Evaluated> {
 }
 
 /// The newest step that is known of: in the measurements, or on a machine that no loop listens to.
-///
-/// # Errors
-/// [`Error`] when the measurements cannot be read.
-pub fn step(home: &Home, world: &World, series: &Series, id: &RunId, run: &Run) -> Result<Option<u64>, Error> {
-    let newest = series.newest(id, 8)?;
-    let heard = newest.iter().filter_map(|(_, point)| step_of(&point.report)).max();
-    Ok(heard.max(unheard_step(home, world, run)))
+pub fn step(home: &Home, world: &World, series: Option<&Series>, id: &RunId, run: &Run) -> Option<u64> {
+    newest(series, id, 8).iter().filter_map(step_of).max().max(unheard_step(home, world, run))
 }
 
 /// Whether a machine works, as it shows itself.

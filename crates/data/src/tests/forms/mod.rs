@@ -1,5 +1,7 @@
 //! Each form of data, read from files made here.
 
+mod published;
+
 use std::fs;
 use std::io::Write;
 use std::path::Path;

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
-use super::index::{ByFolders, Content, Decoded, Index, Skipped};
 use crate::Error;
 use crate::error::layout;
 use crate::files::plain_file;
+use crate::formats::index::{ByFolders, Content, Decoded, Index, Skipped};
 
 const PIXELS: usize = 64;
 const FULL: u8 = 16;
@@ -18,7 +18,7 @@ const LONGEST_LINE: u64 = 4096;
 const MOST_LINES: usize = 10_000_000;
 
 /// All lines of the file.
-pub(super) fn index(path: &Path, by_folders: ByFolders, skip: bool) -> Result<Index, Error> {
+pub(in crate::formats) fn index(path: &Path, by_folders: ByFolders, skip: bool) -> Result<Index, Error> {
     if by_folders == ByFolders::Yes {
         return Err(layout(path, "a CSV has no folders", "leave out `split: folders` to have the split drawn"));
     }

@@ -1,8 +1,7 @@
 //! The program that measured a row, as far as no column tells.
 
-use super::ProgramHabits;
 use crate::estimate::memory::Savings;
-use crate::estimate::{ActivationCheckpointing, Layout, NumericFormat, OptimizerKind, Origin, Zero};
+use crate::estimate::{ActivationCheckpointing, Layout, NumericFormat, OptimizerKind, Origin, ParallelDegrees, Zero};
 use crate::model::ModelDescription;
 
 /// What the measurements' program does that no column says.
@@ -16,6 +15,15 @@ pub struct Program {
     pub batch: Option<f64>,
     pub accumulate: u64,
     pub layout: Layout,
+    /// Samples differ in length, so that memory is that of the longest and speed that of none.
+    pub varies: bool,
+    /// Samples differ in length and only their mean is known, which says nothing of memory.
+    pub mean: bool,
+    /// Whether what was gathered for products is gathered again (`tp_recompute_allgather`) is not stated: it is where all
+    /// does not fit otherwise.
+    pub gathers_again_if_needed: bool,
+    /// All degrees, where the row states them.
+    pub parallel: Option<ParallelDegrees>,
     pub tensor: u32,
     pub pipeline: u32,
     pub zero: Zero,
@@ -39,6 +47,40 @@ pub struct Program {
     pub written_out_before_ampere: bool,
 }
 
+/// What a source's program does otherwise than today's PyTorch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ProgramHabits {
+    /// By how much it overstates what it measured.
+    pub overstated: f64,
+    /// It is of 2021 or before.
+    pub aged: bool,
+    /// Weights and gradients are in half precision.
+    pub half: bool,
+    /// Megatron's kernels run.
+    pub fused_kernels: bool,
+    /// Flash attention is of 2022.
+    pub first_flash: bool,
+    /// Gradients are exchanged when all of them are there.
+    pub exchanged_late: bool,
+    /// Blocks are computed again to their end.
+    pub recomputed_whole: bool,
+}
+
+/// Today's PyTorch.
+impl Default for ProgramHabits {
+    fn default() -> ProgramHabits {
+        ProgramHabits {
+            overstated: 1.0,
+            aged: false,
+            half: false,
+            fused_kernels: false,
+            first_flash: false,
+            exchanged_late: false,
+            recomputed_whole: false,
+        }
+    }
+}
+
 /// What a program's rows ran on, where no column says it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ProgramHardware {
@@ -59,6 +101,10 @@ impl Program {
             batch: None,
             accumulate: 1,
             layout: Layout::ChannelsFirst,
+            varies: false,
+            mean: false,
+            gathers_again_if_needed: false,
+            parallel: None,
             tensor: 1,
             pipeline: 1,
             zero: Zero::None,

@@ -1,0 +1,124 @@
+//! `gradus gc`: free disk space of the home folder: what can be fetched or made again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use domain::run::{Outcome, RunState};
+use serde_json::json;
+use server::{Home, State};
+
+use crate::error::{Error, exit};
+use crate::figures::size;
+use crate::printer::Printer;
+use crate::settings::GlobalSettings;
+use crate::table;
+
+/// Arguments of `gradus gc`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Skip the confirmation
+    #[arg(long, short)]
+    yes: bool,
+    /// Only show what would be deleted
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Something that can be deleted.
+struct Garbage {
+    what: &'static str,
+    path: PathBuf,
+    bytes: u64,
+}
+
+/// Shows what can be deleted, asks, and deletes it.
+///
+/// # Errors
+/// [`Error::Usage`] while a run uses the home, or where nobody confirms.
+pub fn run(args: &Args, settings: &GlobalSettings, printer: &mut Printer) -> Result<u8, Error> {
+    let home = Home::open(&settings.home)?;
+    let garbage = garbage(&home, &State::open(&home)?);
+    let total: u64 = garbage.iter().map(|one| one.bytes).sum();
+    if printer.is_json() {
+        garbage.iter().for_each(|one| printer.json(&json!({ "what": one.what, "path": one.path, "bytes": one.bytes })));
+    } else if garbage.is_empty() {
+        printer.say("nothing to delete; files of a single run: `gradus rm RUN`");
+    } else {
+        let row = |one: &Garbage| vec![size(one.bytes), one.what.to_owned(), one.path.display().to_string()];
+        let rows: Vec<Vec<String>> = garbage.iter().map(row).collect();
+        table::lines(&["size", "what", "path"], &rows).iter().for_each(|line| printer.data(line));
+        printer
+            .data(format!("{} in all; models, checkpoints of unfinished runs, logs and bills are kept", size(total)));
+    }
+    if garbage.is_empty() || args.dry_run {
+        return Ok(exit::DONE);
+    }
+    if !args.yes && !printer.confirm("delete these?") {
+        let message = "nothing was deleted: it was not confirmed".to_owned();
+        return Err(Error::Usage { message, hint: "pass `--yes` to confirm, or `--dry-run` to only look".to_owned() });
+    }
+    let Some(_lock) = home.try_loop()? else {
+        let message = "nothing was deleted: a run uses this home".to_owned();
+        return Err(Error::Usage { message, hint: "wait for it: `gradus status` lists the runs".to_owned() });
+    };
+    garbage.iter().try_for_each(|one| delete(&one.path))?;
+    if !printer.is_json() {
+        printer.data(format!("deleted {}", size(total)));
+    }
+    Ok(exit::DONE)
+}
+
+/// What can be fetched or made again: cached data, journals of transfers, working folders of attempts that have ended,
+/// and checkpoints of runs that have left their model.
+fn garbage(home: &Home, state: &State) -> Vec<Garbage> {
+    let mut found = Vec::new();
+    let mut add = |what, path: PathBuf| {
+        let bytes = bytes_below(&path);
+        if bytes > 0 {
+            found.push(Garbage { what, path, bytes });
+        }
+    };
+    for data in entries(&home.root().join("cache/data")) {
+        add("downloaded data", data);
+    }
+    add("ranges of remote data", home.root().join("cache/pieces"));
+    add("journals of transfers", home.root().join("transfers"));
+    let ended = state.world().runs.iter().filter(|(_, run)| run.state.is_final() && run.bill.is_some());
+    for (id, run) in ended {
+        add("working folders of a run", home.run(id).join("attempts"));
+        if matches!(run.state, RunState::Done { outcome: Outcome::Trained { .. } }) {
+            add("checkpoints of a trained run", home.run(id).join("checkpoints"));
+        }
+    }
+    found
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder).into_iter().flatten().flatten().map(|one| one.path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Bytes on the disk of a file, or of all files below a folder. Links are not followed.
+pub fn bytes_below(path: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(file) = fs::symlink_metadata(path) else { return 0 };
+    match file.is_dir() {
+        true => entries(path).iter().map(|inner| bytes_below(inner)).sum(),
+        // Sparse files stand for remote data: what they take counts, not their length.
+        false => file.blocks() * 512,
+    }
+}
+
+/// Deletes a file, or a folder with all that is in it.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn delete(path: &Path) -> Result<(), Error> {
+    let is_folder = fs::symlink_metadata(path).is_ok_and(|file| file.is_dir());
+    let deleted = if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match deleted {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(Error::file("delete", path)),
+    }
+}

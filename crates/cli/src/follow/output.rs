@@ -1,0 +1,100 @@
+//! The output of a user's own program while it runs: what its processes append to the logs of the run, line by line.
+//!
+//! It is read from the logs, so it is the same whichever process runs the control loop, and secrets are masked in it.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use crate::figures::counted;
+use crate::printer::Printer;
+
+/// Lines of a log that are shown per look; what comes faster is counted, and stands in the log.
+const MOST_LINES: usize = 40;
+
+/// Bytes of a log that are read per look.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Follows the logs of one run.
+#[derive(Debug)]
+pub struct ProgramOutput {
+    logs: PathBuf,
+    read: Vec<(PathBuf, u64)>,
+}
+
+impl ProgramOutput {
+    /// Follows the logs in a folder; with `from_now`, only what is written from now on.
+    pub fn new(logs: PathBuf, from_now: bool) -> ProgramOutput {
+        let length = |path: PathBuf| (path.clone(), fs::metadata(&path).map_or(0, |file| file.len()));
+        let read = if from_now { files(&logs).into_iter().map(length).collect() } else { Vec::new() };
+        ProgramOutput { logs, read }
+    }
+
+    /// Prints the lines that are new; with `all`, also a last one that has no end yet.
+    pub fn print(&mut self, printer: &mut Printer, all: bool) {
+        for path in files(&self.logs) {
+            let place = self.read.iter().position(|(known, _)| *known == path).unwrap_or_else(|| {
+                self.read.push((path.clone(), 0));
+                self.read.len() - 1
+            });
+            // A log that cannot be read now is read at the next look, or by `gradus logs`.
+            if let Ok(bytes) = new_bytes(&path, self.read[place].1) {
+                let end =
+                    if all { bytes.len() } else { bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1) };
+                self.read[place].1 += end as u64;
+                shown(&rank_of(&path), &bytes[..end], &path).iter().for_each(|line| printer.say(line));
+            }
+        }
+    }
+}
+
+/// The lines to show of what one rank wrote. A progress bar redraws its line with `\r`: its last state is shown.
+fn shown(rank: &str, bytes: &[u8], path: &Path) -> Vec<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let last_state = |line: &str| line.trim_end_matches('\r').rsplit('\r').next().unwrap_or_default().to_owned();
+    let lines: Vec<String> = text.split_terminator('\n').map(last_state).collect();
+    let left_out = lines.len().saturating_sub(MOST_LINES);
+    let mut all: Vec<String> = lines.into_iter().take(MOST_LINES).map(|line| format!("{rank} | {line}")).collect();
+    if left_out > 0 {
+        let lines = counted(left_out as u64, "more line");
+        all.push(format!("{rank} | ({lines}, all of them in `{}`)", path.display()));
+    }
+    all
+}
+
+fn new_bytes(path: &Path, from: u64) -> std::io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The logs of a run, by name; none before its first attempt.
+fn files(logs: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(logs).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    files.sort();
+    files
+}
+
+/// `rank 0` of `NAME-a1-rank-0.log`.
+fn rank_of(path: &Path) -> String {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    name.rsplit_once("rank-").map_or(name.clone(), |(_, rank)| format!("rank {rank}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_counted_and_a_progress_bar_shows_its_last_state() {
+        let path = Path::new("logs/a-a1-rank-0.log");
+        assert_eq!(rank_of(path), "rank 0");
+        assert_eq!(shown("rank 0", b"10 %\r20 %\r\nnext\n", path), ["rank 0 | 20 %", "rank 0 | next"]);
+        let flood = shown("rank 0", "y\n".repeat(1000).as_bytes(), path);
+        assert_eq!(flood.len(), MOST_LINES + 1);
+        assert_eq!(flood[MOST_LINES], "rank 0 | (960 more lines, all of them in `logs/a-a1-rank-0.log`)");
+    }
+}

@@ -1,0 +1,73 @@
+//! What is seen of a user's own program while it runs, and what is refused before anything is rented for it.
+
+use std::process::Command;
+
+use crate::home::Home;
+
+#[test]
+fn a_program_is_heard_while_it_runs_unless_quiet_is_asked_for() {
+    let home = Home::new();
+    let job = home.job("talks.yaml", "name: talks\nrun: |\n  echo to stdout\n  printf '1 %%\\r2 %%\\n' >&2\n");
+    let ran = home.gradus(&["run", job.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    for line in ["rank 0 | to stdout\n", "rank 0 | 2 %\n", "(GRADUS_CHECKPOINTS)\n", "/logs\n"] {
+        assert!(ran.err.contains(line), "`{line}` is not in {}", ran.err);
+    }
+    assert!(!ran.out.contains("rank 0 |"), "stdout is for results");
+    let quiet = home.gradus(&["run", job.to_str().unwrap(), "--new", "--quiet"]);
+    assert!(!quiet.err.contains("rank 0 |"), "{}", quiet.err);
+}
+
+#[test]
+fn a_budget_that_cannot_pay_for_a_start_rents_nothing() {
+    let home = Home::new();
+    let job = home.job("dear.yaml", "name: dear\nbudget: {max: $0.001}\nrun: sleep 1\n");
+    let refused = home.gradus(&["run", job.to_str().unwrap(), "--price", "1000/h", "--yes"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
+    assert!(
+        refused.err.contains("does not pay for a start") && refused.err.contains("hint: write more than $"),
+        "{}",
+        refused.err
+    );
+    assert!(home.gradus(&["status", "--json"]).out.is_empty(), "no run was submitted");
+}
+
+#[test]
+fn a_job_without_its_files_yet_says_how_to_plan_it() {
+    let home = Home::new();
+    let train = "train:\n  model: resnet50\n  data: {path: nowhere, classes: 1000, size: 224}\n  epochs: 2\n  batch: 256\n  optimizer: {sgd: {lr: 0.1}}\n";
+    let job = home.job("bare.yaml", train);
+    let bare = home.gradus(&["plan", job.to_str().unwrap()]);
+    assert_eq!(bare.code, Some(2), "{}", bare.err);
+    assert!(bare.err.contains("`data: {samples:") && bare.err.contains("--catalog"), "{}", bare.err);
+    let stated = home.job("stated.yaml", &format!("{train}data: {{samples: 1281167, bytes: 140GB}}\n"));
+    let planned = home.gradus(&["plan", stated.to_str().unwrap()]);
+    assert_eq!(planned.code, Some(0), "{}", planned.err);
+    assert!(planned.err.contains("over the catalog") && planned.out.contains("recommended"), "{}", planned.out);
+}
+
+#[test]
+fn an_error_is_json_where_json_is_asked_for() {
+    let home = Home::new();
+    let said = home.gradus(&["status", "nobody", "--json"]);
+    assert_eq!(said.code, Some(102));
+    let error: serde_json::Value = serde_json::from_str(said.err.trim()).unwrap();
+    assert_eq!((&error["event"], &error["code"]), (&"error".into(), &102.into()), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("nobody") && error["hint"].is_string(), "{error}");
+}
+
+#[test]
+fn colours_obey_no_color() {
+    let home = Home::new();
+    let colours = |no_color: bool| {
+        let ask = format!("{} status nobody --home {}", env!("CARGO_BIN_EXE_gradus"), home.path().display());
+        let mut script = Command::new("script");
+        script.args(["-qec", &ask, "/dev/null"]).env("TERM", "xterm").env_remove("NO_COLOR");
+        if no_color {
+            script.env("NO_COLOR", "1");
+        }
+        let output = script.stdin(std::process::Stdio::null()).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).contains("\u{1b}[31;1m")
+    };
+    assert_eq!((colours(false), colours(true)), (true, false), "red on a terminal, nothing with NO_COLOR");
+}

@@ -1,0 +1,256 @@
+//! Does what is decided: events to append, calls to make.
+
+use domain::event::{RentIntended, Submitted};
+use domain::rental::{EndRequest, LaunchRequest, MachineHandle, ProviderCall};
+use domain::run::{AttemptEnd, Usage};
+use domain::{Cause, Elapsed, Event, Finding, InstanceId};
+use plan::Action;
+
+use super::memory::{LastEvents, MachineMemory, Pending};
+use super::{CallId, Controller, ControllerOutput, PASSES};
+use crate::identity::{job_hash, token};
+
+/// What is due so soon, in microseconds, may be found to be due already.
+const ROUNDING: u64 = 10_000;
+
+/// Between two requests to end the same machine, at least, in microseconds.
+pub(super) const END_AGAIN: u64 = 200_000;
+
+impl Controller {
+    /// Decides and does until nothing more follows from what is known.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..PASSES {
+            self.is_changed = false;
+            let seq = self.world.last_seq;
+            let facts = self.facts();
+            for action in plan::reconcile(&self.world, &facts, &self.policy) {
+                self.perform(action);
+            }
+            if self.world.last_seq == seq {
+                self.ask();
+                return;
+            }
+        }
+        self.note("controller", format!("{PASSES} decisions in succession led to no end"), true);
+    }
+
+    /// Appends an event that the rules say can follow. Where it cannot, the rules are wrong, and that is told.
+    pub(super) fn must(&mut self, event: Event) {
+        let text = format!("{event:?}");
+        if let Err(illegal) = self.append(event) {
+            self.note("controller", format!("decided on what cannot be: {} ({text:.300})", illegal.why), true);
+        }
+    }
+
+    pub(super) fn perform(&mut self, action: Action) {
+        match action {
+            Action::Rent { run, instance, offer, reserve } => {
+                let token = token(&self.owner, &instance);
+                let intent = RentIntended { run, instance: instance.clone(), token, offer, reserved: reserve };
+                self.must(Event::RentIntended(Box::new(intent)));
+                self.machines.insert(instance.clone(), MachineMemory::new(self.awake, Elapsed(0), self.now.monotonic));
+                self.launch(&instance);
+            }
+            Action::Launch { instance } => self.launch(&instance),
+            Action::RecordLaunch { instance } => {
+                let handle = self.machines.get(&instance).and_then(|memory| memory.machines.keys().next().cloned());
+                self.note_accepted(&instance, handle);
+            }
+            Action::Start { run, attempt, fence, instance } => {
+                self.must(Event::AttemptIntended { run, attempt, fence, instance });
+            }
+            Action::FailAttempt { attempt, finding } => {
+                self.must(Event::AttemptEnded { attempt, end: AttemptEnd::Failed { finding, exit_code: None } });
+            }
+            Action::End { run, end } => self.must(Event::Ended { run, end }),
+            Action::Stop { run, by } => self.must(Event::StopRequested { run, by }),
+            Action::Alert { run, spent } => self.must(Event::BudgetAlert { run, spent }),
+            Action::Release { instance } => self.must(Event::ReleaseIntended { instance }),
+            Action::Terminate { instance } => self.end(&instance),
+            Action::RecordRelease { instance, usage } => {
+                self.record_doubles(&instance);
+                self.must(Event::Released { instance: instance.clone(), usage });
+                self.machines.remove(&instance);
+            }
+            Action::Bill { run, bill } => {
+                self.must(Event::Billed { run: run.clone(), bill });
+                self.runs.remove(&run);
+            }
+            Action::SubmitTrial(new) => {
+                let plan::SubmitTrial { run, job, plan, file, trial } = *new;
+                let job_hash = job_hash(&job, &plan);
+                self.must(Event::Submitted(Box::new(Submitted { run, job, plan, job_hash, file, trial: Some(trial) })));
+            }
+            Action::Resume { run, epochs } => {
+                let trial = self.world.runs.get(&run).and_then(|run| run.trial.as_ref());
+                let sweep = trial.and_then(|trial| self.world.sweeps.get(&trial.sweep));
+                let accept_data_change = sweep.is_some_and(|sweep| sweep.accept_data_change);
+                let (budget, deadline) = (None, None);
+                self.must(Event::ResumeRequested { run, budget, deadline, epochs, accept_data_change });
+            }
+            Action::StopSweep { sweep, by } => self.must(Event::SweepStopRequested { sweep, by }),
+            Action::AlertSweep { sweep, spent } => self.must(Event::SweepBudgetAlert { sweep, spent }),
+            Action::EndSweep { sweep, end, total } => self.must(Event::SweepEnded { sweep, end, total }),
+        }
+    }
+
+    /// Makes a call once what it rests on is durable.
+    fn call(&mut self, provider: &str, call: ProviderCall, pending: Pending) -> CallId {
+        self.last_call += 1;
+        let id = CallId(self.last_call);
+        self.pending.insert(id, pending);
+        self.hold(ControllerOutput::Call { id, provider: provider.to_owned(), call });
+        id
+    }
+
+    /// Asks the provider for an instance whose intent is written. Asked twice, it rents one.
+    fn launch(&mut self, id: &InstanceId) {
+        let Some(instance) = self.world.instances.get(id).cloned() else { return };
+        let name = instance.offer.provider.clone();
+        let now = self.now.monotonic;
+        if !self.providers.contains_key(&name) {
+            let finding = Finding::new(Cause::Internal, format!("no provider is called `{name}`"));
+            return self.must(Event::RentFailed { instance: id.clone(), finding });
+        }
+        let is_ready = self.machines.get(id).is_some_and(|memory| now >= memory.launch.not_before);
+        if !is_ready {
+            return;
+        }
+        let request = LaunchRequest {
+            members: vec![id.clone()],
+            token: instance.token,
+            offer: instance.offer,
+            price_cap: None,
+            expires: None,
+        };
+        let pending = Pending::Launch { instance: id.clone(), sent: now };
+        let call = self.call(&name, ProviderCall::Launch(Box::new(request)), pending);
+        if let Some(memory) = self.machines.get_mut(id) {
+            memory.launch.pending = Some(call);
+            memory.missing = None;
+        }
+    }
+
+    /// Writes down what was used of machines that the same request has rented besides the first.
+    fn record_doubles(&mut self, id: &InstanceId) {
+        let Some(memory) = self.machines.get(id) else { return };
+        let Some(instance) = self.world.instances.get(id) else { return };
+        let main = instance.handle.as_ref().filter(|handle| memory.machines.contains_key(handle));
+        let main = main.or(memory.machines.keys().next()).cloned();
+        let is_new = |handle: &MachineHandle| Some(handle) != main.as_ref() && !instance.doubles.contains_key(handle);
+        let others = memory.machines.iter().filter(|(handle, _)| is_new(handle));
+        let doubles: Vec<(MachineHandle, Usage)> =
+            others.filter_map(|(handle, usage)| Some((handle.clone(), (*usage)?))).collect();
+        for (handle, usage) in doubles {
+            self.note(id.as_str(), format!("its request has rented two machines; {} is billed too", handle.0), false);
+            self.must(Event::DoubleEnded { instance: id.clone(), handle, usage });
+        }
+    }
+
+    /// Asks the provider to end an instance whose release is written, again and again until it is gone.
+    fn end(&mut self, id: &InstanceId) {
+        let Some(instance) = self.world.instances.get(id) else { return };
+        let (name, handle) = (instance.offer.provider.clone(), instance.handle.clone());
+        let now = self.now.monotonic;
+        let Some(provider) = self.providers.get(&name) else { return };
+        let again = provider.traits.observe_every.0.max(END_AGAIN);
+        let Some(memory) = self.machines.get_mut(id) else { return };
+        let is_recent = memory.end.last.is_some_and(|last| now.0.saturating_sub(last.0) < again);
+        if memory.end.is_pending || is_recent {
+            return;
+        }
+        memory.end.is_pending = true;
+        let mut handles: Vec<Option<MachineHandle>> = memory.machines.keys().cloned().map(Some).collect();
+        if handles.is_empty() {
+            handles.push(handle);
+        }
+        let requests = handles.into_iter().map(|handle| EndRequest { instance: id.clone(), handle }).collect();
+        let call = ProviderCall::End(requests);
+        self.call(&name, call, Pending::End { instances: vec![id.clone()] });
+    }
+
+    /// Asks providers what is to be known: what they see, what is left of machines that are gone, and to end what
+    /// nobody knows.
+    fn ask(&mut self) {
+        let names: Vec<String> = self.providers.keys().cloned().collect();
+        for name in names {
+            if self.observe_due(&name).is_some_and(|due| due <= self.now.monotonic) {
+                self.observe(&name);
+            }
+            self.end_strangers(&name);
+        }
+        self.read_last_events();
+    }
+
+    fn observe(&mut self, name: &str) {
+        let of = |id: &&InstanceId| self.world.instances.get(*id).is_some_and(|one| one.offer.provider == name);
+        let asked: Vec<InstanceId> = self.world.live_instances().map(|(id, _)| id).filter(of).cloned().collect();
+        let sent = self.now.monotonic;
+        let pending = Pending::Observe { provider: name.to_owned(), sent, asked: asked.clone() };
+        self.call(name, ProviderCall::Observe(asked), pending);
+        if let Some(provider) = self.providers.get_mut(name) {
+            provider.is_observing = true;
+            provider.last_observed = Some(sent);
+        }
+    }
+
+    fn end_strangers(&mut self, name: &str) {
+        let now = self.now.monotonic;
+        let grace = self.policy.strangers;
+        let Some(provider) = self.providers.get_mut(name) else { return };
+        let mut requests = Vec::new();
+        for (handle, stranger) in &mut provider.strangers {
+            let is_old = now.0.saturating_sub(stranger.since.0) >= grace.0;
+            let again = stranger.asked.is_none_or(|asked| now.0.saturating_sub(asked.0) >= grace.0);
+            if is_old && again {
+                stranger.asked = Some(now);
+                requests.push(EndRequest { instance: stranger.instance.clone(), handle: Some(handle.clone()) });
+            }
+        }
+        if !requests.is_empty() {
+            let instances = requests.iter().map(|request| request.instance.clone()).collect();
+            self.call(name, ProviderCall::End(requests), Pending::End { instances });
+        }
+    }
+
+    /// Asks for what agents of machines that are gone had written down.
+    fn read_last_events(&mut self) {
+        let now = self.now.monotonic;
+        let mut due = Vec::new();
+        for (id, memory) in &mut self.machines {
+            let is_gone = matches!(memory.sight, Some(domain::run::Sight::Gone(_)));
+            if let LastEvents::Unread { tries, not_before } = memory.last_events
+                && is_gone
+                && now >= not_before
+            {
+                due.push((id.clone(), tries));
+            }
+        }
+        for (id, tries) in due {
+            let Some(instance) = self.world.instances.get(&id) else { continue };
+            let name = instance.offer.provider.clone();
+            if !self.providers.get(&name).is_some_and(|provider| provider.traits.keeps_events) {
+                continue;
+            }
+            if let Some(memory) = self.machines.get_mut(&id) {
+                memory.last_events = LastEvents::Asked { tries: tries + 1 };
+            }
+            self.call(&name, ProviderCall::LastEvents(id.clone()), Pending::LastEvents { instance: id });
+        }
+    }
+
+    /// Looks at everything though nothing is due. What is found to be done then should have been due.
+    pub(super) fn audit(&mut self) {
+        // A micro-dollar is spent within milliseconds, and not at an instant that could be told before.
+        let is_overdue = self.now.monotonic.0.saturating_add(ROUNDING) >= self.wake.0;
+        let facts = self.facts();
+        let missed: Vec<Action> = plan::reconcile(&self.world, &facts, &self.policy)
+            .into_iter()
+            .filter(|action| !matches!(action, Action::Terminate { .. }))
+            .collect();
+        if !missed.is_empty() && !is_overdue && !self.is_changed {
+            self.note("controller", format!("not due and yet to be done: {missed:.300?}"), true);
+        }
+        self.is_changed |= !missed.is_empty();
+    }
+}

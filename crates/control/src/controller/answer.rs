@@ -1,0 +1,159 @@
+//! What providers answer.
+
+use domain::rental::{DiskFault, MachineHandle, ProviderAnswer, Refusal};
+use domain::run::InstanceState;
+use domain::{Cause, Elapsed, Event, Finding, InstanceId};
+
+use super::memory::{LastEvents, Pending};
+use super::{CallId, Controller, ControllerOutput};
+
+/// How often last events are asked for before a machine is billed without them.
+const LAST_EVENTS_TRIES: u32 = 20;
+
+impl Controller {
+    /// Takes in an answer. One to a call that this controller did not make is of a life before; it says nothing.
+    pub(super) fn answered(&mut self, call: CallId, answer: ProviderAnswer) {
+        self.is_due_changed = true;
+        match self.pending.remove(&call) {
+            None => {}
+            Some(Pending::Launch { instance, sent }) => self.launched(&instance, sent, answer),
+            Some(Pending::Observe { provider, sent, asked }) => self.observed(&provider, sent, &asked, answer),
+            Some(Pending::End { instances }) => self.ending(&instances, &answer),
+            Some(Pending::LastEvents { instance }) => self.last_events(&instance, answer),
+        }
+    }
+
+    fn launched(&mut self, id: &InstanceId, sent: Elapsed, answer: ProviderAnswer) {
+        let now = self.now.monotonic;
+        let within = self.traits_of(id).map_or(0, |traits| traits.effective_within.0);
+        let Some(memory) = self.machines.get_mut(id) else { return };
+        let launch = &mut memory.launch;
+        launch.pending = None;
+        launch.last = now;
+        let is_doubted = sent < launch.effective_until;
+        self.is_changed = true;
+        match answer {
+            ProviderAnswer::Accepted(members) => {
+                launch.requests = 0;
+                // A repetition of it on the network may have its effect still.
+                launch.effective_until = launch.effective_until.max(now).max(Elapsed(sent.0.saturating_add(within)));
+                let handle = members.into_iter().find(|(member, _)| member == id).map(|(_, handle)| handle);
+                self.accepted(id, handle);
+            }
+            // A throttled request has rented nothing, and is made again.
+            ProviderAnswer::Refused(Refusal::Throttled { after }) => {
+                launch.requests += 1;
+                launch.not_before = Elapsed(now.0.saturating_add(after.unwrap_or_default().0));
+            }
+            // It proves only that this request has rented nothing; an earlier one may be on its way still.
+            ProviderAnswer::Refused(_) if is_doubted => launch.requests += 1,
+            ProviderAnswer::Refused(refusal) => self.refused(id, &refusal),
+            _ => self.doubted(id, sent, answer),
+        }
+    }
+
+    /// It may or may not have been rented.
+    fn doubted(&mut self, id: &InstanceId, sent: Elapsed, answer: ProviderAnswer) {
+        let within = self.traits_of(id).map_or(0, |traits| traits.effective_within.0);
+        let Some(memory) = self.machines.get_mut(id) else { return };
+        memory.launch.requests += 1;
+        let until = Elapsed(sent.0.saturating_add(within));
+        memory.launch.effective_until = memory.launch.effective_until.max(until);
+        if let ProviderAnswer::Doubt(why) | ProviderAnswer::Unavailable(why) = answer {
+            self.note(
+                id.as_str(),
+                format!("it is not known whether it was rented: {why}; asked again with the same token"),
+                false,
+            );
+        }
+    }
+
+    fn accepted(&mut self, id: &InstanceId, handle: Option<MachineHandle>) {
+        self.clear(id.as_str());
+        let state = self.world.instances.get(id).map(|instance| &instance.state);
+        // Otherwise its agent was faster, or it is being released already.
+        if state == Some(&InstanceState::Intended) {
+            self.note_accepted(id, handle);
+        }
+    }
+
+    /// It was rented: from now on it boots.
+    pub(super) fn note_accepted(&mut self, id: &InstanceId, handle: Option<MachineHandle>) {
+        let awake = self.awake;
+        if let Some(memory) = self.machines.get_mut(id) {
+            memory.since = awake;
+        }
+        self.must(Event::Launched { instance: id.clone(), handle });
+    }
+
+    fn refused(&mut self, id: &InstanceId, refusal: &Refusal) {
+        let Some(instance) = self.world.instances.get(id) else { return };
+        // Whatever the provider says: an agent that has called is there.
+        if matches!(instance.state, InstanceState::Intended | InstanceState::Releasing) && instance.started.is_none() {
+            let finding = finding(&instance.offer.provider, id, refusal);
+            self.must(Event::RentFailed { instance: id.clone(), finding });
+        }
+    }
+
+    fn ending(&mut self, instances: &[InstanceId], answer: &ProviderAnswer) {
+        for id in instances {
+            if let Some(memory) = self.machines.get_mut(id) {
+                memory.end.is_pending = false;
+                memory.end.last = Some(self.now.monotonic);
+            }
+            match answer {
+                ProviderAnswer::Ending => self.clear(id.as_str()),
+                ProviderAnswer::Unavailable(why) | ProviderAnswer::Doubt(why) => {
+                    self.note(
+                        id.as_str(),
+                        format!("its provider could not be asked to end it: {why}; asked again"),
+                        false,
+                    );
+                }
+                ProviderAnswer::Refused(refusal) => {
+                    let text = format!("its provider refuses to end it: {}; asked again", refusal.message());
+                    self.note(id.as_str(), text, false);
+                }
+                _ => {}
+            }
+        }
+        self.is_changed = true;
+    }
+
+    fn last_events(&mut self, id: &InstanceId, answer: ProviderAnswer) {
+        let retry = self.traits_of(id).map_or(0, |traits| traits.observe_every.0);
+        let not_before = Elapsed(self.now.monotonic.0.saturating_add(retry));
+        let Some(memory) = self.machines.get_mut(id) else { return };
+        let LastEvents::Asked { tries } = memory.last_events else { return };
+        self.is_changed = true;
+        if let ProviderAnswer::LastEvents(entries) = answer {
+            memory.last_events = LastEvents::Read;
+            self.take(&entries);
+            if let Some(run) = self.world.instances.get(id).map(|instance| instance.run.clone()) {
+                self.out.push(ControllerOutput::Keep { run, instance: id.clone(), entries });
+            }
+            return;
+        }
+        memory.last_events = LastEvents::Unread { tries, not_before };
+        if tries >= LAST_EVENTS_TRIES {
+            memory.last_events = LastEvents::Read;
+            self.note(
+                id.as_str(),
+                "what its agent wrote down last could not be read; work that was not reported is done again",
+                false,
+            );
+        }
+    }
+}
+
+/// A full or read-only disk is the same at the next request, as are quotas and permissions; capacity comes and goes.
+fn finding(provider: &str, id: &InstanceId, refusal: &Refusal) -> Finding {
+    let cause = match refusal {
+        Refusal::Capacity { .. } | Refusal::Throttled { .. } => Cause::NoCapacity,
+        Refusal::Invalid { disk: Some(DiskFault::Full), .. } => Cause::DiskFull,
+        Refusal::Invalid { disk: Some(DiskFault::ReadOnly), .. } => Cause::ReadOnly,
+        Refusal::Invalid { disk: None, .. } => Cause::InstanceLost,
+        Refusal::Quota { .. } | Refusal::Denied { .. } => Cause::Job,
+    };
+    Finding::new(cause, format!("provider `{provider}` cannot rent `{id}`: {}", refusal.message()))
+}

@@ -1,0 +1,95 @@
+//! When to be woken: the earliest moment at which time alone gives something to do.
+
+use domain::run::{InstanceState, Sight};
+use domain::{Elapsed, InstanceId};
+
+use super::memory::{LastEvents, MachineMemory};
+use super::{Controller, ControllerOutput};
+
+/// While nothing is about to change, a provider is looked at so many times more rarely.
+const PATROL: u64 = 10;
+
+/// The longest time between two looks at a provider that anything is rented from, in microseconds.
+const PATROL_AT_MOST: u64 = 60_000_000;
+
+/// Between two looks at a provider that nothing is rented from, in microseconds: only for what nobody knows.
+const STRANGERS_EVERY: u64 = 600_000_000;
+
+/// An agent that has been silent for so long, in microseconds, is suspected: nothing is done yet but to look.
+const SUSPECT: u64 = 15_000_000;
+
+impl Controller {
+    /// Says when to call again.
+    pub(super) fn schedule(&mut self) {
+        let now = self.now.monotonic;
+        let facts = self.facts();
+        let decision = plan::due(&self.world, &facts, &self.policy).map(|wait| Elapsed(now.0.saturating_add(wait.0)));
+        let asking = self.providers.keys().filter_map(|name| self.observe_due(name));
+        let strangers = self.providers.values().flat_map(|provider| {
+            provider.strangers.values().map(|stranger| {
+                let from = stranger.asked.unwrap_or(stranger.since);
+                Elapsed(from.0.saturating_add(self.policy.strangers.0))
+            })
+        });
+        let machines = self.machines.iter().filter_map(|(id, memory)| self.machine_due(id, memory));
+        let wake = decision.into_iter().chain(asking).chain(strangers).chain(machines).min();
+        // What is due now was done just now: not again before a moment has passed.
+        let wake = wake.map_or(Elapsed(u64::MAX), |at| at.max(Elapsed(now.0 + 1)));
+        self.wake = wake;
+        if wake.0 < u64::MAX {
+            self.out.push(ControllerOutput::WakeAt(wake));
+        }
+    }
+
+    /// When a provider is to be asked what it sees; none while it is being asked.
+    pub(super) fn observe_due(&self, name: &str) -> Option<Elapsed> {
+        let provider = self.providers.get(name)?;
+        if provider.is_observing {
+            return None;
+        }
+        let Some(last) = provider.last_observed else { return Some(Elapsed(0)) };
+        let every = provider.traits.observe_every.0;
+        let rented: Vec<&InstanceId> = self.rented_from(name).collect();
+        let wait = if rented.is_empty() {
+            STRANGERS_EVERY
+        } else if rented.iter().any(|id| self.is_changing(id)) {
+            every.saturating_mul(1 << provider.failures.min(6))
+        } else {
+            every.saturating_mul(PATROL).min(PATROL_AT_MOST.max(every))
+        };
+        Some(Elapsed(last.0.saturating_add(wait)))
+    }
+
+    fn rented_from<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a InstanceId> {
+        let of = move |(_, instance): &(&InstanceId, &plan::Instance)| instance.offer.provider == name;
+        self.world.live_instances().filter(of).map(|(id, _)| id)
+    }
+
+    /// Whether a look at a machine may tell something new soon.
+    fn is_changing(&self, id: &InstanceId) -> bool {
+        let Some(instance) = self.world.instances.get(id) else { return false };
+        instance.state != InstanceState::Up || self.silence(id).0 >= SUSPECT
+    }
+
+    /// When a machine needs something that is no decision: its end asked for again, its last events, a closer look.
+    fn machine_due(&self, id: &InstanceId, memory: &MachineMemory) -> Option<Elapsed> {
+        let instance = self.world.instances.get(id)?;
+        let every = self.providers.get(&instance.offer.provider)?.traits.observe_every.0;
+        let end = match (instance.state == InstanceState::Releasing, memory.end.is_pending, memory.end.last) {
+            (true, false, Some(last)) => Some(Elapsed(last.0.saturating_add(every.max(super::act::END_AGAIN)))),
+            _ => None,
+        };
+        let events = match (memory.sight, memory.last_events) {
+            (Some(Sight::Gone(_)), LastEvents::Unread { not_before, .. }) => Some(not_before),
+            _ => None,
+        };
+        let launch = Some(memory.launch.not_before)
+            .filter(|at| instance.state == InstanceState::Intended && at.0 > self.now.monotonic.0);
+        let suspect = (instance.state == InstanceState::Up)
+            .then(|| SUSPECT.checked_sub(self.silence(id).0))
+            .flatten()
+            .filter(|left| *left > 0)
+            .map(|left| Elapsed(self.now.monotonic.0.saturating_add(left)));
+        end.into_iter().chain(events).chain(launch).chain(suspect).min()
+    }
+}

@@ -1,0 +1,91 @@
+//! What decisions rest on: what was heard, seen and asked, as lengths of time until now.
+
+use domain::run::{InstanceState, Sight};
+use domain::{Elapsed, InstanceId, RunId};
+use plan::{Instance, LaunchDoubt, ObservedState};
+
+use super::Controller;
+use super::memory::{LastEvents, MachineMemory};
+
+impl Controller {
+    pub(super) fn facts(&mut self) -> ObservedState {
+        let mut facts = ObservedState { now: self.now.wall, ..ObservedState::default() };
+        let open: Vec<RunId> = self.world.open_runs().map(|(id, _)| id.clone()).collect();
+        let now = self.now.monotonic;
+        for id in open {
+            if self.is_watched(&id) {
+                facts.attended.insert(id.clone());
+            }
+            let since = self.run_memory(&id).since;
+            facts.quiet.insert(id, Elapsed(now.0.saturating_sub(since.0)));
+        }
+        facts.attended_sweeps = self.watched.sweeps.clone();
+        facts.traits = self.providers.iter().map(|(name, provider)| (name.clone(), provider.traits)).collect();
+        for (id, instance) in self.world.live_instances() {
+            let Some(memory) = self.machines.get(id) else { continue };
+            self.note_machine(&mut facts, id, instance, memory);
+        }
+        facts
+    }
+
+    fn note_machine(&self, facts: &mut ObservedState, id: &InstanceId, instance: &Instance, memory: &MachineMemory) {
+        let now = self.now.monotonic;
+        let since = |at: Elapsed| Elapsed(now.0.saturating_sub(at.0));
+        facts.silence.insert(id.clone(), self.silence(id));
+        if let Some(heard) = memory.heard {
+            // The rent grows between two calls too, and began when the machine did: before its agent.
+            let running = heard.rent.0.saturating_add(since(heard.at).0);
+            facts.meters.insert(id.clone(), Elapsed(running.saturating_add(self.booting(instance).0)));
+        }
+        if let Some(sight) = self.believed(instance, memory) {
+            facts.sights.insert(id.clone(), sight);
+        }
+        if let Some((first, newest)) = memory.missing {
+            let from = first.max(memory.launch.effective_until);
+            facts.missing.insert(id.clone(), Elapsed(newest.0.saturating_sub(from.0)));
+        }
+        if memory.launch.pending.is_some() || now < memory.launch.not_before {
+            facts.launching.insert(id.clone());
+        }
+        if memory.launch.requests > 0 && instance.state == InstanceState::Intended {
+            let is_token_void = self.is_token_void(instance, memory);
+            let doubt =
+                LaunchDoubt { requests: memory.launch.requests, since: since(memory.launch.last), is_token_void };
+            facts.in_doubt.insert(id.clone(), doubt);
+        }
+    }
+
+    /// How long a machine took from its intent to its agent, as far as the wall clocks tell; at most what its provider
+    /// says.
+    fn booting(&self, instance: &Instance) -> Elapsed {
+        let within =
+            self.providers.get(&instance.offer.provider).map_or(Elapsed(0), |provider| provider.traits.boots_within);
+        instance.started.map_or(Elapsed(0), |started| started.since(instance.intended)).min(within)
+    }
+
+    /// What a provider sees, once it may be acted on: the end of a machine only after what its agent left behind was
+    /// read, for the work may be done.
+    fn believed(&self, instance: &Instance, memory: &MachineMemory) -> Option<Sight> {
+        let sight = memory.sight?;
+        let keeps = self.providers.get(&instance.offer.provider).is_some_and(|provider| provider.traits.keeps_events);
+        let is_read = !keeps || memory.last_events == LastEvents::Read;
+        let may_act = is_read && !self.may_be_double(instance, memory);
+        (may_act || !matches!(sight, Sight::Gone(_))).then_some(sight)
+    }
+
+    /// Whether a second machine of the same request may come to light still. Only where the provider knows no tokens.
+    fn may_be_double(&self, instance: &Instance, memory: &MachineMemory) -> bool {
+        let Some(provider) = self.providers.get(&instance.offer.provider) else { return false };
+        let shown = memory.launch.effective_until.0.saturating_add(provider.traits.visible_within.0);
+        self.is_token_void(instance, memory) && memory.looked.0 < shown
+    }
+
+    /// Whether the token of a launch in doubt may rent a second machine by now. Half of its life is left for the clock
+    /// of the provider and for the request to arrive.
+    fn is_token_void(&self, instance: &Instance, memory: &MachineMemory) -> bool {
+        let Some(provider) = self.providers.get(&instance.offer.provider) else { return true };
+        let (age, since) = memory.token;
+        let age = Elapsed(age.0.saturating_add(self.now.monotonic.0.saturating_sub(since.0)));
+        provider.traits.token_lifetime.is_none_or(|lifetime| age.0 >= lifetime.0 / 2)
+    }
+}

@@ -1,0 +1,163 @@
+//! What agents say, and what they are told.
+
+use domain::run::InstanceState;
+use domain::wire::{AgentCommand, Entry, Heartbeat, HeartbeatReply, Start};
+use domain::{AttemptId, Elapsed, Event, Fence, InstanceId, RunId};
+use plan::{Policy, Run};
+
+use super::memory::{Heard, LastEvents, MachineMemory, RunMemory, UnknownAgent};
+use super::{Controller, ControllerOutput, ReplyId, ReplyToAgent};
+
+/// An agent that nobody knows is told to leave after so long, in microseconds: the log may have been put back from a
+/// copy, and whoever did that may want to know what runs.
+const UNKNOWN_LEAVES: u64 = 600_000_000;
+
+/// An agent that has not called for so long, in microseconds, is forgotten by those that count unknown ones.
+const UNKNOWN_FORGOTTEN: u64 = 60_000_000;
+
+impl Controller {
+    /// Takes in what an agent says, and replies with what is wanted of it.
+    pub(super) fn hear(&mut self, from: ReplyId, heartbeat: &Heartbeat) {
+        let id = &heartbeat.instance;
+        let Some(instance) = self.world.instances.get(id) else { return self.hear_unknown(from, heartbeat) };
+        let run = instance.run.clone();
+        if instance.started.is_some_and(|started| started != heartbeat.started) {
+            return self.hear_double(from, heartbeat);
+        }
+        let is_first = match instance.state {
+            InstanceState::Intended | InstanceState::Launching => true,
+            InstanceState::Up | InstanceState::Releasing | InstanceState::Released { .. } => false,
+        };
+        let is_live = !matches!(instance.state, InstanceState::Released { .. });
+        if is_live {
+            let (awake, at) = (self.awake, self.now.monotonic);
+            let age = self.now.wall.since(instance.intended);
+            let memory = self.machines.entry(id.clone()).or_insert_with(|| MachineMemory::new(awake, age, at));
+            // A heartbeat that took a longer way is older than what was heard already.
+            let rent = heartbeat.elapsed.max(memory.heard.map_or(Elapsed(0), |heard| heard.rent));
+            memory.heard = Some(Heard { awake, at, rent });
+            memory.last_events = LastEvents::UNREAD;
+            // What was spent is known better now.
+            self.is_changed |= self.world.runs.get(&run).is_some_and(|run| run.job.budget.is_some());
+        }
+        if is_first {
+            self.must(Event::AgentUp { instance: id.clone(), started: heartbeat.started });
+        }
+        self.take(&heartbeat.entries);
+        if self.is_changed {
+            self.settle();
+            self.is_due_changed = true;
+        }
+        let start = |run_id: &RunId, run: &Run, attempt: &AttemptId| self.start(run_id, run, attempt);
+        let orders = plan::orders(&self.world, &self.policy, id, start);
+        let lease = self.lease(&run);
+        self.reply(from, Some(run), HeartbeatReply { lease, ..answer(heartbeat, orders, &self.policy) });
+    }
+
+    /// Writes what the entries decide. An entry that was heard before changes nothing.
+    pub(super) fn take(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            if let Some(event) = plan::hear(&self.world, entry) {
+                self.must(event);
+            }
+        }
+    }
+
+    /// An agent of a log that was put back from a copy, or of another home, keeps its work for a while: it is told
+    /// nothing, and leaves only when nobody has claimed it for long.
+    fn hear_unknown(&mut self, from: ReplyId, heartbeat: &Heartbeat) {
+        let now = self.now.monotonic;
+        self.unknown.retain(|_, agent| now.0.saturating_sub(agent.last.0) < UNKNOWN_FORGOTTEN);
+        let agent = self.unknown.entry(heartbeat.instance.clone()).or_insert(UnknownAgent { since: now, last: now });
+        agent.last = now;
+        let is_over = now.0.saturating_sub(agent.since.0) >= UNKNOWN_LEAVES;
+        let text = format!(
+            "its agent calls, and the event log does not know it; told to leave after {} s",
+            UNKNOWN_LEAVES / 1_000_000
+        );
+        self.note(heartbeat.instance.as_str(), text, false);
+        let orders = if is_over { vec![AgentCommand::Leave] } else { Vec::new() };
+        let reply = HeartbeatReply {
+            acknowledged: 0,
+            measured: Some(0),
+            next: domain::Duration::from_micros(self.policy.heartbeat.0),
+            ..answer(heartbeat, orders, &self.policy)
+        };
+        self.reply(from, None, reply);
+    }
+
+    /// Another agent has this name already: the provider has rented two machines for one request.
+    fn hear_double(&mut self, from: ReplyId, heartbeat: &Heartbeat) {
+        self.note(heartbeat.instance.as_str(), "two agents have its name; the second is told to leave", false);
+        let reply = answer(heartbeat, vec![AgentCommand::Leave], &self.policy);
+        self.reply(from, None, HeartbeatReply { acknowledged: 0, measured: Some(0), ..reply });
+    }
+
+    fn reply(&mut self, to: ReplyId, run: Option<RunId>, reply: HeartbeatReply) {
+        self.hold(ControllerOutput::Reply(Box::new(ReplyToAgent { to, run, reply })));
+    }
+
+    fn start(&self, run_id: &RunId, run: &Run, attempt: &AttemptId) -> Start {
+        let fence = self.world.attempts.get(attempt).map_or(Fence(0), |attempt| attempt.fence);
+        Start {
+            run: run_id.clone(),
+            attempt: attempt.clone(),
+            fence,
+            job: run.job.clone(),
+            job_hash: run.job_hash.clone(),
+            threads: run.plan.share.map_or(run.plan.offer.node.cores, |share| share.threads),
+            accept_data_change: run.accept_data_change,
+            folder: String::new(),
+        }
+    }
+
+    /// Whether some process waits for a run, or for the sweep that it is a trial of.
+    pub(super) fn is_watched(&self, id: &RunId) -> bool {
+        let trial = self.world.runs.get(id).and_then(|run| run.trial.as_ref());
+        self.watched.runs.contains(id) || trial.is_some_and(|trial| self.watched.sweeps.contains(&trial.sweep))
+    }
+
+    /// The lease runs out for a run that nobody waits for, as if there were no loop: what somebody else's loop serves
+    /// must not cost money for ever.
+    fn lease(&mut self, id: &RunId) -> domain::Duration {
+        let (now, lease) = (self.now.monotonic, self.policy.lease);
+        let is_watched = self.is_watched(id);
+        let memory = self.run_memory(id);
+        if is_watched {
+            memory.alone = None;
+            return domain::Duration::from_micros(lease.0);
+        }
+        let alone = now.0.saturating_sub(memory.alone.get_or_insert(now).0);
+        domain::Duration::from_micros(lease.0.saturating_sub(alone))
+    }
+
+    /// What is remembered of a run, brought up to date.
+    pub(super) fn run_memory(&mut self, id: &RunId) -> &mut RunMemory {
+        let marks = self.world.runs.get(id).map_or(0, marks);
+        let now = self.now.monotonic;
+        let memory = self.runs.entry(id.clone()).or_insert(RunMemory { marks, since: now, alone: None });
+        if memory.marks != marks {
+            memory.marks = marks;
+            memory.since = now;
+        }
+        memory
+    }
+
+    /// How long an agent has not called, or has been waited for, in time awake.
+    pub(super) fn silence(&self, id: &InstanceId) -> Elapsed {
+        let Some(memory) = self.machines.get(id) else { return Elapsed(0) };
+        let since = memory.heard.map_or(memory.since, |heard| heard.awake);
+        Elapsed(self.awake.0.saturating_sub(since.0))
+    }
+}
+
+fn marks(run: &Run) -> u64 {
+    u64::from(run.restarts) + u64::from(run.error_restarts) + u64::from(run.waits) + run.attempts.len() as u64
+}
+
+fn answer(heartbeat: &Heartbeat, orders: Vec<AgentCommand>, policy: &Policy) -> HeartbeatReply {
+    let acknowledged = heartbeat.entries.last().map_or(0, |entry| entry.seq);
+    let next = if orders.is_empty() { policy.heartbeat_idle } else { policy.heartbeat };
+    let (next, lease) = (domain::Duration::from_micros(next.0), domain::Duration::from_micros(policy.lease.0));
+    HeartbeatReply { acknowledged, measured: Some(acknowledged), lease, next, orders }
+}

@@ -1,0 +1,352 @@
+//! The control loop as a pure state machine.
+//!
+//! [`Controller::step`] takes one input and the time, and returns what is to be done. It applies events to its world at
+//! once and hands them out to be appended; whatever rests on them (a call to a provider, a reply to an agent or a user)
+//! is held back until [`ControllerInput::Durable`] reaches them. So a crash at any point loses only what nobody was
+//! told. What it remembers besides the world ([`memory`]) may be lost too: it is found again by asking.
+//!
+//! `hear` takes heartbeats, `answer` what providers say, `act` does what `plan::reconcile` decides, `facts` gathers what
+//! it decides from, and `due` says when to wake it.
+
+mod act;
+mod answer;
+mod due;
+mod facts;
+mod hear;
+mod memory;
+mod observe;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use domain::rental::{ProviderAnswer, ProviderCall, ProviderTraits};
+use domain::wire::{Entry, Heartbeat, HeartbeatReply};
+use domain::{Elapsed, Event, InstanceId, Record, RunId, SweepId, Timestamp};
+use plan::{Illegal, Policy, World};
+
+use memory::{MachineMemory, Pending, ProviderMemory, RunMemory, UnknownAgent};
+
+/// The time of a step, on both clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// A clock that never goes back: for waits and order.
+    pub monotonic: Elapsed,
+    /// The wall clock: for deadlines, and what people read.
+    pub wall: Timestamp,
+}
+
+/// Number of a call to a provider. Numbers of different runs of a controller are unrelated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallId(pub u64);
+
+/// Who waits for a reply; chosen by the shell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReplyId(pub u64);
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ControllerInput {
+    /// An agent called, and waits.
+    Heartbeat {
+        /// Who waits.
+        from: ReplyId,
+        /// What it says.
+        heartbeat: Box<Heartbeat>,
+    },
+    /// A user asks for something: an event that a user may cause.
+    Request {
+        /// Who waits.
+        from: ReplyId,
+        /// The event.
+        event: Box<Event>,
+    },
+    /// The answer to a call. Each call is answered at most once.
+    Answered {
+        /// Which.
+        call: CallId,
+        /// What the provider said.
+        answer: ProviderAnswer,
+    },
+    /// All events up to this one are on disk.
+    Durable {
+        /// Its number.
+        seq: u64,
+    },
+    /// Another process has appended these. They are on disk.
+    Appended(Vec<Record>),
+    /// Who waits for what has changed.
+    Watched(WatchedWork),
+    /// Time has passed.
+    Timer,
+    /// Look at everything, though nothing is due. Whatever is found to be done then is a mistake, and is told as one.
+    Audit,
+}
+
+/// Work that some process waits for. What nobody waits for is neither rented for nor started, only cleaned up.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WatchedWork {
+    /// Runs.
+    pub runs: BTreeSet<RunId>,
+    /// Sweeps, and with them all of their trials.
+    pub sweeps: BTreeSet<SweepId>,
+}
+
+/// What is to be done, in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ControllerOutput {
+    /// Append these events, and say when they are durable.
+    Append(Vec<Record>),
+    /// Ask a provider.
+    Call {
+        /// To be named with the answer.
+        id: CallId,
+        /// Which provider.
+        provider: String,
+        /// What.
+        call: ProviderCall,
+    },
+    /// Reply to an agent.
+    Reply(Box<ReplyToAgent>),
+    /// Reply to a user: the number of the event, which is durable, or why it cannot be.
+    Taken {
+        /// Who waits.
+        to: ReplyId,
+        /// How it went.
+        result: Result<u64, Illegal>,
+    },
+    /// Keep the measurements among these entries of a machine that is gone.
+    Keep {
+        /// Of which run.
+        run: RunId,
+        /// Of which machine.
+        instance: InstanceId,
+        /// What its agent had written down.
+        entries: Vec<Entry>,
+    },
+    /// Write this into the operations log.
+    Note(OperationNote),
+    /// Call again at this time at the latest, with [`ControllerInput::Timer`]. Replaces what was said before.
+    WakeAt(Elapsed),
+}
+
+/// A reply to an agent. Its commands hold jobs as the log has them: sealed, and without the folder of the run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplyToAgent {
+    /// Who waits.
+    pub to: ReplyId,
+    /// The run whose measurements the heartbeat carried; none from an agent that nobody knows.
+    pub run: Option<RunId>,
+    /// The reply.
+    pub reply: HeartbeatReply,
+}
+
+/// Something that went wrong in operation and is no event of a run.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OperationNote {
+    /// What it is about: a provider, a machine or a run.
+    pub subject: String,
+    /// What happened.
+    pub text: String,
+    /// Whether it is a fault of gradus itself.
+    pub is_mistake: bool,
+}
+
+/// The events of other processes cannot follow what is known: the log is damaged.
+pub type Mistake = Illegal;
+
+/// The control loop's state.
+#[derive(Debug)]
+pub struct Controller {
+    world: World,
+    policy: Policy,
+    owner: String,
+    providers: BTreeMap<String, ProviderMemory>,
+    machines: BTreeMap<InstanceId, MachineMemory>,
+    runs: BTreeMap<RunId, RunMemory>,
+    unknown: BTreeMap<InstanceId, UnknownAgent>,
+    watched: WatchedWork,
+    pending: BTreeMap<CallId, Pending>,
+    last_call: u64,
+    now: Now,
+    /// Time in which this process could act: the monotonic clock less what it overslept.
+    awake: Elapsed,
+    wake: Elapsed,
+    durable: u64,
+    new: Vec<Record>,
+    held: VecDeque<(u64, ControllerOutput)>,
+    notes: BTreeSet<OperationNote>,
+    out: Vec<ControllerOutput>,
+    /// Whether something has changed that a decision rests on.
+    is_changed: bool,
+    /// Whether something has changed that only the time of the next step rests on.
+    is_due_changed: bool,
+}
+
+/// Waking so much later than asked for was not a long step: the machine slept, and no agent was silent meanwhile.
+const OVERSLEPT: u64 = 1_000_000;
+
+/// Decisions in succession, each followed by another look. More is a mistake in the rules, which would spin for ever.
+const PASSES: usize = 200;
+
+impl Controller {
+    /// A controller of a world as the log tells it, all of which is durable, with what it may rent from.
+    pub fn new(
+        mut world: World,
+        owner: &str,
+        providers: impl IntoIterator<Item = (String, ProviderTraits)>,
+        policy: Policy,
+        now: Now,
+    ) -> Controller {
+        world.find_open();
+        let providers = providers.into_iter().map(|(name, traits)| (name, ProviderMemory::new(traits))).collect();
+        let mut controller = Controller {
+            durable: world.last_seq,
+            world,
+            policy,
+            owner: owner.to_owned(),
+            providers,
+            machines: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            unknown: BTreeMap::new(),
+            watched: WatchedWork::default(),
+            pending: BTreeMap::new(),
+            last_call: 0,
+            now,
+            awake: Elapsed(0),
+            wake: now.monotonic,
+            new: Vec::new(),
+            held: VecDeque::new(),
+            notes: BTreeSet::new(),
+            out: Vec::new(),
+            is_changed: true,
+            is_due_changed: true,
+        };
+        controller.remember_machines();
+        controller
+    }
+
+    /// Everything that is known.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// What it may do.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Takes the world out again.
+    pub fn into_world(self) -> World {
+        self.world
+    }
+
+    /// Another process has appended before what was to be appended: begins again from the world on disk. What was held
+    /// back never happened; what was seen and heard stays.
+    pub fn restart(&mut self, mut world: World) {
+        world.find_open();
+        self.durable = world.last_seq;
+        self.world = world;
+        for (_, output) in std::mem::take(&mut self.held) {
+            if let ControllerOutput::Call { id, .. } = output {
+                self.forget_call(id);
+            }
+        }
+        self.new.clear();
+        self.out.clear();
+        self.remember_machines();
+        self.doubt_answers();
+        self.is_changed = true;
+    }
+
+    /// Takes one input at a time that is not before the last one.
+    ///
+    /// # Errors
+    /// [`Mistake`] when the events of another process cannot follow what is known.
+    pub fn step(&mut self, input: ControllerInput, now: Now) -> Result<Vec<ControllerOutput>, Mistake> {
+        self.pass_time(now);
+        let is_audit = matches!(input, ControllerInput::Audit);
+        match input {
+            ControllerInput::Heartbeat { from, heartbeat } => self.hear(from, &heartbeat),
+            ControllerInput::Request { from, event } => self.request(from, *event),
+            ControllerInput::Answered { call, answer } => self.answered(call, answer),
+            ControllerInput::Durable { seq } => self.durable = self.durable.max(seq),
+            ControllerInput::Appended(records) => self.appended(&records)?,
+            ControllerInput::Watched(watched) => {
+                self.is_changed |= watched != self.watched;
+                self.watched = watched;
+            }
+            ControllerInput::Timer => self.is_changed |= now.monotonic >= self.wake,
+            ControllerInput::Audit => {}
+        }
+        if is_audit {
+            self.audit();
+        }
+        if self.is_changed {
+            self.settle();
+            self.is_due_changed = true;
+        }
+        if std::mem::take(&mut self.is_due_changed) {
+            self.schedule();
+        }
+        Ok(self.flush())
+    }
+
+    fn pass_time(&mut self, now: Now) {
+        let passed = now.monotonic.0.saturating_sub(self.now.monotonic.0);
+        let asked = self.wake.0.saturating_sub(self.now.monotonic.0);
+        self.awake.0 += passed.min(asked.saturating_add(OVERSLEPT));
+        self.now = now;
+    }
+
+    fn request(&mut self, from: ReplyId, event: Event) {
+        let result = self.append(event).map(|()| self.world.last_seq);
+        self.hold(ControllerOutput::Taken { to: from, result });
+    }
+
+    fn appended(&mut self, records: &[Record]) -> Result<(), Mistake> {
+        for record in records {
+            self.world.apply(record)?;
+        }
+        self.durable = self.durable.max(self.world.last_seq);
+        self.is_changed |= !records.is_empty();
+        Ok(())
+    }
+
+    /// Applies an event and hands it out to be appended.
+    fn append(&mut self, event: Event) -> Result<(), Illegal> {
+        let record = Record { seq: self.world.last_seq + 1, at: self.now.wall, event };
+        self.world.apply(&record)?;
+        self.new.push(record);
+        self.is_changed = true;
+        Ok(())
+    }
+
+    /// Hands out what rests on the events so far, once they are durable.
+    fn hold(&mut self, output: ControllerOutput) {
+        self.held.push_back((self.world.last_seq, output));
+    }
+
+    /// Tells of something once, until [`Controller::clear`] says that it is over.
+    fn note(&mut self, subject: impl Into<String>, text: impl Into<String>, is_mistake: bool) {
+        let note = OperationNote { subject: subject.into(), text: text.into(), is_mistake };
+        if self.notes.insert(note.clone()) {
+            self.out.push(ControllerOutput::Note(note));
+        }
+    }
+
+    /// What was noted about a subject is over; if it happens again it is told again.
+    fn clear(&mut self, subject: &str) {
+        self.notes.retain(|note| note.subject != subject || note.is_mistake);
+    }
+
+    fn flush(&mut self) -> Vec<ControllerOutput> {
+        let mut out = Vec::new();
+        if !self.new.is_empty() {
+            out.push(ControllerOutput::Append(std::mem::take(&mut self.new)));
+        }
+        while self.held.front().is_some_and(|(after, _)| *after <= self.durable) {
+            out.extend(self.held.pop_front().map(|(_, output)| output));
+        }
+        out.append(&mut self.out);
+        out
+    }
+}

@@ -1,0 +1,136 @@
+//! What providers see: one look at all of an owner's machines, and what follows from what is missing in it.
+
+use std::collections::BTreeMap;
+
+use domain::rental::{MachineHandle, MachineState, ProviderAnswer, ProviderTraits, ProviderView, SeenMachine};
+use domain::run::{InstanceState, Sight, Usage};
+use domain::{Elapsed, InstanceId};
+
+use super::Controller;
+use super::memory::{LastEvents, Stranger};
+
+impl Controller {
+    pub(super) fn traits_of(&self, id: &InstanceId) -> Option<ProviderTraits> {
+        let instance = self.world.instances.get(id)?;
+        self.providers.get(&instance.offer.provider).map(|provider| provider.traits)
+    }
+
+    pub(super) fn observed(&mut self, name: &str, sent: Elapsed, asked: &[InstanceId], answer: ProviderAnswer) {
+        let Some(provider) = self.providers.get_mut(name) else { return };
+        provider.is_observing = false;
+        let ProviderAnswer::Observed(view) = answer else {
+            provider.failures += 1;
+            for id in asked {
+                // One of a provider that could not be asked is not known to be missing all the time.
+                if let Some(memory) = self.machines.get_mut(id) {
+                    memory.missing = None;
+                }
+            }
+            let why = match answer {
+                ProviderAnswer::Unavailable(why) | ProviderAnswer::Doubt(why) => why,
+                ProviderAnswer::Refused(refusal) => refusal.message(),
+                _ => "it gave another answer".to_owned(),
+            };
+            self.is_changed = true;
+            return self.note(
+                format!("provider {name}"),
+                format!("cannot be asked what it sees: {why}; asked again"),
+                false,
+            );
+        };
+        provider.failures = 0;
+        self.clear(&format!("provider {name}"));
+        self.look_for(&view, sent, asked);
+        self.note_strangers(name, &view);
+    }
+
+    /// Takes in what a view shows and misses of the machines that were asked about.
+    fn look_for(&mut self, view: &ProviderView, sent: Elapsed, asked: &[InstanceId]) {
+        let mut seen: BTreeMap<&InstanceId, Vec<&SeenMachine>> = BTreeMap::new();
+        for machine in &view.machines {
+            seen.entry(&machine.instance).or_default().push(machine);
+        }
+        for id in asked {
+            let first = self.world.instances.get(id).and_then(|instance| instance.handle.clone());
+            let Some(memory) = self.machines.get_mut(id) else { continue };
+            let before = (memory.sight, memory.missing.is_some());
+            match seen.get(id) {
+                Some(machines) => {
+                    memory
+                        .machines
+                        .extend(machines.iter().map(|machine| (machine.handle.clone(), usage(machine.state))));
+                    // A view that is incomplete may miss one of two.
+                    let all = view.is_complete || machines.len() == memory.machines.len();
+                    let before = memory.sight;
+                    memory.sight =
+                        sight(machines, first.as_ref()).filter(|sight| all || *sight == Sight::Alive).or(before);
+                    memory.missing = None;
+                    if memory.sight == Some(Sight::Alive) {
+                        memory.last_events = LastEvents::UNREAD;
+                    }
+                    if view.is_complete {
+                        memory.looked = sent;
+                    }
+                }
+                None if view.is_complete => {
+                    memory.sight = Some(Sight::Unknown);
+                    memory.missing = Some((memory.missing.map_or(sent, |(first, _)| first), sent));
+                }
+                None => memory.missing = None,
+            }
+            // For how long something is missing or gone matters only where that decides.
+            let decides = matches!(memory.sight, Some(Sight::Unknown | Sight::Gone(_)));
+            self.is_changed |= before != (memory.sight, memory.missing.is_some()) || decides;
+        }
+    }
+
+    /// Machines with our tag that the log does not know, or that it holds for gone.
+    fn note_strangers(&mut self, name: &str, view: &ProviderView) {
+        let now = self.now.monotonic;
+        let mut alive = Vec::new();
+        for machine in &view.machines {
+            if matches!(machine.state, MachineState::Gone(_)) {
+                continue;
+            }
+            let instance = self.world.instances.get(&machine.instance);
+            let is_known = instance.is_some_and(|instance| !matches!(instance.state, InstanceState::Released { .. }));
+            if !is_known {
+                alive.push(machine);
+            }
+        }
+        let Some(provider) = self.providers.get_mut(name) else { return };
+        provider.strangers.retain(|handle, _| alive.iter().any(|machine| machine.handle == *handle));
+        let mut told = Vec::new();
+        for machine in alive {
+            let stranger = Stranger { instance: machine.instance.clone(), since: now, asked: None };
+            provider.strangers.entry(machine.handle.clone()).or_insert_with(|| {
+                told.push((machine.handle.0.clone(), machine.instance.clone()));
+                stranger
+            });
+        }
+        self.is_changed |= !told.is_empty();
+        for (handle, instance) in told {
+            let text = format!(
+                "machine {handle} has our tag `{instance}` and no run of this home has it; it is ended if it stays so"
+            );
+            self.note(handle, text, false);
+        }
+    }
+}
+
+/// What the machines of one name amount to for whoever pays: alive while one of them is, for what is being ended costs
+/// until it is gone.
+fn sight(machines: &[&SeenMachine], first: Option<&MachineHandle>) -> Option<Sight> {
+    if machines.iter().any(|machine| !matches!(machine.state, MachineState::Gone(_))) {
+        return Some(Sight::Alive);
+    }
+    let main = machines.iter().find(|machine| first == Some(&machine.handle)).or(machines.first())?;
+    Some(Sight::Gone(usage(main.state)))
+}
+
+fn usage(state: MachineState) -> Option<Usage> {
+    match state {
+        MachineState::Gone(usage) => usage,
+        MachineState::Pending | MachineState::Running | MachineState::Ending => None,
+    }
+}

@@ -1,0 +1,35 @@
+//! Names that follow from others: the token of a request and the hash of a job.
+
+use domain::{InstanceId, Job, Plan, Work};
+use sha2::{Digest, Sha256};
+
+/// SHA-256 of what defines the result: the work and how it is divided. When and how the state is saved, how many decode
+/// threads there are, whether data is kept on the disk or in memory, when training may end early and what is noted of it do not
+/// change a step, so their checkpoints are interchangeable; and so are those of any number of ranks, among which a batch
+/// is only divided.
+pub fn job_hash(job: &Job, plan: &Plan) -> String {
+    let mut work = job.work.clone();
+    if let Work::Train(train) = &mut work {
+        train.checkpoint = domain::train::Checkpoint::default();
+        train.data.workers = 1;
+        train.data.cache = None;
+        train.data.preload = None;
+        train.stop = None;
+        train.processes = 1;
+        train.parallel = domain::train::Parallel::default();
+        train.profile = false;
+    }
+    let share = plan.share.map(domain::plan::Share::alone);
+    let text = serde_json::json!({ "work": work, "share": share }).to_string();
+    sha256(text.as_bytes())
+}
+
+/// The token of an instance: sent with every request for it, at most 64 ASCII characters.
+pub fn token(owner: &str, instance: &InstanceId) -> String {
+    sha256(format!("{owner}|{instance}").as_bytes())[..32].to_owned()
+}
+
+/// SHA-256 in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}

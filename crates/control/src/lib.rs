@@ -1,0 +1,17 @@
+//! Both ends of the control protocol as pure state machines: inputs in, outputs out, no clock, file, thread or socket.
+//!
+//! [`Controller`] is the control loop: what users ask, agents report and providers answer goes in; events to append,
+//! calls to providers and replies come out, calls and replies only once the events that they rest on are durable.
+//! [`Supervisor`] is the agent on a machine: replies and what happens to its attempt go in; heartbeats, starts, stops
+//! and entries to spool come out. `server` and `agent` are thin shells around them; the crate `sim` runs both against a
+//! simulated cloud. What to do is decided in `plan`; here is when, and with what memory.
+
+mod controller;
+pub mod identity;
+mod supervisor;
+
+pub use controller::{
+    CallId, Controller, ControllerInput, ControllerOutput, Mistake, Now, OperationNote, ReplyId, ReplyToAgent,
+    WatchedWork,
+};
+pub use supervisor::{Departure, EntryQueue, StopReason, Supervisor, SupervisorInput, SupervisorOutput, is_decision};

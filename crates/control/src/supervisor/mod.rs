@@ -1,0 +1,364 @@
+//! The agent of one machine as a pure state machine: replies and what happens to its attempt go in; heartbeats, orders
+//! to the attempt and entries to write down come out. All times are since the agent's start, on a clock that never goes
+//! back and that counts a suspended machine too.
+//!
+//! The lease is the dead-man switch: when the loop has not answered for longer than it granted, and a call after that
+//! moment has failed too, the attempt is ended (its state saved first) and the agent leaves. A machine that slept
+//! past its lease therefore asks once more before it gives up.
+
+mod queue;
+
+use std::collections::BTreeMap;
+
+use domain::run::AttemptEnd;
+use domain::wire::{self, AgentCommand, AgentEvent, Entry, Heartbeat, HeartbeatReply, Start};
+use domain::{AttemptId, Elapsed, InstanceId, Timestamp};
+
+pub use queue::{EntryQueue, is_decision};
+
+/// Between the starts of two calls, unless an urgent event waits, in microseconds.
+const GAP: u64 = 30_000;
+
+/// Until a failed call is repeated, in microseconds.
+const RETRY: u64 = 50_000;
+
+/// A failed call is repeated after at most so long, in microseconds.
+const RETRY_AT_MOST: u64 = 500_000;
+
+/// Entries in one heartbeat.
+const BATCH: usize = 2000;
+
+/// How long a signalled agent tries to report what is left, in microseconds.
+const LAST_CALL: u64 = 300_000;
+
+/// What happened on the machine.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SupervisorInput {
+    /// The call that was under way was answered; none where it failed.
+    Answered(Option<Box<HeartbeatReply>>),
+    /// The attempt that runs has these to report.
+    Happened {
+        /// Which; what is said of another is of no use any more.
+        attempt: AttemptId,
+        /// What, oldest first.
+        events: Vec<AgentEvent>,
+    },
+    /// The attempt is over, and nothing of it is left; or it could not begin.
+    Ended {
+        /// Which.
+        attempt: AttemptId,
+        /// How.
+        end: AttemptEnd,
+    },
+    /// A signal asked the agent to end.
+    Signalled,
+    /// Time has passed.
+    Timer,
+}
+
+/// What the shell is to do, in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SupervisorOutput {
+    /// Write an entry down. One whose loss would cost work ([`is_decision`]) is on disk before anything that follows.
+    Write(Entry),
+    /// What was written down may be forgotten: all of it, or only what are no decisions.
+    Forget {
+        /// Whether nothing at all waits to be acknowledged.
+        all: bool,
+    },
+    /// Call the loop; one call is under way at a time.
+    Call(Heartbeat),
+    /// Begin an attempt.
+    Begin(Box<Start>),
+    /// Ask the attempt that runs to end.
+    End {
+        /// Why, and so how fast.
+        why: StopReason,
+        /// The longest time that it may take; none where the agent's own patience counts.
+        within: Option<Elapsed>,
+    },
+    /// It is over; the agent ends.
+    Leave(Departure),
+}
+
+/// Why an attempt is ended before it ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopReason {
+    /// The loop ordered it to save and stop.
+    Stop,
+    /// The loop has not answered for longer than its lease.
+    LeaseOver,
+    /// The loop ordered the agent to leave.
+    Leave,
+    /// A signal asked the agent to end.
+    Signalled,
+    /// A later attempt is to start.
+    Replaced,
+    /// Nothing was reported for so long.
+    Hang(Elapsed),
+}
+
+/// Why an agent left; `exit_code` tells them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Departure {
+    /// The loop ordered it.
+    Ordered,
+    /// A signal asked for it.
+    Signalled,
+    /// The loop did not answer for longer than the lease.
+    LeaseOver,
+    /// Another agent looks after this instance.
+    Attended,
+    /// An agent has lived in this folder before; an instance is rented once.
+    Spent,
+}
+
+impl Departure {
+    /// The code that the process exits with.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Departure::Ordered | Departure::Signalled => 0,
+            Departure::LeaseOver => 64,
+            Departure::Attended => 65,
+            Departure::Spent => 66,
+        }
+    }
+}
+
+/// The agent's state.
+#[derive(Debug)]
+pub struct Supervisor {
+    instance: InstanceId,
+    started: Timestamp,
+    attempt: Option<AttemptId>,
+    /// Every attempt that was ever started here, so that a repeated order starts nothing, and how it ended.
+    begun: BTreeMap<AttemptId, Option<AttemptEnd>>,
+    queue: EntryQueue,
+    lease: Lease,
+    calls: Calls,
+    leaving: Option<Leaving>,
+    has_left: bool,
+    out: Vec<SupervisorOutput>,
+}
+
+/// How long the agent may go on alone.
+#[derive(Debug)]
+struct Lease {
+    last_answer: Elapsed,
+    length: Elapsed,
+    /// Whether a call that ended after the lease has failed.
+    is_refused: bool,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    is_under_way: bool,
+    /// Failures in succession.
+    failures: u32,
+    /// Start of the last one.
+    last: Elapsed,
+    /// When the loop wants to be called again.
+    next: Elapsed,
+    /// None before this, whatever waits.
+    not_before: Elapsed,
+}
+
+#[derive(Debug)]
+struct Leaving {
+    departure: Departure,
+    /// When it stops waiting for the loop to acknowledge the rest.
+    until: Elapsed,
+}
+
+impl Lease {
+    fn ends(&self) -> Elapsed {
+        after(self.last_answer, self.length.0)
+    }
+}
+
+impl Supervisor {
+    /// An agent that has just started on a machine, at `started` on its wall clock. The loop's first answer is waited
+    /// for as long as `first_answer`; afterwards the lease that it grants counts.
+    pub fn new(instance: InstanceId, started: Timestamp, first_answer: Elapsed) -> Supervisor {
+        Supervisor {
+            instance,
+            started,
+            attempt: None,
+            begun: BTreeMap::new(),
+            queue: EntryQueue::default(),
+            lease: Lease { last_answer: Elapsed(0), length: first_answer, is_refused: false },
+            calls: Calls::default(),
+            leaving: None,
+            has_left: false,
+            out: Vec::new(),
+        }
+    }
+
+    /// How long it may go on alone, as the loop said last.
+    pub fn lease(&self) -> Elapsed {
+        self.lease.length
+    }
+
+    /// Takes one input at the time `now`, which is not before the last one, and says what is to be done.
+    pub fn step(&mut self, input: SupervisorInput, now: Elapsed) -> Vec<SupervisorOutput> {
+        match input {
+            SupervisorInput::Answered(Some(reply)) => self.answered(*reply, now),
+            SupervisorInput::Answered(None) => self.unanswered(now),
+            SupervisorInput::Happened { attempt, events } => {
+                if self.attempt.as_ref() == Some(&attempt) {
+                    events.into_iter().for_each(|event| self.push(&attempt, event));
+                }
+            }
+            SupervisorInput::Ended { attempt, end } => self.ended(&attempt, end, now),
+            SupervisorInput::Signalled => self.leave(Departure::Signalled, StopReason::Signalled, now),
+            SupervisorInput::Timer => {}
+        }
+        if self.leaving.is_none() && self.lease.is_refused {
+            self.leave(Departure::LeaseOver, StopReason::LeaseOver, now);
+        }
+        self.depart(now);
+        if !self.has_left && !self.calls.is_under_way && self.call_due() <= now {
+            self.call(now);
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    /// When [`Supervisor::step`] is to be called again though nothing happens.
+    pub fn due(&self) -> Elapsed {
+        let call = if self.calls.is_under_way { Elapsed(u64::MAX) } else { self.call_due() };
+        match &self.leaving {
+            Some(leaving) if self.attempt.is_none() => call.min(leaving.until),
+            _ => call,
+        }
+    }
+
+    fn answered(&mut self, reply: HeartbeatReply, now: Elapsed) {
+        self.calls.is_under_way = false;
+        self.calls.failures = 0;
+        self.calls.next = after(now, reply.next.micros());
+        self.lease = Lease { last_answer: now, length: Elapsed(reply.lease.micros()), is_refused: false };
+        let note = self.queue.acknowledge(reply.acknowledged, reply.measured.unwrap_or(reply.acknowledged));
+        if let Some(entry) = note {
+            self.out.push(SupervisorOutput::Write(entry));
+        }
+        if self.queue.is_decided() {
+            self.out.push(SupervisorOutput::Forget { all: self.queue.is_empty() });
+        }
+        for order in reply.orders {
+            match order {
+                AgentCommand::Start(start) => self.start(start),
+                AgentCommand::Stop { attempt, within } => self.stop(attempt, within.map(|time| Elapsed(time.micros()))),
+                AgentCommand::Leave => self.leave(Departure::Ordered, StopReason::Leave, now),
+            }
+        }
+    }
+
+    fn unanswered(&mut self, now: Elapsed) {
+        self.calls.is_under_way = false;
+        let wait = RETRY.saturating_mul(1 << self.calls.failures.min(10)).min(RETRY_AT_MOST);
+        self.calls.failures += 1;
+        self.calls.not_before = after(now, wait);
+        self.lease.is_refused |= now > self.lease.ends();
+    }
+
+    fn start(&mut self, start: Box<Start>) {
+        if self.leaving.is_some() {
+            return;
+        }
+        if let Some(end) = self.begun.get(&start.attempt) {
+            // The loop has forgotten that it was told: its log may have been put back from a copy.
+            if let Some(end) = end.clone().filter(|_| self.queue.is_decided()) {
+                self.push(&start.attempt, AgentEvent::Ended { end });
+            }
+            return;
+        }
+        if self.attempt.is_some() {
+            // The order is repeated, and finds the machine free once the older attempt has ended.
+            self.out.push(SupervisorOutput::End { why: StopReason::Replaced, within: None });
+            return;
+        }
+        self.begun.insert(start.attempt.clone(), None);
+        self.attempt = Some(start.attempt.clone());
+        self.out.push(SupervisorOutput::Begin(start));
+    }
+
+    fn stop(&mut self, id: AttemptId, within: Option<Elapsed>) {
+        if self.attempt.as_ref() == Some(&id) {
+            self.out.push(SupervisorOutput::End { why: StopReason::Stop, within });
+            return;
+        }
+        // Stopped before its start was ever ordered: it will not be started, and the loop waits for its end.
+        let end = self.begun.entry(id.clone()).or_insert(Some(AttemptEnd::Stopped { step: None }));
+        if let Some(end) = end.clone().filter(|_| self.queue.is_decided()) {
+            self.push(&id, AgentEvent::Ended { end });
+        }
+    }
+
+    fn ended(&mut self, id: &AttemptId, end: AttemptEnd, now: Elapsed) {
+        if self.attempt.as_ref() != Some(id) {
+            return;
+        }
+        self.begun.insert(id.clone(), Some(end.clone()));
+        self.push(id, AgentEvent::Ended { end });
+        self.attempt = None;
+        if let Some(leaving) = &mut self.leaving {
+            leaving.until = after(now, LAST_CALL);
+        }
+    }
+
+    fn leave(&mut self, departure: Departure, why: StopReason, now: Elapsed) {
+        // An order to leave overtakes a departure that takes its time; nothing else is a reason to begin again.
+        let before = self.leaving.as_ref().map(|leaving| leaving.departure);
+        if before == Some(Departure::Ordered) || (before.is_some() && departure != Departure::Ordered) {
+            return;
+        }
+        self.leaving = Some(Leaving { departure, until: after(now, LAST_CALL) });
+        if self.attempt.is_some() {
+            self.out.push(SupervisorOutput::End { why, within: None });
+        }
+    }
+
+    fn depart(&mut self, now: Elapsed) {
+        let Some(leaving) = self.leaving.as_ref().filter(|_| self.attempt.is_none() && !self.has_left) else { return };
+        let has_reported_all = match leaving.departure {
+            // The loop has given up what happens here.
+            Departure::Ordered | Departure::Attended | Departure::Spent => true,
+            Departure::LeaseOver | Departure::Signalled => self.queue.is_empty() || now >= leaving.until,
+        };
+        if has_reported_all {
+            self.has_left = true;
+            self.out.push(SupervisorOutput::Leave(leaving.departure));
+        }
+    }
+
+    fn push(&mut self, attempt: &AttemptId, event: AgentEvent) {
+        let entry = self.queue.push(attempt, event);
+        self.out.push(SupervisorOutput::Write(entry));
+    }
+
+    fn call(&mut self, now: Elapsed) {
+        self.calls.is_under_way = true;
+        self.calls.last = now;
+        self.out.push(SupervisorOutput::Call(Heartbeat {
+            schema: wire::SCHEMA,
+            instance: self.instance.clone(),
+            started: self.started,
+            elapsed: now,
+            entries: self.queue.send(BATCH),
+        }));
+    }
+
+    /// When the next call is to be made, if none is under way.
+    fn call_due(&self) -> Elapsed {
+        let wanted = match (self.queue.is_urgent(), self.queue.is_empty()) {
+            (true, _) => Elapsed(0),
+            (false, false) if !self.queue.is_refused() => after(self.calls.last, GAP),
+            (false, _) => self.calls.next,
+        };
+        wanted.min(self.lease.ends()).max(self.calls.not_before)
+    }
+}
+
+fn after(time: Elapsed, micros: u64) -> Elapsed {
+    Elapsed(time.0.saturating_add(micros))
+}

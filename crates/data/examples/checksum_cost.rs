@@ -1,0 +1,75 @@
+//! Prints what the checksum of each sample costs a training epoch of packed images, as a share of all that the loader does.
+//!
+//! `cargo run --release -p gradus-data --example checksum_cost -- SHARDS [SIZE]`
+//!
+//! Rounds alternate: one reads, verifies, decodes and augments images on one thread; the other hashes as many pieces of
+//! the shards, each as long as a sample is on average, with the function that verifies samples (BLAKE3).
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use data::chunk::ContentHash;
+use data::{Cursor, Dataset, Loader, LoaderOptions, ShardManifest};
+use domain::train::{Augment, Corrupt, Data, Normalize, Split};
+
+const ROUNDS: usize = 5;
+/// Images of a round.
+const IMAGES: u64 = 512;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [path, rest @ ..] = arguments.as_slice() else {
+        return Err("usage: checksum_cost SHARDS [SIZE]".into());
+    };
+    let size = rest.first().map_or(Ok(224), |text| text.parse())?;
+    let manifest = ShardManifest::read(Path::new(path))?.ok_or("there are no shards; `gradus data pack` makes some")?;
+    let first = manifest.shards.first().ok_or("there are no shards")?;
+    let bytes = std::fs::read(Path::new(path).join(&first.file))?;
+    let sample =
+        (manifest.shards.iter().map(|shard| shard.bytes).sum::<u64>() / manifest.samples.max(1)).max(1) as usize;
+    let augment = vec![Augment::RandomResizedCrop, Augment::Flip];
+    let spec = Data {
+        path: path.clone(),
+        split: Split::Shares([1.0, 0.0, 0.0]),
+        classes: None,
+        text: None,
+        augment: augment.clone(),
+        normalize: Some(Normalize { mean: vec![0.5; 3], std: vec![0.25; 3] }),
+        size: Some(size),
+        corrupt: Corrupt::Fail,
+        workers: 1,
+        cache: None,
+        preload: None,
+    };
+    let dataset = Arc::new(Dataset::open(&spec, Path::new(path), 0)?);
+    let options = LoaderOptions { batch: 32, workers: 0, augment, ..Default::default() };
+    let epochs = IMAGES.div_ceil(dataset.counts()[0].max(1)) * ROUNDS as u64 + 1;
+    let mut loader = Loader::train(Arc::clone(&dataset), options, Cursor::START, epochs);
+    let mut shares = Vec::new();
+    for round in 0..ROUNDS {
+        let began = Instant::now();
+        let mut images = 0;
+        while images < IMAGES {
+            images += loader.next().ok_or("the epochs ended")??.len() as u64;
+        }
+        let whole = began.elapsed().as_secs_f64() / images as f64;
+        let began = Instant::now();
+        let mut differ = 0;
+        for piece in bytes.chunks(sample).cycle().take(images as usize) {
+            differ ^= ContentHash::of(piece).0[0];
+        }
+        let hash = began.elapsed().as_secs_f64() / images as f64;
+        shares.push(100.0 * hash / whole);
+        println!("round {round}: {:.1} µs of {:.1} µs per image ({differ})", hash * 1e6, whole * 1e6);
+    }
+    shares.sort_by(f64::total_cmp);
+    println!(
+        "the checksum of {sample} bytes takes {:.2} % of the loader's time per image at {size} pixels ({:.2} to {:.2} %)",
+        shares[ROUNDS / 2],
+        shares[0],
+        shares[ROUNDS - 1]
+    );
+    Ok(())
+}

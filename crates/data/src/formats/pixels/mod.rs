@@ -1,0 +1,5 @@
+//! Forms that hold plain pixels: CIFAR's records, the idx files of MNIST, and the CSV of 8×8 images. They are read whole.
+
+pub(super) mod cifar;
+pub(super) mod idx;
+pub(super) mod table;

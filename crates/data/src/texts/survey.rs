@@ -1,0 +1,179 @@
+//! What is in a text file, found by reading it once: how many records there are, their classes and a hash of each. The
+//! texts themselves are read again where they are needed, so that no more than some of them are in memory.
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use domain::train::{Data, Split, Text};
+
+use super::read::{self, Form, Take};
+use super::tokenizer::TextTokenizer;
+use super::{TextObjective, in_order};
+use crate::Error;
+use crate::error::layout;
+use crate::identity::preparation::Preparation;
+use crate::identity::{Rule, hash};
+use crate::sampling::split::{self, Parts};
+
+/// Texts that wait for the thread that trains a tokenizer.
+const WAITING: usize = 256;
+
+/// A text file, and where its texts are in its records.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TextFile<'a> {
+    path: &'a Path,
+    form: Form,
+    keys: &'a Text,
+}
+
+impl<'a> TextFile<'a> {
+    /// The file at `path`, whose form its name tells.
+    pub fn at(path: &'a Path, keys: &'a Text) -> Result<TextFile<'a>, Error> {
+        Ok(TextFile { path, form: read::form(path)?, keys })
+    }
+
+    /// Whether it is one piece of text rather than documents.
+    pub fn is_plain(&self) -> bool {
+        self.form == Form::Plain
+    }
+
+    /// Reads it record by record.
+    pub fn each(&self, take: Take<'_>) -> Result<(), Error> {
+        read::each(self.path, self.form, self.keys, take)
+    }
+
+    /// A tokenizer that is trained on these records, in ascending order.
+    pub fn train_tokenizer(
+        &self,
+        records: &[u32],
+        goal: TextObjective,
+        preparation: &Preparation,
+    ) -> Result<TextTokenizer, Error> {
+        let (sender, texts) = mpsc::sync_channel(WAITING);
+        let failed = Mutex::new(None);
+        let read = || {
+            let mut wanted = records.iter().copied().peekable();
+            let mut number = 0;
+            let read = self.each(&mut |record| {
+                // The trainer may have ended early, by an error of its own.
+                if wanted.next_if_eq(&number).is_some() && sender.send(record.text).is_err() {
+                    return Err(Error::Internal("the tokenizer's training has ended".into()));
+                }
+                number += 1;
+                Ok(())
+            });
+            if let Err(error) = read {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            }
+            drop(sender);
+        };
+        let trained = thread::scope(|scope| {
+            scope.spawn(read);
+            let texts = texts.into_iter().inspect(|_: &String| preparation.advance(1));
+            TextTokenizer::train(texts, self.keys.vocabulary as usize, goal)
+        });
+        match (trained, failed.into_inner().unwrap_or_else(PoisonError::into_inner)) {
+            (Err(error), _) | (Ok(_), Some(error)) => Err(error),
+            (Ok(trained), None) => Ok(trained),
+        }
+    }
+}
+
+/// The records of a file, with their classes, divided into parts.
+pub(super) struct TextSurvey {
+    /// A hash of each text.
+    pub contents: Vec<u64>,
+    pub classes: Vec<String>,
+    /// The class of each record; empty where none is trained.
+    pub labels: Vec<u32>,
+    pub parts: Parts,
+    /// By what rule they were divided.
+    pub rule: Rule,
+}
+
+impl TextSurvey {
+    /// Reads all records once.
+    pub fn of(
+        file: &TextFile<'_>,
+        spec: &Data,
+        goal: TextObjective,
+        seed: u64,
+        preparation: &Preparation,
+    ) -> Result<TextSurvey, Error> {
+        let mut contents = Vec::new();
+        let mut seen = ClassNumbers::default();
+        file.each(&mut |record| {
+            contents.push(hash(record.text.as_bytes()));
+            if goal == TextObjective::Class {
+                seen.add(record.class);
+            }
+            preparation.advance(1);
+            Ok(())
+        })?;
+        let (mut classes, mut labels) = (Vec::new(), Vec::new());
+        if goal == TextObjective::Class {
+            if file.is_plain() {
+                let hint = "give a `.csv` or `.jsonl` with a column of classes";
+                return Err(layout(file.path, "a plain text has no classes", hint));
+            }
+            (classes, labels) = seen.sorted();
+            if classes.len() < 2 {
+                let why = format!("all its texts are of the class {}", crate::error::shorten(&classes));
+                return Err(layout(file.path, &why, "name the column of the classes with `data.text.label`"));
+            }
+            if spec.classes.is_some_and(|wanted| wanted as usize != classes.len()) {
+                let wanted = spec.classes.unwrap_or_default();
+                return Err(Error::Classes { found: classes.len(), wanted, names: classes });
+            }
+        }
+        let Split::Shares(shares) = spec.split else {
+            return Err(Error::Split {
+                why: "a text file has no folders".into(),
+                hint: "write for example `split: [0.7, 0.2, 0.1]`".into(),
+            });
+        };
+        let (parts, rule) = match (goal, file.form) {
+            // A plain text is not shuffled: what is held out comes after what is trained on.
+            (TextObjective::Next, Form::Plain) => (split::in_order(contents.len(), shares)?, Rule::InOrder),
+            (TextObjective::Next | TextObjective::Class | TextObjective::Masked, _) => {
+                (split::by_shares(contents.len(), shares, seed)?, Rule::Shares(shares))
+            }
+        };
+        Ok(TextSurvey { contents, classes, labels, parts, rule })
+    }
+}
+
+/// A hash of the hashes of all texts, in their order.
+pub(super) fn hash_of(contents: &[u64]) -> blake3::Hash {
+    let mut all = blake3::Hasher::new();
+    for content in contents {
+        all.update(&content.to_le_bytes());
+    }
+    all.finalize()
+}
+
+/// Classes by the order in which they came.
+#[derive(Default)]
+struct ClassNumbers {
+    numbers: std::collections::BTreeMap<String, u32>,
+    labels: Vec<u32>,
+}
+
+impl ClassNumbers {
+    fn add(&mut self, class: Option<String>) {
+        let next = self.numbers.len() as u32;
+        self.labels.extend(class.map(|class| *self.numbers.entry(class).or_insert(next)));
+    }
+
+    /// The names in label order, and the labels.
+    fn sorted(self) -> (Vec<String>, Vec<u32>) {
+        let classes = in_order(self.numbers.keys().cloned().collect());
+        let mut places = vec![0; classes.len()];
+        for (class, place) in classes.iter().zip(0..) {
+            places[self.numbers[class] as usize] = place;
+        }
+        (classes, self.labels.into_iter().map(|label| places[label as usize]).collect())
+    }
+}

@@ -1,0 +1,68 @@
+//! What normalisations and attention keep for the backward pass.
+
+use super::{Rules, SavedTensors, Storage};
+use crate::model::{Graph, Norm, OpKind, Operator, TensorId};
+
+impl Storage {
+    pub(super) fn norm(&self, graph: &Graph, input: TensorId, norm: Norm, rules: &Rules, kept: &mut SavedTensors) {
+        let index = input.0 as usize;
+        let values = graph.tensors[index] as f64 / self.shared[index];
+        match norm {
+            Norm::Batch => self.keep(graph, input, rules, kept),
+            // The difference from the mean, once to be squared and once to be divided, and what the weight scales.
+            Norm::Layer if rules.written_out => kept.own += 3.0 * values * rules.wide(),
+            Norm::Layer | Norm::Group => match self.width[index] < rules.wide() {
+                // Autocast hands it a copy in fp32.
+                true => kept.own += 4.0 * values,
+                false => self.keep(graph, input, rules, kept),
+            },
+            Norm::Rms => {
+                self.keep(graph, input, rules, kept);
+                // Written out in Python it computes in fp32 and keeps the copy, and what it scales.
+                if !rules.compiled && !rules.fused_norms {
+                    kept.own += values * rules.narrow() + if self.width[index] < 4.0 { 4.0 * values } else { 0.0 };
+                }
+            }
+        }
+    }
+
+    pub(super) fn attention(
+        &self,
+        graph: &Graph,
+        operator: &Operator,
+        rules: &Rules,
+        share: f64,
+        kept: &mut SavedTensors,
+    ) {
+        let OpKind::Attention { heads, key_heads, width, queries, keys, dropout, .. } = operator.kind else { return };
+        for input in &operator.inputs {
+            match self.made_of(graph, operator, *input) {
+                // Of a joined product whose queries and keys were turned only the values are read, and they are copied.
+                Some(turned) if !rules.flash => {
+                    kept.own += (self.bytes_of(graph, *input) - self.bytes_of(graph, turned)).max(0.0);
+                }
+                Some(_) | None => self.keep(graph, *input, rules, kept),
+            }
+        }
+        if rules.flash {
+            kept.roots.push(self.root_of(operator.output));
+            kept.own += 4.0 * (heads * queries) as f64 / share;
+            return;
+        }
+        let scores = heads as f64 * queries as f64 * keys as f64 / share;
+        // Softmax answers in fp32 under autocast and for bf16 as models write it; the product takes it in its own type.
+        let (narrow, wide) = (rules.narrow(), if rules.casts() { 4.0 } else { rules.narrow() });
+        kept.own += scores * wide;
+        if dropout {
+            kept.own += scores;
+        }
+        if dropout || wide > narrow {
+            kept.own += scores * narrow;
+        }
+        if key_heads < heads {
+            kept.own += 2.0 * ((heads - key_heads) * width) as f64 * keys as f64 * narrow / share;
+        }
+        // The gradients of the probabilities before and after the softmax.
+        kept.transient += 2.0 * scores * wide;
+    }
+}

@@ -1,0 +1,97 @@
+//! When to decide next: the earliest moment at which time alone changes what [`reconcile`](super::reconcile) says.
+
+use domain::run::{InstanceState, RunState};
+use domain::{Elapsed, InstanceId, Money, Rate, Timestamp};
+
+use super::limits::{reserve_of, spent_so_far};
+use super::{ObservedState, Policy, patience};
+use crate::world::{Instance, Run, World};
+
+/// How long until time alone changes what is to be done; none where only an event can. Nothing else may happen
+/// meanwhile: whoever learns something new decides again at once.
+pub fn due(world: &World, facts: &ObservedState, policy: &Policy) -> Option<Elapsed> {
+    let mut earliest: Option<Elapsed> = None;
+    let mut note = |at: Option<Elapsed>| {
+        if let Some(at) = at {
+            earliest = Some(earliest.map_or(at, |before| before.min(at)));
+        }
+    };
+    for (id, run) in world.open_runs() {
+        for instance_id in &run.instances {
+            if let Some(instance) = world.instances.get(instance_id) {
+                note(instance_due(facts, policy, instance_id, instance));
+                note(retry_due(facts, policy, instance_id, instance));
+            }
+        }
+        if run.state.is_final() || matches!(run.state, RunState::Stopping { .. }) {
+            continue;
+        }
+        note(run.job.deadline.map(|deadline| until(facts.now, run.submitted, deadline.micros())));
+        note(budget_due(world, facts, policy, run));
+        note(facts.quiet.get(id).and_then(|quiet| left(policy.rest(run), *quiet)));
+    }
+    for sweep in world.sweeps.values().filter(|sweep| !sweep.state.is_final()) {
+        note(sweep.job.deadline.map(|deadline| until(facts.now, sweep.submitted, deadline.micros())));
+        // Its budget is shared by all of its trials, whose rents grow together.
+        let spends = sweep.job.budget.is_some() && world.live_instances().next().is_some();
+        note(spends.then_some(Elapsed(SWEEP_BUDGET)));
+    }
+    earliest
+}
+
+/// Between two looks at a sweep's budget, in microseconds.
+const SWEEP_BUDGET: u64 = 500_000;
+
+/// When an agent has been silent for too long.
+fn instance_due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> Option<Elapsed> {
+    match instance.state {
+        InstanceState::Releasing | InstanceState::Released { .. } => None,
+        InstanceState::Intended | InstanceState::Launching | InstanceState::Up => {
+            left(patience(facts, policy, instance), *facts.silence.get(id)?)
+        }
+    }
+}
+
+/// When a launch in doubt is asked for again.
+fn retry_due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> Option<Elapsed> {
+    if !matches!(instance.state, InstanceState::Intended) || facts.launching.contains(id) {
+        return None;
+    }
+    let doubt = facts.in_doubt.get(id)?;
+    left(policy.wait_in_doubt(doubt.requests), doubt.since)
+}
+
+/// When a run has spent what makes it stop, or what its alert is for.
+fn budget_due(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<Elapsed> {
+    let budget = run.job.budget?;
+    let spends = |id: &&InstanceId| {
+        let instance = world.instances.get(*id);
+        instance.is_some_and(|instance| !matches!(instance.state, InstanceState::Released { .. }))
+    };
+    let rates = run.instances.iter().filter(spends).filter_map(|id| Some(world.instances.get(id)?.offer.rate));
+    let rate: i64 = rates.map(Rate::micros_per_hour).sum();
+    let spent = spent_so_far(world, facts, run);
+    let reserved = run.plan.offer.rate.cost(reserve_of(world, facts, policy, run));
+    let stop = budget.max.micros().saturating_sub(reserved.micros());
+    let alert = (budget.max.micros() as f64 * budget.alert.get()).ceil() as i64;
+    let next = if run.alerted { stop } else { stop.min(alert) };
+    time_to_spend(Money::from_micros(next.saturating_sub(spent.micros())), rate)
+}
+
+/// How long it takes to spend so much; none at no price. What is spent already is due now.
+fn time_to_spend(money: Money, hourly: i64) -> Option<Elapsed> {
+    if hourly <= 0 {
+        return None;
+    }
+    let micros = i128::from(money.micros().max(0)) * 3_600_000_000 / i128::from(hourly);
+    Some(Elapsed(u64::try_from(micros).unwrap_or(u64::MAX)))
+}
+
+/// What is left of a wait; none once it is over, for then it changes nothing any more.
+fn left(wait: Elapsed, waited: Elapsed) -> Option<Elapsed> {
+    wait.0.checked_sub(waited.0).filter(|left| *left > 0).map(Elapsed)
+}
+
+fn until(now: Timestamp, since: Timestamp, wait: u64) -> Elapsed {
+    Elapsed(wait.saturating_sub(now.since(since).0))
+}

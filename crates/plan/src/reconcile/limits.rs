@@ -1,0 +1,95 @@
+//! Budget and deadline: when a run must stop, and what is kept back so that it still can.
+
+use domain::job::Budget;
+use domain::run::{InstanceState, RunState, Sight, StopBy};
+use domain::{Elapsed, Money, Rate, RunId};
+
+use super::{Action, ObservedState, Policy};
+use crate::world::{Run, World, spent};
+
+/// The shortest time that a run is given to save its state, whatever its budget.
+const SHORTEST: Elapsed = Elapsed(5_000_000);
+
+/// Of the time that a budget buys, one part in this many may be kept back for saving.
+const SHARE: u64 = 10;
+
+/// Budget and deadline.
+pub(super) fn limits(world: &World, facts: &ObservedState, policy: &Policy, id: &RunId, run: &Run) -> Option<Action> {
+    if matches!(run.state, RunState::Stopping { .. }) {
+        return None;
+    }
+    if let Some(by) = reached(world, facts, policy, run) {
+        return Some(Action::Stop { run: id.clone(), by });
+    }
+    let budget = run.job.budget?;
+    let spent = spent_so_far(world, facts, run);
+    let alert = budget.max.micros() as f64 * budget.alert.get();
+    if !run.alerted && spent > Money::default() && spent.micros() as f64 >= alert {
+        return Some(Action::Alert { run: id.clone(), spent });
+    }
+    None
+}
+
+/// The limit that a run has come to, so that it must stop now and cannot go on: its deadline, or a budget that is
+/// spent but for what it takes to save the state and leave.
+pub fn reached(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Option<StopBy> {
+    if let Some(deadline) = run.job.deadline
+        && run.age(facts.now).0 >= deadline.micros()
+    {
+        return Some(StopBy::Deadline);
+    }
+    let budget = run.job.budget?;
+    let spent = spent_so_far(world, facts, run);
+    let reserved = run.plan.offer.rate.cost(reserve_of(world, facts, policy, run));
+    (spent > Money::default() && spent + reserved >= budget.max).then_some(StopBy::Budget)
+}
+
+/// The time that a run is given to save its state and leave, and that is kept back from its budget: what the policy
+/// grants, but no more than a tenth of all the time that the budget buys, and at least five seconds.
+pub fn wind_down(policy: &Policy, budget: Option<Budget>, rate: Rate) -> Elapsed {
+    let Some(budget) = budget else { return policy.saving };
+    let hourly = rate.micros_per_hour();
+    if hourly <= 0 {
+        return policy.saving;
+    }
+    let bought = i128::from(budget.max.micros()) * 3_600_000_000 / i128::from(hourly);
+    let share = u64::try_from(bought).unwrap_or(0) / SHARE;
+    policy.saving.min(Elapsed(share)).max(SHORTEST)
+}
+
+/// Rent that is kept back from a run's budget: the time until its machine can be ended, until its agent calls and is told to
+/// stop, its time to wind down, and the time that its provider takes to end a machine and bills for having begun.
+pub(super) fn reserve_of(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
+    let is_unseen = run.instances.iter().any(|id| {
+        let state = world.instances.get(id).map(|instance| &instance.state);
+        let is_live = state.is_some_and(|state| !matches!(state, InstanceState::Released { .. }));
+        is_live && !matches!(facts.sights.get(id), Some(Sight::Alive | Sight::Gone(_)))
+    });
+    let unseen = if is_unseen { visible_within(facts, run) } else { 0 };
+    Elapsed(reserve_for_ending(facts, policy, run).0.saturating_add(unseen))
+}
+
+/// Whether what is left of a run's budget pays for a machine that turns out to be of no use: until it is listed, for
+/// only then it can be ended, and what it takes to end it.
+pub(super) fn affords_rent(world: &World, facts: &ObservedState, policy: &Policy, run: &Run) -> bool {
+    let Some(budget) = run.job.budget else { return true };
+    let least = reserve_for_ending(facts, policy, run).0.saturating_add(visible_within(facts, run));
+    spent_so_far(world, facts, run) + run.plan.offer.rate.cost(Elapsed(least)) < budget.max
+}
+
+fn visible_within(facts: &ObservedState, run: &Run) -> u64 {
+    facts.traits.get(&run.plan.offer.provider).map_or(0, |traits| traits.visible_within.0)
+}
+
+fn reserve_for_ending(facts: &ObservedState, policy: &Policy, run: &Run) -> Elapsed {
+    let traits = facts.traits.get(&run.plan.offer.provider);
+    let beyond = traits.map_or(0, |traits| traits.billing_step.0.saturating_add(traits.effective_within.0));
+    // One until it calls, and one for the messages on their way.
+    let wait = policy.heartbeat.0.saturating_mul(2);
+    Elapsed(wind_down(policy, run.job.budget, run.plan.offer.rate).0.saturating_add(wait).saturating_add(beyond))
+}
+
+/// What a run has cost until now, as far as it is known.
+pub(super) fn spent_so_far(world: &World, facts: &ObservedState, run: &Run) -> Money {
+    spent(world, run, &facts.rents_of(world, run))
+}

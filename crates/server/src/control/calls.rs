@@ -1,0 +1,95 @@
+//! Calls to providers: each in a thread of its own, within its provider's limit, and given up after a while.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use ::control::CallId;
+use cloud::Provider;
+use domain::rental::{ProviderAnswer, ProviderCall};
+
+use super::Wake;
+
+/// A call that was not answered within this time is given up: it may have been carried out or not.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The calls that are under way, and those that wait for their turn.
+pub(super) struct ProviderCalls {
+    providers: BTreeMap<String, Queue>,
+    sender: Sender<Wake>,
+}
+
+struct Queue {
+    provider: Arc<dyn Provider>,
+    under_way: BTreeMap<CallId, UnderWay>,
+    waiting: VecDeque<(CallId, ProviderCall)>,
+}
+
+struct UnderWay {
+    since: Instant,
+    is_launch: bool,
+}
+
+impl ProviderCalls {
+    pub(super) fn new(providers: &[Arc<dyn Provider>], sender: Sender<Wake>) -> ProviderCalls {
+        let queue = |provider: &Arc<dyn Provider>| {
+            let (under_way, waiting) = (BTreeMap::new(), VecDeque::new());
+            (provider.name().to_owned(), Queue { provider: provider.clone(), under_way, waiting })
+        };
+        ProviderCalls { providers: providers.iter().map(queue).collect(), sender }
+    }
+
+    /// Makes a call, now or when its provider has room for it.
+    pub fn start(&mut self, id: CallId, provider: &str, call: ProviderCall) {
+        if let Some(queue) = self.providers.get_mut(provider) {
+            queue.waiting.push_back((id, call));
+            queue.go_on(&self.sender);
+        }
+    }
+
+    /// A call was answered; the next may start.
+    pub fn answered(&mut self, id: CallId) {
+        for queue in self.providers.values_mut() {
+            if queue.under_way.remove(&id).is_some() {
+                queue.go_on(&self.sender);
+            }
+        }
+    }
+
+    /// Calls that are given up now, each with what is to be believed of it.
+    pub fn overdue(&mut self) -> impl Iterator<Item = (CallId, ProviderAnswer)> {
+        let mut overdue = Vec::new();
+        for queue in self.providers.values_mut() {
+            for (id, call) in &queue.under_way {
+                if call.since.elapsed() >= DEADLINE {
+                    let why = format!("no answer within {} s", DEADLINE.as_secs());
+                    let answer =
+                        if call.is_launch { ProviderAnswer::Doubt(why) } else { ProviderAnswer::Unavailable(why) };
+                    overdue.push((*id, answer));
+                }
+            }
+            // Its thread may hang for ever; the room that it took is free again.
+            for (id, _) in &overdue {
+                queue.under_way.remove(id);
+            }
+            queue.go_on(&self.sender);
+        }
+        overdue.into_iter()
+    }
+}
+
+impl Queue {
+    fn go_on(&mut self, sender: &Sender<Wake>) {
+        while self.under_way.len() < self.provider.traits().concurrency.max(1) {
+            let Some((id, call)) = self.waiting.pop_front() else { return };
+            let is_launch = matches!(call, ProviderCall::Launch(_));
+            self.under_way.insert(id, UnderWay { since: Instant::now(), is_launch });
+            let (provider, answers) = (self.provider.clone(), sender.clone());
+            std::thread::spawn(move || {
+                // A loop that has ended wants no answer.
+                let _ = answers.send(Wake::Answered(id, provider.call(&call)));
+            });
+        }
+    }
+}

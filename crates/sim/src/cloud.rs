@@ -1,0 +1,162 @@
+//! The simulated cloud: machines, tokens, and what it says of them. It keeps what its traits promise and no more.
+
+use std::collections::BTreeMap;
+
+use domain::random::Draws;
+use domain::rental::{
+    EndRequest, LaunchRequest, MachineHandle, MachineState, ProviderAnswer, ProviderCall, ProviderView, Refusal,
+    SeenMachine,
+};
+use domain::run::Usage;
+use domain::{Elapsed, InstanceId, Timestamp};
+
+use crate::machine::Machine;
+use crate::rule::Rule;
+use crate::scenario::{SECOND, Scenario};
+
+#[derive(Debug, Default)]
+pub(crate) struct Cloud {
+    pub machines: BTreeMap<MachineHandle, Machine>,
+    /// Which machine each token rented, and when it was first used.
+    tokens: BTreeMap<String, (MachineHandle, u64)>,
+    made: u64,
+    /// Machines that were asked to end, whether or not they have.
+    asked_to_end: BTreeMap<InstanceId, u64>,
+}
+
+/// What happened to a request.
+pub(crate) struct Outcome {
+    pub answer: ProviderAnswer,
+    /// A machine that was rented by it.
+    pub rented: Option<MachineHandle>,
+}
+
+impl Cloud {
+    /// Carries a call out. `has_faults` says whether it may refuse what it could do.
+    pub(crate) fn receive(
+        &mut self,
+        call: &ProviderCall,
+        now: u64,
+        scenario: &Scenario,
+        (draws, has_faults): (&mut Draws, bool),
+        rule: Option<Rule>,
+    ) -> Outcome {
+        let throttle = if has_faults { scenario.throttle } else { 0 };
+        let plain = |answer| Outcome { answer, rented: None };
+        match call {
+            ProviderCall::Launch(_) if draws.below(100) < throttle => {
+                plain(ProviderAnswer::Refused(Refusal::Throttled { after: Some(Elapsed(SECOND)) }))
+            }
+            ProviderCall::Launch(request) => self.launch(request, now, scenario, (draws, has_faults)),
+            ProviderCall::Observe(_) if draws.below(100) < throttle => {
+                plain(ProviderAnswer::Unavailable("throttled".into()))
+            }
+            ProviderCall::Observe(_) => {
+                let partial = has_faults && draws.below(100) < scenario.partial;
+                plain(ProviderAnswer::Observed(self.view(now, partial, draws, rule)))
+            }
+            ProviderCall::End(_) if draws.below(100) < throttle => {
+                plain(ProviderAnswer::Unavailable("throttled".into()))
+            }
+            ProviderCall::End(requests) => {
+                requests.iter().for_each(|request| self.end(request, now));
+                plain(ProviderAnswer::Ending)
+            }
+            ProviderCall::LastEvents(instance) => {
+                let machines = self.machines.values().filter(|machine| machine.instance == *instance);
+                plain(ProviderAnswer::LastEvents(machines.flat_map(|machine| machine.spool.clone()).collect()))
+            }
+            ProviderCall::Offers => plain(ProviderAnswer::Offers(Vec::new())),
+        }
+    }
+
+    fn launch(
+        &mut self,
+        request: &LaunchRequest,
+        now: u64,
+        scenario: &Scenario,
+        (draws, has_faults): (&mut Draws, bool),
+    ) -> Outcome {
+        let Some(instance) = request.members.first() else {
+            let message = "no member".to_owned();
+            return Outcome { answer: ProviderAnswer::Refused(Refusal::Invalid { message, disk: None }), rented: None };
+        };
+        let holds = |since: u64| scenario.traits.token_lifetime.is_some_and(|lifetime| now < since + lifetime.0);
+        if let Some((handle, _)) = self.tokens.get(&request.token).filter(|(_, since)| holds(*since)) {
+            let answer = ProviderAnswer::Accepted(vec![(instance.clone(), handle.clone())]);
+            return Outcome { answer, rented: None };
+        }
+        if has_faults && draws.below(100) < scenario.refusal {
+            let message = "none free in this zone".to_owned();
+            return Outcome { answer: ProviderAnswer::Refused(Refusal::Capacity { message }), rented: None };
+        }
+        self.made += 1;
+        let handle = MachineHandle(format!("m-{}", self.made));
+        let visible = now + draws.below(scenario.traits.visible_within.0.max(1));
+        // One in twenty never boots.
+        let never = has_faults && draws.below(20) == 0;
+        let boots = if never { None } else { Some(now + draws.below(scenario.boot)) };
+        let machine = Machine::new(instance.clone(), now, visible, boots);
+        self.machines.insert(handle.clone(), machine);
+        self.tokens.insert(request.token.clone(), (handle.clone(), now));
+        let answer = ProviderAnswer::Accepted(vec![(instance.clone(), handle.clone())]);
+        Outcome { answer, rented: Some(handle) }
+    }
+
+    fn view(&self, now: u64, partial: bool, draws: &mut Draws, rule: Option<Rule>) -> ProviderView {
+        let mut machines = Vec::new();
+        for (handle, machine) in &self.machines {
+            if now < machine.visible || (partial && draws.below(2) == 0) {
+                continue;
+            }
+            machines.push(SeenMachine {
+                handle: handle.clone(),
+                instance: machine.instance.clone(),
+                state: self.state(machine, now, rule),
+                notice: None,
+            });
+        }
+        let is_complete = !partial || rule == Some(Rule::IncompleteProvesNothing);
+        ProviderView { is_complete, machines }
+    }
+
+    fn state(&self, machine: &Machine, now: u64, rule: Option<Rule>) -> MachineState {
+        let usage =
+            |ended: u64| Usage { started: Timestamp(machine.rented as i64), elapsed: Elapsed(ended - machine.rented) };
+        let asked = self.asked_to_end.get(&machine.instance).filter(|_| rule == Some(Rule::EndIsProved));
+        match machine.ended.or(asked.copied()) {
+            Some(_) if rule == Some(Rule::UsageIsMetered) => MachineState::Gone(None),
+            Some(ended) => MachineState::Gone(Some(usage(ended))),
+            None if machine.boots.is_some_and(|boots| now >= boots) => MachineState::Running,
+            None => MachineState::Pending,
+        }
+    }
+
+    /// What is not listed yet cannot be ended.
+    fn end(&mut self, request: &EndRequest, now: u64) {
+        let is_meant = |handle: &MachineHandle, machine: &Machine| match &request.handle {
+            Some(meant) => meant == handle,
+            None => machine.instance == request.instance,
+        };
+        for (handle, machine) in &mut self.machines {
+            if is_meant(handle, machine) && now >= machine.visible {
+                machine.end(now);
+            }
+        }
+    }
+
+    /// A machine that was there before the log was.
+    pub(crate) fn hold_leftover(&mut self) {
+        let machine = Machine::new(InstanceId::new("lost-i1"), 0, 0, None);
+        self.machines.insert(MachineHandle("m-0".into()), machine);
+    }
+
+    /// Notes that a machine was asked to end, though the request may be lost.
+    pub(crate) fn note_end_request(&mut self, call: &ProviderCall, now: u64) {
+        if let ProviderCall::End(requests) = call {
+            for request in requests {
+                self.asked_to_end.entry(request.instance.clone()).or_insert(now);
+            }
+        }
+    }
+}

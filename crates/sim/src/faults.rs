@@ -1,0 +1,152 @@
+//! What goes wrong, and what users do meanwhile: rounds of faults, crashes of the loop, requests to stop and resume.
+
+use std::collections::BTreeSet;
+
+use control::{ControllerInput, ReplyId};
+use domain::event::Event;
+use domain::rental::MachineHandle;
+use domain::run::{RunState, StopBy};
+
+use domain::{Record, RunId, Timestamp};
+use plan::World;
+
+use crate::job::submitted;
+use crate::scenario::SECOND;
+use crate::simulation::{ROUND, ReplyTo, SimEvent, Simulation, is_submission};
+
+impl Simulation {
+    pub(crate) fn user_submits(&mut self, run: RunId) {
+        if self.acknowledged.contains(&run) {
+            return;
+        }
+        if self.process.controller.is_some() {
+            let from = self.reply_id(ReplyTo::User(run.clone()));
+            let event = Box::new(submitted(&run, self.budget));
+            self.deliver(ControllerInput::Request { from, event });
+        }
+        // Until it was taken.
+        self.at(self.now + 5 * SECOND, SimEvent::UserSubmits(run));
+    }
+
+    /// A user asks for something once, and does not insist.
+    pub(crate) fn user_asks(&mut self, event: Event) {
+        if self.process.controller.is_some() {
+            self.last_reply += 1;
+            let from = ReplyId(self.last_reply);
+            self.deliver(ControllerInput::Request { from, event: Box::new(event) });
+        }
+    }
+
+    pub(crate) fn faults(&mut self) {
+        if !self.is_stormy {
+            return;
+        }
+        self.at(self.now + ROUND, SimEvent::Faults);
+        if self.scenario.is_skewed && self.draws.below(4) == 0 {
+            self.skew = self.draws.below(1_200 * SECOND) as i64 - (600 * SECOND) as i64;
+        }
+        let handles: Vec<MachineHandle> = self
+            .cloud
+            .machines
+            .iter()
+            .filter(|(_, machine)| machine.is_alive())
+            .map(|(handle, _)| handle.clone())
+            .collect();
+        for handle in handles {
+            if self.chance(self.scenario.machine_fault) {
+                self.machine_fault(&handle);
+            }
+        }
+        if self.chance(self.scenario.user) {
+            let run = self.runs[self.draws.below(self.runs.len() as u64) as usize].clone();
+            let is_stop = self.draws.below(2) == 0;
+            let event = if is_stop { Event::StopRequested { run, by: StopBy::User } } else { resume(run) };
+            match self.draws.below(2) {
+                0 => self.user_asks(event),
+                _ => self.other_process(event),
+            }
+        }
+        if self.draws.below(8) == 0 {
+            self.deliver(ControllerInput::Audit);
+        }
+    }
+
+    /// A user stops a run from another process, while the loop waits for its disk.
+    pub(crate) fn stop_beside(&mut self) {
+        let run = self.runs[self.draws.below(self.runs.len() as u64) as usize].clone();
+        self.other_process(Event::StopRequested { run, by: StopBy::User });
+    }
+
+    /// A process beside the loop appends to the log. The loop sees it soon, or when it appends itself.
+    pub(crate) fn other_process(&mut self, event: Event) {
+        let Ok(mut world) = World::replay(&self.process.disk) else { return };
+        let record = Record { seq: world.last_seq + 1, at: Timestamp(self.wall()), event };
+        if world.apply(&record).is_ok() {
+            self.process.disk.push(record.clone());
+            if self.process.unsynced.is_empty() {
+                self.deliver(ControllerInput::Appended(vec![record]));
+            }
+        }
+    }
+
+    /// The loop dies. It is started again some time later.
+    pub(crate) fn crash(&mut self) {
+        self.stats.crashes += 1;
+        let kept = self.draws.below(self.process.unsynced.len() as u64 + 1) as usize;
+        self.process.crash(kept);
+        self.replies.clear();
+        if self.scenario.is_restored && !self.is_restored && self.draws.below(2) == 0 {
+            self.restore();
+        }
+        if !self.scenario.is_abandoned {
+            let down = if self.draws.below(4) == 0 { 300 * SECOND } else { 5 * SECOND };
+            let back = self.now + self.draws.below(down) + 1000;
+            self.at(back, SimEvent::LoopStarts);
+        }
+    }
+
+    /// The log is put back from a copy that is older.
+    pub(crate) fn restore(&mut self) {
+        self.is_restored = true;
+        let lost = self.draws.below(self.process.disk.len() as u64 / 2 + 1) as usize;
+        self.process.disk.truncate(self.process.disk.len() - lost);
+        let known: BTreeSet<RunId> = self
+            .runs
+            .iter()
+            .filter(|run| self.process.disk.iter().any(|record| is_submission(&record.event, run)))
+            .cloned()
+            .collect();
+        // What was taken after the copy is gone with it; its users submit again.
+        let lost: Vec<RunId> = self.acknowledged.iter().filter(|run| !known.contains(*run)).cloned().collect();
+        for run in lost {
+            self.acknowledged.remove(&run);
+            self.at(self.now + 30 * SECOND, SimEvent::UserSubmits(run));
+        }
+    }
+
+    pub(crate) fn calm(&mut self) {
+        self.is_stormy = false;
+        if !self.scenario.is_abandoned || self.stats.crashes == 0 {
+            self.start_loop();
+        }
+        self.at(self.now + SECOND, SimEvent::UserResumes);
+    }
+
+    /// In the quiet after the storm every run is wanted to its end.
+    pub(crate) fn user_resumes(&mut self) {
+        self.at(self.now + 30 * SECOND, SimEvent::UserResumes);
+        let Some(controller) = &self.process.controller else { return };
+        let stopped = |run: &&RunId| {
+            let state = controller.world().runs.get(*run).map(|run| &run.state);
+            matches!(state, Some(RunState::Stopped { .. })) && self.budget.is_none()
+        };
+        let stopped: Vec<RunId> = self.runs.iter().filter(stopped).cloned().collect();
+        for run in stopped {
+            self.user_asks(resume(run));
+        }
+    }
+}
+
+fn resume(run: RunId) -> Event {
+    Event::ResumeRequested { run, budget: None, deadline: None, epochs: None, accept_data_change: false }
+}

@@ -1,0 +1,88 @@
+//! The job that simulated runs train, and what its ranks report.
+
+use std::sync::OnceLock;
+
+use domain::event::Submitted;
+use domain::job::{Budget, Recovery};
+use domain::rank::{Checkpointed, Exported, Ready, Report, TaskMetrics};
+use domain::{Event, Job, Money, Node, Offer, Plan, Rate, RunId};
+
+/// Name of the simulated provider.
+pub(crate) const PROVIDER: &str = "sim";
+
+/// Steps of a run, and after how many its state is saved.
+pub(crate) const STEPS: u64 = 24;
+pub(crate) const SAVE_EVERY: u64 = 4;
+
+const TEXT: &str = "train:\n  model: cnn\n  data: {path: digits.csv.gz}\n  epochs: 30\n  batch: 64\n";
+
+/// The price of a machine. No round figure, so that rounding shows.
+pub(crate) fn rate() -> Rate {
+    Rate::from_micros_per_hour(1_234_567)
+}
+
+fn job() -> &'static Job {
+    static JOB: OnceLock<Job> = OnceLock::new();
+    JOB.get_or_init(|| match Job::parse(TEXT, "job.yaml") {
+        Ok(parsed) => Job { recovery: Recovery { restarts: 1_000, ..parsed.job.recovery.clone() }, ..parsed.job },
+        Err(problems) => panic!("the job of the simulation cannot be read: {problems:?}"),
+    })
+}
+
+/// A run is asked for.
+pub(crate) fn submitted(run: &RunId, budget: Option<Money>) -> Event {
+    let offer = Offer {
+        provider: PROVIDER.into(),
+        kind: "m1".into(),
+        node: Node { cores: 2, ..Node::default() },
+        rate: rate(),
+        price_source: "test".into(),
+    };
+    let (share, memory, time, cost) = (None, None, None, None);
+    let plan = Plan { offer, share, memory, time, cost, reserve: Money::default(), assumptions: Vec::new() };
+    let budget = budget.map(|max| Budget { max, ..Budget::default() });
+    Event::Submitted(Box::new(Submitted {
+        run: run.clone(),
+        job: Job { budget, ..job().clone() },
+        plan,
+        job_hash: "hash".into(),
+        file: "job.yaml".into(),
+        trial: None,
+    }))
+}
+
+pub(crate) fn ready(step: u64) -> Report {
+    Report::Ready(Ready {
+        step,
+        steps: STEPS,
+        steps_per_epoch: SAVE_EVERY,
+        samples: [1, 1, 1],
+        classes: Vec::new(),
+        parameters: 1,
+        passed_over: Vec::new(),
+        sample: None,
+    })
+}
+
+pub(crate) fn checkpointed(step: u64) -> Report {
+    Report::Checkpointed(Checkpointed { step, bytes: 1, stall_us: 1, commit_us: 1 })
+}
+
+pub(crate) fn model(step: u64) -> Exported {
+    Exported {
+        model: "model.safetensors".into(),
+        model_sha256: String::new(),
+        bytes: 1,
+        step,
+        validation_accuracy: 1.0,
+        test_accuracy: 1.0,
+        steps: step,
+        peak_memory: 0,
+        rank_memory: Vec::new(),
+        processor_us: 0,
+        figures: Box::<TaskMetrics>::default(),
+        validation_loss: None,
+        validation_figures: Box::<TaskMetrics>::default(),
+        confusion: Vec::new(),
+    }
+}

@@ -1,0 +1,102 @@
+//! The process of the control loop: the real controller, and a disk of which only what was synced survives a crash.
+
+use std::collections::BTreeMap;
+
+use control::{Controller, Now};
+use domain::rental::ProviderTraits;
+use domain::{Elapsed, Record, Timestamp};
+use plan::{Policy, World};
+
+use crate::job::PROVIDER;
+use crate::rule::Rule;
+use crate::scenario::{SECOND, Scenario};
+
+#[derive(Debug)]
+pub(crate) struct LoopProcess {
+    /// None while it is down.
+    pub controller: Option<Controller>,
+    /// Number of this life; what was meant for an earlier one is lost.
+    pub life: u64,
+    /// What is on disk.
+    pub disk: Vec<Record>,
+    /// What was written and not synced.
+    pub unsynced: Vec<Record>,
+    /// When it asked to be woken.
+    pub wake: u64,
+}
+
+impl LoopProcess {
+    pub(crate) fn new() -> LoopProcess {
+        LoopProcess { controller: None, life: 0, disk: Vec::new(), unsynced: Vec::new(), wake: 0 }
+    }
+
+    /// Starts from what is on disk.
+    ///
+    /// # Errors
+    /// When the log cannot be replayed.
+    pub(crate) fn start(&mut self, scenario: &Scenario, rule: Option<Rule>, now: Now) -> Result<(), String> {
+        let world = World::replay(&self.disk).map_err(|illegal| illegal.to_string())?;
+        self.life += 1;
+        let providers = BTreeMap::from([(PROVIDER.to_owned(), believed_traits(scenario, rule))]);
+        self.controller = Some(Controller::new(world, "owner", providers, policy(rule), now));
+        Ok(())
+    }
+
+    /// Dies. Of what was not synced, the first `kept` records may have reached the disk all the same.
+    pub(crate) fn crash(&mut self, kept: usize) {
+        self.controller = None;
+        self.life += 1;
+        let kept = if self.is_overtaken() { 0 } else { kept };
+        let lost = std::mem::take(&mut self.unsynced);
+        self.disk.extend(lost.into_iter().take(kept));
+    }
+
+    /// Whether another process has appended since what is not synced was decided.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        let newest = self.disk.last().map_or(0, |record| record.seq);
+        self.unsynced.first().is_some_and(|record| record.seq <= newest)
+    }
+
+    /// A sync has ended.
+    pub(crate) fn synced(&mut self, seq: u64) {
+        let later = self.unsynced.iter().position(|record| record.seq > seq).unwrap_or(self.unsynced.len());
+        self.disk.extend(self.unsynced.drain(..later));
+    }
+}
+
+/// The clocks as the loop reads them.
+pub(crate) fn clocks(now: u64, skew: i64, rule: Option<Rule>) -> Now {
+    let wall = now as i64 + skew;
+    let monotonic = if rule == Some(Rule::WaitsAreMonotonic) { u64::try_from(wall.max(0)).unwrap_or(0) } else { now };
+    Now { monotonic: Elapsed(monotonic), wall: Timestamp(wall) }
+}
+
+/// What the loop believes that the provider promises.
+fn believed_traits(scenario: &Scenario, rule: Option<Rule>) -> ProviderTraits {
+    let mut traits = scenario.traits;
+    match rule {
+        Some(Rule::MissingIsNotGone) => traits.visible_within = Elapsed(0),
+        Some(Rule::LateRequestsCount) => traits.effective_within = Elapsed(0),
+        Some(Rule::LookBeforeAskingAgain) => traits.token_lifetime = Some(Elapsed(u64::MAX)),
+        Some(Rule::BootingIsNotSilence) => traits.boots_within = Elapsed(0),
+        Some(Rule::LastEventsAreRead) => traits.keeps_events = false,
+        _ => {}
+    }
+    traits
+}
+
+pub(crate) fn policy(rule: Option<Rule>) -> Policy {
+    let mut policy = Policy {
+        slots: 8,
+        heartbeat: Elapsed(5 * SECOND),
+        heartbeat_idle: Elapsed(SECOND),
+        saving: Elapsed(20 * SECOND),
+        ..Policy::default()
+    };
+    match rule {
+        Some(Rule::SilenceIsGivenUp) => policy.silence = Elapsed(u64::MAX),
+        Some(Rule::StrangersAreEnded) => policy.strangers = Elapsed(u64::MAX),
+        _ => {}
+    }
+    policy
+}

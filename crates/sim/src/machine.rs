@@ -1,0 +1,102 @@
+//! A simulated machine: what the cloud knows of it, the agent on it, and the ranks of its attempt.
+
+use control::{Supervisor, SupervisorInput, SupervisorOutput};
+use domain::wire::Entry;
+use domain::{AttemptId, Elapsed, Fence, InstanceId, RunId, Timestamp};
+
+/// A machine, from its rent to its end. Times are in microseconds of virtual time.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub instance: InstanceId,
+    pub rented: u64,
+    /// From when the cloud lists it.
+    pub visible: u64,
+    /// When its agent starts; none where it never does.
+    pub boots: Option<u64>,
+    pub ended: Option<u64>,
+    pub agent: Option<Supervisor>,
+    /// Changes with each agent and each timer, so that old timers are known.
+    pub timer: u64,
+    /// Number of the newest call, so that a late reply is known.
+    pub call: u64,
+    /// What the agent has on its disk.
+    pub spool: Vec<Entry>,
+    pub rank: Option<Rank>,
+    /// The agent stands still for ever.
+    pub is_frozen: bool,
+    /// Until when the network to it is cut.
+    pub cut_until: u64,
+    /// When the last call was answered: what a timer of the machine itself goes by.
+    pub renewed: u64,
+    /// When an agent was last heard, and that it was answered.
+    pub healthy_at: Option<u64>,
+}
+
+/// The ranks of an attempt.
+#[derive(Debug)]
+pub(crate) struct Rank {
+    pub run: RunId,
+    pub attempt: AttemptId,
+    pub fence: Fence,
+    pub step: u64,
+    pub is_staged: bool,
+    pub is_ending: bool,
+}
+
+impl Machine {
+    pub(crate) fn new(instance: InstanceId, rented: u64, visible: u64, boots: Option<u64>) -> Machine {
+        Machine {
+            instance,
+            rented,
+            visible,
+            boots,
+            ended: None,
+            agent: None,
+            timer: 0,
+            call: 0,
+            spool: Vec::new(),
+            rank: None,
+            is_frozen: false,
+            cut_until: 0,
+            renewed: rented,
+            healthy_at: None,
+        }
+    }
+
+    /// It is gone, with all that ran on it. Its disk is kept by the cloud.
+    pub(crate) fn end(&mut self, now: u64) {
+        self.ended.get_or_insert(now);
+        self.agent = None;
+        self.rank = None;
+        self.timer += 1;
+    }
+
+    /// The agent process dies, and its ranks with it; the machine keeps costing money.
+    pub(crate) fn lose_agent(&mut self) {
+        self.agent = None;
+        self.rank = None;
+        self.timer += 1;
+    }
+
+    /// Starts the agent.
+    pub(crate) fn boot(&mut self, now: u64, wall: i64) -> Vec<SupervisorOutput> {
+        let mut agent = Supervisor::new(self.instance.clone(), Timestamp(wall), Elapsed(FIRST_ANSWER));
+        self.boots = Some(now);
+        self.renewed = now;
+        let outputs = agent.step(SupervisorInput::Timer, Elapsed(0));
+        self.agent = Some(agent);
+        outputs
+    }
+
+    /// Time since the agent started.
+    pub(crate) fn age(&self, now: u64) -> Elapsed {
+        Elapsed(now - self.boots.unwrap_or(now))
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.ended.is_none()
+    }
+}
+
+/// How long an agent waits for the first answer.
+const FIRST_ANSWER: u64 = 120_000_000;

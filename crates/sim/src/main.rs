@@ -1,0 +1,150 @@
+//! `cargo xtask sim`: runs schedules on all cores, breaks the rules one by one, or explains one schedule.
+
+use std::io::Write;
+use std::ops::Range;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sim::{Failure, Rule, Scenario, ScheduleStats};
+
+const USAGE: &str = "\
+usage: cargo xtask sim [--seeds FIRST..LAST]            run these schedules; by default 0..10000
+       cargo xtask sim --rules [--seeds FIRST..LAST]    break each rule, and find the first schedule that fails
+       cargo xtask sim --explain SEED [--rule NAME]     print what happens in one schedule
+       cargo xtask sim --shrink SEED [--rule NAME]      print the calmest scenario in which a failing schedule still fails
+";
+
+/// Failing schedules that are printed.
+const PRINTED: usize = 10;
+
+#[allow(clippy::disallowed_methods, reason = "an executable reads its arguments")]
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut out = std::io::stdout().lock();
+    let done = match words.as_slice() {
+        [] => schedules(&mut out, 0..10_000),
+        ["--seeds", seeds] => range(seeds).and_then(|seeds| schedules(&mut out, seeds)),
+        ["--rules"] => rules(&mut out, 0..20_000),
+        ["--rules", "--seeds", seeds] => range(seeds).and_then(|seeds| rules(&mut out, seeds)),
+        ["--explain", seed] => number(seed).and_then(|seed| explain(&mut out, seed, None)),
+        ["--explain", seed, "--rule", name] => number(seed).and_then(|seed| explain(&mut out, seed, Some(rule(name)?))),
+        ["--shrink", seed] => number(seed).and_then(|seed| shrink(&mut out, seed, None)),
+        ["--shrink", seed, "--rule", name] => number(seed).and_then(|seed| shrink(&mut out, seed, Some(rule(name)?))),
+        _ => Err(USAGE.to_owned()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            let _ = std::io::stderr().write_all(format!("{}\n", why.trim_end()).as_bytes());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let wrong = || format!("error: `{text}` is no range of seeds; write for example `--seeds 0..10000`");
+    let (first, last) = text.split_once("..").ok_or_else(wrong)?;
+    let (first, last) = (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
+    if first < last { Ok(first..last) } else { Err(wrong()) }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("error: `{text}` is no seed; write a number"))
+}
+
+fn rule(name: &str) -> Result<Rule, String> {
+    let found = Rule::ALL.into_iter().find(|rule| format!("{rule:?}") == name);
+    found.ok_or_else(|| format!("error: `{name}` is no rule; there are {:?}", Rule::ALL))
+}
+
+/// Runs schedules on all cores.
+fn schedules(out: &mut impl Write, seeds: Range<u64>) -> Result<(), String> {
+    let before = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let next = AtomicU64::new(seeds.start);
+    let total = Mutex::new((ScheduleStats::default(), Vec::<Failure>::new()));
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let result = sim::check(seed, None);
+                    let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    match result {
+                        Ok(stats) => total.0.add(&stats),
+                        Err(failure) => total.1.push(failure),
+                    }
+                }
+            });
+        }
+    });
+    let seconds = (std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default() - before).as_secs_f64();
+    let (stats, mut failures) = total.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    failures.sort_by_key(|failure| failure.seed);
+    for failure in failures.iter().take(PRINTED) {
+        let _ = writeln!(out, "seed {}: {}", failure.seed, failure.why);
+    }
+    let count = seeds.end - seeds.start;
+    let _ = writeln!(
+        out,
+        "{count} schedules (seeds {seeds:?}) in {seconds:.0} s, {:.0} a second on {threads} cores: {} failed\n\
+         {} crashes of the loop, {} machines, {} calls to the provider, {} events",
+        count as f64 / seconds,
+        failures.len(),
+        stats.crashes,
+        stats.machines,
+        stats.calls,
+        stats.events
+    );
+    match failures.first() {
+        None => Ok(()),
+        Some(failure) => Err(format!("see what happens with `cargo xtask sim --explain {}`", failure.seed)),
+    }
+}
+
+/// Breaks each rule, and tells after how many schedules that is found.
+fn rules(out: &mut impl Write, seeds: Range<u64>) -> Result<(), String> {
+    let mut unfound = Vec::new();
+    for rule in Rule::ALL {
+        match seeds.clone().find_map(|seed| sim::check(seed, Some(rule)).err()) {
+            Some(failure) => {
+                let count = failure.seed - seeds.start + 1;
+                let _ = writeln!(out, "{:<26} found after {count:>5} schedules: {}", format!("{rule:?}"), failure.why);
+            }
+            None => unfound.push(rule),
+        }
+    }
+    if unfound.is_empty() { Ok(()) } else { Err(format!("nothing fails without {unfound:?}")) }
+}
+
+fn explain(out: &mut impl Write, seed: u64, rule: Option<Rule>) -> Result<(), String> {
+    let scenario = Scenario::draw(seed);
+    let _ = writeln!(out, "{scenario:#?}");
+    print_trace(out, sim::run(seed, scenario, rule, true))
+}
+
+fn shrink(out: &mut impl Write, seed: u64, rule: Option<Rule>) -> Result<(), String> {
+    let Some(scenario) = sim::shrink(seed, rule) else { return Err(format!("error: schedule {seed} does not fail")) };
+    let _ = writeln!(out, "{scenario:#?}");
+    print_trace(out, sim::run(seed, scenario, rule, true))
+}
+
+fn print_trace(out: &mut impl Write, result: Result<ScheduleStats, Failure>) -> Result<(), String> {
+    match result {
+        Ok(stats) => {
+            let _ = writeln!(out, "all is well: {stats:?}");
+            Ok(())
+        }
+        Err(failure) => {
+            for line in &failure.trace {
+                let _ = writeln!(out, "{line}");
+            }
+            Err(format!("schedule {}: {}", failure.seed, failure.why))
+        }
+    }
+}

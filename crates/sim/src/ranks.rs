@@ -1,0 +1,259 @@
+//! What happens on machines: agents boot, call and are answered; ranks make steps, save and die.
+
+use control::{StopReason, SupervisorInput, SupervisorOutput, is_decision};
+use domain::rank::Report;
+use domain::rental::MachineHandle;
+use domain::run::AttemptEnd;
+use domain::wire::{AgentEvent, HeartbeatReply, Start};
+use domain::{AttemptId, Cause, Elapsed, Finding};
+
+use crate::job::{SAVE_EVERY, STEPS, checkpointed, model, ready};
+use crate::machine::Rank;
+use crate::rule::Rule;
+use crate::scenario::SECOND;
+use crate::simulation::{ABANDONED, SimEvent, Simulation};
+
+/// An agent that has no reply after so long takes its call for lost.
+const CALL_DEADLINE: u64 = 15 * SECOND;
+
+/// A rank that was told nothing else saves its state within this time.
+const SAVE_WITHIN: u64 = 60 * SECOND;
+
+impl Simulation {
+    pub(crate) fn agent_boots(&mut self, handle: &MachineHandle) {
+        let (now, wall) = (self.now, self.wall());
+        let Some(machine) = self.cloud.machines.get_mut(handle).filter(|machine| machine.is_alive()) else { return };
+        let outputs = machine.boot(now, wall);
+        self.agent_does(handle, outputs);
+    }
+
+    pub(crate) fn agent_timer(&mut self, handle: &MachineHandle, timer: u64) {
+        if self.cloud.machines.get(handle).is_some_and(|machine| machine.timer == timer) {
+            self.tell_agent(handle, SupervisorInput::Timer);
+        }
+    }
+
+    pub(crate) fn reply_arrives(&mut self, handle: &MachineHandle, call: u64, reply: Option<Box<HeartbeatReply>>) {
+        let now = self.now;
+        let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
+        if machine.call != call || machine.agent.is_none() {
+            return;
+        }
+        // The next one has another number.
+        machine.call += 1;
+        if reply.is_some() {
+            machine.renewed = now;
+        }
+        self.tell_agent(handle, SupervisorInput::Answered(reply));
+    }
+
+    /// Gives an agent an input and does what it says.
+    fn tell_agent(&mut self, handle: &MachineHandle, input: SupervisorInput) {
+        let now = self.now;
+        let Some(machine) = self.cloud.machines.get_mut(handle).filter(|machine| !machine.is_frozen) else { return };
+        let age = machine.age(now);
+        let Some(agent) = &mut machine.agent else { return };
+        let outputs = agent.step(input, age);
+        self.agent_does(handle, outputs);
+    }
+
+    fn agent_does(&mut self, handle: &MachineHandle, outputs: Vec<SupervisorOutput>) {
+        for output in outputs {
+            let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
+            match output {
+                SupervisorOutput::Write(entry) => {
+                    if is_decision(&entry.event) && self.rule != Some(Rule::DecisionsAreSpooled) {
+                        machine.spool.push(entry);
+                    }
+                }
+                SupervisorOutput::Forget { all } => {
+                    if all && self.draws.below(2) == 0 {
+                        machine.spool.clear();
+                    }
+                }
+                SupervisorOutput::Call(heartbeat) => self.heartbeat(handle, Box::new(heartbeat)),
+                SupervisorOutput::Begin(start) => self.begin(handle, &start),
+                SupervisorOutput::End { why, within } => self.end_rank(handle, why, within),
+                SupervisorOutput::Leave(_) => {
+                    machine.lose_agent();
+                    if self.rule != Some(Rule::DeadManSwitch) {
+                        machine.end(self.now);
+                    }
+                }
+            }
+        }
+        let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
+        let Some(agent) = &machine.agent else { return };
+        machine.timer += 1;
+        let (due, timer) = (agent.due().0, machine.timer);
+        if due < u64::MAX {
+            let time = machine.boots.unwrap_or(0).saturating_add(due).max(self.now + 1);
+            self.at(time, SimEvent::AgentTimer { handle: handle.clone(), timer });
+        }
+    }
+
+    fn heartbeat(&mut self, handle: &MachineHandle, heartbeat: Box<domain::wire::Heartbeat>) {
+        let now = self.now;
+        let Some(machine) = self.cloud.machines.get(handle) else { return };
+        let (call, is_cut) = (machine.call, now < machine.cut_until);
+        let handle = handle.clone();
+        self.at(now + CALL_DEADLINE, SimEvent::ReplyArrives { handle: handle.clone(), call, reply: None });
+        if is_cut || self.chance(self.scenario.loss) {
+            return;
+        }
+        if self.chance(self.scenario.repeat) {
+            let again = now + self.delay() + self.draws.below(5 * SECOND);
+            self.at(again, SimEvent::HeartbeatArrives { handle: handle.clone(), call, heartbeat: heartbeat.clone() });
+        }
+        let arrives = now + self.delay();
+        self.at(arrives, SimEvent::HeartbeatArrives { handle, call, heartbeat });
+    }
+
+    fn begin(&mut self, handle: &MachineHandle, start: &Start) {
+        let store = self.stores.entry(start.run.clone()).or_default();
+        if store.fence.is_some_and(|fence| start.fence < fence) {
+            let finding = Finding::new(Cause::Fenced, "a newer attempt has taken over");
+            return self.ended(handle, &start.attempt, failed(finding));
+        }
+        store.fence = Some(start.fence);
+        let step = store.step;
+        let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
+        machine.rank = Some(Rank {
+            run: start.run.clone(),
+            attempt: start.attempt.clone(),
+            fence: start.fence,
+            step,
+            is_staged: false,
+            is_ending: false,
+        });
+        let staged = self.now + SECOND + self.draws.below(10 * SECOND);
+        self.at(staged, SimEvent::RankWorks { handle: handle.clone(), attempt: start.attempt.clone() });
+    }
+
+    pub(crate) fn rank_works(&mut self, handle: &MachineHandle, attempt: &AttemptId) {
+        let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
+        let Some(rank) = machine.rank.as_mut().filter(|rank| rank.attempt == *attempt && !rank.is_ending) else {
+            return;
+        };
+        let mut events = Vec::new();
+        if rank.is_staged {
+            rank.step += 1;
+        } else {
+            rank.is_staged = true;
+            events.extend([AgentEvent::Started, reported(ready(rank.step))]);
+        }
+        let (step, run, fence) = (rank.step, rank.run.clone(), rank.fence);
+        if step % SAVE_EVERY == 0 || step >= STEPS {
+            if !self.commit(&run, fence, step) {
+                let finding = Finding::new(Cause::Fenced, "a newer attempt has taken over");
+                return self.ended(handle, attempt, failed(finding));
+            }
+            events.push(reported(checkpointed(step)));
+        }
+        if !events.is_empty() {
+            self.tell_agent(handle, SupervisorInput::Happened { attempt: attempt.clone(), events });
+        }
+        if step >= STEPS {
+            let is_frozen = self.cloud.machines.get(handle).is_some_and(|machine| machine.is_frozen);
+            if !is_frozen {
+                self.stores.entry(run).or_default().completions += 1;
+            }
+            return self.ended(handle, attempt, AttemptEnd::Trained { model: model(step) });
+        }
+        let next = self.now + 2 * SECOND + self.draws.below(8 * SECOND);
+        self.at(next, SimEvent::RankWorks { handle: handle.clone(), attempt: attempt.clone() });
+    }
+
+    /// Saves a state; false where a newer attempt owns the run.
+    fn commit(&mut self, run: &domain::RunId, fence: domain::Fence, step: u64) -> bool {
+        let store = self.stores.entry(run.clone()).or_default();
+        if store.fence.is_some_and(|newest| fence < newest) {
+            return false;
+        }
+        store.step = store.step.max(step);
+        true
+    }
+
+    fn end_rank(&mut self, handle: &MachineHandle, why: StopReason, within: Option<Elapsed>) {
+        let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
+        let Some(rank) = &mut machine.rank else { return };
+        let attempt = rank.attempt.clone();
+        match why {
+            StopReason::Stop | StopReason::LeaseOver if rank.is_ending => {}
+            StopReason::Stop | StopReason::LeaseOver => {
+                rank.is_ending = true;
+                let within = within.map_or(SAVE_WITHIN, |within| within.0);
+                let needed = self.draws.below(40 * SECOND);
+                let is_saved = needed <= within;
+                let done = self.now + needed.min(within);
+                self.at(done, SimEvent::RankSaved { handle: handle.clone(), attempt, is_saved });
+            }
+            StopReason::Leave | StopReason::Replaced | StopReason::Signalled | StopReason::Hang(_) => {
+                self.at(self.now, SimEvent::RankSaved { handle: handle.clone(), attempt, is_saved: false });
+            }
+        }
+    }
+
+    pub(crate) fn rank_saved(&mut self, handle: &MachineHandle, attempt: &AttemptId, is_saved: bool) {
+        let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
+        let Some(rank) = machine.rank.as_ref().filter(|rank| rank.attempt == *attempt) else { return };
+        let (run, fence, step) = (rank.run.clone(), rank.fence, rank.step);
+        let end = if is_saved && self.commit(&run, fence, step) {
+            AttemptEnd::Stopped { step: Some(step) }
+        } else {
+            failed(Finding::new(Cause::InstanceLost, "ended before its state was saved"))
+        };
+        self.ended(handle, attempt, end);
+    }
+
+    fn ended(&mut self, handle: &MachineHandle, attempt: &AttemptId, end: AttemptEnd) {
+        if let Some(machine) = self.cloud.machines.get_mut(handle) {
+            machine.rank = None;
+        }
+        self.tell_agent(handle, SupervisorInput::Ended { attempt: attempt.clone(), end });
+    }
+
+    pub(crate) fn machine_fault(&mut self, handle: &MachineHandle) {
+        let kind = self.draws.below(5);
+        let cut = self.now + self.draws.below(300 * SECOND);
+        let now = self.now;
+        let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
+        match kind {
+            0 => machine.end(now),
+            1 => machine.lose_agent(),
+            2 => machine.is_frozen = machine.agent.is_some(),
+            3 => machine.cut_until = cut,
+            _ => {
+                if let Some(rank) = &machine.rank {
+                    let attempt = rank.attempt.clone();
+                    let finding = Finding::new(Cause::Killed, "rank 0 was ended by signal 9");
+                    self.ended(handle, &attempt, failed(finding));
+                }
+            }
+        }
+    }
+
+    /// The machine's own timer: it powers off when its agent was not answered for long.
+    pub(crate) fn watchdog(&mut self) {
+        let now = self.now;
+        self.at(now + 60 * SECOND, SimEvent::Watchdog);
+        // It would hide that one of these is broken, as braces hide a missing belt.
+        let hides = matches!(self.rule, Some(Rule::StrangersAreEnded | Rule::EndIsRepeated | Rule::SilenceIsGivenUp));
+        if self.rule == Some(Rule::DeadManSwitch) || (hides && !self.scenario.is_abandoned) {
+            return;
+        }
+        for machine in self.cloud.machines.values_mut().filter(|machine| machine.is_alive()) {
+            if now >= machine.renewed + ABANDONED {
+                machine.end(now);
+            }
+        }
+    }
+}
+
+fn failed(finding: Finding) -> AttemptEnd {
+    AttemptEnd::Failed { finding, exit_code: None }
+}
+
+fn reported(report: Report) -> AgentEvent {
+    AgentEvent::Reported { rank: 0, report }
+}

@@ -1,0 +1,93 @@
+//! What a schedule is like, drawn from its seed: how the cloud, the network and the users behave, and for how long.
+
+use domain::Elapsed;
+use domain::random::{Draws, key};
+use domain::rental::ProviderTraits;
+
+/// One second, in microseconds.
+pub(crate) const SECOND: u64 = 1_000_000;
+
+/// What a schedule is like. Chances are in percent.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// How long faults happen, in microseconds.
+    pub storm: u64,
+    /// Runs that are submitted.
+    pub runs: u32,
+    /// What the provider promises, and keeps.
+    pub traits: ProviderTraits,
+    /// How long a machine takes to boot, at most, in microseconds.
+    pub boot: u64,
+    /// A request or its reply is lost.
+    pub loss: u64,
+    /// A message takes up to so long, in microseconds.
+    pub delay: u64,
+    /// A message arrives twice.
+    pub repeat: u64,
+    /// A launch is refused for want of capacity.
+    pub refusal: u64,
+    /// A request is throttled.
+    pub throttle: u64,
+    /// A view is incomplete and misses machines.
+    pub partial: u64,
+    /// The loop crashes between two outputs, in tenths of a percent.
+    pub crash: u64,
+    /// Every ten seconds, each machine meets a fault.
+    pub machine_fault: u64,
+    /// Every ten seconds, a user stops or resumes a run.
+    pub user: u64,
+    /// The wall clock is set back and forth.
+    pub is_skewed: bool,
+    /// Whether runs have a budget that does not suffice.
+    pub is_budgeted: bool,
+    /// The loop never comes back after its first crash.
+    pub is_abandoned: bool,
+    /// The log is once put back from a copy.
+    pub is_restored: bool,
+    /// The cloud holds a machine with our tag that the log never knew, and whose agent is dead.
+    pub has_leftover: bool,
+}
+
+impl Scenario {
+    /// The scenario of a seed. One in four is calm but for delays, so that exact promises can be checked.
+    pub fn draw(seed: u64) -> Scenario {
+        let mut draws = Draws::new(key(seed, [1]));
+        let is_calm = draws.below(4) == 0;
+        let mut chance = |most: u64| if is_calm { 0 } else { draws.below(most + 1) };
+        let (loss, repeat, refusal, throttle) = (chance(15), chance(10), chance(20), chance(10));
+        let (partial, crash, machine_fault, user) = (chance(20), chance(20), chance(8), chance(10));
+        let is_skewed = chance(1) == 1;
+        let has_tokens = draws.below(4) > 0;
+        let boot = 10 * SECOND + draws.below(230 * SECOND);
+        Scenario {
+            storm: 240 * SECOND + draws.below(600 * SECOND),
+            runs: 1 + draws.below(2) as u32,
+            traits: ProviderTraits {
+                visible_within: Elapsed(draws.below(60 * SECOND)),
+                effective_within: Elapsed(2 * SECOND + draws.below(20 * SECOND)),
+                boots_within: Elapsed(boot + 30 * SECOND),
+                // A lifetime so short that it runs out in some schedules; or none.
+                token_lifetime: has_tokens.then(|| Elapsed(600 * SECOND + draws.below(86_400 * SECOND))),
+                observe_every: Elapsed(5 * SECOND),
+                billing_step: Elapsed(0),
+                keeps_events: true,
+                concurrency: 4,
+            },
+            boot,
+            loss,
+            delay: 10_000 + draws.below(SECOND),
+            repeat,
+            refusal,
+            throttle,
+            partial,
+            crash,
+            machine_fault,
+            user,
+            is_skewed,
+            is_budgeted: is_calm && draws.below(2) == 0,
+            is_abandoned: !is_calm && draws.below(12) == 0,
+            is_restored: !is_calm && draws.below(12) == 0,
+            has_leftover: draws.below(12) == 0,
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Makes a failing schedule simpler: faults are taken out one kind at a time, for as long as it still fails.
+
+use crate::rule::Rule;
+use crate::scenario::{SECOND, Scenario};
+use crate::verdict::run;
+
+/// The calmest scenario in which the schedule of a seed still fails; none where it does not fail at all.
+pub fn shrink(seed: u64, rule: Option<Rule>) -> Option<Scenario> {
+    let fails = |scenario: &Scenario| run(seed, scenario.clone(), rule, false).is_err();
+    let mut scenario = Scenario::draw(seed);
+    if !fails(&scenario) {
+        return None;
+    }
+    let simpler: [fn(&mut Scenario); 12] = [
+        |scenario| scenario.runs = 1,
+        |scenario| scenario.loss = 0,
+        |scenario| scenario.repeat = 0,
+        |scenario| scenario.refusal = 0,
+        |scenario| scenario.throttle = 0,
+        |scenario| scenario.partial = 0,
+        |scenario| scenario.crash = 0,
+        |scenario| scenario.machine_fault = 0,
+        |scenario| scenario.user = 0,
+        |scenario| scenario.is_skewed = false,
+        |scenario| scenario.is_restored = false,
+        |scenario| scenario.storm = (scenario.storm / 2).max(30 * SECOND),
+    ];
+    // A second time over, for what was needed only because of something else.
+    for change in simpler.iter().chain(&simpler) {
+        let mut calmer = scenario.clone();
+        change(&mut calmer);
+        if fails(&calmer) {
+            scenario = calmer;
+        }
+    }
+    Some(scenario)
+}

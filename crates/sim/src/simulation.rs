@@ -1,0 +1,347 @@
+//! One schedule: everything that happens, in virtual time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use control::{ControllerInput, ControllerOutput, ReplyId, WatchedWork};
+use domain::event::Event;
+use domain::random::{Draws, key};
+use domain::rental::{MachineHandle, ProviderAnswer, ProviderCall};
+use domain::run::{InstanceState, RunState};
+use domain::wire::{Heartbeat, HeartbeatReply};
+use domain::{AttemptId, Fence, InstanceId, Money, RunId};
+use plan::World;
+
+use crate::cloud::Cloud;
+use crate::job::rate;
+use crate::loop_process::{LoopProcess, clocks};
+use crate::rule::Rule;
+use crate::scenario::{SECOND, Scenario};
+
+/// Counts of one schedule.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ScheduleStats {
+    /// Crashes of the loop.
+    pub crashes: u64,
+    /// Machines that were rented.
+    pub machines: u64,
+    /// Calls to the provider.
+    pub calls: u64,
+    /// Events in the log at the end.
+    pub events: u64,
+}
+
+impl ScheduleStats {
+    /// Adds those of another schedule.
+    pub fn add(&mut self, other: &ScheduleStats) {
+        self.crashes += other.crashes;
+        self.machines += other.machines;
+        self.calls += other.calls;
+        self.events += other.events;
+    }
+}
+
+/// What is on its way, or due.
+#[derive(Debug)]
+pub(crate) enum SimEvent {
+    LoopStarts,
+    LoopWakes { life: u64 },
+    Synced { life: u64, seq: u64 },
+    CallArrives { life: u64, id: control::CallId, call: ProviderCall, is_answered: bool },
+    AnswerArrives { life: u64, id: control::CallId, answer: ProviderAnswer },
+    AgentBoots(MachineHandle),
+    AgentTimer { handle: MachineHandle, timer: u64 },
+    HeartbeatArrives { handle: MachineHandle, call: u64, heartbeat: Box<Heartbeat> },
+    ReplyArrives { handle: MachineHandle, call: u64, reply: Option<Box<HeartbeatReply>> },
+    RankWorks { handle: MachineHandle, attempt: AttemptId },
+    RankSaved { handle: MachineHandle, attempt: AttemptId, is_saved: bool },
+    UserSubmits(RunId),
+    Faults,
+    Watchdog,
+    Calm,
+    UserResumes,
+}
+
+/// What a run has on durable storage that outlives its machines.
+#[derive(Debug, Default)]
+pub(crate) struct Store {
+    pub fence: Option<Fence>,
+    pub step: u64,
+    pub completions: u32,
+}
+
+pub(crate) enum ReplyTo {
+    Agent { handle: MachineHandle, call: u64 },
+    User(RunId),
+}
+
+/// The whole simulated world.
+pub(crate) struct Simulation {
+    pub scenario: Scenario,
+    pub rule: Option<Rule>,
+    pub draws: Draws,
+    pub now: u64,
+    pub skew: i64,
+    pub order: u64,
+    pub queue: BTreeMap<(u64, u64), SimEvent>,
+    pub process: LoopProcess,
+    pub cloud: Cloud,
+    pub stores: BTreeMap<RunId, Store>,
+    pub runs: Vec<RunId>,
+    pub acknowledged: BTreeSet<RunId>,
+    pub budget: Option<Money>,
+    pub replies: BTreeMap<ReplyId, ReplyTo>,
+    pub last_reply: u64,
+    pub requests: u64,
+    pub ended_once: BTreeSet<InstanceId>,
+    /// Launches that were refused: no delivery of the same request rents anything.
+    pub refused: BTreeSet<(u64, control::CallId)>,
+    /// Launches of which a delivery has rented a machine: no other is refused.
+    pub rented: BTreeSet<(u64, control::CallId)>,
+    pub is_stormy: bool,
+    pub is_restored: bool,
+    pub violation: Option<String>,
+    pub stats: ScheduleStats,
+    pub trace: Option<Vec<String>>,
+}
+
+/// Between two rounds of faults.
+pub(crate) const ROUND: u64 = 10 * SECOND;
+
+/// A machine whose agent was not answered for so long ends itself.
+pub(crate) const ABANDONED: u64 = 1_800 * SECOND;
+
+impl Simulation {
+    pub(crate) fn new(seed: u64, scenario: Scenario, rule: Option<Rule>) -> Simulation {
+        let mut draws = Draws::new(key(seed, [2]));
+        let runs: Vec<RunId> = (1..=scenario.runs).map(|number| RunId::new(format!("r{number}"))).collect();
+        let budget = scenario.is_budgeted.then(|| {
+            let seconds = 100 + draws.below(400);
+            rate().cost(domain::Elapsed(seconds * SECOND))
+        });
+        let mut simulation = Simulation {
+            rule,
+            draws,
+            now: 0,
+            skew: 0,
+            order: 0,
+            queue: BTreeMap::new(),
+            process: LoopProcess::new(),
+            cloud: Cloud::default(),
+            stores: BTreeMap::new(),
+            acknowledged: BTreeSet::new(),
+            budget,
+            replies: BTreeMap::new(),
+            last_reply: 0,
+            requests: 0,
+            ended_once: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            rented: BTreeSet::new(),
+            is_stormy: true,
+            is_restored: false,
+            violation: None,
+            stats: ScheduleStats::default(),
+            trace: None,
+            runs: runs.clone(),
+            scenario,
+        };
+        if simulation.scenario.has_leftover {
+            simulation.cloud.hold_leftover();
+        }
+        simulation.at(0, SimEvent::LoopStarts);
+        for run in runs {
+            let when = simulation.draws.below(60 * SECOND);
+            simulation.at(when, SimEvent::UserSubmits(run));
+        }
+        simulation.at(ROUND, SimEvent::Faults);
+        simulation.at(60 * SECOND, SimEvent::Watchdog);
+        simulation.at(simulation.scenario.storm, SimEvent::Calm);
+        simulation
+    }
+
+    /// What was written is on disk, unless another process has appended before: then the loop starts over from the log.
+    fn sync(&mut self, seq: u64) {
+        if !self.process.is_overtaken() {
+            self.process.synced(seq);
+            return self.deliver(ControllerInput::Durable { seq });
+        }
+        self.process.unsynced.clear();
+        match (World::replay(&self.process.disk), &mut self.process.controller) {
+            (Ok(world), Some(controller)) => {
+                // Replies that were held back are lost.
+                controller.restart(world);
+                self.deliver(ControllerInput::Timer);
+            }
+            (Ok(_), None) => {}
+            (Err(illegal), _) => self.violate(format!("the log cannot be replayed: {illegal}")),
+        }
+    }
+
+    /// Lets the next thing happen; false when nothing will.
+    pub(crate) fn advance(&mut self) -> bool {
+        let Some(((time, _), event)) = self.queue.pop_first() else { return false };
+        self.now = time;
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>12.6} {event:.400?}", time as f64 / 1e6));
+        }
+        self.happen(event);
+        true
+    }
+
+    fn happen(&mut self, event: SimEvent) {
+        match event {
+            SimEvent::LoopStarts => self.start_loop(),
+            SimEvent::LoopWakes { life } => {
+                let monotonic = clocks(self.now, self.skew, self.rule).monotonic.0;
+                if life == self.process.life && monotonic >= self.process.wake {
+                    self.deliver(ControllerInput::Timer);
+                }
+            }
+            SimEvent::Synced { life, seq } => {
+                if life == self.process.life {
+                    self.sync(seq);
+                }
+            }
+            SimEvent::CallArrives { life, id, call, is_answered } => self.call_arrives(life, id, &call, is_answered),
+            SimEvent::AnswerArrives { life, id, answer } => {
+                if life == self.process.life {
+                    self.deliver(ControllerInput::Answered { call: id, answer });
+                }
+            }
+            SimEvent::AgentBoots(handle) => self.agent_boots(&handle),
+            SimEvent::AgentTimer { handle, timer } => self.agent_timer(&handle, timer),
+            SimEvent::HeartbeatArrives { handle, call, heartbeat } => self.heartbeat_arrives(handle, call, heartbeat),
+            SimEvent::ReplyArrives { handle, call, reply } => self.reply_arrives(&handle, call, reply),
+            SimEvent::RankWorks { handle, attempt } => self.rank_works(&handle, &attempt),
+            SimEvent::RankSaved { handle, attempt, is_saved } => self.rank_saved(&handle, &attempt, is_saved),
+            SimEvent::UserSubmits(run) => self.user_submits(run),
+            SimEvent::Faults => self.faults(),
+            SimEvent::Watchdog => self.watchdog(),
+            SimEvent::Calm => self.calm(),
+            SimEvent::UserResumes => self.user_resumes(),
+        }
+    }
+
+    pub(crate) fn at(&mut self, time: u64, event: SimEvent) {
+        self.order += 1;
+        self.queue.insert((time.max(self.now), self.order), event);
+    }
+
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
+        self.is_stormy && percent > 0 && self.draws.below(100) < percent
+    }
+
+    pub(crate) fn delay(&mut self) -> u64 {
+        self.draws.below(self.scenario.delay) + 1
+    }
+
+    pub(crate) fn wall(&self) -> i64 {
+        self.now as i64 + self.skew
+    }
+
+    pub(crate) fn violate(&mut self, why: String) {
+        self.violation.get_or_insert(why);
+    }
+
+    pub(crate) fn start_loop(&mut self) {
+        if self.process.controller.is_some() {
+            return;
+        }
+        let now = clocks(self.now, self.skew, self.rule);
+        if let Err(why) = self.process.start(&self.scenario, self.rule, now) {
+            return self.violate(format!("the log cannot be replayed: {why}"));
+        }
+        let runs = self.runs.iter().cloned().collect();
+        self.deliver(ControllerInput::Watched(WatchedWork { runs, sweeps: BTreeSet::new() }));
+    }
+
+    /// Gives the loop an input, and does what it says; it may crash between any two outputs.
+    pub(crate) fn deliver(&mut self, input: ControllerInput) {
+        let now = clocks(self.now, self.skew, self.rule);
+        let Some(controller) = &mut self.process.controller else { return };
+        let outputs = match controller.step(input, now) {
+            Ok(outputs) => outputs,
+            Err(mistake) => return self.violate(mistake.to_string()),
+        };
+        let life = self.process.life;
+        let mut durable_at_once = None;
+        for output in outputs {
+            if self.is_stormy && self.draws.below(1000) < self.scenario.crash {
+                return self.crash();
+            }
+            if let (ControllerOutput::Append(records), Some(Rule::DurableBeforeTold)) = (&output, self.rule) {
+                durable_at_once = records.last().map(|record| record.seq);
+            }
+            self.emit(output, life);
+        }
+        if let Some(seq) = durable_at_once {
+            self.deliver(ControllerInput::Durable { seq });
+        }
+    }
+
+    fn emit(&mut self, output: ControllerOutput, life: u64) {
+        match output {
+            ControllerOutput::Append(records) => {
+                records.iter().for_each(|record| self.check_release(&record.event));
+                if let Some(seq) = records.last().map(|record| record.seq) {
+                    self.process.unsynced.extend(records);
+                    let sync = 100 + self.draws.below(30_000);
+                    self.at(self.now + sync, SimEvent::Synced { life, seq });
+                    if self.chance(self.scenario.user / 4) {
+                        self.stop_beside();
+                    }
+                }
+            }
+            ControllerOutput::Call { id, call, .. } => self.call(life, id, call),
+            ControllerOutput::Reply(reply) => self.reply(reply.to, reply.reply),
+            ControllerOutput::Taken { to, result } => {
+                if let Some(ReplyTo::User(run)) = self.replies.remove(&to) {
+                    // Refused because it is there already: an earlier request has arrived.
+                    let known =
+                        result.is_ok() || self.process.disk.iter().any(|record| is_submission(&record.event, &run));
+                    if known {
+                        self.acknowledged.insert(run);
+                    }
+                }
+            }
+            ControllerOutput::Keep { .. } => {}
+            ControllerOutput::Note(note) if note.is_mistake => self.violate(format!("{}: {}", note.subject, note.text)),
+            ControllerOutput::Note(_) => {}
+            ControllerOutput::WakeAt(at) => {
+                self.process.wake = at.0;
+                let monotonic = clocks(self.now, self.skew, self.rule).monotonic.0;
+                let time = self.now.saturating_add(at.0.saturating_sub(monotonic));
+                self.at(time, SimEvent::LoopWakes { life });
+            }
+        }
+    }
+
+    /// A machine is not given up while it boots, or while its agent is well, for a run that goes on.
+    fn check_release(&mut self, event: &Event) {
+        let Event::ReleaseIntended { instance } = event else { return };
+        let Some(controller) = &self.process.controller else { return };
+        let world = controller.world();
+        let Some(known) = world.instances.get(instance) else { return };
+        let goes_on = world
+            .runs
+            .get(&known.run)
+            .is_some_and(|run| !run.state.is_final() && !matches!(run.state, RunState::Stopping { .. }));
+        let mut machines = self.cloud.machines.values().filter(|machine| machine.instance == *instance);
+        // Of two machines for one request, one may be lost.
+        let (Some(machine), None) = (machines.next(), machines.next()) else { return };
+        if !goes_on || !machine.is_alive() || machine.is_frozen || self.is_restored {
+            return;
+        }
+        let boots =
+            machine.boots.is_some_and(|boots| self.now < boots && self.now < machine.rented + self.scenario.boot);
+        let is_heard = machine.agent.is_some() && machine.healthy_at.is_some_and(|at| self.now < at + 60 * SECOND);
+        if boots || (is_heard && known.state == InstanceState::Releasing) {
+            let what = if boots { "while it booted" } else { "while its agent was well" };
+            self.violate(format!("{instance} was given up {what}"));
+        }
+    }
+}
+
+/// Whether an event asks for this run.
+pub(crate) fn is_submission(event: &Event, run: &RunId) -> bool {
+    matches!(event, Event::Submitted(submitted) if submitted.run == *run)
+}
