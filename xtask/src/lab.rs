@@ -1,6 +1,9 @@
 //! `cargo xtask lab`: real back-ends of other makers on this machine, to try things by hand. Tests start their own.
 //!
-//! Today there is one, moto for S3. It is a process of its own, and `target/lab` holds its number and its log.
+//! Here is moto for S3: it is a process of its own, and `target/lab` holds its number and its log. [`hosts`] are machines
+//! that can be reached over SSH.
+
+pub mod hosts;
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -15,7 +18,8 @@ use crate::{build, peers, setup};
 
 const USAGE: &str = "\
 usage: cargo xtask lab start [PORT]   start moto, which speaks S3, on loopback
-       cargo xtask lab stop           end it";
+       cargo xtask lab stop           end it
+       cargo xtask lab hosts …        start and stop machines that can be reached over SSH";
 
 /// What stands in moto's command line, so that no other process is ended by a number that was given anew.
 const WORD: &str = "moto.server";
@@ -24,6 +28,7 @@ const WORD: &str = "moto.server";
 pub fn lab(root: &Path, arguments: &[String]) -> Outcome {
     let folder = build::target(root).join("lab");
     match arguments {
+        [verb, rest @ ..] if verb == "hosts" => hosts::hosts(root, rest),
         [verb] if verb == "start" => start(&folder, TcpListener::bind("127.0.0.1:0")?.local_addr()?.port()),
         [verb, port] if verb == "start" => start(&folder, port.parse().map_err(|_| USAGE)?),
         [verb] if verb == "stop" => Ok(match running(&folder) {

@@ -33,7 +33,7 @@ usage: cargo xtask COMMAND
   sim [ARGS…]      run the control protocol against a simulated cloud, thousands of schedules a second
   bench [ARGS…]    step time against PyTorch, a run's step against the bare one, scores against torchvision, plans
   fit FOLDER       fit the planner's numbers to tables of measurements; writes catalog/fitted.json
-  lab [ARGS…]      start and stop moto, which speaks S3, to try things by hand
+  lab [ARGS…]      start and stop moto, which speaks S3, and hosts that speak SSH, to try things by hand
   wheel [--test]   build the Python package from crates/door, and try it with PyTorch
   cuda [FOLDER]    build the library for exchange over NCCL and CUDA graphs, against the PyTorch that pip put in FOLDER
   docs [--check]   write the documents that are generated from types, or check that they are not stale
