@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use xtask::doing::{self, Outcome, step};
+use xtask::lab::hosts;
 use xtask::{build, peers};
 
 use crate::{chaos, check};
@@ -17,6 +18,10 @@ const CHAOS_RUNS: [&str; 2] = ["100", "1000"];
 
 /// Schedules of the simulated control protocol in the whole.
 const SCHEDULES: u64 = 50_000;
+
+/// Machines that tests may reach over SSH, and the variable in which they find the lab's folder.
+const LAB_HOSTS: u8 = 4;
+const LAB_FOLDER: &str = "GRADUS_LAB_HOSTS";
 
 /// Its tests train.
 const TRAINER: &str = "gradus-train";
@@ -61,10 +66,33 @@ fn whole(root: &Path, chaos_runs: &str) -> Outcome {
         tests.env("PYTHONPATH", peers::moto()?);
         doing::run(&mut tests, "`cargo xtask lab start` starts the same moto to try by hand")
     })?;
+    step("hosts, over SSH", || over_ssh(root))?;
     step("schedules", || sim(root, &["--seeds".to_owned(), format!("0..{SCHEDULES}")]))?;
     let arguments = ["--runs", chaos_runs, "--seed", "1"].map(str::to_owned);
     let line = step("chaos", || chaos::chaos(root, &arguments))?;
     Ok(format!("{line}\neverything passed"))
+}
+
+/// Starts hosts that speak SSH, and runs the tests that need them: those called `hosts`, of any crate.
+fn over_ssh(root: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    if let Some(obstacle) = hosts::requirements::obstacle() {
+        // Root in CI has chosen to run everything.
+        if matches!(missing(), check::Missing::Fails) && hosts::requirements::is_root() {
+            return Err(obstacle.into());
+        }
+        eprintln!("xtask: hosts were left out: {}", obstacle.lines().next().unwrap_or_default());
+        return Ok(());
+    }
+    let folder = build::target(root).join("lab/test-hosts");
+    // What a killed run of the tests may have left.
+    hosts::down(&folder)?;
+    let tested = hosts::up(root, &folder, LAB_HOSTS).and_then(|_| {
+        let mut tests = doing::cargo(root, &["test", "--release", "--workspace", "--test", "hosts", "--", "--ignored"]);
+        tests.env(LAB_FOLDER, &folder);
+        doing::run(&mut tests, "`cargo xtask lab hosts up 2` starts such hosts to try by hand")
+    });
+    let removed = hosts::down(&folder);
+    tested.and(removed.map(drop))
 }
 
 /// Runs schedules of the control protocol against a simulated cloud.
