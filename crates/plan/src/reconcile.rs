@@ -5,6 +5,7 @@
 
 mod due;
 mod limits;
+mod lost;
 mod observed;
 
 use domain::event::RunEnd;
@@ -34,6 +35,8 @@ pub struct Policy {
     /// A machine whose agent has not spoken for so long is given up: longer than its lease, after which it ends itself.
     /// One whose agent has never spoken is given the time that its provider takes to boot it.
     pub silence: Elapsed,
+    /// The same for a machine whose provider cannot prove its end: waiting proves nothing more.
+    pub silence_remote: Elapsed,
     /// Wait before a launch that is in doubt is asked for again; doubled each time, up to `backoff_max`.
     pub doubt: Elapsed,
     /// How long an agent may go on without a reply before it saves, ends its ranks and leaves.
@@ -44,6 +47,8 @@ pub struct Policy {
     pub heartbeat_idle: Elapsed,
     /// A machine with our tag that no run has is ended after so long.
     pub strangers: Elapsed,
+    /// A run whose machine was given up goes on elsewhere when its end was not proved after so long.
+    pub replace: Elapsed,
 }
 
 impl Policy {
@@ -74,11 +79,13 @@ impl Default for Policy {
             backoff_max: Elapsed(60_000_000),
             saving: Elapsed(60_000_000),
             silence: Elapsed(120_000_000),
+            silence_remote: Elapsed(45_000_000),
             doubt: Elapsed(1_000_000),
             lease: Elapsed(60_000_000),
             heartbeat: Elapsed(200_000),
             heartbeat_idle: Elapsed(20_000),
             strangers: Elapsed(600_000_000),
+            replace: Elapsed(10_000_000),
         }
     }
 }
@@ -140,7 +147,7 @@ pub struct SubmitTrial {
 /// What to do now, earlier runs first.
 pub fn reconcile(world: &World, facts: &ObservedState, policy: &Policy) -> Vec<Action> {
     let mut actions = Vec::new();
-    let mut room = Room::of(world, policy);
+    let mut room = Room::of(world, facts, policy);
     let mut runs: Vec<(&RunId, &Run)> = world.open_runs().collect();
     runs.sort_by_key(|(_, run)| run.order);
     for (id, run) in runs {
@@ -181,14 +188,13 @@ fn for_instance(
     let is_stopping = matches!(run.state, RunState::Stopping { .. });
     let is_silent = is_silent(facts, policy, id, instance);
     let rented_for = |elapsed| Usage { started: instance.started.unwrap_or(instance.intended), elapsed };
+    let failed = |why: String| {
+        let attempt = world.active_attempt(run).filter(|(_, state)| state.instance == *id);
+        let finding = Finding::new(Cause::InstanceLost, why);
+        attempt.map(|(attempt, _)| Action::FailAttempt { attempt: attempt.clone(), finding })
+    };
     let gone = |usage: Usage| {
-        let mut actions = Vec::new();
-        if let Some((attempt, state)) = world.active_attempt(run)
-            && state.instance == *id
-        {
-            let finding = Finding::new(Cause::InstanceLost, format!("instance `{id}` is gone"));
-            actions.push(Action::FailAttempt { attempt: attempt.clone(), finding });
-        }
+        let mut actions: Vec<Action> = failed(format!("instance `{id}` is gone")).into_iter().collect();
         actions.push(Action::RecordRelease { instance: id.clone(), usage });
         actions
     };
@@ -201,7 +207,14 @@ fn for_instance(
         (InstanceState::Releasing, Some(Sight::Unknown)) if facts.is_gone_by_absence(id, instance) => {
             gone(rented_for(facts.rent(id, instance).unwrap_or_default()))
         }
-        (InstanceState::Releasing, _) => vec![Action::Terminate { instance: id.clone() }],
+        (InstanceState::Releasing, _) => {
+            if let Some(usage) = lost::abandoned(facts, policy, id, instance) {
+                return gone(usage);
+            }
+            let is_lost = lost::is_lost(facts, policy, id, instance);
+            let lost = failed(format!("instance `{id}` cannot be reached")).filter(|_| is_lost);
+            lost.into_iter().chain([Action::Terminate { instance: id.clone() }]).collect()
+        }
         (InstanceState::Intended, _) if run.state.is_final() || is_stopping => {
             vec![Action::Release { instance: id.clone() }]
         }
@@ -240,7 +253,10 @@ fn patience(facts: &ObservedState, policy: &Policy, instance: &Instance) -> Elap
         InstanceState::Intended | InstanceState::Launching => {
             facts.traits_of(instance).map_or(policy.silence, |traits| traits.boots_within.max(policy.silence))
         }
-        InstanceState::Up | InstanceState::Releasing | InstanceState::Released { .. } => policy.silence,
+        InstanceState::Up | InstanceState::Releasing | InstanceState::Released { .. } => {
+            let is_remote = facts.traits_of(instance).is_some_and(|traits| traits.abandoned_within.is_some());
+            if is_remote { policy.silence_remote } else { policy.silence }
+        }
     }
 }
 
@@ -265,7 +281,8 @@ fn for_run(
     if !facts.attended.contains(id) || !rested(facts, policy, id, run) {
         return None;
     }
-    match world.live_instance(run) {
+    let reachable = |(id, instance): &(&InstanceId, &Instance)| !lost::is_lost(facts, policy, id, instance);
+    match world.live_instance(run).filter(reachable) {
         // Its end is written down first; the next round sees that.
         Some((instance, _)) if matches!(facts.sights.get(instance), Some(Sight::Gone(_))) => None,
         Some((instance, rented)) if is_silent(facts, policy, instance, rented) => None,
@@ -293,9 +310,10 @@ struct Room {
 }
 
 impl Room {
-    fn of(world: &World, policy: &Policy) -> Room {
+    fn of(world: &World, facts: &ObservedState, policy: &Policy) -> Room {
         let sweep = |run: &RunId| Some(world.runs.get(run)?.trial.as_ref()?.sweep.clone());
-        let taken = world.live_instances().map(|(_, instance)| sweep(&instance.run)).collect();
+        let live = world.live_instances().filter(|(id, instance)| !lost::is_lost(facts, policy, id, instance));
+        let taken = live.map(|(_, instance)| sweep(&instance.run)).collect();
         Room { slots: policy.slots, taken }
     }
 

@@ -58,6 +58,12 @@ impl Cloud {
             ProviderCall::End(_) if draws.below(100) < throttle => {
                 plain(ProviderAnswer::Unavailable("throttled".into()))
             }
+            ProviderCall::End(requests) if requests.iter().any(|request| self.is_dark(&request.instance, now)) => {
+                plain(ProviderAnswer::Unavailable("the machine cannot be reached".into()))
+            }
+            ProviderCall::LastEvents(instance) if self.is_dark(instance, now) => {
+                plain(ProviderAnswer::Unavailable("the machine cannot be reached".into()))
+            }
             ProviderCall::End(requests) => {
                 requests.iter().for_each(|request| self.end(request, now));
                 plain(ProviderAnswer::Ending)
@@ -103,9 +109,18 @@ impl Cloud {
         Outcome { answer, rented: Some(handle) }
     }
 
+    /// Whether a machine of this name cannot be reached now, not even by its provider.
+    fn is_dark(&self, instance: &InstanceId, now: u64) -> bool {
+        self.machines.values().any(|machine| machine.instance == *instance && now < machine.dark_until)
+    }
+
     fn view(&self, now: u64, partial: bool, draws: &mut Draws, rule: Option<Rule>) -> ProviderView {
         let mut machines = Vec::new();
+        let partial_or_dark = partial || self.machines.values().any(|machine| now < machine.dark_until);
         for (handle, machine) in &self.machines {
+            if now < machine.dark_until {
+                continue;
+            }
             if now < machine.visible || (partial && draws.below(2) == 0) {
                 continue;
             }
@@ -116,7 +131,7 @@ impl Cloud {
                 notice: None,
             });
         }
-        let is_complete = !partial || rule == Some(Rule::IncompleteProvesNothing);
+        let is_complete = !partial_or_dark || rule == Some(Rule::IncompleteProvesNothing);
         ProviderView { is_complete, machines }
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct Machine {
     pub is_frozen: bool,
     /// Until when the network to it is cut.
     pub cut_until: u64,
+    /// Until when its provider cannot reach it either.
+    pub dark_until: u64,
     /// When the last call was answered: what a timer of the machine itself goes by.
     pub renewed: u64,
     /// When an agent was last heard, and that it was answered.
@@ -58,6 +60,7 @@ impl Machine {
             rank: None,
             is_frozen: false,
             cut_until: 0,
+            dark_until: 0,
             renewed: rented,
             healthy_at: None,
         }

@@ -214,8 +214,9 @@ impl Simulation {
     }
 
     pub(crate) fn machine_fault(&mut self, handle: &MachineHandle) {
-        let kind = self.draws.below(5);
+        let kind = self.draws.below(6);
         let cut = self.now + self.draws.below(300 * SECOND);
+        let dark = self.now + self.draws.below(900 * SECOND);
         let now = self.now;
         let Some(machine) = self.cloud.machines.get_mut(handle) else { return };
         match kind {
@@ -223,6 +224,9 @@ impl Simulation {
             1 => machine.lose_agent(),
             2 => machine.is_frozen = machine.agent.is_some(),
             3 => machine.cut_until = cut,
+            4 => {
+                (machine.cut_until, machine.dark_until) = (dark, dark);
+            }
             _ => {
                 if let Some(rank) = &machine.rank {
                     let attempt = rank.attempt.clone();

@@ -59,17 +59,20 @@ impl Scenario {
         let is_skewed = chance(1) == 1;
         let has_tokens = draws.below(4) > 0;
         let boot = 10 * SECOND + draws.below(230 * SECOND);
+        // Some list a machine at once, though a request may take its time.
+        let is_prompt = Draws::new(key(seed, [3])).below(4) == 0;
         Scenario {
             storm: 240 * SECOND + draws.below(600 * SECOND),
             runs: 1 + draws.below(2) as u32,
             traits: ProviderTraits {
-                visible_within: Elapsed(draws.below(60 * SECOND)),
+                visible_within: Elapsed(if is_prompt { 0 } else { draws.below(60 * SECOND) }),
                 effective_within: Elapsed(2 * SECOND + draws.below(20 * SECOND)),
                 boots_within: Elapsed(boot + 30 * SECOND),
                 // A lifetime so short that it runs out in some schedules; or none.
                 token_lifetime: has_tokens.then(|| Elapsed(600 * SECOND + draws.below(86_400 * SECOND))),
                 observe_every: Elapsed(5 * SECOND),
                 billing_step: Elapsed(0),
+                abandoned_within: None,
                 keeps_events: true,
                 concurrency: 4,
             },

@@ -1,6 +1,7 @@
 //! What must hold at the end of a schedule.
 
-use domain::run::RunState;
+use domain::event::Event;
+use domain::run::{AttemptEnd, RunState};
 use domain::{Elapsed, Money, RunId};
 use plan::World;
 
@@ -112,7 +113,9 @@ fn verdict(simulation: &Simulation) -> Option<String> {
             return Some(format!("{run} is billed {} and owes {owed}", bill.total));
         }
         let completions = simulation.stores.get(run).map_or(0, |store| store.completions);
-        if exact && completions > 1 {
+        // Where a machine could not be reached, nobody could know that it had come to its end.
+        let unknown = simulation.process.disk.iter().filter(|record| is_unreachable(&record.event, run)).count() as u32;
+        if exact && completions > 1 + unknown {
             return Some(format!("{run} was trained to its end {completions} times"));
         }
         if let Some(budget) = simulation.budget.filter(|budget| bill.total > *budget) {
@@ -125,6 +128,12 @@ fn verdict(simulation: &Simulation) -> Option<String> {
     // Where there are no tokens, a request that the network repeats rents twice; both are ended and billed.
     let excused = simulation.scenario.traits.token_lifetime.is_none() && simulation.scenario.repeat > 0;
     double.filter(|_| exact && !excused).map(|pair| format!("{} was rented twice", pair[0]))
+}
+
+/// Whether an attempt of this run was given up because its machine could not be reached.
+fn is_unreachable(event: &Event, run: &RunId) -> bool {
+    let Event::AttemptEnded { attempt, end: AttemptEnd::Failed { finding, .. } } = event else { return false };
+    attempt.as_str().starts_with(&format!("{run}-")) && finding.message.ends_with("cannot be reached")
 }
 
 /// What the cloud has metered of a run's machines.

@@ -160,6 +160,7 @@ impl Controller {
             return;
         }
         memory.end.is_pending = true;
+        memory.end.first.get_or_insert(now);
         let mut handles: Vec<Option<MachineHandle>> = memory.machines.keys().cloned().map(Some).collect();
         if handles.is_empty() {
             handles.push(handle);

@@ -40,9 +40,14 @@ impl Controller {
         if let Some(sight) = self.believed(instance, memory) {
             facts.sights.insert(id.clone(), sight);
         }
-        if let Some((first, newest)) = memory.missing {
-            let from = first.max(memory.launch.effective_until);
-            facts.missing.insert(id.clone(), Elapsed(newest.0.saturating_sub(from.0)));
+        // A view that was taken while a request could still have its effect proves nothing.
+        if let Some((first, newest)) = memory.missing
+            && let Some(missing) = newest.0.checked_sub(first.max(memory.launch.effective_until).0)
+        {
+            facts.missing.insert(id.clone(), Elapsed(missing));
+        }
+        if let Some(first) = memory.end.first {
+            facts.ending.insert(id.clone(), since(first));
         }
         if memory.launch.pending.is_some() || now < memory.launch.not_before {
             facts.launching.insert(id.clone());
@@ -77,7 +82,8 @@ impl Controller {
     fn may_be_double(&self, instance: &Instance, memory: &MachineMemory) -> bool {
         let Some(provider) = self.providers.get(&instance.offer.provider) else { return false };
         let shown = memory.launch.effective_until.0.saturating_add(provider.traits.visible_within.0);
-        self.is_token_void(instance, memory) && memory.looked.0 < shown
+        let is_asked = memory.launch.pending.is_some();
+        self.is_token_void(instance, memory) && (is_asked || memory.looked.0 < shown)
     }
 
     /// Whether the token of a launch in doubt may rent a second machine by now. Half of its life is left for the clock

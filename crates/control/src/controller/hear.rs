@@ -1,6 +1,6 @@
 //! What agents say, and what they are told.
 
-use domain::run::InstanceState;
+use domain::run::{InstanceState, Sight};
 use domain::wire::{AgentCommand, Entry, Heartbeat, HeartbeatReply, Start};
 use domain::{AttemptId, Elapsed, Event, Fence, InstanceId, RunId};
 use plan::{Policy, Run};
@@ -37,6 +37,10 @@ impl Controller {
             let rent = heartbeat.elapsed.max(memory.heard.map_or(Elapsed(0), |heard| heard.rent));
             memory.heard = Some(Heard { awake, at, rent });
             memory.last_events = LastEvents::UNREAD;
+            // Whatever missed it was taken before.
+            if memory.sight == Some(Sight::Unknown) {
+                (memory.sight, memory.missing) = (None, None);
+            }
             // What was spent is known better now.
             self.is_changed |= self.world.runs.get(&run).is_some_and(|run| run.job.budget.is_some());
         }

@@ -66,6 +66,8 @@ pub(super) struct LaunchMemory {
 #[derive(Debug, Default)]
 pub(super) struct EndMemory {
     pub is_pending: bool,
+    /// When it was first and last asked for.
+    pub first: Option<Elapsed>,
     pub last: Option<Elapsed>,
 }
 

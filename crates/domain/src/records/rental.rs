@@ -1,4 +1,5 @@
 //! What is asked of a provider and what it answers, as values: an answer may come late, in another order, or never.
+//! As JSON they are also what is asked of a node over SSH ([`NodeRequest`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,8 @@ use crate::time::{Elapsed, Timestamp};
 use crate::wire::Entry;
 
 /// What a provider is asked.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ProviderCall {
     /// What can be rented now.
     Offers,
@@ -24,8 +26,24 @@ pub enum ProviderCall {
     LastEvents(InstanceId),
 }
 
+/// What `gradus node` reads from its stdin on a machine that is reached over SSH; it answers with a [`ProviderAnswer`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeRequest {
+    /// Version of the message.
+    pub schema: u32,
+    /// Whose machines these are: the tag of all processes.
+    pub owner: String,
+    /// What the machine costs.
+    pub rate: Rate,
+    /// What is asked.
+    pub call: ProviderCall,
+}
+
+/// The version of [`NodeRequest`].
+pub const NODE_SCHEMA: u32 = 1;
+
 /// A request to rent machines: all of them or none.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchRequest {
     /// Our names of the machines. Each is tagged with its own.
     pub members: Vec<InstanceId>,
@@ -40,7 +58,7 @@ pub struct LaunchRequest {
 }
 
 /// A machine to end, by the provider's name of it where that is known.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndRequest {
     /// Our name.
     pub instance: InstanceId,
@@ -54,7 +72,8 @@ pub struct EndRequest {
 pub struct MachineHandle(pub String);
 
 /// What a provider answers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ProviderAnswer {
     /// What can be rented now.
     Offers(Vec<Offer>),
@@ -75,7 +94,8 @@ pub enum ProviderAnswer {
 }
 
 /// Why a request was refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Refusal {
     /// No such machine is free there now.
     Capacity {
@@ -107,7 +127,8 @@ pub enum Refusal {
 }
 
 /// What is wrong with a disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DiskFault {
     /// No space is left.
     Full,
@@ -116,7 +137,7 @@ pub enum DiskFault {
 }
 
 /// What a provider sees of one owner's machines at one moment.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProviderView {
     /// Whether everything was listed that the provider could list at that moment. What an incomplete view misses is not
     /// missing.
@@ -126,7 +147,7 @@ pub struct ProviderView {
 }
 
 /// What a provider sees of one machine.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SeenMachine {
     /// The provider's name of it.
     pub handle: MachineHandle,
@@ -139,7 +160,8 @@ pub struct SeenMachine {
 }
 
 /// Where a machine stands, in its provider's eyes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum MachineState {
     /// It is being started, and may cost money.
     Pending,
@@ -167,6 +189,9 @@ pub struct ProviderTraits {
     pub observe_every: Elapsed,
     /// Rent is counted in steps of this length; 0 where it is exact.
     pub billing_step: Elapsed,
+    /// A machine that has answered nobody for so long has ended by itself, and nobody else could prove it; none where the
+    /// provider can, so that its word is waited for.
+    pub abandoned_within: Option<Elapsed>,
     /// Whether last events of a machine that is gone can be read ([`ProviderCall::LastEvents`]).
     pub keeps_events: bool,
     /// Requests that may be under way at the same time.

@@ -4,7 +4,7 @@ use domain::run::{InstanceState, RunState};
 use domain::{Elapsed, InstanceId, Money, Rate, Timestamp};
 
 use super::limits::{reserve_of, spent_so_far};
-use super::{ObservedState, Policy, patience};
+use super::{ObservedState, Policy, lost, patience};
 use crate::world::{Instance, Run, World};
 
 /// How long until time alone changes what is to be done; none where only an event can. Nothing else may happen
@@ -45,7 +45,8 @@ const SWEEP_BUDGET: u64 = 500_000;
 /// When an agent has been silent for too long.
 fn instance_due(facts: &ObservedState, policy: &Policy, id: &InstanceId, instance: &Instance) -> Option<Elapsed> {
     match instance.state {
-        InstanceState::Releasing | InstanceState::Released { .. } => None,
+        InstanceState::Released { .. } => None,
+        InstanceState::Releasing => lost::due(facts, policy, id, instance),
         InstanceState::Intended | InstanceState::Launching | InstanceState::Up => {
             left(patience(facts, policy, instance), *facts.silence.get(id)?)
         }

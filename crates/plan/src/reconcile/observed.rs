@@ -24,6 +24,8 @@ pub struct ObservedState {
     /// How long each instance has been missing without a break in what its provider lists, since the last request to
     /// launch it must have had its effect, on a clock that never goes back.
     pub missing: BTreeMap<InstanceId, Elapsed>,
+    /// How long the end of each instance has been asked for, on a clock that never goes back.
+    pub ending: BTreeMap<InstanceId, Elapsed>,
     /// Launches that were asked for and not answered yet.
     pub launching: BTreeSet<InstanceId>,
     /// Launches that were asked for and left open.
@@ -58,8 +60,8 @@ impl ObservedState {
         if self.launching.contains(id) {
             return false;
         }
-        let missing = self.missing.get(id).copied().unwrap_or_default();
-        self.traits_of(instance).is_some_and(|traits| missing >= traits.visible_within)
+        let missing = self.missing.get(id).copied();
+        self.traits_of(instance).is_some_and(|traits| missing.is_some_and(|missing| missing >= traits.visible_within))
     }
 
     /// Rent of an instance until now: what its agent said, or the time since it was asked for while it boots. None where

@@ -1,0 +1,156 @@
+//! A machine that nobody can reach: when the run goes on elsewhere, and what the machine is billed.
+
+use std::collections::BTreeMap;
+
+use domain::event::{RentIntended, Submitted};
+use domain::job::{Command, Needs, Recovery};
+use domain::rental::ProviderTraits;
+use domain::run::{Sight, Usage};
+use domain::wants::Wants;
+use domain::workload::DataFacts;
+use domain::{
+    Cause, Elapsed, Event, Fence, InstanceId, Job, Money, Node, Offer, Plan, Rate, Record, RunId, Timestamp, Work,
+};
+use plan::{Action, ObservedState, Policy, World, due, reconcile};
+
+const SECOND: u64 = 1_000_000;
+
+/// A run whose machine was given up: its agent fell silent during an attempt, and its end was asked for.
+fn world() -> (World, RunId, InstanceId) {
+    let (run, instance) = (RunId::new("a"), InstanceId::new("a-i1"));
+    let (kind, price_source) = ("m1".into(), "test".into());
+    let offer = Offer { provider: "p".into(), kind, node: Node::default(), rate: Rate::default(), price_source };
+    let job = Job {
+        name: "job".into(),
+        work: Work::Command(Command { workdir: None, setup: None, run: "true".into() }),
+        envs: BTreeMap::new(),
+        secrets: BTreeMap::new(),
+        needs: Needs::default(),
+        budget: None,
+        deadline: None,
+        recovery: Recovery::default(),
+        wants: Wants::default(),
+        workload: None,
+        data: DataFacts::default(),
+        sweep: None,
+    };
+    let (share, memory, time, cost, assumptions) = (None, None, None, None, vec![]);
+    let plan = Plan { offer: offer.clone(), share, memory, time, cost, reserve: Money::default(), assumptions };
+    let submitted =
+        Submitted { run: run.clone(), job, plan, job_hash: String::new(), file: "job.yaml".into(), trial: None };
+    let intent = RentIntended {
+        run: run.clone(),
+        instance: instance.clone(),
+        token: "t".into(),
+        offer,
+        reserved: Money::default(),
+    };
+    let fence = Fence(1);
+    let events = [
+        Event::Submitted(Box::new(submitted)),
+        Event::RentIntended(Box::new(intent)),
+        Event::Launched { instance: instance.clone(), handle: None },
+        Event::AgentUp { instance: instance.clone(), started: Timestamp(0) },
+        Event::AttemptIntended { run: run.clone(), attempt: run.attempt(fence), fence, instance: instance.clone() },
+        Event::ReleaseIntended { instance: instance.clone() },
+    ];
+    let records = events.into_iter().zip(1..).map(|(event, seq)| Record { seq, at: Timestamp(0), event });
+    let records: Vec<Record> = records.collect();
+    let mut world = World::replay(&records).unwrap();
+    world.find_open();
+    (world, run, instance)
+}
+
+/// What is seen when the agent has been silent, and its end asked for, for so many seconds.
+fn seen(run: &RunId, id: &InstanceId, (silence, ending): (u64, u64), abandoned: Option<u64>) -> ObservedState {
+    let traits = ProviderTraits {
+        visible_within: Elapsed(0),
+        effective_within: Elapsed(0),
+        boots_within: Elapsed(0),
+        token_lifetime: Some(Elapsed(u64::MAX)),
+        observe_every: Elapsed(SECOND),
+        billing_step: Elapsed(0),
+        abandoned_within: abandoned.map(|seconds| Elapsed(seconds * SECOND)),
+        keeps_events: true,
+        concurrency: 1,
+    };
+    ObservedState {
+        silence: BTreeMap::from([(id.clone(), Elapsed(silence * SECOND))]),
+        ending: BTreeMap::from([(id.clone(), Elapsed(ending * SECOND))]),
+        // The agent had been there for 1,000 s when it was heard last.
+        meters: BTreeMap::from([(id.clone(), Elapsed((1_000 + silence) * SECOND))]),
+        attended: [run.clone()].into(),
+        traits: BTreeMap::from([("p".to_owned(), traits)]),
+        ..ObservedState::default()
+    }
+}
+
+fn words(actions: &[Action]) -> Vec<&'static str> {
+    let word = |action: &Action| match action {
+        Action::FailAttempt { finding, .. } if finding.cause == Cause::InstanceLost => "fail",
+        Action::Terminate { .. } => "terminate",
+        Action::RecordRelease { .. } => "released",
+        Action::Rent { .. } => "rent",
+        _ => "other",
+    };
+    actions.iter().map(word).collect()
+}
+
+#[test]
+fn a_run_goes_on_elsewhere_once_the_end_of_its_silent_machine_was_not_proved_in_time() {
+    let (world, run, id) = world();
+    let policy = Policy::default();
+    let [silence, replace] = [policy.silence.0, policy.replace.0].map(|micros| micros / SECOND);
+    let check = |times, expected: &[&str]| {
+        let facts = seen(&run, &id, times, None);
+        assert_eq!(words(&reconcile(&world, &facts, &policy)), expected, "{times:?}");
+    };
+    check((silence, 0), &["terminate"]);
+    check((silence, replace - 1), &["terminate"]);
+    check((silence, replace), &["fail", "terminate"]);
+    // Its agent was heard: what is asked for is on its way.
+    check((silence - 1, 10 * replace), &["terminate"]);
+    let facts = seen(&run, &id, (silence, replace - 1), None);
+    assert_eq!(due(&world, &facts, &policy), Some(Elapsed(SECOND)));
+}
+
+#[test]
+fn a_replacement_is_rented_while_the_lost_machine_is_still_asked_to_end() {
+    let (mut world, run, id) = world();
+    let policy = Policy::default();
+    let facts = seen(&run, &id, (policy.silence.0 / SECOND, policy.replace.0 / SECOND), None);
+    let [Action::FailAttempt { attempt, finding }, _] = &reconcile(&world, &facts, &policy)[..] else {
+        panic!("the attempt was not failed")
+    };
+    let end = domain::run::AttemptEnd::Failed { finding: finding.clone(), exit_code: None };
+    let event = Event::AttemptEnded { attempt: attempt.clone(), end };
+    world.apply(&Record { seq: world.last_seq + 1, at: Timestamp(0), event }).unwrap();
+    // There is one place for machines, and the lost one does not take it.
+    assert_eq!(words(&reconcile(&world, &facts, &policy)), ["terminate", "rent"]);
+    let soon = seen(&run, &id, (policy.silence.0 / SECOND, 0), None);
+    assert_eq!(words(&reconcile(&world, &soon, &policy)), ["terminate"]);
+}
+
+#[test]
+fn a_machine_that_only_its_agent_can_prove_gone_is_billed_until_its_lease_was_over() {
+    let (world, run, id) = world();
+    let policy = Policy::default();
+    let release = |times, abandoned| {
+        let facts = seen(&run, &id, times, abandoned);
+        reconcile(&world, &facts, &policy).into_iter().find_map(|action| match action {
+            Action::RecordRelease { usage, .. } => Some(usage),
+            _ => None,
+        })
+    };
+    let lease = policy.lease.0 / SECOND;
+    let billed = Usage { started: Timestamp(0), elapsed: Elapsed((1_000 + lease) * SECOND) };
+    assert_eq!(release((300, 300), Some(300)), Some(billed));
+    assert_eq!(release((4_000, 300), Some(300)), Some(billed));
+    assert_eq!(release((300, 299), Some(300)), None);
+    assert_eq!(release((299, 300), Some(300)), None);
+    // A provider that can prove it is waited for.
+    assert_eq!(release((100_000, 100_000), None), None);
+    let mut proved = seen(&run, &id, (0, 0), None);
+    proved.sights.insert(id.clone(), Sight::Gone(Some(billed)));
+    assert!(words(&reconcile(&world, &proved, &policy)).contains(&"released"));
+}
